@@ -1,0 +1,175 @@
+import { z } from 'zod';
+import { ErrorDataSchema } from './errors.ts';
+
+/** ISO 8601, UTC. */
+export const TimeSchema = z.iso.datetime();
+
+/** `ses-` and 16 characters of lower-case base32: a DNS label, a URI authority and a folder name at once. */
+export const SessionIdSchema = z.string().regex(/^ses-[a-z2-7]{16}$/);
+export const TurnIdSchema = z.string().regex(/^turn-[a-z2-7]{16}$/);
+export const ExecIdSchema = z.string().regex(/^exec-[a-z2-7]{16}$/);
+/** Names people give: no slash (it separates profile and name), no control characters, not an id. */
+export const SessionNameSchema = z
+  .string()
+  .min(1)
+  .max(128)
+  .regex(/^[^\p{C}/]+$/u, 'no slash and no control characters')
+  .refine((name) => name.trim() === name, 'no spaces at either end')
+  .refine((name) => !SessionIdSchema.safeParse(name).success, 'not the form of a session id');
+/** An id, a name, or `profile/name`. */
+export const SessionRefSchema = z.string().min(1).max(200);
+/** Chosen by the client, kept with the result: asking twice with one opId gives the first answer. */
+export const OpIdSchema = z.string().min(8).max(64).regex(/^[A-Za-z0-9_-]+$/);
+
+export const SESSION_STATUSES = ['created', 'active', 'idle', 'paused', 'resumable', 'expired', 'deleted'] as const;
+export const SessionStatusSchema = z.enum(SESSION_STATUSES);
+export type SessionStatus = z.infer<typeof SessionStatusSchema>;
+
+/** How a turn or exec reached its sandbox. */
+export const DISPATCH_CASES = ['reuse', 'unpause', 'reattach', 'fresh', 'create', 'resurrect'] as const;
+export const DispatchCaseSchema = z.enum(DISPATCH_CASES);
+export type DispatchCase = z.infer<typeof DispatchCaseSchema>;
+
+export const DispatchedSchema = z.object({ reused: z.boolean(), case: DispatchCaseSchema });
+export type Dispatched = z.infer<typeof DispatchedSchema>;
+
+export const SessionSchema = z.object({
+  id: SessionIdSchema,
+  name: z.string(),
+  profile: z.string(),
+  status: SessionStatusSchema,
+  persistent: z.boolean(),
+  /** A throw-away session of an ephemeral profile: deleted when its turn has ended. */
+  throwaway: z.boolean(),
+  createdAt: TimeSchema,
+  lastActiveAt: TimeSchema,
+  expiresAt: TimeSchema.nullable(),
+  pinned: z.boolean(),
+  starred: z.boolean(),
+  archived: z.boolean(),
+  tags: z.array(z.string()),
+  model: z.string().nullable(),
+  workspaceBytes: z.number().int().nonnegative().nullable(),
+  backing: z.enum(['directory', 'volume']),
+  /** False while the engine cannot be asked: `status` is then the last one known. */
+  engineReachable: z.boolean(),
+  runningTurn: TurnIdSchema.nullable(),
+  queuedTurns: z.number().int().nonnegative(),
+  /** The first request, shortened: what the session is about. */
+  about: z.string().nullable(),
+  lastSeq: z.number().int().nonnegative(),
+});
+export type Session = z.infer<typeof SessionSchema>;
+
+export const TURN_STATUSES = ['queued', 'running', 'succeeded', 'failed', 'cancelled', 'timeout', 'interrupted'] as const;
+export const TurnStatusSchema = z.enum(TURN_STATUSES);
+export type TurnStatus = z.infer<typeof TurnStatusSchema>;
+export const TURN_ENDED: ReadonlySet<TurnStatus> = new Set(['succeeded', 'failed', 'cancelled', 'timeout', 'interrupted']);
+
+export const TurnSchema = z.object({
+  turnId: TurnIdSchema,
+  sessionId: SessionIdSchema,
+  status: TurnStatusSchema,
+  createdAt: TimeSchema,
+  startedAt: TimeSchema.nullable(),
+  endedAt: TimeSchema.nullable(),
+  /** Turns of the session before this one that have not ended; 0 once it runs. */
+  ahead: z.number().int().nonnegative(),
+  sandbox: DispatchedSchema.nullable(),
+  /** Handler: the JSON value it returned. Command: null, its output is read with `turn/output`. Large values: null and `outputArtifact`. */
+  output: z.json().nullable(),
+  /** Set when the handler's value is larger than 32 KB: read it with `turn/output`, stream `result`. */
+  outputArtifact: z.boolean(),
+  exitCode: z.number().int().nullable(),
+  error: z.object({ message: z.string(), data: ErrorDataSchema, traceback: z.string().optional() }).nullable(),
+  bytes: z.object({ stdout: z.number().int(), stderr: z.number().int(), result: z.number().int() }),
+  timings: z.object({
+    queuedMs: z.number().nullable(),
+    /** Request at the supervisor → sandbox ready. */
+    dispatchMs: z.number().nullable(),
+    /** Handed to the agent → ended. */
+    turnMs: z.number().nullable(),
+    /** Part of turnMs that a fresh warm worker took to start; null when it was warm already. */
+    workerStartMs: z.number().nullable(),
+  }),
+  /** Which warm worker answered: the same value means in-memory state was shared. Null for commands. */
+  worker: z.object({ id: z.string(), reused: z.boolean() }).nullable(),
+});
+export type Turn = z.infer<typeof TurnSchema>;
+
+/**
+ * One line of a session's history. `hash` = sha256 over the canonical JSON `[sessionId, seq, at, type, data, prevHash]`.
+ */
+export const EventSchema = z.object({
+  sessionId: SessionIdSchema,
+  seq: z.number().int().positive(),
+  at: TimeSchema,
+  type: z.string(),
+  data: z.record(z.string(), z.json()),
+  prevHash: z.string(),
+  hash: z.string(),
+});
+export type SessionEvent = z.infer<typeof EventSchema>;
+
+export const ProfileSummarySchema = z.object({
+  name: z.string(),
+  version: z.number().int().positive(),
+  deployedAt: TimeSchema,
+  image: z.string(),
+  agent: z.object({ protocol: z.string(), entry: z.string().nullable(), command: z.array(z.string()).nullable() }),
+  persistent: z.boolean(),
+  files: z.number().int().nonnegative(),
+  bytes: z.number().int().nonnegative(),
+  sessions: z.number().int().nonnegative(),
+  source: z.string(),
+});
+export type ProfileSummary = z.infer<typeof ProfileSummarySchema>;
+
+export const WorkspaceInfoSchema = z.object({
+  sessionId: SessionIdSchema,
+  /** The host's folder where the backing is a directory, else null. */
+  path: z.string().nullable(),
+  volume: z.string().nullable(),
+  bytes: z.number().int().nonnegative(),
+  files: z.number().int().nonnegative(),
+  directories: z.number().int().nonnegative(),
+  limit: z.number().int().positive().nullable(),
+  lastUsedAt: TimeSchema,
+});
+export type WorkspaceInfo = z.infer<typeof WorkspaceInfoSchema>;
+
+export const EngineStatusSchema = z.object({
+  reachable: z.boolean(),
+  endpoint: z.string(),
+  source: z.enum(['DOCKER_HOST', 'context', 'default', 'setting']),
+  version: z.string().nullable(),
+  apiVersion: z.string().nullable(),
+  capabilities: z
+    .object({
+      pause: z.enum(['freezer', 'signal', 'suspend', 'none']),
+      execAttach: z.boolean(),
+      localPaths: z.boolean(),
+      runtimes: z.array(z.string()),
+    })
+    .nullable(),
+  /** Why it cannot be reached and what to do, when it cannot. */
+  why: z.string().nullable(),
+  next: z.string().nullable(),
+});
+export type EngineStatus = z.infer<typeof EngineStatusSchema>;
+
+export const CheckSchema = z.object({
+  name: z.string(),
+  status: z.enum(['ok', 'warning', 'problem']),
+  found: z.string(),
+  next: z.string().nullable(),
+});
+export type Check = z.infer<typeof CheckSchema>;
+
+export const GarbageSchema = z.object({
+  kind: z.enum(['container', 'volume', 'directory', 'deploy', 'runtime', 'artifact', 'database']),
+  name: z.string(),
+  why: z.string(),
+  bytes: z.number().int().nonnegative().nullable(),
+});
+export type Garbage = z.infer<typeof GarbageSchema>;

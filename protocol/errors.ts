@@ -1,0 +1,140 @@
+import { z } from 'zod';
+
+/**
+ * Every way in which a request can fail, as a stable word. The number is the JSON-RPC error code on the wire.
+ * Standard JSON-RPC codes are kept where one fits; ours count down from -33001.
+ */
+export const ERROR_CODES = {
+  protocol_error: -32700,
+  invalid_request: -32600,
+  method_not_found: -32601,
+  invalid_params: -32602,
+  internal: -32603,
+  cancelled: -32800,
+
+  // The conversation between programs
+  connection_closed: -33001,
+  version_mismatch: -33002,
+  overloaded: -33003,
+  shutting_down: -33004,
+
+  // Names and states
+  not_found: -33010,
+  already_exists: -33011,
+  conflict: -33012,
+  ambiguous_name: -33013,
+  invalid_state: -33014,
+  confirmation_required: -33015,
+  not_supported: -33016,
+  permission_denied: -33017,
+  timeout: -33018,
+
+  // The home of an installation
+  home_locked: -33030,
+  home_newer: -33031,
+  home_damaged: -33032,
+  no_space: -33033,
+
+  // The engine and what it runs
+  engine_unavailable: -33040,
+  engine_error: -33041,
+  image_not_found: -33042,
+  image_pull_failed: -33043,
+  sandbox_failed: -33044,
+  sandbox_lost: -33045,
+
+  // Profiles and turns
+  profile_invalid: -33060,
+  agent_failed: -33061,
+  worker_crashed: -33062,
+  output_limit: -33063,
+  storage_limit: -33064,
+  interrupted: -33065,
+
+  // Files of a workspace: one to one with VS Code's FileSystemError
+  file_not_found: -33080,
+  file_exists: -33081,
+  file_not_a_directory: -33082,
+  file_is_a_directory: -33083,
+  directory_not_empty: -33084,
+  file_too_large: -33085,
+  file_not_regular: -33086,
+  file_unavailable: -33087,
+} as const;
+
+export type ErrorCode = keyof typeof ERROR_CODES;
+
+const codeNames = Object.keys(ERROR_CODES) as [ErrorCode, ...ErrorCode[]];
+export const ErrorCodeSchema = z.enum(codeNames);
+
+/** What travels in the `data` of a JSON-RPC error. */
+export const ErrorDataSchema = z.object({
+  code: ErrorCodeSchema,
+  /** Why it could not be done, one sentence, no trailing period needed. */
+  why: z.string().optional(),
+  /** What the person can do next, as an imperative. */
+  next: z.string().optional(),
+  /** Facts for programs, by name: `{"session": "ses-…", "line": 3}`. */
+  details: z.record(z.string(), z.json()).optional(),
+});
+export type ErrorData = z.infer<typeof ErrorDataSchema>;
+
+export interface ErrorOptions {
+  readonly why?: string | undefined;
+  readonly next?: string | undefined;
+  readonly details?: ErrorData['details'];
+  readonly cause?: unknown;
+}
+
+/**
+ * The one error class that crosses a boundary. `message` says what was asked and did not happen;
+ * `why` and `next` finish the sentence for a person, `details` for a program.
+ */
+export class HoldfastError extends Error {
+  override readonly name = 'HoldfastError';
+  readonly code: ErrorCode;
+  readonly why: string | undefined;
+  readonly next: string | undefined;
+  readonly details: ErrorData['details'];
+
+  constructor(code: ErrorCode, what: string, options: ErrorOptions = {}) {
+    super(what, options.cause === undefined ? undefined : { cause: options.cause });
+    this.code = code;
+    this.why = options.why;
+    this.next = options.next;
+    this.details = options.details;
+  }
+
+  get number(): number {
+    return ERROR_CODES[this.code];
+  }
+
+  /** `what, why, what to do` on one line, as the CLI prints it after `error <code>: `. */
+  get sentence(): string {
+    return [this.message, this.why, this.next].filter((part) => part !== undefined && part !== '').join('; ');
+  }
+
+  toData(): ErrorData {
+    return {
+      code: this.code,
+      ...(this.why === undefined ? {} : { why: this.why }),
+      ...(this.next === undefined ? {} : { next: this.next }),
+      ...(this.details === undefined ? {} : { details: this.details }),
+    };
+  }
+
+  /** Rebuilds the error that the other side threw. Unknown shapes become `internal`, never a crash. */
+  static fromWire(message: string, data: unknown): HoldfastError {
+    const parsed = ErrorDataSchema.safeParse(data);
+    if (!parsed.success) return new HoldfastError('internal', message);
+    const { code, why, next, details } = parsed.data;
+    return new HoldfastError(code, message, { why, next, details });
+  }
+
+  /** Any thrown value as a HoldfastError: ours as they are, others as `internal` with their cause kept. */
+  static from(error: unknown, what = 'The request failed'): HoldfastError {
+    if (error instanceof HoldfastError) return error;
+    const why = error instanceof Error ? error.message : String(error);
+    return new HoldfastError('internal', what, { why, cause: error });
+  }
+}

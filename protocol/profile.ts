@@ -1,0 +1,142 @@
+import { z } from 'zod';
+
+/**
+ * `holdfast.yaml`. Everything the contract names parses; what this version cannot do yet is refused by
+ * `unsupportedFields` at deploy, so that nothing is ever silently ignored.
+ */
+
+const SECOND = 1000;
+const UNITS: Record<string, number> = { ms: 1, s: SECOND, m: 60 * SECOND, h: 3600 * SECOND, d: 86_400 * SECOND };
+
+/** `250ms`, `30s`, `5m`, `1h`, `30d` → milliseconds. */
+export const DurationSchema = z
+  .string()
+  .regex(/^\d{1,6}(ms|s|m|h|d)$/, 'a duration such as 30s, 5m, 1h or 30d')
+  .transform((text) => {
+    const match = /^(\d+)(ms|s|m|h|d)$/.exec(text);
+    return Number(match?.[1]) * (UNITS[match?.[2] ?? ''] ?? Number.NaN);
+  });
+
+const SIZE_UNITS: Record<string, number> = {
+  B: 1, KB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40,
+};
+
+/** `512MiB`, `5GiB`, `1GB` → bytes. */
+export const SizeSchema = z
+  .string()
+  .regex(/^\d{1,9}(\.\d{1,3})?(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB)$/, 'a size such as 512MiB or 5GiB')
+  .transform((text) => {
+    const match = /^([\d.]+)([A-Za-z]+)$/.exec(text);
+    return Math.round(Number(match?.[1]) * (SIZE_UNITS[match?.[2] ?? ''] ?? Number.NaN));
+  });
+
+/** DNS-1123 label: it becomes part of container names and, later, of cluster object names. */
+export const ProfileNameSchema = z
+  .string()
+  .regex(/^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$/, 'lower-case letters, digits and dashes, 1 to 40, no dash at either end');
+
+const EgressRuleSchema = z.strictObject({
+  host: z.string().min(1).max(253 + 6),
+  methods: z.array(z.string().regex(/^[A-Z]{1,20}$/)).min(1).optional(),
+  path: z.string().startsWith('/').optional(),
+});
+
+const CommandSchema = z.array(z.string().max(32_768)).min(1).max(256);
+
+export const AgentSchema = z.discriminatedUnion('protocol', [
+  z.strictObject({
+    protocol: z.literal('handler'),
+    /** Path inside the profile's folder: `agent.py`, `agent.mjs`, `agent.js`, `agent.cjs`. */
+    entry: z.string().regex(/^[^/\0][^\0]*\.(py|mjs|cjs|js)$/, 'a .py, .mjs, .cjs or .js file in the profile folder'),
+    timeout: DurationSchema.optional(),
+  }),
+  z.strictObject({
+    protocol: z.literal('command'),
+    command: CommandSchema,
+    /** Where the prompt goes: on stdin (default), or as the last argument. */
+    prompt: z.enum(['stdin', 'argument']).default('stdin'),
+    timeout: DurationSchema.optional(),
+  }),
+  z.strictObject({ protocol: z.literal('acp'), command: CommandSchema, timeout: DurationSchema.optional() }),
+]);
+
+export const ProfileSchema = z.strictObject({
+  name: ProfileNameSchema,
+  image: z.string().min(1).max(255).regex(/^[^\s\0-][^\s\0]*$/).optional(),
+  dockerfile: z.string().min(1).optional(),
+  agent: AgentSchema,
+  persistence: z.enum(['ephemeral', 'persistent']).default('ephemeral'),
+  workspace: z
+    .strictObject({
+      scope: z.enum(['session', 'profile']).default('session'),
+      backing: z.enum(['directory', 'volume']).optional(),
+      limit: SizeSchema.optional(),
+      seed: z.string().optional(),
+      ignore: z.array(z.string()).max(1000).optional(),
+      repository: z.strictObject({ url: z.string(), ref: z.string().optional() }).optional(),
+    })
+    .optional(),
+  setup: z
+    .strictObject({
+      run: z.string().optional(),
+      resume: z.string().optional(),
+      secrets: z.array(z.string()).optional(),
+      egress: z.array(EgressRuleSchema).optional(),
+      timeout: DurationSchema.optional(),
+    })
+    .optional(),
+  secrets: z.array(z.string()).optional(),
+  egress: z.array(EgressRuleSchema).max(1000).optional(),
+  env: z.record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/), z.string()).optional(),
+  limits: z
+    .strictObject({
+      memory: SizeSchema.optional(),
+      cpus: z.number().positive().max(1024).optional(),
+      pids: z.number().int().min(16).max(1_000_000).optional(),
+      /** Bytes of output that one turn may write before it is ended with `output_limit`. */
+      output: SizeSchema.optional(),
+    })
+    .optional(),
+  runtime: z.string().regex(/^[A-Za-z0-9._-]{1,64}$/).default('default'),
+  idle: z
+    .strictObject({ pause: DurationSchema.optional(), stop: DurationSchema.optional(), expire: DurationSchema.optional() })
+    .optional(),
+  retention: z
+    .strictObject({
+      snapshots: DurationSchema.optional(),
+      events: DurationSchema.optional(),
+      artifacts: DurationSchema.optional(),
+      memory: DurationSchema.optional(),
+    })
+    .optional(),
+  checks: z.record(z.string(), z.string()).optional(),
+});
+/** A profile after parsing: durations in ms, sizes in bytes. */
+export type Profile = z.infer<typeof ProfileSchema>;
+export type AgentConfig = z.infer<typeof AgentSchema>;
+
+export const DEFAULTS = {
+  idle: { pause: 5 * 60 * SECOND, stop: 3600 * SECOND, expire: 30 * 86_400 * SECOND },
+  limits: { memory: 4 * 2 ** 30, cpus: 2, pids: 1024, output: 2 ** 30 },
+  /** How long one turn may take when the profile names no timeout. */
+  turnTimeout: 12 * 3600 * SECOND,
+} as const;
+
+/** Fields that parse but that this version does not do, each with what to do instead. Empty when all is well. */
+export function unsupportedFields(profile: Profile): { field: string; next: string }[] {
+  const found: { field: string; next: string }[] = [];
+  const refuse = (field: string, next: string) => found.push({ field, next });
+  if (profile.setup !== undefined) refuse('setup', 'put what the agent needs into the image for now');
+  if (profile.secrets !== undefined) refuse('secrets', 'remove it; secrets are not available to agents yet');
+  if (profile.dockerfile !== undefined) refuse('dockerfile', 'build the image yourself and name it in `image`');
+  if (profile.agent.protocol === 'acp') refuse('agent.protocol: acp', 'use `command` or `handler`');
+  if (profile.workspace?.scope === 'profile') refuse('workspace.scope: profile', 'use `session`');
+  if (profile.workspace?.repository !== undefined) refuse('workspace.repository', 'clone inside the first turn');
+  if (profile.workspace?.limit !== undefined) refuse('workspace.limit', 'remove it; there is no storage limit yet');
+  if (profile.workspace?.seed !== undefined) refuse('workspace.seed', 'remove it; workspaces start empty for now');
+  if (profile.workspace?.ignore !== undefined) refuse('workspace.ignore', 'use .gitignore or .holdfastignore');
+  if (profile.egress !== undefined) refuse('egress', 'remove it; sandboxes have no network yet');
+  if (profile.retention !== undefined) refuse('retention', 'remove it; nothing is deleted by age yet');
+  if (profile.checks !== undefined) refuse('checks', 'remove it; run them with `holdfast exec`');
+  return found;
+}

@@ -1,0 +1,105 @@
+import { z } from 'zod';
+import { TurnIdSchema } from '../protocol/entities.ts';
+
+/**
+ * supervisor → sidecar, over the same framing as clients use. The sidecar is trusted code beside hostile files:
+ * the supervisor still parses every answer.
+ */
+
+/** Where things are inside the containers. */
+export const IN_SANDBOX = {
+  workspace: '/workspace',
+  agent: '/agent',
+  /** Program files, read-only in both containers. */
+  runtime: '/opt/holdfast',
+  /** The session's run directory, shared by both containers, writable by the agent. */
+  run: '/run/holdfast',
+  /** The sidecar's socket lives here; only the sidecar has it. */
+  control: '/ctl',
+  socketName: 'sidecar.sock',
+} as const;
+
+/**
+ * The run directory (agent-writable: the sidecar trusts nothing it finds there, opens with O_NOFOLLOW|O_NONBLOCK and checks
+ * by descriptor):
+ *
+ *   requests                     FIFO, sidecar → runner: one line each, `start TURN`, `kill TURN GRACE_MS`, `worker …`
+ *   worker/requests              FIFO, sidecar → warm worker: one line each, `TURN`
+ *   worker/ready                 written by the worker when it can take requests: its id
+ *   turns/TURN/argv              NUL-separated
+ *   turns/TURN/env               NUL-separated NAME=VALUE
+ *   turns/TURN/input             bytes for stdin, or the handler's JSON
+ *   turns/TURN/stdout, stderr    appended to by the agent's processes
+ *   turns/TURN/pid               process group, once started
+ *   turns/TURN/result            handler only: JSON `{"ok":true,"output":…}` or `{"ok":false,"error":…}`, renamed into place
+ *   turns/TURN/exit              decimal exit code, renamed into place when the turn's process has ended
+ */
+export const SIDECAR_PROTOCOL = '1';
+
+export const TurnLaunchSchema = z.object({
+  turnId: TurnIdSchema,
+  kind: z.enum(['command', 'handler']),
+  /** command: the program and its arguments. handler: empty. */
+  argv: z.array(z.string()),
+  env: z.record(z.string(), z.string()),
+  /** handler: file below /agent. */
+  entry: z.string().nullable(),
+  /** Empty /tmp first: nothing else is live in the sandbox. */
+  freshTmp: z.boolean(),
+});
+export type TurnLaunch = z.infer<typeof TurnLaunchSchema>;
+
+export const TurnProgressSchema = z.object({
+  state: z.enum(['absent', 'accepted', 'running', 'ended']),
+  /** Bytes there are in all, by stream. */
+  stdout: z.number().int().nonnegative(),
+  stderr: z.number().int().nonnegative(),
+  result: z.number().int().nonnegative(),
+  exitCode: z.number().int().nullable(),
+  worker: z.object({ id: z.string(), reused: z.boolean(), startMs: z.number().nullable() }).nullable(),
+  /** The warm worker died before it answered. */
+  workerDied: z.boolean(),
+});
+export type TurnProgress = z.infer<typeof TurnProgressSchema>;
+
+export const SIDECAR_METHODS = {
+  hello: {
+    params: z.object({ protocol: z.string(), session: z.string() }),
+    result: z.object({ protocol: z.string(), session: z.string(), build: z.string(), watch: z.enum(['inotify', 'polling']) }),
+  },
+  /** True once the runner in the agent container has opened its FIFO. */
+  'agent/ready': { params: z.object({ timeoutMs: z.number().int() }), result: z.object({ ready: z.boolean() }) },
+  /** Starts a turn with `input` as the bytes behind the message. Asking again with the same id only reports. */
+  'turn/launch': { params: TurnLaunchSchema, result: TurnProgressSchema, bytes: 'params' },
+  /** Waits up to `waitMs` until there is more than the given offsets or the turn has ended. */
+  'turn/progress': {
+    params: z.object({ turnId: TurnIdSchema, stdout: z.number().int(), stderr: z.number().int(), waitMs: z.number().int() }),
+    result: TurnProgressSchema,
+  },
+  /** Bytes of one stream from `offset`, at most `limit` (≤ 1 MiB). */
+  'turn/read': {
+    params: z.object({
+      turnId: TurnIdSchema,
+      stream: z.enum(['stdout', 'stderr', 'result']),
+      offset: z.number().int().nonnegative(),
+      limit: z.number().int().positive(),
+    }),
+    result: z.object({ offset: z.number().int(), total: z.number().int() }),
+    bytes: 'result',
+  },
+  /** TERM to the turn's processes, KILL after `graceMs`. For a handler turn the warm worker goes with it. */
+  'turn/kill': { params: z.object({ turnId: TurnIdSchema, graceMs: z.number().int() }), result: z.object({}) },
+  /** Everything was read: the turn's directory may go. */
+  'turn/forget': { params: z.object({ turnId: TurnIdSchema }), result: z.object({}) },
+  'turn/list': { params: z.object({}), result: z.object({ turns: z.array(z.string()) }) },
+  /** Kills the processes of an exec by its marker in their environment (`HOLDFAST_EXEC=ID`). */
+  'exec/kill': { params: z.object({ exec: z.string(), signal: z.string() }), result: z.object({}) },
+  'workspace/usage': {
+    params: z.object({}),
+    result: z.object({ bytes: z.number().int(), files: z.number().int(), directories: z.number().int() }),
+  },
+  /** Removes everything below /workspace, whatever its modes and depth; the folder itself stays. Progress is notified. */
+  'workspace/clear': { params: z.object({}), result: z.object({ files: z.number().int(), bytes: z.number().int() }) },
+  /** Reads a small file below /workspace as the agent sees it; for conformance checks and `doctor`. At most 1 MiB. */
+  'workspace/read': { params: z.object({ path: z.string() }), result: z.object({ size: z.number().int() }), bytes: 'result' },
+} as const;
