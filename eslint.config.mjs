@@ -8,7 +8,7 @@ import rooms from './scripts/lint/one-way-imports.mjs';
 const nodeGlobals = Object.fromEntries(
   [
     'AbortController AbortSignal Buffer URL TextDecoder TextEncoder console fetch process performance',
-    'setTimeout clearTimeout setInterval clearInterval setImmediate queueMicrotask structuredClone',
+    'URLSearchParams setTimeout clearTimeout setInterval clearInterval setImmediate queueMicrotask structuredClone',
   ]
     .join(' ')
     .split(' ')

@@ -1,0 +1,200 @@
+// Builds dist/: one bundle for the command line and the supervisor, one for each program that runs inside a sandbox.
+import { createHash } from 'node:crypto';
+import {
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { basename, join, relative } from 'node:path';
+import { build } from 'esbuild';
+import { ROOT, manifest } from './scripts/setup/project.mjs';
+import { recipes } from './scripts/setup/recipes.mjs';
+
+const DIST = join(ROOT, 'dist');
+const GUEST = join(ROOT, 'sidecar/guest');
+// Filled in once everything is bundled, because the identity of a build is the hash of all of it. Same length as what replaces them.
+const BUILD_ID = '@@holdfast-id@@@'; // 16 hex digits
+const BUILD_TIME = '@@@@-build-time-@@@@@@@@'; // 2026-01-01T00:00:00.000Z
+
+/** Entry → file below dist/. Those under runtime/ go into the sandbox. */
+const BUNDLES = [
+  { entry: 'supervisor/main.ts', out: 'holdfast.cjs' },
+  { entry: 'sidecar/main.ts', out: 'runtime/sidecar.cjs' },
+  { entry: 'sidecar/relay.ts', out: 'runtime/relay.cjs' },
+];
+
+/**
+ * Leaves out what dockerode and docker-modem load for connections that we do not offer (ssh, BuildKit sessions): it would
+ * bring native modules and files that a bundle cannot carry.
+ * @type {import('esbuild').Plugin}
+ */
+const leaveOut = {
+  name: 'leave-out',
+  setup(bundle) {
+    bundle.onResolve({ filter: /^\.\/(ssh|session|buildkit)$/ }, (wanted) =>
+      /node_modules\/(dockerode|docker-modem)\/lib$/.test(wanted.resolveDir.split('\\').join('/'))
+        ? { path: wanted.path, namespace: 'left-out' }
+        : undefined,
+    );
+    bundle.onLoad({ filter: /.*/, namespace: 'left-out' }, (file) => ({
+      contents: `module.exports = () => { throw new Error(${JSON.stringify(`${basename(file.path)} is not part of this build`)}); };`,
+    }));
+  },
+};
+
+/**
+ * koffi's binary lies beside the bundle that uses it, named by the machine's architecture.
+ * @type {import('esbuild').Plugin}
+ */
+const nativeBeside = {
+  name: 'native-beside',
+  setup(bundle) {
+    bundle.onResolve({ filter: /^@koromix\/koffi-linux-(x64|arm64)$/ }, (wanted) => ({
+      path: wanted.path,
+      namespace: 'native-beside',
+    }));
+    bundle.onLoad({ filter: /.*/, namespace: 'native-beside' }, (file) => ({
+      contents: `module.exports = require(require('node:path').join(__dirname, ${JSON.stringify(`${basename(file.path)}.node`)}));`,
+    }));
+  },
+};
+
+/** @typedef {{ path: string, contents: Buffer, mode: number }} Output path below dist/ */
+
+async function bundle() {
+  const { sidecar, agent } = recipes();
+  const present = BUNDLES.filter(({ entry }) => existsSync(join(ROOT, entry)));
+  for (const { entry } of BUNDLES.filter((one) => !present.includes(one)))
+    console.log(`skipped ${entry}: not there`);
+  const results = await Promise.all(
+    present.map(({ entry, out }) =>
+      build({
+        absWorkingDir: ROOT,
+        entryPoints: [entry],
+        outfile: join(DIST, out),
+        bundle: true,
+        write: false,
+        metafile: true,
+        platform: 'node',
+        target: 'node24',
+        format: 'cjs',
+        minifySyntax: true,
+        minifyWhitespace: true,
+        keepNames: true,
+        sourcemap: 'external',
+        legalComments: 'none',
+        logLevel: 'warning',
+        plugins: [leaveOut, nativeBeside],
+        external: ['*.node', '@koromix/koffi-*'],
+        define: {
+          __VERSION__: JSON.stringify(manifest().version),
+          __BUILD_ID__: JSON.stringify(BUILD_ID),
+          __BUILD_TIME__: JSON.stringify(BUILD_TIME),
+          __SIDECAR_IMAGE__: JSON.stringify(sidecar.reference),
+          __AGENT_IMAGE__: JSON.stringify(agent.reference),
+          'import.meta.dirname': '__dirname',
+          'import.meta.filename': '__filename',
+        },
+      }),
+    ),
+  );
+  /** @type {Output[]} */
+  const outputs = results.flatMap(({ outputFiles }) =>
+    outputFiles.map((file) => ({
+      path: relative(DIST, file.path),
+      contents: Buffer.from(file.contents),
+      mode: 0o644,
+    })),
+  );
+  const inputs = results.flatMap(({ metafile }) =>
+    Object.keys(metafile.inputs)
+      .map((path) => join(ROOT, path))
+      .filter((path) => existsSync(path)),
+  );
+  return { outputs, inputs };
+}
+
+/** What runs in the agent container as it stands, and koffi's binaries when the sidecar uses them. */
+function runtimeFiles() {
+  const guest = existsSync(GUEST) ? readdirSync(GUEST).map((name) => join(GUEST, name)) : [];
+  const native = ['x64', 'arm64']
+    .map((arch) => join(ROOT, `node_modules/@koromix/koffi-linux-${arch}/linux_${arch}/koffi.node`))
+    .filter((path) => existsSync(path));
+  return { guest, native };
+}
+
+/** @param {string} path @param {Buffer | string} contents @param {number} mode; whoever reads meanwhile gets the old file or the new one */
+function replaceFile(path, contents, mode) {
+  const temporary = `${path}.${process.pid}`;
+  writeFileSync(temporary, contents, { mode });
+  renameSync(temporary, path);
+}
+
+/** @param {string} id the time of an identical earlier build stays: same input, same output */
+function knownTime(id) {
+  try {
+    const known = JSON.parse(readFileSync(join(DIST, 'build.json'), 'utf8'));
+    return known.id === id && typeof known.time === 'string' ? known.time : undefined;
+  } catch {
+    return undefined; // no earlier build, or not one of ours
+  }
+}
+
+async function main() {
+  const started = performance.now();
+  const { outputs, inputs } = await bundle();
+  const { guest, native } = runtimeFiles();
+  const usesKoffi = inputs.some((path) => path.includes('node_modules/koffi/'));
+  for (const path of guest) {
+    outputs.push({ path: join('runtime', basename(path)), contents: readFileSync(path), mode: 0o755 });
+  }
+  if (usesKoffi) {
+    for (const path of native) {
+      const name = `${basename(join(path, '../..'))}.node`;
+      outputs.push({ path: join('runtime', name), contents: readFileSync(path), mode: 0o644 });
+    }
+  }
+  outputs.sort((a, b) => (a.path < b.path ? -1 : 1));
+
+  const hash = createHash('sha256');
+  for (const { path, contents } of outputs) {
+    if (!path.endsWith('.map')) hash.update(`${path}\0`).update(contents).update('\0');
+  }
+  const id = hash.digest('hex').slice(0, BUILD_ID.length);
+  const newest = Math.max(0, ...[...inputs, ...guest].map((path) => statSync(path).mtimeMs));
+  const time = knownTime(id) ?? new Date(newest).toISOString();
+
+  mkdirSync(join(DIST, 'runtime'), { recursive: true });
+  for (const { path, contents, mode } of outputs) {
+    const text = path.endsWith('.cjs')
+      ? contents.toString('utf8').replaceAll(BUILD_ID, id).replaceAll(BUILD_TIME, time)
+      : contents;
+    replaceFile(join(DIST, path), text, mode);
+  }
+  const { sidecar, agent } = recipes();
+  replaceFile(
+    join(DIST, 'images.json'),
+    `${JSON.stringify({ sidecar: sidecar.reference, agent: agent.reference }, null, 2)}\n`,
+    0o644,
+  );
+  replaceFile(
+    join(DIST, 'build.json'),
+    `${JSON.stringify({ version: manifest().version, id, time }, null, 2)}\n`,
+    0o644,
+  );
+  const kept = new Set(outputs.map(({ path }) => path));
+  for (const name of readdirSync(join(DIST, 'runtime'))) {
+    if (!kept.has(join('runtime', name))) rmSync(join(DIST, 'runtime', name), { recursive: true });
+  }
+  const size = outputs.find(({ path }) => path === 'holdfast.cjs')?.contents.length ?? 0;
+  console.log(
+    `built ${id} in ${Math.round(performance.now() - started)} ms (holdfast.cjs ${Math.round(size / 1024)} KB)`,
+  );
+}
+
+await main();

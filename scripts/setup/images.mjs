@@ -1,0 +1,113 @@
+// Our two images on the engine: there already, pulled from a registry of your choice, or built here from Debian packages.
+import { createReadStream, existsSync, mkdtempSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { onPath, run } from './command.mjs';
+import { canInstall, install, isDebian } from './debian.mjs';
+import { nodePackage } from './node.mjs';
+import { SetupError, reasonOf } from './project.mjs';
+import { recipes } from './recipes.mjs';
+
+/** npm for the agent image; its tarball comes from the registry that npm on this machine uses. */
+const NPM = 'npm@11.19.1';
+
+/**
+ * @param {import('./docker-api.mjs').DockerApi} api @param {import('./progress.mjs').Step} step
+ * @returns {Promise<string[]>} what was done for each image
+ */
+export async function ensureImages(api, step) {
+  const done = [];
+  for (const recipe of Object.values(recipes())) {
+    if (await api.hasImage(recipe.reference)) {
+      done.push(`${recipe.reference} there`);
+      continue;
+    }
+    const pulled = await pull(api, recipe, step);
+    if (!pulled) await buildHere(api, recipe, step);
+    done.push(`${recipe.reference} ${pulled ? 'pulled' : 'built'}`);
+  }
+  return done;
+}
+
+/**
+ * There is no default registry: nothing is published yet, and a name that is not ours could be anybody's.
+ * @param {import('./docker-api.mjs').DockerApi} api @param {import('./recipes.mjs').Recipe} recipe
+ * @param {import('./progress.mjs').Step} step
+ */
+async function pull(api, recipe, step) {
+  const registry = process.env['HOLDFAST_REGISTRY'];
+  if (registry === undefined || registry === '') {
+    step.note(
+      `no registry is set (HOLDFAST_REGISTRY): building ${recipe.reference} here from Debian packages`,
+    );
+    return false;
+  }
+  const [, tag = ''] = recipe.reference.split(':');
+  const source = `${registry.replace(/\/$/, '')}/${recipe.name}:${tag}`;
+  step.show(`pulling ${source}`);
+  try {
+    await api.pull(source, (doneBytes, ofBytes) => step.bytes(doneBytes, ofBytes));
+  } catch (error) {
+    step.note(
+      `${source} cannot be pulled (${reasonOf(error)}): building ${recipe.reference} here from Debian packages`,
+    );
+    return false;
+  }
+  await api.tag(source, recipe.reference);
+  return true;
+}
+
+/**
+ * @param {import('./docker-api.mjs').DockerApi} api @param {import('./recipes.mjs').Recipe} recipe
+ * @param {import('./progress.mjs').Step} step
+ */
+async function buildHere(api, recipe, step) {
+  await ensureTools(recipe, step);
+  const work = mkdtempSync(join(tmpdir(), 'holdfast-image-'));
+  const cleanUp = () => rmSync(work, { recursive: true, force: true });
+  process.once('exit', cleanUp);
+  try {
+    const tar = join(work, 'root.tar');
+    const inputs = [tar, join(nodePackage(), 'bin/node')];
+    if (recipe.name === 'agent') {
+      step.show('fetching npm');
+      await run('npm', ['pack', '--silent', '--loglevel=error', '--pack-destination', work, NPM], {
+        next: 'Make sure that npm can reach its registry',
+      });
+      inputs.push(join(work, `${NPM.replace('@', '-')}.tgz`));
+    }
+    step.show(`building ${recipe.name} from Debian packages (a minute at most)`);
+    await run(join(recipe.directory, 'build.sh'), inputs, {
+      env: { ...process.env, TMPDIR: work },
+      next: 'Make sure that apt can reach its mirrors',
+    });
+    step.show(`handing ${recipe.name} to the engine (${Math.round(statSync(tar).size / 1e6)} MB)`);
+    await api.importImage(createReadStream(tar), recipe.reference, recipe.changes);
+  } finally {
+    cleanUp();
+    process.removeListener('exit', cleanUp);
+  }
+}
+
+/** @param {import('./recipes.mjs').Recipe} recipe @param {import('./progress.mjs').Step} step */
+async function ensureTools(recipe, step) {
+  if (!isDebian()) {
+    throw new SetupError(
+      `${recipe.reference} can only be built on Debian or Ubuntu`,
+      'Set HOLDFAST_REGISTRY to a registry that has it (HOST/PATH, with PATH/sidecar and PATH/agent)',
+    );
+  }
+  if (recipe.name !== 'agent') return;
+  const missing = onPath('mmdebstrap') === undefined ? ['mmdebstrap'] : [];
+  // Ubuntu does not know Debian's keys.
+  if (!existsSync('/usr/share/keyrings/debian-archive-keyring.gpg')) missing.push('debian-archive-keyring');
+  if (missing.length === 0) return;
+  if (!canInstall()) {
+    throw new SetupError(
+      `${recipe.reference} is built with ${missing.join(' and ')}, which is not installed`,
+      `Run "sudo apt-get install ${missing.join(' ')}" and run this again`,
+    );
+  }
+  step.show(`installing ${missing.join(' and ')}`);
+  await install(missing);
+}

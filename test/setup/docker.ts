@@ -1,0 +1,50 @@
+import type { DockerApi } from '../../scripts/setup/docker-api.mjs';
+import { ensureEngine, stopEngine } from '../../scripts/setup/engine.mjs';
+import { ensureImages } from '../../scripts/setup/images.mjs';
+import { Progress } from '../../scripts/setup/progress.mjs';
+
+const HOME_LABEL = 'dev.holdfast.home';
+
+/** One preparation serves all suites of a run, whichever asks first; the last one to end cleans up. */
+interface Shared {
+  users: number;
+  readonly ready: Promise<{ api: DockerApi; started: boolean; before: ReadonlySet<string> }>;
+}
+const SHARED = Symbol.for('holdfast.test.docker');
+const place: { [SHARED]?: Shared | undefined } = globalThis;
+
+/** Before the suites that need an engine: one answers and has our images; after them: nothing of theirs is left on it. */
+export default async function setup(): Promise<() => Promise<void>> {
+  const failed = process.env['HOLDFAST_TEST_BUILD_FAILED'];
+  if (failed !== undefined) throw new Error(`the program could not be built: ${failed}`);
+  const shared = (place[SHARED] ??= { users: 0, ready: prepare() });
+  shared.users += 1;
+  await shared.ready;
+  return async () => {
+    shared.users -= 1;
+    if (shared.users > 0) return;
+    const { api, started, before } = await shared.ready;
+    const left = (await api.labelled(HOME_LABEL)).filter(({ value }) => !before.has(value));
+    if (started) await stopEngine();
+    if (left.length > 0) {
+      const names = left.map(({ kind, name, value }) => `${kind} ${name} (${value})`);
+      throw new Error(`tests left ${String(left.length)} objects on the engine:\n  ${names.join('\n  ')}`);
+    }
+  };
+}
+
+async function prepare(): Promise<Awaited<Shared['ready']>> {
+  const progress = new Progress();
+  const { api, started } = await progress.step(
+    'Docker engine',
+    ensureEngine,
+    ({ socket }) => `answers at ${socket}`,
+  );
+  await progress.step(
+    'images',
+    (step) => ensureImages(api, step),
+    (done) => done.join(', '),
+  );
+  const before = new Set((await api.labelled(HOME_LABEL)).map(({ value }) => value));
+  return { api, started, before };
+}

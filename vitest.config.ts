@@ -1,0 +1,60 @@
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { defineConfig } from 'vitest/config';
+import { z } from 'zod';
+
+const ROOT = import.meta.dirname;
+
+/** Tests drive the built program, and a client compiled into a test must be of the same build, or each would replace the other. */
+function buildFirst(): { version: string; id: string; time: string; sidecar: string; agent: string } {
+  try {
+    execFileSync(process.execPath, [join(ROOT, 'esbuild.mjs')], {
+      cwd: ROOT,
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
+  } catch (cause) {
+    // Unit tests need no build; the suites that do are told by their global set-up.
+    process.env['HOLDFAST_TEST_BUILD_FAILED'] = cause instanceof Error ? cause.message : String(cause);
+    return { version: '0.0.0', id: '0'.repeat(16), time: new Date(0).toISOString(), sidecar: '', agent: '' };
+  }
+  const read = (name: string): unknown => JSON.parse(readFileSync(join(ROOT, 'dist', name), 'utf8'));
+  const build = z.object({ version: z.string(), id: z.string(), time: z.string() }).parse(read('build.json'));
+  const images = z.object({ sidecar: z.string(), agent: z.string() }).parse(read('images.json'));
+  return { ...build, ...images };
+}
+const build = buildFirst();
+
+const needsDocker = {
+  globalSetup: ['test/setup/docker.ts'],
+  testTimeout: 60_000,
+  hookTimeout: 120_000,
+  maxWorkers: 2,
+  sequence: { groupOrder: 1 },
+};
+
+export default defineConfig({
+  define: {
+    __VERSION__: JSON.stringify(build.version),
+    __BUILD_ID__: JSON.stringify(build.id),
+    __BUILD_TIME__: JSON.stringify(build.time),
+    __SIDECAR_IMAGE__: JSON.stringify(build.sidecar),
+    __AGENT_IMAGE__: JSON.stringify(build.agent),
+  },
+  test: {
+    environment: 'node',
+    pool: 'forks',
+    retry: 0,
+    unstubEnvs: true,
+    restoreMocks: true,
+    projects: [
+      {
+        extends: true,
+        test: { name: 'unit', include: ['test/unit/**/*.test.ts'], sequence: { groupOrder: 0 } },
+      },
+      { extends: true, test: { name: 'docker', include: ['test/docker/**/*.test.ts'], ...needsDocker } },
+      { extends: true, test: { name: 'attacks', include: ['test/attacks/**/*.test.ts'], ...needsDocker } },
+      { extends: true, test: { name: 'faults', include: ['test/faults/**/*.test.ts'], ...needsDocker } },
+    ],
+  },
+});
