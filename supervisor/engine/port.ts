@@ -13,12 +13,17 @@ export interface Engine {
   /** Asks the engine now (bounded by 5 s). */
   probe(): Promise<EngineStatus>;
   capabilities(): EngineCapabilities;
+  /** What `doctor` judges: versions and protections, asked now. */
+  facts(): Promise<EngineFacts>;
 
   images: EngineImages;
 
   /** The sidecar up, the agent untouched. For files, info, clean-up of a session that does not run. */
   startSidecar(spec: SandboxSpec): Promise<void>;
-  /** Sidecar and agent up; creates overlap. An existing sidecar of the same generation is joined. */
+  /**
+   * Sidecar and agent up; creates overlap. A running sidecar is joined whatever its generation, as long as its own spec
+   * (program files, uid, workspace) is the wanted one: the generation is the agent's.
+   */
   startSandbox(spec: SandboxSpec): Promise<void>;
   pause(sessionId: string): Promise<void>;
   unpause(sessionId: string): Promise<void>;
@@ -59,6 +64,27 @@ export interface EngineCapabilities {
   /** The engine sees this machine's files: directories can back workspaces and the sidecar's socket can be dialled directly. */
   readonly localPaths: boolean;
   readonly runtimes: readonly string[];
+}
+
+/** Null: the engine does not tell. Versions as the engine writes them (`20.10.24+dfsg1`). */
+export interface EngineFacts {
+  readonly version: string | null;
+  /** Of the default low-level runtime, usually runc. */
+  readonly runtime: string | null;
+  readonly runtimeVersion: string | null;
+  readonly kernel: string | null;
+  readonly storageDriver: string | null;
+  readonly cgroupVersion: '1' | '2' | null;
+  readonly liveRestore: boolean | null;
+  readonly seccomp: boolean;
+  readonly apparmor: boolean;
+  readonly selinux: boolean;
+  readonly userNamespaces: boolean;
+  readonly rootless: boolean;
+  /** Memory and CPU limits take effect, and pids can be limited. */
+  readonly limits: { readonly memory: boolean; readonly cpu: boolean; readonly pids: boolean };
+  /** The engine's clock, ms since 1970, when it answered. */
+  readonly clockMs: number | null;
 }
 
 export interface EngineImages {
