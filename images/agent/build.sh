@@ -28,6 +28,7 @@ mmdebstrap --quiet --variant=minbase --include="$packages" "${options[@]}" \
   --customize-hook='useradd -R "$1" -u 1000 -g 1000 -m -s /bin/bash agent' \
   --customize-hook='mkdir -p "$1/workspace" "$1/agent" && chown 1000:1000 "$1/workspace"' \
   --customize-hook="tar -xf '$work/local.tar' -C \"\$1/usr/local\"" \
-  --customize-hook='rm -rf "$1"/etc/apt/sources.list.d/0000* "$1"/var/log/*' \
+  --customize-hook='rm -rf "$1"/etc/apt/sources.list.d/0000* "$1"/etc/apt/apt.conf.d/99mmdebstrap "$1"/var/log/*' \
+  --customize-hook=': >"$1/etc/hostname"; : >"$1/etc/resolv.conf"' \
   --customize-hook='echo "deb http://deb.debian.org/debian bookworm main" >"$1/etc/apt/sources.list"' \
   bookworm "$out"

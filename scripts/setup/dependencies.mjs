@@ -1,12 +1,9 @@
 // node_modules as the lock file says, installed anew only when it has changed; and dist/ built from it.
-import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { run } from './command.mjs';
 import { node24, node24Environment, nodePackage } from './node.mjs';
 import { ROOT, SetupError } from './project.mjs';
-
-const STAMP = join(ROOT, 'node_modules/.cache/holdfast-lock');
 
 /** @returns {Promise<boolean>} whether anything had to be installed */
 export async function ensureDependencies() {
@@ -16,26 +13,36 @@ export async function ensureDependencies() {
       'Use Linux on x64 or arm64 (on Windows: inside WSL 2)',
     );
   }
-  const lock = createHash('sha256')
-    .update(readFileSync(join(ROOT, 'package-lock.json')))
-    .digest('hex');
-  if (stamp() === `${lock} ${process.arch}` && existsSync(join(ROOT, 'node_modules/.bin/node'))) return false;
+  if (isInstalled()) return false;
   // Engine warnings are about the Node that runs npm, not about the one that runs the product.
   await run('npm', ['ci', '--include=dev', '--include=optional', '--loglevel=error', '--no-progress'], {
     next: 'Make sure that npm can reach its registry and run this again',
   });
   nodePackage();
-  mkdirSync(dirname(STAMP), { recursive: true });
-  // Last: an installation that was interrupted is done again.
-  writeFileSync(STAMP, `${lock} ${process.arch}`);
   return true;
 }
 
-function stamp() {
+/** npm writes down what it has installed, as its last act: so an installation that was interrupted is done again. */
+function isInstalled() {
+  const wanted = lockedPackages(join(ROOT, 'package-lock.json'));
+  const present = lockedPackages(join(ROOT, 'node_modules/.package-lock.json'));
+  if (wanted === undefined || present === undefined) return false;
+  return (
+    Object.keys(present).every((path) => path in wanted) &&
+    Object.entries(wanted).every(([path, { integrity, optional }]) => {
+      const found = present[path];
+      // Packages for other machines are left out, as the root package itself is.
+      return path === '' || (found === undefined ? optional === true : found.integrity === integrity);
+    })
+  );
+}
+
+/** @param {string} path @returns {Record<string, { integrity?: string, optional?: boolean }> | undefined} */
+function lockedPackages(path) {
   try {
-    return readFileSync(STAMP, 'utf8');
+    return JSON.parse(readFileSync(path, 'utf8')).packages;
   } catch {
-    return undefined; // never installed by us
+    return undefined; // not installed yet
   }
 }
 

@@ -11,7 +11,7 @@ interface Shared {
   readonly ready: Promise<{ api: DockerApi; started: boolean; before: ReadonlySet<string> }>;
 }
 const SHARED = Symbol.for('holdfast.test.docker');
-const place: { [SHARED]?: Shared | undefined } = globalThis;
+const place = globalThis as typeof globalThis & { [SHARED]?: Shared | undefined };
 
 /** Before the suites that need an engine: one answers and has our images; after them: nothing of theirs is left on it. */
 export default async function setup(): Promise<() => Promise<void>> {
