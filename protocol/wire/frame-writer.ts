@@ -1,0 +1,63 @@
+import type { Writable } from 'node:stream';
+import type { HoldfastError } from '../errors.ts';
+import type { EncodedFrame } from './framing.ts';
+
+interface Waiter {
+  readonly resolve: () => void;
+  readonly reject: (error: HoldfastError) => void;
+}
+
+/** Writes frames and knows how much the other side has not taken yet. Ends with its stream. */
+export class FrameWriter {
+  readonly #stream: Writable;
+  #waiters: Waiter[] = [];
+  #closed: HoldfastError | undefined;
+  readonly #onDrain = (): void => {
+    const waiters = this.#waiters;
+    this.#waiters = [];
+    for (const waiter of waiters) waiter.resolve();
+  };
+
+  constructor(stream: Writable) {
+    this.#stream = stream;
+    stream.on('drain', this.#onDrain);
+  }
+
+  /** Bytes that were written here and not yet taken by the system. */
+  get queued(): number {
+    return this.#stream.writableLength;
+  }
+
+  /** `onTaken` is called when the system has the frame, or when it never will. */
+  write(frame: EncodedFrame, onTaken?: () => void): void {
+    if (this.#closed !== undefined || !this.#stream.writable) {
+      onTaken?.();
+      return;
+    }
+    const done = onTaken === undefined ? undefined : () => onTaken();
+    if (frame.bytes === undefined || frame.bytes.length === 0) {
+      this.#stream.write(frame.line, done);
+      return;
+    }
+    this.#stream.cork();
+    this.#stream.write(frame.line);
+    this.#stream.write(frame.bytes, done);
+    this.#stream.uncork();
+  }
+
+  /** Resolves when the stream takes more without growing its queue; rejects when it never will. */
+  room(): Promise<void> {
+    if (this.#closed !== undefined) return Promise.reject(this.#closed);
+    if (!this.#stream.writableNeedDrain) return Promise.resolve();
+    return new Promise((resolve, reject) => this.#waiters.push({ resolve, reject }));
+  }
+
+  close(reason: HoldfastError): void {
+    if (this.#closed !== undefined) return;
+    this.#closed = reason;
+    this.#stream.off('drain', this.#onDrain);
+    const waiters = this.#waiters;
+    this.#waiters = [];
+    for (const waiter of waiters) waiter.reject(reason);
+  }
+}

@@ -1,0 +1,218 @@
+import { JSONRPCServer } from 'json-rpc-2.0';
+import type { JSONRPCResponse } from 'json-rpc-2.0';
+import { HoldfastError } from '../errors.ts';
+import type { MethodShape } from '../methods.ts';
+import { encodeFrame } from './framing.ts';
+import type { EncodedFrame, Frame } from './framing.ts';
+import type { PeerLimits } from './limits.ts';
+import { explainIssues, toWireError, WithBytes } from './shapes.ts';
+import type { HandlerContext, InternalErrorListener, Progress, RequestId } from './shapes.ts';
+
+/** What requests need of the connection they came on. */
+export interface RequestConnection<P> {
+  readonly peer: P;
+  /** For logs. */
+  readonly name: string;
+  readonly write: (frame: EncodedFrame) => void;
+  readonly sendProgress: (id: RequestId, progress: Progress) => void;
+  /** Bytes that the other side has not read yet. */
+  readonly queued: () => number;
+  readonly onInternalError: InternalErrorListener;
+}
+
+export interface ServedMethod<P> {
+  readonly shape: MethodShape;
+  readonly handle: (params: unknown, context: HandlerContext<P>) => unknown;
+}
+
+interface Running {
+  readonly controller: AbortController;
+  readonly size: number;
+}
+
+interface Request {
+  readonly id: RequestId;
+  readonly payload: Buffer | undefined;
+  readonly controller: AbortController;
+  answerBytes: Uint8Array | undefined;
+}
+
+const EMPTY = Buffer.alloc(0);
+/** Bytes up to which an answer always goes out: what bounds them is the number of requests. */
+const SMALL_ANSWER = 4096;
+
+/** Requests of the other side. json-rpc-2.0 finds the method and forms the answer; checks, limits and ends are ours. */
+export class IncomingRequests<P> {
+  readonly #connection: RequestConnection<P>;
+  readonly #limits: PeerLimits;
+  readonly #rpc: JSONRPCServer<Request>;
+  readonly #running = new Map<RequestId, Running>();
+  /** Before this method has been answered well, only it and `ping` are. */
+  readonly #opening: string | undefined;
+  #opened = false;
+  #heldBytes = 0;
+  #closed = false;
+
+  constructor(
+    connection: RequestConnection<P>,
+    methods: ReadonlyMap<string, ServedMethod<P>>,
+    limits: PeerLimits,
+    opening: string | undefined,
+  ) {
+    this.#connection = connection;
+    this.#limits = limits;
+    this.#opening = opening;
+    // It would print to the console, and put the text of any error on the wire: both are done here instead.
+    this.#rpc = new JSONRPCServer<Request>({ errorListener: () => undefined });
+    this.#rpc.mapErrorToJSONRPCErrorResponse = (id, error: unknown) => ({
+      jsonrpc: '2.0',
+      id,
+      error: toWireError(HoldfastError.from(error)),
+    });
+    for (const [name, method] of methods) {
+      this.#rpc.addMethod(name, (params: unknown, request) => this.#run(name, method, params, request));
+    }
+  }
+
+  get size(): number {
+    return this.#running.size;
+  }
+
+  has(id: RequestId): boolean {
+    return this.#running.has(id);
+  }
+
+  /** `id` and `method` were checked by the caller. Never throws. */
+  receive(id: RequestId, method: string, params: unknown, frame: Frame): void {
+    const refusal = this.#refusal(method, frame.size);
+    if (refusal !== undefined) {
+      this.#answer({ jsonrpc: '2.0', id, error: toWireError(refusal) }, undefined);
+      return;
+    }
+    const controller = new AbortController();
+    this.#running.set(id, { controller, size: frame.size });
+    this.#heldBytes += frame.size;
+    const request: Request = { id, payload: frame.bytes, controller, answerBytes: undefined };
+    void this.#serve(request, method, params, frame.size);
+  }
+
+  cancel(id: RequestId): void {
+    this.#running.get(id)?.controller.abort(new HoldfastError('cancelled', 'The request was cancelled'));
+  }
+
+  /** Every running handler is told to stop; nothing is answered any more. */
+  close(reason: HoldfastError): void {
+    this.#closed = true;
+    const running = [...this.#running.values()];
+    this.#running.clear();
+    for (const { controller } of running) controller.abort(reason);
+  }
+
+  /** Answers what runs with `error` now; the handlers are told to stop and their own answers are dropped. */
+  answerAll(error: HoldfastError): void {
+    for (const [id, { controller }] of this.#running) {
+      this.#answer({ jsonrpc: '2.0', id, error: toWireError(error) }, undefined);
+      controller.abort(error);
+    }
+    this.#running.clear();
+    this.#closed = true;
+  }
+
+  #refusal(method: string, size: number): HoldfastError | undefined {
+    if (!this.#rpc.hasMethod(method)) {
+      return new HoldfastError(
+        'method_not_found',
+        `There is no method ${JSON.stringify(method.slice(0, 100))}`,
+      );
+    }
+    if (this.#opening !== undefined && !this.#opened && method !== this.#opening && method !== 'ping') {
+      return new HoldfastError('invalid_request', `${method} was not run`, {
+        why: `the connection has not said ${this.#opening} yet`,
+        next: `call ${this.#opening} first`,
+      });
+    }
+    const why =
+      this.#running.size >= this.#limits.incomingRequests
+        ? `${String(this.#limits.incomingRequests)} requests of this connection run already`
+        : this.#heldBytes + size > this.#limits.incomingBytes
+          ? `the running requests of this connection hold ${String(this.#limits.incomingBytes)} bytes already`
+          : undefined;
+    if (why === undefined) return undefined;
+    return new HoldfastError('overloaded', `${method} was not run`, { why, next: 'wait for some of them' });
+  }
+
+  async #serve(request: Request, method: string, params: unknown, size: number): Promise<void> {
+    const { id } = request;
+    const response = await this.#rpc.receive({ jsonrpc: '2.0', id, method, params }, request);
+    this.#heldBytes -= size;
+    // Gone when the connection has ended or everything was answered at once.
+    if (this.#closed || !this.#running.delete(id) || response === null) return;
+    if (method === this.#opening && response.error === undefined) this.#opened = true;
+    this.#answer(response, request.answerBytes);
+  }
+
+  async #run(name: string, method: ServedMethod<P>, params: unknown, request: Request): Promise<unknown> {
+    const checked = method.shape.params.safeParse(params);
+    if (!checked.success) {
+      throw new HoldfastError('invalid_params', `${name} was not run`, { why: explainIssues(checked.error) });
+    }
+    if (request.payload !== undefined && method.shape.bytes !== 'params') {
+      throw new HoldfastError('invalid_params', `${name} was not run`, { why: 'it takes no raw bytes' });
+    }
+    const { id, controller } = request;
+    const context: HandlerContext<P> = {
+      id,
+      bytes: request.payload ?? EMPTY,
+      signal: controller.signal,
+      peer: this.#connection.peer,
+      progress: (stage, done, of, unit) => {
+        if (!this.#running.has(id)) return;
+        this.#connection.sendProgress(id, { stage, done: done ?? null, of: of ?? null, unit: unit ?? null });
+      },
+    };
+    try {
+      const answer = await method.handle(checked.data, context);
+      if (!(answer instanceof WithBytes)) return answer ?? null;
+      request.answerBytes = answer.bytes;
+      return answer.result;
+    } catch (error) {
+      throw this.#publicError(name, error, controller.signal);
+    }
+  }
+
+  /** What the caller may know of a failure: our own errors as they are, of all others only that there was one. */
+  #publicError(method: string, error: unknown, signal: AbortSignal): HoldfastError {
+    if (error instanceof HoldfastError && error.code !== 'internal') return error;
+    if (signal.aborted && !(error instanceof HoldfastError)) return HoldfastError.from(signal.reason);
+    this.#connection.onInternalError(error, { method, name: this.#connection.name });
+    return new HoldfastError('internal', `${method} failed`, {
+      why: 'something went wrong inside that should not have',
+      next: 'see the log of the supervisor (`holdfast supervisor logs`)',
+    });
+  }
+
+  #answer(response: JSONRPCResponse, bytes: Uint8Array | undefined): void {
+    const { id } = response;
+    if (id === null) return;
+    let frame: EncodedFrame;
+    try {
+      frame = encodeFrame({ ...response }, bytes);
+    } catch (error) {
+      this.#connection.onInternalError(error, { method: 'answer', name: this.#connection.name });
+      frame = encodeFrame({ jsonrpc: '2.0', id, error: toWireError(unsendable(error)) });
+    }
+    if (frame.size > SMALL_ANSWER && this.#connection.queued() > this.#limits.unreadPayloads) {
+      const error = new HoldfastError('overloaded', 'The answer was dropped', {
+        why: 'answers are asked for faster than they are read',
+        next: 'read them, then ask again',
+      });
+      frame = encodeFrame({ jsonrpc: '2.0', id, error: toWireError(error) });
+    }
+    this.#connection.write(frame);
+  }
+}
+
+function unsendable(error: unknown): HoldfastError {
+  const why = error instanceof HoldfastError ? error.why : undefined;
+  return new HoldfastError('internal', 'The answer cannot be sent', { why });
+}

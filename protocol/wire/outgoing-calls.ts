@@ -1,0 +1,198 @@
+import { JSONRPCClient } from 'json-rpc-2.0';
+import type { JSONRPCResponse } from 'json-rpc-2.0';
+import { z } from 'zod';
+import { HoldfastError } from '../errors.ts';
+import type { MethodShape } from '../methods.ts';
+import { encodeFrame } from './framing.ts';
+import type { EncodedFrame, Frame } from './framing.ts';
+import { explainIssues, toWireError } from './shapes.ts';
+import type { CallOptions, Progress, RequestId } from './shapes.ts';
+
+const WireErrorSchema = z.object({ code: z.number(), message: z.string(), data: z.unknown() });
+const EMPTY = Buffer.alloc(0);
+
+/** What calls need of the connection they go out on. */
+export interface CallConnection {
+  readonly write: (frame: EncodedFrame) => void;
+  /** Resolves when the connection takes more. */
+  readonly room: () => Promise<void>;
+  /** Tells the other side that nobody waits for this answer any more. */
+  readonly sendCancel: (id: RequestId) => void;
+  /** The other side does not keep to the contract: called beside the error that the caller gets. */
+  readonly onViolation: (error: HoldfastError) => void;
+}
+
+interface Pending {
+  readonly method: string;
+  readonly onProgress: ((progress: Progress) => void) | undefined;
+  readonly reject: (error: HoldfastError) => void;
+  sent: boolean;
+}
+
+/** Calls of ours that wait for an answer. json-rpc-2.0 matches answers to calls; checks, limits and ends are ours. */
+export class OutgoingCalls {
+  readonly #connection: CallConnection;
+  readonly #limit: number;
+  readonly #rpc: JSONRPCClient<EncodedFrame>;
+  readonly #pending = new Map<RequestId, Pending>();
+  /** Payloads ride beside their answer, which json-rpc-2.0 hands through untouched. */
+  readonly #payloads = new WeakMap<object, Buffer>();
+  #nextId = 1;
+  #closed: HoldfastError | undefined;
+
+  constructor(connection: CallConnection, limit: number) {
+    this.#connection = connection;
+    this.#limit = limit;
+    this.#rpc = new JSONRPCClient((_payload: unknown, frame) => this.#connection.write(frame));
+  }
+
+  get size(): number {
+    return this.#pending.size;
+  }
+
+  async call(
+    method: string,
+    shape: MethodShape,
+    params: unknown,
+    options: CallOptions,
+  ): Promise<{ result: unknown; bytes: Buffer }> {
+    this.#check(method, shape, params, options);
+    const id = this.#nextId++;
+    const frame = encodeFrame({ jsonrpc: '2.0', id, method, params }, options.bytes);
+    const { promise: ended, reject } = Promise.withResolvers<never>();
+    this.#pending.set(id, { method, onProgress: options.onProgress, reject, sent: false });
+    const onAbort = (): void => this.#abandon(id, cancelled(method, options.signal));
+    options.signal?.addEventListener('abort', onAbort, { once: true });
+    const timer = this.#startTimer(id, method, options.timeoutMs);
+    try {
+      const response = await Promise.race([ended, this.#exchange(id, method, params, frame)]);
+      return this.#open(method, shape, response);
+    } finally {
+      clearTimeout(timer);
+      options.signal?.removeEventListener('abort', onAbort);
+      this.#pending.delete(id);
+    }
+  }
+
+  /** True if the answer belongs to a call of ours, waiting or not: late answers are dropped. */
+  receive(id: RequestId, frame: Frame): boolean {
+    const known = typeof id === 'number' && id > 0 && id < this.#nextId;
+    const { message } = frame;
+    if (!this.#pending.has(id)) return known;
+    const error = message['error'];
+    if (error === undefined) {
+      this.#answer({ jsonrpc: '2.0', id, result: message['result'] }, frame.bytes);
+      return true;
+    }
+    const parsed = WireErrorSchema.safeParse(error);
+    this.#answer({
+      jsonrpc: '2.0',
+      id,
+      error: parsed.success
+        ? parsed.data
+        : { code: 0, message: 'The other side gave an error that cannot be read' },
+    });
+    return true;
+  }
+
+  progress(id: RequestId, progress: Progress): void {
+    this.#pending.get(id)?.onProgress?.(progress);
+  }
+
+  /** Every waiting call rejects; no call is taken any more. */
+  close(reason: HoldfastError): void {
+    this.#closed ??= reason;
+    for (const { method, reject } of this.#pending.values()) reject(closedBefore(method, reason));
+    this.#pending.clear();
+    this.#rpc.rejectAllPendingRequests(reason.message);
+  }
+
+  #check(method: string, shape: MethodShape, params: unknown, options: CallOptions): void {
+    if (this.#closed !== undefined) throw closedBefore(method, this.#closed);
+    if (options.signal?.aborted === true) throw cancelled(method, options.signal);
+    if (this.#pending.size >= this.#limit) {
+      throw new HoldfastError('overloaded', `${method} was not called`, {
+        why: `${String(this.#limit)} calls on this connection wait for their answers already`,
+        next: 'wait for some of them',
+      });
+    }
+    const checked = shape.params.safeParse(params);
+    if (!checked.success) {
+      throw new HoldfastError('invalid_params', `${method} was not called`, {
+        why: explainIssues(checked.error),
+      });
+    }
+    if (options.bytes !== undefined && shape.bytes !== 'params') {
+      throw new HoldfastError('invalid_params', `${method} was not called`, { why: 'it takes no raw bytes' });
+    }
+  }
+
+  async #exchange(
+    id: number,
+    method: string,
+    params: unknown,
+    frame: EncodedFrame,
+  ): Promise<JSONRPCResponse> {
+    await this.#connection.room();
+    const pending = this.#pending.get(id);
+    // Abandoned meanwhile: the race was decided by that, and nothing may be sent.
+    if (pending === undefined) throw new HoldfastError('cancelled', `${method} was not sent`);
+    pending.sent = true;
+    return this.#rpc.requestAdvanced({ jsonrpc: '2.0', id, method, params }, frame);
+  }
+
+  #startTimer(id: number, method: string, timeoutMs: number | undefined): NodeJS.Timeout | undefined {
+    if (timeoutMs === undefined) return undefined;
+    return setTimeout(() => {
+      const why = `no answer came within ${String(timeoutMs)} ms`;
+      this.#abandon(id, new HoldfastError('timeout', `${method} took too long`, { why }));
+    }, timeoutMs);
+  }
+
+  #abandon(id: number, error: HoldfastError): void {
+    const pending = this.#pending.get(id);
+    if (pending === undefined) return;
+    this.#pending.delete(id);
+    pending.reject(error);
+    if (!pending.sent) return;
+    // json-rpc-2.0 forgets the call only when something answers it.
+    this.#rpc.receive({ jsonrpc: '2.0', id, error: toWireError(error) });
+    this.#connection.sendCancel(id);
+  }
+
+  #answer(response: JSONRPCResponse, bytes?: Buffer): void {
+    if (bytes !== undefined) this.#payloads.set(response, bytes);
+    this.#rpc.receive(response);
+  }
+
+  #open(method: string, shape: MethodShape, response: JSONRPCResponse): { result: unknown; bytes: Buffer } {
+    if (response.error !== undefined)
+      throw HoldfastError.fromWire(response.error.message, response.error.data);
+    const bytes = this.#payloads.get(response);
+    const result = shape.result.safeParse(response.result);
+    if (!result.success) throw this.#violated(method, explainIssues(result.error));
+    if (bytes !== undefined && shape.bytes !== 'result')
+      throw this.#violated(method, 'raw bytes came with it');
+    return { result: result.data, bytes: bytes ?? EMPTY };
+  }
+
+  #violated(method: string, why: string): HoldfastError {
+    const error = new HoldfastError('protocol_error', `The answer to ${method} is not what was agreed`, {
+      why,
+    });
+    this.#connection.onViolation(error);
+    return error;
+  }
+}
+
+function cancelled(method: string, signal: AbortSignal | undefined): HoldfastError {
+  return new HoldfastError('cancelled', `${method} was cancelled`, { cause: signal?.reason });
+}
+
+function closedBefore(method: string, reason: HoldfastError): HoldfastError {
+  return new HoldfastError('connection_closed', `${method} was not answered`, {
+    why: reason.code === 'connection_closed' ? (reason.why ?? 'the connection ended') : reason.sentence,
+    next: reason.next,
+    cause: reason,
+  });
+}

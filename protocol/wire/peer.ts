@@ -1,0 +1,430 @@
+import type { Duplex } from 'node:stream';
+import { z } from 'zod';
+import { HoldfastError } from '../errors.ts';
+import { CLIENT_NOTIFICATIONS, NOTIFICATIONS } from '../methods.ts';
+import { encodeFrame, FrameDecoder } from './framing.ts';
+import type { EncodedFrame, Frame } from './framing.ts';
+import { FrameWriter } from './frame-writer.ts';
+import { Inbox } from './inbox.ts';
+import { IncomingRequests } from './incoming-requests.ts';
+import type { ServedMethod } from './incoming-requests.ts';
+import { PEER_LIMITS } from './limits.ts';
+import type { PeerLimits } from './limits.ts';
+import { OutgoingCalls } from './outgoing-calls.ts';
+import { explainIssues, toWireError } from './shapes.ts';
+import type {
+  CallOptions,
+  Handlers,
+  InternalErrorListener,
+  MethodMap,
+  Nothing,
+  NotificationMap,
+  Progress,
+  RequestId,
+} from './shapes.ts';
+
+const WireErrorSchema = z.object({ message: z.string(), data: z.unknown() });
+const LONGEST_ID = 100;
+const EMPTY = Buffer.alloc(0);
+
+interface PeerBasics<
+  Serves extends MethodMap,
+  Calls extends MethodMap,
+  Out extends NotificationMap,
+  In extends NotificationMap,
+> {
+  /** The connection; the peer owns and ends it. */
+  readonly stream: Duplex;
+  /** For logs and error texts: who is at the other end. */
+  readonly name: string;
+  readonly serves: Serves;
+  readonly calls: Calls;
+  /** Notifications of ours. */
+  readonly notifies: Out;
+  /** Notifications of the other side. Unknown ones are ignored. */
+  readonly hears: In;
+  readonly limits?: Partial<PeerLimits>;
+  /** A method that must be answered well before any other than `ping` is served: `hello`. */
+  readonly opensWith?: keyof Serves & string;
+  /** Errors whose text stays on this side. */
+  readonly onInternalError?: InternalErrorListener;
+}
+
+type HandlersOf<
+  S extends MethodMap,
+  C extends MethodMap,
+  O extends NotificationMap,
+  I extends NotificationMap,
+> =
+  | { readonly handlers: Handlers<S, Peer<S, C, O, I>>; readonly partial?: false }
+  /** Declared methods may be missing; they are answered with `method_not_found`. */
+  | { readonly handlers: Partial<Handlers<S, Peer<S, C, O, I>>>; readonly partial: true };
+
+export type PeerOptions<
+  S extends MethodMap,
+  C extends MethodMap,
+  O extends NotificationMap,
+  I extends NotificationMap,
+> = PeerBasics<S, C, O, I> & HandlersOf<S, C, O, I>;
+
+/**
+ * One end of a connection: JSON-RPC 2.0 over our framing. Both ends may call and notify. Everything that arrives is parsed
+ * by the schema of its method, and everything has a bound. It ends with its stream.
+ */
+export class Peer<
+  Serves extends MethodMap,
+  Calls extends MethodMap,
+  Out extends NotificationMap = Nothing,
+  In extends NotificationMap = Nothing,
+> {
+  /** Resolves when the connection has ended: undefined for an orderly end by either side. Never rejects. */
+  readonly closed: Promise<HoldfastError | undefined>;
+  readonly name: string;
+  readonly #stream: Duplex;
+  readonly #calls: Calls;
+  readonly #out: Out;
+  readonly #hears: ReadonlyMap<string, NotificationMap[string]>;
+  readonly #limits: PeerLimits;
+  readonly #writer: FrameWriter;
+  readonly #decoder: FrameDecoder;
+  readonly #outgoing: OutgoingCalls;
+  readonly #incoming: IncomingRequests<this>;
+  readonly #listeners = new Map<string, Set<(params: unknown, bytes: Buffer) => void>>();
+  readonly #onInternalError: InternalErrorListener;
+  readonly #inbox: Inbox;
+  #unreadAnswers = 0;
+  #ended = false;
+  #closing: { readonly reason: HoldfastError | undefined; linger: NodeJS.Timeout | undefined } | undefined;
+  readonly #resolveClosed: (reason: HoldfastError | undefined) => void;
+
+  constructor(options: PeerOptions<Serves, Calls, Out, In>) {
+    const { stream, name, limits, opensWith } = options;
+    this.name = name;
+    this.#stream = stream;
+    this.#calls = options.calls;
+    this.#out = options.notifies;
+    this.#hears = new Map(Object.entries(options.hears));
+    this.#limits = { ...PEER_LIMITS, ...limits };
+    this.#onInternalError = options.onInternalError ?? (() => undefined);
+    const { promise, resolve } = Promise.withResolvers<HoldfastError | undefined>();
+    this.closed = promise;
+    this.#resolveClosed = resolve;
+    this.#writer = new FrameWriter(stream);
+    this.#decoder = new FrameDecoder((frame) => this.#inbox.accept(frame));
+    this.#inbox = new Inbox(
+      (frame) => this.#receive(frame),
+      () => this.#onInboxIdle(),
+    );
+    this.#outgoing = new OutgoingCalls(
+      {
+        write: (frame) => this.#writer.write(frame),
+        room: () => this.#writer.room(),
+        sendCancel: (request) => this.#writer.write(encodeNotification('cancel', { request })),
+        onViolation: (error) => this.close(error),
+      },
+      this.#limits.outgoingCalls,
+    );
+    this.#incoming = new IncomingRequests<this>(
+      {
+        peer: this,
+        name,
+        write: (frame) => this.#writeAnswer(frame),
+        sendProgress: (request, progress) => this.#sendProgress(request, progress),
+        queued: () => this.#writer.queued,
+        onInternalError: this.#onInternalError,
+      },
+      servedMethods<this>(options.serves, options.handlers),
+      this.#limits,
+      opensWith,
+    );
+    stream.on('data', this.#onData);
+    stream.on('end', this.#onEnd);
+    stream.on('error', this.#onError);
+    stream.on('close', this.#onClose);
+  }
+
+  /** Calls a method of the other side. Rejects with the other side's error, or `connection_closed`, `cancelled`, `timeout`. */
+  async call<M extends keyof Calls & string>(
+    method: M,
+    params: z.input<Calls[M]['params']>,
+    options: CallOptions = {},
+  ): Promise<z.output<Calls[M]['result']>> {
+    return (await this.callWithBytes(method, params, options)).result;
+  }
+
+  /** As `call`, with the raw bytes behind the answer; empty where none came. */
+  async callWithBytes<M extends keyof Calls & string>(
+    method: M,
+    params: z.input<Calls[M]['params']>,
+    options: CallOptions = {},
+  ): Promise<{ result: z.output<Calls[M]['result']>; bytes: Buffer }> {
+    const shape: Calls[M] = this.#calls[method];
+    return this.#outgoing.call(method, shape, params, options) as Promise<{
+      result: z.output<Calls[M]['result']>;
+      bytes: Buffer;
+    }>;
+  }
+
+  /**
+   * Resolves when the system has taken it and would take more; rejects with `connection_closed`. Awaiting it is how a
+   * sender keeps to the reader's pace; a sender that does not is cut off at the bound.
+   */
+  async notify<N extends keyof Out & string>(
+    name: N,
+    params: z.input<Out[N]['params']>,
+    bytes?: Uint8Array,
+  ): Promise<void> {
+    if (this.#closing !== undefined) throw this.#connectionClosed();
+    const shape: Out[N] = this.#out[name];
+    const checked = shape.params.safeParse(params);
+    if (!checked.success) {
+      throw new HoldfastError('invalid_params', `${name} was not sent`, {
+        why: explainIssues(checked.error),
+      });
+    }
+    if (bytes !== undefined && shape.bytes !== 'params') {
+      throw new HoldfastError('invalid_params', `${name} was not sent`, { why: 'it takes no raw bytes' });
+    }
+    const frame = encodeNotification(name, params, bytes);
+    if (this.#writer.queued + frame.size > this.#limits.unreadNotifications) {
+      const why = `${this.name} does not read what it is sent`;
+      this.close(new HoldfastError('overloaded', 'The connection was ended', { why, next: 'connect again' }));
+      throw this.#connectionClosed();
+    }
+    this.#writer.write(frame);
+    await this.#writer.room();
+  }
+
+  /**
+   * The listener is called in the order of arrival, and after the caller of an earlier answer has gone on.
+   * Returns the end of it.
+   */
+  onNotification<N extends keyof In & string>(
+    name: N,
+    listener: (params: z.output<In[N]['params']>, bytes: Buffer) => void,
+  ): () => void {
+    const listeners = this.#listeners.get(name) ?? new Set();
+    this.#listeners.set(name, listeners);
+    const entry = (params: unknown, bytes: Buffer): void =>
+      listener(params as z.output<In[N]['params']>, bytes);
+    listeners.add(entry);
+    return () => {
+      listeners.delete(entry);
+    };
+  }
+
+  /** Requests of the other side that run here now. */
+  get running(): number {
+    return this.#incoming.size;
+  }
+
+  /** Bytes that wait for the other side to read them. */
+  get queued(): number {
+    return this.#writer.queued;
+  }
+
+  get isClosed(): boolean {
+    return this.#closing !== undefined;
+  }
+
+  /**
+   * Ends the connection. Waiting calls reject, running handlers are told to stop. With a reason the other side is told it,
+   * and what it waits for is answered with it. What was written before still leaves, within the linger time.
+   */
+  close(reason?: HoldfastError): void {
+    if (this.#closing !== undefined) return;
+    if (reason !== undefined) {
+      this.#incoming.answerAll(reason);
+      this.#writer.write(encodeFrame({ jsonrpc: '2.0', id: null, error: toWireError(reason) }));
+    }
+    this.#finish(reason);
+  }
+
+  #finish(reason: HoldfastError | undefined): void {
+    if (this.#closing !== undefined) return;
+    this.#closing = { reason, linger: undefined };
+    this.#inbox.close();
+    this.#decoder.stop();
+    const error = this.#connectionClosed();
+    this.#outgoing.close(error);
+    this.#incoming.close(error);
+    this.#writer.close(error);
+    if (this.#stream.destroyed) {
+      this.#onClose();
+      return;
+    }
+    // What still arrives is thrown away: an unread rest would make the system drop our last words.
+    this.#stream.resume();
+    this.#closing.linger = setTimeout(() => this.#stream.destroy(), this.#limits.lingerMs);
+    this.#stream.end(() => this.#stream.destroy());
+  }
+
+  #connectionClosed(): HoldfastError {
+    const reason = this.#closing?.reason;
+    if (reason?.code === 'connection_closed') return reason;
+    return new HoldfastError('connection_closed', `The connection with ${this.name} has ended`, {
+      why: reason?.sentence,
+      next: reason?.next,
+      cause: reason,
+    });
+  }
+
+  readonly #onData = (chunk: Buffer): void => {
+    if (this.#closing !== undefined) return;
+    try {
+      this.#decoder.push(chunk);
+    } catch (error) {
+      // Frames before the broken one were whole and still count.
+      this.#inbox.flush();
+      this.close(HoldfastError.from(error));
+    }
+  };
+
+  readonly #onEnd = (): void => {
+    this.#ended = true;
+    if (this.#inbox.isIdle) this.#finishEnded();
+  };
+
+  #onInboxIdle(): void {
+    if (this.#ended) this.#finishEnded();
+  }
+
+  #finishEnded(): void {
+    try {
+      this.#decoder.end();
+    } catch (error) {
+      this.close(HoldfastError.from(error));
+      return;
+    }
+    this.#finish(undefined);
+  }
+
+  readonly #onError = (cause: Error): void => {
+    this.#inbox.flush();
+    this.#finish(
+      new HoldfastError('connection_closed', `The connection with ${this.name} has ended`, {
+        why: cause.message,
+        cause,
+      }),
+    );
+  };
+
+  readonly #onClose = (): void => {
+    if (this.#closing === undefined) {
+      this.#inbox.flush();
+      this.#finish(undefined);
+      return;
+    }
+    clearTimeout(this.#closing.linger);
+    this.#stream.off('data', this.#onData);
+    this.#stream.off('end', this.#onEnd);
+    this.#resolveClosed(this.#closing.reason);
+  };
+
+  #receive(frame: Frame): void {
+    const { message } = frame;
+    const { id, method } = message;
+    if (message['jsonrpc'] !== '2.0') {
+      this.#violated('a message is not JSON-RPC 2.0');
+    } else if (typeof method === 'string') {
+      if (id === undefined) this.#hear(method, message['params'], frame);
+      else if (!isRequestId(id))
+        this.#violated('the id of a request is neither a short string nor a whole number');
+      else if (this.#incoming.has(id))
+        this.#violated(`a request with the id ${JSON.stringify(id)} runs already`);
+      else this.#incoming.receive(id, method, message['params'], frame);
+    } else if (id === null && message['error'] !== undefined) {
+      this.#hearComplaint(message['error']);
+    } else if (!isRequestId(id) || (message['error'] === undefined) === (message['result'] === undefined)) {
+      this.#violated('a message is neither a request nor an answer');
+    } else if (!this.#outgoing.receive(id, frame)) {
+      this.#violated(`nothing was asked with the id ${JSON.stringify(id)}`);
+    }
+  }
+
+  #hear(name: string, params: unknown, frame: Frame): void {
+    if (name === 'cancel') {
+      const parsed = CLIENT_NOTIFICATIONS.cancel.params.safeParse(params);
+      if (parsed.success) this.#incoming.cancel(parsed.data.request);
+      else this.#violated(`cancel: ${explainIssues(parsed.error)}`);
+      return;
+    }
+    if (name === 'progress') {
+      const parsed = NOTIFICATIONS.progress.params.safeParse(params);
+      if (parsed.success) this.#guard(name, () => this.#outgoing.progress(parsed.data.request, parsed.data));
+      else this.#violated(`progress: ${explainIssues(parsed.error)}`);
+      return;
+    }
+    const shape = this.#hears.get(name);
+    if (shape === undefined) return;
+    const parsed = shape.params.safeParse(params);
+    if (!parsed.success) this.#violated(`${name}: ${explainIssues(parsed.error)}`);
+    else if (frame.bytes !== undefined && shape.bytes !== 'params')
+      this.#violated(`${name} carries raw bytes`);
+    else {
+      for (const listener of [...(this.#listeners.get(name) ?? [])]) {
+        this.#guard(name, () => listener(parsed.data, frame.bytes ?? EMPTY));
+      }
+    }
+  }
+
+  /** A listener that throws is a fault of this side: it is logged, and the connection goes on. */
+  #guard(method: string, listener: () => void): void {
+    try {
+      listener();
+    } catch (error) {
+      this.#onInternalError(error, { method, name: this.name });
+    }
+  }
+
+  /** The other side says why it will end the connection. */
+  #hearComplaint(error: unknown): void {
+    const parsed = WireErrorSchema.safeParse(error);
+    this.#finish(
+      parsed.success
+        ? HoldfastError.fromWire(parsed.data.message, parsed.data.data)
+        : new HoldfastError('protocol_error', 'The connection was ended by the other side without a reason'),
+    );
+  }
+
+  #violated(why: string): void {
+    this.close(new HoldfastError('protocol_error', 'The connection was ended', { why }));
+  }
+
+  #writeAnswer(frame: EncodedFrame): void {
+    this.#unreadAnswers += frame.size;
+    this.#writer.write(frame, () => {
+      this.#unreadAnswers -= frame.size;
+      if (this.#unreadAnswers <= this.#limits.unreadAnswers && this.#stream.isPaused()) this.#stream.resume();
+    });
+    // Only answers count: if both sides stopped reading because of their own calls, neither would ever go on.
+    if (this.#unreadAnswers > this.#limits.unreadAnswers) this.#stream.pause();
+  }
+
+  #sendProgress(request: RequestId, progress: Progress): void {
+    if (this.#writer.queued > this.#limits.unreadProgress) return;
+    this.#writer.write(encodeNotification('progress', { request, ...progress }));
+  }
+}
+
+function isRequestId(id: unknown): id is RequestId {
+  return typeof id === 'string' ? id.length <= LONGEST_ID : Number.isSafeInteger(id);
+}
+
+function encodeNotification(method: string, params: unknown, bytes?: Uint8Array): EncodedFrame {
+  return encodeFrame({ jsonrpc: '2.0', method, params }, bytes);
+}
+
+/** A map, and no look-up in an object: `constructor` and `__proto__` are names like any other. */
+function servedMethods<P>(
+  serves: MethodMap,
+  handlers: Readonly<Record<string, unknown>>,
+): ReadonlyMap<string, ServedMethod<P>> {
+  const served = new Map<string, ServedMethod<P>>();
+  for (const [name, shape] of Object.entries(serves)) {
+    const handler = Object.hasOwn(handlers, name) ? handlers[name] : undefined;
+    if (typeof handler === 'function')
+      served.set(name, { shape, handle: handler as ServedMethod<P>['handle'] });
+  }
+  return served;
+}
