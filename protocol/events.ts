@@ -1,0 +1,145 @@
+import { z } from 'zod';
+import {
+  DispatchCaseSchema,
+  ExecIdSchema,
+  SessionStatusSchema,
+  TurnIdSchema,
+  TurnStatusSchema,
+} from './entities.ts';
+import { ErrorDataSchema } from './errors.ts';
+
+/** Bytes of one turn's output, of all streams together, that are kept inside events; more goes to an artifact. */
+export const INLINE_OUTPUT_BYTES = 32 * 1024;
+/** `prevHash` of a session's first event. */
+export const GENESIS_HASH = '0'.repeat(64);
+
+const bytes = z.number().int().nonnegative();
+const ms = z.number().nonnegative().nullable();
+
+export const TurnErrorSchema = z.object({
+  message: z.string(),
+  data: ErrorDataSchema,
+  traceback: z.string().optional(),
+});
+export type TurnError = z.infer<typeof TurnErrorSchema>;
+
+export const OUTPUT_STREAMS = ['stdout', 'stderr', 'result'] as const;
+export const OutputStreamSchema = z.enum(OUTPUT_STREAMS);
+export type OutputStream = z.infer<typeof OutputStreamSchema>;
+
+/**
+ * Everything that a session's history can say, by type. Replaying these gives the state that the rows hold. Secrets and
+ * whole prompts never go into an event: history is shown, exported and kept longer than anything else.
+ */
+export const EVENTS = {
+  'session.created': z.object({
+    name: z.string(),
+    profile: z.string(),
+    persistent: z.boolean(),
+    throwaway: z.boolean(),
+    backing: z.enum(['directory', 'volume']),
+    uid: z.number().int(),
+    gid: z.number().int(),
+  }),
+  'session.status': z.object({ from: SessionStatusSchema, to: SessionStatusSchema, why: z.string() }),
+  'session.updated': z.object({
+    name: z.string().optional(),
+    pinned: z.boolean().optional(),
+    starred: z.boolean().optional(),
+    archived: z.boolean().optional(),
+    tags: z.array(z.string()).optional(),
+    model: z.string().nullable().optional(),
+    about: z.string().nullable().optional(),
+  }),
+  /** The workspace is gone or going; the row stays as a tombstone. */
+  'session.deleted': z.object({ why: z.string() }),
+
+  'sandbox.started': z.object({
+    generation: z.number().int().positive(),
+    case: DispatchCaseSchema,
+    image: z.string(),
+    /** What the engine says the image is: an id or digest. */
+    imageIdentity: z.string().nullable(),
+    codeVersion: z.number().int().positive().nullable(),
+  }),
+  'sandbox.lost': z.object({ generation: z.number().int(), why: z.string() }),
+  'sandbox.removed': z.object({ generation: z.number().int(), why: z.string() }),
+
+  'turn.queued': z.object({
+    turnId: TurnIdSchema,
+    kind: z.enum(['handler', 'command']),
+    inputBytes: bytes,
+    /** The beginning of the input, for a person to know it by. */
+    preview: z.string(),
+    timeoutMs: z.number().int().positive(),
+  }),
+  'turn.started': z.object({
+    turnId: TurnIdSchema,
+    case: DispatchCaseSchema,
+    reused: z.boolean(),
+    generation: z.number().int(),
+    codeVersion: z.number().int().nullable(),
+    queuedMs: ms,
+    dispatchMs: ms,
+  }),
+  /** Exactly one of `text`, `base64` and `artifact`. With `artifact` the bytes are in a file beside the log. */
+  'turn.output': z.object({
+    turnId: TurnIdSchema,
+    stream: OutputStreamSchema,
+    offset: bytes,
+    bytes,
+    text: z.string().optional(),
+    base64: z.string().optional(),
+    artifact: z.string().optional(),
+    /** Of the bytes in the artifact, so that the chain covers them too. */
+    sha256: z.string().optional(),
+  }),
+  'turn.cancelling': z.object({ turnId: TurnIdSchema }),
+  'turn.ended': z.object({
+    turnId: TurnIdSchema,
+    status: TurnStatusSchema,
+    exitCode: z.number().int().nullable(),
+    error: TurnErrorSchema.nullable(),
+    /** The handler's value, where it is small enough. */
+    output: z.json(),
+    outputArtifact: z.boolean(),
+    turnMs: ms,
+    workerStartMs: ms,
+    workerId: z.string().nullable(),
+    workerReused: z.boolean().nullable(),
+  }),
+
+  'exec.started': z.object({
+    execId: ExecIdSchema,
+    /** The program and its arguments, shortened. */
+    command: z.array(z.string()),
+    tty: z.boolean(),
+    case: DispatchCaseSchema,
+    reused: z.boolean(),
+  }),
+  'exec.ended': z.object({
+    execId: ExecIdSchema,
+    exitCode: z.number().int().nullable(),
+    signal: z.string().nullable(),
+  }),
+
+  'workspace.cleaned': z.object({ files: bytes, bytes, why: z.string() }),
+  'workspace.measured': z.object({ bytes }),
+  /** A newer version of the profile's code: the next turn runs it. */
+  'profile.deployed': z.object({ profile: z.string(), version: z.number().int().positive() }),
+} as const;
+
+export type EventType = keyof typeof EVENTS;
+export type EventData<T extends EventType> = z.input<(typeof EVENTS)[T]>;
+
+/** What is given to the log: it adds the rest. `at` in ms since 1970, now when left out. */
+export type EventEntry = {
+  [T in EventType]: { readonly type: T; readonly data: EventData<T>; readonly at?: number };
+}[EventType];
+
+/** The data of an event as its type has it; null for a type that this program does not know. */
+export function parseEvent(event: { type: string; data: unknown }): EventEntry | null {
+  if (!Object.hasOwn(EVENTS, event.type)) return null;
+  const type = event.type as EventType;
+  return { type, data: EVENTS[type].parse(event.data) } as EventEntry;
+}

@@ -1,0 +1,45 @@
+import type { DatabaseSync } from 'node:sqlite';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { backUp } from './backups.ts';
+import type { Home } from './home.ts';
+import { MIGRATIONS } from './migrations/index.ts';
+import type { Migration } from './migrations/index.ts';
+
+/**
+ * Brings the schema up to the newest step known. An existing database is backed up first; each step is a transaction with its
+ * version number, so a crash leaves a whole version. Errors: `home_newer`, before anything is written.
+ */
+export function migrate(
+  connection: DatabaseSync,
+  home: Home,
+  migrations: readonly Migration[] = MIGRATIONS,
+): void {
+  const found = schemaVersion(connection);
+  const newest = migrations.at(-1)?.version ?? 0;
+  if (found > newest) {
+    throw new HoldfastError('home_newer', `The home ${home.root} was made by a newer Holdfast`, {
+      why: `its database has version ${found} and this program knows ${newest}`,
+      next: 'install the newer Holdfast, or name another home in HOLDFAST_HOME',
+      details: { found, known: newest },
+    });
+  }
+  if (found === newest) return;
+  if (found > 0) backUp(connection, home, found);
+  for (const migration of migrations) {
+    if (migration.version <= found) continue;
+    connection.exec('BEGIN IMMEDIATE');
+    try {
+      connection.exec(migration.sql);
+      connection.exec(`PRAGMA user_version = ${migration.version}`);
+      connection.exec('COMMIT');
+    } catch (error) {
+      if (connection.isTransaction) connection.exec('ROLLBACK');
+      throw error;
+    }
+  }
+}
+
+function schemaVersion(connection: DatabaseSync): number {
+  const row = connection.prepare('PRAGMA user_version').get();
+  return Number(row?.['user_version'] ?? 0);
+}

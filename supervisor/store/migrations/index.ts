@@ -1,0 +1,10 @@
+import { firstTables } from './001-first-tables.ts';
+
+/** One step of the schema. `sql` runs in one transaction together with the new version number. */
+export interface Migration {
+  readonly version: number;
+  readonly sql: string;
+}
+
+/** In order and without gaps. What was released is never changed: a further step is added. */
+export const MIGRATIONS: readonly Migration[] = [firstTables];

@@ -1,0 +1,157 @@
+import { z } from 'zod';
+import { ErrorDataSchema, HoldfastError } from '../../protocol/errors.ts';
+import { JsonSchema, json, parseRow, time, toJson } from './columns.ts';
+import type { Json } from './columns.ts';
+import type { Database } from './database.ts';
+
+const DataSchema = z.record(z.string(), JsonSchema);
+const FailureSchema = z.object({ message: z.string(), data: ErrorDataSchema });
+
+const OperationRowSchema = z.object({
+  id: z.int(),
+  /** Chosen by the client; null for what nobody may ask twice. */
+  opId: z.string().nullable(),
+  kind: z.string(),
+  sessionId: z.string().nullable(),
+  state: z.enum(['pending', 'done', 'failed']),
+  /** The last step that is known to be done; `begun` before the first. */
+  step: z.string(),
+  data: json(DataSchema),
+  result: json(JsonSchema).nullable(),
+  error: json(FailureSchema).nullable(),
+  createdAt: time,
+  updatedAt: time,
+});
+type OperationRow = z.output<typeof OperationRowSchema>;
+/** An intent: what is being done, how far it has come, and what is needed to finish or undo it. */
+export type Operation = Omit<OperationRow, 'result' | 'error'>;
+export type OperationData = z.output<typeof DataSchema>;
+
+/** The first answer to an `opId` that was asked before. */
+export type Replay = { readonly result: Json } | { readonly error: HoldfastError };
+export type Begun = { readonly operation: Operation } | { readonly replay: Replay };
+
+export interface Intent {
+  readonly opId?: string | undefined;
+  readonly kind: string;
+  readonly sessionId: string | null;
+  readonly data: OperationData;
+}
+
+const KEPT_MS = 7 * 86_400_000;
+
+/** Durable intents. Every step is on the disk when its call returns. */
+export class Operations {
+  readonly #database: Database;
+
+  constructor(database: Database) {
+    this.#database = database;
+  }
+
+  /**
+   * Writes an intent, or gives the first answer again where the `opId` was asked before. Errors: `conflict` while the first
+   * one is still at work, `invalid_params` when the `opId` was used for something else.
+   */
+  begin(intent: Intent): Begun {
+    return this.#database.transaction((): Begun => {
+      const earlier = intent.opId === undefined ? null : this.#byOpId(intent.opId);
+      if (earlier !== null) return { replay: replayOf(earlier, intent.kind) };
+      const now = Date.now();
+      const row = this.#database.get(
+        `INSERT INTO operations (opId, kind, sessionId, state, step, data, createdAt, updatedAt)
+         VALUES (?, ?, ?, 'pending', 'begun', ?, ?, ?) RETURNING *`,
+        intent.opId ?? null,
+        intent.kind,
+        intent.sessionId,
+        toJson(intent.data),
+        now,
+        now,
+      );
+      return { operation: parseRow(OperationRowSchema, 'operations', row) };
+    });
+  }
+
+  /** Notes that `step` is done; `data` is added to what the intent holds. Returns it as it is then. */
+  step(operation: Operation, step: string, data: OperationData = {}): Operation {
+    const row = this.#database.get(
+      "UPDATE operations SET step = ?, data = ?, updatedAt = ? WHERE id = ? AND state = 'pending' RETURNING *",
+      step,
+      toJson({ ...operation.data, ...data }),
+      Date.now(),
+      operation.id,
+    );
+    if (row === undefined)
+      throw new HoldfastError('internal', `The operation ${operation.kind} has ended already`);
+    return parseRow(OperationRowSchema, 'operations', row);
+  }
+
+  finish(operation: Operation, result: Json): void {
+    this.#end(operation, 'done', toJson(result), null);
+  }
+
+  fail(operation: Operation, error: unknown): void {
+    const failure = HoldfastError.from(error);
+    this.#end(operation, 'failed', null, toJson({ message: failure.message, data: failure.toData() }));
+  }
+
+  /** What was begun and has neither ended nor failed, the oldest first: after a start, what a crash left. */
+  pending(): Operation[] {
+    return this.#database
+      .all("SELECT * FROM operations WHERE state = 'pending' ORDER BY id")
+      .map((row) => parseRow(OperationRowSchema, 'operations', row));
+  }
+
+  /** Forgets answers that are older than 7 days. Returns how many. */
+  prune(now = Date.now()): number {
+    return this.#database.run(
+      "DELETE FROM operations WHERE state <> 'pending' AND updatedAt < ?",
+      now - KEPT_MS,
+    );
+  }
+
+  #end(operation: Operation, state: 'done' | 'failed', result: string | null, error: string | null): void {
+    const changed = this.#database.run(
+      "UPDATE operations SET state = ?, result = ?, error = ?, updatedAt = ? WHERE id = ? AND state = 'pending'",
+      state,
+      result,
+      error,
+      Date.now(),
+      operation.id,
+    );
+    if (changed === 0)
+      throw new HoldfastError('internal', `The operation ${operation.kind} has ended already`);
+  }
+
+  #byOpId(opId: string): OperationRow | null {
+    const row = this.#database.get('SELECT * FROM operations WHERE opId = ?', opId);
+    return row === undefined ? null : parseRow(OperationRowSchema, 'operations', row);
+  }
+}
+
+function replayOf(earlier: OperationRow, kind: string): Replay {
+  if (earlier.kind !== kind) {
+    throw new HoldfastError(
+      'invalid_params',
+      `The opId ${earlier.opId ?? ''} was used for ${earlier.kind} before`,
+      {
+        next: 'choose a new opId for each request',
+      },
+    );
+  }
+  switch (earlier.state) {
+    case 'pending':
+      throw new HoldfastError(
+        'conflict',
+        `The request with opId ${earlier.opId ?? ''} is still being worked on`,
+        {
+          next: 'ask again in a moment with the same opId',
+        },
+      );
+    case 'done':
+      return { result: earlier.result };
+    case 'failed':
+      return {
+        error: HoldfastError.fromWire(earlier.error?.message ?? 'The request failed', earlier.error?.data),
+      };
+  }
+}

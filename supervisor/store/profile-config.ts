@@ -1,0 +1,21 @@
+import { z } from 'zod';
+import { AgentSchema, ProfileSchema } from '../../protocol/profile.ts';
+import type { Profile } from '../../protocol/profile.ts';
+
+const ms = z.number().nonnegative().optional();
+const bytes = z.number().nonnegative().optional();
+const [handler, command, acp] = AgentSchema.options;
+
+/** A profile as it is kept: parsed already, so that durations are ms and sizes bytes where a person writes `5m` or `2GiB`. */
+export const StoredProfileSchema = ProfileSchema.extend({
+  agent: z.discriminatedUnion('protocol', [
+    handler.extend({ timeout: ms }),
+    command.extend({ timeout: ms }),
+    acp.extend({ timeout: ms }),
+  ]),
+  workspace: ProfileSchema.shape.workspace.unwrap().extend({ limit: bytes }).optional(),
+  setup: ProfileSchema.shape.setup.unwrap().extend({ timeout: ms }).optional(),
+  limits: ProfileSchema.shape.limits.unwrap().extend({ memory: bytes, output: bytes }).optional(),
+  idle: z.strictObject({ pause: ms, stop: ms, expire: ms }).optional(),
+  retention: z.strictObject({ snapshots: ms, events: ms, artifacts: ms, memory: ms }).optional(),
+}) satisfies z.ZodType<Profile>;

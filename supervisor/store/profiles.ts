@@ -1,0 +1,125 @@
+import { z } from 'zod';
+import type { Profile } from '../../protocol/profile.ts';
+import { count, json, parseRow, time } from './columns.ts';
+import type { Database } from './database.ts';
+import { StoredProfileSchema } from './profile-config.ts';
+
+const ProfileRowSchema = z.object({
+  name: z.string(),
+  /** Of its code; the current one. Never given twice, even after an undeploy. */
+  version: z.int().positive(),
+  deployedAt: time,
+  /** The folder it was deployed from. */
+  source: z.string(),
+  config: json(StoredProfileSchema),
+  sourceHash: z.string(),
+  files: count,
+  bytes: count,
+  image: z.string(),
+});
+export interface ProfileRow extends z.output<typeof ProfileRowSchema> {
+  readonly config: Profile;
+}
+
+export interface VersionRow {
+  readonly profile: string;
+  readonly version: number;
+  readonly deployedAt: number;
+}
+
+export class Profiles {
+  readonly #database: Database;
+
+  constructor(database: Database) {
+    this.#database = database;
+  }
+
+  get(name: string): ProfileRow | null {
+    const row = this.#database.get('SELECT * FROM profiles WHERE name = ?', name);
+    return row === undefined ? null : parseRow(ProfileRowSchema, 'profiles', row);
+  }
+
+  /** By name. */
+  list(): ProfileRow[] {
+    return this.#database
+      .all('SELECT * FROM profiles ORDER BY name')
+      .map((row) => parseRow(ProfileRowSchema, 'profiles', row));
+  }
+
+  /** The version that the next deploy gets. */
+  nextVersion(name: string): number {
+    const row = this.#database.get(
+      'SELECT coalesce(max(version), 0) + 1 AS next FROM profile_versions WHERE profile = ?',
+      name,
+    );
+    return parseRow(z.object({ next: z.int() }), 'profile_versions', row).next;
+  }
+
+  /** Makes `row.version` the current one. The same version again only renews what is said about it. */
+  upsert(row: ProfileRow): void {
+    this.#database.transaction(() => {
+      this.#database.run(
+        `INSERT OR REPLACE INTO profiles (name, version, deployedAt, source, config, sourceHash, files, bytes, image)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+        row.name,
+        row.version,
+        row.deployedAt,
+        row.source,
+        JSON.stringify(row.config),
+        row.sourceHash,
+        row.files,
+        row.bytes,
+        row.image,
+      );
+      this.#database.run(
+        `INSERT INTO profile_versions (profile, version, deployedAt, removed) VALUES (?, ?, ?, 0)
+         ON CONFLICT (profile, version) DO UPDATE SET removed = 0`,
+        row.name,
+        row.version,
+        row.deployedAt,
+      );
+    });
+  }
+
+  /** Versions that are current or that a session's sandbox or running turn was made with. */
+  versionsInUse(profile: string): number[] {
+    const rows = this.#database.all(
+      `SELECT version FROM profiles WHERE name = ?1
+       UNION SELECT codeVersion FROM sessions WHERE profile = ?1 AND codeVersion IS NOT NULL AND status <> 'deleted'
+       UNION SELECT turns.codeVersion FROM turns JOIN sessions ON sessions.id = turns.sessionId
+         WHERE sessions.profile = ?1 AND turns.codeVersion IS NOT NULL AND turns.status IN ('queued', 'running')
+       ORDER BY 1`,
+      profile,
+    );
+    return rows.map((row) => parseRow(z.object({ version: z.int() }), 'profile_versions', row).version);
+  }
+
+  /** Versions whose code has not been removed yet, of every profile, the undeployed ones too. */
+  versions(): VersionRow[] {
+    return this.#database
+      .all(
+        'SELECT profile, version, deployedAt FROM profile_versions WHERE removed = 0 ORDER BY profile, version',
+      )
+      .map((row) =>
+        parseRow(
+          z.object({ profile: z.string(), version: z.int(), deployedAt: time }),
+          'profile_versions',
+          row,
+        ),
+      );
+  }
+
+  /** Notes that the code of a version is gone. */
+  versionRemoved(profile: string, version: number): void {
+    this.#database.run(
+      'UPDATE profile_versions SET removed = 1 WHERE profile = ? AND version = ?',
+      profile,
+      version,
+    );
+  }
+
+  /** Takes the profile away; its versions stay noted until their code is removed. */
+  remove(name: string): void {
+    this.#database.run('DELETE FROM profiles WHERE name = ?', name);
+  }
+}

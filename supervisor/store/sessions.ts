@@ -1,0 +1,266 @@
+import { z } from 'zod';
+import { SESSION_STATUSES, SessionIdSchema, SessionStatusSchema } from '../../protocol/entities.ts';
+import type { SessionStatus } from '../../protocol/entities.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { count, flag, json, parseRow, time, toColumn } from './columns.ts';
+import type { Database } from './database.ts';
+
+export const SessionRowSchema = z.object({
+  id: z.string(),
+  name: z.string(),
+  profile: z.string(),
+  status: SessionStatusSchema,
+  persistent: flag,
+  /** Deleted when its turn has ended. */
+  throwaway: flag,
+  backing: z.enum(['directory', 'volume']),
+  uid: z.int(),
+  gid: z.int(),
+  /** Of its sandbox; 0 = never had one. */
+  generation: count,
+  /** Of the code in the current sandbox. */
+  codeVersion: z.int().nullable(),
+  createdAt: time,
+  lastActiveAt: time,
+  statusSince: time,
+  expiresAt: time.nullable(),
+  deletedAt: time.nullable(),
+  pinned: flag,
+  starred: flag,
+  archived: flag,
+  tags: json(z.array(z.string())),
+  model: z.string().nullable(),
+  /** The first request, shortened. */
+  about: z.string().nullable(),
+  workspaceBytes: count.nullable(),
+});
+export type SessionRow = z.output<typeof SessionRowSchema>;
+export type SessionPatch = Partial<Omit<SessionRow, 'id'>>;
+
+export interface SessionFilter {
+  /** Without it: all but the deleted ones. */
+  readonly status?: SessionStatus | undefined;
+  /** Part of the name or of what it is about, in any case of ASCII letters. */
+  readonly search?: string | undefined;
+  readonly profile?: string | undefined;
+  readonly pinned?: boolean | undefined;
+  readonly archived?: boolean | undefined;
+  readonly tag?: string | undefined;
+  /** 100 when left out. */
+  readonly limit?: number | undefined;
+  readonly cursor?: string | undefined;
+}
+
+export interface SessionPage {
+  readonly rows: SessionRow[];
+  readonly nextCursor: string | null;
+}
+
+/** The first uid of those that sessions get when each has its own. */
+export const FIRST_SESSION_UID = 200_000;
+
+const COLUMNS = Object.keys(SessionRowSchema.shape) as (keyof SessionRow)[];
+const PATCHABLE = COLUMNS.filter((column) => column !== 'id');
+const INSERT = `INSERT INTO sessions (${COLUMNS.join(', ')}) VALUES (${COLUMNS.map(() => '?').join(', ')})`;
+const CursorSchema = z.tuple([z.int(), z.string()]);
+
+export class Sessions {
+  readonly #database: Database;
+
+  constructor(database: Database) {
+    this.#database = database;
+  }
+
+  /** Errors: `already_exists` when the profile has a session of that name (or the id is taken). */
+  insert(row: SessionRow): void {
+    this.#guardName(row.profile, row.name, row.id);
+    this.#database.run(INSERT, ...COLUMNS.map((column) => toColumn(row[column])));
+  }
+
+  /** Deleted ones too, until they are removed for good. */
+  get(id: string): SessionRow | null {
+    return this.#one('SELECT * FROM sessions WHERE id = ?', id);
+  }
+
+  /** Among those not deleted. */
+  byName(profile: string, name: string): SessionRow | null {
+    return this.#one(
+      "SELECT * FROM sessions WHERE profile = ? AND name = ? AND status <> 'deleted'",
+      profile,
+      name,
+    );
+  }
+
+  /** By id, by name, or by `profile/name`. Errors: `not_found`, `ambiguous_name` (names the candidates). */
+  find(ref: string): SessionRow {
+    const missing = (why?: string): HoldfastError =>
+      new HoldfastError('not_found', `There is no session ${JSON.stringify(ref)}`, {
+        why,
+        next: 'see `holdfast session list`',
+      });
+    if (SessionIdSchema.safeParse(ref).success) {
+      const row = this.get(ref);
+      if (row === null) throw missing();
+      if (row.status === 'deleted') throw missing('it was deleted');
+      return row;
+    }
+    const slash = ref.indexOf('/');
+    if (slash > 0) {
+      const row = this.byName(ref.slice(0, slash), ref.slice(slash + 1));
+      if (row === null) throw missing();
+      return row;
+    }
+    const rows = this.#many(
+      "SELECT * FROM sessions WHERE name = ? AND status <> 'deleted' ORDER BY profile",
+      ref,
+    );
+    const [first, second] = rows;
+    if (first === undefined) throw missing();
+    if (second === undefined) return first;
+    const candidates = rows.map((row) => `${row.profile}/${row.name}`);
+    throw new HoldfastError('ambiguous_name', `More than one session is named ${JSON.stringify(ref)}`, {
+      why: 'names are unique within a profile only',
+      next: `say which: ${candidates.slice(0, 10).join(', ')}`,
+      details: { candidates },
+    });
+  }
+
+  /** Changes what the patch names and returns the row as it is then. Errors: `not_found`, `already_exists`. */
+  update(id: string, patch: SessionPatch): SessionRow {
+    if (patch.name !== undefined || patch.profile !== undefined || patch.status !== undefined) {
+      const row = this.#existing(id);
+      const next = { ...row, ...patch };
+      if (next.status !== 'deleted') this.#guardName(next.profile, next.name, id);
+    }
+    const columns = PATCHABLE.filter((column) => Object.hasOwn(patch, column));
+    if (columns.length > 0) {
+      this.#database.run(
+        `UPDATE sessions SET ${columns.map((column) => `${column} = ?`).join(', ')} WHERE id = ?`,
+        ...columns.map((column) => toColumn(patch[column as keyof SessionPatch])),
+        id,
+      );
+    }
+    return this.#existing(id);
+  }
+
+  /** The latest active first. Errors: `invalid_params` for a cursor that is not one of ours. */
+  list(filter: SessionFilter = {}): SessionPage {
+    const limit = filter.limit ?? 100;
+    const conditions: string[] = [];
+    const values: (string | number)[] = [];
+    const where = (condition: string, ...of: (string | number)[]): void => {
+      conditions.push(condition);
+      values.push(...of);
+    };
+    if (filter.status === undefined) where("status <> 'deleted'");
+    else where('status = ?', filter.status);
+    if (filter.profile !== undefined) where('profile = ?', filter.profile);
+    if (filter.pinned !== undefined) where('pinned = ?', filter.pinned ? 1 : 0);
+    if (filter.archived !== undefined) where('archived = ?', filter.archived ? 1 : 0);
+    if (filter.tag !== undefined) where('EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)', filter.tag);
+    if (filter.search !== undefined && filter.search !== '') {
+      const pattern = `%${filter.search.replaceAll(/[\\%_]/g, '\\$&')}%`;
+      where("(name LIKE ? ESCAPE '\\' OR about LIKE ? ESCAPE '\\')", pattern, pattern);
+    }
+    if (filter.cursor !== undefined) {
+      const [lastActiveAt, id] = readCursor(filter.cursor);
+      where('(lastActiveAt < ? OR (lastActiveAt = ? AND id > ?))', lastActiveAt, lastActiveAt, id);
+    }
+    const rows = this.#many(
+      `SELECT * FROM sessions WHERE ${conditions.join(' AND ')} ORDER BY lastActiveAt DESC, id LIMIT ?`,
+      ...values,
+      limit + 1,
+    );
+    const page = rows.slice(0, limit);
+    const last = page.at(-1);
+    const more = rows.length > limit && last !== undefined;
+    return { rows: page, nextCursor: more ? writeCursor(last.lastActiveAt, last.id) : null };
+  }
+
+  /** Every session in one of the statuses; without them all, the deleted ones too. */
+  all(statuses: readonly SessionStatus[] = SESSION_STATUSES): SessionRow[] {
+    return this.#many(
+      `SELECT * FROM sessions WHERE status IN (${statuses.map(() => '?').join(', ')}) ORDER BY createdAt, id`,
+      ...statuses,
+    );
+  }
+
+  /** The smallest uid from 200,000 up that no row has, tombstones included. Insert in the same transaction. */
+  allocateUid(): number {
+    const row = this.#database.get(
+      `SELECT min(candidate) AS uid FROM (
+         SELECT ?1 AS candidate
+         UNION ALL SELECT uid + 1 FROM sessions WHERE uid >= ?1
+       ) WHERE candidate NOT IN (SELECT uid FROM sessions)`,
+      FIRST_SESSION_UID,
+    );
+    return parseRow(z.object({ uid: z.int() }), 'sessions', row).uid;
+  }
+
+  counts(): Record<SessionStatus, number> {
+    const counts: Record<SessionStatus, number> = {
+      created: 0,
+      active: 0,
+      idle: 0,
+      paused: 0,
+      resumable: 0,
+      expired: 0,
+      deleted: 0,
+    };
+    const schema = z.object({ status: SessionStatusSchema, many: count });
+    for (const row of this.#database.all('SELECT status, count(*) AS many FROM sessions GROUP BY status')) {
+      const { status, many } = parseRow(schema, 'sessions', row);
+      counts[status] = many;
+    }
+    return counts;
+  }
+
+  /** Takes the row and its turns away for good. Its events stay; they are removed by the history. */
+  remove(id: string): void {
+    this.#database.run('DELETE FROM sessions WHERE id = ?', id);
+  }
+
+  #guardName(profile: string, name: string, id: string): void {
+    const other = this.byName(profile, name);
+    if (other === null || other.id === id) return;
+    throw new HoldfastError(
+      'already_exists',
+      `The profile ${profile} has a session named ${JSON.stringify(name)} already`,
+      {
+        why: `it is ${other.id}`,
+        next: 'choose another name, or use that session',
+        details: { session: other.id },
+      },
+    );
+  }
+
+  #existing(id: string): SessionRow {
+    const row = this.get(id);
+    if (row === null) throw new HoldfastError('not_found', `There is no session ${id}`);
+    return row;
+  }
+
+  #one(sql: string, ...values: (string | number)[]): SessionRow | null {
+    const row = this.#database.get(sql, ...values);
+    return row === undefined ? null : parseRow(SessionRowSchema, 'sessions', row);
+  }
+
+  #many(sql: string, ...values: (string | number)[]): SessionRow[] {
+    return this.#database.all(sql, ...values).map((row) => parseRow(SessionRowSchema, 'sessions', row));
+  }
+}
+
+function writeCursor(lastActiveAt: number, id: string): string {
+  return Buffer.from(JSON.stringify([lastActiveAt, id])).toString('base64url');
+}
+
+function readCursor(cursor: string): z.output<typeof CursorSchema> {
+  try {
+    return CursorSchema.parse(JSON.parse(Buffer.from(cursor, 'base64url').toString()));
+  } catch (error) {
+    throw new HoldfastError('invalid_params', 'The cursor is not one that a list of sessions gave', {
+      next: 'leave it out to start from the beginning',
+      cause: error,
+    });
+  }
+}

@@ -1,0 +1,181 @@
+import { z } from 'zod';
+import { DispatchCaseSchema, TurnStatusSchema } from '../../protocol/entities.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { TurnErrorSchema } from '../../protocol/events.ts';
+import { JsonSchema, blob, count, flag, json, parseRow, time, toColumn, toJson } from './columns.ts';
+import type { Database } from './database.ts';
+
+/** The most bytes a turn can be given. */
+export const TURN_INPUT_BYTES = 4 * 2 ** 20;
+
+const ms = z.number().nullable();
+
+export const TurnSummarySchema = z.object({
+  id: z.string(),
+  sessionId: z.string(),
+  status: TurnStatusSchema,
+  kind: z.enum(['handler', 'command']),
+  createdAt: time,
+  startedAt: time.nullable(),
+  endedAt: time.nullable(),
+  timeoutMs: count,
+  dispatchCase: DispatchCaseSchema.nullable(),
+  reused: flag.nullable(),
+  codeVersion: z.int().nullable(),
+  generation: z.int().nullable(),
+  inputBytes: count,
+  /** What a handler returned; a handler that returned `null` and no value at all both read as null. */
+  output: json(JsonSchema).nullable(),
+  outputArtifact: flag,
+  exitCode: z.int().nullable(),
+  error: json(TurnErrorSchema).nullable(),
+  /** Bytes of each stream that are durable: where to go on after a crash. Moved by TurnOutput. */
+  stdoutBytes: count,
+  stderrBytes: count,
+  resultBytes: count,
+  /** When it was handed to the sandbox. */
+  launchedAt: time.nullable(),
+  dispatchMs: ms,
+  queuedMs: ms,
+  turnMs: ms,
+  workerStartMs: ms,
+  workerId: z.string().nullable(),
+  workerReused: flag.nullable(),
+  cancelRequested: flag,
+});
+/** A turn without its input, which may be 4 MiB: what lists hold. */
+export type TurnSummary = z.output<typeof TurnSummarySchema>;
+export type TurnRow = TurnSummary & { readonly input: Buffer };
+export type NewTurn = Omit<TurnRow, 'inputBytes'>;
+export type TurnPatch = Partial<Omit<TurnRow, 'id' | 'sessionId' | 'input' | 'inputBytes'>>;
+
+const TurnRowSchema = TurnSummarySchema.extend({ input: blob });
+
+const COLUMNS = Object.keys(TurnSummarySchema.shape) as (keyof TurnSummary)[];
+const PATCHABLE = COLUMNS.filter(
+  (column) => column !== 'id' && column !== 'sessionId' && column !== 'inputBytes',
+);
+const INSERT = `INSERT INTO turns (${COLUMNS.join(', ')}) VALUES (${COLUMNS.map(() => '?').join(', ')})`;
+const SELECT =
+  'SELECT turns.*, turn_inputs.bytes AS input FROM turns JOIN turn_inputs ON turn_inputs.turnId = turns.id';
+
+export class Turns {
+  readonly #database: Database;
+
+  constructor(database: Database) {
+    this.#database = database;
+  }
+
+  /** Puts it behind every other turn of its session. Errors: `file_too_large` over 4 MiB of input. */
+  insert(turn: NewTurn): void {
+    if (turn.input.length > TURN_INPUT_BYTES) {
+      throw new HoldfastError('file_too_large', 'The input of the turn is too large', {
+        why: `it has ${turn.input.length} bytes and ${TURN_INPUT_BYTES} are the most`,
+        next: 'put the data into a file of the workspace and name it in the input',
+      });
+    }
+    const row: TurnSummary = { ...turn, inputBytes: turn.input.length };
+    this.#database.transaction(() => {
+      this.#database.run(INSERT, ...COLUMNS.map((column) => columnValue(column, row[column])));
+      this.#database.run('INSERT INTO turn_inputs (turnId, bytes) VALUES (?, ?)', turn.id, turn.input);
+    });
+  }
+
+  get(id: string): TurnRow | null {
+    return this.#one(`${SELECT} WHERE turns.id = ?`, id);
+  }
+
+  /** Errors: `not_found`. */
+  existing(id: string): TurnRow {
+    const row = this.get(id);
+    if (row === null)
+      throw new HoldfastError('not_found', `There is no turn ${id}`, {
+        next: 'see `holdfast turn list SESSION`',
+      });
+    return row;
+  }
+
+  /** Changes what the patch names and returns the turn as it is then. Errors: `not_found`. */
+  update(id: string, patch: TurnPatch): TurnRow {
+    const columns = PATCHABLE.filter((column) => Object.hasOwn(patch, column));
+    if (columns.length > 0) {
+      this.#database.run(
+        `UPDATE turns SET ${columns.map((column) => `${column} = ?`).join(', ')} WHERE id = ?`,
+        ...columns.map((column) => columnValue(column, patch[column as keyof TurnPatch])),
+        id,
+      );
+    }
+    return this.existing(id);
+  }
+
+  /** The one that has waited longest. */
+  nextQueued(sessionId: string): TurnRow | null {
+    return this.#one(
+      `${SELECT} WHERE sessionId = ? AND status = 'queued' ORDER BY ordinal LIMIT 1`,
+      sessionId,
+    );
+  }
+
+  runningOf(sessionId: string): TurnRow | null {
+    return this.#one(
+      `${SELECT} WHERE sessionId = ? AND status = 'running' ORDER BY ordinal LIMIT 1`,
+      sessionId,
+    );
+  }
+
+  /** Queued and running ones of every session, the oldest first. */
+  unfinished(): TurnSummary[] {
+    return this.#many("SELECT * FROM turns WHERE status IN ('queued', 'running') ORDER BY ordinal");
+  }
+
+  /** The latest first. */
+  listOf(sessionId: string, limit = 100): TurnSummary[] {
+    return this.#many(
+      'SELECT * FROM turns WHERE sessionId = ? ORDER BY ordinal DESC LIMIT ?',
+      sessionId,
+      limit,
+    );
+  }
+
+  /** Turns of its session that come before a queued one and have not ended; 0 for all others. */
+  ahead(turn: Pick<TurnSummary, 'id' | 'sessionId' | 'status'>): number {
+    if (turn.status !== 'queued') return 0;
+    const row = this.#database.get(
+      `SELECT count(*) AS many FROM turns WHERE sessionId = ? AND status IN ('queued', 'running')
+       AND ordinal < (SELECT ordinal FROM turns WHERE id = ?)`,
+      turn.sessionId,
+      turn.id,
+    );
+    return parseRow(z.object({ many: count }), 'turns', row).many;
+  }
+
+  queuedOf(sessionId: string): number {
+    const row = this.#database.get(
+      "SELECT count(*) AS many FROM turns WHERE sessionId = ? AND status = 'queued'",
+      sessionId,
+    );
+    return parseRow(z.object({ many: count }), 'turns', row).many;
+  }
+
+  counts(): { running: number; queued: number } {
+    const row = this.#database.get(
+      `SELECT count(*) FILTER (WHERE status = 'running') AS running, count(*) FILTER (WHERE status = 'queued') AS queued
+       FROM turns WHERE status IN ('queued', 'running')`,
+    );
+    return parseRow(z.object({ running: count, queued: count }), 'turns', row);
+  }
+
+  #one(sql: string, ...values: (string | number)[]): TurnRow | null {
+    const row = this.#database.get(sql, ...values);
+    return row === undefined ? null : parseRow(TurnRowSchema, 'turns', row);
+  }
+
+  #many(sql: string, ...values: (string | number)[]): TurnSummary[] {
+    return this.#database.all(sql, ...values).map((row) => parseRow(TurnSummarySchema, 'turns', row));
+  }
+}
+
+function columnValue(column: keyof TurnSummary, value: unknown) {
+  // A string or a number is JSON in these two, and must be told from plain text.
+  return (column === 'output' || column === 'error') && value !== null ? toJson(value) : toColumn(value);
+}
