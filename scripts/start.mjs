@@ -62,7 +62,7 @@ Next things to try
   npm run -s holdfast -- run counter '{}'                      it goes on counting
   npm run -s holdfast -- exec counter/default -- ls -la        look around inside
   npm run -s holdfast -- deploy examples/conversation          an agent that remembers a conversation
-  npm run -s holdfast -- run conversation '{"say": "hello"}' --session ada
+  npm run -s holdfast -- run conversation '{"query": "hello"}' --session ada
   npm run -s holdfast -- session list
   npm run -s holdfast -- --help
 

@@ -1,3 +1,4 @@
+import { appendFileSync } from 'node:fs';
 import { SetupError, reasonOf, setupLog } from './project.mjs';
 
 /** Says what failed, what to do and where the log is. @param {import('./progress.mjs').Progress} progress @param {unknown} error */
@@ -11,5 +12,8 @@ export function reportFailure(progress, error) {
   } else {
     progress.line(error instanceof Error ? (error.stack ?? error.message) : String(error));
   }
-  progress.line(`Log: ${setupLog()}`);
+  const log = setupLog();
+  const whole = error instanceof Error ? (error.stack ?? error.message) : String(error);
+  appendFileSync(log, `${new Date().toISOString()} ${whole}\n`, { mode: 0o600 });
+  progress.line(`Log: ${log}`);
 }
