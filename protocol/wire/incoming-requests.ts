@@ -25,6 +25,12 @@ export interface ServedMethod<P> {
   readonly handle: (params: unknown, context: HandlerContext<P>) => unknown;
 }
 
+/** The method that opens a connection, and those that may come before it. */
+export interface Opening {
+  readonly method: string;
+  readonly before: readonly string[];
+}
+
 interface Running {
   readonly controller: AbortController;
   readonly size: number;
@@ -47,8 +53,8 @@ export class IncomingRequests<P> {
   readonly #limits: PeerLimits;
   readonly #rpc: JSONRPCServer<Request>;
   readonly #running = new Map<RequestId, Running>();
-  /** Before this method has been answered well, only it and `ping` are. */
-  readonly #opening: string | undefined;
+  /** Before this method has been answered well, only it and a few others are. */
+  readonly #opening: Opening | undefined;
   #opened = false;
   #heldBytes = 0;
   #closed = false;
@@ -57,7 +63,7 @@ export class IncomingRequests<P> {
     connection: RequestConnection<P>,
     methods: ReadonlyMap<string, ServedMethod<P>>,
     limits: PeerLimits,
-    opening: string | undefined,
+    opening: Opening | undefined,
   ) {
     this.#connection = connection;
     this.#limits = limits;
@@ -125,10 +131,10 @@ export class IncomingRequests<P> {
         `There is no method ${JSON.stringify(method.slice(0, 100))}`,
       );
     }
-    if (this.#opening !== undefined && !this.#opened && method !== this.#opening && method !== 'ping') {
+    if (!this.#mayRun(method)) {
       return new HoldfastError('invalid_request', `${method} was not run`, {
-        why: `the connection has not said ${this.#opening} yet`,
-        next: `call ${this.#opening} first`,
+        why: `the connection has not said ${this.#opening?.method ?? ''} yet`,
+        next: `call ${this.#opening?.method ?? ''} first`,
       });
     }
     const why =
@@ -141,18 +147,23 @@ export class IncomingRequests<P> {
     return new HoldfastError('overloaded', `${method} was not run`, { why, next: 'wait for some of them' });
   }
 
+  #mayRun(method: string): boolean {
+    if (this.#opening === undefined || this.#opened) return true;
+    return method === this.#opening.method || this.#opening.before.includes(method);
+  }
+
   async #serve(request: Request, method: string, params: unknown, size: number): Promise<void> {
     const { id } = request;
     const response = await this.#rpc.receive({ jsonrpc: '2.0', id, method, params }, request);
     this.#heldBytes -= size;
     // Gone when the connection has ended or everything was answered at once.
     if (this.#closed || !this.#running.delete(id) || response === null) return;
-    if (method === this.#opening && response.error === undefined) this.#opened = true;
+    if (method === this.#opening?.method && response.error === undefined) this.#opened = true;
     this.#answer(response, request.answerBytes);
   }
 
   async #run(name: string, method: ServedMethod<P>, params: unknown, request: Request): Promise<unknown> {
-    const checked = method.shape.params.safeParse(params);
+    const checked = method.shape.params.safeParse(params ?? {});
     if (!checked.success) {
       throw new HoldfastError('invalid_params', `${name} was not run`, { why: explainIssues(checked.error) });
     }

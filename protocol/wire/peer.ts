@@ -6,15 +6,16 @@ import { encodeFrame, FrameDecoder } from './framing.ts';
 import type { EncodedFrame, Frame } from './framing.ts';
 import { FrameWriter } from './frame-writer.ts';
 import { Inbox } from './inbox.ts';
+import { IncomingNotifications } from './incoming-notifications.ts';
 import { IncomingRequests } from './incoming-requests.ts';
 import type { ServedMethod } from './incoming-requests.ts';
 import { PEER_LIMITS } from './limits.ts';
 import type { PeerLimits } from './limits.ts';
 import { OutgoingCalls } from './outgoing-calls.ts';
+import type { PeerOptions } from './peer-options.ts';
 import { explainIssues, toWireError } from './shapes.ts';
 import type {
   CallOptions,
-  Handlers,
   InternalErrorListener,
   MethodMap,
   Nothing,
@@ -25,47 +26,6 @@ import type {
 
 const WireErrorSchema = z.object({ message: z.string(), data: z.unknown() });
 const LONGEST_ID = 100;
-const EMPTY = Buffer.alloc(0);
-
-interface PeerBasics<
-  Serves extends MethodMap,
-  Calls extends MethodMap,
-  Out extends NotificationMap,
-  In extends NotificationMap,
-> {
-  /** The connection; the peer owns and ends it. */
-  readonly stream: Duplex;
-  /** For logs and error texts: who is at the other end. */
-  readonly name: string;
-  readonly serves: Serves;
-  readonly calls: Calls;
-  /** Notifications of ours. */
-  readonly notifies: Out;
-  /** Notifications of the other side. Unknown ones are ignored. */
-  readonly hears: In;
-  readonly limits?: Partial<PeerLimits>;
-  /** A method that must be answered well before any other than `ping` is served: `hello`. */
-  readonly opensWith?: keyof Serves & string;
-  /** Errors whose text stays on this side. */
-  readonly onInternalError?: InternalErrorListener;
-}
-
-type HandlersOf<
-  S extends MethodMap,
-  C extends MethodMap,
-  O extends NotificationMap,
-  I extends NotificationMap,
-> =
-  | { readonly handlers: Handlers<S, Peer<S, C, O, I>>; readonly partial?: false }
-  /** Declared methods may be missing; they are answered with `method_not_found`. */
-  | { readonly handlers: Partial<Handlers<S, Peer<S, C, O, I>>>; readonly partial: true };
-
-export type PeerOptions<
-  S extends MethodMap,
-  C extends MethodMap,
-  O extends NotificationMap,
-  I extends NotificationMap,
-> = PeerBasics<S, C, O, I> & HandlersOf<S, C, O, I>;
 
 /**
  * One end of a connection: JSON-RPC 2.0 over our framing. Both ends may call and notify. Everything that arrives is parsed
@@ -83,14 +43,12 @@ export class Peer<
   readonly #stream: Duplex;
   readonly #calls: Calls;
   readonly #out: Out;
-  readonly #hears: ReadonlyMap<string, NotificationMap[string]>;
   readonly #limits: PeerLimits;
   readonly #writer: FrameWriter;
   readonly #decoder: FrameDecoder;
   readonly #outgoing: OutgoingCalls;
   readonly #incoming: IncomingRequests<this>;
-  readonly #listeners = new Map<string, Set<(params: unknown, bytes: Buffer) => void>>();
-  readonly #onInternalError: InternalErrorListener;
+  readonly #notifications: IncomingNotifications;
   readonly #inbox: Inbox;
   #unreadAnswers = 0;
   #ended = false;
@@ -103,9 +61,11 @@ export class Peer<
     this.#stream = stream;
     this.#calls = options.calls;
     this.#out = options.notifies;
-    this.#hears = new Map(Object.entries(options.hears));
     this.#limits = { ...PEER_LIMITS, ...limits };
-    this.#onInternalError = options.onInternalError ?? (() => undefined);
+    const onInternalError: InternalErrorListener = options.onInternalError ?? (() => undefined);
+    this.#notifications = new IncomingNotifications(options.hears, (error, method) =>
+      onInternalError(error, { method, name }),
+    );
     const { promise, resolve } = Promise.withResolvers<HoldfastError | undefined>();
     this.closed = promise;
     this.#resolveClosed = resolve;
@@ -131,7 +91,7 @@ export class Peer<
         write: (frame) => this.#writeAnswer(frame),
         sendProgress: (request, progress) => this.#sendProgress(request, progress),
         queued: () => this.#writer.queued,
-        onInternalError: this.#onInternalError,
+        onInternalError,
       },
       servedMethods<this>(options.serves, options.handlers),
       this.#limits,
@@ -203,14 +163,9 @@ export class Peer<
     name: N,
     listener: (params: z.output<In[N]['params']>, bytes: Buffer) => void,
   ): () => void {
-    const listeners = this.#listeners.get(name) ?? new Set();
-    this.#listeners.set(name, listeners);
-    const entry = (params: unknown, bytes: Buffer): void =>
-      listener(params as z.output<In[N]['params']>, bytes);
-    listeners.add(entry);
-    return () => {
-      listeners.delete(entry);
-    };
+    return this.#notifications.add(name, (params, bytes) =>
+      listener(params as z.output<In[N]['params']>, bytes),
+    );
   }
 
   /** Requests of the other side that run here now. */
@@ -256,7 +211,10 @@ export class Peer<
     // What still arrives is thrown away: an unread rest would make the system drop our last words.
     this.#stream.resume();
     this.#closing.linger = setTimeout(() => this.#stream.destroy(), this.#limits.lingerMs);
-    this.#stream.end(() => this.#stream.destroy());
+    // With last words the other side ends first: cutting it off while it still writes would make it miss them.
+    this.#stream.end(() => {
+      if (reason === undefined || this.#ended) this.#stream.destroy();
+    });
   }
 
   #connectionClosed(): HoldfastError {
@@ -282,6 +240,10 @@ export class Peer<
 
   readonly #onEnd = (): void => {
     this.#ended = true;
+    if (this.#closing !== undefined) {
+      if (this.#stream.writableFinished) this.#stream.destroy();
+      return;
+    }
     if (this.#inbox.isIdle) this.#finishEnded();
   };
 
@@ -327,7 +289,7 @@ export class Peer<
     if (message['jsonrpc'] !== '2.0') {
       this.#violated('a message is not JSON-RPC 2.0');
     } else if (typeof method === 'string') {
-      if (id === undefined) this.#hear(method, message['params'], frame);
+      if (id === undefined) this.#hear(method, message['params'], frame.bytes);
       else if (!isRequestId(id))
         this.#violated('the id of a request is neither a short string nor a whole number');
       else if (this.#incoming.has(id))
@@ -342,39 +304,20 @@ export class Peer<
     }
   }
 
-  #hear(name: string, params: unknown, frame: Frame): void {
+  #hear(name: string, params: unknown, bytes: Buffer | undefined): void {
+    let violation: string | undefined;
     if (name === 'cancel') {
       const parsed = CLIENT_NOTIFICATIONS.cancel.params.safeParse(params);
       if (parsed.success) this.#incoming.cancel(parsed.data.request);
-      else this.#violated(`cancel: ${explainIssues(parsed.error)}`);
-      return;
-    }
-    if (name === 'progress') {
+      else violation = `cancel: ${explainIssues(parsed.error)}`;
+    } else if (name === 'progress') {
       const parsed = NOTIFICATIONS.progress.params.safeParse(params);
-      if (parsed.success) this.#guard(name, () => this.#outgoing.progress(parsed.data.request, parsed.data));
-      else this.#violated(`progress: ${explainIssues(parsed.error)}`);
-      return;
-    }
-    const shape = this.#hears.get(name);
-    if (shape === undefined) return;
-    const parsed = shape.params.safeParse(params);
-    if (!parsed.success) this.#violated(`${name}: ${explainIssues(parsed.error)}`);
-    else if (frame.bytes !== undefined && shape.bytes !== 'params')
-      this.#violated(`${name} carries raw bytes`);
-    else {
-      for (const listener of [...(this.#listeners.get(name) ?? [])]) {
-        this.#guard(name, () => listener(parsed.data, frame.bytes ?? EMPTY));
-      }
-    }
-  }
-
-  /** A listener that throws is a fault of this side: it is logged, and the connection goes on. */
-  #guard(method: string, listener: () => void): void {
-    try {
-      listener();
-    } catch (error) {
-      this.#onInternalError(error, { method, name: this.name });
-    }
+      if (parsed.success) {
+        const { request, ...progress } = parsed.data;
+        this.#notifications.guard(name, () => this.#outgoing.progress(request, progress));
+      } else violation = `progress: ${explainIssues(parsed.error)}`;
+    } else violation = this.#notifications.receive(name, params, bytes);
+    if (violation !== undefined) this.#violated(violation);
   }
 
   /** The other side says why it will end the connection. */
