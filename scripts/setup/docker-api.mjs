@@ -87,7 +87,7 @@ export class DockerApi {
   }
 
   /**
-   * @param {string} reference @param {(doneBytes: number, ofBytes: number) => void} onProgress
+   * @param {string} reference @param {(doneBytes: number, ofBytes: number, unpacking: boolean) => void} onProgress
    */
   async pull(reference, onProgress) {
     const [repository, tag] = splitReference(reference);
@@ -114,7 +114,7 @@ export class DockerApi {
           done += layer.done;
           of += layer.of;
         }
-        onProgress(done, of);
+        onProgress(done, of, event.status === 'Extracting');
       },
     });
     if (status >= 400) throw new Error(messageOf(text));

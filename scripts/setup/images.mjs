@@ -46,7 +46,10 @@ async function pull(api, recipe, step) {
   const source = `${registry.replace(/\/$/, '')}/${recipe.name}:${tag}`;
   step.show(`pulling ${source}`);
   try {
-    await api.pull(source, (doneBytes, ofBytes) => step.bytes(doneBytes, ofBytes));
+    await api.pull(source, (doneBytes, ofBytes, unpacking) => {
+      if (unpacking) step.show(`unpacking ${source}`);
+      else step.bytes(doneBytes, ofBytes);
+    });
   } catch (error) {
     step.note(
       `${source} cannot be pulled (${reasonOf(error)}): building ${recipe.reference} here from Debian packages`,
@@ -79,7 +82,7 @@ async function buildHere(api, recipe, step) {
     step.show(`building ${recipe.name} from Debian packages (a minute at most)`);
     await run(join(recipe.directory, 'build.sh'), inputs, {
       env: { ...process.env, TMPDIR: work },
-      next: 'Make sure that apt can reach its mirrors',
+      next: 'Make sure that apt can reach its mirrors; an ordinary user may need "sudo npm run images" once',
     });
     step.show(`handing ${recipe.name} to the engine (${Math.round(statSync(tar).size / 1e6)} MB)`);
     await api.importImage(createReadStream(tar), recipe.reference, recipe.changes);
@@ -101,10 +104,12 @@ async function ensureTools(recipe, step) {
   const missing = onPath('mmdebstrap') === undefined ? ['mmdebstrap'] : [];
   // Ubuntu does not know Debian's keys.
   if (!existsSync('/usr/share/keyrings/debian-archive-keyring.gpg')) missing.push('debian-archive-keyring');
+  // An ordinary user builds inside a user namespace.
+  if (process.getuid?.() !== 0 && onPath('newuidmap') === undefined) missing.push('uidmap');
   if (missing.length === 0) return;
   if (!canInstall()) {
     throw new SetupError(
-      `${recipe.reference} is built with ${missing.join(' and ')}, which is not installed`,
+      `${recipe.reference} is built with ${missing.join(' and ')}, not installed here`,
       `Run "sudo apt-get install ${missing.join(' ')}" and run this again`,
     );
   }

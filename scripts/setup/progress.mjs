@@ -49,7 +49,7 @@ export class Progress {
     const seconds = () => ((Date.now() - started) / 1000).toFixed(1);
     const draw = () => {
       const text = `${FRAMES[frame++ % FRAMES.length] ?? ''} ${title}${detail === '' ? '' : `: ${detail}`} ${seconds()} s`;
-      const width = Math.max(20, (this.out.columns ?? 80) - 1);
+      const width = Math.max(20, (this.out.columns || 80) - 1);
       this.out.write(`\r\x1b[2K${text.slice(0, width)}`);
     };
     const timer = this.live ? setInterval(draw, 100) : undefined;
