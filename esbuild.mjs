@@ -54,6 +54,8 @@ const leaveOut = {
 const nativeBeside = {
   name: 'native-beside',
   setup(bundle) {
+    // Its ES module finds the binary in a way that a bundler cannot follow.
+    bundle.onResolve({ filter: /^koffi$/ }, () => ({ path: join(ROOT, 'node_modules/koffi/index.cjs') }));
     bundle.onResolve({ filter: /^@koromix\/koffi-linux-(x64|arm64)$/ }, (wanted) => ({
       path: wanted.path,
       namespace: 'native-beside',
@@ -85,6 +87,8 @@ async function bundle() {
         format: 'cjs',
         minifySyntax: true,
         minifyWhitespace: true,
+        // A stack trace prints the line it points at.
+        lineLimit: 160,
         keepNames: true,
         sourcemap: 'external',
         legalComments: 'none',
@@ -99,7 +103,9 @@ async function bundle() {
           __AGENT_IMAGE__: JSON.stringify(agent.reference),
           'import.meta.dirname': '__dirname',
           'import.meta.filename': '__filename',
+          'import.meta.url': '__importMetaUrl',
         },
+        banner: { js: "const __importMetaUrl = require('node:url').pathToFileURL(__filename).href;" },
       }),
     ),
   );
@@ -126,6 +132,20 @@ function runtimeFiles() {
     .map((arch) => join(ROOT, `node_modules/@koromix/koffi-linux-${arch}/linux_${arch}/koffi.node`))
     .filter((path) => existsSync(path));
   return { guest, native };
+}
+
+/** @param {string[]} inputs; the licences of the packages that are in the bundles, which have to travel with them */
+function notices(inputs) {
+  const packages = inputs
+    .map((path) => /^.*\/node_modules\/(@[^/]+\/)?[^/]+(?=\/)/.exec(path)?.[0])
+    .filter((path) => path !== undefined);
+  const texts = [...new Set(packages)].sort().map((path) => {
+    const { name, version, license } = JSON.parse(readFileSync(join(path, 'package.json'), 'utf8'));
+    const file = readdirSync(path).find((entry) => /^licen[cs]e/i.test(entry));
+    const text = file === undefined ? '' : readFileSync(join(path, file), 'utf8').trim();
+    return `${name} ${version} (${license})\n\n${text}\n`;
+  });
+  return texts.join(`\n${'-'.repeat(80)}\n\n`);
 }
 
 /** @param {string} path @param {Buffer | string} contents @param {number} mode; whoever reads meanwhile gets the old file or the new one */
@@ -187,6 +207,7 @@ async function main() {
     `${JSON.stringify({ version: manifest().version, id, time }, null, 2)}\n`,
     0o644,
   );
+  replaceFile(join(DIST, 'THIRD-PARTY-NOTICES.txt'), notices(inputs), 0o644);
   const kept = new Set(outputs.map(({ path }) => path));
   for (const name of readdirSync(join(DIST, 'runtime'))) {
     if (!kept.has(join('runtime', name))) rmSync(join(DIST, 'runtime', name), { recursive: true });
