@@ -94,6 +94,11 @@ export class Operations {
     this.#end(operation, 'failed', null, toJson({ message: failure.message, data: failure.toData() }));
   }
 
+  /** For what was undone without a trace: asking again with the same `opId` starts anew. */
+  forget(operation: Operation): void {
+    this.#database.run("DELETE FROM operations WHERE id = ? AND state = 'pending'", operation.id);
+  }
+
   /** What was begun and has neither ended nor failed, the oldest first: after a start, what a crash left. */
   pending(): Operation[] {
     return this.#database
