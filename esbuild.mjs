@@ -86,9 +86,7 @@ async function bundle() {
         target: 'node24',
         format: 'cjs',
         minifySyntax: true,
-        minifyWhitespace: true,
-        // A stack trace prints the line it points at.
-        lineLimit: 160,
+        // White space stays: a stack trace prints the line that it points at.
         keepNames: true,
         sourcemap: 'external',
         legalComments: 'none',
