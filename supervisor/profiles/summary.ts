@@ -1,0 +1,29 @@
+import type { ProfileSummary } from '../../protocol/entities.ts';
+import type { AgentConfig } from '../../protocol/profile.ts';
+import type { ProfileRow } from '../store/profiles.ts';
+
+/** A profile as clients see it. */
+export function summarize(row: ProfileRow, sessions: number): ProfileSummary {
+  return {
+    name: row.name,
+    version: row.version,
+    deployedAt: new Date(row.deployedAt).toISOString(),
+    image: row.image,
+    agent: agentOf(row.config.agent),
+    persistent: row.config.persistence === 'persistent',
+    files: row.files,
+    bytes: row.bytes,
+    sessions,
+    source: row.source,
+  };
+}
+
+function agentOf(agent: AgentConfig): ProfileSummary['agent'] {
+  switch (agent.protocol) {
+    case 'handler':
+      return { protocol: agent.protocol, entry: agent.entry, command: null };
+    case 'command':
+    case 'acp':
+      return { protocol: agent.protocol, entry: null, command: agent.command };
+  }
+}
