@@ -136,7 +136,7 @@ export class Sessions {
     if (columns.length > 0) {
       this.#database.run(
         `UPDATE sessions SET ${columns.map((column) => `${column} = ?`).join(', ')} WHERE id = ?`,
-        ...columns.map((column) => toColumn(patch[column as keyof SessionPatch])),
+        ...columns.map((column) => toColumn(patch[column])),
         id,
       );
     }

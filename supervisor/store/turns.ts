@@ -101,7 +101,7 @@ export class Turns {
     if (columns.length > 0) {
       this.#database.run(
         `UPDATE turns SET ${columns.map((column) => `${column} = ?`).join(', ')} WHERE id = ?`,
-        ...columns.map((column) => columnValue(column, patch[column as keyof TurnPatch])),
+        ...columns.map((column) => columnValue(column, patch[column])),
         id,
       );
     }

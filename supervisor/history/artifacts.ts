@@ -1,0 +1,131 @@
+import {
+  closeSync,
+  constants,
+  fdatasyncSync,
+  fstatSync,
+  ftruncateSync,
+  mkdirSync,
+  openSync,
+  readSync,
+  rmSync,
+  statSync,
+  writeSync,
+} from 'node:fs';
+import { dirname } from 'node:path';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { syncDirectory } from '../store/home.ts';
+import type { Home } from '../store/home.ts';
+import { hasErrorCode, storageError } from '../store/storage-error.ts';
+
+const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = constants;
+
+/** Files beside the log for what is too large for it: appended to, never changed. */
+export class Artifacts {
+  readonly #home: Home;
+
+  constructor(home: Home) {
+    this.#home = home;
+  }
+
+  /**
+   * Writes `bytes` at exactly `offset`. What a crash left behind that place goes first; a gap before it is an `internal`
+   * error. Durable after `sync`. Errors: `no_space`.
+   */
+  append(sessionId: string, name: string, offset: number, bytes: Uint8Array): void {
+    const path = this.#home.artifact(sessionId, name);
+    this.#do(`The artifact ${name} could not be written`, () => {
+      const descriptor = openForWriting(path);
+      try {
+        const { size } = fstatSync(descriptor);
+        if (size < offset) {
+          throw new HoldfastError('internal', `The artifact ${name} has a gap`, {
+            why: `it ends at ${size} and the next bytes are for ${offset}`,
+          });
+        }
+        if (size > offset) ftruncateSync(descriptor, offset);
+        let written = 0;
+        while (written < bytes.length) {
+          written += writeSync(descriptor, bytes, written, bytes.length - written, offset + written);
+        }
+      } finally {
+        closeSync(descriptor);
+      }
+    });
+  }
+
+  /** Makes what was appended durable. */
+  sync(sessionId: string, name: string): void {
+    this.#do(`The artifact ${name} could not be made durable`, () => {
+      const descriptor = openSync(this.#home.artifact(sessionId, name), O_WRONLY | O_NOFOLLOW);
+      try {
+        fdatasyncSync(descriptor);
+      } finally {
+        closeSync(descriptor);
+      }
+    });
+  }
+
+  /** Up to `limit` bytes from `offset`; fewer at the end. Errors: `not_found`. */
+  read(sessionId: string, name: string, offset: number, limit: number): Buffer {
+    return this.#do(`The artifact ${name} could not be read`, () => {
+      const descriptor = openSync(this.#home.artifact(sessionId, name), O_RDONLY | O_NOFOLLOW);
+      try {
+        const wanted = Math.max(0, Math.min(limit, fstatSync(descriptor).size - offset));
+        const bytes = Buffer.allocUnsafe(wanted);
+        let read = 0;
+        while (read < wanted) {
+          const got = readSync(descriptor, bytes, read, wanted - read, offset + read);
+          if (got === 0) break;
+          read += got;
+        }
+        return bytes.subarray(0, read);
+      } finally {
+        closeSync(descriptor);
+      }
+    });
+  }
+
+  /** Bytes; 0 where there is none. */
+  size(sessionId: string, name: string): number {
+    return this.#do(
+      `The size of the artifact ${name} could not be read`,
+      () => statSync(this.#home.artifact(sessionId, name), { throwIfNoEntry: false })?.size ?? 0,
+    );
+  }
+
+  /** Everything of a session. */
+  remove(sessionId: string): void {
+    this.#do(`The artifacts of ${sessionId} could not be removed`, () => {
+      rmSync(this.#home.artifactsOf(sessionId), { recursive: true, force: true });
+    });
+  }
+
+  #do<T>(what: string, fn: () => T): T {
+    try {
+      return fn();
+    } catch (error) {
+      if (hasErrorCode(error, 'ENOENT'))
+        throw new HoldfastError('not_found', what, { why: 'there is no such file', cause: error });
+      throw storageError(error, what);
+    }
+  }
+}
+
+function openForWriting(path: string): number {
+  try {
+    return openSync(path, O_WRONLY | O_NOFOLLOW);
+  } catch (error) {
+    if (!hasErrorCode(error, 'ENOENT')) throw error;
+  }
+  const directory = dirname(path);
+  // A file whose name is not on the disk would be lost with all its bytes.
+  if (mkdirSync(directory, { recursive: true, mode: 0o700 }) !== undefined) syncDirectory(dirname(directory));
+  const descriptor = openSync(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
+  try {
+    syncDirectory(directory);
+    return descriptor;
+  } catch (error) {
+    closeSync(descriptor);
+    throw error;
+  }
+}

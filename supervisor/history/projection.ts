@@ -1,0 +1,215 @@
+import type { SessionEvent, TurnStatus } from '../../protocol/entities.ts';
+import { parseEvent } from '../../protocol/events.ts';
+import type { EventEntry } from '../../protocol/events.ts';
+import type { SessionRow } from '../store/sessions.ts';
+import type { TurnSummary } from '../store/turns.ts';
+import { canonicalJson } from './canonical.ts';
+
+/** Fields of a session's row that its history alone gives back. Activity and expiry are clocks, not history. */
+export const PROJECTED_SESSION = [
+  'id',
+  'name',
+  'profile',
+  'status',
+  'persistent',
+  'throwaway',
+  'backing',
+  'uid',
+  'gid',
+  'generation',
+  'codeVersion',
+  'pinned',
+  'starred',
+  'archived',
+  'tags',
+  'model',
+  'about',
+  'workspaceBytes',
+] as const satisfies readonly (keyof SessionRow)[];
+
+/** Fields of a turn's row that its history alone gives back. */
+export const PROJECTED_TURN = [
+  'id',
+  'status',
+  'kind',
+  'inputBytes',
+  'timeoutMs',
+  'dispatchCase',
+  'reused',
+  'codeVersion',
+  'generation',
+  'queuedMs',
+  'dispatchMs',
+  'stdoutBytes',
+  'stderrBytes',
+  'resultBytes',
+  'cancelRequested',
+  'exitCode',
+  'error',
+  'output',
+  'outputArtifact',
+  'turnMs',
+  'workerStartMs',
+  'workerId',
+  'workerReused',
+] as const satisfies readonly (keyof TurnSummary)[];
+
+export type ProjectedTurn = Pick<TurnSummary, (typeof PROJECTED_TURN)[number]>;
+export interface ProjectedSession extends Pick<SessionRow, (typeof PROJECTED_SESSION)[number]> {
+  readonly lastSeq: number;
+  /** Oldest first. */
+  readonly turns: readonly ProjectedTurn[];
+}
+
+/** What a history comes to; null before `session.created`. Pure: the same events give the same state. */
+export function replay(events: Iterable<SessionEvent>): ProjectedSession | null {
+  let state: ProjectedSession | null = null;
+  for (const event of events) state = applyEvent(state, event);
+  return state;
+}
+
+/** One step of `replay`. Types that this program does not know change nothing but the seq. */
+export function applyEvent(state: ProjectedSession | null, event: SessionEvent): ProjectedSession | null {
+  const entry = parseEvent(event);
+  if (entry?.type === 'session.created') return { ...created(event.sessionId, entry), lastSeq: event.seq };
+  if (state === null) return null;
+  return { ...(entry === null ? state : step(state, entry)), lastSeq: event.seq };
+}
+
+function created(id: string, { data }: Extract<EventEntry, { type: 'session.created' }>): ProjectedSession {
+  return {
+    id,
+    ...data,
+    status: 'created',
+    generation: 0,
+    codeVersion: null,
+    pinned: false,
+    starred: false,
+    archived: false,
+    tags: [],
+    model: null,
+    about: null,
+    workspaceBytes: null,
+    lastSeq: 0,
+    turns: [],
+  };
+}
+
+function step(state: ProjectedSession, entry: EventEntry): ProjectedSession {
+  switch (entry.type) {
+    case 'session.status':
+      return { ...state, status: entry.data.to };
+    case 'session.updated':
+      return { ...state, ...given(entry.data) };
+    case 'session.deleted':
+      return { ...state, status: 'deleted' };
+    case 'sandbox.started':
+      return { ...state, generation: entry.data.generation, codeVersion: entry.data.codeVersion };
+    case 'sandbox.lost':
+    case 'sandbox.removed':
+      return { ...state, codeVersion: null };
+    case 'turn.queued':
+    case 'turn.started':
+    case 'turn.output':
+    case 'turn.cancelling':
+    case 'turn.ended':
+      return { ...state, turns: turnsAfter(state.turns, entry) };
+    case 'workspace.cleaned':
+      return { ...state, workspaceBytes: 0 };
+    case 'workspace.measured':
+      return { ...state, workspaceBytes: entry.data.bytes };
+    case 'session.created':
+    case 'exec.started':
+    case 'exec.ended':
+    case 'profile.deployed':
+      return state;
+  }
+}
+
+/** Without the members that are there but undefined: those change nothing. */
+function given<T extends object>(data: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(data).filter(([, value]) => value !== undefined)) as never;
+}
+
+type TurnEntry = Extract<
+  EventEntry,
+  { type: 'turn.queued' | 'turn.started' | 'turn.output' | 'turn.cancelling' | 'turn.ended' }
+>;
+
+function turnsAfter(turns: readonly ProjectedTurn[], entry: TurnEntry): readonly ProjectedTurn[] {
+  if (entry.type === 'turn.queued') return [...turns, queued(entry.data)];
+  const { turnId } = entry.data;
+  return turns.map((turn) => (turn.id === turnId ? turnStep(turn, entry) : turn));
+}
+
+function queued(data: Extract<EventEntry, { type: 'turn.queued' }>['data']): ProjectedTurn {
+  return {
+    id: data.turnId,
+    status: 'queued',
+    kind: data.kind,
+    inputBytes: data.inputBytes,
+    timeoutMs: data.timeoutMs,
+    dispatchCase: null,
+    reused: null,
+    codeVersion: null,
+    generation: null,
+    queuedMs: null,
+    dispatchMs: null,
+    stdoutBytes: 0,
+    stderrBytes: 0,
+    resultBytes: 0,
+    cancelRequested: false,
+    exitCode: null,
+    error: null,
+    output: null,
+    outputArtifact: false,
+    turnMs: null,
+    workerStartMs: null,
+    workerId: null,
+    workerReused: null,
+  };
+}
+
+function turnStep(turn: ProjectedTurn, entry: Exclude<TurnEntry, { type: 'turn.queued' }>): ProjectedTurn {
+  switch (entry.type) {
+    case 'turn.started': {
+      const { turnId: _, case: dispatchCase, ...rest } = entry.data;
+      return { ...turn, ...rest, dispatchCase, status: 'running' };
+    }
+    case 'turn.output': {
+      const { stream, offset, bytes } = entry.data;
+      return { ...turn, [`${stream}Bytes` as const]: offset + bytes };
+    }
+    case 'turn.cancelling':
+      return { ...turn, cancelRequested: true };
+    case 'turn.ended': {
+      const { turnId: _, ...rest } = entry.data;
+      const status: TurnStatus = rest.status;
+      return { ...turn, ...rest, status };
+    }
+  }
+}
+
+/** Where a history and the rows disagree, a line each: `status: history "idle", row "active"`. Empty when they agree. */
+export function differences(
+  projected: ProjectedSession | null,
+  session: SessionRow,
+  turns: readonly TurnSummary[],
+): string[] {
+  if (projected === null) return ['the history does not begin with session.created'];
+  const found: string[] = [];
+  const compare = (what: string, history: unknown, row: unknown): void => {
+    const [left, right] = [canonicalJson(history), canonicalJson(row)];
+    if (left !== right) found.push(`${what}: history ${left}, row ${right}`);
+  };
+  for (const field of PROJECTED_SESSION) compare(field, projected[field], session[field]);
+  const rows = new Map(turns.map((turn) => [turn.id, turn]));
+  for (const turn of projected.turns) {
+    const row = rows.get(turn.id);
+    rows.delete(turn.id);
+    if (row === undefined) found.push(`${turn.id}: in the history only`);
+    else for (const field of PROJECTED_TURN) compare(`${turn.id}.${field}`, turn[field], row[field]);
+  }
+  for (const id of rows.keys()) found.push(`${id}: in the rows only`);
+  return found;
+}

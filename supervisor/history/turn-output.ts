@@ -1,0 +1,184 @@
+import { isUtf8 } from 'node:buffer';
+import { hash } from 'node:crypto';
+import { z } from 'zod';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { EVENTS, INLINE_OUTPUT_BYTES, OutputStreamSchema } from '../../protocol/events.ts';
+import type { EventData, OutputStream } from '../../protocol/events.ts';
+import { count, parseRow } from '../store/columns.ts';
+import type { Database } from '../store/database.ts';
+import type { Artifacts } from './artifacts.ts';
+import type { EventLog } from './events.ts';
+
+/** What one `read` returns at most. */
+const READ_BYTES = 4 * 2 ** 20;
+
+const TurnSchema = z.object({ sessionId: z.string(), stdout: count, stderr: count, result: count });
+const TURN =
+  'SELECT sessionId, stdoutBytes AS stdout, stderrBytes AS stderr, resultBytes AS result FROM turns WHERE id = ?';
+const StreamSchema = z.object({
+  stream: OutputStreamSchema,
+  inlineBytes: count,
+  artifact: z.string().nullable(),
+});
+const PieceSchema = z.object({ start: count, bytes: count, seq: z.int().positive() });
+
+/**
+ * The output of turns, byte for byte. The first 32 KB of a turn are kept inside events; a stream that goes on beyond
+ * that moves to an artifact as a whole, and its later events only say which bytes came.
+ */
+export class TurnOutput {
+  readonly #database: Database;
+  readonly #events: EventLog;
+  readonly #artifacts: Artifacts;
+
+  constructor(database: Database, events: EventLog, artifacts: Artifacts) {
+    this.#database = database;
+    this.#events = events;
+    this.#artifacts = artifacts;
+  }
+
+  /**
+   * Durable when it returns: event, offset in the turn's row and file. Bytes that are stored already are ignored.
+   * Returns how many bytes of the stream are durable. Errors: `not_found`, `no_space`, `internal` for a gap.
+   */
+  store(turnId: string, stream: OutputStream, offset: number, bytes: Uint8Array): number {
+    return this.#database.transaction(() => {
+      const turn = this.#turn(turnId);
+      const durable = turn[stream];
+      if (offset > durable) {
+        throw new HoldfastError('internal', `The output of ${turnId} has a gap`, {
+          why: `${stream} is stored up to ${durable} and the next bytes are for ${offset}`,
+        });
+      }
+      const fresh = bytes.subarray(durable - offset);
+      if (fresh.length === 0) return durable;
+      const streams = this.#streams(turnId);
+      const own = streams.find((one) => one.stream === stream) ?? { stream, inlineBytes: 0, artifact: null };
+      const inlineBytes = streams.reduce((sum, one) => sum + one.inlineBytes, 0);
+      if (own.artifact === null && inlineBytes + fresh.length <= INLINE_OUTPUT_BYTES) {
+        this.#storeInline(turn.sessionId, turnId, stream, durable, fresh);
+        this.#saveStream(turnId, { ...own, inlineBytes: own.inlineBytes + fresh.length });
+      } else {
+        const artifact = own.artifact ?? this.#spill(turn.sessionId, turnId, stream);
+        this.#artifacts.append(turn.sessionId, artifact, durable, fresh);
+        this.#artifacts.sync(turn.sessionId, artifact);
+        this.#append(turn.sessionId, {
+          turnId,
+          stream,
+          offset: durable,
+          bytes: fresh.length,
+          artifact,
+          sha256: hash('sha256', fresh),
+        });
+        if (own.artifact === null) this.#saveStream(turnId, { ...own, artifact });
+      }
+      const total = durable + fresh.length;
+      this.#database.run(`UPDATE turns SET ${stream}Bytes = ? WHERE id = ?`, total, turnId);
+      return total;
+    });
+  }
+
+  /** Up to `limit` (≤ 4 MiB) durable bytes from `offset`; empty at the end. Errors: `not_found`. */
+  read(turnId: string, stream: OutputStream, offset: number, limit: number): Buffer {
+    const turn = this.#turn(turnId);
+    // A file may have more than was acknowledged: only what the row says is output.
+    const end = Math.min(turn[stream], offset + Math.min(limit, READ_BYTES));
+    if (end <= offset) return Buffer.alloc(0);
+    const artifact = this.#streams(turnId).find((one) => one.stream === stream)?.artifact ?? null;
+    if (artifact !== null) return this.#artifacts.read(turn.sessionId, artifact, offset, end - offset);
+    return this.#readInline(turn.sessionId, turnId, stream, offset, end);
+  }
+
+  #storeInline(
+    sessionId: string,
+    turnId: string,
+    stream: OutputStream,
+    offset: number,
+    bytes: Uint8Array,
+  ): void {
+    const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    // Half a character at either end makes the piece binary: what came is never changed to be readable.
+    const content = isUtf8(buffer)
+      ? { text: buffer.toString('utf8') }
+      : { base64: buffer.toString('base64') };
+    const seq = this.#append(sessionId, { turnId, stream, offset, bytes: bytes.length, ...content });
+    this.#database.run(
+      'INSERT INTO turn_pieces (turnId, stream, start, bytes, seq) VALUES (?, ?, ?, ?, ?)',
+      turnId,
+      stream,
+      offset,
+      bytes.length,
+      seq,
+    );
+  }
+
+  #readInline(sessionId: string, turnId: string, stream: OutputStream, offset: number, end: number): Buffer {
+    const pieces = this.#database.all(
+      'SELECT start, bytes, seq FROM turn_pieces WHERE turnId = ? AND stream = ? AND start < ? AND start + bytes > ? ORDER BY start',
+      turnId,
+      stream,
+      end,
+      offset,
+    );
+    const parts = pieces.map((row) => {
+      const piece = parseRow(PieceSchema, 'turn_pieces', row);
+      const content = this.#content(sessionId, piece.seq);
+      return content.subarray(Math.max(0, offset - piece.start), Math.max(0, end - piece.start));
+    });
+    return Buffer.concat(parts);
+  }
+
+  #content(sessionId: string, seq: number): Buffer {
+    const event = this.#events.get(sessionId, seq);
+    const data = EVENTS['turn.output'].safeParse(event?.data);
+    if (!data.success) {
+      throw new HoldfastError(
+        'home_damaged',
+        `Event ${seq} of ${sessionId} does not hold the output it should`,
+        {
+          next: 'check the history with `holdfast session verify`',
+          cause: data.error,
+        },
+      );
+    }
+    const { text, base64 } = data.data;
+    return text === undefined ? Buffer.from(base64 ?? '', 'base64') : Buffer.from(text, 'utf8');
+  }
+
+  /** Copies what the events hold of a stream to its artifact, which goes on from there. */
+  #spill(sessionId: string, turnId: string, stream: OutputStream): string {
+    const name = `${turnId}.${stream}`;
+    const soFar = this.#readInline(sessionId, turnId, stream, 0, INLINE_OUTPUT_BYTES);
+    this.#artifacts.append(sessionId, name, 0, soFar);
+    return name;
+  }
+
+  #append(sessionId: string, data: EventData<'turn.output'>): number {
+    const [event] = this.#events.append(sessionId, [{ type: 'turn.output', data }]);
+    if (event === undefined) throw new HoldfastError('internal', 'The history took no event');
+    return event.seq;
+  }
+
+  #turn(turnId: string): z.output<typeof TurnSchema> {
+    const row = this.#database.get(TURN, turnId);
+    if (row === undefined) throw new HoldfastError('not_found', `There is no turn ${turnId}`);
+    return parseRow(TurnSchema, 'turns', row);
+  }
+
+  #streams(turnId: string): z.output<typeof StreamSchema>[] {
+    return this.#database
+      .all('SELECT stream, inlineBytes, artifact FROM turn_streams WHERE turnId = ?', turnId)
+      .map((row) => parseRow(StreamSchema, 'turn_streams', row));
+  }
+
+  #saveStream(turnId: string, stream: z.output<typeof StreamSchema>): void {
+    this.#database.run(
+      `INSERT INTO turn_streams (turnId, stream, inlineBytes, artifact) VALUES (?, ?, ?, ?)
+       ON CONFLICT (turnId, stream) DO UPDATE SET inlineBytes = excluded.inlineBytes, artifact = excluded.artifact`,
+      turnId,
+      stream.stream,
+      stream.inlineBytes,
+      stream.artifact,
+    );
+  }
+}
