@@ -126,7 +126,7 @@ function openAddress(place: SocketPlace, create: boolean): Address {
 function leadsTo(link: string, descriptor: number): boolean {
   const wanted = fstatSync(descriptor);
   const found = statSync(link, { throwIfNoEntry: false });
-  return found !== undefined && found.ino === wanted.ino && found.dev === wanted.dev;
+  return found?.ino === wanted.ino && found.dev === wanted.dev;
 }
 
 /** A private directory with a short name, the same for everybody who means the same place. */

@@ -1,0 +1,69 @@
+import type { Duplex } from 'node:stream';
+import { z } from 'zod';
+import { HoldfastError } from '../errors.ts';
+import { ClientInfoSchema, METHODS, NOTIFICATIONS, PROTOCOL_VERSIONS } from '../methods.ts';
+import type { ClientInfo, Methods, Notifications, Result } from '../methods.ts';
+import { Peer } from '../wire/peer.ts';
+import { NOTHING } from '../wire/shapes.ts';
+import type { Nothing } from '../wire/shapes.ts';
+
+/** A client's end of a connection with a supervisor. */
+export type SupervisorPeer = Peer<Nothing, Methods, Nothing, Notifications>;
+export type SupervisorInfo = Pick<ClientInfo, 'version' | 'build' | 'builtAt'>;
+
+/** What a supervisor said to our hello. */
+export type Greeting =
+  | { readonly kind: 'agreed'; readonly hello: Result<'hello'>; readonly supervisor: SupervisorInfo }
+  /** No protocol version in common. */
+  | {
+      readonly kind: 'mismatch';
+      readonly error: HoldfastError;
+      readonly supervisor: SupervisorInfo | undefined;
+    }
+  /** It ended before it answered: on its way out. */
+  | { readonly kind: 'gone' };
+
+export function peerOver(stream: Duplex): SupervisorPeer {
+  return new Peer({
+    stream,
+    name: 'the supervisor',
+    serves: NOTHING,
+    handlers: {},
+    calls: METHODS,
+    notifies: NOTHING,
+    hears: NOTIFICATIONS,
+  });
+}
+
+const MismatchSchema = z.object({ supervisor: ClientInfoSchema });
+
+/** `home` as the client means it; a supervisor of another home refuses. Undefined: whatever home it has. */
+export async function greet(
+  peer: SupervisorPeer,
+  client: ClientInfo,
+  home: string | undefined,
+  options: { readonly timeoutMs: number; readonly signal?: AbortSignal | undefined },
+): Promise<Greeting> {
+  try {
+    const params = {
+      client,
+      protocolVersions: [...PROTOCOL_VERSIONS],
+      ...(home === undefined ? {} : { home }),
+    };
+    const hello = await peer.call('hello', params, options);
+    return { kind: 'agreed', hello, supervisor: hello.supervisor };
+  } catch (error) {
+    const failure = HoldfastError.from(error);
+    switch (failure.code) {
+      case 'connection_closed':
+      case 'shutting_down':
+        return { kind: 'gone' };
+      case 'version_mismatch': {
+        const details = MismatchSchema.safeParse(failure.details);
+        return { kind: 'mismatch', error: failure, supervisor: details.data?.supervisor };
+      }
+      default:
+        throw failure;
+    }
+  }
+}

@@ -1,0 +1,61 @@
+import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
+import { z } from 'zod';
+import { ErrorCodeSchema } from '../errors.ts';
+import type { ErrorCode } from '../errors.ts';
+
+const TAIL_BYTES = 32 * 1024;
+
+/** Of a line of the supervisor's log, what says why it could not start. */
+const ErrorLineSchema = z.object({
+  time: z.string(),
+  level: z.literal('error'),
+  message: z.string(),
+  error: z.object({ code: ErrorCodeSchema, message: z.string(), why: z.string().optional() }),
+});
+
+export interface LoggedError {
+  readonly code: ErrorCode;
+  readonly message: string;
+  readonly why: string | undefined;
+}
+
+/** The last whole lines of a log, oldest first; none where it cannot be read. */
+export function lastLines(file: string, count: number): string[] {
+  let descriptor: number;
+  try {
+    descriptor = openSync(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+  } catch {
+    return []; // a supervisor that never came as far as its log
+  }
+  try {
+    const { size } = fstatSync(descriptor);
+    const start = Math.max(0, size - TAIL_BYTES);
+    const tail = Buffer.alloc(size - start);
+    const read = readSync(descriptor, tail, 0, tail.length, start);
+    const lines = tail.toString('utf8', 0, read).split('\n');
+    if (start > 0) lines.shift();
+    return lines.filter((line) => line !== '').slice(-count);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+/** The last error of a kind that we know among lines of a log that are not older than `since` (ms since 1970). */
+export function lastLoggedError(lines: readonly string[], since: number): LoggedError | undefined {
+  for (const line of lines.toReversed()) {
+    const parsed = ErrorLineSchema.safeParse(asJson(line));
+    if (!parsed.success) continue;
+    if (Date.parse(parsed.data.time) < since) return undefined;
+    const { code, message, why } = parsed.data.error;
+    return { code, message, why };
+  }
+  return undefined;
+}
+
+function asJson(line: string): unknown {
+  try {
+    return JSON.parse(line);
+  } catch {
+    return undefined; // half a line, written while we read
+  }
+}

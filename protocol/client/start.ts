@@ -1,0 +1,107 @@
+import { spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { HoldfastError } from '../errors.ts';
+import { homePaths } from '../home.ts';
+import { lastLines, lastLoggedError } from './log-tail.ts';
+
+/** A supervisor that could not start will hardly do so a moment later; one that found the home locked may. */
+const RESTART_AFTER_MS = 500;
+const SHOWN_LINES = 5;
+
+/**
+ * Starts a supervisor that outlives us: a session of its own, nothing of our terminal, our directory or our descriptors.
+ * Many clients may do so at once: the supervisors settle by the home's lock who stays, and all clients find that one.
+ */
+export class SupervisorStarter {
+  readonly #home: string;
+  readonly #command: readonly string[];
+  #child: ChildProcess | undefined;
+  #startedAt = 0;
+  #exit: { readonly at: number; readonly how: string; readonly failed: boolean } | undefined;
+  #spawnError: Error | undefined;
+
+  constructor(home: string, command: readonly string[]) {
+    this.#home = home;
+    this.#command = command;
+  }
+
+  /** To be called again and again while nobody answers: starts one where none of ours is on its way. Throws if that is hopeless. */
+  ensure(): void {
+    if (this.#child === undefined) {
+      this.#spawn();
+      return;
+    }
+    if (this.#spawnError !== undefined) throw this.failure();
+    if (this.#exit === undefined || Date.now() - this.#exit.at < RESTART_AFTER_MS) return;
+    // The one that had the home may be leaving, or another may be coming up in its place: worth another try.
+    const { failed } = this.#exit;
+    if (failed && this.#logged()?.code !== 'home_locked') throw this.failure();
+    this.#spawn();
+  }
+
+  /** Why nobody answers, as far as can be told. */
+  failure(): HoldfastError {
+    const { log } = homePaths(this.#home);
+    const logged = this.#logged();
+    const lines = lastLines(log, SHOWN_LINES);
+    const tail = lines.length === 0 ? '' : `; its log ends with:\n${lines.join('\n')}`;
+    const what = 'The supervisor could not be started';
+    const next = `see ${log}`;
+    if (this.#spawnError !== undefined) {
+      const why = `${this.#command[0] ?? 'its program'} cannot be run: ${this.#spawnError.message}`;
+      return new HoldfastError('internal', what, {
+        why,
+        next: 'install holdfast again',
+        cause: this.#spawnError,
+      });
+    }
+    if (logged !== undefined) {
+      const why = logged.why === undefined ? logged.message : `${logged.message}: ${logged.why}`;
+      return new HoldfastError(logged.code, what, { why, next, details: { log } });
+    }
+    const why = this.#exit === undefined ? 'it does not answer in time' : this.#exit.how;
+    return new HoldfastError(this.#exit === undefined ? 'timeout' : 'internal', what, {
+      why: `${why}${tail}`,
+      next,
+      details: { log },
+    });
+  }
+
+  /** The child goes on without us. */
+  release(): void {
+    this.#child?.removeAllListeners();
+    // A process that cannot be run says so late, and nobody is left to hear it.
+    this.#child?.on('error', () => undefined);
+    this.#child = undefined;
+  }
+
+  #logged(): ReturnType<typeof lastLoggedError> {
+    return this.#exit?.failed === true
+      ? lastLoggedError(lastLines(homePaths(this.#home).log, 50), this.#startedAt)
+      : undefined;
+  }
+
+  #spawn(): void {
+    this.release();
+    const [program, ...args] = this.#command;
+    if (program === undefined)
+      throw new HoldfastError('internal', 'There is no program to start a supervisor with');
+    this.#startedAt = Date.now();
+    this.#exit = undefined;
+    const child = spawn(program, args, {
+      cwd: '/',
+      detached: true,
+      stdio: 'ignore',
+      env: { ...process.env, HOLDFAST_HOME: this.#home },
+    });
+    this.#child = child;
+    child.once('error', (error) => {
+      this.#spawnError = error;
+    });
+    child.once('exit', (code, signal) => {
+      const how = signal === null ? `it left with exit code ${String(code)}` : `it was ended by ${signal}`;
+      this.#exit = { at: Date.now(), how, failed: code !== 0 };
+    });
+    child.unref();
+  }
+}

@@ -1,0 +1,121 @@
+import { createServer } from 'node:net';
+import type { Server, Socket } from 'node:net';
+import { listenAt, removeSocket } from '../../protocol/client/socket.ts';
+import type { SocketPlace } from '../../protocol/client/socket.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { METHODS, NOTIFICATIONS } from '../../protocol/methods.ts';
+import type { PeerLimits } from '../../protocol/wire/limits.ts';
+import { Peer } from '../../protocol/wire/peer.ts';
+import { NOTHING } from '../../protocol/wire/shapes.ts';
+import type { InternalErrorListener } from '../../protocol/wire/shapes.ts';
+import { answerHello } from './hello.ts';
+import type { Identity } from './hello.ts';
+import type { ClientPeer, HandlerTable } from './table.ts';
+
+const MOST_CONNECTIONS = 512;
+/** A connection that has not said hello by then makes room. */
+const HELLO_MS = 60_000;
+
+export interface RpcServerOptions {
+  /** Mode 0700 and the caller's; what lies there from a killed supervisor is removed, so the caller holds the home's lock. */
+  readonly place: SocketPlace;
+  readonly identity: Identity;
+  readonly handlers: HandlerTable;
+  /** Errors whose text stays on this side, for the log. */
+  readonly onInternalError: InternalErrorListener;
+  /** Called with every connection that broke the contract or was cut off. */
+  readonly onBroken?: (error: HoldfastError) => void;
+  readonly limits?: Partial<PeerLimits>;
+  readonly helloMs?: number;
+}
+
+/** The supervisor's socket: one peer per connection, hello first. */
+export class RpcServer {
+  readonly #options: RpcServerOptions;
+  readonly #server: Server;
+  readonly #peers = new Set<ClientPeer>();
+  #stopListening: () => Promise<void> = () => Promise.resolve();
+  #closing: Promise<void> | undefined;
+
+  private constructor(options: RpcServerOptions) {
+    this.#options = options;
+    this.#server = createServer((socket) => this.#accept(socket));
+    this.#server.maxConnections = MOST_CONNECTIONS;
+  }
+
+  static async listen(options: RpcServerOptions): Promise<RpcServer> {
+    const server = new RpcServer(options);
+    removeSocket(options.place);
+    server.#stopListening = await listenAt(server.#server, options.place);
+    // An accept that fails (no descriptors left) concerns that one client only.
+    server.#server.on('error', (error) => {
+      options.onInternalError(error, { method: 'accept', name: 'socket' });
+    });
+    return server;
+  }
+
+  /** Connections that are open now, with or without hello. */
+  get connections(): number {
+    return this.#peers.size;
+  }
+
+  /** Requests that run now, on all connections. */
+  get running(): number {
+    let running = 0;
+    for (const peer of this.#peers) running += peer.running;
+    return running;
+  }
+
+  /**
+   * No more connections; whatever is pending is answered with `shutting_down`; resolves when every connection has ended and the
+   * socket is gone. Clients that do not read are cut off after the linger time.
+   */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    const stopped = this.#stopListening();
+    const reason = new HoldfastError('shutting_down', 'The supervisor is leaving', {
+      next: 'ask again: the next one goes on where it stopped',
+    });
+    const peers = [...this.#peers];
+    for (const peer of peers) peer.close(reason);
+    await Promise.all(peers.map((peer) => peer.closed));
+    await stopped;
+  }
+
+  #accept(socket: Socket): void {
+    const { identity, handlers, onInternalError, onBroken, limits, helloMs } = this.#options;
+    const waiting = setTimeout(() => {
+      peer.close(new HoldfastError('timeout', 'The connection was ended', { why: 'it did not say hello' }));
+    }, helloMs ?? HELLO_MS);
+    const peer: ClientPeer = new Peer({
+      stream: socket,
+      name: 'a client',
+      serves: METHODS,
+      handlers: {
+        ...handlers,
+        hello: (params) => {
+          const answer = answerHello(identity, params);
+          clearTimeout(waiting);
+          return answer;
+        },
+      },
+      calls: NOTHING,
+      notifies: NOTIFICATIONS,
+      hears: NOTHING,
+      // A newer client may have no protocol version in common with us and still ask us to make room.
+      opensWith: { method: 'hello', before: ['ping', 'supervisor/handover'] },
+      onInternalError,
+      ...(limits === undefined ? {} : { limits }),
+    });
+    this.#peers.add(peer);
+    void peer.closed.then((error) => {
+      clearTimeout(waiting);
+      this.#peers.delete(peer);
+      if (error !== undefined && error.code !== 'shutting_down') onBroken?.(error);
+    });
+  }
+}
