@@ -42,6 +42,8 @@ export interface Engine {
   deleteWorkspace(spec: WorkspaceSpec): Promise<void>;
   /** The folder on this machine, where there is one. */
   workspacePath(spec: WorkspaceSpec): string | null;
+  /** The engine's name of the volume, where the backing is one. */
+  workspaceVolume(spec: WorkspaceSpec): string | null;
   /** Brings a deployed version of a profile's code to where sandboxes can mount it. */
   publishCode(profile: string, version: number, directory: string): Promise<void>;
   removeCode(profile: string, version: number): Promise<void>;

@@ -1,0 +1,70 @@
+import { isUtf8 } from 'node:buffer';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { AgentConfig, Profile } from '../../protocol/profile.ts';
+import { type AgentDriver, turnError } from './outcome.ts';
+
+/** The kernel's limit for one argument, less a little for its ending. */
+const ARGUMENT_BYTES = 128 * 1024 - 1;
+
+/** Any program: the prompt on stdin or as its last argument, the output as it writes it, the exit code as its verdict. */
+export const commandDriver = (config: Extract<AgentConfig, { protocol: 'command' }>): AgentDriver => ({
+  kind: 'command',
+
+  checkInput(input: Buffer): void {
+    if (config.prompt !== 'argument') return;
+    if (input.includes(0) || !isUtf8(input)) {
+      throw new HoldfastError('invalid_params', 'The prompt cannot be an argument', {
+        why: 'it has a NUL byte or is not UTF-8',
+        next: 'write `prompt: stdin` in holdfast.yaml: then any bytes can be sent',
+      });
+    }
+    if (input.byteLength > ARGUMENT_BYTES) {
+      throw new HoldfastError(
+        'invalid_params',
+        `The prompt is too long for an argument: ${String(input.byteLength)} bytes`,
+        {
+          why: `one argument holds at most ${String(ARGUMENT_BYTES)} bytes`,
+          next: 'write `prompt: stdin` in holdfast.yaml',
+        },
+      );
+    }
+  },
+
+  launch(request, _row, profile: Profile) {
+    const asArgument = config.prompt === 'argument';
+    return {
+      launch: {
+        turnId: request.turnId,
+        kind: 'command',
+        argv: asArgument ? [...config.command, request.input.toString('utf8')] : [...config.command],
+        env: { ...profile.env },
+        entry: null,
+        freshTmp: request.freshTmp,
+      },
+      input: asArgument ? Buffer.alloc(0) : request.input,
+    };
+  },
+
+  outcome(progress) {
+    const { exitCode } = progress;
+    if (exitCode === 0) return { status: 'succeeded', exitCode, output: null, error: null };
+    const program = config.command[0] ?? '';
+    const why =
+      exitCode === 127
+        ? `${program} was not found in the image`
+        : exitCode === 126
+          ? `${program} cannot be run`
+          : exitCode !== null && exitCode > 128
+            ? `it was ended by signal ${String(exitCode - 128)}`
+            : undefined;
+    return {
+      status: 'failed',
+      exitCode,
+      output: null,
+      error: turnError('agent_failed', `The agent ended with exit code ${String(exitCode)}`, {
+        ...(why === undefined ? {} : { why }),
+        next: 'see its error output with `holdfast turn show TURN` or `session events`',
+      }),
+    };
+  },
+});

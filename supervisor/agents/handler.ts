@@ -1,0 +1,106 @@
+import { z } from 'zod';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { AgentConfig, Profile } from '../../protocol/profile.ts';
+import { type AgentDriver, turnError } from './outcome.ts';
+
+/** What a warm worker writes as its answer. Agent-made: parsed, never trusted. */
+const AnswerSchema = z.discriminatedUnion('ok', [
+  z.object({ ok: z.literal(true), output: z.json() }),
+  z.object({
+    ok: z.literal(false),
+    error: z.object({
+      type: z.string().max(1000),
+      message: z.string().transform((text) => text.slice(0, 8000)),
+      traceback: z
+        .string()
+        .transform((text) => text.slice(-32_000))
+        .optional(),
+    }),
+  }),
+]);
+
+/** A file with `handler(input)`: JSON in, JSON out, in a warm worker that keeps its memory from turn to turn. */
+export const handlerDriver = (config: Extract<AgentConfig, { protocol: 'handler' }>): AgentDriver => ({
+  kind: 'handler',
+
+  checkInput(input: Buffer): void {
+    try {
+      JSON.parse(input.toString('utf8'));
+    } catch (error) {
+      throw new HoldfastError('invalid_params', 'The input is not JSON', {
+        why: error instanceof Error ? error.message : String(error),
+        next: `quote it for the shell, for example '{"query": "…"}'`,
+        cause: error,
+      });
+    }
+  },
+
+  launch(request, row, profile: Profile) {
+    const value: unknown = JSON.parse(request.input.toString('utf8'));
+    const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
+    // The session's own name wins: which conversation this is must not be the caller's to claim in the body.
+    const input = isObject ? { ...value, session_id: row.name } : value;
+    return {
+      launch: {
+        turnId: request.turnId,
+        kind: 'handler',
+        argv: [],
+        env: { ...profile.env },
+        entry: config.entry,
+        freshTmp: request.freshTmp,
+      },
+      input: Buffer.from(JSON.stringify(input)),
+    };
+  },
+
+  outcome(progress, result) {
+    if (progress.workerDied || result === null) {
+      const exitCode = progress.exitCode;
+      return {
+        status: 'failed',
+        exitCode,
+        output: null,
+        error: turnError('worker_crashed', "The handler's process ended before it answered", {
+          why:
+            exitCode === null
+              ? 'it was killed or ended itself'
+              : `it ended with exit code ${String(exitCode)}`,
+          next: 'the next request gets a new worker; see what it printed with `holdfast turn show TURN`',
+        }),
+      };
+    }
+    const answer = parseAnswer(result);
+    if (answer === null) {
+      return {
+        status: 'failed',
+        exitCode: null,
+        output: null,
+        error: turnError('agent_failed', "The handler's answer cannot be read", {
+          why: 'it is not the JSON a worker writes',
+        }),
+      };
+    }
+    if (answer.ok)
+      return { status: 'succeeded', exitCode: null, output: JSON.stringify(answer.output), error: null };
+    const { type, message, traceback } = answer.error;
+    return {
+      status: 'failed',
+      exitCode: null,
+      output: null,
+      error: turnError(
+        'agent_failed',
+        `The handler raised ${type}: ${message}`,
+        { details: { type } },
+        traceback,
+      ),
+    };
+  },
+});
+
+function parseAnswer(result: Buffer): z.infer<typeof AnswerSchema> | null {
+  try {
+    return AnswerSchema.parse(JSON.parse(result.toString('utf8')));
+  } catch {
+    return null;
+  }
+}

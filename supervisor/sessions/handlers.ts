@@ -1,0 +1,191 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { METHODS, NOTIFICATIONS, Params } from '../../protocol/methods.ts';
+import type { Peer } from '../../protocol/wire/peer.ts';
+import { type Handlers, type Nothing, withBytes } from '../../protocol/wire/shapes.ts';
+import { TURN_ENDED } from '../../protocol/entities.ts';
+import type { EventLog } from '../history/events.ts';
+import type { TurnOutput } from '../history/turn-output.ts';
+import type { Turns } from '../store/turns.ts';
+import type { ExecListener } from './execs.ts';
+import type { Ids } from './ids.ts';
+import type { SessionService } from './service.ts';
+import { Subscription } from './subscriptions.ts';
+
+/** A client's connection, as handlers see it. */
+export type Client = Pick<Peer<typeof METHODS, Nothing, typeof NOTIFICATIONS>, 'notify' | 'closed'>;
+
+const OUTPUT_BYTES = 1024 * 1024;
+const DAY_MS = 86_400_000;
+
+type Rooms = 'session' | 'turn' | 'exec' | 'workspace';
+type SessionMethods = {
+  [M in keyof typeof METHODS as M extends `${Rooms}/${string}` ? M : never]: (typeof METHODS)[M];
+};
+
+export interface SessionHandlersOptions {
+  readonly service: SessionService;
+  readonly events: EventLog;
+  readonly output: TurnOutput;
+  readonly turns: Turns;
+  readonly ids: Ids;
+}
+
+/** The answers to `session/*`, `turn/*`, `exec/*` and `workspace/*`. */
+export function sessionHandlers<P extends Client>(
+  options: SessionHandlersOptions,
+): Handlers<SessionMethods, P> {
+  const { service, events, output, turns, ids } = options;
+  const subscriptions = new Map<string, { readonly client: P; readonly subscription: Subscription }>();
+
+  return {
+    'session/create': async ({ profile, name, opId }) => ({
+      session: service.view(await service.create(profile, name, opId)),
+    }),
+    'session/list': (filter) => service.list(filter),
+    'session/show': ({ session }) => ({ session: service.view(service.find(session)) }),
+    'session/pause': async ({ session }) => ({
+      session: service.view(await service.pause(service.find(session))),
+    }),
+    'session/stop': async ({ session, force }) => ({
+      session: service.view(await service.stop(service.find(session), force ?? false)),
+    }),
+    'session/resume': async ({ session, from }) => {
+      if (from !== undefined && from !== 'files') throw resumeNotSupported(from);
+      const ready = await service.resume(service.find(session));
+      return {
+        session: service.view(service.find(ready.row.id)),
+        sandbox: ready.dispatched,
+        timings: { dispatchMs: ready.dispatchMs },
+      };
+    },
+    'session/update': ({ session, ...patch }) => ({
+      session: service.view(service.update(service.find(session), patch)),
+    }),
+    'session/delete': async ({ session, force, opId }) => {
+      await service.delete(service.find(session), force, opId);
+      return {};
+    },
+
+    'session/events': ({ session, after, limit, type }) => {
+      const row = service.find(session);
+      const page = events.read(row.id, { after: after ?? 0, limit: limit ?? 1000, type });
+      return { events: page, lastSeq: events.last(row.id).seq };
+    },
+    'session/subscribe': ({ session, after }, { peer }) => {
+      const row = service.find(session);
+      const id = ids.next('sub');
+      const subscription = new Subscription(events, row.id, after ?? 0, (event) =>
+        peer.notify('session/event', { subscription: id, event }),
+      );
+      subscriptions.set(id, { client: peer, subscription });
+      const end = (): void => {
+        subscription.end();
+        subscriptions.delete(id);
+      };
+      void peer.closed.then(end);
+      // After the answer: the client must know the subscription's id before its first event.
+      setImmediate(() => void subscription.run().then(end, end));
+      return { subscription: id, lastSeq: events.last(row.id).seq };
+    },
+    'session/unsubscribe': ({ subscription }, { peer }) => {
+      const mine = subscriptions.get(subscription);
+      if (mine?.client !== peer)
+        throw new HoldfastError('not_found', `There is no subscription ${subscription}`);
+      mine.subscription.end();
+      subscriptions.delete(subscription);
+      return {};
+    },
+    'session/verify': ({ session }) => events.verify(service.find(session).id),
+
+    'turn/start': ({ session, profile, name, input, prompt, timeoutMs, opId }, { bytes }) =>
+      service.startTurn({
+        session,
+        profile,
+        name,
+        timeoutMs,
+        opId,
+        input: inputBytes({ input, prompt }, bytes),
+      }),
+    'turn/show': ({ turn }) => ({ turn: service.turns.view(service.turns.get(turn)) }),
+    'turn/list': ({ session, limit }) => ({
+      turns: turns.listOf(service.find(session).id, limit ?? 100).map((turn) => service.turns.view(turn)),
+    }),
+    'turn/wait': async ({ turn, timeoutMs }, { signal }) => ({
+      turn: service.turns.view(await service.turns.wait(turn, timeoutMs ?? DAY_MS, signal)),
+    }),
+    'turn/cancel': ({ turn }) => ({ turn: service.turns.view(service.turns.cancel(turn)) }),
+    'turn/output': async ({ turn: turnId, stream, offset, limit, waitMs }, { signal }) => {
+      const until = performance.now() + (waitMs ?? 0);
+      for (;;) {
+        const turn = service.turns.get(turnId);
+        const total = { stdout: turn.stdoutBytes, stderr: turn.stderrBytes, result: turn.resultBytes }[
+          stream
+        ];
+        const ended = TURN_ENDED.has(turn.status);
+        const left = until - performance.now();
+        if (total > offset || ended || left <= 0 || signal.aborted) {
+          const bytes = output.read(turnId, stream, offset, limit ?? OUTPUT_BYTES);
+          return withBytes({ offset, total, ended }, bytes);
+        }
+        await service.changes.wait(turnId, left, signal);
+      }
+    },
+
+    'exec/start': async ({ session, command, tty, stdin, env, cwd }, { peer }) => {
+      const row = service.find(session);
+      const { execId, dispatched } = await service.execs.start(
+        row.id,
+        { command, tty: tty ?? null, stdin: stdin ?? false, env: env ?? {}, cwd: cwd ?? '/workspace' },
+        execListener(peer),
+      );
+      return { exec: execId, sessionId: row.id, sandbox: dispatched };
+    },
+    'exec/input': async ({ exec, end }, { bytes }) => {
+      await service.execs.input(exec, bytes, end ?? false);
+      return {};
+    },
+    'exec/resize': async ({ exec, columns, rows }) => {
+      await service.execs.resize(exec, columns, rows);
+      return {};
+    },
+    'exec/kill': async ({ exec, signal }) => {
+      await service.execs.kill(exec, signal ?? 'TERM');
+      return {};
+    },
+
+    'workspace/info': ({ session }) => service.workspaceInfo(service.find(session)),
+    'workspace/clean': ({ session, force, opId }) => service.clean(service.find(session), force, opId),
+  };
+}
+
+function execListener(peer: Client): ExecListener {
+  return {
+    output: (exec, stream, bytes) => peer.notify('exec/output', { exec, stream }, bytes),
+    exited: (exec, exitCode) => peer.notify('exec/exited', { exec, exitCode, signal: null }),
+    gone: peer.closed,
+  };
+}
+
+function inputBytes(
+  { input, prompt }: Pick<Params<'turn/start'>, 'input' | 'prompt'>,
+  bytes: Buffer,
+): Buffer {
+  const given = [input !== undefined, prompt !== undefined, bytes.byteLength > 0].filter(Boolean).length;
+  if (given > 1) {
+    throw new HoldfastError('invalid_params', 'A turn takes one input', {
+      why: 'more than one of input, prompt and bytes was given',
+    });
+  }
+  if (input !== undefined) return Buffer.from(JSON.stringify(input));
+  return prompt === undefined ? bytes : Buffer.from(prompt);
+}
+
+function resumeNotSupported(from: string): HoldfastError {
+  const next: Record<string, string> = {
+    clean: 'empty the workspace with `holdfast workspace clean SESSION --force`, then resume',
+    memory: 'resume with --from files',
+  };
+  return new HoldfastError('not_supported', `Resuming from ${from} is not in this version`, {
+    next: next[from] ?? 'resume with --from files: there are no snapshots yet',
+  });
+}

@@ -1,0 +1,124 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Log } from '../daemon/logs.ts';
+import type { SessionRow, Sessions } from '../store/sessions.ts';
+import type { Profiles } from '../store/profiles.ts';
+import { idlePlan, idleTimes, type IdlePlan } from './idle.ts';
+import type { Lifecycle } from './lifecycle.ts';
+import type { LiveThings } from './live.ts';
+import type { SessionRecords } from './records.ts';
+
+/** Longest sleep between two looks: also what a clock that was set forward can be late by. */
+const MOST_MS = 60_000;
+const LEAST_MS = 50;
+/** A plan that failed (engine away) is tried again after this. */
+const RETRY_MS = 5000;
+
+export interface IdleClockOptions {
+  readonly sessions: Sessions;
+  readonly profiles: Profiles;
+  readonly lifecycle: Lifecycle;
+  readonly records: SessionRecords;
+  readonly live: LiveThings;
+  readonly canPause: () => boolean;
+  readonly log: Log;
+  readonly now: () => number;
+}
+
+/** Pauses, stops and expires sessions on their profiles' times. */
+export class IdleClock {
+  readonly #options: IdleClockOptions;
+  readonly #notBefore = new Map<string, number>();
+  #timer: NodeJS.Timeout | null = null;
+  #fires = Number.POSITIVE_INFINITY;
+  #stopped = false;
+  #looking: Promise<void> | null = null;
+
+  constructor(options: IdleClockOptions) {
+    this.#options = options;
+  }
+
+  start(): void {
+    this.#arm(this.#options.now());
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    await this.#looking;
+  }
+
+  /** Something about this session changed: its next time may be nearer than the clock is set for. */
+  touch(row: SessionRow): void {
+    const { due } = this.#plan(row);
+    if (due !== null) this.#arm(due);
+  }
+
+  #arm(at: number): void {
+    if (this.#stopped || at >= this.#fires) return;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#fires = at;
+    const wait = Math.min(MOST_MS, Math.max(LEAST_MS, at - this.#options.now()));
+    this.#timer = setTimeout(() => {
+      this.#fires = Number.POSITIVE_INFINITY;
+      this.#looking = this.#look().finally(() => {
+        this.#looking = null;
+      });
+    }, wait);
+  }
+
+  async #look(): Promise<void> {
+    const { sessions, now } = this.#options;
+    let next = now() + MOST_MS;
+    for (const row of sessions.all(['created', 'active', 'idle', 'paused', 'resumable'])) {
+      if (this.#stopped) return;
+      const held = this.#notBefore.get(row.id) ?? 0;
+      if (held > now()) {
+        next = Math.min(next, held);
+        continue;
+      }
+      const plan = this.#plan(row);
+      if (plan.act !== 'none') await this.#act(row, plan.act);
+      const after = plan.act === 'none' ? plan.due : this.#dueOf(row.id);
+      if (after !== null) next = Math.min(next, after);
+    }
+    this.#arm(next);
+  }
+
+  #dueOf(sessionId: string): number | null {
+    const row = this.#options.records.peek(sessionId);
+    if (row === null) return null;
+    return this.#notBefore.get(sessionId) ?? this.#plan(row).due;
+  }
+
+  #plan(row: SessionRow): IdlePlan {
+    const { profiles, live, canPause, now } = this.#options;
+    const profile = profiles.get(row.profile);
+    if (profile === null) return { act: 'none', due: null };
+    return idlePlan(row, idleTimes(profile.config), live.count(row.id), canPause(), now());
+  }
+
+  async #act(row: SessionRow, act: Exclude<IdlePlan['act'], 'none'>): Promise<void> {
+    const { lifecycle, records, log, now } = this.#options;
+    try {
+      switch (act) {
+        case 'pause':
+          await lifecycle.pauseIfIdle(row.id);
+          break;
+        case 'stop':
+          await lifecycle.stopIfIdle(row.id);
+          break;
+        case 'expire':
+          records.change(row.id, { status: 'expired' }, 'not used for as long as its profile allows');
+          break;
+      }
+      this.#notBefore.delete(row.id);
+    } catch (error) {
+      log.warn('an idle session could not be put away', {
+        session: row.id,
+        act,
+        why: HoldfastError.from(error).sentence,
+      });
+      this.#notBefore.set(row.id, now() + RETRY_MS);
+    }
+  }
+}

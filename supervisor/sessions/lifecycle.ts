@@ -1,0 +1,279 @@
+import type { Dispatched } from '../../protocol/entities.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { failpoint } from '../failpoints.ts';
+import type { Engine, ObservedSandbox, SandboxSpec } from '../engine/port.ts';
+import type { ProfileRow, Profiles } from '../store/profiles.ts';
+import type { SessionRow } from '../store/sessions.ts';
+import type { SidecarClient } from '../workspace/sidecar-client.ts';
+import { dispatch, type Plan } from './dispatch.ts';
+import { statusWithoutSandbox } from './idle.ts';
+import type { Lanes } from './lanes.ts';
+import type { LiveThings } from './live.ts';
+import type { SessionRecords } from './records.ts';
+import type { Sidecars } from './sidecars.ts';
+import { sandboxSpec, sidecarOnlySpec, workspaceSpec } from './spec.ts';
+
+/** How long an agent container may take to end by itself. */
+export const STOP_GRACE_MS = 3000;
+
+export interface Ready {
+  readonly dispatched: Dispatched;
+  readonly client: SidecarClient;
+  readonly row: SessionRow;
+  readonly profile: ProfileRow;
+  /** Request → sandbox ready, ms. */
+  readonly dispatchMs: number;
+}
+
+export interface LifecycleOptions {
+  readonly engine: Engine;
+  readonly records: SessionRecords;
+  readonly profiles: Profiles;
+  readonly sidecars: Sidecars;
+  readonly lanes: Lanes;
+  readonly live: LiveThings;
+  readonly now: () => number;
+}
+
+/**
+ * Runs the plans: brings a session's sandbox up for a message, pauses it, ends it. One thing at a time per session (lanes).
+ * No verb here needs an intent on disk: the generation is written before a sandbox is made, and what the engine shows
+ * afterwards – found by labels – says how far a killed supervisor came; `reconcile` does the rest.
+ */
+export class Lifecycle {
+  readonly #engine: Engine;
+  readonly #records: SessionRecords;
+  readonly #profiles: Profiles;
+  readonly #sidecars: Sidecars;
+  readonly #lanes: Lanes;
+  readonly #live: LiveThings;
+  readonly #now: () => number;
+
+  constructor(options: LifecycleOptions) {
+    this.#engine = options.engine;
+    this.#records = options.records;
+    this.#profiles = options.profiles;
+    this.#sidecars = options.sidecars;
+    this.#lanes = options.lanes;
+    this.#live = options.live;
+    this.#now = options.now;
+  }
+
+  /** A sandbox that can take a message now. `forThing` is the turn or exec that asks: it does not count as live yet. */
+  dispatch(sessionId: string, forThing?: string): Promise<Ready> {
+    const asked = performance.now();
+    return this.#lanes.run(sessionId, async () => {
+      const row = this.#records.get(sessionId);
+      const profile = this.#profile(row);
+      const observed = await this.#engine.observeSession(sessionId);
+      const live =
+        forThing === undefined ? this.#live.count(sessionId) : this.#live.othersThan(sessionId, forThing);
+      const plan = dispatch(row, observed, { codeVersion: profile.version, live });
+      const after = await this.#follow(plan, row, profile, observed);
+      const client = await this.#sidecars.get(sessionId);
+      return {
+        dispatched: { reused: plan.reused, case: plan.case },
+        client,
+        row: after,
+        profile,
+        dispatchMs: performance.now() - asked,
+      };
+    });
+  }
+
+  /** The sidecar's connection, starting it alone where the session does not run. Never touches the agent. */
+  async withSidecar<T>(sessionId: string, use: (client: SidecarClient) => Promise<T>): Promise<T> {
+    const release = this.#sidecars.hold(sessionId);
+    try {
+      const client = await this.#lanes.run(sessionId, () => this.sidecarInLane(this.#records.get(sessionId)));
+      return await use(client);
+    } finally {
+      release();
+    }
+  }
+
+  row(sessionId: string): SessionRow {
+    return this.#records.get(sessionId);
+  }
+
+  /** Unfreezes a paused agent, so that a signal can reach its processes. */
+  thaw(sessionId: string): Promise<void> {
+    return this.#lanes.run(sessionId, async () => {
+      const row = this.#records.get(sessionId);
+      if (row.status !== 'paused') return;
+      await this.#engine.unpause(sessionId);
+      this.#records.change(
+        sessionId,
+        { status: this.#live.count(sessionId) > 0 ? 'active' : 'idle' },
+        'thawed',
+      );
+    });
+  }
+
+  /** Ends the agent's container and leaves the sidecar, which still has to be read. */
+  endAgent(sessionId: string): Promise<void> {
+    return this.#lanes.run(sessionId, () => this.#engine.stopAgent(sessionId, 0));
+  }
+
+  /** Freezes the agent; its memory stays. A turn in it goes on when the session is resumed. */
+  pause(sessionId: string): Promise<SessionRow> {
+    return this.#lanes.run(sessionId, () => this.#pause(sessionId, 'paused'));
+  }
+
+  /** As `pause`, unless something has come to life since it was decided. */
+  async pauseIfIdle(sessionId: string): Promise<void> {
+    await this.#lanes.run(sessionId, async () => {
+      if (this.#live.count(sessionId) === 0) await this.#pause(sessionId, 'idle for a while');
+    });
+  }
+
+  async stopIfIdle(sessionId: string): Promise<void> {
+    await this.#lanes.run(sessionId, async () => {
+      if (this.#live.count(sessionId) === 0) await this.stopInLane(sessionId, 'idle for long');
+    });
+  }
+
+  async #pause(sessionId: string, why: string): Promise<SessionRow> {
+    if (this.#engine.capabilities().pause === 'none') {
+      throw new HoldfastError('not_supported', 'This engine cannot pause', {
+        next: 'use `holdfast session stop`',
+      });
+    }
+    const row = this.#records.get(sessionId);
+    const { agent } = await this.#engine.observeSession(sessionId);
+    if (agent?.state === 'paused')
+      return this.#records.change(sessionId, { status: 'paused' }, 'paused already');
+    if (agent?.state !== 'running') {
+      throw new HoldfastError(
+        'invalid_state',
+        `Session ${row.name} is ${row.status}, there is nothing to pause`,
+        {
+          next: 'only a running session can be paused',
+          details: { status: row.status },
+        },
+      );
+    }
+    await failpoint('pause.after-intent');
+    await this.#engine.pause(sessionId);
+    await failpoint('pause.after-engine');
+    return this.#records.change(sessionId, { status: 'paused' }, why);
+  }
+
+  /** Ends both containers. The caller has ended what was live. */
+  stop(sessionId: string, why: string): Promise<SessionRow> {
+    return this.#lanes.run(sessionId, () => this.stopInLane(sessionId, why));
+  }
+
+  /** As `stop`, for callers that are in the session's lane already. */
+  async stopInLane(sessionId: string, why: string): Promise<SessionRow> {
+    const row = this.#records.get(sessionId);
+    await failpoint('stop.after-intent');
+    await this.#engine.stopAgent(sessionId, STOP_GRACE_MS);
+    await failpoint('stop.after-agent');
+    if (!row.persistent && row.generation > 0) {
+      // Nothing of an ephemeral session outlives its container.
+      const client = await this.sidecarInLane(row);
+      await client.clearWorkspace();
+    }
+    await this.#sidecars.drop(sessionId);
+    await this.#engine.removeSandbox(sessionId, STOP_GRACE_MS);
+    await failpoint('stop.after-removed');
+    return this.#records.change(sessionId, { status: statusWithoutSandbox(row) }, why, [
+      { type: 'sandbox.removed', data: { generation: row.generation, why } },
+    ]);
+  }
+
+  #profile(row: SessionRow): ProfileRow {
+    const profile = this.#profiles.get(row.profile);
+    if (profile === null) {
+      throw new HoldfastError(
+        'not_found',
+        `The profile ${row.profile} of session ${row.name} is not deployed`,
+        {
+          next: `deploy it again with \`holdfast deploy DIR\``,
+        },
+      );
+    }
+    return profile;
+  }
+
+  #spec(row: SessionRow, profile: ProfileRow): SandboxSpec {
+    return sandboxSpec(row, profile.config, profile.image, profile.version);
+  }
+
+  /** The sidecar's connection for callers that are in the session's lane already; started alone where nothing runs. */
+  async sidecarInLane(row: SessionRow): Promise<SidecarClient> {
+    const observed = await this.#engine.observeSession(row.id);
+    if (observed.sidecar?.state !== 'running') {
+      await this.#sidecars.drop(row.id);
+      await this.#engine.createWorkspace(workspaceSpec(row));
+      const profile = this.#profiles.get(row.profile);
+      await this.#engine.startSidecar(profile === null ? sidecarOnlySpec(row) : this.#spec(row, profile));
+    }
+    return this.#sidecars.get(row.id);
+  }
+
+  async #follow(
+    plan: Plan,
+    before: SessionRow,
+    profile: ProfileRow,
+    observed: ObservedSandbox,
+  ): Promise<SessionRow> {
+    let row = before;
+    const starts = plan.steps.some((step) => step.do === 'start');
+    if (observed.sidecar?.state !== 'running') await this.#sidecars.drop(row.id);
+    if (starts) {
+      row = this.#records.change(row.id, { generation: row.generation + 1 }, 'a new sandbox is made');
+      await failpoint('start.after-intent');
+    }
+    const spec = this.#spec(row, profile);
+    for (const step of plan.steps) {
+      switch (step.do) {
+        case 'remove-agent':
+          await this.#engine.stopAgent(row.id, STOP_GRACE_MS);
+          break;
+        case 'thaw':
+          await this.#engine.unpause(row.id);
+          break;
+        case 'start-sidecar':
+          await this.#engine.startSidecar(spec);
+          break;
+        case 'create-workspace':
+          await this.#engine.createWorkspace(spec.workspace);
+          break;
+        case 'clear-workspace':
+          await this.#engine.startSidecar(spec);
+          await (await this.#sidecars.get(row.id)).clearWorkspace();
+          break;
+        case 'start':
+          await this.#engine.startSandbox(spec);
+          await failpoint('start.before-record');
+          break;
+        case 'setup':
+          // Profiles with a setup are refused at deploy until the setup phase exists; this is its place.
+          break;
+      }
+    }
+    const patch = {
+      status: this.#live.count(row.id) > 0 ? ('active' as const) : ('idle' as const),
+      lastActiveAt: this.#now(),
+    };
+    if (!starts) {
+      return row.status === patch.status && plan.case === 'reuse'
+        ? row
+        : this.#records.change(row.id, patch, plan.case);
+    }
+    return this.#records.change(row.id, { ...patch, codeVersion: profile.version }, plan.case, [
+      {
+        type: 'sandbox.started',
+        data: {
+          generation: row.generation,
+          case: plan.case,
+          image: profile.image,
+          imageIdentity: await this.#engine.images.identity(profile.image).catch(() => null),
+          codeVersion: profile.version,
+        },
+      },
+    ]);
+  }
+}

@@ -1,0 +1,53 @@
+export type LiveKind = 'turn' | 'exec' | 'terminal';
+
+/**
+ * What runs in each sandbox on somebody's behalf. A session with a live turn, exec or terminal is active and never idle.
+ * Kept in memory only: turns are found again in the database, execs end with the supervisor that streams them.
+ */
+export class LiveThings {
+  readonly #bySession = new Map<string, Map<string, LiveKind>>();
+  readonly #changed: (sessionId: string, live: number) => void;
+
+  constructor(changed: (sessionId: string, live: number) => void) {
+    this.#changed = changed;
+  }
+
+  add(sessionId: string, id: string, kind: LiveKind): void {
+    const things = this.#bySession.get(sessionId) ?? new Map<string, LiveKind>();
+    if (things.has(id)) return;
+    things.set(id, kind);
+    this.#bySession.set(sessionId, things);
+    this.#changed(sessionId, things.size);
+  }
+
+  remove(sessionId: string, id: string): void {
+    const things = this.#bySession.get(sessionId);
+    if (things?.delete(id) !== true) return;
+    if (things.size === 0) this.#bySession.delete(sessionId);
+    this.#changed(sessionId, things.size);
+  }
+
+  count(sessionId: string): number {
+    return this.#bySession.get(sessionId)?.size ?? 0;
+  }
+
+  /** `1 turn, 2 execs`: for the sentence that refuses to stop a session. */
+  describe(sessionId: string): string {
+    const kinds = [...(this.#bySession.get(sessionId)?.values() ?? [])];
+    const counts = (['turn', 'exec', 'terminal'] as const)
+      .map((kind) => ({ kind, n: kinds.filter((one) => one === kind).length }))
+      .filter(({ n }) => n > 0);
+    return counts.map(({ kind, n }) => `${String(n)} ${kind}${n === 1 ? '' : 's'}`).join(', ');
+  }
+
+  /** Live things in the sandbox other than this one: with none, a turn may have a fresh /tmp. */
+  othersThan(sessionId: string, id: string): number {
+    const things = this.#bySession.get(sessionId);
+    if (things === undefined) return 0;
+    return things.size - (things.has(id) ? 1 : 0);
+  }
+
+  sessions(): string[] {
+    return [...this.#bySession.keys()];
+  }
+}

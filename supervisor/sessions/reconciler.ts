@@ -1,0 +1,167 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Log } from '../daemon/logs.ts';
+import type { Engine, ObservedObject, ObservedSandbox } from '../engine/port.ts';
+import type { Sessions } from '../store/sessions.ts';
+import { statusWithoutSandbox } from './idle.ts';
+import type { Lanes } from './lanes.ts';
+import { STOP_GRACE_MS } from './lifecycle.ts';
+import type { LiveThings } from './live.ts';
+import { reconcile, type Repair } from './reconcile.ts';
+import type { SessionRecords } from './records.ts';
+import type { Sidecars } from './sidecars.ts';
+
+/** A look at everything happens at least this often, whatever events say. */
+const SWEEP_MS = 30_000;
+/** A burst of engine events is answered once. */
+const SETTLE_MS = 20;
+
+export interface ReconcilerOptions {
+  readonly engine: Engine;
+  readonly sessions: Sessions;
+  readonly records: SessionRecords;
+  readonly sidecars: Sidecars;
+  readonly lanes: Lanes;
+  readonly live: LiveThings;
+  readonly log: Log;
+  /** The agent of this session ended under us: its turn and its execs must know. */
+  readonly agentGone: (sessionId: string, why: string) => void;
+}
+
+/** Makes the record and the engine agree: at start, after every change the engine tells of, and on a slow tick. */
+export class Reconciler {
+  readonly #options: ReconcilerOptions;
+  readonly #pending = new Set<string>();
+  #settle: NodeJS.Timeout | null = null;
+  #tick: NodeJS.Timeout | null = null;
+  #unwatch: (() => void) | null = null;
+  #sweeping: Promise<void> | null = null;
+  #sweepAgain = false;
+
+  constructor(options: ReconcilerOptions) {
+    this.#options = options;
+  }
+
+  /** The first look is awaited, so that the first request sees what is; without an engine it is made once there is one. */
+  async start(): Promise<void> {
+    this.#unwatch = this.#options.engine.watch(({ sessionId }) => {
+      if (sessionId === null) void this.sweep();
+      else this.#soon(sessionId);
+    });
+    this.#tick = setInterval(() => void this.sweep(), SWEEP_MS);
+    await this.sweep();
+  }
+
+  async stop(): Promise<void> {
+    this.#unwatch?.();
+    if (this.#settle !== null) clearTimeout(this.#settle);
+    if (this.#tick !== null) clearInterval(this.#tick);
+    this.#sweepAgain = false;
+    await this.#sweeping;
+  }
+
+  /** Looks at every session and every object of this home. Never rejects: what fails is tried again at the next look. */
+  sweep(): Promise<void> {
+    if (this.#sweeping !== null) {
+      this.#sweepAgain = true;
+      return this.#sweeping;
+    }
+    this.#sweeping = this.#sweep().finally(() => {
+      this.#sweeping = null;
+      if (!this.#sweepAgain) return;
+      this.#sweepAgain = false;
+      void this.sweep();
+    });
+    return this.#sweeping;
+  }
+
+  async #sweep(): Promise<void> {
+    const { engine, sessions, log } = this.#options;
+    let objects: ObservedObject[];
+    try {
+      objects = await engine.observe();
+    } catch (error) {
+      log.debug('the engine cannot be looked at', { why: HoldfastError.from(error).sentence });
+      return;
+    }
+    const seen = new Set<string>();
+    for (const object of objects) {
+      if (object.kind !== 'container' || object.sessionId === null) continue;
+      seen.add(object.sessionId);
+    }
+    const supposed = sessions.all(['active', 'idle', 'paused']).map((row) => row.id);
+    await Promise.all([...new Set([...seen, ...supposed])].map((sessionId) => this.#one(sessionId)));
+  }
+
+  #soon(sessionId: string): void {
+    this.#pending.add(sessionId);
+    this.#settle ??= setTimeout(() => {
+      this.#settle = null;
+      const now = [...this.#pending];
+      this.#pending.clear();
+      for (const one of now) void this.#one(one);
+    }, SETTLE_MS);
+  }
+
+  async #one(sessionId: string): Promise<void> {
+    const { lanes, engine, records, log } = this.#options;
+    try {
+      await lanes.run(sessionId, async () => {
+        const observed = await engine.observeSession(sessionId);
+        for (const repair of reconcile(records.peek(sessionId), observed))
+          await this.#repair(sessionId, repair);
+        await this.#putAwaySidecar(sessionId, observed);
+      });
+    } catch (error) {
+      log.warn('a session could not be reconciled', {
+        session: sessionId,
+        why: HoldfastError.from(error).sentence,
+      });
+    }
+  }
+
+  async #repair(sessionId: string, repair: Repair): Promise<void> {
+    const { engine, records, live, log, sidecars } = this.#options;
+    log.info('reconcile', {
+      session: sessionId,
+      repair: repair.do,
+      ...('why' in repair ? { why: repair.why } : {}),
+    });
+    switch (repair.do) {
+      case 'record-lost': {
+        const row = records.get(sessionId);
+        records.change(sessionId, { status: statusWithoutSandbox(row) }, repair.why, [
+          { type: 'sandbox.lost', data: { generation: row.generation, why: repair.why } },
+        ]);
+        this.#options.agentGone(sessionId, repair.why);
+        return;
+      }
+      case 'record-paused':
+        records.change(sessionId, { status: 'paused' }, 'paused on the engine');
+        return;
+      case 'record-running':
+      case 'adopt':
+        records.change(
+          sessionId,
+          { status: live.count(sessionId) > 0 ? 'active' : 'idle' },
+          repair.do === 'adopt' ? 'found running' : 'thawed on the engine',
+        );
+        return;
+      case 'remove-agent':
+        await engine.stopAgent(sessionId, 0);
+        return;
+      case 'remove-sandbox':
+        await sidecars.drop(sessionId);
+        await engine.removeSandbox(sessionId, STOP_GRACE_MS);
+        return;
+    }
+  }
+
+  /** A sidecar without an agent beside it, which nobody has used for a while, only costs memory. */
+  async #putAwaySidecar(sessionId: string, observed: ObservedSandbox): Promise<void> {
+    const { engine, live, sidecars } = this.#options;
+    if (observed.sidecar === null || observed.agent !== null) return;
+    if (live.count(sessionId) > 0 || !sidecars.unused(sessionId)) return;
+    await sidecars.drop(sessionId);
+    await engine.removeSandbox(sessionId, 0);
+  }
+}

@@ -1,0 +1,146 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Log } from '../daemon/logs.ts';
+import type { Engine } from '../engine/port.ts';
+import { failpoint } from '../failpoints.ts';
+import type { EventLog } from '../history/events.ts';
+import type { Database } from '../store/database.ts';
+import type { Operation, Operations } from '../store/operations.ts';
+import type { Lanes } from './lanes.ts';
+import { STOP_GRACE_MS, type Lifecycle } from './lifecycle.ts';
+import type { SessionRecords } from './records.ts';
+import type { Sidecars } from './sidecars.ts';
+import { workspaceSpec } from './spec.ts';
+
+export interface Removed {
+  readonly removedFiles: number;
+  readonly removedBytes: number;
+}
+
+export interface RemovalOptions {
+  readonly engine: Engine;
+  readonly database: Database;
+  readonly operations: Operations;
+  readonly records: SessionRecords;
+  readonly events: EventLog;
+  readonly lifecycle: Lifecycle;
+  readonly sidecars: Sidecars;
+  readonly lanes: Lanes;
+  /** Ends every turn and exec of the session. */
+  readonly quiet: (sessionId: string) => Promise<void>;
+  readonly log: Log;
+  readonly now: () => number;
+}
+
+/** Deleting a session and emptying a workspace: durable operations that a killed supervisor's successor completes. */
+export class Removal {
+  readonly #options: RemovalOptions;
+
+  constructor(options: RemovalOptions) {
+    this.#options = options;
+  }
+
+  async deleteSession(sessionId: string, why: string, opId?: string): Promise<void> {
+    const begun = this.#options.operations.begin({ opId, kind: 'session.delete', sessionId, data: { why } });
+    if ('replay' in begun) {
+      if ('error' in begun.replay) throw begun.replay.error;
+      return;
+    }
+    await this.#guarded(begun.operation, () => this.#delete(begun.operation, sessionId, why));
+  }
+
+  async clean(sessionId: string, opId?: string): Promise<Removed> {
+    const begun = this.#options.operations.begin({ opId, kind: 'workspace.clean', sessionId, data: {} });
+    if ('replay' in begun) {
+      if ('error' in begun.replay) throw begun.replay.error;
+      const { removedFiles, removedBytes } = begun.replay.result as {
+        removedFiles: number;
+        removedBytes: number;
+      };
+      return { removedFiles, removedBytes };
+    }
+    return this.#guarded(begun.operation, () => this.#clean(begun.operation, sessionId));
+  }
+
+  /** Completes what an earlier supervisor had begun. An operation that fails now stays for the next start. */
+  async recover(): Promise<void> {
+    const { operations, records, log } = this.#options;
+    for (const operation of operations.pending()) {
+      const { sessionId } = operation;
+      if (sessionId === null) continue;
+      const row = records.peek(sessionId);
+      try {
+        if (row === null || row.status === 'deleted') {
+          if (operation.kind === 'session.delete' || operation.kind === 'workspace.clean')
+            operations.finish(operation, {});
+        } else if (operation.kind === 'session.delete') {
+          await this.#delete(operation, sessionId, 'deleted');
+        } else if (operation.kind === 'workspace.clean') {
+          await this.#clean(operation, sessionId);
+        }
+      } catch (error) {
+        log.warn('an operation stays unfinished', {
+          operation: operation.kind,
+          session: sessionId,
+          why: HoldfastError.from(error).sentence,
+        });
+      }
+    }
+  }
+
+  /** An error that the caller is told ends the operation: it can be asked for again. */
+  async #guarded<T>(operation: Operation, act: () => Promise<T>): Promise<T> {
+    try {
+      return await act();
+    } catch (error) {
+      this.#options.operations.fail(operation, error);
+      throw error;
+    }
+  }
+
+  async #delete(operation: Operation, sessionId: string, why: string): Promise<void> {
+    const { engine, database, operations, records, lifecycle, sidecars, lanes, quiet, now } = this.#options;
+    await failpoint('delete.after-intent');
+    await quiet(sessionId);
+    await lanes.run(sessionId, async () => {
+      const row = records.get(sessionId);
+      await engine.stopAgent(sessionId, STOP_GRACE_MS);
+      await failpoint('delete.after-sandbox');
+      // Only the sidecar may touch what the agent wrote.
+      await (await lifecycle.sidecarInLane(row)).clearWorkspace();
+      await failpoint('delete.after-clear');
+      await sidecars.drop(sessionId);
+      await engine.removeSandbox(sessionId, STOP_GRACE_MS);
+      await engine.deleteWorkspace(workspaceSpec(row));
+      await failpoint('delete.after-workspace');
+      await failpoint('delete.before-row');
+      database.transaction(() => {
+        records.change(sessionId, { status: 'deleted', deletedAt: now() }, why, [
+          { type: 'session.deleted', data: { why } },
+        ]);
+        operations.finish(operation, {});
+      });
+    });
+  }
+
+  async #clean(operation: Operation, sessionId: string): Promise<Removed> {
+    const { database, operations, records, events, lifecycle, lanes } = this.#options;
+    await failpoint('clean.after-intent');
+    return lanes.run(sessionId, async () => {
+      const client = await lifecycle.sidecarInLane(records.get(sessionId));
+      const removed = await client.clearWorkspace();
+      await failpoint('clean.after-clear');
+      const result = { removedFiles: removed.files, removedBytes: removed.bytes };
+      database.transaction(() => {
+        records.change(sessionId, { workspaceBytes: 0 }, 'cleaned');
+        events.append(sessionId, [
+          {
+            type: 'workspace.cleaned',
+            data: { files: removed.files, bytes: removed.bytes, why: 'asked for' },
+          },
+        ]);
+        operations.finish(operation, result);
+      });
+      return result;
+    });
+  }
+}

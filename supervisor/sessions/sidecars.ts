@@ -1,0 +1,69 @@
+import type { Engine } from '../engine/port.ts';
+import { SidecarClient } from '../workspace/sidecar-client.ts';
+
+/** How long a sidecar that nobody uses stays when no agent runs beside it. */
+const UNUSED_MS = 60_000;
+
+/** One standing connection to the sidecar of each session that has one. */
+export class Sidecars {
+  readonly #engine: Engine;
+  readonly #now: () => number;
+  readonly #clients = new Map<string, Promise<SidecarClient>>();
+  readonly #used = new Map<string, number>();
+  readonly #holds = new Map<string, number>();
+
+  constructor(engine: Engine, now: () => number) {
+    this.#engine = engine;
+    this.#now = now;
+  }
+
+  /** The open connection, or a new one. Fails with `sandbox_lost` when no sidecar runs. */
+  get(sessionId: string): Promise<SidecarClient> {
+    this.#used.set(sessionId, this.#now());
+    const open = this.#clients.get(sessionId);
+    if (open !== undefined) return open;
+    const opening = SidecarClient.connect(() => this.#engine.dial(sessionId), sessionId);
+    this.#clients.set(sessionId, opening);
+    const forget = (): void => {
+      if (this.#clients.get(sessionId) === opening) this.#clients.delete(sessionId);
+    };
+    opening.then((client) => void client.closed.then(forget, forget), forget);
+    return opening;
+  }
+
+  /** Keeps the sidecar from being put away until the returned function is called. */
+  hold(sessionId: string): () => void {
+    this.#holds.set(sessionId, (this.#holds.get(sessionId) ?? 0) + 1);
+    let held = true;
+    return () => {
+      if (!held) return;
+      held = false;
+      this.#used.set(sessionId, this.#now());
+      const left = (this.#holds.get(sessionId) ?? 1) - 1;
+      if (left === 0) this.#holds.delete(sessionId);
+      else this.#holds.set(sessionId, left);
+    };
+  }
+
+  /** True when nobody has needed this session's sidecar for a while. */
+  unused(sessionId: string): boolean {
+    if (this.#holds.has(sessionId)) return false;
+    return this.#now() - (this.#used.get(sessionId) ?? 0) >= UNUSED_MS;
+  }
+
+  /** Closes the connection; the sidecar itself is the engine's to remove. */
+  async drop(sessionId: string): Promise<void> {
+    const open = this.#clients.get(sessionId);
+    this.#clients.delete(sessionId);
+    this.#used.delete(sessionId);
+    if (open === undefined) return;
+    await open.then(
+      (client) => client.close(),
+      () => undefined,
+    );
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#clients.keys()].map((sessionId) => this.drop(sessionId)));
+  }
+}

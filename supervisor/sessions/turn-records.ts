@@ -1,0 +1,144 @@
+import { INLINE_OUTPUT_BYTES, type TurnError } from '../../protocol/events.ts';
+import type { TurnStatus } from '../../protocol/entities.ts';
+import type { EventLog } from '../history/events.ts';
+import type { TurnOutput } from '../history/turn-output.ts';
+import { type Json, JsonSchema } from '../store/columns.ts';
+import type { Database } from '../store/database.ts';
+import type { TurnRow, Turns } from '../store/turns.ts';
+import type { Changes } from './changes.ts';
+import type { Ready } from './lifecycle.ts';
+import type { LiveThings } from './live.ts';
+import type { SessionRecords } from './records.ts';
+
+export interface TurnEnd {
+  readonly status: Extract<TurnStatus, 'succeeded' | 'failed' | 'cancelled' | 'timeout' | 'interrupted'>;
+  readonly exitCode: number | null;
+  /** JSON text of a handler's value. */
+  readonly output: string | null;
+  readonly error: TurnError | null;
+}
+
+/** Rows and events of turns, each change in one transaction, waiters told after it. */
+export class TurnRecords {
+  readonly #database: Database;
+  readonly #turns: Turns;
+  readonly #events: EventLog;
+  readonly #sessions: SessionRecords;
+  readonly #output: TurnOutput;
+  readonly #live: LiveThings;
+  readonly #changes: Changes;
+  readonly #now: () => number;
+
+  constructor(options: {
+    database: Database;
+    turns: Turns;
+    events: EventLog;
+    sessions: SessionRecords;
+    output: TurnOutput;
+    live: LiveThings;
+    changes: Changes;
+    now: () => number;
+  }) {
+    this.#database = options.database;
+    this.#turns = options.turns;
+    this.#events = options.events;
+    this.#sessions = options.sessions;
+    this.#output = options.output;
+    this.#live = options.live;
+    this.#changes = options.changes;
+    this.#now = options.now;
+  }
+
+  started(turn: TurnRow, ready: Ready): TurnRow {
+    const now = this.#now();
+    const queuedMs = Math.max(0, now - turn.createdAt - ready.dispatchMs);
+    return this.#database.transaction(() => {
+      this.#events.append(turn.sessionId, [
+        {
+          type: 'turn.started',
+          data: {
+            turnId: turn.id,
+            case: ready.dispatched.case,
+            reused: ready.dispatched.reused,
+            generation: ready.row.generation,
+            codeVersion: ready.row.codeVersion,
+            queuedMs,
+            dispatchMs: ready.dispatchMs,
+          },
+        },
+      ]);
+      this.#sessions.change(turn.sessionId, { status: 'active', lastActiveAt: now }, 'a turn runs');
+      const row = this.#turns.update(turn.id, {
+        status: 'running',
+        startedAt: now,
+        dispatchCase: ready.dispatched.case,
+        reused: ready.dispatched.reused,
+        generation: ready.row.generation,
+        codeVersion: ready.row.codeVersion,
+        dispatchMs: ready.dispatchMs,
+        queuedMs,
+      });
+      return row;
+    });
+  }
+
+  launched(turnId: string): TurnRow {
+    return this.#turns.update(turnId, { launchedAt: this.#now() });
+  }
+
+  /** The end, with everything of the agent's output stored before it. Ends a turn once: a second end is ignored. */
+  ended(turnId: string, end: TurnEnd): void {
+    const now = this.#now();
+    this.#database.transaction(() => {
+      const turn = this.#turns.get(turnId);
+      if (turn === null || (turn.status !== 'queued' && turn.status !== 'running')) return;
+      const large = end.output !== null && Buffer.byteLength(end.output) > INLINE_OUTPUT_BYTES;
+      if (large && end.output !== null) this.#output.store(turnId, 'result', 0, Buffer.from(end.output));
+      const value: Json | null =
+        end.output === null || large ? null : JsonSchema.parse(JSON.parse(end.output));
+      const turnMs = turn.launchedAt === null ? null : Math.max(0, now - turn.launchedAt);
+      this.#events.append(turn.sessionId, [
+        {
+          type: 'turn.ended',
+          data: {
+            turnId,
+            status: end.status,
+            exitCode: end.exitCode,
+            error: end.error,
+            output: value,
+            outputArtifact: large,
+            turnMs,
+            workerStartMs: turn.workerStartMs,
+            workerId: turn.workerId,
+            workerReused: turn.workerReused,
+          },
+        },
+      ]);
+      this.#turns.update(turnId, {
+        status: end.status,
+        endedAt: now,
+        exitCode: end.exitCode,
+        output: value,
+        outputArtifact: large,
+        error: end.error,
+        turnMs,
+      });
+      this.#settle(turn.sessionId, turnId, now);
+    });
+    const sessionId = this.#turns.get(turnId)?.sessionId;
+    if (sessionId !== undefined) this.#live.remove(sessionId, turnId);
+    this.#changes.tell(turnId);
+  }
+
+  /** With the last live thing gone the session is idle – unless its sandbox went first, which `reconcile` has recorded. */
+  #settle(sessionId: string, turnId: string, now: number): void {
+    const row = this.#sessions.peek(sessionId);
+    if (row === null || row.status === 'deleted') return;
+    const idle = row.status === 'active' && this.#live.othersThan(sessionId, turnId) === 0;
+    this.#sessions.change(
+      sessionId,
+      { lastActiveAt: now, ...(idle ? { status: 'idle' as const } : {}) },
+      'the turn ended',
+    );
+  }
+}

@@ -1,0 +1,424 @@
+import { DEFAULTS, type Profile } from '../../protocol/profile.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { TurnProgress } from '../../sidecar/wire.ts';
+import { driverFor } from '../agents/drivers.ts';
+import { type AgentDriver, turnError } from '../agents/outcome.ts';
+import type { Log } from '../daemon/logs.ts';
+import { failpoint } from '../failpoints.ts';
+import type { TurnOutput } from '../history/turn-output.ts';
+import type { TurnRow, Turns } from '../store/turns.ts';
+import type { SidecarClient } from '../workspace/sidecar-client.ts';
+import type { Changes } from './changes.ts';
+import type { Lifecycle } from './lifecycle.ts';
+import type { LiveThings } from './live.ts';
+import type { TurnEnd, TurnRecords } from './turn-records.ts';
+
+/** TERM, and this long later KILL. */
+const KILL_GRACE_MS = 5000;
+/** When killing processes has not ended the turn after this, only ending the container will. */
+const KILL_PATIENCE_MS = 10_000;
+const POLL_MS = 1000;
+const READ_BYTES = 1024 * 1024;
+/** A handler's answer larger than this is refused: it belongs into a file. */
+const RESULT_BYTES = 32 * 1024 * 1024;
+const RETRY_MS = { first: 50, most: 2000 } as const;
+
+export interface TurnRunOptions {
+  readonly turns: Turns;
+  readonly records: TurnRecords;
+  readonly output: TurnOutput;
+  readonly lifecycle: Lifecycle;
+  readonly live: LiveThings;
+  readonly changes: Changes;
+  readonly profileOf: (turn: TurnRow) => Profile;
+  readonly log: Log;
+  readonly now: () => number;
+}
+
+type Ending = 'cancelled' | 'timeout' | 'output_limit';
+
+/**
+ * One turn from dispatch to its stored end. It can be left at any line: the next supervisor makes a new TurnRun from the row and
+ * goes on at the offsets that are durable.
+ */
+export class TurnRun {
+  readonly turnId: string;
+  readonly sessionId: string;
+  readonly #options: TurnRunOptions;
+  readonly #stopping = new AbortController();
+  /** Bytes of each stream that are stored: where reading goes on. */
+  readonly #stored: { stdout: number; stderr: number };
+  #client: SidecarClient | null = null;
+  #ending: Ending | null = null;
+  #endingSince = 0;
+  #agentGone: string | null = null;
+
+  constructor(turn: TurnRow, options: TurnRunOptions) {
+    this.turnId = turn.id;
+    this.sessionId = turn.sessionId;
+    this.#options = options;
+    this.#stored = { stdout: turn.stdoutBytes, stderr: turn.stderrBytes };
+    if (turn.cancelRequested) this.#ending = 'cancelled';
+  }
+
+  /** Settles when the turn has ended, or when `leave` was called. Never rejects. */
+  async run(): Promise<void> {
+    const { log, live } = this.#options;
+    live.add(this.sessionId, this.turnId, 'turn');
+    try {
+      const end = await this.#drive();
+      if (end === null) return;
+      await failpoint('turn.before-end');
+      await this.#record(end);
+      await failpoint('turn.after-end');
+      await this.#forget();
+    } catch (error) {
+      if (this.#stopping.signal.aborted) return;
+      const failure = HoldfastError.from(error, 'The turn could not be run');
+      log.error('turn failed', {
+        turn: this.turnId,
+        session: this.sessionId,
+        code: failure.code,
+        why: failure.sentence,
+        cause: failure.cause,
+      });
+      await this.#record({
+        status: 'failed',
+        exitCode: null,
+        output: null,
+        error: { message: failure.message, data: failure.toData() },
+      });
+    }
+  }
+
+  /** Stores the end, waiting for room where the disk is full: a turn's result is never given up for want of space. */
+  async #record(end: TurnEnd): Promise<void> {
+    const { log, records, changes } = this.#options;
+    while (!this.#stopping.signal.aborted) {
+      try {
+        records.ended(this.turnId, end);
+        return;
+      } catch (error) {
+        log.error('the end of a turn could not be stored, trying again', {
+          turn: this.turnId,
+          why: HoldfastError.from(error).sentence,
+        });
+        await changes.wait(this.#wakeKey, RETRY_MS.most, this.#stopping.signal);
+      }
+    }
+  }
+
+  /** The supervisor is going: the turn itself goes on in its sandbox. */
+  leave(): void {
+    this.#stopping.abort();
+    this.#options.changes.tell(this.#wakeKey);
+  }
+
+  cancel(): void {
+    this.#end('cancelled');
+  }
+
+  /** The agent container is gone: what it wrote is read to its end, then the turn is over. */
+  agentGone(why: string): void {
+    this.#agentGone = why;
+    this.#options.changes.tell(this.#wakeKey);
+  }
+
+  get #wakeKey(): string {
+    return `run:${this.turnId}`;
+  }
+
+  #turn(): TurnRow {
+    const turn = this.#options.turns.get(this.turnId);
+    if (turn === null) throw new HoldfastError('not_found', `There is no turn ${this.turnId}`);
+    return turn;
+  }
+
+  /** Null when the supervisor leaves before the end. */
+  async #drive(): Promise<TurnEnd | null> {
+    let turn = this.#turn();
+    if (turn.status === 'queued') {
+      if (this.#ending === 'cancelled') return ended('cancelled');
+      await failpoint('turn.before-launch');
+      const ready = await this.#options.lifecycle.dispatch(this.sessionId, this.turnId);
+      turn = this.#options.records.started(turn, ready);
+      this.#client = ready.client;
+    }
+    const profile = this.#options.profileOf(turn);
+    const driver = driverFor(profile.agent);
+    const deadline = (turn.startedAt ?? this.#options.now()) + turn.timeoutMs;
+
+    let retryMs: number = RETRY_MS.first;
+    for (;;) {
+      if (this.#stopping.signal.aborted) return null;
+      try {
+        const client = await this.#attach();
+        const end = await this.#follow(client, driver, profile, deadline);
+        if (end !== 'again') return end;
+        retryMs = RETRY_MS.first;
+      } catch (error) {
+        if (this.#stopping.signal.aborted) return null;
+        const failure = HoldfastError.from(error);
+        if (!passing(failure)) throw error;
+        // The sidecar, the engine or the connection went away: the turn goes on in the agent's container, so look again.
+        this.#options.log.warn('turn is followed again', {
+          turn: this.turnId,
+          code: failure.code,
+          why: failure.sentence,
+        });
+        this.#client = null;
+        await this.#options.changes.wait(this.#wakeKey, retryMs, this.#stopping.signal);
+        retryMs = Math.min(retryMs * 2, RETRY_MS.most);
+      }
+    }
+  }
+
+  async #attach(): Promise<SidecarClient> {
+    if (this.#client !== null) return this.#client;
+    const client = await this.#options.lifecycle.withSidecar(this.sessionId, (one) => Promise.resolve(one));
+    this.#client = client;
+    return client;
+  }
+
+  async #follow(
+    client: SidecarClient,
+    driver: AgentDriver,
+    profile: Profile,
+    deadline: number,
+  ): Promise<TurnEnd | 'again' | null> {
+    const { live, turns } = this.#options;
+    let turn = this.#turn();
+    const request = {
+      turnId: turn.id,
+      input: turn.input,
+      freshTmp: live.othersThan(this.sessionId, this.turnId) === 0,
+    };
+    const row = this.#options.lifecycle.row(this.sessionId);
+    const { launch, input } = driver.launch(request, row, profile);
+    let progress: TurnProgress;
+    if (turn.launchedAt === null) {
+      progress = await client.launchTurn(launch, input);
+      await failpoint('turn.after-launch');
+      turn = this.#options.records.launched(turn.id);
+    } else {
+      // Asking again starts nothing twice: the sidecar knows the turn by its id, and repeats a request that was never taken.
+      progress = await this.#progress(client, turn, 0);
+      if (progress.state === 'accepted' && this.#agentGone === null)
+        progress = await client.launchTurn(launch, input);
+    }
+
+    for (;;) {
+      if (this.#stopping.signal.aborted) return null;
+      const gone = this.#agentGone;
+      if (progress.worker !== null && turn.workerId !== progress.worker.id) {
+        turn = turns.update(turn.id, {
+          workerId: progress.worker.id,
+          workerReused: progress.worker.reused,
+          workerStartMs: progress.worker.startMs,
+        });
+      }
+      await this.#pull(client, 'stdout', progress.stdout);
+      await this.#pull(client, 'stderr', progress.stderr);
+      turn = this.#turn();
+      if (progress.state === 'ended') return await this.#outcome(client, driver, progress, turn);
+      if (progress.state === 'absent') return lost('its run directory is gone');
+      if (gone !== null) {
+        // What it had written is stored. A request that was never taken starts anew in a fresh sandbox.
+        return progress.state === 'accepted' && this.#ending === null
+          ? await this.#restart()
+          : this.#lostOrEnded(gone);
+      }
+      this.#watchLimits(turn, profile, deadline);
+      if (this.#ending !== null) await this.#kill(client);
+      progress = await this.#progress(client, turn, POLL_MS);
+    }
+  }
+
+  /** The agent's container died before it took the request: nothing of the turn has happened yet. */
+  async #restart(): Promise<'again'> {
+    this.#agentGone = null;
+    const ready = await this.#options.lifecycle.dispatch(this.sessionId, this.turnId);
+    this.#client = ready.client;
+    await ready.client.forgetTurn(this.turnId);
+    this.#options.turns.update(this.turnId, { launchedAt: null, generation: ready.row.generation });
+    return 'again';
+  }
+
+  async #progress(client: SidecarClient, turn: TurnRow, waitMs: number): Promise<TurnProgress> {
+    const asked = client.turnProgress({
+      turnId: turn.id,
+      stdout: turn.stdoutBytes,
+      stderr: turn.stderrBytes,
+      waitMs,
+    });
+    if (waitMs === 0) return asked;
+    const woken = this.#options.changes.wait(this.#wakeKey, waitMs + 5000, this.#stopping.signal);
+    const first = await Promise.race([asked, woken.then(() => null)]);
+    if (first !== null) {
+      this.#options.changes.tell(this.#wakeKey);
+      return first;
+    }
+    asked.catch(() => undefined);
+    return client.turnProgress({
+      turnId: turn.id,
+      stdout: turn.stdoutBytes,
+      stderr: turn.stderrBytes,
+      waitMs: 0,
+    });
+  }
+
+  async #pull(client: SidecarClient, stream: 'stdout' | 'stderr', total: number): Promise<void> {
+    const { output, changes } = this.#options;
+    while (this.#stored[stream] < total && !this.#stopping.signal.aborted) {
+      const offset = this.#stored[stream];
+      const bytes = await client.readTurn({ turnId: this.turnId, stream, offset, limit: READ_BYTES });
+      if (bytes.byteLength === 0) return;
+      await failpoint('turn.during-output');
+      output.store(this.turnId, stream, offset, bytes);
+      this.#stored[stream] = offset + bytes.byteLength;
+      changes.tell(this.turnId);
+    }
+  }
+
+  async #outcome(
+    client: SidecarClient,
+    driver: AgentDriver,
+    progress: TurnProgress,
+    turn: TurnRow,
+  ): Promise<TurnEnd> {
+    // Everything there is now: what the last report did not count yet was written before the end.
+    const last = await this.#progress(client, turn, 0);
+    await this.#pull(client, 'stdout', last.stdout);
+    await this.#pull(client, 'stderr', last.stderr);
+    if (this.#ending !== null) return this.#endedBy(this.#ending, progress.exitCode);
+    if (progress.result > RESULT_BYTES) {
+      return {
+        status: 'failed',
+        exitCode: null,
+        output: null,
+        error: turnError('output_limit', `The handler's answer is ${String(progress.result)} bytes`, {
+          why: `an answer holds at most ${String(RESULT_BYTES)} bytes`,
+          next: 'write it to a file under /workspace and return its path',
+        }),
+      };
+    }
+    return driver.outcome(progress, progress.result > 0 ? await this.#result(client, progress.result) : null);
+  }
+
+  async #result(client: SidecarClient, total: number): Promise<Buffer> {
+    const parts: Buffer[] = [];
+    let offset = 0;
+    while (offset < total) {
+      const part = await client.readTurn({
+        turnId: this.turnId,
+        stream: 'result',
+        offset,
+        limit: READ_BYTES,
+      });
+      if (part.byteLength === 0) break;
+      parts.push(part);
+      offset += part.byteLength;
+    }
+    return Buffer.concat(parts);
+  }
+
+  #watchLimits(turn: TurnRow, profile: Profile, deadline: number): void {
+    const limit = profile.limits?.output ?? DEFAULTS.limits.output;
+    if (this.#stored.stdout + this.#stored.stderr > limit) this.#end('output_limit');
+    // A paused agent's clock stands still: its timeout is looked at again once it runs.
+    else if (
+      this.#options.now() >= deadline &&
+      this.#options.lifecycle.row(this.sessionId).status !== 'paused'
+    )
+      this.#end('timeout');
+  }
+
+  #end(how: Ending): void {
+    if (this.#ending !== null) return;
+    this.#ending = how;
+    this.#options.changes.tell(this.#wakeKey);
+  }
+
+  async #kill(client: SidecarClient): Promise<void> {
+    const { now, lifecycle, log } = this.#options;
+    if (this.#endingSince === 0) {
+      this.#endingSince = now();
+      await lifecycle.thaw(this.sessionId);
+      await client.killTurn(this.turnId, KILL_GRACE_MS);
+      return;
+    }
+    if (now() - this.#endingSince < KILL_PATIENCE_MS) return;
+    log.warn('turn did not end when killed; its container is ended', { turn: this.turnId });
+    await lifecycle.endAgent(this.sessionId);
+    this.#agentGone ??= 'it did not end when told to, so its container was ended';
+  }
+
+  #lostOrEnded(why: string): TurnEnd {
+    return this.#ending === null ? lost(why) : this.#endedBy(this.#ending, null);
+  }
+
+  #endedBy(ending: Ending, exitCode: number | null): TurnEnd {
+    switch (ending) {
+      case 'cancelled':
+        return { ...ended('cancelled'), exitCode };
+      case 'timeout':
+        return {
+          status: 'timeout',
+          exitCode,
+          output: null,
+          error: turnError('timeout', 'The turn took longer than its timeout and was ended', {
+            next: 'give it more time with --timeout, or `timeout` of the agent in holdfast.yaml',
+          }),
+        };
+      case 'output_limit':
+        return {
+          status: 'failed',
+          exitCode,
+          output: null,
+          error: turnError('output_limit', 'The turn wrote more output than it may and was ended', {
+            next: 'write to files under /workspace, or raise limits.output in holdfast.yaml',
+          }),
+        };
+    }
+  }
+
+  async #forget(): Promise<void> {
+    await failpoint('turn.before-forget');
+    try {
+      await this.#client?.forgetTurn(this.turnId);
+    } catch (error) {
+      // The run directory goes with the sandbox; until then the leftovers cost only space.
+      this.#options.log.debug('turn directory stays', {
+        turn: this.turnId,
+        why: HoldfastError.from(error).sentence,
+      });
+    }
+  }
+}
+
+function ended(status: 'cancelled'): TurnEnd {
+  return { status, exitCode: null, output: null, error: turnError('cancelled', 'The turn was cancelled') };
+}
+
+function lost(why: string): TurnEnd {
+  return {
+    status: 'failed',
+    exitCode: null,
+    output: null,
+    error: turnError('sandbox_lost', "The agent's container ended during the turn", {
+      why,
+      next: 'run it again: the workspace is as the agent left it',
+    }),
+  };
+}
+
+/** Faults that go by: the other end is not there now, which says nothing about the turn. */
+function passing(error: HoldfastError): boolean {
+  return (
+    error.code === 'connection_closed' ||
+    error.code === 'sandbox_lost' ||
+    error.code === 'engine_unavailable' ||
+    error.code === 'timeout' ||
+    error.code === 'no_space'
+  );
+}

@@ -1,0 +1,63 @@
+import type { Session, Turn } from '../../protocol/entities.ts';
+import type { SessionRow } from '../store/sessions.ts';
+import type { TurnSummary } from '../store/turns.ts';
+
+export function iso(ms: number): string {
+  return new Date(ms).toISOString();
+}
+
+/** What of a session is not in its row. */
+export interface SessionSurroundings {
+  readonly engineReachable: boolean;
+  readonly runningTurn: string | null;
+  readonly queuedTurns: number;
+  readonly lastSeq: number;
+}
+
+export function sessionView(row: SessionRow, around: SessionSurroundings): Session {
+  return {
+    id: row.id,
+    name: row.name,
+    profile: row.profile,
+    status: row.status,
+    persistent: row.persistent,
+    throwaway: row.throwaway,
+    createdAt: iso(row.createdAt),
+    lastActiveAt: iso(row.lastActiveAt),
+    expiresAt: row.expiresAt === null ? null : iso(row.expiresAt),
+    pinned: row.pinned,
+    starred: row.starred,
+    archived: row.archived,
+    tags: row.tags,
+    model: row.model,
+    workspaceBytes: row.workspaceBytes,
+    backing: row.backing,
+    about: row.about,
+    ...around,
+  };
+}
+
+export function turnView(turn: TurnSummary, ahead: number): Turn {
+  return {
+    turnId: turn.id,
+    sessionId: turn.sessionId,
+    status: turn.status,
+    createdAt: iso(turn.createdAt),
+    startedAt: turn.startedAt === null ? null : iso(turn.startedAt),
+    endedAt: turn.endedAt === null ? null : iso(turn.endedAt),
+    ahead,
+    sandbox: turn.dispatchCase === null ? null : { case: turn.dispatchCase, reused: turn.reused ?? false },
+    output: turn.output,
+    outputArtifact: turn.outputArtifact,
+    exitCode: turn.exitCode,
+    error: turn.error,
+    bytes: { stdout: turn.stdoutBytes, stderr: turn.stderrBytes, result: turn.resultBytes },
+    timings: {
+      queuedMs: turn.queuedMs,
+      dispatchMs: turn.dispatchMs,
+      turnMs: turn.turnMs,
+      workerStartMs: turn.workerStartMs,
+    },
+    worker: turn.workerId === null ? null : { id: turn.workerId, reused: turn.workerReused ?? false },
+  };
+}
