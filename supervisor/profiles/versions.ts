@@ -1,26 +1,24 @@
-import type { Engine } from '../engine/port.ts';
-import type { Home } from '../store/home.ts';
-import type { Profiles, VersionRow } from '../store/profiles.ts';
+import type { VersionRow } from '../store/profiles.ts';
 import { removeTree } from '../store/remove-tree.ts';
+import type { ProfileServiceOptions } from './requests.ts';
+
+type Options = Pick<ProfileServiceOptions, 'home' | 'engine' | 'profiles' | 'log'>;
 
 /** Deployed code that nothing runs any more. */
 export class CodeVersions {
-  readonly #home: Home;
-  readonly #engine: Engine;
-  readonly #profiles: Profiles;
+  readonly #options: Options;
 
-  constructor(home: Home, engine: Engine, profiles: Profiles) {
-    this.#home = home;
-    this.#engine = engine;
-    this.#profiles = profiles;
+  constructor(options: Options) {
+    this.#options = options;
   }
 
   /** Neither current nor behind a session's sandbox or a turn. */
   unused(profile?: string): VersionRow[] {
-    return this.#profiles
+    const { profiles } = this.#options;
+    return profiles
       .versions()
       .filter((one) => profile === undefined || one.profile === profile)
-      .filter(({ profile: name, version }) => !this.#profiles.versionsInUse(name).includes(version));
+      .filter(({ profile: name, version }) => !profiles.versionsInUse(name).includes(version));
   }
 
   /** Killed on any line, the version stays noted and is removed again. Returns its bytes on this machine. */
@@ -31,9 +29,21 @@ export class CodeVersions {
     readonly profile: string;
     readonly version: number;
   }): Promise<number> {
-    await this.#engine.removeCode(profile, version);
-    const { bytes } = await removeTree(this.#home.deploy(profile, version));
-    this.#profiles.versionRemoved(profile, version);
+    const { engine, home, profiles } = this.#options;
+    await engine.removeCode(profile, version);
+    const { bytes } = await removeTree(home.deploy(profile, version));
+    profiles.versionRemoved(profile, version);
     return bytes;
+  }
+
+  /** As far as it can be done now; the rest is left to gc. */
+  async removeUnused(profile: string): Promise<void> {
+    for (const version of this.unused(profile)) {
+      try {
+        await this.remove(version);
+      } catch (error) {
+        this.#options.log.warn('an old version stays until the next gc', { ...version, error });
+      }
+    }
   }
 }

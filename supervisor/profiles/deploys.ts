@@ -1,0 +1,200 @@
+import { mkdir, rename } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { z } from 'zod';
+import { ProfileSummarySchema } from '../../protocol/entities.ts';
+import type { Profile } from '../../protocol/profile.ts';
+import { failpoint } from '../failpoints.ts';
+import type { Lanes } from '../sessions/lanes.ts';
+import { syncDirectory } from '../store/home.ts';
+import type { Operation } from '../store/operations.ts';
+import type { ProfileRow } from '../store/profiles.ts';
+import { removeTree } from '../store/remove-tree.ts';
+import { copyProject } from './copy.ts';
+import { requireImage, type TellProgress } from './images.ts';
+import { readProfile } from './read.ts';
+import { asFailure, firstAnswer, isCutOff, type ProfileServiceOptions } from './requests.ts';
+import { requireEngine, requireEntry, requireOutside } from './requirements.ts';
+import { summarize } from './summary.ts';
+import type { CodeVersions } from './versions.ts';
+
+export const DEPLOY = 'profile/deploy';
+
+export interface DeployRequest {
+  readonly directory: string;
+  readonly opId?: string | undefined;
+  readonly tell: TellProgress;
+  readonly signal: AbortSignal;
+}
+
+const DeployedSchema = z.object({
+  profile: ProfileSummarySchema,
+  replaced: z.boolean(),
+  unchanged: z.boolean(),
+});
+export type Deployed = z.infer<typeof DeployedSchema>;
+
+const DataSchema = z.object({ profile: z.string().optional(), version: z.number().int().optional() });
+
+/**
+ * Brings a folder to where sandboxes can mount it, as a version that never changes again. A deploy that is cut off anywhere
+ * leaves the profile as it was: the row is written last, in one transaction with the end of the operation.
+ */
+export class Deploys {
+  readonly #options: ProfileServiceOptions;
+  readonly #lanes: Lanes;
+  readonly #versions: CodeVersions;
+  /** Operations of this process that are at work. */
+  readonly #running = new Set<number>();
+
+  constructor(options: ProfileServiceOptions, lanes: Lanes, versions: CodeVersions) {
+    this.#options = options;
+    this.#lanes = lanes;
+    this.#versions = versions;
+  }
+
+  async run(request: DeployRequest): Promise<Deployed> {
+    const { operations, home } = this.#options;
+    const begun = operations.begin({ opId: request.opId, kind: DEPLOY, sessionId: null, data: {} });
+    if ('replay' in begun) return DeployedSchema.parse(firstAnswer(begun.replay));
+    const { operation } = begun;
+    this.#running.add(operation.id);
+    try {
+      const directory = await requireOutside(home.root, request.directory);
+      const profile = await readProfile(directory);
+      return await this.#lanes.run(profile.name, () => this.#inLane(operation, directory, profile, request));
+    } catch (error) {
+      const failure = asFailure(error);
+      if (isCutOff(failure)) operations.forget(operation);
+      else operations.fail(operation, failure);
+      throw failure;
+    } finally {
+      this.#running.delete(operation.id);
+    }
+  }
+
+  /** After a crash. Undoing is complete, so a client that asks again with its opId gets a deploy, not the story of a crash. */
+  async undo(operation: Operation): Promise<void> {
+    if (this.#running.has(operation.id)) return;
+    await this.#removeCode(operation);
+    this.#options.operations.forget(operation);
+  }
+
+  async #inLane(
+    begun: Operation,
+    directory: string,
+    profile: Profile,
+    { signal, tell }: DeployRequest,
+  ): Promise<Deployed> {
+    const { engine, profiles, defaultImage, operations, log } = this.#options;
+    signal.throwIfAborted();
+    await requireEngine(engine, profile);
+    const image = profile.image ?? defaultImage;
+    await requireImage(engine.images, image, profile.image === undefined, tell, signal);
+
+    const version = profiles.nextVersion(profile.name);
+    const operation = operations.step(begun, 'numbered', { profile: profile.name, version });
+    await failpoint('deploy.after-intent');
+    try {
+      return await this.#publish(operation, { directory, profile, image, version }, tell, signal);
+    } catch (error) {
+      await this.#removeCode(operation).catch((left: unknown) => {
+        // The deploy's own failure is what the caller hears; gc finds these leftovers.
+        log.warn('code of a failed deploy stays behind', { profile: profile.name, version, error: left });
+      });
+      throw error;
+    }
+  }
+
+  async #publish(
+    operation: Operation,
+    code: {
+      readonly directory: string;
+      readonly profile: Profile;
+      readonly image: string;
+      readonly version: number;
+    },
+    tell: TellProgress,
+    signal: AbortSignal,
+  ): Promise<Deployed> {
+    const { home, engine, profiles } = this.#options;
+    const { directory, profile, image, version } = code;
+    const target = home.deploy(profile.name, version);
+    const unfinished = `${target}.tmp`;
+    await mkdir(dirname(target), { recursive: true, mode: 0o700 });
+    // Left over from a version of that number that never came to be.
+    await removeTree(unfinished);
+    await removeTree(target);
+    tell('copy');
+    const copied = await copyProject(directory, unfinished, {
+      except: home.root,
+      signal,
+      progress: (files) => tell('copy', files, undefined, 'files'),
+    });
+    requireEntry(profile, copied);
+    await failpoint('deploy.after-copy');
+
+    const before = profiles.get(profile.name);
+    if (before?.sourceHash === copied.hash && before.image === image) {
+      await removeTree(unfinished);
+      // What the same file means may have changed with the program.
+      return this.#record(
+        operation,
+        { ...before, source: directory, config: profile },
+        { replaced: false, unchanged: true },
+      );
+    }
+    signal.throwIfAborted();
+    await rename(unfinished, target);
+    syncDirectory(dirname(target));
+    syncDirectory(home.deploys);
+    await engine.publishCode(profile.name, version, target);
+    await failpoint('deploy.after-publish');
+
+    const { files, bytes, hash: sourceHash } = copied;
+    const deployedAt = this.#options.now();
+    await failpoint('deploy.before-row');
+    const row = {
+      name: profile.name,
+      version,
+      deployedAt,
+      source: directory,
+      config: profile,
+      sourceHash,
+      files,
+      bytes,
+      image,
+    };
+    const deployed = this.#record(operation, row, { replaced: before !== null, unchanged: false });
+    await this.#versions.removeUnused(profile.name);
+    return deployed;
+  }
+
+  #record(operation: Operation, row: ProfileRow, how: { replaced: boolean; unchanged: boolean }): Deployed {
+    const { database, profiles, operations, sessions, log } = this.#options;
+    const deployed = database.transaction(() => {
+      profiles.upsert(row);
+      const answer = { profile: summarize(row, sessions.sessionsOf(row.name).length), ...how };
+      operations.finish(operation, answer);
+      return answer;
+    });
+    log.info('deployed', {
+      profile: row.name,
+      version: row.version,
+      files: row.files,
+      bytes: row.bytes,
+      ...how,
+    });
+    return deployed;
+  }
+
+  /** Takes back what a deploy that did not come to its end has written. Harmless where there is nothing. */
+  async #removeCode(operation: Operation): Promise<void> {
+    const { home, engine, profiles } = this.#options;
+    const { profile, version } = DataSchema.parse(operation.data);
+    if (profile === undefined || version === undefined || profiles.get(profile)?.version === version) return;
+    const target = home.deploy(profile, version);
+    await removeTree(`${target}.tmp`);
+    await engine.removeCode(profile, version);
+    await removeTree(target);
+  }
+}

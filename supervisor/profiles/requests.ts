@@ -1,0 +1,55 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Database } from '../store/database.ts';
+import type { Home } from '../store/home.ts';
+import type { Replay } from '../store/operations.ts';
+import type { Operations } from '../store/operations.ts';
+import type { Profiles } from '../store/profiles.ts';
+import { hasErrorCode } from '../store/storage-error.ts';
+import type { SessionRow } from '../store/sessions.ts';
+import type { Log } from '../daemon/logs.ts';
+import type { Engine } from '../engine/port.ts';
+
+/** What undeploy needs of the sessions. */
+export interface SessionsOfProfiles {
+  /** Those not deleted. */
+  sessionsOf(profile: string): readonly SessionRow[];
+  /** Returns when it is gone for good, with its workspace; a session that is gone already is fine. */
+  deleteSession(sessionId: string, options: { readonly force: true }): Promise<void>;
+}
+
+export interface ProfileServiceOptions {
+  readonly home: Home;
+  readonly database: Database;
+  readonly profiles: Profiles;
+  readonly operations: Operations;
+  readonly engine: Engine;
+  readonly sessions: SessionsOfProfiles;
+  readonly log: Log;
+  /** What a profile without `image` runs in. */
+  readonly defaultImage: string;
+  readonly now: () => number;
+}
+
+export function firstAnswer(replay: Replay): unknown {
+  if ('error' in replay) throw replay.error;
+  return replay.result;
+}
+
+/** The request was stopped from outside, not refused: the same one may be asked again and succeed. */
+export function isCutOff({ code }: HoldfastError): boolean {
+  return ['cancelled', 'connection_closed', 'shutting_down', 'engine_unavailable'].includes(code);
+}
+
+export function asFailure(error: unknown): HoldfastError {
+  if (error instanceof Error && error.name === 'AbortError') {
+    return new HoldfastError('cancelled', 'The request was cancelled', { cause: error });
+  }
+  if (hasErrorCode(error, 'ENOSPC') || hasErrorCode(error, 'EDQUOT')) {
+    return new HoldfastError('no_space', 'The request could not be finished', {
+      why: 'the disk of the home is full',
+      next: 'free some space there (`holdfast gc`) and try again',
+      cause: error,
+    });
+  }
+  return HoldfastError.from(error);
+}
