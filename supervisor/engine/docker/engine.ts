@@ -1,0 +1,302 @@
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import type { Duplex } from 'node:stream';
+import type { EngineStatus } from '../../../protocol/entities.ts';
+import { HoldfastError } from '../../../protocol/errors.ts';
+import type {
+  Engine,
+  EngineCapabilities,
+  EngineExec,
+  EngineFacts,
+  EngineImages,
+  ExecSpec,
+  ObservedObject,
+  ObservedSandbox,
+  SandboxSpec,
+  WorkspaceSpec,
+} from '../port.ts';
+import { Chores } from './chore.ts';
+import { EngineConnection } from './connection.ts';
+import type { Change } from './connection.ts';
+import { Containers } from './containers.ts';
+import type { Patience } from './containers.ts';
+import { machineSources, resolveEndpoint } from './endpoint.ts';
+import { Execs } from './exec.ts';
+import { engineFacts } from './facts.ts';
+import { leaving } from './failures.ts';
+import { DockerImages } from './images.ts';
+import { Naming } from './labels.ts';
+import { LocalPathsProbe } from './local-paths.ts';
+import { LocalPlacement } from './local-placement.ts';
+import { observe, observeSession } from './observation.ts';
+import { VolumeWorkspaces } from './placement.ts';
+import type { Placement } from './placement.ts';
+import { Programs } from './programs.ts';
+import type { InfoReply } from './replies.ts';
+import { Sandboxes } from './sandboxes.ts';
+import { specHashes } from './spec-hash.ts';
+
+export interface DockerEngineOptions {
+  /** The home of this installation: folders for workspaces, run directories, code and program files. */
+  readonly home: string;
+  readonly homeId: string;
+  /** The trusted image: Node and a static busybox. */
+  readonly sidecarImage: string;
+  /** The folder with the built files that run in sandboxes. */
+  readonly builtPrograms: string;
+  /** Told what was noticed in the background and has no caller. */
+  report(what: string, error: unknown): void;
+  /** Wins over DOCKER_HOST and contexts: `unix:///path` or a path. */
+  readonly endpoint?: string | undefined;
+  /** `auto` finds out; the others are for tests and for engines that lie. Default: HOLDFAST_ENGINE_MODE, else `auto`. */
+  readonly mode?: PlacementMode | undefined;
+  readonly env?: NodeJS.ProcessEnv;
+  readonly patience?: Patience;
+  /** Between two looks whether the engine still answers. */
+  readonly pingMs?: number;
+}
+export type PlacementMode = 'auto' | 'paths' | 'volumes';
+
+const PATIENCE: Patience = { quickMs: 10_000, workMs: 60_000 };
+const PING_MS = 15_000;
+
+/** Sandboxes by the Docker Engine API. Connects in the background from the start; `close` ends it and leaves all sandboxes as they are. */
+export class DockerEngine implements Engine {
+  readonly images: EngineImages;
+  readonly #options: DockerEngineOptions;
+  readonly #naming: Naming;
+  readonly #connection: EngineConnection;
+  readonly #containers: Containers;
+  readonly #chores: Chores;
+  readonly #programs: Programs;
+  readonly #execs: Execs;
+  readonly #sandboxes: Sandboxes;
+  readonly #localPaths: LocalPathsProbe;
+  readonly #byPaths: LocalPlacement;
+  readonly #mode: PlacementMode;
+  readonly #quickMs: number;
+  #placed: { engine: string; placement: Promise<Placement> } | null = null;
+
+  constructor(options: DockerEngineOptions) {
+    this.#options = options;
+    const env = options.env ?? process.env;
+    const patience = options.patience ?? PATIENCE;
+    this.#mode = options.mode ?? modeOf(env['HOLDFAST_ENGINE_MODE']);
+    this.#quickMs = patience.quickMs;
+    this.#naming = new Naming(options.homeId);
+    this.#connection = new EngineConnection({
+      resolve: () =>
+        resolveEndpoint({ ...machineSources(env, options.endpoint), userHome: env['HOME'] ?? homedir() }),
+      naming: this.#naming,
+      report: (what, error) => options.report(what, error),
+      pingMs: options.pingMs ?? PING_MS,
+      quickMs: patience.quickMs,
+    });
+    const api = (): ReturnType<EngineConnection['api']> => this.#connection.api();
+    this.#containers = new Containers(api, this.#naming, patience);
+    this.#chores = new Chores(api, this.#containers, this.#naming, options.sidecarImage, patience);
+    const folder = join(options.home, 'runtime');
+    this.#programs = new Programs(options.builtPrograms, options.sidecarImage, folder, this.#chores);
+    this.#execs = new Execs(api, this.#containers, patience);
+    this.#localPaths = new LocalPathsProbe(options.home, this.#chores);
+    const workspaces = new VolumeWorkspaces(this.#containers, this.#chores, this.#naming);
+    this.#byPaths = new LocalPlacement(options.home, this.#programs, workspaces);
+    this.images = new DockerImages(api, patience);
+    this.#sandboxes = new Sandboxes({
+      containers: this.#containers,
+      naming: this.#naming,
+      sidecarImage: options.sidecarImage,
+      programs: this.#programs.hash,
+      placement: () => this.#placement(),
+      processors: () => this.#connection.identity()?.info.NCPU ?? 0,
+      watch: (listener) => this.#connection.watch(listener),
+    });
+    this.#connection.onStatus((status) => {
+      if (status.reachable) this.#assumePlacement();
+    });
+    this.#connection.start();
+  }
+
+  status(): EngineStatus {
+    return this.#connection.status();
+  }
+
+  probe(): Promise<EngineStatus> {
+    return this.#connection.probe();
+  }
+
+  capabilities(): EngineCapabilities {
+    return this.#connection.capabilities();
+  }
+
+  async facts(): Promise<EngineFacts> {
+    const what = 'Cannot ask the engine about itself';
+    try {
+      return await engineFacts(await this.#connection.api(), this.#quickMs);
+    } catch (error) {
+      throw leaving(error, what);
+    }
+  }
+
+  startSidecar(spec: SandboxSpec): Promise<void> {
+    return this.#sandboxes.start(spec, false).catch(leave(`Cannot start the sidecar of ${spec.sessionId}`));
+  }
+
+  startSandbox(spec: SandboxSpec): Promise<void> {
+    return this.#sandboxes.start(spec, true).catch(leave(`Cannot start the sandbox of ${spec.sessionId}`));
+  }
+
+  pause(sessionId: string): Promise<void> {
+    return this.#sandboxes.pause(sessionId).catch(leave(`Cannot pause ${sessionId}`));
+  }
+
+  async unpause(sessionId: string): Promise<void> {
+    await this.#sandboxes.unpause(sessionId).catch(leave(`Cannot go on with ${sessionId}`));
+    await this.#execs.thawed(sessionId).catch(leave(`Cannot go on with ${sessionId}`));
+  }
+
+  stopAgent(sessionId: string, graceMs: number): Promise<void> {
+    return this.#sandboxes.stopAgent(sessionId, graceMs).catch(leave(`Cannot stop ${sessionId}`));
+  }
+
+  removeSandbox(sessionId: string, graceMs: number): Promise<void> {
+    return this.#sandboxes
+      .remove(sessionId, graceMs)
+      .catch(leave(`Cannot remove the sandbox of ${sessionId}`));
+  }
+
+  dial(sessionId: string): Promise<Duplex> {
+    return this.#sandboxes.dial(sessionId).catch(leave(`Cannot reach the sidecar of ${sessionId}`));
+  }
+
+  async exec(sessionId: string, spec: ExecSpec): Promise<EngineExec> {
+    try {
+      const agent = await this.#sandboxes.agent(sessionId);
+      return await this.#execs.run(sessionId, agent.id, spec);
+    } catch (error) {
+      throw leaving(error, `Cannot run a command in ${sessionId}`);
+    }
+  }
+
+  async createWorkspace(spec: WorkspaceSpec): Promise<void> {
+    await this.#place((placement) => placement.createWorkspace(spec), 'Cannot create the workspace');
+  }
+
+  async deleteWorkspace(spec: WorkspaceSpec): Promise<void> {
+    await this.#place((placement) => placement.deleteWorkspace(spec), 'Cannot delete the workspace');
+  }
+
+  workspacePath(spec: WorkspaceSpec): string | null {
+    return this.#byPaths.workspacePath(spec);
+  }
+
+  workspaceVolume(spec: WorkspaceSpec): string | null {
+    return spec.backing === 'volume' ? this.#naming.sessionVolume(spec.sessionId, 'workspace') : null;
+  }
+
+  async publishCode(profile: string, version: number, directory: string): Promise<void> {
+    await this.#place(
+      (placement) => placement.publishCode(profile, version, directory),
+      `Cannot publish ${profile}`,
+    );
+  }
+
+  async removeCode(profile: string, version: number): Promise<void> {
+    await this.#place((placement) => placement.removeCode(profile, version), `Cannot remove ${profile}`);
+  }
+
+  observe(): Promise<ObservedObject[]> {
+    return observe(this.#containers, this.#chores.busy).catch(leave('Cannot look at the engine'));
+  }
+
+  observeSession(sessionId: string): Promise<ObservedSandbox> {
+    return observeSession(this.#containers, sessionId).catch(leave(`Cannot look at ${sessionId}`));
+  }
+
+  async removeObject(object: ObservedObject): Promise<void> {
+    const what = `Cannot remove ${object.name}`;
+    const removed =
+      object.kind === 'volume'
+        ? this.#containers.removeVolume(object.objectId)
+        : this.#containers.remove(what, object.objectId);
+    await removed.catch(leave(what));
+  }
+
+  specHashes(spec: SandboxSpec): { sidecar: string; agent: string } {
+    return specHashes(spec, this.#options.sidecarImage, this.#programs.hash);
+  }
+
+  watch(listener: (change: Change) => void): () => void {
+    return this.#connection.watch(listener);
+  }
+
+  onStatus(listener: (status: EngineStatus) => void): () => void {
+    return this.#connection.onStatus(listener);
+  }
+
+  close(): Promise<void> {
+    return this.#connection.close();
+  }
+
+  async #place(verb: (placement: Placement) => Promise<void>, what: string): Promise<void> {
+    try {
+      await verb(await this.#placement());
+    } catch (error) {
+      throw leaving(error, what);
+    }
+  }
+
+  /** How this engine is worked with; found out once per engine. */
+  async #placement(): Promise<Placement> {
+    await this.#connection.api();
+    const identity = this.#connection.identity();
+    if (identity === null) throw new HoldfastError('engine_unavailable', 'The engine has not answered yet');
+    const engine = `${identity.socketPath} ${identity.info.ID}`;
+    if (this.#placed?.engine !== engine) {
+      const placement = this.#findPlacement(identity.info);
+      const placed = { engine, placement };
+      this.#placed = placed;
+      placement.catch(() => {
+        if (this.#placed === placed) this.#placed = null;
+      });
+    }
+    return this.#placed.placement;
+  }
+
+  async #findPlacement(info: InfoReply): Promise<Placement> {
+    const local = this.#mode === 'auto' ? await this.#localPaths.find(info) : this.#mode === 'paths';
+    this.#connection.setLocalPaths(local);
+    if (local) return this.#byPaths;
+    throw new HoldfastError('not_supported', 'This engine does not see the files of this machine');
+  }
+
+  /** What can be said of the engine without trying it out. */
+  #assumePlacement(): void {
+    const identity = this.#connection.identity();
+    if (identity === null) return;
+    const known = this.#mode === 'auto' ? this.#localPaths.known(identity.info) : this.#mode === 'paths';
+    if (known !== null) this.#connection.setLocalPaths(known);
+  }
+}
+
+function modeOf(setting: string | undefined): PlacementMode {
+  switch (setting) {
+    case undefined:
+    case '':
+    case 'auto':
+      return 'auto';
+    case 'paths':
+    case 'volumes':
+      return setting;
+    default:
+      throw new HoldfastError('invalid_params', `HOLDFAST_ENGINE_MODE=${setting} is not known`, {
+        next: 'set it to auto, paths or volumes',
+      });
+  }
+}
+
+function leave(what: string): (error: unknown) => never {
+  return (error) => {
+    throw leaving(error, what);
+  };
+}

@@ -1,0 +1,184 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { PassThrough } from 'node:stream';
+import type { Socket } from 'node:net';
+import { HoldfastError } from '../../../protocol/errors.ts';
+import type { EngineExec, ExecSpec } from '../port.ts';
+import type { DockerApi } from './api.ts';
+import type { Containers, Patience } from './containers.ts';
+import { EngineRefusal, isRefusal } from './failures.ts';
+import { takeApart } from './hijacked.ts';
+import { CreatedReply, ExecReply, parseReply } from './replies.ts';
+
+const RESIZE_TRIES = 20;
+const RESIZE_PAUSE_MS = 50;
+const EXIT_TRIES = 100;
+const EXIT_PAUSE_MS = 20;
+/** The exit code of a process that was killed, also by the end of its container. */
+const KILLED = 137;
+
+export interface RawExec {
+  readonly id: string;
+  readonly socket: Socket;
+}
+
+/** Processes that are started beside a container's main one. */
+export class Execs {
+  readonly #api: () => Promise<DockerApi>;
+  readonly #containers: Containers;
+  readonly #patience: Patience;
+  /** Wanted sizes of terminals, by session: a frozen container refuses a resize, it is given again after the thaw. */
+  readonly #refused = new Map<string, Set<() => Promise<void>>>();
+
+  constructor(api: () => Promise<DockerApi>, containers: Containers, patience: Patience) {
+    this.#api = api;
+    this.#containers = containers;
+    this.#patience = patience;
+  }
+
+  /** Starts a command whose stream the caller takes over. Errors: `sandbox_lost`, `invalid_state` (paused). */
+  async start(containerId: string, body: object, tty: boolean, what: string): Promise<RawExec> {
+    const api = await this.#api();
+    try {
+      const path = `/containers/${containerId}/exec`;
+      const created = await api.json({ what, method: 'POST', path, body, timeoutMs: this.#patience.quickMs });
+      const { Id } = parseReply(CreatedReply, what, created);
+      const socket = await api.hijack({
+        what,
+        method: 'POST',
+        path: `/exec/${Id}/start`,
+        body: { Detach: false, Tty: tty },
+        timeoutMs: this.#patience.workMs,
+      });
+      return { id: Id, socket };
+    } catch (error) {
+      throw refusedExec(error, what);
+    }
+  }
+
+  async run(sessionId: string, containerId: string, spec: ExecSpec): Promise<EngineExec> {
+    const what = `Cannot run ${spec.command[0] ?? 'a command'} in ${sessionId}`;
+    const tty = spec.tty !== null;
+    const environment = { ...spec.env, HOLDFAST_EXEC: spec.execId };
+    const { id, socket } = await this.start(
+      containerId,
+      {
+        AttachStdin: spec.stdin,
+        AttachStdout: true,
+        AttachStderr: true,
+        Tty: tty,
+        Cmd: [...spec.command],
+        Env: Object.entries(environment).map(([name, value]) => `${name}=${value}`),
+        WorkingDir: spec.cwd,
+      },
+      tty,
+      what,
+    );
+    let ended = false;
+    const { promise: closed, resolve: markClosed } = Promise.withResolvers<undefined>();
+    const finish = (): void => {
+      ended = true;
+      markClosed(undefined);
+    };
+    socket.on('close', finish);
+    socket.on('end', finish);
+    // A broken connection ends the outputs; what became of the process is asked of the engine.
+    socket.on('error', finish);
+
+    const outputs = tty ? { stdout: socket.pipe(new PassThrough()), stderr: null } : takeApart(socket);
+    if (tty) socket.on('close', () => (outputs.stdout as PassThrough).end());
+    const resize = (columns: number, rows: number): Promise<void> =>
+      this.#resize(sessionId, id, columns, rows, () => ended);
+    if (spec.tty !== null) await resize(spec.tty.columns, spec.tty.rows);
+    return {
+      stdout: outputs.stdout,
+      stderr: outputs.stderr,
+      stdin: socket,
+      resize,
+      exited: closed.then(() => this.#exitCode(containerId, id)),
+      detach: () => socket.destroy(),
+    };
+  }
+
+  /** After a thaw: terminals get the size that was refused meanwhile. */
+  async thawed(sessionId: string): Promise<void> {
+    const again = this.#refused.get(sessionId);
+    this.#refused.delete(sessionId);
+    for (const resize of again ?? []) await resize();
+  }
+
+  async #resize(
+    sessionId: string,
+    id: string,
+    columns: number,
+    rows: number,
+    ended: () => boolean,
+  ): Promise<void> {
+    const api = await this.#api();
+    for (let tries = 1; !ended(); tries += 1) {
+      try {
+        await api.json({
+          what: 'Cannot resize the terminal',
+          method: 'POST',
+          path: `/exec/${id}/resize`,
+          query: { w: columns, h: rows },
+          timeoutMs: this.#patience.quickMs,
+        });
+        return;
+      } catch (error) {
+        if (!(error instanceof EngineRefusal)) throw error;
+        if (/paused/i.test(error.reason)) {
+          const later = this.#refused.get(sessionId) ?? new Set();
+          later.add(() => this.#resize(sessionId, id, columns, rows, ended));
+          this.#refused.set(sessionId, later);
+          return;
+        }
+        // The process is still being started, or has ended already.
+        if (tries >= RESIZE_TRIES) return;
+        await sleep(RESIZE_PAUSE_MS);
+      }
+    }
+  }
+
+  async #exitCode(containerId: string, id: string): Promise<number | null> {
+    const what = 'Cannot learn how a command ended';
+    try {
+      const api = await this.#api();
+      for (let tries = 1; tries <= EXIT_TRIES; tries += 1) {
+        const path = `/exec/${id}/json`;
+        const reply = await api.json({ what, method: 'GET', path, timeoutMs: this.#patience.quickMs });
+        const { Running, ExitCode } = parseReply(ExecReply, what, reply);
+        if (!Running && ExitCode !== null) {
+          if (ExitCode !== KILLED) return ExitCode;
+          return (await this.#containers.inspect(containerId))?.State.Running === true ? ExitCode : null;
+        }
+        const container = await this.#containers.inspect(containerId);
+        if (container?.State.Running !== true) return null;
+        await sleep(EXIT_PAUSE_MS);
+      }
+      return null;
+    } catch (error) {
+      if (isRefusal(error, 404)) return null;
+      // The engine went away, and the sandbox perhaps with it.
+      if (error instanceof HoldfastError && error.code === 'engine_unavailable') return null;
+      throw error;
+    }
+  }
+}
+
+function refusedExec(error: unknown, what: string): unknown {
+  if (isRefusal(error, 409) && /paused/i.test(error.reason)) {
+    return new HoldfastError('invalid_state', what, {
+      why: 'the sandbox is paused',
+      next: 'wake the session first',
+      cause: error,
+    });
+  }
+  if (isRefusal(error, 404, 409) || (isRefusal(error, 500) && /not running/i.test(error.reason))) {
+    return new HoldfastError('sandbox_lost', what, {
+      why: error.reason,
+      next: 'send the next request: it gets a new sandbox',
+      cause: error,
+    });
+  }
+  return error;
+}

@@ -1,0 +1,165 @@
+import { HoldfastError } from '../../../protocol/errors.ts';
+import type { EngineImages, PullProgress } from '../port.ts';
+import type { DockerApi } from './api.ts';
+import { missingImage } from './chore.ts';
+import type { Patience } from './containers.ts';
+import { EngineRefusal, isRefusal } from './failures.ts';
+import { ImageReply, PullLine, parseReply } from './replies.ts';
+
+/** Without a byte or a word for so long, a pull has stalled. */
+const STALLED_MS = 120_000;
+
+export class DockerImages implements EngineImages {
+  readonly #api: () => Promise<DockerApi>;
+  readonly #patience: Patience;
+
+  constructor(api: () => Promise<DockerApi>, patience: Patience) {
+    this.#api = api;
+    this.#patience = patience;
+  }
+
+  async has(reference: string): Promise<boolean> {
+    return (await this.#inspect(reference)) !== null;
+  }
+
+  async identity(reference: string): Promise<string> {
+    const image = await this.#inspect(reference);
+    if (image === null) throw missingImage(reference);
+    return image.RepoDigests?.[0] ?? image.Id;
+  }
+
+  async pull(reference: string, progress: (layer: PullProgress) => void, signal: AbortSignal): Promise<void> {
+    const what = `Cannot pull ${reference}`;
+    const api = await this.#api();
+    const tally = new PullTally();
+    let stalled: NodeJS.Timeout | undefined;
+    try {
+      const stream = await api.stream({
+        what,
+        method: 'POST',
+        path: '/images/create',
+        query: { fromImage: withTag(reference) },
+        timeoutMs: STALLED_MS,
+        signal,
+      });
+      const abort = (): void => void stream.destroy(signal.reason as Error);
+      signal.addEventListener('abort', abort, { once: true });
+      const watchdog = (): void => {
+        clearTimeout(stalled);
+        stalled = setTimeout(() => {
+          stream.destroy(pullFailed(what, `nothing came for ${STALLED_MS / 1000} s`));
+        }, STALLED_MS);
+      };
+      try {
+        if (signal.aborted) abort();
+        watchdog();
+        let rest = '';
+        stream.setEncoding('utf8');
+        for await (const chunk of stream) {
+          watchdog();
+          const lines = (rest + String(chunk)).split('\n');
+          rest = lines.pop() ?? '';
+          for (const text of lines) {
+            if (text.trim() === '') continue;
+            const line = parseReply(PullLine, what, JSON.parse(text));
+            if (line.error !== undefined) throw new EngineRefusal(what, 500, line.error);
+            progress(tally.add(line));
+          }
+        }
+      } finally {
+        signal.removeEventListener('abort', abort);
+        stream.destroy();
+      }
+    } catch (error) {
+      throw this.#pullError(error, reference, what, signal);
+    } finally {
+      clearTimeout(stalled);
+    }
+    if (!(await this.has(reference))) throw pullFailed(what, 'the engine broke off before it was complete');
+  }
+
+  #pullError(error: unknown, reference: string, what: string, signal: AbortSignal): unknown {
+    if (signal.aborted) {
+      return new HoldfastError('cancelled', what, { why: 'it was cancelled', cause: error });
+    }
+    if (!(error instanceof EngineRefusal)) return error;
+    const unknownName =
+      error.status === 404 || /manifest unknown|not found|does not exist|no such image/i.test(error.reason);
+    // "no such host" is about the registry, not about the image.
+    if (!unknownName || /no such host|server misbehaving/i.test(error.reason)) {
+      return pullFailed(what, error.reason, error);
+    }
+    return new HoldfastError('image_not_found', `There is no image ${reference}`, {
+      why: error.reason,
+      next: 'check the name; for a private registry: `docker login REGISTRY`, then `docker pull` it',
+      details: { image: reference },
+      cause: error,
+    });
+  }
+
+  async #inspect(
+    reference: string,
+  ): Promise<{ Id: string; RepoDigests?: string[] | null | undefined } | null> {
+    const what = `Cannot look for image ${reference}`;
+    try {
+      const api = await this.#api();
+      const path = `/images/${reference}/json`;
+      return parseReply(
+        ImageReply,
+        what,
+        await api.json({ what, method: 'GET', path, timeoutMs: this.#patience.quickMs }),
+      );
+    } catch (error) {
+      if (isRefusal(error, 404)) return null;
+      if (isRefusal(error, 400)) {
+        throw new HoldfastError('invalid_params', `"${reference}" does not name an image`, {
+          why: error.reason,
+          next: 'name it as registry/name:tag or name@sha256:…',
+          cause: error,
+        });
+      }
+      throw error;
+    }
+  }
+}
+
+/** Adds up what is known of the layers. */
+export class PullTally {
+  readonly #layers = new Map<string, { done: number; of: number | null }>();
+
+  add(line: PullLineShape): PullProgress {
+    const { id, status = '', progressDetail } = line;
+    if (id !== undefined && /^[0-9a-f]{12}$/.test(id)) {
+      const layer = this.#layers.get(id) ?? { done: 0, of: null };
+      if (status === 'Downloading') {
+        layer.done = progressDetail?.current ?? layer.done;
+        layer.of = progressDetail?.total ?? layer.of;
+      } else if (/^(Download complete|Verifying|Extracting|Pull complete)/.test(status)) {
+        layer.done = layer.of ?? layer.done;
+      }
+      this.#layers.set(id, layer);
+    }
+    const known = [...this.#layers.values()];
+    const total = known.reduce((sum, { of }) => sum + (of ?? 0), 0);
+    return {
+      doneBytes: known.reduce((sum, { done }) => sum + done, 0),
+      ofBytes: total === 0 ? null : total,
+      stage: status,
+    };
+  }
+}
+type PullLineShape = ReturnType<typeof PullLine.parse>;
+
+/** Without a tag an engine would pull every one there is. */
+export function withTag(reference: string): string {
+  const name = reference.slice(reference.lastIndexOf('/') + 1);
+  return name.includes(':') || name.includes('@') ? reference : `${reference}:latest`;
+}
+
+function pullFailed(what: string, why: string, cause?: unknown): HoldfastError {
+  return new HoldfastError('image_pull_failed', what, {
+    why,
+    next: 'check the connection to the registry, or load the image by hand: `docker load -i FILE`',
+    cause,
+  });
+}

@@ -1,0 +1,81 @@
+import { createHash } from 'node:crypto';
+import type { ObservedObject } from '../port.ts';
+
+export type Role = ObservedObject['role'];
+
+export const LABEL = {
+  home: 'dev.holdfast.home',
+  session: 'dev.holdfast.session',
+  role: 'dev.holdfast.role',
+  /** The generation of the sandbox. */
+  epoch: 'dev.holdfast.epoch',
+  spec: 'dev.holdfast.spec',
+} as const;
+
+const ROLES: readonly Role[] = [
+  'sidecar',
+  'agent',
+  'helper',
+  'workspace',
+  'run',
+  'control',
+  'runtime',
+  'code',
+];
+
+export function isRole(value: string | undefined): value is Role {
+  return (ROLES as readonly (string | undefined)[]).includes(value);
+}
+
+/** Names and labels of everything of one home: two homes on one engine never meet. */
+export class Naming {
+  readonly homeId: string;
+  readonly #prefix: string;
+
+  constructor(homeId: string) {
+    this.homeId = homeId;
+    this.#prefix = `hf-${homeId
+      .toLowerCase()
+      .replace(/[^a-z0-9]/g, '')
+      .slice(0, 8)}`;
+  }
+
+  container(sessionId: string, side: 'sidecar' | 'agent'): string {
+    return `${this.#prefix}-${sessionId}-${side}`;
+  }
+
+  chore(token: string): string {
+    return `${this.#prefix}-helper-${token}`;
+  }
+
+  sessionVolume(sessionId: string, role: 'workspace' | 'run' | 'control'): string {
+    return `${this.#prefix}-${sessionId}-${role}`;
+  }
+
+  runtimeVolume(hash: string): string {
+    return `${this.#prefix}-runtime-${hash}`;
+  }
+
+  codeVolume(profile: string, version: number): string {
+    // A profile's name may be longer than a volume's name can carry.
+    const short = createHash('sha256').update(profile).digest('hex').slice(0, 16);
+    return `${this.#prefix}-code-${short}-${version}`;
+  }
+
+  labels(role: Role, more: { session?: string; epoch?: number; spec?: string } = {}): Record<string, string> {
+    return {
+      [LABEL.home]: this.homeId,
+      [LABEL.role]: role,
+      ...(more.session === undefined ? {} : { [LABEL.session]: more.session }),
+      ...(more.epoch === undefined ? {} : { [LABEL.epoch]: String(more.epoch) }),
+      ...(more.spec === undefined ? {} : { [LABEL.spec]: more.spec }),
+    };
+  }
+
+  /** The `filters` of a list or of the event stream. */
+  filters(sessionId?: string, more: Readonly<Record<string, readonly string[]>> = {}): string {
+    const label = [`${LABEL.home}=${this.homeId}`];
+    if (sessionId !== undefined) label.push(`${LABEL.session}=${sessionId}`);
+    return JSON.stringify({ ...more, label });
+  }
+}

@@ -1,0 +1,153 @@
+import { randomBytes } from 'node:crypto';
+import { readFileSync, statSync } from 'node:fs';
+import { chown, mkdir, mkdtemp, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { hostname, release } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { z } from 'zod';
+import type { Chores } from './chore.ts';
+import { dialChecked } from './dial.ts';
+import type { InfoReply } from './replies.ts';
+import { bind } from './placement.ts';
+
+/** Whether the engine sees this machine's files as this machine does, by engine and user. */
+const KnownSchema = z.record(z.string(), z.boolean());
+const LISTEN_MS = 10_000;
+
+/**
+ * True when the engine's own description leaves no doubt: same machine, same kernel, its data here, and uids that mean the
+ * same on both sides. Docker Desktop's kernel and name are its virtual machine's; rootless and remapped engines shift uids.
+ */
+export function certainlyLocal(info: InfoReply): boolean {
+  const shifted = (info.SecurityOptions ?? []).some((option) => /name=(rootless|userns)/.test(option));
+  return (
+    process.platform === 'linux' &&
+    !shifted &&
+    info.Name === hostname() &&
+    info.KernelVersion === release() &&
+    !/docker desktop/i.test(info.OperatingSystem) &&
+    isFolder(info.DockerRootDir)
+  );
+}
+
+/** Tries it out and remembers the answer, because it never changes for an engine and a user. */
+export class LocalPathsProbe {
+  readonly #folder: string;
+  readonly #chores: Chores;
+
+  constructor(home: string, chores: Chores) {
+    this.#folder = join(home, 'engine');
+    this.#chores = chores;
+  }
+
+  /** What is known without asking the engine; null when it has to be tried. */
+  known(info: InfoReply): boolean | null {
+    if (certainlyLocal(info)) return true;
+    return this.#remembered()[key(info)] ?? null;
+  }
+
+  async find(info: InfoReply): Promise<boolean> {
+    const known = this.known(info);
+    if (known !== null) return known;
+    const answer = await this.#tryOut();
+    const all = { ...this.#remembered(), [key(info)]: answer };
+    const path = join(this.#folder, `local-paths.${randomBytes(4).toString('hex')}`);
+    await mkdir(this.#folder, { recursive: true, mode: 0o700 });
+    await writeFile(path, `${JSON.stringify(all, null, 2)}\n`, { mode: 0o600 });
+    await rename(path, join(this.#folder, 'local-paths.json'));
+    return answer;
+  }
+
+  /**
+   * A container as our uid reads a word through a mount, and says it on a socket that it makes there. When we can hear it,
+   * and the socket is ours, both mounts and direct dialling work.
+   */
+  async #tryOut(): Promise<boolean> {
+    await mkdir(this.#folder, { recursive: true, mode: 0o700 });
+    const folder = await mkdtemp(join(this.#folder, 'probe-'));
+    const word = randomBytes(16).toString('hex');
+    const owner = { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
+    if (owner.uid === 0) {
+      owner.uid = 65534;
+      owner.gid = 65534;
+    }
+    try {
+      await writeFile(join(folder, 'word'), word, { mode: 0o444 });
+      await chown(folder, owner.uid, owner.gid);
+      let heard = false;
+      await this.#chores.run({
+        what: 'Cannot find out whether the engine sees the files of this machine',
+        command: ['node', '-e', SAY_PROGRAM],
+        mounts: [bind(folder, '/probe')],
+        user: owner,
+        meanwhile: async () => {
+          heard =
+            (await hear(join(folder, 'socket'))) === word &&
+            (await stat(join(folder, 'socket'))).uid === owner.uid;
+          await writeFile(join(folder, 'done'), '');
+        },
+      });
+      return heard;
+    } catch (error) {
+      // An engine elsewhere does not have the folder at all: that is an answer. Others are failures.
+      if (
+        error instanceof Error &&
+        'reason' in error &&
+        /source path does not exist|mounts denied/i.test(String(error.reason))
+      )
+        return false;
+      throw error;
+    } finally {
+      await rm(folder, { recursive: true, force: true });
+    }
+  }
+
+  #remembered(): Record<string, boolean> {
+    try {
+      return KnownSchema.parse(JSON.parse(readFileSync(join(this.#folder, 'local-paths.json'), 'utf8')));
+    } catch {
+      // Not there or not readable: it is only a memory, and is made again.
+      return {};
+    }
+  }
+}
+
+const SAY_PROGRAM = `
+const fs = require('node:fs');
+let word = '';
+try { word = fs.readFileSync('/probe/word', 'utf8'); } catch { process.exit(0); }
+try {
+  const server = require('node:net').createServer((socket) => socket.end(word));
+  server.on('error', () => process.exit(0));
+  server.listen('/probe/socket');
+} catch { process.exit(0); }
+const started = Date.now();
+setInterval(() => { if (fs.existsSync('/probe/done') || Date.now() - started > ${LISTEN_MS}) process.exit(0); }, 20);
+`;
+
+async function hear(path: string): Promise<string | null> {
+  const until = performance.now() + LISTEN_MS;
+  while (performance.now() < until) {
+    const socket = await dialChecked(path);
+    if (socket !== null) {
+      const parts: Buffer[] = [];
+      for await (const chunk of socket) parts.push(chunk as Buffer);
+      return Buffer.concat(parts).toString('utf8');
+    }
+    await sleep(20);
+  }
+  return null;
+}
+
+function key(info: InfoReply): string {
+  return `${info.ID === '' ? info.Name : info.ID} uid=${process.getuid?.() ?? -1}`;
+}
+
+function isFolder(path: string): boolean {
+  try {
+    return path !== '' && statSync(path).isDirectory();
+  } catch {
+    // Not there, or not for us to see: no proof of being here.
+    return false;
+  }
+}

@@ -1,0 +1,206 @@
+import {
+  chmod,
+  chown,
+  cp,
+  lstat,
+  mkdir,
+  readFile,
+  readdir,
+  rename,
+  rmdir,
+  stat,
+  writeFile,
+} from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
+import { dirname, join, resolve } from 'node:path';
+import type { Duplex } from 'node:stream';
+import { HoldfastError } from '../../../protocol/errors.ts';
+import { IN_SANDBOX } from '../../../sidecar/wire.ts';
+import { removeTree } from '../../store/remove-tree.ts';
+import type { SandboxSpec, WorkspaceSpec } from '../port.ts';
+import { accountFiles } from './bodies.ts';
+import { dialChecked } from './dial.ts';
+import type { Placement, SandboxMounts, VolumeWorkspaces } from './placement.ts';
+import { bind, workspaceMissing } from './placement.ts';
+import type { Programs } from './programs.ts';
+
+const GONE = '.gone-';
+
+/** The engine sees this machine's files: folders of the home are mounted as they are. */
+export class LocalPlacement implements Placement {
+  readonly localPaths = true;
+  readonly #home: string;
+  readonly #programs: Programs;
+  readonly #volumes: VolumeWorkspaces;
+
+  constructor(home: string, programs: Programs, volumes: VolumeWorkspaces) {
+    this.#home = resolve(home);
+    this.#programs = programs;
+    this.#volumes = volumes;
+  }
+
+  async prepare(spec: SandboxSpec): Promise<SandboxMounts> {
+    const { sessionId, code } = spec;
+    const [workspace, programs, accounts] = await Promise.all([
+      this.#workspaceMount(spec.workspace),
+      this.#programs.folder(),
+      this.#accounts(spec),
+      this.#owned(this.#run(sessionId, 'agent'), spec),
+      this.#owned(this.#run(sessionId, 'control'), spec),
+    ]);
+    const both = [
+      workspace,
+      bind(this.#run(sessionId, 'agent'), IN_SANDBOX.run),
+      bind(programs, IN_SANDBOX.runtime, true),
+    ];
+    return {
+      sidecar: [...both, bind(this.#run(sessionId, 'control'), IN_SANDBOX.control)],
+      agent: [
+        ...both,
+        bind(this.#code(code.profile, code.version), IN_SANDBOX.agent, true),
+        bind(accounts.passwd, '/etc/passwd', true),
+        bind(accounts.group, '/etc/group', true),
+      ],
+    };
+  }
+
+  async discard(sessionId: string): Promise<void> {
+    const runs = join(this.#home, 'run');
+    const gone = join(runs, `${GONE}${sessionId}-${randomBytes(4).toString('hex')}`);
+    try {
+      await rename(this.#run(sessionId), gone);
+    } catch (error) {
+      if (codeOf(error) !== 'ENOENT') throw error;
+    }
+    // Also what an earlier attempt left when it was killed.
+    const left = (await namesIn(runs)).filter((name) => name.startsWith(`${GONE}${sessionId}-`));
+    for (const name of left) await removeTree(join(runs, name));
+  }
+
+  async createWorkspace(spec: WorkspaceSpec): Promise<void> {
+    if (spec.backing === 'volume') return this.#volumes.create(spec);
+    await this.#owned(this.#workspace(spec.sessionId), spec);
+  }
+
+  async deleteWorkspace(spec: WorkspaceSpec): Promise<void> {
+    if (spec.backing === 'volume') return this.#volumes.remove(spec.sessionId);
+    const path = this.#workspace(spec.sessionId);
+    try {
+      await rmdir(path);
+    } catch (error) {
+      if (codeOf(error) === 'ENOENT') return;
+      if (codeOf(error) !== 'ENOTEMPTY') throw error;
+      throw new HoldfastError('conflict', `The workspace of ${spec.sessionId} is not empty`, {
+        why: `${path} still has files`,
+        next: 'try again: its content is removed first',
+        details: { session: spec.sessionId, path },
+        cause: error,
+      });
+    }
+  }
+
+  workspacePath(spec: WorkspaceSpec): string | null {
+    return spec.backing === 'directory' ? this.#workspace(spec.sessionId) : null;
+  }
+
+  async publishCode(profile: string, version: number, directory: string): Promise<void> {
+    const target = this.#code(profile, version);
+    if (resolve(directory) === target || (await isFolder(target))) return;
+    await mkdir(dirname(target), { recursive: true, mode: 0o700 });
+    const staging = `${target}.staging`;
+    await removeTree(staging);
+    await cp(directory, staging, { recursive: true, verbatimSymlinks: true, preserveTimestamps: true });
+    await rename(staging, target);
+  }
+
+  async removeCode(profile: string, version: number): Promise<void> {
+    await removeTree(this.#code(profile, version));
+  }
+
+  dial(_sidecarId: string, sessionId: string): Promise<Duplex | null> {
+    return dialChecked(join(this.#run(sessionId, 'control'), IN_SANDBOX.socketName));
+  }
+
+  async #workspaceMount(spec: WorkspaceSpec): Promise<SandboxMounts['agent'][number]> {
+    if (spec.backing === 'volume') {
+      await this.#volumes.ensureThere(spec.sessionId);
+      return this.#volumes.mount(spec.sessionId);
+    }
+    const path = this.#workspace(spec.sessionId);
+    if (!(await isFolder(path))) throw workspaceMissing(spec.sessionId, `${path} is not there`);
+    return bind(path, IN_SANDBOX.workspace);
+  }
+
+  async #accounts(spec: SandboxSpec): Promise<{ passwd: string; group: string }> {
+    const folder = this.#run(spec.sessionId, 'etc');
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+    const { passwd, group } = accountFiles(spec.uid, spec.gid);
+    const paths = { passwd: join(folder, 'passwd'), group: join(folder, 'group') };
+    await Promise.all([writeOnce(paths.passwd, passwd), writeOnce(paths.group, group)]);
+    return paths;
+  }
+
+  /** A folder that belongs to a session's uid and is closed to others. */
+  async #owned(path: string, owner: { uid: number; gid: number }): Promise<void> {
+    await mkdir(path, { recursive: true, mode: 0o700 });
+    const facts = await stat(path);
+    if (facts.uid === owner.uid && facts.gid === owner.gid) return;
+    try {
+      await chown(path, owner.uid, owner.gid);
+    } catch (error) {
+      throw new HoldfastError('permission_denied', `Cannot give ${path} to uid ${owner.uid}`, {
+        why: 'only root may give files to another user',
+        next: 'use the uid and gid that the supervisor runs as',
+        details: { path, uid: owner.uid, gid: owner.gid },
+        cause: error,
+      });
+    }
+  }
+
+  #run(sessionId: string, part = ''): string {
+    return join(this.#home, 'run', sessionId, part);
+  }
+
+  #workspace(sessionId: string): string {
+    return join(this.#home, 'workspaces', sessionId);
+  }
+
+  #code(profile: string, version: number): string {
+    return join(this.#home, 'deploys', profile, String(version));
+  }
+}
+
+async function namesIn(folder: string): Promise<string[]> {
+  try {
+    return await readdir(folder);
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return [];
+    throw error;
+  }
+}
+
+async function isFolder(path: string): Promise<boolean> {
+  try {
+    return (await lstat(path)).isDirectory();
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return false;
+    throw error;
+  }
+}
+
+/** Leaves an equal file as it is: a running container is bound to that very file. */
+async function writeOnce(path: string, text: string): Promise<void> {
+  try {
+    if ((await readFile(path, 'utf8')) === text) return;
+  } catch (error) {
+    if (codeOf(error) !== 'ENOENT') throw error;
+  }
+  const temporary = `${path}.${randomBytes(4).toString('hex')}`;
+  await writeFile(temporary, text, { mode: 0o644 });
+  await chmod(temporary, 0o644);
+  await rename(temporary, path);
+}
+
+function codeOf(error: unknown): string | undefined {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
+}

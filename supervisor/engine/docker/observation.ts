@@ -1,0 +1,89 @@
+import type { ObservedObject, ObservedSandbox, ObservedSide, SideState } from '../port.ts';
+import type { Containers } from './containers.ts';
+import { LABEL, isRole } from './labels.ts';
+import type { ContainerListed } from './replies.ts';
+
+/** A listed container with what its labels say. */
+export interface Found {
+  readonly id: string;
+  readonly role: string | undefined;
+  readonly state: SideState;
+  readonly generation: number;
+  readonly specHash: string;
+}
+
+export function found(container: ContainerListed): Found {
+  const labels = container.Labels ?? {};
+  const generation = Number.parseInt(labels[LABEL.epoch] ?? '', 10);
+  return {
+    id: container.Id,
+    role: labels[LABEL.role],
+    state: sideState(container.State),
+    generation: Number.isSafeInteger(generation) ? generation : -1,
+    specHash: labels[LABEL.spec] ?? '',
+  };
+}
+
+export function sideState(state: string): SideState {
+  switch (state) {
+    case 'created':
+    case 'running':
+    case 'paused':
+    case 'exited':
+    case 'removing':
+      return state;
+    case 'restarting':
+      return 'running';
+    default:
+      return 'lost';
+  }
+}
+
+export async function observeSession(containers: Containers, sessionId: string): Promise<ObservedSandbox> {
+  const listed = await containers.list(sessionId);
+  const side = async (role: 'sidecar' | 'agent'): Promise<ObservedSide | null> => {
+    const container = listed.find((one) => one.Labels?.[LABEL.role] === role);
+    return container === undefined ? null : observedSide(containers, container);
+  };
+  const [sidecar, agent] = await Promise.all([side('sidecar'), side('agent')]);
+  return { sessionId, sidecar, agent };
+}
+
+/** `busy` names helper containers that this process is using right now: they belong to something. */
+export async function observe(containers: Containers, busy: ReadonlySet<string>): Promise<ObservedObject[]> {
+  const [listed, volumes] = await Promise.all([containers.list(), containers.listVolumes()]);
+  const objects: Promise<ObservedObject>[] = [];
+  for (const container of listed) {
+    const name = (container.Names[0] ?? '').replace(/^\//, '');
+    const role = container.Labels?.[LABEL.role];
+    if (busy.has(name) || !isRole(role)) continue;
+    const sided = role === 'sidecar' || role === 'agent';
+    objects.push(
+      (async () => ({
+        kind: 'container',
+        objectId: container.Id,
+        name,
+        sessionId: container.Labels?.[LABEL.session] ?? null,
+        role,
+        side: sided ? await observedSide(containers, container) : null,
+      }))(),
+    );
+  }
+  for (const { name, labels } of volumes) {
+    const role = labels[LABEL.role];
+    if (!isRole(role)) continue;
+    const sessionId = labels[LABEL.session] ?? null;
+    objects.push(Promise.resolve({ kind: 'volume', objectId: name, name, sessionId, role, side: null }));
+  }
+  return Promise.all(objects);
+}
+
+async function observedSide(containers: Containers, container: ContainerListed): Promise<ObservedSide> {
+  const { id, state, generation, specHash } = found(container);
+  const side = { objectId: id, state, generation, specHash, exitCode: null, oomKilled: false };
+  if (state !== 'exited' && state !== 'lost') return side;
+  // Only an inspection knows how it ended.
+  const facts = await containers.inspect(id);
+  if (facts === null) return { ...side, state: 'lost' };
+  return { ...side, exitCode: facts.State.ExitCode, oomKilled: facts.State.OOMKilled };
+}

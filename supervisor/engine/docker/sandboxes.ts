@@ -1,0 +1,266 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Duplex } from 'node:stream';
+import { HoldfastError } from '../../../protocol/errors.ts';
+import type { SandboxSpec } from '../port.ts';
+import { agentBody, sidecarBody } from './bodies.ts';
+import type { Network } from './bodies.ts';
+import { missingImage } from './chore.ts';
+import type { Containers } from './containers.ts';
+import { EngineRefusal, isRefusal } from './failures.ts';
+import type { Naming } from './labels.ts';
+import { found } from './observation.ts';
+import type { Found } from './observation.ts';
+import type { Placement, SandboxMounts } from './placement.ts';
+import { planSandbox } from './plan.ts';
+import { specHashes } from './spec-hash.ts';
+
+export interface SandboxesOptions {
+  readonly containers: Containers;
+  readonly naming: Naming;
+  readonly sidecarImage: string;
+  /** Identity of the program files. */
+  readonly programs: string;
+  placement(): Promise<Placement>;
+  /** How many processors the engine has; 0 when it does not say. */
+  processors(): number;
+  watch(listener: (change: { sessionId: string | null }) => void): () => void;
+}
+
+const DIAL_MS = 10_000;
+const DIAL_PAUSE_MS = 4;
+const DIAL_SLOW_PAUSE_MS = 25;
+const DIAL_LOOK_MS = 1000;
+
+/** The two containers of each session. One verb at a time per session: a start never races with a stop. */
+export class Sandboxes {
+  readonly #options: SandboxesOptions;
+  readonly #turns = new Map<string, Promise<unknown>>();
+
+  constructor(options: SandboxesOptions) {
+    this.#options = options;
+  }
+
+  start(spec: SandboxSpec, withAgent: boolean): Promise<void> {
+    return this.#inTurn(spec.sessionId, () => this.#start(spec, withAgent));
+  }
+
+  pause(sessionId: string): Promise<void> {
+    return this.#inTurn(sessionId, async () => {
+      const agent = await this.#living(sessionId, 'agent');
+      if (agent.state !== 'paused')
+        await this.#options.containers.pause(`Cannot pause ${sessionId}`, agent.id);
+    });
+  }
+
+  unpause(sessionId: string): Promise<void> {
+    return this.#inTurn(sessionId, async () => {
+      const agent = await this.#living(sessionId, 'agent');
+      if (agent.state === 'paused')
+        await this.#options.containers.unpause(`Cannot go on with ${sessionId}`, agent.id);
+    });
+  }
+
+  stopAgent(sessionId: string, graceMs: number): Promise<void> {
+    return this.#inTurn(sessionId, async () => {
+      await this.#end(await this.#sides(sessionId), 'agent', sessionId, graceMs);
+    });
+  }
+
+  remove(sessionId: string, graceMs: number): Promise<void> {
+    return this.#inTurn(sessionId, async () => {
+      const sides = await this.#sides(sessionId);
+      await this.#end(sides, 'agent', sessionId, graceMs);
+      await this.#end(sides, 'sidecar', sessionId, 0);
+      await (await this.#options.placement()).discard(sessionId);
+    });
+  }
+
+  /** The living container of one side. Errors: `sandbox_lost`. */
+  async #living(sessionId: string, role: 'sidecar' | 'agent'): Promise<Found> {
+    const side = (await this.#sides(sessionId)).find(
+      (one) => one.role === role && (one.state === 'running' || one.state === 'paused'),
+    );
+    if (side !== undefined) return side;
+    throw new HoldfastError('sandbox_lost', `The sandbox of ${sessionId} does not run`, {
+      why: `it has no living ${role} container`,
+      next: 'send the next request: it gets a new sandbox',
+      details: { session: sessionId, side: role },
+    });
+  }
+
+  agent(sessionId: string): Promise<Found> {
+    return this.#living(sessionId, 'agent');
+  }
+
+  /** Waits for a sidecar that is just starting; notices at once when it ends. */
+  async dial(sessionId: string): Promise<Duplex> {
+    const placement = await this.#options.placement();
+    const until = performance.now() + DIAL_MS;
+    let look = true;
+    const unwatch = this.#options.watch((change) => {
+      if (change.sessionId === sessionId || change.sessionId === null) look = true;
+    });
+    try {
+      let sidecar: Found | null = null;
+      let lookedAt = 0;
+      for (;;) {
+        if (placement.localPaths || sidecar !== null) {
+          const stream = await placement.dial(sidecar?.id ?? '', sessionId);
+          if (stream !== null) return stream;
+        }
+        const now = performance.now();
+        if (look || now - lookedAt > DIAL_LOOK_MS) {
+          look = false;
+          lookedAt = now;
+          const before: Found | null = sidecar;
+          sidecar = await this.#living(sessionId, 'sidecar');
+          if (before === null) continue;
+        }
+        if (now > until) throw notListening(sessionId);
+        await sleep(now < until - DIAL_MS + 1000 ? DIAL_PAUSE_MS : DIAL_SLOW_PAUSE_MS);
+      }
+    } finally {
+      unwatch();
+    }
+  }
+
+  async #start(given: SandboxSpec, withAgent: boolean): Promise<void> {
+    const { containers, naming } = this.#options;
+    const spec = this.#fitting(given);
+    const placement = await this.#options.placement();
+    const [mounts, listed] = await Promise.all([placement.prepare(spec), containers.list(spec.sessionId)]);
+    const hashes = specHashes(given, this.#options.sidecarImage, this.#options.programs);
+    const plan = planSandbox(listed.map(found), {
+      generation: spec.generation,
+      sidecarHash: hashes.sidecar,
+      agentHash: hashes.agent,
+      agent: withAgent,
+    });
+    const what = `Cannot start the sandbox of ${spec.sessionId}`;
+    await Promise.all(plan.remove.map((id) => containers.remove(what, id)));
+
+    const made: string[] = [];
+    const label = (role: 'sidecar' | 'agent', hash: string): Record<string, string> =>
+      naming.labels(role, { session: spec.sessionId, epoch: spec.generation, spec: hash });
+    const create = async (role: 'sidecar' | 'agent', network: Network): Promise<string> => {
+      const body =
+        role === 'sidecar'
+          ? sidecarBody(
+              spec,
+              this.#options.sidecarImage,
+              mounts.sidecar,
+              network,
+              label(role, hashes.sidecar),
+            )
+          : agentBody(spec, mounts.agent, network, label(role, hashes.agent));
+      const id = await containers.create(what, naming.container(spec.sessionId, role), body);
+      made.push(id);
+      return id;
+    };
+    try {
+      if (plan.agent.do === 'thaw') await containers.unpause(what, plan.agent.id);
+      let sidecar: string;
+      const starting: Promise<unknown>[] = [];
+      if (plan.sidecar.do === 'keep') sidecar = plan.sidecar.id;
+      else {
+        sidecar = await create('sidecar', plan.namespaceOf === null ? 'none' : { joins: plan.namespaceOf });
+        starting.push(containers.start(what, sidecar));
+      }
+      if (plan.agent.do === 'create') {
+        const agent = create('agent', { joins: sidecar });
+        // Creating one overlaps with starting the other; joining needs the other to run.
+        await settled([...starting, agent]);
+        await containers.start(what, await agent);
+      } else await settled(starting);
+    } catch (error) {
+      const leftovers = await Promise.allSettled(made.map((id) => containers.remove(what, id)));
+      const failure = startFailure(error, what, spec, this.#options.sidecarImage, mounts);
+      for (const result of leftovers) {
+        if (result.status === 'rejected') failure.cause = new AggregateError([error, result.reason], what);
+      }
+      throw failure;
+    }
+  }
+
+  /** An engine refuses more processors than it has. */
+  #fitting(spec: SandboxSpec): SandboxSpec {
+    const processors = this.#options.processors();
+    if (processors === 0 || spec.limits.cpus <= processors) return spec;
+    return { ...spec, limits: { ...spec.limits, cpus: processors } };
+  }
+
+  async #sides(sessionId: string): Promise<Found[]> {
+    return (await this.#options.containers.list(sessionId)).map(found);
+  }
+
+  async #end(sides: readonly Found[], role: string, sessionId: string, graceMs: number): Promise<void> {
+    const what = `Cannot stop the sandbox of ${sessionId}`;
+    for (const side of sides.filter((one) => one.role === role)) {
+      await this.#options.containers.stop(what, side.id, side.state, graceMs);
+      await this.#options.containers.remove(what, side.id);
+    }
+  }
+
+  #inTurn<T>(sessionId: string, verb: () => Promise<T>): Promise<T> {
+    const before = this.#turns.get(sessionId) ?? Promise.resolve();
+    const mine = before.then(verb, verb);
+    const after = mine
+      .catch(() => undefined)
+      .then(() => {
+        if (this.#turns.get(sessionId) === after) this.#turns.delete(sessionId);
+      });
+    this.#turns.set(sessionId, after);
+    return mine;
+  }
+}
+
+/** Like Promise.all, but comes back only when nothing is under way any more: clean-up must not race with a create. */
+async function settled(under: readonly Promise<unknown>[]): Promise<void> {
+  const failed = (await Promise.allSettled(under)).find((one) => one.status === 'rejected');
+  if (failed !== undefined) throw failed.reason;
+}
+
+function startFailure(
+  error: unknown,
+  what: string,
+  spec: SandboxSpec,
+  sidecarImage: string,
+  mounts: SandboxMounts,
+): HoldfastError {
+  if (error instanceof HoldfastError) return error;
+  if (!(error instanceof EngineRefusal)) return HoldfastError.from(error, what);
+  if (isRefusal(error, 404) && /no such image/i.test(error.reason)) {
+    return error.reason.includes(spec.image) || sidecarImage === spec.image
+      ? missingImage(spec.image, error)
+      : missingImage(error.reason.includes(sidecarImage) ? sidecarImage : spec.image, error);
+  }
+  return new HoldfastError('sandbox_failed', what, {
+    why: error.reason,
+    next: nextAfter(error.reason),
+    details: {
+      session: spec.sessionId,
+      status: error.status,
+      image: spec.image,
+      mounts: mounts.agent.map(({ Source }) => Source),
+    },
+    cause: error,
+  });
+}
+
+function nextAfter(reason: string): string {
+  if (/runtime/i.test(reason) && /unknown|not found/i.test(reason)) {
+    return 'choose a runtime that the engine has (`docker info`), or add it to /etc/docker/daemon.json';
+  }
+  if (/exec format error/i.test(reason)) return "use an image for this machine's architecture";
+  if (/source path does not exist/i.test(reason)) return 'deploy the profile again';
+  if (/no space left/i.test(reason)) return "make room on the engine's disk: `docker system df`";
+  return 'see `holdfast doctor`';
+}
+
+function notListening(sessionId: string): HoldfastError {
+  return new HoldfastError('sandbox_lost', `The sidecar of ${sessionId} does not answer`, {
+    why: `it runs, but did not listen within ${DIAL_MS / 1000} s`,
+    next: 'stop the session, then send the next request: it gets a new sandbox',
+    details: { session: sessionId },
+  });
+}
