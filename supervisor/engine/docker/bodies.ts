@@ -163,6 +163,16 @@ export function choreBody(options: {
   };
 }
 
+/**
+ * What the engine would mount from the container that made the network namespace. Once that one is removed, later joiners
+ * get empty files and cannot look up `localhost`; and the engine's own resolv.conf names the host's name servers.
+ */
+export const NETWORK_FILES = {
+  hosts: '127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost ip6-loopback\n',
+  hostname: 'sandbox\n',
+  'resolv.conf': '# There is no network here, and so no name server.\n',
+} as const;
+
 /** `passwd` and `group` of the agent container: whatever uid a session has, it has a name and a home there. */
 export function accountFiles(uid: number, gid: number): { passwd: string; group: string } {
   const others = (id: number): boolean => id !== uid && id !== gid;

@@ -18,7 +18,7 @@ import { HoldfastError } from '../../../protocol/errors.ts';
 import { IN_SANDBOX } from '../../../sidecar/wire.ts';
 import { removeTree } from '../../store/remove-tree.ts';
 import type { SandboxSpec, WorkspaceSpec } from '../port.ts';
-import { accountFiles } from './bodies.ts';
+import { accountFiles, NETWORK_FILES } from './bodies.ts';
 import { dialChecked } from './dial.ts';
 import type { Placement, SandboxMounts, VolumeWorkspaces } from './placement.ts';
 import { bind, workspaceMissing } from './placement.ts';
@@ -41,10 +41,10 @@ export class LocalPlacement implements Placement {
 
   async prepare(spec: SandboxSpec): Promise<SandboxMounts> {
     const { sessionId, code } = spec;
-    const [workspace, programs, accounts] = await Promise.all([
+    const [workspace, programs, etc] = await Promise.all([
       this.#workspaceMount(spec.workspace),
       this.#programs.folder(),
-      this.#accounts(spec),
+      this.#etc(spec),
       this.#owned(this.#run(sessionId, 'agent'), spec),
       this.#owned(this.#run(sessionId, 'control'), spec),
     ]);
@@ -58,8 +58,7 @@ export class LocalPlacement implements Placement {
       agent: [
         ...both,
         bind(this.#code(code.profile, code.version), IN_SANDBOX.agent, true),
-        bind(accounts.passwd, '/etc/passwd', true),
-        bind(accounts.group, '/etc/group', true),
+        ...etc,
       ],
     };
   }
@@ -131,13 +130,12 @@ export class LocalPlacement implements Placement {
     return bind(path, IN_SANDBOX.workspace);
   }
 
-  async #accounts(spec: SandboxSpec): Promise<{ passwd: string; group: string }> {
+  async #etc(spec: SandboxSpec): Promise<SandboxMounts['agent']> {
     const folder = this.#run(spec.sessionId, 'etc');
     await mkdir(folder, { recursive: true, mode: 0o700 });
-    const { passwd, group } = accountFiles(spec.uid, spec.gid);
-    const paths = { passwd: join(folder, 'passwd'), group: join(folder, 'group') };
-    await Promise.all([writeOnce(paths.passwd, passwd), writeOnce(paths.group, group)]);
-    return paths;
+    const files = Object.entries({ ...accountFiles(spec.uid, spec.gid), ...NETWORK_FILES });
+    await Promise.all(files.map(([name, text]) => writeOnce(join(folder, name), text)));
+    return files.map(([name]) => bind(join(folder, name), `/etc/${name}`, true));
   }
 
   /** A folder that belongs to a session's uid and is closed to others. */
