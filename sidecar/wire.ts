@@ -23,16 +23,18 @@ export const IN_SANDBOX = {
  * The run directory (agent-writable: the sidecar trusts nothing it finds there, opens with O_NOFOLLOW|O_NONBLOCK and checks
  * by descriptor):
  *
- *   requests                     FIFO, sidecar → runner: one line each, `start TURN`, `kill TURN GRACE_MS`, `worker …`
- *   worker/requests              FIFO, sidecar → warm worker: one line each, `TURN`
- *   worker/ready                 written by the worker when it can take requests: its id
- *   turns/TURN/argv              NUL-separated
- *   turns/TURN/env               NUL-separated NAME=VALUE
+ *   requests                     FIFO, sidecar → runner, made by the runner; its lines: guest/runner.sh
+ *   worker/requests              FIFO, sidecar → warm worker, made by the runner; one line each, `TURN` or `TURN tmp`
+ *   turns/TURN/launch            shell text with the arguments and the environment, every word quoted
+ *   turns/TURN/kind              `command` or `handler`, for the next sidecar
  *   turns/TURN/input             bytes for stdin, or the handler's JSON
  *   turns/TURN/stdout, stderr    appended to by the agent's processes
- *   turns/TURN/pid               process group, once started
- *   turns/TURN/result            handler only: JSON `{"ok":true,"output":…}` or `{"ok":false,"error":…}`, renamed into place
- *   turns/TURN/exit              decimal exit code, renamed into place when the turn's process has ended
+ *   turns/TURN/started           made by whoever takes the turn: there is only one who can
+ *   turns/TURN/pid               process group, runner and warm worker
+ *   turns/TURN/worker            handler only: JSON of `TurnProgress.worker`, once the agent's code is loaded
+ *   turns/TURN/result            handler only: JSON, see `HandlerResultSchema`, renamed into place
+ *   turns/TURN/exit              decimal exit code, renamed into place when the turn's process, or the worker before it
+ *                                answered, has ended
  */
 export const SIDECAR_PROTOCOL = '1';
 
@@ -62,21 +64,59 @@ export const TurnProgressSchema = z.object({
 });
 export type TurnProgress = z.infer<typeof TurnProgressSchema>;
 
+/** What a warm worker says. The agent can write anything there: parse it. */
+export const HandlerResultSchema = z.discriminatedUnion('ok', [
+  z.object({ ok: z.literal(true), output: z.json() }),
+  z.object({
+    ok: z.literal(false),
+    error: z.object({
+      /** Name of the exception's class; ours are NoHandler, NotSerializable, ProcessExit and MissingProgram. */
+      type: z.string(),
+      message: z.string(),
+      traceback: z.string().optional(),
+      /** What the person can do, where we know. */
+      next: z.string().optional(),
+    }),
+  }),
+]);
+export type HandlerResult = z.infer<typeof HandlerResultSchema>;
+
 export const SIDECAR_METHODS = {
   hello: {
     params: z.object({ protocol: z.string(), session: z.string() }),
-    result: z.object({ protocol: z.string(), session: z.string(), build: z.string(), watch: z.enum(['inotify', 'polling']) }),
+    result: z.object({
+      protocol: z.string(),
+      session: z.string(),
+      build: z.string(),
+      watch: z.enum(['inotify', 'polling']),
+    }),
   },
-  /** True once the runner in the agent container has opened its FIFO. */
-  'agent/ready': { params: z.object({ timeoutMs: z.number().int() }), result: z.object({ ready: z.boolean() }) },
-  /** Starts a turn with `input` as the bytes behind the message. Asking again with the same id only reports. */
+  /** True once the runner in the agent container has opened its FIFO; waits at most a minute. */
+  'agent/ready': {
+    params: z.object({ timeoutMs: z.number().int() }),
+    result: z.object({ ready: z.boolean() }),
+  },
+  /**
+   * Starts a turn with `input` as the bytes behind the message. Asking again with the same id only reports, and repeats the
+   * request where nobody has taken it.
+   */
   'turn/launch': { params: TurnLaunchSchema, result: TurnProgressSchema, bytes: 'params' },
-  /** Waits up to `waitMs` until there is more than the given offsets or the turn has ended. */
+  /**
+   * Waits up to `waitMs` (at most a minute) until there is more than the given offsets or the turn has ended. `absent`: there
+   * is no such directory, or the agent removed it while the turn ran; then its end cannot become known. `workerDied`: the
+   * handler's worker ended before it answered, `exitCode` is its own. Processes that a turn leaves behind may go on writing
+   * after `ended`.
+   */
   'turn/progress': {
-    params: z.object({ turnId: TurnIdSchema, stdout: z.number().int(), stderr: z.number().int(), waitMs: z.number().int() }),
+    params: z.object({
+      turnId: TurnIdSchema,
+      stdout: z.number().int(),
+      stderr: z.number().int(),
+      waitMs: z.number().int(),
+    }),
     result: TurnProgressSchema,
   },
-  /** Bytes of one stream from `offset`, at most `limit` (≤ 1 MiB). */
+  /** Bytes of one stream from `offset`, at most `limit` (≤ 1 MiB). `total` is what there is now: an agent can make it smaller. */
   'turn/read': {
     params: z.object({
       turnId: TurnIdSchema,
@@ -88,8 +128,11 @@ export const SIDECAR_METHODS = {
     bytes: 'result',
   },
   /** TERM to the turn's processes, KILL after `graceMs`. For a handler turn the warm worker goes with it. */
-  'turn/kill': { params: z.object({ turnId: TurnIdSchema, graceMs: z.number().int() }), result: z.object({}) },
-  /** Everything was read: the turn's directory may go. */
+  'turn/kill': {
+    params: z.object({ turnId: TurnIdSchema, graceMs: z.number().int() }),
+    result: z.object({}),
+  },
+  /** Everything was read: the turn's directory goes. A turn that still runs is killed. */
   'turn/forget': { params: z.object({ turnId: TurnIdSchema }), result: z.object({}) },
   'turn/list': { params: z.object({}), result: z.object({ turns: z.array(z.string()) }) },
   /** Kills the processes of an exec by its marker in their environment (`HOLDFAST_EXEC=ID`). */
@@ -99,7 +142,14 @@ export const SIDECAR_METHODS = {
     result: z.object({ bytes: z.number().int(), files: z.number().int(), directories: z.number().int() }),
   },
   /** Removes everything below /workspace, whatever its modes and depth; the folder itself stays. Progress is notified. */
-  'workspace/clear': { params: z.object({}), result: z.object({ files: z.number().int(), bytes: z.number().int() }) },
+  'workspace/clear': {
+    params: z.object({}),
+    result: z.object({ files: z.number().int(), bytes: z.number().int() }),
+  },
   /** Reads a small file below /workspace as the agent sees it; for conformance checks and `doctor`. At most 1 MiB. */
-  'workspace/read': { params: z.object({ path: z.string() }), result: z.object({ size: z.number().int() }), bytes: 'result' },
+  'workspace/read': {
+    params: z.object({ path: z.string() }),
+    result: z.object({ size: z.number().int() }),
+    bytes: 'result',
+  },
 } as const;

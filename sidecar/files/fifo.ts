@@ -1,0 +1,56 @@
+import { closeSync, constants, fstatSync, openSync, writeSync } from 'node:fs';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { type Directory, errnoOf, isAboutTheFile } from './directory.ts';
+
+const { O_NOFOLLOW, O_NONBLOCK, O_WRONLY } = constants;
+/** Writes up to this size are never mixed with another writer's. */
+const PIPE_BUF = 4096;
+
+/** `full`: the reader does not read. `nobody`: there is no reader. */
+export type Sent = 'sent' | 'full' | 'nobody';
+
+/** Opened anew for each line: without a reader the system says so, which is how we know that the other end lives. */
+function openForWriting(directory: Directory, name: string): number | null {
+  let fd: number;
+  try {
+    fd = openSync(directory.path(name), O_WRONLY | O_NOFOLLOW | O_NONBLOCK);
+  } catch (error) {
+    if (isAboutTheFile(error)) return null;
+    throw error;
+  }
+  if (fstatSync(fd).isFIFO()) return fd;
+  closeSync(fd);
+  return null;
+}
+
+/** True when somebody has the FIFO open for reading. The reader makes it; we only ever write. */
+export function hasReader(directory: Directory, name: string): boolean {
+  const fd = openForWriting(directory, name);
+  if (fd === null) return false;
+  closeSync(fd);
+  return true;
+}
+
+/** Writes one line in one piece, without waiting. */
+export function sendLine(directory: Directory, name: string, line: string): Sent {
+  const bytes = Buffer.from(`${line}\n`);
+  if (bytes.length > PIPE_BUF) throw new HoldfastError('internal', 'A request line is too long');
+  const fd = openForWriting(directory, name);
+  if (fd === null) return 'nobody';
+  try {
+    writeSync(fd, bytes);
+    return 'sent';
+  } catch (error) {
+    switch (errnoOf(error)) {
+      case 'EAGAIN':
+        return 'full';
+      case 'EPIPE':
+        return 'nobody';
+      case undefined:
+      default:
+        throw error;
+    }
+  } finally {
+    closeSync(fd);
+  }
+}

@@ -1,0 +1,239 @@
+#!/opt/holdfast/busybox sh
+# Main process of the agent container. Reads one request a line from the FIFO `requests` and starts, kills and reports
+# what runs for the session. Everything it needs is our static busybox: the image may have no shell and no tools.
+#
+#   start TURN               runs turns/TURN (see turn.sh) in a session of its own, writes its exit code
+#   worker start ID TURN     the same for a warm worker that begins with TURN; a turn that it does not answer gets an exit code
+#   kill TURN GRACE_MS       TERM to the turn's processes, KILL after the grace, also to those that left its group
+#   worker stop              ends the warm worker
+#   check TURN               a turn whose keeper was killed gets its exit code all the same
+#   execkill EXEC SIGNAL     signals the processes that carry HOLDFAST_EXEC=EXEC
+#
+# A line may come twice: a turn is claimed by creating `started`, and whoever is second does nothing.
+# Names begin with hf_ because an assignment to a name that the image exports would reach every turn.
+hf_bb=${HOLDFAST_BUSYBOX:-/opt/holdfast/busybox}
+hf_run=${HOLDFAST_RUN:-/run/holdfast}
+hf_here=${0%/*}
+hf_session=${HOLDFAST_SESSION:-none}
+# Process numbers in files that an earlier container left must never be used in this one.
+read -r HOLDFAST_RUNNER </proc/sys/kernel/random/uuid
+export HOLDFAST_RUNNER
+hf_worker_keeper= hf_worker=
+
+hf_is_id() { # ID PREFIX
+  case ${1#"$2"} in
+    "$1" | '' | *[!a-z0-9]*) return 1 ;;
+  esac
+  [ ${#1} -le 40 ]
+}
+
+hf_is_number() {
+  case $1 in
+    '' | *[!0-9]*) return 1 ;;
+  esac
+  [ ${#1} -le 9 ]
+}
+
+# Prints the ids of processes whose environment carries NAME=VALUE, one a line.
+hf_marked() { # NAME=VALUE
+  "$hf_bb" strings -f /proc/[0-9]*/environ 2>/dev/null |
+    "$hf_bb" sed -n "s|^/proc/\([0-9]*\)/environ: *$1\$|\1|p"
+}
+
+hf_signal() { # SIGNAL PID…
+  hf_name=$1
+  shift
+  for hf_pid; do
+    [ "$hf_pid" -gt 1 ] && [ "$hf_pid" != $$ ] && kill "-$hf_name" "$hf_pid" 2>/dev/null
+  done
+}
+
+# Creates `started` if nobody did; the redirection is O_EXCL.
+hf_claim() { # DIRECTORY
+  (
+    set -C
+    : >"$1/started"
+  ) 2>/dev/null
+}
+
+# Renames a line into place, whatever the agent put there before.
+hf_tell() { # FILE TEXT
+  [ ! -e "$1.tmp" ] && [ ! -L "$1.tmp" ] || "$hf_bb" rm -rf "$1.tmp"
+  echo "$2" >"$1.tmp" || return
+  "$hf_bb" mv -fT "$1.tmp" "$1" && return
+  "$hf_bb" rm -rf "$1" && "$hf_bb" mv -fT "$1.tmp" "$1"
+}
+
+hf_keep_turn() { # TURN
+  # Caught, not ignored: the keeper outlives the end of the container long enough to write the exit code.
+  trap : TERM INT HUP
+  hf_claim "$hf_run/turns/$1" || return 0
+  HOLDFAST_TURN=$1 "$hf_bb" setsid "$hf_bb" sh "$hf_here/turn.sh" "$hf_bb" "$hf_run/turns/$1"
+  hf_tell "$hf_run/turns/$1/exit" $?
+}
+
+# The turn is claimed already.
+hf_keep_worker() { # ID TURN
+  trap : TERM INT HUP
+  HOLDFAST_WORKER=$1 HOLDFAST_FIRST_TURN=$2 "$hf_bb" setsid "$hf_bb" sh "$hf_here/turn.sh" "$hf_bb" "$hf_run/turns/$2"
+  hf_worker_over "$1" $? "$2"
+}
+
+# What a worker started belonged to the turn or to its memory: neither is there any more.
+hf_worker_over() { # ID CODE TURN
+  hf_signal KILL $(hf_marked "HOLDFAST_WORKER=$1")
+  for hf_dir in "$hf_run/turns/$3" "$hf_run"/turns/turn-*; do
+    [ -d "$hf_dir" ] && [ ! -e "$hf_dir/result" ] && [ ! -e "$hf_dir/exit" ] || continue
+    hf_read_group "$hf_dir"
+    [ "$hf_of" = "$1" ] || [ "$hf_dir" = "$hf_run/turns/$3" ] || continue
+    hf_tell "$hf_dir/exit" "$2"
+  done
+}
+
+# Sets hf_group and hf_of from a turn's pid file when this runner's turn wrote it.
+hf_read_group() { # DIRECTORY
+  hf_group= hf_of=
+  [ -f "$1/pid" ] || return
+  read -r hf_group hf_by hf_of hf_rest <"$1/pid"
+  hf_is_number "$hf_group" && [ "$hf_group" -gt 1 ] && [ "$hf_by" = "$HOLDFAST_RUNNER" ] || hf_group= hf_of=
+  hf_is_id "$hf_of" w- || hf_of=
+}
+
+hf_of_turn() { # TURN → process ids
+  hf_marked "HOLDFAST_TURN=$1"
+  [ -z "$hf_of" ] || hf_marked "HOLDFAST_WORKER=$hf_of"
+}
+
+hf_kill_turn() { # TURN GRACE_MS
+  hf_dir=$hf_run/turns/$1
+  if hf_claim "$hf_dir"; then
+    hf_tell "$hf_dir/exit" 143
+    return
+  fi
+  hf_left=$2
+  # Claimed a moment ago and not yet running: its pid file is about to come.
+  hf_tries=0
+  until hf_read_group "$hf_dir"; [ -n "$hf_group" ] || [ -e "$hf_dir/exit" ] || [ ! -d "$hf_dir" ] || [ $hf_tries -ge 40 ]; do
+    "$hf_bb" usleep 25000
+    hf_tries=$((hf_tries + 1))
+  done
+  [ -z "$hf_group" ] || kill -TERM -- "-$hf_group" 2>/dev/null
+  hf_signal TERM $(hf_of_turn "$1")
+  while [ "$hf_left" -gt 0 ]; do
+    if [ -z "$hf_group" ] || ! kill -0 -- "-$hf_group" 2>/dev/null; then
+      [ -n "$(hf_of_turn "$1")" ] || return 0
+    fi
+    "$hf_bb" usleep 30000
+    hf_left=$((hf_left - 30))
+  done
+  [ -z "$hf_group" ] || kill -KILL -- "-$hf_group" 2>/dev/null
+  # What forks faster than it is killed is stopped first; a few rounds reach all of it.
+  hf_tries=0
+  while hf_pids=$(hf_of_turn "$1") && [ -n "$hf_pids" ] && [ $hf_tries -lt 20 ]; do
+    hf_signal STOP $hf_pids
+    hf_signal KILL $hf_pids
+    hf_tries=$((hf_tries + 1))
+  done
+}
+
+hf_stop_worker() {
+  [ -n "$hf_worker_keeper" ] && kill -0 "$hf_worker_keeper" 2>/dev/null || return 0
+  hf_signal KILL $("$hf_bb" strings -f /proc/[0-9]*/environ 2>/dev/null |
+    "$hf_bb" sed -n "s|^/proc/\([0-9]*\)/environ: *HOLDFAST_WORKER=w-[a-z0-9]*\$|\1|p")
+  wait "$hf_worker_keeper" 2>/dev/null
+}
+
+hf_check() { # TURN
+  [ -e "$hf_run/turns/$1/started" ] && [ ! -e "$hf_run/turns/$1/exit" ] || return 0
+  eval "hf_pid=\$hf_keeper_${1#turn-}"
+  if [ -n "$hf_pid" ]; then
+    kill -0 "$hf_pid" 2>/dev/null || hf_tell "$hf_run/turns/$1/exit" 137
+  elif [ -n "$hf_worker_keeper" ] && ! kill -0 "$hf_worker_keeper" 2>/dev/null; then
+    hf_worker_over "$hf_worker" 137 "$1"
+  fi
+}
+
+hf_leave() {
+  trap '' TERM INT HUP
+  # A moment to shut down in order; whatever is left dies with the container.
+  hf_signal TERM $(hf_marked "HOLDFAST_SESSION=$hf_session")
+  hf_tries=0
+  while [ $hf_tries -lt 12 ]; do
+    hf_pids=
+    for hf_pid in $(hf_marked "HOLDFAST_SESSION=$hf_session"); do
+      [ "$hf_pid" -gt 1 ] && [ "$hf_pid" != $$ ] && kill -0 "$hf_pid" 2>/dev/null && hf_pids=$hf_pid
+    done
+    [ -n "$hf_pids" ] || break
+    "$hf_bb" usleep 40000
+    hf_tries=$((hf_tries + 1))
+  done
+  exit 143
+}
+
+# The reader makes the FIFO: a writer that finds none knows that nobody reads.
+hf_open() {
+  until [ -p "$hf_run/requests" ] && [ ! -L "$hf_run/requests" ]; do
+    "$hf_bb" rm -rf "$hf_run/requests"
+    "$hf_bb" mkfifo -m 600 "$hf_run/requests" || "$hf_bb" usleep 20000
+  done
+  # Read and write: a writer that goes away is no end of input.
+  exec 3<>"$hf_run/requests"
+  # Tells whoever watches the directory that somebody listens now.
+  "$hf_bb" touch "$hf_run/requests"
+}
+
+hf_answer() { # LINE'S WORDS
+  case $1 in
+    start)
+      hf_is_id "$2" turn- || return
+      # A line that comes twice must not hide the keeper that the first one started.
+      [ ! -e "$hf_run/turns/$2/started" ] || return
+      hf_keep_turn "$2" &
+      eval "hf_keeper_${2#turn-}=$!"
+      ;;
+    check)
+      hf_is_id "$2" turn- && hf_check "$2"
+      ;;
+    kill)
+      hf_is_id "$2" turn- && hf_is_number "$3" && hf_kill_turn "$2" "$3" &
+      ;;
+    worker)
+      case $2 in
+        start)
+          hf_is_id "$3" w- && hf_is_id "$4" turn- || return
+          # Claimed before the old worker goes: when that one has taken the turn, nothing happens to it.
+          hf_claim "$hf_run/turns/$4" || return
+          hf_stop_worker
+          [ -p "$hf_run/worker/requests" ] || {
+            "$hf_bb" rm -rf "$hf_run/worker/requests"
+            "$hf_bb" mkfifo -m 600 "$hf_run/worker/requests"
+          }
+          hf_keep_worker "$3" "$4" &
+          hf_worker_keeper=$! hf_worker=$3
+          ;;
+        stop) hf_stop_worker ;;
+      esac
+      ;;
+    execkill)
+      hf_is_id "$2" exec- || return
+      case $3 in
+        HUP | INT | QUIT | KILL | TERM | USR1 | USR2 | STOP | CONT) hf_signal "$3" $(hf_marked "HOLDFAST_EXEC=$2") ;;
+      esac
+      ;;
+  esac
+}
+
+hf_open
+trap hf_leave TERM INT HUP
+# A child that ended interrupts `read`, and `jobs` reaps it.
+trap : CHLD
+while :; do
+  hf_verb= hf_a= hf_b= hf_c= hf_rest=
+  if read -t 5 -r hf_verb hf_a hf_b hf_c hf_rest <&3; then
+    hf_answer "$hf_verb" "$hf_a" "$hf_b" "$hf_c" 3<&- </dev/null 2>/dev/null
+  elif [ ! "$hf_run/requests" -ef /proc/self/fd/3 ]; then
+    # The agent replaced the FIFO: go where the next request will come.
+    hf_open
+  fi
+  jobs >/dev/null
+done

@@ -1,0 +1,244 @@
+// Warm worker for Node handlers: `worker.mjs ENTRY`, begins with the turn in HOLDFAST_FIRST_TURN.
+// Loads ENTRY once and calls its handler(input) for each turn. Output of a turn goes to the turn's files because
+// descriptors 1 and 2 point there while it runs; its answer is a file of its own. Node 18 or newer, no packages.
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  openSync,
+  readFileSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
+import { Socket } from 'node:net';
+import { basename, join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+
+const RUN = process.env.HOLDFAST_RUN ?? '/run/holdfast';
+const WORKSPACE = process.env.HOLDFAST_WORKSPACE ?? '/workspace';
+const TMP = process.env.HOLDFAST_TMP ?? '/tmp';
+const WORKER = process.env.HOLDFAST_WORKER ?? '';
+const TURN = /^turn-[a-z2-7]{16}$/;
+const TRACEBACK_CHARS = 64 * 1024;
+const MESSAGE_CHARS = 8000;
+const { O_WRONLY, O_RDWR, O_CREAT, O_EXCL, O_TRUNC, O_APPEND, O_NOFOLLOW, O_NONBLOCK } = constants;
+
+/** The process group of this worker; it was started as the leader of its own. */
+const GROUP = process.pid;
+const entry = process.argv[2];
+
+class NoHandler extends Error {
+  name = 'NoHandler';
+}
+class NotSerializable extends Error {
+  name = 'NotSerializable';
+}
+class ProcessExit extends Error {
+  name = 'ProcessExit';
+}
+
+class Turn {
+  constructor(id) {
+    this.id = id;
+    this.directory = join(RUN, 'turns', id);
+  }
+
+  path(name) {
+    return join(this.directory, name);
+  }
+
+  /** False when somebody else has it, or when there is no such turn. */
+  claim() {
+    try {
+      closeSync(openSync(this.path('started'), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600));
+    } catch {
+      return false;
+    }
+    const fd = openSync(this.path('pid'), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK, 0o600);
+    writeSync(fd, `${GROUP} ${process.env.HOLDFAST_RUNNER ?? '-'} ${WORKER}\n`);
+    closeSync(fd);
+    return true;
+  }
+
+  redirect() {
+    pointTo(1, this.path('stdout'), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK);
+    pointTo(2, this.path('stderr'), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK);
+  }
+
+  publish(name, text) {
+    const temporary = this.path(`${name}.${WORKER}`);
+    writeFileSync(temporary, text, { flag: 'wx', mode: 0o600 });
+    renameSync(temporary, this.path(name));
+  }
+}
+
+/** Node has no dup2; the lowest free number is what open gives. A thread that opens a file in between can take it. */
+function pointTo(fd, path, flags) {
+  for (let tries = 0; tries < 20; tries += 1) {
+    closeSync(fd);
+    const got = openSync(path, flags, 0o600);
+    if (got === fd) return;
+    closeSync(got);
+    try {
+      fstatSync(fd);
+    } catch {
+      continue;
+    }
+    // Somebody else's file has our number now: leave it alone.
+    return;
+  }
+}
+
+function failure(error) {
+  const isError = error instanceof Error;
+  let type = 'Error';
+  let message = '';
+  let stack = '';
+  try {
+    type = isError ? String(error.name) : typeof error;
+    message = isError ? String(error.message) : String(error);
+    stack = isError ? String(error.stack) : '';
+    if (isError && error.cause !== undefined)
+      stack += `\nCaused by: ${String(error.cause?.stack ?? error.cause)}`;
+  } catch {
+    message ||= '(no message)';
+  }
+  const traceback = stack
+    .split('\n')
+    .filter((line) => !line.includes(import.meta.url))
+    .join('\n')
+    .slice(0, TRACEBACK_CHARS);
+  return {
+    ok: false,
+    error: { type: type.slice(0, 200), message: message.slice(0, MESSAGE_CHARS), traceback },
+  };
+}
+
+async function load() {
+  const module = await import(pathToFileURL(entry).href);
+  const found = [module.handler, module.default, module.default?.handler, module['module.exports']?.handler];
+  const handler = found.find((one) => typeof one === 'function');
+  if (handler === undefined) {
+    throw new NoHandler(
+      `${basename(entry)} exports no function: export default, or a function named handler`,
+    );
+  }
+  return handler;
+}
+
+function readInput(turn) {
+  const value = JSON.parse(readFileSync(turn.path('input'), 'utf8'));
+  const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
+  if (isObject && !Object.hasOwn(value, 'session_id')) value.session_id = process.env.HOLDFAST_SESSION ?? '';
+  return value;
+}
+
+function encode(output) {
+  let text;
+  try {
+    text = JSON.stringify(output === undefined ? null : output);
+  } catch (error) {
+    throw new NotSerializable(`the handler's return value is not JSON: ${error.message}`);
+  }
+  if (text === undefined)
+    throw new NotSerializable(`the handler's return value is not JSON: it is a ${typeof output}`);
+  return `{"ok":true,"output":${text}}`;
+}
+
+function emptyTmp() {
+  for (const name of readdirSync(TMP, { encoding: 'buffer' })) {
+    const path = Buffer.concat([Buffer.from(`${TMP}/`), name]);
+    try {
+      rmSync(path, { recursive: true, force: true });
+    } catch {
+      // What cannot be removed stays, as it would for rm -rf.
+    }
+  }
+}
+
+let handler;
+let current = null;
+let turns = 0;
+
+function answer(turn, text) {
+  if (current !== turn) return; // it was answered already, by what went wrong beside it
+  current = null;
+  try {
+    turn.publish('result', text);
+  } catch (error) {
+    writeSync(2, `holdfast: the answer could not be written: ${error.message}\n`);
+    process.exit(1);
+  }
+}
+
+async function run(turn) {
+  turns += 1;
+  current = turn;
+  process.env.HOLDFAST_TURN = turn.id;
+  let text;
+  try {
+    process.chdir(WORKSPACE);
+    handler ??= await load();
+    const startMs = turns > 1 ? null : Math.round(performance.now() * 1000) / 1000;
+    turn.publish('worker', JSON.stringify({ id: WORKER, reused: turns > 1, startMs }));
+    text = encode(await handler(readInput(turn)));
+  } catch (error) {
+    text = JSON.stringify(failure(error));
+  }
+  answer(turn, text);
+  // What could not be loaded is tried anew by the next worker.
+  if (handler === undefined) process.exit(1);
+  pointTo(1, '/dev/null', O_WRONLY);
+  pointTo(2, '/dev/null', O_WRONLY);
+}
+
+// An error in a callback that nobody awaits: the turn that runs gets it, and the worker's state is not trusted any more.
+function fail(error) {
+  if (current === null) {
+    console.error(error);
+  } else {
+    answer(current, JSON.stringify(failure(error)));
+  }
+  process.exit(1);
+}
+process.on('uncaughtException', fail);
+process.on('unhandledRejection', fail);
+process.on('exit', (code) => {
+  if (current !== null) {
+    const error = new ProcessExit(`the handler ended its process with process.exit(${code})`);
+    answer(current, JSON.stringify(failure(error)));
+  }
+});
+
+// Read and write, so that it never comes to its end. Opened first: this is how the sidecar sees that we live.
+const fifo = join(RUN, 'worker', 'requests');
+if (!statSync(fifo).isFIFO()) throw new Error(`${fifo} is not a FIFO`);
+const requests = new Socket({ fd: openSync(fifo, O_RDWR | O_NONBLOCK), readable: true, writable: false });
+
+let queue = Promise.resolve();
+const first = process.env.HOLDFAST_FIRST_TURN ?? '';
+delete process.env.HOLDFAST_FIRST_TURN;
+// The runner has claimed the first turn and pointed 1 and 2 at its files.
+queue = queue.then(() => run(new Turn(first)));
+
+let rest = '';
+requests.setEncoding('latin1');
+requests.on('data', (chunk) => {
+  const lines = (rest.slice(-4096) + chunk).split('\n');
+  rest = lines.pop();
+  for (const line of lines) {
+    const words = line.split(' ');
+    if (!TURN.test(words[0])) continue;
+    queue = queue.then(async () => {
+      const turn = new Turn(words[0]);
+      if (!turn.claim()) return;
+      turn.redirect();
+      if (words.includes('tmp')) emptyTmp();
+      await run(turn);
+    });
+  }
+});

@@ -1,0 +1,252 @@
+"""Warm worker for Python handlers: `worker.py ENTRY`, begins with the turn in HOLDFAST_FIRST_TURN.
+
+Loads ENTRY once and calls its handler(input) for each turn. Output of a turn goes to the turn's files because
+descriptors 1 and 2 point there while it runs; its answer is a file of its own. Python 3.7 or newer, nothing but the
+standard library.
+"""
+import time
+
+BEGAN = time.monotonic()
+
+import inspect
+import importlib.util
+import json
+import os
+import re
+import shutil
+import sys
+import traceback
+
+RUN = os.environ.get("HOLDFAST_RUN", "/run/holdfast")
+WORKSPACE = os.environ.get("HOLDFAST_WORKSPACE", "/workspace")
+TMP = os.environ.get("HOLDFAST_TMP", "/tmp")
+WORKER = os.environ.get("HOLDFAST_WORKER", "")
+TURN = re.compile(r"^turn-[a-z2-7]{16}$")
+TRACEBACK_CHARS = 64 * 1024
+MESSAGE_CHARS = 8000
+
+
+class NoHandler(Exception):
+    """The entry defines no handler(input)."""
+
+
+class NotSerializable(Exception):
+    """The handler's return value is not JSON."""
+
+
+def own(path, flags):
+    return os.open(path, flags | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+
+def write_all(fd, data):
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view):]
+
+
+class Turn:
+    """The files of one turn."""
+
+    def __init__(self, turn_id):
+        self.id = turn_id
+        self.dir = os.path.join(RUN, "turns", turn_id)
+
+    def path(self, name):
+        return os.path.join(self.dir, name)
+
+    def claim(self):
+        """False when somebody else has it, or when there is no such turn."""
+        try:
+            os.close(own(self.path("started"), os.O_WRONLY | os.O_EXCL))
+        except OSError:
+            return False
+        fd = own(self.path("pid"), os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK)
+        write_all(fd, ("%d %s %s\n" % (os.getpgrp(), os.environ.get("HOLDFAST_RUNNER", "-"), WORKER)).encode())
+        os.close(fd)
+        return True
+
+    def redirect(self):
+        for target, name in ((1, "stdout"), (2, "stderr")):
+            fd = own(self.path(name), os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)
+            os.dup2(fd, target)
+            os.close(fd)
+
+    def publish(self, name, value):
+        temporary = self.path(name + "." + WORKER)
+        fd = own(temporary, os.O_WRONLY | os.O_EXCL)
+        try:
+            write_all(fd, value)
+        finally:
+            os.close(fd)
+        os.rename(temporary, self.path(name))
+
+
+def failure(error, kind=None):
+    frames = error.__traceback__
+    # Frames of this file say nothing about the agent.
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+        frames = frames.tb_next
+    try:
+        text = "".join(traceback.format_exception(type(error), error, frames))
+    except Exception as broken:  # an exception whose own text cannot be made
+        text = "(no traceback: %s)\n" % type(broken).__name__
+    try:
+        message = str(error)
+    except Exception:
+        message = "(no message)"
+    return {
+        "ok": False,
+        "error": {
+            "type": kind or type(error).__name__,
+            "message": message[:MESSAGE_CHARS],
+            "traceback": text[-TRACEBACK_CHARS:],
+        },
+    }
+
+
+def load(entry):
+    """Imports the agent's file and returns its handler."""
+    directory = os.path.dirname(os.path.abspath(entry))
+    sys.path.insert(0, directory)
+    sys.argv = [entry]
+    name = os.path.splitext(os.path.basename(entry))[0]
+    if name in sys.modules or not name.isidentifier():
+        name = "holdfast_agent"
+    spec = importlib.util.spec_from_file_location(name, entry)
+    if spec is None or spec.loader is None:
+        raise NoHandler("%s is not a Python file" % os.path.basename(entry))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    handler = getattr(module, "handler", None)
+    if not callable(handler):
+        raise NoHandler("%s defines no function handler(input)" % os.path.basename(entry))
+    return handler
+
+
+class Loop:
+    """One event loop for the worker's life, so that what a handler keeps open stays usable in the next turn."""
+
+    def __init__(self):
+        self.loop = None
+
+    def result(self, awaitable):
+        import asyncio
+
+        if self.loop is None or self.loop.is_closed():
+            self.loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(self.loop)
+
+        async def wait():
+            return await awaitable
+
+        return self.loop.run_until_complete(wait())
+
+
+def empty_tmp():
+    for entry in os.scandir(TMP):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path, ignore_errors=True)
+        else:
+            try:
+                os.unlink(entry.path)
+            except OSError:
+                pass
+
+
+def read_input(turn):
+    with open(turn.path("input"), "rb") as file:
+        value = json.loads(file.read().decode("utf-8"))
+    if isinstance(value, dict) and "session_id" not in value:
+        value["session_id"] = os.environ.get("HOLDFAST_SESSION", "")
+    return value
+
+
+def flush():
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:
+            pass
+
+
+class Worker:
+    def __init__(self, entry):
+        self.entry = entry
+        self.handler = None
+        self.loop = Loop()
+        self.turns = 0
+        self.quiet = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+
+    def answer(self, turn):
+        """The answer of a turn, and whether this worker can take another one."""
+        try:
+            os.chdir(WORKSPACE)
+            if self.handler is None:
+                self.handler = load(self.entry)
+            started = None if self.turns > 1 else round((time.monotonic() - BEGAN) * 1000, 3)
+            about = {"id": WORKER, "reused": self.turns > 1, "startMs": started}
+            turn.publish("worker", json.dumps(about).encode())
+            result = self.handler(read_input(turn))
+            if inspect.isawaitable(result):
+                result = self.loop.result(result)
+            try:
+                return json.dumps({"ok": True, "output": result}, allow_nan=False, separators=(",", ":")).encode(), True
+            except (TypeError, ValueError, RecursionError) as error:
+                raise NotSerializable("the handler's return value is not JSON: %s" % error) from None
+        except Exception as error:
+            return json.dumps(failure(error)).encode(), self.handler is not None
+        except BaseException as error:  # sys.exit, KeyboardInterrupt: answered, and this process ends
+            return json.dumps(failure(error)).encode(), False
+
+    def run(self, turn):
+        """True while the worker can go on."""
+        self.turns += 1
+        os.environ["HOLDFAST_TURN"] = turn.id
+        answer, goes_on = self.answer(turn)
+        flush()
+        try:
+            turn.publish("result", answer)
+        except OSError as error:
+            print("holdfast: the answer could not be written: %s" % error, file=sys.stderr)
+            flush()
+            return False
+        for target in (1, 2):
+            os.dup2(self.quiet, target)
+        return goes_on
+
+
+def main():
+    sys.dont_write_bytecode = True
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True, errors="backslashreplace")
+    # Read and write, so that it never comes to its end. Opened first: this is how the sidecar sees that we live.
+    requests = os.open(os.path.join(RUN, "worker", "requests"), os.O_RDWR | os.O_CLOEXEC)
+    worker = Worker(sys.argv[1])
+    # The runner has claimed the first turn and pointed 1 and 2 at its files.
+    goes_on = worker.run(Turn(os.environ.pop("HOLDFAST_FIRST_TURN")))
+    rest = b""
+    while goes_on:
+        *lines, rest = (rest[-4096:] + os.read(requests, 4096)).split(b"\n")
+        for line in lines:
+            words = line.decode("ascii", "replace").split(" ")
+            if not TURN.match(words[0]):
+                continue
+            turn = Turn(words[0])
+            if not turn.claim():
+                continue
+            turn.redirect()
+            if "tmp" in words[1:]:
+                empty_tmp()
+            goes_on = worker.run(turn)
+            if not goes_on:
+                break
+    # Closed before anything that may hang: the next turn must not be given to us.
+    os.close(requests)
+    # Threads of the handler may never end; the answer is written, nothing waits for them.
+    flush()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

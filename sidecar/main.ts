@@ -1,0 +1,61 @@
+import { chmodSync, rmSync } from 'node:fs';
+import { createServer, type Socket } from 'node:net';
+
+/**
+ * The sidecar: `sidecar.cjs` serves the supervisor on a socket in /ctl, `sidecar.cjs relay` joins its own stdio to that socket.
+ * The environment may put its folders elsewhere: HOLDFAST_CONTROL, HOLDFAST_RUN, HOLDFAST_WORKSPACE.
+ */
+const started = performance.now();
+
+function fail(error: unknown): never {
+  console.error(error);
+  process.exit(1);
+}
+
+function listen(): void {
+  const path = `${process.env['HOLDFAST_CONTROL'] ?? '/ctl'}/sidecar.sock`;
+  const session = process.env['HOLDFAST_SESSION'] ?? '';
+  const ending = new AbortController();
+  const sockets = new Set<Socket>();
+  // Listening comes first: what a connection needs takes longer to load than to dial.
+  const server = createServer({ pauseOnConnect: true }, (socket) => {
+    sockets.add(socket);
+    socket.on('close', () => sockets.delete(socket));
+    socket.on('error', () => socket.destroy());
+    loaded.then((serveSocket) => serveSocket(socket), fail);
+  });
+  rmSync(path, { force: true });
+  process.umask(0o077);
+  server.listen(path, () => {
+    chmodSync(path, 0o600);
+    if (process.env['HOLDFAST_TRACE'] !== undefined)
+      console.error(`listening after ${performance.now() - started} ms`);
+  });
+  server.on('error', fail);
+
+  const loaded = new Promise<void>((resolve) => server.once('listening', () => setImmediate(resolve)))
+    .then(() => Promise.all([import('./serve.ts'), import('./turns/keeper.ts')]))
+    .then(([{ serve }, { Keeper }]) => {
+      const keeper = new Keeper(process.env['HOLDFAST_RUN'] ?? '/run/holdfast');
+      const workspace = process.env['HOLDFAST_WORKSPACE'] ?? '/workspace';
+      ending.signal.addEventListener('abort', () => keeper.close());
+      return (socket: Socket): void => {
+        if (socket.destroyed) return;
+        serve(socket, { session, keeper, workspace });
+        socket.resume();
+      };
+    });
+  loaded.catch(fail);
+
+  const end = (): void => {
+    ending.abort();
+    server.close();
+    for (const socket of sockets) socket.destroy();
+    process.exit(0);
+  };
+  process.on('SIGTERM', end);
+  process.on('SIGINT', end);
+}
+
+if (process.argv[2] === 'relay') import('./relay.ts').catch(fail);
+else listen();

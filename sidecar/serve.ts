@@ -1,0 +1,81 @@
+import type { Duplex } from 'node:stream';
+import { HoldfastError } from '../protocol/errors.ts';
+import { Peer } from '../protocol/wire/peer.ts';
+import { NOTHING, withBytes } from '../protocol/wire/shapes.ts';
+import { Directory } from './files/directory.ts';
+import type { Keeper } from './turns/keeper.ts';
+import { SIDECAR_METHODS, SIDECAR_PROTOCOL } from './wire.ts';
+import { clearWorkspace } from './workspace/clear.ts';
+import { readWorkspaceFile } from './workspace/read.ts';
+import { usageOf } from './workspace/usage.ts';
+
+export interface ServeOptions {
+  readonly session: string;
+  readonly keeper: Keeper;
+  readonly workspace: string;
+}
+
+/** Answers one connection until it ends. */
+export function serve(
+  stream: Duplex,
+  { session, keeper, workspace }: ServeOptions,
+): Peer<typeof SIDECAR_METHODS, typeof NOTHING> {
+  return new Peer({
+    stream,
+    name: 'the supervisor',
+    serves: SIDECAR_METHODS,
+    calls: NOTHING,
+    notifies: NOTHING,
+    hears: NOTHING,
+    opensWith: { method: 'hello', before: [] },
+    onInternalError: (error, { method }) => console.error(`${method}:`, error),
+    handlers: {
+      hello: (params) => {
+        if (params.protocol !== SIDECAR_PROTOCOL) {
+          throw new HoldfastError('version_mismatch', 'The sidecar is of another version', {
+            why: `it speaks ${SIDECAR_PROTOCOL}, not ${params.protocol}`,
+          });
+        }
+        if (params.session !== session) {
+          throw new HoldfastError('conflict', `This is not the sidecar of ${params.session}`);
+        }
+        return { protocol: SIDECAR_PROTOCOL, session, build: __BUILD_ID__, watch: keeper.watchMode };
+      },
+      'agent/ready': async ({ timeoutMs }, { signal }) => ({
+        ready: await keeper.agentReady(timeoutMs, signal),
+      }),
+      'turn/launch': (launch, { bytes }) => keeper.launch(launch, bytes),
+      'turn/progress': (params, { signal }) => keeper.progress(params, signal),
+      'turn/read': ({ turnId, stream: name, offset, limit }) => {
+        const { bytes, total } = keeper.read(turnId, name, offset, limit);
+        return withBytes({ offset, total }, bytes);
+      },
+      'turn/kill': async ({ turnId, graceMs }, { signal }) => {
+        await keeper.kill(turnId, graceMs, signal);
+        return {};
+      },
+      'turn/forget': ({ turnId }) => {
+        keeper.forget(turnId);
+        return {};
+      },
+      'turn/list': () => ({ turns: keeper.list() }),
+      'exec/kill': async ({ exec, signal: name }, { signal }) => {
+        await keeper.killExec(exec, name, signal);
+        return {};
+      },
+      'workspace/usage': async (_params, { signal }) => {
+        using root = Directory.at(workspace);
+        return await usageOf(root, signal);
+      },
+      'workspace/clear': async (_params, { signal, progress }) =>
+        clearWorkspace(workspace, {
+          signal,
+          onProgress: ({ files }) => progress('removing', files, undefined, 'files'),
+        }),
+      'workspace/read': ({ path }) => {
+        const bytes = readWorkspaceFile(workspace, path);
+        return withBytes({ size: bytes.length }, bytes);
+      },
+    },
+  });
+}

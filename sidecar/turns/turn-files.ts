@@ -1,0 +1,147 @@
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  mkdirSync,
+  openSync,
+  readSync,
+  renameSync,
+  writeSync,
+} from 'node:fs';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Directory} from '../files/directory.ts';
+import { errnoOf } from '../files/directory.ts';
+
+const { O_CREAT, O_EXCL, O_NOFOLLOW, O_RDONLY, O_RDWR, O_WRONLY } = constants;
+const SMALL_BYTES = 4096;
+
+export type Stream = 'stdout' | 'stderr' | 'result';
+
+/**
+ * The directory of one turn. The agent can write to all of it: what is read here is opened without following or waiting,
+ * is a regular file, and is bounded. What we made ourselves we keep open, so that replacing it changes nothing for us.
+ */
+export class TurnFiles {
+  readonly directory: Directory;
+  readonly #open = new Map<Stream, number>();
+
+  private constructor(directory: Directory) {
+    this.directory = directory;
+  }
+
+  /** Null when there is no such turn. */
+  static find(turns: Directory, turnId: string): TurnFiles | null {
+    try {
+      return new TurnFiles(turns.directory(turnId));
+    } catch (error) {
+      switch (errnoOf(error)) {
+        case 'ENOENT':
+        case 'ENOTDIR':
+        case 'ELOOP':
+        case 'EACCES':
+          return null;
+        case undefined:
+        default:
+          throw error;
+      }
+    }
+  }
+
+  /**
+   * Makes a turn complete before it can be seen under its name: whoever dies in between leaves a folder that nobody asks for.
+   */
+  static create(turns: Directory, turnId: string, contents: Readonly<Record<string, Uint8Array>>): TurnFiles {
+    const unready = `new-${turnId}-${process.hrtime.bigint()}`;
+    mkdirSync(turns.path(unready), 0o700);
+    const files = new TurnFiles(turns.directory(unready));
+    try {
+      for (const [name, bytes] of Object.entries(contents)) files.#write(name, bytes);
+      for (const name of ['stdout', 'stderr'] as const) {
+        files.#open.set(
+          name,
+          openSync(files.directory.path(name), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600),
+        );
+      }
+      renameSync(turns.path(unready), turns.path(turnId));
+      return files;
+    } catch (cause) {
+      files.close();
+      throw spaceError(cause, `The files of ${turnId} cannot be written`);
+    }
+  }
+
+  #write(name: string, bytes: Uint8Array): void {
+    const fd = openSync(this.directory.path(name), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
+    try {
+      for (let at = 0; at < bytes.length;) at += writeSync(fd, bytes, at);
+    } finally {
+      closeSync(fd);
+    }
+  }
+
+  /** The text of a small file, cut at 4 KiB; null when there is none that can be read. */
+  text(name: string): string | null {
+    const fd = this.directory.readable(name);
+    if (fd === null) return null;
+    try {
+      const buffer = Buffer.allocUnsafe(SMALL_BYTES);
+      return buffer.toString('utf8', 0, readSync(fd, buffer, 0, SMALL_BYTES, 0));
+    } finally {
+      closeSync(fd);
+    }
+  }
+
+  has(name: string): boolean {
+    // Whatever has this name counts: only the agent puts something else there, and it fools nobody but itself.
+    try {
+      closeSync(openSync(this.directory.path(name), O_RDONLY | O_NOFOLLOW | constants.O_NONBLOCK));
+      return true;
+    } catch (error) {
+      return errnoOf(error) !== 'ENOENT';
+    }
+  }
+
+  /** Bytes that a stream has now. An agent that truncates its own output makes it smaller. */
+  size(stream: Stream): number {
+    const fd = this.#descriptor(stream);
+    return fd === null ? 0 : Math.min(fstatSync(fd).size, Number.MAX_SAFE_INTEGER);
+  }
+
+  /** At most `limit` bytes from `offset`; fewer at the end. */
+  read(stream: Stream, offset: number, limit: number): Buffer {
+    const fd = this.#descriptor(stream);
+    if (fd === null) return Buffer.alloc(0);
+    const length = Math.max(0, Math.min(limit, this.size(stream) - offset));
+    const buffer = Buffer.allocUnsafe(length);
+    return buffer.subarray(0, length === 0 ? 0 : readSync(fd, buffer, 0, length, offset));
+  }
+
+  close(): void {
+    for (const fd of this.#open.values()) closeSync(fd);
+    this.#open.clear();
+    this.directory.close();
+  }
+
+  #descriptor(stream: Stream): number | null {
+    const known = this.#open.get(stream);
+    if (known !== undefined) return known;
+    const fd = this.directory.readable(stream);
+    if (fd !== null) this.#open.set(stream, fd);
+    return fd;
+  }
+}
+
+function spaceError(cause: unknown, what: string): unknown {
+  switch (errnoOf(cause)) {
+    case 'ENOSPC':
+    case 'EDQUOT':
+      return new HoldfastError('no_space', what, {
+        why: 'the disk is full',
+        next: 'make room and try again',
+        cause,
+      });
+    case undefined:
+    default:
+      return cause;
+  }
+}

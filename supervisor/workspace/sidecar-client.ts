@@ -1,0 +1,135 @@
+import type { Duplex } from 'node:stream';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { Peer } from '../../protocol/wire/peer.ts';
+import { type CallOptions, NOTHING, type Progress } from '../../protocol/wire/shapes.ts';
+import { SIDECAR_METHODS, SIDECAR_PROTOCOL, type TurnLaunch, type TurnProgress } from '../../sidecar/wire.ts';
+
+type SidecarPeer = Peer<typeof NOTHING, typeof SIDECAR_METHODS>;
+type Result<M extends keyof typeof SIDECAR_METHODS> = (typeof SIDECAR_METHODS)[M]['result']['_zod']['output'];
+type Params<M extends keyof typeof SIDECAR_METHODS> = (typeof SIDECAR_METHODS)[M]['params']['_zod']['input'];
+
+/** A sidecar is up within this or it is not up. */
+const HELLO_MS = 10_000;
+/** Answers that need no waiting at the other end. */
+const ANSWER_MS = 30_000;
+
+/**
+ * One connection to the sidecar of a session. Every answer is checked. Calls fail with the sidecar's error, with
+ * `connection_closed` once the connection has ended, or with `timeout`; dialling again is the caller's to do.
+ */
+export class SidecarClient {
+  readonly session: string;
+  readonly hello: Result<'hello'>;
+  /** Resolves when the connection has ended: with the reason, or undefined for an orderly end. Never rejects. */
+  readonly closed: Promise<HoldfastError | undefined>;
+  readonly #peer: SidecarPeer;
+
+  private constructor(peer: SidecarPeer, hello: Result<'hello'>) {
+    this.#peer = peer;
+    this.session = hello.session;
+    this.hello = hello;
+    this.closed = peer.closed;
+  }
+
+  /** Fails as `dial` does, with `conflict` when another session's sidecar answers, or with `version_mismatch`. */
+  static async connect(dial: () => Promise<Duplex>, sessionId: string): Promise<SidecarClient> {
+    const stream = await dial();
+    const peer: SidecarPeer = new Peer({
+      stream,
+      name: `the sidecar of ${sessionId}`,
+      serves: NOTHING,
+      calls: SIDECAR_METHODS,
+      notifies: NOTHING,
+      hears: NOTHING,
+      handlers: {},
+    });
+    try {
+      const hello = await peer.call(
+        'hello',
+        { protocol: SIDECAR_PROTOCOL, session: sessionId },
+        { timeoutMs: HELLO_MS },
+      );
+      if (hello.protocol !== SIDECAR_PROTOCOL || hello.session !== sessionId) {
+        throw new HoldfastError('conflict', `Something else answered for the sidecar of ${sessionId}`);
+      }
+      return new SidecarClient(peer, hello);
+    } catch (error) {
+      peer.close();
+      throw error;
+    }
+  }
+
+  get isClosed(): boolean {
+    return this.#peer.isClosed;
+  }
+
+  /** True once the agent's container takes requests; false when it did not within `timeoutMs`. */
+  async agentReady(timeoutMs: number): Promise<boolean> {
+    const { ready } = await this.#peer.call(
+      'agent/ready',
+      { timeoutMs },
+      { timeoutMs: timeoutMs + ANSWER_MS },
+    );
+    return ready;
+  }
+
+  /** Starts a turn with `input` as its stdin or JSON. Asking again only reports, and repeats a request that was not taken. */
+  launchTurn(launch: TurnLaunch, input: Uint8Array): Promise<TurnProgress> {
+    return this.#peer.call('turn/launch', launch, { bytes: input, timeoutMs: ANSWER_MS });
+  }
+
+  /** Waits up to `waitMs` until there is more than the given offsets or the turn has ended. */
+  turnProgress(params: Params<'turn/progress'>, options: CallOptions = {}): Promise<TurnProgress> {
+    return this.#peer.call('turn/progress', params, { timeoutMs: params.waitMs + ANSWER_MS, ...options });
+  }
+
+  /** Bytes from `offset`, at most `limit` (≤ 1 MiB); empty at the end of what there is. */
+  async readTurn(params: Params<'turn/read'>): Promise<Buffer> {
+    const { result, bytes } = await this.#peer.callWithBytes('turn/read', params, { timeoutMs: ANSWER_MS });
+    if (result.offset !== params.offset || bytes.length > params.limit) {
+      throw new HoldfastError('protocol_error', 'The sidecar answered with other bytes than were asked for');
+    }
+    return bytes;
+  }
+
+  /** TERM, and KILL after `graceMs`; does not wait for the end. `sandbox_lost` when no agent container listens. */
+  async killTurn(turnId: string, graceMs: number): Promise<void> {
+    await this.#peer.call('turn/kill', { turnId, graceMs }, { timeoutMs: ANSWER_MS });
+  }
+
+  async forgetTurn(turnId: string): Promise<void> {
+    await this.#peer.call('turn/forget', { turnId }, { timeoutMs: ANSWER_MS });
+  }
+
+  async listTurns(): Promise<string[]> {
+    const { turns } = await this.#peer.call('turn/list', {}, { timeoutMs: ANSWER_MS });
+    return turns;
+  }
+
+  /** Signals every process of an exec. */
+  async killExec(exec: string, signal: string): Promise<void> {
+    await this.#peer.call('exec/kill', { exec, signal }, { timeoutMs: ANSWER_MS });
+  }
+
+  /** Walks the whole workspace: seconds for a large one. */
+  workspaceUsage(options: CallOptions = {}): Promise<Result<'workspace/usage'>> {
+    return this.#peer.call('workspace/usage', {}, options);
+  }
+
+  /** Empties the workspace; goes on where an interrupted one ended. */
+  clearWorkspace(
+    options: { onProgress?: (progress: Progress) => void; signal?: AbortSignal } = {},
+  ): Promise<Result<'workspace/clear'>> {
+    return this.#peer.call('workspace/clear', {}, options);
+  }
+
+  /** At most 1 MiB. Fails with the `file_*` codes. */
+  async readFile(path: string): Promise<Buffer> {
+    const { bytes } = await this.#peer.callWithBytes('workspace/read', { path }, { timeoutMs: ANSWER_MS });
+    return bytes;
+  }
+
+  close(): void {
+    this.#peer.close();
+  }
+}
