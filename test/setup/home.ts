@@ -1,0 +1,71 @@
+import { spawn } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+const PROGRAM = join(import.meta.dirname, '../../scripts/holdfast.cjs');
+
+export interface Finished {
+  /** Null when a signal ended it. */
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** An installation of a test's own: its home, and the command line as a person uses it. `end` leaves nothing behind. */
+export class TestHome {
+  readonly path: string;
+  readonly #env: Readonly<Record<string, string>>;
+
+  private constructor(path: string, env: Readonly<Record<string, string>>) {
+    this.path = path;
+    this.#env = env;
+  }
+
+  static async create(env: Readonly<Record<string, string>> = {}): Promise<TestHome> {
+    return new TestHome(await mkdtemp(join(tmpdir(), 'holdfast-test-')), env);
+  }
+
+  /** Runs `holdfast ARGS` to its end, whatever that is. */
+  async run(args: readonly string[], input = ''): Promise<Finished> {
+    return new Promise((resolve, reject) => {
+      const child = spawn(process.execPath, [PROGRAM, ...args], {
+        env: { ...process.env, ...this.#env, HOLDFAST_HOME: this.path },
+        stdio: ['pipe', 'pipe', 'pipe'],
+      });
+      let stdout = '';
+      let stderr = '';
+      child.stdout.setEncoding('utf8').on('data', (chunk: string) => (stdout += chunk));
+      child.stderr.setEncoding('utf8').on('data', (chunk: string) => (stderr += chunk));
+      // A program that does not read its input closes it early; its exit code tells how it went.
+      child.stdin.on('error', () => undefined);
+      child.stdin.end(input);
+      child.on('error', reject);
+      child.on('close', (code) => {
+        resolve({ code, stdout, stderr });
+      });
+    });
+  }
+
+  /** Runs `holdfast ARGS`, which must succeed, and gives what it printed. */
+  async succeed(args: readonly string[], input = ''): Promise<string> {
+    const { code, stdout, stderr } = await this.run(args, input);
+    if (code !== 0)
+      throw new Error(`holdfast ${args.join(' ')} ended with ${String(code)}:\n${stderr}${stdout}`);
+    return stdout;
+  }
+
+  /** Runs `holdfast ARGS --json`, which must succeed, and gives the document it printed. */
+  async json(args: readonly string[], input = ''): Promise<unknown> {
+    return JSON.parse(await this.succeed([...args, '--json'], input));
+  }
+
+  /** Removes everything of this home from the engine and from the disk. */
+  async end(): Promise<void> {
+    try {
+      await this.succeed(['purge', '--force']);
+    } finally {
+      await rm(this.path, { recursive: true, force: true });
+    }
+  }
+}
