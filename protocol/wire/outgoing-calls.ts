@@ -78,7 +78,8 @@ export class OutgoingCalls {
   receive(id: RequestId, frame: Frame): boolean {
     const known = typeof id === 'number' && id > 0 && id < this.#nextId;
     const { message } = frame;
-    if (!this.#pending.has(id)) return known;
+    // No longer pending: an end of the connection right behind the answer must not take it away again.
+    if (!this.#pending.delete(id)) return known;
     const error = message['error'];
     if (error === undefined) {
       this.#answer({ jsonrpc: '2.0', id, result: message['result'] }, frame.bytes);

@@ -51,6 +51,8 @@ export class Peer<
   readonly #notifications: IncomingNotifications;
   readonly #inbox: Inbox;
   #unreadAnswers = 0;
+  /** How many of our readers cannot keep up now. */
+  #holds = 0;
   #ended = false;
   #closing: { readonly reason: HoldfastError | undefined; linger: NodeJS.Timeout | undefined } | undefined;
   readonly #resolveClosed: (reason: HoldfastError | undefined) => void;
@@ -166,6 +168,22 @@ export class Peer<
     return this.#notifications.add(name, (params, bytes) =>
       listener(params as z.output<In[N]['params']>, bytes),
     );
+  }
+
+  /**
+   * For a listener that cannot keep up: nothing more is read until the returned function is called, so the other side
+   * waits. What was read before (at most one piece of the stream) still comes; answers are held up too.
+   */
+  pauseReading(): () => void {
+    this.#holds += 1;
+    this.#stream.pause();
+    let held = true;
+    return () => {
+      if (!held) return;
+      held = false;
+      this.#holds -= 1;
+      this.#readOn();
+    };
   }
 
   /** Requests of the other side that run here now. */
@@ -338,10 +356,15 @@ export class Peer<
     this.#unreadAnswers += frame.size;
     this.#writer.write(frame, () => {
       this.#unreadAnswers -= frame.size;
-      if (this.#unreadAnswers <= this.#limits.unreadAnswers && this.#stream.isPaused()) this.#stream.resume();
+      this.#readOn();
     });
     // Only answers count: if both sides stopped reading because of their own calls, neither would ever go on.
     if (this.#unreadAnswers > this.#limits.unreadAnswers) this.#stream.pause();
+  }
+
+  #readOn(): void {
+    if (this.#holds > 0 || this.#unreadAnswers > this.#limits.unreadAnswers) return;
+    if (this.#stream.isPaused()) this.#stream.resume();
   }
 
   #sendProgress(request: RequestId, progress: Progress): void {
