@@ -1,0 +1,289 @@
+import type { Command } from 'commander';
+import type { Session } from '../../../protocol/entities.ts';
+import type { Params } from '../../../protocol/methods.ts';
+import { confirmDeletion } from '../confirm.ts';
+import type { Context } from '../context.ts';
+import { notInThisVersion, UsageError } from '../failure.ts';
+import { oneOf, positiveInteger, repeated } from '../option-values.ts';
+import { newOpId } from '../opid.ts';
+import type { Registry } from '../registry.ts';
+import { duration, size } from '../render/quantity.ts';
+import { sessionFacts, sessionLists } from '../render/session.ts';
+import { count, shellWord, visible } from '../render/text.ts';
+import { Option } from 'commander';
+
+const STATUSES = ['created', 'active', 'idle', 'paused', 'resumable', 'expired', 'deleted'] as const;
+
+export function registerSessions(registry: Registry): Command {
+  const group = registry.group('session', 'create, find, pause, stop, resume and delete sessions');
+  registerCreate(registry, group);
+  registerList(registry, group);
+  registerShow(registry, group);
+  registerRest(registry, group);
+  registerResume(registry, group);
+  registerUpdate(registry, group);
+  registerDelete(registry, group);
+  registry.later(group, ['reset']);
+  return group;
+}
+
+function registerCreate(registry: Registry, group: Command): void {
+  const command = registry
+    .leaf(group, {
+      usage: 'create <profile>',
+      description: 'make a session with an empty workspace of its own',
+      operands: ['profile'],
+      examples: ['holdfast session create counter --name user-123'],
+    })
+    .option('--name <name>', 'unique within the profile')
+    .addOption(new Option('--from <snapshot>').hideHelp());
+  registry.act(command, async (context, options: { name?: string; from?: string }, profile: string) => {
+    if (options.from !== undefined) throw notInThisVersion('session create --from');
+    const params: Params<'session/create'> = {
+      profile,
+      opId: newOpId(),
+      ...(options.name === undefined ? {} : { name: options.name }),
+    };
+    const { session } = await context.call('session/create', params);
+    if (context.json) await context.document({ session });
+    else {
+      await context.print(`${context.style.bold(visible(session.name))} is there: ${session.id}`);
+      await context.hint(`Give it work: holdfast prompt ${shellWord(session.name)} '…'`);
+    }
+    return undefined;
+  });
+}
+
+interface ListOptions {
+  status?: (typeof STATUSES)[number];
+  search?: string;
+  profile?: string;
+  pinned?: boolean;
+  archived?: boolean;
+  tag?: string;
+  limit?: number;
+  cursor?: string;
+}
+
+function registerList(registry: Registry, group: Command): void {
+  const command = registry
+    .leaf(group, {
+      usage: 'list',
+      description: 'list sessions: active ones first, then those to come back to',
+      examples: ['holdfast session list --search invoice', 'holdfast session list --status resumable --json'],
+    })
+    .option('--status <status>', STATUSES.join(', '), oneOf(STATUSES))
+    .option('--search <text>', 'in names and first requests')
+    .option('--profile <profile>', 'of one profile')
+    .option('--pinned', 'only pinned ones')
+    .option('--archived', 'only archived ones')
+    .option('--tag <tag>', 'only with this tag')
+    .option('--limit <n>', 'at most so many (1 to 1000)', positiveInteger(1000))
+    .option('--cursor <cursor>', 'go on where an earlier page ended');
+  registry.act(command, async (context, options: ListOptions) => {
+    const { status, search, profile, tag, limit, cursor } = options;
+    const page = await context.call('session/list', {
+      ...(status === undefined ? {} : { status }),
+      ...(search === undefined ? {} : { search }),
+      ...(profile === undefined ? {} : { profile }),
+      ...(options.pinned === true ? { pinned: true } : {}),
+      ...(options.archived === true ? { archived: true } : {}),
+      ...(tag === undefined ? {} : { tag }),
+      ...(limit === undefined ? {} : { limit }),
+      ...(cursor === undefined ? {} : { cursor }),
+    });
+    if (context.json) {
+      await context.document(page);
+      return undefined;
+    }
+    const filtered = Object.keys(options).some((name) => name !== 'home' && name !== 'limit');
+    if (page.sessions.length === 0) {
+      await context.print(filtered ? 'No session is like that.' : 'There are no sessions yet.');
+      if (!filtered)
+        await context.hint(`Start one with a turn: holdfast run PROFILE '{}' (see holdfast profiles)`);
+      return undefined;
+    }
+    const { style } = context;
+    await context.print(
+      ...sessionLists(page.sessions, { style, now: context.io.now(), width: context.stdout.columns }),
+    );
+    if (page.nextCursor !== null)
+      await context.hint(`There are more: --cursor ${shellWord(page.nextCursor)}`);
+    return undefined;
+  });
+}
+
+function registerShow(registry: Registry, group: Command): void {
+  const command = registry.leaf(group, {
+    usage: 'show <session>',
+    description: 'everything about one session',
+    operands: ['session'],
+  });
+  registry.act(command, async (context, _options, reference: string) => {
+    const { session } = await context.call('session/show', { session: reference });
+    if (context.json) await context.document({ session });
+    else await context.print(...sessionFacts(session, context.style, context.io.now()));
+    return undefined;
+  });
+}
+
+function registerRest(registry: Registry, group: Command): void {
+  const pause = registry.leaf(group, {
+    usage: 'pause <session>',
+    description: 'freeze the sandbox: memory is kept, no CPU is used',
+    operands: ['session'],
+  });
+  registry.act(pause, async (context, _options, reference: string) => {
+    const { session } = await context.call('session/pause', { session: reference }, { stage: 'Pausing' });
+    await showState(context, session, 'The next turn wakes it up.');
+    return undefined;
+  });
+
+  const stop = registry
+    .leaf(group, {
+      usage: 'stop <session>',
+      description: 'end the containers; the workspace stays',
+      operands: ['session'],
+    })
+    .option('--force', 'even while a turn, an exec or a terminal is live');
+  registry.act(stop, async (context, options: { force?: boolean }, reference: string) => {
+    const params = { session: reference, ...(options.force === true ? { force: true } : {}) };
+    const { session } = await context.call('session/stop', params, { stage: 'Stopping' });
+    await showState(context, session, 'Its workspace stays; the next turn gets a new sandbox with it.');
+    return undefined;
+  });
+}
+
+async function showState(context: Context, session: Session, next: string): Promise<void> {
+  if (context.json) {
+    await context.document({ session });
+    return;
+  }
+  await context.print(`${context.style.bold(visible(session.name))} is ${session.status}`);
+  await context.hint(next);
+}
+
+function registerResume(registry: Registry, group: Command): void {
+  const command = registry
+    .leaf(group, {
+      usage: 'resume <session>',
+      description: 'bring the sandbox back without giving it work yet',
+      operands: ['session'],
+      examples: ['holdfast session resume user-123'],
+    })
+    .option('--from <what>', 'files (default); clean, snapshot:ID and memory come with a later version')
+    .addOption(new Option('--preview').hideHelp());
+  registry.act(command, async (context, options: { from?: string; preview?: boolean }, reference: string) => {
+    if (options.preview === true) throw notInThisVersion('session resume --preview');
+    const params: Params<'session/resume'> = {
+      session: reference,
+      ...(options.from === undefined ? {} : { from: resumeSource(options.from) }),
+    };
+    const result = await context.call('session/resume', params, { stage: 'Bringing the sandbox back' });
+    if (context.json) {
+      await context.document(result);
+      return undefined;
+    }
+    const { session, sandbox, timings } = result;
+    const how = `${sandbox.case}, ${duration(timings.dispatchMs)}`;
+    await context.print(`${context.style.bold(visible(session.name))} is ${session.status} (${how})`);
+    await context.hint(`Look inside: holdfast exec ${shellWord(session.name)} -- ls -la`);
+    return undefined;
+  });
+}
+
+function resumeSource(from: string): Exclude<Params<'session/resume'>['from'], undefined> {
+  if (from === 'files' || from === 'clean' || from === 'memory') return from;
+  if (/^snapshot:./.test(from)) return from;
+  throw new UsageError(`--from is ${visible(from)}; it is one of files, clean, snapshot:ID, memory`);
+}
+
+interface UpdateOptions {
+  name?: string;
+  pin?: boolean;
+  unpin?: boolean;
+  star?: boolean;
+  unstar?: boolean;
+  archive?: boolean;
+  unarchive?: boolean;
+  tag?: string[];
+  untag?: boolean;
+  model?: string;
+}
+
+function registerUpdate(registry: Registry, group: Command): void {
+  const command = registry
+    .leaf(group, {
+      usage: 'update <session>',
+      description: 'rename, pin, star, archive or tag a session, or choose its model',
+      operands: ['session'],
+      examples: ['holdfast session update default --name invoices --pin --tag q3'],
+    })
+    .option('--name <name>', 'its new name')
+    .addOption(new Option('--pin', 'keep it at the top').conflicts('unpin'))
+    .option('--unpin')
+    .addOption(new Option('--star', 'mark it').conflicts('unstar'))
+    .option('--unstar')
+    .addOption(new Option('--archive', 'out of the everyday list').conflicts('unarchive'))
+    .option('--unarchive')
+    .addOption(
+      new Option('--tag <tag>', 'its tags from now on; may be repeated')
+        .argParser(repeated)
+        .conflicts('untag'),
+    )
+    .option('--untag', 'no tags any more')
+    .option('--model <model>', "what the agent is told to use; '' for the profile's own");
+  registry.act(command, async (context, options: UpdateOptions, reference: string) => {
+    const either = (on: boolean | undefined, off: boolean | undefined) =>
+      on === true ? true : off === true ? false : undefined;
+    const pinned = either(options.pin, options.unpin);
+    const starred = either(options.star, options.unstar);
+    const archived = either(options.archive, options.unarchive);
+    const tags = options.untag === true ? [] : options.tag;
+    const change = {
+      ...(options.name === undefined ? {} : { name: options.name }),
+      ...(pinned === undefined ? {} : { pinned }),
+      ...(starred === undefined ? {} : { starred }),
+      ...(archived === undefined ? {} : { archived }),
+      ...(tags === undefined ? {} : { tags }),
+      ...(options.model === undefined ? {} : { model: options.model === '' ? null : options.model }),
+    };
+    if (Object.keys(change).length === 0)
+      throw new UsageError('nothing to change was given; see `holdfast session update --help`');
+    const { session } = await context.call('session/update', { session: reference, ...change });
+    if (context.json) await context.document({ session });
+    else await context.print(...sessionFacts(session, context.style, context.io.now()));
+    return undefined;
+  });
+}
+
+function registerDelete(registry: Registry, group: Command): void {
+  const command = registry
+    .leaf(group, {
+      usage: 'delete <session>',
+      description: 'delete a session and its workspace for good',
+      operands: ['session'],
+    })
+    .option('--force', 'do not ask');
+  registry.act(command, async (context, options: { force?: boolean }, reference: string) => {
+    const { session } = await context.call('session/show', { session: reference });
+    const extent = session.workspaceBytes === null ? 'whatever is in it' : size(session.workspaceBytes);
+    await confirmDeletion(context, {
+      what: `Delete session ${visible(session.name)} of ${visible(session.profile)} for good`,
+      force: options.force === true,
+      lines: [
+        `its workspace (${extent}) goes`,
+        ...(session.runningTurn === null ? [] : ['the turn that runs now is ended']),
+        ...(session.queuedTurns === 0 ? [] : [`${count(session.queuedTurns, 'waiting turn')} never run`]),
+      ],
+    });
+    await context.call(
+      'session/delete',
+      { session: session.id, force: true, opId: newOpId() },
+      { stage: 'Deleting' },
+    );
+    if (context.json) await context.document({ sessionId: session.id, deleted: true });
+    else await context.print(`${visible(session.name)} is gone`);
+    return undefined;
+  });
+}

@@ -1,0 +1,61 @@
+import { confirmDeletion } from '../confirm.ts';
+import { newOpId } from '../opid.ts';
+import type { Registry } from '../registry.ts';
+import { relativeTime, size } from '../render/quantity.ts';
+import { facts } from '../render/table.ts';
+import { count, visible } from '../render/text.ts';
+
+export function registerWorkspace(registry: Registry): void {
+  const group = registry.group('workspace', 'where a workspace lives and how large it is; empty it');
+  const info = registry.leaf(group, {
+    usage: 'info <session>',
+    description: 'where the workspace lives, its size, files and last use',
+    operands: ['session'],
+  });
+  registry.act(info, async (context, _options, session: string) => {
+    const found = await context.call('workspace/info', { session }, { stage: 'Measuring' });
+    if (context.json) {
+      await context.document(found);
+      return undefined;
+    }
+    await context.print(
+      ...facts(
+        [
+          ['Path', found.path ?? (found.volume === null ? null : `volume ${found.volume}`)],
+          ['Size', size(found.bytes)],
+          ['Files', `${count(found.files, 'file')} in ${count(found.directories, 'folder')}`],
+          ['Limit', found.limit === null ? 'none' : size(found.limit)],
+          ['Last used', `${relativeTime(found.lastUsedAt, context.io.now())} (${found.lastUsedAt})`],
+        ],
+        context.style.dim,
+      ),
+    );
+    return undefined;
+  });
+
+  const clean = registry
+    .leaf(group, {
+      usage: 'clean <session>',
+      description: 'empty the workspace; the session stays',
+      operands: ['session'],
+    })
+    .option('--force', 'do not ask');
+  registry.act(clean, async (context, options: { force?: boolean }, reference: string) => {
+    const { session } = await context.call('session/show', { session: reference });
+    if (options.force !== true) {
+      const found = await context.call('workspace/info', { session: session.id }, { stage: 'Measuring' });
+      await confirmDeletion(context, {
+        what: `Empty the workspace of ${visible(session.name)}`,
+        force: false,
+        lines: [`${count(found.files, 'file')} (${size(found.bytes)}) go`],
+      });
+    }
+    const params = { session: session.id, force: true, opId: newOpId() };
+    const removed = await context.call('workspace/clean', params, { stage: 'Emptying' });
+    if (context.json) await context.document(removed);
+    else
+      await context.print(`Removed ${count(removed.removedFiles, 'file')} (${size(removed.removedBytes)})`);
+    return undefined;
+  });
+  registry.later(group, ['du', 'ls', 'cat', 'put', 'rm', 'search']);
+}

@@ -1,0 +1,52 @@
+import type { Command } from 'commander';
+import { pathOf } from '../registry.ts';
+import type { CompletionKind, Registry } from '../registry.ts';
+
+/** One command as a completion script needs it. */
+export interface CompletionNode {
+  /** Words after the program's name; empty for the program itself. */
+  readonly path: readonly string[];
+  readonly description: string;
+  readonly subcommands: readonly { readonly name: string; readonly description: string }[];
+  readonly options: readonly {
+    readonly flag: string;
+    readonly description: string;
+    readonly takesValue: boolean;
+  }[];
+  /** What its operands are, in order. */
+  readonly operands: readonly CompletionKind[];
+}
+
+/** The command tree, flat: the program first, hidden commands and options left out. */
+export function treeOf(registry: Registry): CompletionNode[] {
+  const shells: CompletionNode[] = [];
+  const visit = (command: Command) => {
+    const help = command.createHelp();
+    const subcommands = help
+      .visibleCommands(command)
+      .filter((one) => one.parent === command && one.name() !== 'help');
+    shells.push({
+      path: pathOf(command),
+      description: command.description(),
+      subcommands: subcommands.map((one) => ({
+        name: one.name(),
+        description: firstWords(one.description()),
+      })),
+      options: help.visibleOptions(command).flatMap((option) => {
+        const takesValue = option.required || option.optional;
+        return [option.long, option.short]
+          .filter((flag): flag is string => typeof flag === 'string')
+          .map((flag) => ({ flag, description: firstWords(option.description), takesValue }));
+      }),
+      operands: registry.operandsOf(command),
+    });
+    for (const one of subcommands) visit(one);
+  };
+  visit(registry.root);
+  return shells;
+}
+
+/** Short enough for a list, and with nothing that a shell script would have to escape. */
+function firstWords(description: string): string {
+  return (description.split(/[;:(]/)[0] ?? '').replaceAll(/[^A-Za-z0-9 ,./_-]/g, '').trim();
+}

@@ -1,0 +1,47 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Context } from './context.ts';
+
+/**
+ * Asks a person before something is deleted for good. `lines` say what goes. Throws `confirmation_required` where nobody
+ * can be asked, `cancelled` when the answer is not yes.
+ */
+export async function confirmDeletion(
+  context: Context,
+  options: { readonly what: string; readonly lines: readonly string[]; readonly force: boolean },
+): Promise<void> {
+  if (options.force) return;
+  if (!context.canAsk) {
+    throw new HoldfastError('confirmation_required', options.what, {
+      why: [...options.lines, 'it cannot be undone'].join(', '),
+      next: 'add --force if you mean it',
+    });
+  }
+  const style = context.noteStyle;
+  for (const line of options.lines) await context.note(`  ${line}`);
+  await context.note(style.yellow('This cannot be undone.'));
+  await context.stderr.write(`${options.what}? [y/N] `);
+  const answer = await readLine(context);
+  if (!/^y(es)?$/i.test(answer.trim())) {
+    throw new HoldfastError('cancelled', 'Nothing was deleted', { why: 'the answer was not yes' });
+  }
+}
+
+/** One line that a person types. Empty at the end of input; rejects at ^C. */
+async function readLine(context: Context): Promise<string> {
+  const { createInterface } = await import('node:readline');
+  const reader = createInterface({ input: context.io.stdin, terminal: false });
+  try {
+    return await new Promise<string>((resolve, reject) => {
+      reader.once('line', resolve);
+      reader.once('close', () => resolve(''));
+      context.interrupted.addEventListener(
+        'abort',
+        () => reject(new HoldfastError('cancelled', 'Nothing was deleted')),
+        { once: true },
+      );
+    });
+  } finally {
+    reader.close();
+    context.io.stdin.pause();
+  }
+}

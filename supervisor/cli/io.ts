@@ -1,0 +1,49 @@
+import type { Readable, Writable } from 'node:stream';
+
+/** A stream that may be a terminal. */
+export interface InputStream extends Readable {
+  readonly isTTY?: boolean;
+  setRawMode?(on: boolean): unknown;
+}
+export interface OutputStream extends Writable {
+  readonly isTTY?: boolean;
+  readonly columns?: number;
+  readonly rows?: number;
+}
+
+export type CliSignal = 'SIGINT' | 'SIGTERM' | 'SIGHUP' | 'SIGWINCH';
+
+/** Everything of the process that the command line touches, so that tests can drive it. */
+export interface CliIo {
+  readonly stdin: InputStream;
+  readonly stdout: OutputStream;
+  readonly stderr: OutputStream;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Absolute; paths on the command line are relative to it. */
+  readonly cwd: string;
+  /** The command that starts a supervisor, without its home. */
+  readonly supervisorCommand: readonly string[];
+  now(): number;
+  /** Calls back at each such signal of this process until the returned function is called. */
+  onSignal(signal: CliSignal, listener: () => void): () => void;
+}
+
+/** The real process. `supervisorCommand` is usually this very program with `supervisor run`. */
+export function processIo(supervisorCommand: readonly string[]): CliIo {
+  return {
+    // A getter, because merely touching process.stdin opens it.
+    get stdin() {
+      return process.stdin;
+    },
+    stdout: process.stdout,
+    stderr: process.stderr,
+    env: process.env,
+    cwd: process.cwd(),
+    supervisorCommand,
+    now: () => Date.now(),
+    onSignal(signal, listener) {
+      process.on(signal, listener);
+      return () => process.off(signal, listener);
+    },
+  };
+}

@@ -1,0 +1,89 @@
+import { Command } from 'commander';
+import type { CliIo } from './io.ts';
+import { Registry } from './registry.ts';
+import type { Runner } from './registry.ts';
+import { registerCompletion } from './commands/completion.ts';
+import { registerConnect } from './commands/connect.ts';
+import { registerEvents } from './commands/events.ts';
+import { registerExec } from './commands/exec.ts';
+import { registerProfiles } from './commands/profiles.ts';
+import { registerRun } from './commands/run.ts';
+import { registerSessions } from './commands/sessions.ts';
+import { registerSupervisor } from './commands/supervisor.ts';
+import { registerTurns } from './commands/turns.ts';
+import { registerUpkeep } from './commands/upkeep.ts';
+import { registerVersion } from './commands/version.ts';
+import { registerWorkspace } from './commands/workspace.ts';
+import { styleFor } from './render/style.ts';
+import { versionLine } from './version.ts';
+
+const INTRODUCTION = `Keeps an AI agent's working state safe and in reach: every session owns a /workspace that outlives its sandbox.
+The supervisor starts by itself at first use.`;
+
+const AFTER = `
+Start here:
+  $ holdfast deploy examples/counter      read its holdfast.yaml, publish its code
+  $ holdfast run counter '{}'             one turn; prints what the agent returns
+  $ holdfast session list                 what there is, and since when
+
+Exit codes: 0 done, 1 it failed, 2 usage, 130 cancelled. \`exec\` passes on the code of what it ran.
+Environment: HOLDFAST_HOME (default ~/.holdfast) separates installations; NO_COLOR switches colours off.`;
+
+export const HEADINGS = {
+  work: 'Work:',
+  sessions: 'Sessions:',
+  upkeep: 'Upkeep:',
+} as const;
+
+/** The whole command tree. Building it talks to nobody; \`run\` is called for the command that was typed. */
+export function buildProgram(io: CliIo, run: Runner): Command {
+  const style = styleFor(io.stdout.isTTY === true, io.env);
+  const root = new Command('holdfast')
+    .description(INTRODUCTION)
+    .usage('COMMAND …')
+    .version(versionLine(), '-V, --version', 'print the version')
+    .helpOption('-h, --help', 'say what a command does')
+    .helpCommand('help [command]', 'say what a command does')
+    .exitOverride()
+    .configureOutput({
+      writeOut: (text) => void io.stdout.write(text),
+      writeErr: (text) => void io.stderr.write(text),
+      // Complaints are worded by whoever catches them.
+      outputError: () => undefined,
+      getOutHelpWidth: () => Math.min(io.stdout.columns ?? 100, 110),
+      getErrHelpWidth: () => Math.min(io.stderr.columns ?? 100, 110),
+      getOutHasColors: () => style.bold('') !== '',
+      getErrHasColors: () => style.bold('') !== '',
+    })
+    .configureHelp({ styleTitle: (text) => style.bold(text), sortSubcommands: false })
+    .addHelpText('after', AFTER);
+  const registry = new Registry(root, run);
+  root.commandsGroup(HEADINGS.work);
+  registerProfiles(registry);
+  registerRun(registry);
+  registerTurns(registry);
+  registerExec(registry);
+  root.commandsGroup(HEADINGS.sessions);
+  const session = registerSessions(registry);
+  registerEvents(registry, session);
+  registerWorkspace(registry);
+  root.commandsGroup(HEADINGS.upkeep);
+  registerUpkeep(registry);
+  registerSupervisor(registry);
+  registerConnect(registry);
+  registerCompletion(registry);
+  registerVersion(registry);
+  registry.later(root, [
+    'snapshot',
+    'memory',
+    'manifest',
+    'review',
+    'handoff',
+    'secret',
+    'retention',
+    'policy',
+    'terminal',
+    'host',
+  ]);
+  return root;
+}

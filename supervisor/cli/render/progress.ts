@@ -1,0 +1,95 @@
+import { cut, textWidth, visible } from './text.ts';
+import { size } from './quantity.ts';
+import type { Style } from './style.ts';
+
+/** How far a request has come, as the protocol tells it. */
+export interface ProgressReport {
+  readonly stage: string;
+  readonly done: number | null;
+  readonly of: number | null;
+  readonly unit: string | null;
+}
+
+const SPINNER = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
+/** A request that answers sooner shows nothing. */
+const PATIENCE_MS = 400;
+const FRAME_MS = 120;
+const BAR_COLUMNS = 24;
+const CLEAR_LINE = '\r\u001b[K';
+
+export interface ProgressTerminal {
+  readonly columns: number;
+  write(text: string): void;
+}
+
+/** One line at the bottom of a terminal that shows how a long request gets on; nothing at all where there is no terminal. */
+export class ProgressLine {
+  readonly #terminal: ProgressTerminal | null;
+  readonly #style: Style;
+  #report: ProgressReport | null = null;
+  #timer: NodeJS.Timeout | undefined;
+  #frame = 0;
+  #shown = false;
+
+  constructor(terminal: ProgressTerminal | null, style: Style) {
+    this.#terminal = terminal;
+    this.#style = style;
+  }
+
+  /** From here on the line shows `stage` until `end`, if that takes long enough to be worth it. */
+  begin(stage: string): void {
+    if (this.#terminal === null) return;
+    this.#report = { stage, done: null, of: null, unit: null };
+    if (this.#timer !== undefined) return;
+    this.#timer = setTimeout(() => {
+      this.#draw();
+      this.#timer = setInterval(() => this.#draw(), FRAME_MS);
+      this.#timer.unref();
+    }, PATIENCE_MS);
+    this.#timer.unref();
+  }
+
+  update(report: ProgressReport): void {
+    if (this.#timer !== undefined) this.#report = report;
+  }
+
+  /** Takes the line away; what is printed next starts where it was. It comes back with the next frame. */
+  hide(): void {
+    if (!this.#shown) return;
+    this.#shown = false;
+    this.#terminal?.write(CLEAR_LINE);
+  }
+
+  end(): void {
+    // One and the same handle in Node, whichever of the two it is.
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#report = null;
+    this.hide();
+  }
+
+  #draw(): void {
+    if (this.#terminal === null || this.#report === null) return;
+    this.#frame = (this.#frame + 1) % SPINNER.length;
+    const spinner = SPINNER[this.#frame] ?? '';
+    this.#shown = true;
+    const text = progressText(this.#report, this.#terminal.columns - 3);
+    this.#terminal.write(`${CLEAR_LINE}${this.#style.cyan(spinner)} ${text}`);
+  }
+}
+
+/** `Pulling image [######----] 12 MiB of 40 MiB` in at most `columns`. */
+export function progressText(report: ProgressReport, columns: number): string {
+  const { done, of, unit } = report;
+  const amount = (value: number) => (unit === 'bytes' ? size(value) : value.toLocaleString('en-US'));
+  const suffix = unit === null || unit === 'bytes' ? '' : ` ${unit}`;
+  let rest = '';
+  if (done !== null && of !== null && of > 0) {
+    const filled = Math.round(Math.min(1, Math.max(0, done / of)) * BAR_COLUMNS);
+    rest = ` [${'#'.repeat(filled)}${'-'.repeat(BAR_COLUMNS - filled)}] ${amount(done)} of ${amount(of)}${suffix}`;
+  } else if (done !== null) {
+    rest = ` ${amount(done)}${suffix}`;
+  }
+  const stage = cut(visible(report.stage), Math.max(10, columns - textWidth(rest)));
+  return cut(`${stage}${rest}`, columns);
+}

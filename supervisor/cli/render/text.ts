@@ -1,0 +1,88 @@
+/**
+ * Text that others chose (names, paths, messages) on its way to a terminal: control, bidi and other invisible characters
+ * are shown as escapes, so that no name can move the cursor, hide itself or turn the line around.
+ */
+const UNSAFE = /[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}]/gu;
+const UNSAFE_IN_LINES = /[^\n\t\P{Cc}]|[\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}]/gu;
+const SHORT_ESCAPES: Readonly<Record<string, string>> = {
+  '\n': '\\n',
+  '\r': '\\r',
+  '\t': '\\t',
+  '\u001b': '\\e',
+};
+
+function escapeCharacter(character: string): string {
+  const code = character.codePointAt(0) ?? 0;
+  return SHORT_ESCAPES[character] ?? `\\u{${code.toString(16)}}`;
+}
+
+/** One line: line breaks are escaped too. */
+export function visible(text: string): string {
+  return text.replace(UNSAFE, escapeCharacter);
+}
+
+/** Several lines, such as a traceback: line breaks and tabs stay. */
+export function visibleLines(text: string): string {
+  return text.replaceAll('\r\n', '\n').replace(UNSAFE_IN_LINES, escapeCharacter);
+}
+
+const ZERO_WIDTH = /^[\p{Mn}\p{Me}]$/u;
+/** Wide and full-width blocks of Unicode's East Asian Width, and emoji, as ranges of code points. */
+const WIDE: readonly (readonly [number, number])[] = [
+  [0x1100, 0x115f],
+  [0x2e80, 0x303e],
+  [0x3041, 0xa4cf],
+  [0xa960, 0xa97f],
+  [0xac00, 0xd7a3],
+  [0xf900, 0xfaff],
+  [0xfe30, 0xfe6f],
+  [0xff00, 0xff60],
+  [0xffe0, 0xffe6],
+  [0x1f300, 0x1f64f],
+  [0x1f680, 0x1f6ff],
+  [0x1f900, 0x1f9ff],
+  [0x20000, 0x3fffd],
+];
+
+function characterWidth(character: string): number {
+  const code = character.codePointAt(0) ?? 0;
+  if (code < 0x300) return 1;
+  if (ZERO_WIDTH.test(character)) return 0;
+  return WIDE.some(([first, last]) => code >= first && code <= last) ? 2 : 1;
+}
+
+/** Columns that the text takes on a terminal. Text must have gone through `visible`. */
+export function textWidth(text: string): number {
+  let width = 0;
+  for (const character of text) width += characterWidth(character);
+  return width;
+}
+
+/** Cut to `columns`, with an ellipsis where something was left out. */
+export function cut(text: string, columns: number): string {
+  if (textWidth(text) <= columns) return text;
+  if (columns < 1) return '';
+  let kept = '';
+  let width = 0;
+  for (const character of text) {
+    const next = characterWidth(character);
+    if (width + next > columns - 1) break;
+    kept += character;
+    width += next;
+  }
+  return `${kept}…`;
+}
+
+export function padEnd(text: string, columns: number): string {
+  return text + ' '.repeat(Math.max(0, columns - textWidth(text)));
+}
+
+/** `1 session`, `2 sessions`. */
+export function count(number: number, one: string, many = `${one}s`): string {
+  return `${number.toLocaleString('en-US')} ${number === 1 ? one : many}`;
+}
+
+/** An argument as a person would type it in a shell. */
+export function shellWord(text: string): string {
+  return /^[A-Za-z0-9_./:@%+=,-]+$/.test(text) ? text : `'${visible(text).replaceAll("'", `'\\''`)}'`;
+}
