@@ -1,23 +1,11 @@
-import { z } from 'zod';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { AgentConfig, Profile } from '../../protocol/profile.ts';
+import { type HandlerResult, HandlerResultSchema } from '../../sidecar/wire.ts';
 import { type AgentDriver, turnError } from './outcome.ts';
 
-/** What a warm worker writes as its answer. Agent-made: parsed, never trusted. */
-const AnswerSchema = z.discriminatedUnion('ok', [
-  z.object({ ok: z.literal(true), output: z.json() }),
-  z.object({
-    ok: z.literal(false),
-    error: z.object({
-      type: z.string().max(1000),
-      message: z.string().transform((text) => text.slice(0, 8000)),
-      traceback: z
-        .string()
-        .transform((text) => text.slice(-32_000))
-        .optional(),
-    }),
-  }),
-]);
+/** The longest texts that are kept of an agent's error. */
+const MESSAGE_CHARACTERS = 8000;
+const TRACEBACK_CHARACTERS = 32_000;
 
 /** A file with `handler(input)`: JSON in, JSON out, in a warm worker that keeps its memory from turn to turn. */
 export const handlerDriver = (config: Extract<AgentConfig, { protocol: 'handler' }>): AgentDriver => ({
@@ -82,24 +70,24 @@ export const handlerDriver = (config: Extract<AgentConfig, { protocol: 'handler'
     }
     if (answer.ok)
       return { status: 'succeeded', exitCode: null, output: JSON.stringify(answer.output), error: null };
-    const { type, message, traceback } = answer.error;
+    const { type, message, traceback, next } = answer.error;
     return {
       status: 'failed',
       exitCode: null,
       output: null,
       error: turnError(
         'agent_failed',
-        `The handler raised ${type}: ${message}`,
-        { details: { type } },
-        traceback,
+        `The handler raised ${type}: ${message.slice(0, MESSAGE_CHARACTERS)}`,
+        { details: { type }, ...(next === undefined ? {} : { next }) },
+        traceback?.slice(-TRACEBACK_CHARACTERS),
       ),
     };
   },
 });
 
-function parseAnswer(result: Buffer): z.infer<typeof AnswerSchema> | null {
+function parseAnswer(result: Buffer): HandlerResult | null {
   try {
-    return AnswerSchema.parse(JSON.parse(result.toString('utf8')));
+    return HandlerResultSchema.parse(JSON.parse(result.toString('utf8')));
   } catch {
     return null;
   }

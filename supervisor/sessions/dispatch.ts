@@ -70,7 +70,7 @@ export function dispatch(record: DispatchRecord, observed: ObservedSandbox, want
 
 /** The agent's side, when it is one that can go on: of the generation on record, and alive. */
 function current(agent: ObservedSide | null, record: DispatchRecord): ObservedSide | null {
-  if (agent === null || agent.generation !== record.generation) return null;
+  if (agent?.generation !== record.generation) return null;
   return agent.state === 'running' || agent.state === 'paused' ? agent : null;
 }
 

@@ -428,7 +428,7 @@ export class SessionService {
 
   /** A small file as the sidecar sees it. */
   readWorkspaceFile(row: SessionRow, path: string): Promise<Buffer> {
-    return this.#lifecycle.withSidecar(row.id, (client) => client.readWorkspaceFile(path));
+    return this.#lifecycle.withSidecar(row.id, (client) => client.readFile(path));
   }
 
   #owner(): { uid: number; gid: number } {

@@ -31,10 +31,10 @@ export class Subscription {
   /** Runs until `end`, or until the client is gone. Memory holds one page, however far behind the client is. */
   async run(): Promise<void> {
     try {
-      while (!this.#ending.signal.aborted) {
+      while (!this.#isEnding()) {
         const page = this.#events.read(this.#sessionId, { after: this.#after, limit: PAGE });
         for (const event of page) {
-          if (this.#ending.signal.aborted) return;
+          if (this.#isEnding()) return;
           await this.#send(event);
           this.#after = event.seq;
         }
@@ -45,6 +45,10 @@ export class Subscription {
     } finally {
       this.end();
     }
+  }
+
+  #isEnding(): boolean {
+    return this.#ending.signal.aborted;
   }
 
   end(): void {

@@ -92,8 +92,9 @@ export class TurnRecords {
     this.#database.transaction(() => {
       const turn = this.#turns.get(turnId);
       if (turn === null || (turn.status !== 'queued' && turn.status !== 'running')) return;
-      const large = end.output !== null && Buffer.byteLength(end.output) > INLINE_OUTPUT_BYTES;
-      if (large && end.output !== null) this.#output.store(turnId, 'result', 0, Buffer.from(end.output));
+      const bytes = end.output === null ? null : Buffer.from(end.output);
+      const large = bytes !== null && bytes.byteLength > INLINE_OUTPUT_BYTES;
+      if (large) this.#output.store(turnId, 'result', 0, bytes);
       const value: Json | null =
         end.output === null || large ? null : JsonSchema.parse(JSON.parse(end.output));
       const turnMs = turn.launchedAt === null ? null : Math.max(0, now - turn.launchedAt);

@@ -73,7 +73,7 @@ export class TurnRun {
       await failpoint('turn.after-end');
       await this.#forget();
     } catch (error) {
-      if (this.#stopping.signal.aborted) return;
+      if (this.#isLeaving()) return;
       const failure = HoldfastError.from(error, 'The turn could not be run');
       log.error('turn failed', {
         turn: this.turnId,
@@ -94,7 +94,7 @@ export class TurnRun {
   /** Stores the end, waiting for room where the disk is full: a turn's result is never given up for want of space. */
   async #record(end: TurnEnd): Promise<void> {
     const { log, records, changes } = this.#options;
-    while (!this.#stopping.signal.aborted) {
+    while (!this.#isLeaving()) {
       try {
         records.ended(this.turnId, end);
         return;
@@ -124,6 +124,10 @@ export class TurnRun {
     this.#options.changes.tell(this.#wakeKey);
   }
 
+  #isLeaving(): boolean {
+    return this.#stopping.signal.aborted;
+  }
+
   get #wakeKey(): string {
     return `run:${this.turnId}`;
   }
@@ -150,14 +154,14 @@ export class TurnRun {
 
     let retryMs: number = RETRY_MS.first;
     for (;;) {
-      if (this.#stopping.signal.aborted) return null;
+      if (this.#isLeaving()) return null;
       try {
         const client = await this.#attach();
         const end = await this.#follow(client, driver, profile, deadline);
         if (end !== 'again') return end;
         retryMs = RETRY_MS.first;
       } catch (error) {
-        if (this.#stopping.signal.aborted) return null;
+        if (this.#isLeaving()) return null;
         const failure = HoldfastError.from(error);
         if (!passing(failure)) throw error;
         // The sidecar, the engine or the connection went away: the turn goes on in the agent's container, so look again.
@@ -208,7 +212,7 @@ export class TurnRun {
     }
 
     for (;;) {
-      if (this.#stopping.signal.aborted) return null;
+      if (this.#isLeaving()) return null;
       const gone = this.#agentGone;
       if (progress.worker !== null && turn.workerId !== progress.worker.id) {
         turn = turns.update(turn.id, {
@@ -219,7 +223,6 @@ export class TurnRun {
       }
       await this.#pull(client, 'stdout', progress.stdout);
       await this.#pull(client, 'stderr', progress.stderr);
-      turn = this.#turn();
       if (progress.state === 'ended') return await this.#outcome(client, driver, progress, turn);
       if (progress.state === 'absent') return lost('its run directory is gone');
       if (gone !== null) {
@@ -228,7 +231,7 @@ export class TurnRun {
           ? await this.#restart()
           : this.#lostOrEnded(gone);
       }
-      this.#watchLimits(turn, profile, deadline);
+      this.#watchLimits(profile, deadline);
       if (this.#ending !== null) await this.#kill(client);
       progress = await this.#progress(client, turn, POLL_MS);
     }
@@ -269,7 +272,7 @@ export class TurnRun {
 
   async #pull(client: SidecarClient, stream: 'stdout' | 'stderr', total: number): Promise<void> {
     const { output, changes } = this.#options;
-    while (this.#stored[stream] < total && !this.#stopping.signal.aborted) {
+    while (this.#stored[stream] < total && !this.#isLeaving()) {
       const offset = this.#stored[stream];
       const bytes = await client.readTurn({ turnId: this.turnId, stream, offset, limit: READ_BYTES });
       if (bytes.byteLength === 0) return;
@@ -322,7 +325,7 @@ export class TurnRun {
     return Buffer.concat(parts);
   }
 
-  #watchLimits(turn: TurnRow, profile: Profile, deadline: number): void {
+  #watchLimits(profile: Profile, deadline: number): void {
     const limit = profile.limits?.output ?? DEFAULTS.limits.output;
     if (this.#stored.stdout + this.#stored.stderr > limit) this.#end('output_limit');
     // A paused agent's clock stands still: its timeout is looked at again once it runs.
