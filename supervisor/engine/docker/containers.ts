@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ContainerCreateOptions } from 'dockerode';
 import type { z } from 'zod';
@@ -189,21 +190,23 @@ export class Containers {
     return volumes.map((volume) => ({ name: volume.Name, labels: volume.Labels ?? {} }));
   }
 
-  /** Identity of a volume's life: another one of the same name has another. Null when there is none. */
-  async volumeBirth(name: string): Promise<string | null> {
+  async hasVolume(name: string): Promise<boolean> {
     const what = `Cannot look at volume ${name}`;
     try {
       const path = `/volumes/${name}`;
       const api = await this.#api();
-      const answer = await api.json({ what, method: 'GET', path, timeoutMs: this.#patience.quickMs });
-      return parseReply(VolumeReply, what, answer).CreatedAt;
+      await api.json({ what, method: 'GET', path, timeoutMs: this.#patience.quickMs });
+      return true;
     } catch (error) {
-      if (isRefusal(error, 404)) return null;
+      if (isRefusal(error, 404)) return false;
       throw error;
     }
   }
 
-  /** One that is there already stays as it is. A volume of that name that is not ours is refused. */
+  /**
+   * One that is there already stays as it is; a volume of that name that is not ours is refused. The answer is the identity
+   * of its life: another one of the same name, made after it was pruned, has another.
+   */
   async createVolume(name: string, labels: Record<string, string>): Promise<string> {
     const what = `Cannot create volume ${name}`;
     const answer = await (
@@ -212,7 +215,7 @@ export class Containers {
       what,
       method: 'POST',
       path: '/volumes/create',
-      body: { Name: name, Labels: labels },
+      body: { Name: name, Labels: { ...labels, [LABEL.birth]: randomBytes(8).toString('hex') } },
       timeoutMs: this.#patience.quickMs,
     });
     const volume = parseReply(VolumeReply, what, answer);
@@ -223,7 +226,7 @@ export class Containers {
         details: { volume: name },
       });
     }
-    return volume.CreatedAt;
+    return volume.Labels[LABEL.birth] ?? '';
   }
 
   async removeVolume(name: string): Promise<void> {

@@ -34,6 +34,7 @@ import type { Placement } from './placement.ts';
 import { Programs } from './programs.ts';
 import type { InfoReply } from './replies.ts';
 import { Sandboxes } from './sandboxes.ts';
+import { VolumePlacement } from './volume-placement.ts';
 import { specHashes } from './spec-hash.ts';
 
 export interface DockerEngineOptions {
@@ -73,6 +74,7 @@ export class DockerEngine implements Engine {
   readonly #sandboxes: Sandboxes;
   readonly #localPaths: LocalPathsProbe;
   readonly #byPaths: LocalPlacement;
+  readonly #byVolumes: VolumePlacement;
   readonly #mode: PlacementMode;
   readonly #quickMs: number;
   #placed: { engine: string; placement: Promise<Placement> } | null = null;
@@ -101,6 +103,14 @@ export class DockerEngine implements Engine {
     this.#localPaths = new LocalPathsProbe(options.home, this.#chores);
     const workspaces = new VolumeWorkspaces(this.#containers, this.#chores, this.#naming);
     this.#byPaths = new LocalPlacement(options.home, this.#programs, workspaces);
+    this.#byVolumes = new VolumePlacement(options.home, {
+      containers: this.#containers,
+      chores: this.#chores,
+      execs: this.#execs,
+      naming: this.#naming,
+      programs: this.#programs,
+      workspaces,
+    });
     this.images = new DockerImages(api, patience);
     this.#sandboxes = new Sandboxes({
       containers: this.#containers,
@@ -266,8 +276,7 @@ export class DockerEngine implements Engine {
   async #findPlacement(info: InfoReply): Promise<Placement> {
     const local = this.#mode === 'auto' ? await this.#localPaths.find(info) : this.#mode === 'paths';
     this.#connection.setLocalPaths(local);
-    if (local) return this.#byPaths;
-    throw new HoldfastError('not_supported', 'This engine does not see the files of this machine');
+    return local ? this.#byPaths : this.#byVolumes;
   }
 
   /** What can be said of the engine without trying it out. */

@@ -55,6 +55,16 @@ export class Execs {
     }
   }
 
+  /** Reads and drops what it prints, until it has ended: its exit code, or null when its container went away. */
+  async finish(containerId: string, { id, socket }: RawExec): Promise<number | null> {
+    const closed = new Promise((resolve) => socket.once('close', resolve));
+    // A broken connection closes too; what became of the process is asked of the engine.
+    socket.on('error', () => undefined);
+    socket.resume();
+    await closed;
+    return this.#exitCode(containerId, id);
+  }
+
   async run(sessionId: string, containerId: string, spec: ExecSpec): Promise<EngineExec> {
     const what = `Cannot run ${spec.command[0] ?? 'a command'} in ${sessionId}`;
     const tty = spec.tty !== null;

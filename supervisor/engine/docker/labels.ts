@@ -10,6 +10,8 @@ export const LABEL = {
   /** The generation of the sandbox. */
   epoch: 'dev.holdfast.epoch',
   spec: 'dev.holdfast.spec',
+  /** Random, of a volume: another one of the same name has another. */
+  birth: 'dev.holdfast.birth',
 } as const;
 
 const ROLES: readonly Role[] = [

@@ -55,11 +55,7 @@ export class LocalPlacement implements Placement {
     ];
     return {
       sidecar: [...both, bind(this.#run(sessionId, 'control'), IN_SANDBOX.control)],
-      agent: [
-        ...both,
-        bind(this.#code(code.profile, code.version), IN_SANDBOX.agent, true),
-        ...etc,
-      ],
+      agent: [...both, bind(this.#code(code.profile, code.version), IN_SANDBOX.agent, true), ...etc],
     };
   }
 

@@ -15,8 +15,8 @@ export interface SandboxMounts {
 /** How things get into containers and how the sidecar is reached: by this machine's paths, or by volumes and exec. */
 export interface Placement {
   readonly localPaths: boolean;
-  /** Everything that is mounted is in place afterwards. */
-  prepare(spec: SandboxSpec): Promise<SandboxMounts>;
+  /** Everything that is mounted is in place afterwards; what only the agent needs, only if it is wanted. */
+  prepare(spec: SandboxSpec, withAgent: boolean): Promise<SandboxMounts>;
   /** Removes what belongs to a sandbox, once its containers are gone. Never the workspace. */
   discard(sessionId: string): Promise<void>;
 
@@ -71,7 +71,7 @@ export class VolumeWorkspaces {
   /** A volume that is missing would be made anew, empty, by the engine: never silently. */
   async ensureThere(sessionId: string): Promise<void> {
     const name = this.#naming.sessionVolume(sessionId, 'workspace');
-    if ((await this.#containers.volumeBirth(name)) !== null) return;
+    if (await this.#containers.hasVolume(name)) return;
     throw workspaceMissing(sessionId, `volume ${name} does not exist`);
   }
 

@@ -56,7 +56,7 @@ export const WaitReply = z.object({ StatusCode: z.number().int() });
 export const VolumeListReply = z.object({
   Volumes: z.array(z.object({ Name: z.string(), Labels })).nullish(),
 });
-export const VolumeReply = z.object({ Name: z.string(), CreatedAt: z.string().default(''), Labels });
+export const VolumeReply = z.object({ Name: z.string(), Labels });
 export const ImageReply = z.object({ Id: z.string(), RepoDigests: z.array(z.string()).nullish() });
 export const ExecReply = z.object({ Running: z.boolean(), ExitCode: z.number().int().nullable() });
 

@@ -128,7 +128,10 @@ export class Sandboxes {
     const { containers, naming } = this.#options;
     const spec = this.#fitting(given);
     const placement = await this.#options.placement();
-    const [mounts, listed] = await Promise.all([placement.prepare(spec), containers.list(spec.sessionId)]);
+    const [mounts, listed] = await Promise.all([
+      placement.prepare(spec, withAgent),
+      containers.list(spec.sessionId),
+    ]);
     const hashes = specHashes(given, this.#options.sidecarImage, this.#options.programs);
     const plan = planSandbox(listed.map(found), {
       generation: spec.generation,
