@@ -1,5 +1,5 @@
 import { DatabaseSync } from 'node:sqlite';
-import type { SQLInputValue, StatementSync } from 'node:sqlite';
+import type { SQLInputValue, SQLOutputValue, StatementSync } from 'node:sqlite';
 import { existsSync, statSync } from 'node:fs';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { newestBackup } from './backups.ts';
@@ -11,6 +11,12 @@ import { isCorruption, storageError } from './storage-error.ts';
 const CHECKED_BYTES = 256 * 2 ** 20;
 
 type Values = readonly SQLInputValue[];
+
+interface Prepared {
+  readonly statement: StatementSync;
+  readonly columns: readonly string[];
+}
+type Row = Record<string, SQLOutputValue>;
 
 /** What is to happen when the transaction around has ended one way or the other. */
 interface Frame {
@@ -24,7 +30,7 @@ interface Frame {
  */
 export class Database {
   readonly #connection: DatabaseSync;
-  readonly #statements = new Map<string, StatementSync>();
+  readonly #statements = new Map<string, Prepared>();
   readonly #frames: Frame[] = [];
   /** What is left to do after commits, in their order. */
   readonly #settled: (() => void)[] = [];
@@ -38,23 +44,32 @@ export class Database {
 
   /** The first row, or undefined. */
   get(sql: string, ...values: Values): unknown {
-    return this.#run(sql, (statement) => statement.get(...values));
+    return this.#run(sql, ({ statement, columns }) => {
+      const cells: unknown = statement.get(...values);
+      return cells === undefined ? undefined : toRow(columns, cells as SQLOutputValue[]);
+    });
   }
 
   all(sql: string, ...values: Values): unknown[] {
-    return this.#run(sql, (statement) => statement.all(...values));
+    return this.#run(sql, ({ statement, columns }) => {
+      const rows: unknown[] = statement.all(...values);
+      return rows.map((cells) => toRow(columns, cells as SQLOutputValue[]));
+    });
   }
 
   /** Returns how many rows were changed. */
   run(sql: string, ...values: Values): number {
-    return Number(this.#run(sql, (statement) => statement.run(...values).changes));
+    return Number(this.#run(sql, ({ statement }) => statement.run(...values).changes));
   }
 
   /** Row after row, for what must not be in memory at once. Nothing else may be written meanwhile. */
   *iterate(sql: string, ...values: Values): Generator {
     try {
       // A statement of its own: the cached one could be asked again before this walk has ended.
-      for (const row of this.#connection.prepare(sql).iterate(...values)) yield row;
+      const { statement, columns } = this.#prepare(sql);
+      for (const cells of statement.iterate(...values) as Iterable<unknown>) {
+        yield toRow(columns, cells as SQLOutputValue[]);
+      }
     } catch (error) {
       throw storageError(error, 'The database could not be read');
     }
@@ -137,16 +152,16 @@ export class Database {
     if (this.#connection.isOpen) this.#connection.close();
   }
 
-  #run<T>(sql: string, use: (statement: StatementSync) => T): T {
+  #run<T>(sql: string, use: (prepared: Prepared) => T): T {
     // After a disk error SQLite may have ended the transaction by itself; what follows would then be kept alone.
     if (this.#aborted !== null) throw this.#aborted;
     try {
-      let statement = this.#statements.get(sql);
-      if (statement === undefined) {
-        statement = this.#connection.prepare(sql);
-        this.#statements.set(sql, statement);
+      let prepared = this.#statements.get(sql);
+      if (prepared === undefined) {
+        prepared = this.#prepare(sql);
+        this.#statements.set(sql, prepared);
       }
-      return use(statement);
+      return use(prepared);
     } catch (error) {
       const failure = storageError(error, 'The database refused an operation');
       if (this.#frames.length > 0 && !this.#connection.isTransaction) this.#aborted = failure;
@@ -172,7 +187,13 @@ export class Database {
   }
 
   #exec(sql: string): void {
-    this.#run(sql, (statement) => statement.run());
+    this.#run(sql, ({ statement }) => statement.run());
+  }
+
+  #prepare(sql: string): Prepared {
+    const statement = this.#connection.prepare(sql);
+    statement.setReturnArrays(true);
+    return { statement, columns: statement.columns().map((column) => column.name) };
   }
 
   #undo(depth: number, statements: readonly string[], cause: unknown): HoldfastError | Error {
@@ -193,6 +214,15 @@ export class Database {
       return broken;
     }
   }
+}
+
+/** Rows that SQLite's binding makes are dictionaries, three times as slow to read as plain objects of one shape. */
+function toRow(columns: readonly string[], cells: readonly SQLOutputValue[]): Row {
+  const row: Row = {};
+  columns.forEach((column, index) => {
+    row[column] = cells[index] ?? null;
+  });
+  return row;
 }
 
 /**

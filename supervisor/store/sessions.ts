@@ -71,7 +71,7 @@ export class Sessions {
     this.#database = database;
   }
 
-  /** Errors: `already_exists` when the profile has a session of that name (or the id is taken). */
+  /** Errors: `already_exists` when the profile has a session of that name. */
   insert(row: SessionRow): void {
     this.#guardName(row.profile, row.name, row.id);
     this.#database.run(INSERT, ...COLUMNS.map((column) => toColumn(row[column])));

@@ -157,6 +157,22 @@ export class Turns {
     return parseRow(z.object({ many: count }), 'turns', row).many;
   }
 
+  /** What is at work or waits, by session: for a whole list of them at once. */
+  live(): Map<string, { running: string | null; queued: number }> {
+    const rows = this.#database.all(
+      `SELECT sessionId, max(CASE status WHEN 'running' THEN id END) AS running,
+         count(*) FILTER (WHERE status = 'queued') AS queued
+       FROM turns WHERE status IN ('queued', 'running') GROUP BY sessionId`,
+    );
+    const schema = z.object({ sessionId: z.string(), running: z.string().nullable(), queued: count });
+    return new Map(
+      rows.map((row) => {
+        const { sessionId, running, queued } = parseRow(schema, 'turns', row);
+        return [sessionId, { running, queued }];
+      }),
+    );
+  }
+
   counts(): { running: number; queued: number } {
     const row = this.#database.get(
       `SELECT count(*) FILTER (WHERE status = 'running') AS running, count(*) FILTER (WHERE status = 'queued') AS queued
