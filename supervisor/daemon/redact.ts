@@ -53,9 +53,14 @@ function redactError(error: Error, depth: number): Record<string, unknown> {
     message: redactText(error.message),
     ...(code === undefined ? {} : { code }),
     ...(why === undefined ? {} : { why: redactText(why) }),
-    ...(error.stack === undefined ? {} : { stack: redactText(error.stack) }),
+    ...(error.stack === undefined || isExpected(error) ? {} : { stack: redactText(error.stack) }),
     ...(error.cause === undefined || depth >= DEEPEST ? {} : { cause: redact(error.cause, depth + 1) }),
   };
+}
+
+/** Our own errors say all there is to say; where they were made matters only for faults of the program. */
+function isExpected(error: Error): boolean {
+  return error instanceof HoldfastError && error.code !== 'internal';
 }
 
 function codeOf(error: Error): string | undefined {

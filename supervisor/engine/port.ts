@@ -15,6 +15,8 @@ export interface Engine {
   capabilities(): EngineCapabilities;
   /** What `doctor` judges: versions and protections, asked now. */
   facts(): Promise<EngineFacts>;
+  /** Identity of the program files that this build brings into sandboxes: their folder's name in the home. */
+  programs(): string;
 
   images: EngineImages;
 

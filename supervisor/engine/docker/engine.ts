@@ -122,7 +122,7 @@ export class DockerEngine implements Engine {
       watch: (listener) => this.#connection.watch(listener),
     });
     this.#connection.onStatus((status) => {
-      if (status.reachable) this.#assumePlacement();
+      if (status.reachable) this.#settle();
     });
     this.#connection.start();
   }
@@ -137,6 +137,10 @@ export class DockerEngine implements Engine {
 
   capabilities(): EngineCapabilities {
     return this.#connection.capabilities();
+  }
+
+  programs(): string {
+    return this.#programs.hash;
   }
 
   async facts(): Promise<EngineFacts> {
@@ -244,8 +248,10 @@ export class DockerEngine implements Engine {
     return this.#connection.onStatus(listener);
   }
 
-  close(): Promise<void> {
-    return this.#connection.close();
+  async close(): Promise<void> {
+    // A helper container that is under way is ours to remove. Its failure was told already.
+    await this.#placed?.placement.catch(() => undefined);
+    await this.#connection.close();
   }
 
   async #place(verb: (placement: Placement) => Promise<void>, what: string): Promise<void> {
@@ -279,12 +285,21 @@ export class DockerEngine implements Engine {
     return local ? this.#byPaths : this.#byVolumes;
   }
 
-  /** What can be said of the engine without trying it out. */
-  #assumePlacement(): void {
+  /** Connected: what is expected of the engine holds until it was tried, which begins at once. */
+  #settle(): void {
     const identity = this.#connection.identity();
     if (identity === null) return;
-    const known = this.#mode === 'auto' ? this.#localPaths.known(identity.info) : this.#mode === 'paths';
-    if (known !== null) this.#connection.setLocalPaths(known);
+    if (this.#placed === null) {
+      const { info } = identity;
+      const expected = this.#mode === 'auto' ? this.#localPaths.expected(info) : this.#mode === 'paths';
+      this.#connection.setLocalPaths(expected);
+    }
+    this.#placement().catch((error: unknown) => {
+      // Not there yet or not reachable now: whoever needs it is told.
+      const known = error instanceof HoldfastError ? error.code : null;
+      if (known === 'image_not_found' || known === 'engine_unavailable' || known === 'shutting_down') return;
+      this.#options.report('it could not be found out whether the engine sees local files', error);
+    });
   }
 }
 

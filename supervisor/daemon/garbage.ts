@@ -1,0 +1,210 @@
+import { lstat, readdir, rmdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Garbage } from '../../protocol/entities.ts';
+import type { ObservedObject } from '../engine/port.ts';
+import type { SessionRow } from '../store/sessions.ts';
+import { removeTree } from '../store/remove-tree.ts';
+import { hasErrorCode } from '../store/storage-error.ts';
+import { garbageOf } from './purge.ts';
+import type { Log } from './logs.ts';
+import type { Rooms } from './rooms.ts';
+
+/** Something that belongs to nothing, and how it goes. Without `remove` it is shown and stays. */
+interface Find {
+  readonly garbage: Garbage;
+  readonly remove?: () => Promise<unknown>;
+}
+
+/**
+ * Finds what belongs to no session, profile or program any more. What an agent may have made is never removed on a guess: a
+ * workspace with a row is not looked at, and one without a row goes only when it is empty.
+ */
+export class GarbageCollector {
+  readonly #rooms: Rooms;
+  readonly #log: Log;
+
+  constructor(rooms: Rooms, log: Log) {
+    this.#rooms = rooms;
+    this.#log = log;
+  }
+
+  /** With `dryRun` nothing is removed. What cannot be removed now is left out of the list. */
+  async collect(dryRun: boolean): Promise<Garbage[]> {
+    const observed = await this.#rooms.engine.observe();
+    const rows = new Map(this.#rooms.sessions.all().map((row) => [row.id, row]));
+    const alive = (id: string): boolean => {
+      const row = rows.get(id);
+      return row !== undefined && row.status !== 'deleted';
+    };
+    const finds = [
+      ...this.#onEngine(observed, alive),
+      ...(await this.#runs(observed, alive)),
+      ...(await this.#workspaces(rows)),
+      ...(await this.#deploys()),
+      ...(await this.#runtimes(observed)),
+      ...(await this.#artifacts(alive)),
+    ];
+    if (dryRun) return finds.map(({ garbage }) => garbage);
+    const removed: Garbage[] = [];
+    for (const { garbage, remove } of finds) {
+      // What stays is said every time: it is somebody's files.
+      try {
+        await remove?.();
+        removed.push(garbage);
+      } catch (error) {
+        this.#log.warn('garbage could not be removed', { garbage: garbage.name, error });
+      }
+    }
+    return removed;
+  }
+
+  #onEngine(observed: readonly ObservedObject[], alive: (id: string) => boolean): Find[] {
+    const { engine } = this.#rooms;
+    return observed.flatMap((object) => {
+      const { sessionId, role } = object;
+      // Code and program volumes go with their version; a workspace never goes by itself.
+      if (role === 'code' || role === 'runtime') return [];
+      if (role === 'workspace') {
+        if (sessionId !== null && alive(sessionId)) return [];
+        return [
+          {
+            garbage: garbageOf(
+              object,
+              'no session has this workspace; it is kept, look into it and remove it by hand',
+            ),
+          },
+        ];
+      }
+      if (role === 'helper') {
+        return [
+          {
+            garbage: garbageOf(object, 'left over from work that ended'),
+            remove: () => engine.removeObject(object),
+          },
+        ];
+      }
+      if (sessionId !== null && alive(sessionId)) return [];
+      return [{ garbage: garbageOf(object, 'no session has it'), remove: () => engine.removeObject(object) }];
+    });
+  }
+
+  async #runs(observed: readonly ObservedObject[], alive: (id: string) => boolean): Promise<Find[]> {
+    const { home } = this.#rooms;
+    const mounted = new Set(observed.map(({ sessionId }) => sessionId));
+    const finds: Find[] = [];
+    for (const name of await folderNames(home.runs)) {
+      if (alive(name) || mounted.has(name)) continue;
+      finds.push(await directory(join(home.runs, name), 'directory', 'run directory of no session'));
+    }
+    return finds;
+  }
+
+  async #workspaces(rows: ReadonlyMap<string, SessionRow>): Promise<Find[]> {
+    const { home } = this.#rooms;
+    const finds: Find[] = [];
+    for (const name of await folderNames(home.workspaces)) {
+      const row = rows.get(name);
+      if (row !== undefined && row.status !== 'deleted') continue;
+      const path = join(home.workspaces, name);
+      const empty = (await readdir(path).catch(() => ['unreadable'])).length === 0;
+      const why = empty
+        ? 'empty workspace of no session'
+        : 'no session has this workspace; it is kept, look into it and remove it by hand';
+      finds.push({
+        garbage: { kind: 'directory', name: path, why, bytes: null },
+        ...(empty ? { remove: () => removeEmpty(path) } : {}),
+      });
+    }
+    return finds;
+  }
+
+  async #deploys(): Promise<Find[]> {
+    const { home, profiles, profileService, operations } = this.#rooms;
+    const finds: Find[] = profileService.versions.unused().map((one) => ({
+      garbage: {
+        kind: 'deploy',
+        name: `${one.profile}/${one.version}`,
+        why:
+          profiles.get(one.profile) === null
+            ? 'its profile was undeployed'
+            : 'an old version that nothing runs',
+        bytes: null,
+      },
+      remove: () => profileService.versions.remove(one),
+    }));
+    // A deploy that is under way has folders that are on no record yet.
+    if (operations.pending().some(({ kind }) => kind === 'profile/deploy')) return finds;
+    const known = new Set(profiles.versions().map(({ profile, version }) => `${profile}/${version}`));
+    for (const profile of await folderNames(home.deploys)) {
+      for (const version of await folderNames(join(home.deploys, profile))) {
+        if (known.has(`${profile}/${version}`)) continue;
+        finds.push(
+          await directory(
+            join(home.deploys, profile, version),
+            'deploy',
+            'left over from a deploy that did not end',
+          ),
+        );
+      }
+    }
+    return finds;
+  }
+
+  /** Program files of other builds. Running containers keep theirs mounted, so these go only when nothing runs. */
+  async #runtimes(observed: readonly ObservedObject[]): Promise<Find[]> {
+    const { home, engine } = this.#rooms;
+    if (observed.some(({ kind }) => kind === 'container')) return [];
+    const current = engine.programs();
+    const finds: Find[] = [];
+    for (const name of await folderNames(home.runtimes)) {
+      if (name === current || name.startsWith('.')) continue;
+      finds.push(await directory(join(home.runtimes, name), 'runtime', 'program files of another build'));
+    }
+    return finds;
+  }
+
+  async #artifacts(alive: (id: string) => boolean): Promise<Find[]> {
+    const { home, artifacts } = this.#rooms;
+    const finds: Find[] = [];
+    for (const name of await folderNames(home.artifacts)) {
+      if (alive(name)) continue;
+      const bytes = await sizeOf(join(home.artifacts, name));
+      finds.push({
+        garbage: { kind: 'artifact', name, why: 'outputs of a session that was deleted', bytes },
+        remove: async () => artifacts.remove(name),
+      });
+    }
+    return finds;
+  }
+}
+
+async function directory(path: string, kind: 'directory' | 'deploy' | 'runtime', why: string): Promise<Find> {
+  return { garbage: { kind, name: path, why, bytes: await sizeOf(path) }, remove: () => removeTree(path) };
+}
+
+/** Of the files directly in a folder: enough to see whether it matters, without walking what an agent made. */
+async function sizeOf(path: string): Promise<number | null> {
+  let bytes = 0;
+  for (const name of await folderNames(path)) {
+    const status = await lstat(join(path, name)).catch(() => null);
+    if (status?.isFile() === true) bytes += status.size;
+    else if (status?.isDirectory() === true) return null;
+  }
+  return bytes;
+}
+
+async function removeEmpty(path: string): Promise<void> {
+  await rmdir(path).catch((error: unknown) => {
+    // Somebody put something there meanwhile: then it stays.
+    if (!hasErrorCode(error, 'ENOTEMPTY') && !hasErrorCode(error, 'ENOENT')) throw error;
+  });
+}
+
+async function folderNames(folder: string): Promise<string[]> {
+  try {
+    return await readdir(folder);
+  } catch (error) {
+    if (hasErrorCode(error, 'ENOENT') || hasErrorCode(error, 'ENOTDIR')) return [];
+    throw error;
+  }
+}

@@ -1,0 +1,107 @@
+import type { HoldfastError } from '../../protocol/errors.ts';
+import type { ClientPeer, HandlerTable } from '../rpc/table.ts';
+import { randomIds } from '../sessions/ids.ts';
+import { sessionHandlers } from '../sessions/handlers.ts';
+import { Doctor } from '../trust/doctor.ts';
+import { GarbageCollector } from './garbage.ts';
+import type { Log } from './logs.ts';
+import type { Program } from './program.ts';
+import type { Rooms } from './rooms.ts';
+import { supervisorStatus } from './status.ts';
+
+/** What methods may ask of the process that serves them. */
+export interface Life {
+  readonly startedAt: number;
+  connections(): number;
+  /** Ends this supervisor once the answer at hand has been sent. */
+  leaveSoon(reason: 'stop' | 'handover'): void;
+  purge: HandlerTable['purge'];
+}
+
+/** One answer for each method. */
+export function handlersOf(rooms: Rooms, program: Program, life: Life, log: Log): HandlerTable {
+  const { sessionService, profileService, events, output, turns, engine } = rooms;
+  const garbage = new GarbageCollector(rooms, log.room('gc'));
+  const doctor = new Doctor({ ...rooms, program, damage: null });
+  return {
+    ping: () => ({}),
+    'supervisor/status': () =>
+      supervisorStatus(rooms, program, { startedAt: life.startedAt, connections: life.connections() }),
+    'supervisor/stop': async ({ sandboxes }) => {
+      const stopped = sandboxes === true ? await sessionService.stopAll() : 0;
+      if (sandboxes === true) await removeSidecars(rooms);
+      life.leaveSoon('stop');
+      return { stopped };
+    },
+    'supervisor/handover': () => {
+      life.leaveSoon('handover');
+      return { leaving: true };
+    },
+    'supervisor/doctor': async () => ({ checks: await doctor.run() }),
+    gc: async ({ dryRun }) => ({ removed: await garbage.collect(dryRun ?? false), dryRun: dryRun ?? false }),
+    purge: life.purge,
+
+    'profile/deploy': ({ directory, opId }, { progress, signal }) =>
+      profileService.deploy({ directory, opId, tell: progress, signal }),
+    'profile/undeploy': ({ profile, force, opId }) => profileService.undeploy(profile, { force, opId }),
+    'profile/list': () => ({ profiles: profileService.list() }),
+
+    ...sessionHandlers<ClientPeer>({ service: sessionService, events, output, turns, ids: randomIds }),
+  };
+
+  async function removeSidecars({ engine: on }: Pick<Rooms, 'engine'>): Promise<void> {
+    if (!engine.status().reachable) return;
+    const left = (await on.observe()).filter(({ kind }) => kind === 'container');
+    const sessions = new Set(left.flatMap(({ sessionId }) => (sessionId === null ? [] : [sessionId])));
+    await Promise.all([...sessions].map((sessionId) => on.removeSandbox(sessionId, 0)));
+  }
+}
+
+/** For a home whose database cannot be read: what is left is to look, to leave, and to clear everything away. */
+export function handlersOfDamaged(damage: HoldfastError, doctor: Doctor, life: Life): HandlerTable {
+  const refuse = (): never => {
+    throw damage;
+  };
+  return {
+    ping: () => ({}),
+    'supervisor/status': refuse,
+    'supervisor/stop': () => {
+      life.leaveSoon('stop');
+      return { stopped: 0 };
+    },
+    'supervisor/handover': () => {
+      life.leaveSoon('handover');
+      return { leaving: true };
+    },
+    'supervisor/doctor': async () => ({ checks: await doctor.run() }),
+    purge: life.purge,
+    gc: refuse,
+    'profile/deploy': refuse,
+    'profile/undeploy': refuse,
+    'profile/list': refuse,
+    'session/create': refuse,
+    'session/list': refuse,
+    'session/show': refuse,
+    'session/pause': refuse,
+    'session/stop': refuse,
+    'session/resume': refuse,
+    'session/update': refuse,
+    'session/delete': refuse,
+    'session/events': refuse,
+    'session/subscribe': refuse,
+    'session/unsubscribe': refuse,
+    'session/verify': refuse,
+    'turn/start': refuse,
+    'turn/show': refuse,
+    'turn/list': refuse,
+    'turn/wait': refuse,
+    'turn/cancel': refuse,
+    'turn/output': refuse,
+    'exec/start': refuse,
+    'exec/input': refuse,
+    'exec/resize': refuse,
+    'exec/kill': refuse,
+    'workspace/info': refuse,
+    'workspace/clean': refuse,
+  };
+}

@@ -1,0 +1,175 @@
+import { readdir, rmdir, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Garbage } from '../../protocol/entities.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Engine, ObservedObject } from '../engine/port.ts';
+import type { HandlerTable } from '../rpc/table.ts';
+import { sandboxSpec } from '../sessions/spec.ts';
+import type { Home } from '../store/home.ts';
+import { removeTree } from '../store/remove-tree.ts';
+import { hasErrorCode } from '../store/storage-error.ts';
+import { SidecarClient } from '../workspace/sidecar-client.ts';
+import type { Log } from './logs.ts';
+import type { Rooms } from './rooms.ts';
+
+export interface PurgeOptions {
+  readonly home: Home;
+  readonly engine: Engine;
+  /** Null where the database cannot be read: purging works all the same. */
+  readonly rooms: Pick<Rooms, 'sessionService' | 'sessions' | 'profiles'> | null;
+  readonly log: Log;
+}
+
+/** Removes everything of this home, on the engine and on disk. The supervisor leaves afterwards. */
+export class Purge {
+  readonly #options: PurgeOptions;
+  #running = false;
+
+  constructor(options: PurgeOptions) {
+    this.#options = options;
+  }
+
+  get running(): boolean {
+    return this.#running;
+  }
+
+  /** Errors: `confirmation_required`, `engine_unavailable` (containers could not be removed; nothing was). */
+  handler(done: () => void): HandlerTable['purge'] {
+    return async ({ force }, { progress }) => {
+      if (!force) throw await this.#question();
+      if (this.#running) throw new HoldfastError('conflict', 'A purge is under way already');
+      const { engine, home } = this.#options;
+      const status = await engine.probe();
+      if (!status.reachable) {
+        throw new HoldfastError('engine_unavailable', `Nothing of ${home.root} was removed`, {
+          why: `its containers cannot be looked for: ${status.why ?? 'the engine cannot be reached'}`,
+          next: status.next ?? 'start the engine and try again',
+        });
+      }
+      this.#running = true;
+      try {
+        const removed = await this.#run(progress);
+        done();
+        return { removed };
+      } catch (error) {
+        this.#running = false;
+        throw error;
+      }
+    };
+  }
+
+  /** The last but the lock: called when nothing of the home is open any more. */
+  static async removeHome(home: Home): Promise<void> {
+    const kept = new Set([home.lock, home.logs, home.idFile]);
+    for (const name of await names(home.root)) {
+      const path = join(home.root, name);
+      // The lock's own files are SQLite's to remove, and its file must not be opened by us.
+      if (!kept.has(path) && !path.startsWith(home.lock)) await removeTree(path);
+    }
+  }
+
+  /** When the lock has been released. The folder itself goes if it is empty then and is no mount point. */
+  static async removeRest(home: Home): Promise<void> {
+    for (const name of await names(home.root)) await removeTree(join(home.root, name));
+    await rmdir(home.root).catch((error: unknown) => {
+      const stays = ['EBUSY', 'ENOTEMPTY', 'EEXIST', 'ENOENT', 'EACCES', 'EPERM'];
+      if (!stays.some((code) => hasErrorCode(error, code))) throw error;
+    });
+  }
+
+  async #question(): Promise<HoldfastError> {
+    const { home, rooms } = this.#options;
+    const sessions = rooms?.sessions.all().filter(({ status }) => status !== 'deleted').length;
+    const workspaces = (await names(home.workspaces)).length;
+    const what =
+      sessions === undefined ? `${workspaces} workspaces` : `${sessions} sessions with their workspaces`;
+    return new HoldfastError('confirmation_required', 'Nothing was removed', {
+      why: `${what}, all history and every container of ${home.root} would be gone for good`,
+      next: 'repeat with --force',
+      details: { home: home.root, workspaces, ...(sessions === undefined ? {} : { sessions }) },
+    });
+  }
+
+  async #run(tell: (stage: string, done?: number, of?: number, unit?: string) => void): Promise<Garbage[]> {
+    const { home, engine, rooms, log } = this.#options;
+    log.warn('purge', { home: home.root });
+    tell('containers');
+    // Whatever ran goes with its container; the service must not start anything meanwhile.
+    await rooms?.sessionService.close();
+    const removed = await removeFromEngine(engine);
+    const folders = await names(home.workspaces);
+    for (const [index, name] of folders.entries()) {
+      tell('workspaces', index, folders.length, 'workspaces');
+      const path = join(home.workspaces, name);
+      const { bytes } = await this.#removeWorkspace(path, name);
+      removed.push({ kind: 'directory', name: path, why: 'purged', bytes });
+    }
+    for (const [kind, folder] of [
+      ['directory', home.runs],
+      ['deploy', home.deploys],
+      ['runtime', home.runtimes],
+      ['artifact', home.artifacts],
+      ['database', home.backups],
+    ] as const) {
+      const { bytes } = await removeTree(folder);
+      removed.push({ kind, name: folder, why: 'purged', bytes });
+    }
+    const database = await stat(home.database).catch(() => null);
+    removed.push({ kind: 'database', name: home.database, why: 'purged', bytes: database?.size ?? null });
+    return removed;
+  }
+
+  /** Under user namespaces the agent's files belong to users that are not ours: then the sidecar, who is theirs, empties it. */
+  async #removeWorkspace(path: string, sessionId: string): Promise<{ bytes: number }> {
+    try {
+      return await removeTree(path);
+    } catch (error) {
+      if (!hasErrorCode(error, 'EACCES') && !hasErrorCode(error, 'EPERM')) throw error;
+      const cleared = await this.#clearThroughSidecar(sessionId);
+      if (!cleared) throw error;
+      return await removeTree(path);
+    }
+  }
+
+  async #clearThroughSidecar(sessionId: string): Promise<boolean> {
+    const { engine, rooms } = this.#options;
+    const row = rooms?.sessions.get(sessionId);
+    const profile = row === undefined || row === null ? null : rooms?.profiles.get(row.profile);
+    if (row === undefined || row === null || profile === null || profile === undefined) return false;
+    await engine.startSidecar(sandboxSpec(row, profile.config, profile.image, profile.version));
+    try {
+      const client = await SidecarClient.connect(() => engine.dial(sessionId), sessionId);
+      await client.clearWorkspace();
+      client.close();
+    } finally {
+      await engine.removeSandbox(sessionId, 0);
+    }
+    return true;
+  }
+}
+
+/** Every container and volume with the label of this home. Containers first: a volume in use cannot be removed. */
+export async function removeFromEngine(engine: Engine): Promise<Garbage[]> {
+  const objects = await engine.observe();
+  const containers = objects.filter(({ kind }) => kind === 'container');
+  const sessions = new Set(containers.flatMap(({ sessionId }) => (sessionId === null ? [] : [sessionId])));
+  await Promise.all([...sessions].map((sessionId) => engine.removeSandbox(sessionId, 0)));
+  for (const object of containers.filter(({ sessionId }) => sessionId === null))
+    await engine.removeObject(object);
+  const others = (await engine.observe()).filter(({ kind }) => kind !== 'container');
+  for (const object of others) await engine.removeObject(object);
+  return [...containers, ...others].map((object) => garbageOf(object, 'purged'));
+}
+
+export function garbageOf(object: ObservedObject, why: string): Garbage {
+  return { kind: object.kind === 'container' ? 'container' : 'volume', name: object.name, why, bytes: null };
+}
+
+async function names(folder: string): Promise<string[]> {
+  try {
+    return await readdir(folder);
+  } catch (error) {
+    if (hasErrorCode(error, 'ENOENT')) return [];
+    throw error;
+  }
+}

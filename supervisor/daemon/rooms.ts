@@ -1,0 +1,99 @@
+import { DockerEngine } from '../engine/docker/engine.ts';
+import type { Engine } from '../engine/port.ts';
+import { Artifacts } from '../history/artifacts.ts';
+import { EventLog } from '../history/events.ts';
+import { TurnOutput } from '../history/turn-output.ts';
+import { ProfileService } from '../profiles/service.ts';
+import { randomIds } from '../sessions/ids.ts';
+import { SessionService } from '../sessions/service.ts';
+import { type Database, openDatabase } from '../store/database.ts';
+import type { Home } from '../store/home.ts';
+import { Operations } from '../store/operations.ts';
+import { Profiles } from '../store/profiles.ts';
+import { Sessions } from '../store/sessions.ts';
+import { Turns } from '../store/turns.ts';
+import type { Log } from './logs.ts';
+import type { Program } from './program.ts';
+
+export interface Rooms {
+  readonly home: Home;
+  readonly engine: Engine;
+  readonly database: Database;
+  readonly sessions: Sessions;
+  readonly turns: Turns;
+  readonly profiles: Profiles;
+  readonly operations: Operations;
+  readonly events: EventLog;
+  readonly output: TurnOutput;
+  readonly artifacts: Artifacts;
+  readonly sessionService: SessionService;
+  readonly profileService: ProfileService;
+}
+
+/** The engine connects in the background from here on. */
+export function openEngine(home: Home, program: Program, log: Log): Engine {
+  return new DockerEngine({
+    home: home.root,
+    homeId: home.id,
+    sidecarImage: program.sidecarImage,
+    builtPrograms: program.builtPrograms,
+    report: (what, error) => log.warn(what, { error }),
+  });
+}
+
+/** Everything that works on the database, put together. Errors: those of `openDatabase`. */
+export function openRooms(home: Home, engine: Engine, program: Program, log: Log): Rooms {
+  const database = openDatabase(home);
+  const now = (): number => Date.now();
+  const sessions = new Sessions(database);
+  const turns = new Turns(database);
+  const profiles = new Profiles(database);
+  const operations = new Operations(database);
+  const events = new EventLog(database, (error) => log.error('a listener of events failed', { error }));
+  const artifacts = new Artifacts(home);
+  const output = new TurnOutput(database, events, artifacts);
+  const sessionService = new SessionService({
+    database,
+    sessions,
+    turns,
+    profiles,
+    operations,
+    events,
+    output,
+    engine,
+    ids: randomIds,
+    log: log.room('sessions'),
+    now,
+  });
+  const profileService = new ProfileService({
+    home,
+    database,
+    profiles,
+    operations,
+    engine,
+    sessions: {
+      sessionsOf: (profile) => sessionService.sessionsOf(profile),
+      deleteSession: async (sessionId) => {
+        const row = sessions.get(sessionId);
+        if (row !== null && row.status !== 'deleted') await sessionService.delete(row, true);
+      },
+    },
+    log: log.room('profiles'),
+    defaultImage: program.agentImage,
+    now,
+  });
+  return {
+    home,
+    engine,
+    database,
+    sessions,
+    turns,
+    profiles,
+    operations,
+    events,
+    output,
+    artifacts,
+    sessionService,
+    profileService,
+  };
+}

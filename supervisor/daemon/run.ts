@@ -1,0 +1,90 @@
+import { basename } from 'node:path';
+import { dialAt } from '../../protocol/client/socket.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { homeFromEnvironment } from '../../protocol/home.ts';
+import { Home } from '../store/home.ts';
+import { HomeLock } from '../store/lock.ts';
+import { closeInherited, detachStdio } from './descriptors.ts';
+import { LogFile } from './logs.ts';
+import { thisProgram } from './program.ts';
+import { Supervisor } from './supervisor.ts';
+
+/** How the process of a supervisor ends. */
+export const DAEMON_EXIT = { left: 0, failed: 1, locked: 3, crashed: 70 } as const;
+
+/** The one before us lets go within its drain time. */
+const LOCK_WAIT_MS = 20_000;
+const LOCK_POLL_MS = 25;
+
+/** `supervisor run`: becomes the home's supervisor and resolves with the exit code once it has left. */
+export async function runSupervisor(bundle: string): Promise<number> {
+  process.umask(0o077);
+  process.chdir('/');
+  const closed = closeInherited();
+  const home = Home.open(homeFromEnvironment(process.env));
+  const log = new LogFile({ path: home.logFile });
+  const daemon = log.room('daemon');
+  watchForCrashes(log);
+  try {
+    const lock = await acquire(home);
+    if (lock instanceof HoldfastError) {
+      // Whoever started us reads the code of this error and goes to the other one.
+      daemon.error('another supervisor works in this home', { error: lock });
+      return DAEMON_EXIT.locked;
+    }
+    if (closed.length > 0) daemon.debug('closed what was inherited', { descriptors: closed.length });
+    const supervisor = await Supervisor.start({ home, lock, log, program: thisProgram(bundle) }).catch(
+      (error: unknown) => {
+        lock.release();
+        throw error;
+      },
+    );
+    for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => supervisor.leave('signal'));
+    // A terminal that goes away is none of ours.
+    process.on('SIGHUP', () => undefined);
+    detachStdio();
+    await supervisor.left;
+    return DAEMON_EXIT.left;
+  } catch (error) {
+    daemon.error('the supervisor could not start', { error });
+    throw error;
+  } finally {
+    log.close();
+  }
+}
+
+/**
+ * The lock, or who has it when another supervisor serves this home. One that holds the lock and does not answer is starting or
+ * leaving: then waiting shows which.
+ */
+async function acquire(home: Home): Promise<HomeLock | HoldfastError> {
+  const until = Date.now() + LOCK_WAIT_MS;
+  for (;;) {
+    try {
+      return HomeLock.acquire(home, { waitMs: LOCK_POLL_MS });
+    } catch (error) {
+      if (!(error instanceof HoldfastError) || error.code !== 'home_locked') throw error;
+      if ((await answers(home)) || Date.now() > until) return error;
+    }
+  }
+}
+
+async function answers(home: Home): Promise<boolean> {
+  try {
+    const socket = await dialAt({ directory: home.socketDirectory, name: basename(home.socket) });
+    socket.destroy();
+    return true;
+  } catch {
+    return false; // nobody listens there yet, or any more
+  }
+}
+
+/** All that was acknowledged is on the disk: leaving at once is safer than going on in a state that nobody foresaw. */
+function watchForCrashes(log: LogFile): void {
+  const crash = (message: string) => (error: unknown) => {
+    log.room('daemon').error(message, { error });
+    process.exit(DAEMON_EXIT.crashed);
+  };
+  process.on('uncaughtException', crash('crashed'));
+  process.on('unhandledRejection', crash('crashed: a promise was rejected and nobody listened'));
+}

@@ -1,0 +1,29 @@
+import type { Result } from '../../protocol/methods.ts';
+import type { Program } from './program.ts';
+import type { Rooms } from './rooms.ts';
+
+/** The answer to `supervisor/status`. `live`: sessions that have a sandbox. */
+export function supervisorStatus(
+  rooms: Rooms,
+  program: Program,
+  process_: { readonly startedAt: number; readonly connections: number },
+): Result<'supervisor/status'> {
+  const { home, database, engine, sessions, turns } = rooms;
+  const counts = sessions.counts();
+  const { deleted, ...present } = counts;
+  const total = Object.values(present).reduce((sum, many) => sum + many, 0);
+  return {
+    pid: process.pid,
+    version: program.info.version,
+    build: program.info.build,
+    home: home.root,
+    startedAt: new Date(process_.startedAt).toISOString(),
+    epoch: database.epoch(),
+    rssBytes: process.memoryUsage.rss(),
+    connections: process_.connections,
+    engine: engine.status(),
+    sessions: { ...present, deleted, total, live: counts.active + counts.idle + counts.paused },
+    turns: turns.counts(),
+    logFile: home.logFile,
+  };
+}
