@@ -48,6 +48,19 @@ const leaveOut = {
 };
 
 /**
+ * zod speaks fifty languages and we speak one: the rest would be a sixth of the program.
+ * @type {import('esbuild').Plugin}
+ */
+const oneLanguage = {
+  name: 'one-language',
+  setup(bundle) {
+    bundle.onLoad({ filter: /node_modules\/zod\/v4\/locales\/index\.js$/ }, () => ({
+      contents: `export { default as en } from './en.js';`,
+    }));
+  },
+};
+
+/**
  * koffi's binary lies beside the bundle that uses it, named by the machine's architecture.
  * @type {import('esbuild').Plugin}
  */
@@ -70,11 +83,8 @@ const nativeBeside = {
 
 async function bundle() {
   const { sidecar, agent } = recipes();
-  const present = BUNDLES.filter(({ entry }) => existsSync(join(ROOT, entry)));
-  for (const { entry } of BUNDLES.filter((one) => !present.includes(one)))
-    console.log(`skipped ${entry}: not there`);
   const results = await Promise.all(
-    present.map(({ entry, out }) =>
+    BUNDLES.map(({ entry, out }) =>
       build({
         absWorkingDir: ROOT,
         entryPoints: [entry],
@@ -91,7 +101,7 @@ async function bundle() {
         sourcemap: 'external',
         legalComments: 'none',
         logLevel: 'warning',
-        plugins: [leaveOut, nativeBeside],
+        plugins: [leaveOut, oneLanguage, nativeBeside],
         external: ['*.node', '@koromix/koffi-*'],
         define: {
           __VERSION__: JSON.stringify(manifest().version),
@@ -125,7 +135,7 @@ async function bundle() {
 
 /** What runs in the agent container as it stands, and koffi's binaries when the sidecar uses them. */
 function runtimeFiles() {
-  const guest = existsSync(GUEST) ? readdirSync(GUEST).map((name) => join(GUEST, name)) : [];
+  const guest = readdirSync(GUEST).map((name) => join(GUEST, name));
   const native = ['x64', 'arm64']
     .map((arch) => join(ROOT, `node_modules/@koromix/koffi-linux-${arch}/linux_${arch}/koffi.node`))
     .filter((path) => existsSync(path));
@@ -216,4 +226,10 @@ async function main() {
   );
 }
 
-await main();
+try {
+  await main();
+} catch (error) {
+  process.exitCode = 1;
+  // What cannot be bundled has been named already.
+  if (!(error instanceof Error && 'errors' in error)) throw error;
+}
