@@ -2,6 +2,8 @@ import { spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import Docker from 'dockerode';
+import { z } from 'zod';
 
 const PROGRAM = join(import.meta.dirname, '../../scripts/holdfast.cjs');
 
@@ -16,6 +18,7 @@ export interface Finished {
 export class TestHome {
   readonly path: string;
   readonly #env: Readonly<Record<string, string>>;
+  readonly #docker = new Docker();
 
   private constructor(path: string, env: Readonly<Record<string, string>>) {
     this.path = path;
@@ -58,6 +61,27 @@ export class TestHome {
   /** Runs `holdfast ARGS --json`, which must succeed, and gives the document it printed. */
   async json(args: readonly string[], input = ''): Promise<unknown> {
     return JSON.parse(await this.succeed([...args, '--json'], input));
+  }
+
+  /** The process that serves this home now, starting it if need be. */
+  async supervisorPid(): Promise<number> {
+    await this.succeed(['profiles']);
+    return z.object({ pid: z.number().int() }).parse(await this.json(['supervisor', 'status'])).pid;
+  }
+
+  /** The engine's id of one of a session's containers; null when there is none that runs or is paused. */
+  async container(sessionId: string, role: 'agent' | 'sidecar'): Promise<string | null> {
+    const found = await this.#docker.listContainers({
+      filters: { label: [`dev.holdfast.session=${sessionId}`, `dev.holdfast.role=${role}`] },
+    });
+    return found[0]?.Id ?? null;
+  }
+
+  /** kill -9 of one of a session's containers, as a hand on the engine would do it. */
+  async killContainer(sessionId: string, role: 'agent' | 'sidecar'): Promise<void> {
+    const id = await this.container(sessionId, role);
+    if (id === null) throw new Error(`session ${sessionId} has no ${role} container`);
+    await this.#docker.getContainer(id).kill();
   }
 
   /** Removes everything of this home from the engine and from the disk. */

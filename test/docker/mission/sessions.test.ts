@@ -1,0 +1,205 @@
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { TestHome } from '../../setup/home.ts';
+import { handlerProject, shellProject, writeProject } from '../../setup/profiles.ts';
+
+const TurnSchema = z.object({
+  sessionId: z.string(),
+  turnId: z.string(),
+  status: z.string(),
+  output: z.unknown(),
+  sandbox: z.object({ reused: z.boolean(), case: z.string() }),
+  worker: z.object({ id: z.string(), reused: z.boolean() }).nullish(),
+});
+const MEMORY = `
+import os
+seen = []
+def handler(input):
+    if input.get('die'): os._exit(3)
+    seen.append(input.get('say'))
+    with open('/workspace/said', 'a') as f: f.write(str(input.get('say')) + '\\n')
+    return {'seen': seen, 'session': input['session_id'], 'kept': open('/workspace/said').read().split()}
+`;
+
+describe('sessions, affinity and lifecycle (A1–A3, P1, P2, P4, L1–L3)', () => {
+  let home: TestHome;
+  let projects: string;
+  beforeAll(async () => {
+    home = await TestHome.create();
+    projects = join(home.path, 'projects');
+  });
+  afterAll(async () => {
+    await home.end();
+  });
+  const run = async (profile: string, input: string, ...more: string[]) =>
+    TurnSchema.parse(await home.json(['run', profile, input, ...more]));
+  const status = async (session: string): Promise<string> =>
+    z
+      .object({ session: z.object({ status: z.string() }) })
+      .parse(await home.json(['session', 'show', session])).session.status;
+
+  test('A1, A3: one session reaches the same warm worker, its memory intact, and knows its name', async () => {
+    await home.succeed(['deploy', await writeProject(projects, handlerProject('memory', MEMORY))]);
+    const one = await run('memory', '{"say": "a"}', '--session', 'user-123');
+    const two = await run('memory', '{"say": "b"}', '--session', 'user-123');
+    expect(two.output).toEqual({ seen: ['a', 'b'], session: 'user-123', kept: ['a', 'b'] });
+    expect(two.sessionId).toBe(one.sessionId);
+    expect(two.worker).toEqual({ id: one.worker?.id, reused: true });
+    expect(two.sandbox).toEqual({ case: 'reuse', reused: true });
+  });
+
+  test('A2, P4: another session sees neither memory nor files; a dead worker is replaced and the files are still there', async () => {
+    const other = await run('memory', '{"say": "x"}', '--session', 'user-456');
+    expect(other.output).toEqual({ seen: ['x'], session: 'user-456', kept: ['x'] });
+
+    const died = await home.run(['run', 'memory', '{"die": true}', '--session', 'user-123']);
+    expect(died.code).toBe(1);
+    expect(died.stderr).toMatch(/^error worker_crashed: /m);
+    const after = await run('memory', '{"say": "c"}', '--session', 'user-123');
+    expect(after.output).toEqual({ seen: ['c'], session: 'user-123', kept: ['a', 'b', 'c'] });
+    expect(after.worker?.reused).toBe(false);
+  });
+
+  test('an exception becomes a typed error with its traceback, and the worker lives on', async () => {
+    const body =
+      "n = 0\ndef handler(input):\n    global n\n    n += 1\n    if input.get('boom'): raise ValueError('no such thing')\n    return n\n";
+    await home.succeed(['deploy', await writeProject(projects, handlerProject('raises', body))]);
+    await run('raises', '{}');
+    const failed = await home.run(['run', 'raises', '{"boom": 1}']);
+    expect(failed.code).toBe(1);
+    expect(failed.stderr).toMatch(/^error agent_failed: .*ValueError: no such thing/m);
+    expect(failed.stderr).toContain('line 5, in handler');
+    expect((await run('raises', '{}')).output).toBe(3);
+  });
+
+  test('P1, P2: files survive a turn that timed out; packages, environment, processes and system files do not survive a stop', async () => {
+    await home.succeed(['deploy', await writeProject(projects, shellProject('p2'))]);
+    const timedOut = await home.run(['run', 'p2', 'echo kept > kept; sleep 60', '--timeout', '1']);
+    expect(timedOut.code).toBe(1);
+    expect(timedOut.stderr).toMatch(/^error timeout: /m);
+    const { sessionId } = await run(
+      'p2',
+      'pip install --no-index x 2>/dev/null; mkdir -p ~/.local/lib; echo 1 > ~/.local/lib/m; export VAR=1; (setsid sleep 1000 &) ; (echo bad >> /etc/hosts) 2>&1 | wc -l',
+    );
+    await home.succeed(['session', 'stop', sessionId]);
+    const after = await home.succeed([
+      'run',
+      'p2',
+      'cat kept; ls -A ~; echo "[$VAR]"; ps ax | grep -c "[s]leep 1000"',
+    ]);
+    expect(after).toBe('kept\n[]\n0\n');
+  });
+
+  test('L1: idle → paused → resumable → expired on the profile’s times; a live turn is never idle; the workspace stays', async () => {
+    await home.succeed([
+      'deploy',
+      await writeProject(
+        projects,
+        shellProject('l1', 'persistence: persistent\nidle: { pause: 1s, stop: 3s, expire: 6s }\n'),
+      ),
+    ]);
+    const { sessionId } = await run('l1', 'echo kept > f; sleep 2; echo still here');
+    expect(await status(sessionId)).toBe('idle');
+    await expect.poll(() => status(sessionId), { timeout: 5000 }).toBe('paused');
+    await expect.poll(() => status(sessionId), { timeout: 6000 }).toBe('resumable');
+    await expect.poll(() => status(sessionId), { timeout: 9000 }).toBe('expired');
+    const back = await run('l1', 'cat f', '--session', 'default');
+    expect(back.sandbox).toEqual({ case: 'resurrect', reused: false });
+    const events = await home.succeed(['session', 'events', sessionId, '--json']);
+    const moves = [...events.matchAll(/"from":\s*"(\w+)",\s*"to":\s*"(\w+)"/g)].map((m) => m[2]);
+    expect(moves.slice(0, 6)).toEqual(['idle', 'active', 'idle', 'paused', 'resumable', 'expired']);
+  });
+
+  test('L3: running → reuse; paused → unpause; stopped → reattach; ephemeral → fresh and empty; unknown → create', async () => {
+    await home.succeed(['deploy', await writeProject(projects, shellProject('l3'))]);
+    const first = await run('l3', 'echo 1 > f');
+    expect(first.sandbox).toEqual({ case: 'create', reused: false });
+    expect((await run('l3', 'true')).sandbox).toEqual({ case: 'reuse', reused: true });
+    await home.succeed(['session', 'pause', first.sessionId]);
+    expect(await status(first.sessionId)).toBe('paused');
+    expect((await run('l3', 'true')).sandbox).toEqual({ case: 'unpause', reused: true });
+    await home.succeed(['session', 'stop', first.sessionId]);
+    expect(await status(first.sessionId)).toBe('resumable');
+    expect((await run('l3', 'cat f')).sandbox).toEqual({ case: 'reattach', reused: false });
+
+    await home.succeed(['deploy', await writeProject(projects, shellProject('l3e', ''))]);
+    const named = await run('l3e', 'echo 1 > f; ls', '--session', 'temp');
+    await home.succeed(['session', 'stop', named.sessionId]);
+    const fresh = await run('l3e', 'ls | wc -l', '--session', 'temp');
+    expect(fresh.sandbox).toEqual({ case: 'fresh', reused: false });
+    expect(await home.succeed(['run', 'l3e', 'ls -A | wc -l', '--session', 'temp'])).toBe('0\n');
+  });
+
+  test('L2: an ephemeral profile without a session gets a throw-away, gone after its turn', async () => {
+    const one = await run('l3e', 'echo 1 > f');
+    const two = await run('l3e', 'ls | wc -l');
+    expect(two.sessionId).not.toBe(one.sessionId);
+    await expect
+      .poll(async () => (await home.json(['session', 'list'])) as { sessions: { id: string }[] }, {
+        timeout: 10_000,
+      })
+      .toMatchObject({
+        sessions: expect.not.arrayContaining([expect.objectContaining({ id: one.sessionId })]) as unknown,
+      });
+  });
+
+  test('turns of a session run one after the other, visibly; those of another beside them', async () => {
+    await home.succeed(['deploy', await writeProject(projects, shellProject('queue'))]);
+    const start = async (text: string, session: string): Promise<string> =>
+      z
+        .object({ turnId: z.string() })
+        .parse(await home.json(['run', 'queue', text, '--session', session, '--no-wait'])).turnId;
+    const slow = await start('echo 1 >> order; sleep 3; echo 2 >> order', 'a');
+    const next = await start('echo 3 >> order; cat order', 'a');
+    const beside = await run('queue', 'echo at once', '--session', 'b');
+    expect(beside.status).toBe('succeeded');
+    const turnSchema = z.object({ turn: z.object({ status: z.string(), ahead: z.number() }) });
+    expect(turnSchema.parse(await home.json(['turn', 'show', next])).turn).toEqual({
+      status: 'queued',
+      ahead: 1,
+    });
+    expect(await home.succeed(['turn', 'wait', next])).toBe('1\n2\n3\n');
+    expect(turnSchema.parse(await home.json(['turn', 'show', slow])).turn.status).toBe('succeeded');
+  });
+
+  test('cancel ends the turn and everything it started, also what left its group', async () => {
+    await home.succeed(['deploy', await writeProject(projects, shellProject('cancel'))]);
+    const { turnId, sessionId } = z
+      .object({ turnId: z.string(), sessionId: z.string() })
+      .parse(
+        await home.json([
+          'run',
+          'cancel',
+          'setsid sleep 777 & sleep 777 & trap "" TERM; while :; do sleep 1; done',
+          '--no-wait',
+        ]),
+      );
+    await sleep(1500);
+    await home.succeed(['turn', 'cancel', turnId]);
+    const ended = await home.run(['turn', 'wait', turnId]);
+    expect(ended.code).toBe(130);
+    expect(
+      await home.succeed(['exec', sessionId, '--', 'sh', '-c', 'ps ax | grep -c "[s]leep 777"; true']),
+    ).toBe('0\n');
+  });
+
+  test('the same path from exec, the handler, the sidecar and the host', async () => {
+    const body = "def handler(input):\n    open('/workspace/src/ä b.txt', 'w').write('same'); return 1\n";
+    await home.succeed(['deploy', await writeProject(projects, handlerProject('paths', body))]);
+    const { sessionId } = await run('memory', '{"say": 1}', '--session', 'paths');
+    await home.succeed(['exec', sessionId, '--', 'mkdir', '-p', '/workspace/src']);
+    await home.succeed(['exec', sessionId, '--', 'sh', '-c', 'printf same > "/workspace/src/ä b.txt"']);
+    const handled = await run('memory', '{"say": 2}', '--session', 'paths');
+    expect(handled.output).toMatchObject({ kept: ['1', '2'] });
+    expect(await home.succeed(['exec', sessionId, '--', 'cat', '/workspace/said'])).toBe('1\n2\n');
+    expect(await home.succeed(['exec', sessionId, '--', 'sh', '-c', 'pwd; cat "src/ä b.txt"'])).toBe(
+      '/workspace\nsame',
+    );
+    const info = z
+      .object({ files: z.number(), bytes: z.number() })
+      .parse(await home.json(['workspace', 'info', sessionId]));
+    expect(info).toEqual({ files: 2, bytes: 8 });
+  });
+});

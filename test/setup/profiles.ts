@@ -1,0 +1,27 @@
+import { mkdir, mkdtemp, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+
+/** Writes a project into a folder of the test's own (below `under`, which the test removes) and gives its path. */
+export async function writeProject(under: string, files: Readonly<Record<string, string>>): Promise<string> {
+  await mkdir(under, { recursive: true });
+  const folder = await mkdtemp(join(under, 'project-'));
+  for (const [name, text] of Object.entries(files)) {
+    const path = join(folder, name);
+    await mkdir(dirname(path), { recursive: true });
+    await writeFile(path, text);
+  }
+  return folder;
+}
+
+/** A Python handler whose one line of code is given: `value` is what it returns. */
+export function handlerProject(name: string, body: string, more = ''): Record<string, string> {
+  return {
+    'holdfast.yaml': `name: ${name}\nagent: { protocol: handler, entry: agent.py }\npersistence: persistent\n${more}`,
+    'agent.py': body,
+  };
+}
+
+/** A command agent that runs its prompt as a shell script. */
+export function shellProject(name: string, more = 'persistence: persistent\n'): Record<string, string> {
+  return { 'holdfast.yaml': `name: ${name}\nagent: { protocol: command, command: [sh] }\n${more}` };
+}
