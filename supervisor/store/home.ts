@@ -102,6 +102,13 @@ export class Home {
       for (const directory of inside) mkdirSync(directory, { recursive: true, mode: 0o700 });
       return home;
     } catch (error) {
+      if (hasErrorCode(error, 'EEXIST') || hasErrorCode(error, 'ENOTDIR')) {
+        throw new HoldfastError('home_damaged', `The home ${path} cannot be used`, {
+          why: 'it, or a part of it, is not a directory',
+          next: 'name another directory in HOLDFAST_HOME',
+          cause: error,
+        });
+      }
       throw storageError(error, `The home ${path} could not be opened`);
     }
   }
@@ -166,7 +173,6 @@ function checkRoot(path: string): void {
   const damaged = (why: string, next: string): HoldfastError =>
     new HoldfastError('home_damaged', `The home ${path} cannot be used`, { why, next });
   const stats = statSync(path);
-  if (!stats.isDirectory()) throw damaged('it is not a directory', 'name another directory in HOLDFAST_HOME');
   const uid = process.getuid?.();
   if (uid !== undefined && stats.uid !== uid) {
     throw damaged(

@@ -1,0 +1,94 @@
+import { describe, expect, test } from 'vitest';
+import { ProfileSchema } from '../../../protocol/profile.ts';
+import { Profiles } from '../../../supervisor/store/profiles.ts';
+import type { ProfileRow } from '../../../supervisor/store/profiles.ts';
+import { Sessions } from '../../../supervisor/store/sessions.ts';
+import { Turns } from '../../../supervisor/store/turns.ts';
+import { newTurn, sessionId, sessionRow, temporaryDatabase, turnId } from './temporary-home.ts';
+
+const full = ProfileSchema.parse({
+  name: 'counter',
+  image: 'debian:12',
+  agent: { protocol: 'handler', entry: 'agent.py', timeout: '90s' },
+  persistence: 'persistent',
+  workspace: { scope: 'session', backing: 'volume', limit: '5GiB', seed: 'seed', ignore: ['*.o'] },
+  setup: { run: 'make', secrets: ['TOKEN'], timeout: '5m', egress: [{ host: 'example.org' }] },
+  egress: [{ host: 'example.org', methods: ['GET'], path: '/x' }],
+  env: { LANG: 'C' },
+  limits: { memory: '512MiB', cpus: 1.5, pids: 100, output: '1GB' },
+  idle: { pause: '5m', stop: '1h', expire: '30d' },
+  retention: { snapshots: '7d', events: '8d', artifacts: '9d', memory: '10d' },
+  checks: { test: 'npm test' },
+});
+
+const row = (version: number, changes: Partial<ProfileRow> = {}): ProfileRow => ({
+  name: 'counter',
+  version,
+  deployedAt: 1000 + version,
+  source: '/home/me/counter',
+  config: full,
+  sourceHash: 'abc',
+  files: 2,
+  bytes: 345,
+  image: 'debian:12',
+  ...changes,
+});
+
+describe('profiles', () => {
+  test.each([
+    ['every field there is', full],
+    [
+      'the least there is',
+      ProfileSchema.parse({ name: 'a', agent: { protocol: 'command', command: ['cat'] } }),
+    ],
+    [
+      'another protocol',
+      ProfileSchema.parse({ name: 'a', agent: { protocol: 'acp', command: ['x'], timeout: '1s' } }),
+    ],
+  ])('come back as they were parsed, with %s', (_, config) => {
+    const profiles = new Profiles(temporaryDatabase());
+    profiles.upsert(row(1, { config }));
+    expect(profiles.get('counter')).toEqual(row(1, { config }));
+    expect(profiles.get('other')).toBeNull();
+  });
+
+  test('never give a version number to other code, even after they were removed', () => {
+    const profiles = new Profiles(temporaryDatabase());
+    expect(profiles.nextVersion('counter')).toBe(1);
+    profiles.upsert(row(1));
+    profiles.upsert(row(2));
+    profiles.remove('counter');
+    profiles.versionRemoved('counter', 1);
+    profiles.versionRemoved('counter', 2);
+    expect(profiles.list()).toEqual([]);
+    expect(profiles.nextVersion('counter')).toBe(3);
+    expect(profiles.versions()).toEqual([]);
+  });
+
+  test('know which versions are in use', () => {
+    const database = temporaryDatabase();
+    const profiles = new Profiles(database);
+    const sessions = new Sessions(database);
+    const turns = new Turns(database);
+    for (const version of [1, 2, 3, 4, 5]) profiles.upsert(row(version));
+    sessions.insert(sessionRow(0, { codeVersion: 2 }));
+    sessions.insert(sessionRow(1, { codeVersion: 1, status: 'deleted' }));
+    sessions.insert(sessionRow(2, { codeVersion: 4, profile: 'other' }));
+    turns.insert(newTurn(1, { status: 'running', codeVersion: 3 }));
+    turns.insert(newTurn(2, { status: 'succeeded', codeVersion: 1 }));
+    expect(profiles.versionsInUse('counter')).toEqual([2, 3, 5]);
+    turns.update(turnId(1), { status: 'failed' });
+    sessions.update(sessionId(0), { codeVersion: null });
+    profiles.remove('counter');
+    expect(profiles.versionsInUse('counter')).toEqual([]);
+    expect(profiles.versions().map((one) => one.version)).toEqual([1, 2, 3, 4, 5]);
+  });
+
+  test('renew what is said about a version without counting up', () => {
+    const profiles = new Profiles(temporaryDatabase());
+    profiles.upsert(row(1));
+    profiles.upsert(row(1, { source: '/elsewhere' }));
+    expect(profiles.list()).toEqual([row(1, { source: '/elsewhere' })]);
+    expect(profiles.nextVersion('counter')).toBe(2);
+  });
+});
