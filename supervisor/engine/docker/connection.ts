@@ -49,7 +49,8 @@ export class EngineConnection {
   #connecting: Promise<DockerApi> | null = null;
   #identity: EngineIdentity | null = null;
   #status: EngineStatus;
-  #localPaths = false;
+  /** Until an engine has answered, what is usual on this platform. */
+  #localPaths = process.platform === 'linux';
   #events: IncomingMessage | null = null;
   #wake: (() => void) | null = null;
   #loop: Promise<void> | null = null;

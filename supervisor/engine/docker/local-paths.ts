@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
-import { chown, mkdir, mkdtemp, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { chmod, chown, mkdir, mkdtemp, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { hostname, release } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -15,17 +15,16 @@ const KnownSchema = z.record(z.string(), z.boolean());
 const LISTEN_MS = 10_000;
 
 /**
- * True when the engine's own description leaves no doubt: same machine, same kernel, its data here, and uids that mean the
- * same on both sides. Docker Desktop's kernel and name are its virtual machine's; rootless and remapped engines shift uids.
+ * What the engine's own description lets one expect: same name and kernel, and its data is here. Only a guess until it was
+ * tried: a daemon may have a view of the files of its own (snap, a container), and Docker Desktop's is a virtual machine.
  */
-export function certainlyLocal(info: InfoReply): boolean {
+export function looksLocal(info: InfoReply): boolean {
   const shifted = (info.SecurityOptions ?? []).some((option) => /name=(rootless|userns)/.test(option));
   return (
     process.platform === 'linux' &&
     !shifted &&
     info.Name === hostname() &&
     info.KernelVersion === release() &&
-    !/docker desktop/i.test(info.OperatingSystem) &&
     isFolder(info.DockerRootDir)
   );
 }
@@ -40,15 +39,14 @@ export class LocalPathsProbe {
     this.#chores = chores;
   }
 
-  /** What is known without asking the engine; null when it has to be tried. */
-  known(info: InfoReply): boolean | null {
-    if (certainlyLocal(info)) return true;
-    return this.#remembered()[key(info)] ?? null;
+  /** What was found out earlier, else a guess. */
+  expected(info: InfoReply): boolean {
+    return this.#remembered()[key(info)] ?? looksLocal(info);
   }
 
   async find(info: InfoReply): Promise<boolean> {
-    const known = this.known(info);
-    if (known !== null) return known;
+    const known = this.#remembered()[key(info)];
+    if (known !== undefined) return known;
     const answer = await this.#tryOut();
     const all = { ...this.#remembered(), [key(info)]: answer };
     const path = join(this.#folder, `local-paths.${randomBytes(4).toString('hex')}`);
@@ -72,7 +70,9 @@ export class LocalPathsProbe {
       owner.gid = 65534;
     }
     try {
-      await writeFile(join(folder, 'word'), word, { mode: 0o444 });
+      await writeFile(join(folder, 'word'), word);
+      // Not by the mode of the creation: a supervisor's umask takes from it what others may do.
+      await chmod(join(folder, 'word'), 0o444);
       await chown(folder, owner.uid, owner.gid);
       let heard = false;
       await this.#chores.run({

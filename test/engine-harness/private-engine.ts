@@ -1,0 +1,279 @@
+import { execFile, spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { existsSync, openSync, closeSync, readFileSync, readdirSync } from 'node:fs';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import Docker from 'dockerode';
+
+const run = promisify(execFile);
+const READY_MS = 60_000;
+const END_MS = 20_000;
+
+/** Why this machine cannot run a second engine; null when it can. */
+export function privateEngineObstacle(): string | null {
+  if (process.platform !== 'linux') return 'a private engine needs Linux';
+  if (process.getuid?.() !== 0) return 'a private engine needs root';
+  const missing = ['dockerd', 'containerd', 'unshare'].filter((program) => !onPath(program));
+  return missing.length === 0 ? null : `${missing.join(', ')} not found`;
+}
+
+function onPath(program: string): boolean {
+  const folders = [...(process.env['PATH'] ?? '').split(delimiter), '/usr/sbin', '/sbin'];
+  return folders.some((folder) => existsSync(join(folder, program)));
+}
+
+export interface PrivateEngineOptions {
+  /** Containers survive the death of the daemon. Default: no. */
+  readonly liveRestore?: boolean;
+  /** Copied from the engine of this machine. */
+  readonly images?: readonly string[];
+  /** Where its data lies; for tests with a small disk. Default: below the engine's own temporary folder. */
+  readonly dataRoot?: string;
+  /** A folder that the engine sees empty, as one on another machine would. */
+  readonly hides?: string;
+}
+
+/**
+ * A Docker engine for tests that hurt one: its own containerd, data, sockets and network namespace, so that the engine of this
+ * machine never notices. `close` leaves nothing behind: no process, no mount, no file.
+ */
+export class PrivateEngine {
+  readonly root: string;
+  readonly socketPath: string;
+  readonly dataRoot: string;
+  readonly docker: Docker;
+  readonly #liveRestore: boolean;
+  readonly #hides: string | undefined;
+  #containerd: ChildProcess | null = null;
+  #dockerd: ChildProcess | null = null;
+
+  private constructor(root: string, options: PrivateEngineOptions) {
+    this.root = root;
+    this.socketPath = join(root, 'docker.sock');
+    this.dataRoot = options.dataRoot ?? join(root, 'data');
+    this.#liveRestore = options.liveRestore ?? false;
+    this.#hides = options.hides;
+    this.docker = engineAt(this.socketPath);
+  }
+
+  static async start(options: PrivateEngineOptions = {}): Promise<PrivateEngine> {
+    const obstacle = privateEngineObstacle();
+    if (obstacle !== null) throw new Error(obstacle);
+    const engine = new PrivateEngine(await mkdtemp(join(tmpdir(), 'hfe-')), options);
+    try {
+      await engine.#startContainerd();
+      await engine.startDaemon();
+      for (const image of options.images ?? []) await engine.load(image);
+      return engine;
+    } catch (error) {
+      await engine.close();
+      throw error;
+    }
+  }
+
+  /** Copies an image from the engine of this machine, unpacked by the engines themselves. */
+  async load(reference: string, from = engineAt('/var/run/docker.sock')): Promise<void> {
+    const saved = await from.getImage(reference).get();
+    const answer = await this.docker.loadImage(saved);
+    for await (const _ of answer) {
+      // Read to the end: loading is over when the answer is.
+    }
+    await this.docker.getImage(reference).inspect();
+  }
+
+  get pid(): number {
+    const pid = this.#dockerd?.pid;
+    if (pid === undefined) throw new Error('the private engine does not run');
+    return pid;
+  }
+
+  /** Comes back when it answers. */
+  async startDaemon(): Promise<void> {
+    await rm(join(this.root, 'docker.pid'), { force: true });
+    const args = [
+      '-n',
+      'dockerd',
+      `--host=unix://${this.socketPath}`,
+      `--data-root=${this.dataRoot}`,
+      `--exec-root=${join(this.root, 'exec')}`,
+      `--pidfile=${join(this.root, 'docker.pid')}`,
+      `--config-file=${join(this.root, 'daemon.json')}`,
+      `--containerd=${join(this.root, 'containerd.sock')}`,
+      '--bridge=none',
+      '--iptables=false',
+      '--ip6tables=false',
+      '--ip-forward=false',
+      '--shutdown-timeout=5',
+      ...(this.#liveRestore ? ['--live-restore'] : []),
+    ];
+    await writeFile(join(this.root, 'daemon.json'), '{}');
+    // Containers are made by containerd, their file systems by the daemon: both must have the same view.
+    const view =
+      this.#hides === undefined ? [] : [`--mount=/proc/${this.#containerd?.pid ?? 0}/ns/mnt`, 'unshare'];
+    this.#dockerd = this.#spawn(view.length === 0 ? 'unshare' : 'nsenter', [...view, ...args], 'dockerd.log');
+    await this.#until(async () => {
+      await this.docker.ping();
+    }, 'dockerd');
+  }
+
+  /** As a power cut of the daemon: no time to say anything. */
+  async killDaemon(): Promise<void> {
+    await this.#end(this.#dockerd, 'SIGKILL');
+    this.#dockerd = null;
+  }
+
+  /** In order. Without live-restore its containers end with it. */
+  async stopDaemon(): Promise<void> {
+    await this.#end(this.#dockerd, 'SIGTERM');
+    this.#dockerd = null;
+  }
+
+  /** It hangs: connections are accepted by the kernel and never answered. */
+  freezeDaemon(): void {
+    process.kill(this.pid, 'SIGSTOP');
+  }
+
+  thawDaemon(): void {
+    process.kill(this.pid, 'SIGCONT');
+  }
+
+  async close(): Promise<void> {
+    this.#dockerd?.kill('SIGCONT');
+    await this.#end(this.#dockerd, 'SIGTERM');
+    this.#dockerd = null;
+    // What a killed daemon left: its shims name our socket, and their children are the containers.
+    for (const shim of this.#shims()) for (const pid of [...descendants(shim), shim]) kill(pid);
+    await this.#end(this.#containerd, 'SIGTERM');
+    this.#containerd = null;
+    for (const mount of await this.#mounts()) await run('umount', ['-l', mount]);
+    await rm(this.root, { recursive: true, force: true, maxRetries: 3 });
+  }
+
+  async #startContainerd(): Promise<void> {
+    const config = join(this.root, 'containerd.toml');
+    await mkdir(join(this.root, 'containerd'), { recursive: true });
+    await writeFile(
+      config,
+      [
+        'version = 2',
+        `root = ${JSON.stringify(join(this.root, 'containerd/root'))}`,
+        `state = ${JSON.stringify(join(this.root, 'containerd/state'))}`,
+        'disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.internal.v1.opt"]',
+        '[grpc]',
+        `  address = ${JSON.stringify(join(this.root, 'containerd.sock'))}`,
+        '',
+      ].join('\n'),
+    );
+    const args = ['containerd', '--config', config];
+    const hiding = ['-m', 'sh', '-c', 'mount -t tmpfs hidden "$0" && exec "$@"', this.#hides ?? '', ...args];
+    this.#containerd =
+      this.#hides === undefined
+        ? this.#spawn('containerd', args.slice(1), 'containerd.log')
+        : this.#spawn('unshare', hiding, 'containerd.log');
+    await this.#until(() => {
+      if (!existsSync(join(this.root, 'containerd.sock'))) throw new Error('its socket is not there');
+    }, 'containerd');
+  }
+
+  #spawn(program: string, args: readonly string[], log: string): ChildProcess {
+    const output = openSync(join(this.root, log), 'a');
+    try {
+      const PATH = `${process.env['PATH'] ?? ''}:/usr/sbin:/sbin`;
+      const env = { ...process.env, PATH, DOCKER_HOST: undefined };
+      return spawn(program, args, { stdio: ['ignore', output, output], env });
+    } finally {
+      closeSync(output);
+    }
+  }
+
+  async #until(check: () => void | Promise<void>, program: string): Promise<void> {
+    const until = performance.now() + READY_MS;
+    for (;;) {
+      try {
+        await check();
+        return;
+      } catch (error) {
+        const child = program === 'dockerd' ? this.#dockerd : this.#containerd;
+        if (performance.now() > until || child?.exitCode !== null) {
+          const log = await readFile(join(this.root, `${program}.log`), 'utf8');
+          throw new Error(`${program} did not start: ${log.slice(-2000)}`, { cause: error });
+        }
+        await sleep(50);
+      }
+    }
+  }
+
+  async #end(child: ChildProcess | null, signal: NodeJS.Signals): Promise<void> {
+    if (child?.exitCode !== null || child.signalCode !== null) return;
+    const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+    const forced = setTimeout(() => child.kill('SIGKILL'), END_MS);
+    child.kill(signal);
+    await ended;
+    clearTimeout(forced);
+  }
+
+  #shims(): number[] {
+    return processes().filter((pid) => {
+      const command = commandLine(pid);
+      return command.includes('containerd-shim') && command.includes(join(this.root, 'containerd.sock'));
+    });
+  }
+
+  /** Deepest first. */
+  async #mounts(): Promise<string[]> {
+    const lines = (await readFile('/proc/self/mountinfo', 'utf8')).split('\n');
+    return lines
+      .map((line) => line.split(' ')[4] ?? '')
+      .filter((path) => path.startsWith(`${this.root}/`))
+      .reverse();
+  }
+}
+
+export function engineAt(socketPath: string): Docker {
+  // DOCKER_HOST of the one who runs the tests must not win over the path.
+  return new Docker({
+    socketPath,
+    host: undefined,
+    port: undefined,
+    protocol: 'http',
+  } as unknown as Docker.DockerOptions);
+}
+
+function processes(): number[] {
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number);
+}
+
+function commandLine(pid: number): string {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8');
+  } catch {
+    // It ended while we were looking.
+    return '';
+  }
+}
+
+function descendants(pid: number): number[] {
+  try {
+    const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8');
+    return children
+      .split(' ')
+      .filter((one) => one !== '')
+      .map(Number)
+      .flatMap((child) => [child, ...descendants(child)]);
+  } catch {
+    return [];
+  }
+}
+
+function kill(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch (error) {
+    if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error;
+  }
+}
