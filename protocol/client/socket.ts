@@ -32,6 +32,8 @@ const SHORT_ROOT = '/tmp';
 interface Address {
   readonly path: string;
   release(): void;
+  /** Removes what was made for the address alone. */
+  forget(): void;
 }
 
 /**
@@ -58,12 +60,16 @@ export async function listenAt(server: Server, place: SocketPlace): Promise<() =
     // Closing removes the socket by the address it was bound to, which must mean the same directory until then.
     const closed = new Promise<void>((resolve) => server.close(() => resolve()));
     address.release();
+    address.forget();
     await closed;
   };
 }
 
 /** Errors: those of the system (`ENOENT` and `ECONNREFUSED` mean that nobody listens), `permission_denied`. */
 export async function dialAt(place: SocketPlace, signal?: AbortSignal): Promise<Socket> {
+  const givenUp = (): HoldfastError =>
+    new HoldfastError('cancelled', 'The supervisor was not called', { cause: signal?.reason });
+  if (signal?.aborted === true) throw givenUp();
   const address = openAddress(place, false);
   try {
     return await new Promise<Socket>((resolve, reject) => {
@@ -111,7 +117,7 @@ function openAddress(place: SocketPlace, create: boolean): Address {
     refuseForeign(place.directory, fstatSync(descriptor));
     const link = `/proc/self/fd/${descriptor}`;
     if (place.useProc !== false && leadsTo(link, descriptor)) {
-      return { path: `${link}/${place.name}`, release: () => closeSync(descriptor) };
+      return { path: `${link}/${place.name}`, release: () => closeSync(descriptor), forget: () => undefined };
     }
   } catch (error) {
     closeSync(descriptor);
@@ -119,8 +125,11 @@ function openAddress(place: SocketPlace, create: boolean): Address {
   }
   closeSync(descriptor);
   const direct = join(place.directory, place.name);
-  const path = Buffer.byteLength(direct) <= LONGEST_ADDRESS ? direct : shortPath(place, create);
-  return { path, release: () => undefined };
+  const none = (): void => undefined;
+  if (Buffer.byteLength(direct) <= LONGEST_ADDRESS) return { path: direct, release: none, forget: none };
+  const short = shortDirectory(place, create);
+  const forget = (): void => rmSync(short, { recursive: true, force: true });
+  return { path: join(short, 'socket'), release: none, forget };
 }
 
 function leadsTo(link: string, descriptor: number): boolean {
@@ -130,7 +139,7 @@ function leadsTo(link: string, descriptor: number): boolean {
 }
 
 /** A private directory with a short name, the same for everybody who means the same place. */
-function shortPath(place: SocketPlace, create: boolean): string {
+function shortDirectory(place: SocketPlace, create: boolean): string {
   const uid = process.getuid?.() ?? 0;
   const hash = createHash('sha256').update(join(place.directory, place.name)).digest('hex').slice(0, 16);
   const directory = join(SHORT_ROOT, `holdfast-${uid}-${hash}`);
@@ -146,7 +155,7 @@ function shortPath(place: SocketPlace, create: boolean): string {
   if (!found.isDirectory()) throw foreign(directory, 'it is not a directory');
   refuseForeign(directory, found);
   if ((found.mode & 0o077) !== 0) throw foreign(directory, 'others than its owner may enter it');
-  return join(directory, 'socket');
+  return directory;
 }
 
 function refuseForeign(directory: string, found: { readonly uid: number; readonly mode: number }): void {
