@@ -3,9 +3,13 @@ import { createServer, type Socket } from 'node:net';
 
 /**
  * The sidecar: `sidecar.cjs` serves the supervisor on a socket in /ctl, `sidecar.cjs relay` joins its own stdio to that socket.
- * The environment may put its folders elsewhere: HOLDFAST_CONTROL, HOLDFAST_RUN, HOLDFAST_WORKSPACE.
+ * The environment may put its folders elsewhere: HOLDFAST_CONTROL, _RUN, _WORKSPACE, _RUNTIME, _AGENT.
  */
 const started = performance.now();
+
+function placeOf(name: string, usual: string): string {
+  return process.env[`HOLDFAST_${name}`] ?? usual;
+}
 
 function fail(error: unknown): never {
   console.error(error);
@@ -13,7 +17,7 @@ function fail(error: unknown): never {
 }
 
 function listen(): void {
-  const path = `${process.env['HOLDFAST_CONTROL'] ?? '/ctl'}/sidecar.sock`;
+  const path = `${placeOf('CONTROL', '/ctl')}/sidecar.sock`;
   const session = process.env['HOLDFAST_SESSION'] ?? '';
   const ending = new AbortController();
   const sockets = new Set<Socket>();
@@ -36,8 +40,12 @@ function listen(): void {
   const loaded = new Promise<void>((resolve) => server.once('listening', () => setImmediate(resolve)))
     .then(() => Promise.all([import('./serve.ts'), import('./turns/keeper.ts')]))
     .then(([{ serve }, { Keeper }]) => {
-      const keeper = new Keeper(process.env['HOLDFAST_RUN'] ?? '/run/holdfast');
-      const workspace = process.env['HOLDFAST_WORKSPACE'] ?? '/workspace';
+      const keeper = new Keeper({
+        run: placeOf('RUN', '/run/holdfast'),
+        runtime: placeOf('RUNTIME', '/opt/holdfast'),
+        code: placeOf('AGENT', '/agent'),
+      });
+      const workspace = placeOf('WORKSPACE', '/workspace');
       ending.signal.addEventListener('abort', () => keeper.close());
       return (socket: Socket): void => {
         if (socket.destroyed) return;

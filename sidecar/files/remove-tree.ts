@@ -12,7 +12,7 @@ import {
   unlinkSync,
 } from 'node:fs';
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { Directory} from './directory.ts';
+import type { Directory } from './directory.ts';
 import { errnoOf } from './directory.ts';
 import { Slices } from './slices.ts';
 

@@ -117,8 +117,10 @@ hf_kill_turn() { # TURN GRACE_MS
     "$hf_bb" usleep 25000
     hf_tries=$((hf_tries + 1))
   done
-  [ -z "$hf_group" ] || kill -TERM -- "-$hf_group" 2>/dev/null
-  hf_signal TERM $(hf_of_turn "$1")
+  if [ "$hf_left" -gt 0 ]; then
+    [ -z "$hf_group" ] || kill -TERM -- "-$hf_group" 2>/dev/null
+    hf_signal TERM $(hf_of_turn "$1")
+  fi
   while [ "$hf_left" -gt 0 ]; do
     if [ -z "$hf_group" ] || ! kill -0 -- "-$hf_group" 2>/dev/null; then
       [ -n "$(hf_of_turn "$1")" ] || return 0
@@ -147,7 +149,11 @@ hf_check() { # TURN
   [ -e "$hf_run/turns/$1/started" ] && [ ! -e "$hf_run/turns/$1/exit" ] || return 0
   eval "hf_pid=\$hf_keeper_${1#turn-}"
   if [ -n "$hf_pid" ]; then
-    kill -0 "$hf_pid" 2>/dev/null || hf_tell "$hf_run/turns/$1/exit" 137
+    kill -0 "$hf_pid" 2>/dev/null && return
+    # It may have done its work since we looked.
+    [ ! -e "$hf_run/turns/$1/exit" ] || return 0
+    hf_signal KILL $(hf_marked "HOLDFAST_TURN=$1")
+    hf_tell "$hf_run/turns/$1/exit" 137
   elif [ -n "$hf_worker_keeper" ] && ! kill -0 "$hf_worker_keeper" 2>/dev/null; then
     hf_worker_over "$hf_worker" 137 "$1"
   fi
@@ -229,7 +235,7 @@ trap hf_leave TERM INT HUP
 trap : CHLD
 while :; do
   hf_verb= hf_a= hf_b= hf_c= hf_rest=
-  if read -t 5 -r hf_verb hf_a hf_b hf_c hf_rest <&3; then
+  if read -t 2 -r hf_verb hf_a hf_b hf_c hf_rest <&3; then
     hf_answer "$hf_verb" "$hf_a" "$hf_b" "$hf_c" 3<&- </dev/null 2>/dev/null
   elif [ ! "$hf_run/requests" -ef /proc/self/fd/3 ]; then
     # The agent replaced the FIFO: go where the next request will come.

@@ -164,9 +164,11 @@ let handler;
 let current = null;
 let turns = 0;
 
-function answer(turn, text) {
+function answer(turn, text, isLast) {
   if (current !== turn) return; // it was answered already, by what went wrong beside it
   current = null;
+  // Before the answer is seen: the next turn must not be given to a worker that ends.
+  if (isLast) requests.destroy();
   try {
     turn.publish('result', text);
   } catch (error) {
@@ -189,8 +191,8 @@ async function run(turn) {
   } catch (error) {
     text = JSON.stringify(failure(error));
   }
-  answer(turn, text);
   // What could not be loaded is tried anew by the next worker.
+  answer(turn, text, handler === undefined);
   if (handler === undefined) process.exit(1);
   pointTo(1, '/dev/null', O_WRONLY);
   pointTo(2, '/dev/null', O_WRONLY);
@@ -201,7 +203,7 @@ function fail(error) {
   if (current === null) {
     console.error(error);
   } else {
-    answer(current, JSON.stringify(failure(error)));
+    answer(current, JSON.stringify(failure(error)), true);
   }
   process.exit(1);
 }
@@ -210,7 +212,7 @@ process.on('unhandledRejection', fail);
 process.on('exit', (code) => {
   if (current !== null) {
     const error = new ProcessExit(`the handler ended its process with process.exit(${code})`);
-    answer(current, JSON.stringify(failure(error)));
+    answer(current, JSON.stringify(failure(error)), true);
   }
 });
 

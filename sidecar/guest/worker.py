@@ -4,17 +4,14 @@ Loads ENTRY once and calls its handler(input) for each turn. Output of a turn go
 descriptors 1 and 2 point there while it runs; its answer is a file of its own. Python 3.7 or newer, nothing but the
 standard library.
 """
-import time
-
-BEGAN = time.monotonic()
-
-import inspect
 import importlib.util
+import inspect
 import json
 import os
 import re
 import shutil
 import sys
+import time
 import traceback
 
 RUN = os.environ.get("HOLDFAST_RUN", "/run/holdfast")
@@ -32,6 +29,13 @@ class NoHandler(Exception):
 
 class NotSerializable(Exception):
     """The handler's return value is not JSON."""
+
+
+def age_ms():
+    """Since this process was made, with the interpreter's own start in it; the kernel counts in 10 ms."""
+    with open("/proc/self/stat", "rb") as file:
+        ticks = int(file.read().rsplit(b")", 1)[1].split()[19])
+    return max(0.0, round((time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")) * 1000, 3))
 
 
 def own(path, flags):
@@ -171,8 +175,9 @@ def flush():
 
 
 class Worker:
-    def __init__(self, entry):
+    def __init__(self, entry, requests):
         self.entry = entry
+        self.requests = requests
         self.handler = None
         self.loop = Loop()
         self.turns = 0
@@ -184,8 +189,7 @@ class Worker:
             os.chdir(WORKSPACE)
             if self.handler is None:
                 self.handler = load(self.entry)
-            started = None if self.turns > 1 else round((time.monotonic() - BEGAN) * 1000, 3)
-            about = {"id": WORKER, "reused": self.turns > 1, "startMs": started}
+            about = {"id": WORKER, "reused": self.turns > 1, "startMs": None if self.turns > 1 else age_ms()}
             turn.publish("worker", json.dumps(about).encode())
             result = self.handler(read_input(turn))
             if inspect.isawaitable(result):
@@ -205,11 +209,13 @@ class Worker:
         os.environ["HOLDFAST_TURN"] = turn.id
         answer, goes_on = self.answer(turn)
         flush()
+        if not goes_on:
+            # Before the answer is seen: the next turn must not be given to us.
+            os.close(self.requests)
         try:
             turn.publish("result", answer)
         except OSError as error:
             print("holdfast: the answer could not be written: %s" % error, file=sys.stderr)
-            flush()
             return False
         for target in (1, 2):
             os.dup2(self.quiet, target)
@@ -222,7 +228,7 @@ def main():
         stream.reconfigure(line_buffering=True, errors="backslashreplace")
     # Read and write, so that it never comes to its end. Opened first: this is how the sidecar sees that we live.
     requests = os.open(os.path.join(RUN, "worker", "requests"), os.O_RDWR | os.O_CLOEXEC)
-    worker = Worker(sys.argv[1])
+    worker = Worker(sys.argv[1], requests)
     # The runner has claimed the first turn and pointed 1 and 2 at its files.
     goes_on = worker.run(Turn(os.environ.pop("HOLDFAST_FIRST_TURN")))
     rest = b""
@@ -241,8 +247,6 @@ def main():
             goes_on = worker.run(turn)
             if not goes_on:
                 break
-    # Closed before anything that may hang: the next turn must not be given to us.
-    os.close(requests)
     # Threads of the handler may never end; the answer is written, nothing waits for them.
     flush()
     os._exit(1)

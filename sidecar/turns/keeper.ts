@@ -3,7 +3,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import { hasReader, sendLine } from '../files/fifo.ts';
 import type { TurnLaunch, TurnProgress } from '../wire.ts';
 import { Changes, type WatchMode } from './changes.ts';
-import { launchScript, workerCommand } from './launch-script.ts';
+import { type InAgent, launchScript, workerCommand } from './launch-script.ts';
 import { RunDirectory } from './run-directory.ts';
 import { ABSENT, Turn, type TurnKind } from './turn.ts';
 import { type Stream, TurnFiles } from './turn-files.ts';
@@ -20,15 +20,21 @@ const TICK_MS = 1000;
 const SEND_AGAIN_MS = { first: 1000, most: 10_000 } as const;
 /** A warm worker that has not taken a turn after this many requests is replaced. */
 const WORKER_CHANCES = 3;
-const CHECK_TICKS = 5;
+const CHECK_TICKS = 2;
 /** How long a request waits for room in a FIFO that is full. */
 const ROOM_MS = 2000;
 
 const SIGNALS = new Set(['HUP', 'INT', 'QUIT', 'KILL', 'TERM', 'USR1', 'USR2', 'STOP', 'CONT']);
 
+export interface KeeperOptions extends InAgent {
+  /** The run directory: a mount point. */
+  readonly run: string;
+}
+
 /** Keeper of the run directory: hands turns to the runner and the warm worker, and tells how far they are. */
 export class Keeper {
   readonly #run: RunDirectory;
+  readonly #agent: InAgent;
   readonly #changes: Changes;
   readonly #known = new Map<string, Turn>();
   readonly #underWay = new Set<Turn>();
@@ -36,8 +42,9 @@ export class Keeper {
   #ticks = 0;
   #mode: WatchMode = 'inotify';
 
-  constructor(path: string) {
-    this.#run = new RunDirectory(path);
+  constructor(options: KeeperOptions) {
+    this.#agent = options;
+    this.#run = new RunDirectory(options.run);
     const onMode = (mode: WatchMode): void => {
       this.#mode = mode;
     };
@@ -143,7 +150,7 @@ export class Keeper {
   }
 
   #create(launch: TurnLaunch, input: Uint8Array): Turn {
-    const argv = launch.kind === 'handler' ? workerCommand(launch.entry ?? '') : launch.argv;
+    const argv = launch.kind === 'handler' ? workerCommand(launch.entry ?? '', this.#agent) : launch.argv;
     const script = launchScript(launch, argv);
     const files = TurnFiles.create(this.#run.turns, launch.turnId, {
       launch: Buffer.from(script),

@@ -1,5 +1,5 @@
 import { HoldfastError } from '../../protocol/errors.ts';
-import { IN_SANDBOX, type TurnLaunch } from '../wire.ts';
+import type { TurnLaunch } from '../wire.ts';
 
 /** The kernel's limit for one argument or one NAME=VALUE, with its NUL. */
 const ARGUMENT_BYTES = 128 * 1024;
@@ -30,17 +30,23 @@ function checked(text: string, what: string): string {
   return text;
 }
 
+/** Where things are in the agent's container. */
+export interface InAgent {
+  readonly runtime: string;
+  readonly code: string;
+}
+
 /** The program that runs a handler, by its file. */
-export function workerCommand(entry: string): string[] {
-  const path = `${IN_SANDBOX.agent}/${entry}`;
+export function workerCommand(entry: string, { runtime, code }: InAgent): string[] {
+  const path = `${code}/${entry}`;
   const parts = entry.split('/');
   if (entry.startsWith('/') || parts.includes('..') || parts.includes('')) {
     throw new HoldfastError('invalid_params', `${entry} cannot be a handler`, {
       why: 'it is not a path below the deployed code',
     });
   }
-  if (entry.endsWith('.py')) return ['python3', `${IN_SANDBOX.runtime}/worker.py`, path];
-  if (/\.[mc]?js$/.test(entry)) return ['node', `${IN_SANDBOX.runtime}/worker.mjs`, path];
+  if (entry.endsWith('.py')) return ['python3', `${runtime}/worker.py`, path];
+  if (/\.[mc]?js$/.test(entry)) return ['node', `${runtime}/worker.mjs`, path];
   throw new HoldfastError('invalid_params', `${entry} cannot be a handler`, {
     why: 'its name ends neither in .py nor in .js, .mjs or .cjs',
     next: 'use agent.protocol: command for other programs',

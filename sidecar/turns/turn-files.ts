@@ -9,7 +9,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { Directory} from '../files/directory.ts';
+import type { Directory } from '../files/directory.ts';
 import { errnoOf } from '../files/directory.ts';
 
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_RDONLY, O_RDWR, O_WRONLY } = constants;

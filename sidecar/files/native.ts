@@ -1,0 +1,109 @@
+import { arch } from 'node:os';
+import { HoldfastError } from '../../protocol/errors.ts';
+
+/** System calls that Node has no function for. Each throws an Error with the system's `code`. */
+export interface Native {
+  /** A descriptor for `path` below `directory`; no part of the way may lie outside it, on another mount, or in /proc. */
+  openBeneath(directory: number, path: Buffer, flags: number): number;
+  /** Fails with EEXIST where there is something under the new name. */
+  renameNew(fromDirectory: number, from: Buffer, toDirectory: number, to: Buffer): void;
+  /** Swaps two names in one step; both must be there. */
+  exchange(directory: number, one: Buffer, otherDirectory: number, other: Buffer): void;
+  /** Gives a name to an open file that has none. */
+  linkOpen(fd: number, directory: number, name: Buffer): void;
+  /** Offset of the next byte from `offset` on that is data (or a hole); the size of the file when there is none. */
+  seekData(fd: number, offset: number): number | null;
+  seekHole(fd: number, offset: number): number;
+}
+
+const AT_FDCWD = -100;
+const AT_SYMLINK_FOLLOW = 0x400;
+const RENAME_NOREPLACE = 1;
+const RENAME_EXCHANGE = 2;
+const RESOLVE_NO_XDEV = 0x01;
+const RESOLVE_NO_MAGICLINKS = 0x02;
+const RESOLVE_BENEATH = 0x08;
+const SEEK_DATA = 3;
+const SEEK_HOLE = 4;
+const O_CLOEXEC = 0o2000000;
+/** struct open_how: flags, mode, resolve. */
+const OPEN_HOW_BYTES = 24;
+const SYS_OPENAT2 = 437;
+const SYS_RENAMEAT2: Readonly<Record<string, number>> = { x64: 316, arm64: 276 };
+const ERRNO_NAMES: Readonly<Record<number, string>> = {
+  1: 'EPERM', 2: 'ENOENT', 4: 'EINTR', 5: 'EIO', 6: 'ENXIO', 7: 'E2BIG', 9: 'EBADF', 11: 'EAGAIN', 12: 'ENOMEM', 13: 'EACCES',
+  16: 'EBUSY', 17: 'EEXIST', 18: 'EXDEV', 20: 'ENOTDIR', 21: 'EISDIR', 22: 'EINVAL', 23: 'ENFILE', 24: 'EMFILE', 26: 'ETXTBSY',
+  27: 'EFBIG', 28: 'ENOSPC', 30: 'EROFS', 31: 'EMLINK', 36: 'ENAMETOOLONG', 38: 'ENOSYS', 39: 'ENOTEMPTY', 40: 'ELOOP',
+  95: 'ENOTSUP', 116: 'ESTALE', 122: 'EDQUOT',
+}; // prettier-ignore
+
+/** Loads koffi: some ten milliseconds, so only when it is first needed. Null on a machine it has no binary for. */
+export async function loadNative(): Promise<Native | null> {
+  const renameat2 = SYS_RENAMEAT2[arch()];
+  if (process.platform !== 'linux' || renameat2 === undefined) return null;
+  let koffi;
+  try {
+    ({ default: koffi } = await import('koffi'));
+  } catch (error) {
+    console.error('files: without native calls:', error);
+    return null;
+  }
+  const { errno } = koffi;
+  const libc = koffi.load(null);
+  // The C library has no function for the first, and an old one none for the second.
+  const openat2 = libc.func('long syscall(long, long, void *, void *, long, long)');
+  const rename = libc.func('long syscall(long, long, void *, long, void *, long)');
+  const linkat = libc.func('int linkat(int, void *, int, void *, int)');
+  const lseek = libc.func('int64_t lseek(int, int64_t, int)');
+
+  const checked = (result: unknown, call: string): number => {
+    if (typeof result !== 'number' && typeof result !== 'bigint')
+      throw new TypeError(`${call} gave no number`);
+    if (result >= 0) return Number(result);
+    const number = errno();
+    const code = ERRNO_NAMES[number] ?? `E${number}`;
+    throw Object.assign(new Error(`${code}: ${call}`), { code, errno: -number, syscall: call });
+  };
+  const how = Buffer.alloc(OPEN_HOW_BYTES);
+  how.writeBigUInt64LE(BigInt(RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV), 16);
+
+  return {
+    openBeneath(directory, path, flags) {
+      how.writeBigUInt64LE(BigInt(flags | O_CLOEXEC), 0);
+      return checked(openat2(SYS_OPENAT2, directory, terminated(path), how, OPEN_HOW_BYTES, 0), 'openat2');
+    },
+    renameNew(fromDirectory, from, toDirectory, to) {
+      checked(
+        rename(renameat2, fromDirectory, terminated(from), toDirectory, terminated(to), RENAME_NOREPLACE),
+        'renameat2',
+      );
+    },
+    exchange(directory, one, otherDirectory, other) {
+      checked(
+        rename(renameat2, directory, terminated(one), otherDirectory, terminated(other), RENAME_EXCHANGE),
+        'renameat2',
+      );
+    },
+    linkOpen(fd, directory, name) {
+      const open = terminated(Buffer.from(`/proc/self/fd/${fd}`));
+      checked(linkat(AT_FDCWD, open, directory, terminated(name), AT_SYMLINK_FOLLOW), 'linkat');
+    },
+    seekData(fd, offset) {
+      try {
+        return checked(lseek(fd, offset, SEEK_DATA), 'lseek');
+      } catch (error) {
+        if (error instanceof Error && 'code' in error && error.code === 'ENXIO') return null;
+        throw error;
+      }
+    },
+    seekHole: (fd, offset) => checked(lseek(fd, offset, SEEK_HOLE), 'lseek'),
+  };
+}
+
+/** As C takes strings. A NUL inside would cut the name short: that is refused, whoever let it through. */
+function terminated(text: Buffer): Buffer {
+  if (text.includes(0)) throw new HoldfastError('invalid_params', 'A name contains a NUL character');
+  const copy = Buffer.alloc(text.length + 1);
+  text.copy(copy);
+  return copy;
+}
