@@ -78,15 +78,22 @@ export class TurnOutput {
     });
   }
 
-  /** Up to `limit` (≤ 4 MiB) durable bytes from `offset`; empty at the end. Errors: `not_found`. */
+  /** Up to `limit` (≤ 4 MiB) durable bytes from `offset`; empty at the end. Errors: `not_found`, `home_damaged`. */
   read(turnId: string, stream: OutputStream, offset: number, limit: number): Buffer {
     const turn = this.#turn(turnId);
     // A file may have more than was acknowledged: only what the row says is output.
     const end = Math.min(turn[stream], offset + Math.min(limit, READ_BYTES));
     if (end <= offset) return Buffer.alloc(0);
     const artifact = this.#streams(turnId).find((one) => one.stream === stream)?.artifact ?? null;
-    if (artifact !== null) return this.#artifacts.read(turn.sessionId, artifact, offset, end - offset);
-    return this.#readInline(turn.sessionId, turnId, stream, offset, end);
+    const bytes =
+      artifact === null
+        ? this.#readInline(turn.sessionId, turnId, stream, offset, end)
+        : this.#artifacts.read(turn.sessionId, artifact, offset, end - offset);
+    if (bytes.length === end - offset) return bytes;
+    throw new HoldfastError('home_damaged', `A part of the output of ${turnId} is missing`, {
+      why: `${stream} has ${bytes.length} of ${end - offset} bytes from ${offset} on`,
+      details: { turn: turnId, stream, offset },
+    });
   }
 
   #storeInline(

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { Home } from '../../../supervisor/store/home.ts';
+import type { Home } from '../../../supervisor/store/home.ts';
 import { HomeLock } from '../../../supervisor/store/lock.ts';
 import { failureOf, temporaryHome } from './temporary-home.ts';
 

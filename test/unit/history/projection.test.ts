@@ -1,0 +1,217 @@
+import { describe, expect, test } from 'vitest';
+import { DISPATCH_CASES, SESSION_STATUSES } from '../../../protocol/entities.ts';
+import type { TurnStatus } from '../../../protocol/entities.ts';
+import { OUTPUT_STREAMS } from '../../../protocol/events.ts';
+import type { EventData } from '../../../protocol/events.ts';
+import { Artifacts } from '../../../supervisor/history/artifacts.ts';
+import { EventLog } from '../../../supervisor/history/events.ts';
+import { applyEvent, differences, replay } from '../../../supervisor/history/projection.ts';
+import { TurnOutput } from '../../../supervisor/history/turn-output.ts';
+import { Sessions } from '../../../supervisor/store/sessions.ts';
+import { Turns } from '../../../supervisor/store/turns.ts';
+import {
+  newTurn,
+  randomFrom,
+  sessionId,
+  sessionRow,
+  temporaryDatabase,
+  temporaryHome,
+  turnId,
+} from '../store/temporary-home.ts';
+
+const SESSION = sessionId(0);
+const ENDS: readonly TurnStatus[] = ['succeeded', 'failed', 'cancelled', 'timeout', 'interrupted'];
+
+/** A session whose every change is written to its row and to its history at once. */
+function given(seed: number) {
+  const home = temporaryHome();
+  const database = temporaryDatabase(home);
+  const sessions = new Sessions(database);
+  const turns = new Turns(database);
+  const log = new EventLog(database);
+  const output = new TurnOutput(database, log, new Artifacts(home));
+  const random = randomFrom(seed);
+  const below = (limit: number): number => Math.floor(random() * limit);
+  const oneOf = <T>(list: readonly T[]): T => {
+    const found = list[below(list.length)];
+    if (found === undefined) throw new Error('nothing to choose from');
+    return found;
+  };
+  const { name, profile, persistent, throwaway, backing, uid, gid } = sessionRow(0);
+  sessions.insert(sessionRow(0));
+  log.append(SESSION, [
+    { type: 'session.created', data: { name, profile, persistent, throwaway, backing, uid, gid } },
+  ]);
+  let made = 0;
+
+  const changes: Record<string, () => void> = {
+    status: () => {
+      const from = sessions.find(SESSION).status;
+      const to = oneOf(SESSION_STATUSES.filter((status) => status !== 'deleted'));
+      sessions.update(SESSION, { status: to });
+      log.append(SESSION, [{ type: 'session.status', data: { from, to, why: 'test' } }]);
+    },
+    update: () => {
+      const data: EventData<'session.updated'> = oneOf([
+        { name: `name ${below(100)}`, pinned: below(2) === 0 },
+        { tags: ['a', `b${below(9)}`], starred: true },
+        { model: null, about: 'x', archived: below(2) === 0 },
+        { model: 'm' },
+      ]);
+      sessions.update(SESSION, data as Parameters<Sessions['update']>[1]);
+      log.append(SESSION, [{ type: 'session.updated', data }]);
+    },
+    start: () => {
+      const generation = sessions.find(SESSION).generation + 1;
+      const codeVersion = 1 + below(5);
+      sessions.update(SESSION, { generation, codeVersion });
+      log.append(SESSION, [
+        {
+          type: 'sandbox.started',
+          data: { generation, codeVersion, case: 'create', image: 'i', imageIdentity: null },
+        },
+      ]);
+    },
+    lose: () => {
+      const { generation } = sessions.update(SESSION, { codeVersion: null });
+      log.append(SESSION, [
+        { type: oneOf(['sandbox.lost', 'sandbox.removed']), data: { generation, why: 'test' } },
+      ]);
+    },
+    measure: () => {
+      const bytes = below(1000);
+      sessions.update(SESSION, { workspaceBytes: bytes });
+      log.append(SESSION, [{ type: 'workspace.measured', data: { bytes } }]);
+    },
+    clean: () => {
+      sessions.update(SESSION, { workspaceBytes: 0 });
+      log.append(SESSION, [{ type: 'workspace.cleaned', data: { files: 1, bytes: 2, why: 'test' } }]);
+    },
+    queue: () => {
+      made += 1;
+      const turn = newTurn(made, { input: Buffer.alloc(below(10)), timeoutMs: 1 + below(99) });
+      turns.insert(turn);
+      log.append(SESSION, [
+        {
+          type: 'turn.queued',
+          data: {
+            turnId: turn.id,
+            kind: turn.kind,
+            inputBytes: turn.input.length,
+            preview: '',
+            timeoutMs: turn.timeoutMs,
+          },
+        },
+      ]);
+    },
+    run: () => {
+      const turn = turns.nextQueued(SESSION);
+      if (turn === null) return;
+      const started = {
+        reused: below(2) === 0,
+        generation: below(9),
+        codeVersion: below(2) === 0 ? null : below(9),
+        queuedMs: random() * 10,
+        dispatchMs: null,
+      };
+      const dispatchCase = oneOf(DISPATCH_CASES);
+      turns.update(turn.id, { ...started, dispatchCase, status: 'running' });
+      log.append(SESSION, [
+        { type: 'turn.started', data: { turnId: turn.id, case: dispatchCase, ...started } },
+      ]);
+    },
+    write: () => {
+      const turn = turns.runningOf(SESSION);
+      if (turn === null) return;
+      const stream = oneOf(OUTPUT_STREAMS);
+      output.store(turn.id, stream, turn[`${stream}Bytes`], Buffer.alloc(1 + below(20_000), 'x'));
+    },
+    cancel: () => {
+      const turn = turns.runningOf(SESSION);
+      if (turn === null) return;
+      turns.update(turn.id, { cancelRequested: true });
+      log.append(SESSION, [{ type: 'turn.cancelling', data: { turnId: turn.id } }]);
+    },
+    end: () => {
+      const turn = turns.runningOf(SESSION);
+      if (turn === null) return;
+      const ended = {
+        status: oneOf(ENDS),
+        exitCode: oneOf([null, 0, 137]),
+        error: oneOf([null, { message: 'm', data: { code: 'agent_failed' as const, why: 'w' } }]),
+        output: oneOf([null, { z: 1, a: [true] }, 'text']),
+        outputArtifact: below(2) === 0,
+        turnMs: random() * 1000,
+        workerStartMs: oneOf([null, 3.5]),
+        workerId: oneOf([null, 'w1']),
+        workerReused: oneOf([null, true]),
+      };
+      turns.update(turn.id, ended);
+      log.append(SESSION, [{ type: 'turn.ended', data: { turnId: turn.id, ...ended } }]);
+    },
+  };
+  const compare = (): string[] =>
+    differences(replay(everything(log)), sessions.find(SESSION), turns.listOf(SESSION, 1000));
+  return { database, sessions, turns, log, compare, change: () => oneOf(Object.values(changes))(), random };
+}
+
+function everything(log: EventLog) {
+  const events = [];
+  for (
+    let page = log.read(SESSION);
+    page.length > 0;
+    page = log.read(SESSION, { after: events.at(-1)?.seq ?? 0 })
+  ) {
+    events.push(...page);
+  }
+  return events;
+}
+
+describe('replaying a history', () => {
+  test.each([1, 2, 3, 4, 5, 6])('gives back the rows, whatever happened (seed %i)', (seed) => {
+    const { change, compare, database, random } = given(seed);
+    for (let n = 0; n < 120; n += 1) {
+      if (random() < 0.15) {
+        expect(() =>
+          database.transaction(() => {
+            change();
+            change();
+            throw new Error('undone');
+          }),
+        ).toThrow('undone');
+      } else {
+        database.transaction(change);
+      }
+      if (n % 40 === 39) expect(compare()).toEqual([]);
+    }
+  });
+
+  test('shows a row that was changed without its history, and the other way round', () => {
+    const { compare, sessions, turns, log } = given(1);
+    sessions.update(SESSION, { pinned: true });
+    expect(compare()).toEqual(['pinned: history false, row true']);
+    sessions.update(SESSION, { pinned: false });
+    turns.insert(newTurn(1));
+    log.append(SESSION, [
+      {
+        type: 'turn.queued',
+        data: { turnId: turnId(2), kind: 'command', inputBytes: 0, preview: '', timeoutMs: 1 },
+      },
+    ]);
+    expect(compare()).toEqual([`${turnId(2)}: in the history only`, `${turnId(1)}: in the rows only`]);
+  });
+
+  test('goes on past events of a type it does not know, and begins with session.created', () => {
+    const { log } = given(1);
+    const [created] = log.read(SESSION);
+    if (created === undefined) throw new Error('no event');
+    const unknown = { ...created, seq: 2, type: 'of.the.future', data: { a: 1 } };
+    const state = replay([created]);
+    expect(applyEvent(state, unknown)).toEqual({ ...state, lastSeq: 2 });
+    expect(replay([unknown])).toBeNull();
+    expect(replay([created, { ...unknown, type: 'session.deleted', data: { why: 'x' } }])?.status).toBe(
+      'deleted',
+    );
+    expect(() => replay([created, { ...unknown, type: 'session.deleted', data: {} }])).toThrow();
+  });
+});
