@@ -5,7 +5,6 @@ import { HoldfastError } from '../protocol/errors.ts';
  * suites enumerate it, and a name that is not on it does not compile.
  */
 export const FAILPOINTS = [
-  'create.after-intent',
   'create.after-workspace',
   'create.after-row',
   'start.after-intent',

@@ -92,6 +92,17 @@ export class Lifecycle {
     }
   }
 
+  /** The sidecar's connection, and whether the sandbox on record still has its agent. Starts no agent. */
+  attach(sessionId: string): Promise<{ client: SidecarClient; agentAlive: boolean }> {
+    return this.#lanes.run(sessionId, async () => {
+      const row = this.#records.get(sessionId);
+      const { agent } = await this.#engine.observeSession(sessionId);
+      const agentAlive =
+        agent?.generation === row.generation && (agent.state === 'running' || agent.state === 'paused');
+      return { client: await this.sidecarInLane(row), agentAlive };
+    });
+  }
+
   row(sessionId: string): SessionRow {
     return this.#records.get(sessionId);
   }

@@ -25,6 +25,8 @@ export interface ReconcilerOptions {
   readonly log: Log;
   /** The agent of this session ended under us: its turn and its execs must know. */
   readonly agentGone: (sessionId: string, why: string) => void;
+  /** The engine answers again: what could not be finished without it can be now. */
+  readonly reconnected: () => void;
 }
 
 /** Makes the record and the engine agree: at start, after every change the engine tells of, and on a slow tick. */
@@ -44,7 +46,7 @@ export class Reconciler {
   /** The first look is awaited, so that the first request sees what is; without an engine it is made once there is one. */
   async start(): Promise<void> {
     this.#unwatch = this.#options.engine.watch(({ sessionId }) => {
-      if (sessionId === null) void this.sweep();
+      if (sessionId === null) void this.sweep().then(() => this.#options.reconnected());
       else this.#soon(sessionId);
     });
     this.#tick = setInterval(() => void this.sweep(), SWEEP_MS);

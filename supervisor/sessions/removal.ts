@@ -34,6 +34,8 @@ export interface RemovalOptions {
 /** Deleting a session and emptying a workspace: durable operations that a killed supervisor's successor completes. */
 export class Removal {
   readonly #options: RemovalOptions;
+  /** Operations that this process works on: not for `recover` to take up a second time. */
+  readonly #active = new Set<number>();
 
   constructor(options: RemovalOptions) {
     this.#options = options;
@@ -66,8 +68,9 @@ export class Removal {
     const { operations, records, log } = this.#options;
     for (const operation of operations.pending()) {
       const { sessionId } = operation;
-      if (sessionId === null) continue;
+      if (sessionId === null || this.#active.has(operation.id)) continue;
       const row = records.peek(sessionId);
+      this.#active.add(operation.id);
       try {
         if (row === null || row.status === 'deleted') {
           if (operation.kind === 'session.delete' || operation.kind === 'workspace.clean')
@@ -83,17 +86,22 @@ export class Removal {
           session: sessionId,
           why: HoldfastError.from(error).sentence,
         });
+      } finally {
+        this.#active.delete(operation.id);
       }
     }
   }
 
   /** An error that the caller is told ends the operation: it can be asked for again. */
   async #guarded<T>(operation: Operation, act: () => Promise<T>): Promise<T> {
+    this.#active.add(operation.id);
     try {
       return await act();
     } catch (error) {
       this.#options.operations.fail(operation, error);
       throw error;
+    } finally {
+      this.#active.delete(operation.id);
     }
   }
 

@@ -1,12 +1,13 @@
 import type { Session, Turn, WorkspaceInfo } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
+import { driverFor } from '../agents/drivers.ts';
 import type { Log } from '../daemon/logs.ts';
 import type { Engine } from '../engine/port.ts';
 import { failpoint } from '../failpoints.ts';
 import type { EventLog } from '../history/events.ts';
 import type { TurnOutput } from '../history/turn-output.ts';
 import type { Database } from '../store/database.ts';
-import type { Operations } from '../store/operations.ts';
+import type { Operations, Replay } from '../store/operations.ts';
 import type { ProfileRow, Profiles } from '../store/profiles.ts';
 import type { SessionFilter, SessionRow, Sessions } from '../store/sessions.ts';
 import type { Turns } from '../store/turns.ts';
@@ -142,6 +143,7 @@ export class SessionService {
       lanes,
       live,
       log: log.room('reconcile'),
+      reconnected: () => this.#inBackground(this.#removal.recover()),
       agentGone: (sessionId, why) => {
         this.#queue.agentGone(sessionId, why);
         this.execs.agentGone(sessionId);
@@ -216,75 +218,74 @@ export class SessionService {
     throwaway: boolean,
     opId?: string,
   ): Promise<SessionRow> {
-    const { database, sessions, operations, events, engine, ids, now } = this.#options;
-    const begun = operations.begin({
-      opId,
-      kind: 'session.create',
-      sessionId: null,
-      data: { profile: profile.name },
+    const { engine } = this.#options;
+    const { result, replayed } = this.#once(opId, 'session.create', () => ({
+      sessionId: this.#insert(profile, name, throwaway).id,
+    }));
+    const row = this.#row(result.sessionId);
+    if (replayed) return row;
+    await failpoint('create.after-row');
+    await engine.createWorkspace(workspaceSpec(row)).catch((error: unknown) => {
+      // Made anew at the first dispatch: a session can be created while the engine is away.
+      this.#options.log.info('workspace is made later', {
+        session: row.id,
+        why: HoldfastError.from(error).sentence,
+      });
     });
-    if ('replay' in begun) {
-      if ('error' in begun.replay) throw begun.replay.error;
-      const { sessionId } = begun.replay.result as { sessionId: string };
-      return this.#records.get(sessionId);
-    }
-    await failpoint('create.after-intent');
-    try {
-      const row = database.transaction(() => {
-        const id = ids.next('ses');
-        const owner = this.#owner();
-        const { localPaths } = engine.capabilities();
-        const persistent = profile.config.persistence === 'persistent';
-        const at = now();
-        const backing = profile.config.workspace?.backing ?? (localPaths ? 'directory' : 'volume');
-        sessions.insert({
-          id,
-          name: name ?? id,
-          profile: profile.name,
-          status: 'created',
-          persistent,
-          throwaway,
-          backing,
-          ...owner,
-          generation: 0,
-          codeVersion: null,
-          createdAt: at,
-          lastActiveAt: at,
-          statusSince: at,
-          expiresAt: null,
-          deletedAt: null,
-          pinned: false,
-          starred: false,
-          archived: false,
-          tags: [],
-          model: null,
-          about: null,
-          workspaceBytes: null,
-        });
-        events.append(id, [
-          {
-            type: 'session.created',
-            data: { name: name ?? id, profile: profile.name, persistent, throwaway, backing, ...owner },
-          },
-        ]);
-        operations.finish(begun.operation, { sessionId: id });
-        return this.#records.get(id);
-      });
-      await failpoint('create.after-row');
-      await engine.createWorkspace(workspaceSpec(row)).catch((error: unknown) => {
-        // Made anew at the first dispatch: a session can be created while the engine is away.
-        this.#options.log.info('workspace is made later', {
-          session: row.id,
-          why: HoldfastError.from(error).sentence,
-        });
-      });
-      await failpoint('create.after-workspace');
-      this.#idle.touch(row);
-      return row;
-    } catch (error) {
-      operations.fail(begun.operation, error);
-      throw error;
-    }
+    await failpoint('create.after-workspace');
+    this.#idle.touch(row);
+    return row;
+  }
+
+  /** Does `act` and remembers its answer under the `opId`, in one transaction: after a crash both are there or neither. */
+  #once<T extends Record<string, string>>(
+    opId: string | undefined,
+    kind: 'session.create' | 'turn.start',
+    act: () => T,
+  ): { result: T; replayed: boolean } {
+    const { database, operations } = this.#options;
+    if (opId === undefined) return { result: database.transaction(act), replayed: false };
+    return database.transaction(() => {
+      const begun = operations.begin({ opId, kind, sessionId: null, data: {} });
+      if ('replay' in begun) {
+        if ('error' in begun.replay) throw begun.replay.error;
+        return { result: begun.replay.result as T, replayed: true };
+      }
+      const result = act();
+      operations.finish(begun.operation, result);
+      return { result, replayed: false };
+    });
+  }
+
+  #insert(profile: ProfileRow, name: string | undefined, throwaway: boolean): SessionRow {
+    const { sessions, events, engine, ids, now } = this.#options;
+    const id = ids.next('ses');
+    const owner = this.#owner();
+    const persistent = profile.config.persistence === 'persistent';
+    const at = now();
+    const backing =
+      profile.config.workspace?.backing ?? (engine.capabilities().localPaths ? 'directory' : 'volume');
+    sessions.insert({
+      ...UNMARKED,
+      id,
+      name: name ?? id,
+      profile: profile.name,
+      status: 'created',
+      persistent,
+      throwaway,
+      backing,
+      ...owner,
+      createdAt: at,
+      lastActiveAt: at,
+      statusSince: at,
+    });
+    events.append(id, [
+      {
+        type: 'session.created',
+        data: { name: name ?? id, profile: profile.name, persistent, throwaway, backing, ...owner },
+      },
+    ]);
+    return this.#row(id);
   }
 
   /** The session that a turn by profile goes to, made if it is not there. */
@@ -311,32 +312,29 @@ export class SessionService {
   }
 
   async startTurn(request: TurnRequestInput): Promise<{ turn: Turn; session: Session }> {
-    const { operations } = this.#options;
-    const begun = operations.begin({ opId: request.opId, kind: 'turn.start', sessionId: null, data: {} });
-    if ('replay' in begun) {
-      if ('error' in begun.replay) throw begun.replay.error;
-      const turn = this.#queue.get((begun.replay.result as { turnId: string }).turnId);
-      return { turn: this.#queue.view(turn), session: this.view(this.#row(turn.sessionId)) };
+    const earlier =
+      request.opId === undefined ? null : this.#options.operations.answered(request.opId, 'turn.start');
+    // Before a session is made for it: a request that was answered, or that the agent cannot take, makes none.
+    if (earlier === null && request.profile !== undefined) {
+      driverFor(this.#profile(request.profile).config.agent).checkInput(request.input);
     }
-    try {
-      const row = await this.#sessionFor(request);
-      const turn = this.#options.database.transaction(() => {
-        const queued = this.#queue.enqueue(
-          row,
-          this.#profile(row.profile).config,
-          request.input,
-          request.timeoutMs,
-        );
-        operations.finish(begun.operation, { turnId: queued.id });
-        return queued;
-      });
+    const row = earlier === null ? await this.#sessionFor(request) : this.#rowOf(earlier);
+    const { result, replayed } = this.#once(request.opId, 'turn.start', () => ({
+      turnId: this.#queue.enqueue(row, this.#profile(row.profile).config, request.input, request.timeoutMs)
+        .id,
+    }));
+    const turn = this.#queue.get(result.turnId);
+    if (!replayed) {
       await this.#queue.kick(row.id);
       if (row.status === 'paused') this.#inBackground(this.#wake(row.id));
-      return { turn: this.#queue.view(turn), session: this.view(this.#row(row.id)) };
-    } catch (error) {
-      operations.fail(begun.operation, error);
-      throw error;
     }
+    return { turn: this.#queue.view(turn), session: this.view(this.#row(turn.sessionId)) };
+  }
+
+  /** The session of a turn that was started before. */
+  #rowOf(replay: Replay): SessionRow {
+    if ('error' in replay) throw replay.error;
+    return this.#row(this.#queue.get((replay.result as { turnId: string }).turnId).sessionId);
   }
 
   /** A message to a paused session wakes it, also where its paused turn must end before the new one can run. */
@@ -487,3 +485,18 @@ export class SessionService {
     void guarded.finally(() => this.#background.delete(guarded));
   }
 }
+
+/** What a new session is not yet. */
+const UNMARKED = {
+  generation: 0,
+  codeVersion: null,
+  expiresAt: null,
+  deletedAt: null,
+  pinned: false,
+  starred: false,
+  archived: false,
+  tags: [],
+  model: null,
+  about: null,
+  workspaceBytes: null,
+} satisfies Partial<SessionRow>;

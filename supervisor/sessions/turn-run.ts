@@ -9,7 +9,7 @@ import type { TurnOutput } from '../history/turn-output.ts';
 import type { TurnRow, Turns } from '../store/turns.ts';
 import type { SidecarClient } from '../workspace/sidecar-client.ts';
 import type { Changes } from './changes.ts';
-import type { Lifecycle } from './lifecycle.ts';
+import type { Lifecycle, Ready } from './lifecycle.ts';
 import type { LiveThings } from './live.ts';
 import type { TurnEnd, TurnRecords } from './turn-records.ts';
 
@@ -146,7 +146,7 @@ export class TurnRun {
       await failpoint('turn.before-launch');
       const ready = await this.#options.lifecycle.dispatch(this.sessionId, this.turnId);
       turn = this.#options.records.started(turn, ready);
-      this.#client = ready.client;
+      this.#attached(ready);
     }
     const profile = this.#options.profileOf(turn);
     const driver = driverFor(profile.agent);
@@ -177,9 +177,17 @@ export class TurnRun {
     }
   }
 
+  /** A sandbox was just made ready: what was heard of an earlier one no longer counts. */
+  #attached(ready: Ready): void {
+    this.#client = ready.client;
+    this.#agentGone = null;
+  }
+
   async #attach(): Promise<SidecarClient> {
     if (this.#client !== null) return this.#client;
-    const client = await this.#options.lifecycle.withSidecar(this.sessionId, (one) => Promise.resolve(one));
+    const { client, agentAlive } = await this.#options.lifecycle.attach(this.sessionId);
+    // Its end may have come while nobody listened: before this supervisor started, or while the engine was away.
+    if (!agentAlive) this.#agentGone ??= 'the container is gone';
     this.#client = client;
     return client;
   }
@@ -239,9 +247,8 @@ export class TurnRun {
 
   /** The agent's container died before it took the request: nothing of the turn has happened yet. */
   async #restart(): Promise<'again'> {
-    this.#agentGone = null;
     const ready = await this.#options.lifecycle.dispatch(this.sessionId, this.turnId);
-    this.#client = ready.client;
+    this.#attached(ready);
     await ready.client.forgetTurn(this.turnId);
     this.#options.turns.update(this.turnId, { launchedAt: null, generation: ready.row.generation });
     return 'again';

@@ -71,6 +71,12 @@ export class Operations {
     });
   }
 
+  /** The first answer to an `opId`, where it was asked before. Errors: as `begin`. */
+  answered(opId: string, kind: string): Replay | null {
+    const earlier = this.#byOpId(opId);
+    return earlier === null ? null : replayOf(earlier, kind);
+  }
+
   /** Notes that `step` is done; `data` is added to what the intent holds. Returns it as it is then. */
   step(operation: Operation, step: string, data: OperationData = {}): Operation {
     const row = this.#database.get(

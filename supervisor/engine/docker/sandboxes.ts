@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Duplex } from 'node:stream';
 import { HoldfastError } from '../../../protocol/errors.ts';
+import { failpoint } from '../../failpoints.ts';
 import type { SandboxSpec } from '../port.ts';
 import { agentBody, sidecarBody } from './bodies.ts';
 import type { Network } from './bodies.ts';
@@ -173,7 +174,9 @@ export class Sandboxes {
         const agent = create('agent', { joins: sidecar });
         // Creating one overlaps with starting the other; joining needs the other to run.
         await settled([...starting, agent]);
+        await failpoint('start.after-sidecar');
         await containers.start(what, await agent);
+        await failpoint('start.after-agent');
       } else await settled(starting);
     } catch (error) {
       const leftovers = await Promise.allSettled(made.map((id) => containers.remove(what, id)));
