@@ -1,0 +1,128 @@
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Session } from '../../../protocol/entities.ts';
+import type { FaultHome } from './fault-home.ts';
+
+const SETTLE_MS = 5000;
+
+/**
+ * Within five seconds: what sessions say of themselves is what Docker shows, and nothing is left that belongs to no session.
+ * Fails with all that is still wrong then.
+ */
+export async function expectSettled(home: FaultHome, ms = SETTLE_MS): Promise<void> {
+  const until = Date.now() + ms;
+  for (;;) {
+    const wrong = await differences(home);
+    if (wrong.length === 0) return;
+    if (Date.now() > until)
+      throw new Error(`not settled after ${ms} ms:\n  ${wrong.join('\n  ')}\n${await home.log()}`);
+    await sleep(100);
+  }
+}
+
+/** What does not fit together now, in words. */
+export async function differences(home: FaultHome): Promise<string[]> {
+  const [{ sessions }, objects] = await Promise.all([
+    home.call('session/list', { limit: 1000 }),
+    home.objects(),
+  ]);
+  const known = new Map(sessions.map((session) => [session.id, session]));
+  const wrong: string[] = [];
+  for (const session of sessions) {
+    const agents = objects.filter(
+      ({ labels }) => isSide(labels, 'agent') && sessionOf(labels) === session.id,
+    );
+    if (agents.length > 1) wrong.push(`${session.id} has ${agents.length} agent containers`);
+    const wanted = wantedAgent(session);
+    const shown = agents[0]?.state ?? 'none';
+    if (shown !== wanted)
+      wrong.push(`${session.id} is ${session.status}, its agent container is ${shown} and not ${wanted}`);
+  }
+  for (const { kind, name, labels } of objects) {
+    const session = sessionOf(labels);
+    const role = labels['dev.holdfast.role'] ?? 'unknown';
+    if (session !== undefined && !known.has(session))
+      wrong.push(`${kind} ${name} (${role}) belongs to no session`);
+    if (role === 'helper') wrong.push(`helper ${name} is left over`);
+  }
+  wrong.push(...(await strayFolders(home, new Set(known.keys()))));
+  return wrong;
+}
+
+/** All bytes that a turn wrote to one of its streams, as the supervisor kept them. */
+export async function outputOf(
+  home: FaultHome,
+  turn: string,
+  stream: 'stdout' | 'stderr' | 'result',
+): Promise<Buffer> {
+  const parts: Buffer[] = [];
+  let offset = 0;
+  const { peer } = await home.connect();
+  for (;;) {
+    const { result, bytes } = await peer.callWithBytes('turn/output', {
+      turn,
+      stream,
+      offset,
+      limit: 1024 * 1024,
+      waitMs: 1000,
+    });
+    parts.push(bytes);
+    offset += bytes.length;
+    if (result.ended && offset >= result.total) return Buffer.concat(parts);
+  }
+}
+
+/** The history of a session is whole: seq without gaps, and the chain of hashes holds. */
+export async function expectWholeHistory(home: FaultHome, session: string): Promise<void> {
+  const { ok, firstBad } = await home.call('session/verify', { session });
+  if (!ok) throw new Error(`the history of ${session} does not hold at ${String(firstBad)}`);
+  let after = 0;
+  for (;;) {
+    const { events, lastSeq } = await home.call('session/events', { session, after, limit: 1000 });
+    for (const { seq } of events) {
+      if (seq !== after + 1) throw new Error(`the history of ${session} goes from ${after} to ${seq}`);
+      after = seq;
+    }
+    if (after >= lastSeq) return;
+  }
+}
+
+function wantedAgent({ status }: Session): string {
+  switch (status) {
+    case 'active':
+    case 'idle':
+      return 'running';
+    case 'paused':
+      return 'paused';
+    case 'created':
+    case 'resumable':
+    case 'expired':
+    case 'deleted':
+      return 'none';
+  }
+}
+
+async function strayFolders(home: FaultHome, known: ReadonlySet<string>): Promise<string[]> {
+  const names = (folder: string): Promise<string[]> => readdir(join(home.path, folder)).catch(() => []);
+  const wrong: string[] = [];
+  for (const folder of ['workspaces', 'run', 'artifacts']) {
+    for (const name of await names(folder)) {
+      if (!known.has(name)) wrong.push(`${folder}/${name} belongs to no session`);
+    }
+  }
+  for (const profile of await names('deploys')) {
+    for (const version of await names(join('deploys', profile))) {
+      if (version.endsWith('.tmp')) wrong.push(`deploys/${profile}/${version} is left over`);
+    }
+  }
+  return wrong;
+}
+
+function isSide(labels: Readonly<Record<string, string>>, side: 'agent' | 'sidecar'): boolean {
+  return labels['dev.holdfast.role'] === side;
+}
+
+function sessionOf(labels: Readonly<Record<string, string>>): string | undefined {
+  return labels['dev.holdfast.session'];
+}

@@ -1,0 +1,70 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import type { FailpointName } from '../../../supervisor/failpoints.ts';
+
+export interface Ended {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+}
+
+/** `{'turn.after-launch': 'kill', 'stop.after-agent': 'delay:500@2'}` */
+export type Faults = Partial<Record<FailpointName, string>>;
+
+/** `name=action;…`, as HOLDFAST_FAILPOINTS takes it. */
+export function failpointText(faults: Faults): string {
+  return Object.entries(faults)
+    .map(([name, action]) => `${name}=${action}`)
+    .join(';');
+}
+
+/** A supervisor as a process of the test's own, so that its end can be watched. */
+export class SupervisorProcess {
+  readonly pid: number;
+  readonly ended: Promise<Ended>;
+  readonly #child: ChildProcess;
+  #running = true;
+
+  private constructor(child: ChildProcess, pid: number) {
+    this.#child = child;
+    this.pid = pid;
+    this.ended = new Promise((resolve) => {
+      child.once('exit', (code, signal) => {
+        this.#running = false;
+        resolve({ code, signal });
+      });
+    });
+  }
+
+  static spawn(bundle: string, home: string, env: Readonly<Record<string, string>>): SupervisorProcess {
+    const child = spawn(process.execPath, [bundle, 'supervisor', 'run'], {
+      cwd: '/',
+      detached: true,
+      stdio: 'ignore',
+      env: { ...process.env, ...env, HOLDFAST_HOME: home },
+    });
+    if (child.pid === undefined) throw new Error(`${bundle} cannot be run`);
+    return new SupervisorProcess(child, child.pid);
+  }
+
+  get running(): boolean {
+    return this.#running;
+  }
+
+  /** Sends the signal and waits for the end. Does nothing when it has ended. */
+  async kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<Ended> {
+    if (this.#running) this.#child.kill(signal);
+    return await this.ended;
+  }
+
+  /** Its end, which must come within `ms`. */
+  async endsWithin(ms: number): Promise<Ended> {
+    const late = Promise.withResolvers<never>();
+    const timer = setTimeout(() => {
+      late.reject(new Error(`the supervisor ${this.pid} still runs after ${ms} ms`));
+    }, ms);
+    try {
+      return await Promise.race([this.ended, late.promise]);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+}
