@@ -1,0 +1,376 @@
+import { existsSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { DockerEngine } from '../../supervisor/engine/docker/engine.ts';
+import { TestHome, bareImage, echo, eventually, execSpec, shell } from '../engine-harness/fixture.ts';
+import { engineAt } from '../engine-harness/private-engine.ts';
+
+const docker = engineAt('/var/run/docker.sock');
+let image: Awaited<ReturnType<typeof bareImage>>;
+let home: TestHome;
+let engine: DockerEngine;
+
+beforeAll(async () => {
+  image = await bareImage(docker);
+  home = new TestHome({ image: image.reference });
+  engine = home.engine;
+});
+afterAll(async () => {
+  await home.close();
+  await image.remove();
+  expect(home.problems).toEqual([]);
+});
+
+async function mountsOf(container: string): Promise<string[]> {
+  const { Mounts } = await docker.getContainer(container).inspect();
+  return Mounts.filter(({ Type }) => Type === 'volume').map(({ Name }) => Name ?? '');
+}
+
+describe('a sandbox', () => {
+  test('is hardened as seen from inside, and knows who it is', async () => {
+    const spec = await home.session({ env: { MINE: 'a b\n"c"' } });
+    await engine.startSandbox(spec);
+
+    const status = await shell(engine, spec.sessionId, 'cat /proc/self/status; cat /proc/1/status');
+    expect(status.code).toBe(0);
+    for (const caps of ['CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb']) {
+      expect(status.stdout.match(new RegExp(`^${caps}:\\t0+$`, 'gm')), caps).toHaveLength(2);
+    }
+    expect(status.stdout.match(/^NoNewPrivs:\t1$/gm)).toHaveLength(2);
+    expect(status.stdout.match(/^Seccomp:\t2$/gm)).toHaveLength(2);
+
+    const places = await shell(
+      engine,
+      spec.sessionId,
+      `for place in / /agent /opt/holdfast /etc /etc/passwd; do touch $place/x 2>/dev/null && echo "writable $place"; done
+       for place in /workspace /tmp /run/holdfast "$HOME"; do touch $place/x || echo "closed $place"; done
+       ls /ctl 2>/dev/null && echo 'the control socket is here'
+       ls /sys/class/net; pwd; whoami; id -u; cat /agent/agent.py; echo '#!/opt/holdfast/busybox true' > /tmp/p; chmod +x /tmp/p; /tmp/p || echo 'noexec'`,
+    );
+    expect(places).toEqual({
+      stdout: `lo\n/workspace\nagent\n${spec.uid}\nversion 1\n`,
+      stderr: '',
+      code: 0,
+    });
+
+    const env = await shell(engine, spec.sessionId, 'env');
+    for (const line of [
+      'IMAGE_SAYS=hello',
+      'HOME=/home/agent',
+      'USER=agent',
+      'LOGNAME=agent',
+      'LANG=C.UTF-8',
+    ]) {
+      expect(env.stdout.split('\n')).toContain(line);
+    }
+    expect(env.stdout).toContain('MINE=a b\n"c"\n');
+    expect(env.stdout).toMatch(/^GIT_AUTHOR_EMAIL=.+@.+$/m);
+    expect(env.stdout).toMatch(/^HOLDFAST_EXEC=exec-[a-z2-7]{16}$/m);
+
+    for (const side of ['sidecar', 'agent']) {
+      const { HostConfig, Config } = await docker
+        .getContainer(`hf-${home.homeId.slice(0, 8)}-${spec.sessionId}-${side}`)
+        .inspect();
+      expect(HostConfig).toMatchObject({
+        CapDrop: ['ALL'],
+        ReadonlyRootfs: true,
+        Init: true,
+        IpcMode: 'private',
+        LogConfig: { Type: 'none' },
+        RestartPolicy: { Name: 'no' },
+        Privileged: false,
+      });
+      expect(HostConfig.Memory).toBeGreaterThan(0);
+      expect(HostConfig.MemorySwap).toBe(HostConfig.Memory);
+      expect(HostConfig.PidsLimit).toBeGreaterThan(0);
+      expect(Config).toMatchObject({ User: `${spec.uid}:${spec.gid}`, Healthcheck: { Test: ['NONE'] } });
+    }
+    await engine.removeSandbox(spec.sessionId, 0);
+  });
+
+  test('ends without leaving anything but the workspace, not even the volumes of its image', async () => {
+    const spec = await home.session();
+    const before = (await docker.listVolumes()).Volumes.map(({ Name }) => Name);
+    await engine.startSandbox(spec);
+    const { agent } = await engine.observeSession(spec.sessionId);
+    const anonymous = await mountsOf(agent?.objectId ?? '');
+    expect(anonymous.filter((name) => !before.includes(name))).toHaveLength(1);
+    await shell(
+      engine,
+      spec.sessionId,
+      'echo kept > /workspace/file; mkdir -p /run/holdfast/a/b; chmod 0 /run/holdfast/a',
+    );
+
+    await engine.removeSandbox(spec.sessionId, 2000);
+    await engine.removeSandbox(spec.sessionId, 2000);
+
+    expect(await engine.observeSession(spec.sessionId)).toMatchObject({ sidecar: null, agent: null });
+    const left = (await docker.listVolumes()).Volumes.map(({ Name }) => Name);
+    expect(anonymous.filter((name) => left.includes(name))).toEqual([]);
+    expect(readdirSync(join(home.folder, 'run'))).toEqual([]);
+    expect(readdirSync(join(home.folder, 'workspaces', spec.sessionId))).toEqual(['file']);
+  });
+
+  test('asks for an end with TERM and gives it time, then kills', async () => {
+    const spec = await home.session();
+    const stop = async (line: string, graceMs: number): Promise<number> => {
+      await engine.startSandbox(spec);
+      writeFileSync(join(home.folder, 'workspaces', spec.sessionId, 'at-term'), line);
+      const started = performance.now();
+      await engine.stopAgent(spec.sessionId, graceMs);
+      expect(await engine.observeSession(spec.sessionId)).toMatchObject({
+        agent: null,
+        sidecar: { state: 'running' },
+      });
+      return performance.now() - started;
+    };
+    const polite = await stop('echo bye > /workspace/said; exit 0', 8000);
+    expect(readdirSync(join(home.folder, 'workspaces', spec.sessionId))).toContain('said');
+    expect(polite).toBeLessThan(6000);
+    const stubborn = await stop('true', 1000);
+    expect(stubborn).toBeGreaterThan(950);
+    expect(stubborn).toBeLessThan(6000);
+    await engine.removeSandbox(spec.sessionId, 0);
+  });
+
+  test('pauses and goes on with its memory; both may be asked twice; a frozen one can be ended', async () => {
+    const spec = await home.session();
+    await engine.startSandbox(spec);
+    await shell(engine, spec.sessionId, 'setsid sleep 1000 >/dev/null 2>&1 & echo $! > /workspace/pid');
+    for (const verb of ['pause', 'pause'] as const) await engine[verb](spec.sessionId);
+    expect((await engine.observeSession(spec.sessionId)).agent?.state).toBe('paused');
+    await expect(shell(engine, spec.sessionId, 'true')).rejects.toThrow(
+      expect.objectContaining({ code: 'invalid_state' }),
+    );
+    expect(await echo(await engine.dial(spec.sessionId), 'the sidecar is awake')).toBe(
+      'the sidecar is awake',
+    );
+
+    for (const verb of ['unpause', 'unpause'] as const) await engine[verb](spec.sessionId);
+    expect(await shell(engine, spec.sessionId, 'kill -0 $(cat /workspace/pid)')).toMatchObject({ code: 0 });
+    await engine.pause(spec.sessionId);
+    await engine.startSandbox(spec);
+    expect((await engine.observeSession(spec.sessionId)).agent?.state).toBe('running');
+    await engine.pause(spec.sessionId);
+    await engine.removeSandbox(spec.sessionId, 300);
+    await expect(engine.pause(spec.sessionId)).rejects.toThrow(
+      expect.objectContaining({ code: 'sandbox_lost' }),
+    );
+  });
+
+  test('is joined when it stands, also by a new supervisor; what changed is replaced, and nothing else', async () => {
+    const spec = await home.session();
+    const ids = async (): Promise<(string | undefined)[]> => {
+      const { sidecar, agent } = await engine.observeSession(spec.sessionId);
+      expect([sidecar?.state, agent?.state]).toEqual(['running', 'running']);
+      return [sidecar?.objectId, agent?.objectId];
+    };
+    await engine.startSandbox(spec);
+    const [sidecar, agent] = await ids();
+    await home.restart();
+    engine = home.engine;
+    await Promise.all([engine.startSandbox(spec), engine.startSidecar(spec), engine.startSandbox(spec)]);
+    expect(await ids()).toEqual([sidecar, agent]);
+
+    await home.newCode('tiny', 2);
+    const next = { ...spec, code: { profile: 'tiny', version: 2 } };
+    await engine.startSandbox(next);
+    const [sidecar2, agent2] = await ids();
+    expect(sidecar2).toBe(sidecar);
+    expect(agent2).not.toBe(agent);
+    expect(await shell(engine, spec.sessionId, 'cat /agent/agent.py')).toMatchObject({
+      stdout: 'version 2\n',
+    });
+
+    await engine.startSandbox({ ...next, generation: 2 });
+    expect((await engine.observeSession(spec.sessionId)).agent?.generation).toBe(2);
+    expect((await ids())[1]).not.toBe(agent2);
+
+    await docker.getContainer((await ids())[1] ?? '').kill();
+    await eventually(async () => (await engine.observeSession(spec.sessionId)).agent?.state === 'exited');
+    expect((await engine.observeSession(spec.sessionId)).agent).toMatchObject({
+      exitCode: 137,
+      oomKilled: false,
+    });
+    await engine.startSandbox({ ...next, generation: 3 });
+    expect((await ids())[0]).toBe(sidecar);
+    await engine.removeSandbox(spec.sessionId, 0);
+  });
+
+  test('keeps one network namespace whichever side dies', async () => {
+    const spec = await home.session();
+    const namespace = async (container: string): Promise<string> => {
+      const { State } = await docker.getContainer(container).inspect();
+      return statSync(`/proc/${State.Pid}/ns/net`).ino.toString();
+    };
+    const both = async (): Promise<[string, string]> => {
+      const { sidecar, agent } = await engine.observeSession(spec.sessionId);
+      return [await namespace(sidecar?.objectId ?? ''), await namespace(agent?.objectId ?? '')];
+    };
+    await engine.startSandbox(spec);
+    const [first, joined] = await both();
+    expect(joined).toBe(first);
+    await shell(engine, spec.sessionId, 'setsid sleep 1000 >/dev/null 2>&1 & echo $! > /workspace/pid');
+
+    // The sidecar dies: its successor joins the agent, and nothing that ran is lost.
+    await docker.getContainer((await engine.observeSession(spec.sessionId)).sidecar?.objectId ?? '').kill();
+    await engine.startSidecar(spec);
+    expect(await both()).toEqual([first, first]);
+    expect(await shell(engine, spec.sessionId, 'kill -0 $(cat /workspace/pid)')).toMatchObject({ code: 0 });
+    expect(await echo(await engine.dial(spec.sessionId), 'again')).toBe('again');
+
+    // The agent dies: the next one joins that sidecar.
+    await engine.stopAgent(spec.sessionId, 0);
+    await engine.startSandbox({ ...spec, generation: 2 });
+    expect(await both()).toEqual([first, first]);
+    expect(await shell(engine, spec.sessionId, 'ls /sys/class/net')).toMatchObject({ stdout: 'lo\n' });
+    await engine.removeSandbox(spec.sessionId, 0);
+  });
+});
+
+describe('the sidecar', () => {
+  test('is dialled while it is still starting, and is missed at once when it is not there', async () => {
+    const spec = await home.session();
+    await expect(engine.dial(spec.sessionId)).rejects.toThrow(
+      expect.objectContaining({ code: 'sandbox_lost' }),
+    );
+    const starting = engine.startSidecar(spec);
+    await starting;
+    const words = ['one', 'two', 'three'];
+    const answers = await Promise.all(
+      words.map(async (word) => echo(await engine.dial(spec.sessionId), word)),
+    );
+    expect(answers).toEqual(words);
+
+    const { sidecar } = await engine.observeSession(spec.sessionId);
+    rmSync(join(home.folder, 'run', spec.sessionId, 'control/sidecar.sock'));
+    const waiting = engine.dial(spec.sessionId);
+    waiting.catch(() => undefined);
+    const killed = performance.now();
+    await docker.getContainer(sidecar?.objectId ?? '').kill();
+    await expect(waiting).rejects.toThrow(expect.objectContaining({ code: 'sandbox_lost' }));
+    expect(performance.now() - killed).toBeLessThan(3000);
+    await engine.removeSandbox(spec.sessionId, 0);
+  });
+
+  test('cannot lead us to another socket by a link', async () => {
+    const spec = await home.session();
+    await engine.startSidecar(spec);
+    (await engine.dial(spec.sessionId)).destroy();
+    const socket = join(home.folder, 'run', spec.sessionId, 'control/sidecar.sock');
+    rmSync(socket);
+    symlinkSync('/var/run/docker.sock', socket);
+    await expect(engine.dial(spec.sessionId)).rejects.toThrow(
+      expect.objectContaining({ code: 'sandbox_failed' }),
+    );
+    await engine.removeSandbox(spec.sessionId, 0);
+    expect(existsSync('/var/run/docker.sock')).toBe(true);
+  });
+});
+
+describe('workspaces', () => {
+  test.each(['directory', 'volume'] as const)(
+    'a %s outlives its sandboxes and is only removed empty',
+    async (backing) => {
+      const spec = await home.session({}, backing);
+      await engine.createWorkspace(spec.workspace);
+      await engine.startSandbox(spec);
+      expect(
+        await shell(engine, spec.sessionId, "stat -c '%u %a' /workspace; echo kept > /workspace/file"),
+      ).toEqual({
+        stdout: `${spec.uid} 700\n`,
+        stderr: '',
+        code: 0,
+      });
+      await engine.removeSandbox(spec.sessionId, 0);
+      await engine.startSandbox({ ...spec, generation: 2 });
+      expect(await shell(engine, spec.sessionId, 'cat /workspace/file')).toMatchObject({ stdout: 'kept\n' });
+      if (backing === 'directory') {
+        await expect(engine.deleteWorkspace(spec.workspace)).rejects.toThrow(
+          expect.objectContaining({ code: 'conflict' }),
+        );
+        expect(engine.workspacePath(spec.workspace)).toBe(join(home.folder, 'workspaces', spec.sessionId));
+      } else {
+        expect(engine.workspacePath(spec.workspace)).toBeNull();
+        expect(engine.workspaceVolume(spec.workspace)).toMatch(/-workspace$/);
+      }
+      await shell(engine, spec.sessionId, 'rm /workspace/file');
+      await engine.removeSandbox(spec.sessionId, 0);
+      await engine.deleteWorkspace(spec.workspace);
+      await engine.deleteWorkspace(spec.workspace);
+      // Never made anew, empty, behind the back of its owner.
+      await expect(engine.startSandbox(spec)).rejects.toThrow(
+        expect.objectContaining({ code: 'sandbox_failed' }),
+      );
+      expect((await engine.observe()).filter(({ sessionId }) => sessionId === spec.sessionId)).toEqual([]);
+    },
+  );
+});
+
+describe('what cannot start', () => {
+  test('an image that is not there, a runtime that is not there: typed, and nothing is left', async () => {
+    const absent = await home.session({ image: 'holdfast-test/absent:1' });
+    await expect(engine.startSandbox(absent)).rejects.toThrow(
+      expect.objectContaining({
+        code: 'image_not_found',
+        message: expect.stringContaining('holdfast-test/absent:1') as string,
+      }),
+    );
+    const odd = await home.session({ runtime: 'no-such-runtime' });
+    await expect(engine.startSandbox(odd)).rejects.toThrow(
+      expect.objectContaining({ code: 'sandbox_failed', next: expect.stringContaining('runtime') as string }),
+    );
+    for (const { sessionId } of [absent, odd]) {
+      expect(await engine.observeSession(sessionId)).toMatchObject({ sidecar: null, agent: null });
+    }
+  });
+
+  test('a stale container of ours gives up its name; one of somebody else keeps it', async () => {
+    const spec = await home.session();
+    const name = `hf-${home.homeId.slice(0, 8)}-${spec.sessionId}-agent`;
+    const stale = await docker.createContainer({
+      name,
+      Image: image.reference,
+      Labels: { 'dev.holdfast.home': home.homeId },
+    });
+    await engine.startSandbox(spec);
+    expect((await engine.observeSession(spec.sessionId)).agent?.objectId).not.toBe(stale.id);
+    await engine.removeSandbox(spec.sessionId, 0);
+
+    const foreign = await docker.createContainer({ name, Image: image.reference });
+    try {
+      await expect(engine.startSandbox(spec)).rejects.toThrow(
+        expect.objectContaining({ code: 'sandbox_failed', next: expect.stringContaining(name) as string }),
+      );
+      expect((await foreign.inspect()).Id).toBe(foreign.id);
+    } finally {
+      await foreign.remove({ v: true });
+    }
+    expect((await engine.observe()).filter(({ sessionId }) => sessionId === spec.sessionId)).toEqual([]);
+  });
+});
+
+test('two homes on one engine never see each other', async () => {
+  const other = new TestHome({ image: image.reference });
+  try {
+    const spec = await home.session();
+    const theirs = await other.session({ sessionId: spec.sessionId });
+    const heard: (string | null)[] = [];
+    await eventually(() => other.engine.status().reachable);
+    const unwatch = other.engine.watch(({ sessionId }) => heard.push(sessionId));
+    heard.length = 0;
+    await engine.startSandbox(spec);
+    expect(await other.engine.observe()).toEqual([]);
+    expect(await other.engine.observeSession(spec.sessionId)).toMatchObject({ sidecar: null, agent: null });
+    await other.engine.removeSandbox(theirs.sessionId, 0);
+    expect((await engine.observeSession(spec.sessionId)).agent?.state).toBe('running');
+    expect(heard.filter((sessionId) => sessionId !== null)).toEqual([]);
+    unwatch();
+    await expect(other.engine.exec(spec.sessionId, execSpec(['true']))).rejects.toThrow(
+      expect.objectContaining({ code: 'sandbox_lost' }),
+    );
+    await engine.removeSandbox(spec.sessionId, 0);
+  } finally {
+    await other.close();
+  }
+});
