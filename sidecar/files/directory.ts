@@ -24,6 +24,11 @@ export class Directory implements Disposable {
     return new Directory(openSync(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK));
   }
 
+  /** Takes over an open descriptor of a directory, which may be one that only names it (O_PATH). */
+  static over(fd: number): Directory {
+    return new Directory(fd);
+  }
+
   /** A path to `name` in this directory, valid while it is open. Names have no slash and are not `..`. */
   path(name: string): string {
     return `/proc/self/fd/${this.fd}/${name}`;

@@ -56,9 +56,14 @@ export class Resolver {
     if (name !== undefined) {
       const fd = this.#direct(path.slice(0, -1), O_DIRECTORY);
       if (fd !== null) {
-        const place = placeAt(Directory.over(fd), name);
-        if (!follow || linkText(place.directory, name) === null) return place;
-        place[Symbol.dispose]();
+        const directory = Directory.over(fd);
+        try {
+          if (!follow || linkText(directory, name) === null) return placeAt(directory, name);
+        } catch (error) {
+          directory.close();
+          throw error;
+        }
+        directory.close();
       }
     }
     return this.#walk(path, follow);

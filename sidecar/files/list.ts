@@ -1,0 +1,91 @@
+import { opendirSync } from 'node:fs';
+import type { FileEntry } from '../../protocol/files.ts';
+import { decodeName, encodeName, isReserved } from '../../protocol/paths.ts';
+import { Directory } from './directory.ts';
+import { OpenFile, openFolder } from './open-file.ts';
+import type { Resolver } from './resolver.ts';
+import { Slices } from './slices.ts';
+import { statEntry } from './stat.ts';
+
+/** Characters of one page: the whole answer has to fit into one line of at most 1 MiB. */
+const PAGE_CHARACTERS = 256 * 1024;
+const READ_AHEAD = 1024;
+
+export interface ListOptions {
+  readonly cursor: string | undefined;
+  readonly limit: number;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * One page of a folder in byte order of the names, links not followed. The cursor is the last name: what is there all the
+ * time comes exactly once, however the folder changes between pages. Memory is bounded by the page, not by the folder.
+ */
+export async function listPath(
+  resolver: Resolver,
+  path: readonly Buffer[],
+  { cursor, limit, signal }: ListOptions,
+): Promise<{ entries: FileEntry[]; nextCursor: string | null }> {
+  const slices = new Slices(signal);
+  using named = new OpenFile(resolver.open(path, true));
+  using folder = openFolder(named);
+  const directory = Directory.over(folder.fd);
+  const after = cursor === undefined ? '' : decodeName(cursor).toString('latin1');
+  const { names, more } = await namesAfter(directory, after, limit, slices);
+
+  const entries: FileEntry[] = [];
+  let characters = 0;
+  for (const [index, latin] of names.entries()) {
+    const name = Buffer.from(latin, 'latin1');
+    const stat = statEntry(resolver, path, directory, name);
+    const spelled = encodeName(name);
+    if (stat !== null) {
+      entries.push({ name: spelled, ...stat });
+      // As long as it can get: a byte escaped takes three characters of up to three bytes.
+      characters += 100 + spelled.length + (stat.link?.length ?? 0);
+    }
+    const isLast = index === names.length - 1;
+    if (isLast && !more) break;
+    if (isLast || characters > PAGE_CHARACTERS) return { entries, nextCursor: spelled };
+    if (slices.isLong) await slices.rest();
+  }
+  return { entries, nextCursor: null };
+}
+
+/** The first `limit` names after `after`, sorted, one character per byte. Keeps no more than a few pages of them. */
+async function namesAfter(
+  directory: Directory,
+  after: string,
+  limit: number,
+  slices: Slices,
+): Promise<{ names: string[]; more: boolean }> {
+  let names: string[] = [];
+  let more = false;
+  const cut = (): void => {
+    names.sort(byBytes);
+    if (names.length > limit) {
+      names.length = limit;
+      more = true;
+    }
+  };
+  const entries = opendirSync(directory.self, { encoding: 'latin1', bufferSize: READ_AHEAD });
+  try {
+    for (let entry = entries.readSync(); entry !== null; entry = entries.readSync()) {
+      const { name } = entry;
+      if (name > after && !isReserved(Buffer.from(name.slice(0, 32), 'latin1'))) names.push(name);
+      if (names.length >= limit * 4 + READ_AHEAD) {
+        cut();
+        names = [...names];
+      }
+      if (slices.isLong) await slices.rest();
+    }
+  } finally {
+    entries.closeSync();
+  }
+  cut();
+  return { names, more };
+}
+
+function byBytes(one: string, other: string): number {
+  return one < other ? -1 : one > other ? 1 : 0;
+}

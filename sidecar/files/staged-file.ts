@@ -1,0 +1,166 @@
+import { closeSync, constants, fchmodSync, fchownSync, fstatSync, fsync, lstatSync, openSync, unlinkSync, write as writeCallback } from 'node:fs';
+import { promisify } from 'node:util';
+import { Directory, errnoOf } from './directory.ts';
+import type { Native } from './native.ts';
+import { identityOf } from './open-file.ts';
+import { O_PATH } from './resolver.ts';
+
+const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_RDWR } = constants;
+/** Linux: a file without a name, gone with its last descriptor. */
+const O_TMPFILE = 0o20000000 | O_DIRECTORY;
+const writeAsync = promisify(writeCallback);
+export const syncFile = promisify(fsync);
+
+/** A name that a staged file has for a moment. */
+export interface TemporaryName {
+  readonly directory: Directory;
+  readonly name: Buffer;
+}
+
+/**
+ * New content on its way to a name. Where the file system can, the file has no name until the last step, so that nothing is
+ * left of it whoever is killed; else it has a temporary one from the start.
+ */
+export class StagedFile {
+  readonly fd: number;
+  #temporary: TemporaryName | null;
+  #size = 0;
+  #closed = false;
+
+  private constructor(fd: number, temporary: TemporaryName | null) {
+    this.fd = fd;
+    this.#temporary = temporary;
+  }
+
+  /** In `directory`, which stays the caller's. `announce` is told a temporary name before there is a file of that name. */
+  static create(
+    directory: Directory,
+    native: Native | null,
+    newName: () => Buffer,
+    announce: (name: TemporaryName) => void,
+  ): StagedFile {
+    if (native !== null) {
+      try {
+        return new StagedFile(openSync(directory.self, O_TMPFILE | O_RDWR, 0o600), null);
+      } catch (error) {
+        if (!isUnsupported(error)) throw error;
+      }
+    }
+    const temporary = { directory: sameDirectory(directory), name: newName() };
+    try {
+      announce(temporary);
+      const path = directory.pathOf(temporary.name);
+      return new StagedFile(openSync(path, O_CREAT | O_EXCL | O_NOFOLLOW | O_RDWR, 0o600), temporary);
+    } catch (error) {
+      temporary.directory.close();
+      throw error;
+    }
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** Null while it has no name. */
+  get temporary(): TemporaryName | null {
+    return this.#temporary;
+  }
+
+  get identity(): string {
+    return identityOf(this);
+  }
+
+  async append(bytes: Uint8Array): Promise<void> {
+    let written = 0;
+    while (written < bytes.length) {
+      const { bytesWritten } = await writeAsync(this.fd, bytes, written, bytes.length - written, this.#size);
+      written += bytesWritten;
+      this.#size += bytesWritten;
+    }
+  }
+
+  /** Grows by a hole. */
+  skipTo(size: number): void {
+    this.#size = size;
+  }
+
+  /** Gives it its permissions and group. A group that is not ours to give is left out. */
+  dress(mode: number, gid: number): void {
+    if (fstatSync(this.fd).gid !== gid) {
+      try {
+        fchownSync(this.fd, -1, gid);
+      } catch (error) {
+        if (errnoOf(error) !== 'EPERM') throw error;
+      }
+    }
+    fchmodSync(this.fd, mode);
+  }
+
+  /** Everything written is on the disk. */
+  async sync(): Promise<void> {
+    await syncFile(this.fd);
+  }
+
+  /** Gives it a temporary name beside its place, if it has none yet. */
+  giveName(directory: Directory, native: Native, name: Buffer, announce: (name: TemporaryName) => void): TemporaryName {
+    if (this.#temporary !== null) return this.#temporary;
+    const temporary = { directory: sameDirectory(directory), name };
+    try {
+      announce(temporary);
+      native.linkOpen(this.fd, directory.fd, name);
+    } catch (error) {
+      temporary.directory.close();
+      throw error;
+    }
+    this.#temporary = temporary;
+    return temporary;
+  }
+
+  /** The temporary name is now that of something else, or of nothing: it is not ours to remove. */
+  forgetName(): void {
+    this.#temporary?.directory.close();
+    this.#temporary = null;
+  }
+
+  /** Lets go; a temporary name that it still has is removed. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    const temporary = this.#temporary;
+    try {
+      if (temporary !== null && isNameOf(temporary, this)) removeName(temporary);
+    } finally {
+      this.forgetName();
+      closeSync(this.fd);
+    }
+  }
+}
+
+export function removeName({ directory, name }: TemporaryName): void {
+  try {
+    unlinkSync(directory.pathOf(name));
+  } catch (error) {
+    if (errnoOf(error) !== 'ENOENT') throw error;
+  }
+}
+
+/** Another descriptor of the same folder. */
+export function sameDirectory(directory: Directory): Directory {
+  return Directory.over(openSync(directory.self, O_PATH | O_DIRECTORY));
+}
+
+/** False where somebody else's file got that name: it is not ours to remove. */
+function isNameOf({ directory, name }: TemporaryName, file: StagedFile): boolean {
+  try {
+    const { dev, ino } = lstatSync(directory.pathOf(name), { bigint: true });
+    return `${dev}:${ino}` === file.identity;
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return false;
+    throw error;
+  }
+}
+
+function isUnsupported(error: unknown): boolean {
+  const code = errnoOf(error);
+  return code === 'ENOTSUP' || code === 'EOPNOTSUPP' || code === 'EISDIR' || code === 'EINVAL' || code === 'ENOENT';
+}

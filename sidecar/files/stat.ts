@@ -1,0 +1,102 @@
+import { type BigIntStats, closeSync, lstatSync } from 'node:fs';
+import type { FileStat, FileType } from '../../protocol/files.ts';
+import { encodeLink } from '../../protocol/paths.ts';
+import { type Directory, isAboutTheFile } from './directory.ts';
+import { OpenFile, openRegular } from './open-file.ts';
+import { linkText, type Resolver } from './resolver.ts';
+import { versionOf } from './version.ts';
+
+const NS_PER_MS = 1_000_000n;
+const PERMISSIONS = 0o7777n;
+
+export interface StatOptions {
+  readonly follow: boolean;
+  readonly version: boolean;
+  readonly signal: AbortSignal;
+}
+
+/** Of a link with `follow`, what it leads to. */
+export async function statPath(
+  resolver: Resolver,
+  path: readonly Buffer[],
+  text: string,
+  { follow, version, signal }: StatOptions,
+): Promise<FileStat & { version: string | null }> {
+  using named = new OpenFile(resolver.open(path, follow));
+  const stat = named.stat();
+  if (stat.isSymbolicLink()) {
+    using place = resolver.parent(path, false);
+    const link = place.name === null ? null : linkText(place.directory, place.name);
+    return { ...view(stat), ...linked(resolver, path, link), version: null };
+  }
+  if (!version || !stat.isFile()) return { ...view(stat), version: null };
+  using file = openRegular(named, text);
+  const now = await versionOf(file, signal);
+  return { ...view(now.stat), version: now.version };
+}
+
+/** One entry of an open folder; null when it has gone meanwhile. `path` is the folder's. */
+export function statEntry(
+  resolver: Resolver,
+  path: readonly Buffer[],
+  directory: Directory,
+  name: Buffer,
+): FileStat | null {
+  let stat: BigIntStats;
+  try {
+    stat = lstatSync(directory.pathOf(name), { bigint: true });
+  } catch (error) {
+    if (isGone(error)) return null;
+    throw error;
+  }
+  if (!stat.isSymbolicLink()) return view(stat);
+  return { ...view(stat), ...linked(resolver, [...path, name], linkText(directory, name)) };
+}
+
+export function view(stat: BigIntStats): FileStat {
+  return {
+    type: typeOf(stat),
+    size: Number(stat.size),
+    mtimeMs: Number(stat.mtimeNs / NS_PER_MS),
+    mtimeNs: String(stat.mtimeNs),
+    mode: Number(stat.mode & PERMISSIONS),
+    link: null,
+    linkType: null,
+  };
+}
+
+function typeOf(stat: BigIntStats): FileType {
+  if (stat.isFile()) return 'file';
+  if (stat.isDirectory()) return 'directory';
+  if (stat.isSymbolicLink()) return 'symlink';
+  if (stat.isFIFO()) return 'fifo';
+  return stat.isSocket() ? 'socket' : 'device';
+}
+
+function linked(
+  resolver: Resolver,
+  path: readonly Buffer[],
+  text: Buffer | null,
+): Pick<FileStat, 'link' | 'linkType'> {
+  return { link: text === null ? null : encodeLink(text), linkType: targetType(resolver, path) };
+}
+
+function targetType(resolver: Resolver, path: readonly Buffer[]): FileType | null {
+  let fd: number;
+  try {
+    fd = resolver.open(path, true);
+  } catch (error) {
+    if (isGone(error) || isAboutTheFile(error)) return null;
+    throw error;
+  }
+  try {
+    return typeOf(new OpenFile(fd).stat());
+  } finally {
+    closeSync(fd);
+  }
+}
+
+function isGone(error: unknown): boolean {
+  if (!(error instanceof Error) || !('code' in error)) return false;
+  return error.code === 'ENOENT' || error.code === 'EXDEV' || error.code === 'EAGAIN';
+}

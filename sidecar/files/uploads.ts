@@ -1,0 +1,131 @@
+import { randomBytes } from 'node:crypto';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Written } from '../../protocol/files.ts';
+import type { StagedFile } from './staged-file.ts';
+import type { Expectation, Target, Writer } from './write.ts';
+
+const MOST_UPLOADS = 64;
+/** An upload to which nothing comes for so long has been forgotten. */
+const IDLE_MS = 10 * 60_000;
+
+interface Upload {
+  readonly target: Target;
+  readonly expectation: Expectation;
+  readonly staged: StagedFile;
+  idle: NodeJS.Timeout;
+  /** An append or commit is under way: there is one at a time. */
+  busy: boolean;
+}
+
+/** Writes that take more than one message. They belong to a connection and end with it. */
+export class Uploads {
+  readonly #writer: Writer;
+  readonly #uploads = new Map<string, Upload>();
+  #closed = false;
+
+  constructor(writer: Writer) {
+    this.#writer = writer;
+  }
+
+  begin(target: Target, expectation: Expectation): string {
+    if (this.#closed) throw new HoldfastError('connection_closed', 'The connection has ended');
+    if (this.#uploads.size >= MOST_UPLOADS) {
+      throw new HoldfastError('overloaded', `${target.text} was not begun`, {
+        why: `${MOST_UPLOADS} uploads are under way`,
+        next: 'finish some of them',
+      });
+    }
+    const id = randomBytes(12).toString('hex');
+    const staged = this.#writer.stage(target, expectation);
+    this.#uploads.set(id, { target, expectation, staged, idle: this.#idle(id), busy: false });
+    return id;
+  }
+
+  /** `offset` must be the size so far. Returns the new size. */
+  append(id: string, offset: number, bytes: Uint8Array): Promise<number> {
+    return this.#use(id, async ({ staged, target }) => {
+      if (offset !== staged.size) {
+        throw new HoldfastError('invalid_params', `${target.text} was not written on`, {
+          why: `it has ${staged.size} bytes so far, not ${offset}`,
+          next: 'send the pieces in order, one after the other',
+          details: { size: staged.size },
+        });
+      }
+      await staged.append(bytes);
+      return staged.size;
+    });
+  }
+
+  /** Ends the upload, whether it succeeds or not. */
+  commit(id: string, size: number): Promise<Written> {
+    return this.#use(id, async ({ staged, target, expectation }) => {
+      try {
+        if (size !== staged.size) {
+          throw new HoldfastError('invalid_params', `${target.text} was not written`, {
+            why: `${staged.size} of ${size} bytes have come`,
+            next: 'begin again',
+          });
+        }
+        return await this.#writer.commit(target, expectation, staged);
+      } finally {
+        this.#end(id);
+      }
+    });
+  }
+
+  abort(id: string): void {
+    if (this.#get(id).busy) throw inUse(id);
+    this.#end(id);
+  }
+
+  /** The path of an upload, for errors. */
+  pathOf(id: string): string {
+    return this.#get(id).target.text;
+  }
+
+  close(): void {
+    this.#closed = true;
+    for (const [id, { busy }] of this.#uploads) if (!busy) this.#end(id);
+  }
+
+  async #use<T>(id: string, work: (upload: Upload) => Promise<T>): Promise<T> {
+    const upload = this.#get(id);
+    if (upload.busy) throw inUse(id);
+    upload.busy = true;
+    clearTimeout(upload.idle);
+    try {
+      return await work(upload);
+    } finally {
+      upload.busy = false;
+      if (this.#uploads.get(id) === upload) {
+        if (this.#closed) this.#end(id);
+        else upload.idle = this.#idle(id);
+      }
+    }
+  }
+
+  #get(id: string): Upload {
+    const upload = this.#uploads.get(id);
+    if (upload !== undefined) return upload;
+    throw new HoldfastError('not_found', 'There is no such upload', {
+      why: 'it was committed, aborted, or its connection has ended',
+      next: 'begin again',
+    });
+  }
+
+  #end(id: string): void {
+    const upload = this.#uploads.get(id);
+    if (upload === undefined) return;
+    clearTimeout(upload.idle);
+    this.#uploads.delete(id);
+    this.#writer.discard(upload.staged);
+  }
+
+  #idle(id: string): NodeJS.Timeout {
+    return setTimeout(() => this.#end(id), IDLE_MS).unref();
+  }
+}
+
+function inUse(id: string): HoldfastError {
+  return new HoldfastError('conflict', `The upload ${id} is in use`, { next: 'wait for the piece before' });
+}

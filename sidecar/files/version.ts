@@ -1,0 +1,61 @@
+import { createHash } from 'node:crypto';
+import { type BigIntStats, fstatSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { FILE_PIECE_BYTES } from '../../protocol/files.ts';
+import { readFully } from './open-file.ts';
+import { Slices } from './slices.ts';
+
+/** Up to this size a version is the content's. */
+export const CONTENT_BYTES = FILE_PIECE_BYTES;
+/** The kernel's clock for files may advance only so seldom: within one tick, two changes leave one time. */
+const TICK_NS = 20_000_000n;
+const PIECE_BYTES = 256 * 1024;
+
+interface Descriptor {
+  readonly fd: number;
+}
+const statOf = ({ fd }: Descriptor): BigIntStats => fstatSync(fd, { bigint: true });
+
+/** Version of content that is at hand: what `versionOf` gives for a file that holds it. */
+export function contentVersion(content: Uint8Array): string {
+  return `c-${createHash('sha256').update(content).digest('hex').slice(0, 40)}`;
+}
+
+/** For what is too large to be hashed at every look: it changes with every change that the file system notes. */
+export function statVersion({ dev, ino, size, mtimeNs, ctimeNs }: BigIntStats): string {
+  const facts = [dev, ino, size, mtimeNs, ctimeNs].join(' ');
+  return `s-${createHash('sha256').update(facts).digest('hex').slice(0, 40)}`;
+}
+
+/**
+ * The version of an open regular file, and the stat that goes with it. Content of up to 4 MiB is hashed: sizes and times can
+ * be equal for different contents. Reads in slices.
+ */
+export async function versionOf(file: Descriptor, signal?: AbortSignal): Promise<{ version: string; stat: BigIntStats }> {
+  const stat = statOf(file);
+  if (stat.size > BigInt(CONTENT_BYTES)) return settledVersion(file, stat);
+  const hash = createHash('sha256');
+  const buffer = Buffer.allocUnsafe(Math.min(PIECE_BYTES, Number(stat.size) + 1));
+  const slices = new Slices(signal);
+  let total = 0;
+  for (;;) {
+    const count = readFully(file.fd, buffer, total);
+    total += count;
+    if (total > CONTENT_BYTES) return settledVersion(file, statOf(file)); // it grew meanwhile
+    hash.update(buffer.subarray(0, count));
+    if (count < buffer.length) break;
+    if (slices.isLong) await slices.rest();
+  }
+  return { version: `c-${hash.digest('hex').slice(0, 40)}`, stat };
+}
+
+/** Waits until a later change cannot have the same time as the last one. */
+async function settledVersion(file: Descriptor, first: BigIntStats): Promise<{ version: string; stat: BigIntStats }> {
+  let stat = first;
+  const now = BigInt(Date.now()) * 1_000_000n;
+  if (now - stat.ctimeNs < TICK_NS) {
+    await sleep(Number(TICK_NS / 1_000_000n));
+    stat = statOf(file);
+  }
+  return { version: statVersion(stat), stat };
+}
