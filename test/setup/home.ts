@@ -17,11 +17,14 @@ export interface Finished {
 /** An installation of a test's own: its home, and the command line as a person uses it. `end` leaves nothing behind. */
 export class TestHome {
   readonly path: string;
+  /** A folder beside the home for what a test deploys; it goes with the home. */
+  readonly projects: string;
   readonly #env: Readonly<Record<string, string>>;
   readonly #docker = new Docker();
 
   private constructor(path: string, env: Readonly<Record<string, string>>) {
     this.path = path;
+    this.projects = `${path}-projects`;
     this.#env = env;
   }
 
@@ -90,6 +93,7 @@ export class TestHome {
       await this.succeed(['purge', '--force']);
     } finally {
       await rm(this.path, { recursive: true, force: true });
+      await rm(this.projects, { recursive: true, force: true });
     }
   }
 }

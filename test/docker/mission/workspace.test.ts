@@ -33,7 +33,7 @@ describe('workspace persistence (W1–W7)', () => {
   let projects: string;
   beforeAll(async () => {
     home = await TestHome.create();
-    projects = join(home.path, 'projects');
+    projects = home.projects;
   });
   afterAll(async () => {
     await home.end();
@@ -125,7 +125,7 @@ def handler(input):
       'mkdir -p a/b; printf hello > a/b/c; printf 1234567890 > d; ln -s /etc/passwd link',
     );
     const info = InfoSchema.parse(await home.json(['workspace', 'info', sessionId]));
-    expect(info).toMatchObject({ bytes: 15, files: 2 });
+    expect(info).toMatchObject({ bytes: 15, files: 3 });
     expect(info.path.startsWith(home.path)).toBe(true);
     expect(await readFile(join(info.path, 'a/b/c'), 'utf8')).toBe('hello');
 
