@@ -5,7 +5,7 @@ import type { ObservedObject } from '../engine/port.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import { removeTree } from '../store/remove-tree.ts';
 import { hasErrorCode } from '../store/storage-error.ts';
-import { garbageOf } from './purge.ts';
+import { garbageOf } from './engine-objects.ts';
 import type { Log } from './logs.ts';
 import type { Rooms } from './rooms.ts';
 

@@ -2,13 +2,14 @@ import { readdir, rmdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Garbage } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { Engine, ObservedObject } from '../engine/port.ts';
+import type { Engine } from '../engine/port.ts';
 import type { HandlerTable } from '../rpc/table.ts';
 import { sandboxSpec } from '../sessions/spec.ts';
 import type { Home } from '../store/home.ts';
 import { removeTree } from '../store/remove-tree.ts';
 import { hasErrorCode } from '../store/storage-error.ts';
 import { SidecarClient } from '../workspace/sidecar-client.ts';
+import { removeFromEngine } from './engine-objects.ts';
 import type { Log } from './logs.ts';
 import type { Rooms } from './rooms.ts';
 
@@ -146,23 +147,6 @@ export class Purge {
     }
     return true;
   }
-}
-
-/** Every container and volume with the label of this home. Containers first: a volume in use cannot be removed. */
-export async function removeFromEngine(engine: Engine): Promise<Garbage[]> {
-  const objects = await engine.observe();
-  const containers = objects.filter(({ kind }) => kind === 'container');
-  const sessions = new Set(containers.flatMap(({ sessionId }) => (sessionId === null ? [] : [sessionId])));
-  await Promise.all([...sessions].map((sessionId) => engine.removeSandbox(sessionId, 0)));
-  for (const object of containers.filter(({ sessionId }) => sessionId === null))
-    await engine.removeObject(object);
-  const others = (await engine.observe()).filter(({ kind }) => kind !== 'container');
-  for (const object of others) await engine.removeObject(object);
-  return [...containers, ...others].map((object) => garbageOf(object, 'purged'));
-}
-
-export function garbageOf(object: ObservedObject, why: string): Garbage {
-  return { kind: object.kind === 'container' ? 'container' : 'volume', name: object.name, why, bytes: null };
 }
 
 async function names(folder: string): Promise<string[]> {

@@ -12,7 +12,8 @@ import { handlersOf, handlersOfDamaged } from './handlers.ts';
 import { HomeWatch } from './home-watch.ts';
 import type { LogFile } from './logs.ts';
 import type { Program } from './program.ts';
-import { Purge, removeFromEngine } from './purge.ts';
+import { Purge } from './purge.ts';
+import { removeFromEngine, removeLeftHelpers } from './engine-objects.ts';
 import { openEngine, openRooms, type Rooms } from './rooms.ts';
 
 /** Why a supervisor ends. `home-gone`: its home was removed, so nothing of it may stay. */
@@ -121,6 +122,7 @@ export class Supervisor {
     const log = this.#options.log.room('daemon');
     const recover = (): void => {
       profileService.recover().catch((error: unknown) => log.error('recovery failed', { error }));
+      removeLeftHelpers(this.#engine).catch((error: unknown) => log.warn('left helpers stay', { error }));
     };
     const started = sessionService.start().then(recover);
     await Promise.race([started, sleep(FIRST_LOOK_MS, undefined, { ref: false })]);

@@ -74,7 +74,9 @@ export class FaultHome {
     for (;;) {
       if (!supervisor.running) {
         const { code, signal } = await supervisor.ended;
-        throw new Error(`the supervisor ended with ${String(code ?? signal)}:\n${await this.log()}`);
+        throw new Error(
+          `the supervisor ended with ${String(code ?? signal)}:\n${supervisor.said}${await this.log()}`,
+        );
       }
       try {
         await this.connect();
@@ -117,7 +119,7 @@ export class FaultHome {
 
   async call<M extends MethodName>(method: M, params: Params<M>, bytes?: Uint8Array): Promise<Result<M>> {
     const { peer } = await this.connect();
-    return (await peer.call(method, params, { bytes }));
+    return await peer.call(method, params, { bytes });
   }
 
   /** The request must be lost with its supervisor: neither answered nor refused. */

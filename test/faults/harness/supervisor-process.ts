@@ -22,10 +22,12 @@ export class SupervisorProcess {
   readonly ended: Promise<Ended>;
   readonly #child: ChildProcess;
   #running = true;
+  #said = '';
 
   private constructor(child: ChildProcess, pid: number) {
     this.#child = child;
     this.pid = pid;
+    child.stderr?.setEncoding('utf8').on('data', (chunk: string) => (this.#said += chunk));
     this.ended = new Promise((resolve) => {
       child.once('exit', (code, signal) => {
         this.#running = false;
@@ -38,11 +40,16 @@ export class SupervisorProcess {
     const child = spawn(process.execPath, [bundle, 'supervisor', 'run'], {
       cwd: '/',
       detached: true,
-      stdio: 'ignore',
+      stdio: ['ignore', 'ignore', 'pipe'],
       env: { ...process.env, ...env, HOLDFAST_HOME: home },
     });
     if (child.pid === undefined) throw new Error(`${bundle} cannot be run`);
     return new SupervisorProcess(child, child.pid);
+  }
+
+  /** What it wrote to stderr, which it lets go of once it serves. */
+  get said(): string {
+    return this.#said;
   }
 
   get running(): boolean {

@@ -1,0 +1,25 @@
+import type { Garbage } from '../../protocol/entities.ts';
+import type { Engine, ObservedObject } from '../engine/port.ts';
+
+/** Every container and volume with the label of this home. Containers first: a volume in use cannot be removed. */
+export async function removeFromEngine(engine: Engine): Promise<Garbage[]> {
+  const objects = await engine.observe();
+  const containers = objects.filter(({ kind }) => kind === 'container');
+  const sessions = new Set(containers.flatMap(({ sessionId }) => (sessionId === null ? [] : [sessionId])));
+  await Promise.all([...sessions].map((sessionId) => engine.removeSandbox(sessionId, 0)));
+  for (const object of containers.filter(({ sessionId }) => sessionId === null))
+    await engine.removeObject(object);
+  const others = (await engine.observe()).filter(({ kind }) => kind !== 'container');
+  for (const object of others) await engine.removeObject(object);
+  return [...containers, ...others].map((object) => garbageOf(object, 'purged'));
+}
+
+export function garbageOf(object: ObservedObject, why: string): Garbage {
+  return { kind: object.kind === 'container' ? 'container' : 'volume', name: object.name, why, bytes: null };
+}
+
+/** Short-lived containers of a supervisor that was killed. The engine does not show those that this process uses. */
+export async function removeLeftHelpers(engine: Engine): Promise<void> {
+  const helpers = (await engine.observe()).filter(({ role }) => role === 'helper');
+  for (const helper of helpers) await engine.removeObject(helper);
+}
