@@ -32,13 +32,11 @@ async function readLine(context: Context): Promise<string> {
   const reader = createInterface({ input: context.io.stdin, terminal: false });
   try {
     return await new Promise<string>((resolve, reject) => {
+      const onAbort = () => reject(new HoldfastError('cancelled', 'Nothing was deleted'));
       reader.once('line', resolve);
       reader.once('close', () => resolve(''));
-      context.interrupted.addEventListener(
-        'abort',
-        () => reject(new HoldfastError('cancelled', 'Nothing was deleted')),
-        { once: true },
-      );
+      context.interrupted.addEventListener('abort', onAbort, { once: true });
+      if (context.interrupted.aborted) onAbort();
     });
   } finally {
     reader.close();

@@ -84,8 +84,10 @@ class RunningExec {
     const exited = await this.#exited.promise;
     this.#ended = true;
     await this.#writing;
-    if (context.json)
-      await context.document({ ...exited, sessionId: started.sessionId, sandbox: started.sandbox });
+    if (context.json) {
+      const { exitCode, signal } = exited;
+      await context.document({ exitCode, signal, sessionId: started.sessionId, sandbox: started.sandbox });
+    }
     return exitCodeOf(exited);
   }
 
@@ -167,9 +169,9 @@ class RunningExec {
     if (!this.#request.stdin || exec === undefined) return;
     this.#endings.push(() => stdin.pause());
     try {
-      for await (const chunk of stdin) {
+      for await (const chunk of stdin as AsyncIterable<string | Buffer>) {
         if (this.#hasEnded()) return;
-        const bytes = typeof chunk === 'string' ? Buffer.from(chunk, 'utf8') : Buffer.from(chunk);
+        const bytes = typeof chunk === 'string' ? Buffer.from(chunk, 'utf8') : chunk;
         for (let at = 0; at < bytes.length; at += INPUT_BYTES) {
           await this.#peer.call('exec/input', { exec }, { bytes: bytes.subarray(at, at + INPUT_BYTES) });
         }

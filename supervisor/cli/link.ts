@@ -66,7 +66,7 @@ export class Link {
       try {
         return await peer.callWithBytes(method, params, options);
       } catch (error) {
-        if (!isBroken(error) || ONCE.has(method) || attempt === ATTEMPTS) throw error;
+        if (!isBroken(error) || this.#closed || ONCE.has(method) || attempt === ATTEMPTS) throw error;
         await this.#reopen(peer, error, options.signal);
       }
     }

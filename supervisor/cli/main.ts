@@ -12,7 +12,7 @@ import type { CommonOptions } from './registry.ts';
 import { styleFor } from './render/style.ts';
 import { visible } from './render/text.ts';
 
-export type { CliIo } from './io.ts';
+export type { CliIo, CliSignal } from './io.ts';
 export { processIo } from './io.ts';
 
 /**

@@ -12,8 +12,8 @@ export async function readInput(io: CliIo, operand: string): Promise<Buffer> {
   if (operand !== '-') return checked(Buffer.from(operand, 'utf8'));
   const chunks: Buffer[] = [];
   let length = 0;
-  for await (const chunk of io.stdin) {
-    const bytes = typeof chunk === 'string' ? Buffer.from(chunk, 'utf8') : Buffer.from(chunk);
+  for await (const chunk of io.stdin as AsyncIterable<string | Buffer>) {
+    const bytes = typeof chunk === 'string' ? Buffer.from(chunk, 'utf8') : chunk;
     chunks.push(bytes);
     length += bytes.length;
     if (length > LARGEST_INPUT) break;
