@@ -180,7 +180,7 @@ function hasProto(value: unknown): boolean {
 }
 
 function depthOf(text: string): number {
-  const bare = text.replace(/"(?:[^"\\]|\\.)*("|$)/gs, '');
+  const bare = text.replace(/"(?:[^"\\]|\\.|\\$)*("|$)/gs, '');
   let depth = 0;
   let deepest = 0;
   for (const letter of bare) {
