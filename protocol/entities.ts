@@ -99,6 +99,7 @@ export type Turn = z.infer<typeof TurnSchema>;
 
 /**
  * One line of a session's history. `hash` = sha256 over the canonical JSON `[sessionId, seq, at, type, data, prevHash]`.
+ * Canonical: keys sorted, no spaces (RFC 8785). `prevHash` of the first event is 64 zeros.
  */
 export const EventSchema = z.object({
   sessionId: SessionIdSchema,

@@ -24,7 +24,8 @@ const ALPHABET = 'abcdefghijklmnopqrstuvwxyz234567';
 /** Becomes one part of a path: never empty, never `.` or `..`, no slash. */
 const PATH_PART = /^[A-Za-z0-9][A-Za-z0-9._-]{0,120}$/;
 /** What may lie in a folder that is about to become a home. */
-const OURS = /^(\.|supervisor|holdfast|id$|logs$|workspaces$|run$|deploys$|runtime$|artifacts$|backups$)/;
+const OURS =
+  /^(\.|supervisor|holdfast|id$|logs$|workspaces$|run$|deploys$|runtime$|artifacts$|backups$|reserve$)/;
 
 /** A session's run directory on this machine, by part. */
 export interface RunPaths {
@@ -56,6 +57,8 @@ export class Home {
   readonly runtimes: string;
   readonly artifacts: string;
   readonly backups: string;
+  /** Space kept for what must work on a full disk. */
+  readonly reserve: string;
   readonly #identity: string;
 
   private constructor(root: string) {
@@ -75,6 +78,7 @@ export class Home {
     this.runtimes = join(root, 'runtime');
     this.artifacts = join(root, 'artifacts');
     this.backups = join(root, 'backups');
+    this.reserve = join(root, 'reserve');
     this.id = readOrMakeId(this.idFile);
     this.#identity = identityOf(statSync(root, { bigint: true }));
   }

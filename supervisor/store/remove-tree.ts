@@ -31,9 +31,10 @@ export async function removeTree(path: string): Promise<Removed> {
       const base = Buffer.from(`/proc/self/fd/${folder.fd}/`);
       for (const name of await readdir(base, { encoding: 'buffer' })) {
         const entry = Buffer.concat([base, name]);
-        const status = await lstat(entry);
+        const status = await lstat(entry).catch(unlessGone);
+        if (status === null) continue;
         if (!status.isDirectory()) {
-          await unlink(entry);
+          await unlink(entry).catch(unlessGone);
           files += 1;
           bytes += status.size;
         } else if (!isTop) {
@@ -56,14 +57,20 @@ export async function removeTree(path: string): Promise<Removed> {
         } finally {
           await folder.close();
         }
-        await rmdir(entry);
+        await rmdir(entry).catch(unlessGone);
       }
     }
   } finally {
     await top.close();
   }
-  await rmdir(path);
+  await rmdir(path).catch(unlessGone);
   return { files, bytes };
+}
+
+/** Somebody else may be removing the same. */
+function unlessGone(error: unknown): null {
+  if (hasErrorCode(error, 'ENOENT')) return null;
+  throw error;
 }
 
 /** Null when there is no folder of that name. Lends itself the modes that a folder of ours may lack. */

@@ -93,6 +93,7 @@ describe('the history of a session', () => {
     ['its data', 'UPDATE events SET data = \'{"bytes":99}\' WHERE seq = 3', 3],
     ['its time', 'UPDATE events SET at = at + 1 WHERE seq = 3', 3],
     ['its type', "UPDATE events SET type = 'session.updated' WHERE seq = 3", 3],
+    ['what it says of the one before', 'UPDATE events SET prevHash = hash WHERE seq = 3', 3],
     ['an event taken out', 'DELETE FROM events WHERE seq = 3', 3],
     ['the first taken out', 'DELETE FROM events WHERE seq = 1', 1],
     [

@@ -130,6 +130,20 @@ describe('the output of a turn', () => {
     expect(output.read(TURN, 'stdout', 0, 2 ** 20).length).toBe(INLINE_OUTPUT_BYTES - 97);
   });
 
+  test.each([3, INLINE_OUTPUT_BYTES + 1])('of %i bytes is stored whole or not at all', (size) => {
+    const { output, log, turns, database } = given();
+    // The last write of a store is the row's; here it fails.
+    database.run("CREATE TRIGGER refuse BEFORE UPDATE ON turns BEGIN SELECT RAISE(ABORT, 'refused'); END");
+    expect(failureOf(() => output.store(TURN, 'stdout', 0, Buffer.alloc(size, 'a'))).why).toBe('refused');
+    expect(log.last(SESSION).seq).toBe(0);
+    expect(output.read(TURN, 'stdout', 0, 100).length).toBe(0);
+    database.run('DROP TRIGGER refuse');
+    expect(output.store(TURN, 'stdout', 0, Buffer.alloc(size, 'b'))).toBe(size);
+    expect(turns.get(TURN)?.stdoutBytes).toBe(size);
+    expect(log.last(SESSION).seq).toBe(1);
+    expect(output.read(TURN, 'stdout', 0, size).equals(Buffer.alloc(size, 'b'))).toBe(true);
+  });
+
   test('that was lost from the file is an error, not a shorter output', () => {
     const { output, home } = given();
     output.store(TURN, 'stdout', 0, Buffer.alloc(INLINE_OUTPUT_BYTES + 1));

@@ -1,0 +1,56 @@
+import { closeSync, fsyncSync, openSync, renameSync, rmSync, statSync, writeSync } from 'node:fs';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Home } from './home.ts';
+import { storageError } from './storage-error.ts';
+
+const RESERVE_BYTES = 8 * 2 ** 20;
+
+/**
+ * A file that only takes up space. On a full disk it is given up, so that deleting – which has to write its intent, its
+ * events and its rows first – still works there.
+ */
+export class Reserve {
+  readonly #path: string;
+
+  constructor(home: Home) {
+    this.#path = home.reserve;
+  }
+
+  /** Makes the file where it is missing. False when the disk has no room for it now. */
+  ensure(): boolean {
+    if (this.#isThere()) return true;
+    const temporary = `${this.#path}.part`;
+    try {
+      const descriptor = openSync(temporary, 'w', 0o600);
+      try {
+        const block = Buffer.alloc(2 ** 20);
+        for (let written = 0; written < RESERVE_BYTES;) written += writeSync(descriptor, block);
+        fsyncSync(descriptor);
+      } finally {
+        closeSync(descriptor);
+      }
+      renameSync(temporary, this.#path);
+      return true;
+    } catch (error) {
+      rmSync(temporary, { force: true });
+      const failure = storageError(error, 'The reserve of the home could not be made');
+      if (failure.code === 'no_space') return false;
+      throw failure;
+    }
+  }
+
+  /** Does `fn`, and once more with the reserve given up when the disk is full. For what frees space, nothing else. */
+  urgently<T>(fn: () => T): T {
+    try {
+      return fn();
+    } catch (error) {
+      if (!(error instanceof HoldfastError) || error.code !== 'no_space' || !this.#isThere()) throw error;
+      rmSync(this.#path, { force: true });
+      return fn();
+    }
+  }
+
+  #isThere(): boolean {
+    return statSync(this.#path, { throwIfNoEntry: false }) !== undefined;
+  }
+}
