@@ -1,11 +1,12 @@
 import { hash } from 'node:crypto';
-import { appendFileSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import { appendFileSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { INLINE_OUTPUT_BYTES, OUTPUT_STREAMS } from '../../../protocol/events.ts';
 import { Artifacts } from '../../../supervisor/history/artifacts.ts';
 import { EventLog } from '../../../supervisor/history/events.ts';
 import { TurnOutput } from '../../../supervisor/history/turn-output.ts';
-import type { Home } from '../../../supervisor/store/home.ts';
+import { Home } from '../../../supervisor/store/home.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
 import { Turns } from '../../../supervisor/store/turns.ts';
 import {
@@ -14,6 +15,7 @@ import {
   randomFrom,
   sessionId,
   sessionRow,
+  smallDisk,
   temporaryDatabase,
   temporaryHome,
   turnId,
@@ -142,6 +144,34 @@ describe('the output of a turn', () => {
     expect(turns.get(TURN)?.stdoutBytes).toBe(size);
     expect(log.last(SESSION).seq).toBe(1);
     expect(output.read(TURN, 'stdout', 0, size).equals(Buffer.alloc(size, 'b'))).toBe(true);
+  });
+
+  test('that finds no room on the disk keeps what is durable, and goes on once there is room', (context) => {
+    const disk = smallDisk();
+    if (disk === null) {
+      context.skip('a small disk needs the right to mount one');
+      return;
+    }
+    const { output, turns, log, home } = given(Home.open(join(disk, 'home')));
+    const byteAt = (offset: number): number => (offset * 31) % 251;
+    const piece = (from: number): Buffer =>
+      Buffer.from(Array.from({ length: 300_000 }, (_, n) => byteAt(from + n)));
+    const filler = join(disk, 'filler');
+    writeFileSync(filler, Buffer.alloc(16 * 2 ** 20));
+    let durable = 0;
+    const failure = failureOf(() => {
+      for (;;) durable = output.store(TURN, 'stdout', durable, piece(durable));
+    });
+    expect(failure.code).toBe('no_space');
+    expect(durable).toBeGreaterThan(0);
+    expect(turns.get(TURN)?.stdoutBytes).toBe(durable);
+    const seq = log.last(SESSION).seq;
+    rmSync(filler);
+    durable = output.store(TURN, 'stdout', durable, piece(durable));
+    expect(log.last(SESSION).seq).toBe(seq + 1);
+    const all = readFileSync(home.artifact(SESSION, `${TURN}.stdout`));
+    expect(all.length).toBe(durable);
+    expect(all.findIndex((byte, offset) => byte !== byteAt(offset))).toBe(-1);
   });
 
   test('that was lost from the file is an error, not a shorter output', () => {

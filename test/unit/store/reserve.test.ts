@@ -1,4 +1,3 @@
-import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -8,18 +7,7 @@ import { Home } from '../../../supervisor/store/home.ts';
 import { Reserve } from '../../../supervisor/store/reserve.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
 import { HoldfastError } from '../../../protocol/errors.ts';
-import { failureOf, sessionId, sessionRow, temporaryDirectory, temporaryHome } from './temporary-home.ts';
-
-/** A disk of its own with 24 MB; null where this process may not make one. */
-function smallDisk(): string | null {
-  const directory = temporaryDirectory();
-  if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=24m,mode=700', 'tmpfs', directory]).status !== 0)
-    return null;
-  onTestFinished(() => {
-    execFileSync('umount', [directory]);
-  });
-  return directory;
-}
+import { failureOf, sessionId, sessionRow, smallDisk, temporaryHome } from './temporary-home.ts';
 
 describe('the reserve', () => {
   test('is made once and given up once, only for want of space', () => {

@@ -1,3 +1,4 @@
+import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -29,6 +30,17 @@ export function temporaryDatabase(home = temporaryHome()): Database {
     database.close();
   });
   return database;
+}
+
+/** A disk of its own with 24 MB; null where this process may not make one. */
+export function smallDisk(): string | null {
+  const directory = temporaryDirectory();
+  if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=24m,mode=700', 'tmpfs', directory]).status !== 0)
+    return null;
+  onTestFinished(() => {
+    execFileSync('umount', [directory]);
+  });
+  return directory;
 }
 
 /** `ses-` and 16 letters that say which one it is. */
