@@ -2,6 +2,7 @@
 'use strict';
 // The command line as it runs from a checkout: loads the built program into this process.
 const { existsSync } = require('node:fs');
+const { enableCompileCache } = require('node:module');
 const { join } = require('node:path');
 
 const program = join(__dirname, '../dist/holdfast.cjs');
@@ -16,5 +17,7 @@ if (Number(process.versions.node.split('.')[0]) < 24) {
   );
   process.exitCode = 1;
 } else {
+  // Compiling takes longer than most commands do; where dist/ cannot be written to, this changes nothing.
+  enableCompileCache(join(__dirname, '../dist/.compile-cache'));
   require(program);
 }

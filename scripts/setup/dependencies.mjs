@@ -13,6 +13,12 @@ export async function ensureDependencies() {
       'Use Linux on x64 or arm64 (on Windows: inside WSL 2)',
     );
   }
+  if (Number(process.versions.node.split('.')[0]) < 20) {
+    throw new SetupError(
+      `this is Node ${process.versions.node}`,
+      'Install Node 20 or newer; Node 24, which the product needs, is then fetched by itself',
+    );
+  }
   if (isInstalled()) return false;
   // Engine warnings are about the Node that runs npm, not about the one that runs the product.
   await run('npm', ['ci', '--include=dev', '--include=optional', '--loglevel=error', '--no-progress'], {

@@ -1,9 +1,13 @@
 // Where things stand: the repository, the home of the installation, the log of the set-up.
-import { mkdirSync, readFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, renameSync, statSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
 
-export const ROOT = resolve(import.meta.dirname, '../..');
+const LOG_LIMIT = 4 * 1024 * 1024;
+
+// Not import.meta.dirname: a Node too old to run us must still be able to say so.
+export const ROOT = resolve(fileURLToPath(new URL('../..', import.meta.url)));
 
 /** The directory that holds everything of one installation; two of them never see each other. */
 export function homeDirectory() {
@@ -15,7 +19,9 @@ export function homeDirectory() {
 export function setupLog() {
   const logs = join(homeDirectory(), 'logs');
   mkdirSync(logs, { recursive: true, mode: 0o700 });
-  return join(logs, 'setup.log');
+  const path = join(logs, 'setup.log');
+  if ((statSync(path, { throwIfNoEntry: false })?.size ?? 0) > LOG_LIMIT) renameSync(path, `${path}.1`);
+  return path;
 }
 
 /** @returns {{ version: string, optionalDependencies: Record<string, string> }} */
