@@ -38,18 +38,26 @@ function listen(): void {
   server.on('error', fail);
 
   const loaded = new Promise<void>((resolve) => server.once('listening', () => setImmediate(resolve)))
-    .then(() => Promise.all([import('./serve.ts'), import('./turns/keeper.ts')]))
-    .then(([{ serve }, { Keeper }]) => {
+    .then(() =>
+      Promise.all([import('./serve.ts'), import('./turns/keeper.ts'), import('./files/workspace-files.ts')]),
+    )
+    .then(([{ serve }, { Keeper }, { WorkspaceFiles }]) => {
       const keeper = new Keeper({
         run: placeOf('RUN', '/run/holdfast'),
         runtime: placeOf('RUNTIME', '/opt/holdfast'),
         code: placeOf('AGENT', '/agent'),
       });
       const workspace = placeOf('WORKSPACE', '/workspace');
+      const files = new WorkspaceFiles({
+        workspace,
+        control: placeOf('CONTROL', '/ctl'),
+        withoutNative: process.env['HOLDFAST_WITHOUT_NATIVE'] !== undefined,
+      });
+      files.settle().catch((error: unknown) => console.error('files:', error));
       ending.signal.addEventListener('abort', () => keeper.close());
       return (socket: Socket): void => {
         if (socket.destroyed) return;
-        serve(socket, { session, keeper, workspace });
+        serve(socket, { session, keeper, workspace, files });
         socket.resume();
       };
     });

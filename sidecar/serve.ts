@@ -3,6 +3,8 @@ import { HoldfastError } from '../protocol/errors.ts';
 import { Peer } from '../protocol/wire/peer.ts';
 import { NOTHING, withBytes } from '../protocol/wire/shapes.ts';
 import { Directory } from './files/directory.ts';
+import { filesHandlers } from './files/handlers.ts';
+import type { WorkspaceFiles } from './files/workspace-files.ts';
 import type { Keeper } from './turns/keeper.ts';
 import { SIDECAR_METHODS, SIDECAR_PROTOCOL } from './wire.ts';
 import { clearWorkspace } from './workspace/clear.ts';
@@ -13,13 +15,16 @@ export interface ServeOptions {
   readonly session: string;
   readonly keeper: Keeper;
   readonly workspace: string;
+  readonly files: WorkspaceFiles;
 }
 
 /** Answers one connection until it ends. */
 export function serve(
   stream: Duplex,
-  { session, keeper, workspace }: ServeOptions,
+  { session, keeper, workspace, files }: ServeOptions,
 ): Peer<typeof SIDECAR_METHODS, typeof NOTHING> {
+  const { promise: closed, resolve: close } = Promise.withResolvers<undefined>();
+  stream.once('close', () => close(undefined));
   return new Peer({
     stream,
     name: 'the supervisor',
@@ -72,6 +77,7 @@ export function serve(
           signal,
           onProgress: ({ files }) => progress('removing', files, undefined, 'files'),
         }),
+      ...filesHandlers(files, closed),
       'workspace/read': ({ path }) => {
         const bytes = readWorkspaceFile(workspace, path);
         return withBytes({ size: bytes.length }, bytes);

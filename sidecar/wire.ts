@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { TurnIdSchema } from '../protocol/entities.ts';
+import { FILES_CALLS } from '../protocol/files.ts';
 
 /**
  * supervisor → sidecar, over the same framing as clients use. The sidecar is trusted code beside hostile files:
@@ -146,6 +147,7 @@ export const SIDECAR_METHODS = {
     params: z.object({}),
     result: z.object({ files: z.number().int(), bytes: z.number().int() }),
   },
+  ...FILES_CALLS,
   /** Reads a small file below /workspace as the agent sees it; for conformance checks and `doctor`. At most 1 MiB. */
   'workspace/read': {
     params: z.object({ path: z.string() }),

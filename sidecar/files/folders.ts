@@ -1,7 +1,7 @@
 import { constants, chmodSync, lstatSync, mkdirSync, openSync, renameSync, rmdirSync, unlink } from 'node:fs';
 import { promisify } from 'node:util';
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { Directory} from './directory.ts';
+import type { Directory } from './directory.ts';
 import { errnoOf } from './directory.ts';
 import { systemError } from './failures.ts';
 import type { Native } from './native.ts';
@@ -71,7 +71,12 @@ function makeOne({ directory, name }: NamedPlace): void {
 }
 
 /** Moves a name as it stands: a link moves itself. */
-export function renamePath(native: Native | null, from: NamedPlace, to: NamedPlace, overwrite: boolean): void {
+export function renamePath(
+  native: Native | null,
+  from: NamedPlace,
+  to: NamedPlace,
+  overwrite: boolean,
+): void {
   if (overwrite) {
     renameSync(from.directory.pathOf(from.name), to.directory.pathOf(to.name));
     return;

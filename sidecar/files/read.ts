@@ -79,7 +79,10 @@ async function smallFile(file: OpenFile, { offset, length }: ReadOptions): Promi
   };
 }
 
-async function partOf(file: OpenFile, { offset, length, ifVersion, signal }: ReadOptions): Promise<ReadPiece> {
+async function partOf(
+  file: OpenFile,
+  { offset, length, ifVersion, signal }: ReadOptions,
+): Promise<ReadPiece> {
   const { version, stat } = await versionOf(file, signal);
   const size = Number(stat.size);
   const wanted = Math.max(0, Math.min(length, FILE_PIECE_BYTES, size - offset));

@@ -1,4 +1,15 @@
-import { closeSync, constants, fchmodSync, fchownSync, fstatSync, fsync, lstatSync, openSync, unlinkSync, write as writeCallback } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  fchmodSync,
+  fchownSync,
+  fstatSync,
+  fsync,
+  lstatSync,
+  openSync,
+  unlinkSync,
+  write as writeCallback,
+} from 'node:fs';
 import { promisify } from 'node:util';
 import { Directory, errnoOf } from './directory.ts';
 import type { Native } from './native.ts';
@@ -102,7 +113,12 @@ export class StagedFile {
   }
 
   /** Gives it a temporary name beside its place, if it has none yet. */
-  giveName(directory: Directory, native: Native, name: Buffer, announce: (name: TemporaryName) => void): TemporaryName {
+  giveName(
+    directory: Directory,
+    native: Native,
+    name: Buffer,
+    announce: (name: TemporaryName) => void,
+  ): TemporaryName {
     if (this.#temporary !== null) return this.#temporary;
     const temporary = { directory: sameDirectory(directory), name };
     try {
@@ -162,5 +178,7 @@ function isNameOf({ directory, name }: TemporaryName, file: StagedFile): boolean
 
 function isUnsupported(error: unknown): boolean {
   const code = errnoOf(error);
-  return code === 'ENOTSUP' || code === 'EOPNOTSUPP' || code === 'EISDIR' || code === 'EINVAL' || code === 'ENOENT';
+  return (
+    code === 'ENOTSUP' || code === 'EOPNOTSUPP' || code === 'EISDIR' || code === 'EINVAL' || code === 'ENOENT'
+  );
 }

@@ -31,7 +31,10 @@ export function statVersion({ dev, ino, size, mtimeNs, ctimeNs }: BigIntStats): 
  * The version of an open regular file, and the stat that goes with it. Content of up to 4 MiB is hashed: sizes and times can
  * be equal for different contents. Reads in slices.
  */
-export async function versionOf(file: Descriptor, signal?: AbortSignal): Promise<{ version: string; stat: BigIntStats }> {
+export async function versionOf(
+  file: Descriptor,
+  signal?: AbortSignal,
+): Promise<{ version: string; stat: BigIntStats }> {
   const stat = statOf(file);
   if (stat.size > BigInt(CONTENT_BYTES)) return settledVersion(file, stat);
   const hash = createHash('sha256');
@@ -50,7 +53,10 @@ export async function versionOf(file: Descriptor, signal?: AbortSignal): Promise
 }
 
 /** Waits until a later change cannot have the same time as the last one. */
-async function settledVersion(file: Descriptor, first: BigIntStats): Promise<{ version: string; stat: BigIntStats }> {
+async function settledVersion(
+  file: Descriptor,
+  first: BigIntStats,
+): Promise<{ version: string; stat: BigIntStats }> {
   let stat = first;
   const now = BigInt(Date.now()) * 1_000_000n;
   if (now - stat.ctimeNs < TICK_NS) {

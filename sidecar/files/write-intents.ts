@@ -1,5 +1,14 @@
 import { randomBytes } from 'node:crypto';
-import { constants, mkdirSync, openSync, readFileSync, readdirSync, readlinkSync, unlinkSync, writeFileSync } from 'node:fs';
+import {
+  constants,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  readdirSync,
+  readlinkSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { RESERVED_NAMES, WORKSPACE } from '../../protocol/paths.ts';
@@ -97,6 +106,16 @@ export class WriteIntents {
   }
 }
 
+/** Whether an earlier sidecar left notes in `folder`, which need not be there. */
+export function hasIntents(folder: string): boolean {
+  try {
+    return readdirSync(folder).length > 0;
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return false;
+    throw error;
+  }
+}
+
 /** Undefined for a note that was cut off: then nothing had been done yet. */
 function readIntent(path: string): unknown {
   try {
@@ -172,7 +191,7 @@ export function factsOf(file: OpenFile): string {
 
 function splitPath(path: Buffer): Buffer[] {
   const names: Buffer[] = [];
-  for (let from = 0; from < path.length; ) {
+  for (let from = 0; from < path.length;) {
     const slash = path.indexOf(SLASH, from);
     const end = slash === -1 ? path.length : slash;
     if (end > from) names.push(path.subarray(from, end));
@@ -180,4 +199,3 @@ function splitPath(path: Buffer): Buffer[] {
   }
   return names;
 }
-

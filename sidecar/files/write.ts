@@ -5,7 +5,7 @@ import { errnoOf } from './directory.ts';
 import type { Native } from './native.ts';
 import { identityOf, OpenFile, openRegular } from './open-file.ts';
 import { changed } from './read.ts';
-import { openName, O_PATH, type Place, type Resolver } from './resolver.ts';
+import { openName, O_PATH, type Place } from './resolver.ts';
 import { removeName, StagedFile, syncFile, type TemporaryName } from './staged-file.ts';
 import { systemError } from './failures.ts';
 import { view } from './stat.ts';
@@ -27,13 +27,13 @@ export interface Expectation {
 }
 
 export interface Target {
-  readonly path: readonly Buffer[];
   /** As the caller wrote it, for errors. */
   readonly text: string;
+  /** The folder and name that it means now. */
+  readonly locate: () => Place;
 }
 
 export interface WriterOptions {
-  readonly resolver: Resolver;
   readonly native: Native | null;
   readonly intents: WriteIntents;
 }
@@ -43,33 +43,42 @@ export interface WriterOptions {
  * one that is there swap names, and what came out is looked at; if it is something else, they swap back.
  */
 export class Writer {
-  readonly #resolver: Resolver;
   readonly #native: Native | null;
   readonly #intents: WriteIntents;
   /** False once the file system has said that it cannot swap names. */
   #canExchange: boolean;
 
-  constructor({ resolver, native, intents }: WriterOptions) {
-    this.#resolver = resolver;
+  constructor({ native, intents }: WriterOptions) {
     this.#native = native;
     this.#intents = intents;
     this.#canExchange = native !== null;
   }
 
-  async write(target: Target, expectation: Expectation, content: Uint8Array): Promise<Written> {
+  write(target: Target, expectation: Expectation, content: Uint8Array): Promise<Written> {
+    const fill = (staged: StagedFile): Promise<void> => staged.append(content);
+    return this.fill(target, expectation, fill, contentVersion(content));
+  }
+
+  /** A write whose content somebody else puts into the staged file. `version` of it, where it is known. */
+  async fill(
+    target: Target,
+    expectation: Expectation,
+    fill: (staged: StagedFile) => Promise<void>,
+    version?: string,
+  ): Promise<Written> {
     const staged = this.stage(target, expectation);
     try {
-      await staged.append(content);
-      return await this.commit(target, expectation, staged, contentVersion(content));
+      await fill(staged);
+      return await this.commit(target, expectation, staged, version);
     } finally {
       this.discard(staged);
     }
   }
 
   /** Room for new content; fails at once where the write could not succeed. End it with `discard`. */
-  stage({ path, text }: Target, expectation: Expectation): StagedFile {
+  stage({ text, locate }: Target, expectation: Expectation): StagedFile {
     demandExpectation(expectation);
-    using place = this.#resolver.parent(path, true);
+    using place = locate();
     if (place.name === null) throw new HoldfastError('file_is_a_directory', `${text} is a folder`);
     using current = this.#lookAt(place);
     checkPlace(current, text, expectation);
@@ -96,7 +105,7 @@ export class Writer {
     staged.dress(expectation.mode ?? NEW_FILE, fstatSync(staged.fd).gid);
     await staged.sync();
     for (let tries = 0; tries < TRIES; tries += 1) {
-      using place = this.#resolver.parent(target.path, true);
+      using place = target.locate();
       if (place.name === null) throw new HoldfastError('file_is_a_directory', `${text} is a folder`);
       using current = this.#lookAt(place);
       if (current?.stat().isSymbolicLink() === true) continue;
@@ -294,7 +303,8 @@ async function written(
   version: string | undefined,
   facts: Pick<Written, 'created' | 'hardlinked'>,
 ): Promise<Written> {
-  const looked = version === undefined ? await versionOf(file) : { version, stat: fstatSync(file.fd, { bigint: true }) };
+  const looked =
+    version === undefined ? await versionOf(file) : { version, stat: fstatSync(file.fd, { bigint: true }) };
   const { size, mtimeMs, mtimeNs } = view(looked.stat);
   return { version: looked.version, size, mtimeMs, mtimeNs, ...facts };
 }

@@ -1,0 +1,155 @@
+import { HoldfastError } from './errors.ts';
+
+/**
+ * How the protocol writes names and paths of a workspace.
+ *
+ * A name on disk is bytes. A name that is valid UTF-8 is written as itself; only what could not be told apart otherwise is
+ * escaped, byte by byte, as `␛` (U+241B) and two lower-case hexadecimal digits: bytes that are not UTF-8, and the bytes of
+ * `␛` itself. So every name has exactly one spelling, which JSON, URIs and terminals carry unharmed.
+ */
+export const ESCAPE = '\u241b';
+
+/** The folder that all paths lie in, as the agent sees it. */
+export const WORKSPACE = '/workspace';
+
+export const PATH_LIMITS = {
+  /** Of the whole path on disk, `/workspace` included. */
+  pathBytes: 4096,
+  nameBytes: 255,
+  /** A byte may take three characters. */
+  characters: 3 * 4096,
+} as const;
+
+/** Names of files that are ours while an operation is under way. They are in no listing, and no request may name them. */
+export const RESERVED_NAMES = ['.holdfast-write-', '.holdfast-removing-'] as const;
+
+const SLASH = 0x2f;
+const BACKSTOP = '\ufffd';
+const strict = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+/** A name on disk → its spelling. */
+export function encodeName(name: Uint8Array): string {
+  const bytes = Buffer.from(name.buffer, name.byteOffset, name.byteLength);
+  const text = bytes.toString('utf8');
+  if (!text.includes(BACKSTOP) && !text.includes(ESCAPE)) return text;
+  let spelled = '';
+  for (let at = 0; at < bytes.length;) {
+    const length = sequenceLength(bytes, at);
+    if (length === 0) {
+      spelled += escaped(bytes.subarray(at, at + 1));
+      at += 1;
+    } else {
+      const character = bytes.toString('utf8', at, at + length);
+      spelled += character === ESCAPE ? escaped(bytes.subarray(at, at + length)) : character;
+      at += length;
+    }
+  }
+  return spelled;
+}
+
+/** A spelling → the name on disk. Throws `invalid_params` for what `encodeName` never gives. */
+export function decodeName(spelled: string): Buffer {
+  const name = spelled.includes(ESCAPE) ? unescaped(spelled) : Buffer.from(spelled, 'utf8');
+  if (encodeName(name) !== spelled) {
+    throw refused(
+      spelled,
+      `it is not how a name is written: ${ESCAPE} must be followed by the byte it stands for, as two digits`,
+    );
+  }
+  return name;
+}
+
+/**
+ * An absolute path below /workspace → its names on disk, without `workspace`; empty for /workspace itself. A backslash is a
+ * character like any other. Throws `invalid_params` for what is not a path, `file_not_found` for a path elsewhere.
+ */
+export function parsePath(path: string): Buffer[] {
+  if (path.length > PATH_LIMITS.characters)
+    throw refused(path, `it is longer than ${PATH_LIMITS.pathBytes} bytes`);
+  if (!path.startsWith('/')) throw refused(path, `it does not begin with ${WORKSPACE}`);
+  if (path.includes('\0')) throw refused(path, 'it contains a NUL character');
+  const names = path.slice(1).split('/');
+  let size = 0;
+  const decoded = names.map((name) => {
+    if (name === '') throw refused(path, 'it has an empty name: no // and no / at the end');
+    if (name === '.' || name === '..') throw refused(path, `it contains the name ${name}`);
+    const bytes = decodeName(name);
+    if (bytes.includes(SLASH) || bytes.includes(0)) throw refused(path, 'a name in it contains / or NUL');
+    if (bytes.length > PATH_LIMITS.nameBytes)
+      throw refused(path, `a name in it is longer than ${PATH_LIMITS.nameBytes} bytes`);
+    size += bytes.length + 1;
+    return bytes;
+  });
+  if (size > PATH_LIMITS.pathBytes) throw refused(path, `it is longer than ${PATH_LIMITS.pathBytes} bytes`);
+  const [top, ...below] = decoded;
+  if (top?.equals(WORKSPACE_NAME) !== true) {
+    throw new HoldfastError('file_not_found', `There is no ${shown(path)}`, {
+      why: `only what is below ${WORKSPACE} can be reached`,
+    });
+  }
+  if (below.some(isReserved)) {
+    throw new HoldfastError('permission_denied', `${shown(path)} cannot be used`, {
+      why: `names that begin with ${RESERVED_NAMES.join(' or ')} are kept for files that are being written`,
+    });
+  }
+  return below;
+}
+
+/** The reverse of `parsePath`. */
+export function formatPath(names: readonly Uint8Array[]): string {
+  return [WORKSPACE, ...names.map(encodeName)].join('/');
+}
+
+export function isReserved(name: Uint8Array): boolean {
+  return RESERVED_PREFIXES.some((prefix) => prefix.equals(name.subarray(0, prefix.length)));
+}
+
+/** The text of a link is bytes too, but has slashes and need not be a path of ours. */
+export function encodeLink(text: Uint8Array): string {
+  return encodeName(text);
+}
+
+const WORKSPACE_NAME = Buffer.from(WORKSPACE.slice(1));
+const RESERVED_PREFIXES = RESERVED_NAMES.map((prefix) => Buffer.from(prefix));
+
+function escaped(bytes: Uint8Array): string {
+  return [...bytes].map((byte) => ESCAPE + byte.toString(16).padStart(2, '0')).join('');
+}
+
+function unescaped(spelled: string): Buffer {
+  const [first = '', ...rest] = spelled.split(ESCAPE);
+  const parts = [Buffer.from(first, 'utf8')];
+  for (const piece of rest) {
+    const digits = piece.slice(0, 2);
+    if (!/^[0-9a-f]{2}$/.test(digits)) {
+      throw refused(spelled, `${ESCAPE} must be followed by two lower-case hexadecimal digits`);
+    }
+    parts.push(Buffer.from(digits, 'hex'), Buffer.from(piece.slice(2), 'utf8'));
+  }
+  return Buffer.concat(parts);
+}
+
+/** Bytes of the well-formed UTF-8 character at `at`; 0 when there is none. */
+function sequenceLength(bytes: Buffer, at: number): number {
+  const lead = bytes[at] ?? 0;
+  if (lead < 0x80) return 1;
+  const length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc2 || at + length > bytes.length) return 0;
+  try {
+    strict.decode(bytes.subarray(at, at + length));
+    return length;
+  } catch {
+    return 0; // not UTF-8: what the escape is for
+  }
+}
+
+function shown(path: string): string {
+  return path.length > 200 ? `${path.slice(0, 200)}…` : path;
+}
+
+function refused(path: string, why: string): HoldfastError {
+  return new HoldfastError('invalid_params', `${JSON.stringify(shown(path))} is not a path`, {
+    why,
+    next: `write it as ${WORKSPACE}/… with one / between names`,
+  });
+}

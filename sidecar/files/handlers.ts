@@ -1,0 +1,71 @@
+import type { FILES_CALLS } from '../../protocol/files.ts';
+import { FILE_PIECE_BYTES, LIST_LIMITS } from '../../protocol/files.ts';
+import { type Handlers, withBytes } from '../../protocol/wire/shapes.ts';
+import { about } from './failures.ts';
+import type { Uploads } from './uploads.ts';
+import type { WorkspaceFiles } from './workspace-files.ts';
+
+/** The answers to `files/*` on one connection; its uploads end with `closed`. */
+export function filesHandlers<P>(
+  files: WorkspaceFiles,
+  closed: Promise<unknown>,
+): Handlers<typeof FILES_CALLS, P> {
+  let opened: Promise<Uploads> | undefined;
+  const uploads = (): Promise<Uploads> => {
+    if (opened === undefined) {
+      opened = files.uploads();
+      void Promise.all([opened, closed]).then(
+        ([open]) => open.close(),
+        () => undefined, // nothing was opened
+      );
+    }
+    return opened;
+  };
+
+  return {
+    'files/stat': ({ path, follow, version }, { signal }) =>
+      files.stat(path, { follow: follow ?? true, version: version ?? false, signal }),
+    'files/list': ({ path, cursor, limit }, { signal }) =>
+      files.list(path, { cursor, limit: limit ?? LIST_LIMITS.default, signal }),
+    'files/read': async ({ path, offset = 0, length = FILE_PIECE_BYTES, ifVersion }, { signal }) => {
+      const { bytes, ...facts } = await files.read(path, { offset, length, ifVersion, signal });
+      return withBytes({ offset, ...facts }, bytes);
+    },
+    'files/write': ({ path, ...expectation }, { bytes, signal }) =>
+      files.write(path, expectation, bytes, signal),
+    'files/begin': async ({ path, ...expectation }) => {
+      const [open, target] = await Promise.all([uploads(), files.target(path)]);
+      return { upload: await about(path, () => open.begin(target, expectation)) };
+    },
+    'files/append': async ({ upload, offset }, { bytes }) => {
+      const open = await uploads();
+      return { size: await about(open.pathOf(upload), () => open.append(upload, offset, bytes)) };
+    },
+    'files/commit': async ({ upload, size }) => {
+      const open = await uploads();
+      return await about(open.pathOf(upload), () => open.commit(upload, size));
+    },
+    'files/abort': async ({ upload }) => {
+      (await uploads()).abort(upload);
+      return {};
+    },
+    'files/create': ({ path, mode }, { signal }) =>
+      files.write(path, { create: true, mode }, Buffer.alloc(0), signal),
+    'files/mkdir': async ({ path, parents }) => ({ created: await files.mkdir(path, parents ?? false) }),
+    'files/rename': async ({ from, to, overwrite }) => {
+      await files.rename(from, to, overwrite ?? false);
+      return {};
+    },
+    'files/copy': ({ from, to, overwrite }, { signal, progress }) =>
+      files.copy(from, to, overwrite ?? false, {
+        signal,
+        onProgress: (copied) => progress('copying', copied.files, undefined, 'files'),
+      }),
+    'files/delete': ({ path, recursive }, { signal, progress }) =>
+      files.delete(path, {
+        recursive: recursive ?? false,
+        signal,
+        onProgress: (removed) => progress('removing', removed.files, undefined, 'files'),
+      }),
+  };
+}

@@ -1,0 +1,196 @@
+import { openSync, constants } from 'node:fs';
+import { join } from 'node:path';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { FileStat, Written } from '../../protocol/files.ts';
+import { parsePath } from '../../protocol/paths.ts';
+import { copyContent, copyTree, type Copied } from './copy.ts';
+import { Directory } from './directory.ts';
+import { about } from './failures.ts';
+import { deletePath, makeFolder, namedPlace, renamePath } from './folders.ts';
+import { Gate } from './gate.ts';
+import { type ListOptions, listPath } from './list.ts';
+import { loadNative, type Native } from './native.ts';
+import { readPath, type ReadOptions, type ReadPiece } from './read.ts';
+import type { Removed } from './remove-tree.ts';
+import { O_PATH, placeAt, Resolver } from './resolver.ts';
+import { statPath, type StatOptions } from './stat.ts';
+import { sameDirectory } from './staged-file.ts';
+import { Uploads } from './uploads.ts';
+import { type Expectation, type Target, Writer } from './write.ts';
+import { hasIntents, WriteIntents } from './write-intents.ts';
+
+/** Reads and writes of whole pieces at a time: what they hold in memory is bounded by this. */
+const BULK_PLACES = 4;
+/** Walks through trees at a time. */
+const TREE_PLACES = 2;
+/** Reads up to this size wait for nobody. */
+const SMALL_BYTES = 64 * 1024;
+
+export interface WorkspaceFilesOptions {
+  /** The workspace's folder as this process sees it; nobody untrusted can replace it. */
+  readonly workspace: string;
+  /** A folder of ours for notes about writes under way; the agent cannot reach it. */
+  readonly control: string;
+  /** Use nothing but what Node can do; for tests, and for machines where nothing else is to be had. */
+  readonly withoutNative?: boolean;
+}
+
+interface Ready {
+  readonly native: Native | null;
+  readonly resolver: Resolver;
+  readonly writer: Writer;
+}
+
+export interface TreeOptions<P> {
+  readonly signal: AbortSignal;
+  readonly onProgress: (sofar: Readonly<P>) => void;
+}
+
+/** The files of one workspace, by protocol paths. Every failure is a HoldfastError of the `file_*` kind or a bug. */
+export class WorkspaceFiles {
+  readonly #options: WorkspaceFilesOptions;
+  readonly #intents: string;
+  readonly #bulk = new Gate(BULK_PLACES);
+  readonly #trees = new Gate(TREE_PLACES);
+  #root: Directory | undefined;
+  #ready: Promise<Ready> | undefined;
+
+  constructor(options: WorkspaceFilesOptions) {
+    this.#options = options;
+    this.#intents = join(options.control, 'writes');
+  }
+
+  /** Loads what the calls need, and settles writes that an earlier sidecar left half done. Every call does so by itself. */
+  ready(): Promise<Ready> {
+    this.#ready ??= this.#prepare().catch((error: unknown) => {
+      this.#ready = undefined;
+      throw error;
+    });
+    return this.#ready;
+  }
+
+  /** At the start: writes that were cut off are finished or undone before anybody looks, if there are any. */
+  async settle(): Promise<void> {
+    if (hasIntents(this.#intents)) await this.ready();
+  }
+
+  stat(path: string, options: StatOptions): Promise<FileStat & { version: string | null }> {
+    return this.#on(path, async ({ resolver }, names) => {
+      const look = (): Promise<FileStat & { version: string | null }> =>
+        statPath(resolver, names, path, options);
+      return options.version ? await this.#bulk.run(options.signal, look) : await look();
+    });
+  }
+
+  list(path: string, options: ListOptions): ReturnType<typeof listPath> {
+    return this.#on(path, ({ resolver }, names) => listPath(resolver, names, options));
+  }
+
+  read(path: string, options: ReadOptions): Promise<ReadPiece> {
+    return this.#on(path, async ({ resolver }, names) => {
+      const read = (): Promise<ReadPiece> => readPath(resolver, names, path, options);
+      return options.length <= SMALL_BYTES ? await read() : await this.#bulk.run(options.signal, read);
+    });
+  }
+
+  write(path: string, expectation: Expectation, content: Uint8Array, signal: AbortSignal): Promise<Written> {
+    return this.#on(path, ({ writer, resolver }, names) =>
+      this.#bulk.run(signal, () => writer.write(targetOf(resolver, names, path), expectation, content)),
+    );
+  }
+
+  /** Uploads of one connection. */
+  async uploads(): Promise<Uploads> {
+    return new Uploads((await this.ready()).writer);
+  }
+
+  /** What an upload is to replace. */
+  async target(path: string): Promise<Target> {
+    const names = parsePath(path);
+    return targetOf((await this.ready()).resolver, names, path);
+  }
+
+  mkdir(path: string, parents: boolean): Promise<boolean> {
+    return this.#on(path, ({ resolver }, names) => makeFolder(resolver, names, path, parents));
+  }
+
+  rename(from: string, to: string, overwrite: boolean): Promise<void> {
+    return this.#on(from, async ({ resolver, native }, names) => {
+      using source = namedPlace(resolver, names, from);
+      const target = parsePath(to);
+      await about(to, () => {
+        using place = namedPlace(resolver, target, to);
+        renamePath(native, source, place, overwrite);
+      });
+    });
+  }
+
+  delete(path: string, options: TreeOptions<Removed> & { recursive: boolean }): Promise<Removed> {
+    return this.#on(path, ({ resolver }, names) =>
+      this.#trees.run(options.signal, async () => {
+        using place = namedPlace(resolver, names, path);
+        return await deletePath(place, options);
+      }),
+    );
+  }
+
+  copy(from: string, to: string, overwrite: boolean, options: TreeOptions<Copied>): Promise<Copied> {
+    return this.#on(from, ({ resolver, native, writer }, names) =>
+      this.#trees.run(options.signal, async () => {
+        const target = parsePath(to);
+        if (isBelow(target, names)) {
+          throw new HoldfastError('invalid_params', `${from} cannot be copied into itself`);
+        }
+        using source = namedPlace(resolver, names, from);
+        return await about(to, async () => {
+          using place = namedPlace(resolver, target, to);
+          return await copyTree(source, place, from, {
+            ...options,
+            native,
+            copyFile: async (file, at, copied) => {
+              const expectation = { create: true, overwrite, mode: Number(file.stat().mode & 0o777n) };
+              const { directory, name } = at;
+              const there: Target = { text: to, locate: () => placeAt(sameDirectory(directory), name) };
+              await writer.fill(there, expectation, (staged) =>
+                copyContent(file, staged, native, from, options.signal),
+              );
+              copied.files += 1;
+              copied.bytes += Number(file.stat().size);
+            },
+          });
+        });
+      }),
+    );
+  }
+
+  /** Nothing may be called any more. */
+  close(): void {
+    this.#root?.close();
+  }
+
+  async #on<T>(path: string, work: (ready: Ready, names: Buffer[]) => T | Promise<T>): Promise<T> {
+    const names = parsePath(path);
+    const ready = await this.ready();
+    return await about(path, () => work(ready, names));
+  }
+
+  async #prepare(): Promise<Ready> {
+    const { workspace, withoutNative } = this.#options;
+    const native = withoutNative === true ? null : await loadNative();
+    const root = Directory.over(openSync(workspace, O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW));
+    this.#root?.close();
+    this.#root = root;
+    const resolver = new Resolver(root, native);
+    const intents = new WriteIntents(this.#intents);
+    await intents.recover(resolver, native, workspace);
+    return { native, resolver, writer: new Writer({ native, intents }) };
+  }
+}
+
+function targetOf(resolver: Resolver, names: readonly Buffer[], text: string): Target {
+  return { text, locate: () => resolver.parent(names, true) };
+}
+
+function isBelow(path: readonly Buffer[], top: readonly Buffer[]): boolean {
+  return path.length >= top.length && top.every((name, index) => path[index]?.equals(name) === true);
+}
