@@ -162,10 +162,15 @@ async function showEvent(context: Context, event: SessionEvent): Promise<void> {
   await context.print(`${style.dim(`${seq}  ${time}`)}  ${style.cyan(visible(event.type))}  ${rest}`);
 }
 
-/** The facts of an event as `name=value`, with the longest-winded ones left out. */
+/** The facts of an event as `name=value`, those that are not known left out. */
 function describe(event: SessionEvent): string {
   return Object.entries(event.data)
     .filter(([, value]) => value !== null)
-    .map(([name, value]) => `${name}=${typeof value === 'string' ? visible(value) : readableJson(value)}`)
+    .map(([name, value]) => `${visible(name)}=${factText(value)}`)
     .join(' ');
+}
+
+function factText(value: unknown): string {
+  if (typeof value === 'string') return visible(value);
+  return typeof value === 'number' ? String(Math.round(value * 10) / 10) : readableJson(value);
 }

@@ -5,7 +5,7 @@ import { EXIT } from '../failure.ts';
 import type { Registry } from '../registry.ts';
 import { size } from '../render/quantity.ts';
 import { table } from '../render/table.ts';
-import { count, visible } from '../render/text.ts';
+import { count, padEnd, textWidth, visible } from '../render/text.ts';
 
 export function registerUpkeep(registry: Registry): void {
   const { root } = registry;
@@ -85,14 +85,17 @@ function checkLines(context: Context, checks: readonly Check[]): string[] {
     warning: style.yellow('warning'),
     problem: style.red('problem'),
   };
+  const width = Math.max(0, ...checks.map((check) => textWidth(visible(check.name))));
   const lines = checks.flatMap((check) => {
-    const line = `${sign[check.status]}  ${style.bold(visible(check.name))}  ${visible(check.found)}`;
-    return check.next === null || check.status === 'ok'
-      ? [line]
-      : [line, `         ${style.dim('→')} ${visible(check.next)}`];
+    const name = style.bold(padEnd(visible(check.name), width));
+    const line = `${sign[check.status]}  ${name}  ${visible(check.found)}`;
+    if (check.next === null || check.status === 'ok') return [line];
+    return [line, `${' '.repeat(width + 11)}${style.dim('→')} ${visible(check.next)}`];
   });
-  const problems = checks.filter((check) => check.status === 'problem').length;
-  return [...lines, '', problems === 0 ? 'Nothing is wrong.' : `${count(problems, 'problem')} to solve.`];
+  const those = (status: Check['status']) => checks.filter((check) => check.status === status).length;
+  const [problems, warnings] = [those('problem'), those('warning')];
+  const verdict = problems === 0 ? 'No problem' : `${count(problems, 'problem')} to solve`;
+  return [...lines, '', warnings === 0 ? `${verdict}.` : `${verdict}, ${count(warnings, 'warning')}.`];
 }
 
 function garbageTable(context: Context, removed: readonly Garbage[]): string[] {
