@@ -4,6 +4,7 @@ import {
   SessionIdSchema, SessionNameSchema, SessionRefSchema, SessionSchema, SessionStatusSchema, TimeSchema, TurnIdSchema, TurnSchema,
   WorkspaceInfoSchema,
 } from './entities.ts';
+import { FILES_METHODS } from './files.ts';
 import { ProfileNameSchema } from './profile.ts';
 
 /** Shape of one method: what goes in, what comes out. `bytes` says on which side raw bytes may ride behind the message. */
@@ -209,6 +210,8 @@ export const METHODS = {
     params: session.extend({ force: z.boolean(), opId }),
     result: z.object({ removedFiles: z.number().int(), removedBytes: z.number().int() }),
   },
+
+  ...FILES_METHODS,
 } as const satisfies Record<string, MethodShape>;
 
 /** supervisor → client. `bytes` as above. */

@@ -2,6 +2,7 @@ import type { HoldfastError } from '../../protocol/errors.ts';
 import type { ClientPeer, HandlerTable } from '../rpc/table.ts';
 import { randomIds } from '../sessions/ids.ts';
 import { sessionHandlers } from '../sessions/handlers.ts';
+import { filesHandlers } from '../workspace/files-handlers.ts';
 import { Doctor } from '../trust/doctor.ts';
 import { GarbageCollector } from './garbage.ts';
 import type { Log } from './logs.ts';
@@ -20,7 +21,7 @@ export interface Life {
 
 /** One answer for each method. */
 export function handlersOf(rooms: Rooms, program: Program, life: Life, log: Log): HandlerTable {
-  const { sessionService, profileService, events, output, turns, engine } = rooms;
+  const { sessionService, profileService, events, output, turns, engine, files } = rooms;
   const garbage = new GarbageCollector(rooms, log.room('gc'));
   const doctor = new Doctor({ ...rooms, program, damage: null });
   return {
@@ -46,6 +47,10 @@ export function handlersOf(rooms: Rooms, program: Program, life: Life, log: Log)
     'profile/undeploy': ({ profile, force, opId }) => profileService.undeploy(profile, { force, opId }),
     'profile/list': () => ({ profiles: profileService.list() }),
 
+    ...filesHandlers<ClientPeer>({
+      connections: files,
+      sessionId: (reference) => sessionService.find(reference).id,
+    }),
     ...sessionHandlers<ClientPeer>({ service: sessionService, events, output, turns, ids: randomIds }),
   };
 
@@ -103,5 +108,18 @@ export function handlersOfDamaged(damage: HoldfastError, doctor: Doctor, life: L
     'exec/kill': refuse,
     'workspace/info': refuse,
     'workspace/clean': refuse,
+    'files/stat': refuse,
+    'files/list': refuse,
+    'files/read': refuse,
+    'files/write': refuse,
+    'files/begin': refuse,
+    'files/append': refuse,
+    'files/commit': refuse,
+    'files/abort': refuse,
+    'files/create': refuse,
+    'files/mkdir': refuse,
+    'files/rename': refuse,
+    'files/copy': refuse,
+    'files/delete': refuse,
   };
 }

@@ -10,8 +10,10 @@ import { type Database, openDatabase } from '../store/database.ts';
 import type { Home } from '../store/home.ts';
 import { Operations } from '../store/operations.ts';
 import { Profiles } from '../store/profiles.ts';
+import { Reserve } from '../store/reserve.ts';
 import { Sessions } from '../store/sessions.ts';
 import { Turns } from '../store/turns.ts';
+import { FilesConnections } from '../workspace/files-connections.ts';
 import type { Log } from './logs.ts';
 import type { Program } from './program.ts';
 
@@ -27,6 +29,8 @@ export interface Rooms {
   readonly output: TurnOutput;
   readonly artifacts: Artifacts;
   readonly sessionService: SessionService;
+  /** Connections to sidecars for files. */
+  readonly files: FilesConnections;
   readonly profileService: ProfileService;
 }
 
@@ -61,6 +65,7 @@ export function openRooms(home: Home, engine: Engine, program: Program, log: Log
     events,
     output,
     engine,
+    reserve: new Reserve(home),
     ids: randomIds,
     log: log.room('sessions'),
     now,
@@ -94,6 +99,7 @@ export function openRooms(home: Home, engine: Engine, program: Program, log: Log
     output,
     artifacts,
     sessionService,
+    files: new FilesConnections(sessionService.sidecarAccess),
     profileService,
   };
 }

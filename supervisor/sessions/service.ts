@@ -9,8 +9,10 @@ import type { TurnOutput } from '../history/turn-output.ts';
 import type { Database } from '../store/database.ts';
 import type { Operations, Replay } from '../store/operations.ts';
 import type { ProfileRow, Profiles } from '../store/profiles.ts';
+import type { Reserve } from '../store/reserve.ts';
 import type { SessionFilter, SessionRow, Sessions } from '../store/sessions.ts';
 import type { Turns } from '../store/turns.ts';
+import type { SidecarAccess } from '../workspace/files-connections.ts';
 import { Changes } from './changes.ts';
 import { Execs } from './execs.ts';
 import { IdleClock } from './idle-clock.ts';
@@ -40,6 +42,7 @@ export interface SessionServiceOptions {
   readonly events: EventLog;
   readonly output: TurnOutput;
   readonly engine: Engine;
+  readonly reserve: Reserve;
   readonly ids: Ids;
   readonly log: Log;
   /** ms since 1970. */
@@ -131,6 +134,7 @@ export class SessionService {
       lifecycle,
       sidecars,
       lanes,
+      reserve: options.reserve,
       now,
       log: log.room('removal'),
       quiet: (sessionId) => this.#quiet(sessionId),
@@ -163,6 +167,7 @@ export class SessionService {
 
   /** Finds out what is, goes on with what was begun. Unfinished removals go on in the background. */
   async start(): Promise<void> {
+    this.#options.reserve.ensure();
     // Turns first: a session with a turn to go on with is live, and the first look must not take it for idle.
     this.#queue.recover();
     await this.#reconciler.start();
@@ -186,26 +191,42 @@ export class SessionService {
   }
 
   view(row: SessionRow): Session {
-    const { turns, events, engine, profiles } = this.#options;
-    const profile = profiles.get(row.profile);
-    const expiresAt =
-      row.status === 'deleted' || profile === null
-        ? row.expiresAt
-        : row.lastActiveAt + idleTimes(profile.config).expire;
-    return sessionView(
-      { ...row, expiresAt },
-      {
-        engineReachable: engine.status().reachable,
-        runningTurn: turns.runningOf(row.id)?.id ?? null,
-        queuedTurns: turns.queuedOf(row.id),
-        lastSeq: events.last(row.id).seq,
-      },
-    );
+    const { turns, profiles } = this.#options;
+    return this.#view(row, profiles.get(row.profile), {
+      running: turns.runningOf(row.id)?.id ?? null,
+      queued: turns.queuedOf(row.id),
+    });
   }
 
   list(filter: SessionFilter): { sessions: Session[]; nextCursor: string | null } {
-    const page = this.#options.sessions.list(filter);
-    return { sessions: page.rows.map((row) => this.view(row)), nextCursor: page.nextCursor };
+    const { sessions, turns, profiles } = this.#options;
+    const page = sessions.list(filter);
+    const live = turns.live();
+    const deployed = new Map(profiles.list().map((profile) => [profile.name, profile]));
+    const none = { running: null, queued: 0 };
+    return {
+      sessions: page.rows.map((row) =>
+        this.#view(row, deployed.get(row.profile) ?? null, live.get(row.id) ?? none),
+      ),
+      nextCursor: page.nextCursor,
+    };
+  }
+
+  #view(
+    row: SessionRow,
+    profile: ProfileRow | null,
+    turns: { readonly running: string | null; readonly queued: number },
+  ): Session {
+    const expires = row.status !== 'deleted' && profile !== null;
+    return sessionView(
+      { ...row, expiresAt: expires ? row.lastActiveAt + idleTimes(profile.config).expire : row.expiresAt },
+      {
+        engineReachable: this.#options.engine.status().reachable,
+        runningTurn: turns.running,
+        queuedTurns: turns.queued,
+        lastSeq: this.#options.events.last(row.id).seq,
+      },
+    );
   }
 
   create(profileName: string, name: string | undefined, opId?: string): Promise<SessionRow> {
@@ -423,6 +444,13 @@ export class SessionService {
       lastUsedAt: iso(row.lastActiveAt),
     };
   }
+
+  /** What the rooms that work on files need of a session's sidecar. */
+  readonly sidecarAccess: SidecarAccess = {
+    ensure: (sessionId) => this.#lifecycle.withSidecar(sessionId, () => Promise.resolve()),
+    hold: (sessionId) => this.#sidecars.hold(sessionId),
+    dial: (sessionId) => this.#options.engine.dial(sessionId),
+  };
 
   /** A small file as the sidecar sees it. */
   readWorkspaceFile(row: SessionRow, path: string): Promise<Buffer> {

@@ -1,0 +1,94 @@
+import type { Duplex } from 'node:stream';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { FilesConnection } from './files-connection.ts';
+
+/** `quick` calls never wait behind the bytes of `bulk` ones. */
+export type Lane = 'quick' | 'bulk';
+
+export interface SidecarAccess {
+  /** Starts the sidecar alone where it does not run; never touches the agent. */
+  ensure(sessionId: string): Promise<void>;
+  /** Keeps it until the returned function is called. */
+  hold(sessionId: string): () => void;
+  dial(sessionId: string): Promise<Duplex>;
+}
+
+/** Standing connections for files: two for each session whose files are looked at, made at the first call. */
+export class FilesConnections {
+  readonly #access: SidecarAccess;
+  readonly #open = new Map<string, Promise<FilesConnection>>();
+  #closed = false;
+
+  constructor(access: SidecarAccess) {
+    this.#access = access;
+  }
+
+  /**
+   * With `again`, a call that was cut off by the end of its sidecar is asked again of the next one; else it fails with
+   * `file_unavailable`, as nobody knows whether it was done.
+   */
+  async use<T>(
+    sessionId: string,
+    lane: Lane,
+    again: boolean,
+    call: (connection: FilesConnection) => Promise<T>,
+  ): Promise<T> {
+    const release = this.#access.hold(sessionId);
+    try {
+      try {
+        return await call(await this.#get(sessionId, lane));
+      } catch (error) {
+        if (!isCutOff(error)) throw error;
+        if (!again) throw lost(error);
+      }
+      try {
+        return await call(await this.#get(sessionId, lane));
+      } catch (error) {
+        throw isCutOff(error) ? lost(error) : error;
+      }
+    } finally {
+      release();
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    const all = [...this.#open.values()];
+    this.#open.clear();
+    for (const result of await Promise.allSettled(all)) {
+      if (result.status === 'fulfilled') result.value.close();
+    }
+  }
+
+  #get(sessionId: string, lane: Lane): Promise<FilesConnection> {
+    if (this.#closed) throw new HoldfastError('shutting_down', 'The supervisor is leaving');
+    const key = `${sessionId} ${lane}`;
+    const known = this.#open.get(key);
+    if (known !== undefined) return known;
+    const opening = this.#connect(sessionId);
+    this.#open.set(key, opening);
+    const forget = (): void => {
+      if (this.#open.get(key) === opening) this.#open.delete(key);
+    };
+    opening.then((connection) => void connection.closed.then(forget), forget);
+    return opening;
+  }
+
+  async #connect(sessionId: string): Promise<FilesConnection> {
+    await this.#access.ensure(sessionId);
+    return await FilesConnection.open(() => this.#access.dial(sessionId), sessionId);
+  }
+}
+
+function isCutOff(error: unknown): error is HoldfastError {
+  return error instanceof HoldfastError && error.code === 'connection_closed';
+}
+
+/** Under a code of its own: for a client, `connection_closed` is about the supervisor. */
+function lost(cause: HoldfastError): HoldfastError {
+  return new HoldfastError('file_unavailable', 'The answer of the sidecar was lost', {
+    why: 'it ended in the middle of the request, which may or may not have been done',
+    next: 'look, then try again',
+    cause,
+  });
+}

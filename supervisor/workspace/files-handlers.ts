@@ -1,0 +1,114 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { FILES_METHODS } from '../../protocol/files.ts';
+import { type HandlerContext, type Handlers, type Progress, withBytes } from '../../protocol/wire/shapes.ts';
+import type { FilesConnection } from './files-connection.ts';
+import type { FilesConnections, Lane } from './files-connections.ts';
+
+/** Reads up to this size go with the quick calls. */
+const QUICK_BYTES = 64 * 1024;
+
+interface Client {
+  readonly closed: Promise<unknown>;
+}
+
+export interface FilesHandlersOptions {
+  readonly connections: FilesConnections;
+  /** The id of the session that a client names. Errors: `not_found`, `ambiguous_name`. */
+  readonly sessionId: (reference: string) => string;
+}
+
+/** The answers to `files/*`: all are the sidecar's. The supervisor opens no file. */
+export function filesHandlers<P extends Client>(
+  options: FilesHandlersOptions,
+): Handlers<typeof FILES_METHODS, P> {
+  const { connections, sessionId } = options;
+  /** Whose an upload is, as ids are not secrets. */
+  const uploads = new Map<string, { readonly client: P; readonly session: string }>();
+
+  const on = <T>(
+    reference: string,
+    lane: Lane,
+    again: boolean,
+    call: (connection: FilesConnection) => Promise<T>,
+  ): Promise<T> => connections.use(sessionId(reference), lane, again, call);
+  const passing = ({ signal, progress }: HandlerContext<P>) => ({
+    signal,
+    onProgress: ({ stage, done, of, unit }: Progress) =>
+      progress(stage, done ?? undefined, of ?? undefined, unit ?? undefined),
+  });
+  const own = (upload: string, reference: string, client: P): string => {
+    const known = uploads.get(upload);
+    if (known?.client !== client || known.session !== sessionId(reference)) {
+      throw new HoldfastError('not_found', 'There is no such upload', { next: 'begin again' });
+    }
+    return known.session;
+  };
+
+  return {
+    'files/stat': async ({ session, ...params }, context) =>
+      (await on(session, 'quick', true, (one) => one.call('files/stat', params, passing(context)))).result,
+    'files/list': async ({ session, ...params }, context) =>
+      (await on(session, 'quick', true, (one) => one.call('files/list', params, passing(context)))).result,
+    'files/read': async ({ session, ...params }, context) => {
+      const lane = (params.length ?? Infinity) <= QUICK_BYTES ? 'quick' : 'bulk';
+      const { result, bytes } = await on(session, lane, true, (one) =>
+        one.call('files/read', params, passing(context)),
+      );
+      return withBytes(result, bytes);
+    },
+    'files/write': async ({ session, ...params }, context) => {
+      const { bytes } = context;
+      const lane = bytes.length <= QUICK_BYTES ? 'quick' : 'bulk';
+      return (
+        await on(session, lane, false, (one) =>
+          one.call('files/write', params, { ...passing(context), bytes }),
+        )
+      ).result;
+    },
+    'files/begin': async ({ session, ...params }, context) => {
+      const client = context.peer;
+      const id = sessionId(session);
+      const { result } = await on(id, 'bulk', false, (one) =>
+        one.call('files/begin', params, passing(context)),
+      );
+      uploads.set(result.upload, { client, session: id });
+      const abandon = async (): Promise<void> => {
+        if (!uploads.delete(result.upload)) return;
+        await on(id, 'bulk', false, (one) => one.call('files/abort', { upload: result.upload }));
+      };
+      void client.closed.then(abandon).catch(() => undefined); // then it ended with its connection
+      return result;
+    },
+    'files/append': async ({ session, ...params }, context) => {
+      const id = own(params.upload, session, context.peer);
+      const { bytes } = context;
+      return (
+        await on(id, 'bulk', false, (one) => one.call('files/append', params, { ...passing(context), bytes }))
+      ).result;
+    },
+    'files/commit': async ({ session, ...params }, context) => {
+      const id = own(params.upload, session, context.peer);
+      try {
+        return (await on(id, 'bulk', false, (one) => one.call('files/commit', params, passing(context))))
+          .result;
+      } finally {
+        uploads.delete(params.upload);
+      }
+    },
+    'files/abort': async ({ session, ...params }, context) => {
+      const id = own(params.upload, session, context.peer);
+      uploads.delete(params.upload);
+      return (await on(id, 'bulk', false, (one) => one.call('files/abort', params, passing(context)))).result;
+    },
+    'files/create': async ({ session, ...params }, context) =>
+      (await on(session, 'quick', false, (one) => one.call('files/create', params, passing(context)))).result,
+    'files/mkdir': async ({ session, ...params }, context) =>
+      (await on(session, 'quick', false, (one) => one.call('files/mkdir', params, passing(context)))).result,
+    'files/rename': async ({ session, ...params }, context) =>
+      (await on(session, 'quick', false, (one) => one.call('files/rename', params, passing(context)))).result,
+    'files/copy': async ({ session, ...params }, context) =>
+      (await on(session, 'quick', false, (one) => one.call('files/copy', params, passing(context)))).result,
+    'files/delete': async ({ session, ...params }, context) =>
+      (await on(session, 'quick', false, (one) => one.call('files/delete', params, passing(context)))).result,
+  };
+}
