@@ -1,51 +1,67 @@
 import type { Frame } from './framing.ts';
 
+/** Requests of one connection that start in one turn of the event loop: their answers, and other connections, come in between. */
+const REQUESTS_A_TURN = 16;
+
+export interface InboxOwner {
+  readonly receive: (frame: Frame) => void;
+  /** Whether the other side keeps up, so that more of what it asks may be started. */
+  readonly mayGoOn: () => boolean;
+  /** Called when frames have to wait, and when none waits any more. */
+  readonly onChange: () => void;
+}
+
 /**
- * Hands frames on in the order of arrival. What follows an answer waits one turn of the event loop, so that the caller of
- * that answer (a subscription, the start of an exec) has gone on before it hears what belongs to it.
+ * Hands frames on in the order of arrival, a few requests at a time. What follows an answer waits one turn of the event loop, so
+ * that the caller of that answer (a subscription, the start of an exec) has gone on before it hears what belongs to it.
+ * It keeps no more than one chunk of the stream if its owner stops reading while frames wait.
  */
 export class Inbox {
-  readonly #receive: (frame: Frame) => void;
-  readonly #onIdle: () => void;
+  readonly #owner: InboxOwner;
   #waiting: Frame[] = [];
+  /** Place in `#waiting` of the next frame. */
+  #next = 0;
   #turn: NodeJS.Immediate | undefined;
+  #answered = false;
+  #started = 0;
   #closed = false;
 
-  /** `onIdle` is called when frames that had to wait have all been handed on. */
-  constructor(receive: (frame: Frame) => void, onIdle: () => void) {
-    this.#receive = receive;
-    this.#onIdle = onIdle;
+  constructor(owner: InboxOwner) {
+    this.#owner = owner;
   }
 
   get isIdle(): boolean {
-    return this.#waiting.length === 0;
+    return this.#next === this.#waiting.length;
   }
 
   accept(frame: Frame): void {
     if (this.#closed) return;
-    const isAnswer = typeof frame.message['method'] !== 'string';
-    if (this.#waiting.length > 0 || (this.#turn !== undefined && !isAnswer)) {
-      this.#waiting.push(frame);
+    if (this.isIdle && this.#mayHandOn(frame)) {
+      this.#handOn(frame);
       return;
     }
-    if (isAnswer) this.#turn ??= setImmediate(this.#onTurn);
-    this.#receive(frame);
+    const wasIdle = this.isIdle;
+    this.#waiting.push(frame);
+    if (wasIdle) this.#owner.onChange();
+  }
+
+  /** The other side has caught up: goes on with what waits. */
+  wake(): void {
+    if (!this.isIdle && !this.#closed) this.#turn ??= setImmediate(this.#onTurn);
   }
 
   /** Hands everything on now: nothing will come any more. */
   flush(): void {
-    clearImmediate(this.#turn);
-    this.#turn = undefined;
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    for (const frame of waiting) {
-      if (!this.#isClosed()) this.#receive(frame);
+    const rest = this.#waiting.slice(this.#next);
+    this.#empty();
+    for (const frame of rest) {
+      if (!this.#isClosed()) this.#owner.receive(frame);
     }
   }
 
   close(): void {
     this.#closed = true;
-    this.#waiting = [];
+    this.#empty();
     clearImmediate(this.#turn);
     this.#turn = undefined;
   }
@@ -54,11 +70,35 @@ export class Inbox {
     return this.#closed;
   }
 
+  #empty(): void {
+    this.#waiting = [];
+    this.#next = 0;
+  }
+
+  #mayHandOn(frame: Frame): boolean {
+    if (typeof frame.message['method'] !== 'string') return true;
+    if (this.#answered) return false;
+    return frame.message['id'] === undefined || (this.#started < REQUESTS_A_TURN && this.#owner.mayGoOn());
+  }
+
+  #handOn(frame: Frame): void {
+    if (typeof frame.message['method'] !== 'string') this.#answered = true;
+    else if (frame.message['id'] !== undefined) this.#started += 1;
+    if (this.#answered || this.#started >= REQUESTS_A_TURN) this.#turn ??= setImmediate(this.#onTurn);
+    this.#owner.receive(frame);
+  }
+
   readonly #onTurn = (): void => {
     this.#turn = undefined;
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    for (const frame of waiting) this.accept(frame);
-    if (this.#waiting.length === 0 && waiting.length > 0 && !this.#closed) this.#onIdle();
+    this.#answered = false;
+    this.#started = 0;
+    if (this.isIdle) return;
+    for (let frame = this.#waiting[this.#next]; frame !== undefined; frame = this.#waiting[this.#next]) {
+      if (!this.#mayHandOn(frame)) return;
+      this.#next += 1;
+      this.#handOn(frame);
+    }
+    this.#empty();
+    if (!this.#closed) this.#owner.onChange();
   };
 }

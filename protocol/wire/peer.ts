@@ -73,10 +73,11 @@ export class Peer<
     this.#resolveClosed = resolve;
     this.#writer = new FrameWriter(stream);
     this.#decoder = new FrameDecoder((frame) => this.#inbox.accept(frame));
-    this.#inbox = new Inbox(
-      (frame) => this.#receive(frame),
-      () => this.#onInboxIdle(),
-    );
+    this.#inbox = new Inbox({
+      receive: (frame) => this.#receive(frame),
+      mayGoOn: () => this.#unreadAnswers <= this.#limits.unreadAnswers,
+      onChange: () => this.#onInboxChange(),
+    });
     this.#outgoing = new OutgoingCalls(
       {
         write: (frame) => this.#writer.write(frame),
@@ -176,13 +177,13 @@ export class Peer<
    */
   pauseReading(): () => void {
     this.#holds += 1;
-    this.#stream.pause();
+    this.#pace();
     let held = true;
     return () => {
       if (!held) return;
       held = false;
       this.#holds -= 1;
-      this.#readOn();
+      this.#pace();
     };
   }
 
@@ -265,8 +266,20 @@ export class Peer<
     if (this.#inbox.isIdle) this.#finishEnded();
   };
 
-  #onInboxIdle(): void {
-    if (this.#ended) this.#finishEnded();
+  #onInboxChange(): void {
+    if (this.#ended && this.#inbox.isIdle) this.#finishEnded();
+    else this.#pace();
+  }
+
+  /**
+   * Reads on only while what was read is handled and the other side takes its answers. Only answers count: if both sides
+   * stopped reading because of calls of their own, neither would ever go on.
+   */
+  #pace(): void {
+    if (this.#closing !== undefined) return;
+    const behind = this.#unreadAnswers > this.#limits.unreadAnswers;
+    if (this.#holds > 0 || behind || !this.#inbox.isIdle) this.#stream.pause();
+    else if (this.#stream.isPaused()) this.#stream.resume();
   }
 
   #finishEnded(): void {
@@ -356,15 +369,11 @@ export class Peer<
     this.#unreadAnswers += frame.size;
     this.#writer.write(frame, () => {
       this.#unreadAnswers -= frame.size;
-      this.#readOn();
+      if (this.#unreadAnswers > this.#limits.unreadAnswers) return;
+      this.#inbox.wake();
+      this.#pace();
     });
-    // Only answers count: if both sides stopped reading because of their own calls, neither would ever go on.
-    if (this.#unreadAnswers > this.#limits.unreadAnswers) this.#stream.pause();
-  }
-
-  #readOn(): void {
-    if (this.#holds > 0 || this.#unreadAnswers > this.#limits.unreadAnswers) return;
-    if (this.#stream.isPaused()) this.#stream.resume();
+    this.#pace();
   }
 
   #sendProgress(request: RequestId, progress: Progress): void {

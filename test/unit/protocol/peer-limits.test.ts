@@ -282,6 +282,28 @@ test(
   },
 );
 
+test('a listener that cannot keep up makes the other side wait', async () => {
+  const { near, far } = await sockets.pair();
+  const server = serve(far);
+  const client = call(near);
+  let heard = 0;
+  client.onNotification('tick', () => (heard += 1));
+  const [first, second] = [client.pauseReading(), client.pauseReading()];
+  let sent = 0;
+  const sending = (async () => {
+    for (; sent < 50_000; sent++) await server.notify('tick', { n: sent });
+  })();
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  first();
+  first();
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  expect(heard).toBeLessThan(2000);
+  expect(sent).toBeLessThan(20_000);
+  second();
+  await sending;
+  await until(() => heard === 50_000);
+});
+
 test('progress is left out while the other side does not read', async () => {
   const { near, far } = await sockets.pair();
   const server = serve(far, {

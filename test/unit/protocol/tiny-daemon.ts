@@ -4,6 +4,7 @@ import { appendFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { homeFromEnvironment } from '../../../protocol/home.ts';
+import { withBytes } from '../../../protocol/wire/shapes.ts';
 import { RpcServer } from '../../../supervisor/rpc/server.ts';
 import type { HandlerTable } from '../../../supervisor/rpc/table.ts';
 import { Home } from '../../../supervisor/store/home.ts';
@@ -39,6 +40,11 @@ async function main(): Promise<void> {
     }));
   const handlers: Partial<HandlerTable> = {
     ping: () => ({}),
+    // As much as may ride behind one answer.
+    'turn/output': ({ offset }) =>
+      withBytes({ offset, total: 4 * 2 ** 20, ended: true }, Buffer.alloc(4 * 2 ** 20, 1)),
+    'turn/wait': () => new Promise(() => undefined),
+    'turn/start': () => new Promise(() => undefined),
     'supervisor/handover': () => {
       if (behaviour === 'stays') return { leaving: false };
       setImmediate(() => void leave());
