@@ -127,12 +127,16 @@ export class TestHome {
 
   /** Ends the driver and removes everything of this home from the engine. */
   async close(): Promise<void> {
-    const objects = await this.engine.observe();
-    for (const kind of ['container', 'volume']) {
-      for (const object of objects.filter((one) => one.kind === kind)) await this.engine.removeObject(object);
+    try {
+      const objects = await this.engine.observe();
+      for (const kind of ['container', 'volume']) {
+        for (const object of objects.filter((one) => one.kind === kind))
+          await this.engine.removeObject(object);
+      }
+    } finally {
+      await this.engine.close();
+      rmSync(this.folder, { recursive: true, force: true });
     }
-    await this.engine.close();
-    rmSync(this.folder, { recursive: true, force: true });
   }
 }
 

@@ -5,7 +5,7 @@ import { HoldfastError } from '../../../protocol/errors.ts';
 import type { EngineCapabilities } from '../port.ts';
 import { DockerApi } from './api.ts';
 import type { Endpoint } from './endpoint.ts';
-import { leaving } from './failures.ts';
+import { isRefusal, leaving, unavailable } from './failures.ts';
 import { LABEL } from './labels.ts';
 import type { Naming } from './labels.ts';
 import { EventReply, InfoReply, VersionReply, parseReply } from './replies.ts';
@@ -44,6 +44,7 @@ export class EngineConnection {
   readonly #statusListeners = new Set<(status: EngineStatus) => void>();
   readonly #changeListeners = new Set<(change: Change) => void>();
   readonly #closing = new AbortController();
+  readonly #probeMs: number;
   #endpoint: Endpoint | null = null;
   #api: DockerApi | null = null;
   #connecting: Promise<DockerApi> | null = null;
@@ -58,6 +59,7 @@ export class EngineConnection {
 
   constructor(options: ConnectionOptions) {
     this.#options = options;
+    this.#probeMs = Math.min(PROBE_MS, options.quickMs);
     this.#status = {
       reachable: false,
       endpoint: '',
@@ -112,7 +114,7 @@ export class EngineConnection {
 
   async probe(): Promise<EngineStatus> {
     try {
-      await this.#connect(PROBE_MS);
+      await this.#connect(this.#probeMs);
     } catch (error) {
       // The failure is the answer; whoever probes gets it as a status.
       this.#lost(leaving(error, 'Cannot ask the Docker engine'));
@@ -153,7 +155,10 @@ export class EngineConnection {
       // Once an engine was found, a vanished socket does not make us change to another engine.
       this.#endpoint = this.#identity === null ? this.#options.resolve() : this.#endpoint;
       const endpoint = this.#endpoint ?? this.#options.resolve();
-      const api = new DockerApi(endpoint.socketPath, () => void this.#suspect());
+      const api: DockerApi = new DockerApi(endpoint.socketPath, (error) => {
+        // A late answer about an earlier connection says nothing about the present one.
+        if (this.#api === null || this.#api === api) this.#lost(error);
+      });
       const call = { what, method: 'GET', timeoutMs, signal: this.#closing.signal } as const;
       const version = parseReply(VersionReply, what, await api.json({ ...call, path: '/version' }));
       const apiVersion = negotiate(version);
@@ -189,8 +194,8 @@ export class EngineConnection {
           backoff = FIRST_BACKOFF_MS;
         });
       } catch (error) {
-        // Not lost: every failure has become the status, which is what others see.
-        this.#lost(leaving(error, 'Cannot follow the Docker engine'));
+        // Known already when a call noticed it first; either way it has become the status, which is what others see.
+        if (this.#api !== null) this.#lost(broken(error, this.#api.socketPath));
       }
       await this.#pause(backoff);
       backoff = Math.min(backoff * 2, LAST_BACKOFF_MS);
@@ -209,7 +214,7 @@ export class EngineConnection {
       signal: this.#closing.signal,
     });
     this.#events = stream;
-    const pinging = setInterval(() => void this.#suspect(), this.#options.pingMs);
+    const pinging = setInterval(() => void this.#ping(), this.#options.pingMs);
     try {
       connected();
       this.#emit({ sessionId: null });
@@ -220,10 +225,7 @@ export class EngineConnection {
         rest = lines.pop() ?? '';
         for (const line of lines) if (line.trim() !== '') this.#changed(line);
       }
-      throw new HoldfastError('engine_unavailable', what, {
-        why: 'the Docker engine ended the conversation',
-        next: 'see whether it runs: `docker info`',
-      });
+      throw new Error('the events ended');
     } finally {
       clearInterval(pinging);
       stream.destroy();
@@ -243,21 +245,17 @@ export class EngineConnection {
     }
   }
 
-  /** A call failed, or some time went by: is the engine still there? */
-  async #suspect(): Promise<void> {
+  /** Some time went by: is the engine still there? */
+  async #ping(): Promise<void> {
     const api = this.#api;
     if (api === null || this.#checking || this.#closing.signal.aborted) return;
     this.#checking = true;
     try {
-      const plain = new DockerApi(api.socketPath, () => undefined);
-      await plain.json({
-        what: 'The Docker engine does not answer',
-        method: 'GET',
-        path: '/_ping',
-        timeoutMs: PROBE_MS,
-      });
+      const what = 'The Docker engine does not answer';
+      await api.json({ what, method: 'GET', path: '/_ping', timeoutMs: this.#probeMs });
     } catch (error) {
-      this.#lost(leaving(error, 'The Docker engine does not answer'));
+      // A failure to answer has become the status; a refusal is an answer.
+      if (!isRefusal(error) && this.#api !== null) this.#lost(broken(error, api.socketPath));
     } finally {
       this.#checking = false;
     }
@@ -319,6 +317,11 @@ export class EngineConnection {
       this.#wake = null;
     }
   }
+}
+
+function broken(error: unknown, socketPath: string): HoldfastError {
+  if (error instanceof HoldfastError) return error;
+  return unavailable('Cannot follow the Docker engine', socketPath, error);
 }
 
 function negotiate(version: {

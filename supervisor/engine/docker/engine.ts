@@ -264,7 +264,8 @@ export class DockerEngine implements Engine {
 
   /** How this engine is worked with; found out once per engine. */
   async #placement(): Promise<Placement> {
-    await this.#connection.api();
+    // An engine that was met is not asked again: a sidecar can be dialled while the engine hangs.
+    if (this.#connection.identity() === null) await this.#connection.api();
     const identity = this.#connection.identity();
     if (identity === null) throw new HoldfastError('engine_unavailable', 'The engine has not answered yet');
     const engine = `${identity.socketPath} ${identity.info.ID}`;

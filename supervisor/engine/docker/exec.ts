@@ -13,8 +13,8 @@ const RESIZE_TRIES = 20;
 const RESIZE_PAUSE_MS = 50;
 const EXIT_TRIES = 100;
 const EXIT_PAUSE_MS = 20;
-/** The exit code of a process that was killed, also by the end of its container. */
-const KILLED = 137;
+/** Exit codes of a process that was killed or could not start: its own fate, or the end of its container. */
+const AMBIGUOUS: readonly number[] = [126, 137];
 
 export interface RawExec {
   readonly id: string;
@@ -158,7 +158,7 @@ export class Execs {
         const reply = await api.json({ what, method: 'GET', path, timeoutMs: this.#patience.quickMs });
         const { Running, ExitCode } = parseReply(ExecReply, what, reply);
         if (!Running && ExitCode !== null) {
-          if (ExitCode !== KILLED) return ExitCode;
+          if (!AMBIGUOUS.includes(ExitCode)) return ExitCode;
           return (await this.#containers.inspect(containerId))?.State.Running === true ? ExitCode : null;
         }
         const container = await this.#containers.inspect(containerId);

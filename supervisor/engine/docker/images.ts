@@ -30,6 +30,7 @@ export class DockerImages implements EngineImages {
 
   async pull(reference: string, progress: (layer: PullProgress) => void, signal: AbortSignal): Promise<void> {
     const what = `Cannot pull ${reference}`;
+    requireName(reference);
     const api = await this.#api();
     const tally = new PullTally();
     let stalled: NodeJS.Timeout | undefined;
@@ -83,6 +84,7 @@ export class DockerImages implements EngineImages {
       return new HoldfastError('cancelled', what, { why: 'it was cancelled', cause: error });
     }
     if (!(error instanceof EngineRefusal)) return error;
+    if (error.status === 400) return noName(reference, error.reason, error);
     const unknownName =
       error.status === 404 || /manifest unknown|not found|does not exist|no such image/i.test(error.reason);
     // "no such host" is about the registry, not about the image.
@@ -101,6 +103,7 @@ export class DockerImages implements EngineImages {
     reference: string,
   ): Promise<{ Id: string; RepoDigests?: string[] | null | undefined } | null> {
     const what = `Cannot look for image ${reference}`;
+    requireName(reference);
     try {
       const api = await this.#api();
       const path = `/images/${reference}/json`;
@@ -111,13 +114,7 @@ export class DockerImages implements EngineImages {
       );
     } catch (error) {
       if (isRefusal(error, 404)) return null;
-      if (isRefusal(error, 400)) {
-        throw new HoldfastError('invalid_params', `"${reference}" does not name an image`, {
-          why: error.reason,
-          next: 'name it as registry/name:tag or name@sha256:…',
-          cause: error,
-        });
-      }
+      if (isRefusal(error, 400)) throw noName(reference, error.reason, error);
       throw error;
     }
   }
@@ -154,6 +151,21 @@ type PullLineShape = ReturnType<typeof PullLine.parse>;
 export function withTag(reference: string): string {
   const name = reference.slice(reference.lastIndexOf('/') + 1);
   return name.includes(':') || name.includes('@') ? reference : `${reference}:latest`;
+}
+
+/** It becomes part of an address: nothing in it may mean something there. */
+function requireName(reference: string): void {
+  const parts = reference.split('/');
+  if (/^[A-Za-z0-9][A-Za-z0-9_.:@/-]*$/.test(reference) && !parts.some((part) => /^\.*$/.test(part))) return;
+  throw noName(reference, 'it has characters that no image name has');
+}
+
+function noName(reference: string, why: string, cause?: unknown): HoldfastError {
+  return new HoldfastError('invalid_params', `"${reference}" does not name an image`, {
+    why,
+    next: 'name it as registry/name:tag or name@sha256:…',
+    cause,
+  });
 }
 
 function pullFailed(what: string, why: string, cause?: unknown): HoldfastError {

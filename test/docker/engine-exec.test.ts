@@ -1,0 +1,201 @@
+import { once } from 'node:events';
+import type { Duplex } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { SandboxSpec } from '../../supervisor/engine/port.ts';
+import {
+  BUSYBOX,
+  TestHome,
+  bareImage,
+  eventually,
+  execSpec,
+  outcome,
+  shell,
+  text,
+} from '../engine-harness/fixture.ts';
+import { engineAt } from '../engine-harness/private-engine.ts';
+
+const docker = engineAt('/var/run/docker.sock');
+let image: Awaited<ReturnType<typeof bareImage>>;
+let home: TestHome;
+let spec: SandboxSpec;
+
+beforeAll(async () => {
+  image = await bareImage(docker);
+  home = new TestHome({ image: image.reference });
+  spec = await home.session();
+  await home.engine.startSandbox(spec);
+});
+afterAll(async () => {
+  await home.close();
+  await image.remove();
+});
+
+function run(
+  command: readonly string[],
+  change: Parameters<typeof execSpec>[1] = {},
+): ReturnType<TestHome['engine']['exec']> {
+  return home.engine.exec(spec.sessionId, execSpec(command, change));
+}
+const sh = (line: string, change: Parameters<typeof execSpec>[1] = {}): ReturnType<typeof run> =>
+  run([BUSYBOX, 'sh', '-c', line], change);
+
+describe('an exec', () => {
+  test('keeps the outputs apart, passes every byte, and gives the exit code', async () => {
+    const exec = await sh('echo out; echo err >&2; exit 42');
+    expect(await outcome(exec)).toEqual({ stdout: 'out\n', stderr: 'err\n', code: 42 });
+    const binary = await outcome(
+      await sh('printf \'\\000\\377\\n\'; printf "%s" "$ODD"', { env: { ODD: 'a=b "c"\nd' } }),
+    );
+    expect(binary.stdout.endsWith('a=b "c"\nd')).toBe(true);
+  });
+
+  test('gets its input up to its end', async () => {
+    const exec = await sh('wc -c', { stdin: true });
+    const size = 3_000_000;
+    exec.stdin.end(Buffer.alloc(size, 'x'));
+    expect(await outcome(exec)).toEqual({ stdout: `${size}\n`, stderr: '', code: 0 });
+  });
+
+  test('whose program or folder is not there ends with 126 or 127 and says so', async () => {
+    const absent = await outcome(await run(['/no/such/program']));
+    // Which of the two is the engine's choice.
+    expect([126, 127]).toContain(absent.code);
+    expect(absent.stdout + absent.stderr).toMatch(/no such file/);
+    const closed = await outcome(await run(['/agent/agent.py']));
+    expect(closed.code).toBe(126);
+    expect(closed.stdout + closed.stderr).toMatch(/permission denied/);
+  });
+
+  test('with much output to a slow reader does not fill our memory', async () => {
+    const exec = await sh('yes 0123456789012345678901234567890123456789 | head -c 100000000');
+    exec.stderr?.resume();
+    const before = process.memoryUsage().rss;
+    await sleep(1500);
+    expect(process.memoryUsage().rss - before).toBeLessThan(40 * 2 ** 20);
+    let size = 0;
+    for await (const chunk of exec.stdout) size += Buffer.byteLength(chunk);
+    expect(size).toBe(100_000_000);
+    expect(await exec.exited).toBe(0);
+  });
+
+  test('has a terminal of the wanted size, that can be resized and typed into', async () => {
+    const exec = await sh(
+      'until [ "$(stty size 2>/dev/null)" = "40 100" ]; do sleep 0.05; done; trap "stty size; exit 5" WINCH; echo ready; while read x; do echo "got $x"; done',
+      {
+        tty: { columns: 100, rows: 40 },
+        stdin: true,
+      },
+    );
+    expect(exec.stderr).toBeNull();
+    let screen = '';
+    exec.stdout.on('data', (chunk: Buffer) => (screen += chunk.toString()));
+    await eventually(() => screen.includes('ready'));
+    expect(screen).toBe('ready\r\n');
+    exec.stdin.write('hello\r');
+    await eventually(() => screen.includes('got hello'));
+    await exec.resize(132, 50);
+    exec.stdin.write('\r');
+    expect(await exec.exited).toBe(5);
+    expect(screen).toContain('50 132');
+  });
+
+  test('a size that is given while frozen is there after the thaw', async () => {
+    const exec = await sh('echo ready; read x; stty size', { tty: { columns: 80, rows: 24 }, stdin: true });
+    let screen = '';
+    exec.stdout.on('data', (chunk: Buffer) => (screen += chunk.toString()));
+    await eventually(() => screen.includes('ready'));
+    await home.engine.pause(spec.sessionId);
+    await exec.resize(90, 30);
+    await home.engine.unpause(spec.sessionId);
+    exec.stdin.write('\r');
+    expect(await exec.exited).toBe(0);
+    expect(screen).toContain('30 90');
+  });
+
+  test('is let go of without an end, and goes on', async () => {
+    const exec = await sh('while :; do echo tick; sleep 0.05; done', { execId: 'exec-letgo' });
+    await once(exec.stdout, 'data');
+    exec.detach();
+    await sleep(300);
+    const still = await shell(
+      home.engine,
+      spec.sessionId,
+      'grep -l HOLDFAST_EXEC=exec-letgo /proc/[0-9]*/environ 2>/dev/null',
+    );
+    expect(still.stdout).toMatch(/environ/);
+    await shell(
+      home.engine,
+      spec.sessionId,
+      'for e in $(grep -l HOLDFAST_EXEC=exec-letgo /proc/[0-9]*/environ 2>/dev/null); do e=${e#/proc/}; kill -9 ${e%/environ}; done',
+    );
+  });
+
+  test('whose sandbox goes away under it ends without a code', async () => {
+    const doomed = await home.session();
+    await home.engine.startSandbox(doomed);
+    const exec = await home.engine.exec(
+      doomed.sessionId,
+      execSpec([BUSYBOX, 'sh', '-c', 'echo begun; sleep 1000']),
+    );
+    await once(exec.stdout, 'readable');
+    const end = Promise.all([text(exec.stdout), exec.exited]);
+    await home.engine.removeSandbox(doomed.sessionId, 0);
+    expect(await end).toEqual(['begun\n', null]);
+    await expect(home.engine.exec(doomed.sessionId, execSpec(['true']))).rejects.toThrow(
+      expect.objectContaining({ code: 'sandbox_lost' }),
+    );
+  });
+});
+
+describe('an engine that does not see our files', () => {
+  test('gets everything by volumes, and the sidecar is reached by exec', async () => {
+    const far = new TestHome({ image: image.reference, mode: 'volumes' });
+    try {
+      const { engine } = far;
+      await expect(far.session()).rejects.toThrow(expect.objectContaining({ code: 'not_supported' }));
+      const there = await far.session({ uid: 1000, gid: 1000 }, 'volume');
+      await engine.createWorkspace({ ...there.workspace, uid: 1000, gid: 1000 });
+      await engine.startSandbox(there);
+      expect(engine.capabilities().localPaths).toBe(false);
+      const seen = await shell(
+        engine,
+        there.sessionId,
+        'cat /agent/agent.py; id -u; touch /agent/x 2>/dev/null || echo ro; echo kept > /workspace/file; touch /run/holdfast/x; ls /ctl 2>/dev/null',
+      );
+      expect(seen.stdout).toBe('version 1\n1000\nro\n');
+
+      const big = Buffer.alloc(8 * 2 ** 20, 'y');
+      const channel = await engine.dial(there.sessionId);
+      const back = received(channel);
+      channel.end(big);
+      expect((await back).equals(big)).toBe(true);
+      const dropped = await engine.dial(there.sessionId);
+      dropped.destroy();
+      await once(dropped, 'close');
+
+      await engine.removeSandbox(there.sessionId, 0);
+      const roles = async (): Promise<string[]> => (await engine.observe()).map(({ role }) => role).sort();
+      expect(await roles()).toEqual(['code', 'runtime', 'workspace']);
+      // A pruned volume is made and filled again, not taken for the one that was.
+      for (const object of await engine.observe())
+        if (object.role !== 'workspace') await engine.removeObject(object);
+      await far.restart();
+      await far.engine.startSandbox({ ...there, generation: 2 });
+      const again = await shell(far.engine, there.sessionId, 'cat /agent/agent.py /workspace/file');
+      expect(again.stdout).toBe('version 1\nkept\n');
+      await far.engine.removeSandbox(there.sessionId, 0);
+      await far.engine.removeCode('tiny', 1);
+      await far.engine.deleteWorkspace(there.workspace);
+      expect((await far.engine.observe()).map(({ role }) => role)).toEqual(['runtime']);
+    } finally {
+      await far.close();
+    }
+  });
+});
+
+async function received(stream: Duplex): Promise<Buffer> {
+  const parts: Buffer[] = [];
+  for await (const chunk of stream) parts.push(chunk as Buffer);
+  return Buffer.concat(parts);
+}

@@ -1,0 +1,208 @@
+import { mkdtempSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import type { EngineStatus } from '../../protocol/entities.ts';
+import { TestHome, bareImage, echo, eventually, shell } from '../engine-harness/fixture.ts';
+import { PrivateEngine, engineAt, privateEngineObstacle } from '../engine-harness/private-engine.ts';
+
+const obstacle = privateEngineObstacle();
+if (obstacle !== null) console.log(`skipped: ${obstacle}`);
+const QUICK_MS = 1500;
+const patience = { quickMs: QUICK_MS, workMs: 30_000 };
+
+let image: Awaited<ReturnType<typeof bareImage>>;
+const cleanups: (() => Promise<void>)[] = [];
+
+beforeAll(async () => {
+  if (obstacle === null) image = await bareImage(engineAt('/var/run/docker.sock'));
+});
+afterEach(async () => {
+  const failures: unknown[] = [];
+  for (const cleanup of cleanups.splice(0).reverse()) {
+    await cleanup().catch((error: unknown) => failures.push(error));
+  }
+  expect(failures).toEqual([]);
+});
+afterAll(async () => {
+  if (obstacle === null) await image.remove();
+});
+
+async function privateEngine(
+  options: Parameters<typeof PrivateEngine.start>[0] = {},
+): Promise<PrivateEngine> {
+  const engine = await PrivateEngine.start({ images: [__SIDECAR_IMAGE__, image.reference], ...options });
+  cleanups.push(() => engine.close());
+  return engine;
+}
+
+function homeOn(
+  engine: PrivateEngine,
+  options: Partial<ConstructorParameters<typeof TestHome>[0]> = {},
+): TestHome {
+  const home = new TestHome({
+    image: image.reference,
+    endpoint: engine.socketPath,
+    patience,
+    pingMs: 300,
+    ...options,
+  });
+  cleanups.push(() => home.close());
+  return home;
+}
+
+function statuses(home: TestHome): EngineStatus[] {
+  const seen: EngineStatus[] = [];
+  home.engine.onStatus((status) => seen.push(status));
+  return seen;
+}
+
+describe.skipIf(obstacle !== null)('an engine that is hurt', () => {
+  test('killed: a state with a next step; back: found again by itself, containers are seen as they are', async () => {
+    const daemon = await privateEngine();
+    const home = homeOn(daemon);
+    const { engine } = home;
+    const spec = await home.session();
+    await engine.startSandbox(spec);
+    const channel = await engine.dial(spec.sessionId);
+    channel.on('error', () => {});
+    const exec = await engine.exec(spec.sessionId, {
+      execId: 'exec-a',
+      command: ['/opt/holdfast/busybox', 'sleep', '1000'],
+      env: {},
+      cwd: '/workspace',
+      tty: null,
+      stdin: false,
+    });
+    const seen = statuses(home);
+    let anything = 0;
+    engine.watch(({ sessionId }) => {
+      if (sessionId === null) anything += 1;
+    });
+
+    await daemon.killDaemon();
+    await eventually(() => !engine.status().reachable, 3000);
+    expect(engine.status()).toMatchObject({
+      why: expect.stringMatching(/stopped|broke off|ended/) as string,
+      next: expect.stringContaining('docker') as string,
+      version: expect.any(String) as string,
+    });
+    const refused: unknown = expect.objectContaining({
+      code: 'engine_unavailable',
+      next: expect.any(String) as string,
+    });
+    await expect(engine.observe()).rejects.toThrow(refused);
+    await expect(engine.startSandbox(spec)).rejects.toThrow(refused);
+    expect(await exec.exited).toBeNull();
+    expect(await engine.probe()).toMatchObject({ reachable: false });
+
+    await daemon.startDaemon();
+    await eventually(() => engine.status().reachable, 8000);
+    await eventually(() => anything > 0, 8000);
+    expect(
+      seen.map(({ reachable }) => reachable).filter((one, index, all) => one !== all[index - 1]),
+    ).toEqual([false, true]);
+    // Without live-restore everything has ended; the next start makes it anew.
+    expect(await engine.observeSession(spec.sessionId)).toMatchObject({
+      sidecar: { state: 'exited' },
+      agent: { state: 'exited' },
+    });
+    await engine.startSandbox({ ...spec, generation: 2 });
+    expect(await echo(await engine.dial(spec.sessionId), 'back')).toBe('back');
+    expect(home.problems).toEqual([]);
+  });
+
+  test('killed with live-restore: sandboxes live on, and so does the channel to the sidecar', async () => {
+    const daemon = await privateEngine({ liveRestore: true });
+    const home = homeOn(daemon);
+    const spec = await home.session();
+    await home.engine.startSandbox(spec);
+    const before = await home.engine.observeSession(spec.sessionId);
+    await daemon.killDaemon();
+    await eventually(() => !home.engine.status().reachable, 3000);
+    await daemon.startDaemon();
+    await eventually(() => home.engine.status().reachable, 8000);
+    await home.engine.startSandbox(spec);
+    expect(await home.engine.observeSession(spec.sessionId)).toEqual(before);
+    expect(await shell(home.engine, spec.sessionId, 'cat /agent/agent.py')).toMatchObject({
+      stdout: 'version 1\n',
+    });
+  });
+
+  test('hanging: every call ends typed and in time, and it goes on when the engine does', async () => {
+    const daemon = await privateEngine();
+    const home = homeOn(daemon);
+    const { engine } = home;
+    const spec = await home.session();
+    await engine.startSandbox(spec);
+    daemon.freezeDaemon();
+    try {
+      const calls: (() => Promise<unknown>)[] = [
+        () => engine.observe(),
+        () => engine.observeSession(spec.sessionId),
+        () => engine.pause(spec.sessionId),
+        () => engine.startSandbox({ ...spec, generation: 2 }),
+        () => engine.removeSandbox(spec.sessionId, 1000),
+        () => shell(engine, spec.sessionId, 'true'),
+        () => engine.images.has(image.reference),
+        () => engine.facts(),
+      ];
+      const started = performance.now();
+      const results = await Promise.allSettled(calls.map((call) => call()));
+      expect(performance.now() - started).toBeLessThan(3 * QUICK_MS + 1000);
+      for (const [index, result] of results.entries()) {
+        expect(result, String(calls[index])).toMatchObject({
+          status: 'rejected',
+          reason: {
+            code: 'engine_unavailable',
+            why: expect.stringContaining('did not answer within') as string,
+          },
+        });
+      }
+      expect(engine.status()).toMatchObject({
+        reachable: false,
+        why: expect.stringContaining('did not answer') as string,
+      });
+      // The sidecar does not need the engine.
+      expect(await echo(await engine.dial(spec.sessionId), 'still')).toBe('still');
+    } finally {
+      daemon.thawDaemon();
+    }
+    await eventually(() => engine.status().reachable, 15_000);
+    expect((await engine.observeSession(spec.sessionId)).sidecar?.state).toBe('running');
+  });
+
+  test('a pull from one that dies breaks off typed', async () => {
+    const daemon = await privateEngine({ images: [] });
+    const home = homeOn(daemon);
+    await eventually(() => home.engine.status().reachable);
+    // Nothing routes there: the engine keeps trying for a while.
+    const pulling = home.engine.images.pull('10.255.255.1/thing:1', () => {}, new AbortController().signal);
+    pulling.catch(() => {});
+    daemon.freezeDaemon();
+    daemon.thawDaemon();
+    await daemon.killDaemon();
+    await expect(pulling).rejects.toThrow(
+      expect.objectContaining({
+        code: expect.stringMatching(/^(engine_unavailable|image_pull_failed)$/) as string,
+      }),
+    );
+    await daemon.startDaemon();
+  });
+
+  test('one that sees other files is found out, and volumes are used instead', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'hfe-far-'));
+    const daemon = await privateEngine({ hides: folder });
+    const home = homeOn(daemon, { home: folder, patience: { quickMs: 10_000, workMs: 30_000 } });
+    const spec = await home.session({ uid: 1000, gid: 1000 }, 'volume');
+    expect(home.engine.capabilities().localPaths).toBe(false);
+    const remembered = await readFile(join(folder, 'engine/local-paths.json'), 'utf8');
+    expect(Object.values(JSON.parse(remembered) as object)).toEqual([false]);
+    await home.engine.startSandbox(spec);
+    expect(await shell(home.engine, spec.sessionId, 'cat /agent/agent.py')).toMatchObject({
+      stdout: 'version 1\n',
+    });
+    expect(await echo(await home.engine.dial(spec.sessionId), 'from afar')).toBe('from afar');
+  });
+});
