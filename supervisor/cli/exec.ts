@@ -123,9 +123,11 @@ class RunningExec {
   }
 
   #terminalSize(): { columns: number; rows: number } {
-    const { columns = 80, rows = 24 } = this.#context.io.stdout;
-    const within = (value: number) => Math.min(10_000, Math.max(1, value));
-    return { columns: within(columns), rows: within(rows) };
+    const { columns, rows } = this.#context.io.stdout;
+    // A terminal that nobody has given a size says 0.
+    const within = (value: number | undefined, fallback: number) =>
+      value === undefined || value < 1 ? fallback : Math.min(10_000, value);
+    return { columns: within(columns, 80), rows: within(rows, 24) };
   }
 
   #show(stream: 'stdout' | 'stderr', bytes: Buffer): void {

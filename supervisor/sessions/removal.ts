@@ -4,7 +4,8 @@ import type { Engine } from '../engine/port.ts';
 import { failpoint } from '../failpoints.ts';
 import type { EventLog } from '../history/events.ts';
 import type { Database } from '../store/database.ts';
-import type { Operation, Operations } from '../store/operations.ts';
+import type { Begun, Intent, Operation, Operations } from '../store/operations.ts';
+import type { Reserve } from '../store/reserve.ts';
 import type { Lanes } from './lanes.ts';
 import { STOP_GRACE_MS, type Lifecycle } from './lifecycle.ts';
 import type { SessionRecords } from './records.ts';
@@ -25,6 +26,8 @@ export interface RemovalOptions {
   readonly lifecycle: Lifecycle;
   readonly sidecars: Sidecars;
   readonly lanes: Lanes;
+  /** What is written here frees space: it must be writable on a full disk. */
+  readonly reserve: Reserve;
   /** Ends every turn and exec of the session. */
   readonly quiet: (sessionId: string) => Promise<void>;
   readonly log: Log;
@@ -42,7 +45,7 @@ export class Removal {
   }
 
   async deleteSession(sessionId: string, why: string, opId?: string): Promise<void> {
-    const begun = this.#options.operations.begin({ opId, kind: 'session.delete', sessionId, data: { why } });
+    const begun = this.#begin({ opId, kind: 'session.delete', sessionId, data: { why } });
     if ('replay' in begun) {
       if ('error' in begun.replay) throw begun.replay.error;
       return;
@@ -51,7 +54,7 @@ export class Removal {
   }
 
   async clean(sessionId: string, opId?: string): Promise<Removed> {
-    const begun = this.#options.operations.begin({ opId, kind: 'workspace.clean', sessionId, data: {} });
+    const begun = this.#begin({ opId, kind: 'workspace.clean', sessionId, data: {} });
     if ('replay' in begun) {
       if ('error' in begun.replay) throw begun.replay.error;
       const { removedFiles, removedBytes } = begun.replay.result as {
@@ -92,13 +95,17 @@ export class Removal {
     }
   }
 
+  #begin(intent: Intent): Begun {
+    return this.#options.reserve.urgently(() => this.#options.operations.begin(intent));
+  }
+
   /** An error that the caller is told ends the operation: it can be asked for again. */
   async #guarded<T>(operation: Operation, act: () => Promise<T>): Promise<T> {
     this.#active.add(operation.id);
     try {
       return await act();
     } catch (error) {
-      this.#options.operations.fail(operation, error);
+      this.#options.reserve.urgently(() => this.#options.operations.fail(operation, error));
       throw error;
     } finally {
       this.#active.delete(operation.id);
@@ -106,7 +113,8 @@ export class Removal {
   }
 
   async #delete(operation: Operation, sessionId: string, why: string): Promise<void> {
-    const { engine, database, operations, records, lifecycle, sidecars, lanes, quiet, now } = this.#options;
+    const { engine, database, operations, records, lifecycle, sidecars, lanes, reserve, quiet, now } =
+      this.#options;
     await failpoint('delete.after-intent');
     await quiet(sessionId);
     await lanes.run(sessionId, async () => {
@@ -121,33 +129,39 @@ export class Removal {
       await engine.deleteWorkspace(workspaceSpec(row));
       await failpoint('delete.after-workspace');
       await failpoint('delete.before-row');
-      database.transaction(() => {
-        records.change(sessionId, { status: 'deleted', deletedAt: now() }, why, [
-          { type: 'session.deleted', data: { why } },
-        ]);
-        operations.finish(operation, {});
-      });
+      reserve.urgently(() =>
+        database.transaction(() => {
+          records.change(sessionId, { status: 'deleted', deletedAt: now() }, why, [
+            { type: 'session.deleted', data: { why } },
+          ]);
+          operations.finish(operation, {});
+        }),
+      );
+      reserve.ensure();
     });
   }
 
   async #clean(operation: Operation, sessionId: string): Promise<Removed> {
-    const { database, operations, records, events, lifecycle, lanes } = this.#options;
+    const { database, operations, records, events, lifecycle, lanes, reserve } = this.#options;
     await failpoint('clean.after-intent');
     return lanes.run(sessionId, async () => {
       const client = await lifecycle.sidecarInLane(records.get(sessionId));
       const removed = await client.clearWorkspace();
       await failpoint('clean.after-clear');
       const result = { removedFiles: removed.files, removedBytes: removed.bytes };
-      database.transaction(() => {
-        records.change(sessionId, { workspaceBytes: 0 }, 'cleaned');
-        events.append(sessionId, [
-          {
-            type: 'workspace.cleaned',
-            data: { files: removed.files, bytes: removed.bytes, why: 'asked for' },
-          },
-        ]);
-        operations.finish(operation, result);
-      });
+      reserve.urgently(() =>
+        database.transaction(() => {
+          records.change(sessionId, { workspaceBytes: 0 }, 'cleaned');
+          events.append(sessionId, [
+            {
+              type: 'workspace.cleaned',
+              data: { files: removed.files, bytes: removed.bytes, why: 'asked for' },
+            },
+          ]);
+          operations.finish(operation, result);
+        }),
+      );
+      reserve.ensure();
       return result;
     });
   }
