@@ -62,6 +62,11 @@ export class FaultHome {
     return new FaultHome(join(folder, 'home'), folder, options);
   }
 
+  /** What every program of this home gets in its environment. */
+  get env(): Readonly<Record<string, string>> {
+    return this.#env;
+  }
+
   /** The id in the label of everything of this home. */
   async id(): Promise<string> {
     return (await readFile(join(this.path, 'id'), 'utf8')).trim();

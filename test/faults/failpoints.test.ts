@@ -1,0 +1,445 @@
+import { readFile, readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import type { SessionStatus } from '../../protocol/entities.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { MethodName, Params, Result } from '../../protocol/methods.ts';
+import { FAILPOINTS, type FailpointName } from '../../supervisor/failpoints.ts';
+import { shellProject, writeProject } from '../setup/profiles.ts';
+import { expectSettled, expectWholeHistory, outputOf } from './harness/expectations.ts';
+import type { FaultHome } from './harness/fault-home.ts';
+import { otherBuild } from './harness/other-build.ts';
+import { endOfTurn, eventually, times, useWorkbench } from './harness/workbench.ts';
+
+const LINES = 200;
+const NUMBERED = Array.from({ length: LINES }, (_, at) => `line ${at + 1}\n`).join('');
+/** Runs as its prompt says: leaves a mark in the workspace and prints numbered lines. */
+const COUNTING = `
+def handler(input):
+    with open('/workspace/' + input['mark'], 'a') as f: f.write('ran\\n')
+    for n in range(1, ${LINES + 1}): print('line', n, flush=True)
+    return {'mark': input['mark']}
+`;
+const HANDLER = {
+  'holdfast.yaml': 'name: handler\nagent: { protocol: handler, entry: agent.py }\npersistence: persistent\n',
+  'agent.py': COUNTING,
+};
+const script = (mark: string): string =>
+  `echo ran >> /workspace/${mark}; n=1; while [ $n -le ${LINES} ]; do echo line $n; n=$((n+1)); done`;
+
+const bench = useWorkbench(afterAll);
+let serial = 0;
+const fresh = (word: string): string => `${word}-${(serial += 1)}`;
+
+/** The operation that passes a failpoint, and what must be true once a supervisor was killed there and another came. */
+type Scenario = (point: FailpointName) => Promise<void>;
+
+const SCENARIOS: Record<FailpointName, Scenario> = {
+  'create.after-row': created,
+  'create.after-workspace': created,
+  'start.after-intent': started,
+  'start.after-sidecar': started,
+  'start.after-agent': started,
+  'start.before-record': started,
+  'turn.after-queued': turned,
+  'turn.before-launch': turned,
+  'turn.after-launch': turned,
+  'turn.during-output': turned,
+  'turn.before-end': turned,
+  'turn.after-end': turned,
+  'turn.before-forget': turned,
+  'pause.after-intent': paused,
+  'pause.after-engine': paused,
+  'stop.after-intent': stopped,
+  'stop.after-agent': stopped,
+  'stop.after-removed': stopped,
+  'delete.after-intent': deleted,
+  'delete.after-sandbox': deleted,
+  'delete.after-clear': deleted,
+  'delete.after-workspace': deleted,
+  'delete.before-row': deleted,
+  'deploy.after-intent': deployed,
+  'deploy.after-copy': deployed,
+  'deploy.after-publish': deployed,
+  'deploy.before-row': deployed,
+  'undeploy.after-intent': undeployed,
+  'undeploy.after-sessions': undeployed,
+  'handover.after-ack': handedOver,
+  'handover.before-release': handedOver,
+  'clean.after-intent': cleaned,
+  'clean.after-clear': cleaned,
+};
+
+describe('a supervisor killed at', () => {
+  test.each(FAILPOINTS)('%s: all is finished or as if never asked', async (point) => {
+    await SCENARIOS[point](point);
+  });
+
+  test('two places, the second while the next one puts right what the first left', async () => {
+    const order: FailpointName[] = [
+      'turn.before-launch',
+      'turn.after-launch',
+      'turn.during-output',
+      'turn.before-end',
+    ];
+    const pairs = order.flatMap((first, at) => order.slice(at).map((second) => [first, second] as const));
+    const seed = Number(process.env['HOLDFAST_SEED'] ?? Date.now() % 1000);
+    const chosen = Array.from({ length: times(2, pairs.length) }, (_, at) => pairs[(seed + at * 3) % pairs.length]);
+    console.log(`seed ${seed}: ${chosen.map((pair) => pair?.join(' then ')).join(', ')}`);
+    for (const pair of chosen) if (pair !== undefined) await turnedAgain('shell', ...pair);
+  });
+});
+
+/** One home serves all: with what earlier scenarios left in it, as a home of a person. */
+let shared: Promise<FaultHome> | null = null;
+function home(): Promise<FaultHome> {
+  shared ??= (async () => {
+    const made = await bench.home();
+    await made.start();
+    await bench.deploy(made, shellProject('shell'));
+    await bench.deploy(made, HANDLER);
+    await bench.deploy(made, shellProject('volume', 'persistence: persistent\nworkspace: { backing: volume }\n'));
+    await bench.deploy(made, shellProject('passing', ''));
+    return made;
+  })();
+  return shared;
+}
+
+/** Ends whoever serves the home and starts one that dies at `point`. */
+async function serveUntil(at: FaultHome, point: FailpointName): Promise<{ died: () => Promise<void> }> {
+  await leave(at);
+  const supervisor = await at.start({ [point]: 'kill' });
+  return {
+    died: async () => {
+      expect(await supervisor.endsWithin(30_000)).toEqual({ code: null, signal: 'SIGKILL' });
+    },
+  };
+}
+
+async function leave(at: FaultHome): Promise<void> {
+  const answered = await at.call('supervisor/status', {}).catch(() => null);
+  if (answered === null) return;
+  process.kill(answered.pid, 'SIGKILL');
+  await eventually('the supervisor is gone', () => isGone(answered.pid));
+}
+
+function isGone(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return false;
+  } catch {
+    return true;
+  }
+}
+
+/** The next command of a person, which brings up the next supervisor. */
+async function nextCommand(at: FaultHome): Promise<void> {
+  const { code, stderr } = await bench.holdfast(at, ['session', 'list', '--json']);
+  expect([code, stderr]).toEqual([0, '']);
+}
+
+/** Asks again with the same opId, as a client does that never heard the answer: until the first request is over. */
+async function askAgain<M extends MethodName>(at: FaultHome, method: M, params: Params<M>): Promise<Result<M>> {
+  const until = Date.now() + 15_000;
+  for (;;) {
+    try {
+      return await at.call(method, params);
+    } catch (error) {
+      if (!(error instanceof HoldfastError) || error.code !== 'conflict' || Date.now() > until) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+  }
+}
+
+async function session(at: FaultHome, profile = 'shell', name = fresh(profile)): Promise<string> {
+  return (await at.call('session/create', { profile, name })).session.id;
+}
+
+async function run(at: FaultHome, id: string, prompt: string): Promise<string> {
+  const { turn } = await at.call('turn/start', { session: id, prompt });
+  expect(await endOfTurn(at, turn.turnId)).toMatchObject({ status: 'succeeded' });
+  return (await outputOf(at, turn.turnId, 'stdout')).toString();
+}
+
+async function status(at: FaultHome, id: string): Promise<SessionStatus> {
+  return (await at.call('session/show', { session: id })).session.status;
+}
+
+async function containers(at: FaultHome, id: string): Promise<string[]> {
+  return (await at.objects())
+    .filter(({ kind, labels }) => kind === 'container' && labels['dev.holdfast.session'] === id)
+    .map((one) => one.id)
+    .sort();
+}
+
+async function created(point: FailpointName): Promise<void> {
+  const at = await home();
+  for (const profile of ['shell', 'volume']) {
+    const request = { profile, name: fresh('made'), opId: fresh('op-create') };
+    const { died } = await serveUntil(at, point);
+    await at.lost(at.call('session/create', request));
+    await died();
+    await nextCommand(at);
+    await expectSettled(at);
+    const { session: made } = await askAgain(at, 'session/create', request);
+    const again = await at.call('session/create', request);
+    expect(again.session.id).toBe(made.id);
+    const { sessions } = await at.call('session/list', { limit: 1000 });
+    expect(sessions.filter(({ name }) => name === request.name)).toHaveLength(1);
+    expect(await run(at, made.id, 'echo here > f; cat f')).toBe('here\n');
+    await at.call('session/stop', { session: made.id });
+    await expectWholeHistory(at, made.id);
+  }
+}
+
+async function started(point: FailpointName): Promise<void> {
+  const at = await home();
+  await leave(at);
+  await nextCommand(at);
+  const [first, again] = [await session(at), await session(at)];
+  await run(at, again, 'echo kept > f');
+  await at.call('session/stop', { session: again });
+  for (const id of [first, again]) {
+    const { died } = await serveUntil(at, point);
+    await at.lost(at.call('session/resume', { session: id }));
+    await died();
+    await nextCommand(at);
+    await expectSettled(at);
+    if ((await status(at, id)) !== 'idle')
+      await eventually('nothing is left of the sandbox', async () => (await containers(at, id)).length === 0);
+    const { session: resumed } = await at.call('session/resume', { session: id });
+    expect(resumed.status).toBe('idle');
+    expect(await containers(at, id)).toHaveLength(2);
+    expect(await run(at, id, 'cat f 2>/dev/null; true')).toBe(id === again ? 'kept\n' : '');
+    await at.call('session/stop', { session: id });
+    await expectSettled(at);
+    await expectWholeHistory(at, id);
+  }
+}
+
+async function turned(point: FailpointName): Promise<void> {
+  await turnedAgain('shell', point);
+  await turnedAgain('handler', point);
+}
+
+const warm = new Map<string, string>();
+
+/** A turn whose supervisor is killed at each of `points` in turn. */
+async function turnedAgain(profile: 'shell' | 'handler', ...points: FailpointName[]): Promise<void> {
+  const at = await home();
+  await leave(at);
+  await nextCommand(at);
+  const id = warm.get(profile) ?? (await session(at, profile));
+  warm.set(profile, id);
+  await at.call('session/resume', { session: id });
+  const mark = fresh('mark');
+  const request = {
+    session: id,
+    opId: fresh('op-turn'),
+    ...(profile === 'shell' ? { prompt: script(mark) } : { input: { mark } }),
+  };
+  for (const [nth, point] of points.entries()) {
+    const { died } = await serveUntil(at, point);
+    if (nth === 0) {
+      const answer = at.call('turn/start', request);
+      // Before the queue is worked on it was acknowledged or not; afterwards it always was, though the answer may be lost.
+      if (point === 'turn.after-queued') await at.lost(answer);
+      else await answer.catch(expectLost);
+    }
+    await died();
+  }
+  await nextCommand(at);
+  const { turn } = await askAgain(at, 'turn/start', request);
+  expect(await endOfTurn(at, turn.turnId)).toMatchObject({
+    status: 'succeeded',
+    exitCode: profile === 'shell' ? 0 : null,
+    output: profile === 'shell' ? null : { mark },
+  });
+  expect((await outputOf(at, turn.turnId, 'stdout')).toString()).toBe(NUMBERED);
+  expect(await readFile(join(at.path, 'workspaces', id, mark), 'utf8')).toBe('ran\n');
+  const { turns } = await at.call('turn/list', { session: id, limit: 1000 });
+  expect(turns.filter(({ turnId }) => turnId === turn.turnId)).toHaveLength(1);
+  expect(turns.filter(({ endedAt }) => endedAt === null)).toEqual([]);
+  const { events } = await at.call('session/events', { session: id, type: 'turn.ended', limit: 5000 });
+  expect(events.filter(({ data }) => data['turnId'] === turn.turnId)).toHaveLength(1);
+  await expectSettled(at);
+  await expectWholeHistory(at, id);
+}
+
+function expectLost(error: unknown): void {
+  expect(error).toMatchObject({ code: 'connection_closed' });
+}
+
+async function paused(point: FailpointName): Promise<void> {
+  const at = await home();
+  await leave(at);
+  await nextCommand(at);
+  const id = await session(at);
+  await run(at, id, 'echo kept > f');
+  const before = await containers(at, id);
+  const { died } = await serveUntil(at, point);
+  await at.lost(at.call('session/pause', { session: id }));
+  await died();
+  await nextCommand(at);
+  await expectSettled(at);
+  expect(await status(at, id)).toBe(point === 'pause.after-engine' ? 'paused' : 'idle');
+  expect((await at.call('session/pause', { session: id })).session.status).toBe('paused');
+  expect(await run(at, id, 'cat f')).toBe('kept\n');
+  expect(await containers(at, id)).toEqual(before);
+  await at.call('session/stop', { session: id });
+  await expectWholeHistory(at, id);
+}
+
+async function stopped(point: FailpointName): Promise<void> {
+  const at = await home();
+  for (const profile of ['shell', 'passing']) {
+    await leave(at);
+    await nextCommand(at);
+    const id = await session(at, profile);
+    await run(at, id, 'echo kept > f');
+    const { died } = await serveUntil(at, point);
+    await at.lost(at.call('session/stop', { session: id }));
+    await died();
+    await nextCommand(at);
+    await expectSettled(at);
+    await at.call('session/stop', { session: id });
+    expect(await containers(at, id)).toEqual([]);
+    expect(await run(at, id, 'cat f 2>/dev/null; true')).toBe(profile === 'shell' ? 'kept\n' : '');
+    await at.call('session/stop', { session: id });
+    await expectSettled(at);
+    await expectWholeHistory(at, id);
+  }
+}
+
+async function deleted(point: FailpointName): Promise<void> {
+  const at = await home();
+  for (const profile of ['shell', 'volume']) {
+    await leave(at);
+    await nextCommand(at);
+    const id = await session(at, profile);
+    await run(at, id, 'mkdir -p a/b; echo gone > a/b/f');
+    const request = { session: id, force: true, opId: fresh('op-delete') };
+    const { died } = await serveUntil(at, point);
+    await at.lost(at.call('session/delete', request));
+    await died();
+    await nextCommand(at);
+    await eventually('the session is gone', async () => {
+      const { sessions } = await at.call('session/list', { limit: 1000 });
+      return !sessions.some((one) => one.id === id);
+    });
+    await expectSettled(at);
+    await expect(askAgain(at, 'session/delete', request)).resolves.toEqual({});
+    await expect(at.call('session/show', { session: id })).rejects.toMatchObject({ code: 'not_found' });
+    expect((await at.objects()).filter(({ labels }) => labels['dev.holdfast.session'] === id)).toEqual([]);
+    expect(await readdir(join(at.path, 'workspaces'))).not.toContain(id);
+  }
+}
+
+async function deployed(point: FailpointName): Promise<void> {
+  const at = await home();
+  await leave(at);
+  await nextCommand(at);
+  const name = fresh('code');
+  const project = { ...shellProject(name), 'which.txt': 'first' };
+  await bench.deploy(at, project);
+  const id = await session(at, name);
+  expect(await run(at, id, 'cat /agent/which.txt')).toBe('first');
+
+  const known = await writeProject(await bench.folder(), { ...project, 'which.txt': 'second' });
+  const unknown = await writeProject(await bench.folder(), shellProject(`${name}-new`));
+  for (const [directory, profile] of [
+    [unknown, `${name}-new`],
+    [known, name],
+  ] as const) {
+    const request = { directory, opId: fresh('op-deploy') };
+    const { died } = await serveUntil(at, point);
+    await at.lost(at.call('profile/deploy', request));
+    await died();
+    await nextCommand(at);
+    await expectSettled(at);
+    const { profiles } = await at.call('profile/list', {});
+    expect(profiles.find((one) => one.name === profile)?.version ?? 0).toBe(profile === name ? 1 : 0);
+    await eventually('no code of the cut off deploy is left', async () => {
+      const versions = await readdir(join(at.path, 'deploys', profile)).catch(() => []);
+      return versions.join() === (profile === name ? '1' : '');
+    });
+    if (profile === name) expect(await run(at, id, 'cat /agent/which.txt')).toBe('first');
+    const answer = await askAgain(at, 'profile/deploy', request);
+    expect(answer).toMatchObject({ replaced: profile === name, unchanged: false });
+    expect(await at.call('profile/deploy', request)).toEqual(answer);
+    if (profile === name) expect(await run(at, id, 'cat /agent/which.txt')).toBe('second');
+  }
+  await at.call('session/stop', { session: id });
+}
+
+async function undeployed(point: FailpointName): Promise<void> {
+  const at = await home();
+  await leave(at);
+  await nextCommand(at);
+  const name = fresh('gone');
+  await bench.deploy(at, shellProject(name));
+  const [running] = [await session(at, name), await session(at, name)];
+  await run(at, running, 'echo 1 > f');
+  const request = { profile: name, force: true, opId: fresh('op-undeploy') };
+  const { died } = await serveUntil(at, point);
+  await at.lost(at.call('profile/undeploy', request));
+  await died();
+  await nextCommand(at);
+  await eventually('the profile is gone', async () => {
+    const { profiles } = await at.call('profile/list', {});
+    return !profiles.some((one) => one.name === name);
+  });
+  await expectSettled(at);
+  expect(await askAgain(at, 'profile/undeploy', request)).toEqual({ sessionsDeleted: 2 });
+  const { sessions } = await at.call('session/list', { limit: 1000 });
+  expect(sessions.filter(({ profile }) => profile === name)).toEqual([]);
+  expect(await readdir(join(at.path, 'deploys', name)).catch(() => [])).toEqual([]);
+}
+
+/** In a home of its own: the program that takes over is another one. */
+async function handedOver(point: FailpointName): Promise<void> {
+  const at = await bench.home();
+  const first = await at.start({ [point]: 'kill' });
+  await bench.deploy(at, shellProject('shell'));
+  const id = await session(at);
+  const slow = script('mark').replace('echo line $n;', 'echo line $n; sleep 0.01;');
+  const { turn } = await at.call('turn/start', { session: id, prompt: slow });
+  await eventually('the turn writes', async () => {
+    return (await at.call('turn/show', { turn: turn.turnId })).turn.bytes.stdout > 0;
+  });
+  const bundle = await otherBuild(join(await bench.folder(), 'newer'), '9.9.9', '2035-01-01T00:00:00.000Z');
+  const { code } = await bench.holdfast(at, ['session', 'list', '--json'], { bundle });
+  expect(code).toBe(0);
+  expect(await first.endsWithin(5000)).toEqual({ code: null, signal: 'SIGKILL' });
+  expect(await at.call('supervisor/status', {})).toMatchObject({ version: '9.9.9', epoch: 2 });
+  expect(await endOfTurn(at, turn.turnId)).toMatchObject({ status: 'succeeded' });
+  expect((await outputOf(at, turn.turnId, 'stdout')).toString()).toBe(NUMBERED);
+  expect(await readFile(join(at.path, 'workspaces', id, 'mark'), 'utf8')).toBe('ran\n');
+  await expectSettled(at);
+  await expectWholeHistory(at, id);
+}
+
+async function cleaned(point: FailpointName): Promise<void> {
+  const at = await home();
+  await leave(at);
+  await nextCommand(at);
+  const [id, other] = [await session(at), await session(at)];
+  await run(at, id, 'mkdir d; echo 1 > d/f; echo 2 > g');
+  await run(at, other, 'echo kept > f');
+  const request = { session: id, force: true, opId: fresh('op-clean') };
+  const { died } = await serveUntil(at, point);
+  await at.lost(at.call('workspace/clean', request));
+  await died();
+  await nextCommand(at);
+  // What is written from now on was written after the clean, whoever finishes it.
+  await run(at, id, 'echo new > new');
+  await askAgain(at, 'workspace/clean', request);
+  expect(await run(at, id, 'ls')).toBe('new\n');
+  await at.call('workspace/clean', request);
+  expect(await run(at, id, 'ls; cat new')).toBe('new\nnew\n');
+  expect(await run(at, other, 'cat f')).toBe('kept\n');
+  const { events } = await at.call('session/events', { session: id, type: 'workspace.cleaned' });
+  expect(events).toHaveLength(1);
+  for (const one of [id, other]) await at.call('session/stop', { session: one });
+  await expectSettled(at);
+}
