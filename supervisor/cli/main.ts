@@ -83,11 +83,9 @@ async function report(io: CliIo, error: unknown): Promise<number> {
 
 /** Commander's complaint in our words; help and version are no failure. */
 function usageOf(error: CommanderError, program: Command): CommanderError | UsageError {
-  if (error.code === 'commander.help') {
-    // A group without a command of its own, or nothing at all, was typed: help was shown.
-    return new CommanderError(EXIT.usage, error.code, error.message);
-  }
   if (error.exitCode === 0) return error;
+  // A group without a command of its own, or nothing at all, was typed: help was shown.
+  if (error.code === 'commander.help') return new CommanderError(EXIT.usage, error.code, error.message);
   const [complaint = '', ...more] = error.message.replace(/^error: /, '').split('\n');
   const hint = more.join(' ').replace(/^\(Did you mean (one of )?(.*)\?\)$/, 'did you mean $2?');
   const where =

@@ -1,4 +1,5 @@
 import { Command } from 'commander';
+import type { Argument } from 'commander';
 import type { CliIo } from './io.ts';
 import { Registry } from './registry.ts';
 import type { Runner } from './registry.ts';
@@ -35,6 +36,11 @@ export const HEADINGS = {
   upkeep: 'Upkeep:',
 } as const;
 
+function argumentTerm(argument: Argument): string {
+  const name = argument.name() + (argument.variadic ? '...' : '');
+  return argument.required ? `<${name}>` : `[${name}]`;
+}
+
 /** The whole command tree. Building it talks to nobody; \`run\` is called for the command that was typed. */
 export function buildProgram(io: CliIo, run: Runner): Command {
   const style = styleFor(io.stdout.isTTY === true, io.env);
@@ -43,7 +49,7 @@ export function buildProgram(io: CliIo, run: Runner): Command {
     .usage('COMMAND …')
     .version(versionLine(), '-V, --version', 'print the version')
     .helpOption('-h, --help', 'say what a command does')
-    .helpCommand('help [command]', 'say what a command does')
+    .helpCommand(false)
     .exitOverride()
     .configureOutput({
       writeOut: (text) => void io.stdout.write(text),
@@ -55,7 +61,12 @@ export function buildProgram(io: CliIo, run: Runner): Command {
       getOutHasColors: () => style.bold('') !== '',
       getErrHasColors: () => style.bold('') !== '',
     })
-    .configureHelp({ styleTitle: (text) => style.bold(text), sortSubcommands: false })
+    .configureHelp({
+      styleTitle: (text) => style.bold(text),
+      // Every command has options; saying so on each line says nothing.
+      subcommandTerm: (command) =>
+        [command.name(), ...command.registeredArguments.map(argumentTerm)].join(' '),
+    })
     .addHelpText('after', AFTER);
   const registry = new Registry(root, run);
   root.commandsGroup(HEADINGS.work);
@@ -73,6 +84,12 @@ export function buildProgram(io: CliIo, run: Runner): Command {
   registerConnect(registry);
   registerCompletion(registry);
   registerVersion(registry);
+  root.addHelpCommand(
+    new Command('help')
+      .argument('[command]')
+      .description('say what a command does')
+      .helpGroup(HEADINGS.upkeep),
+  );
   registry.later(root, [
     'snapshot',
     'memory',

@@ -48,7 +48,10 @@ export class Registry {
   }
 
   group(name: string, description: string, heading?: string): Command {
-    const group = this.root.command(name).description(description);
+    const group = this.root
+      .command(name)
+      .description(description)
+      .helpCommand('help [command]', 'say what a command does');
     if (heading !== undefined) group.helpGroup(heading);
     return group;
   }

@@ -45,11 +45,15 @@ function marks(session: Session): string {
     session.archived ? 'archived' : '',
     ...session.tags.map((tag) => `#${tag}`),
     queued,
-    session.throwaway ? 'throw-away' : '',
     session.engineReachable ? '' : 'engine unreachable',
   ]
     .filter((mark) => mark !== '')
     .join(' ');
+}
+
+/** A throw-away is named by its id, which has a column of its own. */
+function nameInList(session: Session): string {
+  return session.throwaway && session.name === session.id ? '(throw-away)' : session.name;
 }
 
 export interface SessionTableOptions {
@@ -62,7 +66,7 @@ export interface SessionTableOptions {
 export function sessionLists(sessions: readonly Session[], options: SessionTableOptions): string[] {
   const { style, now } = options;
   const columns: readonly Column<Session>[] = [
-    { title: 'NAME', value: (session) => session.name, paint: () => style.bold, giveWay: 2 },
+    { title: 'NAME', value: nameInList, paint: () => style.bold, giveWay: 2 },
     { title: 'PROFILE', value: (session) => session.profile, giveWay: 1 },
     { title: 'STATUS', value: (session) => session.status, paint: (session) => statusPaint(session, style) },
     { title: 'LAST ACTIVE', value: (session) => relativeTime(session.lastActiveAt, now) },
@@ -89,6 +93,11 @@ export function sessionLists(sessions: readonly Session[], options: SessionTable
   return upper.length > 0 && lower.length > 0 ? [...upper, '', ...lower] : [...upper, ...lower];
 }
 
+function workspaceKind(session: Session): string {
+  if (session.throwaway) return 'thrown away after its turn';
+  return session.persistent ? 'persistent' : 'ephemeral';
+}
+
 /** One session in full. */
 export function sessionFacts(session: Session, style: Style, now: number): string[] {
   const when = (time: string) => `${relativeTime(time, now)} (${time})`;
@@ -105,7 +114,7 @@ export function sessionFacts(session: Session, style: Style, now: number): strin
       ['Created', when(session.createdAt)],
       ['Last active', when(session.lastActiveAt)],
       ['Expires', session.expiresAt === null ? null : when(session.expiresAt)],
-      ['Workspace', `${session.persistent ? 'persistent' : 'ephemeral'}, ${session.backing}`],
+      ['Workspace', `${workspaceKind(session)}, ${session.backing}`],
       ['Size', session.workspaceBytes === null ? 'not measured yet' : size(session.workspaceBytes)],
       ['Running turn', session.runningTurn],
       ['Waiting turns', session.queuedTurns === 0 ? null : count(session.queuedTurns, 'turn')],

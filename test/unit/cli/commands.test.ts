@@ -40,7 +40,7 @@ describe('a command line that is wrong ends with 2 and says how', () => {
   test('a group alone shows its commands on standard error', async () => {
     const { code, stdout, stderr } = await cli(['session'], { home: nowhere });
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
-    expect(stderr).toContain('resume [options] <session>');
+    expect(stderr).toContain('resume <session>');
   });
 
   test.each([
@@ -75,6 +75,15 @@ describe('help', () => {
       expect(stdout).toContain(word);
     }
     expect(stdout).not.toMatch(/snapshot|__complete|handoff/);
+  });
+
+  test.each([
+    ['help', 'run'],
+    ['run', '--help'],
+  ])('%s %s says the same', async (...argv) => {
+    const { code, stdout } = await cli(argv, { home: nowhere });
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^Usage: holdfast run \[options\] <profile> <input>/);
   });
 
   test('of a command has examples', async () => {

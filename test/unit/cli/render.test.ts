@@ -201,6 +201,15 @@ describe('tables', () => {
     expect(lines[2]?.indexOf('counter')).toBe(lines[6]?.indexOf('counter'));
   });
 
+  test('a throw-away is not named twice', () => {
+    const lines = sessionLists([session({ name: session().id, throwaway: true })], {
+      style: plain,
+      now: NOW,
+      width: 200,
+    });
+    expect(lines[2]).toMatch(/^\(throw-away\) +counter +idle .* ses-a{16}$/);
+  });
+
   test('progress is a bar where the end is known, and fits the line', () => {
     const report = { stage: 'Pulling an-image', done: 2 ** 20, of: 2 ** 21, unit: 'bytes' };
     expect(progressText(report, 100)).toBe('Pulling an-image [############------------] 1.0 MiB of 2.0 MiB');
