@@ -21,6 +21,7 @@ export interface EncodedFrame {
 
 const NEWLINE = 0x0a;
 const FIRST_CAPACITY = 4096;
+const FIRST_PAYLOAD = 64 * 1024;
 
 function tooLarge(why: string, reason: string): HoldfastError {
   return new HoldfastError('invalid_request', 'The message cannot be sent', { why, details: { reason } });
@@ -78,7 +79,13 @@ export class FrameDecoder {
   #lineLength = 0;
   /** The message whose payload is on its way. */
   #waiting:
-    | { readonly message: JsonObject; readonly payload: Buffer; filled: number; readonly lineSize: number }
+    | {
+        readonly message: JsonObject;
+        readonly length: number;
+        payload: Buffer;
+        filled: number;
+        readonly lineSize: number;
+      }
     | undefined;
 
   constructor(onFrame: (frame: Frame) => void) {
@@ -185,21 +192,27 @@ export class FrameDecoder {
       this.#onFrame({ message, bytes: Buffer.alloc(0), size: lineSize });
       return;
     }
-    // Memory that nothing was written to yet is only address space: an announcement alone costs the machine nothing.
-    const payload = Buffer.allocUnsafeSlow(announced);
-    this.#waiting = { message, payload, filled: 0, lineSize };
+    // Grows as the bytes come: an announcement alone must cost nothing.
+    const payload = Buffer.allocUnsafeSlow(Math.min(announced, FIRST_PAYLOAD));
+    this.#waiting = { message, length: announced, payload, filled: 0, lineSize };
   }
 
   #takePayload(chunk: Buffer, from: number): number {
     const waiting = this.#waiting;
     if (waiting === undefined) return from;
-    const { message, payload, lineSize } = waiting;
-    const taken = Math.min(payload.length - waiting.filled, chunk.length - from);
-    chunk.copy(payload, waiting.filled, from, from + taken);
-    waiting.filled += taken;
-    if (waiting.filled === payload.length) {
+    const { message, length, lineSize } = waiting;
+    const taken = Math.min(length - waiting.filled, chunk.length - from);
+    const wanted = waiting.filled + taken;
+    if (waiting.payload.length < wanted) {
+      const larger = Buffer.allocUnsafeSlow(Math.min(length, Math.max(wanted, waiting.payload.length * 4)));
+      waiting.payload.copy(larger, 0, 0, waiting.filled);
+      waiting.payload = larger;
+    }
+    chunk.copy(waiting.payload, waiting.filled, from, from + taken);
+    waiting.filled = wanted;
+    if (wanted === length) {
       this.#waiting = undefined;
-      this.#onFrame({ message, bytes: payload, size: lineSize + payload.length });
+      this.#onFrame({ message, bytes: waiting.payload, size: lineSize + length });
     }
     return from + taken;
   }

@@ -50,12 +50,12 @@ export class Inbox {
     if (!this.isIdle && !this.#closed) this.#turn ??= setImmediate(this.#onTurn);
   }
 
-  /** Hands everything on now: nothing will come any more. */
+  /** The connection is over: hands on what was said, but starts nothing that nobody waits for any more. */
   flush(): void {
     const rest = this.#waiting.slice(this.#next);
     this.#empty();
     for (const frame of rest) {
-      if (!this.#isClosed()) this.#owner.receive(frame);
+      if (!this.#isClosed() && !isRequest(frame)) this.#owner.receive(frame);
     }
   }
 
@@ -76,14 +76,14 @@ export class Inbox {
   }
 
   #mayHandOn(frame: Frame): boolean {
-    if (typeof frame.message['method'] !== 'string') return true;
+    if (isAnswer(frame)) return true;
     if (this.#answered) return false;
-    return frame.message['id'] === undefined || (this.#started < REQUESTS_A_TURN && this.#owner.mayGoOn());
+    return !isRequest(frame) || (this.#started < REQUESTS_A_TURN && this.#owner.mayGoOn());
   }
 
   #handOn(frame: Frame): void {
-    if (typeof frame.message['method'] !== 'string') this.#answered = true;
-    else if (frame.message['id'] !== undefined) this.#started += 1;
+    if (isAnswer(frame)) this.#answered = true;
+    else if (isRequest(frame)) this.#started += 1;
     if (this.#answered || this.#started >= REQUESTS_A_TURN) this.#turn ??= setImmediate(this.#onTurn);
     this.#owner.receive(frame);
   }
@@ -101,4 +101,12 @@ export class Inbox {
     this.#empty();
     if (!this.#closed) this.#owner.onChange();
   };
+}
+
+function isAnswer({ message }: Frame): boolean {
+  return typeof message['method'] !== 'string';
+}
+
+function isRequest(frame: Frame): boolean {
+  return !isAnswer(frame) && frame.message['id'] !== undefined;
 }
