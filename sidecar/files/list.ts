@@ -1,8 +1,9 @@
 import { opendirSync } from 'node:fs';
 import type { FileEntry } from '../../protocol/files.ts';
-import { decodeName, encodeName, isReserved } from '../../protocol/paths.ts';
+import { decodeName, encodeName, RESERVED_NAMES } from '../../protocol/paths.ts';
 import { Directory } from './directory.ts';
 import { OpenFile, openFolder } from './open-file.ts';
+import type { Native } from './native.ts';
 import type { Resolver } from './resolver.ts';
 import { Slices } from './slices.ts';
 import { statEntry } from './stat.ts';
@@ -22,12 +23,12 @@ export interface ListOptions {
  * time comes exactly once, however the folder changes between pages. Memory is bounded by the page, not by the folder.
  */
 export async function listPath(
-  resolver: Resolver,
+  looker: { readonly resolver: Resolver; readonly native: Native | null },
   path: readonly Buffer[],
   { cursor, limit, signal }: ListOptions,
 ): Promise<{ entries: FileEntry[]; nextCursor: string | null }> {
   const slices = new Slices(signal);
-  using named = new OpenFile(resolver.open(path, true));
+  using named = new OpenFile(looker.resolver.open(path, true));
   using folder = openFolder(named);
   const directory = Directory.over(folder.fd);
   const after = cursor === undefined ? '' : decodeName(cursor).toString('latin1');
@@ -37,7 +38,7 @@ export async function listPath(
   let characters = 0;
   for (const [index, latin] of names.entries()) {
     const name = Buffer.from(latin, 'latin1');
-    const stat = statEntry(resolver, path, directory, name);
+    const stat = statEntry(looker, path, directory, name);
     const spelled = encodeName(name);
     if (stat !== null) {
       entries.push({ name: spelled, ...stat });
@@ -72,7 +73,7 @@ async function namesAfter(
   try {
     for (let entry = entries.readSync(); entry !== null; entry = entries.readSync()) {
       const { name } = entry;
-      if (name > after && !isReserved(Buffer.from(name.slice(0, 32), 'latin1'))) names.push(name);
+      if (name > after && !RESERVED_NAMES.some((prefix) => name.startsWith(prefix))) names.push(name);
       if (names.length >= limit * 4 + READ_AHEAD) {
         cut();
         names = [...names];

@@ -1,8 +1,19 @@
 import { arch } from 'node:os';
 import { HoldfastError } from '../../protocol/errors.ts';
 
+/** What a listing says of an entry. */
+export interface EntryFacts {
+  /** Type and permissions. */
+  readonly mode: number;
+  readonly size: number;
+  readonly mtimeSeconds: number;
+  readonly mtimeNanoseconds: number;
+}
+
 /** System calls that Node has no function for. Each throws an Error with the system's `code`. */
 export interface Native {
+  /** Of a name itself, links not followed; null when there is none. */
+  entryFacts(directory: number, name: Buffer): EntryFacts | null;
   /** A descriptor for `path` below `directory`; no part of the way may lie outside it, on another mount, or in /proc. */
   openBeneath(directory: number, path: Buffer, flags: number): number;
   /** Fails with EEXIST where there is something under the new name. */
@@ -26,6 +37,11 @@ const RESOLVE_BENEATH = 0x08;
 const SEEK_DATA = 3;
 const SEEK_HOLE = 4;
 const O_CLOEXEC = 0o2000000;
+const AT_SYMLINK_NOFOLLOW = 0x100;
+/** Type, mode, mtime and size of struct statx, and where they are in it. */
+const STATX_WANTED = 0x1 | 0x2 | 0x40 | 0x200;
+const STATX = { bytes: 256, mode: 28, size: 40, seconds: 112, nanoseconds: 120 } as const;
+const TWO_TO_32 = 2 ** 32;
 /** struct open_how: flags, mode, resolve. */
 const OPEN_HOW_BYTES = 24;
 const SYS_OPENAT2 = 437;
@@ -56,6 +72,9 @@ export async function loadNative(): Promise<Native | null> {
   const linkat = libc.func('int linkat(int, void *, int, void *, int)');
   const lseek = libc.func('int64_t lseek(int, int64_t, int)');
 
+  const statx = libc.func('int statx(int, void *, int, uint, void *)');
+  const facts = Buffer.alloc(STATX.bytes);
+
   const checked = (result: unknown, call: string): number => {
     if (typeof result !== 'number' && typeof result !== 'bigint')
       throw new TypeError(`${call} gave no number`);
@@ -68,6 +87,22 @@ export async function loadNative(): Promise<Native | null> {
   how.writeBigUInt64LE(BigInt(RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV), 16);
 
   return {
+    entryFacts(directory, name) {
+      try {
+        const flags = AT_SYMLINK_NOFOLLOW;
+        checked(statx(directory, terminated(name), flags, STATX_WANTED, facts), 'statx');
+      } catch (error) {
+        if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return null;
+        throw error;
+      }
+      const { mode, size, seconds, nanoseconds } = STATX;
+      return {
+        mode: facts.readUInt16LE(mode),
+        size: facts.readUInt32LE(size) + facts.readUInt32LE(size + 4) * TWO_TO_32,
+        mtimeSeconds: facts.readUInt32LE(seconds) + facts.readInt32LE(seconds + 4) * TWO_TO_32,
+        mtimeNanoseconds: facts.readUInt32LE(nanoseconds),
+      };
+    },
     openBeneath(directory, path, flags) {
       how.writeBigUInt64LE(BigInt(flags | O_CLOEXEC), 0);
       return checked(openat2(SYS_OPENAT2, directory, terminated(path), how, OPEN_HOW_BYTES, 0), 'openat2');
@@ -103,7 +138,8 @@ export async function loadNative(): Promise<Native | null> {
 /** As C takes strings. A NUL inside would cut the name short: that is refused, whoever let it through. */
 function terminated(text: Buffer): Buffer {
   if (text.includes(0)) throw new HoldfastError('invalid_params', 'A name contains a NUL character');
-  const copy = Buffer.alloc(text.length + 1);
-  text.copy(copy);
+  const copy = Buffer.allocUnsafe(text.length + 1);
+  copy.set(text);
+  copy[text.length] = 0;
   return copy;
 }

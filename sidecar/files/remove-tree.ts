@@ -80,7 +80,8 @@ export async function emptyDirectory(root: Directory, options: RemoveOptions = {
 
   const raise = async (from: Directory, name: Buffer): Promise<boolean> => {
     lendModes(from, name);
-    renameSync(from.pathOf(name), root.path(`${moved}${count++}`));
+    renameSync(from.pathOf(name), root.path(`${moved}${count}`));
+    count += 1;
     return true;
   };
 

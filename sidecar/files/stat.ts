@@ -1,13 +1,22 @@
-import { type BigIntStats, closeSync, lstatSync } from 'node:fs';
+import { type BigIntStats, closeSync, constants, lstatSync } from 'node:fs';
 import type { FileStat, FileType } from '../../protocol/files.ts';
 import { encodeLink } from '../../protocol/paths.ts';
 import { type Directory, isAboutTheFile } from './directory.ts';
+import type { EntryFacts, Native } from './native.ts';
 import { OpenFile, openRegular } from './open-file.ts';
 import { linkText, type Resolver } from './resolver.ts';
 import { versionOf } from './version.ts';
 
 const NS_PER_MS = 1_000_000n;
 const PERMISSIONS = 0o7777n;
+
+const TYPES: ReadonlyMap<number, FileType> = new Map([
+  [constants.S_IFREG, 'file'],
+  [constants.S_IFDIR, 'directory'],
+  [constants.S_IFLNK, 'symlink'],
+  [constants.S_IFIFO, 'fifo'],
+  [constants.S_IFSOCK, 'socket'],
+]);
 
 export interface StatOptions {
   readonly follow: boolean;
@@ -37,20 +46,41 @@ export async function statPath(
 
 /** One entry of an open folder; null when it has gone meanwhile. `path` is the folder's. */
 export function statEntry(
-  resolver: Resolver,
+  { resolver, native }: { readonly resolver: Resolver; readonly native: Native | null },
   path: readonly Buffer[],
   directory: Directory,
   name: Buffer,
 ): FileStat | null {
-  let stat: BigIntStats;
+  const stat = native === null ? lookAt(directory, name) : entryView(native.entryFacts(directory.fd, name));
+  if (stat?.type !== 'symlink') return stat;
+  return { ...stat, ...linked(resolver, [...path, name], linkText(directory, name)) };
+}
+
+function lookAt(directory: Directory, name: Buffer): FileStat | null {
   try {
-    stat = lstatSync(directory.pathOf(name), { bigint: true });
+    return view(lstatSync(directory.pathOf(name), { bigint: true }));
   } catch (error) {
     if (isGone(error)) return null;
     throw error;
   }
-  if (!stat.isSymbolicLink()) return view(stat);
-  return { ...view(stat), ...linked(resolver, [...path, name], linkText(directory, name)) };
+}
+
+function entryView(facts: EntryFacts | null): FileStat | null {
+  if (facts === null) return null;
+  const { mode, size, mtimeSeconds, mtimeNanoseconds } = facts;
+  return {
+    type: TYPES.get(mode & constants.S_IFMT) ?? 'device',
+    size,
+    mtimeMs: mtimeSeconds * 1000 + Math.floor(mtimeNanoseconds / 1_000_000),
+    // Before 1970 the seconds count down and the nanoseconds up.
+    mtimeNs:
+      mtimeSeconds > 0
+        ? `${mtimeSeconds}${String(mtimeNanoseconds).padStart(9, '0')}`
+        : String(BigInt(mtimeSeconds) * 1_000_000_000n + BigInt(mtimeNanoseconds)),
+    mode: mode & 0o7777,
+    link: null,
+    linkType: null,
+  };
 }
 
 export function view(stat: BigIntStats): FileStat {

@@ -83,7 +83,7 @@ export class WorkspaceFiles {
   }
 
   list(path: string, options: ListOptions): ReturnType<typeof listPath> {
-    return this.#on(path, ({ resolver }, names) => listPath(resolver, names, options));
+    return this.#on(path, (ready, names) => listPath(ready, names, options));
   }
 
   read(path: string, options: ReadOptions): Promise<ReadPiece> {
