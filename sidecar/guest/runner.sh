@@ -64,15 +64,14 @@ hf_tell() { # FILE TEXT
   "$hf_bb" rm -rf "$1" && "$hf_bb" mv -fT "$1.tmp" "$1"
 }
 
+# The turn is claimed already, here and below.
 hf_keep_turn() { # TURN
   # Caught, not ignored: the keeper outlives the end of the container long enough to write the exit code.
   trap : TERM INT HUP
-  hf_claim "$hf_run/turns/$1" || return 0
   HOLDFAST_TURN=$1 "$hf_bb" setsid "$hf_bb" sh "$hf_here/turn.sh" "$hf_bb" "$hf_run/turns/$1"
   hf_tell "$hf_run/turns/$1/exit" $?
 }
 
-# The turn is claimed already.
 hf_keep_worker() { # ID TURN
   trap : TERM INT HUP
   HOLDFAST_WORKER=$1 HOLDFAST_FIRST_TURN=$2 "$hf_bb" setsid "$hf_bb" sh "$hf_here/turn.sh" "$hf_bb" "$hf_run/turns/$2"
@@ -106,10 +105,6 @@ hf_of_turn() { # TURN → process ids
 
 hf_kill_turn() { # TURN GRACE_MS
   hf_dir=$hf_run/turns/$1
-  if hf_claim "$hf_dir"; then
-    hf_tell "$hf_dir/exit" 143
-    return
-  fi
   hf_left=$2
   # Claimed a moment ago and not yet running: its pid file is about to come.
   hf_tries=0
@@ -192,8 +187,7 @@ hf_answer() { # LINE'S WORDS
   case $1 in
     start)
       hf_is_id "$2" turn- || return
-      # A line that comes twice must not hide the keeper that the first one started.
-      [ ! -e "$hf_run/turns/$2/started" ] || return
+      hf_claim "$hf_run/turns/$2" || return
       hf_keep_turn "$2" &
       eval "hf_keeper_${2#turn-}=$!"
       ;;
@@ -201,7 +195,9 @@ hf_answer() { # LINE'S WORDS
       hf_is_id "$2" turn- && hf_check "$2"
       ;;
     kill)
-      hf_is_id "$2" turn- && hf_is_number "$3" && hf_kill_turn "$2" "$3" &
+      hf_is_id "$2" turn- && hf_is_number "$3" || return
+      # In the order of the lines: what nobody has taken yet is never going to run.
+      if hf_claim "$hf_run/turns/$2"; then hf_tell "$hf_run/turns/$2/exit" 143; else hf_kill_turn "$2" "$3" & fi
       ;;
     worker)
       case $2 in

@@ -88,6 +88,7 @@ describe.skipIf(BUSYBOX === null)(
       await writeFile(pair.path('run/requests'), `start ${launch.turnId}\n`.repeat(5));
       await follow(pair.client, launch.turnId);
       await pair.client.launchTurn(launch, Buffer.alloc(0));
+      await runTurn(pair.client, { argv: ['true'] });
       expect(readFileSync(pair.path('workspace/ran'), 'utf8')).toBe('once\n');
     });
 
@@ -120,25 +121,24 @@ describe.skipIf(BUSYBOX === null)(
       expect(existsSync(pair.path('pwned'))).toBe(false);
     });
 
-    test('output comes while the turn runs, in steps and not byte by byte', async () => {
-      const launch = launchOf({
-        argv: ['sh', '-c', 'i=0; while [ $i -lt 300 ]; do echo $i; i=$((i+1)); done; sleep 5'],
-      });
+    test('output comes while the turn runs, in steps and not line by line', async () => {
+      const launch = launchOf({ argv: ['sh', '-c', 'while :; do echo line; sleep 0.001; done'] });
       await pair.client.launchTurn(launch, Buffer.alloc(0));
       let seen = 0;
       let answers = 0;
       const began = performance.now();
-      while (seen < 1090) {
+      while (performance.now() - began < 1000) {
         const progress = await pair.client.turnProgress({
           turnId: launch.turnId,
           stdout: seen,
           stderr: 0,
           waitMs: 2000,
         });
-        expect(progress.state).not.toBe('ended');
+        expect(progress.stdout).toBeGreaterThan(seen);
         seen = progress.stdout;
         answers += 1;
       }
+      expect(answers).toBeGreaterThan(5);
       expect(answers).toBeLessThanOrEqual(2 + (performance.now() - began) / 10);
       await pair.client.killTurn(launch.turnId, 0);
       expect((await follow(pair.client, launch.turnId)).progress.exitCode).toBe(137);

@@ -102,6 +102,14 @@ export async function handler(input) {
 }
 `;
 
+function isWorker(pid: string, id = 'none'): boolean {
+  try {
+    return /^[0-9]+$/.test(pid) && readFileSync(`/proc/${pid}/environ`).includes(`HOLDFAST_WORKER=${id}`);
+  } catch {
+    return false; // gone meanwhile
+  }
+}
+
 const KINDS = [
   {
     kind: 'Python',
@@ -204,6 +212,7 @@ describe.skipIf(impossible).for(KINDS)(
     });
 
     test('whatever a handler prints is output and never an answer', async () => {
+      await ask({});
       const spoken = await ask({ do: 'imitate' });
       expect(outputOf(spoken)).toBe('honest');
       expect(spoken.stdout).toContain('{"ok":true,"output":"forged"}\n');
@@ -274,6 +283,17 @@ describe.skipIf(impossible).for(KINDS)(
       expect(existsSync(pair.path('tmp/left'))).toBe(true);
       await ask({}, { freshTmp: true });
       expect(readdirSync(pair.path('tmp'))).toEqual([]);
+    });
+
+    test('a worker that is told to stop is followed by another', async () => {
+      const before = await ask({});
+      await writeFile(pair.path('run/requests'), 'worker stop\n');
+      await until(
+        'it is gone',
+        () => !readdirSync('/proc').some((pid) => isWorker(pid, before.progress.worker?.id)),
+      );
+      const after = await ask({});
+      expect(countOf(outputOf(after))).toBe(1);
     });
 
     test('lines that are no turns stop nothing', async () => {
