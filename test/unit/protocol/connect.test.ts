@@ -235,12 +235,14 @@ test('one that never answers is given up in time, with the end of its log', asyn
   mkdirSync(homePaths(home).logs, { recursive: true, mode: 0o700 });
   writeFileSync(homePaths(home).log, 'first\nsecond\n');
   const started = performance.now();
-  const child = { ...options(home, { behaviour: 'hang' }), timeoutMs: 500 };
+  const child = { ...options(home, { behaviour: 'hang' }), timeoutMs: 1000 };
   const error = await failure(connectSupervisor(child));
-  expect(performance.now() - started).toBeLessThan(1500);
+  expect(performance.now() - started).toBeLessThan(4000);
   expect(error.code).toBe('timeout');
   expect(error.why).toContain('first\nsecond');
-  pids.add(Number(readFileSync(join(home, 'run', 'pid'), 'utf8')));
+  const pidFile = join(home, 'run', 'pid');
+  await until(() => statSync(pidFile, { throwIfNoEntry: false })?.size !== undefined, 20_000);
+  pids.add(Number(readFileSync(pidFile, 'utf8')));
 });
 
 test('one that took the connection and says nothing is given up in time', async () => {
@@ -262,7 +264,7 @@ test('giving up is at once', async () => {
     connectSupervisor({ ...options(newHome()), command: ['/bin/sleep', '1'], signal: controller.signal }),
   );
   expect(error.code).toBe('cancelled');
-  expect(performance.now() - started).toBeLessThan(500);
+  expect(performance.now() - started).toBeLessThan(900);
 });
 
 test('a home may have a long path with spaces', async () => {
