@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { Agent } from 'node:http';
 import type { Socket } from 'node:net';
+import { Stream } from 'node:stream';
 import Docker from 'dockerode';
 import type { HoldfastError } from '../../../protocol/errors.ts';
 import { EngineRefusal, unanswered, unavailable } from './failures.ts';
@@ -124,6 +125,8 @@ export class DockerApi {
           return;
         }
         settled = true;
+        // Whoever reads a stream sees it break; until somebody does, breaking must not end the process.
+        if (answer instanceof Stream) answer.on('error', () => undefined);
         resolve(read(answer));
       },
     );

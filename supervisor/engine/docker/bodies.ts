@@ -158,6 +158,7 @@ export function choreBody(options: {
       ...hardened(SIDECAR_MEMORY, 256),
       ...(user === 'root' ? { CapAdd: CHORE_CAPABILITIES } : {}),
       NetworkMode: 'none',
+      AutoRemove: true,
       Mounts: options.mounts,
     },
   };

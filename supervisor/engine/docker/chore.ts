@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
 import { pipeline } from 'node:stream/promises';
 import type { Readable } from 'node:stream';
 import type { MountSettings } from 'dockerode';
@@ -6,7 +7,7 @@ import { HoldfastError } from '../../../protocol/errors.ts';
 import type { DockerApi } from './api.ts';
 import { choreBody } from './bodies.ts';
 import type { Containers, Patience } from './containers.ts';
-import { isRefusal } from './failures.ts';
+import { isRefusal, unanswered, unavailable } from './failures.ts';
 import { takeApart, textOf } from './hijacked.ts';
 import type { Naming } from './labels.ts';
 import { WaitReply, parseReply } from './replies.ts';
@@ -62,10 +63,15 @@ export class Chores {
     this.#busy.add(name);
     try {
       const id = await this.#create(chore, name);
-      try {
-        await this.#runIn(chore, id);
-      } finally {
+      const { code, complaint } = await this.#runIn(chore, id).catch(async (error: unknown) => {
         await this.#containers.remove(chore.what, id);
+        throw error;
+      });
+      if (code !== 0) {
+        throw new HoldfastError('engine_error', chore.what, {
+          why: `the helper container ended with ${code}: ${complaint}`,
+          details: { exitCode: code },
+        });
       }
     } finally {
       this.#busy.delete(name);
@@ -88,23 +94,30 @@ export class Chores {
     }
   }
 
-  async #runIn(chore: Chore, id: string): Promise<void> {
+  /** The engine removes it when it has ended, so that one is not left behind when we are killed meanwhile. */
+  async #runIn(chore: Chore, id: string): Promise<{ code: number; complaint: string }> {
     const api = await this.#api();
     const { what } = chore;
+    const { quickMs } = this.#patience;
+    const container = `/containers/${id}`;
     const streams = { stream: true, stdin: chore.stdin !== undefined, stdout: true, stderr: true };
-    const socket = await api.hijack({
-      what,
-      method: 'POST',
-      path: `/containers/${id}/attach`,
-      query: streams,
-      body: streams,
-      timeoutMs: this.#patience.quickMs,
-    });
+    const attached = { query: streams, body: streams, timeoutMs: quickMs };
+    const socket = await api.hijack({ what, method: 'POST', path: `${container}/attach`, ...attached });
+    // A broken connection shows as the ends of both outputs; the exit code decides.
+    socket.on('error', () => undefined);
     const limit = setTimeout(() => socket.destroy(), LIMIT_MS);
+    let waiting: IncomingMessage | null = null;
     try {
       const { stdout, stderr } = takeApart(socket);
-      // A broken connection shows as the ends of both outputs; the exit code decides.
-      socket.on('error', () => undefined);
+      const query = { condition: 'removed' };
+      // Asked before it starts: afterwards there may be nothing left to wait for.
+      waiting = await api.stream({
+        what,
+        method: 'POST',
+        path: `${container}/wait`,
+        query,
+        timeoutMs: quickMs,
+      });
       await this.#containers.start(what, id);
       const [complaint] = await Promise.all([
         textOf(stderr, SHOWN_BYTES),
@@ -112,18 +125,25 @@ export class Chores {
         chore.stdin === undefined ? undefined : pipeline(chore.stdin, socket),
         chore.meanwhile?.(),
       ]);
-      const path = `/containers/${id}/wait`;
-      const answer = await api.json({ what, method: 'POST', path, timeoutMs: this.#patience.workMs });
-      const { StatusCode } = parseReply(WaitReply, what, answer);
-      if (StatusCode !== 0) {
-        throw new HoldfastError('engine_error', what, {
-          why: `the helper container ended with ${StatusCode}: ${complaint.trim()}`,
-          details: { exitCode: StatusCode },
-        });
-      }
+      return { code: await this.#ended(what, api, waiting), complaint: complaint.trim() };
     } finally {
       clearTimeout(limit);
       socket.destroy();
+      waiting?.destroy();
+    }
+  }
+
+  async #ended(what: string, api: DockerApi, waiting: IncomingMessage): Promise<number> {
+    const { workMs } = this.#patience;
+    const late = unanswered(what, api.socketPath, workMs);
+    const limit = setTimeout(() => waiting.destroy(late), workMs);
+    try {
+      return parseReply(WaitReply, what, JSON.parse(await textOf(waiting, SHOWN_BYTES))).StatusCode;
+    } catch (error) {
+      if (error instanceof HoldfastError) throw error;
+      throw unavailable(what, api.socketPath, error);
+    } finally {
+      clearTimeout(limit);
     }
   }
 }
