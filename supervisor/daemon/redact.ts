@@ -4,6 +4,8 @@ import { HoldfastError } from '../../protocol/errors.ts';
 export type LogFields = Readonly<Record<string, unknown>>;
 
 const LONGEST_TEXT = 2000;
+/** A secret that begins where the shown text ends is seen whole. */
+const LOOKED_AT = LONGEST_TEXT + 1000;
 const MOST_ENTRIES = 50;
 const DEEPEST = 4;
 const SECRET_KEY =
@@ -11,13 +13,14 @@ const SECRET_KEY =
 /** Belongs to the person and the agent: no log needs it. */
 const PRIVATE_KEY =
   /^(params|env|environment|input|prompt|output|stdin|stdout|stderr|argv|command|result|traceback)$/i;
-const BEARER = /\b(bearer|basic)\s+[\w.~+/=-]{8,}/gi;
-const USER_INFO = /([a-z][a-z0-9+.-]*:\/\/)[^\s/@:]*:[^\s/@]+@/gi;
+const BEARER = /\b(bearer|basic)\s{1,8}[\w.~+/=-]{8,}/gi;
+const USER_INFO = /(\b[a-z][a-z0-9+.-]{0,20}:\/\/)[^\s/@:]{0,500}:[^\s/@]{1,500}@/gi;
 
 export function redactText(text: string): string {
-  const shown = text.replace(BEARER, '$1 [redacted]').replace(USER_INFO, '$1[redacted]@');
-  return shown.length > LONGEST_TEXT
-    ? `${shown.slice(0, LONGEST_TEXT)}… (${shown.length} characters)`
+  // Only as much as is shown is looked at: what is said to be an error may be megabytes long.
+  const shown = text.slice(0, LOOKED_AT).replace(BEARER, '$1 [redacted]').replace(USER_INFO, '$1[redacted]@');
+  return text.length > LOOKED_AT || shown.length > LONGEST_TEXT
+    ? `${shown.slice(0, LONGEST_TEXT)}… (${text.length} characters)`
     : shown;
 }
 
