@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { connectSupervisor, type SupervisorConnection } from '../protocol/client/connect.ts';
+import { supervisorCommand } from '../protocol/client/start.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const BuildSchema = z.object({ version: z.string(), id: z.string(), time: z.string() });
@@ -34,7 +35,7 @@ export class Installation {
       home,
       start: 'auto',
       program: { name: 'bench', version: build.version, build: build.id, builtAt: Date.parse(build.time) },
-      command: [process.execPath, join(ROOT, 'dist/holdfast.cjs'), 'supervisor', 'run'],
+      command: supervisorCommand(process.execPath, join(ROOT, 'dist/holdfast.cjs')),
     });
     return new Installation(home, connection, images.agent);
   }

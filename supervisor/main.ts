@@ -10,7 +10,8 @@ async function main(argv: readonly string[]): Promise<number> {
     return await runSupervisor(bundle);
   }
   const { processIo, runCli } = await import('./cli/main.ts');
-  return await runCli(argv, processIo([process.execPath, bundle, 'supervisor', 'run']));
+  const { supervisorCommand } = await import('../protocol/client/start.ts');
+  return await runCli(argv, processIo(supervisorCommand(process.execPath, bundle)));
 }
 
 function failed(error: unknown): number {

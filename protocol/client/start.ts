@@ -9,6 +9,17 @@ const RESTART_AFTER_MS = 500;
 const SHOWN_LINES = 5;
 
 /**
+ * A process that idles for days should be small: without these, garbage of a busy minute stays in memory for good
+ * (measured with 1,000 sessions listed twenty times: 173 MiB without, 105 MiB with them).
+ */
+const SMALL = ['--max-semi-space-size=1', '--optimize-for-size'];
+
+/** How the program in `bundle` is started as a supervisor. */
+export function supervisorCommand(node: string, bundle: string): readonly string[] {
+  return [node, ...SMALL, bundle, 'supervisor', 'run'];
+}
+
+/**
  * Starts a supervisor that outlives us: a session of its own, nothing of our terminal, our directory or our descriptors.
  * Many clients may do so at once: the supervisors settle by the home's lock who stays, and all clients find that one.
  */

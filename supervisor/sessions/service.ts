@@ -199,14 +199,15 @@ export class SessionService {
   }
 
   list(filter: SessionFilter): { sessions: Session[]; nextCursor: string | null } {
-    const { sessions, turns, profiles } = this.#options;
+    const { sessions, turns, profiles, engine } = this.#options;
     const page = sessions.list(filter);
     const live = turns.live();
     const deployed = new Map(profiles.list().map((profile) => [profile.name, profile]));
+    const { reachable } = engine.status();
     const none = { running: null, queued: 0 };
     return {
       sessions: page.rows.map((row) =>
-        this.#view(row, deployed.get(row.profile) ?? null, live.get(row.id) ?? none),
+        this.#view(row, deployed.get(row.profile) ?? null, live.get(row.id) ?? none, reachable),
       ),
       nextCursor: page.nextCursor,
     };
@@ -216,12 +217,13 @@ export class SessionService {
     row: SessionRow,
     profile: ProfileRow | null,
     turns: { readonly running: string | null; readonly queued: number },
+    engineReachable = this.#options.engine.status().reachable,
   ): Session {
     const expires = row.status !== 'deleted' && profile !== null;
     return sessionView(
       { ...row, expiresAt: expires ? row.lastActiveAt + idleTimes(profile.config).expire : row.expiresAt },
       {
-        engineReachable: this.#options.engine.status().reachable,
+        engineReachable,
         runningTurn: turns.running,
         queuedTurns: turns.queued,
         lastSeq: this.#options.events.last(row.id).seq,
