@@ -84,7 +84,10 @@ describe('a supervisor killed at', () => {
     ];
     const pairs = order.flatMap((first, at) => order.slice(at).map((second) => [first, second] as const));
     const seed = Number(process.env['HOLDFAST_SEED'] ?? Date.now() % 1000);
-    const chosen = Array.from({ length: times(2, pairs.length) }, (_, at) => pairs[(seed + at * 3) % pairs.length]);
+    const chosen = Array.from(
+      { length: times(2, pairs.length) },
+      (_, at) => pairs[(seed + at * 3) % pairs.length],
+    );
     console.log(`seed ${seed}: ${chosen.map((pair) => pair?.join(' then ')).join(', ')}`);
     for (const pair of chosen) if (pair !== undefined) await turnedAgain('shell', ...pair);
   });
@@ -98,7 +101,10 @@ function home(): Promise<FaultHome> {
     await made.start();
     await bench.deploy(made, shellProject('shell'));
     await bench.deploy(made, HANDLER);
-    await bench.deploy(made, shellProject('volume', 'persistence: persistent\nworkspace: { backing: volume }\n'));
+    await bench.deploy(
+      made,
+      shellProject('volume', 'persistence: persistent\nworkspace: { backing: volume }\n'),
+    );
     await bench.deploy(made, shellProject('passing', ''));
     return made;
   })();
@@ -139,7 +145,11 @@ async function nextCommand(at: FaultHome): Promise<void> {
 }
 
 /** Asks again with the same opId, as a client does that never heard the answer: until the first request is over. */
-async function askAgain<M extends MethodName>(at: FaultHome, method: M, params: Params<M>): Promise<Result<M>> {
+async function askAgain<M extends MethodName>(
+  at: FaultHome,
+  method: M,
+  params: Params<M>,
+): Promise<Result<M>> {
   const until = Date.now() + 15_000;
   for (;;) {
     try {

@@ -44,7 +44,8 @@ export function useWorkbench(hook: (end: () => Promise<void>) => unknown = after
   hook(async () => {
     const failures: unknown[] = [];
     watched.clear();
-    for (const end of endings.splice(0).reverse()) await end().catch((error: unknown) => failures.push(error));
+    for (const end of endings.splice(0).reverse())
+      await end().catch((error: unknown) => failures.push(error));
     if (failures.length > 0) throw new AggregateError(failures, 'not everything could be cleared away');
   });
   const folder = async (): Promise<string> => {
@@ -83,7 +84,8 @@ function command(home: FaultHome, args: readonly string[], options: CommandOptio
       { env, maxBuffer: 256 * 2 ** 20 },
       (error, stdout, stderr) => {
         const code = error === null ? 0 : z.object({ code: z.number() }).safeParse(error).data?.code;
-        if (code === undefined) reject(new Error(`holdfast ${args.join(' ')} was ended: ${stderr}`, { cause: error }));
+        if (code === undefined)
+          reject(new Error(`holdfast ${args.join(' ')} was ended: ${stderr}`, { cause: error }));
         else resolve({ code, stdout, stderr });
       },
     );
@@ -112,7 +114,8 @@ export async function untilGone(pid: number): Promise<void> {
 /** The turn when it has ended, which must be soon. */
 export async function endOfTurn(home: FaultHome, turn: string, ms = TURN_MS): Promise<Turn> {
   const { turn: after } = await home.call('turn/wait', { turn, timeoutMs: ms });
-  if (after.endedAt === null) throw new Error(`${turn} is ${after.status} after ${ms} ms\n${await home.log()}`);
+  if (after.endedAt === null)
+    throw new Error(`${turn} is ${after.status} after ${ms} ms\n${await home.log()}`);
   return after;
 }
 
