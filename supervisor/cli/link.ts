@@ -14,6 +14,15 @@ const ONCE: ReadonlySet<MethodName> = new Set<MethodName>([
   'exec/input',
   'exec/resize',
   'exec/kill',
+  'files/begin',
+  'files/append',
+  'files/commit',
+  'files/abort',
+  'files/create',
+  'files/mkdir',
+  'files/rename',
+  'files/copy',
+  'files/delete',
   'session/subscribe',
   'session/unsubscribe',
   'supervisor/stop',
@@ -21,9 +30,17 @@ const ONCE: ReadonlySet<MethodName> = new Set<MethodName>([
   'purge',
 ]);
 const ATTEMPTS = 4;
-/** How long a supervisor that said it is leaving may take to be replaced by the one it makes room for. */
-const REPLACEMENT_MS = 10_000;
+/** How long a supervisor that left on purpose may take to be followed by another. */
+const NEXT_ONE_MS = 30_000;
 const RETRY_MS = 250;
+
+export interface LinkCallOptions extends CallOptions {
+  /**
+   * For watching what goes on by itself: when the supervisor leaves on purpose (it was stopped, or makes room for a newer one), wait
+   * for the next one instead of starting it against somebody's will.
+   */
+  readonly patient?: boolean | undefined;
+}
 
 /**
  * The command line's hold on the supervisor: connects at the first call, and again when the connection breaks in the
@@ -33,6 +50,7 @@ export class Link {
   readonly #dial: Dial;
   readonly #start: StartMode;
   #peer: Promise<SupervisorPeer> | undefined;
+  #leftOnPurpose = false;
   #closed = false;
 
   constructor(dial: Dial, start: StartMode) {
@@ -41,9 +59,14 @@ export class Link {
   }
 
   /** The connection of now; dials where there is none. */
-  async peer(): Promise<SupervisorPeer> {
+  async peer(
+    options: { readonly patient?: boolean | undefined; readonly signal?: AbortSignal | undefined } = {},
+  ): Promise<SupervisorPeer> {
     if (this.#closed)
       throw new HoldfastError('connection_closed', 'The command has let go of the supervisor');
+    if (this.#peer === undefined && options.patient === true && this.#leftOnPurpose) {
+      return this.#nextOne(options.signal);
+    }
     this.#peer ??= this.#open(this.#start);
     return this.#peer;
   }
@@ -51,7 +74,7 @@ export class Link {
   async call<M extends MethodName>(
     method: M,
     params: Params<M>,
-    options: CallOptions = {},
+    options: LinkCallOptions = {},
   ): Promise<Result<M>> {
     return (await this.callWithBytes(method, params, options)).result;
   }
@@ -59,15 +82,19 @@ export class Link {
   async callWithBytes<M extends MethodName>(
     method: M,
     params: Params<M>,
-    options: CallOptions = {},
+    options: LinkCallOptions = {},
   ): Promise<{ result: Result<M>; bytes: Buffer }> {
+    const { patient, ...callOptions } = options;
     for (let attempt = 1; ; attempt += 1) {
-      const peer = await this.peer();
+      const peer = await this.peer({ patient, signal: options.signal });
       try {
-        return await peer.callWithBytes(method, params, options);
+        return await peer.callWithBytes(method, params, callOptions);
       } catch (error) {
         if (!isBroken(error) || this.#closed || ONCE.has(method) || attempt === ATTEMPTS) throw error;
-        await this.#reopen(peer, error, options.signal);
+        if (error.code === 'shutting_down') this.#leftOnPurpose = true;
+        peer.close();
+        // What is dialled next must not be this one.
+        await peer.closed;
       }
     }
   }
@@ -88,35 +115,26 @@ export class Link {
     const forget = () => {
       if (this.#peer === opening) this.#peer = undefined;
     };
-    opening.then((peer) => void peer.closed.then(forget), forget);
+    opening.then((peer) => {
+      this.#leftOnPurpose = false;
+      void peer.closed.then((reason) => {
+        if (reason?.code === 'shutting_down') this.#leftOnPurpose = true;
+        forget();
+      });
+    }, forget);
     return opening;
   }
 
-  /** A supervisor that left on purpose is waited for, not started again: somebody stopped it, or a newer one comes. */
-  async #reopen(
-    broken: SupervisorPeer,
-    error: HoldfastError,
-    signal: AbortSignal | undefined,
-  ): Promise<void> {
-    broken.close();
-    if (error.code !== 'shutting_down' && !causedByShutdown(error)) {
-      this.#peer = this.#open(this.#start);
-      await this.#peer;
-      return;
-    }
-    const until = Date.now() + REPLACEMENT_MS;
+  async #nextOne(signal: AbortSignal | undefined): Promise<SupervisorPeer> {
+    const until = Date.now() + NEXT_ONE_MS;
     for (;;) {
-      this.#peer = this.#open('never');
+      this.#peer ??= this.#open('never');
       try {
-        await this.#peer;
-        return;
-      } catch (failure) {
-        if (Date.now() > until || signal?.aborted === true) {
-          throw new HoldfastError('connection_closed', 'The supervisor was stopped', {
-            why: 'no other took its place',
-            next: 'what it ran goes on and is taken up again with the next `holdfast supervisor start`',
-            cause: failure,
-          });
+        return await this.#peer;
+      } catch (cause) {
+        if (Date.now() > until || signal?.aborted === true || this.#closed) {
+          const why = 'no other took its place';
+          throw new HoldfastError('connection_closed', 'The supervisor was stopped', { why, cause });
         }
         await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
       }
@@ -127,12 +145,5 @@ export class Link {
 function isBroken(error: unknown): error is HoldfastError {
   return (
     error instanceof HoldfastError && (error.code === 'connection_closed' || error.code === 'shutting_down')
-  );
-}
-
-function causedByShutdown(error: HoldfastError): boolean {
-  return (
-    error.cause instanceof HoldfastError &&
-    (error.cause.code === 'shutting_down' || causedByShutdown(error.cause))
   );
 }

@@ -4,6 +4,7 @@ import type { Registry } from '../registry.ts';
 import { relativeTime, size } from '../render/quantity.ts';
 import { facts } from '../render/table.ts';
 import { count, visible } from '../render/text.ts';
+import { registerWorkspaceFiles } from './workspace-files.ts';
 
 export function registerWorkspace(registry: Registry): void {
   const group = registry.group('workspace', 'where a workspace lives and how large it is; empty it');
@@ -57,5 +58,6 @@ export function registerWorkspace(registry: Registry): void {
       await context.print(`Removed ${count(removed.removedFiles, 'file')} (${size(removed.removedBytes)})`);
     return undefined;
   });
-  registry.later(group, ['du', 'ls', 'cat', 'put', 'rm', 'search']);
+  registerWorkspaceFiles(registry, group);
+  registry.later(group, ['du', 'search']);
 }

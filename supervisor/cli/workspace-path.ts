@@ -1,0 +1,20 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+import { parsePath, WORKSPACE } from '../../protocol/paths.ts';
+
+/**
+ * A path as people type it → as the protocol has it: relative ones are below /workspace, where commands in the sandbox start too,
+ * and `.`, doubled slashes and one at the end mean nothing. `..` is refused: what it means depends on links.
+ */
+export function workspacePath(typed: string): string {
+  const absolute = typed.startsWith('/') ? typed : `${WORKSPACE}/${typed}`;
+  const names = absolute.split('/').filter((name) => name !== '' && name !== '.');
+  if (names.includes('..')) {
+    throw new HoldfastError('invalid_params', `${JSON.stringify(typed)} is not used`, {
+      why: 'it contains ..',
+      next: `write the path from ${WORKSPACE} on`,
+    });
+  }
+  const path = `/${names.join('/')}`;
+  parsePath(path);
+  return path;
+}
