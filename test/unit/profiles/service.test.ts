@@ -1,0 +1,335 @@
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { EngineStatus } from '../../../protocol/entities.ts';
+import { HoldfastError } from '../../../protocol/errors.ts';
+import type { Log } from '../../../supervisor/daemon/logs.ts';
+import type { Engine } from '../../../supervisor/engine/port.ts';
+import { ProfileService } from '../../../supervisor/profiles/service.ts';
+import { type Database, openDatabase } from '../../../supervisor/store/database.ts';
+import { Home } from '../../../supervisor/store/home.ts';
+import { Operations } from '../../../supervisor/store/operations.ts';
+import { Profiles } from '../../../supervisor/store/profiles.ts';
+import type { SessionRow } from '../../../supervisor/store/sessions.ts';
+import { Sessions } from '../../../supervisor/store/sessions.ts';
+
+/** An engine that fails on demand; a real one cannot be made to. Everything that profiles do not use is missing. */
+class FakeEngine {
+  reachable = true;
+  present = new Set(['holdfast/agent:test']);
+  published: string[] = [];
+  removed: string[] = [];
+  failing: 'publish' | null = null;
+  readonly images = {
+    has: async (reference: string) => this.present.has(reference),
+    pull: async (reference: string) => {
+      if (!reference.startsWith('good/')) {
+        throw new HoldfastError('image_not_found', `There is no image ${reference}`);
+      }
+      this.present.add(reference);
+    },
+    identity: async () => 'sha256:0',
+  };
+  status(): EngineStatus {
+    return {
+      reachable: this.reachable,
+      endpoint: 'unix:///fake',
+      source: 'default',
+      version: null,
+      apiVersion: null,
+      capabilities: null,
+      why: 'it is a fake one',
+      next: 'make it reachable',
+    };
+  }
+  async probe(): Promise<EngineStatus> {
+    return this.status();
+  }
+  capabilities() {
+    return { pause: 'freezer', execAttach: true, localPaths: false, runtimes: ['runc'] } as const;
+  }
+  async publishCode(profile: string, version: number): Promise<void> {
+    if (this.failing === 'publish') throw new HoldfastError('engine_error', 'It broke');
+    this.published.push(`${profile}/${version}`);
+  }
+  async removeCode(profile: string, version: number): Promise<void> {
+    this.removed.push(`${profile}/${version}`);
+  }
+}
+
+const silent: Log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {}, room: () => silent };
+
+let folder: string;
+let project: string;
+let home: Home;
+let database: Database;
+let engine: FakeEngine;
+let rows: SessionRow[];
+let deleted: string[];
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'holdfast-deploy-'));
+  project = join(folder, 'project');
+  mkdirSync(project);
+  write('one');
+  home = Home.open(join(folder, 'home'));
+  database = openDatabase(home);
+  engine = new FakeEngine();
+  rows = [];
+  deleted = [];
+});
+afterEach(() => {
+  database.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+function write(body: string, more = ''): void {
+  writeFileSync(
+    join(project, 'holdfast.yaml'),
+    `name: counter\nagent: { protocol: handler, entry: agent.py }\n${more}`,
+  );
+  writeFileSync(join(project, 'agent.py'), body);
+}
+
+/** A supervisor's service; a second one is what comes after a crash. */
+function service(): ProfileService {
+  return new ProfileService({
+    home,
+    database,
+    profiles: new Profiles(database),
+    operations: new Operations(database),
+    engine: engine as unknown as Engine,
+    sessions: {
+      sessionsOf: (profile) => rows.filter((row) => row.profile === profile),
+      deleteSession: async (id) => {
+        deleted.push(id);
+        rows = rows.filter((row) => row.id !== id);
+      },
+    },
+    log: silent,
+    defaultImage: 'holdfast/agent:test',
+    now: () => 1_000_000,
+  });
+}
+const deploy = (by = service(), opId?: string, signal = new AbortController().signal) =>
+  by.deploy({ directory: project, opId, tell: () => {}, signal });
+const versions = () => readdirSync(join(home.deploys, 'counter')).sort();
+const session = (id: string, name: string) => ({ id, name, profile: 'counter' }) as SessionRow;
+
+describe('deploy', () => {
+  test('makes versions that never change, keeps the current one, and knows the same files again', async () => {
+    const by = service();
+    expect(await deploy(by)).toMatchObject({
+      replaced: false,
+      unchanged: false,
+      profile: { name: 'counter', version: 1, files: 2 },
+    });
+    expect(await deploy(by)).toMatchObject({ replaced: false, unchanged: true, profile: { version: 1 } });
+    write('two');
+    expect(await deploy(by)).toMatchObject({ replaced: true, unchanged: false, profile: { version: 2 } });
+    expect(readFileSync(join(home.deploy('counter', 2), 'agent.py'), 'utf8')).toBe('two');
+    expect(versions()).toEqual(['2']);
+    expect(engine.published).toEqual(['counter/1', 'counter/2']);
+  });
+
+  test('keeps the code of a version that a session’s sandbox was made with', async () => {
+    const by = service();
+    await deploy(by);
+    const row = {
+      name: 'default',
+      profile: 'counter',
+      status: 'idle',
+      persistent: true,
+      throwaway: false,
+      backing: 'volume',
+    } as const;
+    const times = {
+      createdAt: 1,
+      lastActiveAt: 1,
+      statusSince: 1,
+      expiresAt: null,
+      deletedAt: null,
+    } as const;
+    const labels = {
+      pinned: false,
+      starred: false,
+      archived: false,
+      tags: [],
+      model: null,
+      about: null,
+      workspaceBytes: null,
+    };
+    const sessions = new Sessions(database);
+    const id = 'ses-aaaaaaaaaaaaaaaa';
+    sessions.insert({ id, ...row, ...times, ...labels, uid: 1, gid: 1, generation: 1, codeVersion: 1 });
+    write('two');
+    await deploy(by);
+    expect(versions()).toEqual(['1', '2']);
+    sessions.update(id, { codeVersion: 2 });
+    write('three');
+    await deploy(by);
+    expect(versions()).toEqual(['2', '3']);
+  });
+
+  test('asked twice with one opId gives the first answer, whatever the folder holds by then', async () => {
+    const by = service();
+    const first = await deploy(by, 'op-first-1');
+    write('two');
+    expect(await deploy(by, 'op-first-1')).toEqual(first);
+    expect(versions()).toEqual(['1']);
+  });
+
+  test.each<[string, () => void, string]>([
+    ['a broken profile', () => writeFileSync(join(project, 'holdfast.yaml'), 'name: ['), 'profile_invalid'],
+    ['an entry that is not there', () => rmSync(join(project, 'agent.py')), 'profile_invalid'],
+    [
+      'an entry outside',
+      () =>
+        writeFileSync(
+          join(project, 'holdfast.yaml'),
+          'name: counter\nagent: { protocol: handler, entry: ../x.py }',
+        ),
+      'profile_invalid',
+    ],
+    ['an image that is nowhere', () => write('two', 'image: bad/image\n'), 'image_not_found'],
+    ['the default image missing', () => (engine.present = new Set()), 'image_not_found'],
+    ['a runtime the engine has not', () => write('two', 'runtime: runsc\n'), 'not_supported'],
+    [
+      'a directory where the engine sees none',
+      () => write('two', 'workspace: { backing: directory }\n'),
+      'not_supported',
+    ],
+    ['an engine that is gone', () => (engine.reachable = false), 'engine_unavailable'],
+    ['an engine that fails half way', () => (engine.failing = 'publish'), 'engine_error'],
+  ])('%s: refused, and the profile is as it was', async (_, break_, code) => {
+    const by = service();
+    await deploy(by);
+    write('two');
+    break_();
+    await expect(deploy(by)).rejects.toMatchObject({ code });
+    expect(by.get('counter').version).toBe(1);
+    expect(versions()).toEqual(['1']);
+    expect(new Operations(database).pending()).toEqual([]);
+  });
+
+  test('an image that is missing is pulled', async () => {
+    write('one', 'image: good/image:1\n');
+    expect(await deploy()).toMatchObject({ profile: { image: 'good/image:1' } });
+  });
+
+  test('cancelled, it leaves nothing, and may be asked again with the same opId', async () => {
+    const by = service();
+    const gone = new HoldfastError('connection_closed', 'The client has gone');
+    await expect(deploy(by, 'op-again-1', AbortSignal.abort(gone))).rejects.toMatchObject({
+      code: 'connection_closed',
+    });
+    expect(existsSync(join(home.deploys, 'counter'))).toBe(false);
+    expect(await deploy(by, 'op-again-1')).toMatchObject({ profile: { version: 1 } });
+  });
+
+  test('from inside the home is refused: agents write there', async () => {
+    const inside = join(home.workspaces, 'ses-aaaaaaaaaaaaaaaa');
+    mkdirSync(inside);
+    writeFileSync(join(inside, 'holdfast.yaml'), 'name: x\nagent: { protocol: command, command: [sh] }');
+    const request = { directory: inside, tell: () => {}, signal: new AbortController().signal };
+    await expect(service().deploy(request)).rejects.toMatchObject({
+      code: 'profile_invalid',
+      why: /in the home/,
+    });
+    await expect(service().deploy({ ...request, directory: home.root })).rejects.toMatchObject({
+      code: 'profile_invalid',
+    });
+  });
+
+  test('two at once of one profile come one after the other', async () => {
+    const by = service();
+    const both = await Promise.all([deploy(by, 'op-both-1'), deploy(by, 'op-both-2')]);
+    expect(both.map(({ unchanged, profile }) => [unchanged, profile.version])).toEqual([
+      [false, 1],
+      [true, 1],
+    ]);
+  });
+
+  test('cut off by a crash, it is undone by the next supervisor; its opId starts anew', async () => {
+    const operations = new Operations(database);
+    await deploy();
+    const begun = operations.begin({ opId: 'op-crash-1', kind: 'profile/deploy', sessionId: null, data: {} });
+    if (!('operation' in begun)) throw new Error('asked before');
+    operations.step(begun.operation, 'numbered', { profile: 'counter', version: 2 });
+    mkdirSync(home.deploy('counter', 2));
+    mkdirSync(`${home.deploy('counter', 2)}.tmp`);
+    const next = service();
+    await next.recover();
+    expect(versions()).toEqual(['1']);
+    expect(engine.removed).toContain('counter/2');
+    write('two');
+    expect(await deploy(next, 'op-crash-1')).toMatchObject({ profile: { version: 2 }, replaced: true });
+  });
+
+  test('recovery leaves alone what this supervisor is doing', async () => {
+    const by = service();
+    const running = deploy(by);
+    await by.recover();
+    expect((await running).profile.version).toBe(1);
+    expect(versions()).toEqual(['1']);
+  });
+});
+
+describe('undeploy', () => {
+  test('asks first, saying what would go', async () => {
+    const by = service();
+    await deploy(by);
+    rows = [session('ses-1', 'default'), session('ses-2', 'other')];
+    await expect(by.undeploy('counter', { force: false })).rejects.toMatchObject({
+      code: 'confirmation_required',
+      why: expect.stringContaining(
+        '2 sessions with their workspaces would be deleted for good: default, other',
+      ) as string,
+    });
+    expect(deleted).toEqual([]);
+  });
+
+  test('deletes sessions, profile and code; the number of a version is never used again', async () => {
+    const by = service();
+    await deploy(by);
+    rows = [session('ses-1', 'default'), session('ses-2', 'other')];
+    expect(await by.undeploy('counter', { force: true })).toEqual({ sessionsDeleted: 2 });
+    expect([deleted, by.list(), versions()]).toEqual([['ses-1', 'ses-2'], [], []]);
+    expect((await deploy(by)).profile.version).toBe(2);
+  });
+
+  test('of what is not deployed is not found, and asked again with its opId gives the first answer', async () => {
+    const by = service();
+    await expect(by.undeploy('counter', { force: true })).rejects.toMatchObject({ code: 'not_found' });
+    await deploy(by);
+    const first = await by.undeploy('counter', { force: true, opId: 'op-undeploy' });
+    expect(await by.undeploy('counter', { force: true, opId: 'op-undeploy' })).toEqual(first);
+  });
+
+  test('cut off by a crash, it is finished by the next supervisor', async () => {
+    await deploy();
+    rows = [session('ses-2', 'left')];
+    const operations = new Operations(database);
+    const begun = operations.begin({
+      opId: 'op-undeploy',
+      kind: 'profile/undeploy',
+      sessionId: null,
+      data: { profile: 'counter', sessionsDeleted: 1 },
+    });
+    expect('operation' in begun).toBe(true);
+    const next = service();
+    await next.recover();
+    expect([deleted, next.list(), versions()]).toEqual([['ses-2'], [], []]);
+    expect(await next.undeploy('counter', { force: true, opId: 'op-undeploy' })).toEqual({
+      sessionsDeleted: 2,
+    });
+  });
+});
