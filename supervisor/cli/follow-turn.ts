@@ -1,4 +1,5 @@
 import type { Turn } from '../../protocol/entities.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
 import type { Context } from './context.ts';
 import { EXIT } from './failure.ts';
 import type { TurnSinks } from './turn-output.ts';
@@ -80,9 +81,16 @@ export async function followTurn(
     for (;;) {
       const { turn } = await context
         .link()
-        .call('turn/wait', { turn: turnId, timeoutMs: WAIT_MS }, { signal });
+        .call('turn/wait', { turn: turnId, timeoutMs: WAIT_MS }, { signal, patient: true });
       if (turn.endedAt !== null) return turn;
     }
+  } catch (error) {
+    if (!(error instanceof HoldfastError) || error.code !== 'connection_closed') throw error;
+    throw new HoldfastError('connection_closed', `${turnId} is not waited for any more`, {
+      why: error.sentence,
+      next: `it goes on: holdfast turn wait ${turnId}`,
+      cause: error,
+    });
   } finally {
     context.progress.end();
   }
@@ -102,7 +110,7 @@ export async function pull(
       .callWithBytes(
         'turn/output',
         { turn: turnId, stream, offset, limit: PULL_BYTES, waitMs: WAIT_MS },
-        { signal },
+        { signal, patient: true },
       );
     if (bytes.length > 0) await sink(bytes);
     offset += bytes.length;

@@ -64,7 +64,7 @@ export class Link {
   ): Promise<SupervisorPeer> {
     if (this.#closed)
       throw new HoldfastError('connection_closed', 'The command has let go of the supervisor');
-    if (this.#peer === undefined && options.patient === true && this.#leftOnPurpose) {
+    if (options.patient === true && this.#leftOnPurpose) {
       return this.#nextOne(options.signal);
     }
     this.#peer ??= this.#open(this.#start);

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { listenAt } from '../../../protocol/client/socket.ts';
 import type { ProfileSummary, Session, Turn } from '../../../protocol/entities.ts';
 import { METHODS, NOTIFICATIONS } from '../../../protocol/methods.ts';
+import type { HoldfastError } from '../../../protocol/errors.ts';
 import type { Methods, Notifications } from '../../../protocol/methods.ts';
 import { Peer } from '../../../protocol/wire/peer.ts';
 import { NOTHING, withBytes } from '../../../protocol/wire/shapes.ts';
@@ -23,7 +24,7 @@ export class FakeSupervisor {
   readonly home: string;
   /** Every request but hello, in order. */
   readonly asked: { readonly method: string; readonly params: unknown; readonly bytes: string }[] = [];
-  readonly #handlers: FakeHandlers;
+  #handlers: FakeHandlers;
   readonly #peers = new Set<ClientPeer>();
   #server: Server | undefined;
   #stop: (() => Promise<void>) | undefined;
@@ -58,10 +59,15 @@ export class FakeSupervisor {
     this.#stop = await listenAt(this.#server, { directory: this.home, name: 'supervisor.sock' });
   }
 
+  /** From the next connection on, these answers instead. */
+  serve(handlers: FakeHandlers): void {
+    this.#handlers = { ...this.#handlers, ...handlers };
+  }
+
   /** Ends every connection; the next one finds it again. */
-  async dropClients(): Promise<void> {
+  async dropClients(reason?: HoldfastError): Promise<void> {
     const peers = [...this.#peers];
-    for (const peer of peers) peer.close();
+    for (const peer of peers) peer.close(reason);
     await Promise.all(peers.map((peer) => peer.closed));
   }
 
@@ -73,9 +79,9 @@ export class FakeSupervisor {
     return this.asked.map(({ method }) => method);
   }
 
-  /** As if it had been killed; the home stays. */
-  async leave(): Promise<void> {
-    await this.dropClients();
+  /** As if it had been killed, or, with a reason, as one that says why it goes; the home stays. */
+  async leave(reason?: HoldfastError): Promise<void> {
+    await this.dropClients(reason);
     await this.#stop?.();
     this.#stop = undefined;
   }

@@ -239,6 +239,39 @@ describe('run of a command', () => {
   });
 });
 
+describe('a supervisor that leaves on purpose during a turn', () => {
+  const leaving = () => new HoldfastError('shutting_down', 'The supervisor is leaving');
+  const waiting: FakeHandlers = {
+    ...turnHandlers(turn()),
+    'turn/output': (_params, { signal }) =>
+      new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(leaving()))),
+  };
+
+  test('is not started again; the next one is waited for, and the turn goes on there', async () => {
+    const supervisor = await serve({ ...waiting });
+    const driven = new Driven(['run', 'counter', '{}'], { home: supervisor.home, stdin: '' });
+    await untilAsked(supervisor, 'turn/output');
+    await supervisor.leave(leaving());
+    // Long enough for more than one look; starting would fail at once, because the driver's program does not exist.
+    await new Promise((resolve) => setTimeout(resolve, 700));
+    supervisor.serve({ 'turn/output': outputOf({ stdout: 'printed\n' }) });
+    await supervisor.listen();
+    expect(await driven.finished).toMatchObject({ code: 0, stdout: '{"count": 1}\n', stderr: 'printed\n' });
+  });
+
+  test('^C twice leaves a wait for the next one', async () => {
+    const supervisor = await serve({ ...waiting });
+    const driven = new Driven(['run', 'counter', '{}'], { home: supervisor.home, stdin: '' });
+    await untilAsked(supervisor, 'turn/output');
+    await supervisor.leave(leaving());
+    driven.signal('SIGINT');
+    driven.signal('SIGINT');
+    const { code, stderr } = await driven.finished;
+    expect(code).toBe(130);
+    expect(stderr).toContain(`holdfast turn wait ${TURN_ID}`);
+  });
+});
+
 describe('^C during a turn', () => {
   function longTurn(): { handlers: FakeHandlers; cancelled: () => boolean } {
     const ended = Promise.withResolvers<undefined>();
