@@ -9,6 +9,7 @@ import { dispatch, type Plan } from './dispatch.ts';
 import { statusWithoutSandbox } from './idle.ts';
 import type { Lanes } from './lanes.ts';
 import type { LiveThings } from './live.ts';
+import type { Observations } from './observations.ts';
 import type { SessionRecords } from './records.ts';
 import type { Sidecars } from './sidecars.ts';
 import { sandboxSpec, sidecarOnlySpec, workspaceSpec } from './spec.ts';
@@ -30,9 +31,12 @@ export interface LifecycleOptions {
   readonly records: SessionRecords;
   readonly profiles: Profiles;
   readonly sidecars: Sidecars;
+  readonly observations: Observations;
   readonly lanes: Lanes;
   readonly live: LiveThings;
   readonly now: () => number;
+  /** Completes, in the session's lane, what must have happened to its workspace before anything new does. */
+  readonly finishEarlier: (sessionId: string) => Promise<void>;
 }
 
 /**
@@ -45,47 +49,65 @@ export class Lifecycle {
   readonly #records: SessionRecords;
   readonly #profiles: Profiles;
   readonly #sidecars: Sidecars;
+  readonly #observations: Observations;
   readonly #lanes: Lanes;
   readonly #live: LiveThings;
   readonly #now: () => number;
+  readonly #finishEarlier: (sessionId: string) => Promise<void>;
 
   constructor(options: LifecycleOptions) {
     this.#engine = options.engine;
     this.#records = options.records;
     this.#profiles = options.profiles;
     this.#sidecars = options.sidecars;
+    this.#observations = options.observations;
     this.#lanes = options.lanes;
     this.#live = options.live;
     this.#now = options.now;
+    this.#finishEarlier = options.finishEarlier;
   }
 
   /** A sandbox that can take a message now. `forThing` is the turn or exec that asks: it does not count as live yet. */
   dispatch(sessionId: string, forThing?: string): Promise<Ready> {
     const asked = performance.now();
     return this.#lanes.run(sessionId, async () => {
-      const row = this.#records.get(sessionId);
-      const profile = this.#profile(row);
-      const observed = await this.#engine.observeSession(sessionId);
-      const live =
-        forThing === undefined ? this.#live.count(sessionId) : this.#live.othersThan(sessionId, forThing);
-      const plan = dispatch(row, observed, { codeVersion: profile.version, live });
-      const after = await this.#follow(plan, row, profile, observed);
-      const client = await this.#sidecars.get(sessionId);
-      return {
-        dispatched: { reused: plan.reused, case: plan.case },
-        client,
-        row: after,
-        profile,
-        dispatchMs: performance.now() - asked,
-      };
+      try {
+        return await this.#dispatch(sessionId, forThing, asked);
+      } catch (error) {
+        if (!(error instanceof HoldfastError) || error.code !== 'sandbox_lost') throw error;
+        // It went between the last look and now: look again, and bring up what is missing.
+        this.#observations.forget(sessionId);
+        return await this.#dispatch(sessionId, forThing, asked);
+      }
     });
+  }
+
+  async #dispatch(sessionId: string, forThing: string | undefined, asked: number): Promise<Ready> {
+    const row = this.#records.get(sessionId);
+    const profile = this.#profile(row);
+    const observed = await this.#observations.look(sessionId);
+    const live =
+      forThing === undefined ? this.#live.count(sessionId) : this.#live.othersThan(sessionId, forThing);
+    const plan = dispatch(row, observed, { codeVersion: profile.version, live });
+    const after = await this.#follow(plan, row, profile, observed);
+    const client = await this.#sidecars.get(sessionId);
+    return {
+      dispatched: { reused: plan.reused, case: plan.case },
+      client,
+      row: after,
+      profile,
+      dispatchMs: performance.now() - asked,
+    };
   }
 
   /** The sidecar's connection, starting it alone where the session does not run. Never touches the agent. */
   async withSidecar<T>(sessionId: string, use: (client: SidecarClient) => Promise<T>): Promise<T> {
     const release = this.#sidecars.hold(sessionId);
     try {
-      const client = await this.#lanes.run(sessionId, () => this.sidecarInLane(this.#records.get(sessionId)));
+      const client = await this.#lanes.run(sessionId, async () => {
+        await this.#finishEarlier(sessionId);
+        return this.sidecarInLane(this.#records.get(sessionId));
+      });
       return await use(client);
     } finally {
       release();
@@ -113,6 +135,7 @@ export class Lifecycle {
       const row = this.#records.get(sessionId);
       if (row.status !== 'paused') return;
       await this.#engine.unpause(sessionId);
+      this.#observations.forget(sessionId);
       this.#records.change(
         sessionId,
         { status: this.#live.count(sessionId) > 0 ? 'active' : 'idle' },
@@ -123,7 +146,10 @@ export class Lifecycle {
 
   /** Ends the agent's container and leaves the sidecar, which still has to be read. */
   endAgent(sessionId: string): Promise<void> {
-    return this.#lanes.run(sessionId, () => this.#engine.stopAgent(sessionId, 0));
+    return this.#lanes.run(sessionId, async () => {
+      await this.#engine.stopAgent(sessionId, 0);
+      this.#observations.forget(sessionId);
+    });
   }
 
   /** Freezes the agent; its memory stays. A turn in it goes on when the session is resumed. */
@@ -166,6 +192,7 @@ export class Lifecycle {
     }
     await failpoint('pause.after-intent');
     await this.#engine.pause(sessionId);
+    this.#observations.forget(sessionId);
     await failpoint('pause.after-engine');
     return this.#records.change(sessionId, { status: 'paused' }, why);
   }
@@ -180,6 +207,7 @@ export class Lifecycle {
     const row = this.#records.get(sessionId);
     await failpoint('stop.after-intent');
     await this.#engine.stopAgent(sessionId, STOP_GRACE_MS);
+    this.#observations.forget(sessionId);
     await failpoint('stop.after-agent');
     if (!row.persistent && row.generation > 0) {
       // Nothing of an ephemeral session outlives its container.
@@ -231,6 +259,7 @@ export class Lifecycle {
     observed: ObservedSandbox,
   ): Promise<SessionRow> {
     let row = before;
+    if (plan.steps.length > 0) this.#observations.forget(row.id);
     const starts = plan.steps.some((step) => step.do === 'start');
     if (observed.sidecar?.state !== 'running') await this.#sidecars.drop(row.id);
     if (starts) {

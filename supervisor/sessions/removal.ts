@@ -39,6 +39,7 @@ export class Removal {
   readonly #options: RemovalOptions;
   /** Operations that this process works on: not for `recover` to take up a second time. */
   readonly #active = new Set<number>();
+  #left: Map<string, Operation> | null = null;
 
   constructor(options: RemovalOptions) {
     this.#options = options;
@@ -53,7 +54,8 @@ export class Removal {
     await this.#guarded(begun.operation, () => this.#delete(begun.operation, sessionId, why));
   }
 
-  async clean(sessionId: string, opId?: string): Promise<Removed> {
+  /** `refuse` throws when something has come to life that the clean would take files from. */
+  async clean(sessionId: string, refuse: () => void, opId?: string): Promise<Removed> {
     const begun = this.#begin({ opId, kind: 'workspace.clean', sessionId, data: {} });
     if ('replay' in begun) {
       if ('error' in begun.replay) throw begun.replay.error;
@@ -63,25 +65,53 @@ export class Removal {
       };
       return { removedFiles, removedBytes };
     }
-    return this.#guarded(begun.operation, () => this.#clean(begun.operation, sessionId));
+    return this.#guarded(begun.operation, () =>
+      this.#options.lanes.run(sessionId, () => {
+        refuse();
+        return this.#cleanInLane(begun.operation, sessionId);
+      }),
+    );
+  }
+
+  /**
+   * Completes a clean that an earlier supervisor had begun. Called in the session's lane before anything new happens in its
+   * workspace: what is written from now on must not fall to a request from before.
+   */
+  async finishInLane(sessionId: string): Promise<void> {
+    const operation = this.#begunCleans().get(sessionId);
+    if (operation === undefined) return;
+    const row = this.#options.records.peek(sessionId);
+    if (row === null || row.status === 'deleted') this.#options.operations.finish(operation, {});
+    else await this.#cleanInLane(operation, sessionId);
+    this.#begunCleans().delete(sessionId);
+  }
+
+  /** Looked up once: what is begun later is this process's own. */
+  #begunCleans(): Map<string, Operation> {
+    this.#left ??= new Map(
+      this.#options.operations
+        .pending()
+        .flatMap((one) =>
+          one.kind === 'workspace.clean' && one.sessionId !== null ? [[one.sessionId, one] as const] : [],
+        ),
+    );
+    return this.#left;
   }
 
   /** Completes what an earlier supervisor had begun. An operation that fails now stays for the next start. */
   async recover(): Promise<void> {
-    const { operations, records, log } = this.#options;
+    const { operations, records, lanes, log } = this.#options;
     for (const operation of operations.pending()) {
       const { sessionId } = operation;
       if (sessionId === null || this.#active.has(operation.id)) continue;
-      const row = records.peek(sessionId);
       this.#active.add(operation.id);
       try {
-        if (row === null || row.status === 'deleted') {
-          if (operation.kind === 'session.delete' || operation.kind === 'workspace.clean')
-            operations.finish(operation, {});
+        if (operation.kind === 'workspace.clean') {
+          await lanes.run(sessionId, () => this.finishInLane(sessionId));
         } else if (operation.kind === 'session.delete') {
-          await this.#delete(operation, sessionId, 'deleted');
-        } else if (operation.kind === 'workspace.clean') {
-          await this.#clean(operation, sessionId);
+          const row = records.peek(sessionId);
+          if (row === null || row.status === 'deleted') operations.finish(operation, {});
+          else await this.#delete(operation, sessionId, 'deleted');
         }
       } catch (error) {
         log.warn('an operation stays unfinished', {
@@ -141,28 +171,26 @@ export class Removal {
     });
   }
 
-  async #clean(operation: Operation, sessionId: string): Promise<Removed> {
-    const { database, operations, records, events, lifecycle, lanes, reserve } = this.#options;
+  async #cleanInLane(operation: Operation, sessionId: string): Promise<Removed> {
+    const { database, operations, records, events, lifecycle, reserve } = this.#options;
     await failpoint('clean.after-intent');
-    return lanes.run(sessionId, async () => {
-      const client = await lifecycle.sidecarInLane(records.get(sessionId));
-      const removed = await client.clearWorkspace();
-      await failpoint('clean.after-clear');
-      const result = { removedFiles: removed.files, removedBytes: removed.bytes };
-      reserve.urgently(() =>
-        database.transaction(() => {
-          records.change(sessionId, { workspaceBytes: 0 }, 'cleaned');
-          events.append(sessionId, [
-            {
-              type: 'workspace.cleaned',
-              data: { files: removed.files, bytes: removed.bytes, why: 'asked for' },
-            },
-          ]);
-          operations.finish(operation, result);
-        }),
-      );
-      reserve.ensure();
-      return result;
-    });
+    const client = await lifecycle.sidecarInLane(records.get(sessionId));
+    const removed = await client.clearWorkspace();
+    await failpoint('clean.after-clear');
+    const result = { removedFiles: removed.files, removedBytes: removed.bytes };
+    reserve.urgently(() =>
+      database.transaction(() => {
+        records.change(sessionId, { workspaceBytes: 0 }, 'cleaned');
+        events.append(sessionId, [
+          {
+            type: 'workspace.cleaned',
+            data: { files: removed.files, bytes: removed.bytes, why: 'asked for' },
+          },
+        ]);
+        operations.finish(operation, result);
+      }),
+    );
+    reserve.ensure();
+    return result;
   }
 }

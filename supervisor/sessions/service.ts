@@ -21,6 +21,7 @@ import type { Ids } from './ids.ts';
 import { Lanes } from './lanes.ts';
 import { Lifecycle, type Ready } from './lifecycle.ts';
 import { LiveThings } from './live.ts';
+import { Observations } from './observations.ts';
 import { Reconciler } from './reconciler.ts';
 import { SessionRecords } from './records.ts';
 import { Removal, type Removed } from './removal.ts';
@@ -74,6 +75,7 @@ export class SessionService {
   readonly #records: SessionRecords;
   readonly #lifecycle: Lifecycle;
   readonly #sidecars: Sidecars;
+  readonly #observations: Observations;
   readonly #live: LiveThings;
   readonly #lanes = new Lanes();
   readonly #queue: TurnQueue;
@@ -92,7 +94,9 @@ export class SessionService {
     const lanes = this.#lanes;
     const live = new LiveThings((sessionId) => this.#touched(sessionId));
     const sidecars = new Sidecars(engine, now);
-    const lifecycle = new Lifecycle({ engine, records, profiles, sidecars, lanes, live, now });
+    const observations = new Observations(engine);
+    this.#observations = observations;
+    const lifecycle = new Lifecycle({ engine, records, profiles, sidecars, observations, lanes, live, now });
     const changes = this.changes;
     const turnRecords = new TurnRecords({
       database,
@@ -184,6 +188,7 @@ export class SessionService {
     await this.#lanes.drained();
     await Promise.allSettled(this.#background);
     await this.#sidecars.close();
+    this.#observations.close();
   }
 
   find(ref: string): SessionRow {
@@ -423,8 +428,11 @@ export class SessionService {
         },
       );
     }
-    if (this.#live.count(row.id) > 0) throw this.#liveConflict(row, 'cleaned');
-    return this.#removal.clean(row.id, opId);
+    const refuse = (): void => {
+      if (this.#live.count(row.id) > 0) throw this.#liveConflict(row, 'cleaned');
+    };
+    refuse();
+    return this.#removal.clean(row.id, refuse, opId);
   }
 
   async workspaceInfo(row: SessionRow): Promise<WorkspaceInfo> {
