@@ -21,6 +21,8 @@ let home: TestHome;
 let spec: SandboxSpec;
 
 beforeAll(async () => {
+  // As a supervisor runs: what it creates is for nobody else unless it says so.
+  process.umask(0o077);
   image = await bareImage(docker);
   home = new TestHome({ image: image.reference });
   spec = await home.session();

@@ -16,6 +16,8 @@ let image: Awaited<ReturnType<typeof bareImage>>;
 const cleanups: (() => Promise<void>)[] = [];
 
 beforeAll(async () => {
+  // As a supervisor runs: what it creates is for nobody else unless it says so.
+  process.umask(0o077);
   if (obstacle === null) image = await bareImage(engineAt('/var/run/docker.sock'));
 });
 afterEach(async () => {

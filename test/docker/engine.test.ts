@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { DockerEngine } from '../../supervisor/engine/docker/engine.ts';
@@ -11,6 +11,8 @@ let home: TestHome;
 let engine: DockerEngine;
 
 beforeAll(async () => {
+  // As a supervisor runs: what it creates is for nobody else unless it says so.
+  process.umask(0o077);
   image = await bareImage(docker);
   home = new TestHome({ image: image.reference });
   engine = home.engine;
@@ -115,7 +117,9 @@ describe('a sandbox', () => {
     const spec = await home.session();
     const stop = async (line: string, graceMs: number): Promise<number> => {
       await engine.startSandbox(spec);
-      writeFileSync(join(home.folder, 'workspaces', spec.sessionId, 'at-term'), line);
+      const atTerm = join(home.folder, 'workspaces', spec.sessionId, 'at-term');
+      writeFileSync(atTerm, line);
+      chmodSync(atTerm, 0o644);
       const started = performance.now();
       await engine.stopAgent(spec.sessionId, graceMs);
       expect(await engine.observeSession(spec.sessionId)).toMatchObject({

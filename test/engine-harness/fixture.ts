@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
@@ -111,7 +111,9 @@ export class TestHome {
   async #code({ profile, version }: SandboxSpec['code']): Promise<void> {
     const folder = join(this.folder, 'deploys', profile, String(version));
     mkdirSync(folder, { recursive: true });
-    writeFileSync(join(folder, 'agent.py'), `version ${version}\n`, { mode: 0o644 });
+    chmodSync(folder, 0o755);
+    writeFileSync(join(folder, 'agent.py'), `version ${version}\n`);
+    chmodSync(join(folder, 'agent.py'), 0o644);
     await this.engine.publishCode(profile, version, folder);
   }
 

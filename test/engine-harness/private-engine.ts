@@ -183,7 +183,9 @@ export class PrivateEngine {
     try {
       const PATH = `${process.env['PATH'] ?? ''}:/usr/sbin:/sbin`;
       const env = { ...process.env, PATH, DOCKER_HOST: undefined };
-      return spawn(program, args, { stdio: ['ignore', output, output], env });
+      // An engine's own files must be open to the users of its containers, whatever the umask of a test.
+      const command = ['-c', 'umask 022 && exec "$0" "$@"', program, ...args];
+      return spawn('sh', command, { stdio: ['ignore', output, output], env });
     } finally {
       closeSync(output);
     }

@@ -22,8 +22,6 @@ export interface Chore {
   readonly stdin?: Readable;
   /** Takes what the command prints. */
   readonly stdout?: (stream: Readable) => Promise<void>;
-  /** Called once the command runs. */
-  readonly meanwhile?: () => Promise<void>;
 }
 
 const SHOWN_BYTES = 4096;
@@ -123,7 +121,6 @@ export class Chores {
         textOf(stderr, SHOWN_BYTES),
         chore.stdout === undefined ? textOf(stdout, 0) : chore.stdout(stdout),
         chore.stdin === undefined ? undefined : pipeline(chore.stdin, socket),
-        chore.meanwhile?.(),
       ]);
       return { code: await this.#ended(what, api, waiting), complaint: complaint.trim() };
     } finally {

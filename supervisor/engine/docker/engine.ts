@@ -1,6 +1,7 @@
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { EngineStatus } from '../../../protocol/entities.ts';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import type {
@@ -60,6 +61,7 @@ export type PlacementMode = 'auto' | 'paths' | 'volumes';
 
 const PATIENCE: Patience = { quickMs: 10_000, workMs: 60_000 };
 const PING_MS = 15_000;
+const CLOSE_MS = 3000;
 
 /** Sandboxes by the Docker Engine API. Connects in the background from the start; `close` ends it and leaves all sandboxes as they are. */
 export class DockerEngine implements Engine {
@@ -249,8 +251,9 @@ export class DockerEngine implements Engine {
   }
 
   async close(): Promise<void> {
-    // A helper container that is under way is ours to remove. Its failure was told already.
-    await this.#placed?.placement.catch(() => undefined);
+    // What is being found out may end in order; its failure was told already, and a hanging engine is not waited for.
+    const settled = this.#placed?.placement.catch(() => undefined);
+    await Promise.race([settled, sleep(CLOSE_MS, undefined, { ref: false })]);
     await this.#connection.close();
   }
 

@@ -13,6 +13,7 @@ import { bind } from './placement.ts';
 /** Whether the engine sees this machine's files as this machine does, by engine and user. */
 const KnownSchema = z.record(z.string(), z.boolean());
 const LISTEN_MS = 10_000;
+const HEAR_MS = 2000;
 
 /**
  * What the engine's own description lets one expect: same name and kernel, and its data is here. Only a guess until it was
@@ -80,11 +81,13 @@ export class LocalPathsProbe {
         command: ['node', '-e', SAY_PROGRAM],
         mounts: [bind(folder, '/probe')],
         user: owner,
-        meanwhile: async () => {
-          heard =
-            (await hear(join(folder, 'socket'))) === word &&
-            (await stat(join(folder, 'socket'))).uid === owner.uid;
-          await writeFile(join(folder, 'done'), '');
+        stdout: async (said) => {
+          // It says that it listens; where it cannot, it ends without a word.
+          for await (const _ of said) {
+            const socket = join(folder, 'socket');
+            heard = (await hear(socket)) === word && (await stat(socket)).uid === owner.uid;
+            await writeFile(join(folder, 'done'), '');
+          }
         },
       });
       return heard;
@@ -119,14 +122,14 @@ try { word = fs.readFileSync('/probe/word', 'utf8'); } catch { process.exit(0); 
 try {
   const server = require('node:net').createServer((socket) => socket.end(word));
   server.on('error', () => process.exit(0));
-  server.listen('/probe/socket');
+  server.listen('/probe/socket', () => console.log('listening'));
 } catch { process.exit(0); }
 const started = Date.now();
 setInterval(() => { if (fs.existsSync('/probe/done') || Date.now() - started > ${LISTEN_MS}) process.exit(0); }, 20);
 `;
 
 async function hear(path: string): Promise<string | null> {
-  const until = performance.now() + LISTEN_MS;
+  const until = performance.now() + HEAR_MS;
   while (performance.now() < until) {
     const socket = await dialChecked(path);
     if (socket !== null) {

@@ -36,6 +36,8 @@ const DIAL_LOOK_MS = 1000;
 export class Sandboxes {
   readonly #options: SandboxesOptions;
   readonly #turns = new Map<string, Promise<unknown>>();
+  /** The last known container of each session's agent. */
+  readonly #agents = new Map<string, string>();
 
   constructor(options: SandboxesOptions) {
     this.#options = options;
@@ -46,19 +48,13 @@ export class Sandboxes {
   }
 
   pause(sessionId: string): Promise<void> {
-    return this.#inTurn(sessionId, async () => {
-      const agent = await this.#living(sessionId, 'agent');
-      if (agent.state !== 'paused')
-        await this.#options.containers.pause(`Cannot pause ${sessionId}`, agent.id);
-    });
+    const what = `Cannot pause ${sessionId}`;
+    return this.#withAgent(sessionId, (id) => this.#options.containers.pause(what, id));
   }
 
   unpause(sessionId: string): Promise<void> {
-    return this.#inTurn(sessionId, async () => {
-      const agent = await this.#living(sessionId, 'agent');
-      if (agent.state === 'paused')
-        await this.#options.containers.unpause(`Cannot go on with ${sessionId}`, agent.id);
-    });
+    const what = `Cannot go on with ${sessionId}`;
+    return this.#withAgent(sessionId, (id) => this.#options.containers.unpause(what, id));
   }
 
   stopAgent(sessionId: string, graceMs: number): Promise<void> {
@@ -73,6 +69,25 @@ export class Sandboxes {
       await this.#end(sides, 'agent', sessionId, graceMs);
       await this.#end(sides, 'sidecar', sessionId, 0);
       await (await this.#options.placement()).discard(sessionId);
+    });
+  }
+
+  /** Tries the container that was the agent's last first: asking which one it is would cost as much as the verb. */
+  #withAgent(sessionId: string, verb: (id: string) => Promise<void>): Promise<void> {
+    return this.#inTurn(sessionId, async () => {
+      const known = this.#agents.get(sessionId);
+      if (known !== undefined) {
+        try {
+          await verb(known);
+          return;
+        } catch (error) {
+          if (!isRefusal(error)) throw error;
+          this.#agents.delete(sessionId);
+        }
+      }
+      const { id } = await this.#living(sessionId, 'agent');
+      await verb(id);
+      this.#agents.set(sessionId, id);
     });
   }
 
@@ -201,6 +216,7 @@ export class Sandboxes {
 
   async #end(sides: readonly Found[], role: string, sessionId: string, graceMs: number): Promise<void> {
     const what = `Cannot stop the sandbox of ${sessionId}`;
+    if (role === 'agent') this.#agents.delete(sessionId);
     for (const side of sides.filter((one) => one.role === role)) {
       await this.#options.containers.stop(what, side.id, side.state, graceMs);
       await this.#options.containers.remove(what, side.id);
@@ -236,9 +252,7 @@ function startFailure(
   if (error instanceof HoldfastError) return error;
   if (!(error instanceof EngineRefusal)) return HoldfastError.from(error, what);
   if (isRefusal(error, 404) && /no such image/i.test(error.reason)) {
-    return error.reason.includes(spec.image) || sidecarImage === spec.image
-      ? missingImage(spec.image, error)
-      : missingImage(error.reason.includes(sidecarImage) ? sidecarImage : spec.image, error);
+    return missingImage(error.reason.includes(sidecarImage) ? sidecarImage : spec.image, error);
   }
   return new HoldfastError('sandbox_failed', what, {
     why: error.reason,

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { lstat, mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Duplex, Readable } from 'node:stream';
 import { HoldfastError } from '../../../protocol/errors.ts';
@@ -150,7 +150,14 @@ export class VolumePlacement implements Placement {
   async #code(profile: string, version: number): Promise<string> {
     const name = this.#naming.codeVolume(profile, version);
     const folder = join(this.#home, 'deploys', profile, String(version));
-    await this.#fill(name, 'code', () => Promise.resolve(folder));
+    await this.#fill(name, 'code', async () => {
+      if (await isFolder(folder)) return folder;
+      throw new HoldfastError('sandbox_failed', `The code of ${profile} is gone`, {
+        why: `${folder} is not there`,
+        next: 'deploy the profile again',
+        details: { profile, version },
+      });
+    });
     return name;
   }
 
@@ -195,6 +202,15 @@ export class VolumePlacement implements Placement {
   #mark(name: string): string {
     const short = createHash('sha256').update(name).digest('hex').slice(0, 32);
     return join(this.#home, 'engine/volumes', short);
+  }
+}
+
+async function isFolder(path: string): Promise<boolean> {
+  try {
+    return (await lstat(path)).isDirectory();
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return false;
+    throw error;
   }
 }
 
