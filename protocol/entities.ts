@@ -1,13 +1,11 @@
 import { z } from 'zod';
 import { ErrorDataSchema } from './errors.ts';
+import { ExecIdSchema, SessionIdSchema, SessionRefSchema, TurnIdSchema } from './ids.ts';
 
 /** ISO 8601, UTC. */
 export const TimeSchema = z.iso.datetime();
 
-/** `ses-` and 16 characters of lower-case base32: a DNS label, a URI authority and a folder name at once. */
-export const SessionIdSchema = z.string().regex(/^ses-[a-z2-7]{16}$/);
-export const TurnIdSchema = z.string().regex(/^turn-[a-z2-7]{16}$/);
-export const ExecIdSchema = z.string().regex(/^exec-[a-z2-7]{16}$/);
+export { ExecIdSchema, SessionIdSchema, SessionRefSchema, TurnIdSchema };
 /** Names people give: no slash (it separates profile and name), no control characters, not an id. */
 export const SessionNameSchema = z
   .string()
@@ -16,8 +14,6 @@ export const SessionNameSchema = z
   .regex(/^[^\p{C}/]+$/u, 'no slash and no control characters')
   .refine((name) => name.trim() === name, 'no spaces at either end')
   .refine((name) => !SessionIdSchema.safeParse(name).success, 'not the form of a session id');
-/** An id, a name, or `profile/name`. */
-export const SessionRefSchema = z.string().min(1).max(200);
 /** Chosen by the client, kept with the result: asking twice with one opId gives the first answer. */
 export const OpIdSchema = z.string().min(8).max(64).regex(/^[A-Za-z0-9_-]+$/);
 

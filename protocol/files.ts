@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { SessionRefSchema } from './entities.ts';
+import { SessionRefSchema } from './ids.ts';
 import { PATH_LIMITS } from './paths.ts';
 
 /** The most bytes that one message carries; larger files are a sequence of reads, or begin, append and commit. */

@@ -6,6 +6,7 @@ import {
 } from './entities.ts';
 import { FILES_METHODS } from './files.ts';
 import { ProfileNameSchema } from './profile.ts';
+import { OWN_NOTIFICATIONS } from './wire/own-notifications.ts';
 
 /** Shape of one method: what goes in, what comes out. `bytes` says on which side raw bytes may ride behind the message. */
 export interface MethodShape {
@@ -221,21 +222,12 @@ export const NOTIFICATIONS = {
   'session/resync': { params: z.object({ subscription: z.string(), lastSeq: z.number().int() }) },
   'exec/output': { params: z.object({ exec: ExecIdSchema, stream: z.enum(['stdout', 'stderr']) }), bytes: 'params' },
   'exec/exited': { params: z.object({ exec: ExecIdSchema, exitCode: z.number().int().nullable(), signal: z.string().nullable() }) },
-  /** Progress of one pending request, by its id: pulls, clean-ups, deploys. `of` is null when the end is not known. */
-  progress: {
-    params: z.object({
-      request: z.union([z.string(), z.number()]),
-      stage: z.string(),
-      done: z.number().nullable(),
-      of: z.number().nullable(),
-      unit: z.string().nullable(),
-    }),
-  },
+  progress: OWN_NOTIFICATIONS.progress,
 } as const satisfies Record<string, { params: z.ZodType; bytes?: 'params' }>;
 
 /** client → supervisor, without an answer. */
 export const CLIENT_NOTIFICATIONS = {
-  cancel: { params: z.object({ request: z.union([z.string(), z.number()]) }) },
+  cancel: OWN_NOTIFICATIONS.cancel,
 } as const satisfies Record<string, { params: z.ZodType }>;
 
 export type Methods = typeof METHODS;

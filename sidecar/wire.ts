@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { TurnIdSchema } from '../protocol/entities.ts';
+import { TurnIdSchema } from '../protocol/ids.ts';
 import { FILES_CALLS } from '../protocol/files.ts';
 
 /**

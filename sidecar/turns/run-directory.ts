@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { lstatSync, mkdirSync, readdirSync, renameSync, unlinkSync } from 'node:fs';
-import { TurnIdSchema } from '../../protocol/entities.ts';
+import { TurnIdSchema } from '../../protocol/ids.ts';
 import { Directory, errnoOf } from '../files/directory.ts';
 import { removeTree } from '../files/remove-tree.ts';
 

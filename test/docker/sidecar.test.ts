@@ -127,7 +127,7 @@ test('an agent that turns its run directory against us harms only itself', async
   expect(readFileSync(pair.path('control/secret'), 'utf8')).toBe('of the sidecar');
 });
 
-test('100 MB of output come whole while the sidecar stays small', async () => {
+test('100 MB of output come whole, in bounded pieces', async () => {
   const pair = await bench.pair();
   const launch = launchOf({ argv: ['sh', '-c', 'head -c 100000000 /dev/zero | tr "\\0" "\\251"'] });
   await pair.sidecar.launchTurn(launch, Buffer.alloc(0));

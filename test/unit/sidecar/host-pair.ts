@@ -97,6 +97,11 @@ export class HostPair {
     return this.path('run/turns', turnId, name);
   }
 
+  /** A connection that says it is for another session. */
+  connectAs(session: string): Promise<SidecarClient> {
+    return SidecarClient.connect(() => Promise.resolve(connect(this.path('control/sidecar.sock'))), session);
+  }
+
   /** kill -9 of the sidecar and a new one, as after a crash. */
   async replaceSidecar(meanwhile?: () => Promise<void>): Promise<void> {
     this.#sidecar.kill('SIGKILL');

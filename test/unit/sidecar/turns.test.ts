@@ -378,8 +378,9 @@ describe.skipIf(BUSYBOX === null)(
       expect(await pair.client.agentReady(50)).toBe(false);
     });
 
-    test('another session is refused, and so is what comes before hello', async () => {
-      expect(pair.client.hello).toMatchObject({ protocol: '1', session: pair.session, watch: 'inotify' });
+    test('another session is refused, and so is an id that is none', async () => {
+      await expect(pair.connectAs(newId('ses'))).rejects.toMatchObject({ code: 'conflict' });
+    expect(pair.client.hello).toMatchObject({ protocol: '1', session: pair.session, watch: 'inotify' });
       await expect(
         pair.client.turnProgress({ turnId: '../etc', stdout: 0, stderr: 0, waitMs: 0 }),
       ).rejects.toMatchObject({

@@ -1,0 +1,10 @@
+import { z } from 'zod';
+
+// Apart from the entities: a program that needs no more than these should not have to build all the others to start.
+
+/** `ses-` and 16 characters of lower-case base32: a DNS label, a URI authority and a folder name at once. */
+export const SessionIdSchema = z.string().regex(/^ses-[a-z2-7]{16}$/);
+export const TurnIdSchema = z.string().regex(/^turn-[a-z2-7]{16}$/);
+export const ExecIdSchema = z.string().regex(/^exec-[a-z2-7]{16}$/);
+/** An id, a name, or `profile/name`. */
+export const SessionRefSchema = z.string().min(1).max(200);
