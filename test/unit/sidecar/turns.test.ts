@@ -380,7 +380,7 @@ describe.skipIf(BUSYBOX === null)(
 
     test('another session is refused, and so is an id that is none', async () => {
       await expect(pair.connectAs(newId('ses'))).rejects.toMatchObject({ code: 'conflict' });
-    expect(pair.client.hello).toMatchObject({ protocol: '1', session: pair.session, watch: 'inotify' });
+      expect(pair.client.hello).toMatchObject({ protocol: '1', session: pair.session, watch: 'inotify' });
       await expect(
         pair.client.turnProgress({ turnId: '../etc', stdout: 0, stderr: 0, waitMs: 0 }),
       ).rejects.toMatchObject({
