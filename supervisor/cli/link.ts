@@ -8,26 +8,29 @@ export type StartMode = 'auto' | 'never';
 
 export type Dial = (start: StartMode) => Promise<SupervisorPeer>;
 
-/** Asking these twice would do something twice, or belongs to one connection: they are never repeated by themselves. */
-const ONCE: ReadonlySet<MethodName> = new Set<MethodName>([
-  'exec/start',
-  'exec/input',
-  'exec/resize',
-  'exec/kill',
-  'files/begin',
-  'files/append',
-  'files/commit',
-  'files/abort',
-  'files/create',
-  'files/mkdir',
-  'files/rename',
-  'files/copy',
-  'files/delete',
-  'session/subscribe',
-  'session/unsubscribe',
-  'supervisor/stop',
-  'supervisor/handover',
-  'purge',
+/** Asking these twice is like asking once. What changes something else is repeated only where it carries an opId. */
+const REPEATABLE: ReadonlySet<MethodName> = new Set<MethodName>([
+  'ping',
+  'supervisor/status',
+  'supervisor/doctor',
+  'profile/list',
+  'session/list',
+  'session/show',
+  'session/pause',
+  'session/stop',
+  'session/resume',
+  'session/update',
+  'session/events',
+  'session/verify',
+  'turn/show',
+  'turn/list',
+  'turn/wait',
+  'turn/cancel',
+  'turn/output',
+  'workspace/info',
+  'files/stat',
+  'files/list',
+  'files/read',
 ]);
 const ATTEMPTS = 4;
 /** How long a supervisor that left on purpose may take to be followed by another. */
@@ -49,13 +52,17 @@ export interface LinkCallOptions extends CallOptions {
 export class Link {
   readonly #dial: Dial;
   readonly #start: StartMode;
+  readonly #onAway: () => void;
   #peer: Promise<SupervisorPeer> | undefined;
   #leftOnPurpose = false;
+  #saidAway = false;
   #closed = false;
 
-  constructor(dial: Dial, start: StartMode) {
+  /** `onAway` is called when a supervisor has left on purpose and the next one is waited for. */
+  constructor(dial: Dial, start: StartMode, onAway: () => void) {
     this.#dial = dial;
     this.#start = start;
+    this.#onAway = onAway;
   }
 
   /** The connection of now; dials where there is none. */
@@ -90,7 +97,8 @@ export class Link {
       try {
         return await peer.callWithBytes(method, params, callOptions);
       } catch (error) {
-        if (!isBroken(error) || this.#closed || ONCE.has(method) || attempt === ATTEMPTS) throw error;
+        if (!isBroken(error) || this.#closed || !mayRepeat(method, params) || attempt === ATTEMPTS)
+          throw error;
         if (error.code === 'shutting_down') this.#leftOnPurpose = true;
         peer.close();
         // What is dialled next must not be this one.
@@ -117,6 +125,7 @@ export class Link {
     };
     opening.then((peer) => {
       this.#leftOnPurpose = false;
+      this.#saidAway = false;
       void peer.closed.then((reason) => {
         if (reason?.code === 'shutting_down') this.#leftOnPurpose = true;
         forget();
@@ -136,10 +145,16 @@ export class Link {
           const why = 'no other took its place';
           throw new HoldfastError('connection_closed', 'The supervisor was stopped', { why, cause });
         }
+        if (!this.#saidAway) this.#onAway();
+        this.#saidAway = true;
         await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
       }
     }
   }
+}
+
+function mayRepeat(method: MethodName, params: object): boolean {
+  return REPEATABLE.has(method) || ('opId' in params && params.opId !== undefined);
 }
 
 function isBroken(error: unknown): error is HoldfastError {

@@ -44,7 +44,11 @@ async function runAction(
     home,
     json: options.json === true,
     connect: (start) =>
-      new Link(async (mode) => (await import('./dial.ts')).dialSupervisor({ home, io, start: mode }), start),
+      new Link(
+        async (mode) => (await import('./dial.ts')).dialSupervisor({ home, io, start: mode }),
+        start,
+        () => void context.hint('The supervisor has left; waiting for the next one').catch(() => undefined),
+      ),
   });
   const left = context.left.then((code) => ({ code, left: true }));
   const readerGone = new Promise<never>((_resolve, reject) => context.stdout.onFailure(reject));

@@ -252,11 +252,14 @@ describe('a supervisor that leaves on purpose during a turn', () => {
     const driven = new Driven(['run', 'counter', '{}'], { home: supervisor.home, stdin: '' });
     await untilAsked(supervisor, 'turn/output');
     await supervisor.leave(leaving());
+    await driven.shows('The supervisor has left; waiting for the next one\n');
     // Long enough for more than one look; starting would fail at once, because the driver's program does not exist.
     await new Promise((resolve) => setTimeout(resolve, 700));
     supervisor.serve({ 'turn/output': outputOf({ stdout: 'printed\n' }) });
     await supervisor.listen();
-    expect(await driven.finished).toMatchObject({ code: 0, stdout: '{"count": 1}\n', stderr: 'printed\n' });
+    const { code, stdout, stderr } = await driven.finished;
+    expect({ code, stdout }).toEqual({ code: 0, stdout: '{"count": 1}\n' });
+    expect(stderr).toBe('The supervisor has left; waiting for the next one\nprinted\n');
   });
 
   test('^C twice leaves a wait for the next one', async () => {
