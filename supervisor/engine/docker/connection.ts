@@ -324,7 +324,8 @@ function broken(error: unknown, socketPath: string): HoldfastError {
   return unavailable('Cannot follow the Docker engine', socketPath, error);
 }
 
-function negotiate(version: {
+/** The API version to speak. Errors: `not_supported`. */
+export function negotiate(version: {
   Version: string;
   ApiVersion: string;
   MinAPIVersion?: string | undefined;

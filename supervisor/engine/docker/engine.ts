@@ -36,7 +36,6 @@ import { Programs } from './programs.ts';
 import type { InfoReply } from './replies.ts';
 import { Sandboxes } from './sandboxes.ts';
 import { VolumePlacement } from './volume-placement.ts';
-import { specHashes } from './spec-hash.ts';
 
 export interface DockerEngineOptions {
   /** The home of this installation: folders for workspaces, run directories, code and program files. */
@@ -236,10 +235,6 @@ export class DockerEngine implements Engine {
         ? this.#containers.removeVolume(object.objectId)
         : this.#containers.remove(what, object.objectId);
     await removed.catch(leave(what));
-  }
-
-  specHashes(spec: SandboxSpec): { sidecar: string; agent: string } {
-    return specHashes(spec, this.#options.sidecarImage, this.#programs.hash);
   }
 
   watch(listener: (change: Change) => void): () => void {

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { accountFiles } from '../../../supervisor/engine/docker/bodies.ts';
+import { negotiate } from '../../../supervisor/engine/docker/connection.ts';
 import { leaving, EngineRefusal, unavailable } from '../../../supervisor/engine/docker/failures.ts';
 import { PullTally, withTag } from '../../../supervisor/engine/docker/images.ts';
 import { Naming } from '../../../supervisor/engine/docker/labels.ts';
@@ -79,6 +80,23 @@ describe('pulling', () => {
     expect(of('aaaaaaaaaaaa', 'Download complete')).toMatchObject({ doneBytes: 105, ofBytes: 150 });
     // Progress of unpacking is in other units and must not make it go back.
     expect(of('aaaaaaaaaaaa', 'Extracting', 3, 9000)).toMatchObject({ doneBytes: 105, ofBytes: 150 });
+  });
+});
+
+describe('the version of the API', () => {
+  const of = (ApiVersion: string, MinAPIVersion?: string): string =>
+    negotiate({ Version: '1', ApiVersion, MinAPIVersion });
+
+  test('is the oldest that does, so that all engines behave alike', () => {
+    expect(of('1.41', '1.12')).toBe('1.41');
+    expect(of('1.52', '1.24')).toBe('1.41');
+    expect(of('1.41')).toBe('1.41');
+  });
+
+  test('is a later one where the engine has dropped ours, and older engines are refused', () => {
+    expect(of('1.52', '1.44')).toBe('1.44');
+    expect(() => of('1.40')).toThrow(expect.objectContaining({ code: 'not_supported' }));
+    expect(of('2.0', '1.9')).toBe('1.41');
   });
 });
 
