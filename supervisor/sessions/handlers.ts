@@ -62,7 +62,7 @@ export function sessionHandlers<P extends Client>(
       session: service.view(service.update(service.find(session), patch)),
     }),
     'session/delete': async ({ session, force, opId }) => {
-      await service.delete(service.find(session), force, opId);
+      await service.deleteNamed(session, force, opId);
       return {};
     },
 

@@ -71,6 +71,7 @@ export class Lifecycle {
   dispatch(sessionId: string, forThing?: string): Promise<Ready> {
     const asked = performance.now();
     return this.#lanes.run(sessionId, async () => {
+      await this.#finishEarlier(sessionId);
       try {
         return await this.#dispatch(sessionId, forThing, asked);
       } catch (error) {

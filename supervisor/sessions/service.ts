@@ -96,7 +96,17 @@ export class SessionService {
     const sidecars = new Sidecars(engine, now);
     const observations = new Observations(engine);
     this.#observations = observations;
-    const lifecycle = new Lifecycle({ engine, records, profiles, sidecars, observations, lanes, live, now });
+    const lifecycle = new Lifecycle({
+      engine,
+      records,
+      profiles,
+      sidecars,
+      observations,
+      lanes,
+      live,
+      now,
+      finishEarlier: (sessionId) => this.#removal.finishInLane(sessionId),
+    });
     const changes = this.changes;
     const turnRecords = new TurnRecords({
       database,
@@ -401,6 +411,13 @@ export class SessionService {
     const data = Object.fromEntries(Object.entries(patch).filter(([, value]) => value !== undefined));
     if (Object.keys(data).length === 0) return row;
     return this.#records.change(row.id, data, 'updated', [{ type: 'session.updated', data }]);
+  }
+
+  /** As `delete`. The first answer to an `opId` comes before the question who is meant: that session may be gone by now. */
+  async deleteNamed(ref: string, force: boolean, opId?: string): Promise<void> {
+    const earlier = opId === undefined ? null : this.#options.operations.answered(opId, 'session.delete');
+    if (earlier === null) await this.delete(this.find(ref), force, opId);
+    else if ('error' in earlier) throw earlier.error;
   }
 
   async delete(row: SessionRow, force: boolean, opId?: string): Promise<void> {
