@@ -6,7 +6,7 @@ import { encodeFrame } from './framing.ts';
 import type { EncodedFrame, Frame } from './framing.ts';
 import type { PeerLimits } from './limits.ts';
 import { explainIssues, toWireError, WithBytes } from './shapes.ts';
-import type { HandlerContext, InternalErrorListener, Progress, RequestId } from './shapes.ts';
+import type { HandlerContext, InternalErrorListener, MethodMap, Progress, RequestId } from './shapes.ts';
 
 /** What requests need of the connection they came on. */
 export interface RequestConnection<P> {
@@ -226,4 +226,18 @@ export class IncomingRequests<P> {
 function unsendable(error: unknown): HoldfastError {
   const why = error instanceof HoldfastError ? error.why : undefined;
   return new HoldfastError('internal', 'The answer cannot be sent', { why });
+}
+
+/** A map, and no look-up in an object: `constructor` and `__proto__` are names like any other. */
+export function servedMethods<P>(
+  serves: MethodMap,
+  handlers: Readonly<Record<string, unknown>>,
+): ReadonlyMap<string, ServedMethod<P>> {
+  const served = new Map<string, ServedMethod<P>>();
+  for (const [name, shape] of Object.entries(serves)) {
+    const handler = Object.hasOwn(handlers, name) ? handlers[name] : undefined;
+    if (typeof handler === 'function')
+      served.set(name, { shape, handle: handler as ServedMethod<P>['handle'] });
+  }
+  return served;
 }

@@ -1,17 +1,16 @@
 import type { Duplex } from 'node:stream';
 import { z } from 'zod';
 import { HoldfastError } from '../errors.ts';
-import { CLIENT_NOTIFICATIONS, NOTIFICATIONS } from '../methods.ts';
 import { encodeFrame, FrameDecoder } from './framing.ts';
 import type { EncodedFrame, Frame } from './framing.ts';
 import { FrameWriter } from './frame-writer.ts';
 import { Inbox } from './inbox.ts';
 import { IncomingNotifications } from './incoming-notifications.ts';
-import { IncomingRequests } from './incoming-requests.ts';
-import type { ServedMethod } from './incoming-requests.ts';
+import { IncomingRequests, servedMethods } from './incoming-requests.ts';
 import { PEER_LIMITS } from './limits.ts';
 import type { PeerLimits } from './limits.ts';
 import { OutgoingCalls } from './outgoing-calls.ts';
+import { OWN_NOTIFICATIONS } from './own-notifications.ts';
 import type { PeerOptions } from './peer-options.ts';
 import { explainIssues, toWireError } from './shapes.ts';
 import type {
@@ -272,13 +271,12 @@ export class Peer<
   }
 
   /**
-   * Reads on only while what was read is handled and the other side takes its answers. Only answers count: if both sides
-   * stopped reading because of calls of their own, neither would ever go on.
+   * Reads on only while what was read is handled. A side that does not take its answers stops that by its next request alone,
+   * so that what it says to calls of ours still arrives: two sides that both fall behind would else wait for each other.
    */
   #pace(): void {
     if (this.#closing !== undefined) return;
-    const behind = this.#unreadAnswers > this.#limits.unreadAnswers;
-    if (this.#holds > 0 || behind || !this.#inbox.isIdle) this.#stream.pause();
+    if (this.#holds > 0 || !this.#inbox.isIdle) this.#stream.pause();
     else if (this.#stream.isPaused()) this.#stream.resume();
   }
 
@@ -338,11 +336,11 @@ export class Peer<
   #hear(name: string, params: unknown, bytes: Buffer | undefined): void {
     let violation: string | undefined;
     if (name === 'cancel') {
-      const parsed = CLIENT_NOTIFICATIONS.cancel.params.safeParse(params);
+      const parsed = OWN_NOTIFICATIONS.cancel.params.safeParse(params);
       if (parsed.success) this.#incoming.cancel(parsed.data.request);
       else violation = `cancel: ${explainIssues(parsed.error)}`;
     } else if (name === 'progress') {
-      const parsed = NOTIFICATIONS.progress.params.safeParse(params);
+      const parsed = OWN_NOTIFICATIONS.progress.params.safeParse(params);
       if (parsed.success) {
         const { request, ...progress } = parsed.data;
         this.#notifications.guard(name, () => this.#outgoing.progress(request, progress));
@@ -369,11 +367,8 @@ export class Peer<
     this.#unreadAnswers += frame.size;
     this.#writer.write(frame, () => {
       this.#unreadAnswers -= frame.size;
-      if (this.#unreadAnswers > this.#limits.unreadAnswers) return;
-      this.#inbox.wake();
-      this.#pace();
+      if (this.#unreadAnswers <= this.#limits.unreadAnswers) this.#inbox.wake();
     });
-    this.#pace();
   }
 
   #sendProgress(request: RequestId, progress: Progress): void {
@@ -388,18 +383,4 @@ function isRequestId(id: unknown): id is RequestId {
 
 function encodeNotification(method: string, params: unknown, bytes?: Uint8Array): EncodedFrame {
   return encodeFrame({ jsonrpc: '2.0', method, params }, bytes);
-}
-
-/** A map, and no look-up in an object: `constructor` and `__proto__` are names like any other. */
-function servedMethods<P>(
-  serves: MethodMap,
-  handlers: Readonly<Record<string, unknown>>,
-): ReadonlyMap<string, ServedMethod<P>> {
-  const served = new Map<string, ServedMethod<P>>();
-  for (const [name, shape] of Object.entries(serves)) {
-    const handler = Object.hasOwn(handlers, name) ? handlers[name] : undefined;
-    if (typeof handler === 'function')
-      served.set(name, { shape, handle: handler as ServedMethod<P>['handle'] });
-  }
-  return served;
 }

@@ -209,16 +209,10 @@ test(
     const whole = outcomes.filter(
       (outcome) => outcome.status === 'fulfilled' && outcome.value === size,
     ).length;
-    const dropped = outcomes.filter(
-      (outcome) =>
-        outcome.status === 'rejected' && (outcome.reason as { code: string }).code === 'overloaded',
-    ).length;
-    console.log(
-      `200 answers of 1 MiB to a stopped reader: ${whole} whole, ${dropped} overloaded, at most ${Math.round(most / MiB)} MiB kept`,
-    );
-    expect(whole + dropped).toBe(200);
-    expect(whole).toBeGreaterThanOrEqual(64);
-    expect(most).toBeLessThan(67 * MiB);
+    console.log(`200 answers of 1 MiB to a stopped reader: at most ${Math.round(most / MiB)} MiB kept`);
+    expect(whole).toBe(200);
+    // The bound, and the answers of the requests that were started when it was not yet reached.
+    expect(most).toBeLessThan((8 + 16 + 1) * MiB);
   },
 );
 
