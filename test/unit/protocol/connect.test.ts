@@ -256,6 +256,18 @@ test('one that took the connection and says nothing is given up in time', async 
   }
 });
 
+test('one that ends every connection at once is given up in time', async () => {
+  const home = newHome();
+  mkdirSync(home, { mode: 0o700 });
+  const server = createServer((socket) => socket.destroy());
+  const end = await listenAt(server, { directory: home, name: 'supervisor.sock' });
+  const started = performance.now();
+  const error = await failure(connectSupervisor({ ...options(home), timeoutMs: 300 }));
+  await end();
+  expect(error.code).toBe('timeout');
+  expect(performance.now() - started).toBeLessThan(3000);
+});
+
 test('giving up is at once', async () => {
   const controller = new AbortController();
   setTimeout(() => controller.abort(), 50);
