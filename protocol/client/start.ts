@@ -1,12 +1,14 @@
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
-import { HoldfastError } from '../errors.ts';
+import { Socket } from 'node:net';
+import { ErrorCodeSchema, HoldfastError } from '../errors.ts';
 import { homePaths } from '../home.ts';
 import { lastLines, lastLoggedError } from './log-tail.ts';
 
 /** A supervisor that could not start will hardly do so a moment later; one that found the home locked may. */
 const RESTART_AFTER_MS = 500;
 const SHOWN_LINES = 5;
+const MOST_SAID = 4096;
 
 /**
  * A process that idles for days should be small: without these, garbage of a busy minute stays in memory for good
@@ -30,6 +32,7 @@ export class SupervisorStarter {
   #startedAt = 0;
   #exit: { readonly at: number; readonly how: string; readonly failed: boolean } | undefined;
   #spawnError: Error | undefined;
+  #said = '';
 
   constructor(home: string, command: readonly string[]) {
     this.#home = home;
@@ -70,6 +73,10 @@ export class SupervisorStarter {
       const why = logged.why === undefined ? logged.message : `${logged.message}: ${logged.why}`;
       return new HoldfastError(logged.code, what, { why, next, details: { log } });
     }
+    // What kept it from its log it can only say to us.
+    const said = /^error ([a-z_]+): (.+)$/m.exec(this.#said);
+    const code = ErrorCodeSchema.safeParse(said?.[1]);
+    if (code.success) return new HoldfastError(code.data, what, { why: said?.[2] });
     const why = this.#exit === undefined ? 'it does not answer in time' : this.#exit.how;
     return new HoldfastError(this.#exit === undefined ? 'timeout' : 'internal', what, {
       why: `${why}${tail}`,
@@ -102,13 +109,19 @@ export class SupervisorStarter {
     const child = spawn(program, args, {
       cwd: '/',
       detached: true,
-      stdio: 'ignore',
+      stdio: ['ignore', 'ignore', 'pipe'],
       env: { ...process.env, HOLDFAST_HOME: this.#home },
     });
     this.#child = child;
     child.once('error', (error) => {
       this.#spawnError = error;
     });
+    this.#said = '';
+    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      this.#said = (this.#said + text).slice(0, MOST_SAID);
+    });
+    // It lets go of the pipe once it serves; until then it must not keep us.
+    if (child.stderr instanceof Socket) child.stderr.unref();
     child.once('exit', (code, signal) => {
       const how = signal === null ? `it left with exit code ${String(code)}` : `it was ended by ${signal}`;
       this.#exit = { at: Date.now(), how, failed: code !== 0 };

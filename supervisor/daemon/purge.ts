@@ -34,8 +34,11 @@ export class Purge {
     return this.#running;
   }
 
-  /** Errors: `confirmation_required`, `engine_unavailable` (containers could not be removed; nothing was). */
-  handler(done: () => void): HandlerTable['purge'] {
+  /**
+   * `done` is called once things were removed, with whether all was: one that failed half way cannot go on serving either.
+   * Errors: `confirmation_required`, `engine_unavailable` (containers could not be looked for; nothing was removed).
+   */
+  handler(done: (all: boolean) => void): HandlerTable['purge'] {
     return async ({ force }, { progress }) => {
       if (!force) throw await this.#question();
       if (this.#running) throw new HoldfastError('conflict', 'A purge is under way already');
@@ -50,10 +53,10 @@ export class Purge {
       this.#running = true;
       try {
         const removed = await this.#run(progress);
-        done();
+        done(true);
         return { removed };
       } catch (error) {
-        this.#running = false;
+        done(false);
         throw error;
       }
     };

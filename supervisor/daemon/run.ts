@@ -4,7 +4,13 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import { homeFromEnvironment } from '../../protocol/home.ts';
 import { Home } from '../store/home.ts';
 import { HomeLock } from '../store/lock.ts';
-import { closeInherited, detachStdio } from './descriptors.ts';
+import {
+  closeDescriptors,
+  detachStdio,
+  openDescriptors,
+  stillInherited,
+  suspectedDescriptors,
+} from './descriptors.ts';
 import { LogFile } from './logs.ts';
 import { thisProgram } from './program.ts';
 import { Supervisor } from './supervisor.ts';
@@ -15,13 +21,18 @@ export const DAEMON_EXIT = { left: 0, failed: 1, locked: 3, crashed: 70 } as con
 /** The one before us lets go within its drain time. */
 const LOCK_WAIT_MS = 20_000;
 const LOCK_POLL_MS = 25;
+/** By then Node has read what it reads by itself when it starts. */
+const LET_GO_MS = 1000;
 
 /** `supervisor run`: becomes the home's supervisor and resolves with the exit code once it has left. */
 export async function runSupervisor(bundle: string): Promise<number> {
+  // Whoever started us may have gone already, and a reader that has gone must not end us.
+  process.stderr.on('error', () => undefined);
   process.umask(0o077);
+  const root = homeFromEnvironment(process.env);
   process.chdir('/');
-  const closed = closeInherited();
-  const home = Home.open(homeFromEnvironment(process.env));
+  const suspected = suspectedDescriptors(openDescriptors());
+  const home = Home.open(root);
   const log = new LogFile({ path: home.logFile });
   const daemon = log.room('daemon');
   watchForCrashes(log);
@@ -32,7 +43,6 @@ export async function runSupervisor(bundle: string): Promise<number> {
       daemon.error('another supervisor works in this home', { error: lock });
       return DAEMON_EXIT.locked;
     }
-    if (closed.length > 0) daemon.debug('closed what was inherited', { descriptors: closed.length });
     const supervisor = await Supervisor.start({ home, lock, log, program: thisProgram(bundle) }).catch(
       (error: unknown) => {
         lock.release();
@@ -43,7 +53,13 @@ export async function runSupervisor(bundle: string): Promise<number> {
     // A terminal that goes away is none of ours.
     process.on('SIGHUP', () => undefined);
     detachStdio();
+    const letGo = setTimeout(() => {
+      const inherited = stillInherited(suspected, openDescriptors(), home.root);
+      closeDescriptors(inherited);
+      if (inherited.length > 0) daemon.info('closed what was inherited', { descriptors: inherited.length });
+    }, LET_GO_MS);
     await supervisor.left;
+    clearTimeout(letGo);
     return DAEMON_EXIT.left;
   } catch (error) {
     daemon.error('the supervisor could not start', { error });

@@ -88,7 +88,7 @@ export class Supervisor {
       startedAt: this.#startedAt,
       connections: () => this.#server?.connections ?? 0,
       leaveSoon: (reason: LeaveReason) => void setImmediate(() => this.leave(reason)),
-      purge: purge.handler(() => void setImmediate(() => this.leave('purge'))),
+      purge: purge.handler((all) => void setImmediate(() => this.leave(all ? 'purge' : 'stop'))),
     };
     const table =
       rooms === null || damage !== null

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import {
   chmodSync,
   closeSync,
+  existsSync,
   fsyncSync,
   linkSync,
   mkdirSync,
@@ -14,7 +15,7 @@ import {
   writeSync,
 } from 'node:fs';
 import type { BigIntStats } from 'node:fs';
-import { basename, join, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { homePaths } from '../../protocol/home.ts';
 import { hasErrorCode, storageError } from './storage-error.ts';
@@ -91,7 +92,7 @@ export class Home {
   static open(root: string): Home {
     const path = resolve(root);
     try {
-      mkdirSync(path, { recursive: true, mode: 0o700 });
+      makeFolder(path);
       checkRoot(path);
       const home = new Home(path);
       const inside = [
@@ -158,6 +159,18 @@ export class Home {
     } catch (error) {
       return !(hasErrorCode(error, 'ENOENT') || hasErrorCode(error, 'ENOTDIR'));
     }
+  }
+}
+
+/** Not by `recursive`, which never returns where a parent is there and takes no folders (/proc). */
+function makeFolder(path: string): void {
+  if (existsSync(path)) return;
+  const parent = dirname(path);
+  if (parent !== path) makeFolder(parent);
+  try {
+    mkdirSync(path, { mode: 0o700 });
+  } catch (error) {
+    if (!hasErrorCode(error, 'EEXIST')) throw error;
   }
 }
 

@@ -195,6 +195,25 @@ describe('a supervisor that goes and comes', () => {
     },
   );
 
+  test('it finishes the step at hand before it makes room for a newer program', async () => {
+    const home = await freshHome();
+    const first = await home.start({ 'stop.after-agent': 'delay:2500' });
+    await deployShell(home);
+    const { session } = await home.call('session/create', { profile: 'shell' });
+    await home.call('session/resume', { session: session.id });
+    const newer = await otherBuild(join(await freshFolder(), 'newer'), '9.9.9', '2030-01-01T00:00:00.000Z');
+    const asked = home.call('session/stop', { session: session.id }).catch((error: unknown) => error);
+    await sleep(700);
+    stopAtEnd(home);
+    await cli(home, newer)('session', 'list', '--json');
+    expect(await first.endsWithin(100)).toEqual({ code: 0, signal: null });
+    await asked;
+    expect((await status(home)).version).toBe('9.9.9');
+    expect((await home.call('session/show', { session: session.id })).session.status).toBe('resumable');
+    expect(await home.log()).not.toContain('could not be closed');
+    await expectSettled(home);
+  });
+
   test('nothing of its starter stays open: no descriptor, no directory, no terminal', async () => {
     const home = await freshHome();
     const folder = await freshFolder();
@@ -204,6 +223,7 @@ describe('a supervisor that goes and comes', () => {
     await execute('bash', ['-c', command], { cwd: folder, env });
     stopAtEnd(home);
     const { pid } = await status(home);
+    await sleep(1500);
     const open = await readdir(`/proc/${pid}/fd`);
     const { stdout } = await execute('bash', [
       '-c',
@@ -296,6 +316,41 @@ describe('the home', () => {
     expect(removed.filter(({ kind }) => kind === 'container')).toHaveLength(2);
     expect(await second.endsWithin(15_000)).toEqual({ code: 0, signal: null });
     expect(existsSync(home.path)).toBe(false);
+  });
+
+  test('on a full disk: a deploy says so and leaves nothing, and works once there is space', async () => {
+    const home = await freshHome();
+    await home.start({ 'deploy.after-copy': 'enospc@1' });
+    const directory = await writeProject(await freshFolder(), shellProject('shell'));
+    await expect(home.call('profile/deploy', { directory })).rejects.toMatchObject({ code: 'no_space' });
+    expect(await readdir(join(home.path, 'deploys/shell'))).toEqual([]);
+    expect((await home.call('profile/list', {})).profiles).toEqual([]);
+    expect((await home.call('profile/deploy', { directory })).profile.version).toBe(1);
+  });
+
+  test.each([
+    ['somebody’s folder of other things', 'thesis.txt', 'home_damaged'],
+    ['a home whose id was overwritten', 'id', 'home_damaged'],
+  ])('%s is not used, and the command says why', async (_, name, code) => {
+    const folder = await freshFolder();
+    await writeFile(join(folder, name), 'words');
+    const home = await freshHome({ path: folder });
+    endings.pop();
+    const refused = cli(home)('profiles');
+    await expect(refused).rejects.toMatchObject({
+      stderr: expect.stringContaining(`error ${code}: `) as string,
+    });
+    expect(await readdir(folder)).toEqual([name]);
+  });
+
+  test('where no folder can be made: an error at once, and no process that goes on trying', async () => {
+    const home = await freshHome({ path: '/proc/no-home' });
+    endings.pop();
+    const started = performance.now();
+    await expect(cli(home)('profiles')).rejects.toMatchObject({
+      stderr: expect.stringContaining('/proc/no-home') as string,
+    });
+    expect(performance.now() - started).toBeLessThan(10_000);
   });
 
   test('is its owner’s alone: 0700, socket and log 0600', async () => {

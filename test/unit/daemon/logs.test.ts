@@ -91,12 +91,10 @@ describe('the log', () => {
 
   test('a huge value makes no huge line', () => {
     const log = new LogFile({ path: join(folder, 'a.log') });
-    log
-      .room('x')
-      .error('large', {
-        list: Array.from({ length: 500 }, () => 'y'.repeat(5000)),
-        text: 'z'.repeat(2 ** 20),
-      });
+    log.room('x').error('large', {
+      list: Array.from({ length: 500 }, () => 'y'.repeat(5000)),
+      text: 'z'.repeat(2 ** 20),
+    });
     log.close();
     expect(statSync(join(folder, 'a.log')).size).toBeLessThan(20_000);
     expect(lines('a.log')).toHaveLength(1);

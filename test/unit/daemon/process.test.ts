@@ -1,22 +1,30 @@
 import { describe, expect, test, vi } from 'vitest';
-import { inheritedDescriptors } from '../../../supervisor/daemon/descriptors.ts';
+import { stillInherited, suspectedDescriptors } from '../../../supervisor/daemon/descriptors.ts';
 import { HomeWatch } from '../../../supervisor/daemon/home-watch.ts';
 
 describe('descriptors of the starter', () => {
-  test('files, sockets and half pipes are its; queues, /dev/null and whole pipes are Node’s', () => {
-    const open = [
-      { fd: 0, target: 'pipe:[1]' },
-      { fd: 2, target: '/dev/pts/0' },
-      { fd: 3, target: 'anon_inode:[eventpoll]' },
-      { fd: 5, target: 'pipe:[7]' },
-      { fd: 6, target: 'pipe:[7]' },
-      { fd: 7, target: '/dev/null' },
-      { fd: 9, target: '/etc/passwd' },
-      { fd: 12, target: 'socket:[33]' },
-      { fd: 200, target: 'pipe:[1]' },
-      { fd: 201, target: 'pipe:[9]' },
-    ];
-    expect(inheritedDescriptors(open)).toEqual([9, 12, 201]);
+  const open = [
+    { fd: 0, target: 'pipe:[1]' },
+    { fd: 2, target: '/dev/pts/0' },
+    { fd: 3, target: 'anon_inode:[eventpoll]' },
+    { fd: 5, target: 'pipe:[7]' },
+    { fd: 6, target: 'pipe:[7]' },
+    { fd: 7, target: '/dev/null' },
+    { fd: 8, target: '/etc/ssl/certs/ca-certificates.crt' },
+    { fd: 9, target: '/home/ada/build.lock' },
+    { fd: 12, target: 'socket:[33]' },
+    { fd: 200, target: 'pipe:[1]' },
+    { fd: 201, target: 'pipe:[9]' },
+    { fd: 202, target: '/h/supervisor.lock' },
+  ];
+
+  test('may be files, sockets and half pipes; queues, /dev/null, whole pipes and certificates are Node’s', () => {
+    expect(suspectedDescriptors(open).map(({ fd }) => fd)).toEqual([9, 12, 201, 202]);
+  });
+
+  test('are closed later, unless their number means something else by then or they lie in the home', () => {
+    const later = open.map((one) => (one.fd === 12 ? { fd: 12, target: '/h/holdfast.db' } : one));
+    expect(stillInherited(suspectedDescriptors(open), later, '/h')).toEqual([9, 201]);
   });
 });
 
