@@ -233,6 +233,11 @@ describe('a supervisor that goes and comes', () => {
     expect(stdout).not.toContain(folder);
     expect(stdout).not.toContain('/etc/hostname');
     expect(stdout).not.toMatch(/\/dev\/(pts|tty)/);
+    const { stdout: standard } = await execute(
+      'readlink',
+      [0, 1, 2].map((fd) => `/proc/${pid}/fd/${fd}`),
+    );
+    expect(standard).toBe('/dev/null\n'.repeat(3));
     expect(stdout.trim().split('\n').at(-1)).toBe('/');
     const [sid, umask] = await Promise.all([
       readFile(`/proc/${pid}/stat`, 'utf8').then((text) =>
