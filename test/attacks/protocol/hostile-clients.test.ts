@@ -1,10 +1,11 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { connectSupervisor, dialSupervisor } from '../../../protocol/client/connect.ts';
 import type { SupervisorConnection } from '../../../protocol/client/connect.ts';
+import { until } from '../../unit/protocol/peers.ts';
 
 /** Programs of the same user may be broken or hostile; whatever they do, the supervisor stays small and answers the others. */
 const MiB = 2 ** 20;
@@ -27,6 +28,8 @@ afterEach(() => {
 afterAll(async () => {
   process.kill(polite.hello.supervisor.pid, 'SIGTERM');
   await polite.peer.closed;
+  // Its lock and its log are in there until it is gone.
+  await until(() => !existsSync(`/proc/${polite.hello.supervisor.pid}`));
   rmSync(join(home, '..'), { recursive: true, force: true });
 });
 

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { homeFromEnvironment } from '../../../protocol/home.ts';
 import { withBytes } from '../../../protocol/wire/shapes.ts';
+import { detachStdio } from '../../../supervisor/daemon/descriptors.ts';
 import { RpcServer } from '../../../supervisor/rpc/server.ts';
 import type { HandlerTable } from '../../../supervisor/rpc/table.ts';
 import { Home } from '../../../supervisor/store/home.ts';
@@ -51,6 +52,7 @@ async function main(): Promise<void> {
       return { leaving: true };
     },
   };
+  detachStdio();
   const server = await RpcServer.listen({
     place: { directory: home.socketDirectory, name: 'supervisor.sock' },
     identity: {
