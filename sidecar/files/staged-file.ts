@@ -34,6 +34,8 @@ export interface TemporaryName {
  */
 export class StagedFile {
   readonly fd: number;
+  /** Somebody replaced it while it had its place: it has no name any more, and cannot get one. */
+  isLost = false;
   #temporary: TemporaryName | null;
   #size = 0;
   #closed = false;

@@ -111,6 +111,7 @@ export class Writer {
       if (current?.stat().isSymbolicLink() === true) continue;
       checkPlace(current, text, expectation);
       if (current === null) {
+        if (staged.isLost) break;
         if (!this.#place(staged, place.directory, place.name)) continue;
         await syncDirectory(place);
         return await written(staged, version, { created: true, hardlinked: false });
@@ -120,6 +121,7 @@ export class Writer {
         using file = openRegular(current, text);
         return await written(file, version, { created: false, hardlinked: false });
       }
+      if (staged.isLost) break;
       const { mode, gid } = current.stat();
       staged.dress(Number(mode & PERMISSIONS), Number(gid));
       const swapped = await this.#replace(staged, place, place.name, expected);
@@ -219,13 +221,37 @@ export class Writer {
         return { hardlinked };
       }
     }
-    // Somebody was faster: what they put there goes back, and what came in between goes back over it, the newest last.
+    this.#swapBack(staged, temporary, swap);
+    return null;
+  }
+
+  /**
+   * Somebody was faster: what came out goes back in, and so does whatever they put there meanwhile, the newest last. It is
+   * over when the swap brings out what the swap before had put in: then nobody was in between.
+   */
+  #swapBack(staged: StagedFile, temporary: TemporaryName, swap: () => void): void {
+    const { identity } = staged;
+    let placed = identity;
+    let held = this.#identityAt(temporary);
     for (let swaps = 0; swaps < MOST_EXCHANGES; swaps += 1) {
       swap();
-      using out = this.#lookAtName(temporary);
-      if (out !== null && identityOf(out) === identity) break;
+      const out = this.#identityAt(temporary);
+      const isOver = out === placed;
+      placed = held;
+      held = out;
+      if (isOver) break;
     }
-    return null;
+    if (held === identity) return;
+    // They replaced our content while it was there: it is gone, and what is left over is what they would have replaced.
+    removeName(temporary);
+    this.#nameGone(staged, temporary);
+    staged.isLost = true;
+  }
+
+  #identityAt(temporary: TemporaryName): string {
+    using there = this.#lookAtName(temporary);
+    if (there === null) throw systemError('ESTALE', 'open');
+    return identityOf(there);
   }
 
   /** Where names cannot be swapped: looked at, then replaced; a change in the moment between is lost. */

@@ -40,9 +40,15 @@ export class PairBench {
   }
 
   async pair(
-    options: { image?: string; code?: Readonly<Record<string, string>> } = {},
+    options: {
+      image?: string;
+      code?: Readonly<Record<string, string>>;
+      /** More for the sidecar's environment, as NAME=value. */
+      sidecarEnv?: readonly string[];
+    } = {},
   ): Promise<SidecarPair> {
-    const pair = new SidecarPair(this.root, this.home, options.image ?? __AGENT_IMAGE__, options.code ?? {});
+    const { image = __AGENT_IMAGE__, code = {}, sidecarEnv = [] } = options;
+    const pair = new SidecarPair(this.root, this.home, image, code, sidecarEnv);
     this.#pairs.push(pair);
     await pair.start();
     return pair;
@@ -88,11 +94,19 @@ export class SidecarPair {
   readonly #folder: string;
   readonly #runtime: string;
   readonly #labels: Record<string, string>;
+  readonly #sidecarEnv: readonly string[];
   #sidecar: Docker.Container | undefined;
   #agent: Docker.Container | undefined;
   client: SidecarClient | undefined;
 
-  constructor(root: string, home: string, image: string, code: Readonly<Record<string, string>>) {
+  constructor(
+    root: string,
+    home: string,
+    image: string,
+    code: Readonly<Record<string, string>>,
+    sidecarEnv: readonly string[] = [],
+  ) {
+    this.#sidecarEnv = sidecarEnv;
     const isRoot = process.getuid?.() === 0;
     const uid = isRoot ? 231_000 + (randomBytes(2).readUInt16BE() % 9000) : (process.getuid?.() ?? 0);
     const gid = isRoot ? uid : (process.getgid?.() ?? 0);
@@ -169,6 +183,30 @@ export class SidecarPair {
     return info?.State.Running ?? false;
   }
 
+  /** Runs a program in the agent's container to its end, and gives what it printed. */
+  async runInAgent(command: readonly string[]): Promise<{ exitCode: number; output: string }> {
+    if (this.#agent === undefined) throw new Error('there is no agent container');
+    const exec = await this.#agent.exec({
+      Cmd: [...command],
+      AttachStdout: true,
+      AttachStderr: true,
+      Tty: true,
+    });
+    const stream = await exec.start({ Tty: true });
+    let output = '';
+    for await (const chunk of stream) output += String(chunk);
+    return { exitCode: (await exec.inspect()).ExitCode ?? -1, output };
+  }
+
+  /** Memory of the sidecar's program, bytes; from this machine's point of view, so the engine must run on it. */
+  async sidecarMemory(): Promise<number> {
+    const listing = (await this.#sidecar?.top({ ps_args: '-eo pid,rss,args' })) as
+      { Processes: string[][] } | undefined;
+    const rows = listing?.Processes ?? [];
+    const node = rows.find((columns) => columns.some((text) => /^(\/\S*\/)?node\b/.test(text)));
+    return Number(node?.[1] ?? Number.NaN) * 1024;
+  }
+
   /** Processes in the agent's container: their command lines. */
   async processes(): Promise<string[]> {
     const listing = (await this.#agent?.top({ ps_args: '-eo pid,stat,args' })) as
@@ -178,9 +216,11 @@ export class SidecarPair {
 
   async #startSidecar(network: Parameters<typeof sidecarBody>[3]): Promise<void> {
     const mounts = [...this.#both(), this.#bind('control', '/ctl')];
-    const sidecar = await docker.createContainer(
-      sidecarBody(this.#spec, __SIDECAR_IMAGE__, mounts, network, this.#labels),
-    );
+    const body = sidecarBody(this.#spec, __SIDECAR_IMAGE__, mounts, network, this.#labels);
+    const sidecar = await docker.createContainer({
+      ...body,
+      Env: [...(body.Env ?? []), ...this.#sidecarEnv],
+    });
     this.#sidecar = sidecar;
     await sidecar.start();
     await until(

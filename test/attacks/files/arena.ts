@@ -1,0 +1,124 @@
+import { execFileSync } from 'node:child_process';
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { HoldfastError } from '../../../protocol/errors.ts';
+import { dialChecked } from '../../../supervisor/engine/docker/dial.ts';
+import { FilesConnection } from '../../../supervisor/workspace/files-connection.ts';
+import { PairBench, type SidecarPair } from '../../docker/sidecar-pair.ts';
+
+export const CANARY = 'canary: a byte from outside';
+export const SOAK = process.env['HOLDFAST_SOAK'] !== undefined;
+
+/** A real sidecar and a real agent container, with a canary where only the sidecar has its eyes. */
+export class Arena {
+  readonly pair: SidecarPair;
+  readonly files: FilesConnection;
+  readonly #bench: PairBench;
+  readonly #other: FilesConnection;
+
+  private constructor(bench: PairBench, pair: SidecarPair, files: FilesConnection, other: FilesConnection) {
+    this.#bench = bench;
+    this.pair = pair;
+    this.files = files;
+    this.#other = other;
+  }
+
+  static async open(sidecarEnv: readonly string[] = []): Promise<Arena> {
+    const bench = await PairBench.create();
+    try {
+      const attacker = readFileSync(join(import.meta.dirname, 'attacker.py'), 'utf8');
+      const pair = await bench.pair({ code: { 'attacker.py': attacker }, sidecarEnv });
+      writeFileSync(pair.path('control/secret'), CANARY, { mode: 0o666 });
+      return new Arena(bench, pair, await connectFiles(pair), await connectFiles(pair));
+    } catch (error) {
+      await bench.end();
+      throw error;
+    }
+  }
+
+  async end(): Promise<void> {
+    this.files.close();
+    this.#other.close();
+    await this.#bench.end();
+  }
+
+  /** Lets the agent do its deed to the end. */
+  async attack(...deed: string[]): Promise<string> {
+    const { exitCode, output } = await this.pair.runInAgent(['python3', '/agent/attacker.py', ...deed]);
+    if (exitCode !== 0) throw new Error(`the attacker failed: ${output}`);
+    return output;
+  }
+
+  /** Lets the agent do its deed while `work` goes on. */
+  async during<T>(deed: readonly string[], work: () => Promise<T>): Promise<T> {
+    const attack = this.attack(...deed);
+    // It is waited for at the end; until then its failure is not nobody's.
+    attack.catch(() => undefined);
+    try {
+      await sleep(500);
+      return await work();
+    } finally {
+      writeFileSync(this.pair.path('workspace/stop'), '');
+      await attack;
+      rmSync(this.pair.path('workspace/stop'));
+    }
+  }
+
+  /** The longest that another caller had to wait for a small answer while `work` went on, ms. */
+  async stallDuring(work: () => Promise<unknown>): Promise<number> {
+    let longest = 0;
+    const over = new AbortController();
+    const meter = (async () => {
+      while (!over.signal.aborted) {
+        const began = performance.now();
+        await this.#other.call('files/stat', { path: '/workspace' });
+        longest = Math.max(longest, performance.now() - began);
+        await sleep(5);
+      }
+    })();
+    try {
+      await work();
+    } finally {
+      over.abort();
+      await meter;
+    }
+    return longest;
+  }
+
+  /** What the sidecar alone can reach must be as it was. */
+  outside(): string[] {
+    const secret = readFileSync(this.pair.path('control/secret'), 'utf8');
+    if (secret !== CANARY) throw new Error(`the canary was changed: ${secret}`);
+    return readdirSync(this.pair.path('control')).sort();
+  }
+
+  /** Names of ours that are left in the workspace, however deep. */
+  leftovers(): string[] {
+    // It follows no links, unlike a recursive readdir.
+    const found = execFileSync('find', [this.pair.path('workspace'), '-name', '.holdfast-*'], {
+      encoding: 'utf8',
+    });
+    return found.split('\n').filter((line) => line !== '');
+  }
+}
+
+export async function connectFiles(pair: SidecarPair): Promise<FilesConnection> {
+  const dial = async () => {
+    const socket = await dialChecked(pair.path('control/sidecar.sock'));
+    if (socket === null) throw new Error('the sidecar does not listen');
+    return socket;
+  };
+  return await FilesConnection.open(dial, pair.session);
+}
+
+/** The code of the error that the work ends with, or what it gives. Anything that is not typed is thrown on. */
+export async function outcome<T>(work: Promise<T>): Promise<T | string> {
+  try {
+    return await work;
+  } catch (error) {
+    if (!(error instanceof HoldfastError)) throw error;
+    if (error.code === 'internal' || error.code === 'connection_closed') throw error;
+    return error.code;
+  }
+}

@@ -1,0 +1,221 @@
+import { readdirSync, statSync } from 'node:fs';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { Arena, CANARY, outcome, SOAK } from './arena.ts';
+
+const MIB = 2 ** 20;
+const LOST = new Set(['file_not_found', 'file_unavailable', 'file_not_a_directory']);
+
+describe.each([
+  ['the kernel resolves', []],
+  ['every step is walked', ['HOLDFAST_WITHOUT_NATIVE=1']],
+])('what a hostile agent leaves lying about, where %s', (_how, sidecarEnv) => {
+  let arena: Arena;
+  beforeAll(async () => {
+    arena = await Arena.open(sidecarEnv);
+  });
+  afterAll(async () => {
+    await arena.end();
+  });
+  const read = async (path: string) => (await arena.files.call('files/read', { path })).bytes;
+
+  test('links to what the sidecar alone has give nothing of it', async () => {
+    await arena.attack('links', '/workspace/links');
+    const { entries } = (await arena.files.call('files/list', { path: '/workspace/links' })).result;
+    expect(entries.length).toBeGreaterThan(20);
+    expect(entries.map(({ type, linkType }) => `${type} ${String(linkType)}`)).toEqual(
+      entries.map(() => 'symlink null'),
+    );
+    for (const { name } of entries) {
+      const path = `/workspace/links/${name}`;
+      const got = [
+        await outcome(read(path)),
+        await outcome(arena.files.call('files/stat', { path })),
+        await outcome(arena.files.call('files/list', { path })),
+        await outcome(read(`${path}/secret`)),
+        await outcome(read(`${path}/passwd`)),
+        await outcome(
+          arena.files.call(
+            'files/write',
+            { path, create: true, overwrite: true },
+            { bytes: Buffer.from('x') },
+          ),
+        ),
+        await outcome(
+          arena.files.call(
+            'files/write',
+            { path: `${path}/secret`, create: true, overwrite: true },
+            { bytes: Buffer.from('x') },
+          ),
+        ),
+        await outcome(arena.files.call('files/mkdir', { path: `${path}/made` })),
+        await outcome(arena.files.call('files/delete', { path: `${path}/secret` })),
+        await outcome(arena.files.call('files/rename', { from: `${path}/secret`, to: '/workspace/stolen' })),
+        await outcome(arena.files.call('files/copy', { from: `${path}/secret`, to: '/workspace/stolen' })),
+        await outcome(
+          arena.files.call('files/rename', { from: '/workspace/links/self', to: `${path}/made` }),
+        ),
+      ];
+      const odd = got.filter((code) => typeof code !== 'string' || !LOST.has(code));
+      expect([name, odd]).toEqual([name, []]);
+    }
+    expect(arena.outside()).toEqual(['secret', 'sidecar.sock', 'writes']);
+    expect(readdirSync(arena.pair.path('workspace')).filter((name) => name !== 'links')).toEqual([]);
+    const copied = await arena.files.call('files/copy', {
+      from: '/workspace/links',
+      to: '/workspace/copied',
+    });
+    expect(copied.result.bytes).toBe(0);
+  });
+
+  test('FIFOs, sockets and files without permissions are typed errors, and nobody waits', async () => {
+    await arena.attack('special', '/workspace/special');
+    const paths = Array.from({ length: 64 }, (_, n) => `/workspace/special/fifo-${n}.ts`);
+    const stall = await arena.stallDuring(async () => {
+      const codes = await Promise.all([
+        ...paths.map((path) => outcome(read(path))),
+        ...paths.map((path) => outcome(arena.files.call('files/write', { path, overwrite: true }))),
+        outcome(read('/workspace/special/socket')),
+      ]);
+      expect([...new Set(codes)]).toEqual(['file_not_regular']);
+      const wanted: [string, string][] = [
+        ['secret', 'permission_denied'], ['closed/f', 'permission_denied'], ['unsearchable/f', 'permission_denied'],
+      ]; // prettier-ignore
+      for (const [name, code] of wanted) expect(await outcome(read(`/workspace/special/${name}`))).toBe(code);
+      const list = (name: string) =>
+        outcome(arena.files.call('files/list', { path: `/workspace/special/${name}` }));
+      expect(await list('closed')).toBe('permission_denied');
+      expect(await list('unsearchable')).toBe('permission_denied');
+      const write = (name: string) =>
+        outcome(
+          arena.files.call('files/write', {
+            path: `/workspace/special/${name}`,
+            create: true,
+            overwrite: true,
+          }),
+        );
+      for (const name of ['secret', 'closed/f', 'unwritable/f', 'unwritable/new'])
+        expect(await write(name)).toBe('permission_denied');
+      expect(
+        await outcome(arena.files.call('files/delete', { path: '/workspace/special/unwritable/f' })),
+      ).toBe('permission_denied');
+      const written = await arena.files.call('files/write', {
+        path: '/workspace/special/setuid',
+        overwrite: true,
+      });
+      expect(written.result.created).toBe(false);
+      expect(statSync(arena.pair.path('workspace/special/setuid')).mode & 0o7777).toBe(0o755);
+    });
+    expect(stall).toBeLessThan(1000);
+  });
+
+  test('a terabyte that is not there costs neither time nor memory', async () => {
+    const before = await arena.pair.sidecarMemory();
+    const stall = await arena.stallDuring(async () => {
+      for (const [name, size] of [
+        ['tera', 2 ** 40],
+        ['ten', 10 * 10 ** 9],
+      ] as const) {
+        const path = `/workspace/special/${name}`;
+        for (let piece = 0; piece < 8; piece += 1) {
+          const { result, bytes } = await arena.files.call('files/read', { path, offset: piece * 4 * MIB });
+          expect([result.size, bytes.length, bytes.every((byte) => byte === 0)]).toEqual([
+            size,
+            4 * MIB,
+            true,
+          ]);
+        }
+        const end = await arena.files.call('files/read', { path, offset: size - 5, length: 100 });
+        expect(end.bytes.toString()).toBe('\0\0end');
+        const stat = await arena.files.call('files/stat', { path, version: true });
+        expect(stat.result.version).toMatch(/^s-/);
+      }
+    });
+    expect(stall).toBeLessThan(1000);
+    expect((await arena.pair.sidecarMemory()) - before).toBeLessThan(64 * MIB);
+  });
+
+  test('many large reads and writes at once hold up nobody, and their memory comes to an end', async () => {
+    const before = await arena.pair.sidecarMemory();
+    const bytes = Buffer.alloc(4 * MIB, 'x');
+    const stall = await arena.stallDuring(async () => {
+      await Promise.all(
+        Array.from({ length: 12 }, (_, n) =>
+          arena.files.call(
+            'files/write',
+            { path: `/workspace/big-${n}`, create: true, overwrite: true },
+            { bytes },
+          ),
+        ),
+      );
+      for (let round = 0; round < 4; round += 1) {
+        await Promise.all(Array.from({ length: 12 }, (_, n) => read(`/workspace/big-${n}`)));
+      }
+    });
+    expect(stall).toBeLessThan(1000);
+    expect((await arena.pair.sidecarMemory()) - before).toBeLessThan(200 * MIB);
+  });
+
+  test('hard names come back byte for byte', async () => {
+    await arena.attack('hard-names', '/workspace/names');
+    const { entries } = (await arena.files.call('files/list', { path: '/workspace/names' })).result;
+    expect(entries).toHaveLength(11);
+    const onDisk = readdirSync(arena.pair.path('workspace/names'), { encoding: 'buffer' }).map((name) =>
+      name.toString('hex'),
+    );
+    const contents = await Promise.all(
+      entries.map(async ({ name }) => (await read(`/workspace/names/${name}`)).toString('hex')),
+    );
+    expect(contents.sort()).toEqual(onDisk.sort());
+    for (const { name } of entries)
+      await arena.files.call('files/delete', { path: `/workspace/names/${name}` });
+    expect(readdirSync(arena.pair.path('workspace/names'))).toEqual([]);
+  });
+
+  test('a tree deeper than any path can name is removed, and holds up nobody', async () => {
+    const depth = SOAK ? 100_000 : 3000;
+    await arena.attack('deep', '/workspace/deep', String(depth));
+    const deepest = `/workspace/deep${'/d'.repeat(2000)}`;
+    expect((await arena.files.call('files/list', { path: deepest })).result.entries).toHaveLength(1);
+    const stall = await arena.stallDuring(() =>
+      arena.files.call('files/delete', { path: '/workspace/deep', recursive: true }),
+    );
+    expect(stall).toBeLessThan(1000);
+    expect(readdirSync(arena.pair.path('workspace'))).not.toContain('deep');
+  });
+
+  test.runIf(SOAK)(
+    'a folder of a million entries is listed page by page',
+    async () => {
+      const script =
+        "import os\nos.mkdir('/workspace/many')\nfor n in range(1000000): os.close(os.open('/workspace/many/%d' % n, os.O_CREAT))";
+      expect((await arena.pair.runInAgent(['python3', '-c', script])).exitCode).toBe(0);
+      const before = await arena.pair.sidecarMemory();
+      let seen = 0;
+      const stall = await arena.stallDuring(async () => {
+        for (let cursor: string | undefined; ;) {
+          const params = {
+            path: '/workspace/many',
+            limit: 5000,
+            ...(cursor === undefined ? {} : { cursor }),
+          };
+          const { entries, nextCursor } = (await arena.files.call('files/list', params)).result;
+          seen += entries.length;
+          if (nextCursor === null) break;
+          cursor = nextCursor;
+        }
+      });
+      expect(seen).toBe(1_000_000);
+      expect(stall).toBeLessThan(1000);
+      expect((await arena.pair.sidecarMemory()) - before).toBeLessThan(128 * MIB);
+    },
+    1_200_000,
+  );
+
+  test('mode 0000 in a tree does not keep it from being removed', async () => {
+    await arena.files.call('files/delete', { path: '/workspace/special', recursive: true });
+    expect(readdirSync(arena.pair.path('workspace'))).not.toContain('special');
+    expect(arena.outside()).toEqual(['secret', 'sidecar.sock', 'writes']);
+    expect(JSON.stringify(arena.leftovers())).not.toContain(CANARY);
+    expect(arena.leftovers()).toEqual([]);
+  });
+});

@@ -1,0 +1,196 @@
+import { readFileSync, statSync } from 'node:fs';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { seededRandom } from '../../unit/files/seeded-random.ts';
+import { Arena, CANARY, outcome, SOAK } from './arena.ts';
+
+/** Attempts of each kind: of those that wait for the disk, and of the others. */
+const ATTEMPTS = SOAK ? { disk: 100_000, quick: 100_000 } : { disk: 400, quick: 2000 };
+const MOST_SECONDS = SOAK ? '7200' : '120';
+/** What may happen to somebody whose path is pulled away from under them. */
+const TYPED = new Set([
+  'file_not_found', 'file_unavailable', 'file_not_a_directory', 'file_is_a_directory', 'file_not_regular', 'file_exists', 'conflict',
+  'directory_not_empty', 'permission_denied', 'overloaded',
+]); // prettier-ignore
+
+describe.each([
+  ['the kernel resolves', []],
+  ['every step is walked', ['HOLDFAST_WITHOUT_NATIVE=1']],
+])(
+  'names that the agent swaps for links while they are used, where %s',
+  (_how, sidecarEnv) => {
+    let arena: Arena;
+    beforeAll(async () => {
+      arena = await Arena.open(sidecarEnv);
+    });
+    afterAll(async () => {
+      await arena.end();
+    });
+    const read = async (path: string) => (await arena.files.call('files/read', { path })).bytes.toString();
+    const write = async (path: string, text: string) => {
+      await arena.files.call(
+        'files/write',
+        { path, create: true, overwrite: true },
+        { bytes: Buffer.from(text) },
+      );
+      return 'written';
+    };
+    const names = async (path: string) =>
+      (await arena.files.call('files/list', { path })).result.entries.map(({ name }) => name);
+
+    /** Runs `attempt` so often while the agent swaps; counts what came of it. Nothing that `judge` does not know may come. */
+    const race = async (
+      folder: string,
+      times: number,
+      attempt: (round: number) => Promise<string>,
+      isFine: (got: string) => boolean,
+    ): Promise<Map<string, number>> => {
+      const seen = new Map<string, number>();
+      const stall = await arena.during(['swap', folder, MOST_SECONDS], () =>
+        arena.stallDuring(async () => {
+          for (let round = 0; round < times; round += 1) {
+            const got = await outcome(attempt(round));
+            if (got.includes(CANARY)) throw new Error(`attempt ${round} read the canary`);
+            if (!TYPED.has(got) && !isFine(got)) throw new Error(`attempt ${round} gave ${got}`);
+            seen.set(got, (seen.get(got) ?? 0) + 1);
+          }
+        }),
+      );
+      expect(stall).toBeLessThan(1000);
+      expect(arena.outside()).toEqual(['secret', 'sidecar.sock', 'writes']);
+      expect(arena.leftovers()).toEqual([]);
+      return seen;
+    };
+
+    test('reading, through the folder and by the file', async () => {
+      const paths = [
+        '/workspace/read/d/secret',
+        '/workspace/read/l/secret',
+        '/workspace/read/f',
+        '/workspace/read/s',
+        '/workspace/read/p',
+      ];
+      const random = seededRandom(1);
+      const seen = await race(
+        '/workspace/read',
+        ATTEMPTS.quick,
+        () => read(paths[random(paths.length)] ?? ''),
+        (got) => got === 'inside' || got === '',
+      );
+      // The race was there to be lost: both what is inside and what is not were met.
+      expect(seen.get('inside')).toBeGreaterThan(ATTEMPTS.quick / 20);
+      expect(seen.get('file_not_found')).toBeGreaterThan(ATTEMPTS.quick / 20);
+    });
+
+    test('stat and list', async () => {
+      const seen = await race(
+        '/workspace/list',
+        ATTEMPTS.quick,
+        async (round) => {
+          if (round % 2 === 0) return (await names('/workspace/list/d')).join();
+          const { result } = await arena.files.call('files/stat', {
+            path: '/workspace/list/d/secret',
+            version: true,
+          });
+          return `${result.size} bytes`;
+        },
+        (got) => got === 'secret' || got === '' || got === '6 bytes' || got === '0 bytes',
+      );
+      expect(seen.get('secret')).toBeGreaterThan(0);
+      expect(seen.get('6 bytes')).toBeGreaterThan(0);
+      expect(seen.get('file_not_found')).toBeGreaterThan(0);
+    });
+
+    test('writing', async () => {
+      const random = seededRandom(2);
+      const paths = [
+        '/workspace/write/d/secret',
+        '/workspace/write/l/new',
+        '/workspace/write/f',
+        '/workspace/write/s',
+      ];
+      const seen = await race(
+        '/workspace/write',
+        ATTEMPTS.disk,
+        () => write(paths[random(paths.length)] ?? '', 'inside'),
+        (got) => got === 'written',
+      );
+      expect(seen.get('written')).toBeGreaterThan(ATTEMPTS.disk / 20);
+    });
+
+    test('making folders, renaming, copying and deleting', async () => {
+      const seen = await race(
+        '/workspace/change',
+        ATTEMPTS.disk * 4,
+        async (round) => {
+          const inside = `/workspace/change/${round % 8 < 4 ? 'd' : 'l'}`;
+          switch (round % 4) {
+            case 0:
+              await arena.files.call('files/mkdir', { path: `${inside}/made-${round}` });
+              return 'made';
+            case 1:
+              await arena.files.call('files/rename', {
+                from: `${inside}/secret`,
+                to: `${inside}/moved`,
+                overwrite: true,
+              });
+              return 'renamed';
+            case 2:
+              await arena.files.call('files/copy', {
+                from: `${inside}/moved`,
+                to: `/workspace/copied-${round}`,
+              });
+              return await read(`/workspace/copied-${round}`);
+            default:
+              await arena.files.call('files/delete', { path: `${inside}/moved` });
+              return 'deleted';
+          }
+        },
+        (got) => ['made', 'renamed', 'deleted', 'inside', ''].includes(got),
+      );
+      for (const deed of ['made', 'renamed', 'deleted'])
+        expect([deed, seen.get(deed)]).toEqual([deed, expect.any(Number)]);
+    });
+
+    test('removing a whole folder takes what is in it and nothing else', async () => {
+      const seen = await race(
+        '/workspace/remove',
+        ATTEMPTS.disk,
+        async () => {
+          await arena.files.call('files/delete', { path: '/workspace/remove/d', recursive: true });
+          await outcome(arena.files.call('files/mkdir', { path: '/workspace/remove/d' }));
+          return 'removed';
+        },
+        (got) => got === 'removed',
+      );
+      expect(seen.get('removed')).toBeGreaterThan(0);
+    });
+
+    test('an editor and an agent that edit one file at the same time: no edit that was not seen is overwritten', async () => {
+      const path = '/workspace/edited';
+      await write(path, 'editor 00000000');
+      let conflicts = 0;
+      let written = 0;
+      await arena.during(['edit', path, MOST_SECONDS], async () => {
+        for (let round = 1; round <= ATTEMPTS.disk; round += 1) {
+          const found = await arena.files.call('files/read', { path });
+          if (!/^(agent {2}|editor )\d{8}$/.test(found.bytes.toString()) && found.bytes.length !== 0) {
+            throw new Error(`a mixture was read: ${found.bytes.toString()}`);
+          }
+          const bytes = Buffer.from(`editor ${String(round).padStart(8, '0')}`);
+          const got = await outcome(
+            arena.files.call('files/write', { path, ifVersion: found.result.version }, { bytes }),
+          );
+          if (got === 'conflict' || got === 'file_unavailable') conflicts += 1;
+          else if (typeof got === 'string') throw new Error(`the write ended with ${got}`);
+          else written += 1;
+        }
+      });
+      expect(conflicts).toBeGreaterThan(0);
+      expect(written).toBeGreaterThan(0);
+      expect(readFileSync(arena.pair.path('workspace/edited'), 'utf8')).toMatch(/^(agent {2}|editor )\d{8}$/);
+      expect(statSync(arena.pair.path('workspace/edited')).nlink).toBe(1);
+      expect(arena.leftovers()).toEqual([]);
+    });
+  },
+  SOAK ? 7_200_000 : 120_000,
+);
