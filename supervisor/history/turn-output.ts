@@ -152,6 +152,11 @@ export class TurnOutput {
     return text === undefined ? Buffer.from(base64 ?? '', 'base64') : Buffer.from(text, 'utf8');
   }
 
+  /** Takes the files of a session that is being deleted; its events keep the first 32 KB of each turn. */
+  removeFiles(sessionId: string): void {
+    this.#artifacts.remove(sessionId);
+  }
+
   /** Copies what the events hold of a stream to its artifact, which goes on from there. */
   #spill(sessionId: string, turnId: string, stream: OutputStream): string {
     const name = `${turnId}.${stream}`;

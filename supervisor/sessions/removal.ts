@@ -3,6 +3,7 @@ import type { Log } from '../daemon/logs.ts';
 import type { Engine } from '../engine/port.ts';
 import { failpoint } from '../failpoints.ts';
 import type { EventLog } from '../history/events.ts';
+import type { TurnOutput } from '../history/turn-output.ts';
 import type { Database } from '../store/database.ts';
 import type { Begun, Intent, Operation, Operations } from '../store/operations.ts';
 import type { Reserve } from '../store/reserve.ts';
@@ -23,6 +24,7 @@ export interface RemovalOptions {
   readonly operations: Operations;
   readonly records: SessionRecords;
   readonly events: EventLog;
+  readonly output: TurnOutput;
   readonly lifecycle: Lifecycle;
   readonly sidecars: Sidecars;
   readonly lanes: Lanes;
@@ -143,8 +145,8 @@ export class Removal {
   }
 
   async #delete(operation: Operation, sessionId: string, why: string): Promise<void> {
-    const { engine, database, operations, records, lifecycle, sidecars, lanes, reserve, quiet, now } =
-      this.#options;
+    const { engine, database, operations, records, lifecycle, sidecars, lanes, reserve, now } = this.#options;
+    const { output, quiet } = this.#options;
     await failpoint('delete.after-intent');
     await quiet(sessionId);
     await lanes.run(sessionId, async () => {
@@ -158,6 +160,7 @@ export class Removal {
       await engine.removeSandbox(sessionId, STOP_GRACE_MS);
       await engine.deleteWorkspace(workspaceSpec(row));
       await failpoint('delete.after-workspace');
+      output.removeFiles(sessionId);
       await failpoint('delete.before-row');
       reserve.urgently(() =>
         database.transaction(() => {

@@ -145,6 +145,7 @@ export class SessionService {
       operations,
       records,
       events,
+      output,
       lifecycle,
       sidecars,
       lanes,

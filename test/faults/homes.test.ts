@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { chmod, chown, cp, mkdir, readdir, readFile, stat } from 'node:fs/promises';
+import { chmod, chown, cp, mkdir, readFile, stat } from 'node:fs/promises';
 import { createConnection, createServer } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -40,8 +40,8 @@ describe('homes', () => {
     await eventually('four have refused', () => all.filter(({ running }) => running).length === 1, 30_000);
     for (const one of all.filter(({ running }) => !running)) {
       expect(await one.ended).toEqual({ code: 3, signal: null });
-      expect(one.said).toContain('home_locked');
     }
+    expect((await home.log()).match(/home_locked/g)?.length).toBeGreaterThanOrEqual(4);
     await eventually('the one serves', () =>
       home.connect().then(
         () => true,
@@ -68,7 +68,7 @@ describe('homes', () => {
     const before = (await one.objects()).map(({ id, state }) => [id, state]).sort();
     expect((await other.call('gc', {})).removed).toEqual([]);
     await other.call('purge', { force: true });
-    expect(existsSync(other.path)).toBe(false);
+    await eventually('the other is gone', () => !existsSync(other.path));
     expect((await one.objects()).map(({ id, state }) => [id, state]).sort()).toEqual(before);
     expect(await endOfTurn(one, mine.turn)).toMatchObject({ status: 'succeeded' });
     expect((await outputOf(one, mine.turn, 'stdout')).toString()).toBe(counted);
@@ -88,7 +88,7 @@ describe('homes', () => {
     await holdfast('deploy', COUNTER);
     await expectCounting(holdfast, path);
     await holdfast('purge', '--force');
-    expect(existsSync(path)).toBe(false);
+    await eventually('the home is gone', () => !existsSync(path));
   });
 
   test.skipIf(!isRoot)(
@@ -119,7 +119,7 @@ describe('homes', () => {
         const command = [...identity, process.execPath, join(folder, 'program/holdfast.cjs'), ...args];
         return (await execute('setpriv', command, { env, cwd: own })).stdout;
       };
-      bench.atEnd(() => holdfast('purge', '--force'));
+      bench.atEnd(async () => existsSync(path) && (await holdfast('purge', '--force')));
       await holdfast('deploy', join(own, 'counter'));
       const { workspace, session } = await expectCounting(holdfast, path);
       expect((await stat(join(workspace, 'count'))).uid).toBe(STRANGER);
@@ -136,7 +136,7 @@ describe('homes', () => {
       expect(stdout).toBe('');
 
       await holdfast('purge', '--force');
-      expect(await readdir(own)).not.toContain('home');
+      await eventually('the home is gone', () => !existsSync(path));
       expect(
         await docker.listContainers({ all: true, filters: { label: [`dev.holdfast.home=${id}`] } }),
       ).toEqual([]);

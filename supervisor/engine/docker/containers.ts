@@ -28,6 +28,8 @@ export interface Patience {
 const REMOVE_TRIES = 20;
 const REMOVE_PAUSE_MS = 100;
 
+const FREEZE_ATTEMPTS = 3;
+
 /** Containers and volumes of one home, by our names and labels; every verb may be repeated. */
 export class Containers {
   readonly #api: () => Promise<DockerApi>;
@@ -104,10 +106,16 @@ export class Containers {
   }
 
   async pause(what: string, id: string): Promise<void> {
-    try {
-      await this.#post(what, id, 'pause', this.#patience.quickMs);
-    } catch (error) {
-      if (!isRefusal(error, 409, 500) || !/already paused/i.test(error.reason)) throw error;
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        await this.#post(what, id, 'pause', this.#patience.quickMs);
+        return;
+      } catch (error) {
+        if (!isRefusal(error, 409, 500)) throw error;
+        if (/already paused/i.test(error.reason)) return;
+        // On a busy machine the freezer gives up now and then, and thaws what it had frozen.
+        if (attempt === FREEZE_ATTEMPTS || !/unable to freeze/i.test(error.reason)) throw error;
+      }
     }
   }
 
