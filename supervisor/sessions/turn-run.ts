@@ -351,13 +351,14 @@ export class TurnRun {
 
   async #kill(client: SidecarClient): Promise<void> {
     const { now, lifecycle, log } = this.#options;
-    if (this.#endingSince === 0) {
-      this.#endingSince = now();
+    if (this.#endingSince === 0) this.#endingSince = now();
+    const patience = now() - this.#endingSince;
+    if (patience < KILL_PATIENCE_MS) {
+      // Said again at every look: the runner may have been busy or the sidecar replaced, and saying it twice does no harm.
       await lifecycle.thaw(this.sessionId);
-      await client.killTurn(this.turnId, KILL_GRACE_MS);
+      await client.killTurn(this.turnId, Math.max(0, KILL_GRACE_MS - patience));
       return;
     }
-    if (now() - this.#endingSince < KILL_PATIENCE_MS) return;
     log.warn('turn did not end when killed; its container is ended', { turn: this.turnId });
     await lifecycle.endAgent(this.sessionId);
     this.#agentGone ??= 'it did not end when told to, so its container was ended';
