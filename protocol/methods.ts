@@ -6,6 +6,8 @@ import {
 } from './entities.ts';
 import { FILES_METHODS } from './files.ts';
 import { ProfileNameSchema } from './profile.ts';
+import { SEARCH_METHODS, SEARCH_NOTIFICATIONS } from './search.ts';
+import { WATCH_METHODS, WATCH_NOTIFICATIONS } from './watch.ts';
 import { OWN_NOTIFICATIONS } from './wire/own-notifications.ts';
 
 /** Shape of one method: what goes in, what comes out. `bytes` says on which side raw bytes may ride behind the message. */
@@ -213,6 +215,8 @@ export const METHODS = {
   },
 
   ...FILES_METHODS,
+  ...WATCH_METHODS,
+  ...SEARCH_METHODS,
 } as const satisfies Record<string, MethodShape>;
 
 /** supervisor → client. `bytes` as above. */
@@ -222,6 +226,8 @@ export const NOTIFICATIONS = {
   'session/resync': { params: z.object({ subscription: z.string(), lastSeq: z.number().int() }) },
   'exec/output': { params: z.object({ exec: ExecIdSchema, stream: z.enum(['stdout', 'stderr']) }), bytes: 'params' },
   'exec/exited': { params: z.object({ exec: ExecIdSchema, exitCode: z.number().int().nullable(), signal: z.string().nullable() }) },
+  ...WATCH_NOTIFICATIONS,
+  ...SEARCH_NOTIFICATIONS,
   progress: OWN_NOTIFICATIONS.progress,
 } as const satisfies Record<string, { params: z.ZodType; bytes?: 'params' }>;
 

@@ -3,7 +3,7 @@ import { createServer, type Socket } from 'node:net';
 
 /**
  * The sidecar: `sidecar.cjs` serves the supervisor on a socket in /ctl, `sidecar.cjs relay` joins its own stdio to that socket.
- * The environment may put its folders elsewhere: HOLDFAST_CONTROL, _RUN, _WORKSPACE, _RUNTIME, _AGENT.
+ * The environment may put its folders elsewhere: HOLDFAST_CONTROL, _RUN, _WORKSPACE, _RUNTIME, _AGENT, and _RIPGREP (a program).
  */
 const started = performance.now();
 
@@ -39,9 +39,14 @@ function listen(): void {
 
   const loaded = new Promise<void>((resolve) => server.once('listening', () => setImmediate(resolve)))
     .then(() =>
-      Promise.all([import('./serve.ts'), import('./turns/keeper.ts'), import('./files/workspace-files.ts')]),
+      Promise.all([
+        import('./serve.ts'),
+        import('./turns/keeper.ts'),
+        import('./files/workspace-files.ts'),
+        import('./watch/watches.ts'),
+      ]),
     )
-    .then(([{ serve }, { Keeper }, { WorkspaceFiles }]) => {
+    .then(([{ serve }, { Keeper }, { WorkspaceFiles }, { WatchedTrees }]) => {
       const keeper = new Keeper({
         run: placeOf('RUN', '/run/holdfast'),
         runtime: placeOf('RUNTIME', '/opt/holdfast'),
@@ -54,10 +59,12 @@ function listen(): void {
         withoutNative: process.env['HOLDFAST_WITHOUT_NATIVE'] !== undefined,
       });
       files.settle().catch((error: unknown) => console.error('files:', error));
+      const trees = new WatchedTrees(files);
+      const ripgrep = process.env['HOLDFAST_RIPGREP'] ?? '/usr/bin/rg';
       ending.signal.addEventListener('abort', () => keeper.close());
       return (socket: Socket): void => {
         if (socket.destroyed) return;
-        serve(socket, { session, keeper, workspace, files });
+        serve(socket, { session, keeper, workspace, files, trees, ripgrep });
         socket.resume();
       };
     });

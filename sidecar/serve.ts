@@ -5,10 +5,14 @@ import { NOTHING, withBytes } from '../protocol/wire/shapes.ts';
 import { Directory } from './files/directory.ts';
 import { filesHandlers } from './files/handlers.ts';
 import type { WorkspaceFiles } from './files/workspace-files.ts';
+import { searchHandlers } from './search/searches.ts';
 import type { Keeper } from './turns/keeper.ts';
+import { watchHandlers } from './watch/handlers.ts';
+import type { WatchedTrees } from './watch/watches.ts';
 import { SIDECAR_METHODS, SIDECAR_PROTOCOL } from './wire.ts';
 import { clearWorkspace } from './workspace/clear.ts';
 import { readWorkspaceFile } from './workspace/read.ts';
+import { seedWorkspace } from './workspace/seed.ts';
 import { usageOf } from './workspace/usage.ts';
 
 export interface ServeOptions {
@@ -16,12 +20,15 @@ export interface ServeOptions {
   readonly keeper: Keeper;
   readonly workspace: string;
   readonly files: WorkspaceFiles;
+  readonly trees: WatchedTrees;
+  /** Where ripgrep is. */
+  readonly ripgrep: string;
 }
 
 /** Answers one connection until it ends. */
 export function serve(
   stream: Duplex,
-  { session, keeper, workspace, files }: ServeOptions,
+  { session, keeper, workspace, files, trees, ripgrep }: ServeOptions,
 ): Peer<typeof SIDECAR_METHODS, typeof NOTHING> {
   const { promise: closed, resolve: close } = Promise.withResolvers<undefined>();
   stream.once('close', () => close(undefined));
@@ -78,6 +85,9 @@ export function serve(
           onProgress: ({ files }) => progress('removing', files, undefined, 'files'),
         }),
       ...filesHandlers(files, closed),
+      ...watchHandlers(trees, closed),
+      ...searchHandlers(files, ripgrep, closed),
+      'files/seed': ({ entries }, { bytes, signal }) => seedWorkspace(files, entries, bytes, signal),
       'workspace/read': ({ path }) => {
         const bytes = readWorkspaceFile(workspace, path);
         return withBytes({ size: bytes.length }, bytes);

@@ -1,6 +1,8 @@
 import { z } from 'zod';
 import { TurnIdSchema } from '../protocol/ids.ts';
-import { FILES_CALLS } from '../protocol/files.ts';
+import { FILES_CALLS, WorkspacePathSchema } from '../protocol/files.ts';
+import { SEARCH_CALLS } from '../protocol/search.ts';
+import { WATCH_CALLS } from '../protocol/watch.ts';
 
 /**
  * supervisor → sidecar, over the same framing as clients use. The sidecar is trusted code beside hostile files:
@@ -82,6 +84,20 @@ export const HandlerResultSchema = z.discriminatedUnion('ok', [
 ]);
 export type HandlerResult = z.infer<typeof HandlerResultSchema>;
 
+/** What a new workspace begins with. Folders come before what is in them. */
+export const SeedEntrySchema = z.discriminatedUnion('kind', [
+  z.object({ kind: z.literal('folder'), path: WorkspacePathSchema }),
+  /** Its `size` bytes are behind the message, in the order of the entries. */
+  z.object({
+    kind: z.literal('file'),
+    path: WorkspacePathSchema,
+    mode: z.number().int().min(0).max(0o777),
+    size: z.number().int().nonnegative(),
+  }),
+  /** `target`: its text, base64. */
+  z.object({ kind: z.literal('link'), path: WorkspacePathSchema, target: z.base64() }),
+]);
+
 export const SIDECAR_METHODS = {
   hello: {
     params: z.object({ protocol: z.string(), session: z.string() }),
@@ -148,6 +164,14 @@ export const SIDECAR_METHODS = {
     result: z.object({ files: z.number().int(), bytes: z.number().int() }),
   },
   ...FILES_CALLS,
+  ...WATCH_CALLS,
+  ...SEARCH_CALLS,
+  /** Makes what is not there; whatever is, stays. May be repeated. */
+  'files/seed': {
+    params: z.object({ entries: z.array(SeedEntrySchema).max(2000) }),
+    result: z.object({ made: z.number().int(), kept: z.number().int() }),
+    bytes: 'params',
+  },
   /** Reads a small file below /workspace as the agent sees it; for conformance checks and `doctor`. At most 1 MiB. */
   'workspace/read': {
     params: z.object({ path: z.string() }),

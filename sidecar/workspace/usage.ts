@@ -1,4 +1,4 @@
-import { fstatSync, lstatSync, opendirSync } from 'node:fs';
+import { type BigIntStats, fstatSync, lstatSync, opendirSync } from 'node:fs';
 import { Directory, isAboutTheFile } from '../files/directory.ts';
 import { Slices } from '../files/slices.ts';
 
@@ -9,6 +9,14 @@ export interface Usage {
   files: number;
   /** Without the root. */
   directories: number;
+}
+
+/** Is told of the walk as it goes; folders in folders come between. */
+export interface UsageVisitor {
+  entered(name: Buffer): void;
+  /** Something that is not a directory, with the bytes that it adds. */
+  counted(bytes: number): void;
+  left(): void;
 }
 
 /** Folders on the way down that stay open; those above are closed and found again through `..`. */
@@ -26,7 +34,7 @@ interface Level {
  * Counts what is below a directory, one name at a time by descriptor, never following a link. Folders that cannot be entered
  * count without their content. The tree may change meanwhile: the result is then somewhere between before and after.
  */
-export async function usageOf(root: Directory, signal?: AbortSignal): Promise<Usage> {
+export async function usageOf(root: Directory, signal?: AbortSignal, visitor?: UsageVisitor): Promise<Usage> {
   const usage: Usage = { bytes: 0, files: 0, directories: 0 };
   const linked = new Set<bigint>();
   const slices = new Slices(signal);
@@ -57,6 +65,7 @@ export async function usageOf(root: Directory, signal?: AbortSignal): Promise<Us
       folder.close();
       return;
     }
+    visitor?.entered(name);
     levels.push(await enter(folder));
     const above = levels.at(-1 - OPEN_LEVELS);
     above?.directory?.close();
@@ -70,6 +79,7 @@ export async function usageOf(root: Directory, signal?: AbortSignal): Promise<Us
     // A folder that was moved meanwhile has no way back: the rest of what it was in is not counted.
     if (parent?.directory === null) parent.folders.length = 0;
     done?.directory?.close();
+    if (parent !== undefined) visitor?.left();
   }
 
   async function enter(directory: Directory): Promise<Level> {
@@ -106,12 +116,18 @@ export async function usageOf(root: Directory, signal?: AbortSignal): Promise<Us
       return;
     }
     usage.files += 1;
-    if (!stat.isFile()) return;
+    const bytes = bytesOf(stat);
+    usage.bytes = Math.min(usage.bytes + bytes, Number.MAX_SAFE_INTEGER);
+    visitor?.counted(bytes);
+  }
+
+  function bytesOf(stat: BigIntStats): number {
+    if (!stat.isFile()) return 0;
     if (stat.nlink > 1n) {
-      if (linked.has(stat.ino)) return;
+      if (linked.has(stat.ino)) return 0;
       linked.add(stat.ino);
     }
-    usage.bytes = Math.min(usage.bytes + Number(stat.size), Number.MAX_SAFE_INTEGER);
+    return Number(stat.size);
   }
 }
 

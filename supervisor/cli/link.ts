@@ -31,6 +31,8 @@ const REPEATABLE: ReadonlySet<MethodName> = new Set<MethodName>([
   'files/stat',
   'files/list',
   'files/read',
+  'files/find',
+  'files/usage',
 ]);
 const ATTEMPTS = 4;
 /** How long a supervisor that left on purpose may take to be followed by another. */

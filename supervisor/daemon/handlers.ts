@@ -3,6 +3,8 @@ import type { ClientPeer, HandlerTable } from '../rpc/table.ts';
 import { randomIds } from '../sessions/ids.ts';
 import { sessionHandlers } from '../sessions/handlers.ts';
 import { filesHandlers } from '../workspace/files-handlers.ts';
+import { searchHandlers } from '../workspace/search-handlers.ts';
+import { watchHandlers } from '../workspace/watch-handlers.ts';
 import { Doctor } from '../trust/doctor.ts';
 import { GarbageCollector } from './garbage.ts';
 import type { Log } from './logs.ts';
@@ -21,9 +23,10 @@ export interface Life {
 
 /** One answer for each method. */
 export function handlersOf(rooms: Rooms, program: Program, life: Life, log: Log): HandlerTable {
-  const { sessionService, profileService, events, output, turns, engine, files } = rooms;
+  const { sessionService, profileService, events, output, turns, engine, files, watching } = rooms;
   const garbage = new GarbageCollector(rooms, log.room('gc'));
   const doctor = new Doctor({ ...rooms, program, damage: null });
+  const sessionId = (reference: string): string => sessionService.find(reference).id;
   return {
     ping: () => ({}),
     'supervisor/status': () =>
@@ -47,10 +50,9 @@ export function handlersOf(rooms: Rooms, program: Program, life: Life, log: Log)
     'profile/undeploy': ({ profile, force, opId }) => profileService.undeploy(profile, { force, opId }),
     'profile/list': () => ({ profiles: profileService.list() }),
 
-    ...filesHandlers<ClientPeer>({
-      connections: files,
-      sessionId: (reference) => sessionService.find(reference).id,
-    }),
+    ...filesHandlers<ClientPeer>({ connections: files, sessionId }),
+    ...watchHandlers<ClientPeer>({ connections: watching, sessionId, ids: randomIds }),
+    ...searchHandlers<ClientPeer>({ connections: watching, sessionId }),
     ...sessionHandlers<ClientPeer>({ service: sessionService, events, output, turns, ids: randomIds }),
   };
 
@@ -121,5 +123,10 @@ export function handlersOfDamaged(damage: HoldfastError, doctor: Doctor, life: L
     'files/rename': refuse,
     'files/copy': refuse,
     'files/delete': refuse,
+    'files/watch': refuse,
+    'files/unwatch': refuse,
+    'files/search': refuse,
+    'files/find': refuse,
+    'files/usage': refuse,
   };
 }

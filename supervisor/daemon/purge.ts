@@ -17,7 +17,7 @@ export interface PurgeOptions {
   readonly home: Home;
   readonly engine: Engine;
   /** Null where the database cannot be read: purging works all the same. */
-  readonly rooms: Pick<Rooms, 'sessionService' | 'sessions' | 'profiles'> | null;
+  readonly rooms: Pick<Rooms, 'sessionService' | 'sessions' | 'profiles' | 'watching'> | null;
   readonly log: Log;
 }
 
@@ -99,6 +99,7 @@ export class Purge {
     log.warn('purge', { home: home.root });
     tell('containers');
     // Whatever ran goes with its container; the service must not start anything meanwhile.
+    await rooms?.watching.close();
     await rooms?.sessionService.close();
     const removed = await removeFromEngine(engine);
     const folders = await names(home.workspaces);

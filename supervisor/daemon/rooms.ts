@@ -31,6 +31,8 @@ export interface Rooms {
   readonly sessionService: SessionService;
   /** Connections to sidecars for files. */
   readonly files: FilesConnections;
+  /** The same for watches and searches, which take long. */
+  readonly watching: FilesConnections;
   readonly profileService: ProfileService;
 }
 
@@ -100,6 +102,7 @@ export function openRooms(home: Home, engine: Engine, program: Program, log: Log
     artifacts,
     sessionService,
     files: new FilesConnections(sessionService.sidecarAccess),
+    watching: new FilesConnections(sessionService.sidecarAccess),
     profileService,
   };
 }

@@ -151,6 +151,7 @@ export class Supervisor {
     if (reason === 'handover') await failpoint('handover.after-ack');
     await this.#try('profiles', () => within(DRAIN_MS, this.#rooms?.profileService.drained()));
     await this.#try('server', () => within(DRAIN_MS, this.#server?.close()));
+    await this.#try('watches', () => within(DRAIN_MS, this.#rooms?.watching.close()));
     await this.#try('files', () => within(DRAIN_MS, this.#rooms?.files.close()));
     await this.#try('sessions', () => within(DRAIN_MS, this.#rooms?.sessionService.close()));
     if (reason === 'home-gone') await this.#try('engine objects', () => removeFromEngine(this.#engine));

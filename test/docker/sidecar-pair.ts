@@ -207,6 +207,13 @@ export class SidecarPair {
     return Number(node?.[1] ?? Number.NaN) * 1024;
   }
 
+  /** Processes of the sidecar's container, as `docker top` lists them. */
+  async sidecarProcesses(): Promise<string[][]> {
+    const listing = (await this.#sidecar?.top({ ps_args: '-eo pid,args' })) as
+      { Processes: string[][] } | undefined;
+    return listing?.Processes ?? [];
+  }
+
   /** Processes in the agent's container: their command lines. */
   async processes(): Promise<string[]> {
     const listing = (await this.#agent?.top({ ps_args: '-eo pid,stat,args' })) as

@@ -5,6 +5,7 @@ import { relativeTime, size } from '../render/quantity.ts';
 import { facts } from '../render/table.ts';
 import { count, visible } from '../render/text.ts';
 import { registerWorkspaceFiles } from './workspace-files.ts';
+import { registerWorkspaceSearch } from './workspace-search.ts';
 
 export function registerWorkspace(registry: Registry): void {
   const group = registry.group('workspace', 'where a workspace lives and how large it is; empty it');
@@ -59,5 +60,5 @@ export function registerWorkspace(registry: Registry): void {
     return undefined;
   });
   registerWorkspaceFiles(registry, group);
-  registry.later(group, ['du', 'search']);
+  registerWorkspaceSearch(registry, group);
 }

@@ -54,8 +54,6 @@ describe('a command line that is wrong ends with 2 and says how', () => {
     ['policy', 'show', 'a'],
     ['terminal', 'open', 'a'],
     ['host', 'list'],
-    ['workspace', 'search', 'a', 'text'],
-    ['workspace', 'du', 'a'],
     ['session', 'reset', 'a'],
     ['session', 'create', 'p', '--from', 'snapshot:x'],
     ['session', 'resume', 'a', '--preview'],

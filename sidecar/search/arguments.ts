@@ -1,0 +1,51 @@
+import { SEARCH_LIMITS, type FindParams, type SearchParams } from '../../protocol/search.ts';
+
+type Where = Pick<SearchParams, 'include' | 'exclude' | 'hidden' | 'ignoreFiles'>;
+
+/** What ripgrep may never do here, whatever is asked: read a configuration, follow links, leave the file system, run programs. */
+const ALWAYS = [
+  '--no-config',
+  '--no-follow',
+  '--one-file-system',
+  '--no-messages',
+  '--no-ignore-parent',
+  '--no-ignore-global',
+  '--no-require-git',
+  // A file that shrinks while it is mapped would end the process.
+  '--no-mmap',
+  '--threads=2',
+];
+
+/** Every value is joined to its option, so that none can be taken for another option. */
+export function textArguments(params: SearchParams): string[] {
+  const { syntax, letterCase, word, before, after, maxFileSize, pattern } = params;
+  return [
+    ...ALWAYS,
+    '--json',
+    // Bytes as they are, so that what was found can be looked up in the file.
+    '--encoding=none',
+    { exact: '--case-sensitive', ignore: '--ignore-case', smart: '--smart-case' }[letterCase ?? 'smart'],
+    ...(syntax === 'fixed' ? ['--fixed-strings'] : []),
+    ...(word === true ? ['--word-regexp'] : []),
+    `--before-context=${String(before ?? 0)}`,
+    `--after-context=${String(after ?? 0)}`,
+    `--max-filesize=${String(maxFileSize ?? SEARCH_LIMITS.fileSize.default)}`,
+    ...whereArguments(params),
+    `--regexp=${pattern}`,
+    '--',
+    '.',
+  ];
+}
+
+export function nameArguments(params: FindParams): string[] {
+  return [...ALWAYS, '--files', '--null', ...whereArguments(params), '--', '.'];
+}
+
+function whereArguments({ include, exclude, hidden, ignoreFiles }: Where): string[] {
+  return [
+    hidden === true ? '--hidden' : '--no-hidden',
+    ...(ignoreFiles === false ? ['--no-ignore'] : []),
+    ...(include ?? []).map((glob) => `--glob=${glob.replace(/^!/, '\\!')}`),
+    ...(exclude ?? []).map((glob) => `--glob=!${glob}`),
+  ];
+}

@@ -1,0 +1,39 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import type { Directory } from '../files/directory.ts';
+
+const STDERR_BYTES = 4096;
+
+export interface Ended {
+  readonly code: number | null;
+  readonly signal: string | null;
+  readonly complaint: string;
+}
+
+/** One run of ripgrep below an open folder. `kill` ends it at once; it never outlives the abort of `signal`. */
+export class Ripgrep {
+  readonly ended: Promise<Ended>;
+  readonly stdout: AsyncIterable<Buffer>;
+  readonly #child: ChildProcess;
+
+  constructor(program: string, args: readonly string[], folder: Directory) {
+    // The child goes into the folder by its descriptor, which it still has then; nothing of our environment goes with it.
+    const child = spawn(program, args, { cwd: folder.self, env: {}, stdio: ['ignore', 'pipe', 'pipe'] });
+    this.#child = child;
+    this.stdout = child.stdout;
+    let complaint = '';
+    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      if (complaint.length < STDERR_BYTES) complaint += text;
+    });
+    this.ended = new Promise((resolve, reject) => {
+      child.on('error', reject);
+      child.on('close', (code, signal) =>
+        resolve({ code, signal, complaint: complaint.slice(0, STDERR_BYTES) }),
+      );
+    });
+    this.ended.catch(() => undefined); // whoever reads the output asks for it afterwards
+  }
+
+  kill(): void {
+    this.#child.kill('SIGKILL');
+  }
+}

@@ -1,0 +1,117 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+import { formatPath, parsePath, WORKSPACE } from '../../protocol/paths.ts';
+import type { FindParams, SEARCH_CALLS, SearchParams } from '../../protocol/search.ts';
+import type { Handlers } from '../../protocol/wire/shapes.ts';
+import { Directory } from '../files/directory.ts';
+import { about } from '../files/failures.ts';
+import { OpenFile, openFolder } from '../files/open-file.ts';
+import type { WorkspaceFiles } from '../files/workspace-files.ts';
+import { usageByFolder } from '../workspace/folders.ts';
+import { findNames } from './find-names.ts';
+import { type Page, TextSearch } from './text-search.ts';
+
+/** Searches of one connection at a time. */
+const MOST_SEARCHES = 4;
+
+/** The searches of one connection; they end with it. */
+export class ConnectionSearches {
+  readonly #files: Pick<WorkspaceFiles, 'ready'>;
+  readonly #program: string;
+  readonly #open = new Map<string, TextSearch>();
+  #running = 0;
+  #next = 1;
+  #closed = false;
+
+  constructor(files: Pick<WorkspaceFiles, 'ready'>, program: string) {
+    this.#files = files;
+    this.#program = program;
+  }
+
+  async open(params: SearchParams): Promise<string> {
+    this.#demandRoom(this.#open.size);
+    const { folder, base } = await this.folder(params.path);
+    const search = new TextSearch(this.#program, folder, base, params);
+    if (this.#closed) search.close();
+    const id = `s${String(this.#next)}`;
+    this.#next += 1;
+    this.#open.set(id, search);
+    return id;
+  }
+
+  async next(id: string, waitMs: number, signal: AbortSignal): Promise<Page> {
+    const search = this.#open.get(id);
+    if (search === undefined) throw new HoldfastError('not_found', 'There is no such search');
+    try {
+      const page = await search.next(waitMs, signal);
+      if (page.summary !== null) this.end(id);
+      return page;
+    } catch (error) {
+      this.end(id);
+      throw error;
+    }
+  }
+
+  end(id: string): void {
+    this.#open.get(id)?.close();
+    this.#open.delete(id);
+  }
+
+  async find(params: FindParams, signal: AbortSignal): Promise<{ paths: string[]; more: boolean }> {
+    this.#demandRoom(this.#running);
+    this.#running += 1;
+    try {
+      const { folder, base } = await this.folder(params.path);
+      using open = folder;
+      return await findNames(this.#program, open, base, params, signal);
+    } finally {
+      this.#running -= 1;
+    }
+  }
+
+  /** The folder to look in; the caller closes it. */
+  async folder(path = WORKSPACE): Promise<{ folder: Directory; base: string }> {
+    const names = parsePath(path);
+    const { resolver } = await this.#files.ready();
+    return await about(path, () => {
+      using named = new OpenFile(resolver.open(names, true));
+      return { folder: Directory.over(openFolder(named).fd), base: formatPath(names) };
+    });
+  }
+
+  close(): void {
+    this.#closed = true;
+    for (const id of [...this.#open.keys()]) this.end(id);
+  }
+
+  #demandRoom(running: number): void {
+    if (running < MOST_SEARCHES) return;
+    throw new HoldfastError('overloaded', 'There is no search now', {
+      why: `${String(MOST_SEARCHES)} are under way already`,
+      next: 'cancel one of them',
+    });
+  }
+}
+
+/** The answers to `files/search-*`, `files/find` and `files/usage` on one connection. */
+export function searchHandlers<P>(
+  files: Pick<WorkspaceFiles, 'ready'>,
+  program: string,
+  closed: Promise<unknown>,
+): Handlers<typeof SEARCH_CALLS, P> {
+  const searches = new ConnectionSearches(files, program);
+  void closed.then(() => searches.close());
+  return {
+    'files/search-open': async (params) => ({ search: await searches.open(params) }),
+    'files/search-next': ({ search, waitMs }, { signal }) => searches.next(search, waitMs, signal),
+    'files/search-close': ({ search }) => {
+      searches.end(search);
+      return {};
+    },
+    'files/find': (params, { signal }) => searches.find(params, signal),
+    'files/usage': async ({ path, depth, limit }, { signal }) => {
+      const { folder, base } = await searches.folder(path);
+      using open = folder;
+      return await usageByFolder(open, base, { depth: depth ?? 3, limit: limit ?? 100, signal });
+    },
+  };
+}

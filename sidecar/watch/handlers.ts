@@ -1,0 +1,21 @@
+import type { WATCH_CALLS } from '../../protocol/watch.ts';
+import type { Handlers } from '../../protocol/wire/shapes.ts';
+import { ConnectionWatches, type WatchedTrees } from './watches.ts';
+
+/** The answers to `files/watch-*` on one connection; its watches end with `closed`. */
+export function watchHandlers<P>(
+  trees: WatchedTrees,
+  closed: Promise<unknown>,
+): Handlers<typeof WATCH_CALLS, P> {
+  const watches = new ConnectionWatches(trees);
+  void closed.then(() => watches.close());
+  return {
+    'files/watch-open': ({ path, recursive, excludes }) =>
+      watches.open({ path, recursive: recursive ?? true, excludes: excludes ?? [] }),
+    'files/watch-next': ({ watch, waitMs }, { signal }) => watches.next(watch, waitMs, signal),
+    'files/watch-close': ({ watch }) => {
+      watches.end(watch);
+      return {};
+    },
+  };
+}

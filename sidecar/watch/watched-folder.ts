@@ -1,0 +1,86 @@
+import { constants, type FSWatcher, openSync } from 'node:fs';
+import { Directory } from '../files/directory.ts';
+import { O_PATH } from '../files/resolver.ts';
+
+/** A folder of a watched tree. Names are kept as latin1, one character a byte. */
+export interface WatchedFolder {
+  readonly parent: WatchedFolder | null;
+  readonly name: string;
+  /** Device and inode, to notice that another folder has taken its name. */
+  identity: string;
+  /** Null: it is polled. */
+  watcher: FSWatcher | null;
+  /** What is in it, by name; null where there is no room to remember. The text changes when a polled entry does. */
+  entries: Map<string, string> | null;
+  /** Of a polled folder without `entries`: changes when something comes or goes. */
+  stamp: string;
+  readonly children: Map<string, WatchedFolder>;
+  gone: boolean;
+}
+
+export function newFolder(parent: WatchedFolder | null, name: string, identity: string): WatchedFolder {
+  return {
+    parent,
+    name,
+    identity,
+    watcher: null,
+    entries: null,
+    stamp: '',
+    children: new Map(),
+    gone: false,
+  };
+}
+
+/** Names from the watched path down to the folder. */
+export function namesOf(folder: WatchedFolder): string[] {
+  const names: string[] = [];
+  for (let at = folder; at.parent !== null; at = at.parent) names.push(at.name);
+  return names.reverse();
+}
+
+/**
+ * Opens folders of a tree through the descriptors of those above, never through a link. The last one stays open: what lies
+ * directly below it costs one call, however deep it is.
+ */
+export class FolderOpener {
+  readonly #root: Directory;
+  #last: { readonly folder: WatchedFolder; readonly directory: Directory } | null = null;
+
+  constructor(root: Directory) {
+    this.#root = root;
+  }
+
+  /** Readable, and open until the next call. Throws the system's errors. */
+  open(folder: WatchedFolder): Directory {
+    if (this.#last?.folder === folder) return this.#last.directory;
+    const opened =
+      folder.parent !== null && this.#last?.folder === folder.parent
+        ? this.#last.directory.directory(Buffer.from(folder.name, 'latin1'))
+        : this.#walk(folder);
+    this.close();
+    this.#last = { folder, directory: opened };
+    return opened;
+  }
+
+  close(): void {
+    this.#last?.directory.close();
+    this.#last = null;
+  }
+
+  #walk(folder: WatchedFolder): Directory {
+    let at = Directory.over(openSync(this.#root.self, O_PATH | constants.O_DIRECTORY));
+    try {
+      for (const name of namesOf(folder)) {
+        const { O_DIRECTORY, O_NOFOLLOW } = constants;
+        const next = Directory.over(
+          openSync(at.pathOf(Buffer.from(name, 'latin1')), O_PATH | O_DIRECTORY | O_NOFOLLOW),
+        );
+        at.close();
+        at = next;
+      }
+      return Directory.at(at.self);
+    } finally {
+      at.close();
+    }
+  }
+}

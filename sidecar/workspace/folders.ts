@@ -1,0 +1,58 @@
+import type { FolderUsage, UsageByFolder } from '../../protocol/search.ts';
+import { encodeName } from '../../protocol/paths.ts';
+import type { Directory } from '../files/directory.ts';
+import { usageOf } from './usage.ts';
+
+export interface UsageByFolderOptions {
+  /** Levels below the folder that are told apart; what is deeper counts for those. */
+  readonly depth: number;
+  /** The biggest so many are told of. */
+  readonly limit: number;
+  readonly signal: AbortSignal;
+}
+
+interface Sum {
+  readonly path: string;
+  bytes: number;
+  files: number;
+}
+
+/** What a folder holds, by folders below, the biggest first. Memory is bounded by depth and limit, not by the tree. */
+export async function usageByFolder(
+  folder: Directory,
+  base: string,
+  { depth, limit, signal }: UsageByFolderOptions,
+): Promise<UsageByFolder> {
+  const open: Sum[] = [];
+  let level = 0;
+  let done: FolderUsage[] = [];
+  const total = await usageOf(folder, signal, {
+    entered(name) {
+      level += 1;
+      if (level <= depth) {
+        open.push({ path: `${open.at(-1)?.path ?? base}/${encodeName(name)}`, bytes: 0, files: 0 });
+      }
+    },
+    counted(bytes) {
+      for (const sum of open) {
+        sum.bytes = Math.min(sum.bytes + bytes, Number.MAX_SAFE_INTEGER);
+        sum.files += 1;
+      }
+    },
+    left() {
+      if (level <= depth) {
+        const sum = open.pop();
+        if (sum !== undefined) done.push(sum);
+        if (done.length >= limit * 2 + 100) done = biggest(done, limit);
+      }
+      level -= 1;
+    },
+  });
+  return { ...total, folders: biggest(done, limit) };
+}
+
+function biggest(folders: FolderUsage[], limit: number): FolderUsage[] {
+  return folders
+    .sort((a, b) => b.bytes - a.bytes || (a.path < b.path ? -1 : a.path > b.path ? 1 : 0))
+    .slice(0, limit);
+}
