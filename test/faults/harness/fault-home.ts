@@ -174,15 +174,21 @@ export class FaultHome {
     // Without an id the home never came to be, or was removed by the test.
     const id = await this.id().catch(() => null);
     if (id !== null) {
-      for (const { kind, id: objectId } of (await this.objects()).sort((a, b) =>
-        a.kind < b.kind ? -1 : 1,
-      )) {
-        if (kind === 'container') await this.docker.getContainer(objectId).remove({ force: true, v: true });
-        else await this.docker.getVolume(objectId).remove({ force: true });
-      }
+      await this.#removeObjects();
+      // What a killed supervisor asked for last may come to be only now.
+      await sleep(200);
+      await this.#removeObjects();
       await removeTree(this.path);
     }
     if (this.#folder !== null) await rm(this.#folder, { recursive: true, force: true });
+  }
+
+  async #removeObjects(): Promise<void> {
+    // Containers first: a volume in use cannot be removed.
+    for (const { kind, id } of (await this.objects()).sort((a, b) => (a.kind < b.kind ? -1 : 1))) {
+      if (kind === 'container') await this.docker.getContainer(id).remove({ force: true, v: true });
+      else await this.docker.getVolume(id).remove({ force: true });
+    }
   }
 
   #disconnect(): void {
