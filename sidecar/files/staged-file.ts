@@ -3,6 +3,7 @@ import {
   constants,
   fchmodSync,
   fchownSync,
+  fdatasync,
   fstatSync,
   fsync,
   lstatSync,
@@ -21,6 +22,8 @@ const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_RDWR } = constants;
 const O_TMPFILE = 0o20000000 | O_DIRECTORY;
 const writeAsync = promisify(writeCallback);
 export const syncFile = promisify(fsync);
+const dataSync = promisify(fdatasync);
+const WRITE_BEHIND_BYTES = 8 * 2 ** 20;
 
 /** A name that a staged file has for a moment. */
 export interface TemporaryName {
@@ -38,6 +41,9 @@ export class StagedFile {
   isLost = false;
   #temporary: TemporaryName | null;
   #size = 0;
+  #begun = 0;
+  #behind: Promise<void> | null = null;
+  #failure: { readonly error: unknown } | null = null;
   #closed = false;
 
   private constructor(fd: number, temporary: TemporaryName | null) {
@@ -90,6 +96,19 @@ export class StagedFile {
       written += bytesWritten;
       this.#size += bytesWritten;
     }
+    this.#writeBehind();
+  }
+
+  /** What has come is brought to the disk while more is coming, so that the end of it need not wait for all. */
+  #writeBehind(): void {
+    if (this.#behind !== null || this.#closed || this.#size - this.#begun < WRITE_BEHIND_BYTES) return;
+    this.#begun = this.#size;
+    const begun = dataSync(this.fd).catch((error: unknown) => {
+      this.#failure ??= { error };
+    });
+    this.#behind = begun.finally(() => {
+      this.#behind = null;
+    });
   }
 
   /** Grows by a hole. */
@@ -111,6 +130,9 @@ export class StagedFile {
 
   /** Everything written is on the disk. */
   async sync(): Promise<void> {
+    await this.#behind;
+    // The system says it once: a later fsync would not repeat that something could not be written.
+    if (this.#failure !== null) throw this.#failure.error;
     await syncFile(this.fd);
   }
 
@@ -149,7 +171,9 @@ export class StagedFile {
       if (temporary !== null && isNameOf(temporary, this)) removeName(temporary);
     } finally {
       this.forgetName();
-      closeSync(this.fd);
+      // A descriptor that is still being synced must not become another file's.
+      if (this.#behind === null) closeSync(this.fd);
+      else void this.#behind.then(() => closeSync(this.fd));
     }
   }
 }

@@ -13,8 +13,9 @@ interface Upload {
   readonly expectation: Expectation;
   readonly staged: StagedFile;
   idle: NodeJS.Timeout;
-  /** An append or commit is under way: there is one at a time. */
-  busy: boolean;
+  /** Appends and the commit, one after the other in the order they came: the next piece travels while one is written. */
+  queue: Promise<unknown>;
+  waiting: number;
 }
 
 /** Writes that take more than one message. They belong to a connection and end with it. */
@@ -37,7 +38,14 @@ export class Uploads {
     }
     const id = randomBytes(12).toString('hex');
     const staged = this.#writer.stage(target, expectation);
-    this.#uploads.set(id, { target, expectation, staged, idle: this.#idle(id), busy: false });
+    this.#uploads.set(id, {
+      target,
+      expectation,
+      staged,
+      idle: this.#idle(id),
+      queue: Promise.resolve(),
+      waiting: 0,
+    });
     return id;
   }
 
@@ -74,7 +82,9 @@ export class Uploads {
   }
 
   abort(id: string): void {
-    if (this.#get(id).busy) throw inUse(id);
+    if (this.#get(id).waiting > 0) {
+      throw new HoldfastError('conflict', 'The upload is in use', { next: 'wait for the pieces before' });
+    }
     this.#end(id);
   }
 
@@ -85,32 +95,33 @@ export class Uploads {
 
   close(): void {
     this.#closed = true;
-    for (const [id, { busy }] of this.#uploads) if (!busy) this.#end(id);
+    for (const [id, { waiting }] of this.#uploads) if (waiting === 0) this.#end(id);
   }
 
   async #use<T>(id: string, work: (upload: Upload) => Promise<T>): Promise<T> {
     const upload = this.#get(id);
-    if (upload.busy) throw inUse(id);
-    upload.busy = true;
     clearTimeout(upload.idle);
-    try {
-      return await work(upload);
-    } finally {
-      upload.busy = false;
-      if (this.#uploads.get(id) === upload) {
-        if (this.#closed) this.#end(id);
-        else upload.idle = this.#idle(id);
+    upload.waiting += 1;
+    const mine = upload.queue.then(async () => {
+      try {
+        if (this.#uploads.get(id) !== upload) throw unknown();
+        return await work(upload);
+      } finally {
+        upload.waiting -= 1;
+        if (upload.waiting === 0 && this.#uploads.get(id) === upload) {
+          if (this.#closed) this.#end(id);
+          else upload.idle = this.#idle(id);
+        }
       }
-    }
+    });
+    upload.queue = mine.catch(() => undefined);
+    return await mine;
   }
 
   #get(id: string): Upload {
     const upload = this.#uploads.get(id);
     if (upload !== undefined) return upload;
-    throw new HoldfastError('not_found', 'There is no such upload', {
-      why: 'it was committed, aborted, or its connection has ended',
-      next: 'begin again',
-    });
+    throw unknown();
   }
 
   #end(id: string): void {
@@ -126,6 +137,9 @@ export class Uploads {
   }
 }
 
-function inUse(id: string): HoldfastError {
-  return new HoldfastError('conflict', `The upload ${id} is in use`, { next: 'wait for the piece before' });
+function unknown(): HoldfastError {
+  return new HoldfastError('not_found', 'There is no such upload', {
+    why: 'it was committed, aborted, or its connection has ended',
+    next: 'begin again',
+  });
 }

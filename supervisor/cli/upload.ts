@@ -101,9 +101,15 @@ export class Upload {
     const { session } = this.#options;
     const { upload } = await this.#call('files/begin', { session, path, ...this.#expectation(mode) });
     let size = 0;
+    let written: Promise<unknown> = Promise.resolve();
     try {
       for await (const bytes of pieces) {
-        size = (await this.#call('files/append', { session, upload, offset: size }, bytes)).size;
+        const before = written;
+        // One piece travels while the one before it is written.
+        written = this.#call('files/append', { session, upload, offset: size }, bytes);
+        written.catch(() => undefined);
+        size += bytes.length;
+        await before;
         this.uploaded.bytes += bytes.length;
         this.#context.progress.update({
           stage: 'Sending',
@@ -112,7 +118,9 @@ export class Upload {
           unit: 'bytes',
         });
       }
+      await written;
     } catch (error) {
+      await Promise.allSettled([written]);
       await this.#call('files/abort', { session, upload }).catch(() => undefined); // it ends with the connection as well
       throw error;
     }
