@@ -186,8 +186,11 @@ export class FaultHome {
   async #removeObjects(): Promise<void> {
     // Containers first: a volume in use cannot be removed.
     for (const { kind, id } of (await this.objects()).sort((a, b) => (a.kind < b.kind ? -1 : 1))) {
-      if (kind === 'container') await this.docker.getContainer(id).remove({ force: true, v: true });
-      else await this.docker.getVolume(id).remove({ force: true });
+      const removed =
+        kind === 'container'
+          ? this.docker.getContainer(id).remove({ force: true, v: true })
+          : this.docker.getVolume(id).remove({ force: true });
+      await removed.catch(unlessGone);
     }
   }
 
@@ -195,4 +198,10 @@ export class FaultHome {
     this.#connection?.close();
     this.#connection = null;
   }
+}
+
+/** A helper container may end and go by itself, or be on its way out. */
+function unlessGone(error: unknown): void {
+  const status = error instanceof Error && 'statusCode' in error ? error.statusCode : undefined;
+  if (status !== 404 && status !== 409) throw error;
 }
