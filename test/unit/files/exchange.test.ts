@@ -1,0 +1,118 @@
+import {
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { HoldfastError } from '../../../protocol/errors.ts';
+import { Directory } from '../../../sidecar/files/directory.ts';
+import { loadNative, type Native } from '../../../sidecar/files/native.ts';
+import { Resolver } from '../../../sidecar/files/resolver.ts';
+import { contentVersion } from '../../../sidecar/files/version.ts';
+import { WriteIntents } from '../../../sidecar/files/write-intents.ts';
+import { Writer } from '../../../sidecar/files/write.ts';
+
+describe('an agent that is faster than the swap of names', () => {
+  let top: string;
+  let file: string;
+  let root: Directory;
+  beforeEach(() => {
+    top = mkdtempSync(join(tmpdir(), 'holdfast-exchange-'));
+    mkdirSync(join(top, 'workspace'));
+    file = join(top, 'workspace', 'a');
+    writeFileSync(file, 'old');
+    root = Directory.at(join(top, 'workspace'));
+  });
+  afterEach(() => {
+    root.close();
+    rmSync(top, { recursive: true, force: true });
+  });
+
+  const agentRenames = (text: string): void => {
+    writeFileSync(join(top, 'workspace', 'agent'), text);
+    renameSync(join(top, 'workspace', 'agent'), file);
+  };
+
+  /** Writes `new` over `old`; the agent acts right before the first swap, and after each by its number. */
+  async function write(
+    before: () => void,
+    after: Readonly<Record<number, () => void>>,
+    how: object,
+  ): Promise<string> {
+    const real = await loadNative();
+    if (real === null) throw new Error('there are no native calls here');
+    let swaps = 0;
+    const native: Native = {
+      ...real,
+      exchange: (...args) => {
+        if (swaps === 0) before();
+        real.exchange(...args);
+        swaps += 1;
+        after[swaps]?.();
+      },
+    };
+    const intents = new WriteIntents(join(top, 'control'));
+    const resolver = new Resolver(root, native);
+    const target = { text: '/workspace/a', locate: () => resolver.parent([Buffer.from('a')], true) };
+    try {
+      await new Writer({ native, intents }).write(target, how, Buffer.from('new'));
+      return 'written';
+    } catch (error) {
+      if (!(error instanceof HoldfastError)) return error instanceof Error ? error.message : 'odd';
+      return error.code;
+    } finally {
+      expect(readdirSync(join(top, 'workspace'))).toEqual(['a']);
+      expect(readdirSync(join(top, 'control'))).toEqual([]);
+    }
+  }
+  const ifOld = { ifVersion: contentVersion(Buffer.from('old')) };
+  const now = (): string => readFileSync(file, 'utf8');
+  const nothing = (): void => undefined;
+
+  test('nobody in between: the new content', async () => {
+    expect([await write(nothing, {}, ifOld), now()]).toEqual(['written', 'new']);
+  });
+
+  test('an edit of the same size in place, after the look and before the swap: a conflict, and the edit stays', async () => {
+    expect([await write(() => writeFileSync(file, 'OLD'), {}, ifOld), now()]).toEqual(['conflict', 'OLD']);
+  });
+
+  test('another file in its place: a conflict, and the other file stays', async () => {
+    expect([await write(() => agentRenames('agent 1'), {}, ifOld), now()]).toEqual(['conflict', 'agent 1']);
+  });
+
+  test('and one more over ours before it goes back: the newest stays', async () => {
+    const after = { 1: () => agentRenames('agent 2') };
+    expect([await write(() => agentRenames('agent 1'), after, ifOld), now()]).toEqual([
+      'conflict',
+      'agent 2',
+    ]);
+  });
+
+  test('and more of them with every swap: the newest stays', async () => {
+    const after = Object.fromEntries([1, 2, 3, 4].map((n) => [n, () => agentRenames(`agent ${n + 1}`)]));
+    expect([await write(() => agentRenames('agent 1'), after, ifOld), now()]).toEqual([
+      'conflict',
+      'agent 5',
+    ]);
+  });
+
+  test('overwrite takes whatever file is there, but not a folder', async () => {
+    expect([await write(() => agentRenames('agent 1'), {}, { overwrite: true }), now()]).toEqual([
+      'written',
+      'new',
+    ]);
+    const folder = (): void => {
+      rmSync(file);
+      mkdirSync(file);
+    };
+    expect(await write(folder, {}, { overwrite: true })).toBe('file_is_a_directory');
+    expect(readdirSync(file)).toEqual([]);
+  });
+});
