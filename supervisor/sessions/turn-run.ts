@@ -22,6 +22,7 @@ const READ_BYTES = 1024 * 1024;
 /** A handler's answer larger than this is refused: it belongs into a file. */
 const RESULT_BYTES = 32 * 1024 * 1024;
 const RETRY_MS = { first: 50, most: 2000 } as const;
+const RECORD_TRIES = 3;
 
 export interface TurnRunOptions {
   readonly turns: Turns;
@@ -50,7 +51,10 @@ export class TurnRun {
   readonly #stored: { stdout: number; stderr: number };
   #client: SidecarClient | null = null;
   #ending: Ending | null = null;
-  #endingSince = 0;
+  #outputLimit: number = DEFAULTS.limits.output;
+  /** Both in ms of the monotonic clock. */
+  #endingSince: number | null = null;
+  #killAgainAt = 0;
   #agentGone: string | null = null;
 
   constructor(turn: TurnRow, options: TurnRunOptions) {
@@ -69,7 +73,7 @@ export class TurnRun {
       const end = await this.#drive();
       if (end === null) return;
       await failpoint('turn.before-end');
-      await this.#record(end);
+      if (!(await this.#record(end))) return;
       await failpoint('turn.after-end');
       await this.#forget();
     } catch (error) {
@@ -82,26 +86,30 @@ export class TurnRun {
         why: failure.sentence,
         cause: failure.cause,
       });
-      await this.#record({
-        status: 'failed',
-        exitCode: null,
-        output: null,
-        error: { message: failure.message, data: failure.toData() },
-      });
+      // It may be running all the same: forgetting ends what nobody follows any more.
+      if (await this.#record(failed(failure))) await this.#forget();
     }
   }
 
-  /** Stores the end, waiting for room where the disk is full: a turn's result is never given up for want of space. */
-  async #record(end: TurnEnd): Promise<void> {
+  /**
+   * Stores the end, waiting for room where the disk is full: a turn's result is never given up for want of space. False when
+   * the supervisor leaves first: then all of it must stay in the run directory for the next one.
+   */
+  async #record(end: TurnEnd): Promise<boolean> {
     const { log, records, changes } = this.#options;
-    while (!this.#isLeaving()) {
+    let storable = end;
+    for (let tries = 1; ; tries += 1) {
+      if (this.#isLeaving()) return false;
       try {
-        records.ended(this.turnId, end);
-        return;
+        records.ended(this.turnId, storable);
+        return true;
       } catch (error) {
+        const failure = HoldfastError.from(error);
+        // What is refused for itself, not for want of space, is refused for ever: the session must not wait for that.
+        if (failure.code === 'internal' && tries >= RECORD_TRIES) storable = failed(failure);
         log.error('the end of a turn could not be stored, trying again', {
           turn: this.turnId,
-          why: HoldfastError.from(error).sentence,
+          why: failure.sentence,
         });
         await changes.wait(this.#wakeKey, RETRY_MS.most, this.#stopping.signal);
       }
@@ -150,6 +158,7 @@ export class TurnRun {
     }
     const profile = this.#options.profileOf(turn);
     const driver = driverFor(profile.agent);
+    this.#outputLimit = profile.limits?.output ?? DEFAULTS.limits.output;
     const deadline = (turn.startedAt ?? this.#options.now()) + turn.timeoutMs;
 
     let retryMs: number = RETRY_MS.first;
@@ -208,20 +217,30 @@ export class TurnRun {
     const row = this.#options.lifecycle.row(this.sessionId);
     const { launch, input } = driver.launch(request, row, profile);
     let progress: TurnProgress;
-    if (turn.launchedAt === null) {
+    if (turn.launchedAt === null && this.#ending !== null) {
+      // Not begun, unless a killed supervisor had asked for it and not yet said so.
+      progress = await this.#progress(client, 0);
+      if (progress.state === 'absent') return this.#endedBy(this.#ending, null);
+    } else if (turn.launchedAt === null) {
       progress = await client.launchTurn(launch, input);
       await failpoint('turn.after-launch');
       turn = this.#options.records.launched(turn.id);
     } else {
       // Asking again starts nothing twice: the sidecar knows the turn by its id, and repeats a request that was never taken.
-      progress = await this.#progress(client, turn, 0);
+      progress = await this.#progress(client, 0);
       if (progress.state === 'accepted' && this.#agentGone === null)
         progress = await client.launchTurn(launch, input);
     }
 
+    let toldOfEnd = false;
     for (;;) {
       if (this.#isLeaving()) return null;
       const gone = this.#agentGone;
+      if (gone !== null && !toldOfEnd) {
+        // The report may be from before the end, and a request that was taken since must not be repeated.
+        toldOfEnd = true;
+        progress = await this.#progress(client, 0);
+      }
       if (progress.worker !== null && turn.workerId !== progress.worker.id) {
         turn = turns.update(turn.id, {
           workerId: progress.worker.id,
@@ -231,7 +250,9 @@ export class TurnRun {
       }
       await this.#pull(client, 'stdout', progress.stdout);
       await this.#pull(client, 'stderr', progress.stderr);
-      if (progress.state === 'ended') return await this.#outcome(client, driver, progress, turn);
+      // Its output may be stored in part only: the next supervisor goes on from there.
+      if (this.#isLeaving()) return null;
+      if (progress.state === 'ended') return await this.#outcome(client, driver, progress);
       if (progress.state === 'absent') return lost('its run directory is gone');
       if (gone !== null) {
         // What it had written is stored. A request that was never taken starts anew in a fresh sandbox.
@@ -239,9 +260,9 @@ export class TurnRun {
           ? await this.#restart()
           : this.#lostOrEnded(gone);
       }
-      this.#watchLimits(profile, deadline);
+      this.#watchLimits(deadline);
       if (this.#ending !== null) await this.#kill(client);
-      progress = await this.#progress(client, turn, POLL_MS);
+      progress = await this.#progress(client, POLL_MS);
     }
   }
 
@@ -254,13 +275,11 @@ export class TurnRun {
     return 'again';
   }
 
-  async #progress(client: SidecarClient, turn: TurnRow, waitMs: number): Promise<TurnProgress> {
-    const asked = client.turnProgress({
-      turnId: turn.id,
-      stdout: turn.stdoutBytes,
-      stderr: turn.stderrBytes,
-      waitMs,
-    });
+  async #progress(client: SidecarClient, waitMs: number): Promise<TurnProgress> {
+    // Output that is not stored any more must not wake us either.
+    const end = Number.MAX_SAFE_INTEGER;
+    const known = this.#isOverLimit() ? { stdout: end, stderr: end } : this.#stored;
+    const asked = client.turnProgress({ turnId: this.turnId, ...known, waitMs });
     if (waitMs === 0) return asked;
     const woken = this.#options.changes.wait(this.#wakeKey, waitMs + 5000, this.#stopping.signal);
     const first = await Promise.race([asked, woken.then(() => null)]);
@@ -269,17 +288,17 @@ export class TurnRun {
       return first;
     }
     asked.catch(() => undefined);
-    return client.turnProgress({
-      turnId: turn.id,
-      stdout: turn.stdoutBytes,
-      stderr: turn.stderrBytes,
-      waitMs: 0,
-    });
+    return client.turnProgress({ turnId: this.turnId, ...this.#stored, waitMs: 0 });
   }
 
+  /** Stores what there is, up to the limit: a sparse file of the agent can claim to have any size. */
   async #pull(client: SidecarClient, stream: 'stdout' | 'stderr', total: number): Promise<void> {
     const { output, changes } = this.#options;
     while (this.#stored[stream] < total && !this.#isLeaving()) {
+      if (this.#isOverLimit()) {
+        this.#end('output_limit');
+        return;
+      }
       const offset = this.#stored[stream];
       const bytes = await client.readTurn({ turnId: this.turnId, stream, offset, limit: READ_BYTES });
       if (bytes.byteLength === 0) return;
@@ -290,16 +309,17 @@ export class TurnRun {
     }
   }
 
+  /** Null when the supervisor leaves before all of the output is stored. */
   async #outcome(
     client: SidecarClient,
     driver: AgentDriver,
     progress: TurnProgress,
-    turn: TurnRow,
-  ): Promise<TurnEnd> {
+  ): Promise<TurnEnd | null> {
     // Everything there is now: what the last report did not count yet was written before the end.
-    const last = await this.#progress(client, turn, 0);
+    const last = await this.#progress(client, 0);
     await this.#pull(client, 'stdout', last.stdout);
     await this.#pull(client, 'stderr', last.stderr);
+    if (this.#isLeaving()) return null;
     if (this.#ending !== null) return this.#endedBy(this.#ending, progress.exitCode);
     if (progress.result > RESULT_BYTES) {
       return {
@@ -332,9 +352,12 @@ export class TurnRun {
     return Buffer.concat(parts);
   }
 
-  #watchLimits(profile: Profile, deadline: number): void {
-    const limit = profile.limits?.output ?? DEFAULTS.limits.output;
-    if (this.#stored.stdout + this.#stored.stderr > limit) this.#end('output_limit');
+  #isOverLimit(): boolean {
+    return this.#stored.stdout + this.#stored.stderr > this.#outputLimit;
+  }
+
+  #watchLimits(deadline: number): void {
+    if (this.#isOverLimit()) this.#end('output_limit');
     // A paused agent's clock stands still: its timeout is looked at again once it runs.
     else if (
       this.#options.now() >= deadline &&
@@ -350,11 +373,14 @@ export class TurnRun {
   }
 
   async #kill(client: SidecarClient): Promise<void> {
-    const { now, lifecycle, log } = this.#options;
-    if (this.#endingSince === 0) this.#endingSince = now();
-    const patience = now() - this.#endingSince;
+    const { lifecycle, log } = this.#options;
+    const now = performance.now();
+    this.#endingSince ??= now;
+    const patience = Math.round(now - this.#endingSince);
     if (patience < KILL_PATIENCE_MS) {
-      // Said again at every look: the runner may have been busy or the sidecar replaced, and saying it twice does no harm.
+      // Said again now and then: the runner may have been busy or the sidecar replaced, and saying it twice does no harm.
+      if (now < this.#killAgainAt) return;
+      this.#killAgainAt = now + POLL_MS;
       await lifecycle.thaw(this.sessionId);
       await client.killTurn(this.turnId, Math.max(0, KILL_GRACE_MS - patience));
       return;
@@ -409,6 +435,15 @@ export class TurnRun {
 
 function ended(status: 'cancelled'): TurnEnd {
   return { status, exitCode: null, output: null, error: turnError('cancelled', 'The turn was cancelled') };
+}
+
+function failed(failure: HoldfastError): TurnEnd {
+  return {
+    status: 'failed',
+    exitCode: null,
+    output: null,
+    error: { message: failure.message, data: failure.toData() },
+  };
 }
 
 function lost(why: string): TurnEnd {
