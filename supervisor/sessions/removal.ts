@@ -32,6 +32,9 @@ export interface RemovalOptions {
   readonly reserve: Reserve;
   /** Ends every turn and exec of the session. */
   readonly quiet: (sessionId: string) => Promise<void>;
+  /** The workspace is to be filled again, or never. Called in a transaction. */
+  readonly seedAgain: (sessionId: string) => void;
+  readonly seedNever: (sessionId: string) => void;
   readonly log: Log;
   readonly now: () => number;
 }
@@ -58,6 +61,8 @@ export class Removal {
 
   /** `refuse` throws when something has come to life that the clean would take files from. */
   async clean(sessionId: string, refuse: () => void, opId?: string): Promise<Removed> {
+    // Before this one is begun: it must never be taken for one that an earlier supervisor left.
+    this.#begunCleans();
     const begun = this.#begin({ opId, kind: 'workspace.clean', sessionId, data: {} });
     if ('replay' in begun) {
       if ('error' in begun.replay) throw begun.replay.error;
@@ -167,6 +172,7 @@ export class Removal {
           records.change(sessionId, { status: 'deleted', deletedAt: now() }, why, [
             { type: 'session.deleted', data: { why } },
           ]);
+          this.#options.seedNever(sessionId);
           operations.finish(operation, {});
         }),
       );
@@ -184,6 +190,7 @@ export class Removal {
     reserve.urgently(() =>
       database.transaction(() => {
         records.change(sessionId, { workspaceBytes: 0 }, 'cleaned');
+        this.#options.seedAgain(sessionId);
         events.append(sessionId, [
           {
             type: 'workspace.cleaned',
