@@ -65,10 +65,12 @@ export class Execs {
       throw new HoldfastError('not_supported', 'This engine cannot run a process with its streams attached');
     }
     const execId = ids.next('exec');
+    let started: EngineExec | null = null;
     live.add(sessionId, execId, 'exec');
     try {
       const ready = await lifecycle.dispatch(sessionId, execId);
       const exec = await engine.exec(sessionId, { execId, ...request });
+      started = exec;
       records.change(sessionId, { status: 'active', lastActiveAt: now() }, 'a command runs', [
         {
           type: 'exec.started',
@@ -87,8 +89,23 @@ export class Execs {
       });
       return { execId, dispatched: ready.dispatched };
     } catch (error) {
+      if (started !== null) await this.#abandon(sessionId, execId, started);
+      live.remove(sessionId, execId);
       this.#settle(sessionId, execId);
       throw error;
+    }
+  }
+
+  /** A process that is on no record must not go on without anybody to read it. */
+  async #abandon(sessionId: string, execId: string, exec: EngineExec): Promise<void> {
+    exec.detach();
+    try {
+      await this.#options.lifecycle.withSidecar(sessionId, (client) => client.killExec(execId, 'KILL'));
+    } catch (error) {
+      this.#options.log.warn('an exec could not be ended', {
+        exec: execId,
+        why: HoldfastError.from(error).sentence,
+      });
     }
   }
 
@@ -186,13 +203,14 @@ export class Execs {
     this.#running.delete(execId);
     try {
       events.append(sessionId, [{ type: 'exec.ended', data: { execId, exitCode, signal: null } }]);
+      this.#settle(sessionId, execId);
     } catch (error) {
       this.#options.log.warn('the end of an exec is not on record', {
         exec: execId,
         why: HoldfastError.from(error).sentence,
       });
+      this.#options.live.remove(sessionId, execId);
     }
-    this.#settle(sessionId, execId);
     if (client.there) await listener.exited(execId, exitCode).catch(() => undefined);
   }
 

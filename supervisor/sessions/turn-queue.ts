@@ -164,11 +164,16 @@ export class TurnQueue {
 
   #work(sessionId: string): void {
     if (this.#leaving || this.#loops.has(sessionId)) return;
-    const loop = this.#loop(sessionId).finally(() => {
-      this.#loops.delete(sessionId);
-      // A turn may have come between the last look and now.
-      if (!this.#leaving && this.#next(sessionId) !== null) this.#work(sessionId);
-    });
+    const loop = this.#loop(sessionId)
+      .finally(() => this.#loops.delete(sessionId))
+      .then(() => {
+        // A turn may have come between the last look and now.
+        if (!this.#leaving && this.#next(sessionId) !== null) this.#work(sessionId);
+      })
+      .catch((error: unknown) => {
+        // A row that cannot be read holds up its own session only; the next turn tries again.
+        this.#options.log.error('the turns of a session cannot go on', { session: sessionId, error });
+      });
     this.#loops.set(sessionId, loop);
   }
 
