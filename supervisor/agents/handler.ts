@@ -6,6 +6,7 @@ import { type AgentDriver, turnError } from './outcome.ts';
 /** The longest texts that are kept of an agent's error. */
 const MESSAGE_CHARACTERS = 8000;
 const TRACEBACK_CHARACTERS = 32_000;
+const NAME_CHARACTERS = 200;
 
 /** A file with `handler(input)`: JSON in, JSON out, in a warm worker that keeps its memory from turn to turn. */
 export const handlerDriver = (config: Extract<AgentConfig, { protocol: 'handler' }>): AgentDriver => ({
@@ -70,7 +71,9 @@ export const handlerDriver = (config: Extract<AgentConfig, { protocol: 'handler'
     }
     if (answer.ok)
       return { status: 'succeeded', exitCode: null, output: JSON.stringify(answer.output), error: null };
-    const { type, message, traceback, next } = answer.error;
+    const { message, traceback } = answer.error;
+    const type = answer.error.type.slice(0, NAME_CHARACTERS);
+    const next = answer.error.next?.slice(0, MESSAGE_CHARACTERS);
     return {
       status: 'failed',
       exitCode: null,
