@@ -1,7 +1,7 @@
 // What the workspace's files cost beside docker's own ways: node bench/files.ts [--json] [--rounds N]
 import { execFile, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, open, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -141,15 +141,16 @@ try {
       create: true,
       overwrite: true,
     });
-    const content = await readFile(big);
+    await using file = await open(big);
     const sent: Promise<unknown>[] = [];
-    for (let offset = 0; offset < content.length; offset += PIECE) {
-      const bytes = content.subarray(offset, offset + PIECE);
+    for (let offset = 0; offset < BIG; offset += PIECE) {
+      const { buffer, bytesRead } = await file.read(Buffer.allocUnsafeSlow(PIECE), 0, PIECE, offset);
+      const bytes = buffer.subarray(0, bytesRead);
       sent.push(client.call('files/append', { session, upload: id, offset }, { bytes }));
       if (sent.length >= AHEAD) await sent.shift();
     }
     await Promise.all(sent);
-    await client.call('files/commit', { session, upload: id, size: content.length });
+    await client.call('files/commit', { session, upload: id, size: BIG });
   };
   const download = async (): Promise<void> => {
     const pull = (offset: number) =>
