@@ -124,7 +124,7 @@ export class EventLog {
     let bytes = 0;
     for (const row of rows) {
       const raw = parseRow(RawRowSchema, 'events', row);
-      bytes += raw.data.length + ENVELOPE_BYTES;
+      bytes += Buffer.byteLength(raw.data) + ENVELOPE_BYTES;
       if (events.length > 0 && bytes > PAGE_BYTES) break;
       events.push(toEvent(row));
     }
@@ -226,9 +226,10 @@ interface Chained extends Head {
 function chain(sessionId: string, head: Head, entry: EventEntry): Chained {
   const { type } = entry;
   const text = canonicalJson(entry.data);
-  if (text.length > EVENT_BYTES) {
+  const bytes = Buffer.byteLength(text);
+  if (bytes > EVENT_BYTES) {
     throw new HoldfastError('internal', `An event of type ${type} is too large for the history`, {
-      why: `it has ${text.length} characters and ${EVENT_BYTES} are the most`,
+      why: `it has ${bytes} bytes and ${EVENT_BYTES} are the most`,
     });
   }
   const atMs = Math.trunc(entry.at ?? Date.now());

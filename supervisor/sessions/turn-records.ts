@@ -1,5 +1,7 @@
 import { INLINE_OUTPUT_BYTES, type TurnError } from '../../protocol/events.ts';
 import type { TurnStatus } from '../../protocol/entities.ts';
+import { FRAME_LIMITS } from '../../protocol/wire/limits.ts';
+import { forbiddenKeyIn, nestsDeeperThan } from '../../protocol/wire/untrusted-json.ts';
 import type { EventLog } from '../history/events.ts';
 import type { TurnOutput } from '../history/turn-output.ts';
 import { type Json, JsonSchema } from '../store/columns.ts';
@@ -9,6 +11,9 @@ import type { Changes } from './changes.ts';
 import type { Ready } from './lifecycle.ts';
 import type { LiveThings } from './live.ts';
 import type { SessionRecords } from './records.ts';
+
+/** What clients take in one message nests less than that limit; the rest is for what is around it. */
+const INLINE_DEPTH = FRAME_LIMITS.depth - 16;
 
 export interface TurnEnd {
   readonly status: Extract<TurnStatus, 'succeeded' | 'failed' | 'cancelled' | 'timeout' | 'interrupted'>;
@@ -93,7 +98,7 @@ export class TurnRecords {
       const turn = this.#turns.get(turnId);
       if (turn === null || (turn.status !== 'queued' && turn.status !== 'running')) return;
       const bytes = end.output === null ? null : Buffer.from(end.output);
-      const large = bytes !== null && bytes.byteLength > INLINE_OUTPUT_BYTES;
+      const large = bytes !== null && (bytes.byteLength > INLINE_OUTPUT_BYTES || !fitsMessages(bytes));
       if (large) this.#output.store(turnId, 'result', 0, bytes);
       const value: Json | null =
         end.output === null || large ? null : JsonSchema.parse(JSON.parse(end.output));
@@ -142,4 +147,11 @@ export class TurnRecords {
       'the turn ended',
     );
   }
+}
+
+/** Whether a client can be told this JSON inside a message: an agent's answer must not make its session's history unreadable. */
+function fitsMessages(json: Buffer): boolean {
+  if (nestsDeeperThan(json, INLINE_DEPTH)) return false;
+  const text = json.toString('utf8');
+  return forbiddenKeyIn(text, JSON.parse(text)) === undefined;
 }
