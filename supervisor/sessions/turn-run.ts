@@ -21,6 +21,10 @@ const POLL_MS = 1000;
 const READ_BYTES = 1024 * 1024;
 /** A handler's answer larger than this is refused: it belongs into a file. */
 const RESULT_BYTES = 32 * 1024 * 1024;
+/** TERM and KILL end a turn like this; so does an engine that ends the container around it. */
+const ENDED_BY_SIGNAL: ReadonlySet<number | null> = new Set([143, 137]);
+/** How long a container that is being ended may take to be gone after its turn. */
+const CONTAINER_END_MS = 1500;
 const RETRY_MS = { first: 50, most: 2000 } as const;
 const RECORD_TRIES = 3;
 
@@ -321,6 +325,10 @@ export class TurnRun {
     await this.#pull(client, 'stderr', last.stderr);
     if (this.#isLeaving()) return null;
     if (this.#ending !== null) return this.#endedBy(this.#ending, progress.exitCode);
+    if (ENDED_BY_SIGNAL.has(progress.exitCode)) {
+      const gone = await this.#containerEnd();
+      if (gone !== null) return this.#lostOrEnded(gone);
+    }
     if (progress.result > RESULT_BYTES) {
       return {
         status: 'failed',
@@ -333,6 +341,17 @@ export class TurnRun {
       };
     }
     return driver.outcome(progress, progress.result > 0 ? await this.#result(client, progress.result) : null);
+  }
+
+  /** Why the agent's container has ended or does so now; null when it goes on without the turn. */
+  async #containerEnd(): Promise<string | null> {
+    const until = performance.now() + CONTAINER_END_MS;
+    while (this.#agentGone === null && performance.now() < until && !this.#isLeaving()) {
+      await this.#options.changes.wait(this.#wakeKey, 300, this.#stopping.signal);
+      const { agentAlive } = await this.#options.lifecycle.attach(this.sessionId);
+      if (!agentAlive) this.#agentGone ??= 'the container is gone';
+    }
+    return this.#agentGone;
   }
 
   async #result(client: SidecarClient, total: number): Promise<Buffer> {
