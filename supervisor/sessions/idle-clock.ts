@@ -31,7 +31,7 @@ export class IdleClock {
   #timer: NodeJS.Timeout | null = null;
   #fires = Number.POSITIVE_INFINITY;
   #stopped = false;
-  #looking: Promise<void> | null = null;
+  #looking: Promise<void> = Promise.resolve();
 
   constructor(options: IdleClockOptions) {
     this.#options = options;
@@ -60,17 +60,29 @@ export class IdleClock {
     const wait = Math.min(MOST_MS, Math.max(LEAST_MS, at - this.#options.now()));
     this.#timer = setTimeout(() => {
       this.#fires = Number.POSITIVE_INFINITY;
-      this.#looking = this.#look().finally(() => {
-        this.#looking = null;
-      });
+      // One look at a time: what the one before is still putting away must not be put away twice.
+      this.#looking = this.#looking.then(() => this.#look());
     }, wait);
   }
 
+  /** Never rejects. */
   async #look(): Promise<void> {
-    const { sessions, now } = this.#options;
+    const { log, now } = this.#options;
     let next = now() + MOST_MS;
+    try {
+      next = await this.#putAway(next);
+    } catch (error) {
+      log.error('idle sessions could not be looked at', { error });
+    }
+    this.#arm(next);
+  }
+
+  /** Gives the time of the next look: at most `next`, ms since 1970. */
+  async #putAway(latest: number): Promise<number> {
+    const { sessions, now } = this.#options;
+    let next = latest;
     for (const row of sessions.all(['created', 'active', 'idle', 'paused', 'resumable'])) {
-      if (this.#stopped) return;
+      if (this.#stopped) return next;
       const held = this.#notBefore.get(row.id) ?? 0;
       if (held > now()) {
         next = Math.min(next, held);
@@ -81,7 +93,7 @@ export class IdleClock {
       const after = plan.act === 'none' ? plan.due : this.#dueOf(row.id);
       if (after !== null) next = Math.min(next, after);
     }
-    this.#arm(next);
+    return next;
   }
 
   #dueOf(sessionId: string): number | null {
@@ -99,13 +111,18 @@ export class IdleClock {
 
   async #act(row: SessionRow, act: Exclude<IdlePlan['act'], 'none'>): Promise<void> {
     const { lifecycle, records, log, now } = this.#options;
+    // Asked again in its lane: it may have been used while that was busy.
+    const still = (): boolean => {
+      const current = records.peek(row.id);
+      return current !== null && this.#plan(current).act === act;
+    };
     try {
       switch (act) {
         case 'pause':
-          await lifecycle.pauseIfIdle(row.id);
+          await lifecycle.pauseIf(row.id, still);
           break;
         case 'stop':
-          await lifecycle.stopIfIdle(row.id);
+          await lifecycle.stopIf(row.id, still);
           break;
         case 'expire':
           records.change(row.id, { status: 'expired' }, 'not used for as long as its profile allows');

@@ -158,16 +158,16 @@ export class Lifecycle {
     return this.#lanes.run(sessionId, () => this.#pause(sessionId, 'paused'));
   }
 
-  /** As `pause`, unless something has come to life since it was decided. */
-  async pauseIfIdle(sessionId: string): Promise<void> {
+  /** As `pause`, where `still` says so once the lane is free. */
+  async pauseIf(sessionId: string, still: () => boolean): Promise<void> {
     await this.#lanes.run(sessionId, async () => {
-      if (this.#live.count(sessionId) === 0) await this.#pause(sessionId, 'idle for a while');
+      if (still()) await this.#pause(sessionId, 'idle for a while');
     });
   }
 
-  async stopIfIdle(sessionId: string): Promise<void> {
+  async stopIf(sessionId: string, still: () => boolean): Promise<void> {
     await this.#lanes.run(sessionId, async () => {
-      if (this.#live.count(sessionId) === 0) await this.stopInLane(sessionId, 'idle for long');
+      if (still()) await this.stopInLane(sessionId, 'idle for long');
     });
   }
 
