@@ -125,6 +125,10 @@ export const EVENTS = {
 
   'workspace.cleaned': z.object({ files: bytes, bytes, why: z.string() }),
   'workspace.measured': z.object({ bytes }),
+  /** The project was put into the workspace; what was there stayed. */
+  'workspace.seeded': z.object({ files: bytes, bytes, codeVersion: z.number().int().positive() }),
+  /** 90 % of `workspace.limit` are used, or more. Once, until it is clearly less. */
+  'workspace.near-limit': z.object({ bytes, limit: bytes }),
   /** A newer version of the profile's code: the next turn runs it. */
   'profile.deployed': z.object({ profile: z.string(), version: z.number().int().positive() }),
 } as const;

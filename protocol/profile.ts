@@ -6,7 +6,13 @@ import { z } from 'zod';
  */
 
 const SECOND = 1000;
-const UNITS: Record<string, number> = { ms: 1, s: SECOND, m: 60 * SECOND, h: 3600 * SECOND, d: 86_400 * SECOND };
+const UNITS: Record<string, number> = {
+  ms: 1,
+  s: SECOND,
+  m: 60 * SECOND,
+  h: 3600 * SECOND,
+  d: 86_400 * SECOND,
+};
 
 /** `250ms`, `30s`, `5m`, `1h`, `30d` → milliseconds. */
 export const DurationSchema = z
@@ -18,7 +24,15 @@ export const DurationSchema = z
   });
 
 const SIZE_UNITS: Record<string, number> = {
-  B: 1, KB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40,
+  B: 1,
+  KB: 1e3,
+  MB: 1e6,
+  GB: 1e9,
+  TB: 1e12,
+  KiB: 2 ** 10,
+  MiB: 2 ** 20,
+  GiB: 2 ** 30,
+  TiB: 2 ** 40,
 };
 
 /** `512MiB`, `5GiB`, `1GB` → bytes. */
@@ -33,11 +47,20 @@ export const SizeSchema = z
 /** DNS-1123 label: it becomes part of container names and, later, of cluster object names. */
 export const ProfileNameSchema = z
   .string()
-  .regex(/^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$/, 'lower-case letters, digits and dashes, 1 to 40, no dash at either end');
+  .regex(
+    /^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$/,
+    'lower-case letters, digits and dashes, 1 to 40, no dash at either end',
+  );
 
 const EgressRuleSchema = z.strictObject({
-  host: z.string().min(1).max(253 + 6),
-  methods: z.array(z.string().regex(/^[A-Z]{1,20}$/)).min(1).optional(),
+  host: z
+    .string()
+    .min(1)
+    .max(253 + 6),
+  methods: z
+    .array(z.string().regex(/^[A-Z]{1,20}$/))
+    .min(1)
+    .optional(),
   path: z.string().startsWith('/').optional(),
 });
 
@@ -47,7 +70,9 @@ export const AgentSchema = z.discriminatedUnion('protocol', [
   z.strictObject({
     protocol: z.literal('handler'),
     /** Path inside the profile's folder: `agent.py`, `agent.mjs`, `agent.js`, `agent.cjs`. */
-    entry: z.string().regex(/^[^/\0][^\0]*\.(py|mjs|cjs|js)$/, 'a .py, .mjs, .cjs or .js file in the profile folder'),
+    entry: z
+      .string()
+      .regex(/^[^/\0][^\0]*\.(py|mjs|cjs|js)$/, 'a .py, .mjs, .cjs or .js file in the profile folder'),
     timeout: DurationSchema.optional(),
   }),
   z.strictObject({
@@ -62,7 +87,12 @@ export const AgentSchema = z.discriminatedUnion('protocol', [
 
 export const ProfileSchema = z.strictObject({
   name: ProfileNameSchema,
-  image: z.string().min(1).max(255).regex(/^[^\s\0-][^\s\0]*$/).optional(),
+  image: z
+    .string()
+    .min(1)
+    .max(255)
+    .regex(/^[^\s\0-][^\s\0]*$/)
+    .optional(),
   dockerfile: z.string().min(1).optional(),
   agent: AgentSchema,
   persistence: z.enum(['ephemeral', 'persistent']).default('ephemeral'),
@@ -71,7 +101,17 @@ export const ProfileSchema = z.strictObject({
       scope: z.enum(['session', 'profile']).default('session'),
       backing: z.enum(['directory', 'volume']).optional(),
       limit: SizeSchema.optional(),
-      seed: z.string().optional(),
+      /** Folder of the project that a new workspace begins with, `.` when left out; false: it begins empty. */
+      seed: z
+        .string()
+        .min(1)
+        .max(1000)
+        .refine(
+          (path) => !path.startsWith('/') && !path.split('/').includes('..'),
+          'a folder inside the project',
+        )
+        .or(z.literal(false))
+        .optional(),
       ignore: z.array(z.string()).max(1000).optional(),
       repository: z.strictObject({ url: z.string(), ref: z.string().optional() }).optional(),
     })
@@ -97,9 +137,16 @@ export const ProfileSchema = z.strictObject({
       output: SizeSchema.optional(),
     })
     .optional(),
-  runtime: z.string().regex(/^[A-Za-z0-9._-]{1,64}$/).default('default'),
+  runtime: z
+    .string()
+    .regex(/^[A-Za-z0-9._-]{1,64}$/)
+    .default('default'),
   idle: z
-    .strictObject({ pause: DurationSchema.optional(), stop: DurationSchema.optional(), expire: DurationSchema.optional() })
+    .strictObject({
+      pause: DurationSchema.optional(),
+      stop: DurationSchema.optional(),
+      expire: DurationSchema.optional(),
+    })
     .optional(),
   retention: z
     .strictObject({
@@ -128,13 +175,12 @@ export function unsupportedFields(profile: Profile): { field: string; next: stri
   const refuse = (field: string, next: string) => found.push({ field, next });
   if (profile.setup !== undefined) refuse('setup', 'put what the agent needs into the image for now');
   if (profile.secrets !== undefined) refuse('secrets', 'remove it; secrets are not available to agents yet');
-  if (profile.dockerfile !== undefined) refuse('dockerfile', 'build the image yourself and name it in `image`');
+  if (profile.dockerfile !== undefined)
+    refuse('dockerfile', 'build the image yourself and name it in `image`');
   if (profile.agent.protocol === 'acp') refuse('agent.protocol: acp', 'use `command` or `handler`');
   if (profile.workspace?.scope === 'profile') refuse('workspace.scope: profile', 'use `session`');
-  if (profile.workspace?.repository !== undefined) refuse('workspace.repository', 'clone inside the first turn');
-  if (profile.workspace?.limit !== undefined) refuse('workspace.limit', 'remove it; there is no storage limit yet');
-  if (profile.workspace?.seed !== undefined) refuse('workspace.seed', 'remove it; workspaces start empty for now');
-  if (profile.workspace?.ignore !== undefined) refuse('workspace.ignore', 'use .gitignore or .holdfastignore');
+  if (profile.workspace?.repository !== undefined)
+    refuse('workspace.repository', 'clone inside the first turn');
   if (profile.egress !== undefined) refuse('egress', 'remove it; sandboxes have no network yet');
   if (profile.retention !== undefined) refuse('retention', 'remove it; nothing is deleted by age yet');
   if (profile.checks !== undefined) refuse('checks', 'remove it; run them with `holdfast exec`');

@@ -38,6 +38,8 @@ export const FAILPOINTS = [
   'handover.before-release',
   'clean.after-intent',
   'clean.after-clear',
+  'seed.after-part',
+  'seed.before-end',
 ] as const;
 export type FailpointName = (typeof FAILPOINTS)[number];
 

@@ -3,6 +3,7 @@ import type { ClientPeer, HandlerTable } from '../rpc/table.ts';
 import { randomIds } from '../sessions/ids.ts';
 import { sessionHandlers } from '../sessions/handlers.ts';
 import { filesHandlers } from '../workspace/files-handlers.ts';
+import { limited } from '../workspace/limit-handlers.ts';
 import { searchHandlers } from '../workspace/search-handlers.ts';
 import { watchHandlers } from '../workspace/watch-handlers.ts';
 import { Doctor } from '../trust/doctor.ts';
@@ -50,7 +51,11 @@ export function handlersOf(rooms: Rooms, program: Program, life: Life, log: Log)
     'profile/undeploy': ({ profile, force, opId }) => profileService.undeploy(profile, { force, opId }),
     'profile/list': () => ({ profiles: profileService.list() }),
 
-    ...filesHandlers<ClientPeer>({ connections: files, sessionId }),
+    ...limited(
+      filesHandlers<ClientPeer>({ connections: files, sessionId }),
+      sessionService.limits,
+      sessionId,
+    ),
     ...watchHandlers<ClientPeer>({ connections: watching, sessionId, ids: randomIds }),
     ...searchHandlers<ClientPeer>({ connections: watching, sessionId }),
     ...sessionHandlers<ClientPeer>({ service: sessionService, events, output, turns, ids: randomIds }),

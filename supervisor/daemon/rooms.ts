@@ -68,6 +68,7 @@ export function openRooms(home: Home, engine: Engine, program: Program, log: Log
     output,
     engine,
     reserve: new Reserve(home),
+    home,
     ids: randomIds,
     log: log.room('sessions'),
     now,

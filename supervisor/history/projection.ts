@@ -118,6 +118,8 @@ function step(state: ProjectedSession, entry: EventEntry): ProjectedSession {
       return { ...state, workspaceBytes: 0 };
     case 'workspace.measured':
       return { ...state, workspaceBytes: entry.data.bytes };
+    case 'workspace.seeded':
+    case 'workspace.near-limit':
     case 'session.created':
     case 'exec.started':
     case 'exec.ended':

@@ -1,9 +1,10 @@
 import type { Dispatched } from '../../protocol/entities.ts';
-import { HoldfastError } from '../../protocol/errors.ts';
+import { type ErrorCode, HoldfastError } from '../../protocol/errors.ts';
 import { failpoint } from '../failpoints.ts';
 import type { Engine, ObservedSandbox, SandboxSpec } from '../engine/port.ts';
 import type { ProfileRow, Profiles } from '../store/profiles.ts';
 import type { SessionRow } from '../store/sessions.ts';
+import type { Seeding } from '../workspace/seed.ts';
 import type { SidecarClient } from '../workspace/sidecar-client.ts';
 import { dispatch, type Plan } from './dispatch.ts';
 import { statusWithoutSandbox } from './idle.ts';
@@ -16,6 +17,9 @@ import { sandboxSpec, sidecarOnlySpec, workspaceSpec } from './spec.ts';
 
 /** How long an agent container may take to end by itself. */
 export const STOP_GRACE_MS = 3000;
+
+/** What acting on a sandbox that has changed meanwhile fails with. */
+const STALE: ReadonlySet<ErrorCode> = new Set(['sandbox_lost', 'engine_error', 'invalid_state', 'conflict']);
 
 export interface Ready {
   readonly dispatched: Dispatched;
@@ -37,6 +41,8 @@ export interface LifecycleOptions {
   readonly now: () => number;
   /** Completes, in the session's lane, what must have happened to its workspace before anything new does. */
   readonly finishEarlier: (sessionId: string) => Promise<void>;
+  /** Fills a new or emptied workspace. */
+  readonly seeding: Pick<Seeding, 'intend' | 'settle'>;
 }
 
 /**
@@ -54,6 +60,7 @@ export class Lifecycle {
   readonly #live: LiveThings;
   readonly #now: () => number;
   readonly #finishEarlier: (sessionId: string) => Promise<void>;
+  readonly #seeding: Pick<Seeding, 'intend' | 'settle'>;
 
   constructor(options: LifecycleOptions) {
     this.#engine = options.engine;
@@ -65,6 +72,7 @@ export class Lifecycle {
     this.#live = options.live;
     this.#now = options.now;
     this.#finishEarlier = options.finishEarlier;
+    this.#seeding = options.seeding;
   }
 
   /** A sandbox that can take a message now. `forThing` is the turn or exec that asks: it does not count as live yet. */
@@ -72,11 +80,13 @@ export class Lifecycle {
     const asked = performance.now();
     return this.#lanes.run(sessionId, async () => {
       await this.#finishEarlier(sessionId);
+      const fromMemory = this.#observations.knows(sessionId);
       try {
         return await this.#dispatch(sessionId, forThing, asked);
       } catch (error) {
-        if (!(error instanceof HoldfastError) || error.code !== 'sandbox_lost') throw error;
-        // It went between the last look and now: look again, and bring up what is missing.
+        // What was known may have been a moment behind: look again, and bring up what is missing.
+        const stale = error instanceof HoldfastError && STALE.has(error.code);
+        if (!stale || (!fromMemory && error.code !== 'sandbox_lost')) throw error;
         this.#observations.forget(sessionId);
         return await this.#dispatch(sessionId, forThing, asked);
       }
@@ -92,6 +102,8 @@ export class Lifecycle {
     const plan = dispatch(row, observed, { codeVersion: profile.version, live });
     const after = await this.#follow(plan, row, profile, observed);
     const client = await this.#sidecars.get(sessionId);
+    // The agent's container runs, but nothing of the agent's does: that begins with the turn.
+    await this.#seeding.settle(after);
     return {
       dispatched: { reused: plan.reused, case: plan.case },
       client,
@@ -107,7 +119,10 @@ export class Lifecycle {
     try {
       const client = await this.#lanes.run(sessionId, async () => {
         await this.#finishEarlier(sessionId);
-        return this.sidecarInLane(this.#records.get(sessionId));
+        const row = this.#records.get(sessionId);
+        const there = await this.sidecarInLane(row);
+        await this.#seeding.settle(row);
+        return there;
       });
       return await use(client);
     } finally {
@@ -213,6 +228,8 @@ export class Lifecycle {
     if (!row.persistent && row.generation > 0) {
       // Nothing of an ephemeral session outlives its container.
       const client = await this.sidecarInLane(row);
+      const profile = this.#profiles.get(row.profile);
+      if (profile !== null) this.#seeding.intend(row.id, profile.config);
       await client.clearWorkspace();
     }
     await this.#sidecars.drop(sessionId);
@@ -268,6 +285,10 @@ export class Lifecycle {
       await failpoint('start.after-intent');
     }
     const spec = this.#spec(row, profile);
+    // Asked beside the start, which takes longer; for the history only, so that not knowing it stops nothing.
+    const identity = starts
+      ? this.#engine.images.identity(profile.image).catch(() => null)
+      : Promise.resolve(null);
     for (const step of plan.steps) {
       switch (step.do) {
         case 'remove-agent':
@@ -284,6 +305,8 @@ export class Lifecycle {
           break;
         case 'clear-workspace':
           await this.#engine.startSidecar(spec);
+          // Before it: killed in between, what is missing is filled in and then cleared again.
+          this.#seeding.intend(row.id, profile.config);
           await (await this.#sidecars.get(row.id)).clearWorkspace();
           break;
         case 'start':
@@ -295,6 +318,7 @@ export class Lifecycle {
           break;
       }
     }
+    if (plan.steps.length > 0) this.#observations.forget(row.id);
     const patch = {
       status: this.#live.count(row.id) > 0 ? ('active' as const) : ('idle' as const),
       lastActiveAt: this.#now(),
@@ -311,7 +335,7 @@ export class Lifecycle {
           generation: row.generation,
           case: plan.case,
           image: profile.image,
-          imageIdentity: await this.#engine.images.identity(profile.image).catch(() => null),
+          imageIdentity: await identity,
           codeVersion: profile.version,
         },
       },

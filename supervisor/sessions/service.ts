@@ -7,12 +7,15 @@ import { failpoint } from '../failpoints.ts';
 import type { EventLog } from '../history/events.ts';
 import type { TurnOutput } from '../history/turn-output.ts';
 import type { Database } from '../store/database.ts';
+import type { Home } from '../store/home.ts';
 import type { Operations, Replay } from '../store/operations.ts';
 import type { ProfileRow, Profiles } from '../store/profiles.ts';
 import type { Reserve } from '../store/reserve.ts';
 import type { SessionFilter, SessionRow, Sessions } from '../store/sessions.ts';
 import type { Turns } from '../store/turns.ts';
 import type { SidecarAccess } from '../workspace/files-connections.ts';
+import { Seeding } from '../workspace/seed.ts';
+import { StorageLimits } from '../workspace/storage-limits.ts';
 import { Changes } from './changes.ts';
 import { Execs } from './execs.ts';
 import { IdleClock } from './idle-clock.ts';
@@ -44,6 +47,7 @@ export interface SessionServiceOptions {
   readonly output: TurnOutput;
   readonly engine: Engine;
   readonly reserve: Reserve;
+  readonly home: Pick<Home, 'deploy'>;
   readonly ids: Ids;
   readonly log: Log;
   /** ms since 1970. */
@@ -82,9 +86,11 @@ export class SessionService {
   readonly #reconciler: Reconciler;
   readonly #idle: IdleClock;
   readonly #removal: Removal;
+  readonly #seeding: Seeding;
   readonly #background = new Set<Promise<void>>();
   readonly changes = new Changes();
   readonly execs: Execs;
+  readonly limits: StorageLimits;
 
   constructor(options: SessionServiceOptions) {
     this.#options = options;
@@ -96,7 +102,17 @@ export class SessionService {
     const sidecars = new Sidecars(engine, now);
     const observations = new Observations(engine);
     this.#observations = observations;
+    const seeding = new Seeding({
+      home: options.home,
+      database,
+      operations,
+      profiles,
+      events,
+      dial: (sessionId) => engine.dial(sessionId),
+    });
+    this.#seeding = seeding;
     const lifecycle = new Lifecycle({
+      seeding,
       engine,
       records,
       profiles,
@@ -153,9 +169,33 @@ export class SessionService {
       now,
       log: log.room('removal'),
       quiet: (sessionId) => this.#quiet(sessionId),
+      seedAgain: (sessionId) => {
+        const profile = profiles.get(records.get(sessionId).profile);
+        if (profile !== null) seeding.intend(sessionId, profile.config);
+        this.limits.forget(sessionId);
+      },
+      seedNever: (sessionId) => {
+        seeding.drop(sessionId);
+        this.limits.forget(sessionId);
+      },
+    });
+    this.limits = new StorageLimits({
+      limitOf: (sessionId) => {
+        const row = records.peek(sessionId);
+        return row === null ? null : (profiles.get(row.profile)?.config.workspace?.limit ?? null);
+      },
+      lastOf: (sessionId) => records.peek(sessionId)?.workspaceBytes ?? null,
+      measure: (sessionId) => lifecycle.withSidecar(sessionId, (client) => client.workspaceUsage()),
+      biggest: (sessionId, limit) =>
+        lifecycle.withSidecar(sessionId, (client) => client.biggestFolders(limit)),
+      record: (sessionId, bytes, told) =>
+        void records.change(sessionId, { workspaceBytes: bytes }, 'measured', told),
+      busy: () => live.sessions(),
+      log: log.room('limits'),
     });
     this.#reconciler = new Reconciler({
       engine,
+      observations,
       sessions,
       records,
       sidecars,
@@ -188,11 +228,13 @@ export class SessionService {
     await this.#reconciler.start();
     this.#inBackground(this.#removal.recover());
     this.#idle.start();
+    this.limits.start();
   }
 
   /** Lets go: sandboxes and turns go on without us, execs end. */
   async close(): Promise<void> {
     await this.#idle.stop();
+    await this.limits.close();
     await this.execs.close();
     await this.#queue.leave();
     await this.#reconciler.stop();
@@ -318,6 +360,7 @@ export class SessionService {
       lastActiveAt: at,
       statusSince: at,
     });
+    this.#seeding.intend(id, profile.config);
     events.append(id, [
       {
         type: 'session.created',
@@ -358,6 +401,7 @@ export class SessionService {
       driverFor(this.#profile(request.profile).config.agent).checkInput(request.input);
     }
     const row = earlier === null ? await this.#sessionFor(request) : this.#rowOf(earlier);
+    if (earlier === null) await this.limits.demand(row.id, `Session ${row.name} takes no turn`);
     const { result, replayed } = this.#once(request.opId, 'turn.start', () => ({
       turnId: this.#queue.enqueue(row, this.#profile(row.profile).config, request.input, request.timeoutMs)
         .id,
@@ -524,6 +568,7 @@ export class SessionService {
 
   #drained(sessionId: string): void {
     const row = this.#records.peek(sessionId);
+    if (row?.throwaway === false && row.status !== 'deleted') this.limits.look(sessionId, true);
     if (row?.throwaway !== true || row.status === 'deleted' || this.#live.count(sessionId) > 0) return;
     this.#inBackground(this.#removal.deleteSession(sessionId, 'its turn has ended'));
   }

@@ -42,7 +42,7 @@ export class Doctor {
       ...parts.flat(),
       warning(
         'storage limit',
-        'none: a session can fill the disk of the home',
+        '`workspace.limit` is a soft limit: it refuses turns and writes by clients, but a running turn can fill the disk of the home',
         'put HOLDFAST_HOME on a file system of its own if agents are not trusted with that',
       ),
     ];

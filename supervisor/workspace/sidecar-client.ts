@@ -1,5 +1,6 @@
 import type { Duplex } from 'node:stream';
 import { HoldfastError } from '../../protocol/errors.ts';
+import type { FolderUsage } from '../../protocol/search.ts';
 import { Peer } from '../../protocol/wire/peer.ts';
 import { type CallOptions, NOTHING, type Progress } from '../../protocol/wire/shapes.ts';
 import { SIDECAR_METHODS, SIDECAR_PROTOCOL, type TurnLaunch, type TurnProgress } from '../../sidecar/wire.ts';
@@ -114,6 +115,11 @@ export class SidecarClient {
   /** Walks the whole workspace: seconds for a large one. */
   workspaceUsage(options: CallOptions = {}): Promise<Result<'workspace/usage'>> {
     return this.#peer.call('workspace/usage', {}, options);
+  }
+
+  /** The folders that take the most space, those in them included. */
+  async biggestFolders(limit: number): Promise<FolderUsage[]> {
+    return (await this.#peer.call('files/usage', { limit })).folders;
   }
 
   /** Empties the workspace; goes on where an interrupted one ended. */

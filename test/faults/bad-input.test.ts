@@ -69,8 +69,6 @@ describe('a holdfast.yaml', () => {
     ['egress', 'egress: [{ host: example.com, methods: [GET] }]\n'],
     ['egress', 'egress: [{ host: example.com, path: /v1 }]\n'],
     ['workspace.scope', 'workspace: { scope: profile }\n'],
-    ['workspace.limit', 'workspace: { limit: 1GiB }\n'],
-    ['workspace.seed', 'workspace: { seed: start }\n'],
     ['workspace.repository', 'workspace: { repository: { url: "https://example.com/x.git" } }\n'],
     ['retention', 'retention: { events: 1d }\n'],
     ['checks', 'checks: { test: make }\n'],

@@ -69,6 +69,8 @@ const SCENARIOS: Record<FailpointName, Scenario> = {
   'handover.before-release': handedOver,
   'clean.after-intent': cleaned,
   'clean.after-clear': cleaned,
+  'seed.after-part': seeded,
+  'seed.before-end': seeded,
 };
 
 describe('a supervisor killed at', () => {
@@ -109,9 +111,14 @@ function home(): Promise<FaultHome> {
     await bench.deploy(made, HANDLER);
     await bench.deploy(
       made,
-      shellProject('volume', 'persistence: persistent\nworkspace: { backing: volume }\n'),
+      shellProject('volume', 'persistence: persistent\nworkspace: { backing: volume, seed: false }\n'),
     );
     await bench.deploy(made, shellProject('passing', ''));
+    await bench.deploy(made, {
+      ...shellProject('filled', 'persistence: persistent\nworkspace: { seed: start }\n'),
+      'start/one': 'first',
+      'start/two': 'second',
+    });
     return made;
   })();
   return shared;
@@ -235,6 +242,25 @@ async function started(point: FailpointName): Promise<void> {
     await expectSettled(at);
     await expectWholeHistory(at, id);
   }
+}
+
+async function seeded(point: FailpointName): Promise<void> {
+  const at = await home();
+  await served(at);
+  const id = await session(at, 'filled');
+  const { died } = await serveUntil(at, point);
+  await at.lost(at.call('session/resume', { session: id }));
+  await died();
+  await nextCommand(at);
+  // Whatever was there when it died: all of it is, before anything can see less.
+  expect(await run(at, id, 'ls -A; cat one two; echo mine > one')).toBe('one\ntwo\nfirstsecond');
+  await at.call('session/stop', { session: id });
+  expect(await run(at, id, 'cat one')).toBe('mine\n');
+  const { events } = await at.call('session/events', { session: id, type: 'workspace.seeded' });
+  expect(events).toHaveLength(1);
+  await at.call('session/stop', { session: id });
+  await expectSettled(at);
+  await expectWholeHistory(at, id);
 }
 
 async function turned(point: FailpointName): Promise<void> {

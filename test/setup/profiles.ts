@@ -13,15 +13,22 @@ export async function writeProject(under: string, files: Readonly<Record<string,
   return folder;
 }
 
+/** Most tests count on a workspace that begins empty; one that has something to say about its workspace says it all. */
+function emptyUnlessSaid(more: string): string {
+  return more.includes('workspace:') ? more : `${more}workspace: { seed: false }\n`;
+}
+
 /** A Python handler whose one line of code is given: `value` is what it returns. */
 export function handlerProject(name: string, body: string, more = ''): Record<string, string> {
   return {
-    'holdfast.yaml': `name: ${name}\nagent: { protocol: handler, entry: agent.py }\npersistence: persistent\n${more}`,
+    'holdfast.yaml': `name: ${name}\nagent: { protocol: handler, entry: agent.py }\npersistence: persistent\n${emptyUnlessSaid(more)}`,
     'agent.py': body,
   };
 }
 
 /** A command agent that runs its prompt as a shell script. */
 export function shellProject(name: string, more = 'persistence: persistent\n'): Record<string, string> {
-  return { 'holdfast.yaml': `name: ${name}\nagent: { protocol: command, command: [sh] }\n${more}` };
+  return {
+    'holdfast.yaml': `name: ${name}\nagent: { protocol: command, command: [sh] }\n${emptyUnlessSaid(more)}`,
+  };
 }

@@ -124,7 +124,6 @@ test.each([
   ['secrets: [TOKEN]', 'secrets'],
   ['dockerfile: ./Dockerfile', 'dockerfile'],
   ['workspace: { scope: profile }', 'workspace.scope: profile'],
-  ['workspace: { limit: 5GiB }', 'workspace.limit'],
   ['egress: [{ host: api.example.org, methods: [GET] }]', 'egress'],
   ['checks: { test: npm test }', 'checks'],
   ['retention: { events: 1d }', 'retention'],

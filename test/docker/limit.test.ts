@@ -1,0 +1,50 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { TestHome } from '../setup/home.ts';
+import { shellProject, writeProject } from '../setup/profiles.ts';
+
+describe('a storage limit', () => {
+  let home: TestHome;
+  beforeAll(async () => {
+    home = await TestHome.create();
+    const more = 'persistence: persistent\nworkspace: { seed: false, limit: 1MiB }\n';
+    await home.succeed(['deploy', await writeProject(home.projects, shellProject('small', more))]);
+  });
+  afterAll(async () => {
+    await home.end();
+  });
+
+  test('warns near it, refuses past it with what is big, and lets go when something is removed', async () => {
+    const { sessionId } = z
+      .object({ sessionId: z.string() })
+      .parse(
+        await home.json([
+          'run',
+          'small',
+          'mkdir big tiny; head -c 970000 /dev/zero > big/a; echo x > tiny/b',
+        ]),
+      );
+    const warned = async () =>
+      (
+        await home.succeed(['session', 'events', sessionId, '--type', 'workspace.near-limit', '--json'])
+      ).trim();
+    await expect.poll(warned, { timeout: 20_000 }).toContain('1048576');
+
+    // A client is told before anything is written.
+    const put = await home.run(['workspace', 'put', sessionId, '-', 'more'], 'x'.repeat(100_000));
+    expect(put.stderr).toMatch(/^error storage_limit: /m);
+    expect((await home.run(['workspace', 'cat', sessionId, 'more'])).code).toBe(1);
+
+    // A turn may go past it; the next one may not begin.
+    await home.succeed(['run', 'small', 'head -c 500000 /dev/zero > big/c']);
+    await expect
+      .poll(async () => (await home.run(['run', 'small', 'true'])).code, { timeout: 20_000 })
+      .toBe(1);
+    const refused = await home.run(['run', 'small', 'true', '--json']);
+    expect(refused.stderr).toMatch(/storage_limit/);
+
+    await home.succeed(['workspace', 'rm', sessionId, 'big', '-r']);
+    expect(await home.succeed(['run', 'small', 'echo again'])).toBe('again\n');
+    expect((await warned()).split('\n')).toHaveLength(1);
+  });
+});

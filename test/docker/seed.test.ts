@@ -1,0 +1,153 @@
+import { chmod, mkdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { TestHome } from '../setup/home.ts';
+import { writeProject } from '../setup/profiles.ts';
+
+const PROFILE = (name: string, more = ''): string =>
+  `name: ${name}\nagent: { protocol: command, command: [sh] }\npersistence: persistent\n${more}`;
+const RunSchema = z.object({ sessionId: z.string(), status: z.literal('succeeded') });
+
+describe('a new workspace holds the project', () => {
+  let home: TestHome;
+  beforeAll(async () => {
+    home = await TestHome.create();
+  });
+  afterAll(async () => {
+    await home.end();
+  });
+  const tree = async (profile: string) =>
+    (await home.succeed(['run', profile, 'find . -mindepth 1 | sort'])).trim().split('\n');
+
+  test('minus ignores, with modes and links, once; a redeploy changes nothing, clean fills it again', async () => {
+    const project = await writeProject(home.projects, {
+      'holdfast.yaml': PROFILE('seeded', 'workspace: { ignore: ["*.mp4"] }\n'),
+      '.gitignore': 'node_modules\n',
+      'src/main.txt': 'hello',
+      'src/film.mp4': 'large',
+      'node_modules/x/index.js': 'x',
+      'run.sh': 'echo ran',
+    });
+    await chmod(join(project, 'run.sh'), 0o755);
+    await symlink('src/main.txt', join(project, 'link'));
+    await mkdir(join(project, 'empty'));
+    await writeFile(join(project, 'large.bin'), Buffer.alloc(9 * 2 ** 20, 7));
+    await home.succeed(['deploy', project]);
+    const all = [
+      './.gitignore',
+      './empty',
+      './holdfast.yaml',
+      './large.bin',
+      './link',
+      './run.sh',
+      './src',
+      './src/main.txt',
+    ];
+    expect(await tree('seeded')).toEqual(all);
+    // Relative paths work, and all of it is the agent's own.
+    expect(
+      await home.succeed([
+        'run',
+        'seeded',
+        './run.sh; cat link; cmp large.bin /agent/large.bin && echo same',
+      ]),
+    ).toBe('ran\nhellosame\n');
+
+    await home.succeed(['run', 'seeded', 'echo mine > src/main.txt; rm run.sh']);
+    await writeFile(join(project, 'src/new.txt'), 'new');
+    await home.succeed(['deploy', project]);
+    expect(await tree('seeded')).toEqual(all.filter((path) => path !== './run.sh'));
+    expect(await home.succeed(['run', 'seeded', 'cat src/main.txt'])).toBe('mine\n');
+
+    const { session } = z
+      .object({ session: z.object({ id: z.string() }) })
+      .parse(await home.json(['session', 'show', 'seeded/default']));
+    await home.succeed(['workspace', 'clean', session.id, '--force']);
+    expect(await tree('seeded')).toEqual([...all, './src/new.txt']);
+    expect(await home.succeed(['run', 'seeded', 'cat src/main.txt'])).toBe('hello');
+    const events = await home.succeed([
+      'session',
+      'events',
+      session.id,
+      '--type',
+      'workspace.seeded',
+      '--json',
+    ]);
+    expect(events.trim().split('\n')).toHaveLength(2);
+  });
+
+  test('a folder of it, or nothing; visible before the first turn', async () => {
+    const files = { 'start/a': '1', b: '2' };
+    await home.succeed([
+      'deploy',
+      await writeProject(home.projects, {
+        ...files,
+        'holdfast.yaml': PROFILE('part', 'workspace: { seed: start }\n'),
+      }),
+    ]);
+    const created = z
+      .object({ session: z.object({ id: z.string() }) })
+      .parse(await home.json(['session', 'create', 'part', '--name', 'default']));
+    expect(await home.json(['workspace', 'ls', created.session.id])).toMatchObject({
+      entries: [{ name: 'a', size: 1 }],
+    });
+    expect(await tree('part')).toEqual(['./a']);
+    await home.succeed([
+      'deploy',
+      await writeProject(home.projects, {
+        ...files,
+        'holdfast.yaml': PROFILE('none', 'workspace: { seed: false }\n'),
+      }),
+    ]);
+    expect(await tree('none')).toEqual(['']);
+    await home.succeed([
+      'deploy',
+      await writeProject(home.projects, {
+        ...files,
+        'holdfast.yaml': PROFILE('gone', 'workspace: { seed: nowhere }\n'),
+      }),
+    ]);
+    expect((await home.run(['run', 'gone', 'true'])).stderr).toContain('workspace.seed');
+  });
+
+  test('a supervisor that is killed in the middle: the next one finishes, before anything runs', async () => {
+    const many = Object.fromEntries(
+      Array.from({ length: 1500 }, (_, n) => [`f/${String(n)}`, `content ${String(n)}`]),
+    );
+    await home.succeed([
+      'deploy',
+      await writeProject(home.projects, { ...many, 'holdfast.yaml': PROFILE('many') }),
+    ]);
+    const id = z
+      .object({ session: z.object({ id: z.string() }) })
+      .parse(await home.json(['session', 'create', 'many', '--name', 'default'])).session.id;
+    const path = z.object({ path: z.string() });
+    const pid = await home.supervisorPid();
+    const info = home.run(['workspace', 'info', id, '--json']);
+    await expect
+      .poll(
+        () =>
+          readFile(join(home.path, 'workspaces', id, 'f/10')).then(
+            () => true,
+            () => false,
+          ),
+        { timeout: 20_000, interval: 2 },
+      )
+      .toBe(true);
+    process.kill(pid, 'SIGKILL');
+    await info;
+    const found = path.parse(await home.json(['workspace', 'info', id])).path;
+    for (const n of [0, 10, 700, 1499])
+      expect(await readFile(join(found, 'f', String(n)), 'utf8')).toBe(`content ${String(n)}`);
+    const { status } = RunSchema.parse(
+      await home.json([
+        'run',
+        'many',
+        'test $(ls f | wc -l) = 1500 && test -z "$(find . -name ".holdfast*")"',
+      ]),
+    );
+    expect(status).toBe('succeeded');
+    await rm(join(found, 'f'), { recursive: true });
+  });
+});
