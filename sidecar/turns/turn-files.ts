@@ -6,6 +6,7 @@ import {
   openSync,
   readSync,
   renameSync,
+  rmSync,
   writeSync,
 } from 'node:fs';
 import { HoldfastError } from '../../protocol/errors.ts';
@@ -52,7 +53,12 @@ export class TurnFiles {
    */
   static create(turns: Directory, turnId: string, contents: Readonly<Record<string, Uint8Array>>): TurnFiles {
     const unready = `new-${turnId}-${process.hrtime.bigint()}`;
-    mkdirSync(turns.path(unready), 0o700);
+    const what = `The files of ${turnId} cannot be written`;
+    try {
+      mkdirSync(turns.path(unready), 0o700);
+    } catch (cause) {
+      throw spaceError(cause, what);
+    }
     const files = new TurnFiles(turns.directory(unready));
     try {
       for (const [name, bytes] of Object.entries(contents)) files.#write(name, bytes);
@@ -66,7 +72,9 @@ export class TurnFiles {
       return files;
     } catch (cause) {
       files.close();
-      throw spaceError(cause, `The files of ${turnId} cannot be written`);
+      // It is tried again while the disk is full: what each try leaves would fill it further.
+      rmSync(turns.path(unready), { recursive: true, force: true });
+      throw spaceError(cause, what);
     }
   }
 

@@ -98,13 +98,21 @@ export class Execs {
     if (tty) socket.on('close', () => (outputs.stdout as PassThrough).end());
     const resize = (columns: number, rows: number): Promise<void> =>
       this.#resize(sessionId, id, columns, rows, () => ended);
-    if (spec.tty !== null) await resize(spec.tty.columns, spec.tty.rows);
+    try {
+      if (spec.tty !== null) await resize(spec.tty.columns, spec.tty.rows);
+    } catch (error) {
+      socket.destroy();
+      throw error;
+    }
+    const exited = closed.then(() => this.#exitCode(containerId, id));
+    // Whoever reads the outputs asks for it after them: until then its failure is not one that nobody listens to.
+    exited.catch(() => undefined);
     return {
       stdout: outputs.stdout,
       stderr: outputs.stderr,
       stdin: socket,
       resize,
-      exited: closed.then(() => this.#exitCode(containerId, id)),
+      exited,
       detach: () => socket.destroy(),
     };
   }
