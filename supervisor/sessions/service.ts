@@ -227,6 +227,8 @@ export class SessionService {
     this.#queue.recover();
     await this.#reconciler.start();
     this.#inBackground(this.#removal.recover());
+    // A supervisor that was killed after the last turn of a throw-away did not come to put it away.
+    for (const row of this.#options.sessions.all()) if (row.throwaway) this.#drained(row.id);
     this.#idle.start();
     this.limits.start();
   }
