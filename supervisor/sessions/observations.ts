@@ -1,9 +1,9 @@
 import type { Engine, ObservedSandbox } from '../engine/port.ts';
 
 /**
- * What the engine showed last, for as long as it has told of no change: asking it costs several milliseconds, which a turn
- * in a warm worker would feel. Only whole, running sandboxes are remembered. It can be behind by the moment that an event
- * takes to arrive; whoever relies on it must notice a container that died in that moment (a turn does: nobody takes it).
+ * What the engine showed last of each session, for as long as it has told of no change: asking costs several milliseconds,
+ * which every message to a session would feel. It can be behind by the moment that an event takes to arrive. Whoever acts on
+ * it must bear that: a step that fails looks again, and a turn that was handed to a dead container is taken by nobody.
  */
 export class Observations {
   readonly #engine: Engine;
@@ -22,14 +22,20 @@ export class Observations {
     ];
   }
 
+  knows(sessionId: string): boolean {
+    return this.#known.has(sessionId);
+  }
+
+  /** What is known, else what the engine says now. */
   async look(sessionId: string): Promise<ObservedSandbox> {
-    const known = this.#known.get(sessionId);
-    if (known !== undefined) return known;
+    return this.#known.get(sessionId) ?? (await this.ask(sessionId));
+  }
+
+  /** What the engine says now; kept for the next look. */
+  async ask(sessionId: string): Promise<ObservedSandbox> {
     const before = this.#changes;
     const seen = await this.#engine.observeSession(sessionId);
-    const whole = seen.agent?.state === 'running' && seen.sidecar?.state === 'running';
-    if (whole && before === this.#changes && this.#engine.status().reachable)
-      this.#known.set(sessionId, seen);
+    if (before === this.#changes && this.#engine.status().reachable) this.#known.set(sessionId, seen);
     return seen;
   }
 

@@ -6,6 +6,7 @@ import { statusWithoutSandbox } from './idle.ts';
 import type { Lanes } from './lanes.ts';
 import { STOP_GRACE_MS } from './lifecycle.ts';
 import type { LiveThings } from './live.ts';
+import type { Observations } from './observations.ts';
 import { reconcile, type Repair } from './reconcile.ts';
 import type { SessionRecords } from './records.ts';
 import type { Sidecars } from './sidecars.ts';
@@ -17,6 +18,7 @@ const SETTLE_MS = 20;
 
 export interface ReconcilerOptions {
   readonly engine: Engine;
+  readonly observations: Observations;
   readonly sessions: Sessions;
   readonly records: SessionRecords;
   readonly sidecars: Sidecars;
@@ -79,10 +81,12 @@ export class Reconciler {
   async #sweep(): Promise<void> {
     const { engine, sessions, log } = this.#options;
     let objects: ObservedObject[];
+    let supposed: string[];
     try {
       objects = await engine.observe();
+      supposed = sessions.all(['active', 'idle', 'paused']).map((row) => row.id);
     } catch (error) {
-      log.debug('the engine cannot be looked at', { why: HoldfastError.from(error).sentence });
+      log.debug('sessions and engine cannot be compared', { why: HoldfastError.from(error).sentence });
       return;
     }
     const seen = new Set<string>();
@@ -90,7 +94,6 @@ export class Reconciler {
       if (object.kind !== 'container' || object.sessionId === null) continue;
       seen.add(object.sessionId);
     }
-    const supposed = sessions.all(['active', 'idle', 'paused']).map((row) => row.id);
     await Promise.all([...new Set([...seen, ...supposed])].map((sessionId) => this.#one(sessionId)));
   }
 
@@ -105,10 +108,10 @@ export class Reconciler {
   }
 
   async #one(sessionId: string): Promise<void> {
-    const { lanes, engine, records, log } = this.#options;
+    const { lanes, observations, records, log } = this.#options;
     try {
       await lanes.run(sessionId, async () => {
-        const observed = await engine.observeSession(sessionId);
+        const observed = await observations.ask(sessionId);
         for (const repair of reconcile(records.peek(sessionId), observed))
           await this.#repair(sessionId, repair);
         await this.#putAwaySidecar(sessionId, observed);
