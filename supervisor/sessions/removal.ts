@@ -35,9 +35,6 @@ export interface RemovalOptions {
   /** The workspace is to be filled again, or never. Called in a transaction. */
   readonly seedAgain: (sessionId: string) => void;
   readonly seedNever: (sessionId: string) => void;
-  /** The workspace is to be filled again, or never. Called in a transaction. */
-  readonly seedAgain: (sessionId: string) => void;
-  readonly seedNever: (sessionId: string) => void;
   readonly log: Log;
   readonly now: () => number;
 }
@@ -176,7 +173,6 @@ export class Removal {
             { type: 'session.deleted', data: { why } },
           ]);
           this.#options.seedNever(sessionId);
-          this.#options.seedNever(sessionId);
           operations.finish(operation, {});
         }),
       );
@@ -194,7 +190,6 @@ export class Removal {
     reserve.urgently(() =>
       database.transaction(() => {
         records.change(sessionId, { workspaceBytes: 0 }, 'cleaned');
-        this.#options.seedAgain(sessionId);
         this.#options.seedAgain(sessionId);
         events.append(sessionId, [
           {
