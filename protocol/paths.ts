@@ -25,7 +25,6 @@ export const RESERVED_NAMES = ['.holdfast-write-', '.holdfast-removing-'] as con
 
 const SLASH = 0x2f;
 const BACKSTOP = '\ufffd';
-const strict = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /** A name on disk → its spelling. */
 export function encodeName(name: Uint8Array): string {
@@ -129,18 +128,20 @@ function unescaped(spelled: string): Buffer {
   return Buffer.concat(parts);
 }
 
-/** Bytes of the well-formed UTF-8 character at `at`; 0 when there is none. */
+/** Bytes of the well-formed UTF-8 character at `at`; 0 when there is none. Table 3-7 of the Unicode Standard. */
 function sequenceLength(bytes: Buffer, at: number): number {
   const lead = bytes[at] ?? 0;
   if (lead < 0x80) return 1;
+  if (lead < 0xc2 || lead > 0xf4) return 0;
   const length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || at + length > bytes.length) return 0;
-  try {
-    strict.decode(bytes.subarray(at, at + length));
-    return length;
-  } catch {
-    return 0; // not UTF-8: what the escape is for
+  const second = bytes[at + 1] ?? 0;
+  const least = lead === 0xe0 ? 0xa0 : lead === 0xf0 ? 0x90 : 0x80;
+  const most = lead === 0xed ? 0x9f : lead === 0xf4 ? 0x8f : 0xbf;
+  if (second < least || second > most) return 0;
+  for (let next = at + 2; next < at + length; next += 1) {
+    if (((bytes[next] ?? 0) & 0xc0) !== 0x80) return 0;
   }
+  return length;
 }
 
 function shown(path: string): string {
