@@ -2,7 +2,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import type { METHODS, NOTIFICATIONS, Params } from '../../protocol/methods.ts';
 import type { Peer } from '../../protocol/wire/peer.ts';
 import { type Handlers, type Nothing, withBytes } from '../../protocol/wire/shapes.ts';
-import { TURN_ENDED } from '../../protocol/entities.ts';
+import { type Turn, TURN_ENDED } from '../../protocol/entities.ts';
 import type { EventLog } from '../history/events.ts';
 import type { TurnOutput } from '../history/turn-output.ts';
 import type { Turns } from '../store/turns.ts';
@@ -16,6 +16,7 @@ export type Client = Pick<Peer<typeof METHODS, Nothing, typeof NOTIFICATIONS>, '
 
 const OUTPUT_BYTES = 1024 * 1024;
 const DAY_MS = 86_400_000;
+const LISTED_OUTPUT_CHARACTERS = 256;
 
 type Rooms = 'session' | 'turn' | 'exec' | 'workspace';
 type SessionMethods = {
@@ -84,7 +85,15 @@ export function sessionHandlers<P extends Client>(
       };
       void peer.closed.then(end);
       // After the answer: the client must know the subscription's id before its first event.
-      setImmediate(() => void subscription.run().then(end, end));
+      setImmediate(() => {
+        void subscription.run().then(end, async () => {
+          end();
+          // The log could not be read on: the client must ask again from where it is.
+          await peer
+            .notify('session/resync', { subscription: id, lastSeq: events.last(row.id).seq })
+            .catch(() => undefined);
+        });
+      });
       return { subscription: id, lastSeq: events.last(row.id).seq };
     },
     'session/unsubscribe': ({ subscription }, { peer }) => {
@@ -108,7 +117,9 @@ export function sessionHandlers<P extends Client>(
       }),
     'turn/show': ({ turn }) => ({ turn: service.turns.view(service.turns.get(turn)) }),
     'turn/list': ({ session, limit }) => ({
-      turns: turns.listOf(service.find(session).id, limit ?? 100).map((turn) => service.turns.view(turn)),
+      turns: turns
+        .listOf(service.find(session).id, limit ?? 100)
+        .map((turn) => listed(service.turns.view(turn))),
     }),
     'turn/wait': async ({ turn, timeoutMs }, { signal }) => ({
       turn: service.turns.view(await service.turns.wait(turn, timeoutMs ?? DAY_MS, signal)),
@@ -156,6 +167,14 @@ export function sessionHandlers<P extends Client>(
     'workspace/info': ({ session }) => service.workspaceInfo(service.find(session)),
     'workspace/clean': ({ session, force, opId }) => service.clean(service.find(session), force, opId),
   };
+}
+
+/** In a list only small outputs are shown, so that a list fits a message: `turn/show` has the others. */
+function listed(turn: Turn): Turn {
+  const large = turn.output !== null && JSON.stringify(turn.output).length > LISTED_OUTPUT_CHARACTERS;
+  const error =
+    turn.error === null ? null : { message: turn.error.message, data: { code: turn.error.data.code } };
+  return { ...turn, error, output: large ? null : turn.output };
 }
 
 function execListener(peer: Client): ExecListener {

@@ -235,7 +235,7 @@ export class Lifecycle {
     await this.#sidecars.drop(sessionId);
     await this.#engine.removeSandbox(sessionId, STOP_GRACE_MS);
     await failpoint('stop.after-removed');
-    return this.#records.change(sessionId, { status: statusWithoutSandbox(row) }, why, [
+    return this.#records.change(sessionId, { status: statusWithoutSandbox(row), codeVersion: null }, why, [
       { type: 'sandbox.removed', data: { generation: row.generation, why } },
     ]);
   }

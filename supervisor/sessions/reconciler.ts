@@ -134,7 +134,7 @@ export class Reconciler {
     switch (repair.do) {
       case 'record-lost': {
         const row = records.get(sessionId);
-        records.change(sessionId, { status: statusWithoutSandbox(row) }, repair.why, [
+        records.change(sessionId, { status: statusWithoutSandbox(row), codeVersion: null }, repair.why, [
           { type: 'sandbox.lost', data: { generation: row.generation, why: repair.why } },
         ]);
         this.#options.agentGone(sessionId, repair.why);

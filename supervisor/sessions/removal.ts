@@ -44,6 +44,7 @@ export class Removal {
   readonly #options: RemovalOptions;
   /** Operations that this process works on: not for `recover` to take up a second time. */
   readonly #active = new Set<number>();
+  readonly #deleting = new Set<string>();
   #left: Map<string, Operation> | null = null;
 
   constructor(options: RemovalOptions) {
@@ -57,6 +58,11 @@ export class Removal {
       return;
     }
     await this.#guarded(begun.operation, () => this.#delete(begun.operation, sessionId, why));
+  }
+
+  /** True from the moment its deletion is under way: nothing new may begin in it. */
+  isDeleting(sessionId: string): boolean {
+    return this.#deleting.has(sessionId);
   }
 
   /** `refuse` throws when something has come to life that the clean would take files from. */
@@ -150,10 +156,20 @@ export class Removal {
   }
 
   async #delete(operation: Operation, sessionId: string, why: string): Promise<void> {
-    const { engine, database, operations, records, lifecycle, sidecars, lanes, reserve, now } = this.#options;
-    const { output, quiet } = this.#options;
-    await failpoint('delete.after-intent');
-    await quiet(sessionId);
+    const { quiet } = this.#options;
+    this.#deleting.add(sessionId);
+    try {
+      await failpoint('delete.after-intent');
+      await quiet(sessionId);
+      await this.#deleteInLane(operation, sessionId, why);
+    } finally {
+      this.#deleting.delete(sessionId);
+    }
+  }
+
+  async #deleteInLane(operation: Operation, sessionId: string, why: string): Promise<void> {
+    const { engine, database, operations, records, lifecycle, sidecars, lanes, output, reserve, now } =
+      this.#options;
     await lanes.run(sessionId, async () => {
       const row = records.get(sessionId);
       await engine.stopAgent(sessionId, STOP_GRACE_MS);
@@ -165,7 +181,8 @@ export class Removal {
       await engine.removeSandbox(sessionId, STOP_GRACE_MS);
       await engine.deleteWorkspace(workspaceSpec(row));
       await failpoint('delete.after-workspace');
-      output.removeFiles(sessionId);
+      // Of a throw-away its caller may still be reading the output of the turn that has just ended: `gc` removes it later.
+      if (!row.throwaway) output.removeFiles(sessionId);
       await failpoint('delete.before-row');
       reserve.urgently(() =>
         database.transaction(() => {

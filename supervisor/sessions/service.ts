@@ -404,6 +404,12 @@ export class SessionService {
     }
     const row = earlier === null ? await this.#sessionFor(request) : this.#rowOf(earlier);
     if (earlier === null) await this.limits.demand(row.id, `Session ${row.name} takes no turn`);
+    if (earlier === null && this.#removal.isDeleting(row.id)) {
+      throw new HoldfastError('conflict', `Session ${row.name} takes no more turns`, {
+        why: 'it is being deleted',
+        next: 'use another session',
+      });
+    }
     const { result, replayed } = this.#once(request.opId, 'turn.start', () => ({
       turnId: this.#queue.enqueue(row, this.#profile(row.profile).config, request.input, request.timeoutMs)
         .id,

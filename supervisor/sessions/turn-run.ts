@@ -60,11 +60,15 @@ export class TurnRun {
   #endingSince: number | null = null;
   #killAgainAt = 0;
   #agentGone: string | null = null;
+  #lookedAt: number;
+  /** How long the agent was paused while we looked. */
+  #frozenMs = 0;
 
   constructor(turn: TurnRow, options: TurnRunOptions) {
     this.turnId = turn.id;
     this.sessionId = turn.sessionId;
     this.#options = options;
+    this.#lookedAt = options.now();
     this.#stored = { stdout: turn.stdoutBytes, stderr: turn.stderrBytes };
     if (turn.cancelRequested) this.#ending = 'cancelled';
   }
@@ -376,13 +380,14 @@ export class TurnRun {
   }
 
   #watchLimits(deadline: number): void {
+    const now = this.#options.now();
+    // A paused agent's clock stands still: the time it was frozen does not count.
+    if (this.#options.lifecycle.row(this.sessionId).status === 'paused') {
+      this.#frozenMs += Math.max(0, now - this.#lookedAt);
+    }
+    this.#lookedAt = now;
     if (this.#isOverLimit()) this.#end('output_limit');
-    // A paused agent's clock stands still: its timeout is looked at again once it runs.
-    else if (
-      this.#options.now() >= deadline &&
-      this.#options.lifecycle.row(this.sessionId).status !== 'paused'
-    )
-      this.#end('timeout');
+    else if (now >= deadline + this.#frozenMs) this.#end('timeout');
   }
 
   #end(how: Ending): void {
