@@ -1,0 +1,144 @@
+import { rmSync, writeFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { FilesConnection } from '../../../supervisor/workspace/files-connection.ts';
+import { filesOf } from '../../docker/files-of.ts';
+import { PairBench, type SidecarPair } from '../../docker/sidecar-pair.ts';
+
+const SECONDS = process.env['HOLDFAST_SOAK'] === undefined ? 8 : 600;
+
+describe('watches while the agent turns against them', () => {
+  let bench: PairBench;
+  let pair: SidecarPair;
+  let files: FilesConnection;
+  beforeAll(async () => {
+    bench = await PairBench.create();
+    pair = await bench.pair();
+    files = await filesOf(pair);
+  });
+  afterAll(async () => {
+    files.close();
+    await bench.end();
+  });
+  const python = async (script: string) => {
+    const { exitCode, output } = await pair.runInAgent(['python3', '-c', script]);
+    if (exitCode !== 0) throw new Error(output);
+  };
+  const open = async (on = files, path = '/workspace') =>
+    (await on.call('files/watch-open', { path })).result;
+  const next = async (watch: string, on = files, waitMs = 500) =>
+    (await on.call('files/watch-next', { watch, waitMs })).result;
+
+  test('folders that swap places with links to what only the sidecar sees: nothing of that is told', async () => {
+    const { watch } = await open();
+    const attack = python(`
+import ctypes, os, time
+libc = ctypes.CDLL(None)
+os.makedirs('/workspace/s/d/inner', exist_ok=True)
+os.chdir('/workspace/s')
+os.symlink('/ctl', 'l')
+end = time.time() + ${String(SECONDS)}
+n = 0
+while time.time() < end:
+    for _ in range(50): libc.syscall(316, -100, b'd', -100, b'l', 2)
+    n += 1
+    try: open('d/inner/mine%d' % n, 'w').close()
+    except OSError: pass
+`);
+    const attacked = { over: false };
+    void attack.finally(() => (attacked.over = true));
+    const told = new Set<string>();
+    for (let round = 0; !attacked.over; round += 1) {
+      writeFileSync(pair.path(`control/outside-${String(round % 5)}`), String(round));
+      for (const { path } of (await next(watch, files, 50)).changes) told.add(path);
+    }
+    await attack;
+    expect([...told].filter((path) => path.includes('outside') || path.includes('sidecar.sock'))).toEqual([]);
+    expect(told.size).toBeGreaterThan(0);
+    // And it still works.
+    await python(`open('/workspace/after', 'w').close()`);
+    await expect
+      .poll(async () => (await next(watch)).changes.map(({ path }) => path), { timeout: 10_000 })
+      .toContain('/workspace/after');
+    await files.call('files/watch-close', { watch });
+    for (const name of ['s', 'after']) rmSync(pair.path('workspace', name), { recursive: true });
+  });
+
+  test('10,000 folders in each other, sockets, FIFOs and loops: nobody else waits for more than a second', async () => {
+    await python(`
+import os, socket
+os.makedirs('/workspace/odd'); os.chdir('/workspace/odd')
+for n in range(64): os.mkfifo('fifo%d' % n)
+socket.socket(socket.AF_UNIX).bind('socket')
+os.symlink('.', 'loop'); os.symlink('/', 'root')
+for n in range(10_000): os.mkdir('d'); os.chdir('d')
+`);
+    const other = await filesOf(pair);
+    let longest = 0;
+    const meter = { running: true };
+    const metering = (async () => {
+      while (meter.running) {
+        const began = performance.now();
+        await other.call('files/stat', { path: '/workspace' });
+        longest = Math.max(longest, performance.now() - began);
+        await sleep(5);
+      }
+    })();
+    const { watch } = await open();
+    meter.running = false;
+    await metering;
+    other.close();
+    expect(longest).toBeLessThan(1000);
+    await python(`open('/workspace/odd/d/d/here', 'w').close()`);
+    expect((await next(watch, files, 5000)).changes).toEqual([
+      { path: '/workspace/odd/d/d/here', kind: 'created' },
+    ]);
+    await files.call('files/watch-close', { watch });
+    await python(`
+import os
+os.chdir('/workspace')
+os.rename('odd', 'gone')`);
+  });
+
+  // As root every pair has a uid of its own, so that this takes nothing from anybody else.
+  test.skipIf(process.getuid?.() !== 0)(
+    'a neighbour of the same uid that holds all inotify instances: it polls, and says so',
+    async () => {
+      const hog = python(`
+import ctypes, os, time
+libc = ctypes.CDLL(None)
+while libc.inotify_init() >= 0: pass
+open('/workspace/held', 'w').close()
+end = time.time() + 60
+while time.time() < end and not os.path.exists('/workspace/stop'): time.sleep(0.1)
+`);
+      await pair.replaceSidecar(async () => {
+        // The one that the old sidecar had is free now: the hog gets it too.
+        await python(`
+import ctypes, os, time, subprocess, sys
+subprocess.Popen([sys.executable, '-c', '''
+import ctypes, os, time
+libc = ctypes.CDLL(None)
+while libc.inotify_init() >= 0: pass
+end = time.time() + 60
+while time.time() < end and not os.path.exists('/workspace/stop'): time.sleep(0.1)
+'''])
+time.sleep(1)
+`);
+      });
+      const on = await filesOf(pair);
+      try {
+        const { watch, mode } = await open(on);
+        expect(mode).toBe('polling');
+        writeFileSync(pair.path('workspace/new'), '1');
+        await expect
+          .poll(async () => (await next(watch, on)).changes, { timeout: 15_000 })
+          .toContainEqual({ path: '/workspace/new', kind: 'created' });
+      } finally {
+        on.close();
+        writeFileSync(pair.path('workspace/stop'), '');
+        await hog;
+      }
+    },
+  );
+});
