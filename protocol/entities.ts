@@ -15,9 +15,21 @@ export const SessionNameSchema = z
   .refine((name) => name.trim() === name, 'no spaces at either end')
   .refine((name) => !SessionIdSchema.safeParse(name).success, 'not the form of a session id');
 /** Chosen by the client, kept with the result: asking twice with one opId gives the first answer. */
-export const OpIdSchema = z.string().min(8).max(64).regex(/^[A-Za-z0-9_-]+$/);
+export const OpIdSchema = z
+  .string()
+  .min(8)
+  .max(64)
+  .regex(/^[A-Za-z0-9_-]+$/);
 
-export const SESSION_STATUSES = ['created', 'active', 'idle', 'paused', 'resumable', 'expired', 'deleted'] as const;
+export const SESSION_STATUSES = [
+  'created',
+  'active',
+  'idle',
+  'paused',
+  'resumable',
+  'expired',
+  'deleted',
+] as const;
 export const SessionStatusSchema = z.enum(SESSION_STATUSES);
 export type SessionStatus = z.infer<typeof SessionStatusSchema>;
 
@@ -57,10 +69,24 @@ export const SessionSchema = z.object({
 });
 export type Session = z.infer<typeof SessionSchema>;
 
-export const TURN_STATUSES = ['queued', 'running', 'succeeded', 'failed', 'cancelled', 'timeout', 'interrupted'] as const;
+export const TURN_STATUSES = [
+  'queued',
+  'running',
+  'succeeded',
+  'failed',
+  'cancelled',
+  'timeout',
+  'interrupted',
+] as const;
 export const TurnStatusSchema = z.enum(TURN_STATUSES);
 export type TurnStatus = z.infer<typeof TurnStatusSchema>;
-export const TURN_ENDED: ReadonlySet<TurnStatus> = new Set(['succeeded', 'failed', 'cancelled', 'timeout', 'interrupted']);
+export const TURN_ENDED: ReadonlySet<TurnStatus> = new Set([
+  'succeeded',
+  'failed',
+  'cancelled',
+  'timeout',
+  'interrupted',
+]);
 
 export const TurnSchema = z.object({
   turnId: TurnIdSchema,
@@ -77,7 +103,9 @@ export const TurnSchema = z.object({
   /** Set when the handler's value is larger than 32 KB: read it with `turn/output`, stream `result`. */
   outputArtifact: z.boolean(),
   exitCode: z.number().int().nullable(),
-  error: z.object({ message: z.string(), data: ErrorDataSchema, traceback: z.string().optional() }).nullable(),
+  error: z
+    .object({ message: z.string(), data: ErrorDataSchema, traceback: z.string().optional() })
+    .nullable(),
   bytes: z.object({ stdout: z.number().int(), stderr: z.number().int(), result: z.number().int() }),
   timings: z.object({
     queuedMs: z.number().nullable(),
@@ -113,7 +141,11 @@ export const ProfileSummarySchema = z.object({
   version: z.number().int().positive(),
   deployedAt: TimeSchema,
   image: z.string(),
-  agent: z.object({ protocol: z.string(), entry: z.string().nullable(), command: z.array(z.string()).nullable() }),
+  agent: z.object({
+    protocol: z.string(),
+    entry: z.string().nullable(),
+    command: z.array(z.string()).nullable(),
+  }),
   persistent: z.boolean(),
   files: z.number().int().nonnegative(),
   bytes: z.number().int().nonnegative(),

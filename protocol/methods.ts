@@ -1,7 +1,21 @@
 import { z } from 'zod';
 import {
-  CheckSchema, DispatchedSchema, EngineStatusSchema, EventSchema, ExecIdSchema, GarbageSchema, OpIdSchema, ProfileSummarySchema,
-  SessionIdSchema, SessionNameSchema, SessionRefSchema, SessionSchema, SessionStatusSchema, TimeSchema, TurnIdSchema, TurnSchema,
+  CheckSchema,
+  DispatchedSchema,
+  EngineStatusSchema,
+  EventSchema,
+  ExecIdSchema,
+  GarbageSchema,
+  OpIdSchema,
+  ProfileSummarySchema,
+  SessionIdSchema,
+  SessionNameSchema,
+  SessionRefSchema,
+  SessionSchema,
+  SessionStatusSchema,
+  TimeSchema,
+  TurnIdSchema,
+  TurnSchema,
   WorkspaceInfoSchema,
 } from './entities.ts';
 import { FILES_METHODS } from './files.ts';
@@ -38,7 +52,11 @@ export const PROTOCOL_VERSIONS = ['1'] as const;
 /** client → supervisor. The one map that types both sides; nothing else may be called. */
 export const METHODS = {
   hello: {
-    params: z.object({ client: ClientInfoSchema, protocolVersions: z.array(z.string().max(20)).min(1).max(20), home: z.string().optional() }),
+    params: z.object({
+      client: ClientInfoSchema,
+      protocolVersions: z.array(z.string().max(20)).min(1).max(20),
+      home: z.string().optional(),
+    }),
     result: z.object({
       protocolVersion: z.string(),
       supervisor: ClientInfoSchema.extend({ pid: z.number().int(), epoch: z.number().int() }),
@@ -61,17 +79,28 @@ export const METHODS = {
       rssBytes: z.number().int(),
       connections: z.number().int(),
       engine: EngineStatusSchema,
-      sessions: z.record(SessionStatusSchema, z.number().int()).and(z.object({ total: z.number().int(), live: z.number().int() })),
+      sessions: z
+        .record(SessionStatusSchema, z.number().int())
+        .and(z.object({ total: z.number().int(), live: z.number().int() })),
       turns: z.object({ running: z.number().int(), queued: z.number().int() }),
       logFile: z.string(),
     }),
   },
   /** Ends the supervisor; sandboxes and turns go on, the next supervisor picks them up. `sandboxes: true` stops those too. */
-  'supervisor/stop': { params: z.object({ sandboxes: z.boolean().optional() }), result: z.object({ stopped: z.number().int() }) },
+  'supervisor/stop': {
+    params: z.object({ sandboxes: z.boolean().optional() }),
+    result: z.object({ stopped: z.number().int() }),
+  },
   /** A newer program asks this one to make room: it finishes the step at hand, lets go of the home and leaves. */
-  'supervisor/handover': { params: z.object({ to: ClientInfoSchema }), result: z.object({ leaving: z.boolean() }) },
+  'supervisor/handover': {
+    params: z.object({ to: ClientInfoSchema }),
+    result: z.object({ leaving: z.boolean() }),
+  },
   'supervisor/doctor': { params: nothing, result: z.object({ checks: z.array(CheckSchema) }) },
-  gc: { params: z.object({ dryRun: z.boolean().optional() }), result: z.object({ removed: z.array(GarbageSchema), dryRun: z.boolean() }) },
+  gc: {
+    params: z.object({ dryRun: z.boolean().optional() }),
+    result: z.object({ removed: z.array(GarbageSchema), dryRun: z.boolean() }),
+  },
   /** Removes every container, volume, network and file of this home, then the supervisor leaves. */
   purge: { params: z.object({ force: z.boolean() }), result: z.object({ removed: z.array(GarbageSchema) }) },
 
@@ -106,10 +135,19 @@ export const METHODS = {
   'session/show': { params: session, result: z.object({ session: SessionSchema }) },
   'session/pause': { params: session, result: z.object({ session: SessionSchema }) },
   /** Ends the containers; the workspace stays. Refused with `conflict` while a turn, exec or terminal is live, unless `force`. */
-  'session/stop': { params: session.extend({ force: z.boolean().optional() }), result: z.object({ session: SessionSchema }) },
+  'session/stop': {
+    params: session.extend({ force: z.boolean().optional() }),
+    result: z.object({ session: SessionSchema }),
+  },
   'session/resume': {
-    params: session.extend({ from: z.enum(['files', 'clean', 'memory']).or(z.string().startsWith('snapshot:')).optional() }),
-    result: z.object({ session: SessionSchema, sandbox: DispatchedSchema, timings: z.object({ dispatchMs: z.number() }) }),
+    params: session.extend({
+      from: z.enum(['files', 'clean', 'memory']).or(z.string().startsWith('snapshot:')).optional(),
+    }),
+    result: z.object({
+      session: SessionSchema,
+      sandbox: DispatchedSchema,
+      timings: z.object({ dispatchMs: z.number() }),
+    }),
   },
   'session/update': {
     params: session.extend({
@@ -140,7 +178,12 @@ export const METHODS = {
   'session/unsubscribe': { params: z.object({ subscription: z.string() }), result: nothing },
   'session/verify': {
     params: session,
-    result: z.object({ ok: z.boolean(), events: z.number().int(), head: z.string(), firstBad: z.number().int().nullable() }),
+    result: z.object({
+      ok: z.boolean(),
+      events: z.number().int(),
+      head: z.string(),
+      firstBad: z.number().int().nullable(),
+    }),
   },
 
   /**
@@ -155,7 +198,12 @@ export const METHODS = {
       name: SessionNameSchema.optional(),
       input: z.json().optional(),
       prompt: z.string().optional(),
-      timeoutMs: z.number().int().min(1).max(7 * 86_400_000).optional(),
+      timeoutMs: z
+        .number()
+        .int()
+        .min(1)
+        .max(7 * 86_400_000)
+        .optional(),
       opId,
     }),
     result: z.object({ turn: TurnSchema, session: SessionSchema }),
@@ -181,7 +229,12 @@ export const METHODS = {
       turn: TurnIdSchema,
       stream: z.enum(['stdout', 'stderr', 'result']),
       offset: z.number().int().nonnegative(),
-      limit: z.number().int().min(1).max(4 * 2 ** 20).optional(),
+      limit: z
+        .number()
+        .int()
+        .min(1)
+        .max(4 * 2 ** 20)
+        .optional(),
       waitMs: z.number().int().min(0).max(60_000).optional(),
     }),
     result: z.object({ offset: z.number().int(), total: z.number().int(), ended: z.boolean() }),
@@ -192,7 +245,9 @@ export const METHODS = {
   'exec/start': {
     params: session.extend({
       command: z.array(z.string().max(131_072)).min(1).max(4096),
-      tty: z.object({ columns: z.number().int().min(1).max(10_000), rows: z.number().int().min(1).max(10_000) }).optional(),
+      tty: z
+        .object({ columns: z.number().int().min(1).max(10_000), rows: z.number().int().min(1).max(10_000) })
+        .optional(),
       stdin: z.boolean().optional(),
       env: z.record(z.string(), z.string()).optional(),
       cwd: z.string().optional(),
@@ -200,12 +255,23 @@ export const METHODS = {
     result: z.object({ exec: ExecIdSchema, sessionId: SessionIdSchema, sandbox: DispatchedSchema }),
   },
   /** Input bytes ride behind the message; the answer comes when they have been taken (flow control). `end` closes stdin. */
-  'exec/input': { params: z.object({ exec: ExecIdSchema, end: z.boolean().optional() }), result: nothing, bytes: 'params' },
+  'exec/input': {
+    params: z.object({ exec: ExecIdSchema, end: z.boolean().optional() }),
+    result: nothing,
+    bytes: 'params',
+  },
   'exec/resize': {
-    params: z.object({ exec: ExecIdSchema, columns: z.number().int().min(1).max(10_000), rows: z.number().int().min(1).max(10_000) }),
+    params: z.object({
+      exec: ExecIdSchema,
+      columns: z.number().int().min(1).max(10_000),
+      rows: z.number().int().min(1).max(10_000),
+    }),
     result: nothing,
   },
-  'exec/kill': { params: z.object({ exec: ExecIdSchema, signal: z.enum(['TERM', 'KILL', 'INT', 'HUP']).optional() }), result: nothing },
+  'exec/kill': {
+    params: z.object({ exec: ExecIdSchema, signal: z.enum(['TERM', 'KILL', 'INT', 'HUP']).optional() }),
+    result: nothing,
+  },
 
   'workspace/info': { params: session, result: WorkspaceInfoSchema },
   /** Empties the workspace. Refused with `confirmation_required` unless `force`, with `conflict` while a turn is live. */
@@ -224,8 +290,17 @@ export const NOTIFICATIONS = {
   'session/event': { params: z.object({ subscription: z.string(), event: EventSchema }) },
   /** The client fell behind so far that the supervisor gave up keeping its place: subscribe again after the last seq seen. */
   'session/resync': { params: z.object({ subscription: z.string(), lastSeq: z.number().int() }) },
-  'exec/output': { params: z.object({ exec: ExecIdSchema, stream: z.enum(['stdout', 'stderr']) }), bytes: 'params' },
-  'exec/exited': { params: z.object({ exec: ExecIdSchema, exitCode: z.number().int().nullable(), signal: z.string().nullable() }) },
+  'exec/output': {
+    params: z.object({ exec: ExecIdSchema, stream: z.enum(['stdout', 'stderr']) }),
+    bytes: 'params',
+  },
+  'exec/exited': {
+    params: z.object({
+      exec: ExecIdSchema,
+      exitCode: z.number().int().nullable(),
+      signal: z.string().nullable(),
+    }),
+  },
   ...WATCH_NOTIFICATIONS,
   ...SEARCH_NOTIFICATIONS,
   progress: OWN_NOTIFICATIONS.progress,
