@@ -435,7 +435,9 @@ async function undeployed(point: FailpointName): Promise<void> {
   expect(await askAgain(at, 'profile/undeploy', request)).toEqual({ sessionsDeleted: 2 });
   const { sessions } = await at.call('session/list', { limit: 1000 });
   expect(sessions.filter(({ profile }) => profile === name)).toEqual([]);
-  expect(await readdir(join(at.path, 'deploys', name)).catch(() => [])).toEqual([]);
+  await eventually('its code is gone', async () => {
+    return (await readdir(join(at.path, 'deploys', name)).catch(() => [])).length === 0;
+  });
 }
 
 /** In a home of its own: the program that takes over is another one. */
