@@ -108,7 +108,7 @@ describe('sessions, affinity and lifecycle (A1–A3, P1, P2, P4, L1–L3)', () =
     expect(back.sandbox).toEqual({ case: 'resurrect', reused: false });
     const events = await home.succeed(['session', 'events', sessionId, '--json']);
     const moves = [...events.matchAll(/"from":\s*"(\w+)",\s*"to":\s*"(\w+)"/g)].map((m) => m[2]);
-    expect(moves.slice(0, 6)).toEqual(['idle', 'active', 'idle', 'paused', 'resumable', 'expired']);
+    expect(moves.slice(0, 5)).toEqual(['active', 'idle', 'paused', 'resumable', 'expired']);
   });
 
   test('L3: running → reuse; paused → unpause; stopped → reattach; ephemeral → fresh and empty; unknown → create', async () => {
