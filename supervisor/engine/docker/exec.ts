@@ -13,6 +13,7 @@ const RESIZE_TRIES = 20;
 const RESIZE_PAUSE_MS = 50;
 const EXIT_TRIES = 100;
 const EXIT_PAUSE_MS = 20;
+const SETTLE_LOOKS = 20;
 /** Exit codes of a process that was killed or could not start: its own fate, or the end of its container. */
 const AMBIGUOUS: readonly number[] = [126, 137];
 
@@ -157,6 +158,15 @@ export class Execs {
     }
   }
 
+  /** The engine may tell of a killed process before it tells that its container is ending with it. */
+  async #staysUp(containerId: string): Promise<boolean> {
+    for (let look = 1; look <= SETTLE_LOOKS; look += 1) {
+      if ((await this.#containers.inspect(containerId))?.State.Running !== true) return false;
+      await sleep(EXIT_PAUSE_MS);
+    }
+    return true;
+  }
+
   async #exitCode(containerId: string, id: string): Promise<number | null> {
     const what = 'Cannot learn how a command ended';
     try {
@@ -167,7 +177,7 @@ export class Execs {
         const { Running, ExitCode } = parseReply(ExecReply, what, reply);
         if (!Running && ExitCode !== null) {
           if (!AMBIGUOUS.includes(ExitCode)) return ExitCode;
-          return (await this.#containers.inspect(containerId))?.State.Running === true ? ExitCode : null;
+          return (await this.#staysUp(containerId)) ? ExitCode : null;
         }
         const container = await this.#containers.inspect(containerId);
         if (container?.State.Running !== true) return null;
