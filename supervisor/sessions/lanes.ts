@@ -21,8 +21,4 @@ export class Lanes {
   async drained(): Promise<void> {
     await Promise.all(this.#tails.values());
   }
-
-  get busy(): number {
-    return this.#tails.size;
-  }
 }

@@ -532,11 +532,6 @@ export class SessionService {
     dial: (sessionId) => this.#options.engine.dial(sessionId),
   };
 
-  /** A small file as the sidecar sees it. */
-  readWorkspaceFile(row: SessionRow, path: string): Promise<Buffer> {
-    return this.#lifecycle.withSidecar(row.id, (client) => client.readFile(path));
-  }
-
   #owner(): { uid: number; gid: number } {
     const uid = process.getuid?.() ?? 1000;
     // Where the engine's files are not ours, the image's own user is the one with a passwd line.

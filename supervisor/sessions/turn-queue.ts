@@ -6,7 +6,8 @@ import { failpoint } from '../failpoints.ts';
 import type { EventLog } from '../history/events.ts';
 import type { Database } from '../store/database.ts';
 import type { SessionRow } from '../store/sessions.ts';
-import type { NewTurn, TurnRow, TurnSummary } from '../store/turns.ts';
+import { type NewTurn, UNSTARTED_TURN } from '../store/turns.ts';
+import type { TurnRow, TurnSummary } from '../store/turns.ts';
 import type { Ids } from './ids.ts';
 import type { SessionRecords } from './records.ts';
 import { TurnRun, type TurnRunOptions } from './turn-run.ts';
@@ -59,7 +60,7 @@ export class TurnQueue {
         });
       }
       const turn: NewTurn = {
-        ...UNSTARTED,
+        ...UNSTARTED_TURN,
         id: ids.next('turn'),
         sessionId: row.id,
         kind: driver.kind,
@@ -196,31 +197,6 @@ export class TurnQueue {
     return this.#options.turns.runningOf(sessionId) ?? this.#options.turns.nextQueued(sessionId);
   }
 }
-
-const UNSTARTED = {
-  status: 'queued',
-  startedAt: null,
-  endedAt: null,
-  dispatchCase: null,
-  reused: null,
-  codeVersion: null,
-  generation: null,
-  output: null,
-  outputArtifact: false,
-  exitCode: null,
-  error: null,
-  stdoutBytes: 0,
-  stderrBytes: 0,
-  resultBytes: 0,
-  launchedAt: null,
-  dispatchMs: null,
-  queuedMs: null,
-  turnMs: null,
-  workerStartMs: null,
-  workerId: null,
-  workerReused: null,
-  cancelRequested: false,
-} as const satisfies Partial<NewTurn>;
 
 function shorten(text: string, characters: number): string {
   const line = text.replaceAll(/[\s\p{C}]+/gu, ' ').trim();

@@ -49,6 +49,32 @@ export type TurnRow = TurnSummary & { readonly input: Buffer };
 export type NewTurn = Omit<TurnRow, 'inputBytes'>;
 export type TurnPatch = Partial<Omit<TurnRow, 'id' | 'sessionId' | 'input' | 'inputBytes'>>;
 
+/** What a turn is that has only been asked for. */
+export const UNSTARTED_TURN = {
+  status: 'queued',
+  startedAt: null,
+  endedAt: null,
+  dispatchCase: null,
+  reused: null,
+  codeVersion: null,
+  generation: null,
+  output: null,
+  outputArtifact: false,
+  exitCode: null,
+  error: null,
+  stdoutBytes: 0,
+  stderrBytes: 0,
+  resultBytes: 0,
+  launchedAt: null,
+  dispatchMs: null,
+  queuedMs: null,
+  turnMs: null,
+  workerStartMs: null,
+  workerId: null,
+  workerReused: null,
+  cancelRequested: false,
+} as const satisfies Partial<NewTurn>;
+
 const TurnRowSchema = TurnSummarySchema.extend({ input: blob });
 
 const COLUMNS = Object.keys(TurnSummarySchema.shape) as (keyof TurnSummary)[];
