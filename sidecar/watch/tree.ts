@@ -1,31 +1,26 @@
-import {
-  type BigIntStats,
-  type FSWatcher,
-  fstatSync,
-  lstatSync,
-  opendirSync,
-  readFileSync,
-  watch,
-} from 'node:fs';
+import { type BigIntStats, fstatSync, lstatSync, opendirSync } from 'node:fs';
 import { encodeName, isReserved } from '../../protocol/paths.ts';
 import type { FileChange, WatchMode } from '../../protocol/watch.ts';
-import { type Directory, errnoOf, isAboutTheFile } from '../files/directory.ts';
+import { type Directory, isAboutTheFile } from '../files/directory.ts';
 import { Slices } from '../files/slices.ts';
 import type { WatchBudget } from './budget.ts';
+import { EventQueue } from './event-queue.ts';
 import type { Excludes } from './excludes.ts';
-import { FolderOpener, namesOf, newFolder, type WatchedFolder } from './watched-folder.ts';
+import { KnownFolders } from './known-folders.ts';
+import {
+  FolderOpener,
+  identityOf,
+  namesOf,
+  signatureOf,
+  stampOf,
+  type WatchedFolder,
+} from './watched-folder.ts';
 
 /** From the first change to telling of it. */
 const BATCH_MS = 40;
-/** Changed names that are kept until then. */
-const MOST_CHANGED = 20_000;
 const POLL_MS = 2000;
 /** A pass over what is polled may take this part of the time. */
 const POLL_SHARE = 10;
-/** How often watches are asked for again where there were none left. */
-const RETRY_MS = 30_000;
-/** What the kernel keeps for one reader before it throws events away, unless the machine says otherwise. */
-const USUAL_QUEUE = 16_384;
 const SELF = '.';
 
 export interface WatchListener {
@@ -55,38 +50,34 @@ export interface WatchTreeOptions {
  */
 export class WatchTree {
   readonly #options: WatchTreeOptions;
-  readonly #top: WatchedFolder;
+  readonly #folders: KnownFolders;
   readonly #opener: FolderOpener;
   readonly #listeners = new Set<WatchListener>();
   readonly #ending = new AbortController();
-  readonly #queueLength = kernelQueue();
-  #changed = new Map<WatchedFolder, Map<string, boolean>>();
-  #changedNames = 0;
-  #lost = false;
-  #inThisTurn = 0;
-  #polled = 0;
-  #beyond = false;
+  readonly #queue = new EventQueue();
   #work: Promise<void> = Promise.resolve();
   #batch: NodeJS.Timeout | undefined;
   #poll: NodeJS.Timeout | undefined;
-  #retryAt = 0;
 
   constructor(options: WatchTreeOptions) {
     this.#options = options;
     this.#opener = new FolderOpener(options.root);
-    this.#top = newFolder(null, '', identityOf(fstatSync(options.root.fd, { bigint: true })));
-    options.budget.folders += 1;
+    const identity = identityOf(fstatSync(options.root.fd, { bigint: true }));
+    this.#folders = new KnownFolders(identity, options.budget, {
+      happened: (folder, event, name) => this.#onEvent(folder, event, name),
+      unwatched: () => this.#schedulePoll(0),
+    });
   }
 
   /** Resolves when every change from now on will be told. */
   async start(): Promise<void> {
-    this.#work = this.#scan([this.#top], false);
+    this.#work = this.#scan([this.#folders.top], false);
     await this.#work;
     this.#schedulePoll(0);
   }
 
   get mode(): WatchMode {
-    return this.#polled > 0 || this.#beyond ? 'polling' : 'inotify';
+    return this.#folders.allWatched ? 'inotify' : 'polling';
   }
 
   listen(listener: WatchListener): () => void {
@@ -99,7 +90,7 @@ export class WatchTree {
     clearTimeout(this.#batch);
     clearTimeout(this.#poll);
     await this.#work.catch(() => undefined); // it ended because of us
-    this.#drop(this.#top);
+    this.#folders.drop(this.#folders.top);
     this.#opener.close();
     this.#options.root.close();
   }
@@ -107,30 +98,12 @@ export class WatchTree {
   // What the kernel tells
 
   #onEvent(folder: WatchedFolder, event: string, name: Buffer | null): void {
-    this.#countTurn();
-    if (folder.gone || this.#lost) return;
+    if (this.#queue.mayHaveRunOver()) this.#scheduleBatch();
+    if (folder.gone) return;
     const latin = name?.toString('latin1') ?? SELF;
     // About the folder itself: whoever holds it hears of that too. Only the top has nobody above.
     if (latin === SELF && folder.parent !== null) return;
-    let names = this.#changed.get(folder);
-    if (names === undefined) this.#changed.set(folder, (names = new Map<string, boolean>()));
-    if (!names.has(latin)) this.#changedNames += 1;
-    names.set(latin, (names.get(latin) ?? false) || event === 'rename');
-    if (this.#changedNames > MOST_CHANGED) this.#loseTrack();
-    this.#scheduleBatch();
-  }
-
-  /** Node says nothing when the kernel's queue has run over; but then a full queue was read in one turn of the event loop. */
-  #countTurn(): void {
-    if (this.#inThisTurn === 0) setImmediate(() => (this.#inThisTurn = 0));
-    this.#inThisTurn += 1;
-    if (this.#inThisTurn >= this.#queueLength / 2) this.#loseTrack();
-  }
-
-  #loseTrack(): void {
-    this.#lost = true;
-    this.#changed.clear();
-    this.#changedNames = 0;
+    this.#queue.add(folder, latin, event === 'rename');
     this.#scheduleBatch();
   }
 
@@ -156,15 +129,12 @@ export class WatchTree {
 
   async #tellBatch(): Promise<void> {
     this.#batch = undefined;
-    if (this.#lost) {
-      this.#lost = false;
+    const changed = this.#queue.take();
+    if (changed === null) {
       this.#overflow();
-      await this.#scan([this.#top], false);
+      await this.#scan([this.#folders.top], false);
       return;
     }
-    const changed = this.#changed;
-    this.#changed = new Map();
-    this.#changedNames = 0;
     const slices = new Slices(this.#ending.signal);
     for (const [folder, names] of changed) {
       if (folder.gone) continue;
@@ -183,22 +153,22 @@ export class WatchTree {
     const child = folder.children.get(name);
     const known = folder.entries?.has(name);
     if (stat === null) {
-      if (child !== undefined) this.#drop(child);
+      if (child !== undefined) this.#folders.drop(child);
       if (known !== false) this.#tell(folder, name, 'deleted');
-      this.#forget(folder, name);
+      this.#folders.forget(folder, name);
       return;
     }
     if (child !== undefined && (!stat.isDirectory() || identityOf(stat) !== child.identity)) {
-      this.#drop(child);
+      this.#folders.drop(child);
       // Something else of that name: what was below it is gone, and nobody heard of it.
       this.#overflow();
     }
     const isNew = known === false || (known === undefined && renamed);
-    this.#remember(folder, name, signatureOf(stat));
+    this.#folders.remember(folder, name, signatureOf(stat));
     this.#tell(folder, name, isNew ? 'created' : 'changed');
     if (stat.isDirectory() && this.#options.recursive && !folder.children.has(name)) {
       await this.#scan(
-        [this.#adopt(folder, name, stat)].filter((one) => one !== null),
+        [this.#folders.adopt(folder, name, identityOf(stat))].filter((one) => one !== null),
         true,
       );
     }
@@ -229,7 +199,7 @@ export class WatchTree {
   async #read(folder: WatchedFolder, tell: boolean, slices: Slices): Promise<WatchedFolder[]> {
     const directory = this.#open(folder);
     if (directory === null) return [];
-    this.#place(folder, directory);
+    this.#folders.place(folder, directory);
     const isPolled = folder.watcher === null;
     const before = folder.entries;
     const seen = new Map<string, string>();
@@ -245,7 +215,7 @@ export class WatchTree {
         const stat = isPolled || entry.isDirectory() ? this.#stat(folder, name) : undefined;
         if (stat === null) continue;
         const signature = stat === undefined ? '' : signatureOf(stat);
-        fits = fits && this.#options.budget.hasNames(seen.size - (before?.size ?? 0) + 1);
+        fits = fits && this.#folders.hasRoom(folder, seen.size + 1);
         if (fits) seen.set(name, signature);
         const was = before?.get(name);
         if (tell) this.#tell(folder, name, 'created');
@@ -261,10 +231,10 @@ export class WatchTree {
           continue;
         }
         if (child !== undefined) {
-          this.#drop(child);
+          this.#folders.drop(child);
           this.#overflow();
         }
-        const adopted = this.#adopt(folder, name, stat);
+        const adopted = this.#folders.adopt(folder, name, identityOf(stat));
         if (adopted !== null) found.push(adopted);
       }
     } finally {
@@ -274,12 +244,11 @@ export class WatchTree {
       for (const name of before.keys()) {
         if (seen.has(name)) continue;
         const child = folder.children.get(name);
-        if (child !== undefined) this.#drop(child);
+        if (child !== undefined) this.#folders.drop(child);
         if (isPolled) this.#tell(folder, name, 'deleted');
       }
     }
-    this.#options.budget.names += (fits ? seen.size : 0) - (before?.size ?? 0);
-    folder.entries = fits ? seen : null;
+    this.#folders.replace(folder, fits ? seen : null);
     return found;
   }
 
@@ -288,73 +257,11 @@ export class WatchTree {
     return folder.entries === null && folder.stamp === '';
   }
 
-  #adopt(folder: WatchedFolder, name: string, stat: BigIntStats): WatchedFolder | null {
-    const { budget } = this.#options;
-    if (!budget.hasFolder) {
-      this.#beyond = true;
-      return null;
-    }
-    budget.folders += 1;
-    const child = newFolder(folder, name, identityOf(stat));
-    folder.children.set(name, child);
-    return child;
-  }
-
-  #place(folder: WatchedFolder, directory: Directory): void {
-    if (folder.watcher !== null) return;
-    const { budget } = this.#options;
-    const wasPolled = folder.stamp !== '';
-    if (budget.hasWatch && performance.now() >= this.#retryAt) {
-      const watcher = this.#tryWatch(directory, (event, name) => this.#onEvent(folder, event, name));
-      if (watcher !== null) {
-        watcher.on('error', () => this.#unplace(folder));
-        folder.watcher = watcher;
-        folder.stamp = '';
-        budget.watches += 1;
-        if (wasPolled) this.#polled -= 1;
-        return;
-      }
-      this.#retryAt = performance.now() + RETRY_MS;
-    }
-    if (!wasPolled) this.#polled += 1;
-    folder.stamp = stampOf(directory);
-  }
-
-  #tryWatch(directory: Directory, onEvent: (event: string, name: Buffer | null) => void): FSWatcher | null {
-    try {
-      // Through the descriptor: the watch is on this folder, whatever its name leads to by now.
-      return watch(directory.self, { encoding: 'buffer', persistent: false }, onEvent);
-    } catch (error) {
-      switch (errnoOf(error)) {
-        case 'EMFILE':
-        case 'ENFILE':
-        case 'ENOSPC':
-        case 'ENOMEM':
-          return null;
-        case undefined:
-        default:
-          if (isAboutTheFile(error)) return null;
-          throw error;
-      }
-    }
-  }
-
-  #unplace(folder: WatchedFolder): void {
-    if (folder.watcher === null) return;
-    folder.watcher.close();
-    folder.watcher = null;
-    this.#options.budget.watches -= 1;
-    if (folder.gone) return;
-    folder.stamp = 'unknown';
-    this.#polled += 1;
-    this.#schedulePoll(0);
-  }
-
   // Polling
 
   #schedulePoll(tookMs: number): void {
     clearTimeout(this.#poll);
-    if (this.#polled === 0 || this.#ending.signal.aborted) return;
+    if (!this.#folders.somePolled || this.#ending.signal.aborted) return;
     const pause = Math.max(this.#options.pollMs ?? POLL_MS, tookMs * POLL_SHARE);
     this.#poll = setTimeout(() => this.#inTurn(() => this.#pollAll()), pause);
   }
@@ -362,7 +269,7 @@ export class WatchTree {
   async #pollAll(): Promise<void> {
     const since = performance.now();
     const slices = new Slices(this.#ending.signal);
-    const todo = [this.#top];
+    const todo = [this.#folders.top];
     for (let folder = todo.pop(); folder !== undefined; folder = todo.pop()) {
       if (folder.gone) continue;
       if (folder.watcher === null) await this.#pollOne(folder, slices);
@@ -422,44 +329,6 @@ export class WatchTree {
     );
   }
 
-  #remember(folder: WatchedFolder, name: string, signature: string): void {
-    if (folder.entries === null) return;
-    const { budget } = this.#options;
-    if (!folder.entries.has(name)) {
-      if (!budget.hasNames(1)) {
-        budget.names -= folder.entries.size;
-        folder.entries = null;
-        return;
-      }
-      budget.names += 1;
-    }
-    folder.entries.set(name, signature);
-  }
-
-  #forget(folder: WatchedFolder, name: string): void {
-    if (folder.entries?.delete(name) === true) this.#options.budget.names -= 1;
-  }
-
-  /** Lets go of a folder and all below. */
-  #drop(top: WatchedFolder): void {
-    const { budget } = this.#options;
-    const todo = [top];
-    for (let folder = todo.pop(); folder !== undefined; folder = todo.pop()) {
-      if (folder.gone) continue;
-      folder.gone = true;
-      if (folder.watcher !== null) {
-        folder.watcher.close();
-        folder.watcher = null;
-        budget.watches -= 1;
-      } else if (folder.stamp !== '') this.#polled -= 1;
-      budget.names -= folder.entries?.size ?? 0;
-      budget.folders -= 1;
-      folder.entries = null;
-      todo.push(...folder.children.values());
-    }
-    top.parent?.children.delete(top.name);
-  }
-
   #tell(folder: WatchedFolder, name: string, kind: FileChange['kind']): void {
     const path = this.#spelled([...namesOf(folder), name]);
     for (const listener of this.#listeners) listener.changed(path, kind);
@@ -480,26 +349,5 @@ export class WatchTree {
 
   #told(): void {
     for (const listener of this.#listeners) listener.told();
-  }
-}
-
-function identityOf({ dev, ino }: BigIntStats): string {
-  return `${dev}:${ino}`;
-}
-
-function signatureOf({ ino, mtimeNs, ctimeNs, size }: BigIntStats): string {
-  return `${ino}:${mtimeNs}:${ctimeNs}:${size}`;
-}
-
-function stampOf({ fd }: Directory): string {
-  const { mtimeNs, ctimeNs } = fstatSync(fd, { bigint: true });
-  return `${mtimeNs}:${ctimeNs}`;
-}
-
-function kernelQueue(): number {
-  try {
-    return Number(readFileSync('/proc/sys/fs/inotify/max_queued_events', 'utf8')) || USUAL_QUEUE;
-  } catch {
-    return USUAL_QUEUE; // it is not told in every sandbox
   }
 }

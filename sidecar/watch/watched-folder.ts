@@ -1,4 +1,4 @@
-import { constants, type FSWatcher, openSync } from 'node:fs';
+import { type BigIntStats, constants, type FSWatcher, fstatSync, openSync } from 'node:fs';
 import { Directory } from '../files/directory.ts';
 import { O_PATH } from '../files/resolver.ts';
 
@@ -29,6 +29,21 @@ export function newFolder(parent: WatchedFolder | null, name: string, identity: 
     children: new Map(),
     gone: false,
   };
+}
+
+export function identityOf({ dev, ino }: BigIntStats): string {
+  return `${dev}:${ino}`;
+}
+
+/** Changes when an entry does. */
+export function signatureOf({ ino, mtimeNs, ctimeNs, size }: BigIntStats): string {
+  return `${ino}:${mtimeNs}:${ctimeNs}:${size}`;
+}
+
+/** Changes when something comes or goes in a folder. */
+export function stampOf({ fd }: Directory): string {
+  const { mtimeNs, ctimeNs } = fstatSync(fd, { bigint: true });
+  return `${mtimeNs}:${ctimeNs}`;
 }
 
 /** Names from the watched path down to the folder. */
