@@ -1,5 +1,4 @@
 import type { ProfileSummary } from '../../protocol/entities.ts';
-import { HoldfastError } from '../../protocol/errors.ts';
 import { Lanes } from '../sessions/lanes.ts';
 import type { ProfileRow } from '../store/profiles.ts';
 import { DEPLOY, type Deployed, type DeployRequest, Deploys } from './deploys.ts';
@@ -25,11 +24,7 @@ export class ProfileService {
 
   /** Errors: `not_found`. */
   get(name: string): ProfileRow {
-    const row = this.#options.profiles.get(name);
-    if (row !== null) return row;
-    throw new HoldfastError('not_found', `There is no profile ${name}`, {
-      next: 'deploy it with `holdfast deploy DIR`, or see `holdfast profiles`',
-    });
+    return this.#options.profiles.existing(name);
   }
 
   list(): ProfileSummary[] {

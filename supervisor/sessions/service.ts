@@ -1,15 +1,13 @@
 import type { Session, Turn, WorkspaceInfo } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { driverFor } from '../agents/drivers.ts';
 import type { Log } from '../daemon/logs.ts';
 import type { Engine } from '../engine/port.ts';
-import { failpoint } from '../failpoints.ts';
 import type { EventLog } from '../history/events.ts';
 import type { TurnOutput } from '../history/turn-output.ts';
 import type { Database } from '../store/database.ts';
 import type { Home } from '../store/home.ts';
-import type { Operations, Replay } from '../store/operations.ts';
-import type { ProfileRow, Profiles } from '../store/profiles.ts';
+import type { Operations } from '../store/operations.ts';
+import type { Profiles } from '../store/profiles.ts';
 import type { Reserve } from '../store/reserve.ts';
 import type { SessionFilter, SessionRow, Sessions } from '../store/sessions.ts';
 import type { Turns } from '../store/turns.ts';
@@ -17,9 +15,9 @@ import type { SidecarAccess } from '../workspace/files-connections.ts';
 import { Seeding } from '../workspace/seed.ts';
 import { StorageLimits } from '../workspace/storage-limits.ts';
 import { Changes } from './changes.ts';
+import { SessionCreation } from './creation.ts';
 import { Execs } from './execs.ts';
 import { IdleClock } from './idle-clock.ts';
-import { idleTimes } from './idle.ts';
 import type { Ids } from './ids.ts';
 import { Lanes } from './lanes.ts';
 import { Lifecycle, type Ready } from './lifecycle.ts';
@@ -29,10 +27,12 @@ import { Reconciler } from './reconciler.ts';
 import { SessionRecords } from './records.ts';
 import { Removal, type Removed } from './removal.ts';
 import { Sidecars } from './sidecars.ts';
+import { SessionViews } from './session-views.ts';
 import { workspaceSpec } from './spec.ts';
 import { TurnQueue } from './turn-queue.ts';
 import { TurnRecords } from './turn-records.ts';
-import { iso, sessionView } from './view.ts';
+import { type TurnRequest, TurnRequests } from './turn-requests.ts';
+import { iso } from './view.ts';
 
 /** How long a forced stop waits for turns to end. */
 const QUIET_MS = 30_000;
@@ -64,15 +64,6 @@ export interface SessionLabels {
   readonly model?: string | null | undefined;
 }
 
-export interface TurnRequestInput {
-  readonly session?: string | undefined;
-  readonly profile?: string | undefined;
-  readonly name?: string | undefined;
-  readonly input: Buffer;
-  readonly timeoutMs?: number | undefined;
-  readonly opId?: string | undefined;
-}
-
 /** Sessions as clients know them. Put together here from its parts; `start` before the first request, `close` after the last. */
 export class SessionService {
   readonly #options: SessionServiceOptions;
@@ -86,7 +77,9 @@ export class SessionService {
   readonly #reconciler: Reconciler;
   readonly #idle: IdleClock;
   readonly #removal: Removal;
-  readonly #seeding: Seeding;
+  readonly #views: SessionViews;
+  readonly #creation: SessionCreation;
+  readonly #requests: TurnRequests;
   readonly #background = new Set<Promise<void>>();
   readonly changes = new Changes();
   readonly execs: Execs;
@@ -96,6 +89,7 @@ export class SessionService {
     this.#options = options;
     const { database, sessions, turns, profiles, operations, events, output, engine, ids, log, now } =
       options;
+    this.#views = new SessionViews({ sessions, turns, profiles, events, engine });
     const records = new SessionRecords(database, sessions, events, now);
     const lanes = this.#lanes;
     const live = new LiveThings((sessionId) => this.#touched(sessionId));
@@ -110,7 +104,19 @@ export class SessionService {
       events,
       dial: (sessionId) => engine.dial(sessionId),
     });
-    this.#seeding = seeding;
+    this.#creation = new SessionCreation({
+      database,
+      sessions,
+      records,
+      profiles,
+      operations,
+      events,
+      engine,
+      seeding,
+      ids,
+      now,
+      log,
+    });
     const lifecycle = new Lifecycle({
       seeding,
       engine,
@@ -151,7 +157,7 @@ export class SessionService {
       ids,
       now,
       log: log.room('turns'),
-      profileOf: (turn) => this.#profile(records.get(turn.sessionId).profile).config,
+      profileOf: (turn) => profiles.existing(records.get(turn.sessionId).profile).config,
       drained: (sessionId) => this.#drained(sessionId),
     });
     this.execs = new Execs({ engine, lifecycle, records, events, live, ids, now, log: log.room('execs') });
@@ -192,6 +198,17 @@ export class SessionService {
         void records.change(sessionId, { workspaceBytes: bytes }, 'measured', told),
       busy: () => live.sessions(),
       log: log.room('limits'),
+    });
+    this.#requests = new TurnRequests({
+      sessions,
+      profiles,
+      operations,
+      creation: this.#creation,
+      queue: this.#queue,
+      limits: this.limits,
+      removal: this.#removal,
+      // Also where its paused turn must end before the new one can run.
+      wake: (sessionId) => this.#inBackground(lifecycle.thaw(sessionId)),
     });
     this.#reconciler = new Reconciler({
       engine,
@@ -251,186 +268,25 @@ export class SessionService {
   }
 
   view(row: SessionRow): Session {
-    const { turns, profiles } = this.#options;
-    return this.#view(row, profiles.get(row.profile), {
-      running: turns.runningOf(row.id)?.id ?? null,
-      queued: turns.queuedOf(row.id),
-    });
+    return this.#views.of(row);
   }
 
   list(filter: SessionFilter): { sessions: Session[]; nextCursor: string | null } {
-    const { sessions, turns, profiles, engine } = this.#options;
-    const page = sessions.list(filter);
-    const live = turns.live();
-    const deployed = new Map(profiles.list().map((profile) => [profile.name, profile]));
-    const { reachable } = engine.status();
-    const none = { running: null, queued: 0 };
-    return {
-      sessions: page.rows.map((row) =>
-        this.#view(row, deployed.get(row.profile) ?? null, live.get(row.id) ?? none, reachable),
-      ),
-      nextCursor: page.nextCursor,
-    };
+    return this.#views.list(filter);
   }
 
-  #view(
-    row: SessionRow,
-    profile: ProfileRow | null,
-    turns: { readonly running: string | null; readonly queued: number },
-    engineReachable = this.#options.engine.status().reachable,
-  ): Session {
-    const expires = row.status !== 'deleted' && profile !== null;
-    return sessionView(
-      { ...row, expiresAt: expires ? row.lastActiveAt + idleTimes(profile.config).expire : row.expiresAt },
-      {
-        engineReachable,
-        runningTurn: turns.running,
-        queuedTurns: turns.queued,
-        lastSeq: this.#options.events.last(row.id).seq,
-      },
-    );
-  }
-
-  create(profileName: string, name: string | undefined, opId?: string): Promise<SessionRow> {
-    return this.#create(this.#profile(profileName), name, false, opId);
-  }
-
-  async #create(
-    profile: ProfileRow,
-    name: string | undefined,
-    throwaway: boolean,
-    opId?: string,
-  ): Promise<SessionRow> {
-    const { engine } = this.#options;
-    const { result, replayed } = this.#once(opId, 'session.create', () => ({
-      sessionId: this.#insert(profile, name, throwaway).id,
-    }));
-    const row = this.#row(result.sessionId);
-    if (replayed) return row;
-    await failpoint('create.after-row');
-    await engine.createWorkspace(workspaceSpec(row)).catch((error: unknown) => {
-      // Made anew at the first dispatch: a session can be created while the engine is away.
-      this.#options.log.info('workspace is made later', {
-        session: row.id,
-        why: HoldfastError.from(error).sentence,
-      });
-    });
-    await failpoint('create.after-workspace');
-    this.#idle.touch(row);
+  async create(profileName: string, name: string | undefined, opId?: string): Promise<SessionRow> {
+    const row = await this.#creation.create(profileName, name, opId);
+    this.#touched(row.id);
     return row;
   }
 
-  /** Does `act` and remembers its answer under the `opId`, in one transaction: after a crash both are there or neither. */
-  #once<T extends Record<string, string>>(
-    opId: string | undefined,
-    kind: 'session.create' | 'turn.start',
-    act: () => T,
-  ): { result: T; replayed: boolean } {
-    const { database, operations } = this.#options;
-    if (opId === undefined) return { result: database.transaction(act), replayed: false };
-    return database.transaction(() => {
-      const begun = operations.begin({ opId, kind, sessionId: null, data: {} });
-      if ('replay' in begun) {
-        if ('error' in begun.replay) throw begun.replay.error;
-        return { result: begun.replay.result as T, replayed: true };
-      }
-      const result = act();
-      operations.finish(begun.operation, result);
-      return { result, replayed: false };
-    });
-  }
-
-  #insert(profile: ProfileRow, name: string | undefined, throwaway: boolean): SessionRow {
-    const { sessions, events, engine, ids, now } = this.#options;
-    const id = ids.next('ses');
-    const owner = this.#owner();
-    const persistent = profile.config.persistence === 'persistent';
-    const at = now();
-    const backing =
-      profile.config.workspace?.backing ?? (engine.capabilities().localPaths ? 'directory' : 'volume');
-    sessions.insert({
-      ...UNMARKED,
-      id,
-      name: name ?? id,
-      profile: profile.name,
-      status: 'created',
-      persistent,
-      throwaway,
-      backing,
-      ...owner,
-      createdAt: at,
-      lastActiveAt: at,
-      statusSince: at,
-    });
-    this.#seeding.intend(id, profile.config);
-    events.append(id, [
-      {
-        type: 'session.created',
-        data: { name: name ?? id, profile: profile.name, persistent, throwaway, backing, ...owner },
-      },
-    ]);
-    return this.#row(id);
-  }
-
-  /** The session that a turn by profile goes to, made if it is not there. */
-  async #sessionFor(request: TurnRequestInput): Promise<SessionRow> {
-    if (request.session !== undefined) return this.find(request.session);
-    if (request.profile === undefined) {
-      throw new HoldfastError('invalid_params', 'A turn needs a session or a profile', {
-        next: 'name one of them',
-      });
-    }
-    const profile = this.#profile(request.profile);
-    const name = request.name ?? (profile.config.persistence === 'persistent' ? 'default' : undefined);
-    if (name === undefined) return this.#create(profile, undefined, true);
-    const there = this.#options.sessions.byName(profile.name, name);
-    if (there !== null) return there;
-    try {
-      return await this.#create(profile, name, false);
-    } catch (error) {
-      // Two first requests at once: the other one made it.
-      const now = this.#options.sessions.byName(profile.name, name);
-      if (now === null) throw error;
-      return now;
-    }
-  }
-
-  async startTurn(request: TurnRequestInput): Promise<{ turn: Turn; session: Session }> {
-    const earlier =
-      request.opId === undefined ? null : this.#options.operations.answered(request.opId, 'turn.start');
-    // Before a session is made for it: a request that was answered, or that the agent cannot take, makes none.
-    if (earlier === null && request.profile !== undefined) {
-      driverFor(this.#profile(request.profile).config.agent).checkInput(request.input);
-    }
-    const row = earlier === null ? await this.#sessionFor(request) : this.#rowOf(earlier);
-    if (earlier === null) await this.limits.demand(row.id, `Session ${row.name} takes no turn`);
-    if (earlier === null && this.#removal.isDeleting(row.id)) {
-      throw new HoldfastError('conflict', `Session ${row.name} takes no more turns`, {
-        why: 'it is being deleted',
-        next: 'use another session',
-      });
-    }
-    const { result, replayed } = this.#once(request.opId, 'turn.start', () => ({
-      turnId: this.#queue.enqueue(row, this.#profile(row.profile).config, request.input, request.timeoutMs)
-        .id,
-    }));
-    const turn = this.#queue.get(result.turnId);
-    if (!replayed) {
-      await this.#queue.kick(row.id);
-      if (row.status === 'paused') this.#inBackground(this.#wake(row.id));
-    }
-    return { turn: this.#queue.view(turn), session: this.view(this.#row(turn.sessionId)) };
-  }
-
-  /** The session of a turn that was started before. */
-  #rowOf(replay: Replay): SessionRow {
-    if ('error' in replay) throw replay.error;
-    return this.#row(this.#queue.get((replay.result as { turnId: string }).turnId).sessionId);
-  }
-
-  /** A message to a paused session wakes it, also where its paused turn must end before the new one can run. */
-  async #wake(sessionId: string): Promise<void> {
-    await this.#lifecycle.thaw(sessionId);
+  async startTurn(request: TurnRequest): Promise<{ turn: Turn; session: Session }> {
+    const turn = await this.#requests.start(request);
+    return {
+      turn: this.#queue.view(this.#queue.get(turn.id)),
+      session: this.view(this.#row(turn.sessionId)),
+    };
   }
 
   get turns(): TurnQueue {
@@ -532,25 +388,6 @@ export class SessionService {
     dial: (sessionId) => this.#options.engine.dial(sessionId),
   };
 
-  #owner(): { uid: number; gid: number } {
-    const uid = process.getuid?.() ?? 1000;
-    // Where the engine's files are not ours, the image's own user is the one with a passwd line.
-    if (!this.#options.engine.capabilities().localPaths) return { uid: 1000, gid: 1000 };
-    if (uid !== 0) return { uid, gid: process.getgid?.() ?? uid };
-    const own = this.#options.sessions.allocateUid();
-    return { uid: own, gid: own };
-  }
-
-  #profile(name: string): ProfileRow {
-    const profile = this.#options.profiles.get(name);
-    if (profile !== null) return profile;
-    const names = this.#options.profiles.list().map((one) => one.name);
-    throw new HoldfastError('not_found', `There is no profile ${name}`, {
-      why: names.length === 0 ? 'nothing is deployed yet' : `deployed are: ${names.slice(0, 20).join(', ')}`,
-      next: 'deploy it with `holdfast deploy DIR`',
-    });
-  }
-
   #row(sessionId: string): SessionRow {
     const row = this.#records.peek(sessionId);
     if (row === null) throw new HoldfastError('not_found', `There is no session ${sessionId}`);
@@ -589,18 +426,3 @@ export class SessionService {
     void guarded.finally(() => this.#background.delete(guarded));
   }
 }
-
-/** What a new session is not yet. */
-const UNMARKED = {
-  generation: 0,
-  codeVersion: null,
-  expiresAt: null,
-  deletedAt: null,
-  pinned: false,
-  starred: false,
-  archived: false,
-  tags: [],
-  model: null,
-  about: null,
-  workspaceBytes: null,
-} satisfies Partial<SessionRow>;

@@ -77,6 +77,28 @@ export class Operations {
     return earlier === null ? null : replayOf(earlier, kind);
   }
 
+  /**
+   * Does `act` and remembers its answer under the `opId`, in one transaction: after a crash both are there or neither. Asked before,
+   * it does nothing and gives the first answer. Errors: as `begin`, and those of `act`.
+   */
+  once<T extends Record<string, string>>(
+    opId: string | undefined,
+    kind: string,
+    act: () => T,
+  ): { readonly result: T; readonly replayed: boolean } {
+    if (opId === undefined) return { result: this.#database.transaction(act), replayed: false };
+    return this.#database.transaction(() => {
+      const begun = this.begin({ opId, kind, sessionId: null, data: {} });
+      if ('replay' in begun) {
+        if ('error' in begun.replay) throw begun.replay.error;
+        return { result: begun.replay.result as T, replayed: true };
+      }
+      const result = act();
+      this.finish(begun.operation, result);
+      return { result, replayed: false };
+    });
+  }
+
   /** Notes that `step` is done; `data` is added to what the intent holds. Returns it as it is then. */
   step(operation: Operation, step: string, data: OperationData = {}): Operation {
     const row = this.#database.get(

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { HoldfastError } from '../../protocol/errors.ts';
 import type { Profile } from '../../protocol/profile.ts';
 import { count, json, parseRow, time } from './columns.ts';
 import type { Database } from './database.ts';
@@ -37,6 +38,17 @@ export class Profiles {
   get(name: string): ProfileRow | null {
     const row = this.#database.get('SELECT * FROM profiles WHERE name = ?', name);
     return row === undefined ? null : parseRow(ProfileRowSchema, 'profiles', row);
+  }
+
+  /** Errors: `not_found`. */
+  existing(name: string): ProfileRow {
+    const profile = this.get(name);
+    if (profile !== null) return profile;
+    const names = this.list().map((one) => one.name);
+    throw new HoldfastError('not_found', `There is no profile ${name}`, {
+      why: names.length === 0 ? 'nothing is deployed yet' : `deployed are: ${names.slice(0, 20).join(', ')}`,
+      next: 'deploy it with `holdfast deploy DIR`',
+    });
   }
 
   /** By name. */

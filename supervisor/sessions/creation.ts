@@ -1,0 +1,129 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Log } from '../daemon/logs.ts';
+import type { Engine } from '../engine/port.ts';
+import { failpoint } from '../failpoints.ts';
+import type { EventLog } from '../history/events.ts';
+import type { Database } from '../store/database.ts';
+import type { Operations } from '../store/operations.ts';
+import type { ProfileRow, Profiles } from '../store/profiles.ts';
+import type { SessionRow, Sessions } from '../store/sessions.ts';
+import type { Seeding } from '../workspace/seed.ts';
+import type { Ids } from './ids.ts';
+import type { SessionRecords } from './records.ts';
+import { workspaceSpec } from './spec.ts';
+
+export interface SessionCreationOptions {
+  readonly database: Database;
+  readonly sessions: Sessions;
+  readonly records: SessionRecords;
+  readonly profiles: Profiles;
+  readonly operations: Operations;
+  readonly events: EventLog;
+  readonly engine: Engine;
+  readonly seeding: Pick<Seeding, 'intend'>;
+  readonly ids: Ids;
+  /** ms since 1970. */
+  readonly now: () => number;
+  readonly log: Log;
+}
+
+/** What a new session is, beside what its profile says. */
+export interface NewSession {
+  /** The session's id when left out. */
+  readonly name?: string | undefined;
+  /** Put away after its turn. */
+  readonly throwaway: boolean;
+}
+
+/** How sessions come to be: their row, the beginning of their history and the intent to fill their workspace are one. */
+export class SessionCreation {
+  readonly #options: SessionCreationOptions;
+
+  constructor(options: SessionCreationOptions) {
+    this.#options = options;
+  }
+
+  /** Answers a repeated `opId` with the same session. Errors: `not_found`, `conflict` for a name that is taken. */
+  async create(profileName: string, name: string | undefined, opId?: string): Promise<SessionRow> {
+    const { profiles, operations, records } = this.#options;
+    const profile = profiles.existing(profileName);
+    const { result, replayed } = operations.once(opId, 'session.create', () => ({
+      sessionId: this.insert(profile, { name, throwaway: false }).id,
+    }));
+    const row = records.peek(result.sessionId);
+    if (row === null) throw new HoldfastError('not_found', `There is no session ${result.sessionId}`);
+    if (!replayed) await this.prepare(row);
+    return row;
+  }
+
+  /** Part of the caller's transaction. */
+  insert(profile: ProfileRow, { name, throwaway }: NewSession): SessionRow {
+    const { database, sessions, records, events, engine, seeding, ids, now } = this.#options;
+    return database.transaction(() => {
+      const id = ids.next('ses');
+      const owner = this.#owner();
+      const persistent = profile.config.persistence === 'persistent';
+      const at = now();
+      const backing =
+        profile.config.workspace?.backing ?? (engine.capabilities().localPaths ? 'directory' : 'volume');
+      sessions.insert({
+        ...UNMARKED,
+        id,
+        name: name ?? id,
+        profile: profile.name,
+        status: 'created',
+        persistent,
+        throwaway,
+        backing,
+        ...owner,
+        createdAt: at,
+        lastActiveAt: at,
+        statusSince: at,
+      });
+      seeding.intend(id, profile.config);
+      events.append(id, [
+        {
+          type: 'session.created',
+          data: { name: name ?? id, profile: profile.name, persistent, throwaway, backing, ...owner },
+        },
+      ]);
+      return records.get(id);
+    });
+  }
+
+  /** Makes the workspace of a session that is stored; without the engine the first dispatch makes it. */
+  async prepare(row: SessionRow): Promise<void> {
+    await failpoint('create.after-row');
+    await this.#options.engine.createWorkspace(workspaceSpec(row)).catch((error: unknown) => {
+      this.#options.log.info('workspace is made later', {
+        session: row.id,
+        why: HoldfastError.from(error).sentence,
+      });
+    });
+    await failpoint('create.after-workspace');
+  }
+
+  #owner(): { uid: number; gid: number } {
+    const uid = process.getuid?.() ?? 1000;
+    // Where the engine's files are not ours, the image's own user is the one with a passwd line.
+    if (!this.#options.engine.capabilities().localPaths) return { uid: 1000, gid: 1000 };
+    if (uid !== 0) return { uid, gid: process.getgid?.() ?? uid };
+    const own = this.#options.sessions.allocateUid();
+    return { uid: own, gid: own };
+  }
+}
+
+/** What a new session is not yet. */
+const UNMARKED = {
+  generation: 0,
+  codeVersion: null,
+  expiresAt: null,
+  deletedAt: null,
+  pinned: false,
+  starred: false,
+  archived: false,
+  tags: [],
+  model: null,
+  about: null,
+  workspaceBytes: null,
+} satisfies Partial<SessionRow>;

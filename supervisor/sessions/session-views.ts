@@ -1,0 +1,64 @@
+import type { Session } from '../../protocol/entities.ts';
+import type { Engine } from '../engine/port.ts';
+import type { EventLog } from '../history/events.ts';
+import type { ProfileRow, Profiles } from '../store/profiles.ts';
+import type { SessionFilter, SessionRow, Sessions } from '../store/sessions.ts';
+import type { Turns } from '../store/turns.ts';
+import { idleTimes } from './idle.ts';
+import { sessionView } from './view.ts';
+
+export interface SessionViewsOptions {
+  readonly sessions: Sessions;
+  readonly turns: Turns;
+  readonly profiles: Profiles;
+  readonly events: EventLog;
+  readonly engine: Pick<Engine, 'status'>;
+}
+
+interface LiveTurns {
+  readonly running: string | null;
+  readonly queued: number;
+}
+
+/** Sessions as clients are shown them: the row, and what is known of it elsewhere. */
+export class SessionViews {
+  readonly #options: SessionViewsOptions;
+
+  constructor(options: SessionViewsOptions) {
+    this.#options = options;
+  }
+
+  of(row: SessionRow): Session {
+    const { turns, profiles, engine } = this.#options;
+    const live = { running: turns.runningOf(row.id)?.id ?? null, queued: turns.queuedOf(row.id) };
+    return this.#view(row, profiles.get(row.profile), live, engine.status().reachable);
+  }
+
+  list(filter: SessionFilter): { sessions: Session[]; nextCursor: string | null } {
+    const { sessions, turns, profiles, engine } = this.#options;
+    const page = sessions.list(filter);
+    const live = turns.live();
+    const deployed = new Map(profiles.list().map((profile) => [profile.name, profile]));
+    const { reachable } = engine.status();
+    const none = { running: null, queued: 0 };
+    return {
+      sessions: page.rows.map((row) =>
+        this.#view(row, deployed.get(row.profile) ?? null, live.get(row.id) ?? none, reachable),
+      ),
+      nextCursor: page.nextCursor,
+    };
+  }
+
+  #view(row: SessionRow, profile: ProfileRow | null, turns: LiveTurns, engineReachable: boolean): Session {
+    const expires = row.status !== 'deleted' && profile !== null;
+    return sessionView(
+      { ...row, expiresAt: expires ? row.lastActiveAt + idleTimes(profile.config).expire : row.expiresAt },
+      {
+        engineReachable,
+        runningTurn: turns.running,
+        queuedTurns: turns.queued,
+        lastSeq: this.#options.events.last(row.id).seq,
+      },
+    );
+  }
+}

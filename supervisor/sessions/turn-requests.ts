@@ -1,0 +1,98 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Operations } from '../store/operations.ts';
+import type { Profiles } from '../store/profiles.ts';
+import type { SessionRow, Sessions } from '../store/sessions.ts';
+import type { TurnRow } from '../store/turns.ts';
+import type { StorageLimits } from '../workspace/storage-limits.ts';
+import type { SessionCreation } from './creation.ts';
+import type { Removal } from './removal.ts';
+import type { TurnQueue } from './turn-queue.ts';
+
+export interface TurnRequest {
+  readonly session?: string | undefined;
+  readonly profile?: string | undefined;
+  readonly name?: string | undefined;
+  readonly input: Buffer;
+  readonly timeoutMs?: number | undefined;
+  readonly opId?: string | undefined;
+}
+
+export interface TurnRequestsOptions {
+  readonly sessions: Sessions;
+  readonly profiles: Profiles;
+  readonly operations: Operations;
+  readonly creation: SessionCreation;
+  readonly queue: TurnQueue;
+  readonly limits: Pick<StorageLimits, 'demand'>;
+  readonly removal: Pick<Removal, 'isDeleting'>;
+  /** Begins to unfreeze a paused session. */
+  readonly wake: (sessionId: string) => void;
+}
+
+/** Takes turns in: the turn, its session where it makes one, and the answer to its `opId` are stored together or not at all. */
+export class TurnRequests {
+  readonly #options: TurnRequestsOptions;
+
+  constructor(options: TurnRequestsOptions) {
+    this.#options = options;
+  }
+
+  /** The stored turn; a repeated `opId` gives the first one. */
+  async start(request: TurnRequest): Promise<TurnRow> {
+    const { operations, profiles, creation, queue, limits, wake } = this.#options;
+    const there = this.#isRepeated(request) ? null : this.#find(request);
+    if (there !== null) await limits.demand(there.id, `Session ${there.name} takes no turn`);
+    const { result, replayed } = operations.once(request.opId, 'turn.start', () => {
+      // Once more: two first requests at once are for one session, and it may have gone while its size was measured.
+      const row = this.#find(request) ?? this.#make(request);
+      this.#refuseDeleting(row);
+      const { config } = profiles.existing(row.profile);
+      return { turnId: queue.enqueue(row, config, request.input, request.timeoutMs).id };
+    });
+    const turn = queue.get(result.turnId);
+    if (replayed) return turn;
+    const row = this.#options.sessions.find(turn.sessionId);
+    if (there === null) await creation.prepare(row);
+    await queue.kick(row.id);
+    if (row.status === 'paused') wake(row.id);
+    return turn;
+  }
+
+  #isRepeated({ opId }: TurnRequest): boolean {
+    return opId !== undefined && this.#options.operations.answered(opId, 'turn.start') !== null;
+  }
+
+  /** The session that the request goes to; null when one has to be made for it. */
+  #find(request: TurnRequest): SessionRow | null {
+    const { sessions, profiles } = this.#options;
+    if (request.session !== undefined) return sessions.find(request.session);
+    if (request.profile === undefined) {
+      throw new HoldfastError('invalid_params', 'A turn needs a session or a profile', {
+        next: 'name one of them',
+      });
+    }
+    const name = this.#nameFor(request);
+    return name === undefined ? null : sessions.byName(profiles.existing(request.profile).name, name);
+  }
+
+  #make(request: TurnRequest): SessionRow {
+    const name = this.#nameFor(request);
+    const profile = this.#options.profiles.existing(request.profile ?? '');
+    return this.#options.creation.insert(profile, { name, throwaway: name === undefined });
+  }
+
+  /** Undefined: a session of its own, for this turn only. */
+  #nameFor({ name, profile }: TurnRequest): string | undefined {
+    if (name !== undefined) return name;
+    const { config } = this.#options.profiles.existing(profile ?? '');
+    return config.persistence === 'persistent' ? 'default' : undefined;
+  }
+
+  #refuseDeleting(row: SessionRow): void {
+    if (!this.#options.removal.isDeleting(row.id)) return;
+    throw new HoldfastError('conflict', `Session ${row.name} takes no more turns`, {
+      why: 'it is being deleted',
+      next: 'use another session',
+    });
+  }
+}
