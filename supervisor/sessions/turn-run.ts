@@ -2,7 +2,7 @@ import { DEFAULTS, type Profile } from '../../protocol/profile.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { TurnProgress } from '../../sidecar/wire.ts';
 import { driverFor } from '../agents/drivers.ts';
-import { type AgentDriver, turnError } from '../agents/outcome.ts';
+import type { AgentDriver } from '../agents/outcome.ts';
 import type { Log } from '../daemon/logs.ts';
 import { failpoint } from '../failpoints.ts';
 import type { TurnOutput } from '../history/turn-output.ts';
@@ -11,14 +11,12 @@ import type { SidecarClient } from '../workspace/sidecar-client.ts';
 import type { Changes } from './changes.ts';
 import type { Lifecycle, Ready } from './lifecycle.ts';
 import type { LiveThings } from './live.ts';
+import { TurnEnding } from './turn-ending.ts';
+import { answerTooLarge, endedBy, failed, lost } from './turn-ends.ts';
+import { TurnPull } from './turn-pull.ts';
 import type { TurnEnd, TurnRecords } from './turn-records.ts';
 
-/** TERM, and this long later KILL. */
-const KILL_GRACE_MS = 5000;
-/** When killing processes has not ended the turn after this, only ending the container will. */
-const KILL_PATIENCE_MS = 10_000;
 const POLL_MS = 1000;
-const READ_BYTES = 1024 * 1024;
 /** A handler's answer larger than this is refused: it belongs into a file. */
 const RESULT_BYTES = 32 * 1024 * 1024;
 /** TERM and KILL end a turn like this; so does an engine that ends the container around it. */
@@ -40,8 +38,6 @@ export interface TurnRunOptions {
   readonly now: () => number;
 }
 
-type Ending = 'cancelled' | 'timeout' | 'output_limit';
-
 /**
  * One turn from dispatch to its stored end. It can be left at any line: the next supervisor makes a new TurnRun from the row and
  * goes on at the offsets that are durable.
@@ -51,26 +47,30 @@ export class TurnRun {
   readonly sessionId: string;
   readonly #options: TurnRunOptions;
   readonly #stopping = new AbortController();
-  /** Bytes of each stream that are stored: where reading goes on. */
-  readonly #stored: { stdout: number; stderr: number };
+  readonly #pull: TurnPull;
+  readonly #ending: TurnEnding;
   #client: SidecarClient | null = null;
-  #ending: Ending | null = null;
-  #outputLimit: number = DEFAULTS.limits.output;
-  /** Both in ms of the monotonic clock. */
-  #endingSince: number | null = null;
-  #killAgainAt = 0;
   #agentGone: string | null = null;
-  #lookedAt: number;
-  /** How long the agent was paused while we looked. */
-  #frozenMs = 0;
 
   constructor(turn: TurnRow, options: TurnRunOptions) {
     this.turnId = turn.id;
     this.sessionId = turn.sessionId;
     this.#options = options;
-    this.#lookedAt = options.now();
-    this.#stored = { stdout: turn.stdoutBytes, stderr: turn.stderrBytes };
-    if (turn.cancelRequested) this.#ending = 'cancelled';
+    const wake = (): void => options.changes.tell(this.#wakeKey);
+    const { turnId, sessionId } = this;
+    const { lifecycle, log, now, output, changes } = options;
+    this.#ending = new TurnEnding(
+      { turnId, sessionId, lifecycle, log, now, decided: wake },
+      turn.cancelRequested ? 'cancelled' : null,
+    );
+    this.#pull = new TurnPull({
+      turnId,
+      output,
+      changes,
+      wakeKey: this.#wakeKey,
+      leaving: this.#stopping.signal,
+      stored: { stdout: turn.stdoutBytes, stderr: turn.stderrBytes },
+    });
   }
 
   /** Settles when the turn has ended, or when `leave` was called. Never rejects. */
@@ -131,7 +131,7 @@ export class TurnRun {
   }
 
   cancel(): void {
-    this.#end('cancelled');
+    this.#ending.decide('cancelled');
   }
 
   /** The agent container is gone: what it wrote is read to its end, then the turn is over. */
@@ -158,7 +158,7 @@ export class TurnRun {
   async #drive(): Promise<TurnEnd | null> {
     let turn = this.#turn();
     if (turn.status === 'queued') {
-      if (this.#ending === 'cancelled') return ended('cancelled');
+      if (this.#ending.why === 'cancelled') return endedBy('cancelled', null);
       await failpoint('turn.before-launch');
       const ready = await this.#options.lifecycle.dispatch(this.sessionId, this.turnId);
       turn = this.#options.records.started(turn, ready);
@@ -166,7 +166,7 @@ export class TurnRun {
     }
     const profile = this.#options.profileOf(turn);
     const driver = driverFor(profile.agent);
-    this.#outputLimit = profile.limits?.output ?? DEFAULTS.limits.output;
+    this.#pull.limit = profile.limits?.output ?? DEFAULTS.limits.output;
     const deadline = (turn.startedAt ?? this.#options.now()) + turn.timeoutMs;
 
     let retryMs: number = RETRY_MS.first;
@@ -225,17 +225,17 @@ export class TurnRun {
     const row = this.#options.lifecycle.row(this.sessionId);
     const { launch, input } = driver.launch(request, row, profile);
     let progress: TurnProgress;
-    if (turn.launchedAt === null && this.#ending !== null) {
+    if (turn.launchedAt === null && this.#ending.why !== null) {
       // Not begun, unless a killed supervisor had asked for it and not yet said so.
-      progress = await this.#progress(client, 0);
-      if (progress.state === 'absent') return this.#endedBy(this.#ending, null);
+      progress = await this.#pull.progress(client, 0);
+      if (progress.state === 'absent') return endedBy(this.#ending.why, null);
     } else if (turn.launchedAt === null) {
       progress = await client.launchTurn(launch, input);
       await failpoint('turn.after-launch');
       turn = this.#options.records.launched(turn.id);
     } else {
       // Asking again starts nothing twice: the sidecar knows the turn by its id, and repeats a request that was never taken.
-      progress = await this.#progress(client, 0);
+      progress = await this.#pull.progress(client, 0);
       if (progress.state === 'accepted' && this.#agentGone === null)
         progress = await client.launchTurn(launch, input);
     }
@@ -247,7 +247,7 @@ export class TurnRun {
       if (gone !== null && !toldOfEnd) {
         // The report may be from before the end, and a request that was taken since must not be repeated.
         toldOfEnd = true;
-        progress = await this.#progress(client, 0);
+        progress = await this.#pull.progress(client, 0);
       }
       if (progress.worker !== null && turn.workerId !== progress.worker.id) {
         turn = turns.update(turn.id, {
@@ -256,21 +256,24 @@ export class TurnRun {
           workerStartMs: progress.worker.startMs,
         });
       }
-      await this.#pull(client, 'stdout', progress.stdout);
-      await this.#pull(client, 'stderr', progress.stderr);
+      await this.#store(client, progress);
       // Its output may be stored in part only: the next supervisor goes on from there.
       if (this.#isLeaving()) return null;
       if (progress.state === 'ended') return await this.#outcome(client, driver, progress);
       if (progress.state === 'absent') return lost('its run directory is gone');
       if (gone !== null) {
         // What it had written is stored. A request that was never taken starts anew in a fresh sandbox.
-        return progress.state === 'accepted' && this.#ending === null
+        return progress.state === 'accepted' && this.#ending.why === null
           ? await this.#restart()
           : this.#lostOrEnded(gone);
       }
-      this.#watchLimits(deadline);
-      if (this.#ending !== null) await this.#kill(client);
-      progress = await this.#progress(client, POLL_MS);
+      if (this.#pull.isOverLimit) this.#ending.decide('output_limit');
+      this.#ending.watchClock(deadline);
+      if (this.#ending.why !== null) {
+        const ended = await this.#ending.kill(client);
+        if (ended !== null) this.#agentGone ??= ended;
+      }
+      progress = await this.#pull.progress(client, POLL_MS);
     }
   }
 
@@ -283,38 +286,8 @@ export class TurnRun {
     return 'again';
   }
 
-  async #progress(client: SidecarClient, waitMs: number): Promise<TurnProgress> {
-    // Output that is not stored any more must not wake us either.
-    const end = Number.MAX_SAFE_INTEGER;
-    const known = this.#isOverLimit() ? { stdout: end, stderr: end } : this.#stored;
-    const asked = client.turnProgress({ turnId: this.turnId, ...known, waitMs });
-    if (waitMs === 0) return asked;
-    const woken = this.#options.changes.wait(this.#wakeKey, waitMs + 5000, this.#stopping.signal);
-    const first = await Promise.race([asked, woken.then(() => null)]);
-    if (first !== null) {
-      this.#options.changes.tell(this.#wakeKey);
-      return first;
-    }
-    asked.catch(() => undefined);
-    return client.turnProgress({ turnId: this.turnId, ...this.#stored, waitMs: 0 });
-  }
-
-  /** Stores what there is, up to the limit: a sparse file of the agent can claim to have any size. */
-  async #pull(client: SidecarClient, stream: 'stdout' | 'stderr', total: number): Promise<void> {
-    const { output, changes } = this.#options;
-    while (this.#stored[stream] < total && !this.#isLeaving()) {
-      if (this.#isOverLimit()) {
-        this.#end('output_limit');
-        return;
-      }
-      const offset = this.#stored[stream];
-      const bytes = await client.readTurn({ turnId: this.turnId, stream, offset, limit: READ_BYTES });
-      if (bytes.byteLength === 0) return;
-      await failpoint('turn.during-output');
-      output.store(this.turnId, stream, offset, bytes);
-      this.#stored[stream] = offset + bytes.byteLength;
-      changes.tell(this.turnId);
-    }
+  async #store(client: SidecarClient, progress: TurnProgress): Promise<void> {
+    if (!(await this.#pull.store(client, progress))) this.#ending.decide('output_limit');
   }
 
   /** Null when the supervisor leaves before all of the output is stored. */
@@ -324,27 +297,18 @@ export class TurnRun {
     progress: TurnProgress,
   ): Promise<TurnEnd | null> {
     // Everything there is now: what the last report did not count yet was written before the end.
-    const last = await this.#progress(client, 0);
-    await this.#pull(client, 'stdout', last.stdout);
-    await this.#pull(client, 'stderr', last.stderr);
+    await this.#store(client, await this.#pull.progress(client, 0));
     if (this.#isLeaving()) return null;
-    if (this.#ending !== null) return this.#endedBy(this.#ending, progress.exitCode);
+    if (this.#ending.why !== null) return endedBy(this.#ending.why, progress.exitCode);
     if (ENDED_BY_SIGNAL.has(progress.exitCode)) {
       const gone = await this.#containerEnd();
       if (gone !== null) return this.#lostOrEnded(gone);
     }
-    if (progress.result > RESULT_BYTES) {
-      return {
-        status: 'failed',
-        exitCode: null,
-        output: null,
-        error: turnError('output_limit', `The handler's answer is ${String(progress.result)} bytes`, {
-          why: `an answer holds at most ${String(RESULT_BYTES)} bytes`,
-          next: 'write it to a file under /workspace and return its path',
-        }),
-      };
-    }
-    return driver.outcome(progress, progress.result > 0 ? await this.#result(client, progress.result) : null);
+    if (progress.result > RESULT_BYTES) return answerTooLarge(progress.result, RESULT_BYTES);
+    return driver.outcome(
+      progress,
+      progress.result > 0 ? await this.#pull.result(client, progress.result) : null,
+    );
   }
 
   /** Why the agent's container has ended or does so now; null when it goes on without the turn. */
@@ -358,89 +322,9 @@ export class TurnRun {
     return this.#agentGone;
   }
 
-  async #result(client: SidecarClient, total: number): Promise<Buffer> {
-    const parts: Buffer[] = [];
-    let offset = 0;
-    while (offset < total) {
-      const part = await client.readTurn({
-        turnId: this.turnId,
-        stream: 'result',
-        offset,
-        limit: READ_BYTES,
-      });
-      if (part.byteLength === 0) break;
-      parts.push(part);
-      offset += part.byteLength;
-    }
-    return Buffer.concat(parts);
-  }
-
-  #isOverLimit(): boolean {
-    return this.#stored.stdout + this.#stored.stderr > this.#outputLimit;
-  }
-
-  #watchLimits(deadline: number): void {
-    const now = this.#options.now();
-    // A paused agent's clock stands still: the time it was frozen does not count.
-    if (this.#options.lifecycle.row(this.sessionId).status === 'paused') {
-      this.#frozenMs += Math.max(0, now - this.#lookedAt);
-    }
-    this.#lookedAt = now;
-    if (this.#isOverLimit()) this.#end('output_limit');
-    else if (now >= deadline + this.#frozenMs) this.#end('timeout');
-  }
-
-  #end(how: Ending): void {
-    if (this.#ending !== null) return;
-    this.#ending = how;
-    this.#options.changes.tell(this.#wakeKey);
-  }
-
-  async #kill(client: SidecarClient): Promise<void> {
-    const { lifecycle, log } = this.#options;
-    const now = performance.now();
-    this.#endingSince ??= now;
-    const patience = Math.round(now - this.#endingSince);
-    if (patience < KILL_PATIENCE_MS) {
-      // Said again now and then: the runner may have been busy or the sidecar replaced, and saying it twice does no harm.
-      if (now < this.#killAgainAt) return;
-      this.#killAgainAt = now + POLL_MS;
-      await lifecycle.thaw(this.sessionId);
-      await client.killTurn(this.turnId, Math.max(0, KILL_GRACE_MS - patience));
-      return;
-    }
-    log.warn('turn did not end when killed; its container is ended', { turn: this.turnId });
-    await lifecycle.endAgent(this.sessionId);
-    this.#agentGone ??= 'it did not end when told to, so its container was ended';
-  }
-
   #lostOrEnded(why: string): TurnEnd {
-    return this.#ending === null ? lost(why) : this.#endedBy(this.#ending, null);
-  }
-
-  #endedBy(ending: Ending, exitCode: number | null): TurnEnd {
-    switch (ending) {
-      case 'cancelled':
-        return { ...ended('cancelled'), exitCode };
-      case 'timeout':
-        return {
-          status: 'timeout',
-          exitCode,
-          output: null,
-          error: turnError('timeout', 'The turn took longer than its timeout and was ended', {
-            next: 'give it more time with --timeout, or `timeout` of the agent in holdfast.yaml',
-          }),
-        };
-      case 'output_limit':
-        return {
-          status: 'failed',
-          exitCode,
-          output: null,
-          error: turnError('output_limit', 'The turn wrote more output than it may and was ended', {
-            next: 'write to files under /workspace, or raise limits.output in holdfast.yaml',
-          }),
-        };
-    }
+    const { why: ending } = this.#ending;
+    return ending === null ? lost(why) : endedBy(ending, null);
   }
 
   async #forget(): Promise<void> {
@@ -455,31 +339,6 @@ export class TurnRun {
       });
     }
   }
-}
-
-function ended(status: 'cancelled'): TurnEnd {
-  return { status, exitCode: null, output: null, error: turnError('cancelled', 'The turn was cancelled') };
-}
-
-function failed(failure: HoldfastError): TurnEnd {
-  return {
-    status: 'failed',
-    exitCode: null,
-    output: null,
-    error: { message: failure.message, data: failure.toData() },
-  };
-}
-
-function lost(why: string): TurnEnd {
-  return {
-    status: 'failed',
-    exitCode: null,
-    output: null,
-    error: turnError('sandbox_lost', "The agent's container ended during the turn", {
-      why,
-      next: 'run it again: the workspace is as the agent left it',
-    }),
-  };
 }
 
 /** Faults that go by: the other end is not there now, which says nothing about the turn. */

@@ -1,0 +1,69 @@
+import type { HoldfastError } from '../../protocol/errors.ts';
+import { turnError } from '../agents/outcome.ts';
+import type { TurnEnd } from './turn-records.ts';
+
+/** Why a turn is ended before it ends by itself. */
+export type Ending = 'cancelled' | 'timeout' | 'output_limit';
+
+export function failed(failure: HoldfastError): TurnEnd {
+  return {
+    status: 'failed',
+    exitCode: null,
+    output: null,
+    error: { message: failure.message, data: failure.toData() },
+  };
+}
+
+export function lost(why: string): TurnEnd {
+  return {
+    status: 'failed',
+    exitCode: null,
+    output: null,
+    error: turnError('sandbox_lost', "The agent's container ended during the turn", {
+      why,
+      next: 'run it again: the workspace is as the agent left it',
+    }),
+  };
+}
+
+export function endedBy(ending: Ending, exitCode: number | null): TurnEnd {
+  switch (ending) {
+    case 'cancelled':
+      return {
+        status: 'cancelled',
+        exitCode,
+        output: null,
+        error: turnError('cancelled', 'The turn was cancelled'),
+      };
+    case 'timeout':
+      return {
+        status: 'timeout',
+        exitCode,
+        output: null,
+        error: turnError('timeout', 'The turn took longer than its timeout and was ended', {
+          next: 'give it more time with --timeout, or `timeout` of the agent in holdfast.yaml',
+        }),
+      };
+    case 'output_limit':
+      return {
+        status: 'failed',
+        exitCode,
+        output: null,
+        error: turnError('output_limit', 'The turn wrote more output than it may and was ended', {
+          next: 'write to files under /workspace, or raise limits.output in holdfast.yaml',
+        }),
+      };
+  }
+}
+
+export function answerTooLarge(bytes: number, most: number): TurnEnd {
+  return {
+    status: 'failed',
+    exitCode: null,
+    output: null,
+    error: turnError('output_limit', `The handler's answer is ${String(bytes)} bytes`, {
+      why: `an answer holds at most ${String(most)} bytes`,
+      next: 'write it to a file under /workspace and return its path',
+    }),
+  };
+}

@@ -1,0 +1,90 @@
+import type { TurnProgress } from '../../sidecar/wire.ts';
+import { failpoint } from '../failpoints.ts';
+import type { TurnOutput } from '../history/turn-output.ts';
+import type { SidecarClient } from '../workspace/sidecar-client.ts';
+import type { Changes } from './changes.ts';
+
+const READ_BYTES = 1024 * 1024;
+/** A waiting question is answered this long after its time at the latest, or is asked anew. */
+const ANSWER_MS = 5000;
+
+export interface TurnPullOptions {
+  readonly turnId: string;
+  readonly output: TurnOutput;
+  readonly changes: Changes;
+  /** Woken when something about the turn was decided here. */
+  readonly wakeKey: string;
+  /** Ends every wait; nothing is stored any more. */
+  readonly leaving: AbortSignal;
+  /** Bytes of each stream that are stored. */
+  readonly stored: { readonly stdout: number; readonly stderr: number };
+}
+
+/** Brings a turn's output from the run directory into the history, from where it was left. */
+export class TurnPull {
+  readonly #options: TurnPullOptions;
+  readonly #stored: { stdout: number; stderr: number };
+  /** Bytes of both streams together that a turn may write. */
+  limit = Number.MAX_SAFE_INTEGER;
+
+  constructor(options: TurnPullOptions) {
+    this.#options = options;
+    this.#stored = { ...options.stored };
+  }
+
+  get isOverLimit(): boolean {
+    return this.#stored.stdout + this.#stored.stderr > this.limit;
+  }
+
+  /** How far the turn is; waits up to `waitMs` for more than is known. */
+  async progress(client: SidecarClient, waitMs: number): Promise<TurnProgress> {
+    const { turnId, changes, wakeKey, leaving } = this.#options;
+    // Output that is not stored any more must not wake us either.
+    const end = Number.MAX_SAFE_INTEGER;
+    const known = this.isOverLimit ? { stdout: end, stderr: end } : this.#stored;
+    const asked = client.turnProgress({ turnId, ...known, waitMs });
+    if (waitMs === 0) return asked;
+    const woken = changes.wait(wakeKey, waitMs + ANSWER_MS, leaving);
+    const first = await Promise.race([asked, woken.then(() => null)]);
+    if (first !== null) {
+      changes.tell(wakeKey);
+      return first;
+    }
+    asked.catch(() => undefined); // its answer is not waited for any more
+    return client.turnProgress({ turnId, ...this.#stored, waitMs: 0 });
+  }
+
+  /** Stores what there is, up to the limit: a sparse file of the agent can claim to have any size. False when it is reached. */
+  async store(client: SidecarClient, { stdout, stderr }: TurnProgress): Promise<boolean> {
+    return (await this.#pull(client, 'stdout', stdout)) && (await this.#pull(client, 'stderr', stderr));
+  }
+
+  async #pull(client: SidecarClient, stream: 'stdout' | 'stderr', total: number): Promise<boolean> {
+    const { turnId, output, changes, leaving } = this.#options;
+    while (this.#stored[stream] < total && !leaving.aborted) {
+      if (this.isOverLimit) return false;
+      const offset = this.#stored[stream];
+      const bytes = await client.readTurn({ turnId, stream, offset, limit: READ_BYTES });
+      if (bytes.byteLength === 0) break;
+      await failpoint('turn.during-output');
+      output.store(turnId, stream, offset, bytes);
+      this.#stored[stream] = offset + bytes.byteLength;
+      changes.tell(turnId);
+    }
+    return true;
+  }
+
+  /** A handler's answer, as it was written. */
+  async result(client: SidecarClient, total: number): Promise<Buffer> {
+    const { turnId } = this.#options;
+    const parts: Buffer[] = [];
+    let offset = 0;
+    while (offset < total) {
+      const part = await client.readTurn({ turnId, stream: 'result', offset, limit: READ_BYTES });
+      if (part.byteLength === 0) break;
+      parts.push(part);
+      offset += part.byteLength;
+    }
+    return Buffer.concat(parts);
+  }
+}
