@@ -60,6 +60,10 @@ export const ERROR_CODES = {
   file_too_large: -33085,
   file_not_regular: -33086,
   file_unavailable: -33087,
+  read_only: -33088,
+
+  // Snapshots
+  snapshot_damaged: -33100,
 } as const;
 
 export type ErrorCode = keyof typeof ERROR_CODES;

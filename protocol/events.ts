@@ -7,6 +7,8 @@ import {
   TurnStatusSchema,
 } from './entities.ts';
 import { ErrorDataSchema } from './errors.ts';
+import { SessionIdSchema, SnapshotIdSchema } from './ids.ts';
+import { SnapshotReasonSchema } from './snapshots.ts';
 
 /** Bytes of one turn's output, of all streams together, that are kept inside events; more goes to an artifact. */
 export const INLINE_OUTPUT_BYTES = 32 * 1024;
@@ -127,8 +129,50 @@ export const EVENTS = {
   'workspace.measured': z.object({ bytes }),
   /** The project was put into the workspace; what was there stayed. */
   'workspace.seeded': z.object({ files: bytes, bytes, codeVersion: z.number().int().positive() }),
+  /** The workspace was made what a snapshot has: all of it, or what is at `path`. */
+  'workspace.restored': z.object({
+    snapshotId: SnapshotIdSchema,
+    path: z.string().nullable(),
+    /** The snapshot that was taken before. */
+    undo: SnapshotIdSchema.nullable(),
+    created: bytes,
+    replaced: bytes,
+    removed: bytes,
+    touched: bytes,
+    bytes,
+  }),
   /** 90 % of `workspace.limit` are used, or more. Once, until it is clearly less. */
   'workspace.near-limit': z.object({ bytes, limit: bytes }),
+  'snapshot.created': z.object({
+    snapshotId: SnapshotIdSchema,
+    reason: SnapshotReasonSchema,
+    label: z.string().nullable(),
+    /** Hash of the tree. */
+    root: z.string(),
+    files: bytes,
+    bytes,
+    changedFiles: bytes,
+    newBytes: bytes,
+    frozenMs: z.number().nonnegative(),
+  }),
+  'snapshot.deleted': z.object({ snapshotId: SnapshotIdSchema, why: z.string() }),
+  /** One that Holdfast takes by itself could not be taken; what it was for went on. */
+  'snapshot.failed': z.object({ reason: SnapshotReasonSchema, code: z.string(), why: z.string() }),
+  /**
+   * What comes before it in this history is the other session's, up to its event `eventSeq`, chained anew with new ids of
+   * turns. From here on it is this session's own.
+   */
+  'session.forked': z.object({
+    from: SessionIdSchema,
+    snapshotId: SnapshotIdSchema,
+    eventSeq: bytes,
+    name: z.string(),
+    profile: z.string(),
+    persistent: z.boolean(),
+    backing: z.enum(['directory', 'volume']),
+    uid: z.number().int(),
+    gid: z.number().int(),
+  }),
   /** A newer version of the profile's code: the next turn runs it. */
   'profile.deployed': z.object({ profile: z.string(), version: z.number().int().positive() }),
 } as const;

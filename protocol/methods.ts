@@ -19,8 +19,10 @@ import {
   WorkspaceInfoSchema,
 } from './entities.ts';
 import { FILES_METHODS } from './files.ts';
+import { SnapshotIdSchema } from './ids.ts';
 import { ProfileNameSchema } from './profile.ts';
 import { SEARCH_METHODS, SEARCH_NOTIFICATIONS } from './search.ts';
+import { ResumeSourceSchema, SNAPSHOT_METHODS, SnapshotSourceSchema } from './snapshots.ts';
 import { WATCH_METHODS, WATCH_NOTIFICATIONS } from './watch.ts';
 import { OWN_NOTIFICATIONS } from './wire/own-notifications.ts';
 
@@ -116,7 +118,13 @@ export const METHODS = {
   'profile/list': { params: nothing, result: z.object({ profiles: z.array(ProfileSummarySchema) }) },
 
   'session/create': {
-    params: z.object({ profile: ProfileNameSchema, name: SessionNameSchema.optional(), opId }),
+    params: z.object({
+      profile: ProfileNameSchema,
+      name: SessionNameSchema.optional(),
+      /** Begin with a snapshot's files instead of the project. */
+      from: SnapshotSourceSchema.optional(),
+      opId,
+    }),
     result: z.object({ session: SessionSchema }),
   },
   'session/list': {
@@ -139,12 +147,21 @@ export const METHODS = {
     params: session.extend({ force: z.boolean().optional() }),
     result: z.object({ session: SessionSchema }),
   },
+  /**
+   * From `clean` and from a snapshot a snapshot is taken first (`undo`), and it is refused while a turn, exec or terminal is
+   * live, unless `cancel`; `force` goes on where that snapshot cannot be taken.
+   */
   'session/resume': {
     params: session.extend({
-      from: z.enum(['files', 'clean', 'memory']).or(z.string().startsWith('snapshot:')).optional(),
+      from: ResumeSourceSchema.optional(),
+      cancel: z.boolean().optional(),
+      force: z.boolean().optional(),
+      opId,
     }),
     result: z.object({
       session: SessionSchema,
+      /** The snapshot that takes the workspace back to what it was; null where nothing was changed. */
+      undo: SnapshotIdSchema.nullable(),
       sandbox: DispatchedSchema,
       timings: z.object({ dispatchMs: z.number() }),
     }),
@@ -283,6 +300,7 @@ export const METHODS = {
   ...FILES_METHODS,
   ...WATCH_METHODS,
   ...SEARCH_METHODS,
+  ...SNAPSHOT_METHODS,
 } as const satisfies Record<string, MethodShape>;
 
 /** supervisor → client. `bytes` as above. */

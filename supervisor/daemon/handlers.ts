@@ -6,6 +6,7 @@ import { filesHandlers } from '../workspace/files-handlers.ts';
 import { limited } from '../workspace/limit-handlers.ts';
 import { searchHandlers } from '../workspace/search-handlers.ts';
 import { watchHandlers } from '../workspace/watch-handlers.ts';
+import { snapshotHandlers } from '../snapshots/handlers.ts';
 import { Doctor } from '../trust/doctor.ts';
 import { GarbageCollector } from './garbage.ts';
 import type { Log } from './logs.ts';
@@ -58,6 +59,7 @@ export function handlersOf(rooms: Rooms, program: Program, life: Life, log: Log)
     ),
     ...watchHandlers<ClientPeer>({ connections: watching, sessionId, ids: randomIds }),
     ...searchHandlers<ClientPeer>({ connections: watching, sessionId }),
+    ...snapshotHandlers<ClientPeer>(),
     ...sessionHandlers<ClientPeer>({ service: sessionService, events, output, turns, ids: randomIds }),
   };
 
@@ -133,5 +135,16 @@ export function handlersOfDamaged(damage: HoldfastError, doctor: Doctor, life: L
     'files/search': refuse,
     'files/find': refuse,
     'files/usage': refuse,
+    'snapshot/create': refuse,
+    'snapshot/list': refuse,
+    'snapshot/show': refuse,
+    'snapshot/verify': refuse,
+    'snapshot/delete': refuse,
+    'snapshot/update': refuse,
+    'snapshot/diff': refuse,
+    'snapshot/patch': refuse,
+    'snapshot/preview': refuse,
+    'snapshot/restore': refuse,
+    'snapshot/fork': refuse,
   };
 }

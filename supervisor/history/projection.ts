@@ -76,20 +76,24 @@ export function applyEvent(state: ProjectedSession | null, event: SessionEvent):
   return { ...(entry === null ? state : step(state, entry)), lastSeq: event.seq };
 }
 
+const BEGINNING = {
+  status: 'created',
+  generation: 0,
+  codeVersion: null,
+  pinned: false,
+  starred: false,
+  archived: false,
+  tags: [],
+  workspaceBytes: null,
+} as const satisfies Partial<ProjectedSession>;
+
 function created(id: string, { data }: Extract<EventEntry, { type: 'session.created' }>): ProjectedSession {
   return {
     id,
     ...data,
-    status: 'created',
-    generation: 0,
-    codeVersion: null,
-    pinned: false,
-    starred: false,
-    archived: false,
-    tags: [],
+    ...BEGINNING,
     model: null,
     about: null,
-    workspaceBytes: null,
     lastSeq: 0,
     turns: [],
   };
@@ -118,14 +122,26 @@ function step(state: ProjectedSession, entry: EventEntry): ProjectedSession {
       return { ...state, workspaceBytes: 0 };
     case 'workspace.measured':
       return { ...state, workspaceBytes: entry.data.bytes };
+    case 'session.forked':
+      return { ...state, ...forked(entry) };
     case 'workspace.seeded':
     case 'workspace.near-limit':
+    case 'workspace.restored':
+    case 'snapshot.created':
+    case 'snapshot.deleted':
+    case 'snapshot.failed':
     case 'session.created':
     case 'exec.started':
     case 'exec.ended':
     case 'profile.deployed':
       return state;
   }
+}
+
+/** A fork is a new session: of the other's labels and sandboxes it has nothing, of its turns all. */
+function forked({ data }: Extract<EventEntry, { type: 'session.forked' }>): Partial<ProjectedSession> {
+  const { name, profile, persistent, backing, uid, gid } = data;
+  return { ...BEGINNING, name, profile, persistent, throwaway: false, backing, uid, gid };
 }
 
 /** Without the members that are there but undefined: those change nothing. */

@@ -55,6 +55,7 @@ export function sessionHandlers<P extends Client>(
       const ready = await service.resume(service.find(session));
       return {
         session: service.view(service.find(ready.row.id)),
+        undo: null,
         sandbox: ready.dispatched,
         timings: { dispatchMs: ready.dispatchMs },
       };

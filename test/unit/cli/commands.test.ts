@@ -154,6 +154,7 @@ describe('--json prints one document and nothing else', () => {
     'session/stop': () => one,
     'session/resume': () => ({
       ...one,
+      undo: null,
       sandbox: { reused: false, case: 'reattach' },
       timings: { dispatchMs: 300 },
     }),
@@ -182,7 +183,7 @@ describe('--json prints one document and nothing else', () => {
     [['session', 'stop', 'default'], one],
     [
       ['session', 'resume', 'default'],
-      { ...one, sandbox: { reused: false, case: 'reattach' }, timings: { dispatchMs: 300 } },
+      { ...one, undo: null, sandbox: { reused: false, case: 'reattach' }, timings: { dispatchMs: 300 } },
     ],
     [['session', 'update', 'default', '--pin'], one],
     [['session', 'delete', 'default', '--force'], { sessionId: SESSION_ID, deleted: true }],
