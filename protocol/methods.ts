@@ -30,7 +30,7 @@ import { OWN_NOTIFICATIONS } from './wire/own-notifications.ts';
 export interface MethodShape {
   readonly params: z.ZodType;
   readonly result: z.ZodType;
-  readonly bytes?: 'params' | 'result';
+  readonly bytes?: 'params' | 'result' | 'both';
 }
 
 const nothing = z.object({});

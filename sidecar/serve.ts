@@ -1,11 +1,13 @@
 import type { Duplex } from 'node:stream';
 import { HoldfastError } from '../protocol/errors.ts';
 import { Peer } from '../protocol/wire/peer.ts';
+import { STORE_CALLS } from '../protocol/snapshots/wire.ts';
 import { NOTHING, withBytes } from '../protocol/wire/shapes.ts';
 import { Directory } from './files/directory.ts';
 import { filesHandlers } from './files/handlers.ts';
 import type { WorkspaceFiles } from './files/workspace-files.ts';
 import { searchHandlers } from './search/searches.ts';
+import { snapshotHandlers } from './snapshots/handlers.ts';
 import type { Keeper } from './turns/keeper.ts';
 import { watchHandlers } from './watch/handlers.ts';
 import type { WatchedTrees } from './watch/watches.ts';
@@ -29,14 +31,14 @@ export interface ServeOptions {
 export function serve(
   stream: Duplex,
   { session, keeper, workspace, files, trees, ripgrep }: ServeOptions,
-): Peer<typeof SIDECAR_METHODS, typeof NOTHING> {
+): Peer<typeof SIDECAR_METHODS, typeof STORE_CALLS> {
   const { promise: closed, resolve: close } = Promise.withResolvers<undefined>();
   stream.once('close', () => close(undefined));
   return new Peer({
     stream,
     name: 'the supervisor',
     serves: SIDECAR_METHODS,
-    calls: NOTHING,
+    calls: STORE_CALLS,
     notifies: NOTHING,
     hears: NOTHING,
     opensWith: { method: 'hello', before: [] },
@@ -87,6 +89,7 @@ export function serve(
       ...filesHandlers(files, closed),
       ...watchHandlers(trees, closed),
       ...searchHandlers(files, ripgrep, closed),
+      ...snapshotHandlers(),
       'files/seed': ({ entries }, { bytes, signal }) => seedWorkspace(files, entries, bytes, signal),
       'workspace/read': ({ path }) => {
         const bytes = readWorkspaceFile(workspace, path);

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { TurnIdSchema } from '../protocol/ids.ts';
 import { FILES_CALLS, WorkspacePathSchema } from '../protocol/files.ts';
 import { SEARCH_CALLS } from '../protocol/search.ts';
+import { SNAPSHOT_CALLS } from '../protocol/snapshots/wire.ts';
 import { WATCH_CALLS } from '../protocol/watch.ts';
 
 /**
@@ -166,6 +167,7 @@ export const SIDECAR_METHODS = {
   ...FILES_CALLS,
   ...WATCH_CALLS,
   ...SEARCH_CALLS,
+  ...SNAPSHOT_CALLS,
   /** Makes what is not there; whatever is, stays. May be repeated. */
   'files/seed': {
     params: z.object({ entries: z.array(SeedEntrySchema).max(2000) }),

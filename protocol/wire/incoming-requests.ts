@@ -5,7 +5,7 @@ import type { MethodShape } from '../methods.ts';
 import { encodeFrame } from './framing.ts';
 import type { EncodedFrame, Frame } from './framing.ts';
 import type { PeerLimits } from './limits.ts';
-import { explainIssues, toWireError, WithBytes } from './shapes.ts';
+import { explainIssues, takesBytes, toWireError, WithBytes } from './shapes.ts';
 import type { HandlerContext, InternalErrorListener, MethodMap, Progress, RequestId } from './shapes.ts';
 
 /** What requests need of the connection they came on. */
@@ -167,7 +167,7 @@ export class IncomingRequests<P> {
     if (!checked.success) {
       throw new HoldfastError('invalid_params', `${name} was not run`, { why: explainIssues(checked.error) });
     }
-    if (request.payload !== undefined && method.shape.bytes !== 'params') {
+    if (request.payload !== undefined && !takesBytes(method.shape)) {
       throw new HoldfastError('invalid_params', `${name} was not run`, { why: 'it takes no raw bytes' });
     }
     const { id, controller } = request;

@@ -5,7 +5,7 @@ import { HoldfastError } from '../errors.ts';
 import type { MethodShape } from '../methods.ts';
 import { encodeFrame } from './framing.ts';
 import type { EncodedFrame, Frame } from './framing.ts';
-import { explainIssues, toWireError } from './shapes.ts';
+import { explainIssues, takesBytes, toWireError } from './shapes.ts';
 import type { CallOptions, Progress, RequestId } from './shapes.ts';
 
 const WireErrorSchema = z.object({ code: z.number(), message: z.string(), data: z.unknown() });
@@ -123,7 +123,7 @@ export class OutgoingCalls {
         why: explainIssues(checked.error),
       });
     }
-    if (options.bytes !== undefined && shape.bytes !== 'params') {
+    if (options.bytes !== undefined && !takesBytes(shape)) {
       throw new HoldfastError('invalid_params', `${method} was not called`, { why: 'it takes no raw bytes' });
     }
   }
@@ -172,7 +172,7 @@ export class OutgoingCalls {
     const bytes = this.#payloads.get(response);
     const result = shape.result.safeParse(response.result);
     if (!result.success) throw this.#violated(method, explainIssues(result.error));
-    if (bytes !== undefined && shape.bytes !== 'result')
+    if (bytes !== undefined && shape.bytes !== 'result' && shape.bytes !== 'both')
       throw this.#violated(method, 'raw bytes came with it');
     return { result: result.data, bytes: bytes ?? EMPTY };
   }

@@ -40,6 +40,11 @@ export function withBytes<R>(result: R, bytes: Uint8Array): WithBytes<R> {
   return new WithBytes(result, bytes);
 }
 
+/** Whether raw bytes may ride behind the request. */
+export function takesBytes({ bytes }: MethodShape): boolean {
+  return bytes === 'params' || bytes === 'both';
+}
+
 /** What a handler knows beyond its params. */
 export interface HandlerContext<P = unknown> {
   readonly id: RequestId;
@@ -53,7 +58,7 @@ export interface HandlerContext<P = unknown> {
   readonly peer: P;
 }
 
-type Answer<S extends MethodShape> = S extends { readonly bytes: 'result' }
+type Answer<S extends MethodShape> = S extends { readonly bytes: 'result' | 'both' }
   ? z.input<S['result']> | WithBytes<z.input<S['result']>>
   : z.input<S['result']>;
 

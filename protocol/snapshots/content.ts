@@ -1,0 +1,92 @@
+import { ByteReader, ByteWriter } from './bytes.ts';
+import type { FileEntry } from './entries.ts';
+import { damaged, OBJECT_KINDS, type ObjectReader, SNAPSHOT_LIMITS } from './objects.ts';
+import { type Piece, piecesOf } from './refs.ts';
+
+const { pieceBytes } = SNAPSHOT_LIMITS;
+
+/** A stretch of data; what lies between stretches is a hole. */
+export interface Extent {
+  readonly offset: number;
+  readonly bytes: Buffer;
+}
+
+/** Body of a `block` object: the data of one block of a file with holes. Offsets count from the block's beginning. */
+export function encodeBlock(extents: readonly Extent[]): Buffer {
+  const out = new ByteWriter(extents.reduce((sum, { bytes }) => sum + bytes.length + 8, 8));
+  out.varint(extents.length);
+  let end = 0;
+  for (const { offset, bytes } of extents) {
+    out.varint(offset - end);
+    out.varint(bytes.length);
+    end = offset + bytes.length;
+  }
+  for (const { bytes } of extents) out.bytes(bytes);
+  return out.take();
+}
+
+export function parseBlock(body: Buffer): Extent[] {
+  const input = new ByteReader(body);
+  const count = input.varint(pieceBytes);
+  if (count === 0) throw damaged('a block is empty');
+  const places: { offset: number; length: number }[] = [];
+  let end = 0;
+  for (let at = 0; at < count; at += 1) {
+    const offset = end + input.varint(pieceBytes);
+    const length = input.varint(pieceBytes);
+    // Stretches that touch would be one.
+    if (length === 0 || (at > 0 && offset === end)) throw damaged('a block has a stretch that is none');
+    end = offset + length;
+    if (end > pieceBytes) throw damaged('a block is too long');
+    places.push({ offset, length });
+  }
+  const extents = places.map(({ offset, length }) => ({ offset, bytes: input.bytes(length) }));
+  if (!input.isAtEnd) throw damaged('a block has more than its stretches');
+  return extents;
+}
+
+/** How many pieces a file without holes has. */
+export function pieceCount(size: number): number {
+  return Math.ceil(size / pieceBytes);
+}
+
+/** Data of one piece, offsets from the file's beginning. Throws where it does not fit the file. */
+export function extentsOfPiece({ size, sparse }: FileEntry, { index }: Piece, body: Buffer): Extent[] {
+  const start = index * pieceBytes;
+  const room = Math.min(pieceBytes, size - start);
+  if (room <= 0) throw damaged('a piece lies behind the end of its file');
+  if (!sparse) {
+    if (body.length !== room) throw damaged('a piece is not as long as its place');
+    return [{ offset: start, bytes: body }];
+  }
+  return parseBlock(body).map(({ offset, bytes }) => {
+    if (offset + bytes.length > room) throw damaged('a block is longer than its place');
+    return { offset: start + offset, bytes };
+  });
+}
+
+/** The pieces of a file in order, checked to be those that it must have. */
+export async function* contentPieces(
+  reader: ObjectReader,
+  file: FileEntry,
+): AsyncGenerator<Piece, void, undefined> {
+  let expected = 0;
+  for await (const piece of piecesOf(reader, file.content)) {
+    if (!file.sparse && piece.index !== expected) throw damaged('a piece of a file is missing');
+    expected = piece.index + 1;
+    if (piece.index >= pieceCount(file.size)) throw damaged('a piece lies behind the end of its file');
+    yield piece;
+  }
+  if (!file.sparse && expected !== pieceCount(file.size)) throw damaged('a piece of a file is missing');
+}
+
+/** The data of a file in order, at most one piece in memory. Holes are left out. */
+export async function* contentOf(
+  reader: ObjectReader,
+  file: FileEntry,
+): AsyncGenerator<Extent, void, undefined> {
+  for await (const piece of contentPieces(reader, file)) {
+    const kind = file.sparse ? OBJECT_KINDS.block : OBJECT_KINDS.blob;
+    yield* extentsOfPiece(file, piece, await reader.read(piece.hash, kind));
+  }
+}

@@ -1,0 +1,149 @@
+import { constants, crc32, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
+import { HoldfastError } from '../errors.ts';
+import {
+  checkObject,
+  damaged,
+  type Hash,
+  isObjectKind,
+  type ObjectKind,
+  SNAPSHOT_LIMITS,
+} from './objects.ts';
+
+/** Objects are stored in frames: compressed together, read together. */
+export const FRAME = {
+  /** A frame is ended when it holds this much: what a read of one small file costs at most. */
+  targetBytes: 512 * 1024,
+  /** Uncompressed. */
+  mostBytes: 2 * 2 ** 20,
+  mostObjects: 4096,
+  /** One record of a frame's table, see `encodeRecords`. */
+  recordBytes: 41,
+} as const;
+
+export const ENCODINGS = { raw: 0, zstd: 1 } as const;
+export type Encoding = (typeof ENCODINGS)[keyof typeof ENCODINGS];
+
+/** Where an object lies in its uncompressed frame. */
+export interface FrameRecord {
+  readonly hash: Hash;
+  readonly kind: ObjectKind;
+  readonly offset: number;
+  readonly length: number;
+}
+
+/** A frame as it is stored, on its way into a pack or out of one. */
+export interface Frame {
+  readonly encoding: Encoding;
+  readonly rawLength: number;
+  readonly stored: Buffer;
+  /** crc32 of the stored bytes: a changed bit need not change what they unpack to. */
+  readonly checksum: number;
+  readonly objects: readonly FrameRecord[];
+}
+
+/** Collects objects for a frame. */
+export class FrameBuilder {
+  #bodies: Uint8Array[] = [];
+  #records: FrameRecord[] = [];
+  #length = 0;
+
+  get isEmpty(): boolean {
+    return this.#records.length === 0;
+  }
+
+  get rawLength(): number {
+    return this.#length;
+  }
+
+  /** False, and nothing done, where the frame must be finished first. The body must not change until then. */
+  add(hash: Hash, kind: ObjectKind, body: Uint8Array): boolean {
+    if (body.length > SNAPSHOT_LIMITS.objectBytes) throw new RangeError('an object is too large');
+    const isFull = this.#length >= FRAME.targetBytes || this.#records.length >= FRAME.mostObjects;
+    if (isFull || this.#length + body.length > FRAME.mostBytes) return false;
+    this.#records.push({ hash, kind, offset: this.#length, length: body.length });
+    this.#bodies.push(body);
+    this.#length += body.length;
+    return true;
+  }
+
+  /** The frame, compressed where that makes it smaller. The builder is empty again. */
+  finish(): Frame {
+    const raw = Buffer.concat(this.#bodies, this.#length);
+    const objects = this.#records;
+    this.#bodies = [];
+    this.#records = [];
+    this.#length = 0;
+    const packed = zstdCompressSync(raw, { params: { [constants.ZSTD_c_compressionLevel]: 1 } });
+    const isWorthIt = packed.length < raw.length - raw.length / 32;
+    const stored = isWorthIt ? packed : raw;
+    return {
+      encoding: isWorthIt ? ENCODINGS.zstd : ENCODINGS.raw,
+      rawLength: raw.length,
+      stored,
+      checksum: crc32(stored),
+      objects,
+    };
+  }
+}
+
+/** The uncompressed bytes of a frame; never more than its table says. Throws `snapshot_damaged`. */
+export function unpackFrame(encoding: number, rawLength: number, stored: Buffer): Buffer {
+  if (rawLength > FRAME.mostBytes) throw damaged('a frame is too large');
+  if (encoding === ENCODINGS.raw) {
+    if (stored.length !== rawLength) throw damaged('a frame is not as long as it says');
+    return stored;
+  }
+  if (encoding !== ENCODINGS.zstd) throw damaged('a frame is stored in a way that we do not know');
+  let raw: Buffer;
+  try {
+    raw = zstdDecompressSync(stored, { maxOutputLength: Math.max(rawLength, 1) });
+  } catch (cause) {
+    throw new HoldfastError('snapshot_damaged', 'A snapshot cannot be read', {
+      why: 'a frame cannot be decompressed',
+      cause,
+    });
+  }
+  if (raw.length !== rawLength) throw damaged('a frame is not as long as it says');
+  return raw;
+}
+
+/** The body of one object out of its uncompressed frame, with its hash checked. A view. */
+export function objectInFrame(raw: Buffer, { hash, kind, offset, length }: FrameRecord): Buffer {
+  if (offset + length > raw.length) {
+    throw damaged('an object lies outside its frame', { object: hash.toString('hex') });
+  }
+  const body = raw.subarray(offset, offset + length);
+  checkObject(hash, kind, body);
+  return body;
+}
+
+/** A frame's table for the wire: per object hash, offset (u32), length (u32), kind (one byte). */
+export function encodeRecords(records: readonly FrameRecord[]): Buffer {
+  const table = Buffer.allocUnsafe(records.length * FRAME.recordBytes);
+  let at = 0;
+  for (const { hash, kind, offset, length } of records) {
+    table.set(hash, at);
+    table.writeUInt32LE(offset, at + 32);
+    table.writeUInt32LE(length, at + 36);
+    table[at + 40] = kind;
+    at += FRAME.recordBytes;
+  }
+  return table;
+}
+
+/** Throws `snapshot_damaged` for what is no table of a frame with this many bytes. */
+export function parseRecords(table: Buffer, rawLength: number): FrameRecord[] {
+  const count = table.length / FRAME.recordBytes;
+  if (!Number.isInteger(count) || count > FRAME.mostObjects) throw damaged('a frame has no proper table');
+  const records: FrameRecord[] = [];
+  for (let at = 0; at < table.length; at += FRAME.recordBytes) {
+    const kind = table[at + 40] ?? -1;
+    const offset = table.readUInt32LE(at + 32);
+    const length = table.readUInt32LE(at + 36);
+    if (!isObjectKind(kind) || length > SNAPSHOT_LIMITS.objectBytes || offset + length > rawLength) {
+      throw damaged('a frame has no proper table');
+    }
+    records.push({ hash: table.subarray(at, at + 32), kind, offset, length });
+  }
+  return records;
+}

@@ -1,0 +1,200 @@
+import { createHash } from 'node:crypto';
+import { crc32 } from 'node:zlib';
+import { FRAME, type FrameRecord, objectInFrame, unpackFrame } from './frames.ts';
+import { damaged, type Hash, isObjectKind, type ObjectKind, SNAPSHOT_LIMITS } from './objects.ts';
+import { PACK } from './pack-layout.ts';
+
+const { frameBytes, objectBytes, footerBytes } = PACK;
+const { hashBytes } = SNAPSHOT_LIMITS;
+
+/** A stored file. `read` gives exactly `length` bytes, or throws. */
+export interface PackFile {
+  readonly size: number;
+  read(offset: number, length: number): Promise<Buffer>;
+}
+
+/** Where a frame lies in its pack. */
+export interface PackFrame {
+  readonly offset: number;
+  readonly storedLength: number;
+  readonly rawLength: number;
+  readonly encoding: number;
+  readonly checksum: number;
+}
+
+export interface PackObject extends FrameRecord {
+  /** Index of its frame. */
+  readonly frame: number;
+}
+
+/**
+ * What is in a pack. Keeps the index's bytes and searches in them: ~50 bytes an object. Immutable.
+ */
+export class PackIndex {
+  readonly frames: number;
+  readonly objects: number;
+  /** Of the file, index included. */
+  readonly size: number;
+  readonly #frames: Buffer;
+  readonly #objects: Buffer;
+
+  private constructor(frames: Buffer, objects: Buffer, size: number) {
+    this.#frames = frames;
+    this.#objects = objects;
+    this.frames = frames.length / frameBytes;
+    this.objects = objects.length / objectBytes;
+    this.size = size;
+  }
+
+  /** Reads and checks the index of a file. Throws `snapshot_damaged`, or what reading throws. */
+  static async read(file: PackFile): Promise<PackIndex> {
+    const { size } = file;
+    if (size > PACK.mostBytes || size < PACK.magic.length + footerBytes) {
+      throw damaged('a pack is not as long as one can be');
+    }
+    const [magic, footer] = await Promise.all([
+      file.read(0, PACK.magic.length),
+      file.read(size - footerBytes, footerBytes),
+    ]);
+    if (!magic.equals(PACK.magic) || !footer.subarray(48).equals(PACK.endMagic)) {
+      throw damaged('a pack does not begin and end as one');
+    }
+    const position = Number(footer.readBigUInt64LE(0));
+    const frames = footer.readUInt32LE(8);
+    const objects = footer.readUInt32LE(12);
+    const length = frames * frameBytes + objects * objectBytes;
+    if (
+      frames === 0 ||
+      frames > PACK.mostFrames ||
+      objects === 0 ||
+      objects > PACK.mostObjects ||
+      position + length + footerBytes !== size
+    ) {
+      throw damaged("a pack's index is not where it says");
+    }
+    const tables = await file.read(position, length);
+    const hash = createHash('sha256').update(tables).update(footer.subarray(0, 16)).digest();
+    if (!hash.equals(footer.subarray(16, 48))) throw damaged("the bytes of a pack's index have changed");
+    const index = new PackIndex(
+      tables.subarray(0, frames * frameBytes),
+      tables.subarray(frames * frameBytes),
+      size,
+    );
+    index.#check(position);
+    return index;
+  }
+
+  /** Null when the pack has no such object. */
+  find(hash: Hash): PackObject | null {
+    let low = 0;
+    let high = this.objects - 1;
+    while (low <= high) {
+      const middle = (low + high) >>> 1;
+      const at = middle * objectBytes;
+      const order = hash.compare(this.#objects, at, at + hashBytes);
+      if (order === 0) return this.object(middle);
+      if (order < 0) high = middle - 1;
+      else low = middle + 1;
+    }
+    return null;
+  }
+
+  /** The `index`-th object in the order of hashes. */
+  object(index: number): PackObject {
+    const at = index * objectBytes;
+    const table = this.#objects;
+    const kind = table.readUInt32LE(at + 44);
+    if (!isObjectKind(kind)) throw damaged('an object of a kind that we do not know');
+    return {
+      hash: table.subarray(at, at + hashBytes),
+      frame: table.readUInt32LE(at + 32),
+      offset: table.readUInt32LE(at + 36),
+      length: table.readUInt32LE(at + 40),
+      kind,
+    };
+  }
+
+  frame(index: number): PackFrame {
+    const at = index * frameBytes;
+    const table = this.#frames;
+    return {
+      offset: Number(table.readBigUInt64LE(at)),
+      storedLength: table.readUInt32LE(at + 8),
+      rawLength: table.readUInt32LE(at + 12),
+      encoding: table.readUInt32LE(at + 16),
+      checksum: table.readUInt32LE(at + 20),
+    };
+  }
+
+  /** Objects by frame, each frame's in the order in which they lie there: for who copies or sends whole frames. */
+  byFrame(): PackObject[][] {
+    const groups: PackObject[][] = Array.from({ length: this.frames }, () => []);
+    for (let index = 0; index < this.objects; index += 1) {
+      const object = this.object(index);
+      groups[object.frame]?.push(object);
+    }
+    for (const group of groups) group.sort((one, other) => one.offset - other.offset);
+    return groups;
+  }
+
+  /** The hash was right, so this only fails for an index that was made wrong. */
+  #check(position: number): void {
+    let end: number = PACK.magic.length;
+    const held = new Uint32Array(this.frames);
+    for (let index = 0; index < this.frames; index += 1) {
+      const { offset, storedLength, rawLength } = this.frame(index);
+      if (offset !== end || rawLength > FRAME.mostBytes || storedLength > FRAME.mostBytes) {
+        throw damaged("a pack's frames do not lie one after the other");
+      }
+      end = offset + storedLength;
+    }
+    if (end !== position) throw damaged("a pack's frames do not reach its index");
+    for (let index = 0; index < this.objects; index += 1) {
+      const at = index * objectBytes;
+      const { frame, offset, length } = this.object(index);
+      const count = (held[frame] ?? FRAME.mostObjects) + 1;
+      if (frame >= this.frames || count > FRAME.mostObjects) throw damaged('an object is in no frame');
+      held[frame] = count;
+      if (length > SNAPSHOT_LIMITS.objectBytes || offset + length > this.frame(frame).rawLength) {
+        throw damaged('an object lies outside its frame');
+      }
+      if (
+        index > 0 &&
+        this.#objects.compare(
+          this.#objects,
+          at - objectBytes,
+          at - objectBytes + hashBytes,
+          at,
+          at + hashBytes,
+        ) <= 0
+      ) {
+        throw damaged("a pack's objects are out of order");
+      }
+    }
+  }
+}
+
+/** The stored bytes of one frame, checked. */
+export async function readStored(file: PackFile, frame: PackFrame): Promise<Buffer> {
+  const stored = await file.read(frame.offset, frame.storedLength);
+  if (crc32(stored) !== frame.checksum) throw damaged('the bytes of a frame have changed');
+  return stored;
+}
+
+/** The uncompressed bytes of one frame. */
+export async function readFrame(file: PackFile, frame: PackFrame): Promise<Buffer> {
+  return unpackFrame(frame.encoding, frame.rawLength, await readStored(file, frame));
+}
+
+/** One object with its hash checked. Throws `snapshot_damaged`, also where it is of another kind. */
+export async function readObject(
+  file: PackFile,
+  index: PackIndex,
+  object: PackObject,
+  kind: ObjectKind,
+): Promise<Buffer> {
+  if (object.kind !== kind) {
+    throw damaged('an object is of another kind', { object: object.hash.toString('hex') });
+  }
+  return objectInFrame(await readFrame(file, index.frame(object.frame)), object);
+}

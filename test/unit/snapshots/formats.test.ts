@@ -1,0 +1,298 @@
+import { randomBytes } from 'node:crypto';
+import { expect, test } from 'vitest';
+import { HoldfastError } from '../../../protocol/errors.ts';
+import { contentOf, encodeBlock, parseBlock } from '../../../protocol/snapshots/content.ts';
+import {
+  type DirectoryEntry,
+  encodeRoot,
+  entriesOf,
+  type FileEntry,
+  parseRoot,
+  parseTree,
+  TreeCutter,
+  type TreeEntry,
+} from '../../../protocol/snapshots/entries.ts';
+import {
+  encodeRecords,
+  FrameBuilder,
+  parseRecords,
+  unpackFrame,
+} from '../../../protocol/snapshots/frames.ts';
+import { hashOf, OBJECT_KINDS, SNAPSHOT_LIMITS } from '../../../protocol/snapshots/objects.ts';
+import { PackIndex, readObject } from '../../../protocol/snapshots/pack-index.ts';
+import { buildRef, EMPTY_REF, parseList, type Piece, piecesOf } from '../../../protocol/snapshots/refs.ts';
+import { casesOfRun, Seeded, seedOfRun } from '../protocol/seeded.ts';
+import { fileOf, StoredObjects } from './stored-objects.ts';
+
+const { blob, tree, list } = OBJECT_KINDS;
+
+function file(name: string | Buffer, more: Partial<FileEntry> = {}): FileEntry {
+  return {
+    type: 'file',
+    name: Buffer.from(name),
+    mode: 0o644,
+    mtimeNs: 1_700_000_000_123_456_789n,
+    xattrs: [],
+    group: null,
+    size: 0,
+    sparse: false,
+    content: EMPTY_REF,
+    ...more,
+  };
+}
+
+function cut(entries: readonly TreeEntry[]): Buffer[] {
+  const bodies: Buffer[] = [];
+  const cutter = new TreeCutter((body) => bodies.push(body));
+  for (const entry of entries) cutter.add(entry);
+  cutter.end();
+  return bodies;
+}
+
+async function collect<T>(from: AsyncIterable<T>): Promise<T[]> {
+  const all: T[] = [];
+  for await (const one of from) all.push(one);
+  return all;
+}
+
+function names(count: number): FileEntry[] {
+  const sorted = Array.from({ length: count }, (_, index) => `file-${String(index).padStart(7, '0')}.txt`);
+  return sorted.map((name) =>
+    file(name, { size: 1, content: { depth: 0, items: [{ index: 0, hash: randomBytes(32) }] } }),
+  );
+}
+
+test('every kind of entry comes back as it was', () => {
+  const group = randomBytes(16);
+  const basics = { mode: 0o7777, mtimeNs: -1n, xattrs: [], group };
+  const xattrs = [
+    { name: Buffer.from('user.a'), value: Buffer.alloc(0) },
+    { name: Buffer.from('user.b'), value: randomBytes(5000) },
+  ];
+  const far = 2n ** 62n * 1_000_000_000n;
+  const entries: TreeEntry[] = [
+    { ...basics, type: 'fifo', name: Buffer.from([0x01]) },
+    { ...basics, type: 'socket', name: Buffer.from('b'), group: null, mtimeNs: far },
+    { type: 'directory', name: Buffer.from('d'), mode: 0, mtimeNs: -far, xattrs, content: EMPTY_REF },
+    file('f', {
+      xattrs,
+      group,
+      size: 2 ** 40,
+      sparse: true,
+      content: { depth: 2, items: [{ index: 9, hash: randomBytes(32) }] },
+    }),
+    { ...basics, type: 'symlink', name: Buffer.from([0xff, 0xfe]), target: Buffer.from('../x\n') },
+  ];
+  expect(cut(entries).flatMap(parseTree)).toEqual(entries);
+  const root: DirectoryEntry = {
+    type: 'directory',
+    name: Buffer.alloc(0),
+    mode: 0o755,
+    mtimeNs: 5n,
+    xattrs,
+    content: EMPTY_REF,
+  };
+  expect(parseRoot(encodeRoot(root))).toEqual(root);
+});
+
+test('a name more in a large directory changes one or two of its pieces', () => {
+  const many = names(20_000);
+  const before = cut(many).map((body) => hashOf(tree, body).toString('hex'));
+  const after = cut([...many.slice(0, 9000), file('file-0008999.txu'), ...many.slice(9000)]);
+  expect(before.length).toBeGreaterThan(20);
+  expect(after.filter((body) => !before.includes(hashOf(tree, body).toString('hex'))).length).toBeLessThan(3);
+  for (const body of after) expect(body.length).toBeLessThanOrEqual(SNAPSHOT_LIMITS.treePieceBytes);
+});
+
+test('a directory of many pieces is read in order, and one with its pieces swapped is not', async () => {
+  const objects = new StoredObjects();
+  const many = names(12_000);
+  const pieces = cut(many).map((body, index): Piece => ({ index, hash: objects.add(tree, body) }));
+  const content = buildRef(pieces, objects.add);
+  expect(content.depth).toBe(1);
+  const read = await collect(entriesOf(objects, { content }));
+  expect(read.map(({ name }) => name.toString())).toEqual(many.map(({ name }) => name.toString()));
+  const swapped = pieces.map(({ index }, at): Piece => ({
+    index,
+    hash: (pieces[at ^ 1] ?? pieces[at])?.hash ?? Buffer.alloc(32),
+  }));
+  await expect(
+    collect(entriesOf(objects, { content: buildRef(swapped, objects.add) })),
+  ).rejects.toMatchObject({
+    code: 'snapshot_damaged',
+  });
+});
+
+test('pieces far apart and many lists deep come back', async () => {
+  const objects = new StoredObjects();
+  const pieces = Array.from({ length: 140_000 }, (_, at): Piece => ({
+    index: at * 1000 + (at % 7),
+    hash: Buffer.alloc(32, at),
+  }));
+  const ref = buildRef(pieces, objects.add);
+  expect(ref.depth).toBe(2);
+  const read = await collect(piecesOf(objects, ref));
+  expect(read.length).toBe(pieces.length);
+  const wrong = read.findIndex(
+    ({ index, hash }, at) => index !== pieces[at]?.index || !hash.equals(pieces[at].hash),
+  );
+  expect(wrong).toBe(-1);
+  const body = objects.bodies.get(ref.items[0]?.hash.toString('hex') ?? '')?.body ?? Buffer.alloc(0);
+  expect(() => parseList(body, 1)).toThrow(HoldfastError);
+});
+
+test('content is read piece by piece, and a file that lacks one is damaged', async () => {
+  const objects = new StoredObjects();
+  const bytes = randomBytes(2 ** 20 * 2 + 5);
+  const items = [0, 1, 2].map((index) => ({
+    index,
+    hash: objects.add(blob, bytes.subarray(index * 2 ** 20, (index + 1) * 2 ** 20)),
+  }));
+  const whole = file('f', { size: bytes.length, content: { depth: 0, items } });
+  const read = await collect(contentOf(objects, whole));
+  expect(Buffer.concat(read.map((extent) => extent.bytes)).equals(bytes)).toBe(true);
+  for (const wrong of [
+    { ...whole, content: { depth: 0, items: items.slice(1) } },
+    { ...whole, content: { depth: 0, items: items.slice(0, 2) } },
+    { ...whole, size: bytes.length + 1 },
+    { ...whole, size: bytes.length - 1 },
+    { ...whole, size: 2 ** 21 },
+    { ...whole, sparse: true },
+  ]) {
+    await expect(collect(contentOf(objects, wrong))).rejects.toMatchObject({ code: 'snapshot_damaged' });
+  }
+});
+
+test('a block keeps its stretches, and stretches that overlap or leave it are refused', async () => {
+  const extents = [
+    { offset: 0, bytes: Buffer.from('one') },
+    { offset: 4096, bytes: Buffer.from('two') },
+  ];
+  expect(parseBlock(encodeBlock(extents))).toEqual(extents);
+  for (const wrong of [
+    [],
+    [{ offset: 0, bytes: Buffer.alloc(0) }],
+    [{ offset: 2 ** 20 - 1, bytes: Buffer.alloc(2) }],
+    [
+      { offset: 0, bytes: Buffer.alloc(2) },
+      { offset: 2, bytes: Buffer.alloc(2) },
+    ],
+  ]) {
+    expect(() => parseBlock(encodeBlock(wrong))).toThrow(HoldfastError);
+  }
+  const objects = new StoredObjects();
+  const hash = objects.add(OBJECT_KINDS.block, encodeBlock(extents));
+  const sparse = file('s', {
+    size: 2 ** 21,
+    sparse: true,
+    content: { depth: 0, items: [{ index: 1, hash }] },
+  });
+  expect((await collect(contentOf(objects, sparse))).map(({ offset }) => offset)).toEqual([
+    2 ** 20,
+    2 ** 20 + 4096,
+  ]);
+  await expect(collect(contentOf(objects, { ...sparse, size: 2 ** 20 + 4098 }))).rejects.toMatchObject({
+    code: 'snapshot_damaged',
+  });
+});
+
+test('objects come back out of a pack, whatever their size', async () => {
+  const objects = new StoredObjects();
+  objects.add(blob, Buffer.alloc(0));
+  for (let size = 1; size < 100; size += 1) objects.add(size % 2 === 0 ? blob : list, randomBytes(size));
+  objects.add(blob, Buffer.alloc(2 ** 20, 7));
+  objects.add(blob, randomBytes(2 ** 20));
+  const pack = fileOf(objects.pack());
+  const index = await PackIndex.read(pack);
+  expect(index.objects).toBe(objects.bodies.size);
+  for (const [hex, { kind, body }] of objects.bodies) {
+    const found = index.find(Buffer.from(hex, 'hex'));
+    if (found === null) throw new Error('an object is missing');
+    expect((await readObject(pack, index, found, kind)).equals(body)).toBe(true);
+    await expect(readObject(pack, index, found, tree)).rejects.toMatchObject({ code: 'snapshot_damaged' });
+  }
+  expect(index.find(randomBytes(32))).toBeNull();
+  expect(index.byFrame().flat().length).toBe(index.objects);
+});
+
+test('a frame that says less than it unpacks to does not unpack', () => {
+  const builder = new FrameBuilder();
+  const zeros = Buffer.alloc(2 ** 20);
+  builder.add(hashOf(blob, zeros), blob, zeros);
+  const { encoding, stored, objects } = builder.finish();
+  expect(stored.length).toBeLessThan(1000);
+  for (const said of [0, 10, 2 ** 20 - 1, 2 ** 20 + 1, 2 ** 30]) {
+    expect(() => unpackFrame(encoding, said, stored)).toThrow(HoldfastError);
+  }
+  expect(parseRecords(encodeRecords(objects), 2 ** 20)).toEqual(objects);
+  expect(() => parseRecords(encodeRecords(objects), 2 ** 20 - 1)).toThrow(HoldfastError);
+});
+
+/** Only `snapshot_damaged`, never a crash, whatever the bytes are. */
+async function survives(work: () => unknown): Promise<void> {
+  try {
+    await work();
+  } catch (error) {
+    if (!(error instanceof HoldfastError) || error.code !== 'snapshot_damaged') throw error;
+  }
+}
+
+test('no changed bit of a pack goes unseen', async () => {
+  const objects = new StoredObjects();
+  for (let size = 0; size < 40; size += 1) objects.add(blob, Buffer.alloc(size * 50, `line ${size}\n`));
+  objects.add(tree, Buffer.concat(cut([file('a'), file('b', { group: randomBytes(16) })])));
+  const bytes = objects.pack();
+  const random = new Seeded(seedOfRun('packs'));
+  const readAll = async (pack: Buffer): Promise<void> => {
+    const from = fileOf(pack);
+    const index = await PackIndex.read(from);
+    for (const [hex, { kind }] of objects.bodies) {
+      const found = index.find(Buffer.from(hex, 'hex'));
+      if (found === null) throw new HoldfastError('snapshot_damaged', 'missing');
+      await readObject(from, index, found, kind);
+    }
+  };
+  await readAll(bytes);
+  for (let round = 0; round < casesOfRun(150, 20_000); round += 1) {
+    const changed = Buffer.from(bytes);
+    const at = random.below(changed.length);
+    changed[at] = (changed[at] ?? 0) ^ (1 << random.below(8));
+    await expect(readAll(changed), `byte ${at}`).rejects.toMatchObject({ code: 'snapshot_damaged' });
+    await expect(readAll(bytes.subarray(0, random.below(bytes.length)))).rejects.toThrow(HoldfastError);
+  }
+});
+
+test('whatever bytes claim to be an object, the parsers end with an answer or `snapshot_damaged`', async () => {
+  const random = new Seeded(seedOfRun('parsers'));
+  const target = { ...file('z'), type: 'symlink' as const, target: Buffer.from('there') };
+  const samples = [
+    ...cut([
+      file('a', { xattrs: [{ name: Buffer.from('user.x'), value: Buffer.from('y') }] }),
+      file('b', { group: randomBytes(16) }),
+      target,
+    ]),
+    encodeRoot({
+      type: 'directory',
+      name: Buffer.alloc(0),
+      mode: 0o755,
+      mtimeNs: 1n,
+      xattrs: [],
+      content: EMPTY_REF,
+    }),
+    encodeBlock([{ offset: 5, bytes: Buffer.from('data') }]),
+    Buffer.from([1, 2, 0, ...randomBytes(32), 5, ...randomBytes(32)]),
+  ];
+  for (let round = 0; round < casesOfRun(3000, 300_000); round += 1) {
+    const body = Buffer.from(samples[random.below(samples.length)] ?? Buffer.alloc(0));
+    for (let changes = random.below(4); changes >= 0; changes -= 1)
+      body[random.below(body.length)] = random.below(256);
+    const shortened = body.subarray(0, random.below(body.length + 1));
+    for (const bytes of [body, shortened]) {
+      await survives(() => parseTree(bytes));
+      await survives(() => parseRoot(bytes));
+      await survives(() => parseList(bytes, 1));
+      await survives(() => parseBlock(bytes));
+      await survives(() => parseRecords(bytes, 1000));
+    }
+  }
+});
