@@ -21,9 +21,18 @@ const GUEST = join(ROOT, 'sidecar/guest');
 const BUILD_ID = '@@holdfast-id@@@'; // 16 hex digits
 const BUILD_TIME = '@@@@-build-time-@@@@@@@@'; // 2026-01-01T00:00:00.000Z
 
-/** Entry → file below dist/. Those under runtime/ go into the sandbox. */
+/**
+ * Entry → file below dist/. Those under runtime/ go into the sandbox. The extension runs in VS Code's own Node, and is small so that a window
+ * loads it fast.
+ * @type {{ entry: string, out: string, options?: Pick<import('esbuild').BuildOptions, 'target' | 'minify' | 'external'> }[]}
+ */
 const BUNDLES = [
   { entry: 'supervisor/main.ts', out: 'holdfast.cjs' },
+  {
+    entry: 'extension/extension.ts',
+    out: 'extension.cjs',
+    options: { target: 'node22', minify: true, external: ['vscode'] },
+  },
   { entry: 'sidecar/main.ts', out: 'runtime/sidecar.cjs' },
   { entry: 'sidecar/relay.ts', out: 'runtime/relay.cjs' },
 ];
@@ -84,7 +93,7 @@ const nativeBeside = {
 async function bundle() {
   const { sidecar, agent } = recipes();
   const results = await Promise.all(
-    BUNDLES.map(({ entry, out }) =>
+    BUNDLES.map(({ entry, out, options }) =>
       build({
         absWorkingDir: ROOT,
         entryPoints: [entry],
@@ -114,6 +123,7 @@ async function bundle() {
           'import.meta.url': '__importMetaUrl',
         },
         banner: { js: "const __importMetaUrl = require('node:url').pathToFileURL(__filename).href;" },
+        ...options,
       }),
     ),
   );

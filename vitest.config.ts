@@ -33,6 +33,15 @@ const needsDocker = {
   sequence: { groupOrder: 1 },
 };
 
+/** After the others: a workbench that waits for a processor is mistaken for one that is slow. */
+const needsEditor = {
+  ...needsDocker,
+  globalSetup: ['test/setup/docker.ts', 'test/setup/editor.ts'],
+  testTimeout: 180_000,
+  maxWorkers: 1,
+  sequence: { groupOrder: 2 },
+};
+
 export default defineConfig({
   define: {
     __VERSION__: JSON.stringify(build.version),
@@ -55,6 +64,8 @@ export default defineConfig({
       { extends: true, test: { name: 'docker', include: ['test/docker/**/*.test.ts'], ...needsDocker } },
       { extends: true, test: { name: 'attacks', include: ['test/attacks/**/*.test.ts'], ...needsDocker } },
       { extends: true, test: { name: 'faults', include: ['test/faults/**/*.test.ts'], ...needsDocker } },
+      { extends: true, test: { name: 'editor', include: ['test/editor/**/*.test.ts'], ...needsEditor } },
+      { extends: true, test: { name: 'e2e', include: ['test/e2e/**/*.test.ts'], ...needsEditor } },
     ],
   },
 });

@@ -25,6 +25,8 @@ export interface ConnectOptions {
   readonly start: 'auto' | 'never';
   /** How to start a supervisor: program and arguments. It gets the home in HOLDFAST_HOME. */
   readonly command?: readonly string[] | undefined;
+  /** What it gets as its environment besides; default: ours. */
+  readonly environment?: NodeJS.ProcessEnv | undefined;
   /** How long a supervisor may take to answer, ms. */
   readonly timeoutMs?: number | undefined;
   readonly signal?: AbortSignal | undefined;
@@ -43,7 +45,8 @@ export interface SupervisorConnection {
 export async function connectSupervisor(options: ConnectOptions): Promise<SupervisorConnection> {
   const { home, start, signal } = options;
   const timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
-  const starter = start === 'auto' ? new SupervisorStarter(home, options.command ?? []) : undefined;
+  const starter =
+    start === 'auto' ? new SupervisorStarter(home, options.command ?? [], options.environment) : undefined;
   let deadline = Date.now() + timeoutMs;
   try {
     for (;;) {

@@ -28,15 +28,17 @@ export function supervisorCommand(node: string, bundle: string): readonly string
 export class SupervisorStarter {
   readonly #home: string;
   readonly #command: readonly string[];
+  readonly #environment: NodeJS.ProcessEnv;
   #child: ChildProcess | undefined;
   #startedAt = 0;
   #exit: { readonly at: number; readonly how: string; readonly failed: boolean } | undefined;
   #spawnError: Error | undefined;
   #said = '';
 
-  constructor(home: string, command: readonly string[]) {
+  constructor(home: string, command: readonly string[], environment: NodeJS.ProcessEnv = process.env) {
     this.#home = home;
     this.#command = command;
+    this.#environment = environment;
   }
 
   /** To be called again and again while nobody answers: starts one where none of ours is on its way. Throws if that is hopeless. */
@@ -110,7 +112,7 @@ export class SupervisorStarter {
       cwd: '/',
       detached: true,
       stdio: ['ignore', 'ignore', 'pipe'],
-      env: { ...process.env, HOLDFAST_HOME: this.#home },
+      env: { ...this.#environment, HOLDFAST_HOME: this.#home },
     });
     this.#child = child;
     child.once('error', (error) => {

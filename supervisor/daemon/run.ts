@@ -14,6 +14,7 @@ import {
 import { LogFile } from './logs.ts';
 import { thisProgram } from './program.ts';
 import { Supervisor } from './supervisor.ts';
+import { leaveAfterMs } from './unneeded.ts';
 
 /** How the process of a supervisor ends. */
 export const DAEMON_EXIT = { left: 0, failed: 1, locked: 3, crashed: 70 } as const;
@@ -43,12 +44,16 @@ export async function runSupervisor(bundle: string): Promise<number> {
       daemon.error('another supervisor works in this home', { error: lock });
       return DAEMON_EXIT.locked;
     }
-    const supervisor = await Supervisor.start({ home, lock, log, program: thisProgram(bundle) }).catch(
-      (error: unknown) => {
-        lock.release();
-        throw error;
-      },
-    );
+    const supervisor = await Supervisor.start({
+      home,
+      lock,
+      log,
+      program: thisProgram(bundle),
+      leaveAfterMs: leaveAfterMs(process.env),
+    }).catch((error: unknown) => {
+      lock.release();
+      throw error;
+    });
     for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => supervisor.leave('signal'));
     // A terminal that goes away is none of ours.
     process.on('SIGHUP', () => undefined);

@@ -15,9 +15,10 @@ import type { Program } from './program.ts';
 import { Purge } from './purge.ts';
 import { removeFromEngine, removeLeftHelpers } from './engine-objects.ts';
 import { openEngine, openRooms, type Rooms } from './rooms.ts';
+import { UnneededWatch } from './unneeded.ts';
 
-/** Why a supervisor ends. `home-gone`: its home was removed, so nothing of it may stay. */
-export type LeaveReason = 'stop' | 'handover' | 'signal' | 'purge' | 'home-gone';
+/** Why a supervisor ends. `home-gone`: its home was removed, so nothing of it may stay. `unneeded`: it was to leave when idle, and is. */
+export type LeaveReason = 'stop' | 'handover' | 'signal' | 'purge' | 'home-gone' | 'unneeded';
 
 /** How long the steps at hand may take before the home is let go all the same; whoever comes next finishes them. */
 const DRAIN_MS = 10_000;
@@ -32,6 +33,8 @@ export interface SupervisorOptions {
   readonly lock: HomeLock;
   readonly log: LogFile;
   readonly program: Program;
+  /** Leave after this long without a client and a sandbox; null: stay. */
+  readonly leaveAfterMs?: number | null;
 }
 
 /** The life of one supervisor: everything that it opened is closed by `leave`, in the reverse order. */
@@ -45,6 +48,7 @@ export class Supervisor {
   readonly #resolveLeft: (reason: LeaveReason) => void;
   #server: RpcServer | null = null;
   #watch: HomeWatch | null = null;
+  #unneeded: UnneededWatch | null = null;
   #unfollow: () => void = () => undefined;
   #leaving: LeaveReason | null = null;
 
@@ -112,9 +116,26 @@ export class Supervisor {
       onBroken: (error) => log.room('rpc').info('a connection was ended', { error }),
     });
     this.#watch = new HomeWatch(home, () => this.leave('home-gone'));
+    const { leaveAfterMs = null } = this.#options;
+    if (leaveAfterMs !== null) {
+      this.#unneeded = new UnneededWatch(
+        leaveAfterMs,
+        () => this.#isNeeded(),
+        () => this.leave('unneeded'),
+      );
+    }
     log
       .room('daemon')
       .info('ready', { pid: process.pid, version: program.info.version, build: program.info.build });
+  }
+
+  /** By a client, or by a sandbox: somebody has to end what is idle. */
+  #isNeeded(): boolean {
+    if ((this.#server?.connections ?? 0) > 0) return true;
+    if (this.#rooms === null) return false;
+    const { active, idle, paused } = this.#rooms.sessions.counts();
+    const { running, queued } = this.#rooms.turns.counts();
+    return active + idle + paused + running + queued > 0;
   }
 
   /** Reconciles before the first request; an engine that hangs must not keep clients from hearing that it does. */
@@ -147,6 +168,7 @@ export class Supervisor {
     const daemon = log.room('daemon');
     daemon.info('leaving', { reason });
     this.#watch?.close();
+    this.#unneeded?.close();
     this.#unfollow();
     if (reason === 'handover') await failpoint('handover.after-ack');
     await this.#try('profiles', () => within(DRAIN_MS, this.#rooms?.profileService.drained()));

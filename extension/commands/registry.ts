@@ -1,0 +1,77 @@
+import { ProgressLocation, commands, window } from 'vscode';
+import type { Disposable } from 'vscode';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Connection } from '../connection/connection.ts';
+import { Disposal } from '../disposal.ts';
+import type { Notices } from '../notices.ts';
+import { COMMANDS, conduct } from './table.ts';
+import type { CommandId } from './table.ts';
+
+export type CommandWork = (...args: readonly unknown[]) => unknown;
+/** Every command of the table has its work: a missing one does not compile. */
+export type CommandWorks = Readonly<Record<CommandId, CommandWork>>;
+
+/** Registers the commands of the table and sees to it that each does what the table says in the state of the moment. */
+export class CommandRegistry implements Disposable {
+  readonly #connection: Connection;
+  readonly #notices: Notices;
+  readonly #owned = new Disposal();
+
+  constructor(connection: Connection, notices: Notices, works: CommandWorks) {
+    this.#connection = connection;
+    this.#notices = notices;
+    for (const [id, work] of Object.entries(works) as [CommandId, CommandWork][]) {
+      this.#owned.own(
+        commands.registerCommand(id, (...args: readonly unknown[]) => this.#run(id, work, args)),
+      );
+    }
+  }
+
+  dispose(): void {
+    this.#owned.dispose();
+  }
+
+  /** Resolves with what the work gives; undefined where it was not done, which has been said. */
+  async #run(id: CommandId, work: CommandWork, args: readonly unknown[]): Promise<unknown> {
+    try {
+      if (!(await this.#isPossible(id))) return undefined;
+      return await work(...args);
+    } catch (error) {
+      const failure = HoldfastError.from(error, 'The command failed');
+      // Whoever cancelled knows.
+      if (failure.code !== 'cancelled') this.#notices.failed(failure);
+      return undefined;
+    }
+  }
+
+  async #isPossible(id: CommandId): Promise<boolean> {
+    const { state } = this.#connection;
+    switch (conduct(COMMANDS[id], state.kind)) {
+      case 'run':
+        return true;
+      case 'wait':
+        await this.#connected('Waiting for the supervisor');
+        return this.#isPossibleNow(id);
+      case 'start':
+        this.#connection.retry();
+        await this.#connected('Starting the supervisor');
+        return this.#isPossibleNow(id);
+      case 'explain':
+        this.#notices.explain(state);
+        return false;
+    }
+  }
+
+  #isPossibleNow(id: CommandId): boolean {
+    const { state } = this.#connection;
+    if (conduct(COMMANDS[id], state.kind) === 'run') return true;
+    this.#notices.explain(state);
+    return false;
+  }
+
+  async #connected(title: string): Promise<void> {
+    await window.withProgress({ location: ProgressLocation.Window, title: `Holdfast: ${title}` }, () =>
+      this.#connection.ready(),
+    );
+  }
+}

@@ -1,0 +1,39 @@
+import type { StateKind } from '../connection/state.ts';
+
+/**
+ * What a command does in each state of the connection.
+ * `run`: its work. `wait`: shows that it waits for the supervisor, then its work. `start`: starts a supervisor, then its work.
+ * `explain`: says why it cannot, with the step that would change that.
+ */
+export type Conduct = 'run' | 'wait' | 'start' | 'explain';
+
+export interface Conducts {
+  readonly connected: 'run';
+  readonly connecting: 'run' | 'wait';
+  readonly engineDown: 'run' | 'explain';
+  readonly noSupervisor: 'run' | 'start' | 'explain';
+}
+
+/** Needs a sandbox, so the engine too. */
+const SANDBOX: Conducts = {
+  connected: 'run',
+  connecting: 'wait',
+  engineDown: 'explain',
+  noSupervisor: 'start',
+};
+/** Needs nobody. */
+const ALWAYS: Conducts = { connected: 'run', connecting: 'run', engineDown: 'run', noSupervisor: 'run' };
+
+export const COMMANDS = {
+  'holdfast.newSession': SANDBOX,
+  'holdfast.connect': ALWAYS,
+  'holdfast.checkEngine': ALWAYS,
+  'holdfast.showLog': ALWAYS,
+} as const satisfies Record<string, Conducts>;
+
+export type CommandId = keyof typeof COMMANDS;
+
+/** A connection that nobody has used yet is about to be looked for. */
+export function conduct(conducts: Conducts, state: StateKind): Conduct {
+  return conducts[state === 'unused' ? 'connecting' : state];
+}

@@ -1,0 +1,74 @@
+import { StatusBarAlignment, ThemeColor, commands, window } from 'vscode';
+import type { Disposable } from 'vscode';
+import type { Connection } from './connection.ts';
+import type { ConnectionState } from './state.ts';
+
+interface Appearance {
+  readonly text: string;
+  readonly tooltip: string;
+  readonly command: string;
+  readonly warn?: boolean;
+}
+
+/** The one item in the status bar, and the context key that views and menus go by. */
+export class StatusItem implements Disposable {
+  readonly #item = window.createStatusBarItem('holdfast.status', StatusBarAlignment.Left, 10);
+  readonly #listener: Disposable;
+
+  constructor(connection: Connection) {
+    this.#item.name = 'Holdfast';
+    this.#listener = connection.onDidChange((state) => this.#show(state));
+    this.#show(connection.state);
+  }
+
+  dispose(): void {
+    this.#listener.dispose();
+    this.#item.dispose();
+  }
+
+  #show(state: ConnectionState): void {
+    void commands.executeCommand('setContext', 'holdfast.state', state.kind);
+    if (state.kind === 'unused') {
+      this.#item.hide();
+      return;
+    }
+    const { text, tooltip, command, warn = false } = appearance(state);
+    this.#item.text = text;
+    this.#item.tooltip = tooltip;
+    this.#item.accessibilityInformation = { label: tooltip };
+    this.#item.command = command;
+    this.#item.backgroundColor = warn ? new ThemeColor('statusBarItem.warningBackground') : undefined;
+    this.#item.show();
+  }
+}
+
+function appearance(state: Exclude<ConnectionState, { kind: 'unused' }>): Appearance {
+  switch (state.kind) {
+    case 'connecting':
+      return {
+        text: '$(sync~spin) Holdfast',
+        tooltip: 'Holdfast: looking for the supervisor. Files of sessions are read-only until it answers.',
+        command: 'holdfast.showLog',
+      };
+    case 'connected':
+      return {
+        text: '$(shield) Holdfast',
+        tooltip: `Holdfast: connected. Engine ${state.engine.version ?? ''} at ${state.engine.endpoint}`,
+        command: 'holdfast.sessions.focus',
+      };
+    case 'engineDown':
+      return {
+        text: '$(warning) Holdfast: Docker is not running',
+        tooltip: `Holdfast: ${state.engine.why ?? 'the engine does not answer'}. ${state.engine.next ?? ''}`,
+        command: 'holdfast.sessions.focus',
+        warn: true,
+      };
+    case 'noSupervisor':
+      return {
+        text: '$(debug-disconnect) Holdfast: no supervisor',
+        tooltip: `Holdfast: ${state.error.sentence}. Files of sessions are read-only until it answers. Click to try again.`,
+        command: 'holdfast.connect',
+        warn: true,
+      };
+  }
+}

@@ -1,0 +1,218 @@
+import { spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+const START_MS = 60_000;
+const STOP_MS = 5_000;
+
+/**
+ * What keeps a test repeatable. Workspace Trust stays as VS Code has it: on.
+ * The prompt at start is a modal dialog that nobody here would answer; a folder is then simply not trusted.
+ */
+const SETTINGS = {
+  'workbench.startupEditor': 'none',
+  'workbench.enableExperiments': false,
+  'workbench.tips.enabled': false,
+  'workbench.secondarySideBar.defaultVisibility': 'hidden',
+  'security.workspace.trust.startupPrompt': 'never',
+  'security.workspace.trust.banner': 'never',
+  'telemetry.telemetryLevel': 'off',
+  'update.mode': 'none',
+  'extensions.autoUpdate': false,
+  'extensions.autoCheckUpdates': false,
+  'extensions.ignoreRecommendations': true,
+  'files.autoSave': 'off',
+  'chat.disableAIFeatures': true,
+  'git.openRepositoryInParentFolders': 'never',
+  'typescript.disableAutomaticTypeAcquisition': true,
+  'window.confirmBeforeClose': 'never',
+  // Rows of text in the page instead of a picture of them.
+  'terminal.integrated.gpuAcceleration': 'off',
+};
+
+export interface CodeServerOptions {
+  /** Folder of the package, as HOLDFAST_TEST_CODE_SERVER names it. */
+  readonly codeServer: string;
+  /** What the extension host finds in its environment besides ours. */
+  readonly env?: Readonly<Record<string, string>>;
+  readonly settings?: Readonly<Record<string, unknown>>;
+  /** Lets the page load an extension from a folder and run tests in it. Hides notification toasts. */
+  readonly developer?: boolean;
+  /** A .vsix to install first. */
+  readonly install?: string;
+}
+
+/** What the page is to open. */
+export interface Opening {
+  readonly folder?: string;
+  readonly workspace?: string;
+  readonly payload?: readonly (readonly [string, string])[];
+}
+
+/** A real VS Code on 127.0.0.1 with its data, temporary files and sockets in one folder, which goes with it. */
+export class CodeServer {
+  readonly port: number;
+  readonly folder: string;
+  readonly #child: ChildProcess;
+  readonly #said: () => string;
+
+  private constructor(child: ChildProcess, port: number, folder: string, said: () => string) {
+    this.#child = child;
+    this.port = port;
+    this.folder = folder;
+    this.#said = said;
+  }
+
+  static async start(options: CodeServerOptions): Promise<CodeServer> {
+    const folder = await mkdtemp(join(tmpdir(), 'holdfast-vscode-'));
+    try {
+      await mkdir(join(folder, 'user/User'), { recursive: true });
+      await mkdir(join(folder, 'extensions'));
+      await writeFile(
+        join(folder, 'user/User/settings.json'),
+        JSON.stringify({ ...SETTINGS, ...options.settings }),
+      );
+      await writeFile(join(folder, 'config.yaml'), 'auth: none\n');
+      const env = environment(folder, options.env ?? {});
+      const entry = join(options.codeServer, 'out/node/entry.js');
+      const places = [
+        '--user-data-dir',
+        join(folder, 'user'),
+        '--extensions-dir',
+        join(folder, 'extensions'),
+      ];
+      if (options.install !== undefined) {
+        await finished(
+          spawn(process.execPath, [entry, ...places, '--install-extension', options.install], {
+            env,
+            stdio: ['ignore', 'pipe', 'pipe'],
+          }),
+        );
+      }
+      const args = [
+        entry,
+        ...[
+          '--config',
+          join(folder, 'config.yaml'),
+          '--auth',
+          'none',
+          '--bind-addr',
+          '127.0.0.1:0',
+          ...places,
+        ],
+        ...['--disable-telemetry', '--disable-update-check', '--disable-getting-started-override'],
+        // A built VS Code heeds extensionDevelopmentPath and extensionTestsPath of the page's address with this alone.
+        ...(options.developer === true ? ['--vscode-option', 'enable-smoke-test-driver'] : []),
+      ];
+      // A process group of its own: its extension hosts and terminals end with it.
+      const child = spawn(process.execPath, args, { env, stdio: ['ignore', 'pipe', 'pipe'], detached: true });
+      let said = '';
+      const port = await listening(
+        child,
+        (text) => (said = (said + text).slice(-64 * 1024)),
+        () => said,
+      );
+      return new CodeServer(child, port, folder, () => said);
+    } catch (error) {
+      await rm(folder, { recursive: true, force: true });
+      throw error;
+    }
+  }
+
+  get origin(): string {
+    return `http://127.0.0.1:${this.port}`;
+  }
+
+  /** What the server said last, for a failure's message. */
+  get said(): string {
+    return this.#said();
+  }
+
+  /** The address of a folder of this machine, as the page must name it. */
+  remote(path: string): string {
+    return `vscode-remote://127.0.0.1:${this.port}${path}`;
+  }
+
+  url({ folder, workspace, payload }: Opening): string {
+    const query = new URLSearchParams();
+    if (folder !== undefined) query.set('folder', folder);
+    if (workspace !== undefined) query.set('workspace', workspace);
+    if (folder === undefined && workspace === undefined) query.set('ew', 'true');
+    if (payload !== undefined) query.set('payload', JSON.stringify(payload));
+    return `${this.origin}/?${query.toString()}`;
+  }
+
+  async stop(): Promise<void> {
+    const ended = new Promise<void>((resolve) => {
+      if (this.#child.exitCode !== null || this.#child.signalCode !== null) resolve();
+      else this.#child.once('exit', () => resolve());
+    });
+    this.#signal('SIGTERM');
+    const limit = setTimeout(() => this.#signal('SIGKILL'), STOP_MS);
+    await ended;
+    clearTimeout(limit);
+    this.#signal('SIGKILL');
+    await rm(this.folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
+  }
+
+  #signal(signal: NodeJS.Signals): void {
+    const { pid } = this.#child;
+    if (pid === undefined) return;
+    try {
+      process.kill(-pid, signal);
+    } catch (error) {
+      if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error;
+    }
+  }
+}
+
+function environment(folder: string, more: Readonly<Record<string, string>>): NodeJS.ProcessEnv {
+  const inherited = Object.entries(process.env).filter(
+    ([name]) =>
+      !/^(VSCODE_|ELECTRON_|VITEST|npm_|NODE_OPTIONS$|NODE_ENV$|PORT$|PASSWORD$|TEST$|XDG_)/.test(name),
+  );
+  return {
+    ...Object.fromEntries(inherited),
+    XDG_CONFIG_HOME: folder,
+    XDG_DATA_HOME: folder,
+    XDG_CACHE_HOME: folder,
+    XDG_RUNTIME_DIR: folder,
+    TMPDIR: folder,
+    EXTENSIONS_GALLERY: '{"serviceUrl":""}',
+    ...more,
+  };
+}
+
+function listening(child: ChildProcess, keep: (text: string) => void, said: () => string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const limit = setTimeout(() => fail(`did not listen in ${START_MS} ms`), START_MS);
+    const fail = (why: string): void => {
+      clearTimeout(limit);
+      reject(new Error(`code-server ${why}\n${said()}`));
+    };
+    const hear = (text: string): void => {
+      keep(text);
+      const port = /listening on http:\/\/127\.0\.0\.1:(\d+)/.exec(said())?.[1];
+      if (port === undefined) return;
+      clearTimeout(limit);
+      resolve(Number(port));
+    };
+    child.stdout?.setEncoding('utf8').on('data', hear);
+    child.stderr?.setEncoding('utf8').on('data', hear);
+    child.once('error', (error) => fail(`cannot be run: ${error.message}`));
+    child.once('exit', (code, signal) => fail(`ended with ${String(code ?? signal)}`));
+  });
+}
+
+async function finished(child: ChildProcess): Promise<void> {
+  let said = '';
+  child.stdout?.setEncoding('utf8').on('data', (text: string) => (said += text));
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => (said += text));
+  const code = await new Promise((resolve, reject) => {
+    child.once('error', reject);
+    child.once('close', resolve);
+  });
+  if (code !== 0) throw new Error(`the extension was not installed (${String(code)}):\n${said}`);
+}

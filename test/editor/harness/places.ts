@@ -1,0 +1,33 @@
+import { join } from 'node:path';
+
+/** Where the pieces of a test of the editor are; the global set-up has made sure of all of them. */
+export interface EditorPlaces {
+  readonly root: string;
+  readonly codeServer: string;
+  readonly chromium: string;
+  /** What runs in the extension host, bundled. */
+  readonly suite: string;
+  readonly vsix: string;
+  /** Pictures, kept for people to look at. */
+  readonly shots: string;
+}
+
+const ROOT = join(import.meta.dirname, '../../..');
+
+export function editorPlaces(): EditorPlaces {
+  return {
+    root: ROOT,
+    codeServer: named('HOLDFAST_TEST_CODE_SERVER'),
+    chromium: named('HOLDFAST_TEST_CHROMIUM'),
+    suite: join(ROOT, 'dist/test/suite.cjs'),
+    vsix: join(ROOT, 'dist/holdfast.vsix'),
+    shots: join(ROOT, 'dist/test/shots'),
+  };
+}
+
+function named(variable: string): string {
+  const value = process.env[variable];
+  if (value === undefined)
+    throw new Error(`${variable} is not set: run through "npx vitest run --project editor"`);
+  return value;
+}

@@ -1,0 +1,28 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'mocha';
+import * as vscode from 'vscode';
+import { holdfast } from './command-line.ts';
+import { extension } from './extension.ts';
+
+export function defineActivation(): void {
+  describe('the extension', () => {
+    it('activates', async () => {
+      await extension().activate();
+      assert.equal(extension().isActive, true);
+    });
+
+    it('offers exactly the commands of its manifest', async () => {
+      await extension().activate();
+      const all = await vscode.commands.getCommands(true);
+      const manifest = extension().packageJSON as { contributes: { commands: { command: string }[] } };
+      for (const { command } of manifest.contributes.commands) assert.ok(all.includes(command), command);
+    });
+
+    it('starts its supervisor and makes a session that the command line sees', async () => {
+      const id = await vscode.commands.executeCommand<string | undefined>('holdfast.newSession', 'counter');
+      assert.match(id ?? 'no session was made', /^ses-/);
+      const { session } = (await holdfast(['session', 'show', id ?? ''])) as { session: { profile: string } };
+      assert.equal(session.profile, 'counter');
+    });
+  });
+}

@@ -1,0 +1,35 @@
+import { appendFileSync } from 'node:fs';
+import { join } from 'node:path';
+import Mocha from 'mocha';
+import { defineActivation } from './activation.ts';
+
+/** Suites by name. VS Code shapes differ in what they can show, so each run says which of them it wants. */
+const SUITES: Readonly<Record<string, () => void>> = {
+  activation: defineActivation,
+};
+
+/** VS Code calls this in its extension host; what it throws makes the run fail. */
+export async function run(): Promise<void> {
+  const mocha = new Mocha({ ui: 'bdd', timeout: 30_000, color: false });
+  mocha.suite.emit('pre-require', globalThis, '', mocha);
+  for (const name of (process.env['HOLDFAST_SUITES'] ?? '').split(',')) {
+    const define = SUITES[name];
+    if (define === undefined) throw new Error(`there is no suite ${name}`);
+    define();
+  }
+  const results = join(process.env['TMPDIR'] ?? '', 'results.jsonl');
+  const tell = (test: Mocha.Test, state: 'passed' | 'failed' | 'skipped', error?: Error): void => {
+    const said = error === undefined ? {} : { error: error.stack ?? error.message };
+    const line = { title: test.fullTitle(), state, ms: test.duration ?? 0, ...said };
+    // At once, so that a run that hangs shows how far it came.
+    appendFileSync(results, `${JSON.stringify(line)}\n`);
+  };
+  const failed = await new Promise<number>((resolve) => {
+    mocha
+      .run(resolve)
+      .on('pass', (test) => tell(test, 'passed'))
+      .on('fail', (test, error: Error) => tell(test, 'failed', error))
+      .on('pending', (test) => tell(test, 'skipped'));
+  });
+  if (failed > 0) throw new Error(`${failed} tests failed`);
+}

@@ -1,0 +1,43 @@
+import { join } from 'node:path';
+import { build } from 'esbuild';
+import { packageExtension } from '../../scripts/setup/package.mjs';
+import { Progress } from '../../scripts/setup/progress.mjs';
+import { ensureEditor } from '../../scripts/setup/vscode.mjs';
+import { editorPlaces } from '../editor/harness/places.ts';
+
+const SHARED = Symbol.for('holdfast.test.editor');
+const place = globalThis as typeof globalThis & { [SHARED]?: Promise<void> | undefined };
+
+/** Before the suites that need an editor: VS Code and a browser are here, the suite for its extension host and the .vsix are built. */
+export default async function setup(): Promise<void> {
+  await (place[SHARED] ??= prepare());
+}
+
+async function prepare(): Promise<void> {
+  const progress = new Progress();
+  const { codeServer, chromium } = await progress.step(
+    'VS Code and Chromium',
+    ensureEditor,
+    ({ installed }) => (installed ? 'installed' : 'there'),
+  );
+  // Workers of the test runner are started later and inherit them.
+  process.env['HOLDFAST_TEST_CODE_SERVER'] = codeServer;
+  process.env['HOLDFAST_TEST_CHROMIUM'] = chromium;
+  const { root, suite, vsix } = editorPlaces();
+  await progress.step('suite for the extension host', async () => {
+    await build({
+      absWorkingDir: root,
+      entryPoints: [join(root, 'test/editor/suite/index.ts')],
+      outfile: suite,
+      bundle: true,
+      platform: 'node',
+      target: 'node22',
+      format: 'cjs',
+      sourcemap: 'inline',
+      // Mocha finds its parts by path, so it stays in node_modules.
+      external: ['vscode', 'mocha'],
+      logLevel: 'warning',
+    });
+  });
+  await progress.step('package', () => packageExtension(vsix));
+}
