@@ -12,7 +12,7 @@ import { TurnOutput } from '../supervisor/history/turn-output.ts';
 import { openDatabase } from '../supervisor/store/database.ts';
 import { Home } from '../supervisor/store/home.ts';
 import { Sessions } from '../supervisor/store/sessions.ts';
-import { Turns } from '../supervisor/store/turns.ts';
+import { Turns, UNSTARTED_TURN } from '../supervisor/store/turns.ts';
 import { Report, interleave, median, p99 } from './measure.ts';
 
 const APPENDS = 200;
@@ -161,34 +161,14 @@ try {
 
   const turns = new Turns(database);
   turns.insert({
+    ...UNSTARTED_TURN,
     id: TURN,
     sessionId: SESSION,
     status: 'running',
     kind: 'command',
     createdAt: Date.now(),
-    startedAt: null,
-    endedAt: null,
     timeoutMs: 60_000,
-    dispatchCase: null,
-    reused: null,
-    codeVersion: null,
-    generation: null,
     input: Buffer.alloc(0),
-    output: null,
-    outputArtifact: false,
-    exitCode: null,
-    error: null,
-    stdoutBytes: 0,
-    stderrBytes: 0,
-    resultBytes: 0,
-    launchedAt: null,
-    dispatchMs: null,
-    queuedMs: null,
-    turnMs: null,
-    workerStartMs: null,
-    workerId: null,
-    workerReused: null,
-    cancelRequested: false,
   });
   const output = new TurnOutput(database, log, new Artifacts(home));
   const piece = randomBytes(MIB);

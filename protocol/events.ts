@@ -56,6 +56,8 @@ export const EVENTS = {
   /** The workspace is gone or going; the row stays as a tombstone. */
   'session.deleted': z.object({ why: z.string() }),
 
+  /** A new generation is begun: containers of an older one no longer count. */
+  'sandbox.starting': z.object({ generation: z.number().int().positive() }),
   'sandbox.started': z.object({
     generation: z.number().int().positive(),
     case: DispatchCaseSchema,
@@ -83,6 +85,15 @@ export const EVENTS = {
     codeVersion: z.number().int().nullable(),
     queuedMs: ms,
     dispatchMs: ms,
+  }),
+  /** Its sandbox ended before anything of the turn had begun: it begins anew in the next one. */
+  'turn.restarted': z.object({ turnId: TurnIdSchema, generation: z.number().int() }),
+  /** The warm worker that took it. */
+  'turn.worker': z.object({
+    turnId: TurnIdSchema,
+    workerId: z.string(),
+    workerReused: z.boolean(),
+    workerStartMs: ms,
   }),
   /** Exactly one of `text`, `base64` and `artifact`. With `artifact` the bytes are in a file beside the log. */
   'turn.output': z.object({

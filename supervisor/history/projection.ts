@@ -107,6 +107,8 @@ function step(state: ProjectedSession, entry: EventEntry): ProjectedSession {
       return { ...state, ...given(entry.data) };
     case 'session.deleted':
       return { ...state, status: 'deleted' };
+    case 'sandbox.starting':
+      return { ...state, generation: entry.data.generation };
     case 'sandbox.started':
       return { ...state, generation: entry.data.generation, codeVersion: entry.data.codeVersion };
     case 'sandbox.lost':
@@ -114,6 +116,8 @@ function step(state: ProjectedSession, entry: EventEntry): ProjectedSession {
       return { ...state, codeVersion: null };
     case 'turn.queued':
     case 'turn.started':
+    case 'turn.restarted':
+    case 'turn.worker':
     case 'turn.output':
     case 'turn.cancelling':
     case 'turn.ended':
@@ -149,10 +153,7 @@ function given<T extends object>(data: T): { [K in keyof T]?: Exclude<T[K], unde
   return Object.fromEntries(Object.entries(data).filter(([, value]) => value !== undefined)) as never;
 }
 
-type TurnEntry = Extract<
-  EventEntry,
-  { type: 'turn.queued' | 'turn.started' | 'turn.output' | 'turn.cancelling' | 'turn.ended' }
->;
+type TurnEntry = Extract<EventEntry, { type: `turn.${string}` }>;
 
 function turnsAfter(turns: readonly ProjectedTurn[], entry: TurnEntry): readonly ProjectedTurn[] {
   if (entry.type === 'turn.queued') return [...turns, queued(entry.data)];
@@ -193,6 +194,12 @@ function turnStep(turn: ProjectedTurn, entry: Exclude<TurnEntry, { type: 'turn.q
     case 'turn.started': {
       const { turnId: _, case: dispatchCase, ...rest } = entry.data;
       return { ...turn, ...rest, dispatchCase, status: 'running' };
+    }
+    case 'turn.restarted':
+      return { ...turn, generation: entry.data.generation };
+    case 'turn.worker': {
+      const { turnId: _, ...worker } = entry.data;
+      return { ...turn, ...worker };
     }
     case 'turn.output': {
       const { stream, offset, bytes } = entry.data;

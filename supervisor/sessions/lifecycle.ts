@@ -281,7 +281,10 @@ export class Lifecycle {
     const starts = plan.steps.some((step) => step.do === 'start');
     if (observed.sidecar?.state !== 'running') await this.#sidecars.drop(row.id);
     if (starts) {
-      row = this.#records.change(row.id, { generation: row.generation + 1 }, 'a new sandbox is made');
+      const generation = row.generation + 1;
+      row = this.#records.change(row.id, { generation }, 'a new sandbox is made', [
+        { type: 'sandbox.starting', data: { generation } },
+      ]);
       await failpoint('start.after-intent');
     }
     const spec = this.#spec(row, profile);

@@ -2,6 +2,7 @@ import { INLINE_OUTPUT_BYTES, type TurnError } from '../../protocol/events.ts';
 import type { TurnStatus } from '../../protocol/entities.ts';
 import { FRAME_LIMITS } from '../../protocol/wire/limits.ts';
 import { forbiddenKeyIn, nestsDeeperThan } from '../../protocol/wire/untrusted-json.ts';
+import type { TurnProgress } from '../../sidecar/wire.ts';
 import type { EventLog } from '../history/events.ts';
 import type { TurnOutput } from '../history/turn-output.ts';
 import { type Json, JsonSchema } from '../store/columns.ts';
@@ -89,6 +90,24 @@ export class TurnRecords {
 
   launched(turnId: string): TurnRow {
     return this.#turns.update(turnId, { launchedAt: this.#now() });
+  }
+
+  /** It is to be handed over anew, to another sandbox. */
+  restarted(turn: TurnRow, generation: number): void {
+    this.#database.transaction(() => {
+      this.#turns.update(turn.id, { launchedAt: null, generation });
+      this.#events.append(turn.sessionId, [
+        { type: 'turn.restarted', data: { turnId: turn.id, generation } },
+      ]);
+    });
+  }
+
+  takenBy(turn: TurnRow, worker: NonNullable<TurnProgress['worker']>): TurnRow {
+    const data = { workerId: worker.id, workerReused: worker.reused, workerStartMs: worker.startMs };
+    return this.#database.transaction(() => {
+      this.#events.append(turn.sessionId, [{ type: 'turn.worker', data: { turnId: turn.id, ...data } }]);
+      return this.#turns.update(turn.id, data);
+    });
   }
 
   /** The end, with everything of the agent's output stored before it. Ends a turn once: a second end is ignored. */

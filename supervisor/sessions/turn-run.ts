@@ -215,7 +215,7 @@ export class TurnRun {
     profile: Profile,
     deadline: number,
   ): Promise<TurnEnd | 'again' | null> {
-    const { live, turns } = this.#options;
+    const { live, records } = this.#options;
     let turn = this.#turn();
     const request = {
       turnId: turn.id,
@@ -250,11 +250,7 @@ export class TurnRun {
         progress = await this.#pull.progress(client, 0);
       }
       if (progress.worker !== null && turn.workerId !== progress.worker.id) {
-        turn = turns.update(turn.id, {
-          workerId: progress.worker.id,
-          workerReused: progress.worker.reused,
-          workerStartMs: progress.worker.startMs,
-        });
+        turn = records.takenBy(turn, progress.worker);
       }
       await this.#store(client, progress);
       // Its output may be stored in part only: the next supervisor goes on from there.
@@ -282,7 +278,7 @@ export class TurnRun {
     const ready = await this.#options.lifecycle.dispatch(this.sessionId, this.turnId);
     this.#attached(ready);
     await ready.client.forgetTurn(this.turnId);
-    this.#options.turns.update(this.turnId, { launchedAt: null, generation: ready.row.generation });
+    this.#options.records.restarted(this.#turn(), ready.row.generation);
     return 'again';
   }
 

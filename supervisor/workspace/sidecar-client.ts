@@ -1,16 +1,13 @@
 import type { Duplex } from 'node:stream';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { FolderUsage } from '../../protocol/search.ts';
-import { Peer } from '../../protocol/wire/peer.ts';
-import { type CallOptions, NOTHING, type Progress } from '../../protocol/wire/shapes.ts';
-import { SIDECAR_METHODS, SIDECAR_PROTOCOL, type TurnLaunch, type TurnProgress } from '../../sidecar/wire.ts';
+import type { CallOptions, Progress } from '../../protocol/wire/shapes.ts';
+import type { SIDECAR_METHODS, TurnLaunch, TurnProgress } from '../../sidecar/wire.ts';
+import { greetSidecar, type SidecarHello, type SidecarPeer } from './sidecar-peer.ts';
 
-type SidecarPeer = Peer<typeof NOTHING, typeof SIDECAR_METHODS>;
 type Result<M extends keyof typeof SIDECAR_METHODS> = (typeof SIDECAR_METHODS)[M]['result']['_zod']['output'];
 type Params<M extends keyof typeof SIDECAR_METHODS> = (typeof SIDECAR_METHODS)[M]['params']['_zod']['input'];
 
-/** A sidecar is up within this or it is not up. */
-const HELLO_MS = 10_000;
 /** Answers that need no waiting at the other end. */
 const ANSWER_MS = 30_000;
 
@@ -20,44 +17,22 @@ const ANSWER_MS = 30_000;
  */
 export class SidecarClient {
   readonly session: string;
-  readonly hello: Result<'hello'>;
+  readonly hello: SidecarHello;
   /** Resolves when the connection has ended: with the reason, or undefined for an orderly end. Never rejects. */
   readonly closed: Promise<HoldfastError | undefined>;
   readonly #peer: SidecarPeer;
 
-  private constructor(peer: SidecarPeer, hello: Result<'hello'>) {
+  private constructor(peer: SidecarPeer, hello: SidecarHello) {
     this.#peer = peer;
     this.session = hello.session;
     this.hello = hello;
     this.closed = peer.closed;
   }
 
-  /** Fails as `dial` does, with `conflict` when another session's sidecar answers, or with `version_mismatch`. */
+  /** Errors: those of `greetSidecar`. */
   static async connect(dial: () => Promise<Duplex>, sessionId: string): Promise<SidecarClient> {
-    const stream = await dial();
-    const peer: SidecarPeer = new Peer({
-      stream,
-      name: `the sidecar of ${sessionId}`,
-      serves: NOTHING,
-      calls: SIDECAR_METHODS,
-      notifies: NOTHING,
-      hears: NOTHING,
-      handlers: {},
-    });
-    try {
-      const hello = await peer.call(
-        'hello',
-        { protocol: SIDECAR_PROTOCOL, session: sessionId },
-        { timeoutMs: HELLO_MS },
-      );
-      if (hello.protocol !== SIDECAR_PROTOCOL || hello.session !== sessionId) {
-        throw new HoldfastError('conflict', `Something else answered for the sidecar of ${sessionId}`);
-      }
-      return new SidecarClient(peer, hello);
-    } catch (error) {
-      peer.close();
-      throw error;
-    }
+    const { peer, hello } = await greetSidecar(dial, sessionId);
+    return new SidecarClient(peer, hello);
   }
 
   get isClosed(): boolean {

@@ -218,6 +218,30 @@ async function created(point: FailpointName): Promise<void> {
     await at.call('session/stop', { session: made.id });
     await expectWholeHistory(at, made.id);
   }
+  await createdByTurn(point);
+}
+
+/** A session that its first turn makes: both are there or neither, and the turn runs without being asked for again. */
+async function createdByTurn(point: FailpointName): Promise<void> {
+  const at = await home();
+  const name = fresh('first');
+  const request = { profile: 'shell', name, prompt: 'echo ran >> f; cat f', opId: fresh('op-first') };
+  const { died } = await serveUntil(at, point);
+  await at.lost(at.call('turn/start', request));
+  await died();
+  await nextCommand(at);
+  const { sessions } = await at.call('session/list', { limit: 1000 });
+  const [made] = sessions.filter((one) => one.name === name);
+  if (made === undefined) throw new Error('the session was stored before the supervisor died');
+  const { turns } = await at.call('turn/list', { session: made.id });
+  expect(turns).toHaveLength(1);
+  const again = await at.call('turn/start', request);
+  expect(again.turn.turnId).toBe(turns[0]?.turnId);
+  expect(await endOfTurn(at, again.turn.turnId)).toMatchObject({ status: 'succeeded' });
+  expect((await outputOf(at, again.turn.turnId, 'stdout')).toString()).toBe('ran\n');
+  await at.call('session/stop', { session: made.id });
+  await expectSettled(at);
+  await expectWholeHistory(at, made.id);
 }
 
 async function started(point: FailpointName): Promise<void> {
@@ -232,6 +256,7 @@ async function started(point: FailpointName): Promise<void> {
     await died();
     await nextCommand(at);
     await expectSettled(at);
+    await expectWholeHistory(at, id);
     if ((await status(at, id)) !== 'idle')
       await eventually('nothing is left of the sandbox', async () => (await containers(at, id)).length === 0);
     const { session: resumed } = await at.call('session/resume', { session: id });

@@ -1,7 +1,13 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Session } from '../../../protocol/entities.ts';
+import { DatabaseSync } from 'node:sqlite';
+import type { Session, SessionEvent } from '../../../protocol/entities.ts';
+import { EventLog } from '../../../supervisor/history/events.ts';
+import { differences as rowDifferences, replay } from '../../../supervisor/history/projection.ts';
+import { Database } from '../../../supervisor/store/database.ts';
+import { Sessions } from '../../../supervisor/store/sessions.ts';
+import { Turns } from '../../../supervisor/store/turns.ts';
 import type { FaultHome } from './fault-home.ts';
 
 const SETTLE_MS = 5000;
@@ -73,8 +79,9 @@ export async function outputOf(
   }
 }
 
-/** The history of a session is whole: seq without gaps, and the chain of hashes holds. */
+/** The history of a session is whole: seq without gaps, the chain of hashes holds, and replayed it gives what the rows hold. */
 export async function expectWholeHistory(home: FaultHome, session: string): Promise<void> {
+  await expectReplayed(home, session);
   const { ok, firstBad } = await home.call('session/verify', { session });
   if (!ok) throw new Error(`the history of ${session} does not hold at ${String(firstBad)}`);
   let after = 0;
@@ -85,6 +92,31 @@ export async function expectWholeHistory(home: FaultHome, session: string): Prom
       after = seq;
     }
     if (after >= lastSeq) return;
+  }
+}
+
+/** The rows may move on between two looks: they agree within two seconds or they do not. */
+async function expectReplayed(home: FaultHome, session: string): Promise<void> {
+  const until = Date.now() + 2000;
+  for (;;) {
+    const database = new Database(new DatabaseSync(join(home.path, 'holdfast.db'), { readOnly: true }));
+    try {
+      const events = new EventLog(database);
+      const told: SessionEvent[] = [];
+      for (let page = events.read(session); page.length > 0;) {
+        told.push(...page);
+        page = events.read(session, { after: page.at(-1)?.seq ?? 0 });
+      }
+      const row = new Sessions(database).get(session);
+      if (row === null) throw new Error(`there is no row of ${session}`);
+      const wrong = rowDifferences(replay(told), row, new Turns(database).listOf(session, 1000));
+      if (wrong.length === 0) return;
+      if (Date.now() > until)
+        throw new Error(`history and rows of ${session} differ:\n  ${wrong.join('\n  ')}`);
+    } finally {
+      database.close();
+    }
+    await sleep(100);
   }
 }
 

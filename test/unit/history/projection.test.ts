@@ -72,6 +72,11 @@ function given(seed: number) {
         },
       ]);
     },
+    begin: () => {
+      const generation = sessions.find(SESSION).generation + 1;
+      sessions.update(SESSION, { generation });
+      log.append(SESSION, [{ type: 'sandbox.starting', data: { generation } }]);
+    },
     lose: () => {
       const { generation } = sessions.update(SESSION, { codeVersion: null });
       log.append(SESSION, [
@@ -103,6 +108,20 @@ function given(seed: number) {
           },
         },
       ]);
+    },
+    restart: () => {
+      const turn = turns.runningOf(SESSION);
+      if (turn === null) return;
+      const generation = below(9);
+      turns.update(turn.id, { generation });
+      log.append(SESSION, [{ type: 'turn.restarted', data: { turnId: turn.id, generation } }]);
+    },
+    work: () => {
+      const turn = turns.runningOf(SESSION);
+      if (turn === null) return;
+      const worker = { workerId: `w${below(9)}`, workerReused: below(2) === 0, workerStartMs: random() };
+      turns.update(turn.id, worker);
+      log.append(SESSION, [{ type: 'turn.worker', data: { turnId: turn.id, ...worker } }]);
     },
     run: () => {
       const turn = turns.nextQueued(SESSION);

@@ -7,7 +7,7 @@ import { openDatabase } from '../../../supervisor/store/database.ts';
 import type { Database } from '../../../supervisor/store/database.ts';
 import { Home } from '../../../supervisor/store/home.ts';
 import type { SessionRow } from '../../../supervisor/store/sessions.ts';
-import type { NewTurn } from '../../../supervisor/store/turns.ts';
+import { type NewTurn, UNSTARTED_TURN } from '../../../supervisor/store/turns.ts';
 import { HoldfastError } from '../../../protocol/errors.ts';
 
 /** A folder that goes when the test ends. */
@@ -89,34 +89,13 @@ export function sessionRow(n: number, changes: Partial<SessionRow> = {}): Sessio
 
 export function newTurn(n: number, changes: Partial<NewTurn> = {}): NewTurn {
   return {
+    ...UNSTARTED_TURN,
     id: turnId(n),
     sessionId: sessionId(0),
-    status: 'queued',
     kind: 'command',
     createdAt: 2000,
-    startedAt: null,
-    endedAt: null,
     timeoutMs: 60_000,
-    dispatchCase: null,
-    reused: null,
-    codeVersion: null,
-    generation: null,
     input: Buffer.from('hello'),
-    output: null,
-    outputArtifact: false,
-    exitCode: null,
-    error: null,
-    stdoutBytes: 0,
-    stderrBytes: 0,
-    resultBytes: 0,
-    launchedAt: null,
-    dispatchMs: null,
-    queuedMs: null,
-    turnMs: null,
-    workerStartMs: null,
-    workerId: null,
-    workerReused: null,
-    cancelRequested: false,
     ...changes,
   };
 }

@@ -1,0 +1,42 @@
+import type { Duplex } from 'node:stream';
+import type { z } from 'zod';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { Peer } from '../../protocol/wire/peer.ts';
+import { NOTHING } from '../../protocol/wire/shapes.ts';
+import { SIDECAR_METHODS, SIDECAR_PROTOCOL } from '../../sidecar/wire.ts';
+
+export type SidecarPeer = Peer<typeof NOTHING, typeof SIDECAR_METHODS>;
+export type SidecarHello = z.output<(typeof SIDECAR_METHODS)['hello']['result']>;
+
+/** A sidecar is up within this or it is not up. */
+const HELLO_MS = 10_000;
+
+/**
+ * A connection to the sidecar of this session, greeted. Fails as `dial` does, with `conflict` when something else answers, or with
+ * `version_mismatch`.
+ */
+export async function greetSidecar(
+  dial: () => Promise<Duplex>,
+  sessionId: string,
+): Promise<{ readonly peer: SidecarPeer; readonly hello: SidecarHello }> {
+  const peer: SidecarPeer = new Peer({
+    stream: await dial(),
+    name: `the sidecar of ${sessionId}`,
+    serves: NOTHING,
+    calls: SIDECAR_METHODS,
+    notifies: NOTHING,
+    hears: NOTHING,
+    handlers: {},
+  });
+  try {
+    const request = { protocol: SIDECAR_PROTOCOL, session: sessionId };
+    const hello = await peer.call('hello', request, { timeoutMs: HELLO_MS });
+    if (hello.protocol !== SIDECAR_PROTOCOL || hello.session !== sessionId) {
+      throw new HoldfastError('conflict', `Something else answered for the sidecar of ${sessionId}`);
+    }
+    return { peer, hello };
+  } catch (error) {
+    peer.close();
+    throw error;
+  }
+}
