@@ -7,13 +7,13 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import Docker from 'dockerode';
 import { FILE_PIECE_BYTES } from '../protocol/files.ts';
+import { bareContainer, removeBareContainers } from './bare-container.ts';
 import { Installation } from './installation.ts';
 import { interleave, median, p99, Report } from './measure.ts';
 
 const run = promisify(execFile);
 const wanted = process.argv.indexOf('--rounds');
 const rounds = wanted < 0 ? 11 : Number(process.argv[wanted + 1]);
-const LABEL = 'dev.holdfast.bench';
 /** As the command line does it: a piece is as much as one message carries, and the next one is on its way. */
 const PIECE = FILE_PIECE_BYTES;
 const AHEAD = 2;
@@ -195,29 +195,13 @@ try {
     }
   }
 
-  let made = 0;
   const cold = await interleave(Math.min(rounds, 7), {
     first: async () => {
       await client.call('session/stop', { session, force: true });
       return await timed(() => client.call('files/list', { session, path: '/workspace' }));
     },
     raw: async () => {
-      made += 1;
-      const container = await docker.createContainer({
-        name: `holdfast-bench-${process.pid}-${made}`,
-        Image: agentImage,
-        Cmd: ['sleep', '600'],
-        User: '210000:210000',
-        Labels: { [LABEL]: String(process.pid) },
-        HostConfig: {
-          NetworkMode: 'none',
-          CapDrop: ['ALL'],
-          SecurityOpt: ['no-new-privileges:true'],
-          ReadonlyRootfs: true,
-          Init: true,
-          LogConfig: { Type: 'none', Config: {} },
-        },
-      });
+      const container = await docker.createContainer(bareContainer(agentImage));
       const ms = await timed(() => container.start());
       await container.remove({ force: true });
       return ms;
@@ -238,12 +222,7 @@ try {
     unit: 'MiB',
   });
 } finally {
-  for (const { Id } of await docker.listContainers({
-    all: true,
-    filters: { label: [`${LABEL}=${process.pid}`] },
-  })) {
-    await docker.getContainer(Id).remove({ force: true });
-  }
+  await removeBareContainers(docker);
   await installation.close();
   await rm(project, { recursive: true, force: true });
 }

@@ -6,13 +6,13 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import Docker from 'dockerode';
+import { BENCH_LABEL, bareContainer, bareRunArguments, removeBareContainers } from './bare-container.ts';
 import { Installation } from './installation.ts';
 import { interleave, median, p99, Report } from './measure.ts';
 
 const run = promisify(execFile);
 const wanted = process.argv.indexOf('--rounds');
 const rounds = wanted < 0 ? 21 : Number(process.argv[wanted + 1]);
-const LABEL = 'dev.holdfast.bench';
 const SESSIONS = 1000;
 const LIVE = 20;
 const WARM_UP = 5;
@@ -28,27 +28,6 @@ const report = new Report('Coming back to a session', {
   image: agentImage,
 });
 
-/** The peer: one container as locked up as ours, with the command line's usual next step left out. */
-const hardened = (name: string): Docker.ContainerCreateOptions => ({
-  name,
-  Image: agentImage,
-  Cmd: ['sleep', '600'],
-  User: '210000:210000',
-  Labels: { [LABEL]: String(process.pid) },
-  HostConfig: {
-    NetworkMode: 'none',
-    CapDrop: ['ALL'],
-    SecurityOpt: ['no-new-privileges:true'],
-    ReadonlyRootfs: true,
-    Init: true,
-    LogConfig: { Type: 'none', Config: {} },
-    PidsLimit: 1024,
-    Memory: 4 * 2 ** 30,
-    Tmpfs: { '/tmp': 'rw,exec,mode=1777' },
-  },
-});
-let made = 0;
-
 async function timed(action: () => Promise<unknown>): Promise<number> {
   const start = performance.now();
   await action();
@@ -56,8 +35,7 @@ async function timed(action: () => Promise<unknown>): Promise<number> {
 }
 
 async function rawCreateAndStart(): Promise<number> {
-  made += 1;
-  const body = hardened(`holdfast-bench-${String(process.pid)}-${String(made)}`);
+  const body = bareContainer(agentImage);
   let container: Docker.Container | null = null;
   const ms = await timed(async () => {
     container = await docker.createContainer(body);
@@ -68,21 +46,8 @@ async function rawCreateAndStart(): Promise<number> {
 }
 
 async function dockerRun(): Promise<number> {
-  made += 1;
-  const name = `holdfast-bench-${String(process.pid)}-${String(made)}`;
-  const args = [
-    'run',
-    '-d',
-    '--name',
-    name,
-    '--label',
-    `${LABEL}=${String(process.pid)}`,
-    '--network',
-    'none',
-  ];
-  const ms = await timed(() =>
-    run('docker', [...args, '--read-only', '--cap-drop', 'ALL', '--init', agentImage, 'sleep', '600']),
-  );
+  const { name, args } = bareRunArguments(agentImage);
+  const ms = await timed(() => run('docker', args));
   await docker.getContainer(name).remove({ force: true });
   return ms;
 }
@@ -120,7 +85,7 @@ try {
     samples: rounds,
   });
 
-  const raw = await docker.createContainer(hardened(`holdfast-bench-${String(process.pid)}-paused`));
+  const raw = await docker.createContainer(bareContainer(agentImage));
   await raw.start();
   const paused = await interleave(rounds, {
     ours: async () => {
@@ -230,11 +195,7 @@ try {
 } finally {
   await installation.close();
   await rm(project, { recursive: true, force: true });
-  const left = await docker.listContainers({
-    all: true,
-    filters: { label: [`${LABEL}=${String(process.pid)}`] },
-  });
-  for (const { Id } of left) await docker.getContainer(Id).remove({ force: true });
+  await removeBareContainers(docker);
 }
 process.exitCode = report.finish() ? 0 : 1;
 
@@ -248,7 +209,7 @@ async function devcontainers(ours: number): Promise<void> {
       join(folder, '.devcontainer/devcontainer.json'),
       JSON.stringify({
         image: agentImage,
-        runArgs: ['--network=none', '--label', `${LABEL}=${String(process.pid)}`],
+        runArgs: ['--network=none', '--label', `${BENCH_LABEL.name}=${BENCH_LABEL.value}`],
         overrideCommand: true,
         updateRemoteUserUID: false,
       }),
