@@ -101,7 +101,12 @@ export const METHODS = {
   'supervisor/doctor': { params: nothing, result: z.object({ checks: z.array(CheckSchema) }) },
   gc: {
     params: z.object({ dryRun: z.boolean().optional() }),
-    result: z.object({ removed: z.array(GarbageSchema), dryRun: z.boolean() }),
+    /** `kept` belongs to nothing either, but may be somebody's work: it never goes by itself. */
+    result: z.object({
+      removed: z.array(GarbageSchema),
+      kept: z.array(GarbageSchema),
+      dryRun: z.boolean(),
+    }),
   },
   /** Removes every container, volume, network and file of this home, then the supervisor leaves. */
   purge: { params: z.object({ force: z.boolean() }), result: z.object({ removed: z.array(GarbageSchema) }) },

@@ -1,15 +1,31 @@
+import type { Session } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Context } from './context.ts';
 
+export interface Loss {
+  /** The sentence that is asked, without its question mark. */
+  readonly what: string;
+  /** What goes. */
+  readonly lines: readonly string[];
+}
+
+/** The session that is meant, once a person has agreed to what it loses; with `force` nobody is asked. */
+export async function confirmedSession(
+  context: Context,
+  reference: string,
+  force: boolean | undefined,
+  loss: (session: Session) => Loss | Promise<Loss>,
+): Promise<Session> {
+  const { session } = await context.call('session/show', { session: reference });
+  if (force !== true) await confirmDeletion(context, await loss(session));
+  return session;
+}
+
 /**
- * Asks a person before something is deleted for good. `lines` say what goes. Throws `confirmation_required` where nobody
+ * Asks a person before something is deleted for good. Throws `confirmation_required` where nobody
  * can be asked, `cancelled` when the answer is not yes.
  */
-export async function confirmDeletion(
-  context: Context,
-  options: { readonly what: string; readonly lines: readonly string[]; readonly force: boolean },
-): Promise<void> {
-  if (options.force) return;
+export async function confirmDeletion(context: Context, options: Loss): Promise<void> {
   if (!context.canAsk) {
     throw new HoldfastError('confirmation_required', options.what, {
       why: [...options.lines, 'it cannot be undone'].join(', '),

@@ -9,6 +9,12 @@ import { garbageOf } from './engine-objects.ts';
 import type { Log } from './logs.ts';
 import type { Rooms } from './rooms.ts';
 
+/** What was found to belong to nothing: what went or would go, and what stays because it may be somebody's work. */
+export interface Collected {
+  readonly removed: Garbage[];
+  readonly kept: Garbage[];
+}
+
 /** Something that belongs to nothing, and how it goes. Without `remove` it is shown and stays. */
 interface Find {
   readonly garbage: Garbage;
@@ -28,8 +34,8 @@ export class GarbageCollector {
     this.#log = log;
   }
 
-  /** With `dryRun` nothing is removed. What cannot be removed now is left out of the list. */
-  async collect(dryRun: boolean): Promise<Garbage[]> {
+  /** With `dryRun` nothing is removed. What cannot be removed now is in neither list. */
+  async collect(dryRun: boolean): Promise<Collected> {
     const observed = await this.#rooms.engine.observe();
     const rows = new Map(this.#rooms.sessions.all().map((row) => [row.id, row]));
     const alive = (id: string): boolean => {
@@ -44,18 +50,17 @@ export class GarbageCollector {
       ...(await this.#runtimes(observed)),
       ...(await this.#artifacts(alive)),
     ];
-    if (dryRun) return finds.map(({ garbage }) => garbage);
     const removed: Garbage[] = [];
+    const kept: Garbage[] = [];
     for (const { garbage, remove } of finds) {
-      // What stays is said every time: it is somebody's files.
       try {
-        await remove?.();
-        removed.push(garbage);
+        if (!dryRun) await remove?.();
+        (remove === undefined ? kept : removed).push(garbage);
       } catch (error) {
         this.#log.warn('garbage could not be removed', { garbage: garbage.name, error });
       }
     }
-    return removed;
+    return { removed, kept };
   }
 
   #onEngine(observed: readonly ObservedObject[], alive: (id: string) => boolean): Find[] {

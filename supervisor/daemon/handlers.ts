@@ -44,7 +44,7 @@ export function handlersOf(rooms: Rooms, program: Program, life: Life, log: Log)
       return { leaving: true };
     },
     'supervisor/doctor': async () => ({ checks: await doctor.run() }),
-    gc: async ({ dryRun }) => ({ removed: await garbage.collect(dryRun ?? false), dryRun: dryRun ?? false }),
+    gc: async ({ dryRun = false }) => ({ ...(await garbage.collect(dryRun)), dryRun }),
     purge: life.purge,
 
     'profile/deploy': ({ directory, opId }, { progress, signal }) =>

@@ -297,7 +297,10 @@ describe('what scripts rely on', () => {
         }),
       ],
       [['workspace', 'clean', sessionId, '--force'], z.object({ removedFiles: z.literal(4) })],
-      [['gc', '--dry-run'], z.object({ removed: z.array(z.unknown()), dryRun: z.literal(true) })],
+      [
+        ['gc', '--dry-run'],
+        z.object({ removed: z.array(z.unknown()), kept: z.array(z.unknown()), dryRun: z.literal(true) }),
+      ],
       [['doctor'], z.object({ checks: z.array(z.object({ name: z.string(), status: z.string() })).min(1) })],
       [['supervisor', 'start'], z.object({ running: z.literal(true) })],
       [

@@ -408,13 +408,15 @@ describe('clearing away', () => {
     await writeFile(join(cut, 'half'), 'half');
 
     const dry = await home.call('gc', { dryRun: true });
-    expect(dry.removed.map(({ name }) => name).sort()).toEqual([cut, run, stray, empty].sort());
+    expect(dry.removed.map(({ name }) => name).sort()).toEqual([cut, run, empty].sort());
+    expect(dry.kept.map(({ name }) => name)).toEqual([stray]);
     expect(existsSync(cut)).toBe(true);
     await home.call('gc', {});
     expect([stray, empty, run, cut].map((path) => existsSync(path))).toEqual([true, false, false, false]);
     expect(await readFile(join(stray, 'thesis.txt'), 'utf8')).toBe('the only copy');
     expect(await readFile(join(home.path, 'workspaces', session.id, 'kept.txt'), 'utf8')).toBe('kept\n');
-    expect((await home.call('gc', {})).removed.map(({ name }) => name)).toEqual([stray]);
+    const again = await home.call('gc', {});
+    expect([again.removed, again.kept.map(({ name }) => name)]).toEqual([[], [stray]]);
   });
 });
 

@@ -96,7 +96,6 @@ async function confirmUndeploy(context: Context, name: string): Promise<void> {
   const workspaces = `${count(profile.sessions, 'session')} with ${profile.sessions === 1 ? 'its workspace' : 'their workspaces'}`;
   await confirmDeletion(context, {
     what: `Delete profile ${visible(name)} for good`,
-    force: false,
     lines: [
       `its code (${count(profile.files, 'file')}, ${size(profile.bytes)}) goes`,
       profile.sessions === 0

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import type { Session } from '../../../protocol/entities.ts';
 import type { Params } from '../../../protocol/methods.ts';
-import { confirmDeletion } from '../confirm.ts';
+import { confirmedSession } from '../confirm.ts';
 import type { Context } from '../context.ts';
 import { notInThisVersion, UsageError } from '../failure.ts';
 import { oneOf, positiveInteger, repeated } from '../option-values.ts';
@@ -266,17 +266,14 @@ function registerDelete(registry: Registry, group: Command): void {
     })
     .option('--force', 'do not ask');
   registry.act(command, async (context, options: { force?: boolean }, reference: string) => {
-    const { session } = await context.call('session/show', { session: reference });
-    const extent = session.workspaceBytes === null ? 'whatever is in it' : size(session.workspaceBytes);
-    await confirmDeletion(context, {
-      what: `Delete session ${visible(session.name)} of ${visible(session.profile)} for good`,
-      force: options.force === true,
+    const session = await confirmedSession(context, reference, options.force, (found) => ({
+      what: `Delete session ${visible(found.name)} of ${visible(found.profile)} for good`,
       lines: [
-        `its workspace (${extent}) goes`,
-        ...(session.runningTurn === null ? [] : ['the turn that runs now is ended']),
-        ...(session.queuedTurns === 0 ? [] : [`${count(session.queuedTurns, 'waiting turn')} never run`]),
+        `its workspace (${found.workspaceBytes === null ? 'whatever is in it' : size(found.workspaceBytes)}) goes`,
+        ...(found.runningTurn === null ? [] : ['the turn that runs now is ended']),
+        ...(found.queuedTurns === 0 ? [] : [`${count(found.queuedTurns, 'waiting turn')} never run`]),
       ],
-    });
+    }));
     await context.call(
       'session/delete',
       { session: session.id, force: true, opId: newOpId() },

@@ -30,6 +30,10 @@ export function registerUpkeep(registry: Registry): void {
       await context.document(result);
       return undefined;
     }
+    if (result.kept.length > 0) {
+      await context.print(...garbageTable(context, result.kept));
+      await context.print(`Kept ${totalOf(result.kept)}: look into it, and remove by hand what nobody needs`);
+    }
     if (result.removed.length === 0) await context.print('There is nothing to remove.');
     else {
       await context.print(...garbageTable(context, result.removed));
@@ -64,7 +68,6 @@ async function confirmPurge(context: Context): Promise<void> {
   const { profiles } = await context.call('profile/list', {});
   await confirmDeletion(context, {
     what: `Remove everything of ${visible(context.home)}`,
-    force: false,
     lines: [
       `${count(sessions.total, 'session')} with all workspaces and history go`,
       `${count(profiles.length, 'profile')} go`,

@@ -1,4 +1,4 @@
-import { confirmDeletion } from '../confirm.ts';
+import { confirmedSession } from '../confirm.ts';
 import { newOpId } from '../opid.ts';
 import type { Registry } from '../registry.ts';
 import { relativeTime, size } from '../render/quantity.ts';
@@ -43,15 +43,13 @@ export function registerWorkspace(registry: Registry): void {
     })
     .option('--force', 'do not ask');
   registry.act(clean, async (context, options: { force?: boolean }, reference: string) => {
-    const { session } = await context.call('session/show', { session: reference });
-    if (options.force !== true) {
-      const found = await context.call('workspace/info', { session: session.id }, { stage: 'Measuring' });
-      await confirmDeletion(context, {
-        what: `Empty the workspace of ${visible(session.name)}`,
-        force: false,
+    const session = await confirmedSession(context, reference, options.force, async ({ id, name }) => {
+      const found = await context.call('workspace/info', { session: id }, { stage: 'Measuring' });
+      return {
+        what: `Empty the workspace of ${visible(name)}`,
         lines: [`${count(found.files, 'file')} (${size(found.bytes)}) go`],
-      });
-    }
+      };
+    });
     const params = { session: session.id, force: true, opId: newOpId() };
     const removed = await context.call('workspace/clean', params, { stage: 'Emptying' });
     if (context.json) await context.document(removed);

@@ -168,7 +168,7 @@ describe('--json prints one document and nothing else', () => {
     'workspace/clean': () => ({ removedFiles: 1, removedBytes: 5 }),
     'supervisor/status': () => status,
     'supervisor/doctor': () => ({ checks: [{ name: 'engine', status: 'ok', found: '29.0', next: null }] }),
-    gc: ({ dryRun }) => ({ removed: garbage, dryRun: dryRun === true }),
+    gc: ({ dryRun }) => ({ removed: garbage, kept: garbage, dryRun: dryRun === true }),
     purge: () => ({ removed: garbage }),
   };
 
@@ -196,7 +196,7 @@ describe('--json prints one document and nothing else', () => {
     [['supervisor', 'start'], { running: true, ...status }],
     [['supervisor', 'status'], { running: true, ...status }],
     [['doctor'], { checks: [{ name: 'engine', status: 'ok', found: '29.0', next: null }] }],
-    [['gc', '--dry-run'], { removed: garbage, dryRun: true }],
+    [['gc', '--dry-run'], { removed: garbage, kept: garbage, dryRun: true }],
     [['purge', '--force'], { removed: garbage }],
     [['__complete', 'session'], { words: ['default'] }],
   ])('%j', async (argv, document) => {
