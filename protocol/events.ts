@@ -6,6 +6,7 @@ import {
   TurnIdSchema,
   TurnStatusSchema,
 } from './entities.ts';
+import { EGRESS_EVENTS } from './egress.ts';
 import { ErrorDataSchema } from './errors.ts';
 import { SessionIdSchema, SnapshotIdSchema } from './ids.ts';
 import { SnapshotReasonSchema } from './snapshots.ts';
@@ -184,6 +185,8 @@ export const EVENTS = {
     uid: z.number().int(),
     gid: z.number().int(),
   }),
+  ...EGRESS_EVENTS,
+
   /** A newer version of the profile's code: the next turn runs it. */
   'profile.deployed': z.object({ profile: z.string(), version: z.number().int().positive() }),
 } as const;

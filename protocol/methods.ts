@@ -18,6 +18,7 @@ import {
   TurnSchema,
   WorkspaceInfoSchema,
 } from './entities.ts';
+import { POLICY_METHODS } from './egress.ts';
 import { FILES_METHODS } from './files.ts';
 import { SnapshotIdSchema } from './ids.ts';
 import { ProfileNameSchema } from './profile.ts';
@@ -302,6 +303,7 @@ export const METHODS = {
     result: z.object({ removedFiles: z.number().int(), removedBytes: z.number().int() }),
   },
 
+  ...POLICY_METHODS,
   ...FILES_METHODS,
   ...WATCH_METHODS,
   ...SEARCH_METHODS,

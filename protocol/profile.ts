@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { EgressRuleSchema } from './egress.ts';
 
 /**
  * `holdfast.yaml`. Everything the contract names parses; what this version cannot do yet is refused by
@@ -51,18 +52,6 @@ export const ProfileNameSchema = z
     /^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$/,
     'lower-case letters, digits and dashes, 1 to 40, no dash at either end',
   );
-
-const EgressRuleSchema = z.strictObject({
-  host: z
-    .string()
-    .min(1)
-    .max(253 + 6),
-  methods: z
-    .array(z.string().regex(/^[A-Z]{1,20}$/))
-    .min(1)
-    .optional(),
-  path: z.string().startsWith('/').optional(),
-});
 
 const CommandSchema = z.array(z.string().max(32_768)).min(1).max(256);
 
@@ -181,7 +170,10 @@ export function unsupportedFields(profile: Profile): { field: string; next: stri
   if (profile.workspace?.scope === 'profile') refuse('workspace.scope: profile', 'use `session`');
   if (profile.workspace?.repository !== undefined)
     refuse('workspace.repository', 'clone inside the first turn');
-  if (profile.egress !== undefined) refuse('egress', 'remove it; sandboxes have no network yet');
+  if (profile.egress?.some(({ methods }) => methods !== undefined) === true)
+    refuse('egress.methods', 'remove it; rules are for hosts and ports only');
+  if (profile.egress?.some(({ path }) => path !== undefined) === true)
+    refuse('egress.path', 'remove it; rules are for hosts and ports only');
   if (profile.retention !== undefined) refuse('retention', 'remove it; nothing is deleted by age yet');
   if (profile.checks !== undefined) refuse('checks', 'remove it; run them with `holdfast exec`');
   return found;

@@ -44,9 +44,10 @@ function listen(): void {
         import('./turns/keeper.ts'),
         import('./files/workspace-files.ts'),
         import('./watch/watches.ts'),
+        import('./egress/listener.ts'),
       ]),
     )
-    .then(([{ serve }, { Keeper }, { WorkspaceFiles }, { WatchedTrees }]) => {
+    .then(([{ serve }, { Keeper }, { WorkspaceFiles }, { WatchedTrees }, { EgressListener }]) => {
       const keeper = new Keeper({
         run: placeOf('RUN', '/run/holdfast'),
         runtime: placeOf('RUNTIME', '/opt/holdfast'),
@@ -60,11 +61,12 @@ function listen(): void {
       });
       files.settle().catch((error: unknown) => console.error('files:', error));
       const trees = new WatchedTrees(files);
+      const egress = new EgressListener();
       const ripgrep = process.env['HOLDFAST_RIPGREP'] ?? '/usr/bin/rg';
       ending.signal.addEventListener('abort', () => keeper.close());
       return (socket: Socket): void => {
         if (socket.destroyed) return;
-        serve(socket, { session, keeper, workspace, files, trees, ripgrep });
+        serve(socket, { session, keeper, workspace, files, trees, ripgrep, egress });
         socket.resume();
       };
     });

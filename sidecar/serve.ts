@@ -3,6 +3,8 @@ import { HoldfastError } from '../protocol/errors.ts';
 import { Peer } from '../protocol/wire/peer.ts';
 import { STORE_CALLS } from '../protocol/snapshots/wire.ts';
 import { NOTHING, withBytes } from '../protocol/wire/shapes.ts';
+import { acceptOn } from './egress/accept.ts';
+import type { EgressListener } from './egress/listener.ts';
 import { Directory } from './files/directory.ts';
 import { filesHandlers } from './files/handlers.ts';
 import type { WorkspaceFiles } from './files/workspace-files.ts';
@@ -25,15 +27,17 @@ export interface ServeOptions {
   readonly trees: WatchedTrees;
   /** Where ripgrep is. */
   readonly ripgrep: string;
+  readonly egress: EgressListener;
 }
 
 /** Answers one connection until it ends. */
 export function serve(
   stream: Duplex,
-  { session, keeper, workspace, files, trees, ripgrep }: ServeOptions,
+  { session, keeper, workspace, files, trees, ripgrep, egress }: ServeOptions,
 ): Peer<typeof SIDECAR_METHODS, typeof STORE_CALLS> {
   const { promise: closed, resolve: close } = Promise.withResolvers<undefined>();
   stream.once('close', () => close(undefined));
+  let accepts = false;
   return new Peer({
     stream,
     name: 'the supervisor',
@@ -90,6 +94,11 @@ export function serve(
       ...watchHandlers(trees, closed),
       ...searchHandlers(files, ripgrep, closed),
       ...snapshotHandlers(),
+      'egress/accept': (_params, { peer, signal, progress }) => {
+        if (!accepts) egress.use(closed);
+        accepts = true;
+        return acceptOn(egress, peer, signal, () => progress('listening'));
+      },
       'files/seed': ({ entries }, { bytes, signal }) => seedWorkspace(files, entries, bytes, signal),
       'workspace/read': ({ path }) => {
         const bytes = readWorkspaceFile(workspace, path);

@@ -174,6 +174,16 @@ export const SIDECAR_METHODS = {
     result: z.object({ made: z.number().int(), kept: z.number().int() }),
     bytes: 'params',
   },
+  /**
+   * Answered when a process in the sandbox connects to the proxy's listener, which is there while somebody asks. Then the connection
+   * carries that process's bytes as `protocol/wire/tunnel-frames.ts` has them, and nothing else any more. The sidecar says nothing
+   * before it hears a first piece, so that the answer is the last thing that is read as a message: the supervisor begins
+   * with one byte, which belongs to nobody. Progress is told once the listener is there. `waiting`: how many others have connected and wait.
+   */
+  'egress/accept': {
+    params: z.object({}),
+    result: z.object({ waiting: z.number().int().nonnegative() }),
+  },
   /** Reads a small file below /workspace as the agent sees it; for conformance checks and `doctor`. At most 1 MiB. */
   'workspace/read': {
     params: z.object({ path: z.string() }),

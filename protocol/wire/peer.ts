@@ -213,6 +213,36 @@ export class Peer<
     this.#finish(reason);
   }
 
+  /**
+   * Lets go of the stream, paused and otherwise as it is: from here on it speaks something else, and its errors are the caller's to
+   * hear. The other side must not have said anything yet that follows what was answered last. Errors: `connection_closed`,
+   * `protocol_error` where it has.
+   */
+  release(): Duplex {
+    if (this.#closing !== undefined) throw this.#connectionClosed();
+    if (!this.#inbox.isIdle || this.#decoder.buffered > 0) {
+      const error = new HoldfastError('protocol_error', 'The connection was ended', {
+        why: 'something follows the last message',
+      });
+      this.close(error);
+      throw error;
+    }
+    this.#stream.pause();
+    this.#stream.off('data', this.#onData);
+    this.#stream.off('end', this.#onEnd);
+    this.#stream.off('error', this.#onError);
+    this.#stream.off('close', this.#onClose);
+    this.#closing = { reason: undefined, linger: undefined };
+    this.#inbox.close();
+    this.#decoder.stop();
+    const error = this.#connectionClosed();
+    this.#outgoing.close(error);
+    this.#incoming.close(error);
+    this.#writer.close(error);
+    this.#resolveClosed(undefined);
+    return this.#stream;
+  }
+
   #finish(reason: HoldfastError | undefined): void {
     if (this.#closing !== undefined) return;
     this.#closing = { reason, linger: undefined };

@@ -7,6 +7,7 @@ import { registerCompletion } from './commands/completion.ts';
 import { registerConnect } from './commands/connect.ts';
 import { registerEvents } from './commands/events.ts';
 import { registerExec } from './commands/exec.ts';
+import { registerPolicy } from './commands/policy.ts';
 import { registerProfiles } from './commands/profiles.ts';
 import { registerRun } from './commands/run.ts';
 import { registerSessions } from './commands/sessions.ts';
@@ -78,6 +79,7 @@ export function buildProgram(io: CliIo, run: Runner): Command {
   const session = registerSessions(registry);
   registerEvents(registry, session);
   registerWorkspace(registry);
+  registerPolicy(registry);
   root.commandsGroup(HEADINGS.upkeep);
   registerUpkeep(registry);
   registerSupervisor(registry);
@@ -98,7 +100,6 @@ export function buildProgram(io: CliIo, run: Runner): Command {
     'handoff',
     'secret',
     'retention',
-    'policy',
     'terminal',
     'host',
   ]);

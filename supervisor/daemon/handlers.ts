@@ -7,6 +7,7 @@ import { limited } from '../workspace/limit-handlers.ts';
 import { searchHandlers } from '../workspace/search-handlers.ts';
 import { watchHandlers } from '../workspace/watch-handlers.ts';
 import { snapshotHandlers } from '../snapshots/handlers.ts';
+import { policyHandlers } from '../trust/egress/handlers.ts';
 import { Doctor } from '../trust/doctor.ts';
 import { GarbageCollector } from './garbage.ts';
 import type { Log } from './logs.ts';
@@ -25,7 +26,8 @@ export interface Life {
 
 /** One answer for each method. */
 export function handlersOf(rooms: Rooms, program: Program, life: Life, log: Log): HandlerTable {
-  const { sessionService, profileService, events, output, turns, engine, files, watching } = rooms;
+  const { sessionService, profileService, events, output, turns, engine, files, watching, policies, egress } =
+    rooms;
   const garbage = new GarbageCollector(rooms, log.room('gc'));
   const doctor = new Doctor({ ...rooms, program, damage: null });
   const sessionId = (reference: string): string => sessionService.find(reference).id;
@@ -47,11 +49,15 @@ export function handlersOf(rooms: Rooms, program: Program, life: Life, log: Log)
     gc: async ({ dryRun = false }) => ({ ...(await garbage.collect(dryRun)), dryRun }),
     purge: life.purge,
 
-    'profile/deploy': ({ directory, opId }, { progress, signal }) =>
-      profileService.deploy({ directory, opId, tell: progress, signal }),
+    'profile/deploy': async ({ directory, opId }, { progress, signal }) => {
+      const deployed = await profileService.deploy({ directory, opId, tell: progress, signal });
+      egress.review();
+      return deployed;
+    },
     'profile/undeploy': ({ profile, force, opId }) => profileService.undeploy(profile, { force, opId }),
     'profile/list': () => ({ profiles: profileService.list() }),
 
+    ...policyHandlers<ClientPeer>({ policies, egress, sessionId }),
     ...limited(
       filesHandlers<ClientPeer>({ connections: files, sessionId }),
       sessionService.limits,
@@ -117,6 +123,9 @@ export function handlersOfDamaged(damage: HoldfastError, doctor: Doctor, life: L
     'exec/kill': refuse,
     'workspace/info': refuse,
     'workspace/clean': refuse,
+    'policy/show': refuse,
+    'policy/allow': refuse,
+    'policy/deny': refuse,
     'files/stat': refuse,
     'files/list': refuse,
     'files/read': refuse,

@@ -8,11 +8,15 @@ import { randomIds } from '../sessions/ids.ts';
 import { SessionService } from '../sessions/service.ts';
 import { type Database, openDatabase } from '../store/database.ts';
 import type { Home } from '../store/home.ts';
+import { EgressRules } from '../store/egress-rules.ts';
 import { Operations } from '../store/operations.ts';
 import { Profiles } from '../store/profiles.ts';
 import { Reserve } from '../store/reserve.ts';
 import { Sessions } from '../store/sessions.ts';
 import { Turns } from '../store/turns.ts';
+import { Egress } from '../trust/egress/egress.ts';
+import { Policies } from '../trust/egress/policies.ts';
+import { nameResolver } from '../trust/egress/resolver.ts';
 import { FilesConnections } from '../workspace/files-connections.ts';
 import type { Log } from './logs.ts';
 import type { Program } from './program.ts';
@@ -34,6 +38,8 @@ export interface Rooms {
   /** The same for watches and searches, which take long. */
   readonly watching: FilesConnections;
   readonly profileService: ProfileService;
+  readonly policies: Policies;
+  readonly egress: Egress;
 }
 
 /** The engine connects in the background from here on. */
@@ -58,6 +64,23 @@ export function openRooms(home: Home, engine: Engine, program: Program, log: Log
   const events = new EventLog(database, (error) => log.error('a listener of events failed', { error }));
   const artifacts = new Artifacts(home);
   const output = new TurnOutput(database, events, artifacts);
+  const policies = new Policies({
+    database,
+    rules: new EgressRules(database),
+    profiles,
+    sessions,
+    events,
+    now,
+  });
+  const egress = new Egress({
+    policies,
+    sessions,
+    events,
+    dial: (sessionId) => engine.dial(sessionId),
+    resolve: nameResolver(process.env),
+    log: log.room('egress'),
+    now,
+  });
   const sessionService = new SessionService({
     database,
     sessions,
@@ -67,6 +90,8 @@ export function openRooms(home: Home, engine: Engine, program: Program, log: Log
     events,
     output,
     engine,
+    egress,
+    policies,
     reserve: new Reserve(home),
     home,
     ids: randomIds,
@@ -102,6 +127,8 @@ export function openRooms(home: Home, engine: Engine, program: Program, log: Log
     output,
     artifacts,
     sessionService,
+    policies,
+    egress,
     files: new FilesConnections(sessionService.sidecarAccess),
     watching: new FilesConnections(sessionService.sidecarAccess),
     profileService,

@@ -175,6 +175,7 @@ export class Supervisor {
     await this.#try('server', () => within(DRAIN_MS, this.#server?.close()));
     await this.#try('watches', () => within(DRAIN_MS, this.#rooms?.watching.close()));
     await this.#try('files', () => within(DRAIN_MS, this.#rooms?.files.close()));
+    await this.#try('egress', () => this.#rooms?.egress.close());
     await this.#try('sessions', () => within(DRAIN_MS, this.#rooms?.sessionService.close()));
     if (reason === 'home-gone') await this.#try('engine objects', () => removeFromEngine(this.#engine));
     await this.#try('engine', () => within(DRAIN_MS, this.#engine.close()));

@@ -138,6 +138,8 @@ function step(state: ProjectedSession, entry: EventEntry): ProjectedSession {
     case 'exec.started':
     case 'exec.ended':
     case 'profile.deployed':
+    case 'egress':
+    case 'policy.changed':
       return state;
   }
 }

@@ -4,6 +4,7 @@ import { failpoint } from '../failpoints.ts';
 import type { Engine, ObservedSandbox, SandboxSpec } from '../engine/port.ts';
 import type { ProfileRow, Profiles } from '../store/profiles.ts';
 import type { SessionRow } from '../store/sessions.ts';
+import type { Egress } from '../trust/egress/egress.ts';
 import type { Seeding } from '../workspace/seed.ts';
 import type { SidecarClient } from '../workspace/sidecar-client.ts';
 import { dispatch, type Plan } from './dispatch.ts';
@@ -43,6 +44,8 @@ export interface LifecycleOptions {
   readonly finishEarlier: (sessionId: string) => Promise<void>;
   /** Fills a new or emptied workspace. */
   readonly seeding: Pick<Seeding, 'intend' | 'settle'>;
+  /** The way out of a sandbox that is up. */
+  readonly egress: Pick<Egress, 'ready'>;
 }
 
 /**
@@ -61,6 +64,7 @@ export class Lifecycle {
   readonly #now: () => number;
   readonly #finishEarlier: (sessionId: string) => Promise<void>;
   readonly #seeding: Pick<Seeding, 'intend' | 'settle'>;
+  readonly #egress: Pick<Egress, 'ready'>;
 
   constructor(options: LifecycleOptions) {
     this.#engine = options.engine;
@@ -73,6 +77,7 @@ export class Lifecycle {
     this.#now = options.now;
     this.#finishEarlier = options.finishEarlier;
     this.#seeding = options.seeding;
+    this.#egress = options.egress;
   }
 
   /** A sandbox that can take a message now. `forThing` is the turn or exec that asks: it does not count as live yet. */
@@ -104,6 +109,7 @@ export class Lifecycle {
     const client = await this.#sidecars.get(sessionId);
     // The agent's container runs, but nothing of the agent's does: that begins with the turn.
     await this.#seeding.settle(after);
+    await this.#egress.ready(sessionId);
     return {
       dispatched: { reused: plan.reused, case: plan.case },
       client,

@@ -3,6 +3,7 @@ import type { Log } from '../daemon/logs.ts';
 import type { Engine, ObservedObject, ObservedSandbox } from '../engine/port.ts';
 import type { Sessions } from '../store/sessions.ts';
 import { statusWithoutSandbox } from './idle.ts';
+import type { Egress } from '../trust/egress/egress.ts';
 import type { Lanes } from './lanes.ts';
 import { STOP_GRACE_MS } from './lifecycle.ts';
 import type { LiveThings } from './live.ts';
@@ -24,6 +25,7 @@ export interface ReconcilerOptions {
   readonly sidecars: Sidecars;
   readonly lanes: Lanes;
   readonly live: LiveThings;
+  readonly egress: Pick<Egress, 'look'>;
   readonly log: Log;
   /** The agent of this session ended under us: its turn and its execs must know. */
   readonly agentGone: (sessionId: string, why: string) => void;
@@ -114,6 +116,7 @@ export class Reconciler {
         const observed = await observations.ask(sessionId);
         for (const repair of reconcile(records.peek(sessionId), observed))
           await this.#repair(sessionId, repair);
+        this.#lookAtEgress(sessionId, observed);
         await this.#putAwaySidecar(sessionId, observed);
       });
     } catch (error) {
@@ -159,6 +162,12 @@ export class Reconciler {
         await engine.removeSandbox(sessionId, STOP_GRACE_MS);
         return;
     }
+  }
+
+  #lookAtEgress(sessionId: string, { sidecar }: ObservedSandbox): void {
+    const status = this.#options.records.peek(sessionId)?.status;
+    const up = status === 'active' || status === 'idle' || status === 'paused';
+    this.#options.egress.look(sessionId, up && sidecar?.state === 'running');
   }
 
   /** A sidecar without an agent beside it, which nobody has used for a while, only costs memory. */

@@ -11,6 +11,8 @@ import type { Profiles } from '../store/profiles.ts';
 import type { Reserve } from '../store/reserve.ts';
 import type { SessionFilter, SessionRow, Sessions } from '../store/sessions.ts';
 import type { Turns } from '../store/turns.ts';
+import type { Egress } from '../trust/egress/egress.ts';
+import type { Policies } from '../trust/egress/policies.ts';
 import type { SidecarAccess } from '../workspace/files-connections.ts';
 import { Seeding } from '../workspace/seed.ts';
 import { StorageLimits } from '../workspace/storage-limits.ts';
@@ -46,6 +48,8 @@ export interface SessionServiceOptions {
   readonly events: EventLog;
   readonly output: TurnOutput;
   readonly engine: Engine;
+  readonly egress: Egress;
+  readonly policies: Pick<Policies, 'forgetSession'>;
   readonly reserve: Reserve;
   readonly home: Pick<Home, 'deploy'>;
   readonly ids: Ids;
@@ -93,7 +97,7 @@ export class SessionService {
     const records = new SessionRecords(database, sessions, events, now);
     const lanes = this.#lanes;
     const live = new LiveThings((sessionId) => this.#touched(sessionId));
-    const sidecars = new Sidecars(engine, now);
+    const sidecars = new Sidecars(engine, now, (sessionId) => options.egress.look(sessionId, false));
     const observations = new Observations(engine);
     this.#observations = observations;
     const seeding = new Seeding({
@@ -119,6 +123,7 @@ export class SessionService {
     });
     const lifecycle = new Lifecycle({
       seeding,
+      egress: options.egress,
       engine,
       records,
       profiles,
@@ -182,6 +187,7 @@ export class SessionService {
       },
       seedNever: (sessionId) => {
         seeding.drop(sessionId);
+        options.policies.forgetSession(sessionId);
         this.limits.forget(sessionId);
       },
     });
@@ -218,6 +224,7 @@ export class SessionService {
       sidecars,
       lanes,
       live,
+      egress: options.egress,
       log: log.room('reconcile'),
       reconnected: () => this.#inBackground(this.#removal.recover()),
       agentGone: (sessionId, why) => {

@@ -8,13 +8,16 @@ const UNUSED_MS = 60_000;
 export class Sidecars {
   readonly #engine: Engine;
   readonly #now: () => number;
+  readonly #dropped: (sessionId: string) => void;
   readonly #clients = new Map<string, Promise<SidecarClient>>();
   readonly #used = new Map<string, number>();
   readonly #holds = new Map<string, number>();
 
-  constructor(engine: Engine, now: () => number) {
+  /** `dropped`: this sidecar is about to go, or is gone. */
+  constructor(engine: Engine, now: () => number, dropped: (sessionId: string) => void) {
     this.#engine = engine;
     this.#now = now;
+    this.#dropped = dropped;
   }
 
   /** The open connection, or a new one. Fails with `sandbox_lost` when no sidecar runs. */
@@ -53,6 +56,7 @@ export class Sidecars {
 
   /** Closes the connection; the sidecar itself is the engine's to remove. */
   async drop(sessionId: string): Promise<void> {
+    this.#dropped(sessionId);
     const open = this.#clients.get(sessionId);
     this.#clients.delete(sessionId);
     this.#used.delete(sessionId);

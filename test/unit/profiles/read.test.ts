@@ -124,7 +124,8 @@ test.each([
   ['secrets: [TOKEN]', 'secrets'],
   ['dockerfile: ./Dockerfile', 'dockerfile'],
   ['workspace: { scope: profile }', 'workspace.scope: profile'],
-  ['egress: [{ host: api.example.org, methods: [GET] }]', 'egress'],
+  ['egress: [{ host: api.example.org, methods: [GET] }]', 'egress.methods'],
+  ['egress: [{ host: api.example.org, path: /v1/ }]', 'egress.path'],
   ['checks: { test: npm test }', 'checks'],
   ['retention: { events: 1d }', 'retention'],
 ])('%s parses and is refused as not supported yet', (line, field) => {

@@ -97,26 +97,27 @@ describe('opening a database', () => {
 });
 
 describe('a migration', () => {
-  const next = { version: 2, sql: 'ALTER TABLE sessions ADD COLUMN colour TEXT' };
+  const now = MIGRATIONS.length;
+  const next = { version: now + 1, sql: 'ALTER TABLE sessions ADD COLUMN colour TEXT' };
 
   test('of an existing database comes after a backup that is whole and opens', () => {
     const home = usedHome(3);
     migrate(bare(home), home, [...MIGRATIONS, next]);
     const [name, ...others] = readdirSync(home.backups);
     expect(others).toEqual([]);
-    expect(name).toMatch(/^holdfast-0001-\d{8}T\d{9}Z\.db$/);
+    expect(name).toMatch(new RegExp(`^holdfast-${String(now).padStart(4, '0')}-\\d{8}T\\d{9}Z\\.db$`));
     const copy = new DatabaseSync(join(home.backups, name ?? ''), { readOnly: true });
     expect({ ...copy.prepare('SELECT count(*) AS many FROM sessions').get() }).toEqual({ many: 3 });
-    expect({ ...copy.prepare('PRAGMA user_version').get() }).toEqual({ user_version: 1 });
+    expect({ ...copy.prepare('PRAGMA user_version').get() }).toEqual({ user_version: now });
     copy.close();
-    expect({ ...bare(home).prepare('PRAGMA user_version').get() }).toEqual({ user_version: 2 });
+    expect({ ...bare(home).prepare('PRAGMA user_version').get() }).toEqual({ user_version: now + 1 });
   });
 
   test('that fails leaves the version and the tables as they were', () => {
     const home = usedHome(3);
-    const broken = { version: 2, sql: `${next.sql}; INSERT INTO nowhere VALUES (1)` };
+    const broken = { version: now + 1, sql: `${next.sql}; INSERT INTO nowhere VALUES (1)` };
     expect(() => migrate(bare(home), home, [...MIGRATIONS, broken])).toThrow('nowhere');
-    expect({ ...bare(home).prepare('PRAGMA user_version').get() }).toEqual({ user_version: 1 });
+    expect({ ...bare(home).prepare('PRAGMA user_version').get() }).toEqual({ user_version: now });
     const database = temporaryDatabase(home);
     expect(new Sessions(database).all()).toHaveLength(3);
     expect(() => database.get('SELECT colour FROM sessions')).toThrow();

@@ -1,0 +1,63 @@
+import { z } from 'zod';
+import { RuleScopeSchema } from '../../protocol/egress.ts';
+import { parseRow, time } from './columns.ts';
+import type { Database } from './database.ts';
+
+const EgressRuleRowSchema = z.object({
+  id: z.int().positive(),
+  scope: RuleScopeSchema,
+  /** The session's id; for the scope `profile` the profile's name. */
+  owner: z.string(),
+  /** Canonical. */
+  host: z.string(),
+  effect: z.enum(['allow', 'deny']),
+  addedAt: time,
+});
+export type EgressRuleRow = z.output<typeof EgressRuleRowSchema>;
+
+/** Rules that people added beside those of `holdfast.yaml`. */
+export class EgressRules {
+  readonly #database: Database;
+
+  constructor(database: Database) {
+    this.#database = database;
+  }
+
+  /** Of a session and of its profile, the oldest first. */
+  of(sessionId: string, profile: string): EgressRuleRow[] {
+    return this.#database
+      .all(
+        `SELECT * FROM egress_rules WHERE (scope <> 'profile' AND owner = ?) OR (scope = 'profile' AND owner = ?) ORDER BY id`,
+        sessionId,
+        profile,
+      )
+      .map((row) => parseRow(EgressRuleRowSchema, 'egress_rules', row));
+  }
+
+  /** Replaces what the scope says of the same host. */
+  put(row: Omit<EgressRuleRow, 'id'>): void {
+    this.#database.run(
+      `INSERT INTO egress_rules (scope, owner, host, effect, addedAt) VALUES (?, ?, ?, ?, ?)
+       ON CONFLICT (scope, owner, host) DO UPDATE SET effect = excluded.effect, addedAt = excluded.addedAt`,
+      row.scope,
+      row.owner,
+      row.host,
+      row.effect,
+      row.addedAt,
+    );
+  }
+
+  /** False when it is gone already: somebody else has used it up. */
+  remove(id: number): boolean {
+    return this.#database.run('DELETE FROM egress_rules WHERE id = ?', id) > 0;
+  }
+
+  /** What was for one session. */
+  removeSession(sessionId: string): void {
+    this.#database.run(`DELETE FROM egress_rules WHERE scope <> 'profile' AND owner = ?`, sessionId);
+  }
+
+  removeProfile(profile: string): void {
+    this.#database.run(`DELETE FROM egress_rules WHERE scope = 'profile' AND owner = ?`, profile);
+  }
+}

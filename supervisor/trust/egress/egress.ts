@@ -1,0 +1,115 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Duplex } from 'node:stream';
+import type { Log } from '../../daemon/logs.ts';
+import type { EventLog } from '../../history/events.ts';
+import type { Sessions } from '../../store/sessions.ts';
+import { EgressLedger } from './ledger.ts';
+import type { Policies } from './policies.ts';
+import { EgressPool } from './pool.ts';
+import { SessionProxy } from './proxy.ts';
+import type { ResolveName } from './resolver.ts';
+
+/** How long a turn waits for its way out before it begins without one. */
+const READY_MS = 3000;
+
+export interface EgressOptions {
+  readonly policies: Policies;
+  readonly sessions: Sessions;
+  readonly events: EventLog;
+  /** A new connection to the sidecar of a session. */
+  readonly dial: (sessionId: string) => Promise<Duplex>;
+  readonly resolve: ResolveName;
+  readonly log: Log;
+  /** ms since 1970. */
+  readonly now: () => number;
+}
+
+interface WayOut {
+  readonly pool: EgressPool;
+  readonly proxy: SessionProxy;
+  readonly ledger: EgressLedger;
+}
+
+/** The ways out of all sandboxes: one for each that lives and whose rules allow anything at all. */
+export class Egress {
+  readonly #options: EgressOptions;
+  readonly #open = new Map<string, WayOut>();
+  /** Sessions whose sandbox is up, with a way out or without. */
+  readonly #live = new Set<string>();
+  #closed = false;
+
+  constructor(options: EgressOptions) {
+    this.#options = options;
+  }
+
+  /** What is so now: called whenever somebody has looked, as often as they like. */
+  look(sessionId: string, live: boolean): void {
+    if (live) this.#live.add(sessionId);
+    else this.#live.delete(sessionId);
+    this.#settle(sessionId);
+  }
+
+  /** The sandbox is up: resolves when its way out is there, where it has one. Never rejects. */
+  async ready(sessionId: string): Promise<void> {
+    this.look(sessionId, true);
+    const way = this.#open.get(sessionId);
+    if (way === undefined) return;
+    const late = new AbortController();
+    const waited = sleep(READY_MS, 'late', { signal: late.signal }).catch(() => 'in time');
+    if ((await Promise.race([way.pool.listening, waited])) === 'late')
+      this.#options.log.warn('a sandbox begins without its way out', { session: sessionId });
+    late.abort();
+  }
+
+  /** Rules have changed, of one session or of many. */
+  review(): void {
+    for (const sessionId of this.#live) {
+      this.#open.get(sessionId)?.proxy.review();
+      this.#settle(sessionId);
+    }
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#live.clear();
+    for (const sessionId of [...this.#open.keys()]) this.#settle(sessionId);
+  }
+
+  #settle(sessionId: string): void {
+    const wanted = !this.#closed && this.#live.has(sessionId) && this.#options.policies.isOpen(sessionId);
+    const way = this.#open.get(sessionId);
+    if (wanted && way === undefined) this.#open.set(sessionId, this.#make(sessionId));
+    else if (!wanted && way !== undefined) {
+      this.#open.delete(sessionId);
+      way.pool.close();
+      way.proxy.close();
+      // After the ends of what it carried, which come with the next turn of the loop.
+      setImmediate(() => way.ledger.close());
+    }
+  }
+
+  #make(sessionId: string): WayOut {
+    const { policies, resolve, log, now, dial, events, sessions } = this.#options;
+    const ledger = new EgressLedger({
+      now,
+      record: (entries) => {
+        const row = sessions.get(sessionId);
+        if (row === null || row.status === 'deleted') return;
+        try {
+          events.append(sessionId, entries);
+        } catch (error) {
+          // The connection that it is about is not to blame for a full disk.
+          log.warn('a decision is not in the history', { session: sessionId, error });
+        }
+      },
+    });
+    const proxy = new SessionProxy({ sessionId, policies, resolve, ledger, log });
+    const pool = new EgressPool({
+      sessionId,
+      dial: () => dial(sessionId),
+      serve: (tunnel) => proxy.serve(tunnel),
+      log,
+    });
+    return { pool, proxy, ledger };
+  }
+}

@@ -1,0 +1,27 @@
+import { EGRESS_PROXY } from '../../../protocol/egress.ts';
+
+const PROXY = `http://${EGRESS_PROXY.host}:${String(EGRESS_PROXY.port)}`;
+/** The sandbox's own loopback is reached directly: servers that an agent starts are its own. */
+const DIRECT = 'localhost,127.0.0.1,::1';
+
+/** What makes the programs in a sandbox use its proxy. Programs that know no proxy reach nothing. */
+export function egressEnvironment(): Record<string, string> {
+  return {
+    HTTP_PROXY: PROXY,
+    HTTPS_PROXY: PROXY,
+    ALL_PROXY: PROXY,
+    NO_PROXY: DIRECT,
+    http_proxy: PROXY,
+    https_proxy: PROXY,
+    all_proxy: PROXY,
+    no_proxy: DIRECT,
+    NODE_USE_ENV_PROXY: '1',
+    GIT_CONFIG_COUNT: '1',
+    GIT_CONFIG_KEY_0: 'http.proxy',
+    GIT_CONFIG_VALUE_0: PROXY,
+    npm_config_proxy: PROXY,
+    npm_config_https_proxy: PROXY,
+    npm_config_noproxy: DIRECT,
+    PIP_PROXY: PROXY,
+  };
+}
