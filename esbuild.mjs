@@ -28,6 +28,8 @@ const BUILD_TIME = '@@@@-build-time-@@@@@@@@'; // 2026-01-01T00:00:00.000Z
  */
 const BUNDLES = [
   { entry: 'supervisor/main.ts', out: 'holdfast.cjs' },
+  // A thread of the supervisor.
+  { entry: 'supervisor/snapshots/patch/line-worker.ts', out: 'line-worker.cjs' },
   {
     entry: 'extension/extension.ts',
     out: 'extension.cjs',

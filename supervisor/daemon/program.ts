@@ -9,6 +9,8 @@ export interface Program {
   readonly agentImage: string;
   /** The folder with the files that run inside sandboxes. */
   readonly builtPrograms: string;
+  /** The file of the thread that compares lines. */
+  readonly lineWorker: string;
 }
 
 /** `bundle` is the file that runs: the files for sandboxes lie beside it. */
@@ -23,5 +25,6 @@ export function thisProgram(bundle: string): Program {
     sidecarImage: __SIDECAR_IMAGE__,
     agentImage: __AGENT_IMAGE__,
     builtPrograms: join(dirname(bundle), 'runtime'),
+    lineWorker: join(dirname(bundle), 'line-worker.cjs'),
   };
 }

@@ -1,0 +1,162 @@
+import { diffArrays } from 'diff';
+
+/** Lines `beforeStart…beforeEnd` become lines `afterStart…afterEnd`; ends are exclusive, either side may be empty. */
+export interface LineChange {
+  readonly beforeStart: number;
+  readonly beforeEnd: number;
+  readonly afterStart: number;
+  readonly afterEnd: number;
+}
+
+export interface LineLimits {
+  /** When it takes longer, what is left over is replaced as a whole: longer to read, and as true. */
+  readonly ms: number;
+  /** Lines that may differ between two anchors before the whole stretch is replaced. */
+  readonly edits: number;
+}
+
+/** Starts of the lines of a text, and its length behind them. A line has its line end; the last may have none. */
+export function lineStarts(text: Buffer): number[] {
+  const starts = [0];
+  for (let at = text.indexOf(0x0a); at !== -1; at = text.indexOf(0x0a, at + 1)) starts.push(at + 1);
+  if (starts.at(-1) !== text.length) starts.push(text.length);
+  return starts;
+}
+
+/** What differs between two texts, in order. */
+export function lineChanges(before: Buffer, after: Buffer, limits: LineLimits): LineChange[] {
+  const numbers = new Map<string, number>();
+  const old = numbered(before, numbers);
+  const now = numbered(after, numbers);
+  const deadline = performance.now() + limits.ms;
+
+  let head = 0;
+  while (head < old.length && head < now.length && old[head] === now[head]) head += 1;
+  let oldEnd = old.length;
+  let nowEnd = now.length;
+  while (oldEnd > head && nowEnd > head && old[oldEnd - 1] === now[nowEnd - 1]) {
+    oldEnd -= 1;
+    nowEnd -= 1;
+  }
+
+  const changes: LineChange[] = [];
+  const between = (oldFrom: number, oldTo: number, nowFrom: number, nowTo: number): void => {
+    changes.push(...gap({ old, oldFrom, oldTo, now, nowFrom, nowTo }, limits.edits, deadline));
+  };
+  let oldFrom = head;
+  let nowFrom = head;
+  for (const [oldAt, nowAt] of anchors(old, now, head, oldEnd, nowEnd)) {
+    between(oldFrom, oldAt, nowFrom, nowAt);
+    oldFrom = oldAt + 1;
+    nowFrom = nowAt + 1;
+  }
+  between(oldFrom, oldEnd, nowFrom, nowEnd);
+  return changes;
+}
+
+/** Equal lines get equal numbers. */
+function numbered(text: Buffer, numbers: Map<string, number>): number[] {
+  const starts = lineStarts(text);
+  return starts.slice(0, -1).map((start, index) => {
+    const line = text.toString('latin1', start, starts[index + 1]);
+    const known = numbers.get(line);
+    if (known !== undefined) return known;
+    numbers.set(line, numbers.size);
+    return numbers.size - 1;
+  });
+}
+
+/**
+ * Lines that are there exactly once on both sides, as many as keep their order: what lies between them can be compared by
+ * itself, so a long text costs what its changes cost.
+ */
+function anchors(
+  old: readonly number[],
+  now: readonly number[],
+  head: number,
+  oldEnd: number,
+  nowEnd: number,
+): [number, number][] {
+  const places = new Map<number, { oldAt: number; nowAt: number; times: number }>();
+  for (let at = head; at < oldEnd; at += 1) {
+    const line = old[at] ?? -1;
+    const place = places.get(line);
+    if (place === undefined) places.set(line, { oldAt: at, nowAt: -1, times: 1 });
+    else place.times += 1;
+  }
+  for (let at = head; at < nowEnd; at += 1) {
+    const place = places.get(now[at] ?? -1);
+    if (place?.times !== 1) continue;
+    if (place.nowAt === -1) place.nowAt = at;
+    else place.times = 2;
+  }
+  const unique = [...places.values()].filter(({ times, nowAt }) => times === 1 && nowAt !== -1);
+
+  // The longest run of them that rises on both sides (they are in the order of the old side already).
+  const tails: number[] = [];
+  const previous: number[] = [];
+  unique.forEach(({ nowAt }, index) => {
+    let low = 0;
+    let high = tails.length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if ((unique[tails[middle] ?? 0]?.nowAt ?? 0) < nowAt) low = middle + 1;
+      else high = middle;
+    }
+    previous[index] = low === 0 ? -1 : (tails[low - 1] ?? -1);
+    tails[low] = index;
+  });
+  const run: [number, number][] = [];
+  for (let index = tails.at(-1) ?? -1; index !== -1; index = previous[index] ?? -1) {
+    const place = unique[index];
+    if (place !== undefined) run.push([place.oldAt, place.nowAt]);
+  }
+  return run.reverse();
+}
+
+interface Gap {
+  readonly old: readonly number[];
+  readonly oldFrom: number;
+  readonly oldTo: number;
+  readonly now: readonly number[];
+  readonly nowFrom: number;
+  readonly nowTo: number;
+}
+
+function gap(
+  { old, oldFrom, oldTo, now, nowFrom, nowTo }: Gap,
+  edits: number,
+  deadline: number,
+): LineChange[] {
+  if (oldFrom === oldTo && nowFrom === nowTo) return [];
+  const whole = { beforeStart: oldFrom, beforeEnd: oldTo, afterStart: nowFrom, afterEnd: nowTo };
+  const timeout = deadline - performance.now();
+  if (oldFrom === oldTo || nowFrom === nowTo || timeout <= 0) return [whole];
+  const parts = diffArrays(old.slice(oldFrom, oldTo), now.slice(nowFrom, nowTo), {
+    maxEditLength: edits,
+    timeout,
+  }) as { count: number; added: boolean; removed: boolean }[] | undefined;
+  if (parts === undefined) return [whole];
+
+  const changes: LineChange[] = [];
+  let beforeStart = oldFrom;
+  let afterStart = nowFrom;
+  let beforeEnd = oldFrom;
+  let afterEnd = nowFrom;
+  const close = (): void => {
+    if (beforeEnd > beforeStart || afterEnd > afterStart) {
+      changes.push({ beforeStart, beforeEnd, afterStart, afterEnd });
+    }
+  };
+  for (const { count, added, removed } of parts) {
+    if (removed) beforeEnd += count;
+    else if (added) afterEnd += count;
+    else {
+      close();
+      beforeStart = beforeEnd += count;
+      afterStart = afterEnd += count;
+    }
+  }
+  close();
+  return changes;
+}
