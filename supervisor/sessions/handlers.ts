@@ -39,9 +39,15 @@ export function sessionHandlers<P extends Client>(
   const subscriptions = new Map<string, { readonly client: P; readonly subscription: Subscription }>();
 
   return {
-    'session/create': async ({ profile, name, opId }) => ({
-      session: service.view(await service.create(profile, name, opId)),
-    }),
+    'session/create': async ({ profile, name, from, opId }) => {
+      // Saying nothing would give a session that begins with other files than were asked for.
+      if (from !== undefined) {
+        throw new HoldfastError('not_supported', `Beginning a session with ${from} is not in this version`, {
+          next: 'leave `from` out: the session begins with the project',
+        });
+      }
+      return { session: service.view(await service.create(profile, name, opId)) };
+    },
     'session/list': (filter) => service.list(filter),
     'session/show': ({ session }) => ({ session: service.view(service.find(session)) }),
     'session/pause': async ({ session }) => ({
