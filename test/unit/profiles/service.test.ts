@@ -252,10 +252,9 @@ describe('deploy', () => {
   test('two at once of one profile come one after the other', async () => {
     const by = service();
     const both = await Promise.all([deploy(by, 'op-both-1'), deploy(by, 'op-both-2')]);
-    expect(both.map(({ unchanged, profile }) => [unchanged, profile.version])).toEqual([
-      [false, 1],
-      [true, 1],
-    ]);
+    // Which of them reads its folder first is open; the other one finds its work done.
+    expect(both.map(({ profile }) => profile.version)).toEqual([1, 1]);
+    expect(both.filter(({ unchanged }) => unchanged)).toHaveLength(1);
   });
 
   test('cut off by a crash, it is undone by the next supervisor; its opId starts anew', async () => {
