@@ -1,10 +1,10 @@
 import type { IncomingMessage } from 'node:http';
-import { Agent } from 'node:http';
 import type { Socket } from 'node:net';
 import { Stream } from 'node:stream';
 import Docker from 'dockerode';
 import type { HoldfastError } from '../../../protocol/errors.ts';
 import { EngineRefusal, unanswered, unavailable } from './failures.ts';
+import { TerseAgent } from './terse-agent.ts';
 
 export interface ApiCall {
   /** What is asked, as the beginning of an error: "Cannot start the sandbox of ses-…". */
@@ -46,7 +46,7 @@ export class DockerApi {
       host: undefined,
       port: undefined,
       protocol: 'http',
-      agent: new Agent({ keepAlive: false }),
+      agent: new TerseAgent({ keepAlive: false }),
     } as unknown as Docker.DockerOptions);
     this.#modem = docker.modem as unknown as Modem;
   }
