@@ -97,7 +97,10 @@ export function serve(
       'egress/accept': (_params, { peer, signal, progress }) => {
         if (!accepts) egress.use(closed);
         accepts = true;
-        return acceptOn(egress, peer, signal, () => progress('listening'));
+        return acceptOn(egress, peer, signal, {
+          listening: () => progress('listening'),
+          refused: (count) => progress('refused', count, undefined, 'connections'),
+        });
       },
       'files/seed': ({ entries }, { bytes, signal }) => seedWorkspace(files, entries, bytes, signal),
       'workspace/read': ({ path }) => {

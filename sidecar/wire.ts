@@ -178,7 +178,8 @@ export const SIDECAR_METHODS = {
    * Answered when a process in the sandbox connects to the proxy's listener, which is there while somebody asks. Then the connection
    * carries that process's bytes as `protocol/wire/tunnel-frames.ts` has them, and nothing else any more. The sidecar says nothing
    * before it hears a first piece, so that the answer is the last thing that is read as a message: the supervisor begins
-   * with one byte, which belongs to nobody. Progress is told once the listener is there. `waiting`: how many others have connected and wait.
+   * with one byte, which belongs to nobody. Progress tells `listening` once the listener is there, and `refused` with how many
+   * connections have been reset since. `waiting`: how many others have connected and wait.
    */
   'egress/accept': {
     params: z.object({}),

@@ -1,8 +1,10 @@
 import type { Duplex } from 'node:stream';
-import type { EgressListener } from './listener.ts';
+import type { AcceptReport, EgressListener } from './listener.ts';
 import { splice } from './splice.ts';
 
 export interface AcceptingPeer {
+  /** Nothing more is read as a message, until the returned function is called. */
+  pauseReading(): () => void;
   /** Gives up the connection; what runs on it then is the caller's. */
   release(): Duplex;
 }
@@ -12,19 +14,22 @@ export async function acceptOn(
   listener: EgressListener,
   peer: AcceptingPeer,
   signal: AbortSignal,
-  listening: () => void,
+  report: AcceptReport,
 ): Promise<{ waiting: number }> {
-  const { socket, linger, waiting } = await listener.accept(signal, listening);
+  const { socket, linger, waiting } = await listener.accept(signal, report);
   if (signal.aborted) {
     socket.resetAndDestroy();
     throw signal.reason;
   }
-  // The answer is written by the time this runs, and the supervisor says nothing before it has read it.
+  // The supervisor's first byte may be here before we come to it; it is no message.
+  const readOn = peer.pauseReading();
+  // The answer is written by the time this runs.
   setImmediate(() => {
     try {
       splice(socket, peer.release(), linger);
     } catch (error) {
       console.error('egress:', error);
+      readOn();
       socket.resetAndDestroy();
     }
   });

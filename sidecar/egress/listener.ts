@@ -7,6 +7,8 @@ import { type Linger, loadLinger } from './linger.ts';
 const MOST_SOCKETS = 1024;
 /** How long a connection waits for the supervisor to take it. */
 const PATIENCE_MS = 10_000;
+/** Resets in this time are told together. */
+const REPORT_MS = 200;
 
 export interface Accepted {
   readonly socket: Socket;
@@ -15,7 +17,16 @@ export interface Accepted {
   readonly waiting: number;
 }
 
+/** What the supervisor is told while it waits. */
+export interface AcceptReport {
+  /** Processes can connect. */
+  readonly listening: () => void;
+  /** So many connections more have been reset, because there were too many or nobody took them in time. */
+  readonly refused: (count: number) => void;
+}
+
 interface Taker {
+  readonly report: AcceptReport;
   readonly take: (accepted: Accepted) => void;
   readonly refuse: (error: Error) => void;
 }
@@ -38,6 +49,9 @@ export class EgressListener {
   #opening: Promise<Linger> | null = null;
   /** Connections of the supervisor that ask or carry. */
   #users = 0;
+  /** Connections that were reset and not told of yet. */
+  #refused = 0;
+  #reporting: NodeJS.Timeout | undefined;
 
   constructor(port: number = EGRESS_PROXY.port) {
     this.#port = port;
@@ -52,18 +66,19 @@ export class EgressListener {
     });
   }
 
-  /** The next connection of a process in the sandbox; `listening` is called once processes can connect. Errors: `conflict` where something else has the port. */
-  async accept(signal: AbortSignal, listening: () => void): Promise<Accepted> {
+  /** The next connection of a process in the sandbox. Errors: `conflict` where something else has the port. */
+  async accept(signal: AbortSignal, report: AcceptReport): Promise<Accepted> {
     const linger = await this.#listen();
-    listening();
+    report.listening();
     for (let first = this.#waiting.shift(); first !== undefined; first = this.#waiting.shift()) {
       clearTimeout(first.giveUp);
       if (!first.socket.destroyed) return { socket: first.socket, linger, waiting: this.#waiting.length };
     }
     signal.throwIfAborted();
     return await new Promise<Accepted>((resolve, reject) => {
-      const taker: Taker = { take: resolve, refuse: reject };
+      const taker: Taker = { report, take: resolve, refuse: reject };
       this.#takers.push(taker);
+      if (this.#refused > 0) this.#reportSoon();
       signal.addEventListener('abort', () => {
         const at = this.#takers.indexOf(taker);
         if (at >= 0) this.#takers.splice(at, 1);
@@ -73,6 +88,8 @@ export class EgressListener {
   }
 
   close(): void {
+    clearTimeout(this.#reporting);
+    this.#reporting = undefined;
     this.#server?.close();
     this.#server = null;
     this.#opening = null;
@@ -120,7 +137,7 @@ export class EgressListener {
     // Heard by whoever carries it too; until then it must not end the program.
     socket.on('error', () => socket.destroy());
     if (this.#sockets.size >= MOST_SOCKETS) {
-      socket.resetAndDestroy();
+      this.#refuse(socket);
       return;
     }
     this.#sockets.add(socket);
@@ -134,8 +151,25 @@ export class EgressListener {
     const giveUp = setTimeout(() => {
       const at = this.#waiting.findIndex((one) => one.socket === socket);
       if (at >= 0) this.#waiting.splice(at, 1);
-      socket.resetAndDestroy();
+      this.#refuse(socket);
     }, PATIENCE_MS);
     this.#waiting.push({ socket, giveUp });
+  }
+
+  #refuse(socket: Socket): void {
+    socket.resetAndDestroy();
+    this.#refused += 1;
+    this.#reportSoon();
+  }
+
+  /** Without anybody who asks for connections it waits for the next one who does. */
+  #reportSoon(): void {
+    this.#reporting ??= setTimeout(() => {
+      this.#reporting = undefined;
+      const [taker] = this.#takers;
+      if (taker === undefined) return;
+      taker.report.refused(this.#refused);
+      this.#refused = 0;
+    }, REPORT_MS);
   }
 }

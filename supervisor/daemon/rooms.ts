@@ -111,6 +111,7 @@ export function openRooms(home: Home, engine: Engine, program: Program, log: Log
         if (row !== null && row.status !== 'deleted') await sessionService.delete(row, true);
       },
     },
+    policies,
     log: log.room('profiles'),
     defaultImage: program.agentImage,
     now,

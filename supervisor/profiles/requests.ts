@@ -6,6 +6,7 @@ import type { Operations } from '../store/operations.ts';
 import type { Profiles } from '../store/profiles.ts';
 import { hasErrorCode } from '../store/storage-error.ts';
 import type { SessionRow } from '../store/sessions.ts';
+import type { Policies } from '../trust/egress/policies.ts';
 import type { Log } from '../daemon/logs.ts';
 import type { Engine } from '../engine/port.ts';
 
@@ -24,6 +25,8 @@ export interface ProfileServiceOptions {
   readonly operations: Operations;
   readonly engine: Engine;
   readonly sessions: SessionsOfProfiles;
+  /** Rules that people added for every session of a profile. */
+  readonly policies: Pick<Policies, 'forgetProfile'>;
   readonly log: Log;
   /** What a profile without `image` runs in. */
   readonly defaultImage: string;

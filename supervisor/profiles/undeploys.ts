@@ -79,7 +79,7 @@ export class Undeploys {
   }
 
   async #inLane(begun: Operation): Promise<Undeployed> {
-    const { profiles, sessions, operations, database, log } = this.#options;
+    const { profiles, policies, sessions, operations, database, log } = this.#options;
     let operation = begun;
     const { profile: name } = DataSchema.parse(operation.data);
     let { sessionsDeleted } = DataSchema.parse(operation.data);
@@ -95,6 +95,7 @@ export class Undeploys {
         // One that was created meanwhile goes too; after the row has gone none can be.
         if (sessions.sessionsOf(name).length > 0) return false;
         profiles.remove(name);
+        policies.forgetProfile(name);
         operations.finish(operation, { sessionsDeleted });
         return true;
       });

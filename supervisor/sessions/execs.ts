@@ -69,7 +69,8 @@ export class Execs {
     live.add(sessionId, execId, 'exec');
     try {
       const ready = await lifecycle.dispatch(sessionId, execId);
-      const exec = await engine.exec(sessionId, { execId, ...request });
+      const env = { ...lifecycle.environment(sessionId, ready.profile.config), ...request.env };
+      const exec = await engine.exec(sessionId, { execId, ...request, env });
       started = exec;
       records.change(sessionId, { status: 'active', lastActiveAt: now() }, 'a command runs', [
         {

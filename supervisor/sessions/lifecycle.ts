@@ -1,5 +1,6 @@
 import type { Dispatched } from '../../protocol/entities.ts';
 import { type ErrorCode, HoldfastError } from '../../protocol/errors.ts';
+import type { Profile } from '../../protocol/profile.ts';
 import { failpoint } from '../failpoints.ts';
 import type { Engine, ObservedSandbox, SandboxSpec } from '../engine/port.ts';
 import type { ProfileRow, Profiles } from '../store/profiles.ts';
@@ -45,7 +46,7 @@ export interface LifecycleOptions {
   /** Fills a new or emptied workspace. */
   readonly seeding: Pick<Seeding, 'intend' | 'settle'>;
   /** The way out of a sandbox that is up. */
-  readonly egress: Pick<Egress, 'ready'>;
+  readonly egress: Pick<Egress, 'ready' | 'environment'>;
 }
 
 /**
@@ -64,7 +65,7 @@ export class Lifecycle {
   readonly #now: () => number;
   readonly #finishEarlier: (sessionId: string) => Promise<void>;
   readonly #seeding: Pick<Seeding, 'intend' | 'settle'>;
-  readonly #egress: Pick<Egress, 'ready'>;
+  readonly #egress: Pick<Egress, 'ready' | 'environment'>;
 
   constructor(options: LifecycleOptions) {
     this.#engine = options.engine;
@@ -149,6 +150,11 @@ export class Lifecycle {
 
   row(sessionId: string): SessionRow {
     return this.#records.get(sessionId);
+  }
+
+  /** For a process that begins in the sandbox now, before what the profile and whoever starts it say. */
+  environment(sessionId: string, profile: Profile): Readonly<Record<string, string>> {
+    return { ...this.#egress.environment(sessionId), ...profile.env };
   }
 
   /** Unfreezes a paused agent, so that a signal can reach its processes. */

@@ -1,5 +1,5 @@
 import { DEFAULTS, type Profile } from '../../protocol/profile.ts';
-import { egressEnvironment } from '../trust/egress/environment.ts';
+import { NODE_ENVIRONMENT, proxyEnvironment } from '../trust/egress/environment.ts';
 import type { SandboxSpec, WorkspaceSpec } from '../engine/port.ts';
 import type { SessionRow } from '../store/sessions.ts';
 
@@ -23,7 +23,8 @@ export function sandboxSpec(
     workspace: workspaceSpec(row),
     code: { profile: row.profile, version: codeVersion },
     env: {
-      ...(profile.egress === undefined ? {} : egressEnvironment()),
+      ...proxyEnvironment(),
+      ...(profile.egress === undefined ? {} : NODE_ENVIRONMENT),
       ...profile.env,
       HOLDFAST_SESSION: row.id,
       HOLDFAST_SESSION_NAME: row.name,

@@ -223,7 +223,9 @@ export class TurnRun {
       freshTmp: live.othersThan(this.sessionId, this.turnId) === 0,
     };
     const row = this.#options.lifecycle.row(this.sessionId);
-    const { launch, input } = driver.launch(request, row, profile);
+    const { launch: plain, input } = driver.launch(request, row, profile);
+    const env = { ...this.#options.lifecycle.environment(this.sessionId, profile), ...plain.env };
+    const launch = { ...plain, env };
     let progress: TurnProgress;
     if (turn.launchedAt === null && this.#ending.why !== null) {
       // Not begun, unless a killed supervisor had asked for it and not yet said so.

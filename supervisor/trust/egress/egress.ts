@@ -3,6 +3,7 @@ import type { Duplex } from 'node:stream';
 import type { Log } from '../../daemon/logs.ts';
 import type { EventLog } from '../../history/events.ts';
 import type { Sessions } from '../../store/sessions.ts';
+import { NODE_ENVIRONMENT } from './environment.ts';
 import { EgressLedger } from './ledger.ts';
 import type { Policies } from './policies.ts';
 import { EgressPool } from './pool.ts';
@@ -61,6 +62,11 @@ export class Egress {
     late.abort();
   }
 
+  /** What a process that begins now needs beside its container's environment, which was made when nothing may have been allowed. */
+  environment(sessionId: string): Readonly<Record<string, string>> {
+    return this.#options.policies.isOpen(sessionId) ? NODE_ENVIRONMENT : {};
+  }
+
   /** Rules have changed, of one session or of many. */
   review(): void {
     for (const sessionId of this.#live) {
@@ -108,6 +114,7 @@ export class Egress {
       sessionId,
       dial: () => dial(sessionId),
       serve: (tunnel) => proxy.serve(tunnel),
+      refused: (count) => proxy.refused(count),
       log,
     });
     return { pool, proxy, ledger };

@@ -4,8 +4,11 @@ const PROXY = `http://${EGRESS_PROXY.host}:${String(EGRESS_PROXY.port)}`;
 /** The sandbox's own loopback is reached directly: servers that an agent starts are its own. */
 const DIRECT = 'localhost,127.0.0.1,::1';
 
-/** What makes the programs in a sandbox use its proxy. Programs that know no proxy reach nothing. */
-export function egressEnvironment(): Record<string, string> {
+/**
+ * What makes the programs in a sandbox use its proxy. Programs that know no proxy reach nothing. Every sandbox has it, so that a
+ * host that is allowed later is reached by what runs already.
+ */
+export function proxyEnvironment(): Record<string, string> {
   return {
     HTTP_PROXY: PROXY,
     HTTPS_PROXY: PROXY,
@@ -15,7 +18,6 @@ export function egressEnvironment(): Record<string, string> {
     https_proxy: PROXY,
     all_proxy: PROXY,
     no_proxy: DIRECT,
-    NODE_USE_ENV_PROXY: '1',
     GIT_CONFIG_COUNT: '1',
     GIT_CONFIG_KEY_0: 'http.proxy',
     GIT_CONFIG_VALUE_0: PROXY,
@@ -25,3 +27,6 @@ export function egressEnvironment(): Record<string, string> {
     PIP_PROXY: PROXY,
   };
 }
+
+/** For Node's fetch. Only where something is allowed, or may well be: it makes every Node program start some 35 ms later. */
+export const NODE_ENVIRONMENT: Readonly<Record<string, string>> = { NODE_USE_ENV_PROXY: '1' };

@@ -49,7 +49,8 @@ export class EgressLedger {
     this.#refilledAt = options.now();
   }
 
-  add(seen: Seen): void {
+  /** `count`: how often it has happened, where somebody has counted already. */
+  add(seen: Seen, count = 1): void {
     if (this.#closed) return;
     const now = this.#options.now();
     const own = keyOf(seen);
@@ -58,7 +59,7 @@ export class EgressLedger {
     const key = alone ? own : keyOf(told);
     const window = this.#windows.get(key);
     if (window === undefined) {
-      this.#tell(told, 1, now, now, seen.bytesIn, seen.bytesOut);
+      this.#tell(told, count, now, now, seen.bytesIn, seen.bytesOut);
       this.#windows.set(key, this.#open(key, this.#options.firstWindowMs ?? FIRST_WINDOW_MS));
       return;
     }
@@ -66,7 +67,7 @@ export class EgressLedger {
     if (waiting === null) {
       window.waiting = {
         seen: told,
-        count: 1,
+        count,
         firstAt: now,
         lastAt: now,
         bytesIn: seen.bytesIn,
@@ -74,7 +75,7 @@ export class EgressLedger {
       };
       return;
     }
-    waiting.count += 1;
+    waiting.count += count;
     waiting.lastAt = now;
     waiting.bytesIn += seen.bytesIn;
     waiting.bytesOut += seen.bytesOut;

@@ -117,6 +117,12 @@ export class Policies {
     this.#changes += 1;
   }
 
+  /** The profile is undeployed: a later one of its name begins without its rules. Called in a transaction. */
+  forgetProfile(profile: string): void {
+    this.#options.rules.removeProfile(profile);
+    this.#changes += 1;
+  }
+
   #dated(sessionId: string): readonly Dated[] {
     const { rules, profiles, sessions } = this.#options;
     const row = sessions.get(sessionId);

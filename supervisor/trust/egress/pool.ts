@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Duplex } from 'node:stream';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { Peer } from '../../../protocol/wire/peer.ts';
-import { NOTHING } from '../../../protocol/wire/shapes.ts';
+import { NOTHING, type Progress } from '../../../protocol/wire/shapes.ts';
 import { SIDECAR_METHODS, SIDECAR_PROTOCOL } from '../../../sidecar/wire.ts';
 import type { Log } from '../../daemon/logs.ts';
 import { Tunnel } from './tunnel.ts';
@@ -18,6 +18,8 @@ export interface EgressPoolOptions {
   readonly sessionId: string;
   readonly dial: () => Promise<Duplex>;
   readonly serve: (tunnel: Tunnel) => void;
+  /** The sidecar has reset so many connections for want of room. */
+  readonly refused: (count: number) => void;
   readonly log: Log;
 }
 
@@ -103,7 +105,8 @@ export class EgressPool {
       if (hello.session !== sessionId) {
         throw new HoldfastError('conflict', `Something else answered for the sidecar of ${sessionId}`);
       }
-      const onProgress = (): void => {
+      const onProgress = ({ stage, done }: Progress): void => {
+        if (stage === 'refused') this.#options.refused(done ?? 1);
         this.#pause = FIRST_PAUSE_MS;
         this.#listening.resolve(undefined);
       };

@@ -132,6 +132,11 @@ export class SessionProxy {
     this.#server.emit('connection', tunnel);
   }
 
+  /** Its sidecar has reset connections already: there were too many. */
+  refused(count: number): void {
+    this.#tell('denied', null, '', 'too_many', null, null, { count });
+  }
+
   /** The rules have changed: what they no longer allow is cut. */
   review(): void {
     const rules = this.#options.policies.rulesOf(this.#options.sessionId);
@@ -317,10 +322,10 @@ export class SessionProxy {
     reason: EgressReason | null,
     rule: Rule | null,
     address: string | null = null,
-    bytes: { readonly bytesIn: number; readonly bytesOut: number } = { bytesIn: 0, bytesOut: 0 },
+    { count = 1, ...bytes }: { count?: number; bytesIn?: number; bytesOut?: number } = {},
   ): void {
     const from: RuleOrigin | null = rule?.from ?? null;
-    this.#options.ledger.add({
+    const seen = {
       decision,
       host: target?.host ?? '',
       port: target?.port ?? 0,
@@ -330,8 +335,11 @@ export class SessionProxy {
       reason,
       address,
       allow: target?.allow ?? null,
+      bytesIn: 0,
+      bytesOut: 0,
       ...bytes,
-    });
+    };
+    this.#options.ledger.add(seen, count);
   }
 
   /** A failure of ours ends the connection that it was about, and is told to whoever reads the log. */

@@ -15,12 +15,15 @@ import { HoldfastError } from '../../../protocol/errors.ts';
 import type { Log } from '../../../supervisor/daemon/logs.ts';
 import type { Engine } from '../../../supervisor/engine/port.ts';
 import { ProfileService } from '../../../supervisor/profiles/service.ts';
+import { EventLog } from '../../../supervisor/history/events.ts';
 import { type Database, openDatabase } from '../../../supervisor/store/database.ts';
+import { EgressRules } from '../../../supervisor/store/egress-rules.ts';
 import { Home } from '../../../supervisor/store/home.ts';
 import { Operations } from '../../../supervisor/store/operations.ts';
 import { Profiles } from '../../../supervisor/store/profiles.ts';
 import type { SessionRow } from '../../../supervisor/store/sessions.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
+import { Policies } from '../../../supervisor/trust/egress/policies.ts';
 
 /** An engine that fails on demand; a real one cannot be made to. Everything that profiles do not use is missing. */
 class FakeEngine {
@@ -114,11 +117,21 @@ function service(): ProfileService {
         rows = rows.filter((row) => row.id !== id);
       },
     },
+    policies: policies(),
     log: silent,
     defaultImage: 'holdfast/agent:test',
     now: () => 1_000_000,
   });
 }
+const policies = () =>
+  new Policies({
+    database,
+    rules: new EgressRules(database),
+    profiles: new Profiles(database),
+    sessions: new Sessions(database),
+    events: new EventLog(database),
+    now: () => 1_000_000,
+  });
 const deploy = (by = service(), opId?: string, signal = new AbortController().signal) =>
   by.deploy({ directory: project, opId, tell: () => {}, signal });
 const versions = () => readdirSync(join(home.deploys, 'counter')).sort();
@@ -303,6 +316,18 @@ describe('undeploy', () => {
     expect(await by.undeploy('counter', { force: true })).toEqual({ sessionsDeleted: 2 });
     expect([deleted, by.list(), versions()]).toEqual([['ses-1', 'ses-2'], [], []]);
     expect((await deploy(by)).profile.version).toBe(2);
+  });
+
+  test('takes the rules that people added for the profile along, and nobody else’s', async () => {
+    const by = service();
+    await deploy(by);
+    const rules = new EgressRules(database);
+    const rule = { scope: 'profile', host: 'api.example.com', effect: 'allow', addedAt: 1 } as const;
+    rules.put({ ...rule, owner: 'counter' });
+    rules.put({ ...rule, owner: 'other' });
+    await by.undeploy('counter', { force: true });
+    expect(rules.of('ses-1', 'counter')).toEqual([]);
+    expect(rules.of('ses-1', 'other')).toHaveLength(1);
   });
 
   test('of what is not deployed is not found, and asked again with its opId gives the first answer', async () => {
