@@ -1,0 +1,133 @@
+import { HoldfastError } from '../../../protocol/errors.ts';
+import { formatPath } from '../../../protocol/paths.ts';
+import type { Change, ChangeTotals } from '../../../protocol/snapshots.ts';
+import type { TreeEntry } from '../../../protocol/snapshots/entries.ts';
+import type { Hash, ObjectReader } from '../../../protocol/snapshots/objects.ts';
+import { Slices } from '../slices.ts';
+import { type Difference, differences, type Names } from './differences.ts';
+import { findEntry } from './find-entry.ts';
+import { type Origin, Renames } from './renames.ts';
+import { kindOf } from './same.ts';
+
+/** Two trees made of few objects can differ in more places than anybody can count. */
+const MOST_CHANGES = 20_000_000;
+/** Characters of one page: the whole answer has to fit into one line of at most 1 MiB. */
+const PAGE_CHARACTERS = 256 * 1024;
+
+export interface ComparisonOptions {
+  /** Hashes of the two root objects. */
+  readonly before: Hash;
+  readonly after: Hash;
+  /** Only what is at or below it. */
+  readonly path: Names;
+  readonly signal?: AbortSignal | undefined;
+  /** What looking for renames may take. */
+  readonly renameBudgetBytes?: number;
+}
+
+/** A difference, and where its file was before if it only moved. */
+export interface PairedDifference extends Difference {
+  readonly kind: Change['kind'];
+  readonly origin: Origin | null;
+}
+
+/**
+ * The one engine of comparison: how to get from one tree to another. `make` goes through both once, for what only all of it
+ * tells: totals, and which files moved. After that every stretch of it can be told on its own.
+ */
+export class Comparison {
+  readonly totals: ChangeTotals;
+  readonly #reader: ObjectReader;
+  readonly #top: Difference;
+  readonly #renames: Renames;
+
+  private constructor(reader: ObjectReader, top: Difference, renames: Renames, totals: ChangeTotals) {
+    this.#reader = reader;
+    this.#top = top;
+    this.#renames = renames;
+    this.totals = totals;
+  }
+
+  /** Errors: `file_not_found` where neither tree has the path, `snapshot_damaged`, `output_limit`. */
+  static async make(reader: ObjectReader, options: ComparisonOptions): Promise<Comparison> {
+    const { before, after, path, signal, renameBudgetBytes } = options;
+    const top = {
+      path,
+      before: await findEntry(reader, before, path),
+      after: await findEntry(reader, after, path),
+    };
+    if (top.before === null && top.after === null) {
+      throw new HoldfastError('file_not_found', `There is no ${formatPath(path)} on either side`);
+    }
+    const renames = new Renames(renameBudgetBytes);
+    const totals = { added: 0, modified: 0, deleted: 0, renamed: 0, mode: 0, typechange: 0, bytes: 0 };
+    let count = 0;
+    for await (const difference of differences(reader, top, new Slices(signal))) {
+      const kind = kindOf(difference.before, difference.after);
+      if (kind === null) continue;
+      count += 1;
+      if (count > MOST_CHANGES) {
+        throw new HoldfastError('output_limit', `The two differ in more than ${MOST_CHANGES} places`, {
+          next: 'compare a folder of them',
+        });
+      }
+      totals[kind] += 1;
+      if (kind !== 'mode') totals.bytes += bytesOf(difference.after) ?? 0;
+      renames.add(difference);
+    }
+    totals.bytes -= renames.pair();
+    totals.renamed = renames.count;
+    totals.added -= renames.count;
+    totals.deleted -= renames.count;
+    return new Comparison(reader, top, renames, totals);
+  }
+
+  /** All that differs, in the order of the paths; with `behind`, what comes behind that path. */
+  async *differences(
+    behind: Names | null = null,
+    signal?: AbortSignal,
+  ): AsyncGenerator<PairedDifference, void, undefined> {
+    for await (const difference of differences(this.#reader, this.#top, new Slices(signal), behind)) {
+      const { path, before, after } = difference;
+      const origin = before === null ? this.#renames.originOf(path) : null;
+      if (after === null && this.#renames.hasLeft(path)) continue;
+      const kind = origin === null ? kindOf(before, after) : 'renamed';
+      if (kind !== null) yield { ...difference, kind, origin };
+    }
+  }
+
+  /** The first changes behind a path. `next`: the path to go on behind; null at the end. */
+  async page(
+    behind: Names | null,
+    limit: number,
+    signal?: AbortSignal,
+  ): Promise<{ changes: Change[]; next: Names | null }> {
+    const changes: Change[] = [];
+    let last: Names | null = null;
+    let characters = 0;
+    for await (const difference of this.differences(behind, signal)) {
+      if (changes.length >= limit || characters > PAGE_CHARACTERS) return { changes, next: last };
+      const change = changeOf(difference);
+      // As long as it can get: a byte escaped takes three characters of up to three bytes.
+      characters += 150 + change.path.length + (change.oldPath?.length ?? 0);
+      changes.push(change);
+      last = difference.path;
+    }
+    return { changes, next: null };
+  }
+}
+
+function changeOf({ path, before, after, kind, origin }: PairedDifference): Change {
+  return {
+    path: formatPath(path),
+    kind,
+    ...(origin === null ? {} : { oldPath: formatPath(origin.path) }),
+    type: (after ?? before)?.type ?? 'file',
+    oldBytes: bytesOf(origin === null ? before : after),
+    newBytes: bytesOf(after),
+  };
+}
+
+function bytesOf(entry: TreeEntry | null): number | null {
+  return entry?.type === 'file' ? entry.size : null;
+}

@@ -1,0 +1,92 @@
+import type { TreeEntry } from '../../../protocol/snapshots/entries.ts';
+import type { ObjectReader } from '../../../protocol/snapshots/objects.ts';
+import type { Slices } from '../slices.ts';
+import { DirectoryCursor, skipEqual } from './directory-cursor.ts';
+import { haveSameContent, isSameEntry } from './same.ts';
+
+/** Names from the workspace on, as bytes. */
+export type Names = readonly Buffer[];
+
+/** Two entries at one path that are not the same in every attribute. At least one is there. */
+export interface Difference {
+  readonly path: Names;
+  readonly before: TreeEntry | null;
+  readonly after: TreeEntry | null;
+}
+
+/** One directory under way. */
+interface Level {
+  readonly path: Names;
+  readonly before: DirectoryCursor;
+  readonly after: DirectoryCursor;
+  /** Where to go on: nothing up to and including that name has to be told. */
+  readonly seek: Names | null;
+}
+
+/**
+ * All that differs between two entries at `path` and below them, in the order of their paths: name by name, a folder before
+ * what is in it. What has the same hash on both sides is not read. Holds one piece of each folder on the way down. With
+ * `after`, only what comes behind that path.
+ */
+export async function* differences(
+  reader: ObjectReader,
+  { path, before, after }: Difference,
+  slices: Slices,
+  behind: Names | null = null,
+): AsyncGenerator<Difference, void, undefined> {
+  if (!isSameEntry(before, after) && behind === null) yield { path, before, after };
+  const levels: Level[] = [];
+  const enter = (difference: Difference, seek: Names | null): void => {
+    const level = below(reader, difference, seek);
+    if (level !== null) levels.push(level);
+  };
+  enter({ path, before, after }, behind?.slice(path.length) ?? null);
+  for (let level = levels.at(-1); level !== undefined; level = levels.at(-1)) {
+    if (slices.isLong) await slices.rest();
+    const difference = await next(level);
+    if (difference === null) {
+      levels.pop();
+      continue;
+    }
+    const order = level.seek === null ? 1 : orderOf(difference, level.seek);
+    if (order < 0) continue;
+    if (order > 0 && !isSameEntry(difference.before, difference.after)) yield difference;
+    enter(difference, order === 0 ? (level.seek?.slice(1) ?? null) : null);
+  }
+}
+
+/** Whether it comes before, at or behind the first of the names to go to. */
+function orderOf({ path }: Difference, seek: Names): number {
+  const [sought] = seek;
+  const name = path.at(-1);
+  return sought === undefined || name === undefined ? 1 : name.compare(sought);
+}
+
+/** Null where neither side has anything below it that the other one has not. */
+function below(reader: ObjectReader, { path, before, after }: Difference, seek: Names | null): Level | null {
+  const old = before?.type === 'directory' ? before.content : null;
+  const now = after?.type === 'directory' ? after.content : null;
+  if (old === null && now === null) return null;
+  if (before !== null && after !== null && old !== null && now !== null && haveSameContent(before, after)) {
+    return null;
+  }
+  return {
+    path,
+    before: new DirectoryCursor(reader, old),
+    after: new DirectoryCursor(reader, now),
+    seek: seek === null || seek.length === 0 ? null : seek,
+  };
+}
+
+/** The next name of a directory, whatever the two sides have there. */
+async function next({ path, before, after }: Level): Promise<Difference | null> {
+  await skipEqual(before, after);
+  const old = before.entry;
+  const now = after.entry;
+  const order = old === null ? 1 : now === null ? -1 : old.name.compare(now.name);
+  const name = order <= 0 ? old?.name : now?.name;
+  if (name === undefined) return null;
+  if (order <= 0) before.advance();
+  if (order >= 0) after.advance();
+  return { path: [...path, name], before: order <= 0 ? old : null, after: order >= 0 ? now : null };
+}

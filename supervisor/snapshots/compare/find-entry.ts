@@ -1,0 +1,28 @@
+import { entriesOf, parseRoot, type TreeEntry } from '../../../protocol/snapshots/entries.ts';
+import { type Hash, OBJECT_KINDS, type ObjectReader } from '../../../protocol/snapshots/objects.ts';
+import type { Names } from './differences.ts';
+
+/** What a tree has at a path; null for nothing. Links are not followed. */
+export async function findEntry(reader: ObjectReader, root: Hash, path: Names): Promise<TreeEntry | null> {
+  let found: TreeEntry = parseRoot(await reader.read(root, OBJECT_KINDS.root));
+  for (const name of path) {
+    if (found.type !== 'directory') return null;
+    const child: TreeEntry | null = await childOf(reader, found, name);
+    if (child === null) return null;
+    found = child;
+  }
+  return found;
+}
+
+async function childOf(
+  reader: ObjectReader,
+  directory: TreeEntry & { type: 'directory' },
+  name: Buffer,
+): Promise<TreeEntry | null> {
+  for await (const entry of entriesOf(reader, directory)) {
+    const order = entry.name.compare(name);
+    if (order === 0) return entry;
+    if (order > 0) return null;
+  }
+  return null;
+}

@@ -1,0 +1,79 @@
+import { contentOf } from '../../../protocol/snapshots/content.ts';
+import type { FileEntry, TreeEntry } from '../../../protocol/snapshots/entries.ts';
+import type { ObjectReader } from '../../../protocol/snapshots/objects.ts';
+import type { PairedDifference } from '../compare/comparison.ts';
+import type { Names } from '../compare/differences.ts';
+import { contentKey, isExecutable } from '../compare/renames.ts';
+import type { PatchChange, PatchFile } from './write-patch.ts';
+
+/** Larger files are in no patch: git would have to hold them in memory, and a file of holes alone would never end. */
+export const PATCH_FILE_BYTES = 512 * 2 ** 20;
+/** What stands for the holes of a file, at most so much at once. */
+const HOLE = Buffer.alloc(64 * 1024);
+const SLASH = Buffer.from('/');
+
+/**
+ * What a patch says of one difference; null where that is nothing: it knows files and links, their content and whether they can be
+ * executed. The sides read their objects when they are asked for their content.
+ */
+export function patchChangeOf(reader: ObjectReader, difference: PairedDifference): PatchChange | null {
+  const { path, before, after, origin } = difference;
+  const now = sideOf(reader, path, after);
+  const old =
+    origin === null || now === null
+      ? sideOf(reader, path, before)
+      : { ...now, path: joined(origin.path), executable: origin.executable };
+  return old === null && now === null ? null : { before: old, after: now };
+}
+
+/** The first of the two sides that is too large for a patch. */
+export function isTooLarge({ before, after }: PatchChange): boolean {
+  if (before !== null && after !== null && before.contentId === after.contentId) return false;
+  return [before, after].some((side) => side !== null && side.size > PATCH_FILE_BYTES);
+}
+
+function sideOf(reader: ObjectReader, path: Names, entry: TreeEntry | null): PatchFile | null {
+  if (entry?.type === 'file') {
+    return {
+      path: joined(path),
+      type: 'file',
+      executable: isExecutable(entry),
+      size: entry.size,
+      contentId: contentKey(entry),
+      content: () => wholeContent(reader, entry),
+    };
+  }
+  if (entry?.type === 'symlink') {
+    const { target } = entry;
+    return {
+      path: joined(path),
+      type: 'symlink',
+      executable: false,
+      size: target.length,
+      contentId: target.toString('latin1'),
+      async *content () {
+        yield await Promise.resolve(target);
+      },
+    };
+  }
+  return null;
+}
+
+function joined(path: Names): Buffer {
+  return Buffer.concat(path.flatMap((name, index) => (index === 0 ? [name] : [SLASH, name])));
+}
+
+/** As reading the file gives it: zeros where it has holes. */
+async function* wholeContent(reader: ObjectReader, file: FileEntry): AsyncGenerator<Uint8Array> {
+  let end = 0;
+  for await (const { offset, bytes } of contentOf(reader, file)) {
+    yield* zeros(offset - end);
+    yield bytes;
+    end = offset + bytes.length;
+  }
+  yield* zeros(file.size - end);
+}
+
+function* zeros(count: number): Generator<Uint8Array> {
+  for (let left = count; left > 0; left -= HOLE.length) yield HOLE.subarray(0, Math.min(left, HOLE.length));
+}

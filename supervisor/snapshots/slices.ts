@@ -1,0 +1,26 @@
+import { setImmediate } from 'node:timers/promises';
+
+/** How long one stretch of work may keep everything else waiting. */
+const SLICE_MS = 10;
+
+/** Breaks long work that finds all it needs in memory into stretches, between which other requests are served. */
+export class Slices {
+  readonly #signal: AbortSignal | undefined;
+  #since = performance.now();
+
+  /** Aborting ends the work at the next break with the signal's reason. */
+  constructor(signal?: AbortSignal) {
+    this.#signal = signal;
+  }
+
+  /** True when it is time for `rest`. */
+  get isLong(): boolean {
+    return performance.now() - this.#since > SLICE_MS;
+  }
+
+  async rest(): Promise<void> {
+    this.#signal?.throwIfAborted();
+    await setImmediate();
+    this.#since = performance.now();
+  }
+}
