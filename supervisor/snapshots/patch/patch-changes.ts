@@ -51,7 +51,7 @@ function sideOf(reader: ObjectReader, path: Names, entry: TreeEntry | null): Pat
       executable: false,
       size: target.length,
       contentId: target.toString('latin1'),
-      async *content () {
+      async *content() {
         yield await Promise.resolve(target);
       },
     };
