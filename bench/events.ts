@@ -61,6 +61,8 @@ function session(n: number): SessionRow {
     model: null,
     about: 'Count to a number that is greater than the one before',
     workspaceBytes: 4096 * n,
+    lineage: sessionId(n),
+    origin: null,
   };
 }
 

@@ -196,7 +196,16 @@ export const CheckSchema = z.object({
 export type Check = z.infer<typeof CheckSchema>;
 
 export const GarbageSchema = z.object({
-  kind: z.enum(['container', 'volume', 'directory', 'deploy', 'runtime', 'artifact', 'database']),
+  kind: z.enum([
+    'container',
+    'volume',
+    'directory',
+    'deploy',
+    'runtime',
+    'artifact',
+    'snapshots',
+    'database',
+  ]),
   name: z.string(),
   why: z.string(),
   bytes: z.number().int().nonnegative().nullable(),

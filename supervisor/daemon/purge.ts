@@ -114,6 +114,7 @@ export class Purge {
       ['deploy', home.deploys],
       ['runtime', home.runtimes],
       ['artifact', home.artifacts],
+      ['snapshots', home.store],
       ['database', home.backups],
     ] as const) {
       const { bytes } = await removeTree(folder);

@@ -79,6 +79,8 @@ export class SessionCreation {
         createdAt: at,
         lastActiveAt: at,
         statusSince: at,
+        lineage: id,
+        origin: null,
       });
       seeding.intend(id, profile.config);
       events.append(id, [

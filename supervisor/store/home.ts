@@ -26,7 +26,7 @@ const ALPHABET = 'abcdefghijklmnopqrstuvwxyz234567';
 const PATH_PART = /^[A-Za-z0-9][A-Za-z0-9._-]{0,120}$/;
 /** What may lie in a folder that is about to become a home. */
 const OURS =
-  /^(\.|supervisor|holdfast|id$|logs$|workspaces$|run$|deploys$|runtime$|artifacts$|backups$|reserve$)/;
+  /^(\.|supervisor|holdfast|id$|logs$|workspaces$|run$|deploys$|runtime$|artifacts$|store$|backups$|reserve$)/;
 
 /** A session's run directory on this machine, by part. */
 export interface RunPaths {
@@ -57,6 +57,8 @@ export class Home {
   readonly deploys: string;
   readonly runtimes: string;
   readonly artifacts: string;
+  /** What snapshots are made of, a folder for each lineage. */
+  readonly store: string;
   readonly backups: string;
   /** Space kept for what must work on a full disk. */
   readonly reserve: string;
@@ -78,6 +80,7 @@ export class Home {
     this.deploys = join(root, 'deploys');
     this.runtimes = join(root, 'runtime');
     this.artifacts = join(root, 'artifacts');
+    this.store = join(root, 'store');
     this.backups = join(root, 'backups');
     this.reserve = join(root, 'reserve');
     this.id = readOrMakeId(this.idFile);
@@ -102,6 +105,7 @@ export class Home {
         home.deploys,
         home.runtimes,
         home.artifacts,
+        home.store,
         home.backups,
       ];
       for (const directory of inside) mkdirSync(directory, { recursive: true, mode: 0o700 });
@@ -146,6 +150,10 @@ export class Home {
 
   artifact(sessionId: string, name: string): string {
     return join(this.artifactsOf(sessionId), part(name));
+  }
+
+  lineage(lineage: string): string {
+    return join(this.store, part(lineage));
   }
 
   /**

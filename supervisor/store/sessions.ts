@@ -33,6 +33,10 @@ export const SessionRowSchema = z.object({
   /** The first request, shortened. */
   about: z.string().nullable(),
   workspaceBytes: count.nullable(),
+  /** Sessions whose snapshots share one store: the first one's id, for it and for what was forked from it. */
+  lineage: z.string(),
+  /** The snapshot that it began with. */
+  origin: z.string().nullable(),
 });
 export type SessionRow = z.output<typeof SessionRowSchema>;
 export type SessionPatch = Partial<Omit<SessionRow, 'id'>>;

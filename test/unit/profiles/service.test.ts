@@ -179,6 +179,8 @@ describe('deploy', () => {
       model: null,
       about: null,
       workspaceBytes: null,
+      lineage: 'ses-aaaaaaaaaaaaaaaa',
+      origin: null,
     };
     const sessions = new Sessions(database);
     const id = 'ses-aaaaaaaaaaaaaaaa';

@@ -34,6 +34,7 @@ describe('a home', () => {
       'logs',
       'run',
       'runtime',
+      'store',
       'workspaces',
     ]);
   });

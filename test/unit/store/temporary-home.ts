@@ -83,6 +83,8 @@ export function sessionRow(n: number, changes: Partial<SessionRow> = {}): Sessio
     model: null,
     about: null,
     workspaceBytes: null,
+    lineage: sessionId(n),
+    origin: null,
     ...changes,
   };
 }
@@ -109,6 +111,16 @@ export function failureOf(fn: () => unknown): HoldfastError {
     throw error;
   }
   throw new Error('it did not fail');
+}
+
+/** The error that `promise` rejects with, which must be one of ours. */
+export async function errorOf(promise: Promise<unknown>): Promise<HoldfastError> {
+  const error = await promise.then(
+    () => null,
+    (reason: unknown) => reason,
+  );
+  if (error instanceof HoldfastError) return error;
+  throw new Error('it did not fail in a way of ours', { cause: error });
 }
 
 /** The same numbers for the same seed: mulberry32. */

@@ -1,0 +1,246 @@
+import { randomBytes } from 'node:crypto';
+import { mkdir, open, readdir, rename, rm } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { encodeRecords, FRAME, objectInFrame, unpackFrame } from '../../../protocol/snapshots/frames.ts';
+import {
+  damaged,
+  type Hash,
+  type ObjectKind,
+  type ObjectReader,
+} from '../../../protocol/snapshots/objects.ts';
+import { PackIndex, type PackObject, readStored } from '../../../protocol/snapshots/pack-index.ts';
+import { FRAME_LIMITS } from '../../../protocol/wire/limits.ts';
+import { hasErrorCode } from '../../store/storage-error.ts';
+import { FrameCache } from './frame-cache.ts';
+import { OpenPackFile } from './pack-files.ts';
+
+const NAME = /^[0-9a-f]{32}\.pack$/;
+const CACHED_BYTES = 32 * 2 ** 20;
+
+/** A published pack. */
+export interface StoredPack {
+  /** Of its file. */
+  readonly name: string;
+  readonly path: string;
+  readonly file: OpenPackFile;
+  readonly index: PackIndex;
+}
+
+/** A file among the packs that is none, or is one no more. */
+export interface BrokenPack {
+  readonly name: string;
+  readonly path: string;
+  readonly error: unknown;
+}
+
+/** Where an object lies. */
+export interface StoredObject {
+  readonly pack: StoredPack;
+  readonly object: PackObject;
+}
+
+/** A frame as it goes to a sidecar: see `store/read`. */
+export interface SentFrame {
+  readonly objects: number;
+  readonly stored: number;
+  readonly raw: number;
+  readonly encoding: number;
+}
+
+/**
+ * The packs of one lineage: `packs/*.pack`, immutable and complete, beside `incoming/` for what is not yet. It is closed under
+ * references: every object that one of its trees, lists and roots names is in it too. Whoever takes objects away keeps it so, by
+ * taking trees, lists and roots with, or before, what they name. Callers hold the lineage's lock.
+ */
+export class LineageStore implements ObjectReader {
+  readonly directory: string;
+  readonly #packs: StoredPack[] = [];
+  readonly #broken: BrokenPack[] = [];
+  readonly #cache = new FrameCache(CACHED_BYTES);
+  /** Objects of each pack by frame, once it was needed. */
+  readonly #byFrame = new WeakMap<PackIndex, PackObject[][]>();
+
+  private constructor(directory: string) {
+    this.directory = directory;
+  }
+
+  /** A folder that is not there is an empty store; it is made with the first pack. */
+  static async open(directory: string): Promise<LineageStore> {
+    const store = new LineageStore(directory);
+    for (const name of await names(store.packsDirectory)) {
+      if (!NAME.test(name)) continue;
+      const path = join(store.packsDirectory, name);
+      try {
+        store.#packs.push(await openPack(name, path));
+      } catch (error) {
+        store.#broken.push({ name, path, error });
+      }
+    }
+    return store;
+  }
+
+  get packsDirectory(): string {
+    return join(this.directory, 'packs');
+  }
+
+  get incomingDirectory(): string {
+    return join(this.directory, 'incoming');
+  }
+
+  get packs(): readonly StoredPack[] {
+    return this.#packs;
+  }
+
+  get broken(): readonly BrokenPack[] {
+    return this.#broken;
+  }
+
+  /** Of all packs on the disk that can be read. */
+  get bytes(): number {
+    return this.#packs.reduce((sum, { file }) => sum + file.size, 0);
+  }
+
+  find(hash: Hash): StoredObject | null {
+    // The newest packs are asked first: they have what was looked at last.
+    for (let at = this.#packs.length - 1; at >= 0; at -= 1) {
+      const pack = this.#packs[at];
+      const object = pack?.index.find(hash);
+      if (pack !== undefined && object !== null && object !== undefined) return { pack, object };
+    }
+    return null;
+  }
+
+  async read(hash: Hash, kind: ObjectKind): Promise<Buffer> {
+    const { pack, object } = this.#existing(hash);
+    if (object.kind !== kind) throw damaged('an object is of another kind', { object: hash.toString('hex') });
+    return objectInFrame(await this.frame(pack, object.frame), object);
+  }
+
+  /** The uncompressed bytes of one frame. */
+  async frame(pack: StoredPack, index: number): Promise<Buffer> {
+    const key = `${pack.name} ${index}`;
+    const known = this.#cache.get(key);
+    if (known !== undefined) return known;
+    const frame = pack.index.frame(index);
+    const raw = unpackFrame(frame.encoding, frame.rawLength, await readStored(pack.file, frame));
+    this.#cache.set(key, raw);
+    return raw;
+  }
+
+  /** The answer to `store/read`. Errors: `snapshot_damaged` where the first one is not there or cannot be read. */
+  async framesWith(hashes: readonly Hash[]): Promise<{ frames: SentFrame[]; bytes: Buffer }> {
+    const frames: SentFrame[] = [];
+    const parts: Buffer[] = [];
+    const taken = new Set<string>();
+    let bytes = 0;
+    for (const hash of hashes) {
+      const found = frames.length === 0 ? this.#existing(hash) : this.find(hash);
+      if (found === null) break;
+      const { pack, object } = found;
+      const key = `${pack.name} ${object.frame}`;
+      if (taken.has(key)) continue;
+      const { encoding, rawLength, storedLength, ...place } = pack.index.frame(object.frame);
+      const table = encodeRecords(this.#objectsOf(pack)[object.frame] ?? []);
+      if (frames.length > 0 && bytes + table.length + storedLength > FRAME_LIMITS.payloadBytes) break;
+      parts.push(table, await readStored(pack.file, { encoding, rawLength, storedLength, ...place }));
+      taken.add(key);
+      bytes += table.length + storedLength;
+      const objects = table.length / FRAME.recordBytes;
+      frames.push({ objects, stored: storedLength, raw: rawLength, encoding });
+    }
+    return { frames, bytes: Buffer.concat(parts) };
+  }
+
+  /**
+   * Moves complete and durable pack files of the same file system in; they are there, and durable, when it resolves. Killed in between,
+   * some of them are: objects that nobody names do no harm.
+   */
+  async publish(files: readonly string[]): Promise<StoredPack[]> {
+    if (files.length === 0) return [];
+    if ((await mkdir(this.packsDirectory, { recursive: true, mode: 0o700 })) !== undefined) {
+      await syncFolder(this.directory);
+      await syncFolder(dirname(this.directory));
+    }
+    const published: StoredPack[] = [];
+    for (const file of files) {
+      const name = `${randomBytes(16).toString('hex')}.pack`;
+      const path = join(this.packsDirectory, name);
+      await rename(file, path);
+      const pack = await openPack(name, path);
+      this.#packs.push(pack);
+      published.push(pack);
+    }
+    await syncFolder(this.packsDirectory);
+    return published;
+  }
+
+  /** Takes packs away, broken ones too. Only with the lineage's lock held alone. */
+  async drop(packNames: ReadonlySet<string>): Promise<void> {
+    this.#cache.clear();
+    for (const pack of this.#packs.filter(({ name }) => packNames.has(name))) {
+      this.#packs.splice(this.#packs.indexOf(pack), 1);
+      await pack.file.close();
+      await rm(pack.path, { force: true });
+    }
+    for (const pack of this.#broken.filter(({ name }) => packNames.has(name))) {
+      this.#broken.splice(this.#broken.indexOf(pack), 1);
+      await rm(pack.path, { force: true });
+    }
+    await syncFolder(this.packsDirectory);
+  }
+
+  async close(): Promise<void> {
+    this.#cache.clear();
+    for (const { file } of this.#packs.splice(0)) await file.close();
+  }
+
+  #existing(hash: Hash): StoredObject {
+    const found = this.find(hash);
+    if (found !== null) return found;
+    const [broken] = this.#broken;
+    throw damaged(
+      broken === undefined
+        ? 'an object is not in the store'
+        : `an object is missing, and ${broken.name} is no pack`,
+      { object: hash.toString('hex') },
+    );
+  }
+
+  #objectsOf({ index }: StoredPack): PackObject[][] {
+    let groups = this.#byFrame.get(index);
+    if (groups === undefined) {
+      groups = index.byFrame();
+      this.#byFrame.set(index, groups);
+    }
+    return groups;
+  }
+}
+
+async function openPack(name: string, path: string): Promise<StoredPack> {
+  const file = await OpenPackFile.open(path);
+  try {
+    return { name, path, file, index: await PackIndex.read(file) };
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+}
+
+/** Makes names that were added to or removed from a folder durable. */
+async function syncFolder(path: string): Promise<void> {
+  const handle = await open(path, 'r');
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+async function names(folder: string): Promise<string[]> {
+  try {
+    return (await readdir(folder)).sort();
+  } catch (error) {
+    if (hasErrorCode(error, 'ENOENT')) return [];
+    throw error;
+  }
+}

@@ -1,0 +1,152 @@
+import { z } from 'zod';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { type SnapshotReason, SnapshotReasonSchema } from '../../protocol/snapshots.ts';
+import { RootHashSchema } from '../../protocol/snapshots/wire.ts';
+import { count, flag, parseRow, time, toColumn } from './columns.ts';
+import type { Database } from './database.ts';
+
+const SnapshotRowSchema = z.object({
+  id: z.string(),
+  sessionId: z.string(),
+  /** Whose store has its objects. */
+  lineage: z.string(),
+  createdAt: time,
+  reason: SnapshotReasonSchema,
+  label: z.string().nullable(),
+  pinned: flag,
+  base: z.string().nullable(),
+  /** Hash of the tree, hexadecimal. */
+  root: RootHashSchema,
+  files: count,
+  directories: count,
+  bytes: count,
+  changedFiles: count,
+  changedBytes: count,
+  newBytes: count,
+  scanMs: z.number(),
+  frozenMs: z.number(),
+  eventSeq: count,
+});
+export type SnapshotRow = z.output<typeof SnapshotRowSchema>;
+export type SnapshotPatch = Partial<Pick<SnapshotRow, 'label' | 'pinned'>>;
+
+export interface SnapshotFilter {
+  readonly reason?: SnapshotReason | undefined;
+  /** 100 when left out. */
+  readonly limit?: number | undefined;
+  readonly cursor?: string | undefined;
+}
+
+const COLUMNS = Object.keys(SnapshotRowSchema.shape) as (keyof SnapshotRow)[];
+const INSERT = `INSERT INTO snapshots (${COLUMNS.join(', ')}) VALUES (${COLUMNS.map(() => '?').join(', ')})`;
+const CURSOR = /^[1-9]\d{0,15}$/;
+
+/** Which snapshots there are. What they are made of lies in the store of their lineage. */
+export class Snapshots {
+  readonly #database: Database;
+
+  constructor(database: Database) {
+    this.#database = database;
+  }
+
+  /** Every object that its root needs must be in the store, and durable. */
+  insert(row: SnapshotRow): void {
+    this.#database.run(INSERT, ...COLUMNS.map((column) => toColumn(row[column])));
+  }
+
+  get(id: string): SnapshotRow | null {
+    const row = this.#database.get('SELECT * FROM snapshots WHERE id = ?', id);
+    return row === undefined ? null : parse(row);
+  }
+
+  /** Errors: `not_found`. */
+  existing(id: string): SnapshotRow {
+    const row = this.get(id);
+    if (row === null) {
+      throw new HoldfastError('not_found', `There is no snapshot ${id}`, {
+        next: 'see `holdfast snapshot list SESSION`',
+      });
+    }
+    return row;
+  }
+
+  newest(sessionId: string): SnapshotRow | null {
+    const row = this.#database.get(
+      'SELECT * FROM snapshots WHERE sessionId = ? ORDER BY ordinal DESC LIMIT 1',
+      sessionId,
+    );
+    return row === undefined ? null : parse(row);
+  }
+
+  /** The newest first. Errors: `invalid_params` for a cursor that is not one of ours. */
+  list(
+    sessionId: string,
+    filter: SnapshotFilter = {},
+  ): { readonly rows: SnapshotRow[]; readonly nextCursor: string | null } {
+    const { reason = null, limit = 100, cursor } = filter;
+    if (cursor !== undefined && !CURSOR.test(cursor)) {
+      throw new HoldfastError('invalid_params', 'The cursor is not one that a list of snapshots gave', {
+        next: 'leave it out to start from the newest',
+      });
+    }
+    const found = this.#database.all(
+      `SELECT * FROM snapshots WHERE sessionId = ?1 AND ordinal < ?2 AND (?3 IS NULL OR reason = ?3)
+       ORDER BY ordinal DESC LIMIT ?4`,
+      sessionId,
+      cursor === undefined ? Number.MAX_SAFE_INTEGER : Number(cursor),
+      reason,
+      limit + 1,
+    );
+    const page = found.slice(0, limit);
+    const last = page.at(-1);
+    const nextCursor =
+      found.length > limit && last !== undefined
+        ? String(parseRow(z.object({ ordinal: count }), 'snapshots', last).ordinal)
+        : null;
+    return { rows: page.map(parse), nextCursor };
+  }
+
+  /** Of a session, the oldest first. */
+  ofSession(sessionId: string): SnapshotRow[] {
+    return this.#database
+      .all('SELECT * FROM snapshots WHERE sessionId = ? ORDER BY ordinal', sessionId)
+      .map(parse);
+  }
+
+  /** Of a session and its forks, the oldest first. */
+  ofLineage(lineage: string): SnapshotRow[] {
+    return this.#database
+      .all('SELECT * FROM snapshots WHERE lineage = ? ORDER BY ordinal', lineage)
+      .map(parse);
+  }
+
+  /** Lineages that have a snapshot. */
+  lineages(): string[] {
+    return this.#database
+      .all('SELECT DISTINCT lineage FROM snapshots')
+      .map((row) => parseRow(z.object({ lineage: z.string() }), 'snapshots', row).lineage);
+  }
+
+  count(sessionId: string): number {
+    const row = this.#database.get('SELECT count(*) AS many FROM snapshots WHERE sessionId = ?', sessionId);
+    return parseRow(z.object({ many: count }), 'snapshots', row).many;
+  }
+
+  /** Errors: `not_found`. */
+  update(id: string, { label, pinned }: SnapshotPatch): SnapshotRow {
+    if (label !== undefined) this.#database.run('UPDATE snapshots SET label = ? WHERE id = ?', label, id);
+    if (pinned !== undefined) {
+      this.#database.run('UPDATE snapshots SET pinned = ? WHERE id = ?', pinned ? 1 : 0, id);
+    }
+    return this.existing(id);
+  }
+
+  /** Its objects stay until they are collected. */
+  remove(id: string): void {
+    this.#database.run('DELETE FROM snapshots WHERE id = ?', id);
+  }
+}
+
+function parse(row: unknown): SnapshotRow {
+  return parseRow(SnapshotRowSchema, 'snapshots', row);
+}

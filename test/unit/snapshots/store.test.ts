@@ -1,0 +1,444 @@
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, expect, test } from 'vitest';
+import { entriesOf, parseRoot } from '../../../protocol/snapshots/entries.ts';
+import { FrameBuilder, parseRecords, unpackFrame } from '../../../protocol/snapshots/frames.ts';
+import { type Hash, hashOf, OBJECT_KINDS, parseHash } from '../../../protocol/snapshots/objects.ts';
+import { PackWriter } from '../../../protocol/snapshots/pack-writer.ts';
+import { Incoming } from '../../../supervisor/snapshots/store/incoming.ts';
+import type { LineageStore } from '../../../supervisor/snapshots/store/lineage-store.ts';
+import { LineageStores } from '../../../supervisor/snapshots/store/stores.ts';
+import { Home } from '../../../supervisor/store/home.ts';
+import { Snapshots, type SnapshotRow } from '../../../supervisor/store/snapshots.ts';
+import { errorOf, sessionId, smallDisk, temporaryDatabase, temporaryHome } from '../store/temporary-home.ts';
+import { blobOf, objectsOf } from './small-tree.ts';
+import { StoredObjects } from './stored-objects.ts';
+
+const MIB = 2 ** 20;
+const LINEAGE = sessionId(0);
+const OTHER = sessionId(1);
+const opened: LineageStores[] = [];
+
+afterEach(async () => {
+  for (const stores of opened.splice(0)) await stores.close();
+});
+
+function storesOf(home: Home): LineageStores {
+  const stores = new LineageStores(home);
+  opened.push(stores);
+  return stores;
+}
+
+/** Sends one pack as a sidecar does, in pieces. */
+async function send(incoming: Incoming, pack: number, bytes: Buffer, objects: number): Promise<void> {
+  const half = Math.floor(bytes.length / 2);
+  await Promise.all([
+    incoming.put(pack, 0, bytes.subarray(0, half)),
+    incoming.put(pack, half, bytes.subarray(half)),
+  ]);
+  await incoming.seal(pack, bytes.length, objects);
+}
+
+async function take(store: LineageStore, objects: StoredObjects, root: string): Promise<number> {
+  const incoming = new Incoming(store, 64 * MIB);
+  try {
+    await incoming.beginScan();
+    await send(incoming, 0, objects.pack(), objects.bodies.size);
+    return await incoming.publish(root);
+  } finally {
+    await incoming.close();
+  }
+}
+
+/** What a sidecar is told when it does this, and that nothing of it is in the store afterwards. */
+async function refusal(act: (incoming: Incoming) => Promise<unknown>): Promise<string> {
+  const home = temporaryHome();
+  return await storesOf(home).use(LINEAGE, async (store) => {
+    const incoming = new Incoming(store, 64 * MIB);
+    await incoming.beginScan();
+    const error = await errorOf(act(incoming));
+    // Whatever it says from now on is refused as well.
+    expect((await errorOf(incoming.publish('0'.repeat(64)))).code).toBe(error.code);
+    await incoming.close();
+    expect(store.packs).toEqual([]);
+    expect(existsSync(store.packsDirectory)).toBe(false);
+    expect(existsSync(store.incomingDirectory) ? readdirSync(store.incomingDirectory) : []).toEqual([]);
+    return `${error.code}: ${error.why ?? ''}`;
+  });
+}
+
+const TREE = { 'a.txt': 'one', empty: '', folder: { 'b.txt': 'two', deep: { 'c.txt': 'three' } } };
+
+test('what is published is there, whole, in the next supervisor too', async () => {
+  const home = temporaryHome();
+  const { objects, root } = objectsOf(TREE);
+  const bytes = await storesOf(home).use(LINEAGE, (store) => take(store, objects, root));
+  expect(bytes).toBe(objects.pack().length);
+  await storesOf(home).use(LINEAGE, async (store) => {
+    expect(store.bytes).toBe(bytes);
+    for (const [hex, { kind, body }] of objects.bodies)
+      expect(await store.read(parseHash(hex), kind)).toEqual(body);
+    const names: string[] = [];
+    const top = parseRoot(await store.read(parseHash(root), OBJECT_KINDS.root));
+    for await (const entry of entriesOf(store, top)) names.push(entry.name.toString());
+    expect(names).toEqual(['a.txt', 'empty', 'folder']);
+    expect(readdirSync(store.incomingDirectory)).toEqual([]);
+  });
+});
+
+test('no object of one lineage is in another', async () => {
+  const stores = storesOf(temporaryHome());
+  const { objects, root } = objectsOf(TREE);
+  await stores.use(LINEAGE, (store) => take(store, objects, root));
+  await stores.use(OTHER, async (store) => {
+    const incoming = new Incoming(store, MIB);
+    expect(await incoming.have(blobOf('one'))).toEqual(Buffer.from([0]));
+    await incoming.close();
+    expect((await errorOf(store.read(blobOf('one'), OBJECT_KINDS.blob))).code).toBe('snapshot_damaged');
+    expect((await errorOf(store.framesWith([blobOf('one')]))).code).toBe('snapshot_damaged');
+  });
+});
+
+test('have tells object by object, of what is sealed and of what is stored', async () => {
+  const stores = storesOf(temporaryHome());
+  const first = objectsOf({ a: 'stored' });
+  const second = objectsOf({ b: 'sealed' });
+  await stores.use(LINEAGE, async (store) => {
+    await take(store, first.objects, first.root);
+    const incoming = new Incoming(store, MIB);
+    await incoming.beginScan();
+    const asked = [...Array.from({ length: 9 }, () => blobOf('never')), blobOf('stored'), blobOf('sealed')];
+    expect(await incoming.have(Buffer.concat(asked))).toEqual(Buffer.from([0, 0b010]));
+    await send(incoming, 0, second.objects.pack(), second.objects.bodies.size);
+    expect(await incoming.have(Buffer.concat(asked))).toEqual(Buffer.from([0, 0b110]));
+    await incoming.close();
+  });
+});
+
+test('a second scan of one snapshot numbers its packs anew and goes on from what the first sent', async () => {
+  const { objects: blobs } = objectsOf({ a: 'content' });
+  const { objects, root } = objectsOf({ a: 'content', b: 'more' });
+  for (const hash of blobs.bodies.keys()) objects.bodies.delete(hash);
+  await storesOf(temporaryHome()).use(LINEAGE, async (store) => {
+    const incoming = new Incoming(store, MIB);
+    await incoming.beginScan();
+    await send(incoming, 0, blobs.pack(), blobs.bodies.size);
+    await incoming.put(1, 0, Buffer.from('never sealed'));
+    await incoming.beginScan();
+    await send(incoming, 0, objects.pack(), objects.bodies.size);
+    expect(await incoming.publish(root)).toBe(blobs.pack().length + objects.pack().length);
+    await incoming.close();
+    expect(store.packs.length).toBe(2);
+    expect(await store.read(blobOf('content'), OBJECT_KINDS.blob)).toEqual(Buffer.from('content'));
+  });
+});
+
+test('frames go out as they are stored, as many as one message has room for, the first one always', async () => {
+  const objects = new StoredObjects();
+  const hashes = Array.from({ length: 12 }, (_, at) =>
+    objects.add(OBJECT_KINDS.blob, Buffer.alloc(MIB, `${at} `).fill(noise(at), 0, MIB / 2)),
+  );
+  const { objects: tree, root } = objectsOf(TREE);
+  await storesOf(temporaryHome()).use(LINEAGE, async (store) => {
+    const incoming = new Incoming(store, 64 * MIB);
+    await incoming.beginScan();
+    await send(incoming, 0, objects.pack(), objects.bodies.size);
+    await send(incoming, 1, tree.pack(), tree.bodies.size);
+    await incoming.publish(root);
+    await incoming.close();
+    let left: Hash[] = [...hashes, parseHash(root)];
+    let answers = 0;
+    while (left.length > 0) {
+      const { frames, bytes } = await store.framesWith(left);
+      expect(bytes.length).toBeLessThanOrEqual(4 * MIB);
+      const came = new Set<string>();
+      let at = 0;
+      for (const { objects: count, stored, raw, encoding } of frames) {
+        const records = parseRecords(bytes.subarray(at, at + count * 41), raw);
+        at += count * 41;
+        const body = unpackFrame(encoding, raw, bytes.subarray(at, at + stored));
+        at += stored;
+        for (const { hash, kind, offset, length } of records) {
+          expect(hashOf(kind, body.subarray(offset, offset + length))).toEqual(hash);
+          came.add(hash.toString('hex'));
+        }
+      }
+      expect(at).toBe(bytes.length);
+      expect(came.has(left[0]?.toString('hex') ?? '')).toBe(true);
+      left = left.filter((hash) => !came.has(hash.toString('hex')));
+      answers += 1;
+    }
+    expect(answers).toBeGreaterThan(1);
+  });
+});
+
+/** Bytes that zstd makes no smaller. */
+function noise(seed: number): Buffer {
+  const out = Buffer.alloc(MIB / 2);
+  for (let at = 0; at < out.length; at += 32)
+    hashOf(OBJECT_KINDS.blob, Buffer.from(`${seed} ${at}`)).copy(out, at);
+  return out;
+}
+
+const { objects: WHOLE, root: ROOT } = objectsOf(TREE);
+const PACKED = WHOLE.pack();
+
+test.each([
+  ['bytes with a gap', (one: Incoming) => one.put(0, 5, Buffer.from('x')), /do not follow/],
+  [
+    'bytes twice',
+    async (one: Incoming) => {
+      await one.put(0, 0, Buffer.from('abc'));
+      await one.put(0, 0, Buffer.from('abc'));
+    },
+    /do not follow/,
+  ],
+  ['an end of what never began', (one: Incoming) => one.seal(3, 0, 0), /another length/],
+  [
+    'a length that is not the one it was',
+    async (one: Incoming) => {
+      await one.put(0, 0, PACKED);
+      await one.seal(0, PACKED.length - 1, WHOLE.bodies.size);
+    },
+    /another length/,
+  ],
+  ['another number of objects', (one: Incoming) => send(one, 0, PACKED, 1), /number of objects/],
+  [
+    'more after the end',
+    async (one: Incoming) => {
+      await send(one, 0, PACKED, WHOLE.bodies.size);
+      await one.put(0, PACKED.length, Buffer.from('x'));
+    },
+    /has ended/,
+  ],
+  [
+    'ever more packs',
+    async (one: Incoming) => {
+      for (let pack = 0; pack < 100; pack += 1) await one.put(pack, 0, Buffer.from('x'));
+    },
+    /more packs at once/,
+  ],
+  [
+    'bytes without an end',
+    async (one: Incoming) => {
+      const bytes = Buffer.alloc(4 * MIB);
+      for (let at = 0; at < 100; at += 1) await one.put(0, at * bytes.length, bytes);
+    },
+    /^no_space/,
+  ],
+  [
+    'a bit that changed on the way',
+    async (one: Incoming) => {
+      const bytes = Buffer.from(PACKED);
+      bytes[20] = (bytes[20] ?? 0) ^ 4;
+      await send(one, 0, bytes, WHOLE.bodies.size);
+    },
+    /^snapshot_damaged: the bytes of a frame have changed/,
+  ],
+  ['what is no pack', (one: Incoming) => send(one, 0, Buffer.alloc(500, 'x'), 1), /^snapshot_damaged/],
+  [
+    'a hash that is not its object’s',
+    (one: Incoming) => {
+      const forged = new StoredObjects();
+      forged.bodies.set(blobOf('one').toString('hex'), { kind: OBJECT_KINDS.blob, body: Buffer.from('two') });
+      return send(one, 0, forged.pack(), 1);
+    },
+    /^snapshot_damaged: the bytes of an object have changed/,
+  ],
+  [
+    'a tree that is none',
+    (one: Incoming) => {
+      const forged = new StoredObjects();
+      forged.add(OBJECT_KINDS.tree, Buffer.from('no tree'));
+      return send(one, 0, forged.pack(), 1);
+    },
+    /^snapshot_damaged/,
+  ],
+  [
+    'objects over each other',
+    (one: Incoming) => {
+      const builder = new FrameBuilder();
+      const body = Buffer.alloc(1000, 'x');
+      builder.add(hashOf(OBJECT_KINDS.blob, body), OBJECT_KINDS.blob, body);
+      const frame = builder.finish();
+      const half = {
+        hash: hashOf(OBJECT_KINDS.blob, body.subarray(1)),
+        kind: OBJECT_KINDS.blob,
+        offset: 1,
+        length: 999,
+      };
+      const writer = new PackWriter();
+      const parts = writer.append({ ...frame, objects: [...frame.objects, half] });
+      return send(one, 0, Buffer.concat([...parts, writer.end()]), 2);
+    },
+    /share bytes/,
+  ],
+  [
+    'a root that never came',
+    async (one: Incoming) => {
+      await send(one, 0, PACKED, WHOLE.bodies.size);
+      await one.publish('ab'.repeat(32));
+    },
+    /root that is not there/,
+  ],
+  [
+    'a blob as a root',
+    async (one: Incoming) => {
+      await send(one, 0, PACKED, WHOLE.bodies.size);
+      await one.publish(blobOf('one').toString('hex'));
+    },
+    /root that is not there/,
+  ],
+  [
+    'a tree without what is in it',
+    async (one: Incoming) => {
+      const { objects } = objectsOf(TREE);
+      objects.bodies.delete(blobOf('three').toString('hex'));
+      await send(one, 0, objects.pack(), objects.bodies.size);
+      await one.publish(ROOT);
+    },
+    /names an object which is not there/,
+  ],
+] as const)('a sidecar that sends %s is refused, and nothing is published', async (_what, act, why) => {
+  expect(await refusal(act)).toMatch(why);
+});
+
+test('a full disk is told as such, leaves what was there readable, and frees what was begun', async () => {
+  const disk = smallDisk();
+  if (disk === null) return;
+  const home = Home.open(join(disk, 'home'));
+  await storesOf(home).use(LINEAGE, async (store) => {
+    await take(store, WHOLE, ROOT);
+    const incoming = new Incoming(store, 1000 * MIB);
+    await incoming.beginScan();
+    const fill = async (): Promise<void> => {
+      for (let at = 0; at < 100; at += 1) await incoming.put(0, at * MIB, Buffer.alloc(MIB, at));
+    };
+    expect((await errorOf(fill())).code).toBe('no_space');
+    await incoming.close();
+    expect(readdirSync(store.incomingDirectory)).toEqual([]);
+    const again = objectsOf({ more: 'after it' });
+    await take(store, again.objects, again.root);
+    expect(await store.read(blobOf('three'), OBJECT_KINDS.blob)).toEqual(Buffer.from('three'));
+  });
+});
+
+test('what a killed supervisor had begun to receive goes at the next start; a broken pack is named', async () => {
+  const home = temporaryHome();
+  const stores = storesOf(home);
+  await stores.use(LINEAGE, async (store) => {
+    await take(store, WHOLE, ROOT);
+    const incoming = new Incoming(store, MIB);
+    await incoming.beginScan();
+    await incoming.put(0, 0, Buffer.from('half a pack'));
+    expect(readdirSync(store.incomingDirectory).length).toBe(1);
+  });
+  const next = storesOf(home);
+  await next.clearIncoming();
+  const [pack = ''] = readdirSync(join(home.lineage(LINEAGE), 'packs'));
+  const path = join(home.lineage(LINEAGE), 'packs', pack);
+  const bytes = readFileSync(path);
+  bytes[bytes.length - 30] = (bytes[bytes.length - 30] ?? 0) ^ 1;
+  writeFileSync(path, bytes);
+  await next.use(LINEAGE, async (store) => {
+    expect(existsSync(store.incomingDirectory)).toBe(false);
+    expect(store.broken.map(({ name }) => name)).toEqual([pack]);
+    const error = await errorOf(store.read(blobOf('one'), OBJECT_KINDS.blob));
+    expect([error.code, error.why]).toEqual(['snapshot_damaged', expect.stringContaining(pack) as string]);
+  });
+});
+
+test('who takes away waits for all who read, and they for it; first come, first served', async () => {
+  const stores = storesOf(temporaryHome());
+  const order: string[] = [];
+  const gates = new Map<string, () => void>();
+  const using = (name: string, alone: boolean): Promise<void> =>
+    stores[alone ? 'useAlone' : 'use'](LINEAGE, async () => {
+      order.push(`${name} in`);
+      await new Promise<void>((resolve) => gates.set(name, resolve));
+      order.push(`${name} out`);
+    });
+  const leave = async (name: string): Promise<void> => {
+    await expect.poll(() => gates.has(name)).toBe(true);
+    gates.get(name)?.();
+  };
+  const all = [using('a', false), using('b', false), using('alone', true), using('c', false)];
+  await leave('a');
+  await leave('b');
+  await leave('alone');
+  await leave('c');
+  await Promise.all(all);
+  expect(order).toEqual(['a in', 'b in', 'a out', 'b out', 'alone in', 'alone out', 'c in', 'c out']);
+});
+
+test('a lineage is removed as a whole, unless somebody needs it again by then', async () => {
+  const home = temporaryHome();
+  const stores = storesOf(home);
+  await stores.use(LINEAGE, (store) => take(store, WHOLE, ROOT));
+  expect(await stores.remove(LINEAGE, () => false)).toBe(false);
+  expect(await stores.lineages()).toEqual([LINEAGE]);
+  expect(await stores.remove(LINEAGE, () => true)).toBe(true);
+  expect(await stores.lineages()).toEqual([]);
+  await stores.use(LINEAGE, (store) => {
+    expect(store.packs).toEqual([]);
+    return Promise.resolve();
+  });
+});
+
+test('packs that are dropped are gone from the disk, and what is left can be read', async () => {
+  const home = temporaryHome();
+  const other = objectsOf({ more: 'stays' });
+  await storesOf(home).use(LINEAGE, async (store) => {
+    await take(store, WHOLE, ROOT);
+    await take(store, other.objects, other.root);
+    const [first] = store.packs;
+    await store.drop(new Set([first?.name ?? '']));
+    expect(readdirSync(store.packsDirectory)).toEqual(store.packs.map(({ name }) => name));
+    expect((await errorOf(store.read(blobOf('three'), OBJECT_KINDS.blob))).code).toBe('snapshot_damaged');
+    expect(await store.read(blobOf('stays'), OBJECT_KINDS.blob)).toEqual(Buffer.from('stays'));
+  });
+});
+
+test('rows: the newest first in pages, by reason, and what may be changed', () => {
+  const snapshots = new Snapshots(temporaryDatabase());
+  const row = (n: number, change: Partial<SnapshotRow> = {}): SnapshotRow => ({
+    id: `snp-${'abcdefgh'.charAt(n).repeat(16)}`,
+    sessionId: LINEAGE,
+    lineage: LINEAGE,
+    createdAt: 1000 + n,
+    reason: 'manual',
+    label: null,
+    pinned: false,
+    base: null,
+    root: ROOT,
+    files: 4,
+    directories: 2,
+    bytes: 11,
+    changedFiles: 4,
+    changedBytes: 11,
+    newBytes: 500,
+    scanMs: 1.5,
+    frozenMs: 0,
+    eventSeq: n,
+    ...change,
+  });
+  const rows = [row(0), row(1, { reason: 'before-turn' }), row(2, { pinned: true, label: 'good' }), row(3)];
+  for (const one of rows) snapshots.insert(one);
+  snapshots.insert(row(4, { sessionId: OTHER, lineage: OTHER }));
+  const first = snapshots.list(LINEAGE, { limit: 3 });
+  expect(first.rows).toEqual([rows[3], rows[2], rows[1]]);
+  expect(snapshots.list(LINEAGE, { limit: 3, cursor: first.nextCursor ?? '' })).toEqual({
+    rows: [rows[0]],
+    nextCursor: null,
+  });
+  expect(snapshots.list(LINEAGE, { reason: 'before-turn' }).rows).toEqual([rows[1]]);
+  expect(() => snapshots.list(LINEAGE, { cursor: 'x' })).toThrow(/cursor/);
+  expect(snapshots.newest(LINEAGE)).toEqual(rows[3]);
+  expect(snapshots.update(row(0).id, { label: 'kept', pinned: true })).toEqual(
+    row(0, { label: 'kept', pinned: true }),
+  );
+  expect(snapshots.lineages().sort()).toEqual([LINEAGE, OTHER].sort());
+  snapshots.remove(row(0).id);
+  expect(() => snapshots.existing(row(0).id)).toThrow(/no snapshot/);
+  expect(snapshots.ofLineage(LINEAGE)).toEqual(rows.slice(1));
+});
