@@ -160,7 +160,9 @@ try {
     const pulls: ReturnType<typeof pull>[] = [];
     do {
       for (; pulls.length < AHEAD && asked < BIG; asked += PIECE) pulls.push(pull(asked));
-      got += (await pulls.shift())?.bytes.length ?? 0;
+      const piece = await pulls.shift();
+      got += piece?.bytes.length ?? 0;
+      piece?.release();
     } while (pulls.length > 0);
     if (got !== BIG) throw new Error(`read ${got} bytes`);
   };

@@ -45,9 +45,10 @@ function listen(): void {
         import('./files/workspace-files.ts'),
         import('./watch/watches.ts'),
         import('./egress/listener.ts'),
+        import('../protocol/wire/payload-buffers.ts'),
       ]),
     )
-    .then(([{ serve }, { Keeper }, { WorkspaceFiles }, { WatchedTrees }, { EgressListener }]) => {
+    .then(([{ serve }, { Keeper }, { WorkspaceFiles }, { WatchedTrees }, { EgressListener }, wire]) => {
       const keeper = new Keeper({
         run: placeOf('RUN', '/run/holdfast'),
         runtime: placeOf('RUNTIME', '/opt/holdfast'),
@@ -62,11 +63,12 @@ function listen(): void {
       files.settle().catch((error: unknown) => console.error('files:', error));
       const trees = new WatchedTrees(files);
       const egress = new EgressListener();
+      const payloads = new wire.PayloadBuffers();
       const ripgrep = process.env['HOLDFAST_RIPGREP'] ?? '/usr/bin/rg';
       ending.signal.addEventListener('abort', () => keeper.close());
       return (socket: Socket): void => {
         if (socket.destroyed) return;
-        serve(socket, { session, keeper, workspace, files, trees, ripgrep, egress });
+        serve(socket, { session, keeper, workspace, files, trees, ripgrep, egress, payloads });
         socket.resume();
       };
     });

@@ -1,5 +1,6 @@
 import type { Duplex } from 'node:stream';
 import { HoldfastError } from '../protocol/errors.ts';
+import type { PayloadBuffers } from '../protocol/wire/payload-buffers.ts';
 import { Peer } from '../protocol/wire/peer.ts';
 import { STORE_CALLS } from '../protocol/snapshots/wire.ts';
 import { NOTHING, withBytes } from '../protocol/wire/shapes.ts';
@@ -28,12 +29,13 @@ export interface ServeOptions {
   /** Where ripgrep is. */
   readonly ripgrep: string;
   readonly egress: EgressListener;
+  readonly payloads: PayloadBuffers;
 }
 
 /** Answers one connection until it ends. */
 export function serve(
   stream: Duplex,
-  { session, keeper, workspace, files, trees, ripgrep, egress }: ServeOptions,
+  { session, keeper, workspace, files, trees, ripgrep, egress, payloads }: ServeOptions,
 ): Peer<typeof SIDECAR_METHODS, typeof STORE_CALLS> {
   const { promise: closed, resolve: close } = Promise.withResolvers<undefined>();
   stream.once('close', () => close(undefined));
@@ -45,6 +47,7 @@ export function serve(
     calls: STORE_CALLS,
     notifies: NOTHING,
     hears: NOTHING,
+    payloads,
     opensWith: { method: 'hello', before: [] },
     onInternalError: (error, { method }) => console.error(`${method}:`, error),
     handlers: {
@@ -90,7 +93,7 @@ export function serve(
           signal,
           onProgress: ({ files }) => progress('removing', files, undefined, 'files'),
         }),
-      ...filesHandlers(files, closed),
+      ...filesHandlers(files, payloads, closed),
       ...watchHandlers(trees, closed),
       ...searchHandlers(files, ripgrep, closed),
       ...snapshotHandlers(),

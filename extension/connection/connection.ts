@@ -5,7 +5,7 @@ import type { ClientInfo, MethodName, Params, Result } from '../../protocol/meth
 import { compareBuilds } from '../../protocol/client/builds.ts';
 import { connectSupervisor } from '../../protocol/client/connect.ts';
 import type { SupervisorPeer } from '../../protocol/client/connect.ts';
-import type { CallOptions } from '../../protocol/wire/shapes.ts';
+import type { Answered, CallOptions } from '../../protocol/wire/shapes.ts';
 import type { SupervisorProgram } from './program.ts';
 import { backoffMs, mayStart, withEngine } from './state.ts';
 import type { ConnectionState, Departure } from './state.ts';
@@ -120,7 +120,7 @@ export class Connection implements Disposable {
     method: M,
     params: Params<M>,
     options: OwnCallOptions = {},
-  ): Promise<{ result: Result<M>; bytes: Buffer }> {
+  ): Promise<Answered<Result<M>>> {
     const { repeatable = 'opId' in params && params.opId !== undefined, ...callOptions } = options;
     const peer = await this.ready();
     try {

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { HoldfastError } from '../errors.ts';
 import { ClientInfoSchema, METHODS, NOTIFICATIONS, PROTOCOL_VERSIONS } from '../methods.ts';
 import type { ClientInfo, Methods, Notifications, Result } from '../methods.ts';
+import { PayloadBuffers } from '../wire/payload-buffers.ts';
 import { Peer } from '../wire/peer.ts';
 import { NOTHING } from '../wire/shapes.ts';
 import type { Nothing } from '../wire/shapes.ts';
@@ -32,6 +33,7 @@ export function peerOver(stream: Duplex): SupervisorPeer {
     calls: METHODS,
     notifies: NOTHING,
     hears: NOTIFICATIONS,
+    payloads: new PayloadBuffers(),
   });
 }
 

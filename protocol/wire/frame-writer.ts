@@ -30,11 +30,18 @@ export class FrameWriter {
 
   /** `onTaken` is called when the system has the frame, or when it never will. */
   write(frame: EncodedFrame, onTaken?: () => void): void {
+    const taken = frame.onTaken;
+    const done =
+      onTaken === undefined && taken === undefined
+        ? undefined
+        : () => {
+            taken?.();
+            onTaken?.();
+          };
     if (this.#closed !== undefined || !this.#stream.writable) {
-      onTaken?.();
+      done?.();
       return;
     }
-    const done = onTaken === undefined ? undefined : () => onTaken();
     if (frame.bytes === undefined || frame.bytes.length === 0) {
       this.#stream.write(frame.line, done);
       return;

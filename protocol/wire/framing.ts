@@ -1,5 +1,6 @@
 import { HoldfastError } from '../errors.ts';
 import { FRAME_LIMITS } from './limits.ts';
+import type { PayloadBuffers } from './payload-buffers.ts';
 import { forbiddenKeyIn, nestsDeeperThan, parseUntrustedLine } from './untrusted-json.ts';
 import type { JsonObject } from './untrusted-json.ts';
 
@@ -17,6 +18,8 @@ export interface EncodedFrame {
   readonly line: Buffer;
   readonly bytes: Uint8Array | undefined;
   readonly size: number;
+  /** Called once the system has the bytes, or never will; perhaps not at all. */
+  readonly onTaken?: (() => void) | undefined;
 }
 
 const NEWLINE = 0x0a;
@@ -31,7 +34,7 @@ function tooLarge(why: string, reason: string): HoldfastError {
  * Throws `invalid_request` (with `details.reason`) for what the other side would refuse: then only this message fails,
  * and not the connection.
  */
-export function encodeFrame(message: JsonObject, bytes?: Uint8Array): EncodedFrame {
+export function encodeFrame(message: JsonObject, bytes?: Uint8Array, onTaken?: () => void): EncodedFrame {
   if (bytes !== undefined && bytes.length > FRAME_LIMITS.payloadBytes) {
     throw tooLarge(`${bytes.length} bytes are more than ${FRAME_LIMITS.payloadBytes}`, 'bytes_too_large');
   }
@@ -59,7 +62,7 @@ export function encodeFrame(message: JsonObject, bytes?: Uint8Array): EncodedFra
     const key = forbiddenKeyIn(text, JSON.parse(text));
     if (key !== undefined) throw tooLarge(`it has the key ${key}`, 'forbidden_key');
   }
-  return { line, bytes, size: line.length + (bytes?.length ?? 0) };
+  return { line, bytes, size: line.length + (bytes?.length ?? 0), onTaken };
 }
 
 function broken(reason: string, why: string): HoldfastError {
@@ -72,6 +75,7 @@ function broken(reason: string, why: string): HoldfastError {
  */
 export class FrameDecoder {
   readonly #onFrame: (frame: Frame) => void;
+  readonly #payloads: PayloadBuffers | undefined;
   #error: HoldfastError | undefined;
   #stopped = false;
   /** The unfinished line; undefined while there is none. */
@@ -88,8 +92,10 @@ export class FrameDecoder {
       }
     | undefined;
 
-  constructor(onFrame: (frame: Frame) => void) {
+  /** Large payloads are taken from `payloads`; they are the listener's. */
+  constructor(onFrame: (frame: Frame) => void, payloads?: PayloadBuffers) {
     this.#onFrame = onFrame;
+    this.#payloads = payloads;
   }
 
   /** Bytes held for a frame that is not complete. */
@@ -135,6 +141,7 @@ export class FrameDecoder {
   #forget(): void {
     this.#line = undefined;
     this.#lineLength = 0;
+    if (this.#waiting !== undefined) this.#payloads?.giveBack(this.#waiting.payload);
     this.#waiting = undefined;
   }
 
@@ -193,7 +200,8 @@ export class FrameDecoder {
       return;
     }
     // Grows as the bytes come: an announcement alone must cost nothing.
-    const payload = Buffer.allocUnsafeSlow(Math.min(announced, FIRST_PAYLOAD));
+    const payload =
+      this.#payloads?.takeKept(announced) ?? Buffer.allocUnsafeSlow(Math.min(announced, FIRST_PAYLOAD));
     this.#waiting = { message, length: announced, payload, filled: 0, lineSize };
   }
 
@@ -204,7 +212,7 @@ export class FrameDecoder {
     const taken = Math.min(length - waiting.filled, chunk.length - from);
     const wanted = waiting.filled + taken;
     if (waiting.payload.length < wanted) {
-      const larger = Buffer.allocUnsafeSlow(Math.min(length, Math.max(wanted, waiting.payload.length * 4)));
+      const larger = this.#allocate(Math.min(length, Math.max(wanted, waiting.payload.length * 4)));
       waiting.payload.copy(larger, 0, 0, waiting.filled);
       waiting.payload = larger;
     }
@@ -215,5 +223,9 @@ export class FrameDecoder {
       this.#onFrame({ message, bytes: waiting.payload, size: lineSize + length });
     }
     return from + taken;
+  }
+
+  #allocate(length: number): Buffer {
+    return this.#payloads?.take(length) ?? Buffer.allocUnsafeSlow(length);
   }
 }

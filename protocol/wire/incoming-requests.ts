@@ -17,6 +17,8 @@ export interface RequestConnection<P> {
   readonly sendProgress: (id: RequestId, progress: Progress) => void;
   /** Bytes that the other side has not read yet. */
   readonly queued: () => number;
+  /** Bytes of a request that nobody reads any more. */
+  readonly release: (bytes: Buffer) => void;
   readonly onInternalError: InternalErrorListener;
 }
 
@@ -41,6 +43,7 @@ interface Request {
   readonly payload: Buffer | undefined;
   readonly controller: AbortController;
   answerBytes: Uint8Array | undefined;
+  onAnswerTaken: (() => void) | undefined;
 }
 
 const EMPTY = Buffer.alloc(0);
@@ -92,13 +95,19 @@ export class IncomingRequests<P> {
   receive(id: RequestId, method: string, params: unknown, frame: Frame): void {
     const refusal = this.#refusal(method, frame.size);
     if (refusal !== undefined) {
-      this.#answer({ jsonrpc: '2.0', id, error: toWireError(refusal) }, undefined);
+      this.#answer({ jsonrpc: '2.0', id, error: toWireError(refusal) });
       return;
     }
     const controller = new AbortController();
     this.#running.set(id, { controller, size: frame.size });
     this.#heldBytes += frame.size;
-    const request: Request = { id, payload: frame.bytes, controller, answerBytes: undefined };
+    const request: Request = {
+      id,
+      payload: frame.bytes,
+      controller,
+      answerBytes: undefined,
+      onAnswerTaken: undefined,
+    };
     void this.#serve(request, method, params, frame.size);
   }
 
@@ -117,7 +126,7 @@ export class IncomingRequests<P> {
   /** Answers what runs with `error` now; the handlers are told to stop and their own answers are dropped. */
   answerAll(error: HoldfastError): void {
     for (const [id, { controller }] of this.#running) {
-      this.#answer({ jsonrpc: '2.0', id, error: toWireError(error) }, undefined);
+      this.#answer({ jsonrpc: '2.0', id, error: toWireError(error) });
       controller.abort(error);
     }
     this.#running.clear();
@@ -157,9 +166,12 @@ export class IncomingRequests<P> {
     const response = await this.#rpc.receive({ jsonrpc: '2.0', id, method, params }, request);
     this.#heldBytes -= size;
     // Gone when the connection has ended or everything was answered at once.
-    if (this.#closed || !this.#running.delete(id) || response === null) return;
+    if (this.#closed || !this.#running.delete(id) || response === null) {
+      request.onAnswerTaken?.();
+      return;
+    }
     if (method === this.#opening?.method && response.error === undefined) this.#opened = true;
-    this.#answer(response, request.answerBytes);
+    this.#answer(response, request.answerBytes, request.onAnswerTaken);
   }
 
   async #run(name: string, method: ServedMethod<P>, params: unknown, request: Request): Promise<unknown> {
@@ -174,6 +186,9 @@ export class IncomingRequests<P> {
     const context: HandlerContext<P> = {
       id,
       bytes: request.payload ?? EMPTY,
+      releaseBytes: () => {
+        if (request.payload !== undefined) this.#connection.release(request.payload);
+      },
       signal: controller.signal,
       peer: this.#connection.peer,
       progress: (stage, done, of, unit) => {
@@ -185,6 +200,7 @@ export class IncomingRequests<P> {
       const answer = await method.handle(checked.data, context);
       if (!(answer instanceof WithBytes)) return answer ?? null;
       request.answerBytes = answer.bytes;
+      request.onAnswerTaken = answer.onTaken;
       return answer.result;
     } catch (error) {
       throw this.#publicError(name, error, controller.signal);
@@ -202,15 +218,16 @@ export class IncomingRequests<P> {
     });
   }
 
-  #answer(response: JSONRPCResponse, bytes: Uint8Array | undefined): void {
+  #answer(response: JSONRPCResponse, bytes?: Uint8Array, onTaken?: () => void): void {
     const { id } = response;
     if (id === null) return;
     let frame: EncodedFrame;
     try {
-      frame = encodeFrame({ ...response }, bytes);
+      frame = encodeFrame({ ...response }, bytes, onTaken);
     } catch (error) {
       this.#connection.onInternalError(error, { method: 'answer', name: this.#connection.name });
       frame = encodeFrame({ jsonrpc: '2.0', id, error: toWireError(unsendable(error)) });
+      onTaken?.();
     }
     if (frame.size > SMALL_ANSWER && this.#connection.queued() > this.#limits.unreadPayloads) {
       const error = new HoldfastError('overloaded', 'The answer was dropped', {
@@ -218,6 +235,7 @@ export class IncomingRequests<P> {
         next: 'read them, then ask again',
       });
       frame = encodeFrame({ jsonrpc: '2.0', id, error: toWireError(error) });
+      onTaken?.();
     }
     this.#connection.write(frame);
   }

@@ -6,7 +6,7 @@ import type { MethodShape } from '../methods.ts';
 import { encodeFrame } from './framing.ts';
 import type { EncodedFrame, Frame } from './framing.ts';
 import { explainIssues, takesBytes, toWireError } from './shapes.ts';
-import type { CallOptions, Progress, RequestId } from './shapes.ts';
+import type { Answered, CallOptions, Progress, RequestId } from './shapes.ts';
 
 const WireErrorSchema = z.object({ code: z.number(), message: z.string(), data: z.unknown() });
 const EMPTY = Buffer.alloc(0);
@@ -20,6 +20,8 @@ export interface CallConnection {
   readonly sendCancel: (id: RequestId) => void;
   /** The other side does not keep to the contract: called beside the error that the caller gets. */
   readonly onViolation: (error: HoldfastError) => void;
+  /** Bytes of an answer that nobody reads any more. */
+  readonly release: (bytes: Buffer) => void;
 }
 
 interface Pending {
@@ -55,10 +57,10 @@ export class OutgoingCalls {
     shape: MethodShape,
     params: unknown,
     options: CallOptions,
-  ): Promise<{ result: unknown; bytes: Buffer }> {
+  ): Promise<Answered<unknown>> {
     this.#check(method, shape, params, options);
     const id = this.#nextId++;
-    const frame = encodeFrame({ jsonrpc: '2.0', id, method, params }, options.bytes);
+    const frame = encodeFrame({ jsonrpc: '2.0', id, method, params }, options.bytes, options.onBytesTaken);
     const { promise: ended, reject } = Promise.withResolvers<never>();
     this.#pending.set(id, { method, onProgress: options.onProgress, reject, sent: false });
     const onAbort = (): void => this.#abandon(id, cancelled(method, options.signal));
@@ -166,7 +168,7 @@ export class OutgoingCalls {
     this.#rpc.receive(response);
   }
 
-  #open(method: string, shape: MethodShape, response: JSONRPCResponse): { result: unknown; bytes: Buffer } {
+  #open(method: string, shape: MethodShape, response: JSONRPCResponse): Answered<unknown> {
     if (response.error !== undefined)
       throw HoldfastError.fromWire(response.error.message, response.error.data);
     const bytes = this.#payloads.get(response);
@@ -174,7 +176,10 @@ export class OutgoingCalls {
     if (!result.success) throw this.#violated(method, explainIssues(result.error));
     if (bytes !== undefined && shape.bytes !== 'result' && shape.bytes !== 'both')
       throw this.#violated(method, 'raw bytes came with it');
-    return { result: result.data, bytes: bytes ?? EMPTY };
+    const release = (): void => {
+      if (bytes !== undefined) this.#connection.release(bytes);
+    };
+    return { result: result.data, bytes: bytes ?? EMPTY, release };
   }
 
   #violated(method: string, why: string): HoldfastError {

@@ -1,5 +1,6 @@
 import type { Duplex } from 'node:stream';
 import type { PeerLimits } from './limits.ts';
+import type { PayloadBuffers } from './payload-buffers.ts';
 import type { Peer } from './peer.ts';
 import type { Handlers, InternalErrorListener, MethodMap, NotificationMap } from './shapes.ts';
 
@@ -20,6 +21,8 @@ interface PeerBasics<
   /** Notifications of the other side. Unknown ones are ignored. */
   readonly hears: In;
   readonly limits?: Partial<PeerLimits>;
+  /** Where the memory of large payloads comes from and goes to; the same for all peers of a process. Default: it is allocated. */
+  readonly payloads?: PayloadBuffers | undefined;
   /** Which method must be answered well before others are served: `hello`; and which may come before it. */
   readonly opensWith?: {
     readonly method: keyof Serves & string;

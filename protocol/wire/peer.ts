@@ -14,6 +14,7 @@ import { OWN_NOTIFICATIONS } from './own-notifications.ts';
 import type { PeerOptions } from './peer-options.ts';
 import { explainIssues, toWireError } from './shapes.ts';
 import type {
+  Answered,
   CallOptions,
   InternalErrorListener,
   MethodMap,
@@ -57,7 +58,7 @@ export class Peer<
   readonly #resolveClosed: (reason: HoldfastError | undefined) => void;
 
   constructor(options: PeerOptions<Serves, Calls, Out, In>) {
-    const { stream, name, limits, opensWith } = options;
+    const { stream, name, limits, opensWith, payloads } = options;
     this.name = name;
     this.#stream = stream;
     this.#calls = options.calls;
@@ -71,7 +72,7 @@ export class Peer<
     this.closed = promise;
     this.#resolveClosed = resolve;
     this.#writer = new FrameWriter(stream);
-    this.#decoder = new FrameDecoder((frame) => this.#inbox.accept(frame));
+    this.#decoder = new FrameDecoder((frame) => this.#inbox.accept(frame), payloads);
     this.#inbox = new Inbox({
       receive: (frame) => this.#receive(frame),
       mayGoOn: () => this.#unreadAnswers <= this.#limits.unreadAnswers,
@@ -83,6 +84,7 @@ export class Peer<
         room: () => this.#writer.room(),
         sendCancel: (request) => this.#writer.write(encodeNotification('cancel', { request })),
         onViolation: (error) => this.close(error),
+        release: (bytes) => payloads?.giveBack(bytes),
       },
       this.#limits.outgoingCalls,
     );
@@ -93,6 +95,7 @@ export class Peer<
         write: (frame) => this.#writeAnswer(frame),
         sendProgress: (request, progress) => this.#sendProgress(request, progress),
         queued: () => this.#writer.queued,
+        release: (bytes) => payloads?.giveBack(bytes),
         onInternalError,
       },
       servedMethods<this>(options.serves, options.handlers),
@@ -114,17 +117,16 @@ export class Peer<
     return (await this.callWithBytes(method, params, options)).result;
   }
 
-  /** As `call`, with the raw bytes behind the answer; empty where none came. */
+  /** As `call`, with the raw bytes behind the answer. */
   async callWithBytes<M extends keyof Calls & string>(
     method: M,
     params: z.input<Calls[M]['params']>,
     options: CallOptions = {},
-  ): Promise<{ result: z.output<Calls[M]['result']>; bytes: Buffer }> {
+  ): Promise<Answered<z.output<Calls[M]['result']>>> {
     const shape: Calls[M] = this.#calls[method];
-    return this.#outgoing.call(method, shape, params, options) as Promise<{
-      result: z.output<Calls[M]['result']>;
-      bytes: Buffer;
-    }>;
+    return this.#outgoing.call(method, shape, params, options) as Promise<
+      Answered<z.output<Calls[M]['result']>>
+    >;
   }
 
   /**

@@ -30,14 +30,17 @@ export interface Progress {
 export class WithBytes<R> {
   readonly result: R;
   readonly bytes: Uint8Array;
-  constructor(result: R, bytes: Uint8Array) {
+  readonly onTaken: (() => void) | undefined;
+  constructor(result: R, bytes: Uint8Array, onTaken: (() => void) | undefined) {
     this.result = result;
     this.bytes = bytes;
+    this.onTaken = onTaken;
   }
 }
 
-export function withBytes<R>(result: R, bytes: Uint8Array): WithBytes<R> {
-  return new WithBytes(result, bytes);
+/** `onTaken` is called when the connection needs the bytes no longer; until then they must stay as they are. */
+export function withBytes<R>(result: R, bytes: Uint8Array, onTaken?: () => void): WithBytes<R> {
+  return new WithBytes(result, bytes, onTaken);
 }
 
 /** Whether raw bytes may ride behind the request. */
@@ -48,8 +51,10 @@ export function takesBytes({ bytes }: MethodShape): boolean {
 /** What a handler knows beyond its params. */
 export interface HandlerContext<P = unknown> {
   readonly id: RequestId;
-  /** Raw bytes behind the request; empty where none came. */
+  /** Raw bytes behind the request; empty where none came. They are the handler's, to keep or to let go. */
   readonly bytes: Buffer;
+  /** Lets go of the bytes, which are empty from then on: their memory is used again. Nobody may be reading them any more. */
+  readonly releaseBytes: () => void;
   /** Aborts when the caller cancels or the connection ends; its reason is a HoldfastError. */
   readonly signal: AbortSignal;
   /** Tells the caller how far it is. Lossy: left out while the connection is busy. */
@@ -70,9 +75,19 @@ export type Handler<S extends MethodShape, P = unknown> = (
 /** Exactly one handler per method: a missing one does not compile. */
 export type Handlers<M extends MethodMap, P = unknown> = { readonly [K in keyof M]: Handler<M[K], P> };
 
+/** An answer and the raw bytes behind it; empty where none came. They are the caller's, to keep or to let go. */
+export interface Answered<R> {
+  readonly result: R;
+  readonly bytes: Buffer;
+  /** Lets go of the bytes, which are empty from then on: their memory is used again. Nobody may be reading them any more. */
+  readonly release: () => void;
+}
+
 export interface CallOptions {
   /** Raw bytes behind the request, for methods that declare `bytes: 'params'`. */
   readonly bytes?: Uint8Array | undefined;
+  /** Called when the connection needs `bytes` no longer; until then they must stay as they are. Perhaps never, where the call fails. */
+  readonly onBytesTaken?: (() => void) | undefined;
   /** Aborting cancels the call on both sides; it rejects at once with `cancelled`. */
   readonly signal?: AbortSignal | undefined;
   /** After this many ms the call is cancelled and rejects with `timeout`. No limit by default. */

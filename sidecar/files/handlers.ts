@@ -1,5 +1,6 @@
 import type { FILES_CALLS } from '../../protocol/files.ts';
 import { FILE_PIECE_BYTES, LIST_LIMITS } from '../../protocol/files.ts';
+import type { PayloadBuffers } from '../../protocol/wire/payload-buffers.ts';
 import { type Handlers, withBytes } from '../../protocol/wire/shapes.ts';
 import { about } from './failures.ts';
 import type { Uploads } from './uploads.ts';
@@ -8,6 +9,7 @@ import type { WorkspaceFiles } from './workspace-files.ts';
 /** The answers to `files/*` on one connection; its uploads end with `closed`. */
 export function filesHandlers<P>(
   files: WorkspaceFiles,
+  payloads: PayloadBuffers,
   closed: Promise<unknown>,
 ): Handlers<typeof FILES_CALLS, P> {
   let opened: Promise<Uploads> | undefined;
@@ -28,18 +30,23 @@ export function filesHandlers<P>(
     'files/list': ({ path, cursor, limit }, { signal }) =>
       files.list(path, { cursor, limit: limit ?? LIST_LIMITS.default, signal }),
     'files/read': async ({ path, offset = 0, length = FILE_PIECE_BYTES, ifVersion }, { signal }) => {
-      const { bytes, ...facts } = await files.read(path, { offset, length, ifVersion, signal });
-      return withBytes({ offset, ...facts }, bytes);
+      const { bytes, ...facts } = await files.read(path, { offset, length, ifVersion, signal, payloads });
+      return withBytes({ offset, ...facts }, bytes, () => payloads.giveBack(bytes));
     },
-    'files/write': ({ path, ...expectation }, { bytes, signal }) =>
-      files.write(path, expectation, bytes, signal),
+    'files/write': async ({ path, ...expectation }, { bytes, releaseBytes, signal }) => {
+      const written = await files.write(path, expectation, bytes, signal);
+      releaseBytes();
+      return written;
+    },
     'files/begin': async ({ path, ...expectation }) => {
       const [open, target] = await Promise.all([uploads(), files.target(path)]);
       return { upload: await about(path, () => open.begin(target, expectation)) };
     },
-    'files/append': async ({ upload, offset }, { bytes }) => {
+    'files/append': async ({ upload, offset }, { bytes, releaseBytes }) => {
       const open = await uploads();
-      return { size: await about(open.pathOf(upload), () => open.append(upload, offset, bytes)) };
+      const size = await about(open.pathOf(upload), () => open.append(upload, offset, bytes));
+      releaseBytes();
+      return { size };
     },
     'files/commit': async ({ upload, size }) => {
       const open = await uploads();

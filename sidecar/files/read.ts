@@ -2,6 +2,7 @@ import { read as readCallback } from 'node:fs';
 import { promisify } from 'node:util';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { FILE_PIECE_BYTES } from '../../protocol/files.ts';
+import type { PayloadBuffers } from '../../protocol/wire/payload-buffers.ts';
 import { OpenFile, openRegular, readFully } from './open-file.ts';
 import type { Resolver } from './resolver.ts';
 import { CONTENT_BYTES, contentVersion, statVersion, versionOf } from './version.ts';
@@ -16,6 +17,8 @@ export interface ReadOptions {
   readonly length: number;
   readonly ifVersion: string | undefined;
   readonly signal: AbortSignal;
+  /** What the bytes of a piece are taken from. */
+  readonly payloads: PayloadBuffers;
 }
 
 export interface ReadPiece {
@@ -55,11 +58,14 @@ export function changed(path: string, version: string | null): HoldfastError {
 }
 
 /** Null when it is larger than what a content version is made for. */
-async function smallFile(file: OpenFile, { offset, length }: ReadOptions): Promise<ReadPiece | null> {
+async function smallFile(
+  file: OpenFile,
+  { offset, length, payloads }: ReadOptions,
+): Promise<ReadPiece | null> {
   const stat = file.stat();
   if (stat.size > BigInt(CONTENT_BYTES)) return null;
   // One byte more than there should be shows the end; a file that grows meanwhile is read again with room for it.
-  let buffer = Buffer.allocUnsafeSlow(Number(stat.size) + 1);
+  let buffer = payloads.take(Number(stat.size) + 1);
   let filled = 0;
   for (;;) {
     filled += await readInto(file, buffer, filled);
@@ -81,12 +87,12 @@ async function smallFile(file: OpenFile, { offset, length }: ReadOptions): Promi
 
 async function partOf(
   file: OpenFile,
-  { offset, length, ifVersion, signal }: ReadOptions,
+  { offset, length, ifVersion, signal, payloads }: ReadOptions,
 ): Promise<ReadPiece> {
   const { version, stat } = await versionOf(file, signal);
   const size = Number(stat.size);
   const wanted = Math.max(0, Math.min(length, FILE_PIECE_BYTES, size - offset));
-  const buffer = Buffer.allocUnsafeSlow(wanted);
+  const buffer = payloads.take(wanted);
   const count = await readInto(file, buffer, 0, offset);
   const after = ifVersion === undefined ? version : statVersion(file.stat());
   return {

@@ -1,7 +1,7 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { MethodName, Params, Result } from '../../protocol/methods.ts';
 import type { SupervisorPeer } from '../../protocol/client/connect.ts';
-import type { CallOptions } from '../../protocol/wire/shapes.ts';
+import type { Answered, CallOptions } from '../../protocol/wire/shapes.ts';
 
 /** `auto`: start a supervisor where none runs. `never`: fail with `not_found`. */
 export type StartMode = 'auto' | 'never';
@@ -92,7 +92,7 @@ export class Link {
     method: M,
     params: Params<M>,
     options: LinkCallOptions = {},
-  ): Promise<{ result: Result<M>; bytes: Buffer }> {
+  ): Promise<Answered<Result<M>>> {
     const { patient, ...callOptions } = options;
     for (let attempt = 1; ; attempt += 1) {
       const peer = await this.peer({ patient, signal: options.signal });

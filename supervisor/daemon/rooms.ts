@@ -1,3 +1,4 @@
+import { PayloadBuffers } from '../../protocol/wire/payload-buffers.ts';
 import { DockerEngine } from '../engine/docker/engine.ts';
 import type { Engine } from '../engine/port.ts';
 import { Artifacts } from '../history/artifacts.ts';
@@ -33,6 +34,8 @@ export interface Rooms {
   readonly output: TurnOutput;
   readonly artifacts: Artifacts;
   readonly sessionService: SessionService;
+  /** Memory of what passes through, between clients and sidecars. */
+  readonly payloads: PayloadBuffers;
   /** Connections to sidecars for files. */
   readonly files: FilesConnections;
   /** The same for watches and searches, which take long. */
@@ -57,6 +60,7 @@ export function openEngine(home: Home, program: Program, log: Log): Engine {
 export function openRooms(home: Home, engine: Engine, program: Program, log: Log): Rooms {
   const database = openDatabase(home);
   const now = (): number => Date.now();
+  const payloads = new PayloadBuffers();
   const sessions = new Sessions(database);
   const turns = new Turns(database);
   const profiles = new Profiles(database);
@@ -130,8 +134,9 @@ export function openRooms(home: Home, engine: Engine, program: Program, log: Log
     sessionService,
     policies,
     egress,
-    files: new FilesConnections(sessionService.sidecarAccess),
-    watching: new FilesConnections(sessionService.sidecarAccess),
+    payloads,
+    files: new FilesConnections(sessionService.sidecarAccess, payloads),
+    watching: new FilesConnections(sessionService.sidecarAccess, payloads),
     profileService,
   };
 }

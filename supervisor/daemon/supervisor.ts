@@ -111,6 +111,7 @@ export class Supervisor {
         capabilities: {},
       },
       handlers,
+      payloads: rooms?.payloads,
       onInternalError: (error, where) =>
         log.room('rpc').error('a request failed', { error, method: where.method }),
       onBroken: (error) => log.room('rpc').info('a connection was ended', { error }),

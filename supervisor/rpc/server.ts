@@ -5,6 +5,7 @@ import type { SocketPlace } from '../../protocol/client/socket.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { METHODS, NOTIFICATIONS } from '../../protocol/methods.ts';
 import type { PeerLimits } from '../../protocol/wire/limits.ts';
+import type { PayloadBuffers } from '../../protocol/wire/payload-buffers.ts';
 import { Peer } from '../../protocol/wire/peer.ts';
 import { NOTHING } from '../../protocol/wire/shapes.ts';
 import type { InternalErrorListener } from '../../protocol/wire/shapes.ts';
@@ -26,6 +27,7 @@ export interface RpcServerOptions {
   /** Called with every connection that broke the contract or was cut off. */
   readonly onBroken?: (error: HoldfastError) => void;
   readonly limits?: Partial<PeerLimits>;
+  readonly payloads?: PayloadBuffers | undefined;
   readonly helloMs?: number;
 }
 
@@ -87,7 +89,7 @@ export class RpcServer {
   }
 
   #accept(socket: Socket): void {
-    const { identity, handlers, onInternalError, onBroken, limits, helloMs } = this.#options;
+    const { identity, handlers, onInternalError, onBroken, limits, payloads, helloMs } = this.#options;
     const waiting = setTimeout(() => {
       peer.close(new HoldfastError('timeout', 'The connection was ended', { why: 'it did not say hello' }));
     }, helloMs ?? HELLO_MS);
@@ -109,6 +111,7 @@ export class RpcServer {
       // A newer client may have no protocol version in common with us and still ask us to make room.
       opensWith: { method: 'hello', before: ['ping', 'supervisor/handover'] },
       onInternalError,
+      payloads,
       ...(limits === undefined ? {} : { limits }),
     });
     this.#peers.add(peer);

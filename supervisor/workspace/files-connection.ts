@@ -1,6 +1,7 @@
 import type { Duplex } from 'node:stream';
 import type { z } from 'zod';
-import type { CallOptions } from '../../protocol/wire/shapes.ts';
+import type { PayloadBuffers } from '../../protocol/wire/payload-buffers.ts';
+import type { Answered, CallOptions } from '../../protocol/wire/shapes.ts';
 import type { SIDECAR_METHODS } from '../../sidecar/wire.ts';
 import { greetSidecar, type SidecarPeer } from './sidecar-peer.ts';
 
@@ -20,15 +21,19 @@ export class FilesConnection {
   }
 
   /** Errors: those of `greetSidecar`. */
-  static async open(dial: () => Promise<Duplex>, sessionId: string): Promise<FilesConnection> {
-    return new FilesConnection((await greetSidecar(dial, sessionId)).peer);
+  static async open(
+    dial: () => Promise<Duplex>,
+    sessionId: string,
+    payloads?: PayloadBuffers,
+  ): Promise<FilesConnection> {
+    return new FilesConnection((await greetSidecar(dial, sessionId, payloads)).peer);
   }
 
   call<M extends FilesMethod>(
     method: M,
     params: Params<M>,
     options: CallOptions = {},
-  ): Promise<{ result: Result<M>; bytes: Buffer }> {
+  ): Promise<Answered<Result<M>>> {
     return this.#peer.callWithBytes(method, params, options);
   }
 

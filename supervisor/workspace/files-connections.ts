@@ -1,5 +1,6 @@
 import type { Duplex } from 'node:stream';
 import { HoldfastError } from '../../protocol/errors.ts';
+import type { PayloadBuffers } from '../../protocol/wire/payload-buffers.ts';
 import { FilesConnection } from './files-connection.ts';
 
 /** `quick` calls never wait behind the bytes of `bulk` ones. */
@@ -16,11 +17,13 @@ export interface SidecarAccess {
 /** Standing connections for files: two for each session whose files are looked at, made at the first call. */
 export class FilesConnections {
   readonly #access: SidecarAccess;
+  readonly #payloads: PayloadBuffers;
   readonly #open = new Map<string, Promise<FilesConnection>>();
   #closed = false;
 
-  constructor(access: SidecarAccess) {
+  constructor(access: SidecarAccess, payloads: PayloadBuffers) {
     this.#access = access;
+    this.#payloads = payloads;
   }
 
   /**
@@ -76,7 +79,7 @@ export class FilesConnections {
 
   async #connect(sessionId: string): Promise<FilesConnection> {
     await this.#access.ensure(sessionId);
-    return await FilesConnection.open(() => this.#access.dial(sessionId), sessionId);
+    return await FilesConnection.open(() => this.#access.dial(sessionId), sessionId, this.#payloads);
   }
 }
 

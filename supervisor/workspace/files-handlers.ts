@@ -36,6 +36,11 @@ export function filesHandlers<P extends Client>(
     onProgress: ({ stage, done, of, unit }: Progress) =>
       progress(stage, done ?? undefined, of ?? undefined, unit ?? undefined),
   });
+  /** On to the sidecar, and from there on nobody's. */
+  const passingBytes = ({ bytes, releaseBytes }: HandlerContext<P>) => ({
+    bytes,
+    onBytesTaken: releaseBytes,
+  });
   const own = (upload: string, reference: string, client: P): string => {
     const known = uploads.get(upload);
     if (known?.client !== client || known.session !== sessionId(reference)) {
@@ -51,17 +56,16 @@ export function filesHandlers<P extends Client>(
       (await on(session, 'quick', true, (one) => one.call('files/list', params, passing(context)))).result,
     'files/read': async ({ session, ...params }, context) => {
       const lane = (params.length ?? Infinity) <= QUICK_BYTES ? 'quick' : 'bulk';
-      const { result, bytes } = await on(session, lane, true, (one) =>
+      const { result, bytes, release } = await on(session, lane, true, (one) =>
         one.call('files/read', params, passing(context)),
       );
-      return withBytes(result, bytes);
+      return withBytes(result, bytes, release);
     },
     'files/write': async ({ session, ...params }, context) => {
-      const { bytes } = context;
-      const lane = bytes.length <= QUICK_BYTES ? 'quick' : 'bulk';
+      const lane = context.bytes.length <= QUICK_BYTES ? 'quick' : 'bulk';
       return (
         await on(session, lane, false, (one) =>
-          one.call('files/write', params, { ...passing(context), bytes }),
+          one.call('files/write', params, { ...passing(context), ...passingBytes(context) }),
         )
       ).result;
     },
@@ -81,9 +85,10 @@ export function filesHandlers<P extends Client>(
     },
     'files/append': async ({ session, ...params }, context) => {
       const id = own(params.upload, session, context.peer);
-      const { bytes } = context;
       return (
-        await on(id, 'bulk', false, (one) => one.call('files/append', params, { ...passing(context), bytes }))
+        await on(id, 'bulk', false, (one) =>
+          one.call('files/append', params, { ...passing(context), ...passingBytes(context) }),
+        )
       ).result;
     },
     'files/commit': async ({ session, ...params }, context) => {

@@ -1,6 +1,7 @@
 import type { Duplex } from 'node:stream';
 import type { z } from 'zod';
 import { HoldfastError } from '../../protocol/errors.ts';
+import type { PayloadBuffers } from '../../protocol/wire/payload-buffers.ts';
 import { Peer } from '../../protocol/wire/peer.ts';
 import { NOTHING } from '../../protocol/wire/shapes.ts';
 import { SIDECAR_METHODS, SIDECAR_PROTOCOL } from '../../sidecar/wire.ts';
@@ -18,6 +19,7 @@ const HELLO_MS = 10_000;
 export async function greetSidecar(
   dial: () => Promise<Duplex>,
   sessionId: string,
+  payloads?: PayloadBuffers,
 ): Promise<{ readonly peer: SidecarPeer; readonly hello: SidecarHello }> {
   const peer: SidecarPeer = new Peer({
     stream: await dial(),
@@ -27,6 +29,7 @@ export async function greetSidecar(
     notifies: NOTHING,
     hears: NOTHING,
     handlers: {},
+    payloads,
   });
   try {
     const request = { protocol: SIDECAR_PROTOCOL, session: sessionId };

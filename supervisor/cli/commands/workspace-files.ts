@@ -156,7 +156,7 @@ async function copyOut(context: Context, session: string, path: string): Promise
       );
   let next = piece(0);
   for (let offset = 0; ;) {
-    const { result, bytes } = await next;
+    const { result, bytes, release } = await next;
     offset += bytes.length;
     const more = bytes.length > 0 && offset < result.size;
     if (more) {
@@ -165,6 +165,8 @@ async function copyOut(context: Context, session: string, path: string): Promise
       next.catch(() => undefined);
     }
     await context.stdout.write(bytes);
+    await context.stdout.flush();
+    release();
     if (!more) return;
   }
 }

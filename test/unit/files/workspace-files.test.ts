@@ -25,13 +25,20 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
+import { PayloadBuffers } from '../../../protocol/wire/payload-buffers.ts';
 import { ESCAPE } from '../../../protocol/paths.ts';
 import { WorkspaceFiles } from '../../../sidecar/files/workspace-files.ts';
 
 const signal = new AbortController().signal;
 const tree = { signal, onProgress: () => undefined };
 const stat = { follow: true, version: true, signal };
-const everything = { offset: 0, length: 4 * 2 ** 20, ifVersion: undefined, signal };
+const everything = {
+  offset: 0,
+  length: 4 * 2 ** 20,
+  ifVersion: undefined,
+  signal,
+  payloads: new PayloadBuffers(),
+};
 
 async function codeOf(work: Promise<unknown>): Promise<string> {
   try {

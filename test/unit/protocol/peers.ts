@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { z } from 'zod';
 import type { PeerLimits } from '../../../protocol/wire/limits.ts';
+import type { PayloadBuffers } from '../../../protocol/wire/payload-buffers.ts';
 import { Peer } from '../../../protocol/wire/peer.ts';
 import { NOTHING } from '../../../protocol/wire/shapes.ts';
 import type { Handlers, Nothing } from '../../../protocol/wire/shapes.ts';
@@ -66,6 +67,7 @@ export class Sockets {
 export interface ServerOptions {
   readonly handlers?: Partial<Handlers<typeof CALLS, ServerPeer>>;
   readonly limits?: Partial<PeerLimits>;
+  readonly payloads?: PayloadBuffers;
   readonly internal?: unknown[];
 }
 
@@ -80,11 +82,17 @@ export function serve(stream: Socket, options: ServerOptions = {}): ServerPeer {
     notifies: HEARD,
     hears: NOTHING,
     onInternalError: (error) => options.internal?.push(error),
+    payloads: options.payloads,
     ...(options.limits === undefined ? {} : { limits: options.limits }),
   });
 }
 
-export function call(stream: Socket, limits?: Partial<PeerLimits>, internal?: unknown[]): ClientPeer {
+export function call(
+  stream: Socket,
+  limits?: Partial<PeerLimits>,
+  internal?: unknown[],
+  payloads?: PayloadBuffers,
+): ClientPeer {
   return new Peer({
     stream,
     name: 'the server',
@@ -94,6 +102,7 @@ export function call(stream: Socket, limits?: Partial<PeerLimits>, internal?: un
     notifies: NOTHING,
     hears: HEARD,
     onInternalError: (error) => internal?.push(error),
+    payloads,
     ...(limits === undefined ? {} : { limits }),
   });
 }
