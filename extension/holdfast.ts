@@ -6,6 +6,9 @@ import { Connection } from './connection/connection.ts';
 import { bundledSupervisor, clientInfo, supervisorProgram } from './connection/program.ts';
 import { StatusItem } from './connection/status-item.ts';
 import { Disposal } from './disposal.ts';
+import { DocumentBases } from './files/document-bases.ts';
+import { SCHEME } from './files/location.ts';
+import { WorkspaceFiles } from './files/provider.ts';
 import { Notices } from './notices.ts';
 import { SessionCommands } from './sessions/commands.ts';
 
@@ -32,6 +35,9 @@ export class Holdfast implements Disposable {
     );
     const notices = new Notices(log);
     own.own(new StatusItem(connection));
+    const bases = own.own(new DocumentBases(context.workspaceState));
+    const files = own.own(new WorkspaceFiles(connection, bases));
+    own.own(workspace.registerFileSystemProvider(SCHEME, files, { isCaseSensitive: true }));
     const sessions = new SessionCommands(connection);
     own.own(
       new CommandRegistry(connection, notices, {

@@ -1,0 +1,107 @@
+import { workspace } from 'vscode';
+import type { Disposable, Memento, TextDocument, Uri } from 'vscode';
+import { z } from 'zod';
+import { Disposal } from '../disposal.ts';
+import { BaseVersions, fingerprint } from './base-versions.ts';
+import type { Seen } from './base-versions.ts';
+import { SCHEME } from './location.ts';
+import type { WholeFile } from './session-files.ts';
+
+const KEPT = 'holdfast.bases';
+const KeptSchema = z.record(z.string(), z.object({ version: z.string(), mtimeMs: z.number() }));
+
+/**
+ * The base versions of the documents of this window. VS Code brings a dirty document back after a reload without reading its file, so
+ * the bases of dirty ones are kept with the window's state.
+ */
+export class DocumentBases implements Disposable {
+  readonly #versions = new BaseVersions();
+  readonly #state: Memento;
+  readonly #kept: Map<string, Seen>;
+  readonly #owned = new Disposal();
+
+  constructor(state: Memento) {
+    this.#state = state;
+    const kept = KeptSchema.safeParse(state.get(KEPT));
+    this.#kept = new Map(kept.success ? Object.entries(kept.data) : []);
+    this.#owned.own(workspace.onDidOpenTextDocument((document) => this.#look(document)));
+    this.#owned.own(workspace.onDidChangeTextDocument(({ document }) => this.#look(document)));
+    this.#owned.own(workspace.onDidSaveTextDocument((document) => this.#look(document)));
+    this.#owned.own(workspace.onDidCloseTextDocument((document) => this.#close(document)));
+    for (const document of workspace.textDocuments) this.#look(document);
+  }
+
+  dispose(): void {
+    this.#owned.dispose();
+  }
+
+  read(uri: Uri, file: WholeFile): void {
+    const document = documentOf(uri);
+    const shown =
+      document === undefined ? undefined : document.isDirty ? null : fingerprint(document.getText());
+    const key = uri.toString();
+    this.#versions.read(key, seenOf(file), fingerprint(file.bytes.toString('utf8')), shown);
+    if (document?.isDirty === false && isOpaque(document)) this.#versions.shownOpaque(key);
+  }
+
+  /** What was written, or was shown to the person beside their own. */
+  set(uri: Uri, seen: Seen): void {
+    const key = uri.toString();
+    this.#versions.set(key, { version: seen.version, mtimeMs: seen.mtimeMs });
+    if (this.#kept.has(key)) this.#keep(key);
+  }
+
+  /** The version that an editor's unsaved changes began from. */
+  ofDirty(uri: Uri): { readonly isDirty: boolean; readonly base: Seen | undefined } {
+    if (documentOf(uri)?.isDirty !== true) return { isDirty: false, base: undefined };
+    const key = uri.toString();
+    return { isDirty: true, base: this.#versions.get(key) ?? this.#kept.get(key) };
+  }
+
+  #look(document: TextDocument): void {
+    if (document.uri.scheme !== SCHEME) return;
+    const key = document.uri.toString();
+    if (document.isDirty) {
+      if (!this.#kept.has(key)) this.#keep(key);
+      return;
+    }
+    if (isOpaque(document)) this.#versions.shownOpaque(key);
+    else this.#versions.shown(key, fingerprint(document.getText()));
+    this.#drop(key);
+  }
+
+  #close({ uri }: TextDocument): void {
+    if (uri.scheme !== SCHEME) return;
+    this.#versions.forget(uri.toString());
+    this.#drop(uri.toString());
+  }
+
+  #keep(key: string): void {
+    const base = this.#versions.get(key);
+    if (base === undefined) return;
+    this.#kept.set(key, base);
+    this.#store();
+  }
+
+  #drop(key: string): void {
+    if (this.#kept.delete(key)) this.#store();
+  }
+
+  #store(): void {
+    void this.#state.update(KEPT, Object.fromEntries(this.#kept));
+  }
+}
+
+export function documentOf(uri: Uri): TextDocument | undefined {
+  const key = uri.toString();
+  return workspace.textDocuments.find((document) => document.uri.toString() === key);
+}
+
+/** Its text is not what its bytes say as UTF-8. */
+function isOpaque({ encoding }: TextDocument): boolean {
+  return !encoding.startsWith('utf8');
+}
+
+function seenOf({ version, mtimeMs }: WholeFile): Seen {
+  return { version, mtimeMs };
+}

@@ -1,0 +1,255 @@
+import {
+  Disposable,
+  EventEmitter,
+  FileChangeType,
+  FilePermission,
+  FileSystemError,
+  FileType,
+  workspace,
+} from 'vscode';
+import type { Event, FileChangeEvent, FileStat, FileSystemProvider, Uri } from 'vscode';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { FileStat as SessionStat, FileType as SessionType } from '../../protocol/files.ts';
+import { WORKSPACE } from '../../protocol/paths.ts';
+import type { Connection } from '../connection/connection.ts';
+import { Disposal } from '../disposal.ts';
+import { Conflicts } from './conflicts.ts';
+import type { DocumentBases } from './document-bases.ts';
+import { asFileSystemError, notHere, notThere } from './file-errors.ts';
+import { KnownStats } from './known-stats.ts';
+import { SCHEME, locate, rootOf, uriOf } from './location.ts';
+import type { Location } from './location.ts';
+import { SessionFiles } from './session-files.ts';
+import { Watches, somethingNewIn } from './watches.ts';
+
+/** A supervisor that makes room for another is back before files would change their looks. */
+const LOST_AFTER_MS = 1_000;
+/** The folder above `workspace/` never changes. */
+const ROOT_STAT: FileStat = {
+  type: FileType.Directory,
+  ctime: 0,
+  mtime: 0,
+  size: 0,
+  permissions: FilePermission.Readonly,
+};
+
+/** `holdfast://<session>/`, which shows `workspace/`: the files of a session as VS Code wants files. */
+export class WorkspaceFiles implements FileSystemProvider, Disposable {
+  readonly #connection: Connection;
+  readonly #files: SessionFiles;
+  readonly #bases: DocumentBases;
+  readonly #conflicts: Conflicts;
+  readonly #watches: Watches;
+  readonly #known = new KnownStats();
+  readonly #owned = new Disposal();
+  readonly #changed = this.#owned.own(new EventEmitter<FileChangeEvent[]>());
+  #lost: NodeJS.Timeout | undefined;
+  #isLost = false;
+
+  constructor(connection: Connection, bases: DocumentBases) {
+    this.#connection = connection;
+    this.#files = new SessionFiles(connection);
+    this.#bases = bases;
+    this.#conflicts = this.#owned.own(new Conflicts(this.#files, bases));
+    this.#watches = this.#owned.own(
+      new Watches({
+        connection,
+        tell: (events) => this.#changed.fire(events),
+        lookAgain: (session, path) => this.#lookAgain(session, path),
+      }),
+    );
+    this.#owned.own(connection.onDidChange(() => this.#onConnection()));
+    this.#owned.onEnd(() => clearTimeout(this.#lost));
+  }
+
+  get onDidChangeFile(): Event<FileChangeEvent[]> {
+    return this.#changed.event;
+  }
+
+  dispose(): void {
+    this.#owned.dispose();
+  }
+
+  watch(
+    uri: Uri,
+    options: { readonly recursive: boolean; readonly excludes: readonly string[] },
+  ): Disposable {
+    const location = locate(uri);
+    switch (location.kind) {
+      case 'workspace':
+        return this.#watches.watch(location.session, location.path, options);
+      case 'root':
+        return this.#watches.watch(location.session, WORKSPACE, {
+          ...options,
+          // They are relative to what is watched, which is one level further down.
+          excludes: options.excludes.map((glob) => glob.replace(/^workspace\//, '')),
+        });
+      case 'nowhere':
+        return new Disposable(() => undefined);
+    }
+  }
+
+  async stat(uri: Uri): Promise<FileStat> {
+    const location = locate(uri);
+    if (location.kind === 'root') return ROOT_STAT;
+    if (location.kind === 'nowhere') throw notThere(uri);
+    const key = uri.toString();
+    const known = this.#known.get(key);
+    if (!this.#isWritable && known !== undefined && this.#connection.state.kind !== 'unused') {
+      return { ...known, permissions: FilePermission.Readonly };
+    }
+    const { stat, isLink } = await answered(this.#files.stat(location.session, location.path));
+    const shown = this.#shown(uri, stat, isLink);
+    this.#known.keep(key, shown);
+    return shown;
+  }
+
+  async readDirectory(uri: Uri): Promise<[string, FileType][]> {
+    const location = locate(uri);
+    if (location.kind === 'root') return [[WORKSPACE.slice(1), FileType.Directory]];
+    if (location.kind === 'nowhere') throw notThere(uri);
+    const entries = await answered(this.#files.list(location.session, location.path));
+    return entries.map(({ name, type, linkType }) => [
+      name,
+      type === 'symlink' ? linkTo(linkType === null ? FileType.Unknown : TYPES[linkType]) : TYPES[type],
+    ]);
+  }
+
+  async readFile(uri: Uri): Promise<Uint8Array> {
+    const location = locate(uri);
+    if (location.kind === 'root') throw FileSystemError.FileIsADirectory(uri);
+    if (location.kind === 'nowhere') throw notThere(uri);
+    const { session, path } = location;
+    const file = await answered(this.#files.read(session, path));
+    this.#bases.read(uri, file);
+    return file.bytes;
+  }
+
+  async writeFile(
+    uri: Uri,
+    content: Uint8Array,
+    options: { readonly create: boolean; readonly overwrite: boolean },
+  ): Promise<void> {
+    const { session, path } = workspaceFile(uri);
+    const { isDirty, base } = this.#bases.ofDirty(uri);
+    if (isDirty) {
+      await answered(this.#conflicts.save(session, path, content, base?.version));
+      return;
+    }
+    const { create, overwrite } = options;
+    if (!create && !overwrite) throw notThere(uri);
+    const written = await answered(this.#files.write(session, path, content, { create, overwrite }));
+    this.#bases.set(uri, written);
+  }
+
+  async createDirectory(uri: Uri): Promise<void> {
+    const { session, path } = workspaceFile(uri);
+    await answered(this.#files.createFolder(session, path));
+  }
+
+  async delete(uri: Uri, options: { readonly recursive: boolean }): Promise<void> {
+    const { session, path } = workspaceFile(uri);
+    if (path === WORKSPACE) throw notHere();
+    await answered(this.#files.remove(session, path, options.recursive));
+  }
+
+  async rename(from: Uri, to: Uri, options: { readonly overwrite: boolean }): Promise<void> {
+    const [source, target] = inOneSession(from, to);
+    if (source.path === WORKSPACE || target.path === WORKSPACE) throw notHere();
+    await answered(this.#files.rename(source.session, source.path, target.path, options.overwrite));
+  }
+
+  async copy(from: Uri, to: Uri, options: { readonly overwrite: boolean }): Promise<void> {
+    const [source, target] = inOneSession(from, to);
+    await answered(this.#files.copy(source.session, source.path, target.path, options.overwrite));
+  }
+
+  get #isWritable(): boolean {
+    return this.#connection.state.kind === 'connected';
+  }
+
+  #shown(uri: Uri, stat: SessionStat, isLink: boolean): FileStat {
+    const type = stat.type === 'symlink' ? FileType.Unknown : TYPES[stat.type];
+    const { isDirty, base } = this.#bases.ofDirty(uri);
+    // VS Code compares times before it saves and asks a question of its own, that misses changes of equal size: ours is the only one.
+    const mtime = isDirty && base !== undefined ? Math.min(stat.mtimeMs, base.mtimeMs) : stat.mtimeMs;
+    const isReadonly = !this.#isWritable || (stat.type === 'file' && (stat.mode & 0o200) === 0);
+    return {
+      type: isLink ? linkTo(type) : type,
+      ctime: mtime,
+      mtime,
+      size: stat.size,
+      ...(isReadonly ? { permissions: FilePermission.Readonly } : {}),
+    };
+  }
+
+  /** Files become read-only where nobody answers, and writable again; VS Code learns it by looking at what it shows. */
+  #onConnection(): void {
+    clearTimeout(this.#lost);
+    if (this.#isWritable) {
+      if (!this.#isLost) return;
+      this.#isLost = false;
+      this.#lookAtDocuments();
+    } else if (this.#known.size > 0 && !this.#isLost) {
+      this.#lost = setTimeout(() => {
+        this.#isLost = true;
+        this.#lookAtDocuments();
+      }, LOST_AFTER_MS);
+    }
+  }
+
+  #lookAtDocuments(below = ''): void {
+    const events = workspace.textDocuments
+      .filter(({ uri }) => uri.scheme === SCHEME && uri.toString().startsWith(below))
+      .map(({ uri }) => ({ type: FileChangeType.Changed, uri }));
+    if (events.length > 0) this.#changed.fire(events);
+  }
+
+  /** Changes may have gone by untold: what is open, and the folders on show. */
+  #lookAgain(session: string, path: string): void {
+    this.#lookAtDocuments(rootOf(session).toString());
+    this.#changed.fire([somethingNewIn(uriOf(session, path))]);
+  }
+}
+
+const TYPES = {
+  file: FileType.File,
+  directory: FileType.Directory,
+  symlink: FileType.SymbolicLink,
+  fifo: FileType.Unknown,
+  socket: FileType.Unknown,
+  device: FileType.Unknown,
+} as const satisfies Record<SessionType, FileType>;
+
+function linkTo(type: FileType): FileType {
+  return FileType.SymbolicLink | type;
+}
+
+async function answered<T>(work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    throw asFileSystemError(error);
+  }
+}
+
+type WorkspaceLocation = Extract<Location, { kind: 'workspace' }>;
+
+function workspaceFile(uri: Uri): WorkspaceLocation {
+  const location = locate(uri);
+  if (location.kind === 'workspace') return location;
+  throw notHere();
+}
+
+function inOneSession(from: Uri, to: Uri): [WorkspaceLocation, WorkspaceLocation] {
+  const source = workspaceFile(from);
+  const target = workspaceFile(to);
+  if (source.session !== target.session) {
+    throw asFileSystemError(
+      new HoldfastError('not_supported', 'Files do not move between sessions', {
+        next: 'copy them to a local folder first',
+      }),
+    );
+  }
+  return [source, target];
+}

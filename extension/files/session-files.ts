@@ -1,0 +1,152 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+import { FILE_PIECE_BYTES, LIST_LIMITS } from '../../protocol/files.ts';
+import type { FileEntry, FileStat, Written } from '../../protocol/files.ts';
+import type { Connection } from '../connection/connection.ts';
+
+/** Whole files cross VS Code's process boundary, and its memory: what is larger is not opened. */
+export const MOST_FILE_BYTES = 50 * 2 ** 20;
+
+/** What a write expects to find, see `files/write`. */
+export type Expectation =
+  { readonly ifVersion: string } | { readonly create?: boolean; readonly overwrite?: boolean };
+
+export interface WholeFile {
+  readonly bytes: Buffer;
+  readonly version: string;
+  readonly mtimeMs: number;
+}
+
+const AGAIN = { repeatable: true } as const;
+
+/** Whole files and listings of a session, put together from the pieces that the protocol carries. */
+export class SessionFiles {
+  readonly #connection: Connection;
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+  }
+
+  /** What the path leads to, and whether it is a link. A link that leads nowhere is told of as itself. */
+  async stat(session: string, path: string): Promise<{ stat: FileStat; isLink: boolean }> {
+    const own = await this.#connection.call('files/stat', { session, path, follow: false }, AGAIN);
+    if (own.type !== 'symlink') return { stat: own, isLink: false };
+    if (own.linkType === null) return { stat: own, isLink: true };
+    return { stat: await this.#connection.call('files/stat', { session, path }, AGAIN), isLink: true };
+  }
+
+  async list(session: string, path: string): Promise<FileEntry[]> {
+    const all: FileEntry[] = [];
+    let cursor: string | null = null;
+    do {
+      const page: { entries: FileEntry[]; nextCursor: string | null } = await this.#connection.call(
+        'files/list',
+        { session, path, limit: LIST_LIMITS.most, ...(cursor === null ? {} : { cursor }) },
+        AGAIN,
+      );
+      all.push(...page.entries);
+      cursor = page.nextCursor;
+    } while (cursor !== null);
+    return all;
+  }
+
+  /** Errors: `file_too_large`, and those of `files/read`. A file that changes between two pieces is read anew. */
+  async read(session: string, path: string): Promise<WholeFile> {
+    for (let tries = 1; ; tries += 1) {
+      try {
+        return await this.#readOnce(session, path);
+      } catch (error) {
+        if (!isConflict(error) || tries === 3) throw error;
+      }
+    }
+  }
+
+  async #readOnce(session: string, path: string): Promise<WholeFile> {
+    const first = await this.#connection.callWithBytes(
+      'files/read',
+      { session, path, length: FILE_PIECE_BYTES },
+      AGAIN,
+    );
+    const { size, version, mtimeMs } = first.result;
+    if (size > MOST_FILE_BYTES) throw tooLarge(path, size, 'opened');
+    const pieces = [first.bytes];
+    for (let offset = first.bytes.length; offset < size;) {
+      const { bytes } = await this.#connection.callWithBytes(
+        'files/read',
+        { session, path, offset, length: FILE_PIECE_BYTES, ifVersion: version },
+        AGAIN,
+      );
+      if (bytes.length === 0) break;
+      pieces.push(bytes);
+      offset += bytes.length;
+    }
+    const [only] = pieces;
+    return {
+      bytes: pieces.length === 1 && only !== undefined ? only : Buffer.concat(pieces),
+      version,
+      mtimeMs,
+    };
+  }
+
+  /** Errors: `conflict` with `details.version` (null: the file is gone) where it is not what was expected. */
+  async write(
+    session: string,
+    path: string,
+    content: Uint8Array,
+    expectation: Expectation,
+  ): Promise<Written> {
+    if (content.byteLength > MOST_FILE_BYTES) throw tooLarge(path, content.byteLength, 'saved');
+    if (content.byteLength <= FILE_PIECE_BYTES) {
+      const params = { session, path, ...expectation };
+      // What is there already may be written again.
+      return this.#connection.call('files/write', params, { ...AGAIN, bytes: content });
+    }
+    // An upload belongs to its connection, so all of it goes over one.
+    const peer = await this.#connection.ready();
+    const { upload } = await peer.call('files/begin', { session, path, ...expectation });
+    try {
+      for (let offset = 0; offset < content.byteLength; offset += FILE_PIECE_BYTES) {
+        const bytes = content.subarray(offset, offset + FILE_PIECE_BYTES);
+        await peer.call('files/append', { session, upload, offset }, { bytes });
+      }
+      return await peer.call('files/commit', { session, upload, size: content.byteLength });
+    } catch (error) {
+      // Without an answer here it goes with its connection.
+      await peer.call('files/abort', { session, upload }).catch(() => undefined);
+      throw error;
+    }
+  }
+
+  async createFolder(session: string, path: string): Promise<void> {
+    await this.#connection.call('files/mkdir', { session, path });
+  }
+
+  async remove(session: string, path: string, recursive: boolean): Promise<void> {
+    await this.#connection.call('files/delete', { session, path, recursive });
+  }
+
+  async rename(session: string, from: string, to: string, overwrite: boolean): Promise<void> {
+    await this.#connection.call('files/rename', { session, from, to, overwrite });
+  }
+
+  async copy(session: string, from: string, to: string, overwrite: boolean): Promise<void> {
+    await this.#connection.call('files/copy', { session, from, to, overwrite });
+  }
+}
+
+/** The file is not what was expected. */
+export function isConflict(error: unknown): error is HoldfastError {
+  return (
+    error instanceof HoldfastError &&
+    error.code === 'conflict' &&
+    error.details !== undefined &&
+    Object.hasOwn(error.details, 'version')
+  );
+}
+
+function tooLarge(path: string, size: number, what: 'opened' | 'saved'): HoldfastError {
+  const megabytes = (bytes: number): string => `${(bytes / 2 ** 20).toFixed(bytes < 2 ** 30 ? 1 : 0)} MB`;
+  return new HoldfastError('file_too_large', `${path} cannot be ${what} here`, {
+    why: `it has ${megabytes(size)}, and an editor takes at most ${megabytes(MOST_FILE_BYTES)} of a session's file`,
+    next: 'look at it in a terminal, or copy it out with `holdfast workspace cat`',
+  });
+}

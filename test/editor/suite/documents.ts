@@ -1,0 +1,115 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, before, describe, it } from 'mocha';
+import * as vscode from 'vscode';
+import { commandLine } from './command-line.ts';
+import { extension, until } from './extension.ts';
+import { at, inSandbox, write } from './session.ts';
+
+async function open(path: string): Promise<vscode.TextEditor> {
+  const document = await vscode.workspace.openTextDocument(at(path));
+  return vscode.window.showTextDocument(document, { preview: false });
+}
+
+function insert(editor: vscode.TextEditor, text: string): Thenable<boolean> {
+  return editor.edit((edit) => edit.insert(new vscode.Position(0, 0), text));
+}
+
+function accept(): Promise<unknown> {
+  return Promise.resolve(vscode.commands.executeCommand('notification.acceptPrimaryAction')).catch(
+    () => undefined,
+  );
+}
+
+function isReadonly(path: string): Promise<boolean> {
+  return Promise.resolve(vscode.workspace.fs.stat(at(path))).then(
+    ({ permissions }) => permissions === vscode.FilePermission.Readonly,
+  );
+}
+
+/** What a person sees and keeps while an agent works on the same files. */
+export function defineDocuments(): void {
+  describe('documents of a session', () => {
+    before(async () => {
+      await extension().activate();
+      await inSandbox('mkdir -p /workspace/docs');
+    });
+    afterEach(async () => {
+      await vscode.commands.executeCommand('notifications.clearAll');
+      await vscode.commands.executeCommand('workbench.action.revertAndCloseActiveEditor');
+      await vscode.commands.executeCommand('workbench.action.closeAllEditors');
+    });
+    after(() => inSandbox('rm -rf /workspace/docs'));
+
+    it('are saved into the workspace, again and again', async () => {
+      await write('/workspace/docs/saved', 'first\n');
+      const editor = await open('/workspace/docs/saved');
+      for (const line of ['one', 'two', 'three']) {
+        await insert(editor, `${line}\n`);
+        assert.equal(await editor.document.save(), true);
+      }
+      assert.equal(editor.document.isDirty, false);
+      assert.equal(await inSandbox('cat /workspace/docs/saved'), 'three\ntwo\none\nfirst\n');
+    });
+
+    it('show what the agent writes without anybody asking', async () => {
+      await write('/workspace/docs/live', 'before\n');
+      const { document } = await open('/workspace/docs/live');
+      await inSandbox('echo after > /workspace/docs/live');
+      await until('the new text', () => document.getText() === 'after\n');
+      assert.equal(document.isDirty, false);
+      // An edit of what is shown now is no conflict.
+      await insert(await vscode.window.showTextDocument(document), 'mine and ');
+      assert.equal(await document.save(), true);
+      assert.equal(await inSandbox('cat /workspace/docs/live'), 'mine and after\n');
+    });
+
+    it('are not saved over what the agent wrote meanwhile, though it has the same size', async () => {
+      await write('/workspace/docs/both', 'aaaa\n');
+      const editor = await open('/workspace/docs/both');
+      await insert(editor, 'mine ');
+      await inSandbox('echo bbbb > /workspace/docs/both');
+      // Others read too: that is no look of the person's.
+      await vscode.workspace.fs.readFile(at('/workspace/docs/both'));
+      const saving = editor.document.save();
+      await vscode.commands.executeCommand('notifications.showList');
+      await until('the question', async () => {
+        // Fails while there is none.
+        await accept();
+        return vscode.window.tabGroups.activeTabGroup.activeTab?.input instanceof vscode.TabInputTextDiff;
+      });
+      await Promise.resolve(saving).catch(() => false);
+      assert.equal(await inSandbox('cat /workspace/docs/both'), 'bbbb\n');
+      assert.equal(editor.document.getText(), 'mine aaaa\n');
+      assert.equal(editor.document.isDirty, true);
+      // Merging is editing the right side: what is saved from the comparison takes the place of what was shown in it.
+      assert.equal(await editor.document.save(), true);
+      assert.equal(await inSandbox('cat /workspace/docs/both'), 'mine aaaa\n');
+    });
+
+    it('come back when they are saved after the agent deleted them', async () => {
+      await write('/workspace/docs/gone', 'here\n');
+      const editor = await open('/workspace/docs/gone');
+      await insert(editor, 'still ');
+      await inSandbox('rm /workspace/docs/gone');
+      assert.equal(await editor.document.save(), true);
+      assert.equal(await inSandbox('cat /workspace/docs/gone'), 'still here\n');
+    });
+
+    it('are read-only while nobody answers; what is being typed goes on and is saved afterwards', async () => {
+      await write('/workspace/docs/lost', 'kept\n');
+      await write('/workspace/docs/clean', 'clean\n');
+      await open('/workspace/docs/clean');
+      const editor = await open('/workspace/docs/lost');
+      await insert(editor, 'typed ');
+      await commandLine(['supervisor', 'stop']);
+      await until('read-only', () => isReadonly('/workspace/docs/lost'));
+      assert.equal(await insert(editor, 'and '), true);
+      assert.equal(await Promise.resolve(editor.document.save()).catch(() => false), false);
+      assert.equal(editor.document.isDirty, true);
+      await vscode.commands.executeCommand('holdfast.connect');
+      await until('writable', async () => !(await isReadonly('/workspace/docs/lost')));
+      assert.equal(await editor.document.save(), true);
+      assert.equal(await inSandbox('cat /workspace/docs/lost'), 'and typed kept\n');
+    });
+  });
+}

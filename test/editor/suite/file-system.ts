@@ -1,0 +1,263 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'mocha';
+import * as vscode from 'vscode';
+import { extension, until } from './extension.ts';
+import { at, failure, inSandbox, textOf, write } from './session.ts';
+
+const { fs } = vscode.workspace;
+const { Directory, File, SymbolicLink, Unknown } = vscode.FileType;
+
+/** What VS Code and its extensions count on in a provider of files, and what a hostile workspace must not reach. */
+export function defineFileSystem(): void {
+  describe('the files of a session', () => {
+    before(async () => {
+      await extension().activate();
+      await inSandbox('mkdir -p /workspace/fs/full && echo there > /workspace/fs/full/file');
+    });
+    after(() => inSandbox('rm -rf /workspace/fs'));
+
+    describe('stat', () => {
+      it('tells type, true size and time of a file', async () => {
+        await inSandbox('printf 12345 > /workspace/fs/five && touch -d @1700000000 /workspace/fs/five');
+        const { type, size, mtime, permissions } = await fs.stat(at('/workspace/fs/five'));
+        assert.deepEqual([type, size, mtime, permissions], [File, 5, 1_700_000_000_000, undefined]);
+        await write('/workspace/fs/five', 'six more');
+        const later = await fs.stat(at('/workspace/fs/five'));
+        assert.equal(later.size, 8);
+        assert.ok(later.mtime > mtime);
+      });
+
+      it('tells folders from files, and what is missing', async () => {
+        assert.equal((await fs.stat(at('/workspace/fs'))).type, Directory);
+        assert.equal((await fs.stat(at('/workspace/'))).type, Directory);
+        assert.equal(await failure(fs.stat(at('/workspace/fs/none'))), 'FileNotFound');
+        assert.equal(await failure(fs.stat(at('/workspace/fs/five/below-a-file'))), 'FileNotADirectory');
+      });
+
+      it('follows links inside the workspace, and knows those that lead nowhere or out of it', async () => {
+        await inSandbox(
+          'cd /workspace/fs && printf 123 > three && ln -sf three to-file && ln -sfn full to-folder && ln -sf nothing dangling && ln -sf /etc/passwd outside',
+        );
+        const file = await fs.stat(at('/workspace/fs/to-file'));
+        assert.deepEqual([file.type, file.size], [File | SymbolicLink, 3]);
+        assert.equal((await fs.stat(at('/workspace/fs/to-folder'))).type, Directory | SymbolicLink);
+        assert.equal((await fs.stat(at('/workspace/fs/dangling'))).type, Unknown | SymbolicLink);
+        assert.equal(await failure(fs.readFile(at('/workspace/fs/outside'))), 'FileNotFound');
+      });
+
+      it('calls a file read-only that its owner may not write', async () => {
+        await inSandbox('echo fixed > /workspace/fs/fixed && chmod 444 /workspace/fs/fixed');
+        const { permissions } = await fs.stat(at('/workspace/fs/fixed'));
+        assert.equal(permissions, vscode.FilePermission.Readonly);
+      });
+    });
+
+    describe('listing', () => {
+      it('gives every entry once with its type', async () => {
+        await inSandbox(
+          'mkdir -p /workspace/fs/list/folder && cd /workspace/fs/list && touch a && ln -sf a link && mkfifo pipe',
+        );
+        const entries = await fs.readDirectory(at('/workspace/fs/list'));
+        assert.deepEqual(
+          new Map(entries),
+          new Map([
+            ['a', File],
+            ['folder', Directory],
+            ['link', File | SymbolicLink],
+            ['pipe', Unknown],
+          ]),
+        );
+        assert.equal(entries.length, 4);
+      });
+
+      it('gives all of a folder that is longer than a page', async () => {
+        await inSandbox('mkdir -p /workspace/fs/long && cd /workspace/fs/long && seq 1 5100 | xargs touch');
+        assert.equal(
+          new Set((await fs.readDirectory(at('/workspace/fs/long'))).map(([name]) => name)).size,
+          5100,
+        );
+      });
+
+      it('fails for what is missing, and for a file', async () => {
+        assert.equal(await failure(fs.readDirectory(at('/workspace/fs/none'))), 'FileNotFound');
+        assert.equal(await failure(fs.readDirectory(at('/workspace/fs/five'))), 'FileNotADirectory');
+      });
+    });
+
+    describe('reading and writing', () => {
+      it('keeps every byte', async () => {
+        const bytes = Buffer.from(Array.from({ length: 256 }, (_, index) => index));
+        await fs.writeFile(at('/workspace/fs/bytes'), bytes);
+        assert.ok(bytes.equals(await fs.readFile(at('/workspace/fs/bytes'))));
+        assert.match(
+          await inSandbox('sha256sum < /workspace/fs/bytes'),
+          /^40aff2e9d2d8922e47afd4648e6967497158785fbd1da870e7110266bf944880/,
+        );
+      });
+
+      it('carries files of more than one message both ways', async () => {
+        const large = Buffer.alloc(9 * 2 ** 20 + 7, 'holdfast ');
+        await fs.writeFile(at('/workspace/fs/large'), large);
+        assert.ok(large.equals(await fs.readFile(at('/workspace/fs/large'))));
+      });
+
+      it('makes a file that is not there, and the folders above it', async () => {
+        await write('/workspace/fs/new/deep/file', 'made');
+        assert.equal(await inSandbox('cat /workspace/fs/new/deep/file'), 'made');
+      });
+
+      it('says what is wrong', async () => {
+        assert.equal(await failure(fs.readFile(at('/workspace/fs/none'))), 'FileNotFound');
+        assert.equal(await failure(fs.readFile(at('/workspace/fs'))), 'FileIsADirectory');
+        assert.equal(await failure(fs.writeFile(at('/workspace/fs'), Buffer.from('x'))), 'FileIsADirectory');
+        await inSandbox('mkdir -p /workspace/fs/closed && chmod 555 /workspace/fs/closed');
+        assert.equal(
+          await failure(fs.writeFile(at('/workspace/fs/closed/x'), Buffer.from('x'))),
+          'NoPermissions',
+        );
+      });
+
+      it('does not open what would never end or fill the memory', async () => {
+        await inSandbox('mkfifo /workspace/fs/pipe && truncate -s 1T /workspace/fs/endless');
+        assert.equal(await failure(fs.readFile(at('/workspace/fs/pipe'))), 'Unavailable');
+        await assert.rejects(
+          Promise.resolve(fs.readFile(at('/workspace/fs/endless'))),
+          /1048576 MB.*at most 50\.0 MB.*workspace cat/s,
+        );
+      });
+    });
+
+    describe('making, moving, copying and deleting', () => {
+      it('makes folders', async () => {
+        await fs.createDirectory(at('/workspace/fs/made/in/one/go'));
+        assert.equal((await fs.stat(at('/workspace/fs/made/in/one/go'))).type, Directory);
+        assert.equal(await failure(fs.createDirectory(at('/workspace/fs/five'))), 'FileExists');
+      });
+
+      it('renames over what is there only when told to', async () => {
+        await write('/workspace/fs/from', 'from');
+        await write('/workspace/fs/to', 'to');
+        assert.equal(
+          await failure(fs.rename(at('/workspace/fs/from'), at('/workspace/fs/to'))),
+          'FileExists',
+        );
+        assert.equal(await textOf('/workspace/fs/to'), 'to');
+        await fs.rename(at('/workspace/fs/from'), at('/workspace/fs/to'), { overwrite: true });
+        assert.equal(await textOf('/workspace/fs/to'), 'from');
+        assert.equal(await failure(fs.stat(at('/workspace/fs/from'))), 'FileNotFound');
+        assert.equal(
+          await failure(fs.rename(at('/workspace/fs/none'), at('/workspace/fs/x'))),
+          'FileNotFound',
+        );
+      });
+
+      it('renames a folder with all that is in it', async () => {
+        await write('/workspace/fs/old/a/b', 'kept');
+        await fs.rename(at('/workspace/fs/old'), at('/workspace/fs/moved'));
+        assert.equal(await textOf('/workspace/fs/moved/a/b'), 'kept');
+      });
+
+      it('copies files and folders', async () => {
+        await write('/workspace/fs/tree/a/b', 'copied');
+        await fs.copy(at('/workspace/fs/tree'), at('/workspace/fs/twin'));
+        assert.equal(await textOf('/workspace/fs/twin/a/b'), 'copied');
+        assert.equal(await textOf('/workspace/fs/tree/a/b'), 'copied');
+        assert.equal(
+          await failure(fs.copy(at('/workspace/fs/tree/a/b'), at('/workspace/fs/twin/a/b'))),
+          'FileExists',
+        );
+      });
+
+      it('deletes a folder that is not empty only when told to', async () => {
+        await assert.rejects(Promise.resolve(fs.delete(at('/workspace/fs/full'))));
+        assert.equal(await textOf('/workspace/fs/full/file'), 'there\n');
+        await fs.delete(at('/workspace/fs/full'), { recursive: true });
+        assert.equal(await failure(fs.stat(at('/workspace/fs/full'))), 'FileNotFound');
+        assert.equal(await failure(fs.delete(at('/workspace/fs/full'))), 'FileNotFound');
+      });
+
+      it('deletes a link and not what it leads to', async () => {
+        await inSandbox(
+          'mkdir -p /workspace/fs/target && touch /workspace/fs/target/kept && ln -sfn target /workspace/fs/way',
+        );
+        await fs.delete(at('/workspace/fs/way'), { recursive: true });
+        assert.equal((await fs.stat(at('/workspace/fs/target/kept'))).type, File);
+      });
+    });
+
+    describe('the folder above the workspace', () => {
+      it('shows the workspace and nothing else', async () => {
+        assert.deepEqual(await fs.readDirectory(at('/')), [['workspace', Directory]]);
+        for (const path of ['/.vscode/settings.json', '/etc/passwd', '/workspace/../etc/passwd']) {
+          assert.equal(await failure(fs.stat(at(path))), 'FileNotFound', path);
+        }
+      });
+
+      it('takes nothing', async () => {
+        assert.equal(
+          await failure(fs.writeFile(at('/.vscode/settings.json'), Buffer.from('{}'))),
+          'NoPermissions',
+        );
+        assert.equal(await failure(fs.createDirectory(at('/other'))), 'NoPermissions');
+        assert.equal(await failure(fs.delete(at('/workspace'), { recursive: true })), 'NoPermissions');
+        assert.equal(await failure(fs.rename(at('/workspace'), at('/elsewhere'))), 'NoPermissions');
+      });
+
+      it('is that of a session that exists', async () => {
+        const nobody = at('/workspace').with({ authority: 'ses-aaaaaaaaaaaaaaaa' });
+        assert.equal(await failure(fs.stat(nobody)), 'FileNotFound');
+        assert.equal(await failure(fs.stat(nobody.with({ authority: 'not-a-session' }))), 'FileNotFound');
+      });
+    });
+
+    it('carries hard names both ways', async () => {
+      const names = [
+        'with space',
+        'a%2fb',
+        '#hash?',
+        'back\\slash',
+        'üñí',
+        '日本',
+        'tab\there',
+        'quo\'te"',
+        '..dots',
+        '\u202egnp.exe',
+        'caf␛e9',
+      ];
+      await inSandbox(
+        `mkdir -p /workspace/fs/hard && cd /workspace/fs/hard && touch 'with space' a%2fb '#hash?' 'back\\slash' üñí 日本 "$(printf 'tab\\there')" "quo'te\\"" ..dots "$(printf '\\342\\200\\256gnp.exe')" "$(printf 'caf\\351')"`,
+      );
+      const found = (await fs.readDirectory(at('/workspace/fs/hard'))).map(([name]) => name);
+      assert.deepEqual(found.sort(), [...names].sort());
+      for (const name of names) {
+        const uri = vscode.Uri.joinPath(at('/workspace/fs/hard'), name);
+        await fs.writeFile(uri, Buffer.from(name));
+        assert.equal(Buffer.from(await fs.readFile(uri)).toString('utf8'), name);
+        // As VS Code keeps it between windows.
+        assert.equal((await fs.stat(vscode.Uri.parse(uri.toString()))).size, Buffer.byteLength(name));
+      }
+      assert.equal((await inSandbox('ls -A /workspace/fs/hard | wc -l')).trim(), String(names.length));
+    });
+
+    it('tells of what the agent does', async function () {
+      const root = at('/');
+      const isOpen = vscode.workspace.workspaceFolders?.some(({ uri }) => uri.toString() === root.toString());
+      if (isOpen !== true) this.skip();
+      const seen: string[] = [];
+      const watcher = vscode.workspace.createFileSystemWatcher(new vscode.RelativePattern(root, '**/*'));
+      watcher.onDidCreate(({ path }) => seen.push(`created ${path}`));
+      watcher.onDidChange(({ path }) => seen.push(`changed ${path}`));
+      watcher.onDidDelete(({ path }) => seen.push(`deleted ${path}`));
+      try {
+        await inSandbox('mkdir -p /workspace/fs/live && touch /workspace/fs/live/made');
+        await until('created', () => seen.includes('created /workspace/fs/live/made'));
+        await inSandbox('echo more >> /workspace/fs/live/made');
+        await until('changed', () => seen.includes('changed /workspace/fs/live/made'));
+        await inSandbox('rm /workspace/fs/live/made');
+        await until('deleted', () => seen.includes('deleted /workspace/fs/live/made'));
+      } finally {
+        watcher.dispose();
+      }
+    });
+  });
+}
