@@ -65,7 +65,7 @@ export function handlersOf(rooms: Rooms, program: Program, life: Life, log: Log)
     ),
     ...watchHandlers<ClientPeer>({ connections: watching, sessionId, ids: randomIds }),
     ...searchHandlers<ClientPeer>({ connections: watching, sessionId }),
-    ...snapshotHandlers<ClientPeer>(),
+    ...snapshotHandlers<ClientPeer>({ service: sessionService.snapshots }),
     ...sessionHandlers<ClientPeer>({ service: sessionService, events, output, turns, ids: randomIds }),
   };
 

@@ -13,7 +13,9 @@ import { EgressRules } from '../store/egress-rules.ts';
 import { Operations } from '../store/operations.ts';
 import { Profiles } from '../store/profiles.ts';
 import { Reserve } from '../store/reserve.ts';
+import { LineageStores } from '../snapshots/store/stores.ts';
 import { Sessions } from '../store/sessions.ts';
+import { Snapshots } from '../store/snapshots.ts';
 import { Turns } from '../store/turns.ts';
 import { Egress } from '../trust/egress/egress.ts';
 import { Policies } from '../trust/egress/policies.ts';
@@ -28,6 +30,9 @@ export interface Rooms {
   readonly database: Database;
   readonly sessions: Sessions;
   readonly turns: Turns;
+  readonly snapshots: Snapshots;
+  /** What snapshots are made of. */
+  readonly stores: LineageStores;
   readonly profiles: Profiles;
   readonly operations: Operations;
   readonly events: EventLog;
@@ -63,6 +68,8 @@ export function openRooms(home: Home, engine: Engine, program: Program, log: Log
   const payloads = new PayloadBuffers();
   const sessions = new Sessions(database);
   const turns = new Turns(database);
+  const snapshots = new Snapshots(database);
+  const stores = new LineageStores(home);
   const profiles = new Profiles(database);
   const operations = new Operations(database);
   const events = new EventLog(database, (error) => log.error('a listener of events failed', { error }));
@@ -97,6 +104,8 @@ export function openRooms(home: Home, engine: Engine, program: Program, log: Log
     egress,
     policies,
     reserve: new Reserve(home),
+    snapshots,
+    stores,
     home,
     ids: randomIds,
     log: log.room('sessions'),
@@ -126,6 +135,8 @@ export function openRooms(home: Home, engine: Engine, program: Program, log: Log
     database,
     sessions,
     turns,
+    snapshots,
+    stores,
     profiles,
     operations,
     events,

@@ -4,6 +4,7 @@ import type { Engine, ObservedObject, ObservedSandbox } from '../engine/port.ts'
 import type { Sessions } from '../store/sessions.ts';
 import { statusWithoutSandbox } from './idle.ts';
 import type { Egress } from '../trust/egress/egress.ts';
+import type { Freezing } from '../snapshots/freezing.ts';
 import type { Lanes } from './lanes.ts';
 import { STOP_GRACE_MS } from './lifecycle.ts';
 import type { LiveThings } from './live.ts';
@@ -26,6 +27,7 @@ export interface ReconcilerOptions {
   readonly lanes: Lanes;
   readonly live: LiveThings;
   readonly egress: Pick<Egress, 'look'>;
+  readonly freezing: Pick<Freezing, 'thawLeft'>;
   readonly log: Log;
   /** The agent of this session ended under us: its turn and its execs must know. */
   readonly agentGone: (sessionId: string, why: string) => void;
@@ -110,9 +112,10 @@ export class Reconciler {
   }
 
   async #one(sessionId: string): Promise<void> {
-    const { lanes, observations, records, log } = this.#options;
+    const { lanes, observations, records, freezing, log } = this.#options;
     try {
       await lanes.run(sessionId, async () => {
+        await freezing.thawLeft(sessionId);
         const observed = await observations.ask(sessionId);
         for (const repair of reconcile(records.peek(sessionId), observed))
           await this.#repair(sessionId, repair);

@@ -4,12 +4,18 @@ import type { Log } from '../daemon/logs.ts';
 import type { Engine } from '../engine/port.ts';
 import type { EventLog } from '../history/events.ts';
 import type { TurnOutput } from '../history/turn-output.ts';
+import { Freezing } from '../snapshots/freezing.ts';
+import { SnapshotService } from '../snapshots/service.ts';
+import type { LineageStores } from '../snapshots/store/stores.ts';
+import { Takes } from '../snapshots/takes.ts';
 import type { Database } from '../store/database.ts';
+import { Freezes } from '../store/freezes.ts';
 import type { Home } from '../store/home.ts';
 import type { Operations } from '../store/operations.ts';
 import type { Profiles } from '../store/profiles.ts';
 import type { Reserve } from '../store/reserve.ts';
 import type { SessionFilter, SessionRow, Sessions } from '../store/sessions.ts';
+import type { Snapshots } from '../store/snapshots.ts';
 import type { Turns } from '../store/turns.ts';
 import type { Egress } from '../trust/egress/egress.ts';
 import type { Policies } from '../trust/egress/policies.ts';
@@ -51,7 +57,9 @@ export interface SessionServiceOptions {
   readonly egress: Egress;
   readonly policies: Pick<Policies, 'forgetSession'>;
   readonly reserve: Reserve;
-  readonly home: Pick<Home, 'deploy'>;
+  readonly snapshots: Snapshots;
+  readonly stores: LineageStores;
+  readonly home: Pick<Home, 'deploy' | 'store'>;
   readonly ids: Ids;
   readonly log: Log;
   /** ms since 1970. */
@@ -88,6 +96,8 @@ export class SessionService {
   readonly changes = new Changes();
   readonly execs: Execs;
   readonly limits: StorageLimits;
+  readonly snapshots: SnapshotService;
+  readonly takes: Takes;
 
   constructor(options: SessionServiceOptions) {
     this.#options = options;
@@ -107,6 +117,12 @@ export class SessionService {
       profiles,
       events,
       dial: (sessionId) => engine.dial(sessionId),
+    });
+    const freezing = new Freezing({
+      engine,
+      observations,
+      freezes: new Freezes(database),
+      log: log.room('freezing'),
     });
     this.#creation = new SessionCreation({
       database,
@@ -132,7 +148,10 @@ export class SessionService {
       lanes,
       live,
       now,
-      finishEarlier: (sessionId) => this.#removal.finishInLane(sessionId),
+      finishEarlier: async (sessionId) => {
+        await freezing.thawLeft(sessionId);
+        await this.#removal.finishInLane(sessionId);
+      },
     });
     const changes = this.changes;
     const turnRecords = new TurnRecords({
@@ -192,10 +211,7 @@ export class SessionService {
       },
     });
     this.limits = new StorageLimits({
-      limitOf: (sessionId) => {
-        const row = records.peek(sessionId);
-        return row === null ? null : (profiles.get(row.profile)?.config.workspace?.limit ?? null);
-      },
+      limitOf: (sessionId) => this.#limitOf(sessionId),
       lastOf: (sessionId) => records.peek(sessionId)?.workspaceBytes ?? null,
       measure: (sessionId) => lifecycle.withSidecar(sessionId, (client) => client.workspaceUsage()),
       biggest: (sessionId, limit) =>
@@ -204,6 +220,33 @@ export class SessionService {
         void records.change(sessionId, { workspaceBytes: bytes }, 'measured', told),
       busy: () => live.sessions(),
       log: log.room('limits'),
+    });
+    this.takes = new Takes({
+      home: options.home,
+      database,
+      snapshots: options.snapshots,
+      stores: options.stores,
+      records,
+      events,
+      operations,
+      freezing,
+      lanes,
+      ids,
+      access: this.sidecarAccess,
+      limitOf: (sessionId) => this.#limitOf(sessionId),
+      now,
+    });
+    this.snapshots = new SnapshotService({
+      database,
+      sessions,
+      snapshots: options.snapshots,
+      stores: options.stores,
+      events,
+      operations,
+      takes: this.takes,
+      reserve: options.reserve,
+      log: log.room('snapshots'),
+      now,
     });
     this.#requests = new TurnRequests({
       sessions,
@@ -225,6 +268,7 @@ export class SessionService {
       lanes,
       live,
       egress: options.egress,
+      freezing,
       log: log.room('reconcile'),
       reconnected: () => this.#inBackground(this.#removal.recover()),
       agentGone: (sessionId, why) => {
@@ -247,6 +291,7 @@ export class SessionService {
   /** Finds out what is, goes on with what was begun. Unfinished removals go on in the background. */
   async start(): Promise<void> {
     this.#options.reserve.ensure();
+    await this.snapshots.start();
     // Turns first: a session with a turn to go on with is live, and the first look must not take it for idle.
     this.#queue.recover();
     await this.#reconciler.start();
@@ -266,6 +311,7 @@ export class SessionService {
     await this.#reconciler.stop();
     await this.#lanes.drained();
     await Promise.allSettled(this.#background);
+    await this.snapshots.close();
     await this.#sidecars.close();
     this.#observations.close();
   }
@@ -399,6 +445,11 @@ export class SessionService {
     const row = this.#records.peek(sessionId);
     if (row === null) throw new HoldfastError('not_found', `There is no session ${sessionId}`);
     return row;
+  }
+
+  #limitOf(sessionId: string): number | null {
+    const row = this.#records.peek(sessionId);
+    return row === null ? null : (this.#options.profiles.get(row.profile)?.config.workspace?.limit ?? null);
   }
 
   #liveConflict(row: SessionRow, what: string): HoldfastError {

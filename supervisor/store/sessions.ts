@@ -189,6 +189,22 @@ export class Sessions {
     );
   }
 
+  /** Those that are not deleted and share a store. */
+  ofLineage(lineage: string): SessionRow[] {
+    return this.#many(
+      "SELECT * FROM sessions WHERE lineage = ? AND status <> 'deleted' ORDER BY createdAt, id",
+      lineage,
+    );
+  }
+
+  /** Those that are not deleted and began with this snapshot. */
+  begunWith(snapshotId: string): SessionRow[] {
+    return this.#many(
+      "SELECT * FROM sessions WHERE origin = ? AND status <> 'deleted' ORDER BY createdAt, id",
+      snapshotId,
+    );
+  }
+
   /** The smallest uid from 200,000 up that no row has, tombstones included. Insert in the same transaction. */
   allocateUid(): number {
     const row = this.#database.get(

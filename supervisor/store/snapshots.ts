@@ -28,7 +28,12 @@ const SnapshotRowSchema = z.object({
   eventSeq: count,
 });
 export type SnapshotRow = z.output<typeof SnapshotRowSchema>;
-export type SnapshotPatch = Partial<Pick<SnapshotRow, 'label' | 'pinned'>>;
+/** What is left out stays. */
+export interface SnapshotPatch {
+  readonly label?: string | null | undefined;
+  readonly pinned?: boolean | undefined;
+  readonly reason?: SnapshotReason | undefined;
+}
 
 export interface SnapshotFilter {
   readonly reason?: SnapshotReason | undefined;
@@ -133,11 +138,12 @@ export class Snapshots {
   }
 
   /** Errors: `not_found`. */
-  update(id: string, { label, pinned }: SnapshotPatch): SnapshotRow {
+  update(id: string, { label, pinned, reason }: SnapshotPatch): SnapshotRow {
     if (label !== undefined) this.#database.run('UPDATE snapshots SET label = ? WHERE id = ?', label, id);
     if (pinned !== undefined) {
       this.#database.run('UPDATE snapshots SET pinned = ? WHERE id = ?', pinned ? 1 : 0, id);
     }
+    if (reason !== undefined) this.#database.run('UPDATE snapshots SET reason = ? WHERE id = ?', reason, id);
     return this.existing(id);
   }
 

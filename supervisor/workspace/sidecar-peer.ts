@@ -3,7 +3,7 @@ import type { z } from 'zod';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { PayloadBuffers } from '../../protocol/wire/payload-buffers.ts';
 import { Peer } from '../../protocol/wire/peer.ts';
-import { NOTHING } from '../../protocol/wire/shapes.ts';
+import { type MethodMap, NOTHING } from '../../protocol/wire/shapes.ts';
 import { SIDECAR_METHODS, SIDECAR_PROTOCOL } from '../../sidecar/wire.ts';
 
 export type SidecarPeer = Peer<typeof NOTHING, typeof SIDECAR_METHODS>;
@@ -31,13 +31,21 @@ export async function greetSidecar(
     handlers: {},
     payloads,
   });
+  return { peer, hello: await greet(peer, sessionId) };
+}
+
+/** Says hello; the connection is closed where that fails. Errors: as `greetSidecar`. */
+export async function greet<S extends MethodMap>(
+  peer: Peer<S, typeof SIDECAR_METHODS>,
+  sessionId: string,
+): Promise<SidecarHello> {
   try {
     const request = { protocol: SIDECAR_PROTOCOL, session: sessionId };
-    const hello = await peer.call('hello', request, { timeoutMs: HELLO_MS });
+    const hello: SidecarHello = await peer.call('hello', request, { timeoutMs: HELLO_MS });
     if (hello.protocol !== SIDECAR_PROTOCOL || hello.session !== sessionId) {
       throw new HoldfastError('conflict', `Something else answered for the sidecar of ${sessionId}`);
     }
-    return { peer, hello };
+    return hello;
   } catch (error) {
     peer.close();
     throw error;

@@ -1,0 +1,147 @@
+import type { Duplex } from 'node:stream';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { type Hash, SNAPSHOT_LIMITS } from '../../protocol/snapshots/objects.ts';
+import { type RestoreResult, type ScanResult, STORE_CALLS } from '../../protocol/snapshots/wire.ts';
+import { Peer } from '../../protocol/wire/peer.ts';
+import { NOTHING, type Progress, withBytes } from '../../protocol/wire/shapes.ts';
+import { SIDECAR_METHODS } from '../../sidecar/wire.ts';
+import { greet } from '../workspace/sidecar-peer.ts';
+import type { Incoming } from './store/incoming.ts';
+import type { LineageStore } from './store/lineage-store.ts';
+
+const { hashBytes } = SNAPSHOT_LIMITS;
+/** A sidecar that neither tells of progress nor asks for anything as long as this is taken for one that hangs. */
+const SILENT_MS = 120_000;
+
+export interface SnapshotCallOptions {
+  readonly signal?: AbortSignal | undefined;
+  readonly onProgress?: ((progress: Progress) => void) | undefined;
+}
+
+/** What a sidecar may do while a call of ours runs: read what its lineage has, and send where something is to be received. */
+interface Desk {
+  readonly store: LineageStore;
+  readonly incoming: Incoming | null;
+  /** It is alive. */
+  readonly heard: () => void;
+}
+
+/** A connection to a sidecar for one snapshot or restore. Every answer is checked, and so is all that it asks of the store. */
+export class SnapshotConnection {
+  readonly #peer: Peer<typeof STORE_CALLS, typeof SIDECAR_METHODS>;
+  #desk: Desk | null = null;
+
+  private constructor(stream: Duplex, sessionId: string) {
+    this.#peer = new Peer({
+      stream,
+      name: `the sidecar of ${sessionId}`,
+      serves: STORE_CALLS,
+      calls: SIDECAR_METHODS,
+      notifies: NOTHING,
+      hears: NOTHING,
+      handlers: {
+        'store/have': async ({ hashes }, { bytes }) => {
+          if (bytes.length !== hashes * hashBytes) throw cutOff();
+          return withBytes({}, await this.#receiving().have(bytes));
+        },
+        'store/put': async ({ pack, offset }, { bytes }) => {
+          await this.#receiving().put(pack, offset, bytes);
+          return {};
+        },
+        'store/sealed': async ({ pack, bytes, objects }) => {
+          await this.#receiving().seal(pack, bytes, objects);
+          return {};
+        },
+        'store/read': async ({ hashes }, { bytes }) => {
+          if (bytes.length !== hashes * hashBytes) throw cutOff();
+          const wanted: Hash[] = [];
+          for (let at = 0; at < bytes.length; at += hashBytes)
+            wanted.push(bytes.subarray(at, at + hashBytes));
+          const { frames, bytes: behind } = await this.#open().store.framesWith(wanted);
+          return withBytes({ frames }, behind);
+        },
+      },
+    });
+  }
+
+  /** Errors: those of `greetSidecar`. */
+  static async open(dial: () => Promise<Duplex>, sessionId: string): Promise<SnapshotConnection> {
+    const connection = new SnapshotConnection(await dial(), sessionId);
+    await greet(connection.#peer, sessionId);
+    return connection;
+  }
+
+  /** What it finds and the store has not comes into `incoming`. */
+  async scan(
+    params: { readonly base: string | null; readonly budgetBytes: number | null; readonly frozen: boolean },
+    store: LineageStore,
+    incoming: Incoming,
+    options: SnapshotCallOptions = {},
+  ): Promise<ScanResult> {
+    await incoming.beginScan();
+    return await this.#during({ store, incoming }, options, (watched) =>
+      this.#peer.call('snapshot/scan', params, watched),
+    );
+  }
+
+  async restore(
+    params: { readonly root: string; readonly path: string | null; readonly dryRun: boolean },
+    store: LineageStore,
+    options: SnapshotCallOptions = {},
+  ): Promise<RestoreResult> {
+    return await this.#during({ store, incoming: null }, options, (watched) =>
+      this.#peer.call('snapshot/restore', params, watched),
+    );
+  }
+
+  close(): void {
+    this.#peer.close();
+  }
+
+  async #during<T>(
+    desk: Pick<Desk, 'store' | 'incoming'>,
+    { signal, onProgress }: SnapshotCallOptions,
+    call: (options: SnapshotCallOptions) => Promise<T>,
+  ): Promise<T> {
+    const silence = new AbortController();
+    const timer = setTimeout(() => silence.abort(), SILENT_MS);
+    const heard = (): void => void timer.refresh();
+    this.#desk = { ...desk, heard };
+    try {
+      return await call({
+        signal: signal === undefined ? silence.signal : AbortSignal.any([silence.signal, signal]),
+        onProgress: (progress) => {
+          heard();
+          onProgress?.(progress);
+        },
+      });
+    } catch (error) {
+      if (!silence.signal.aborted) throw error;
+      throw new HoldfastError('timeout', 'The sidecar does not go on', {
+        why: `nothing was heard of it for ${SILENT_MS / 1000} s`,
+        next: 'try again; `holdfast session stop` gives the session a new sidecar',
+        cause: error,
+      });
+    } finally {
+      clearTimeout(timer);
+      this.#desk = null;
+    }
+  }
+
+  #open(): Desk {
+    const desk = this.#desk;
+    if (desk === null) throw new HoldfastError('invalid_request', 'Nothing is asked of the store now');
+    desk.heard();
+    return desk;
+  }
+
+  #receiving(): Incoming {
+    const { incoming } = this.#open();
+    if (incoming === null) throw new HoldfastError('invalid_request', 'The store takes nothing now');
+    return incoming;
+  }
+}
+
+function cutOff(): HoldfastError {
+  return new HoldfastError('invalid_params', 'The hashes behind the call are not as many as it says');
+}

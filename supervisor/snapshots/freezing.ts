@@ -1,0 +1,78 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Log } from '../daemon/logs.ts';
+import type { Engine } from '../engine/port.ts';
+import type { Observations } from '../sessions/observations.ts';
+import type { Freezes } from '../store/freezes.ts';
+
+export interface FreezingOptions {
+  readonly engine: Engine;
+  readonly observations: Pick<Observations, 'forget'>;
+  readonly freezes: Freezes;
+  readonly log: Log;
+}
+
+/**
+ * Freezes an agent while its workspace is looked at. The intent is on the disk before the engine is asked, so that whoever comes after
+ * a crash thaws it. All of it happens in the session's lane: nobody else sees the agent paused.
+ */
+export class Freezing {
+  readonly #options: FreezingOptions;
+  /** Sessions that a freeze was begun for and not ended. */
+  readonly #frozen: Set<string>;
+
+  constructor(options: FreezingOptions) {
+    this.#options = options;
+    this.#frozen = new Set(options.freezes.all());
+  }
+
+  /** `still`: the agent's processes stand still, by us or before. `frozenMs`: how long they did because of us. */
+  async during<T>(
+    sessionId: string,
+    act: (still: boolean) => Promise<T>,
+  ): Promise<{ readonly result: T; readonly frozenMs: number }> {
+    const { engine, freezes } = this.#options;
+    const { agent } = await engine.observeSession(sessionId);
+    if (agent?.state !== 'running') return { result: await act(agent?.state === 'paused'), frozenMs: 0 };
+    const { pause } = engine.capabilities();
+    if (pause !== 'freezer' && pause !== 'signal') return { result: await act(false), frozenMs: 0 };
+    freezes.add(sessionId);
+    this.#frozen.add(sessionId);
+    const begun = performance.now();
+    try {
+      await engine.pause(sessionId);
+      const result = await act(true);
+      return { result, frozenMs: await this.#end(sessionId, begun) };
+    } catch (error) {
+      await this.#end(sessionId, begun);
+      throw error;
+    }
+  }
+
+  /** Thaws an agent that was left frozen. In the session's lane, before anybody takes it for paused. */
+  async thawLeft(sessionId: string): Promise<void> {
+    if (this.#frozen.has(sessionId)) await this.#thaw(sessionId);
+  }
+
+  async #end(sessionId: string, begun: number): Promise<number> {
+    try {
+      await this.#thaw(sessionId);
+    } catch (error) {
+      // The intent stays: the next look at the session tries again.
+      this.#options.log.warn('an agent stays frozen', {
+        session: sessionId,
+        why: HoldfastError.from(error).sentence,
+      });
+    }
+    return performance.now() - begun;
+  }
+
+  async #thaw(sessionId: string): Promise<void> {
+    const { engine, observations, freezes } = this.#options;
+    observations.forget(sessionId);
+    const { agent } = await engine.observeSession(sessionId);
+    if (agent?.state === 'paused') await engine.unpause(sessionId);
+    observations.forget(sessionId);
+    freezes.remove(sessionId);
+    this.#frozen.delete(sessionId);
+  }
+}

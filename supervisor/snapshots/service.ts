@@ -1,0 +1,228 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Snapshot, SnapshotReason, SnapshotUsage } from '../../protocol/snapshots.ts';
+import type { Log } from '../daemon/logs.ts';
+import type { EventLog } from '../history/events.ts';
+import type { Database } from '../store/database.ts';
+import type { Operations } from '../store/operations.ts';
+import type { Reserve } from '../store/reserve.ts';
+import type { SessionRow, Sessions } from '../store/sessions.ts';
+import type { SnapshotFilter, SnapshotPatch, SnapshotRow, Snapshots } from '../store/snapshots.ts';
+import type { LineageStores } from './store/stores.ts';
+import type { TakeRequest, Taken, Takes } from './takes.ts';
+import { snapshotView } from './view.ts';
+
+const DAY_MS = 86_400_000;
+/** How long the snapshots of a deleted session stay. */
+const GRACE_MS = 7 * DAY_MS;
+/** A turn waits this long for the snapshot before it. */
+const BEFORE_TURN_MS = 600_000;
+
+export interface SnapshotServiceOptions {
+  readonly database: Database;
+  readonly sessions: Sessions;
+  readonly snapshots: Snapshots;
+  readonly stores: LineageStores;
+  readonly events: EventLog;
+  readonly operations: Operations;
+  readonly takes: Takes;
+  /** What is written here frees space: it must be writable on a full disk. */
+  readonly reserve: Reserve;
+  readonly log: Log;
+  /** ms since 1970. */
+  readonly now: () => number;
+}
+
+/** Snapshots as clients know them. */
+export class SnapshotService {
+  readonly #options: SnapshotServiceOptions;
+  #tick: NodeJS.Timeout | null = null;
+  #tidying: Promise<unknown> = Promise.resolve();
+
+  constructor(options: SnapshotServiceOptions) {
+    this.#options = options;
+  }
+
+  /** Takes away what is over. Before the first request. */
+  async start(): Promise<void> {
+    await this.#options.stores.clearIncoming();
+    this.#tick = setInterval(() => this.#tidyAll(), DAY_MS).unref();
+    this.#tidyAll();
+  }
+
+  async close(): Promise<void> {
+    if (this.#tick !== null) clearInterval(this.#tick);
+    await this.#tidying;
+    await this.#options.stores.close();
+  }
+
+  async create(session: SessionRow, request: Omit<TakeRequest, 'reason' | 'notEmpty'>): Promise<Taken> {
+    const taken = await this.#options.takes.take(session.id, { ...request, reason: 'manual' });
+    if (taken === null) throw new HoldfastError('internal', 'There is no snapshot of an empty workspace');
+    return taken;
+  }
+
+  /**
+   * One that Holdfast takes by itself, for something that goes on all the same: what fails is told in the session's history. Never
+   * rejects. Null where there is none.
+   */
+  async automatic(
+    session: SessionRow,
+    reason: SnapshotReason,
+    take: () => Promise<Taken | null>,
+  ): Promise<SnapshotRow | null> {
+    try {
+      return (await take())?.row ?? null;
+    } catch (error) {
+      this.#failed(session, reason, HoldfastError.from(error, 'The snapshot could not be taken'));
+      return null;
+    }
+  }
+
+  /** Settles when the turn may begin. `signal`: nobody waits for it any more. */
+  async beforeTurn(session: SessionRow, signal: AbortSignal): Promise<void> {
+    // Of a throw-away nobody will ever want its beginning back.
+    if (session.throwaway || signal.aborted) return;
+    const late = AbortSignal.timeout(BEFORE_TURN_MS);
+    const request: TakeRequest = { reason: 'before-turn', signal: AbortSignal.any([signal, late]) };
+    await this.automatic(session, 'before-turn', async () => {
+      try {
+        return await this.#options.takes.take(session.id, request);
+      } catch (error) {
+        if (signal.aborted) return null;
+        throw error;
+      }
+    });
+  }
+
+  /**
+   * By id. With `session`, one of another lineage is `not_found`, as one that nobody knows: ids tell nothing about what they are of.
+   */
+  find(id: string, session?: string): SnapshotRow {
+    const { snapshots } = this.#options;
+    const row = snapshots.existing(id);
+    if (session === undefined || this.session(session).lineage === row.lineage) return row;
+    throw new HoldfastError('not_found', `There is no snapshot ${id} of ${session}`, {
+      next: `see \`holdfast snapshot list ${session}\``,
+    });
+  }
+
+  /** The session that is named; one that was deleted by its id. */
+  session(reference: string): SessionRow {
+    const { sessions } = this.#options;
+    return sessions.get(reference) ?? sessions.find(reference);
+  }
+
+  async list(
+    session: SessionRow,
+    filter: SnapshotFilter,
+  ): Promise<{ snapshots: Snapshot[]; nextCursor: string | null; usage: SnapshotUsage }> {
+    const { snapshots, stores } = this.#options;
+    const { rows, nextCursor } = snapshots.list(session.id, filter);
+    const bytes = await stores.use(session.lineage, (store) => Promise.resolve(store.bytes));
+    return {
+      snapshots: rows.map(snapshotView),
+      nextCursor,
+      usage: { snapshots: snapshots.count(session.id), bytes, uniqueBytes: null },
+    };
+  }
+
+  update(row: SnapshotRow, patch: SnapshotPatch): SnapshotRow {
+    return this.#options.snapshots.update(row.id, patch);
+  }
+
+  /** Errors: `confirmation_required`, `conflict` while a session that began with it is there. */
+  delete(id: string, session: string | undefined, force: boolean, opId?: string): void {
+    const { operations, reserve } = this.#options;
+    const earlier = opId === undefined ? null : operations.answered(opId, 'snapshot.delete');
+    if (earlier !== null) {
+      if ('error' in earlier) throw earlier.error;
+      return;
+    }
+    const row = this.find(id, session);
+    if (!force) {
+      throw new HoldfastError('confirmation_required', `Snapshot ${id} is not deleted without a yes`, {
+        why: 'nothing could bring it back',
+        next: 'repeat it with --force',
+      });
+    }
+    reserve.urgently(() =>
+      operations.once(opId, 'snapshot.delete', () => {
+        this.remove(row, 'asked for');
+        return {};
+      }),
+    );
+    reserve.ensure();
+    this.tidy(row.lineage);
+  }
+
+  /** Takes the row away and says so in the history; what only it needed is collected later. Errors: `conflict` as `delete`. */
+  remove(row: SnapshotRow, why: string): void {
+    const { database, snapshots, sessions, events } = this.#options;
+    const [fork] = sessions.begunWith(row.id);
+    if (fork !== undefined) {
+      throw new HoldfastError('conflict', `Snapshot ${row.id} is not deleted`, {
+        why: `session ${fork.name} (${fork.id}) began with it`,
+        next: 'delete that session first',
+        details: { session: fork.id },
+      });
+    }
+    database.transaction(() => {
+      snapshots.remove(row.id);
+      events.append(row.sessionId, [{ type: 'snapshot.deleted', data: { snapshotId: row.id, why } }]);
+    });
+  }
+
+  /** A session is being deleted: of what was taken without being asked for only the last one stays. Part of the caller's transaction. */
+  forgetSession(session: SessionRow): void {
+    const { snapshots, sessions } = this.#options;
+    const newest = snapshots.newest(session.id);
+    for (const row of snapshots.ofSession(session.id)) {
+      const stays = row.id === newest?.id || row.pinned || row.reason === 'manual';
+      if (!stays && sessions.begunWith(row.id).length === 0) this.remove(row, 'its session was deleted');
+    }
+    this.#options.database.afterCommit(() => this.tidy(session.lineage));
+  }
+
+  /** Removes the store of a lineage that has no snapshot any more. In the background. */
+  tidy(lineage: string): void {
+    const { stores, snapshots, log } = this.#options;
+    const none = (): boolean => snapshots.ofLineage(lineage).length === 0;
+    if (!none()) return;
+    this.#tidying = this.#tidying
+      .then(() => stores.remove(lineage, none))
+      .catch((error: unknown) => log.warn('a store could not be removed', { lineage, error }));
+  }
+
+  /** Ends the grace of sessions that were deleted, and removes what is left without a row. */
+  #tidyAll(): void {
+    const { snapshots, sessions, now, log } = this.#options;
+    try {
+      for (const lineage of snapshots.lineages()) {
+        for (const row of snapshots.ofLineage(lineage)) {
+          const session = sessions.get(row.sessionId);
+          const over =
+            session === null || (session.deletedAt !== null && now() - session.deletedAt > GRACE_MS);
+          if (over && sessions.begunWith(row.id).length === 0) this.remove(row, 'its session was deleted');
+        }
+      }
+    } catch (error) {
+      log.warn('old snapshots stay', { error });
+    }
+    this.#tidying = this.#tidying
+      .then(async () => {
+        for (const lineage of await this.#options.stores.lineages()) this.tidy(lineage);
+      })
+      .catch((error: unknown) => log.warn('stores without a snapshot stay', { error }));
+  }
+
+  #failed(session: SessionRow, reason: SnapshotReason, error: HoldfastError): void {
+    const { events, log } = this.#options;
+    const { code, sentence: why } = error;
+    log.warn('a snapshot could not be taken', { session: session.id, reason, code, why, cause: error.cause });
+    try {
+      events.append(session.id, [{ type: 'snapshot.failed', data: { reason, code, why } }]);
+    } catch (failure) {
+      log.warn('nor could that be told', { session: session.id, why: HoldfastError.from(failure).sentence });
+    }
+  }
+}

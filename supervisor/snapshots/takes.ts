@@ -1,0 +1,319 @@
+import { statfs } from 'node:fs/promises';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { SnapshotReason } from '../../protocol/snapshots.ts';
+import type { ScanResult } from '../../protocol/snapshots/wire.ts';
+import type { Progress } from '../../protocol/wire/shapes.ts';
+import type { EventLog } from '../history/events.ts';
+import type { Ids } from '../sessions/ids.ts';
+import { Lanes } from '../sessions/lanes.ts';
+import type { SessionRecords } from '../sessions/records.ts';
+import type { Database } from '../store/database.ts';
+import type { Home } from '../store/home.ts';
+import type { Operations } from '../store/operations.ts';
+import type { SessionRow } from '../store/sessions.ts';
+import type { SnapshotRow, Snapshots } from '../store/snapshots.ts';
+import type { SidecarAccess } from '../workspace/files-connections.ts';
+import { SnapshotConnection } from './connection.ts';
+import type { Freezing } from './freezing.ts';
+import { Incoming } from './store/incoming.ts';
+import type { LineageStore } from './store/lineage-store.ts';
+import type { LineageStores } from './store/stores.ts';
+
+const MIB = 2 ** 20;
+/** What a snapshot leaves free on the disk of the home. */
+const LEFT_FREE = 64 * MIB;
+/** What a sidecar may send beyond what the workspace may hold: trees, indexes, content that changed while it was read. */
+const BEYOND_LIMIT = 256 * MIB;
+/** How much may be read while the agent stands still, freeze by freeze; in between it is read while the agent runs. */
+const FROZEN_BYTES = [32 * MIB, 128 * MIB, 1024 * MIB] as const;
+
+export interface TakesOptions {
+  readonly home: Pick<Home, 'store'>;
+  readonly database: Database;
+  readonly snapshots: Snapshots;
+  readonly stores: LineageStores;
+  readonly records: SessionRecords;
+  readonly events: EventLog;
+  readonly operations: Operations;
+  readonly freezing: Freezing;
+  readonly lanes: Lanes;
+  readonly ids: Ids;
+  readonly access: SidecarAccess;
+  /** The most that the workspace of a session may hold, bytes; null without a limit. */
+  readonly limitOf: (sessionId: string) => number | null;
+  /** ms since 1970. */
+  readonly now: () => number;
+}
+
+export interface TakeRequest {
+  readonly reason: SnapshotReason;
+  readonly label?: string | undefined;
+  readonly pinned?: boolean | undefined;
+  /** A snapshot of a workspace with nothing in it is worth nothing: null instead. */
+  readonly notEmpty?: boolean;
+  readonly opId?: string | undefined;
+  readonly signal?: AbortSignal | undefined;
+  readonly onProgress?: ((progress: Progress) => void) | undefined;
+}
+
+export interface Taken {
+  readonly row: SnapshotRow;
+  /** False: nothing had changed, the row is an earlier one. */
+  readonly created: boolean;
+}
+
+interface Looked {
+  readonly scan: ScanResult;
+  readonly frozenMs: number;
+}
+
+type Options = Pick<TakeRequest, 'signal' | 'onProgress'>;
+
+/**
+ * Takes snapshots, one at a time per session. Whoever needs several locks asks for them in this order: `alone`, the session's
+ * lane, the lock of the lineage.
+ */
+export class Takes {
+  readonly #options: TakesOptions;
+  readonly #alone = new Lanes();
+
+  constructor(options: TakesOptions) {
+    this.#options = options;
+  }
+
+  /** No snapshot of the session is taken beside `act`. */
+  alone<T>(sessionId: string, act: () => Promise<T>): Promise<T> {
+    return this.#alone.run(sessionId, act);
+  }
+
+  /**
+   * A snapshot of the workspace of a session that is not deleted, whatever runs in it. Null only with `notEmpty`. Errors: those of
+   * the sidecar (`file_*` with the path), `no_space`, `conflict` where it changes too fast, `snapshot_damaged`.
+   */
+  take(sessionId: string, request: TakeRequest): Promise<Taken | null> {
+    const { access, records } = this.#options;
+    return this.alone(sessionId, async () => {
+      const release = access.hold(sessionId);
+      try {
+        await access.ensure(sessionId);
+        return await this.#take(records.get(sessionId), request, false);
+      } finally {
+        release();
+      }
+    });
+  }
+
+  /** As `take`, for callers that are `alone` and in the session's lane, with its sidecar running. */
+  takeInLane(row: SessionRow, request: TakeRequest): Promise<Taken | null> {
+    return this.#take(row, request, true);
+  }
+
+  /**
+   * The tree of the workspace as it is, kept for as long as `act` runs; no snapshot of the session is taken meanwhile. What was new
+   * in it stays in the store until that is collected. `moved`: it was written to during the look.
+   */
+  now<T>(
+    sessionId: string,
+    act: (store: LineageStore, scan: ScanResult) => Promise<T>,
+    options: Options = {},
+  ): Promise<T> {
+    const { access, records, stores } = this.#options;
+    return this.alone(sessionId, async () => {
+      const release = access.hold(sessionId);
+      try {
+        await access.ensure(sessionId);
+        const row = records.get(sessionId);
+        return await stores.use(row.lineage, (store) =>
+          this.#receive(row, store, async (connection, incoming) => {
+            const params = { base: this.#base(row), budgetBytes: null, frozen: false };
+            const scan = await connection.scan(params, store, incoming, options);
+            await incoming.publish(scan.root);
+            return await act(store, scan);
+          }),
+        );
+      } finally {
+        release();
+      }
+    });
+  }
+
+  async #take(row: SessionRow, request: TakeRequest, inLane: boolean): Promise<Taken | null> {
+    const { stores, snapshots, operations } = this.#options;
+    const { opId } = request;
+    const earlier = opId === undefined ? null : operations.answered(opId, 'snapshot.create');
+    if (earlier !== null) {
+      if ('error' in earlier) throw earlier.error;
+      const { id, created } = earlier.result as { id: string; created: string };
+      return { row: snapshots.existing(id), created: created === 'yes' };
+    }
+    return await stores.use(row.lineage, (store) =>
+      this.#receive(row, store, async (connection, incoming) => {
+        const looked = await this.#look(row, connection, store, incoming, request, inLane);
+        const { scan } = looked;
+        if (request.notEmpty === true && scan.files === 0 && scan.directories === 0) return null;
+        const newest = snapshots.newest(row.id);
+        if (newest?.root === scan.root && request.label === undefined) {
+          return this.#record(request, () => ({ row: this.#again(newest, request), created: false }));
+        }
+        const newBytes = await incoming.publish(scan.root);
+        const taken = this.#record(request, () => ({
+          row: this.#insert(row, request, looked, newBytes, newest),
+          created: true,
+        }));
+        return taken;
+      }),
+    );
+  }
+
+  async #receive<T>(
+    row: SessionRow,
+    store: LineageStore,
+    act: (connection: SnapshotConnection, incoming: Incoming) => Promise<T>,
+  ): Promise<T> {
+    const { access } = this.#options;
+    const incoming = new Incoming(store, await this.#mostBytes(row.id));
+    const connection = await SnapshotConnection.open(() => access.dial(row.id), row.id);
+    try {
+      return await act(connection, incoming);
+    } finally {
+      connection.close();
+      await incoming.close();
+    }
+  }
+
+  /** While the agent goes on; where it changes something meanwhile, a second look while it stands still. */
+  async #look(
+    row: SessionRow,
+    connection: SnapshotConnection,
+    store: LineageStore,
+    incoming: Incoming,
+    options: Options,
+    inLane: boolean,
+  ): Promise<Looked> {
+    const { freezing, lanes } = this.#options;
+    let base = this.#base(row);
+    const scan = async (frozen: boolean, budgetBytes: number | null): Promise<ScanResult> => {
+      return await connection.scan({ base, budgetBytes, frozen }, store, incoming, options);
+    };
+    let first: ScanResult;
+    try {
+      first = await scan(false, null);
+    } catch (error) {
+      // What it would begin with cannot be read: all is looked at anew, so that at least this one can be.
+      const isDamaged = error instanceof HoldfastError && error.code === 'snapshot_damaged';
+      if (!isDamaged || base === null) throw error;
+      base = null;
+      first = await scan(false, null);
+    }
+    let looked: Looked = { scan: first, frozenMs: 0 };
+    for (const budget of FROZEN_BYTES) {
+      if (!looked.scan.moved && looked.scan.complete) return looked;
+      const again = (): Promise<{ result: ScanResult; frozenMs: number }> =>
+        freezing.during(row.id, (still) => scan(still, still ? budget : null));
+      const { result, frozenMs } = inLane ? await again() : await lanes.run(row.id, again);
+      looked = added(looked, result, frozenMs);
+      if (!looked.scan.complete) looked = added(looked, await scan(false, null), 0);
+    }
+    if (!looked.scan.moved && looked.scan.complete) return looked;
+    throw new HoldfastError('conflict', `No snapshot of ${row.name} was taken`, {
+      why: `its files changed at each of ${FROZEN_BYTES.length + 1} looks`,
+      next: 'try again when less is written to the workspace',
+    });
+  }
+
+  #base(row: SessionRow): string | null {
+    const { snapshots } = this.#options;
+    const newest = snapshots.newest(row.id);
+    if (newest !== null) return newest.root;
+    return row.origin === null ? null : (snapshots.get(row.origin)?.root ?? null);
+  }
+
+  /** Nothing has changed. What a person asks for is kept as theirs from now on. */
+  #again(newest: SnapshotRow, { reason, pinned }: TakeRequest): SnapshotRow {
+    return this.#options.snapshots.update(newest.id, {
+      ...(pinned === undefined ? {} : { pinned }),
+      ...(reason === 'manual' ? { reason } : {}),
+    });
+  }
+
+  /** In one transaction with the answer to the request's `opId`. */
+  #record({ opId }: TakeRequest, write: () => Taken): Taken {
+    const { operations, snapshots } = this.#options;
+    const { result } = operations.once(opId, 'snapshot.create', () => {
+      const { row, created } = write();
+      return { id: row.id, created: created ? 'yes' : 'no' };
+    });
+    return { row: snapshots.existing(result.id), created: result.created === 'yes' };
+  }
+
+  /** Part of the caller's transaction. */
+  #insert(
+    session: SessionRow,
+    { reason, label, pinned }: TakeRequest,
+    { scan, frozenMs }: Looked,
+    newBytes: number,
+    newest: SnapshotRow | null,
+  ): SnapshotRow {
+    const { snapshots, events, ids, now } = this.#options;
+    const { root, files, directories, bytes, changedFiles, changedBytes, scanMs } = scan;
+    const row: SnapshotRow = {
+      id: ids.next('snp'),
+      sessionId: session.id,
+      lineage: session.lineage,
+      createdAt: now(),
+      reason,
+      label: label ?? null,
+      pinned: pinned ?? false,
+      base: newest?.id ?? null,
+      root,
+      files,
+      directories,
+      bytes,
+      changedFiles,
+      changedBytes,
+      newBytes,
+      scanMs,
+      frozenMs,
+      eventSeq: events.last(session.id).seq,
+    };
+    snapshots.insert(row);
+    const told = {
+      snapshotId: row.id,
+      reason,
+      label: row.label,
+      root,
+      files,
+      bytes,
+      changedFiles,
+      newBytes,
+      frozenMs,
+    };
+    events.append(session.id, [{ type: 'snapshot.created', data: told }]);
+    return row;
+  }
+
+  async #mostBytes(sessionId: string): Promise<number> {
+    const { home, limitOf } = this.#options;
+    const { bavail, bsize } = await statfs(home.store);
+    const free = Math.max(0, bavail * bsize - LEFT_FREE);
+    const limit = limitOf(sessionId);
+    return limit === null ? free : Math.min(free, limit * 2 + BEYOND_LIMIT);
+  }
+}
+
+/** What several looks found together; a file that changed in between counts each time. */
+function added(before: Looked, scan: ScanResult, frozenMs: number): Looked {
+  const { changedFiles, changedBytes, newObjects, newBytes, scanMs, readMs } = before.scan;
+  return {
+    scan: {
+      ...scan,
+      changedFiles: changedFiles + scan.changedFiles,
+      changedBytes: changedBytes + scan.changedBytes,
+      newObjects: newObjects + scan.newObjects,
+      newBytes: newBytes + scan.newBytes,
+      scanMs: scanMs + scan.scanMs,
+      readMs: readMs + scan.readMs,
+    },
+    frozenMs: before.frozenMs + frozenMs,
+  };
+}
