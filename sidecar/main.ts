@@ -46,32 +46,51 @@ function listen(): void {
         import('./watch/watches.ts'),
         import('./egress/listener.ts'),
         import('../protocol/wire/payload-buffers.ts'),
+        import('../protocol/wire/scratch-socket.ts'),
       ]),
     )
-    .then(([{ serve }, { Keeper }, { WorkspaceFiles }, { WatchedTrees }, { EgressListener }, wire]) => {
-      const keeper = new Keeper({
-        run: placeOf('RUN', '/run/holdfast'),
-        runtime: placeOf('RUNTIME', '/opt/holdfast'),
-        code: placeOf('AGENT', '/agent'),
-      });
-      const workspace = placeOf('WORKSPACE', '/workspace');
-      const files = new WorkspaceFiles({
-        workspace,
-        control: placeOf('CONTROL', '/ctl'),
-        withoutNative: process.env['HOLDFAST_WITHOUT_NATIVE'] !== undefined,
-      });
-      files.settle().catch((error: unknown) => console.error('files:', error));
-      const trees = new WatchedTrees(files);
-      const egress = new EgressListener();
-      const payloads = new wire.PayloadBuffers();
-      const ripgrep = process.env['HOLDFAST_RIPGREP'] ?? '/usr/bin/rg';
-      ending.signal.addEventListener('abort', () => keeper.close());
-      return (socket: Socket): void => {
-        if (socket.destroyed) return;
-        serve(socket, { session, keeper, workspace, files, trees, ripgrep, egress, payloads });
-        socket.resume();
-      };
-    });
+    .then(
+      ([
+        { serve },
+        { Keeper },
+        { WorkspaceFiles },
+        { WatchedTrees },
+        { EgressListener },
+        { PayloadBuffers },
+        { acceptScratch },
+      ]) => {
+        const keeper = new Keeper({
+          run: placeOf('RUN', '/run/holdfast'),
+          runtime: placeOf('RUNTIME', '/opt/holdfast'),
+          code: placeOf('AGENT', '/agent'),
+        });
+        const workspace = placeOf('WORKSPACE', '/workspace');
+        const files = new WorkspaceFiles({
+          workspace,
+          control: placeOf('CONTROL', '/ctl'),
+          withoutNative: process.env['HOLDFAST_WITHOUT_NATIVE'] !== undefined,
+        });
+        files.settle().catch((error: unknown) => console.error('files:', error));
+        const trees = new WatchedTrees(files);
+        const egress = new EgressListener();
+        const payloads = new PayloadBuffers();
+        const ripgrep = process.env['HOLDFAST_RIPGREP'] ?? '/usr/bin/rg';
+        ending.signal.addEventListener('abort', () => keeper.close());
+        return (socket: Socket): void => {
+          if (socket.destroyed) return;
+          serve(acceptScratch(socket), {
+            session,
+            keeper,
+            workspace,
+            files,
+            trees,
+            ripgrep,
+            egress,
+            payloads,
+          });
+        };
+      },
+    );
   loaded.catch(fail);
 
   const end = (): void => {

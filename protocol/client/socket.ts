@@ -10,10 +10,10 @@ import {
   rmSync,
   statSync,
 } from 'node:fs';
-import { connect } from 'node:net';
 import type { Server, Socket } from 'node:net';
 import { join } from 'node:path';
 import { HoldfastError } from '../errors.ts';
+import { connectScratch } from '../wire/scratch-socket.ts';
 
 /** A socket by the directory it lies in and its name there. */
 export interface SocketPlace {
@@ -73,7 +73,7 @@ export async function dialAt(place: SocketPlace, signal?: AbortSignal): Promise<
   const address = openAddress(place, false);
   try {
     return await new Promise<Socket>((resolve, reject) => {
-      const socket = connect(address.path);
+      const socket = connectScratch(address.path);
       const onAbort = (): void => {
         socket.destroy(
           new HoldfastError('cancelled', 'The supervisor was not called', { cause: signal?.reason }),

@@ -12,6 +12,7 @@ import type { PeerLimits } from './limits.ts';
 import { OutgoingCalls } from './outgoing-calls.ts';
 import { OWN_NOTIFICATIONS } from './own-notifications.ts';
 import type { PeerOptions } from './peer-options.ts';
+import { takeChunks } from './scratch-socket.ts';
 import { explainIssues, toWireError } from './shapes.ts';
 import type {
   Answered,
@@ -55,6 +56,7 @@ export class Peer<
   #holds = 0;
   #ended = false;
   #closing: { readonly reason: HoldfastError | undefined; linger: NodeJS.Timeout | undefined } | undefined;
+  readonly #stopTaking: () => void;
   readonly #resolveClosed: (reason: HoldfastError | undefined) => void;
 
   constructor(options: PeerOptions<Serves, Calls, Out, In>) {
@@ -102,7 +104,7 @@ export class Peer<
       this.#limits,
       opensWith,
     );
-    stream.on('data', this.#onData);
+    this.#stopTaking = takeChunks(stream, this.#onData);
     stream.on('end', this.#onEnd);
     stream.on('error', this.#onError);
     stream.on('close', this.#onClose);
@@ -230,7 +232,7 @@ export class Peer<
       throw error;
     }
     this.#stream.pause();
-    this.#stream.off('data', this.#onData);
+    this.#stopTaking();
     this.#stream.off('end', this.#onEnd);
     this.#stream.off('error', this.#onError);
     this.#stream.off('close', this.#onClose);
@@ -339,7 +341,7 @@ export class Peer<
       return;
     }
     clearTimeout(this.#closing.linger);
-    this.#stream.off('data', this.#onData);
+    this.#stopTaking();
     this.#stream.off('end', this.#onEnd);
     this.#resolveClosed(this.#closing.reason);
   };

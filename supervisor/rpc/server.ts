@@ -7,6 +7,7 @@ import { METHODS, NOTIFICATIONS } from '../../protocol/methods.ts';
 import type { PeerLimits } from '../../protocol/wire/limits.ts';
 import type { PayloadBuffers } from '../../protocol/wire/payload-buffers.ts';
 import { Peer } from '../../protocol/wire/peer.ts';
+import { acceptScratch } from '../../protocol/wire/scratch-socket.ts';
 import { NOTHING } from '../../protocol/wire/shapes.ts';
 import type { InternalErrorListener } from '../../protocol/wire/shapes.ts';
 import { answerHello } from './hello.ts';
@@ -41,7 +42,7 @@ export class RpcServer {
 
   private constructor(options: RpcServerOptions) {
     this.#options = options;
-    this.#server = createServer((socket) => this.#accept(socket));
+    this.#server = createServer({ pauseOnConnect: true }, (socket) => this.#accept(acceptScratch(socket)));
     this.#server.maxConnections = MOST_CONNECTIONS;
   }
 

@@ -1,7 +1,7 @@
 import { closeSync, constants, fstatSync, openSync } from 'node:fs';
-import { connect } from 'node:net';
 import type { Socket } from 'node:net';
 import { HoldfastError } from '../../../protocol/errors.ts';
+import { connectScratch } from '../../../protocol/wire/scratch-socket.ts';
 
 /** Linux's O_PATH, which Node does not name: a descriptor of the place itself, opened without touching what is there. */
 const O_PATH = 0o10000000;
@@ -32,7 +32,7 @@ function openPlace(path: string): number | null {
 
 function connected(path: string): Promise<Socket | null> {
   const { promise, resolve, reject } = Promise.withResolvers<Socket | null>();
-  const socket = connect({ path });
+  const socket = connectScratch(path);
   const failed = (error: Error): void => {
     socket.destroy();
     // A socket without a listener is one that was left behind, or is about to be listened to.

@@ -1,5 +1,5 @@
 import { mkdtempSync, rmSync } from 'node:fs';
-import { connect, createServer } from 'node:net';
+import { createServer } from 'node:net';
 import type { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,6 +7,7 @@ import { z } from 'zod';
 import type { PeerLimits } from '../../../protocol/wire/limits.ts';
 import type { PayloadBuffers } from '../../../protocol/wire/payload-buffers.ts';
 import { Peer } from '../../../protocol/wire/peer.ts';
+import { acceptScratch, connectScratch } from '../../../protocol/wire/scratch-socket.ts';
 import { NOTHING } from '../../../protocol/wire/shapes.ts';
 import type { Handlers, Nothing } from '../../../protocol/wire/shapes.ts';
 
@@ -34,7 +35,7 @@ export const HEARD = {
 export type ServerPeer = Peer<typeof CALLS, Nothing, typeof HEARD>;
 export type ClientPeer = Peer<Nothing, typeof CALLS, Nothing, typeof HEARD>;
 
-/** Two ends of a real unix socket; `end` closes everything that `open` made. */
+/** Two ends of a real unix socket, made as programs make them; `end` closes everything that `open` made. */
 export interface SocketPair {
   readonly near: Socket;
   readonly far: Socket;
@@ -48,10 +49,12 @@ export class Sockets {
 
   async pair(): Promise<SocketPair> {
     const path = join(this.#directory, `s${this.#count++}`);
-    const server = createServer();
-    const accepted = new Promise<Socket>((resolve) => server.once('connection', resolve));
+    const server = createServer({ pauseOnConnect: true });
+    const accepted = new Promise<Socket>((resolve) =>
+      server.once('connection', (socket: Socket) => resolve(acceptScratch(socket))),
+    );
     await new Promise<void>((resolve) => server.listen(path, resolve));
-    const near = connect(path);
+    const near = connectScratch(path);
     const far = await accepted;
     server.close();
     this.#open.push(near, far);

@@ -1,0 +1,154 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer, Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, afterEach, expect, test } from 'vitest';
+import { withBytes } from '../../../protocol/wire/shapes.ts';
+import { acceptScratch, connectScratch, takeChunks } from '../../../protocol/wire/scratch-socket.ts';
+import { seededRandom } from '../files/seeded-random.ts';
+import { call, serve, until } from './peers.ts';
+
+const MiB = 2 ** 20;
+const directory = mkdtempSync(join(tmpdir(), 'holdfast-scratch-'));
+const path = join(directory, 'socket');
+const server = createServer({ pauseOnConnect: true });
+const open: Socket[] = [];
+await new Promise<void>((resolve) => server.listen(path, resolve));
+afterEach(() => {
+  for (const socket of open.splice(0)) socket.destroy();
+});
+afterAll(async () => {
+  // Resolves only when the server knows of no connection any more.
+  await new Promise((resolve) => server.close(resolve));
+  rmSync(directory, { recursive: true });
+});
+
+async function pair(): Promise<{ near: Socket; far: Socket; given: Socket }> {
+  const accepted = new Promise<Socket>((resolve) => server.once('connection', resolve));
+  const near = connectScratch(path);
+  const given = await accepted;
+  const far = acceptScratch(given);
+  open.push(near, far);
+  return { near, far, given };
+}
+
+/** Bytes of which each shows where it belongs. */
+function numbered(length: number): Buffer {
+  const bytes = Buffer.alloc(length);
+  for (let at = 0; at + 4 <= length; at += 4) bytes.writeUInt32LE(at, at);
+  return bytes;
+}
+
+test('both ends are read into one memory, again and again', async () => {
+  const { near, far, given } = await pair();
+  expect(far).not.toBe(given);
+  for (const [from, to] of [
+    [near, far],
+    [far, near],
+  ] as const) {
+    const memory = new Set<ArrayBufferLike>();
+    let got = 0;
+    const stop = takeChunks(to, (chunk) => {
+      memory.add(chunk.buffer);
+      got += chunk.length;
+    });
+    from.write(Buffer.alloc(8 * MiB));
+    await until(() => got === 8 * MiB);
+    expect(memory.size).toBe(1);
+    stop();
+  }
+});
+
+test('who reads it as any stream may keep what came', async () => {
+  const { near, far } = await pair();
+  const sent = numbered(8 * MiB);
+  const kept: Buffer[] = [];
+  far.on('data', (chunk: Buffer) => kept.push(chunk));
+  near.write(sent);
+  await until(() => kept.reduce((sum, { length }) => sum + length, 0) === sent.length);
+  expect(Buffer.concat(kept).equals(sent)).toBe(true);
+});
+
+test.each(['as pieces', 'as a stream'])('a reader that pauses stops the writer, read %s', async (how) => {
+  const { near, far } = await pair();
+  const sent = numbered(16 * MiB);
+  const kept: Buffer[] = [];
+  let pauses = 0;
+  const take = (chunk: Buffer): void => {
+    kept.push(Buffer.from(chunk));
+    pauses += 1;
+    far.pause();
+    setTimeout(() => far.resume(), pauses === 1 ? 200 : 0);
+  };
+  if (how === 'as pieces') takeChunks(far, take);
+  else far.on('data', take);
+  let written = false;
+  near.write(sent, () => (written = true));
+  await sleep(100);
+  expect([kept.length, written]).toEqual([1, false]);
+  await until(() => kept.reduce((sum, { length }) => sum + length, 0) === sent.length, 20_000);
+  expect(Buffer.concat(kept).equals(sent)).toBe(true);
+});
+
+test('what came before anybody read is not lost, and the end comes after it', async () => {
+  const { near, far } = await pair();
+  near.end('early');
+  await sleep(50);
+  const seen: string[] = [];
+  takeChunks(far, (chunk) => seen.push(chunk.toString()));
+  far.on('end', () => seen.push('end'));
+  far.on('close', () => seen.push('close'));
+  await until(() => seen.length === 3);
+  expect(seen).toEqual(['early', 'end', 'close']);
+});
+
+test('a server counts what it accepted for as long as it is open', async () => {
+  const { near, far } = await pair();
+  const count = () => new Promise<number>((resolve) => server.getConnections((_error, n) => resolve(n)));
+  expect(await count()).toBe(1);
+  near.destroy();
+  await new Promise((resolve) => far.once('close', resolve));
+  await until(() => far.destroyed);
+  await sleep(10);
+  expect(await count()).toBe(0);
+});
+
+test('a socket of a Node that cannot do it stays what it is', () => {
+  const socket = new Socket();
+  expect(acceptScratch(socket)).toBe(socket);
+  socket.destroy();
+});
+
+test('messages and bytes of two peers are whole, however they are cut, and what follows a release can be kept', async () => {
+  const { near, far } = await pair();
+  const random = seededRandom(11);
+  serve(far, {
+    handlers: {
+      download: ({ bytes }) => withBytes({}, numbered(bytes)),
+      echo: ({ value }) => ({ value }),
+      upload: (_params, { bytes }) => ({ bytes: bytes.equals(numbered(bytes.length)) ? bytes.length : -1 }),
+    },
+  });
+  const client = call(near);
+  await Promise.all(
+    Array.from({ length: 60 }, async (_, n) => {
+      const size = random(n % 3 === 0 ? 3 * MiB : 5000);
+      const text = 'x'.repeat(random(n % 7 === 0 ? 300_000 : 100)) + String(n);
+      const [down, echo, up] = await Promise.all([
+        client.callWithBytes('download', { bytes: size }),
+        client.call('echo', { value: text }),
+        client.call('upload', {}, { bytes: numbered(size) }),
+      ]);
+      expect([down.bytes.equals(numbered(size)), echo.value, up.bytes]).toEqual([true, text, size]);
+    }),
+  );
+  const raw = client.release();
+  const kept: Buffer[] = [];
+  raw.on('data', (chunk: Buffer) => kept.push(chunk));
+  raw.resume();
+  const after = numbered(4 * MiB);
+  far.write(after);
+  await until(() => kept.reduce((sum, { length }) => sum + length, 0) === after.length);
+  expect(Buffer.concat(kept).equals(after)).toBe(true);
+});
