@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import Docker from 'dockerode';
 import { FILE_PIECE_BYTES } from '../protocol/files.ts';
+import { PayloadBuffers } from '../protocol/wire/payload-buffers.ts';
 import { bareContainer, removeBareContainers } from './bare-container.ts';
 import { Installation } from './installation.ts';
 import { interleave, median, p99, Report } from './measure.ts';
@@ -22,6 +23,7 @@ const BIG = 50 * 1000 * 1000;
 const CALLS = 101;
 
 const docker = new Docker();
+const payloads = new PayloadBuffers();
 const installation = await Installation.open();
 const { client, agentImage } = installation;
 const project = await mkdtemp(join(tmpdir(), 'holdfast-bench-files-'));
@@ -142,11 +144,12 @@ try {
       overwrite: true,
     });
     await using file = await open(big);
-    const sent: Promise<unknown>[] = [];
+    const sent: Promise<void>[] = [];
     for (let offset = 0; offset < BIG; offset += PIECE) {
-      const { buffer, bytesRead } = await file.read(Buffer.allocUnsafeSlow(PIECE), 0, PIECE, offset);
+      const { buffer, bytesRead } = await file.read(payloads.take(PIECE), 0, PIECE, offset);
       const bytes = buffer.subarray(0, bytesRead);
-      sent.push(client.call('files/append', { session, upload: id, offset }, { bytes }));
+      const appended = client.call('files/append', { session, upload: id, offset }, { bytes });
+      sent.push(appended.then(() => payloads.giveBack(bytes)));
       if (sent.length >= AHEAD) await sent.shift();
     }
     await Promise.all(sent);

@@ -9,6 +9,7 @@ import { Slices } from './slices.ts';
 export const CONTENT_BYTES = FILE_PIECE_BYTES;
 /** The kernel's clock for files may advance only so seldom: within one tick, two changes leave one time. */
 const TICK_NS = 20_000_000n;
+const NS_PER_MS = 1_000_000n;
 const PIECE_BYTES = 256 * 1024;
 
 interface Descriptor {
@@ -58,9 +59,11 @@ async function settledVersion(
   first: BigIntStats,
 ): Promise<{ version: string; stat: BigIntStats }> {
   let stat = first;
-  const now = BigInt(Date.now()) * 1_000_000n;
-  if (now - stat.ctimeNs < TICK_NS) {
-    await sleep(Number(TICK_NS / 1_000_000n));
+  const age = BigInt(Date.now()) * NS_PER_MS - stat.ctimeNs;
+  if (age < TICK_NS) {
+    // A time ahead of the clock must not make anybody wait for it.
+    const rest = age < 0n ? TICK_NS : TICK_NS - age;
+    await sleep(Math.ceil(Number(rest) / Number(NS_PER_MS)));
     stat = statOf(file);
   }
   return { version: statVersion(stat), stat };

@@ -4,6 +4,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import { FILE_PIECE_BYTES } from '../../protocol/files.ts';
 import type { MethodName, Params, Result } from '../../protocol/methods.ts';
 import { encodeName } from '../../protocol/paths.ts';
+import { PayloadBuffers } from '../../protocol/wire/payload-buffers.ts';
 import type { Context } from './context.ts';
 
 /** Files that are on their way at a time: the wait for one disk hides behind the others. */
@@ -28,6 +29,7 @@ export interface UploadOptions {
 export class Upload {
   readonly #context: Context;
   readonly #options: UploadOptions;
+  readonly #payloads = new PayloadBuffers();
   readonly uploaded: Uploaded = { files: 0, folders: 0, bytes: 0, skipped: 0 };
 
   constructor(context: Context, options: UploadOptions) {
@@ -87,7 +89,7 @@ export class Upload {
     const { size, mode } = await file.stat();
     const permissions = (mode & EXECUTABLE) === 0 ? 0o644 : 0o755;
     if (size <= FILE_PIECE_BYTES) await this.#sendWhole(remote, await file.readFile(), permissions);
-    else await this.#sendPieces(remote, piecesOf(file), permissions);
+    else await this.#sendPieces(remote, piecesOf(file, this.#payloads), permissions);
     this.uploaded.files += 1;
   }
 
@@ -105,12 +107,15 @@ export class Upload {
     try {
       for await (const bytes of pieces) {
         const before = written;
-        // One piece travels while the one before it is written.
-        written = this.#call('files/append', { session, upload, offset: size }, bytes);
+        const { length } = bytes;
+        // One piece travels while the one before it is written. Once it is, nobody needs the bytes.
+        written = this.#call('files/append', { session, upload, offset: size }, bytes).then(() =>
+          this.#payloads.giveBack(bytes),
+        );
         written.catch(() => undefined);
-        size += bytes.length;
+        size += length;
         await before;
-        this.uploaded.bytes += bytes.length;
+        this.uploaded.bytes += length;
         this.#context.progress.update({
           stage: 'Sending',
           done: this.uploaded.bytes,
@@ -147,9 +152,9 @@ function joined(folder: Buffer, name: Buffer): Buffer {
   return Buffer.concat([folder, Buffer.from('/'), name]);
 }
 
-async function* piecesOf(file: FileHandle): AsyncGenerator<Buffer> {
+async function* piecesOf(file: FileHandle, payloads: PayloadBuffers): AsyncGenerator<Buffer> {
   for (;;) {
-    const { buffer, bytesRead } = await file.read(Buffer.allocUnsafe(FILE_PIECE_BYTES), 0, FILE_PIECE_BYTES);
+    const { buffer, bytesRead } = await file.read(payloads.take(FILE_PIECE_BYTES), 0, FILE_PIECE_BYTES);
     if (bytesRead === 0) return;
     yield buffer.subarray(0, bytesRead);
   }
