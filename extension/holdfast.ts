@@ -10,7 +10,12 @@ import { DocumentBases } from './files/document-bases.ts';
 import { SCHEME } from './files/location.ts';
 import { WorkspaceFiles } from './files/provider.ts';
 import { Notices } from './notices.ts';
+import { HistoryDocuments } from './history/history-documents.ts';
+import { SessionEvents } from './history/session-events.ts';
 import { SessionCommands } from './sessions/commands.ts';
+import { KnownSessions } from './sessions/known-sessions.ts';
+import { SessionsView } from './sessions/sessions-view.ts';
+import { Unread } from './sessions/unread.ts';
 
 /** Puts the extension together and owns all of it. */
 export class Holdfast implements Disposable {
@@ -38,10 +43,15 @@ export class Holdfast implements Disposable {
     const bases = own.own(new DocumentBases(context.workspaceState));
     const files = own.own(new WorkspaceFiles(connection, bases));
     own.own(workspace.registerFileSystemProvider(SCHEME, files, { isCaseSensitive: true }));
-    const sessions = new SessionCommands(connection);
+    const sessions = own.own(new KnownSessions(connection));
+    const unread = own.own(new Unread(connection, sessions, context.globalState));
+    const view = own.own(new SessionsView(connection, sessions, unread));
+    const events = own.own(new SessionEvents(connection));
+    const histories = own.own(new HistoryDocuments(events));
+    const sessionCommands = new SessionCommands({ connection, sessions, view, unread, histories });
     own.own(
       new CommandRegistry(connection, notices, {
-        'holdfast.newSession': (profile) => sessions.create(profile),
+        ...sessionCommands.works,
         'holdfast.connect': () => {
           connection.retry();
         },

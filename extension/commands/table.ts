@@ -21,11 +21,37 @@ const SANDBOX: Conducts = {
   engineDown: 'explain',
   noSupervisor: 'start',
 };
+/** The supervisor's own records are enough. */
+const RECORDS: Conducts = {
+  connected: 'run',
+  connecting: 'wait',
+  engineDown: 'run',
+  noSupervisor: 'start',
+};
 /** Needs nobody. */
 const ALWAYS: Conducts = { connected: 'run', connecting: 'run', engineDown: 'run', noSupervisor: 'run' };
 
 export const COMMANDS = {
   'holdfast.newSession': SANDBOX,
+  'holdfast.resumeSession': SANDBOX,
+  'holdfast.runTurn': SANDBOX,
+  'holdfast.cancelTurn': SANDBOX,
+  'holdfast.pauseSession': SANDBOX,
+  'holdfast.stopSession': SANDBOX,
+  'holdfast.deleteSession': SANDBOX,
+  'holdfast.openWorkspace': RECORDS,
+  'holdfast.openWorkspaceInNewWindow': RECORDS,
+  'holdfast.addWorkspace': RECORDS,
+  'holdfast.showHistory': RECORDS,
+  'holdfast.renameSession': RECORDS,
+  'holdfast.pinSession': RECORDS,
+  'holdfast.unpinSession': RECORDS,
+  'holdfast.archiveSession': RECORDS,
+  'holdfast.unarchiveSession': RECORDS,
+  'holdfast.refreshSessions': ALWAYS,
+  'holdfast.searchSessions': ALWAYS,
+  'holdfast.filterSessions': ALWAYS,
+  'holdfast.clearFilter': ALWAYS,
   'holdfast.connect': ALWAYS,
   'holdfast.checkEngine': ALWAYS,
   'holdfast.showLog': ALWAYS,

@@ -1,35 +1,321 @@
 import { randomUUID } from 'node:crypto';
-import { window } from 'vscode';
+import { ProgressLocation, commands, window } from 'vscode';
+import type { CancellationToken, Progress as Shown, QuickPickItem } from 'vscode';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Session, SessionStatus } from '../../protocol/entities.ts';
+import { SessionNameSchema } from '../../protocol/entities.ts';
+import type { Params } from '../../protocol/methods.ts';
+import type { CommandWork } from '../commands/registry.ts';
+import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
+import type { HistoryDocuments } from '../history/history-documents.ts';
 import { inert } from '../inert.ts';
+import type { KnownSessions } from './known-sessions.ts';
+import { NO_FILTER, SHOWN_STATUSES, sizeWords, titleOf } from './listing.ts';
+import { newSession } from './new-session.ts';
+import { openWorkspace } from './open-workspace.ts';
+import { pickSession } from './pick.ts';
+import type { SessionsView } from './sessions-view.ts';
+import { runTurn } from './turns.ts';
+import type { Unread } from './unread.ts';
+import { dispatchWords } from './words.ts';
+
+const OPEN_WORKSPACE = 'Open Workspace';
+const RUN_TURN = 'Run Turn';
+
+type ResumeWay = 'files' | 'clean';
 
 /** What commands do with sessions. Each gives what programs may want to know of its outcome. */
 export class SessionCommands {
   readonly #connection: Connection;
+  readonly #sessions: KnownSessions;
+  readonly #view: SessionsView;
+  readonly #unread: Unread;
+  readonly #histories: HistoryDocuments;
 
-  constructor(connection: Connection) {
-    this.#connection = connection;
+  constructor(parts: {
+    readonly connection: Connection;
+    readonly sessions: KnownSessions;
+    readonly view: SessionsView;
+    readonly unread: Unread;
+    readonly histories: HistoryDocuments;
+  }) {
+    this.#connection = parts.connection;
+    this.#sessions = parts.sessions;
+    this.#view = parts.view;
+    this.#unread = parts.unread;
+    this.#histories = parts.histories;
+  }
+
+  get works() {
+    return {
+      'holdfast.newSession': (profile) => this.#create(profile),
+      'holdfast.resumeSession': (target, way) => this.#resume(target, way),
+      'holdfast.runTurn': (target, input) => this.#runTurn(target, input),
+      'holdfast.cancelTurn': (target) => this.#cancelTurn(target),
+      'holdfast.pauseSession': (target) => this.#pause(target),
+      'holdfast.stopSession': (target) => this.#stop(target),
+      'holdfast.deleteSession': (target) => this.#delete(target),
+      'holdfast.openWorkspace': (target) => this.#open(target),
+      'holdfast.openWorkspaceInNewWindow': (target) => this.#open(target, 'newWindow'),
+      'holdfast.addWorkspace': (target) => this.#open(target, 'add'),
+      'holdfast.showHistory': (target) => this.#showHistory(target),
+      'holdfast.renameSession': (target) => this.#rename(target),
+      'holdfast.pinSession': (target) => this.#update(target, 'Pin', { pinned: true }),
+      'holdfast.unpinSession': (target) => this.#update(target, 'Unpin', { pinned: false }),
+      'holdfast.archiveSession': (target) => this.#update(target, 'Archive', { archived: true }),
+      'holdfast.unarchiveSession': (target) => this.#update(target, 'Unarchive', { archived: false }),
+      'holdfast.refreshSessions': () => this.#sessions.refresh(),
+      'holdfast.searchSessions': () => this.#search(),
+      'holdfast.filterSessions': () => this.#filter(),
+      'holdfast.clearFilter': () => {
+        this.#view.filter = NO_FILTER;
+      },
+    } as const satisfies Partial<Record<CommandId, CommandWork>>;
   }
 
   /** A new session of a profile (asked for where it is not named); gives its id. */
-  async create(profile: unknown): Promise<string | undefined> {
-    const name = typeof profile === 'string' ? profile : await this.#pickProfile();
-    if (name === undefined) return undefined;
-    const { session } = await this.#connection.call('session/create', { profile: name, opId: randomUUID() });
-    void window.showInformationMessage(`New session ${inert(session.profile)}/${inert(session.name)}.`);
+  async #create(profile: unknown): Promise<string | undefined> {
+    const session = await newSession(this.#connection, profile);
+    if (session === undefined) return undefined;
+    void this.#sessions.refresh();
+    void window
+      .showInformationMessage(`New session of ${inert(session.profile)}.`, OPEN_WORKSPACE, RUN_TURN)
+      .then((choice) => {
+        if (choice === OPEN_WORKSPACE) void commands.executeCommand('holdfast.openWorkspace', session.id);
+        if (choice === RUN_TURN) void commands.executeCommand('holdfast.runTurn', session.id);
+      });
     return session.id;
   }
 
-  async #pickProfile(): Promise<string | undefined> {
-    const { profiles } = await this.#connection.call('profile/list', {}, { repeatable: true });
-    const items = profiles.map(({ name, agent, persistent }) => ({
-      label: name,
-      description: `${agent.protocol}${persistent ? '' : ' · ephemeral'}`,
-    }));
-    const picked = await window.showQuickPick(items, {
-      title: 'New Session',
-      placeHolder: 'Profile of the new session',
+  /** Brings a session back and opens its workspace; gives how its sandbox came to be. */
+  async #resume(target: unknown, wanted: unknown): Promise<string | undefined> {
+    const session = await pickSession(this.#sessions, target, { title: 'Resume Session' });
+    if (session === undefined) return undefined;
+    const way = wanted === 'files' || wanted === 'clean' ? wanted : await this.#pickWay(session);
+    if (way === undefined) return undefined;
+    const { sandbox, timings } = await this.#shown(
+      `Resuming ${inert(titleOf(session))}`,
+      async (_, progress) => {
+        if (way === 'clean') {
+          progress.report({ message: 'emptying the workspace' });
+          await this.#connection.call('workspace/clean', {
+            session: session.id,
+            force: true,
+            opId: randomUUID(),
+          });
+        }
+        progress.report({ message: 'bringing the sandbox up' });
+        const resumed = await this.#connection.call(
+          'session/resume',
+          { session: session.id },
+          {
+            repeatable: true,
+            onProgress: ({ stage }) => progress.report({ message: inert(stage) }),
+          },
+        );
+        progress.report({ message: dispatchWords(resumed.sandbox) });
+        return resumed;
+      },
+    );
+    void this.#sessions.refresh();
+    this.#unread.look(session);
+    window.setStatusBarMessage(
+      `${inert(titleOf(session))}: ${dispatchWords(sandbox)} (${Math.round(timings.dispatchMs)} ms)`,
+      10_000,
+    );
+    await openWorkspace(session);
+    return sandbox.case;
+  }
+
+  async #pickWay(session: Session): Promise<ResumeWay | undefined> {
+    const { files, bytes } = await this.#connection.call(
+      'workspace/info',
+      { session: session.id },
+      { repeatable: true },
+    );
+    const held = files === 1 ? 'its one file' : `its ${files.toLocaleString('en-US')} files`;
+    const size = sizeWords(bytes);
+    const ways: (QuickPickItem & { way: ResumeWay })[] = [
+      {
+        label: '$(files) Same files',
+        description: files === 0 ? 'the workspace is empty' : `with ${held}, ${size}`,
+        detail: 'Nothing in the workspace changes.',
+        way: 'files',
+      },
+      {
+        label: '$(clear-all) Clean',
+        description: files === 0 ? 'the workspace is empty already' : `removes ${held}, ${size}`,
+        detail: 'The workspace is emptied and begins with the project again. The history stays.',
+        way: 'clean',
+      },
+    ];
+    const picked = await window.showQuickPick(ways, {
+      title: `Resume ${inert(titleOf(session))}`,
+      placeHolder: session.about === null ? 'How' : `About: ${inert(session.about, 80)}`,
     });
-    return picked?.label;
+    if (picked?.way !== 'clean' || files === 0) return picked?.way;
+    const CLEAN = 'Remove and Resume';
+    const sure = await window.showWarningMessage(
+      `Remove ${held} of ${inert(titleOf(session))}?`,
+      { modal: true, detail: 'They cannot be brought back.' },
+      CLEAN,
+    );
+    return sure === CLEAN ? 'clean' : undefined;
+  }
+
+  async #runTurn(target: unknown, input: unknown): Promise<unknown> {
+    const session = await pickSession(this.#sessions, target, { title: 'Run Turn' });
+    if (session === undefined) return undefined;
+    const turn = await runTurn(this.#connection, this.#sessions, session, input);
+    if (turn !== undefined) this.#unread.look(await this.#again(session));
+    return turn;
+  }
+
+  async #cancelTurn(target: unknown): Promise<void> {
+    const session = await pickSession(this.#sessions, target, {
+      title: 'Cancel Turn',
+      fits: ({ runningTurn }) => runningTurn !== null,
+    });
+    if (session === undefined || session.runningTurn === null) return;
+    await this.#connection.call('turn/cancel', { turn: session.runningTurn }, { repeatable: true });
+    void this.#sessions.refresh();
+  }
+
+  async #pause(target: unknown): Promise<void> {
+    const session = await pickSession(this.#sessions, target, {
+      title: 'Pause',
+      fits: ({ status }) => status === 'active' || status === 'idle',
+    });
+    if (session === undefined) return;
+    await this.#connection.call('session/pause', { session: session.id }, { repeatable: true });
+    void this.#sessions.refresh();
+  }
+
+  /** Ends the sandbox. What is at work in it is told of first. */
+  async #stop(target: unknown): Promise<void> {
+    const session = await pickSession(this.#sessions, target, {
+      title: 'Stop',
+      fits: ({ status }) => ['active', 'idle', 'paused'].includes(status),
+    });
+    if (session === undefined) return;
+    const stop = (force: boolean): Promise<unknown> =>
+      this.#connection.call('session/stop', { session: session.id, force }, { repeatable: true });
+    try {
+      await stop(false);
+    } catch (error) {
+      if (!(error instanceof HoldfastError) || error.code !== 'conflict') throw error;
+      const STOP = 'Stop Anyway';
+      const choice = await window.showWarningMessage(
+        `${inert(titleOf(session))} is at work.`,
+        { modal: true, detail: `${inert(error.why ?? error.message)}. Its files stay.` },
+        STOP,
+      );
+      if (choice !== STOP) return;
+      await stop(true);
+    }
+    void this.#sessions.refresh();
+  }
+
+  async #delete(target: unknown): Promise<void> {
+    const session = await pickSession(this.#sessions, target, { title: 'Delete' });
+    if (session === undefined) return;
+    const { files, bytes } = await this.#connection.call(
+      'workspace/info',
+      { session: session.id },
+      { repeatable: true },
+    );
+    const DELETE = 'Delete';
+    const choice = await window.showWarningMessage(
+      `Delete ${inert(titleOf(session))}?`,
+      {
+        modal: true,
+        detail: `Its workspace (${files.toLocaleString('en-US')} files, ${sizeWords(bytes)}) goes for good.`,
+      },
+      DELETE,
+    );
+    if (choice !== DELETE) return;
+    await this.#connection.call('session/delete', { session: session.id, force: true, opId: randomUUID() });
+    void this.#sessions.refresh();
+  }
+
+  async #open(target: unknown, place?: 'newWindow' | 'add'): Promise<void> {
+    const session = await pickSession(this.#sessions, target, { title: 'Open Workspace' });
+    if (session === undefined) return;
+    this.#unread.look(session);
+    await openWorkspace(session, place);
+  }
+
+  async #showHistory(target: unknown): Promise<void> {
+    const session = await pickSession(this.#sessions, target, { title: 'Show History' });
+    if (session === undefined) return;
+    this.#unread.look(session);
+    await this.#histories.show(session);
+  }
+
+  async #rename(target: unknown): Promise<void> {
+    const session = await pickSession(this.#sessions, target, { title: 'Rename' });
+    if (session === undefined) return;
+    const name = await window.showInputBox({
+      title: `Rename ${inert(titleOf(session))}`,
+      value: session.name,
+      prompt: `Unique within ${inert(session.profile)}`,
+      validateInput: (text) => SessionNameSchema.safeParse(text).error?.issues[0]?.message,
+    });
+    if (name !== undefined && name !== session.name) await this.#change(session, { name });
+  }
+
+  async #update(target: unknown, title: string, patch: SessionPatch): Promise<void> {
+    const session = await pickSession(this.#sessions, target, { title });
+    if (session !== undefined) await this.#change(session, patch);
+  }
+
+  async #change({ id }: Session, patch: SessionPatch): Promise<void> {
+    await this.#connection.call('session/update', { session: id, ...patch }, { repeatable: true });
+    await this.#sessions.refresh();
+  }
+
+  async #search(): Promise<void> {
+    const search = await window.showInputBox({
+      title: 'Search Sessions',
+      value: this.#view.filter.search,
+      prompt: 'In names, profiles, tags, and what sessions are about',
+    });
+    if (search !== undefined) this.#view.filter = { ...this.#view.filter, search };
+  }
+
+  async #filter(): Promise<void> {
+    const { statuses, archived } = this.#view.filter;
+    const items: (QuickPickItem & { status?: SessionStatus })[] = [
+      ...SHOWN_STATUSES.map((status) => ({ label: status, status, picked: statuses.includes(status) })),
+      { label: 'archived', description: 'what was put away, instead', picked: archived },
+    ];
+    const picked = await window.showQuickPick(items, {
+      title: 'Filter Sessions',
+      placeHolder: 'Show only these; none: all',
+      canPickMany: true,
+    });
+    if (picked === undefined) return;
+    this.#view.filter = {
+      ...this.#view.filter,
+      statuses: picked.flatMap(({ status }) => (status === undefined ? [] : [status])),
+      archived: picked.some(({ status }) => status === undefined),
+    };
+  }
+
+  async #again({ id }: Session): Promise<Session> {
+    const { session } = await this.#connection.call('session/show', { session: id }, { repeatable: true });
+    return session;
+  }
+
+  async #shown<T>(
+    title: string,
+    work: (token: CancellationToken, progress: Shown<{ message: string }>) => Promise<T>,
+  ): Promise<T> {
+    return window.withProgress({ location: ProgressLocation.Notification, title }, (progress, token) =>
+      work(token, progress),
+    );
   }
 }
+
+type SessionPatch = Omit<Params<'session/update'>, 'session'>;

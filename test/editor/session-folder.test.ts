@@ -14,7 +14,7 @@ test('in a window of a session the suites pass', async () => {
     const { outcomes } = await runInExtensionHost({
       name: 'session-folder',
       open: () => ({ folder: `holdfast://${session.id}/` }),
-      suites: ['file-system', 'documents'],
+      suites: ['sessions', 'file-system', 'documents'],
       env: { HOLDFAST_HOME: home.path, HOLDFAST_TEST_SESSION: session.id },
     });
     expect(failures(outcomes)).toBe('');

@@ -4,12 +4,14 @@ import Mocha from 'mocha';
 import { defineActivation } from './activation.ts';
 import { defineDocuments } from './documents.ts';
 import { defineFileSystem } from './file-system.ts';
+import { defineSessions } from './sessions.ts';
 
 /** Suites by name. VS Code shapes differ in what they can show, so each run says which of them it wants. */
 const SUITES: Readonly<Record<string, () => void>> = {
   activation: defineActivation,
   'file-system': defineFileSystem,
   documents: defineDocuments,
+  sessions: defineSessions,
 };
 
 /** VS Code calls this in its extension host; what it throws makes the run fail. */

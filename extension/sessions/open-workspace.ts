@@ -1,0 +1,49 @@
+import { Uri, commands, window, workspace } from 'vscode';
+import type { Session } from '../../protocol/entities.ts';
+import { rootOf } from '../files/location.ts';
+import { inert } from '../inert.ts';
+import { titleOf } from './listing.ts';
+import { sessionsHere } from './pick.ts';
+
+type Place = 'thisWindow' | 'newWindow' | 'add';
+
+/** Shows a session's workspace: here where the window shows nothing yet, else where the person wants it. */
+export async function openWorkspace(session: Session, wanted?: Place): Promise<void> {
+  const uri = rootOf(session.id);
+  if (sessionsHere().has(session.id) && wanted === undefined) {
+    await commands.executeCommand('revealInExplorer', Uri.joinPath(uri, 'workspace'));
+    return;
+  }
+  const place = wanted ?? (await placeFor(session));
+  switch (place) {
+    case undefined:
+      return;
+    case 'add':
+      workspace.updateWorkspaceFolders(workspace.workspaceFolders?.length ?? 0, 0, {
+        uri,
+        name: titleOf(session),
+      });
+      return;
+    case 'thisWindow':
+      await commands.executeCommand('vscode.openFolder', uri, { forceReuseWindow: true });
+      return;
+    case 'newWindow':
+      await commands.executeCommand('vscode.openFolder', uri, { forceNewWindow: true });
+  }
+}
+
+async function placeFor(session: Session): Promise<Place | undefined> {
+  if ((workspace.workspaceFolders?.length ?? 0) === 0) return 'thisWindow';
+  const setting = workspace.getConfiguration('holdfast').get<string>('openWorkspaceIn', 'ask');
+  if (setting === 'thisWindow' || setting === 'newWindow' || setting === 'add') return setting;
+  const places: { label: string; description: string; place: Place }[] = [
+    { label: 'New Window', description: 'beside this one', place: 'newWindow' },
+    { label: 'This Window', description: 'instead of what it shows', place: 'thisWindow' },
+    { label: 'Add to This Window', description: 'as one more folder', place: 'add' },
+  ];
+  const picked = await window.showQuickPick(places, {
+    title: `Open the workspace of ${inert(titleOf(session))}`,
+    placeHolder: 'Where',
+  });
+  return picked?.place;
+}

@@ -1,0 +1,86 @@
+import { QuickPickItemKind, ThemeIcon, window, workspace } from 'vscode';
+import type { QuickPickItem } from 'vscode';
+import type { Session } from '../../protocol/entities.ts';
+import { locate } from '../files/location.ts';
+import { inert } from '../inert.ts';
+import type { KnownSessions } from './known-sessions.ts';
+import { ago, byRecency, groupOf, iconOf, statusWord, subtitleOf, titleOf } from './listing.ts';
+
+/** What a command is given: an entry of the tree, an id by a program, or nothing. */
+function named(target: unknown): string | undefined {
+  if (typeof target === 'string') return target;
+  if (typeof target !== 'object' || target === null || !('session' in target)) return undefined;
+  const { session } = target;
+  return typeof session === 'object' && session !== null && 'id' in session && typeof session.id === 'string'
+    ? session.id
+    : undefined;
+}
+
+/** The sessions whose workspace this window shows. */
+export function sessionsHere(): ReadonlySet<string> {
+  const locations = (workspace.workspaceFolders ?? []).map(({ uri }) => locate(uri));
+  return new Set(locations.flatMap((location) => (location.kind === 'nowhere' ? [] : [location.session])));
+}
+
+interface SessionItem extends QuickPickItem {
+  readonly session?: Session;
+}
+
+/** The session that a command is for: the one it was given, else the one that a person picks – recent ones first. */
+export async function pickSession(
+  sessions: KnownSessions,
+  target: unknown,
+  options: { readonly title: string; readonly fits?: (session: Session) => boolean },
+): Promise<Session | undefined> {
+  const all = await sessions.list();
+  const id = named(target);
+  if (id !== undefined) return all.find((session) => session.id === id);
+  const fitting = all
+    .filter(
+      (session) => session.status !== 'deleted' && !session.archived && (options.fits?.(session) ?? true),
+    )
+    .sort(byRecency);
+  if (fitting.length === 0) {
+    void window.showInformationMessage(
+      all.length === 0 ? 'There are no sessions yet.' : `${options.title}: no session is there for it now.`,
+    );
+    return undefined;
+  }
+  const here = sessionsHere();
+  const items = [
+    ...section(
+      'In this window',
+      fitting.filter((session) => here.has(session.id)),
+    ),
+    ...section(
+      'Active',
+      fitting.filter((session) => !here.has(session.id) && groupOf(session) === 'active'),
+    ),
+    ...section(
+      'Earlier',
+      fitting.filter((session) => !here.has(session.id) && groupOf(session) === 'earlier'),
+    ),
+  ];
+  const picked = await window.showQuickPick(items, {
+    title: options.title,
+    placeHolder: 'Session',
+    matchOnDescription: true,
+    matchOnDetail: true,
+  });
+  return picked?.session;
+}
+
+function section(title: string, sessions: readonly Session[]): SessionItem[] {
+  if (sessions.length === 0) return [];
+  const now = Date.now();
+  return [
+    { label: title, kind: QuickPickItemKind.Separator },
+    ...sessions.map((session) => ({
+      label: inert(titleOf(session)),
+      iconPath: new ThemeIcon(iconOf(session).id),
+      description: `${subtitleOf(session)} · ${statusWord(session)} · ${ago(session.lastActiveAt, now)}`,
+      ...(session.about === null ? {} : { detail: inert(session.about, 100) }),
+      session,
+    })),
+  ];
+}

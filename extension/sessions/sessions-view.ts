@@ -1,0 +1,207 @@
+import {
+  EventEmitter,
+  FileDecoration,
+  MarkdownString,
+  ThemeColor,
+  ThemeIcon,
+  TreeItem,
+  TreeItemCollapsibleState,
+  Uri,
+  commands,
+  window,
+} from 'vscode';
+import type { Disposable, Event, TreeDataProvider, TreeView } from 'vscode';
+import type { Session } from '../../protocol/entities.ts';
+import type { Connection } from '../connection/connection.ts';
+import { Disposal } from '../disposal.ts';
+import { inert } from '../inert.ts';
+import type { KnownSessions } from './known-sessions.ts';
+import {
+  NO_FILTER,
+  ago,
+  contextOf,
+  iconOf,
+  isFiltered,
+  listed,
+  statusWord,
+  subtitleOf,
+  titleOf,
+} from './listing.ts';
+import type { Filter, Group } from './listing.ts';
+import type { Unread } from './unread.ts';
+
+/** Addresses of sessions in the tree, so that badges find them. */
+const SCHEME = 'holdfast-session';
+/** Times like `3 min` go on while nothing else happens. */
+const REDRAW_MS = 60_000;
+
+interface GroupNode {
+  readonly kind: 'group';
+  readonly group: Group;
+}
+export interface SessionNode {
+  readonly kind: 'session';
+  readonly session: Session;
+}
+type Node = GroupNode | SessionNode;
+
+/** The sessions in the side bar: active ones, and those to come back to. */
+export class SessionsView implements TreeDataProvider<Node>, Disposable {
+  readonly #connection: Connection;
+  readonly #sessions: KnownSessions;
+  readonly #unread: Unread;
+  readonly #owned = new Disposal();
+  readonly #changed = this.#owned.own(new EventEmitter<undefined>());
+  readonly #badges = this.#owned.own(new EventEmitter<Uri[]>());
+  readonly #view: TreeView<Node>;
+  #following: Disposable | undefined;
+  #filter: Filter = NO_FILTER;
+
+  constructor(connection: Connection, sessions: KnownSessions, unread: Unread) {
+    this.#connection = connection;
+    this.#sessions = sessions;
+    this.#unread = unread;
+    this.#view = this.#owned.own(
+      window.createTreeView<Node>('holdfast.sessions', { treeDataProvider: this, showCollapseAll: false }),
+    );
+    this.#owned.own(this.#view.onDidChangeVisibility(({ visible }) => this.#follow(visible)));
+    this.#owned.own(sessions.onDidChange((all) => this.#show(all)));
+    this.#owned.own(connection.onDidChange(() => this.#changed.fire(undefined)));
+    this.#owned.own(unread.onDidChange((ids) => this.#badges.fire(ids.map(addressOf))));
+    this.#owned.own(
+      window.registerFileDecorationProvider({
+        onDidChangeFileDecorations: this.#badges.event,
+        provideFileDecoration: (uri) => this.#badge(uri),
+      }),
+    );
+    const redraw = setInterval(() => {
+      if (this.#view.visible) this.#changed.fire(undefined);
+    }, REDRAW_MS);
+    this.#owned.onEnd(() => clearInterval(redraw));
+    this.#owned.onEnd(() => this.#follow(false));
+    this.#follow(this.#view.visible);
+  }
+
+  get onDidChangeTreeData(): Event<undefined> {
+    return this.#changed.event;
+  }
+
+  get filter(): Filter {
+    return this.#filter;
+  }
+
+  set filter(filter: Filter) {
+    this.#filter = filter;
+    void commands.executeCommand('setContext', 'holdfast.filtered', isFiltered(filter));
+    const words = [
+      filter.archived ? 'archived' : '',
+      ...filter.statuses,
+      filter.search && `“${filter.search}”`,
+    ];
+    this.#view.description = words.filter((word) => word !== '').join(', ');
+    this.#changed.fire(undefined);
+  }
+
+  dispose(): void {
+    this.#owned.dispose();
+  }
+
+  async getChildren(parent?: Node): Promise<Node[]> {
+    if (parent?.kind === 'session') return [];
+    this.#connection.use();
+    if (this.#connection.state.kind === 'noSupervisor') return [];
+    const sessions = this.#sessions.current ?? (await this.#firstLook());
+    if (parent !== undefined) {
+      return listed(sessions, parent.group, this.#filter).map((session) => ({ kind: 'session', session }));
+    }
+    const groups: GroupNode[] = [
+      { kind: 'group', group: 'active' },
+      { kind: 'group', group: 'earlier' },
+    ];
+    return groups.filter(({ group }) => listed(sessions, group, this.#filter).length > 0);
+  }
+
+  getTreeItem(node: Node): TreeItem {
+    if (node.kind === 'group') {
+      const item = new TreeItem(
+        node.group === 'active' ? 'Active' : 'Earlier',
+        TreeItemCollapsibleState.Expanded,
+      );
+      item.id = node.group;
+      item.contextValue = 'group';
+      return item;
+    }
+    const { session } = node;
+    const item = new TreeItem(inert(titleOf(session)), TreeItemCollapsibleState.None);
+    item.id = session.id;
+    item.resourceUri = addressOf(session.id);
+    const { id, color } = iconOf(session);
+    item.iconPath = new ThemeIcon(id, new ThemeColor(color));
+    item.contextValue = contextOf(session);
+    const about = session.about === null ? '' : ` · ${inert(session.about, 60)}`;
+    const pin = session.pinned ? ' · pinned' : '';
+    item.description = `${subtitleOf(session)}${about} · ${ago(session.lastActiveAt, Date.now())}${pin}`;
+    item.tooltip = tooltipOf(session);
+    item.accessibilityInformation = {
+      label: `${inert(titleOf(session))}, ${statusWord(session)}, profile ${session.profile}`,
+    };
+    return item;
+  }
+
+  /** The first answer, as soon as there is a connection; the state says why there is none. */
+  async #firstLook(): Promise<readonly Session[]> {
+    try {
+      await this.#connection.ready();
+      return await this.#sessions.list();
+    } catch {
+      return [];
+    }
+  }
+
+  #follow(isVisible: boolean): void {
+    if (isVisible) this.#following ??= this.#sessions.follow();
+    else {
+      void this.#following?.dispose();
+      this.#following = undefined;
+    }
+  }
+
+  #show(sessions: readonly Session[]): void {
+    const running = sessions.filter(({ runningTurn }) => runningTurn !== null).length;
+    this.#view.badge =
+      running === 0
+        ? undefined
+        : { value: running, tooltip: running === 1 ? 'One turn is running' : `${running} turns are running` };
+    void commands.executeCommand('setContext', 'holdfast.any', sessions.length > 0);
+    this.#changed.fire(undefined);
+  }
+
+  #badge(uri: Uri): FileDecoration | undefined {
+    if (uri.scheme !== SCHEME) return undefined;
+    const turns = this.#unread.of(uri.authority);
+    if (turns === 0) return undefined;
+    return new FileDecoration(
+      turns > 9 ? '9+' : String(turns),
+      turns === 1 ? 'A turn has ended since you looked' : `${turns} turns have ended since you looked`,
+      new ThemeColor('charts.blue'),
+    );
+  }
+}
+
+function addressOf(session: string): Uri {
+  return Uri.from({ scheme: SCHEME, authority: session, path: '/' });
+}
+
+function tooltipOf(session: Session): MarkdownString {
+  const lines = [
+    `${inert(titleOf(session))}, of ${session.profile} — ${statusWord(session)}`,
+    session.about === null ? '' : `About: ${inert(session.about)}`,
+    `Last active ${session.lastActiveAt}`,
+    session.tags.length === 0 ? '' : `Tags: ${session.tags.map((tag) => inert(tag)).join(', ')}`,
+    session.engineReachable ? '' : 'Docker does not answer: this is what was known last.',
+    session.id,
+  ];
+  const text = new MarkdownString();
+  for (const line of lines.filter((one) => one !== '')) text.appendText(`${line}\n`);
+  return text;
+}

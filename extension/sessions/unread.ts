@@ -1,0 +1,96 @@
+import { EventEmitter } from 'vscode';
+import type { Disposable, Event, Memento } from 'vscode';
+import { z } from 'zod';
+import type { Session } from '../../protocol/entities.ts';
+import type { Connection } from '../connection/connection.ts';
+import { Disposal } from '../disposal.ts';
+import type { KnownSessions } from './known-sessions.ts';
+
+const KEPT = 'holdfast.seen';
+const SeenSchema = z.record(z.string(), z.number());
+const MOST = 20;
+
+/** How many turns of each session have ended since a person last looked at it. */
+export class Unread implements Disposable {
+  readonly #connection: Connection;
+  readonly #state: Memento;
+  readonly #owned = new Disposal();
+  readonly #changed = this.#owned.own(new EventEmitter<string[]>());
+  readonly #seen: Map<string, number>;
+  readonly #counted = new Map<string, { readonly lastSeq: number; readonly turns: number }>();
+
+  constructor(connection: Connection, sessions: KnownSessions, state: Memento) {
+    this.#connection = connection;
+    this.#state = state;
+    const seen = SeenSchema.safeParse(state.get(KEPT));
+    this.#seen = new Map(seen.success ? Object.entries(seen.data) : []);
+    this.#owned.own(sessions.onDidChange((all) => void this.#count(all)));
+  }
+
+  /** Ids of sessions whose count is another one. */
+  get onDidChange(): Event<string[]> {
+    return this.#changed.event;
+  }
+
+  dispose(): void {
+    this.#owned.dispose();
+  }
+
+  of(session: string): number {
+    return this.#counted.get(session)?.turns ?? 0;
+  }
+
+  /** A person has looked at it, up to this event. */
+  look({ id, lastSeq }: Pick<Session, 'id' | 'lastSeq'>): void {
+    this.#seen.set(id, Math.max(lastSeq, this.#seen.get(id) ?? 0));
+    this.#store();
+    if (this.of(id) === 0) return;
+    this.#counted.set(id, { lastSeq, turns: 0 });
+    this.#changed.fire([id]);
+  }
+
+  async #count(sessions: readonly Session[]): Promise<void> {
+    // Without an answer there are none, which is no reason to forget.
+    if (sessions.length === 0) return;
+    const ids = new Set(sessions.map(({ id }) => id));
+    for (const id of [...this.#seen.keys()].filter((one) => !ids.has(one))) {
+      this.#seen.delete(id);
+      this.#counted.delete(id);
+    }
+    const changed: string[] = [];
+    let isNew = false;
+    for (const { id, lastSeq } of sessions) {
+      const seen = this.#seen.get(id);
+      if (seen === undefined) {
+        // What was there before the first look is old.
+        this.#seen.set(id, lastSeq);
+        isNew = true;
+      } else if (lastSeq > seen && this.#counted.get(id)?.lastSeq !== lastSeq) {
+        const turns = await this.#ended(id, seen);
+        if (turns !== this.of(id)) changed.push(id);
+        this.#counted.set(id, { lastSeq, turns });
+      }
+    }
+    if (isNew) this.#store();
+    if (changed.length > 0) this.#changed.fire(changed);
+  }
+
+  async #ended(session: string, after: number): Promise<number> {
+    try {
+      const { events } = await this.#connection.call('session/events', {
+        session,
+        after,
+        type: 'turn.ended',
+        limit: MOST,
+      });
+      return events.length;
+    } catch {
+      // It was deleted meanwhile, or nobody answers: counted again at the next change.
+      return this.of(session);
+    }
+  }
+
+  #store(): void {
+    void this.#state.update(KEPT, Object.fromEntries(this.#seen));
+  }
+}

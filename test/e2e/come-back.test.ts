@@ -1,0 +1,63 @@
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { editorPlaces } from '../editor/harness/places.ts';
+import { TestHome } from '../setup/home.ts';
+import { journey } from './harness/person.ts';
+
+test('a person makes a session, works, stops it, and finds everything again', async () => {
+  const home = await TestHome.create();
+  try {
+    await home.succeed(['deploy', join(editorPlaces().root, 'examples/counter')]);
+    await home.succeed(['supervisor', 'stop']);
+    await journey('come-back', { home: home.path, open: {} }, async (person) => {
+      await person.sessions();
+      await person.page.locator('.pane-body', { hasText: 'No sessions yet' }).first().waitFor();
+      await person.shot('no-sessions-dark');
+
+      await person.command('Agent: New Session');
+      await person.pick('counter');
+      await person.press('New session of counter', 'Run Turn');
+      await person.answer('{}');
+      await person
+        .toast(/"count":1/)
+        .first()
+        .waitFor();
+      await person.clearToasts();
+
+      await person.command('Agent: Stop');
+      await person.pick('counter');
+      await person
+        .session(/counter.*·/)
+        .first()
+        .waitFor();
+      await person.page.locator('.sidebar .monaco-list-row', { hasText: 'Earlier' }).first().waitFor();
+      await person.shot('sessions-dark');
+
+      await person.command('Agent: Resume Session');
+      await person.pick('counter');
+      await person.quickPick('Clean').first().waitFor();
+      await person.shot('resume-dark');
+      await person.pick('Same files');
+
+      // The window shows the workspace now, and the file is there.
+      await person.unfold('workspace');
+      await person.file('count').first().dblclick();
+      await person.line('1').first().waitFor();
+
+      // And the work goes on where it was.
+      await person.command('Agent: Run Turn');
+      await person.pick('counter');
+      await person.answer('{}');
+      await person
+        .toast(/"count":2/)
+        .first()
+        .waitFor();
+      await person.line('2').first().waitFor();
+      await person.shot('workspace-dark');
+    });
+    const list = (await home.json(['session', 'list'])) as { sessions: { profile: string }[] };
+    expect(list.sessions.map(({ profile }) => profile)).toEqual(['counter']);
+  } finally {
+    await home.end();
+  }
+});

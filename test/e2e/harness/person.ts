@@ -1,0 +1,180 @@
+import type { Locator, Page } from 'playwright-core';
+import { Workbench } from '../../editor/harness/browser.ts';
+import { CodeServer } from '../../editor/harness/code-server.ts';
+import type { Opening } from '../../editor/harness/code-server.ts';
+import { editorPlaces } from '../../editor/harness/places.ts';
+
+/** Somebody in front of VS Code with the packaged extension installed: keyboard, mouse, and what is on the screen. */
+export class Person {
+  readonly server: CodeServer;
+  readonly page: Page;
+  readonly #workbench: Workbench;
+
+  private constructor(server: CodeServer, workbench: Workbench) {
+    this.server = server;
+    this.#workbench = workbench;
+    this.page = workbench.page;
+  }
+
+  static async sitsDown(options: {
+    readonly home: string;
+    readonly open: Opening;
+    readonly colorScheme?: 'dark' | 'light';
+    readonly settings?: Readonly<Record<string, unknown>>;
+    readonly env?: Readonly<Record<string, string>>;
+  }): Promise<Person> {
+    const { codeServer, chromium, vsix, shots } = editorPlaces();
+    const colorScheme = options.colorScheme ?? 'dark';
+    const server = await CodeServer.start({
+      codeServer,
+      install: vsix,
+      env: { HOLDFAST_HOME: options.home, ...options.env },
+      settings: {
+        'workbench.colorTheme': colorScheme === 'dark' ? 'Default Dark Modern' : 'Default Light Modern',
+        'window.dialogStyle': 'custom',
+        ...options.settings,
+      },
+    });
+    try {
+      const workbench = await Workbench.open({ chromium, server, shots, colorScheme });
+      const person = new Person(server, workbench);
+      try {
+        await person.goTo(options.open);
+        return person;
+      } catch (error) {
+        await workbench.close();
+        throw error;
+      }
+    } catch (error) {
+      await server.stop();
+      throw error;
+    }
+  }
+
+  async goTo(open: Opening): Promise<void> {
+    await this.page.goto(this.server.url(open));
+    await this.isThere();
+  }
+
+  /** Presses the browser's reload button. */
+  async reload(): Promise<void> {
+    await this.page.reload();
+    await this.isThere();
+  }
+
+  async isThere(): Promise<void> {
+    await this.page.locator('.monaco-workbench .part.statusbar').waitFor({ timeout: 60_000 });
+    await this.page.locator('.activitybar [aria-label="Holdfast"]').first().waitFor({ timeout: 60_000 });
+  }
+
+  /** F1, the command's title, Enter. */
+  async command(title: string): Promise<void> {
+    await this.page.keyboard.press('F1');
+    await this.#input.waitFor();
+    await this.#input.fill(`>${title}`);
+    await this.#row(title).first().waitFor();
+    await this.page.keyboard.press('Enter');
+  }
+
+  /** Chooses an entry of the list that is open. */
+  async pick(text: string | RegExp): Promise<void> {
+    await this.#row(text).first().click();
+  }
+
+  /** Types into the box that is open. */
+  async answer(text: string): Promise<void> {
+    await this.#input.waitFor();
+    await this.#input.fill(text);
+    await this.page.keyboard.press('Enter');
+  }
+
+  quickPick(text: string | RegExp): Locator {
+    return this.#row(text);
+  }
+
+  /** Opens the Sessions view. */
+  async sessions(): Promise<void> {
+    const icon = this.page.locator('.activitybar .action-item', {
+      has: this.page.locator('[aria-label="Holdfast"]'),
+    });
+    const classes = (await icon.first().getAttribute('class')) ?? '';
+    if (!classes.includes('checked')) await icon.first().click();
+    await this.page.locator('.sidebar .composite.title', { hasText: 'Sessions' }).waitFor();
+  }
+
+  session(text: string | RegExp): Locator {
+    return this.page.locator('.sidebar .monaco-list-row', { hasText: text });
+  }
+
+  toast(text: string | RegExp): Locator {
+    return this.page.locator('.notification-toast', { hasText: text });
+  }
+
+  /** A button of a notification. */
+  async press(toast: string | RegExp, button: string): Promise<void> {
+    await this.toast(toast).first().waitFor();
+    await this.toast(toast).first().locator('.monaco-button', { hasText: button }).first().click();
+  }
+
+  /** An entry of the Explorer. */
+  file(name: string): Locator {
+    return this.page.locator('.explorer-folders-view .monaco-list-row', { hasText: name });
+  }
+
+  /** Unfolds a folder of the Explorer where it is folded. */
+  async unfold(name: string): Promise<void> {
+    const folder = this.file(name).first();
+    await folder.waitFor();
+    if ((await folder.getAttribute('aria-expanded')) === 'false') await folder.click();
+  }
+
+  line(text: string | RegExp): Locator {
+    return this.page.locator('.editor-instance .view-line', { hasText: text });
+  }
+
+  tab(name: string, state: 'dirty' | 'saved' = 'saved'): Locator {
+    return this.page.locator(state === 'dirty' ? '.tab.dirty' : '.tab:not(.dirty)', { hasText: name });
+  }
+
+  async status(text: string | RegExp): Promise<void> {
+    await this.page.locator('.statusbar-item', { hasText: text }).first().waitFor({ timeout: 30_000 });
+  }
+
+  async clearToasts(): Promise<void> {
+    await this.command('Notifications: Clear All Notifications');
+  }
+
+  async shot(name: string): Promise<void> {
+    await this.#workbench.shot(name);
+  }
+
+  async leaves(): Promise<void> {
+    await this.#workbench.close();
+    await this.server.stop();
+  }
+
+  get #input(): Locator {
+    return this.page.locator('.quick-input-widget input:not([type=checkbox])').first();
+  }
+
+  #row(text: string | RegExp): Locator {
+    return this.page.locator('.quick-input-list .monaco-list-row', { hasText: text });
+  }
+}
+
+/** What a person did, with a picture of the screen where something did not come about. */
+export async function journey(
+  name: string,
+  options: Parameters<typeof Person.sitsDown>[0],
+  story: (person: Person) => Promise<void>,
+): Promise<void> {
+  const person = await Person.sitsDown(options);
+  try {
+    await story(person);
+  } catch (error) {
+    await person.shot(`failed-${name}`).catch(() => undefined);
+    throw error;
+  } finally {
+    await person.leaves();
+  }
+}

@@ -1,0 +1,88 @@
+import assert from 'node:assert/strict';
+import { before, describe, it } from 'mocha';
+import * as vscode from 'vscode';
+import { commandLine, holdfast } from './command-line.ts';
+import { extension, until } from './extension.ts';
+import { SESSION, inSandbox } from './session.ts';
+
+interface Shown {
+  status: string;
+  pinned: boolean;
+  archived: boolean;
+  lastSeq: number;
+}
+
+async function shown(): Promise<Shown> {
+  return ((await holdfast(['session', 'show', SESSION])) as { session: Shown }).session;
+}
+
+function run(command: string, ...args: readonly unknown[]): Thenable<unknown> {
+  return vscode.commands.executeCommand(`holdfast.${command}`, SESSION, ...args);
+}
+
+/** Commands as the tree and programs give them: with the session that they are for. */
+export function defineSessions(): void {
+  describe('the commands of a session', () => {
+    before(() => extension().activate());
+
+    it('run a turn and give how it ended', async () => {
+      const turn = (await run('runTurn', 'echo "from a turn" > /workspace/turned; echo said')) as {
+        status: string;
+      };
+      assert.equal(turn.status, 'succeeded');
+      assert.equal(await inSandbox('cat /workspace/turned'), 'from a turn\n');
+    });
+
+    it('pause, stop and bring back, and say how', async () => {
+      await run('pauseSession');
+      assert.equal((await shown()).status, 'paused');
+      assert.equal(await run('resumeSession', 'files'), 'unpause');
+      await run('stopSession');
+      assert.equal((await shown()).status, 'resumable');
+      assert.equal(await run('resumeSession', 'files'), 'reattach');
+      assert.equal(await inSandbox('cat /workspace/turned'), 'from a turn\n');
+    });
+
+    it('empty the workspace when it is to be clean', async () => {
+      await run('resumeSession', 'clean');
+      assert.equal(await inSandbox('ls -A /workspace'), '');
+    });
+
+    it('cancel the turn that runs', async () => {
+      const ended = run('runTurn', 'sleep 60') as Thenable<{ status: string }>;
+      let isOver = false;
+      void ended.then(() => (isOver = true));
+      await until('the end of the turn', async () => {
+        await run('cancelTurn');
+        return isOver;
+      });
+      assert.equal((await ended).status, 'cancelled');
+    });
+
+    it('pin, archive and take back', async () => {
+      await run('pinSession');
+      await run('archiveSession');
+      let { pinned, archived } = await shown();
+      assert.deepEqual([pinned, archived], [true, true]);
+      await run('unpinSession');
+      await run('unarchiveSession');
+      ({ pinned, archived } = await shown());
+      assert.deepEqual([pinned, archived], [false, false]);
+    });
+
+    it('show the history, which goes on by itself and stays inert', async () => {
+      await run('showHistory');
+      const histories = (): string =>
+        vscode.workspace.textDocuments
+          .filter(({ uri }) => uri.scheme === 'holdfast-history')
+          .map((document) => document.getText())
+          .join('');
+      await until('its past', () => /turn\.queued .*command/.test(histories()));
+      assert.match(histories(), /session\.created/);
+      // What an agent prints stays text: no escape sequence, nothing that reorders.
+      await commandLine(['prompt', SESSION, "printf '\\033]8;;command:x\\007evil\\342\\200\\256'"]);
+      await until('what was just printed', () => histories().includes('evil'));
+      assert.match(histories(), /│ \\u\{1b\}\]8;;command:x\\u\{7\}evil\\u\{202e\}/);
+    });
+  });
+}

@@ -1,0 +1,40 @@
+import { expect, test } from 'vitest';
+import { eventText } from '../../../extension/history/history-text.ts';
+import type { SessionEvent } from '../../../protocol/entities.ts';
+
+function event(type: string, data: SessionEvent['data']): SessionEvent {
+  const hash = '0'.repeat(64);
+  const sessionId = 'ses-aaaaaaaaaaaaaaaa';
+  return { sessionId, seq: 1, at: '2026-01-01T10:00:00.000Z', type, data, prevHash: hash, hash };
+}
+const turnId = 'turn-aaaaaaaaaaaaaaaa';
+
+test('an event is a line that says when and what', () => {
+  expect(eventText(event('session.status', { from: 'idle', to: 'paused', why: 'asked' }))).toBe(
+    '2026-01-01 10:00:00.000  session.status       idle → paused (asked)',
+  );
+});
+
+test('what an agent printed follows, a bar before each line, and nothing in it is obeyed', () => {
+  const text = 'one\r\n\u001b]52;c;evil\u0007\u202e\u2028two\n';
+  const data = { turnId, stream: 'stdout', offset: 0, bytes: 20, text };
+  const [, ...lines] = eventText(event('turn.output', data)).split('\n');
+  expect(lines).toEqual(['    │ one', '    │ \\u{1b}]52;c;evil\\u{7}\\u{202e}\\u{2028}two']);
+});
+
+test('long lines and many lines are cut', () => {
+  const data = {
+    turnId,
+    stream: 'stdout',
+    offset: 0,
+    bytes: 1,
+    text: `${'x'.repeat(1e6)}\n${'y\n'.repeat(5_000)}`,
+  };
+  const text = eventText(event('turn.output', data));
+  expect(text.length).toBeLessThan(5_000);
+  expect(text).toMatch(/… 4801 more lines$/);
+});
+
+test('an event of a later version is shown as it came', () => {
+  expect(eventText(event('moon.rose', { phase: 'full' }))).toMatch(/moon\.rose +\{"phase":"full"\}$/);
+});

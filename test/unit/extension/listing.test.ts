@@ -1,0 +1,106 @@
+import { describe, expect, test } from 'vitest';
+import {
+  NO_FILTER,
+  ago,
+  contextOf,
+  groupOf,
+  iconOf,
+  listed,
+  sizeWords,
+  statusWord,
+  subtitleOf,
+  titleOf,
+} from '../../../extension/sessions/listing.ts';
+import type { Session } from '../../../protocol/entities.ts';
+
+function session(more: Partial<Session>): Session {
+  return {
+    id: 'ses-aaaaaaaaaaaaaaaa',
+    name: 'default',
+    profile: 'counter',
+    status: 'idle',
+    persistent: true,
+    throwaway: false,
+    createdAt: '2026-01-01T00:00:00.000Z',
+    lastActiveAt: '2026-01-01T00:00:00.000Z',
+    expiresAt: null,
+    pinned: false,
+    starred: false,
+    archived: false,
+    tags: [],
+    model: null,
+    workspaceBytes: null,
+    backing: 'directory',
+    engineReachable: true,
+    runningTurn: null,
+    queuedTurns: 0,
+    about: null,
+    lastSeq: 1,
+    ...more,
+  };
+}
+
+const all = [
+  session({ name: 'old', lastActiveAt: '2026-01-01T00:00:00.000Z' }),
+  session({ name: 'new', lastActiveAt: '2026-01-03T00:00:00.000Z', about: 'the Invoice of May' }),
+  session({ name: 'kept', pinned: true }),
+  session({ name: 'gone', status: 'resumable', tags: ['money'] }),
+  session({ name: 'put away', archived: true }),
+  session({ name: 'removed', status: 'deleted' }),
+];
+const names = (sessions: readonly Session[]): string[] => sessions.map(({ name }) => name);
+
+describe('the sessions of a group', () => {
+  test('are those with a sandbox, or those to come back to; pinned ones first, then the latest', () => {
+    expect(names(listed(all, 'active', NO_FILTER))).toEqual(['kept', 'new', 'old']);
+    expect(names(listed(all, 'earlier', NO_FILTER))).toEqual(['gone']);
+    expect(groupOf(session({ status: 'paused' }))).toBe('active');
+    expect(groupOf(session({ status: 'expired' }))).toBe('earlier');
+  });
+
+  test('are searched in what they are called and are about', () => {
+    expect(names(listed(all, 'active', { ...NO_FILTER, search: 'invoice' }))).toEqual(['new']);
+    expect(names(listed(all, 'earlier', { ...NO_FILTER, search: 'MONEY' }))).toEqual(['gone']);
+    expect(names(listed(all, 'active', { ...NO_FILTER, search: 'counter' }))).toHaveLength(3);
+  });
+
+  test('are filtered by status, and archived ones are apart', () => {
+    expect(listed(all, 'active', { ...NO_FILTER, statuses: ['paused'] })).toEqual([]);
+    expect(names(listed(all, 'active', { ...NO_FILTER, archived: true }))).toEqual(['put away']);
+  });
+});
+
+test('menus go by words that tell apart what can be done', () => {
+  const running = session({ status: 'active', runningTurn: 'turn-aaaaaaaaaaaaaaaa', queuedTurns: 2 });
+  expect(contextOf(running).split(' ')).toEqual(['session', 'active', 'running', 'loose', 'kept']);
+  expect(contextOf(session({ pinned: true, archived: true })).split(' ')).toEqual([
+    'session',
+    'idle',
+    'quiet',
+    'pinned',
+    'archived',
+  ]);
+  expect(iconOf(running).id).toBe('loading~spin');
+  expect(statusWord(running)).toBe('running, 2 queued');
+});
+
+test('times are told as people say them', () => {
+  const now = Date.parse('2026-01-31T12:00:00.000Z');
+  const told = (time: string): string => ago(time, now);
+  expect(told('2026-01-31T11:59:30.000Z')).toBe('now');
+  expect(told('2026-01-31T11:18:00.000Z')).toBe('42 min');
+  expect(told('2026-01-31T07:00:00.000Z')).toBe('5 h');
+  expect(told('2026-01-28T12:00:00.000Z')).toBe('3 d');
+  expect(told('2025-12-01T12:00:00.000Z')).toBe('2025-12-01');
+});
+
+test('a session that nobody named goes by its profile and the end of its id', () => {
+  const unnamed = session({ name: 'ses-aaaaaaaaaaaaaaaa' });
+  expect([titleOf(unnamed), subtitleOf(unnamed)]).toEqual(['counter', 'aaaa']);
+  const named = session({ name: 'invoices' });
+  expect([titleOf(named), subtitleOf(named)]).toEqual(['invoices', 'counter']);
+});
+
+test('sizes are told as people say them', () => {
+  expect([12, 4_000, 3_500_000, 5e9].map(sizeWords)).toEqual(['12 bytes', '4 KB', '3.3 MB', '4.7 GB']);
+});
