@@ -11,7 +11,8 @@ export type Answer = (nth: number, family: 4 | 6) => readonly string[];
 
 /**
  * A name server of a test's own, for `HOLDFAST_DNS`. Says what the test wants, also something else each time; counts what it was
- * asked. What it does not know does not exist.
+ * asked. What it does not know does not exist, unless it
+ * knows `*`.
  */
 export class NameServer {
   readonly asked: string[] = [];
@@ -62,7 +63,7 @@ export class NameServer {
     const type = question.readUInt16BE(at + 1);
     const asked = question.subarray(HEADER_BYTES, at + 5);
     const family = type === TYPE_A ? 4 : type === TYPE_AAAA ? 6 : null;
-    const known = this.#names.get(name);
+    const known = this.#names.get(name) ?? this.#names.get('*');
     const addresses = family === null || known === undefined ? [] : this.#say(name, family, known);
     const records = addresses.map((address) => record(type, address));
     const header = Buffer.alloc(HEADER_BYTES);

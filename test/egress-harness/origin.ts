@@ -2,6 +2,8 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import type { Certificates } from './certificates.ts';
 
 /** Answers a request, or gives false for what it knows nothing about. */
@@ -108,11 +110,13 @@ export class Origin {
 
 /** At the reader's pace. */
 async function pour(response: ServerResponse, bytes: number): Promise<void> {
-  for (let left = bytes; left > 0 && !response.destroyed; left -= PIECE.length) {
-    const more = response.write(left >= PIECE.length ? PIECE : PIECE.subarray(0, left));
-    if (!more) await Promise.race([once(response, 'drain'), once(response, 'close')]).catch(() => undefined);
-  }
-  response.end();
+  // Whoever leaves before the end has had what it wanted.
+  await pipeline(Readable.from(pieces(bytes), { objectMode: false }), response).catch(() => undefined);
+}
+
+function* pieces(bytes: number): Generator<Buffer> {
+  for (let left = bytes; left > 0; left -= PIECE.length)
+    yield left >= PIECE.length ? PIECE : PIECE.subarray(0, left);
 }
 
 function portOf(server: Server | undefined): number {

@@ -1,0 +1,281 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { Arena, gateways, OPEN_ADDRESS, WILD } from './arena.ts';
+
+const OutcomeSchema = z.object({ did: z.string().optional(), error: z.string().optional() });
+const OutcomesSchema = z.record(z.string(), OutcomeSchema);
+const succeeded = (outcomes: z.infer<typeof OutcomesSchema>) =>
+  Object.entries(outcomes).filter(([, { did }]) => did !== undefined);
+
+let arena: Arena;
+beforeAll(async () => {
+  arena = await Arena.start();
+});
+afterAll(async () => {
+  await arena.end();
+});
+
+describe('without the proxy there is nothing', () => {
+  test('no interface but loopback, and no route', async () => {
+    const shape = z.object({ interfaces: z.array(z.string()), routes: z.number() });
+    const { interfaces, routes } = await arena.attack(shape, { deed: 'interfaces' });
+    // Kernels show devices of tunnels that nobody has set up.
+    expect(
+      interfaces.filter((name) => !/^(tunl|gre|gretap|erspan|ip_vti|ip6_vti|sit|ip6tnl|ip6gre)0$/.test(name)),
+    ).toEqual(['lo']);
+    expect(routes).toBe(0);
+  });
+
+  test('no address answers over TCP or UDP: this machine, its gateways, metadata, name servers, anybody', async () => {
+    const targets = [
+      '127.0.0.1',
+      OPEN_ADDRESS,
+      '::1',
+      ...gateways(),
+      '172.17.0.1',
+      '10.0.2.2',
+      '192.168.65.2',
+      '169.254.169.254',
+      '169.254.170.2',
+      '100.100.100.200',
+      '168.63.129.16',
+      '127.0.0.11',
+      '8.8.8.8',
+      '1.1.1.1',
+      '255.255.255.255',
+      '224.0.0.1',
+      'fd00:ec2::254',
+      'fe80::1',
+      'ff02::1',
+      '2001:4860:4860::8888',
+      '::ffff:127.0.0.1',
+      '::ffff:169.254.169.254',
+    ];
+    const outcomes = await arena.attack(OutcomesSchema, { deed: 'direct', targets, port: arena.port });
+    expect(Object.keys(outcomes)).toHaveLength(2 * new Set(targets).size);
+    expect(succeeded(outcomes)).toEqual([]);
+  });
+
+  test('no names are found', async () => {
+    expect(succeeded(await arena.attack(OutcomesSchema, { deed: 'names' }))).toEqual([]);
+  });
+
+  test('no raw, packet or ping sockets that reach anything, no interface, no namespace, no socket to the hypervisor', async () => {
+    const outcomes = await arena.attack(OutcomesSchema, { deed: 'kernel' });
+    expect(succeeded(outcomes)).toEqual([]);
+  });
+});
+
+test('no socket of the supervisor, of Docker or of the sidecar is there, and none is to be found', async () => {
+  const outcomes = await arena.attack(
+    z.object({ tried: OutcomesSchema, listed: z.array(z.string()), walked: z.array(z.string()) }),
+    {
+      deed: 'sockets',
+      paths: [
+        '/var/run/docker.sock',
+        '/run/docker.sock',
+        '/run/containerd/containerd.sock',
+        '@containerd-shim',
+        '/ctl/sidecar.sock',
+        join(arena.home.path, 'supervisor.sock'),
+        '/proc/1/root/var/run/docker.sock',
+      ],
+    },
+  );
+  expect(succeeded(outcomes.tried)).toEqual([]);
+  expect(outcomes.walked).toEqual([]);
+  // The sidecar's control socket is a file of its own: its name may be told of, as the namespace is shared, but leads nowhere.
+  expect(outcomes.listed.filter((path) => path.startsWith('@'))).toEqual([]);
+});
+
+describe('through the proxy', () => {
+  const notations = (): string[] => [
+    '127.0.0.1',
+    '127.0.0.2',
+    '127.1',
+    '127.0.1',
+    '0177.0.0.1',
+    '0177.0.0.01',
+    '0x7f.0.0.1',
+    '0x7f000001',
+    '0X7F000001',
+    '2130706433',
+    '017700000001',
+    '127.000.000.001',
+    '127.0.0.1.',
+    '127.0.0.1..',
+    '127.0.0.1%00',
+    '127.0.0.1\0',
+    '127。0。0。1',
+    '１２７.0.0.1',
+    '①②⑦.0.0.1',
+    '0',
+    '0.0.0.0',
+    '00.00.00.00',
+    '[::1]',
+    '[::]',
+    '[0:0:0:0:0:0:0:1]',
+    '[0000:0000:0000:0000:0000:0000:0000:0001]',
+    '[::ffff:127.0.0.1]',
+    '[::ffff:7f00:1]',
+    '[0:0:0:0:0:ffff:7f00:0001]',
+    '[::127.0.0.1]',
+    '[::7f00:1]',
+    '[64:ff9b::7f00:1]',
+    '[64:ff9b::127.0.0.1]',
+    '[2002:7f00:1::]',
+    '[::1%lo]',
+    '[::1%25lo]',
+    '[::1',
+    '::1',
+    'localhost',
+    'LOCALHOST',
+    'localhost.',
+    'localhost.localdomain',
+    'ip6-localhost',
+    'host.docker.internal',
+    '169.254.169.254',
+    '2852039166',
+    '0xa9fea9fe',
+    '0251.0376.0251.0376',
+    '[::ffff:169.254.169.254]',
+    '[fd00:ec2::254]',
+    '[fe80::1]',
+    '100.100.100.200',
+    '168.63.129.16',
+    'metadata.google.internal',
+    ...gateways(),
+  ];
+
+  test('no notation of an address that no rule names is dialled, by CONNECT or plain', async () => {
+    const hosts = notations();
+    // Whatever is looked up stands for a canary, so that a lookup that should not have been shows.
+    arena.names.set('*', ['127.0.0.1', '::1']);
+    const requests = hosts.flatMap((host) => {
+      const target = `${Buffer.from(host).toString('latin1')}:${arena.port}`;
+      return [
+        `CONNECT ${target} HTTP/1.1\r\nHost: ${target}\r\n\r\n`,
+        `GET http://${target}/hello HTTP/1.1\r\nHost: ${target}\r\n\r\n`,
+      ];
+    });
+    const said = await arena.say(requests);
+    const wrong = said.flatMap((one, at) => ([400, 403].includes(one.status) ? [] : [[hosts[at >> 1], one]]));
+    expect(wrong).toEqual([]);
+    expect(said.every(({ ended, ms }) => ended === 'ended' && ms < 1000)).toBe(true);
+    expect(arena.reached()).toEqual([]);
+    // No name among them was allowed, so none was asked for.
+    expect(arena.names.asked).toEqual([]);
+  });
+
+  test('an allowed name that stands for an address that is not public is not dialled', async () => {
+    const addresses = [
+      '127.0.0.1',
+      '127.0.0.2',
+      '0.0.0.0',
+      '10.0.0.1',
+      '100.64.0.1',
+      '169.254.169.254',
+      '172.17.0.1',
+      '192.168.0.1',
+      '198.18.0.1',
+      '224.0.0.1',
+      '255.255.255.255',
+      '168.63.129.16',
+      '::',
+      '::1',
+      '::ffff:7f00:1',
+      '::ffff:a9fe:a9fe',
+      '64:ff9b::7f00:1',
+      '2002:7f00:1::',
+      '2001::1',
+      'fc00::1',
+      'fd00:ec2::254',
+      'fe80::1',
+      'ff02::1',
+      ...gateways(),
+    ];
+    addresses.forEach((address, at) => arena.names.set(`n${at}.${WILD}`, [address]));
+    const targets = addresses.map((_, at) => `n${at}.${WILD}:${arena.port}`);
+    const said = await arena.say(
+      targets.map((target) => `CONNECT ${target} HTTP/1.1\r\nHost: ${target}\r\n\r\n`),
+    );
+    const wrong = said.flatMap((one, at) =>
+      one.status === 403 && one.answer.includes('X-Holdfast-Egress: private_address')
+        ? []
+        : [[addresses[at], one]],
+    );
+    expect(wrong).toEqual([]);
+    expect(arena.reached()).toEqual([]);
+    expect(said[0]?.answer).toContain(
+      `holdfast policy allow ${await arena.sessionId()} '127.0.0.1:${arena.port}'`,
+    );
+  });
+
+  test('a name is looked up once: what it stands for afterwards is never dialled', async () => {
+    const name = `rebinding.${WILD}`;
+    arena.names.set(name, (nth, family) =>
+      family === 6 ? [] : [nth % 2 === 1 ? OPEN_ADDRESS : '127.0.0.1'],
+    );
+    const target = `${name}:${arena.port}`;
+    const before = arena.names.asked.length;
+    const request = `GET http://${target}/hello HTTP/1.1\r\nHost: ${target}\r\n\r\n`;
+    const said = await arena.say(Array.from({ length: 40 }, () => request));
+    expect(said.map(({ status }) => status)).toEqual(said.map((_, at) => (at % 2 === 0 ? 200 : 403)));
+    expect(arena.names.asked.slice(before).filter((asked) => asked === `${name} 4`)).toHaveLength(40);
+    expect(arena.reached()).toEqual([]);
+  });
+
+  test('of several addresses only those that passed are tried, also when none of them answers', async () => {
+    const [both, dead] = [`both.${WILD}`, `dead.${WILD}`];
+    arena.names.set(both, ['127.0.0.1', OPEN_ADDRESS, '::1', '127.0.0.2']);
+    // Nobody listens there.
+    await arena.home.succeed(['policy', 'allow', 'attack/default', `127.0.0.9:${arena.port}`]);
+    arena.names.set(dead, ['127.0.0.9', '127.0.0.1', '::1']);
+    const said = await arena.say(
+      [both, dead].map(
+        (name) => `GET http://${name}:${arena.port}/hello HTTP/1.1\r\nHost: ${name}:${arena.port}\r\n\r\n`,
+      ),
+    );
+    expect(said.map(({ status }) => status)).toEqual([200, 502]);
+    expect(arena.reached()).toEqual([]);
+  });
+});
+
+test('another sandbox is not reached, and its rules are of no use here', async () => {
+  await arena.deploy('neighbour', [`theirs.test:${arena.port}`, `${OPEN_ADDRESS}:${arena.port}`]);
+  arena.names.set('theirs.test', [OPEN_ADDRESS]);
+  await arena.home.succeed(['session', 'create', 'neighbour', '--name', 'default']);
+  const serving = arena.attack(z.string(), { deed: 'serve', port: 9000, seconds: 6 }, 'neighbour');
+  const neighbour = z
+    .object({ path: z.string() })
+    .parse(await arena.home.json(['workspace', 'info', 'neighbour/default'])).path;
+  await expect
+    .poll(() => readFile(join(neighbour, 'serving'), 'utf8').catch(() => ''), { timeout: 10_000 })
+    .toBe('9000');
+  const direct = await arena.attack(OutcomesSchema, {
+    deed: 'direct',
+    targets: ['127.0.0.1', '::1'],
+    port: 9000,
+  });
+  expect(succeeded(direct)).toEqual([]);
+  const said = await arena.say([
+    'CONNECT 127.0.0.1:9000 HTTP/1.1\r\nHost: 127.0.0.1:9000\r\n\r\n',
+    `GET http://theirs.test:${arena.port}/hello HTTP/1.1\r\nHost: theirs.test:${arena.port}\r\n\r\n`,
+  ]);
+  expect(said.map(({ status }) => status)).toEqual([403, 403]);
+  expect(await serving).toBe('nobody came');
+  const target = `http://theirs.test:${arena.port}/hello`;
+  const allowed = await arena.attack(
+    z.array(z.object({ answer: z.string() })),
+    {
+      deed: 'say',
+      requests: [
+        Buffer.from(`GET ${target} HTTP/1.1\r\nHost: theirs.test:${arena.port}\r\n\r\n`).toString('base64'),
+      ],
+    },
+    'neighbour',
+  );
+  expect(Buffer.from(allowed[0]?.answer ?? '', 'base64').toString()).toContain('200 OK');
+});

@@ -1,0 +1,169 @@
+import { readdir, readFile } from 'node:fs/promises';
+import { networkInterfaces } from 'node:os';
+import { join } from 'node:path';
+import Docker from 'dockerode';
+import { z } from 'zod';
+import { type EgressEvent, EgressEventSchema } from '../../../protocol/egress.ts';
+import { NameServer } from '../../egress-harness/names.ts';
+import { Origin } from '../../egress-harness/origin.ts';
+import { freePort } from '../../egress-harness/ports.ts';
+import { TestHome } from '../../setup/home.ts';
+import { writeProject } from '../../setup/profiles.ts';
+
+/** The one address of this machine that a rule names; the canaries are on the others, at the same port. */
+export const OPEN_ADDRESS = '127.0.0.3';
+export const OPEN = 'open.test';
+export const WILD = 'wild.test';
+
+const SaidSchema = z.object({
+  answer: z.base64().transform((text) => Buffer.from(text, 'base64').toString('latin1')),
+  ended: z.enum(['open', 'reset', 'ended']),
+  ms: z.number(),
+});
+export type Said = z.output<typeof SaidSchema> & { readonly status: number };
+
+/**
+ * A real pair of containers with a hostile agent in it, a server that it may reach as `open.test` and below `wild.test`, and canaries
+ * where it may not: on every other address of this machine that a way out could be led to, all at the same port.
+ */
+export class Arena {
+  readonly home: TestHome;
+  readonly names: NameServer;
+  readonly open: Origin;
+  readonly canaries: ReadonlyMap<string, Origin>;
+  readonly #docker = new Docker();
+  #found: { readonly supervisor: number; readonly sidecar: number } | undefined;
+
+  private constructor(
+    home: TestHome,
+    names: NameServer,
+    open: Origin,
+    canaries: ReadonlyMap<string, Origin>,
+  ) {
+    this.home = home;
+    this.names = names;
+    this.open = open;
+    this.canaries = canaries;
+  }
+
+  static async start(): Promise<Arena> {
+    const port = await freePort();
+    const open = await Origin.start({ host: OPEN_ADDRESS, port });
+    const canaries = new Map<string, Origin>();
+    for (const host of ['127.0.0.1', '127.0.0.2', '::1', ...gateways()]) {
+      // Not every machine has IPv6.
+      const canary = await Origin.start({ host, port }).catch(() => null);
+      if (canary !== null) canaries.set(host, canary);
+    }
+    const names = await NameServer.start({ [OPEN]: [OPEN_ADDRESS] });
+    const home = await TestHome.create({ HOLDFAST_DNS: names.address });
+    const arena = new Arena(home, names, open, canaries);
+    await arena.deploy('attack', [`${OPEN}:${port}`, `*.${WILD}:${port}`, `${OPEN_ADDRESS}:${port}`]);
+    return arena;
+  }
+
+  /** A profile with the hostile agent and these rules. */
+  async deploy(name: string, hosts: readonly string[]): Promise<void> {
+    const attacker = await readFile(join(import.meta.dirname, 'attacker.py'), 'utf8');
+    const rules = hosts.map((host) => `{ host: "${host}" }`).join(', ');
+    const project = await writeProject(this.home.projects, {
+      'holdfast.yaml': `name: ${name}\nagent: { protocol: command, command: [python3, /agent/attacker.py] }\npersistence: persistent\nworkspace: { seed: false }\negress: [${rules}]\n`,
+      'attacker.py': attacker,
+    });
+    await this.home.succeed(['deploy', project]);
+  }
+
+  get port(): number {
+    return this.open.port;
+  }
+
+  /** Lets the agent do its deed to the end, and gives what came of it. */
+  async attack<T>(
+    shape: z.ZodType<T>,
+    order: { readonly deed: string; readonly [detail: string]: unknown },
+    profile = 'attack',
+  ): Promise<T> {
+    const output = await this.home.succeed(['run', profile, '-'], JSON.stringify(order));
+    return shape.parse(JSON.parse(output));
+  }
+
+  /** Bytes to the proxy, one connection each, and what it said. */
+  async say(requests: readonly (string | Buffer)[], seconds = 5): Promise<Said[]> {
+    const encoded = requests.map((one) => Buffer.from(one as string, 'latin1').toString('base64'));
+    const said = await this.attack(z.array(SaidSchema), { deed: 'say', requests: encoded, seconds });
+    return said.map((one) => ({ ...one, status: Number(/^HTTP\/1\.1 (\d{3})/.exec(one.answer)?.[1] ?? 0) }));
+  }
+
+  async decisions(): Promise<EgressEvent[]> {
+    const lines = await this.home.succeed([
+      'session',
+      'events',
+      'attack/default',
+      '--type',
+      'egress',
+      '--json',
+    ]);
+    return lines
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => EgressEventSchema.parse(z.object({ data: z.unknown() }).parse(JSON.parse(line)).data));
+  }
+
+  /** Where anybody came to that must not be reached. */
+  reached(): string[] {
+    return [...this.canaries].filter(([, { connections }]) => connections > 0).map(([address]) => address);
+  }
+
+  async sessionId(): Promise<string> {
+    const shown = await this.home.json(['session', 'show', 'attack/default']);
+    return z.object({ session: z.object({ id: z.string() }) }).parse(shown).session.id;
+  }
+
+  /** Resident memory, bytes. The engine must run on this machine. */
+  async memory(): Promise<{ supervisor: number; sidecar: number }> {
+    const { supervisor, sidecar } = await this.#pids();
+    return { supervisor: await residentBytes(supervisor), sidecar: await residentBytes(sidecar) };
+  }
+
+  /** Files and sockets that the supervisor has open. */
+  async descriptors(): Promise<number> {
+    return (await readdir(`/proc/${(await this.#pids()).supervisor}/fd`)).length;
+  }
+
+  /** Of the two programs that are under attack here: neither may end. */
+  async #pids(): Promise<{ supervisor: number; sidecar: number }> {
+    this.#found ??= await this.#findPids();
+    return this.#found;
+  }
+
+  async #findPids(): Promise<{ supervisor: number; sidecar: number }> {
+    const id = await this.home.container(await this.sessionId(), 'sidecar');
+    if (id === null) throw new Error('there is no sidecar');
+    const listing = (await this.#docker.getContainer(id).top({ ps_args: '-eo pid,args' })) as {
+      Processes: string[][];
+    };
+    const node = listing.Processes.find((columns) => columns.some((text) => /^(\/\S*\/)?node\b/.test(text)));
+    return { supervisor: await this.home.supervisorPid(), sidecar: Number(node?.[0]) };
+  }
+
+  async end(): Promise<void> {
+    await this.home.end();
+    await this.open.end();
+    for (const canary of this.canaries.values()) await canary.end();
+    await this.names.end();
+  }
+}
+
+/** Addresses of this machine that containers could know it by. */
+export function gateways(): string[] {
+  return Object.entries(networkInterfaces())
+    .filter(([name]) => name.startsWith('docker') || name.startsWith('br-'))
+    .flatMap(([, addresses]) => addresses ?? [])
+    .filter(({ family }) => family === 'IPv4')
+    .map(({ address }) => address);
+}
+
+async function residentBytes(pid: number): Promise<number> {
+  const status = await readFile(`/proc/${pid}/status`, 'utf8');
+  return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1]) * 1024;
+}

@@ -1,0 +1,265 @@
+import { once } from 'node:events';
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { Arena, OPEN, OPEN_ADDRESS, type Said, WILD } from './arena.ts';
+
+let arena: Arena;
+/** A server that knows no HTTP and keeps what it gets, so that nothing is tidied up before we look. */
+let gullible: { server: Server; port: number; got: Buffer[][] };
+beforeAll(async () => {
+  arena = await Arena.start();
+  gullible = await startGullible();
+  await arena.home.succeed(['session', 'create', 'attack', '--name', 'default']);
+  for (const host of [`${OPEN}:${gullible.port}`, `${OPEN_ADDRESS}:${gullible.port}`])
+    await arena.home.succeed(['policy', 'allow', 'attack/default', host]);
+  // Every other name, were it ever looked up, stands for what may be dialled: only the decision about the name keeps it out.
+  arena.names.set('*', [OPEN_ADDRESS]);
+});
+afterAll(async () => {
+  await arena.end();
+  for (const socket of held) socket.destroy();
+  gullible.server.close();
+});
+
+const held = new Set<Socket>();
+async function startGullible(): Promise<typeof gullible> {
+  const got: Buffer[][] = [];
+  const server = createServer((socket) => {
+    held.add(socket);
+    const mine: Buffer[] = [];
+    got.push(mine);
+    socket.on('error', () => undefined);
+    socket.on('data', (chunk) => {
+      mine.push(chunk);
+      if (mine.length === 1)
+        setTimeout(() => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'), 150);
+    });
+  }).listen(0, OPEN_ADDRESS);
+  await once(server, 'listening');
+  return { server, port: (server.address() as AddressInfo).port, got };
+}
+
+const connect = (target: string): string => `CONNECT ${target} HTTP/1.1\r\nHost: ${target}\r\n\r\n`;
+const get = (host: string, said = host): string =>
+  `GET http://${host}/hello HTTP/1.1\r\nHost: ${said}\r\n\r\n`;
+const refused = ({ status, ended }: Said): boolean => (status === 400 || status === 403) && ended === 'ended';
+
+describe('names', () => {
+  test('that only look like an allowed one are neither looked up nor dialled', async () => {
+    const port = arena.port;
+    const names = [
+      `${OPEN}.evil.test`,
+      `x${OPEN}`,
+      `evil.test${OPEN}`,
+      WILD,
+      `.${WILD}`,
+      `a..${WILD}`,
+      `a${WILD}`,
+      `evil.test/.${WILD}`,
+      `evil.test#.${WILD}`,
+      `evil.test?.${WILD}`,
+      `evil.test\\.${WILD}`,
+      `evil.test,a.${WILD}`,
+      `evil.test;a.${WILD}`,
+      `evil.test%2e${WILD}`,
+      `evil.test%00.${WILD}`,
+      `evil.test\0.${WILD}`,
+      `evil.test\t.${WILD}`,
+      `evil.test\x7f.${WILD}`,
+      `evil.test\xad.${WILD}`,
+      `evil.test:80.${WILD}`,
+      `evil.test:${port}@a.${WILD}`,
+      `a.${WILD}@evil.test`,
+      `${OPEN}@evil.test`,
+      `evil.test@${OPEN}`,
+      `user:pass@${OPEN}`,
+      `${OPEN}\0`,
+      `${OPEN}\0.evil.test`,
+      `${OPEN}%00.evil.test`,
+      `${OPEN}%0d%0aHost:evil.test`,
+      `${OPEN}..`,
+      `.${OPEN}`,
+      `-.${WILD}`,
+      `*.${WILD}`,
+      `${'a'.repeat(64)}.${WILD}`,
+      `${'a.'.repeat(150)}${WILD}`,
+      `[${OPEN}]`,
+      `[::ffff:127.0.0.3]`,
+      `${OPEN}:${port}:${port}`,
+      '',
+    ];
+    const asked = arena.names.asked.length;
+    const seen = arena.open.seen.length;
+    const said = await arena.say(
+      names.flatMap((name) => [
+        connect(`${name}:${port}`),
+        get(`${name}:${port}`),
+        get(`${name}:${port}`, `${OPEN}:${port}`),
+      ]),
+    );
+    const wrong = said.flatMap((one, at) => (refused(one) ? [] : [[names[Math.floor(at / 3)], one]]));
+    expect(wrong).toEqual([]);
+    expect(arena.names.asked.slice(asked)).toEqual([]);
+    expect(arena.open.seen.slice(seen)).toEqual([]);
+  });
+
+  test('that are an allowed one in other clothes are that one', async () => {
+    const { port } = arena;
+    const names = [
+      OPEN,
+      `${OPEN}.`,
+      OPEN.toUpperCase(),
+      `a.${WILD}`,
+      `a.b.c.${WILD}`,
+      `A.${WILD}.`,
+      `_x.${WILD}`,
+    ];
+    const said = await arena.say(names.map((name) => get(`${name}:${port}`)));
+    expect(said.map(({ status }) => status)).toEqual(names.map(() => 200));
+    const hosts = arena.open.seen.slice(-names.length).map(({ host }) => host);
+    expect(hosts).toEqual(names.map((name) => `${name.toLowerCase().replace(/\.$/, '')}:${port}`));
+  });
+
+  test('that are allowed on one port are not on another', async () => {
+    const said = await arena.say(
+      [22, 80, 443, 1, 65_535, 65_536, arena.port + 65_536, 0].flatMap((port) => [
+        connect(`${OPEN}:${port}`),
+        connect(`a.${WILD}:${port}`),
+      ]),
+    );
+    expect(said.filter((one) => !refused(one))).toEqual([]);
+    const odd = [`${OPEN}:0${arena.port}`, `${OPEN}:+${arena.port}`, `${OPEN}:`, OPEN, `${OPEN}:0x50`];
+    expect((await arena.say(odd.map(connect))).filter((one) => !refused(one))).toEqual([]);
+  });
+});
+
+test('a redirect to what is denied is followed by the client only, and so denied', async () => {
+  const before = arena.open.seen.length;
+  const to = encodeURIComponent(`http://127.0.0.1:${arena.port}/secret`);
+  const [first] = await arena.say([
+    `GET http://${OPEN}:${arena.port}/redirect?to=${to} HTTP/1.1\r\nHost: ${OPEN}:${arena.port}\r\n\r\n`,
+  ]);
+  expect([first?.status, first?.answer]).toEqual([
+    302,
+    expect.stringContaining(`Location: http://127.0.0.1`),
+  ]);
+  const output = await arena.home.run([
+    ...['exec', 'attack/default', '--', 'curl', '-sS', '-L'],
+    `http://${OPEN}:${arena.port}/redirect?to=http://evil.test:${arena.port}/hello`,
+  ]);
+  expect(output.stdout).toContain(`no connection to evil.test:${arena.port}: no rule names it`);
+  expect(arena.open.seen.slice(before).map(({ url }) => url.split('?')[0])).toEqual([
+    '/redirect',
+    '/redirect',
+  ]);
+  expect(arena.reached()).toEqual([]);
+});
+
+describe('requests that two programs could cut up differently', () => {
+  const post = (headers: string, body: string): string =>
+    `POST http://${OPEN}:${gullible.port}/ HTTP/1.1\r\nHost: ${OPEN}:${gullible.port}\r\n${headers}\r\n\r\n${body}`;
+  const second = `GET http://evil.test/smuggled HTTP/1.1\r\nHost: evil.test\r\n\r\n`;
+  const chunked = 'Transfer-Encoding: chunked';
+
+  test('do not go on', async () => {
+    const here = `${OPEN}:${gullible.port}`;
+    const attacks: Record<string, string> = {
+      'length and chunks': post(`Content-Length: 5\r\n${chunked}`, `0\r\n\r\n${second}`),
+      'chunks and length': post(`${chunked}\r\nContent-Length: ${5 + second.length}`, `0\r\n\r\n${second}`),
+      'two lengths': post('Content-Length: 0\r\nContent-Length: 60', second),
+      'a list of lengths': post('Content-Length: 0, 60', second),
+      'the same length twice': post('Content-Length: 5\r\nContent-Length: 5', `12345${second}`),
+      'a length with a sign': post('Content-Length: +5', `12345${second}`),
+      'a length in hex': post('Content-Length: 0x5', `12345${second}`),
+      'a negative length': post('Content-Length: -1', second),
+      'an endless length': post('Content-Length: 99999999999999999999', second),
+      'chunks and another encoding': post('Transfer-Encoding: chunked, identity', `0\r\n\r\n${second}`),
+      'an encoding of that name': post('Transfer-Encoding: xchunked', `0\r\n\r\n${second}`),
+      'a vertical tab before it': post('Transfer-Encoding: \x0bchunked', `0\r\n\r\n${second}`),
+      'the encoding twice': post(`${chunked}\r\nTransfer-Encoding: cow`, `0\r\n\r\n${second}`),
+      'a space before the colon': post('Transfer-Encoding : chunked', `0\r\n\r\n${second}`),
+      'a folded encoding': post('X: y\r\n Transfer-Encoding: chunked', `0\r\n\r\n${second}`),
+      'a bare CR': post(`X: y\rTransfer-Encoding: chunked`, `0\r\n\r\n${second}`),
+      'a bare LF': post(`X: y\nTransfer-Encoding: chunked`, `0\r\n\r\n${second}`),
+      'a NUL in a header': post(`X: y\0\r\n${chunked}`, `0\r\n\r\n${second}`),
+      'a NUL in a name': post(`Transfer-Encoding\0: chunked`, `0\r\n\r\n${second}`),
+      'a header without a name': post(': chunked', second),
+      'two Hosts': `GET http://${here}/ HTTP/1.1\r\nHost: ${here}\r\nHost: evil.test\r\n\r\n`,
+      'a Host list': `GET http://${here}/ HTTP/1.1\r\nHost: ${here}, evil.test\r\n\r\n`,
+      'another Host, same port': `GET http://${here}/ HTTP/1.1\r\nHost: evil.test:${gullible.port}\r\n\r\n`,
+      'no Host': `GET http://${here}/ HTTP/1.1\r\n\r\n`,
+      'a Host with user info': `GET http://${here}/ HTTP/1.1\r\nHost: x@${here}\r\n\r\n`,
+      'a space in the target': `GET http://${here}/a b HTTP/1.1\r\nHost: ${here}\r\n\r\n`,
+      'a tab in the target': `GET http://${here}/\tHTTP/1.1\r\nHost: evil.test\r\n\r\n`,
+      'another version': `GET http://${here}/ HTTP/3.7\r\nHost: ${here}\r\n\r\n`,
+      'HTTP/2': `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n`,
+      'origin form': `GET / HTTP/1.1\r\nHost: ${here}\r\n\r\n`,
+      'a scheme of its own': `GET file:///etc/passwd HTTP/1.1\r\nHost: ${here}\r\n\r\n`,
+      'https in the clear': `GET https://${here}/ HTTP/1.1\r\nHost: ${here}\r\n\r\n`,
+      'a CONNECT with a body': `CONNECT ${here} HTTP/1.1\r\nHost: ${here}\r\nContent-Length: 5\r\n\r\n12345`,
+      'a CONNECT with chunks': `CONNECT ${here} HTTP/1.1\r\nHost: ${here}\r\n${chunked}\r\n\r\n0\r\n\r\n`,
+      'a head too long': post(`X: ${'y'.repeat(20_000)}`, ''),
+    };
+    const before = gullible.got.length;
+    const said = await arena.say(Object.values(attacks));
+    const wrong = said.flatMap((one, at) =>
+      [400, 403, 431].includes(one.status) ? [] : [[Object.keys(attacks)[at], one]],
+    );
+    expect(wrong).toEqual([]);
+    expect(gullible.got.slice(before).map((got) => Buffer.concat(got).toString('latin1'))).toEqual([]);
+  });
+
+  test('and what goes on is one request, in our words: nothing behind it, nothing of its connection', async () => {
+    const here = `${OPEN}:${gullible.port}`;
+    const attacks = [
+      post('Content-Length: 5', `12345${second}`),
+      post(chunked, `5\r\n12345\r\n0\r\n\r\n${second}`),
+      post(chunked, `5;ext="\n"\r\n12345\r\n0\r\nTrailer: evil\r\n\r\n${second}`),
+      post('Connection: content-length\r\nContent-Length: 5', `12345${second}`),
+      post(`Connection: transfer-encoding, host\r\n${chunked}`, `5\r\n12345\r\n0\r\n\r\n${second}`),
+      `GET http://${here}/ HTTP/1.1\r\nHost: ${here}\r\nUpgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n\r\n${second}`,
+      `GET http://${here}/ HTTP/1.1\r\nHost: ${here}\r\nContent-Length: ${second.length}\r\n\r\n${second}`,
+      `GET http://${here}/ HTTP/1.0\r\nHost: ${here}\r\nConnection: keep-alive\r\n\r\n${second}`,
+      `\r\n\r\nGET http://${here}/ HTTP/1.1\r\nHost: ${here}\r\n\r\n${second}`,
+      `GET http://${here}/%0d%0aHost:%20evil.test HTTP/1.1\r\nHost: ${here}\r\n\r\n`,
+      `GET http://${here}//evil.test/ HTTP/1.1\r\nHost: ${here}\r\n\r\n`,
+      `GET http://${here}?@evil.test/ HTTP/1.1\r\nHost: ${here}\r\n\r\n`,
+    ];
+    const before = gullible.got.length;
+    await arena.say(attacks, 3);
+    await sleep(300);
+    const got = gullible.got
+      .slice(before)
+      .map((parts) => Buffer.concat(parts).toString('latin1'))
+      // A body that turns out to be none is known only after the server was dialled: it hears nothing.
+      .filter((text) => text !== '');
+    expect(got.length).toBeGreaterThanOrEqual(attacks.length - 2);
+    for (const text of got) {
+      const { line, headers, rest } = dissect(text);
+      expect(line).toMatch(/^(GET|POST) \/\S* HTTP\/1\.1$/);
+      expect(headers.filter(([name]) => name === 'host')).toEqual([['host', here]]);
+      expect(headers.filter(([name]) => name === 'connection')).toEqual([['connection', 'close']]);
+      expect(headers.filter(([name]) => /^(upgrade|http2-settings|te|trailer|expect)$/.test(name))).toEqual(
+        [],
+      );
+      const lengths = headers.filter(([name]) => name === 'content-length');
+      const encodings = headers.filter(([name]) => name === 'transfer-encoding');
+      expect(lengths.length + encodings.length).toBeLessThanOrEqual(1);
+      // Under either reading the body ends where ours ends.
+      if (encodings.length === 1) expect(rest).toMatch(/^(?:5\r\n12345\r\n)?0\r\n\r\n$/);
+      else expect(rest).toHaveLength(Number(lengths[0]?.[1] ?? 0));
+    }
+    expect(got.join('').match(/smuggled/g)?.length ?? 0).toBeLessThanOrEqual(1);
+  });
+});
+
+function dissect(text: string): { line: string; headers: [string, string][]; rest: string } {
+  const end = text.indexOf('\r\n\r\n');
+  const [line = '', ...lines] = text.slice(0, end).split('\r\n');
+  const headers = lines.map((one): [string, string] => {
+    const colon = one.indexOf(':');
+    return [one.slice(0, colon).toLowerCase(), one.slice(colon + 1).trim()];
+  });
+  return { line, headers, rest: text.slice(end + 4) };
+}
