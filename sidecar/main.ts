@@ -47,6 +47,7 @@ function listen(): void {
         import('./egress/listener.ts'),
         import('../protocol/wire/payload-buffers.ts'),
         import('../protocol/wire/scratch-socket.ts'),
+        import('./terminals/terminals.ts'),
       ]),
     )
     .then(
@@ -58,11 +59,16 @@ function listen(): void {
         { EgressListener },
         { PayloadBuffers },
         { acceptScratch },
+        { Terminals },
       ]) => {
         const keeper = new Keeper({
           run: placeOf('RUN', '/run/holdfast'),
           runtime: placeOf('RUNTIME', '/opt/holdfast'),
           code: placeOf('AGENT', '/agent'),
+        });
+        const terminals = new Terminals({
+          run: placeOf('RUN', '/run/holdfast'),
+          control: placeOf('CONTROL', '/ctl'),
         });
         const workspace = placeOf('WORKSPACE', '/workspace');
         const files = new WorkspaceFiles({
@@ -75,12 +81,16 @@ function listen(): void {
         const egress = new EgressListener();
         const payloads = new PayloadBuffers();
         const ripgrep = process.env['HOLDFAST_RIPGREP'] ?? '/usr/bin/rg';
-        ending.signal.addEventListener('abort', () => keeper.close());
+        ending.signal.addEventListener('abort', () => {
+          keeper.close();
+          terminals.leave();
+        });
         return (socket: Socket): void => {
           if (socket.destroyed) return;
           serve(acceptScratch(socket), {
             session,
             keeper,
+            terminals,
             workspace,
             files,
             trees,

@@ -11,6 +11,8 @@ import { filesHandlers } from './files/handlers.ts';
 import type { WorkspaceFiles } from './files/workspace-files.ts';
 import { searchHandlers } from './search/searches.ts';
 import { snapshotHandlers } from './snapshots/handlers.ts';
+import { terminalHandlers } from './terminals/handlers.ts';
+import type { Terminals } from './terminals/terminals.ts';
 import type { Keeper } from './turns/keeper.ts';
 import { watchHandlers } from './watch/handlers.ts';
 import type { WatchedTrees } from './watch/watches.ts';
@@ -23,6 +25,7 @@ import { usageOf } from './workspace/usage.ts';
 export interface ServeOptions {
   readonly session: string;
   readonly keeper: Keeper;
+  readonly terminals: Terminals;
   readonly workspace: string;
   readonly files: WorkspaceFiles;
   readonly trees: WatchedTrees;
@@ -35,7 +38,7 @@ export interface ServeOptions {
 /** Answers one connection until it ends. */
 export function serve(
   stream: Duplex,
-  { session, keeper, workspace, files, trees, ripgrep, egress, payloads }: ServeOptions,
+  { session, keeper, terminals, workspace, files, trees, ripgrep, egress, payloads }: ServeOptions,
 ): Peer<typeof SIDECAR_METHODS, typeof STORE_CALLS> {
   const { promise: closed, resolve: close } = Promise.withResolvers<undefined>();
   stream.once('close', () => close(undefined));
@@ -84,6 +87,7 @@ export function serve(
         await keeper.killExec(exec, name, signal);
         return {};
       },
+      ...terminalHandlers(terminals),
       'workspace/usage': async (_params, { signal }) => {
         using root = Directory.at(workspace);
         return await usageOf(root, signal);
