@@ -37,6 +37,8 @@ const BUNDLES = [
   },
   { entry: 'sidecar/main.ts', out: 'runtime/sidecar.cjs' },
   { entry: 'sidecar/relay.ts', out: 'runtime/relay.cjs' },
+  // A thread of the sidecar.
+  { entry: 'sidecar/snapshots/thread.ts', out: 'runtime/snapshots.cjs' },
 ];
 
 /**

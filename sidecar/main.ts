@@ -1,5 +1,6 @@
 import { chmodSync, rmSync } from 'node:fs';
 import { createServer, type Socket } from 'node:net';
+import { join } from 'node:path';
 
 /**
  * The sidecar: `sidecar.cjs` serves the supervisor on a socket in /ctl, `sidecar.cjs relay` joins its own stdio to that socket.
@@ -45,9 +46,9 @@ function listen(): void {
         import('./files/workspace-files.ts'),
         import('./watch/watches.ts'),
         import('./egress/listener.ts'),
+        import('./snapshots/thread-client.ts'),
         import('../protocol/wire/payload-buffers.ts'),
         import('../protocol/wire/scratch-socket.ts'),
-        import('./terminals/terminals.ts'),
       ]),
     )
     .then(
@@ -57,18 +58,14 @@ function listen(): void {
         { WorkspaceFiles },
         { WatchedTrees },
         { EgressListener },
+        { SnapshotThread },
         { PayloadBuffers },
         { acceptScratch },
-        { Terminals },
       ]) => {
         const keeper = new Keeper({
           run: placeOf('RUN', '/run/holdfast'),
           runtime: placeOf('RUNTIME', '/opt/holdfast'),
           code: placeOf('AGENT', '/agent'),
-        });
-        const terminals = new Terminals({
-          run: placeOf('RUN', '/run/holdfast'),
-          control: placeOf('CONTROL', '/ctl'),
         });
         const workspace = placeOf('WORKSPACE', '/workspace');
         const files = new WorkspaceFiles({
@@ -79,24 +76,25 @@ function listen(): void {
         files.settle().catch((error: unknown) => console.error('files:', error));
         const trees = new WatchedTrees(files);
         const egress = new EgressListener();
+        const snapshots = new SnapshotThread(join(import.meta.dirname, 'snapshots.cjs'), {
+          workspace,
+          notes: join(placeOf('CONTROL', '/ctl'), 'lent'),
+        });
         const payloads = new PayloadBuffers();
         const ripgrep = process.env['HOLDFAST_RIPGREP'] ?? '/usr/bin/rg';
-        ending.signal.addEventListener('abort', () => {
-          keeper.close();
-          terminals.leave();
-        });
+        ending.signal.addEventListener('abort', () => keeper.close());
         return (socket: Socket): void => {
           if (socket.destroyed) return;
           serve(acceptScratch(socket), {
             session,
             keeper,
-            terminals,
             workspace,
             files,
             trees,
             ripgrep,
             egress,
             payloads,
+            snapshots,
           });
         };
       },

@@ -11,8 +11,7 @@ import { filesHandlers } from './files/handlers.ts';
 import type { WorkspaceFiles } from './files/workspace-files.ts';
 import { searchHandlers } from './search/searches.ts';
 import { snapshotHandlers } from './snapshots/handlers.ts';
-import { terminalHandlers } from './terminals/handlers.ts';
-import type { Terminals } from './terminals/terminals.ts';
+import type { SnapshotThread } from './snapshots/thread-client.ts';
 import type { Keeper } from './turns/keeper.ts';
 import { watchHandlers } from './watch/handlers.ts';
 import type { WatchedTrees } from './watch/watches.ts';
@@ -25,7 +24,6 @@ import { usageOf } from './workspace/usage.ts';
 export interface ServeOptions {
   readonly session: string;
   readonly keeper: Keeper;
-  readonly terminals: Terminals;
   readonly workspace: string;
   readonly files: WorkspaceFiles;
   readonly trees: WatchedTrees;
@@ -33,12 +31,13 @@ export interface ServeOptions {
   readonly ripgrep: string;
   readonly egress: EgressListener;
   readonly payloads: PayloadBuffers;
+  readonly snapshots: SnapshotThread;
 }
 
 /** Answers one connection until it ends. */
 export function serve(
   stream: Duplex,
-  { session, keeper, terminals, workspace, files, trees, ripgrep, egress, payloads }: ServeOptions,
+  { session, keeper, workspace, files, trees, ripgrep, egress, payloads, snapshots }: ServeOptions,
 ): Peer<typeof SIDECAR_METHODS, typeof STORE_CALLS> {
   const { promise: closed, resolve: close } = Promise.withResolvers<undefined>();
   stream.once('close', () => close(undefined));
@@ -87,7 +86,6 @@ export function serve(
         await keeper.killExec(exec, name, signal);
         return {};
       },
-      ...terminalHandlers(terminals),
       'workspace/usage': async (_params, { signal }) => {
         using root = Directory.at(workspace);
         return await usageOf(root, signal);
@@ -100,7 +98,7 @@ export function serve(
       ...filesHandlers(files, payloads, closed),
       ...watchHandlers(trees, closed),
       ...searchHandlers(files, ripgrep, closed),
-      ...snapshotHandlers(),
+      ...snapshotHandlers(snapshots),
       'egress/accept': (_params, { peer, signal, progress }) => {
         if (!accepts) egress.use(closed);
         accepts = true;

@@ -71,7 +71,8 @@ export const SNAPSHOT_CALLS = {
   },
   /**
    * Makes the workspace, or what is at `path`, as it is in that tree. May be repeated after whatever death. Reads and checks
-   * all that it needs before it touches anything. `dryRun` only counts. Progress is notified.
+   * all that it needs before it touches anything. `dryRun` only counts. Progress is notified. `file_not_found` where the tree
+   * has nothing at `path`: a restore of a path never removes it.
    */
   'snapshot/restore': {
     params: z.object({

@@ -1,14 +1,55 @@
-import { HoldfastError } from '../../protocol/errors.ts';
 import type { SNAPSHOT_CALLS, STORE_CALLS } from '../../protocol/snapshots/wire.ts';
 import type { Peer } from '../../protocol/wire/peer.ts';
-import type { Handlers, MethodMap } from '../../protocol/wire/shapes.ts';
+import type { HandlerContext, Handlers, MethodMap } from '../../protocol/wire/shapes.ts';
+import type { SnapshotThread, TaskContext } from './thread-client.ts';
+import type { StoreAnswer, StoreRequest } from './thread-messages.ts';
 
 type Supervisor = Pick<Peer<MethodMap, typeof STORE_CALLS>, 'call' | 'callWithBytes'>;
 
-function notYet(): never {
-  throw new HoldfastError('not_supported', 'This build cannot take snapshots');
+const NOTHING = Buffer.alloc(0);
+
+export function snapshotHandlers(thread: SnapshotThread): Handlers<typeof SNAPSHOT_CALLS, Supervisor> {
+  return {
+    'snapshot/scan': (params, context) => thread.run('scan', params, contextOf(context)),
+    'snapshot/unchanged': (params, context) => thread.run('unchanged', params, contextOf(context)),
+    'snapshot/restore': (params, context) => thread.run('restore', params, contextOf(context)),
+  };
 }
 
-export function snapshotHandlers(): Handlers<typeof SNAPSHOT_CALLS, Supervisor> {
-  return { 'snapshot/scan': notYet, 'snapshot/unchanged': notYet, 'snapshot/restore': notYet };
+function contextOf({ signal, progress, peer }: HandlerContext<Supervisor>): TaskContext {
+  return {
+    signal,
+    progress: (stage, done, of) => progress(stage, done, of, 'files'),
+    call: (request, bytes) => callStore(peer, request, bytes, signal),
+  };
+}
+
+async function callStore(
+  peer: Supervisor,
+  request: StoreRequest,
+  bytes: Buffer,
+  signal: AbortSignal,
+): Promise<StoreAnswer> {
+  switch (request.method) {
+    case 'have': {
+      const hashes = request.count;
+      const answer = await peer.callWithBytes('store/have', { hashes }, { bytes, signal });
+      return { frames: [], bytes: answer.bytes };
+    }
+    case 'put': {
+      const { pack, offset } = request;
+      await peer.call('store/put', { pack, offset }, { bytes, signal });
+      return { frames: [], bytes: NOTHING };
+    }
+    case 'sealed': {
+      const { pack, bytes: length, objects } = request;
+      await peer.call('store/sealed', { pack, bytes: length, objects }, { signal });
+      return { frames: [], bytes: NOTHING };
+    }
+    case 'read': {
+      const hashes = request.count;
+      const answer = await peer.callWithBytes('store/read', { hashes }, { bytes, signal });
+      return { frames: answer.result.frames, bytes: answer.bytes };
+    }
+  }
 }

@@ -16,7 +16,6 @@ import type { Profiles } from '../store/profiles.ts';
 import type { Reserve } from '../store/reserve.ts';
 import type { SessionFilter, SessionRow, Sessions } from '../store/sessions.ts';
 import type { Snapshots } from '../store/snapshots.ts';
-import { TerminalRows } from '../store/terminals.ts';
 import type { Turns } from '../store/turns.ts';
 import type { Egress } from '../trust/egress/egress.ts';
 import type { Policies } from '../trust/egress/policies.ts';
@@ -38,7 +37,6 @@ import { Removal, type Removed } from './removal.ts';
 import { Sidecars } from './sidecars.ts';
 import { SessionViews } from './session-views.ts';
 import { workspaceSpec } from './spec.ts';
-import { Terminals } from './terminals.ts';
 import { TurnQueue } from './turn-queue.ts';
 import { TurnRecords } from './turn-records.ts';
 import { type TurnRequest, TurnRequests } from './turn-requests.ts';
@@ -97,7 +95,6 @@ export class SessionService {
   readonly #background = new Set<Promise<void>>();
   readonly changes = new Changes();
   readonly execs: Execs;
-  readonly terminals: Terminals;
   readonly limits: StorageLimits;
   readonly snapshots: SnapshotService;
   readonly takes: Takes;
@@ -188,17 +185,6 @@ export class SessionService {
       drained: (sessionId) => this.#drained(sessionId),
     });
     this.execs = new Execs({ engine, lifecycle, records, events, live, ids, now, log: log.room('execs') });
-    this.terminals = new Terminals({
-      database,
-      rows: new TerminalRows(database),
-      lifecycle,
-      records,
-      live,
-      ids,
-      now,
-      log: log.room('terminals'),
-      ended: (sessionId) => this.#drained(sessionId),
-    });
     this.#removal = new Removal({
       engine,
       database,
@@ -288,7 +274,6 @@ export class SessionService {
       agentGone: (sessionId, why) => {
         this.#queue.agentGone(sessionId, why);
         this.execs.agentGone(sessionId);
-        this.terminals.agentGone(sessionId, why);
       },
     });
     this.#idle = new IdleClock({
@@ -309,7 +294,6 @@ export class SessionService {
     await this.snapshots.start();
     // Turns first: a session with a turn to go on with is live, and the first look must not take it for idle.
     this.#queue.recover();
-    this.terminals.recover();
     await this.#reconciler.start();
     this.#inBackground(this.#removal.recover());
     // A supervisor that was killed after the last turn of a throw-away did not come to put it away.
@@ -318,12 +302,11 @@ export class SessionService {
     this.limits.start();
   }
 
-  /** Lets go: sandboxes, turns and terminals go on without us, execs end. */
+  /** Lets go: sandboxes and turns go on without us, execs end. */
   async close(): Promise<void> {
     await this.#idle.stop();
     await this.limits.close();
     await this.execs.close();
-    await this.terminals.leave();
     await this.#queue.leave();
     await this.#reconciler.stop();
     await this.#lanes.drained();
@@ -478,11 +461,7 @@ export class SessionService {
   }
 
   async #quiet(sessionId: string): Promise<void> {
-    await Promise.all([
-      this.#queue.cancelAll(sessionId, QUIET_MS),
-      this.execs.endAll(sessionId),
-      this.terminals.endAll(sessionId),
-    ]);
+    await Promise.all([this.#queue.cancelAll(sessionId, QUIET_MS), this.execs.endAll(sessionId)]);
   }
 
   #drained(sessionId: string): void {

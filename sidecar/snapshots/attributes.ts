@@ -1,0 +1,75 @@
+import { chmodSync, closeSync, constants } from 'node:fs';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { TreeEntry } from '../../protocol/snapshots/entries.ts';
+import { errnoOf } from '../files/directory.ts';
+import { O_PATH } from '../files/resolver.ts';
+import { FACT_WORDS, inodeOf, modeOf, noteFacts } from './facts.ts';
+import { areSameXattrs } from './same.ts';
+import type { System } from './system.ts';
+
+const OWNER_ALL = 0o700;
+const OWNER_READS_AND_WRITES = 0o600;
+const { O_NOFOLLOW, S_IFLNK, S_IFMT } = constants;
+
+/**
+ * Gives what `fd` names (O_PATH is enough; no link) the mode, extended attributes and, last, modification time of an entry.
+ * `isNew`: it has no extended attributes yet. Whoever dies in between leaves something that looks otherwise than the entry.
+ */
+export function dress(system: System, fd: number, entry: TreeEntry, isNew = false): void {
+  const hasNone = isNew && entry.xattrs.length === 0;
+  if (!hasNone && (entry.type === 'file' || entry.type === 'directory')) dressXattrs(system, fd, entry);
+  chmodSync(`/proc/self/fd/${fd}`, entry.mode);
+  system.setMtime(fd, entry.mtimeNs);
+}
+
+function dressXattrs(system: System, fd: number, entry: TreeEntry): void {
+  const readable = entry.type === 'directory' ? OWNER_ALL : OWNER_READS_AND_WRITES;
+  system.statOpen(fd);
+  const facts = new Uint32Array(FACT_WORDS);
+  noteFacts(system.stat, facts, 0);
+  const mode = modeOf(facts) & 0o7777;
+  // Attributes are content: reading and writing them needs the same rights.
+  const lend = (): void => {
+    if ((mode & readable) !== readable) chmodSync(`/proc/self/fd/${fd}`, mode | readable);
+  };
+  lend();
+  const before = system.xattrs(fd);
+  if (areSameXattrs(before, entry.xattrs)) return;
+  try {
+    for (const { name } of before) {
+      if (!entry.xattrs.some((wanted) => wanted.name.equals(name))) system.removeXattr(fd, name);
+    }
+    for (const { name, value } of entry.xattrs) system.setXattr(fd, name, value);
+  } catch (error) {
+    if (errnoOf(error) !== 'ENOTSUP') throw error;
+    throw new HoldfastError('not_supported', 'Extended attributes cannot be restored here', {
+      why: "the workspace's file system has none",
+      cause: error,
+    });
+  }
+}
+
+/** The same for a name that must be that of `inode`; null: whatever is there. Links are not followed. */
+export function dressName(system: System, directory: number, entry: TreeEntry, inode: bigint | null): void {
+  const fd = system.openAt(directory, system.nameAt(entry.name), O_PATH | O_NOFOLLOW);
+  try {
+    system.statOpen(fd);
+    const facts = new Uint32Array(FACT_WORDS);
+    noteFacts(system.stat, facts, 0);
+    if (inode !== null && inodeOf(facts) !== inode) throw changedMeanwhile();
+    const isLink = (modeOf(facts) & S_IFMT) === S_IFLNK;
+    if (isLink !== (entry.type === 'symlink')) throw changedMeanwhile();
+    // A link has no mode, and its times are set by its name only.
+    if (isLink) system.setMtimeAt(directory, entry.name, entry.mtimeNs);
+    else dress(system, fd, entry);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+export function changedMeanwhile(): HoldfastError {
+  return new HoldfastError('file_unavailable', 'The workspace was not restored', {
+    why: 'something else writes to it',
+    next: 'stop what writes there and restore again',
+  });
+}

@@ -1,0 +1,107 @@
+import { readSync } from 'node:fs';
+import { encodeBlock, type Extent } from '../../protocol/snapshots/content.ts';
+import { OBJECT_KINDS, SNAPSHOT_LIMITS } from '../../protocol/snapshots/objects.ts';
+import { buildRef, EMPTY_REF, type Piece, type Ref } from '../../protocol/snapshots/refs.ts';
+import type { ObjectOutlet } from './outbox.ts';
+import type { System } from './system.ts';
+
+const { pieceBytes } = SNAPSHOT_LIMITS;
+const BLOCK_BYTES = 512;
+
+export interface Content {
+  /** What was there; the file may have changed meanwhile. */
+  readonly size: number;
+  readonly sparse: boolean;
+  readonly content: Ref;
+}
+
+/**
+ * Cuts an open file into objects. `size` and `blocks` as its stat said; a file that becomes shorter while it is read is taken
+ * as far as it goes. `rest` is awaited between pieces.
+ */
+export async function readContent(
+  system: System,
+  fd: number,
+  { size, blocks }: { readonly size: number; readonly blocks: number },
+  outlet: ObjectOutlet,
+  rest: () => Promise<void>,
+): Promise<Content> {
+  if (size === 0) return { size, sparse: false, content: EMPTY_REF };
+  const firstHole = blocks * BLOCK_BYTES < size ? system.seekHole(fd, 0) : null;
+  return firstHole !== null && firstHole < size
+    ? await readSparse(system, fd, size, outlet, rest)
+    : await readWhole(fd, size, outlet, rest);
+}
+
+async function readWhole(
+  fd: number,
+  size: number,
+  outlet: ObjectOutlet,
+  rest: () => Promise<void>,
+): Promise<Content> {
+  const pieces: Piece[] = [];
+  let at = 0;
+  while (at < size) {
+    const wanted = Math.min(pieceBytes, size - at);
+    const body = readUpTo(fd, wanted, at);
+    if (body.length > 0) pieces.push({ index: pieces.length, hash: outlet.add(OBJECT_KINDS.blob, body) });
+    at += body.length;
+    if (body.length < wanted) break; // it became shorter
+    if (outlet.isFull || at < size) await rest();
+  }
+  return { size: at, sparse: false, content: buildRef(pieces, (kind, body) => outlet.add(kind, body)) };
+}
+
+async function readSparse(
+  system: System,
+  fd: number,
+  size: number,
+  outlet: ObjectOutlet,
+  rest: () => Promise<void>,
+): Promise<Content> {
+  const pieces: Piece[] = [];
+  let extents: Extent[] = [];
+  let index = 0;
+  const flush = (): void => {
+    if (extents.length > 0) {
+      pieces.push({ index, hash: outlet.add(OBJECT_KINDS.block, encodeBlock(extents)) });
+    }
+    extents = [];
+  };
+  for (let at = 0; at < size;) {
+    const start = system.seekData(fd, at);
+    if (start === null || start >= size) break;
+    const stop = Math.min(system.seekHole(fd, start) ?? size, size);
+    for (at = start; at < stop;) {
+      const piece = Math.floor(at / pieceBytes);
+      if (piece !== index) {
+        flush();
+        index = piece;
+      }
+      const wanted = Math.min(stop, (piece + 1) * pieceBytes) - at;
+      const bytes = readUpTo(fd, wanted, at);
+      const offset = at - piece * pieceBytes;
+      const last = extents.at(-1);
+      // Between the two looks a hole may have been filled: stretches that touch are one.
+      if (last !== undefined && last.offset + last.bytes.length === offset) {
+        extents[extents.length - 1] = { offset: last.offset, bytes: Buffer.concat([last.bytes, bytes]) };
+      } else if (bytes.length > 0) extents.push({ offset, bytes });
+      at += wanted;
+      await rest();
+    }
+  }
+  flush();
+  return { size, sparse: true, content: buildRef(pieces, (kind, body) => outlet.add(kind, body)) };
+}
+
+/** Fewer bytes only at the end of the file. */
+function readUpTo(fd: number, length: number, position: number): Buffer {
+  const bytes = Buffer.allocUnsafe(length);
+  let filled = 0;
+  while (filled < length) {
+    const count = readSync(fd, bytes, filled, length - filled, position + filled);
+    if (count === 0) break;
+    filled += count;
+  }
+  return filled === length ? bytes : bytes.subarray(0, filled);
+}

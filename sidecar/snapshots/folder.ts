@@ -1,0 +1,74 @@
+import { type DirectoryEntry, parseTree, type TreeEntry } from '../../protocol/snapshots/entries.ts';
+import { EMPTY_REF } from '../../protocol/snapshots/refs.ts';
+import { FACT_WORDS } from './facts.ts';
+
+const NOTHING = Buffer.alloc(0);
+
+/**
+ * What a scan knows of one directory: what its names looked like, and the entries that were made of them. Both are kept as
+ * bytes, some 150 a name, because there may be a million of them.
+ */
+export class Folder {
+  parent: Folder | null;
+  /** Empty for the top one. */
+  name: Buffer;
+  /** Of the directory itself. */
+  readonly facts = new Uint32Array(FACT_WORDS);
+  /** All its names as the system listed them. */
+  records: Buffer = NOTHING;
+  /** The system says of each name whether it is a directory. */
+  isTyped = true;
+  /** Facts of each name that is no directory, in the order of `records`; zeros for a directory. */
+  stats = new Uint32Array(0);
+  /** In the order of `records`. */
+  folders: Folder[] = [];
+  /** Entries as they were encoded last, in byte order of their names. */
+  body: Buffer = NOTHING;
+  /** Entries that are not as in `body`, by name (latin1). */
+  readonly changed = new Map<string, TreeEntry>();
+  /** `body` is not what the directory has. */
+  isDirty = true;
+  /** `entry` is not as it was encoded in the directory above. */
+  isEntryNew = true;
+  /** As it stands in the directory above; its content is right where nothing below is dirty. */
+  entry: DirectoryEntry;
+
+  constructor(parent: Folder | null, name: Buffer) {
+    this.parent = parent;
+    this.name = name;
+    this.entry = { type: 'directory', name, mode: 0, mtimeNs: 0n, xattrs: [], content: EMPTY_REF };
+  }
+
+  /** Names from the top one, which has none, to this. */
+  path(): Buffer[] {
+    const names: Buffer[] = [];
+    if (this.parent === null) return names;
+    names.push(this.name);
+    for (let above = this.parent; above.parent !== null; above = above.parent) names.push(above.name);
+    return names.reverse();
+  }
+
+  /** `body`, by name (latin1). Parsed anew at each call. */
+  encoded(): Map<string, TreeEntry> {
+    return new Map(this.entries().map((entry) => [keyOf(entry.name), entry]));
+  }
+
+  /** In byte order of their names. Right only while nothing is dirty. */
+  entries(): TreeEntry[] {
+    return this.body.length === 0 ? [] : parseTree(this.body);
+  }
+
+  /** This folder and all below it, each before those in it. */
+  *all(): Generator<Folder, void, undefined> {
+    const waiting: Folder[] = [this];
+    for (let folder = waiting.pop(); folder !== undefined; folder = waiting.pop()) {
+      yield folder;
+      waiting.push(...folder.folders);
+    }
+  }
+}
+
+/** A name as text that any bytes survive. */
+export function keyOf(name: Buffer): string {
+  return name.toString('latin1');
+}

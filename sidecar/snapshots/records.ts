@@ -1,0 +1,32 @@
+import { isReserved } from '../../protocol/paths.ts';
+
+/** Records of `getdents64`: inode (8 bytes), place (8), length (2), type (1), name with NUL. */
+const LENGTH = 16;
+const TYPE = 18;
+export const NAME_IN_RECORD = 19;
+const DOT = 0x2e;
+export const TYPE_DIRECTORY = 4;
+export const TYPE_UNKNOWN = 0;
+
+export function recordLength(records: Buffer, at: number): number {
+  return (records[at + LENGTH] ?? 0) | ((records[at + LENGTH + 1] ?? 0) << 8);
+}
+
+export function recordType(records: Buffer, at: number): number {
+  return records[at + TYPE] ?? TYPE_UNKNOWN;
+}
+
+/** A view. */
+export function recordName(records: Buffer, at: number): Buffer {
+  const from = at + NAME_IN_RECORD;
+  return records.subarray(from, records.indexOf(0, from));
+}
+
+/** `.`, `..`, and names of ours. */
+export function isLeftOut(records: Buffer, at: number): boolean {
+  const from = at + NAME_IN_RECORD;
+  if (records[from] !== DOT) return false;
+  const second = records[from + 1];
+  if (second === 0 || (second === DOT && records[from + 2] === 0)) return true;
+  return isReserved(recordName(records, at));
+}

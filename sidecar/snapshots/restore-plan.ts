@@ -1,0 +1,360 @@
+import { closeSync, constants } from 'node:fs';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { RestoreResult } from '../../protocol/snapshots/wire.ts';
+import { contentOf } from '../../protocol/snapshots/content.ts';
+import {
+  type DirectoryEntry,
+  entriesOf,
+  type FileEntry,
+  type TreeEntry,
+} from '../../protocol/snapshots/entries.ts';
+import type { RemoteObjects } from './remote-objects.ts';
+import { O_PATH } from '../files/resolver.ts';
+import { changedMeanwhile, dress } from './attributes.ts';
+import { FACT_WORDS, inodeOf, noteFacts } from './facts.ts';
+import type { Folder } from './folder.ts';
+import { keyOf } from './folder.ts';
+import type { HardLinks } from './hard-links.ts';
+import { isLeftOut, recordLength, recordName } from './records.ts';
+import type { Present, RestoreStep } from './restore-steps.ts';
+import { haveSameAttributes, haveSameContent, haveSameGroup } from './same.ts';
+import { makeEntry, type Staging } from './staging.ts';
+import type { System } from './system.ts';
+
+const { O_DIRECTORY, O_NOFOLLOW } = constants;
+const OWN_FOLDER = 0o700;
+const NOT_STAGED: Buffer = Buffer.alloc(0);
+
+type Mutable<T> = { -readonly [K in keyof T]: T[K] };
+type Linkable = Exclude<TreeEntry, DirectoryEntry>;
+
+export interface PlanOptions {
+  readonly system: System;
+  readonly objects: RemoteObjects;
+  readonly links: HardLinks;
+  /** The workspace's folder. */
+  readonly root: number;
+  /** Opens the staging folder when it is first needed; null: nothing is made, only counted. */
+  readonly staging: (() => Staging) | null;
+  /** Names of the path that is to be restored; empty: everything. */
+  readonly path: readonly Buffer[];
+  readonly check: () => void;
+}
+
+/**
+ * Compares the workspace with a snapshot, and makes everything new that is needed in the staging folder. The steps that it
+ * gives then take no content from anywhere. Directories whose content is the same are not looked into.
+ */
+export class RestorePlan {
+  readonly steps: RestoreStep[] = [];
+  readonly counts: Mutable<RestoreResult> = { created: 0, replaced: 0, removed: 0, touched: 0, bytes: 0 };
+  readonly #options: PlanOptions;
+  /** Staged names of files with several, by group. */
+  readonly #groups = new Map<string, Buffer>();
+
+  constructor(options: PlanOptions) {
+    this.#options = options;
+  }
+
+  /** The top directory's own attributes are not among the steps. */
+  async make(root: DirectoryEntry, known: Folder): Promise<void> {
+    await this.#compare(root, known, this.#options.path);
+    const isWhole = this.#options.path.length === 0;
+    if (isWhole && this.steps.length === 0 && !haveSameAttributes(root, known.entry))
+      this.counts.touched += 1;
+  }
+
+  /** What is in two directories. `only`: the names on the way to what is to be restored. */
+  async #compare(wanted: DirectoryEntry, folder: Folder, only: readonly Buffer[]): Promise<void> {
+    interface Level {
+      readonly wanted: DirectoryEntry;
+      readonly folder: Folder;
+      readonly only: readonly Buffer[];
+      readonly left: [TreeEntry | null, TreeEntry | null][];
+      /** Where its first step is. */
+      readonly begin: number;
+    }
+    const enter = async (
+      entry: DirectoryEntry,
+      present: Folder,
+      names: readonly Buffer[],
+    ): Promise<Level> => ({
+      wanted: entry,
+      folder: present,
+      only: names,
+      left: await this.#pairs(entry, present, names),
+      begin: this.steps.length,
+    });
+    const levels = [await enter(wanted, folder, only)];
+    for (let level = levels.at(-1); level !== undefined; level = levels.at(-1)) {
+      this.#options.check();
+      const pair = level.left.pop();
+      if (pair === undefined) {
+        levels.pop();
+        const parent = levels.at(-1);
+        if (parent === undefined) return;
+        this.#close(level.wanted, level.folder, level.begin, level.only.length > 0);
+        continue;
+      }
+      const [next, now] = pair;
+      const rest = level.only.slice(1);
+      if (rest.length > 0 && next?.type !== 'directory') throw notInSnapshot();
+      if (next?.type === 'directory' && now?.type === 'directory') {
+        const below = level.folder.folders.find(({ name }) => name.equals(now.name));
+        if (below === undefined) throw changedMeanwhile();
+        if (rest.length > 0 || !haveSameContent(next, now)) {
+          const begin = this.steps.length;
+          this.steps.push({ step: 'enter', name: now.name, inode: inodeOf(below.facts) });
+          levels.push({ ...(await enter(next, below, rest)), begin });
+        } else if (!haveSameAttributes(next, now)) {
+          this.steps.push(
+            { step: 'enter', name: now.name, inode: inodeOf(below.facts) },
+            { step: 'leave', entry: next },
+          );
+          this.counts.touched += 1;
+        }
+      } else if (next === null) {
+        if (now !== null) this.#remove(level.folder, now);
+      } else await this.#put(level.folder, next, now, rest);
+    }
+  }
+
+  /** Steps in a directory are over. */
+  #close(wanted: DirectoryEntry, folder: Folder, begin: number, isOnTheWay: boolean): void {
+    const isSame = haveSameAttributes(wanted, folder.entry);
+    if (this.steps.length === begin + 1 && (isOnTheWay || isSame)) {
+      this.steps.pop();
+      return;
+    }
+    if (this.steps.length === begin + 1) this.counts.touched += 1;
+    this.steps.push({ step: 'leave', entry: isOnTheWay ? null : wanted });
+  }
+
+  /** Entries of both by name, the last name first. */
+  async #pairs(
+    wanted: DirectoryEntry,
+    folder: Folder,
+    only: readonly Buffer[],
+  ): Promise<[TreeEntry | null, TreeEntry | null][]> {
+    const { objects } = this.#options;
+    for (const { hash } of wanted.content.items) objects.expect(hash);
+    const present = folder.encoded();
+    const pairs: [TreeEntry | null, TreeEntry | null][] = [];
+    const [name] = only;
+    for await (const entry of entriesOf(objects, wanted)) {
+      const key = keyOf(entry.name);
+      const now = present.get(key) ?? null;
+      present.delete(key);
+      if (name !== undefined && !entry.name.equals(name)) continue;
+      if (entry.type === 'directory' && now !== null && !haveSameContent(entry, now)) {
+        for (const { hash } of entry.content.items) objects.expect(hash);
+      }
+      pairs.push([entry, now]);
+    }
+    if (name === undefined) for (const entry of present.values()) pairs.push([null, entry]);
+    else if (pairs.length === 0) {
+      throw notInSnapshot();
+    }
+    return pairs.reverse();
+  }
+
+  #remove(folder: Folder, now: TreeEntry): void {
+    const isFolder = now.type === 'directory';
+    this.counts.removed += isFolder ? namesIn(folder, now.name) : 1;
+    this.steps.push({ step: 'remove', name: now.name, present: isFolder ? 'folder' : 'file' });
+  }
+
+  /** What is not there, or is something else. `rest`: names below it that alone are wanted. */
+  async #put(folder: Folder, next: TreeEntry, now: TreeEntry | null, rest: readonly Buffer[]): Promise<void> {
+    if (now !== null && rest.length > 0) {
+      throw new HoldfastError('file_not_a_directory', 'The path cannot be restored', {
+        why: 'it leads through something that is no folder now',
+        next: 'restore the folder above',
+      });
+    }
+    if (now !== null && next.type !== 'directory' && haveSameContent(next, now) && haveSameGroup(next, now)) {
+      if (haveSameAttributes(next, now)) return;
+      this.steps.push({ step: 'dress', entry: next, inode: inodeOfName(folder, next.name) });
+      this.counts.touched += 1;
+      return;
+    }
+    let present: Present = 'nothing';
+    if (now === null) this.counts.created += 1;
+    else {
+      this.counts.replaced += 1;
+      present = now.type === 'directory' ? 'folder' : 'file';
+      if (now.type === 'directory') this.counts.removed += namesIn(folder, now.name) - 1;
+    }
+    const { staging } = this.#options;
+    let staged = NOT_STAGED;
+    if (staging === null) await this.#count(next, rest);
+    else {
+      const { fd } = staging();
+      staged = staging().newName();
+      if (next.type === 'directory') await this.#makeTree(fd, staged, next, rest);
+      else await this.#makeLinkable(fd, staged, next);
+    }
+    this.steps.push({ step: 'place', entry: next, staged, present });
+  }
+
+  /** What `#makeTree` would count. */
+  async #count(entry: TreeEntry, rest: readonly Buffer[]): Promise<void> {
+    const { objects, check } = this.#options;
+    const waiting: { entry: TreeEntry; rest: readonly Buffer[] }[] = [{ entry, rest }];
+    for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
+      check();
+      if (next.entry.type === 'file') await this.#countFile(next.entry);
+      if (next.entry.type !== 'directory') continue;
+      const [name] = next.rest;
+      for await (const below of entriesOf(objects, next.entry)) {
+        if (name !== undefined && !below.name.equals(name)) continue;
+        this.counts.created += 1;
+        waiting.push({ entry: below, rest: next.rest.slice(1) });
+      }
+    }
+  }
+
+  async #countFile(entry: FileEntry): Promise<void> {
+    if (entry.group !== null) {
+      const key = keyOf(entry.group);
+      const isPlain = this.#options.path.length > 0;
+      if (this.#groups.has(key) || this.#options.links.find(entry, isPlain) !== null) return;
+      this.#groups.set(key, entry.name);
+    }
+    if (!entry.sparse) this.counts.bytes += entry.size;
+    // How much of a piece is data stands in the piece only.
+    else
+      for await (const { bytes } of contentOf(this.#options.objects, entry))
+        this.counts.bytes += bytes.length;
+  }
+
+  async #makeLinkable(directory: number, name: Buffer, entry: Linkable): Promise<void> {
+    const { system, objects, staging, links, path } = this.#options;
+    if (entry.group === null || staging === null) {
+      this.counts.bytes += await makeEntry(system, objects, directory, name, entry);
+      return;
+    }
+    const key = keyOf(entry.group);
+    let source = this.#groups.get(key);
+    if (source === undefined) {
+      source = staging().newName();
+      const there = links.find(entry, path.length > 0);
+      if (there === null) {
+        this.counts.bytes += await makeEntry(system, objects, staging().fd, source, entry);
+      } else this.#linkPresent(there, source);
+      this.#groups.set(key, source);
+    }
+    system.linkAt(staging().fd, source, directory, name);
+  }
+
+  /** A staged name for a file that the workspace has. */
+  #linkPresent(
+    { folder, name, inode }: { readonly folder: Folder; readonly name: Buffer; readonly inode: bigint },
+    staged: Buffer,
+  ): void {
+    const { system, root, staging } = this.#options;
+    if (staging === null) return;
+    let here = system.openAt(root, system.nameAt(Buffer.from('.')), O_PATH | O_DIRECTORY);
+    try {
+      for (const step of folder.path()) {
+        const next = system.openAt(here, system.nameAt(step), O_PATH | O_DIRECTORY | O_NOFOLLOW);
+        closeSync(here);
+        here = next;
+      }
+      system.linkAt(here, name, staging().fd, staged);
+    } finally {
+      closeSync(here);
+    }
+    const facts = new Uint32Array(FACT_WORDS);
+    if (!system.statAt(staging().fd, system.nameAt(staged))) throw changedMeanwhile();
+    noteFacts(system.stat, facts, 0);
+    if (inodeOf(facts) !== inode) throw changedMeanwhile();
+  }
+
+  /** A directory with all that is in it. Its own attributes come last; those of the outermost when it has its place. */
+  async #makeTree(
+    directory: number,
+    name: Buffer,
+    top: DirectoryEntry,
+    only: readonly Buffer[],
+  ): Promise<void> {
+    const { system, objects, check } = this.#options;
+    interface Level {
+      readonly entry: DirectoryEntry;
+      readonly fd: number;
+      readonly only: readonly Buffer[];
+      readonly left: TreeEntry[];
+    }
+    const enter = async (
+      at: number,
+      as: Buffer,
+      entry: DirectoryEntry,
+      names: readonly Buffer[],
+    ): Promise<Level> => {
+      system.makeDirectoryAt(at, as, OWN_FOLDER);
+      const fd = system.openAt(at, system.nameAt(as), O_PATH | O_DIRECTORY | O_NOFOLLOW);
+      try {
+        const left: TreeEntry[] = [];
+        const [wanted] = names;
+        for await (const below of entriesOf(objects, entry)) {
+          if (wanted !== undefined && !below.name.equals(wanted)) continue;
+          if (below.type === 'file' || below.type === 'directory') {
+            for (const { hash } of below.content.items) objects.expect(hash);
+          }
+          left.push(below);
+        }
+        if (wanted !== undefined && left.length === 0) throw notInSnapshot();
+        return { entry, fd, only: names, left: left.reverse() };
+      } catch (error) {
+        closeSync(fd);
+        throw error;
+      }
+    };
+    const levels: Level[] = [];
+    try {
+      levels.push(await enter(directory, name, top, only));
+      for (let level = levels.at(-1); level !== undefined; level = levels.at(-1)) {
+        check();
+        const next = level.left.pop();
+        if (next === undefined) {
+          levels.pop();
+          if (levels.length > 0) dress(system, level.fd, level.entry, true);
+          closeSync(level.fd);
+          continue;
+        }
+        this.counts.created += 1;
+        if (next.type === 'directory') {
+          levels.push(await enter(level.fd, next.name, next, level.only.slice(1)));
+        } else await this.#makeLinkable(level.fd, next.name, next);
+      }
+    } finally {
+      for (const { fd } of levels) closeSync(fd);
+    }
+  }
+}
+
+function notInSnapshot(): HoldfastError {
+  return new HoldfastError('file_not_found', 'The snapshot has nothing at that path');
+}
+
+/** Of a directory and all below it, itself counted. */
+function namesIn(parent: Folder, name: Buffer): number {
+  const top = parent.folders.find((folder) => folder.name.equals(name));
+  let count = 1;
+  for (const folder of top?.all() ?? []) {
+    for (let at = 0; at < folder.records.length; at += recordLength(folder.records, at)) {
+      if (!isLeftOut(folder.records, at)) count += 1;
+    }
+  }
+  return count;
+}
+
+function inodeOfName(folder: Folder, name: Buffer): bigint {
+  let index = 0;
+  for (let at = 0; at < folder.records.length; at += recordLength(folder.records, at)) {
+    if (isLeftOut(folder.records, at)) continue;
+    if (recordName(folder.records, at).equals(name)) return inodeOf(folder.stats, index);
+    index += FACT_WORDS;
+  }
+  throw changedMeanwhile();
+}

@@ -1,0 +1,123 @@
+import { closeSync, constants } from 'node:fs';
+import { errnoOf } from '../files/directory.ts';
+import { O_PATH } from '../files/resolver.ts';
+import { changedMeanwhile, dress, dressName } from './attributes.ts';
+import { FACT_WORDS, inodeOf, modeOf, noteFacts } from './facts.ts';
+import type { GiveBack, LentModes } from './lent-modes.ts';
+import type { RestoreStep } from './restore-steps.ts';
+import type { Staging } from './staging.ts';
+import type { System } from './system.ts';
+
+const { O_DIRECTORY, O_NOFOLLOW } = constants;
+const NAME_FLAGS = O_PATH | O_DIRECTORY | O_NOFOLLOW;
+const WRITE_AND_ENTER = 0o300;
+
+interface Level {
+  readonly fd: number;
+  readonly name: Buffer;
+  readonly giveBack: GiveBack | null;
+}
+
+export interface RunOptions {
+  readonly system: System;
+  readonly lent: LentModes;
+  /** The workspace's folder, which we may write to. */
+  readonly root: number;
+  readonly staging: () => Staging;
+}
+
+/**
+ * Takes the steps of a plan. Nothing that it does needs content, memory or a decision; where something is not as it was when
+ * the plan was made it ends with `file_unavailable`, and the restore can be repeated.
+ */
+export function takeSteps(steps: readonly RestoreStep[], options: RunOptions): void {
+  const { system, staging } = options;
+  const levels: Level[] = [];
+  const here = (): number => levels.at(-1)?.fd ?? options.root;
+  try {
+    for (const step of steps) {
+      switch (step.step) {
+        case 'enter':
+          levels.push(openLevel(options, here(), step.name, step.inode, levels));
+          break;
+        case 'leave': {
+          const level = levels.pop();
+          if (level === undefined) throw changedMeanwhile();
+          try {
+            level.giveBack?.(level.fd);
+            if (step.entry !== null) dress(system, level.fd, step.entry);
+          } finally {
+            closeSync(level.fd);
+          }
+          break;
+        }
+        case 'remove':
+          if (step.present === 'folder') staging().takeAway(here(), step.name);
+          else removeFile(system, here(), step.name);
+          break;
+        case 'place':
+          if (step.present === 'folder') staging().takeAway(here(), step.entry.name);
+          if (step.present === 'file' && step.entry.type === 'directory') {
+            removeFile(system, here(), step.entry.name);
+          }
+          system.renameAt(staging().fd, step.staged, here(), step.entry.name);
+          if (step.entry.type === 'directory') dressName(system, here(), step.entry, null);
+          break;
+        case 'dress':
+          dressName(system, here(), step.entry, step.inode);
+          break;
+      }
+    }
+  } catch (error) {
+    switch (errnoOf(error)) {
+      case 'ENOENT':
+      case 'ENOTDIR':
+      case 'ELOOP':
+      case 'EISDIR':
+      case 'ENOTEMPTY':
+      case 'EEXIST':
+        throw changedMeanwhile();
+      case undefined:
+      default:
+        throw error;
+    }
+  } finally {
+    for (const { fd, giveBack } of levels.reverse()) {
+      try {
+        giveBack?.(fd);
+      } finally {
+        closeSync(fd);
+      }
+    }
+  }
+}
+
+function openLevel(
+  { system, lent }: RunOptions,
+  directory: number,
+  name: Buffer,
+  inode: bigint,
+  above: readonly Level[],
+): Level {
+  const fd = system.openAt(directory, system.nameAt(name), NAME_FLAGS);
+  try {
+    system.statOpen(fd);
+    const facts = new Uint32Array(FACT_WORDS);
+    noteFacts(system.stat, facts, 0);
+    if (inodeOf(facts) !== inode) throw changedMeanwhile();
+    const isWritable = (modeOf(facts) & WRITE_AND_ENTER) === WRITE_AND_ENTER;
+    const path = [...above.map((level) => level.name), name];
+    return { fd, name, giveBack: isWritable ? null : lent.lend(fd, path, WRITE_AND_ENTER) };
+  } catch (error) {
+    closeSync(fd);
+    throw error;
+  }
+}
+
+function removeFile(system: System, directory: number, name: Buffer): void {
+  try {
+    system.unlinkAt(directory, name);
+  } catch (error) {
+    if (errnoOf(error) !== 'ENOENT') throw error;
+  }
+}

@@ -1,0 +1,101 @@
+import type { DirectoryEntry } from '../../protocol/snapshots/entries.ts';
+import type { RestoreResult } from '../../protocol/snapshots/wire.ts';
+import { WORKSPACE } from '../../protocol/paths.ts';
+import type { Directory } from '../files/directory.ts';
+import { explained } from '../files/failures.ts';
+import { dress } from './attributes.ts';
+import type { Folder } from './folder.ts';
+import { HardLinks } from './hard-links.ts';
+import type { LentModes } from './lent-modes.ts';
+import type { RemoteObjects } from './remote-objects.ts';
+import { RestorePlan } from './restore-plan.ts';
+import { takeSteps } from './restore-run.ts';
+import { Staging } from './staging.ts';
+import type { Work } from './store.ts';
+import type { System } from './system.ts';
+import type { LinkedName } from './walk.ts';
+
+const OWNER_ALL = 0o700;
+
+export interface RestoreOptions {
+  readonly system: System;
+  readonly lent: LentModes;
+  readonly root: Directory;
+  /** What a complete look has found just now. */
+  readonly known: Folder;
+  readonly linked: ReadonlyMap<bigint, readonly LinkedName[]>;
+  readonly objects: RemoteObjects;
+  /** Empty: everything. */
+  readonly path: readonly Buffer[];
+  readonly work: Work;
+}
+
+/**
+ * One restore. First everything that is missing is made beside the workspace's files; then names are moved, without anything
+ * that could be missing or not fit. Cut off at any point, the next one goes on from what it finds.
+ */
+export class Restore {
+  readonly #options: RestoreOptions;
+  #isDone = false;
+
+  constructor(options: RestoreOptions) {
+    this.#options = options;
+  }
+
+  /** Changes nothing. */
+  async count(wanted: DirectoryEntry): Promise<RestoreResult> {
+    const plan = this.#plan(null);
+    await plan.make(wanted, this.#options.known);
+    return plan.counts;
+  }
+
+  async run(wanted: DirectoryEntry): Promise<RestoreResult> {
+    const { system, lent, root, known, path } = this.#options;
+    const { entry } = known;
+    const isDenied = (entry.mode & OWNER_ALL) !== OWNER_ALL;
+    try {
+      const giveBack = isDenied ? lent.lend(root.fd, [], OWNER_ALL) : null;
+      try {
+        return await this.#staged(wanted);
+      } finally {
+        giveBack?.(root.fd);
+        // The staging folder has come and gone; what is below one path says nothing of the top.
+        if (path.length > 1) system.setMtime(root.fd, entry.mtimeNs);
+        else if (path.length === 0 && this.#isDone) dress(system, root.fd, wanted);
+      }
+    } catch (error) {
+      throw explained(error, WORKSPACE);
+    }
+  }
+
+  async #staged(wanted: DirectoryEntry): Promise<RestoreResult> {
+    const { system, lent, root, known, work } = this.#options;
+    await Staging.clear(root);
+    let opened: Staging | undefined;
+    const staging = (): Staging => (opened ??= Staging.create(system, root));
+    try {
+      const plan = this.#plan(staging);
+      await plan.make(wanted, known);
+      // From here on it is shorter to finish than to be asked.
+      takeSteps(plan.steps, { system, lent, root: root.fd, staging });
+      this.#isDone = true;
+      work.progress('restored', plan.steps.length);
+      return plan.counts;
+    } finally {
+      await opened?.end();
+    }
+  }
+
+  #plan(staging: (() => Staging) | null): RestorePlan {
+    const { system, root, linked, objects, path, work } = this.#options;
+    return new RestorePlan({
+      system,
+      objects,
+      links: new HardLinks(linked),
+      root: root.fd,
+      staging,
+      path,
+      check: () => work.check(),
+    });
+  }
+}

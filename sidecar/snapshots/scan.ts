@@ -1,0 +1,411 @@
+import { createHash } from 'node:crypto';
+import { closeSync, constants, openSync } from 'node:fs';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { formatPath } from '../../protocol/paths.ts';
+import {
+  encodeRoot,
+  type ExtendedAttribute,
+  TreeCutter,
+  type TreeEntry,
+} from '../../protocol/snapshots/entries.ts';
+import { type Hash, OBJECT_KINDS, SNAPSHOT_LIMITS } from '../../protocol/snapshots/objects.ts';
+import { buildRef, type Piece } from '../../protocol/snapshots/refs.ts';
+import { errnoOf } from '../files/directory.ts';
+import { explained } from '../files/failures.ts';
+import { O_PATH } from '../files/resolver.ts';
+import { type Content, readContent } from './content.ts';
+import {
+  areSame,
+  ctimeOf,
+  FACT_WORDS,
+  forgetFacts,
+  inodeOf,
+  linksOf,
+  modeOf,
+  mtimeOf,
+  noteFacts,
+  sizeOf,
+} from './facts.ts';
+import type { Folder } from './folder.ts';
+import { keyOf } from './folder.ts';
+import type { GiveBack, LentModes } from './lent-modes.ts';
+import type { ObjectOutlet } from './outbox.ts';
+import { isLeftOut, recordLength, recordName } from './records.ts';
+import { areSameEntries, groupOf } from './same.ts';
+import { LOOK_FLAGS, STAT, type System } from './system.ts';
+import { isGone, type LinkedName, type Totals, Walk, type Walker, type WalkResult } from './walk.ts';
+
+const { O_NOFOLLOW, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK } = constants;
+const OWNER_READS = 0o400;
+const PERMISSIONS = 0o7777;
+/** How often a file that changes while it is read is read again. */
+const READS = 3;
+const { groupBytes } = SNAPSHOT_LIMITS;
+
+export interface ScanOptions {
+  readonly system: System;
+  readonly lent: LentModes;
+  /** Descriptor of the workspace; O_PATH is enough. */
+  readonly root: number;
+  readonly known: Folder;
+  /** Names of files with several at the last scan; null where that is not known. */
+  readonly linkedBefore: number | null;
+  readonly outlet: ObjectOutlet;
+  readonly budgetBytes: number | null;
+  readonly frozen: boolean;
+  /** End at the first difference. */
+  readonly onlyLook: boolean;
+  readonly check: (totals: Readonly<Totals>) => void;
+}
+
+export interface Scanned extends Totals {
+  /** Null where it was not complete. */
+  readonly root: Hash | null;
+  readonly changedFiles: number;
+  readonly changedBytes: number;
+  readonly readMs: number;
+  readonly moved: boolean;
+  readonly walk: WalkResult;
+}
+
+/** One look through the workspace: what has changed is read, cut into objects, and noted in `known`. */
+export class Scan implements Walker {
+  readonly #options: ScanOptions;
+  readonly #begun: bigint;
+  readonly #linkedNames: { count: number; changed: boolean } = { count: 0, changed: false };
+  #budget: number;
+  #changedFiles = 0;
+  #changedBytes = 0;
+  #readMs = 0;
+  #moved = false;
+
+  constructor(options: ScanOptions) {
+    this.#options = options;
+    this.#budget = options.budgetBytes ?? Number.POSITIVE_INFINITY;
+    this.#begun = options.system.fileClock();
+  }
+
+  async run(): Promise<Scanned> {
+    const { system, lent, known, root, onlyLook, linkedBefore } = this.#options;
+    const tour = new Walk({ system, lent, walker: this, top: known });
+    const walk = await tour.run(root);
+    let hash: Hash | null = null;
+    if (walk.complete && !onlyLook) {
+      let linked = 0;
+      for (const names of walk.linked.values()) linked += names.length;
+      this.#linkedNames.count = linked;
+      if (this.#linkedNames.changed || tour.wasRenamed || linked !== linkedBefore) this.#group(walk);
+      hash = await this.#encode(walk);
+    }
+    const { files, directories, bytes } = walk;
+    return {
+      files,
+      directories,
+      bytes,
+      root: hash,
+      changedFiles: this.#changedFiles,
+      changedBytes: this.#changedBytes,
+      readMs: this.#readMs,
+      moved: this.#moved,
+      walk,
+    };
+  }
+
+  check(totals: Readonly<Totals>): void {
+    this.#options.check(totals);
+  }
+
+  vanished(folder: Folder, name: Buffer): void {
+    this.#movedAt([...folder.path(), name]);
+  }
+
+  folderChanged(folder: Folder, fd: number, facts: Uint32Array): boolean {
+    if (this.#options.onlyLook) return false;
+    if (ctimeOf(facts) >= this.#begun) this.#moved = true;
+    folder.entry = {
+      ...folder.entry,
+      mode: modeOf(facts) & PERMISSIONS,
+      mtimeNs: mtimeOf(facts),
+      xattrs: this.#checkedXattrs(this.#options.system.xattrs(fd), folder.path()),
+    };
+    folder.isEntryNew = true;
+    this.#settle(facts);
+    return true;
+  }
+
+  async changed(place: LinkedName, directory: number, facts: Uint32Array): Promise<boolean> {
+    const { folder, name } = place;
+    if (this.#options.onlyLook) return false;
+    const isFile = (modeOf(facts) & S_IFMT) === S_IFREG;
+    if (isFile) {
+      if (sizeOf(facts) > this.#budget) return false;
+      this.#budget -= sizeOf(facts);
+    }
+    if (ctimeOf(facts) >= this.#begun) this.#moved = true;
+    if (linksOf(facts) > 1) this.#linkedNames.changed = true;
+    const began = performance.now();
+    try {
+      const entry = await this.#entryOf(place, directory, facts);
+      if (entry === null) this.#movedAt([...folder.path(), name]);
+      else {
+        folder.changed.set(keyOf(name), entry);
+        folder.isDirty = true;
+        this.#changedFiles += 1;
+        if (entry.type === 'file') this.#changedBytes += entry.size;
+      }
+    } catch (error) {
+      throw explained(error, formatPath([...folder.path(), name]));
+    }
+    this.#readMs += performance.now() - began;
+    return true;
+  }
+
+  /** Null when it is something else by now; then it will be looked at again. */
+  async #entryOf(
+    { folder, name }: LinkedName,
+    directory: number,
+    facts: Uint32Array,
+  ): Promise<TreeEntry | null> {
+    const { system } = this.#options;
+    const basics = {
+      name,
+      mode: modeOf(facts) & PERMISSIONS,
+      mtimeNs: mtimeOf(facts),
+      xattrs: [],
+      group: null,
+    };
+    switch (modeOf(facts) & S_IFMT) {
+      case S_IFREG:
+        return await this.#fileOf([...folder.path(), name], name, directory, facts);
+      case S_IFLNK: {
+        const target = system.readLinkAt(directory, system.nameAt(name));
+        this.#settle(facts);
+        return { ...basics, type: 'symlink', target };
+      }
+      case S_IFIFO:
+        return { ...basics, type: 'fifo' };
+      case S_IFSOCK:
+        return { ...basics, type: 'socket' };
+      case S_IFDIR:
+        return null;
+      default:
+        throw new HoldfastError(
+          'file_not_regular',
+          `${formatPath([...folder.path(), name])} cannot be in a snapshot`,
+          {
+            why: 'it is a device',
+            next: 'remove it',
+          },
+        );
+    }
+  }
+
+  async #fileOf(
+    path: readonly Buffer[],
+    name: Buffer,
+    directory: number,
+    facts: Uint32Array,
+  ): Promise<TreeEntry | null> {
+    const { system, outlet } = this.#options;
+    const open = this.#openFile(path, name, directory, facts);
+    if (open === null) return null;
+    const { fd, mode } = open;
+    const now = new Uint32Array(FACT_WORDS);
+    const look = (): number => {
+      system.statOpen(fd);
+      noteFacts(system.stat, now, 0);
+      return system.stat[STAT.blocks] ?? 0;
+    };
+    try {
+      let xattrs: readonly ExtendedAttribute[];
+      try {
+        xattrs = this.#checkedXattrs(system.xattrs(fd), path);
+      } finally {
+        open.giveBack?.(fd);
+      }
+      for (let tries = 1; ; tries += 1) {
+        const blocks = look();
+        const clock = system.fileClock();
+        facts.set(now);
+        const content: Content = await readContent(
+          system,
+          fd,
+          { size: sizeOf(facts), blocks },
+          outlet,
+          async () => {
+            this.#options.check(NO_TOTALS);
+            if (outlet.isFull) await outlet.flush();
+          },
+        );
+        look();
+        const isSteady = areSame(now, facts);
+        if (!isSteady && tries < READS) continue;
+        if (!isSteady) this.#movedAt(path);
+        const basics = { name, mode, mtimeNs: mtimeOf(facts), xattrs, group: null };
+        // A change within the same tick of the clock as the last one would leave the same time: it is read again.
+        if (!isSteady || ctimeOf(facts) >= clock) forgetFacts(facts, 0);
+        return { ...basics, type: 'file', ...content };
+      }
+    } finally {
+      closeSync(fd);
+      if (outlet.isFull) await outlet.flush();
+    }
+  }
+
+  /** `mode`: as it was before it was lent. */
+  #openFile(
+    path: readonly Buffer[],
+    name: Buffer,
+    directory: number,
+    facts: Uint32Array,
+  ): { fd: number; mode: number; giveBack: GiveBack | null } | null {
+    const { system, lent } = this.#options;
+    const mode = modeOf(facts) & PERMISSIONS;
+    let fd: number;
+    let giveBack: GiveBack | null = null;
+    try {
+      fd = system.openAt(directory, system.nameAt(name), LOOK_FLAGS);
+    } catch (error) {
+      if (isGone(error) || errnoOf(error) === 'ENXIO') return null;
+      if (errnoOf(error) !== 'EACCES' || (mode & OWNER_READS) !== 0) throw error;
+      let named: number;
+      try {
+        named = system.openAt(directory, system.nameAt(name), O_PATH | O_NOFOLLOW);
+      } catch (cause) {
+        if (isGone(cause)) return null;
+        throw cause;
+      }
+      try {
+        if (!this.#isThat(named, facts)) return null;
+        giveBack = lent.lend(named, path, OWNER_READS);
+        fd = openSync(`/proc/self/fd/${named}`, LOOK_FLAGS & ~O_NOFOLLOW);
+      } catch (cause) {
+        giveBack?.(named);
+        throw cause;
+      } finally {
+        closeSync(named);
+      }
+    }
+    if (this.#isThat(fd, facts)) return { fd, mode, giveBack };
+    giveBack?.(fd);
+    closeSync(fd);
+    return null;
+  }
+
+  /** Whether the descriptor leads to the file that was looked at. */
+  #isThat(fd: number, facts: Uint32Array): boolean {
+    const { system } = this.#options;
+    system.statOpen(fd);
+    const now = new Uint32Array(FACT_WORDS);
+    noteFacts(system.stat, now, 0);
+    return inodeOf(now) === inodeOf(facts) && (modeOf(now) & S_IFMT) === (modeOf(facts) & S_IFMT);
+  }
+
+  /** What was looked at within the last tick of the clock is looked at again the next time. */
+  #settle(facts: Uint32Array): void {
+    if (ctimeOf(facts) >= this.#begun) forgetFacts(facts, 0);
+  }
+
+  #checkedXattrs(xattrs: ExtendedAttribute[], path: readonly Buffer[]): ExtendedAttribute[] {
+    const bytes = xattrs.reduce((sum, { name, value }) => sum + name.length + value.length + 8, 0);
+    if (bytes > SNAPSHOT_LIMITS.entryBytes / 2) {
+      throw new HoldfastError('file_too_large', `${formatPath(path)} cannot be in a snapshot`, {
+        why: 'its extended attributes are larger than a snapshot can hold',
+      });
+    }
+    return xattrs;
+  }
+
+  #movedAt(path: readonly Buffer[]): void {
+    this.#moved = true;
+    if (!this.#options.frozen) return;
+    throw new HoldfastError('file_unavailable', 'The workspace could not be read as it is at one moment', {
+      why: `${formatPath(path)} changed meanwhile`,
+      next: 'try again',
+    });
+  }
+
+  /** Gives the names of one file what they have in common. */
+  #group({ linked }: WalkResult): void {
+    const parsed = new Map<Folder, Map<string, TreeEntry>>();
+    for (const names of linked.values()) {
+      const group = names.length > 1 ? groupName(names) : null;
+      for (const { folder, name } of names) {
+        const key = keyOf(name);
+        let entry = folder.changed.get(key);
+        if (entry === undefined) {
+          let entries = parsed.get(folder);
+          if (entries === undefined) parsed.set(folder, (entries = folder.encoded()));
+          entry = entries.get(key);
+        }
+        if (entry === undefined || entry.type === 'directory') continue;
+        const before = groupOf(entry);
+        if (before === null ? group === null : group !== null && before.equals(group)) continue;
+        folder.changed.set(key, { ...entry, group });
+        folder.isDirty = true;
+      }
+    }
+  }
+
+  /** From the innermost folders outwards. */
+  async #encode({ folders }: WalkResult): Promise<Hash> {
+    const { outlet, known } = this.#options;
+    for (const folder of [...folders].reverse()) {
+      if (folder.folders.some((below) => below.isEntryNew)) folder.isDirty = true;
+      for (const below of folder.folders) below.isEntryNew = false;
+      if (!folder.isDirty) continue;
+      this.#encodeFolder(folder);
+      if (outlet.isFull) await outlet.flush();
+      this.#options.check(NO_TOTALS);
+    }
+    known.isEntryNew = false;
+    return outlet.add(OBJECT_KINDS.root, encodeRoot(known.entry));
+  }
+
+  #encodeFolder(folder: Folder): void {
+    const { outlet } = this.#options;
+    const before = folder.encoded();
+    const below = new Map(folder.folders.map((child) => [keyOf(child.name), child.entry]));
+    const entries: TreeEntry[] = [];
+    const { records } = folder;
+    for (let at = 0; at < records.length; at += recordLength(records, at)) {
+      if (isLeftOut(records, at)) continue;
+      const key = keyOf(recordName(records, at));
+      const entry = below.get(key) ?? folder.changed.get(key) ?? before.get(key);
+      if (entry !== undefined) entries.push(entry);
+    }
+    entries.sort((one, other) => one.name.compare(other.name));
+    const bodies: Buffer[] = [];
+    const cutter = new TreeCutter((body) => bodies.push(body));
+    for (const entry of entries) cutter.add(entry);
+    cutter.end();
+    const pieces: Piece[] = bodies.map((body, index) => ({
+      index,
+      hash: outlet.add(OBJECT_KINDS.tree, body),
+    }));
+    const content = buildRef(pieces, (kind, body) => outlet.add(kind, body));
+    const entry = { ...folder.entry, content };
+    if (!areSameEntries(entry, folder.entry)) folder.isEntryNew = true;
+    folder.entry = entry;
+    folder.body = bodies.length === 1 && bodies[0] !== undefined ? bodies[0] : Buffer.concat(bodies);
+    folder.changed.clear();
+    folder.isDirty = false;
+  }
+}
+
+const NO_TOTALS: Totals = { files: 0, directories: 0, bytes: 0 };
+
+/** Of the bytewise first of a file's paths. */
+function groupName(names: readonly LinkedName[]): Buffer {
+  const paths = names.map(({ folder, name }) => joined([...folder.path(), name]));
+  const [first] = paths.sort((one, other) => one.compare(other));
+  return createHash('sha256')
+    .update(first ?? '')
+    .digest()
+    .subarray(0, groupBytes);
+}
+
+function joined(names: readonly Buffer[]): Buffer {
+  const slash = Buffer.from('/');
+  return Buffer.concat(names.flatMap((name, index) => (index === 0 ? [name] : [slash, name])));
+}

@@ -1,0 +1,27 @@
+import type { Hash } from '../../protocol/snapshots/objects.ts';
+
+/** A frame as the store sends it. */
+export interface SentFrame {
+  readonly objects: number;
+  readonly stored: number;
+  readonly raw: number;
+  readonly encoding: number;
+}
+
+/** The supervisor's store, for the length of one call. Every call rejects when that call is cancelled or its connection ends. */
+export interface Store {
+  /** Whether it has the object at an index of `hashes`. */
+  have(hashes: readonly Hash[]): Promise<(index: number) => boolean>;
+  put(pack: number, offset: number, bytes: Buffer): Promise<void>;
+  sealed(pack: number, bytes: number, objects: number): Promise<void>;
+  /** Frames with some of the objects, the first always among them; behind them their tables and stored bytes. */
+  read(hashes: readonly Hash[]): Promise<{ frames: readonly SentFrame[]; bytes: Buffer }>;
+}
+
+/** What one piece of work needs of the world around it. */
+export interface Work {
+  readonly store: Store;
+  /** Throws when the work is to end. Cheap. */
+  check(): void;
+  progress(stage: string, done: number, of?: number): void;
+}

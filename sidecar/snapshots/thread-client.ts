@@ -1,0 +1,133 @@
+import { Worker } from 'node:worker_threads';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type {
+  Failure,
+  FromThread,
+  StoreAnswer,
+  StoreRequest,
+  Task,
+  TaskKind,
+  TaskParams,
+  TaskResult,
+  ThreadPlaces,
+  ToThread,
+} from './thread-messages.ts';
+
+/** Old space of the thread, MiB: what it knows of files is kept outside of it. */
+const THREAD_MIB = 192;
+
+/** What a task needs of whoever asked for it. */
+export interface TaskContext {
+  readonly signal: AbortSignal;
+  readonly progress: (stage: string, done: number, of: number | undefined) => void;
+  readonly call: (request: StoreRequest, bytes: Buffer) => Promise<StoreAnswer>;
+}
+
+interface Running {
+  readonly context: TaskContext;
+  readonly cancelled: Int32Array;
+  readonly end: PromiseWithResolvers<TaskResult<TaskKind>>;
+}
+
+/** The thread that looks after snapshots. It starts with the first task and stays; one task at a time, the others wait. */
+export class SnapshotThread {
+  readonly #program: string | URL;
+  readonly #places: ThreadPlaces;
+  #worker: Worker | undefined;
+  #running: Running | undefined;
+  #queue: Promise<unknown> = Promise.resolve();
+
+  /** `program`: the file of `thread.ts`. */
+  constructor(program: string | URL, places: ThreadPlaces) {
+    this.#program = program;
+    this.#places = places;
+  }
+
+  /** Rejects with a HoldfastError. After a cancellation it waits until the thread has let go of everything. */
+  run<K extends TaskKind>(kind: K, params: TaskParams<K>, context: TaskContext): Promise<TaskResult<K>> {
+    const turn = this.#queue.then(() => this.#perform({ kind, params } as Task, context));
+    this.#queue = turn.catch(() => undefined);
+    // The thread answers a task with a result of its kind.
+    return turn as Promise<TaskResult<K>>;
+  }
+
+  async #perform(task: Task, context: TaskContext): Promise<TaskResult<TaskKind>> {
+    const { signal } = context;
+    signal.throwIfAborted();
+    const cancelled = new Int32Array(new SharedArrayBuffer(4));
+    const end = Promise.withResolvers<TaskResult<TaskKind>>();
+    this.#running = { context, cancelled, end };
+    const cancel = (): void => {
+      Atomics.store(cancelled, 0, 1);
+    };
+    signal.addEventListener('abort', cancel);
+    try {
+      this.#say({ kind: 'task', task, cancelled });
+      return await end.promise;
+    } finally {
+      signal.removeEventListener('abort', cancel);
+      this.#running = undefined;
+    }
+  }
+
+  #say(message: ToThread, transfer: ArrayBuffer[] = []): void {
+    this.#worker ??= this.#start();
+    this.#worker.postMessage(message, transfer);
+  }
+
+  #start(): Worker {
+    const worker = new Worker(this.#program, {
+      workerData: this.#places,
+      resourceLimits: { maxOldGenerationSizeMb: THREAD_MIB },
+    });
+    worker.unref();
+    worker.on('message', (message: FromThread) => this.#hear(message));
+    const lost = (cause: unknown): void => {
+      if (this.#worker === worker) this.#worker = undefined;
+      const why = cause instanceof Error ? cause.message : 'its thread ended';
+      this.#running?.end.reject(
+        new HoldfastError('internal', 'The workspace could not be looked through', { why, cause }),
+      );
+    };
+    worker.on('error', lost);
+    worker.on('exit', lost);
+    return worker;
+  }
+
+  #hear(message: FromThread): void {
+    const running = this.#running;
+    if (running === undefined) return;
+    switch (message.kind) {
+      case 'call':
+        void this.#call(running, message.id, message.request, message.bytes);
+        break;
+      case 'progress':
+        running.context.progress(message.stage, message.done, message.of);
+        break;
+      case 'done':
+        running.end.resolve(message.result);
+        break;
+      case 'failed':
+        running.end.reject(HoldfastError.fromWire(message.failure.message, message.failure.data));
+        break;
+    }
+  }
+
+  async #call({ context }: Running, id: number, request: StoreRequest, bytes: Uint8Array): Promise<void> {
+    try {
+      const answer = await context.call(
+        request,
+        Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength),
+      );
+      const own = Uint8Array.prototype.slice.call(answer.bytes);
+      this.#say({ kind: 'answer', id, answer: { frames: answer.frames, bytes: own } }, [own.buffer]);
+    } catch (error) {
+      this.#say({ kind: 'refusal', id, failure: failureOf(error) });
+    }
+  }
+}
+
+function failureOf(error: unknown): Failure {
+  const typed = HoldfastError.from(error, 'The store did not answer');
+  return { message: typed.message, data: typed.toData() };
+}

@@ -1,0 +1,55 @@
+import type { z } from 'zod';
+import type { ErrorData } from '../../protocol/errors.ts';
+import type { SNAPSHOT_CALLS } from '../../protocol/snapshots/wire.ts';
+import type { SentFrame } from './store.ts';
+
+/** What the thread is told when it is made. */
+export interface ThreadPlaces {
+  readonly workspace: string;
+  /** A folder that the agent cannot reach. */
+  readonly notes: string;
+}
+
+type Calls = typeof SNAPSHOT_CALLS;
+export type TaskKind = 'scan' | 'unchanged' | 'restore';
+export type TaskParams<K extends TaskKind> = z.output<Calls[`snapshot/${K}`]['params']>;
+export type TaskResult<K extends TaskKind> = z.input<Calls[`snapshot/${K}`]['result']>;
+
+export type Task = {
+  readonly [K in TaskKind]: { readonly kind: K; readonly params: TaskParams<K> };
+}[TaskKind];
+
+export type StoreRequest =
+  | { readonly method: 'have'; readonly count: number }
+  | { readonly method: 'put'; readonly pack: number; readonly offset: number }
+  | { readonly method: 'sealed'; readonly pack: number; readonly bytes: number; readonly objects: number }
+  | { readonly method: 'read'; readonly count: number };
+
+export interface StoreAnswer {
+  readonly frames: readonly SentFrame[];
+  readonly bytes: Uint8Array;
+}
+
+export interface Failure {
+  readonly message: string;
+  readonly data: ErrorData;
+}
+
+/** To the thread. */
+export type ToThread =
+  /** `cancelled`: its first element becomes 1 when the task is to end. */
+  | { readonly kind: 'task'; readonly task: Task; readonly cancelled: Int32Array }
+  | { readonly kind: 'answer'; readonly id: number; readonly answer: StoreAnswer }
+  | { readonly kind: 'refusal'; readonly id: number; readonly failure: Failure };
+
+/** From the thread. */
+export type FromThread =
+  | { readonly kind: 'call'; readonly id: number; readonly request: StoreRequest; readonly bytes: Uint8Array }
+  | {
+      readonly kind: 'progress';
+      readonly stage: string;
+      readonly done: number;
+      readonly of: number | undefined;
+    }
+  | { readonly kind: 'done'; readonly result: TaskResult<TaskKind> }
+  | { readonly kind: 'failed'; readonly failure: Failure };

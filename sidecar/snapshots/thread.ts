@@ -1,0 +1,130 @@
+// Runs in a thread of its own: looking through a workspace keeps nobody else waiting.
+import { constants, openSync } from 'node:fs';
+import { parentPort, workerData } from 'node:worker_threads';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Hash } from '../../protocol/snapshots/objects.ts';
+import { Directory } from '../files/directory.ts';
+import { O_PATH } from '../files/resolver.ts';
+import type { Store, Work } from './store.ts';
+import { loadSystem } from './system.ts';
+import type {
+  FromThread,
+  StoreAnswer,
+  StoreRequest,
+  Task,
+  TaskKind,
+  TaskResult,
+  ThreadPlaces,
+  ToThread,
+} from './thread-messages.ts';
+import { notHere, WorkspaceSnapshots } from './workspace-snapshots.ts';
+
+/** Only named: its mode may deny us to read it. */
+const ROOT_FLAGS = O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW;
+
+const port = parentPort;
+if (port === null) throw new Error('this is a thread of the sidecar');
+const { workspace, notes } = workerData as ThreadPlaces;
+
+const waiting = new Map<number, PromiseWithResolvers<StoreAnswer>>();
+let calls = 0;
+let snapshots: Promise<WorkspaceSnapshots> | undefined;
+
+port.on('message', (message: ToThread) => {
+  switch (message.kind) {
+    case 'task':
+      void perform(message.task, message.cancelled);
+      break;
+    case 'answer':
+      taken(message.id)?.resolve(message.answer);
+      break;
+    case 'refusal':
+      taken(message.id)?.reject(HoldfastError.fromWire(message.failure.message, message.failure.data));
+      break;
+  }
+});
+
+function taken(id: number): PromiseWithResolvers<StoreAnswer> | undefined {
+  const call = waiting.get(id);
+  waiting.delete(id);
+  return call;
+}
+
+function say(message: FromThread, transfer: ArrayBuffer[] = []): void {
+  port?.postMessage(message, transfer);
+}
+
+/** The bytes leave this thread where they are alone in their memory, else a copy does. */
+function call(request: StoreRequest, bytes: Buffer): Promise<StoreAnswer> {
+  calls += 1;
+  const answer = Promise.withResolvers<StoreAnswer>();
+  waiting.set(calls, answer);
+  const own = Uint8Array.prototype.slice.call(bytes);
+  say({ kind: 'call', id: calls, request, bytes: own }, [own.buffer]);
+  return answer.promise;
+}
+
+const store: Store = {
+  async have(hashes) {
+    const { bytes } = await call({ method: 'have', count: hashes.length }, joined(hashes));
+    if (bytes.length !== Math.ceil(hashes.length / 8)) {
+      throw new HoldfastError(
+        'protocol_error',
+        'The store answered about other objects than it was asked for',
+      );
+    }
+    return (index) => (((bytes[index >> 3] ?? 0) >> (index & 7)) & 1) === 1;
+  },
+  async put(pack, offset, bytes) {
+    await call({ method: 'put', pack, offset }, bytes);
+  },
+  async sealed(pack, bytes, objects) {
+    await call({ method: 'sealed', pack, bytes, objects }, EMPTY);
+  },
+  async read(hashes) {
+    const { frames, bytes } = await call({ method: 'read', count: hashes.length }, joined(hashes));
+    return { frames, bytes: Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength) };
+  },
+};
+const EMPTY = Buffer.alloc(0);
+
+function joined(hashes: readonly Hash[]): Buffer {
+  return Buffer.concat(hashes);
+}
+
+async function perform(task: Task, cancelled: Int32Array): Promise<void> {
+  const work: Work = {
+    store,
+    check: () => {
+      if (Atomics.load(cancelled, 0) === 1) throw new HoldfastError('cancelled', 'The request was cancelled');
+    },
+    progress: (stage, done, of) => say({ kind: 'progress', stage, done, of }),
+  };
+  try {
+    const result = await resultOf(task, work);
+    say({ kind: 'done', result });
+  } catch (error) {
+    if (!(error instanceof HoldfastError)) console.error('snapshots:', error);
+    const typed = HoldfastError.from(error, 'The workspace could not be looked through');
+    say({ kind: 'failed', failure: { message: typed.message, data: typed.toData() } });
+  }
+}
+
+async function resultOf(task: Task, work: Work): Promise<TaskResult<TaskKind>> {
+  snapshots ??= open();
+  const here = await snapshots;
+  switch (task.kind) {
+    case 'scan':
+      return await here.scan(task.params, work);
+    case 'unchanged':
+      return await here.unchanged(task.params.root, work);
+    case 'restore':
+      return await here.restore(task.params, work);
+  }
+}
+
+async function open(): Promise<WorkspaceSnapshots> {
+  const system = await loadSystem();
+  if (system === null) throw notHere();
+  return new WorkspaceSnapshots(system, Directory.over(openSync(workspace, ROOT_FLAGS)), notes);
+}

@@ -1,0 +1,438 @@
+import { closeSync, constants, openSync } from 'node:fs';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { formatPath } from '../../protocol/paths.ts';
+import { errnoOf } from '../files/directory.ts';
+import { explained } from '../files/failures.ts';
+import { O_PATH } from '../files/resolver.ts';
+import {
+  areFacts,
+  areSame,
+  FACT_WORDS,
+  inodeOf,
+  keepLent,
+  linksOf,
+  modeOf,
+  noteFacts,
+  sizeOf,
+} from './facts.ts';
+import { Folder, keyOf } from './folder.ts';
+import type { GiveBack, LentModes } from './lent-modes.ts';
+import {
+  isLeftOut,
+  NAME_IN_RECORD,
+  recordLength,
+  recordName,
+  recordType,
+  TYPE_DIRECTORY,
+  TYPE_UNKNOWN,
+} from './records.ts';
+import { LIST_FLAGS, STAT, type System } from './system.ts';
+
+const { O_NOFOLLOW, S_IFDIR, S_IFMT, S_IFREG } = constants;
+const NAME_FLAGS = O_PATH | constants.O_DIRECTORY | O_NOFOLLOW;
+/** Folders on the way down that stay open; those above are closed and found again through `..`. */
+const OPEN_LEVELS = 128;
+/** What a walk needs of a directory. */
+const LIST_AND_ENTER = 0o500;
+const NO_RECORDS = Buffer.alloc(0);
+const DOT = Buffer.from('.');
+const DOTS = Buffer.from('..');
+/** Names between two looks at whether the work is to end. */
+const NAMES_A_CHECK = 512;
+
+/** A name with more than one link. */
+export interface LinkedName {
+  readonly folder: Folder;
+  readonly name: Buffer;
+}
+
+export interface Totals {
+  files: number;
+  directories: number;
+  bytes: number;
+}
+
+/** What a walk tells of. */
+export interface Walker {
+  /**
+   * A name that is no directory is new or looks otherwise than it did. `facts` are what it looks like now; what is in them
+   * afterwards is what it will be known by. False: the walk is to end.
+   */
+  changed(place: LinkedName, directory: number, facts: Uint32Array): boolean | Promise<boolean>;
+  /** The same of a directory itself; `fd` is open for reading. */
+  folderChanged(folder: Folder, fd: number, facts: Uint32Array): boolean;
+  /** A name is gone that was there a moment ago. */
+  vanished(folder: Folder, name: Buffer): void;
+  check(totals: Readonly<Totals>): void;
+}
+
+interface Level {
+  readonly folder: Folder;
+  fd: number;
+  /** Index of the next folder in it. */
+  next: number;
+  readonly giveBack: GiveBack | null;
+  readonly before: Uint32Array | null;
+}
+
+export interface WalkResult extends Totals {
+  /** False: `changed` has ended it. */
+  readonly complete: boolean;
+  /** Every folder that was visited, each before those in it. */
+  readonly folders: ReadonlySet<Folder>;
+  /** Names of files with several of them, by inode. */
+  readonly linked: ReadonlyMap<bigint, readonly LinkedName[]>;
+}
+
+/**
+ * Goes through a workspace by descriptors and compares every name with what is known of it, links never followed. What it finds
+ * is noted in the folders as it goes: one that is cut off leaves them right.
+ */
+export class Walk {
+  /** A directory was found under another name: the paths of what is in it are others. */
+  wasRenamed = false;
+  readonly #system: System;
+  readonly #lent: LentModes;
+  readonly #walker: Walker;
+  readonly #top: Folder;
+  readonly #folders = new Set<Folder>();
+  readonly #linked = new Map<bigint, LinkedName[]>();
+  readonly #totals: Totals = { files: 0, directories: -1, bytes: 0 };
+  readonly #facts = new Uint32Array(FACT_WORDS);
+  #device = { major: 0, minor: 0 };
+  /** Folders by inode, for those that were renamed; made when it is first needed. */
+  #byInode: Map<bigint, Folder> | null = null;
+
+  constructor(options: { system: System; lent: LentModes; walker: Walker; top: Folder }) {
+    this.#system = options.system;
+    this.#lent = options.lent;
+    this.#walker = options.walker;
+    this.#top = options.top;
+  }
+
+  /** `root` stays the caller's. Errors: `file_not_regular` for a device, and those of the system, explained. */
+  async run(root: number): Promise<WalkResult> {
+    const levels: Level[] = [];
+    try {
+      const top = this.#opened(root, this.#top);
+      if (top === null) throw new Error('the workspace cannot be opened');
+      levels.push(top);
+      let complete = await this.#visit(top);
+      for (let level = levels.at(-1); level !== undefined && complete; level = levels.at(-1)) {
+        const folder = level.folder.folders[level.next];
+        if (folder === undefined) {
+          this.#leave(levels);
+          continue;
+        }
+        level.next += 1;
+        const below = this.#opened(level.fd, folder);
+        if (below === null) {
+          this.#dropFolder(level, folder);
+          continue;
+        }
+        levels.push(below);
+        this.#closeAbove(levels);
+        complete = await this.#visit(below);
+      }
+      return { ...this.#totals, complete, folders: this.#folders, linked: this.#linked };
+    } finally {
+      while (levels.length > 0) this.#end(levels.pop());
+    }
+  }
+
+  #opened(directory: number, folder: Folder): Level | null {
+    try {
+      return this.#open(directory, folder);
+    } catch (error) {
+      throw explained(error, formatPath(folder.path()));
+    }
+  }
+
+  /** Null when it is no directory any more. */
+  #open(directory: number, folder: Folder): Level | null {
+    const system = this.#system;
+    const name = folder.parent === null ? DOT : folder.name;
+    let fd: number;
+    let giveBack: GiveBack | null = null;
+    /** What it was before its mode was lent. */
+    let before: Uint32Array | null = null;
+    try {
+      fd = system.openAt(directory, system.nameAt(name), NAME_FLAGS);
+    } catch (error) {
+      if (isGone(error)) return null;
+      throw error;
+    }
+    try {
+      this.#checkDevice(fd, folder);
+      if ((modeOf(this.#facts) & LIST_AND_ENTER) !== LIST_AND_ENTER) {
+        before = this.#facts.slice();
+        giveBack = this.#lent.lend(fd, folder.path(), LIST_AND_ENTER);
+      }
+      const listed = openSync(`/proc/self/fd/${fd}`, LIST_FLAGS & ~O_NOFOLLOW);
+      closeSync(fd);
+      return { folder, fd: listed, next: 0, giveBack, before };
+    } catch (error) {
+      giveBack?.(fd);
+      closeSync(fd);
+      throw error;
+    }
+  }
+
+  /** Leaves the facts of the open directory in `#facts`. */
+  #checkDevice(fd: number, folder: Folder): void {
+    const { stat } = this.#system;
+    this.#system.statOpen(fd);
+    noteFacts(stat, this.#facts, 0);
+    const major = stat[STAT.device] ?? 0;
+    const minor = stat[STAT.device + 1] ?? 0;
+    if (folder.parent === null) this.#device = { major, minor };
+    else if (major !== this.#device.major || minor !== this.#device.minor) {
+      throw new HoldfastError('not_supported', `${formatPath(folder.path())} cannot be in a snapshot`, {
+        why: 'another file system is mounted there',
+      });
+    }
+  }
+
+  #leave(levels: Level[]): void {
+    const done = levels.pop();
+    const parent = levels.at(-1);
+    if (done !== undefined && parent?.fd === -1) {
+      const fd = this.#system.openAt(done.fd, this.#system.nameAt(DOTS), LIST_FLAGS);
+      this.#system.statOpen(fd);
+      noteFacts(this.#system.stat, this.#facts, 0);
+      if (inodeOf(this.#facts) !== inodeOf(parent.folder.facts)) {
+        closeSync(fd);
+        this.#end(done);
+        throw new HoldfastError('file_unavailable', 'The workspace was not looked through', {
+          why: `${formatPath(done.folder.path())} was moved meanwhile`,
+          next: 'try again',
+        });
+      }
+      parent.fd = fd;
+    }
+    this.#end(done);
+  }
+
+  #closeAbove(levels: Level[]): void {
+    const above = levels.at(-1 - OPEN_LEVELS);
+    if (above === undefined || above.fd === -1 || above.giveBack !== null) return;
+    closeSync(above.fd);
+    above.fd = -1;
+  }
+
+  #end(level: Level | undefined): void {
+    if (level === undefined) return;
+    try {
+      if (level.giveBack === null) return;
+      level.giveBack(level.fd);
+      this.#system.statOpen(level.fd);
+      noteFacts(this.#system.stat, this.#facts, 0);
+      level.folder.facts.set(this.#facts);
+    } finally {
+      if (level.fd !== -1) closeSync(level.fd);
+    }
+  }
+
+  #dropFolder(level: Level, folder: Folder): void {
+    this.#walker.vanished(level.folder, folder.name);
+    removeName(level.folder, folder.name);
+    level.next -= 1;
+    this.#totals.directories -= 1;
+  }
+
+  /** Looks at every name of a directory; false when the walk is to end. */
+  async #visit({ folder, fd, before }: Level): Promise<boolean> {
+    const system = this.#system;
+    const totals = this.#totals;
+    this.#folders.add(folder);
+    totals.directories += 1;
+    const { records, isInScratch } = this.#list(fd, folder.records);
+    // After the listing: a time that is old enough says that all of it is as old.
+    system.statOpen(fd);
+    noteFacts(system.stat, this.#facts, 0);
+    if (before !== null) keepLent(this.#facts, before);
+    if (!areSame(this.#facts, folder.facts)) {
+      if (!this.#walker.folderChanged(folder, fd, this.#facts)) return false;
+      folder.facts.set(this.#facts);
+    }
+    const isSame = records === folder.records && folder.isTyped;
+    const known = isSame ? null : knownNames(folder);
+    const stats = isSame ? folder.stats : new Uint32Array(countNames(records) * FACT_WORDS);
+    const folders: Folder[] = [];
+    const gone: Buffer[] = [];
+    let goesOn = true;
+    let index = -FACT_WORDS;
+    let sinceCheck = 0;
+
+    for (let at = 0; at < records.length; at += recordLength(records, at)) {
+      if (isLeftOut(records, at)) continue;
+      index += FACT_WORDS;
+      if (recordType(records, at) === TYPE_DIRECTORY) {
+        if (isSame) continue;
+        folders.push(this.#folderFor(folder, records, at, known));
+        continue;
+      }
+      if (known !== null) {
+        const old = known.get(keyOf(recordName(records, at)))?.index;
+        if (old !== undefined) stats.set(folder.stats.subarray(old, old + FACT_WORDS), index);
+      }
+      if (!goesOn) continue;
+      sinceCheck += 1;
+      if (sinceCheck === NAMES_A_CHECK) {
+        this.#walker.check(totals);
+        sinceCheck = 0;
+      }
+      const address = isInScratch
+        ? system.recordsAt + at + NAME_IN_RECORD
+        : system.nameAt(recordName(records, at));
+      if (!system.statAt(fd, address)) {
+        gone.push(Buffer.from(recordName(records, at)));
+        continue;
+      }
+      if (!areFacts(system.stat, stats, index)) {
+        noteFacts(system.stat, this.#facts, 0);
+        const name = Buffer.from(recordName(records, at));
+        if ((modeOf(this.#facts) & S_IFMT) === S_IFDIR) {
+          if (recordType(records, at) === TYPE_UNKNOWN) folders.push(this.#folderNamed(folder, name, known));
+          else gone.push(name); // it became one just now
+          continue;
+        }
+        const facts = this.#facts.slice();
+        const went = this.#walker.changed({ folder, name }, fd, facts);
+        goesOn = typeof went === 'boolean' ? went : await went;
+        if (!goesOn) continue;
+        stats.set(facts, index);
+      }
+      totals.files += 1;
+      const links = linksOf(stats, index);
+      const isFile = (modeOf(stats, index) & S_IFMT) === S_IFREG;
+      if (links > 1) {
+        const inode = inodeOf(stats, index);
+        const names = this.#linked.get(inode);
+        const name = { folder, name: Buffer.from(recordName(records, at)) };
+        if (names !== undefined) names.push(name);
+        else {
+          this.#linked.set(inode, [name]);
+          if (isFile) totals.bytes += sizeOf(stats, index);
+        }
+      } else if (isFile) totals.bytes += sizeOf(stats, index);
+    }
+    if (!isSame) {
+      folder.records = records;
+      folder.stats = stats;
+      folder.folders = folders;
+      folder.isTyped = !hasUnknownTypes(records);
+      folder.isDirty = true;
+    }
+    for (const name of gone) {
+      this.#walker.vanished(folder, name);
+      removeName(folder, name);
+    }
+    return goesOn;
+  }
+
+  /** All names of an open directory. The very buffer that is known where they are the same. */
+  #list(fd: number, known: Buffer): { records: Buffer; isInScratch: boolean } {
+    const scratch = this.#system.records;
+    const first = this.#system.list(fd);
+    if (first === 0) return { records: known.length === 0 ? known : NO_RECORDS, isInScratch: false };
+    const isKnown = first === known.length && scratch.compare(known, 0, first, 0, first) === 0;
+    const parts = [isKnown ? known : Buffer.from(scratch.subarray(0, first))];
+    for (let more = this.#system.list(fd); more > 0; more = this.#system.list(fd)) {
+      parts.push(Buffer.from(scratch.subarray(0, more)));
+    }
+    const isInScratch = parts.length === 1;
+    const records = isInScratch ? (parts[0] ?? NO_RECORDS) : Buffer.concat(parts);
+    return { records: records !== known && records.equals(known) ? known : records, isInScratch };
+  }
+
+  #folderFor(parent: Folder, records: Buffer, at: number, known: KnownNames | null): Folder {
+    return this.#folderNamed(
+      parent,
+      Buffer.from(recordName(records, at)),
+      known,
+      records.readBigUInt64LE(at),
+    );
+  }
+
+  /** What is known of a directory by its name, or, if it was renamed, by its inode. */
+  #folderNamed(parent: Folder, name: Buffer, known: KnownNames | null, inode?: bigint): Folder {
+    const before = known?.get(keyOf(name))?.folder;
+    if (before !== undefined && (inode === undefined || inodeOf(before.facts) === inode)) return before;
+    const moved = inode === undefined ? undefined : this.#knownByInode().get(inode);
+    // One that was seen already has been moved just now: it is looked at as if it were new.
+    if (moved === undefined || this.#folders.has(moved)) return new Folder(parent, name);
+    this.#knownByInode().delete(inodeOf(moved.facts));
+    moved.parent = parent;
+    moved.name = name;
+    moved.entry = { ...moved.entry, name };
+    this.wasRenamed = true;
+    return moved;
+  }
+
+  #knownByInode(): Map<bigint, Folder> {
+    if (this.#byInode === null) {
+      this.#byInode = new Map();
+      for (const folder of this.#top.all()) this.#byInode.set(inodeOf(folder.facts), folder);
+    }
+    return this.#byInode;
+  }
+}
+
+/** A name that is no directory now, or no name at all. */
+export function isGone(error: unknown): boolean {
+  const code = errnoOf(error);
+  return code === 'ENOENT' || code === 'ENOTDIR' || code === 'ELOOP';
+}
+
+type KnownNames = ReadonlyMap<string, { readonly index: number; readonly folder: Folder | undefined }>;
+
+function knownNames(folder: Folder): KnownNames {
+  const known = new Map<string, { index: number; folder: Folder | undefined }>();
+  const folders = new Map(folder.folders.map((below) => [keyOf(below.name), below]));
+  let index = 0;
+  for (let at = 0; at < folder.records.length; at += recordLength(folder.records, at)) {
+    if (isLeftOut(folder.records, at)) continue;
+    const key = keyOf(recordName(folder.records, at));
+    known.set(key, { index, folder: folders.get(key) });
+    index += FACT_WORDS;
+  }
+  return known;
+}
+
+function countNames(records: Buffer): number {
+  let count = 0;
+  for (let at = 0; at < records.length; at += recordLength(records, at)) {
+    if (!isLeftOut(records, at)) count += 1;
+  }
+  return count;
+}
+
+function hasUnknownTypes(records: Buffer): boolean {
+  for (let at = 0; at < records.length; at += recordLength(records, at)) {
+    if (recordType(records, at) === TYPE_UNKNOWN) return true;
+  }
+  return false;
+}
+
+/** As if it had never been listed. */
+function removeName(folder: Folder, name: Buffer): void {
+  const { records, stats } = folder;
+  const kept: Buffer[] = [];
+  const keptStats: Uint32Array[] = [];
+  let index = 0;
+  for (let at = 0; at < records.length; at += recordLength(records, at)) {
+    const isOurs = isLeftOut(records, at);
+    if (isOurs || !recordName(records, at).equals(name)) {
+      kept.push(records.subarray(at, at + recordLength(records, at)));
+      if (!isOurs) keptStats.push(stats.subarray(index, index + FACT_WORDS));
+    }
+    if (!isOurs) index += FACT_WORDS;
+  }
+  folder.records = Buffer.concat(kept);
+  folder.stats = new Uint32Array(keptStats.length * FACT_WORDS);
+  keptStats.forEach((facts, at) => folder.stats.set(facts, at * FACT_WORDS));
+  folder.folders = folder.folders.filter((below) => !below.name.equals(name));
+  folder.changed.delete(keyOf(name));
+  folder.isDirty = true;
+}

@@ -1,0 +1,235 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+import { parsePath } from '../../protocol/paths.ts';
+import { parseRoot, type TreeEntry } from '../../protocol/snapshots/entries.ts';
+import { type Hash, OBJECT_KINDS, parseHash } from '../../protocol/snapshots/objects.ts';
+import { type RestoreResult, type ScanResult, SNAPSHOT_WIRE_LIMITS } from '../../protocol/snapshots/wire.ts';
+import type { Directory } from '../files/directory.ts';
+import { FACT_WORDS, forgetFacts } from './facts.ts';
+import { Folder, keyOf } from './folder.ts';
+import { LentModes } from './lent-modes.ts';
+import { Nowhere, type ObjectOutlet, Outbox } from './outbox.ts';
+import { isLeftOut, recordLength, recordName } from './records.ts';
+import { RemoteObjects } from './remote-objects.ts';
+import { Restore } from './restore.ts';
+import { Scan, type Scanned } from './scan.ts';
+import type { Store, Work } from './store.ts';
+import type { System } from './system.ts';
+import type { TaskParams } from './thread-messages.ts';
+import type { Totals } from './walk.ts';
+
+const NO_ROOT = '0'.repeat(64);
+const PROGRESS_MS = 200;
+
+/**
+ * The workspace as snapshots see it, and what is known of it from call to call. One call at a time. Nothing here trusts that an
+ * object is in the store because it was sent there once: only what the base of a scan has, or what the store says it has.
+ */
+export class WorkspaceSnapshots implements Disposable {
+  readonly #system: System;
+  readonly #root: Directory;
+  readonly #lent: LentModes;
+  #known = new Folder(null, Buffer.alloc(0));
+  /** How many names belong to files with several. */
+  #linked: number | null = null;
+  #files = 0;
+  /** Tree that the last complete scan found, in hexadecimal. */
+  #last: string | null = null;
+  /** Newest tree of which we heard that the store has it. */
+  #confirmed: string | null = null;
+  /** Hashes (latin1) of what was made since then. */
+  readonly #made = new Set<string>();
+
+  /** `root`: a folder that nobody untrusted can replace; taken over. `notes`: a folder that the agent cannot reach. */
+  constructor(system: System, root: Directory, notes: string) {
+    this.#system = system;
+    this.#root = root;
+    this.#lent = new LentModes(notes);
+    this.#lent.recover(root);
+  }
+
+  [Symbol.dispose](): void {
+    this.#root.close();
+  }
+
+  async scan({ base, budgetBytes, frozen }: TaskParams<'scan'>, work: Work): Promise<ScanResult> {
+    const began = performance.now();
+    await this.#trustOnly(base, work.store);
+    const outbox = new Outbox(work.store, base !== null, this.#made);
+    const scanned = await this.#look(work, { outlet: outbox, budgetBytes, frozen });
+    await outbox.end();
+    const { root, files, directories, bytes, changedFiles, changedBytes, readMs, moved } = scanned;
+    this.#last = root === null ? null : root.toString('hex');
+    return {
+      root: this.#last ?? NO_ROOT,
+      complete: root !== null,
+      files,
+      directories: Math.max(directories, 0),
+      bytes,
+      changedFiles,
+      changedBytes,
+      newObjects: outbox.newObjects,
+      newBytes: outbox.newBytes,
+      scanMs: performance.now() - began,
+      readMs,
+      moved,
+    };
+  }
+
+  async unchanged(root: string, work: Work): Promise<{ unchanged: boolean; scanMs: number }> {
+    const began = performance.now();
+    const isKnown = this.#last === root;
+    const outlet = new Nowhere(this.#made);
+    const unchanged =
+      isKnown &&
+      (await this.#look(work, { outlet, budgetBytes: null, frozen: false, onlyLook: true })).walk.complete;
+    return { unchanged, scanMs: performance.now() - began };
+  }
+
+  /** See SNAPSHOT_CALLS. `file_not_found` where the snapshot has nothing at `path`. */
+  async restore({ root, path, dryRun }: TaskParams<'restore'>, work: Work): Promise<RestoreResult> {
+    const names = path === null ? [] : parsePath(path);
+    const objects = new RemoteObjects(work.store);
+    const wanted = parseRoot(await objects.read(parseHash(root), OBJECT_KINDS.root));
+    const outlet = new Nowhere(this.#made);
+    const { walk } = await this.#look(work, { outlet, budgetBytes: null, frozen: false });
+    const restore = new Restore({
+      system: this.#system,
+      lent: this.#lent,
+      root: this.#root,
+      known: this.#known,
+      linked: walk.linked,
+      objects,
+      path: names,
+      work,
+    });
+    return dryRun ? await restore.count(wanted) : await restore.run(wanted);
+  }
+
+  async #look(
+    work: Work,
+    options: {
+      readonly outlet: ObjectOutlet;
+      readonly budgetBytes: number | null;
+      readonly frozen: boolean;
+      readonly onlyLook?: boolean;
+    },
+  ): Promise<Scanned> {
+    let said = performance.now();
+    const check = ({ files }: Readonly<Totals>): void => {
+      work.check();
+      const now = performance.now();
+      if (files === 0 || now - said < PROGRESS_MS) return;
+      said = now;
+      work.progress('scanning', files, this.#files === 0 ? undefined : Math.max(files, this.#files));
+    };
+    const scan = new Scan({
+      system: this.#system,
+      lent: this.#lent,
+      root: this.#root.fd,
+      known: this.#known,
+      linkedBefore: this.#linked,
+      onlyLook: false,
+      ...options,
+      check,
+    });
+    // Until it is over, what is known may be of several moments.
+    const last = this.#last;
+    this.#last = null;
+    const scanned = await scan.run();
+    if (scanned.walk.complete) this.#files = scanned.files;
+    if (options.onlyLook === true) this.#last = last;
+    else if (scanned.root !== null) {
+      this.#linked = countNames(scanned);
+      if (scanned.root.toString('hex') === last) this.#last = last;
+    }
+    return scanned;
+  }
+
+  /** Afterwards everything that is known and not read anew is in the store, or is made anew. */
+  async #trustOnly(base: string | null, store: Store): Promise<void> {
+    if (base === null) {
+      this.#known = new Folder(null, Buffer.alloc(0));
+      this.#linked = null;
+      this.#last = null;
+    } else if (base !== this.#last) {
+      const suspects = base === this.#confirmed ? new Set(this.#made) : this.#hashes();
+      const missing = await missingOf(suspects, store);
+      if (missing.size > 0) this.#forget(missing, suspects);
+      this.#made.clear();
+      for (const key of suspects) if (!missing.has(key)) this.#made.add(key);
+      this.#confirmed = base;
+      return;
+    }
+    this.#confirmed = base;
+    this.#made.clear();
+  }
+
+  /** All that is known, but for what only lists name. */
+  #hashes(): Set<string> {
+    const keys = new Set<string>();
+    for (const folder of this.#known.all()) {
+      for (const { hash } of folder.entry.content.items) keys.add(keyOf(hash));
+      for (const entry of [...folder.entries(), ...folder.changed.values()]) {
+        for (const { hash } of itemsOf(entry)) keys.add(keyOf(hash));
+      }
+    }
+    return keys;
+  }
+
+  #forget(missing: ReadonlySet<string>, suspects: ReadonlySet<string>): void {
+    const isLost = (entry: TreeEntry): boolean => {
+      if (entry.type !== 'file' && entry.type !== 'directory') return false;
+      // What a list names is not known here: with a list that may be missing, all of it may.
+      const lost = entry.content.depth > 0 ? suspects : missing;
+      return entry.content.items.some(({ hash }) => lost.has(keyOf(hash)));
+    };
+    for (const folder of this.#known.all()) {
+      if (isLost(folder.entry)) folder.isDirty = true;
+      const lost = new Set<string>();
+      for (const entry of [...folder.entries(), ...folder.changed.values()]) {
+        if (entry.type === 'file' && isLost(entry)) lost.add(keyOf(entry.name));
+      }
+      if (lost.size > 0) forgetNames(folder, lost);
+    }
+  }
+}
+
+/** These names are looked at again, whatever they look like. */
+export function forgetNames(folder: Folder, keys: ReadonlySet<string>): void {
+  let index = 0;
+  for (let at = 0; at < folder.records.length; at += recordLength(folder.records, at)) {
+    if (isLeftOut(folder.records, at)) continue;
+    if (keys.has(keyOf(recordName(folder.records, at)))) forgetFacts(folder.stats, index);
+    index += FACT_WORDS;
+  }
+}
+
+function itemsOf(entry: TreeEntry): readonly { readonly hash: Hash }[] {
+  return entry.type === 'file' ? entry.content.items : [];
+}
+
+async function missingOf(keys: ReadonlySet<string>, store: Store): Promise<Set<string>> {
+  const missing = new Set<string>();
+  const all = [...keys];
+  for (let from = 0; from < all.length; from += SNAPSHOT_WIRE_LIMITS.have) {
+    const part = all.slice(from, from + SNAPSHOT_WIRE_LIMITS.have);
+    const has = await store.have(part.map((key) => Buffer.from(key, 'latin1')));
+    part.forEach((key, index) => {
+      if (!has(index)) missing.add(key);
+    });
+  }
+  return missing;
+}
+
+function countNames({ walk }: Scanned): number {
+  let count = 0;
+  for (const names of walk.linked.values()) count += names.length;
+  return count;
+}
+
+/** For a machine without native calls. */
+export function notHere(): HoldfastError {
+  return new HoldfastError('not_supported', 'Snapshots cannot be taken here', {
+    why: 'this machine has no native calls for the sidecar',
+  });
+}

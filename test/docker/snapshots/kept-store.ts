@@ -1,0 +1,144 @@
+import { HoldfastError } from '../../../protocol/errors.ts';
+import { encodeRecords } from '../../../protocol/snapshots/frames.ts';
+import {
+  damaged,
+  type Hash,
+  type ObjectKind,
+  type ObjectReader,
+  SNAPSHOT_LIMITS,
+} from '../../../protocol/snapshots/objects.ts';
+import {
+  PackIndex,
+  type PackObject,
+  readFrame,
+  readObject,
+  readStored,
+} from '../../../protocol/snapshots/pack-index.ts';
+import type { PackFile } from '../../../protocol/snapshots/pack-index.ts';
+import type { STORE_CALLS } from '../../../protocol/snapshots/wire.ts';
+import { type Handlers, withBytes } from '../../../protocol/wire/shapes.ts';
+import { FRAME_LIMITS } from '../../../protocol/wire/limits.ts';
+import { fileOf } from '../../unit/snapshots/stored-objects.ts';
+
+interface Pack {
+  readonly file: PackFile;
+  readonly index: PackIndex;
+  readonly groups: PackObject[][];
+}
+
+/** What the supervisor's store does for a sidecar, in memory: for tests of the sidecar alone. */
+export class KeptStore implements ObjectReader {
+  readonly objects = new Map<string, { pack: Pack; object: PackObject }>();
+  /** Calls by name, for tests that count them. */
+  readonly calls = new Map<string, number>();
+  /** Bytes of the packs that are complete. */
+  bytes = 0;
+  /** Called before each call is answered; what it throws is the answer. */
+  before: (call: string) => Promise<void> = () => Promise.resolve();
+  #incoming = new Map<number, Buffer[]>();
+
+  readonly handlers: Handlers<typeof STORE_CALLS> = {
+    'store/have': async ({ hashes }, { bytes }) => {
+      await this.#count('have');
+      const bits = Buffer.alloc(Math.ceil(hashes / 8));
+      for (const [index, hash] of this.#cut(hashes, bytes).entries()) {
+        if (this.objects.has(hash.toString('hex')))
+          bits[index >> 3] = (bits[index >> 3] ?? 0) | (1 << (index & 7));
+      }
+      return withBytes({}, bits);
+    },
+    'store/put': async ({ pack, offset }, { bytes }) => {
+      await this.#count('put');
+      const parts = this.#incoming.get(pack) ?? [];
+      if (length(parts) !== offset)
+        throw new HoldfastError('invalid_params', `pack ${pack} has a gap at ${offset}`);
+      parts.push(Buffer.from(bytes));
+      this.#incoming.set(pack, parts);
+      return {};
+    },
+    'store/sealed': async ({ pack, bytes, objects }) => {
+      await this.#count('sealed');
+      const whole = Buffer.concat(this.#incoming.get(pack) ?? []);
+      this.#incoming.delete(pack);
+      if (whole.length !== bytes)
+        throw new HoldfastError('invalid_params', 'a pack is not as long as it says');
+      const file = fileOf(whole);
+      const index = await PackIndex.read(file);
+      if (index.objects !== objects)
+        throw new HoldfastError('invalid_params', 'a pack has not as many objects');
+      const kept: Pack = { file, index, groups: index.byFrame() };
+      for (let at = 0; at < index.objects; at += 1) {
+        const object = index.object(at);
+        await readObject(file, index, object, object.kind);
+        this.objects.set(object.hash.toString('hex'), { pack: kept, object });
+      }
+      this.bytes += bytes;
+      return {};
+    },
+    'store/read': async ({ hashes }, { bytes }) => {
+      await this.#count('read');
+      const frames: { objects: number; stored: number; raw: number; encoding: number }[] = [];
+      const parts: Buffer[] = [];
+      const sent = new Set<string>();
+      let room: number = FRAME_LIMITS.payloadBytes;
+      for (const [at, hash] of this.#cut(hashes, bytes).entries()) {
+        const hex = hash.toString('hex');
+        const found = this.objects.get(hex);
+        if (found === undefined) {
+          if (at === 0) throw damaged('there is no such object', { object: hex });
+          break;
+        }
+        if (sent.has(hex)) continue;
+        const { pack, object } = found;
+        const frame = pack.index.frame(object.frame);
+        const group = pack.groups[object.frame] ?? [];
+        const table = encodeRecords(group);
+        const stored = await readStored(pack.file, frame);
+        room -= table.length + stored.length;
+        if (room < 0 && at > 0) break;
+        for (const one of group) sent.add(one.hash.toString('hex'));
+        frames.push({
+          objects: group.length,
+          stored: stored.length,
+          raw: frame.rawLength,
+          encoding: frame.encoding,
+        });
+        parts.push(table, stored);
+      }
+      return withBytes({ frames }, Buffer.concat(parts));
+    },
+  };
+
+  read(hash: Hash, kind: ObjectKind): Promise<Buffer> {
+    const hex = hash.toString('hex');
+    const found = this.objects.get(hex);
+    if (found === undefined) return Promise.reject(damaged('there is no such object', { object: hex }));
+    return readObject(found.pack.file, found.pack.index, found.object, kind);
+  }
+
+  /** What all frames hold when they are unpacked. */
+  async contents(): Promise<Buffer> {
+    const parts: Buffer[] = [];
+    for (const pack of new Set([...this.objects.values()].map((one) => one.pack))) {
+      for (let at = 0; at < pack.index.frames; at += 1)
+        parts.push(await readFrame(pack.file, pack.index.frame(at)));
+    }
+    return Buffer.concat(parts);
+  }
+
+  async #count(call: string): Promise<void> {
+    this.calls.set(call, (this.calls.get(call) ?? 0) + 1);
+    await this.before(call);
+  }
+
+  #cut(count: number, bytes: Buffer): Hash[] {
+    const { hashBytes } = SNAPSHOT_LIMITS;
+    if (bytes.length !== count * hashBytes)
+      throw new HoldfastError('invalid_params', 'not as many hashes as announced');
+    return Array.from({ length: count }, (_, at) => bytes.subarray(at * hashBytes, (at + 1) * hashBytes));
+  }
+}
+
+function length(parts: readonly Buffer[]): number {
+  return parts.reduce((sum, part) => sum + part.length, 0);
+}

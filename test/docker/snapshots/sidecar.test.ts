@@ -1,0 +1,70 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { casesOfRun, seedOfRun } from '../../unit/protocol/seeded.ts';
+import { PairBench, type SidecarPair } from '../sidecar-pair.ts';
+import { KeptStore } from './kept-store.ts';
+import { SnapshotClient } from './snapshot-client.ts';
+import { differences, Tree, TREE_CODE } from './tree.ts';
+
+let bench: PairBench;
+let pair: SidecarPair;
+let tree: Tree;
+
+beforeAll(async () => {
+  bench = await PairBench.create();
+  pair = await bench.pair({ code: TREE_CODE });
+  tree = new Tree(pair);
+});
+afterAll(async () => {
+  await bench.end();
+});
+
+async function withClient<T>(work: (client: SnapshotClient, store: KeptStore) => Promise<T>): Promise<T> {
+  const store = new KeptStore();
+  const client = await SnapshotClient.open(pair, store);
+  try {
+    return await work(client, store);
+  } finally {
+    client.close();
+  }
+}
+
+test('a restore gives back what a scan saw, in every attribute', async () => {
+  const seed = seedOfRun('snapshots');
+  for (let round = 0; round < casesOfRun(6, 300); round += 1) {
+    await tree.clear();
+    await tree.make(seed + round);
+    const before = await tree.describe();
+    await withClient(async (client) => {
+      const first = await client.scan();
+      expect(first.complete, `round ${round}`).toBe(true);
+      expect(differences(before, await tree.describe()), `a scan changes nothing, round ${round}`).toEqual(
+        [],
+      );
+
+      await tree.edit(seed + round + 1_000_000);
+      const edited = await tree.describe();
+      const second = await client.scan({ base: first.root });
+
+      const counted = await client.restore({ root: first.root, dryRun: true });
+      expect(differences(edited, await tree.describe()), `counting changes nothing, round ${round}`).toEqual(
+        [],
+      );
+      const restored = await client.restore({ root: first.root });
+      expect(differences(before, await tree.describe()), `back, round ${round}`).toEqual([]);
+      expect(restored, `as it was counted, round ${round}`).toEqual(counted);
+      expect((await client.scan({ base: second.root })).root, `the same tree, round ${round}`).toBe(
+        first.root,
+      );
+
+      await client.restore({ root: second.root });
+      expect(differences(edited, await tree.describe()), `and forth, round ${round}`).toEqual([]);
+
+      await tree.clear();
+      await client.restore({ root: first.root });
+      expect(differences(before, await tree.describe()), `out of nothing, round ${round}`).toEqual([]);
+      const again = await client.scan({ base: first.root });
+      expect(again.root, `out of nothing, round ${round}`).toBe(first.root);
+      expect(again.newObjects).toBe(0);
+    });
+  }
+}, 600_000);
