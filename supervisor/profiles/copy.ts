@@ -15,7 +15,7 @@ import {
 import { posix } from 'node:path';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { IGNORE_FILES, Ignores } from './ignores.ts';
-import { PROFILE_FILE } from './read.ts';
+import { PROFILE_FILE } from './profile-file.ts';
 
 export interface CopyLimits {
   readonly bytes: number;

@@ -11,7 +11,6 @@ import type { ProfileRow } from '../store/profiles.ts';
 import { removeTree } from '../store/remove-tree.ts';
 import { copyProject } from './copy.ts';
 import { requireImage, type TellProgress } from './images.ts';
-import { readProfile } from './read.ts';
 import { asFailure, firstAnswer, isCutOff, type ProfileServiceOptions } from './requests.ts';
 import { requireEngine, requireEntry, requireOutside } from './requirements.ts';
 import { summarize } from './summary.ts';
@@ -60,6 +59,8 @@ export class Deploys {
     this.#running.add(operation.id);
     try {
       const directory = await requireOutside(home.root, request.directory);
+      // Reading YAML is a tenth of the program, and only a deploy does.
+      const { readProfile } = await import('./read.ts');
       const profile = await readProfile(directory);
       return await this.#lanes.run(profile.name, () => this.#inLane(operation, directory, profile, request));
     } catch (error) {

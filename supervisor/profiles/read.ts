@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { ProfileSchema, type Profile, unsupportedFields } from '../../protocol/profile.ts';
 import { type ProfileProblem, findProblems, parseYaml } from './problems.ts';
+import { PROFILE_FILE } from './profile-file.ts';
 
-export const PROFILE_FILE = 'holdfast.yaml';
 const LARGEST_PROFILE = 256 * 1024;
 
 export const SMALLEST_PROFILE = [

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { Stream } from 'node:stream';
-import Docker from 'dockerode';
+import DockerModem from 'docker-modem';
 import type { HoldfastError } from '../../../protocol/errors.ts';
 import { EngineRefusal, unanswered, unavailable } from './failures.ts';
 import { TerseAgent } from './terse-agent.ts';
@@ -22,7 +22,7 @@ export interface ApiCall {
   readonly auth?: Readonly<Record<string, string>> | undefined;
 }
 
-/** What we use of dockerode's modem: it brings the HTTP client, hijacking and the reading of errors. */
+/** What we use of it: it brings the HTTP client, hijacking and the reading of errors. The rest of dockerode is not loaded. */
 interface Modem {
   version: string | undefined;
   dial(request: object, callback: (error: unknown, answer: unknown) => void): void;
@@ -40,15 +40,15 @@ export class DockerApi {
   constructor(socketPath: string, onUnavailable: (error: HoldfastError) => void) {
     this.socketPath = socketPath;
     this.#onUnavailable = onUnavailable;
-    const docker = new Docker({
+    const modem: unknown = new DockerModem({
       socketPath,
       // The modem would take host and port from DOCKER_HOST, and they would win over the path.
       host: undefined,
       port: undefined,
       protocol: 'http',
       agent: new TerseAgent({ keepAlive: false }),
-    } as unknown as Docker.DockerOptions);
-    this.#modem = docker.modem as unknown as Modem;
+    });
+    this.#modem = modem as Modem;
   }
 
   /** `1.41`; null before it was negotiated. */

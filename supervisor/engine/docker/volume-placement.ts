@@ -9,7 +9,6 @@ import type { Chores } from './chore.ts';
 import type { Containers } from './containers.ts';
 import { ExecChannel } from './exec-channel.ts';
 import type { Execs } from './exec.ts';
-import { folderTar } from './folder-tar.ts';
 import type { Naming } from './labels.ts';
 import { volume } from './placement.ts';
 import type { Placement, SandboxMounts, VolumeWorkspaces } from './placement.ts';
@@ -163,6 +162,7 @@ export class VolumePlacement implements Placement {
 
   #fill(name: string, role: 'runtime' | 'code', folder: () => Promise<string>): Promise<void> {
     return this.#ready(name, this.#naming.labels(role), async () => {
+      const { folderTar } = await import('./folder-tar.ts');
       const stdin: Readable = folderTar(await folder());
       await this.#chores.run({
         what: `Cannot fill volume ${name}`,

@@ -1,0 +1,2 @@
+/** What makes a folder a project. */
+export const PROFILE_FILE = 'holdfast.yaml';
