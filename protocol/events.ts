@@ -8,7 +8,7 @@ import {
 } from './entities.ts';
 import { EGRESS_EVENTS } from './egress.ts';
 import { ErrorDataSchema } from './errors.ts';
-import { SessionIdSchema, SnapshotIdSchema } from './ids.ts';
+import { SessionIdSchema, SnapshotIdSchema, TerminalIdSchema } from './ids.ts';
 import { SnapshotReasonSchema } from './snapshots.ts';
 
 /** Bytes of one turn's output, of all streams together, that are kept inside events; more goes to an artifact. */
@@ -135,6 +135,20 @@ export const EVENTS = {
     execId: ExecIdSchema,
     exitCode: z.number().int().nullable(),
     signal: z.string().nullable(),
+  }),
+
+  'terminal.opened': z.object({
+    terminalId: TerminalIdSchema,
+    /** The program and its arguments, shortened; empty for the image's shell. */
+    command: z.array(z.string()),
+    case: DispatchCaseSchema,
+    reused: z.boolean(),
+  }),
+  /** `why`: what ended it, where its program did not end by itself. */
+  'terminal.ended': z.object({
+    terminalId: TerminalIdSchema,
+    exitCode: z.number().int().nullable(),
+    why: z.string().nullable(),
   }),
 
   'workspace.cleaned': z.object({ files: bytes, bytes, why: z.string() }),

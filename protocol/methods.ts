@@ -24,6 +24,7 @@ import { SnapshotIdSchema } from './ids.ts';
 import { ProfileNameSchema } from './profile.ts';
 import { SEARCH_METHODS, SEARCH_NOTIFICATIONS } from './search.ts';
 import { ResumeSourceSchema, SNAPSHOT_METHODS, SnapshotSourceSchema } from './snapshots.ts';
+import { TERMINAL_METHODS } from './terminals.ts';
 import { WATCH_METHODS, WATCH_NOTIFICATIONS } from './watch.ts';
 import { OWN_NOTIFICATIONS } from './wire/own-notifications.ts';
 
@@ -295,6 +296,8 @@ export const METHODS = {
     params: z.object({ exec: ExecIdSchema, signal: z.enum(['TERM', 'KILL', 'INT', 'HUP']).optional() }),
     result: nothing,
   },
+
+  ...TERMINAL_METHODS,
 
   'workspace/info': { params: session, result: WorkspaceInfoSchema },
   /** Empties the workspace. Refused with `confirmation_required` unless `force`, with `conflict` while a turn is live. */

@@ -49,6 +49,7 @@ function listen(): void {
         import('./snapshots/thread-client.ts'),
         import('../protocol/wire/payload-buffers.ts'),
         import('../protocol/wire/scratch-socket.ts'),
+        import('./terminals/terminals.ts'),
       ]),
     )
     .then(
@@ -61,11 +62,16 @@ function listen(): void {
         { SnapshotThread },
         { PayloadBuffers },
         { acceptScratch },
+        { Terminals },
       ]) => {
         const keeper = new Keeper({
           run: placeOf('RUN', '/run/holdfast'),
           runtime: placeOf('RUNTIME', '/opt/holdfast'),
           code: placeOf('AGENT', '/agent'),
+        });
+        const terminals = new Terminals({
+          run: placeOf('RUN', '/run/holdfast'),
+          control: placeOf('CONTROL', '/ctl'),
         });
         const workspace = placeOf('WORKSPACE', '/workspace');
         const files = new WorkspaceFiles({
@@ -82,12 +88,16 @@ function listen(): void {
         });
         const payloads = new PayloadBuffers();
         const ripgrep = process.env['HOLDFAST_RIPGREP'] ?? '/usr/bin/rg';
-        ending.signal.addEventListener('abort', () => keeper.close());
+        ending.signal.addEventListener('abort', () => {
+          keeper.close();
+          terminals.leave();
+        });
         return (socket: Socket): void => {
           if (socket.destroyed) return;
           serve(acceptScratch(socket), {
             session,
             keeper,
+            terminals,
             workspace,
             files,
             trees,

@@ -12,6 +12,8 @@ import type { WorkspaceFiles } from './files/workspace-files.ts';
 import { searchHandlers } from './search/searches.ts';
 import { snapshotHandlers } from './snapshots/handlers.ts';
 import type { SnapshotThread } from './snapshots/thread-client.ts';
+import { terminalHandlers } from './terminals/handlers.ts';
+import type { Terminals } from './terminals/terminals.ts';
 import type { Keeper } from './turns/keeper.ts';
 import { watchHandlers } from './watch/handlers.ts';
 import type { WatchedTrees } from './watch/watches.ts';
@@ -24,6 +26,7 @@ import { usageOf } from './workspace/usage.ts';
 export interface ServeOptions {
   readonly session: string;
   readonly keeper: Keeper;
+  readonly terminals: Terminals;
   readonly workspace: string;
   readonly files: WorkspaceFiles;
   readonly trees: WatchedTrees;
@@ -37,7 +40,7 @@ export interface ServeOptions {
 /** Answers one connection until it ends. */
 export function serve(
   stream: Duplex,
-  { session, keeper, workspace, files, trees, ripgrep, egress, payloads, snapshots }: ServeOptions,
+  { session, keeper, terminals, workspace, files, trees, ripgrep, egress, payloads, snapshots }: ServeOptions,
 ): Peer<typeof SIDECAR_METHODS, typeof STORE_CALLS> {
   const { promise: closed, resolve: close } = Promise.withResolvers<undefined>();
   stream.once('close', () => close(undefined));
@@ -86,6 +89,7 @@ export function serve(
         await keeper.killExec(exec, name, signal);
         return {};
       },
+      ...terminalHandlers(terminals),
       'workspace/usage': async (_params, { signal }) => {
         using root = Directory.at(workspace);
         return await usageOf(root, signal);

@@ -1,8 +1,9 @@
 import { z } from 'zod';
-import { TurnIdSchema } from '../protocol/ids.ts';
+import { TerminalIdSchema, TurnIdSchema } from '../protocol/ids.ts';
 import { FILES_CALLS, WorkspacePathSchema } from '../protocol/files.ts';
 import { SEARCH_CALLS } from '../protocol/search.ts';
 import { SNAPSHOT_CALLS } from '../protocol/snapshots/wire.ts';
+import { TERMINAL_LIMITS, WindowSizeSchema } from '../protocol/terminals.ts';
 import { WATCH_CALLS } from '../protocol/watch.ts';
 
 /**
@@ -39,6 +40,13 @@ export const IN_SANDBOX = {
  *   turns/TURN/result            handler only: JSON, see `HandlerResultSchema`, renamed into place
  *   turns/TURN/exit              decimal exit code, renamed into place when the turn's process, or the worker before it
  *                                answered, has ended
+ *   terminals/TERMINAL/launch    as for a turn
+ *   terminals/TERMINAL/started   as for a turn
+ *   terminals/TERMINAL/running   written once telnetd has input, output and done open
+ *   terminals/TERMINAL/pts       number of its pty
+ *   terminals/TERMINAL/input, output   FIFOs, keys and output as telnet has them; output begins after byte 0x1e
+ *   terminals/TERMINAL/code      decimal exit code; then the pty is kept until a line is in the FIFO `done`
+ *   terminals/TERMINAL/exit      decimal exit code once telnetd has ended
  */
 export const SIDECAR_PROTOCOL = '1';
 
@@ -67,6 +75,26 @@ export const TurnProgressSchema = z.object({
   workerDied: z.boolean(),
 });
 export type TurnProgress = z.infer<typeof TurnProgressSchema>;
+
+export const TerminalLaunchSchema = WindowSizeSchema.extend({
+  terminalId: TerminalIdSchema,
+  /** Empty: the image's shell. */
+  argv: z.array(z.string()),
+  env: z.record(z.string(), z.string()),
+  cwd: z.string(),
+});
+export type TerminalLaunch = z.infer<typeof TerminalLaunchSchema>;
+
+export const TerminalProgressSchema = z.object({
+  /** `ended` once all of its output has been read from it. */
+  state: z.enum(['absent', 'starting', 'running', 'ended']),
+  /** The bytes of its output that there are. */
+  start: z.number().int().nonnegative(),
+  total: z.number().int().nonnegative(),
+  /** Null also where its container went away. */
+  exitCode: z.number().int().nullable(),
+});
+export type TerminalProgress = z.infer<typeof TerminalProgressSchema>;
 
 /** What a warm worker says. The agent can write anything there: parse it. */
 export const HandlerResultSchema = z.discriminatedUnion('ok', [
@@ -155,6 +183,38 @@ export const SIDECAR_METHODS = {
   'turn/list': { params: z.object({}), result: z.object({ turns: z.array(z.string()) }) },
   /** Kills the processes of an exec by its marker in their environment (`HOLDFAST_EXEC=ID`). */
   'exec/kill': { params: z.object({ exec: z.string(), signal: z.string() }), result: z.object({}) },
+  /** Starts a terminal; for one that is there already it only reports. */
+  'terminal/open': { params: TerminalLaunchSchema, result: TerminalProgressSchema },
+  /** Waits up to `waitMs` for its start, then for its end. */
+  'terminal/progress': {
+    params: z.object({ terminalId: TerminalIdSchema, waitMs: z.number().int() }),
+    result: TerminalProgressSchema,
+  },
+  /** See `terminal/read` of the clients' protocol. */
+  'terminal/read': {
+    params: z.object({
+      terminalId: TerminalIdSchema,
+      offset: z.number().int().nonnegative(),
+      limit: z.number().int().min(1).max(TERMINAL_LIMITS.piece),
+      waitMs: z.number().int(),
+    }),
+    result: TerminalProgressSchema.extend({ offset: z.number().int().nonnegative() }),
+    bytes: 'result',
+  },
+  /** Answered when the terminal has taken all of it. */
+  'terminal/write': {
+    params: z.object({ terminalId: TerminalIdSchema }),
+    result: z.object({}),
+    bytes: 'params',
+  },
+  'terminal/resize': {
+    params: WindowSizeSchema.extend({ terminalId: TerminalIdSchema }),
+    result: z.object({}),
+  },
+  /** Does not wait for the end. */
+  'terminal/close': { params: z.object({ terminalId: TerminalIdSchema }), result: z.object({}) },
+  /** Its output goes, and the terminal itself where it runs. */
+  'terminal/forget': { params: z.object({ terminalId: TerminalIdSchema }), result: z.object({}) },
   'workspace/usage': {
     params: z.object({}),
     result: z.object({ bytes: z.number().int(), files: z.number().int(), directories: z.number().int() }),

@@ -23,6 +23,10 @@ export const FRAME = {
 export const ENCODINGS = { raw: 0, zstd: 1 } as const;
 export type Encoding = (typeof ENCODINGS)[keyof typeof ENCODINGS];
 
+export function isEncoding(encoding: number): encoding is Encoding {
+  return encoding === ENCODINGS.raw || encoding === ENCODINGS.zstd;
+}
+
 /** Where an object lies in its uncompressed frame. */
 export interface FrameRecord {
   readonly hash: Hash;

@@ -86,17 +86,23 @@ export class PackIndex {
 
   /** Null when the pack has no such object. */
   find(hash: Hash): PackObject | null {
+    const index = this.indexOf(hash);
+    return index === -1 ? null : this.object(index);
+  }
+
+  /** Its place in the order of hashes; -1 when the pack has no such object. */
+  indexOf(hash: Hash): number {
     let low = 0;
     let high = this.objects - 1;
     while (low <= high) {
       const middle = (low + high) >>> 1;
       const at = middle * objectBytes;
       const order = hash.compare(this.#objects, at, at + hashBytes);
-      if (order === 0) return this.object(middle);
+      if (order === 0) return middle;
       if (order < 0) high = middle - 1;
       else low = middle + 1;
     }
-    return null;
+    return -1;
   }
 
   /** The `index`-th object in the order of hashes. */

@@ -2,7 +2,7 @@ import { closeSync, constants, fstatSync, openSync, writeSync } from 'node:fs';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { type Directory, errnoOf, isAboutTheFile } from './directory.ts';
 
-const { O_NOFOLLOW, O_NONBLOCK, O_WRONLY } = constants;
+const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
 /** Writes up to this size are never mixed with another writer's. */
 const PIPE_BUF = 4096;
 
@@ -21,6 +21,41 @@ function openForWriting(directory: Directory, name: string): number | null {
   if (fstatSync(fd).isFIFO()) return fd;
   closeSync(fd);
   return null;
+}
+
+/** A FIFO for reading, without waiting for a writer; null when there is none. */
+export function openForReading(directory: Directory, name: string): number | null {
+  let fd: number;
+  try {
+    fd = openSync(directory.path(name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  } catch (error) {
+    if (isAboutTheFile(error)) return null;
+    throw error;
+  }
+  if (fstatSync(fd).isFIFO()) return fd;
+  closeSync(fd);
+  return null;
+}
+
+/** Writes what there is room for, without waiting: how many bytes that were. */
+export function sendSome(directory: Directory, name: string, bytes: Uint8Array): number | 'nobody' {
+  const fd = openForWriting(directory, name);
+  if (fd === null) return 'nobody';
+  try {
+    return writeSync(fd, bytes);
+  } catch (error) {
+    switch (errnoOf(error)) {
+      case 'EAGAIN':
+        return 0;
+      case 'EPIPE':
+        return 'nobody';
+      case undefined:
+      default:
+        throw error;
+    }
+  } finally {
+    closeSync(fd);
+  }
 }
 
 /** True when somebody has the FIFO open for reading. The reader makes it; we only ever write. */

@@ -8,6 +8,9 @@
 #   worker stop              ends the warm worker
 #   check TURN               a turn whose keeper was killed gets its exit code all the same
 #   execkill EXEC SIGNAL     signals the processes that carry HOLDFAST_EXEC=EXEC
+#   terminal open TERMINAL   runs terminals/TERMINAL (see terminal.sh) in a pty of its own, writes its exit code
+#   terminal close TERMINAL  HUP to its processes, KILL to those that stay
+#   size TERMINAL COLS ROWS  gives its pty this size
 #
 # A line may come twice: a turn is claimed by creating `started`, and whoever is second does nothing.
 # Names begin with hf_ because an assignment to a name that the image exports would reach every turn.
@@ -133,6 +136,34 @@ hf_kill_turn() { # TURN GRACE_MS
   done
 }
 
+# Not with `&`: what a shell starts so never hears of ^C.
+hf_open_terminal() { # TERMINAL
+  "$hf_bb" start-stop-daemon -S -b -q -p "$hf_run/terminals/$1/exit" -x "$hf_bb" -- \
+    sh "$hf_here/keep-terminal.sh" "$hf_bb" "$hf_run" "$1"
+}
+
+# Its processes find their pty gone when telnetd ends.
+hf_close_terminal() { # TERMINAL
+  hf_signal HUP $(hf_marked "HOLDFAST_TERMINAL=$1")
+  hf_tries=0
+  while [ $hf_tries -lt 10 ] && [ -n "$(hf_marked "HOLDFAST_TERMINAL=$1")" ]; do
+    "$hf_bb" usleep 50000
+    hf_tries=$((hf_tries + 1))
+  done
+  hf_tries=0
+  while hf_pids=$(hf_marked "HOLDFAST_TERMINAL=$1") && [ -n "$hf_pids" ] && [ $hf_tries -lt 20 ]; do
+    hf_signal STOP $hf_pids
+    hf_signal KILL $hf_pids
+    hf_tries=$((hf_tries + 1))
+  done
+}
+
+hf_size_terminal() { # TERMINAL COLUMNS ROWS
+  hf_pts=
+  [ ! -f "$hf_run/terminals/$1/pts" ] || read -r hf_pts <"$hf_run/terminals/$1/pts"
+  hf_is_number "$hf_pts" && "$hf_bb" stty -F "/dev/pts/$hf_pts" columns "$2" rows "$3"
+}
+
 hf_stop_worker() {
   [ -n "$hf_worker_keeper" ] && kill -0 "$hf_worker_keeper" 2>/dev/null || return 0
   hf_signal KILL $("$hf_bb" strings -f /proc/[0-9]*/environ 2>/dev/null |
@@ -215,6 +246,22 @@ hf_answer() { # LINE'S WORDS
           ;;
         stop) hf_stop_worker ;;
       esac
+      ;;
+    terminal)
+      hf_is_id "$3" term- || return
+      case $2 in
+        open)
+          hf_claim "$hf_run/terminals/$3" || return
+          hf_open_terminal "$3"
+          ;;
+        close)
+          # In the order of the lines: what nobody has taken yet is never going to run.
+          if hf_claim "$hf_run/terminals/$3"; then hf_tell "$hf_run/terminals/$3/exit" 129; else hf_close_terminal "$3" & fi
+          ;;
+      esac
+      ;;
+    size)
+      hf_is_id "$2" term- && hf_is_number "$3" && hf_is_number "$4" && hf_size_terminal "$2" "$3" "$4"
       ;;
     execkill)
       hf_is_id "$2" exec- || return

@@ -4,6 +4,7 @@
 hf_bb=$1
 hf_dir=$2
 hf_fresh_tmp= hf_entry=
+. "${0%/*}/find-program.sh"
 
 exec >>"$hf_dir/stdout" 2>>"$hf_dir/stderr"
 if [ -n "$HOLDFAST_WORKER" ]; then
@@ -34,27 +35,8 @@ if [ -n "$hf_fresh_tmp" ]; then
     { "$hf_bb" chmod -R u+rwx "$hf_tmp"/* "$hf_tmp"/.[!.]* && "$hf_bb" find "$hf_tmp" -mindepth 1 -delete; } 2>/dev/null
 fi
 
-case $1 in
-  */*) hf_found=$1 ;;
-  *)
-    # Not by `exec NAME`: busybox would take its own applet instead of the image's program.
-    hf_found= hf_denied=
-    hf_rest=$PATH:
-    while [ -n "$hf_rest" ]; do
-      hf_at=${hf_rest%%:*}
-      hf_rest=${hf_rest#*:}
-      hf_at=${hf_at:-.}/$1
-      [ -f "$hf_at" ] || continue
-      if [ -x "$hf_at" ]; then
-        hf_found=$hf_at
-        break
-      fi
-      hf_denied=${hf_denied:-$hf_at}
-    done
-    hf_found=${hf_found:-$hf_denied}
-    ;;
-esac
 hf_name=$1
+hf_find "$1"
 [ -n "$HOLDFAST_WORKER" ] && [ ! -e "$hf_found" ] &&
   hf_fail 127 "$hf_name is not in this image" "use an image with $hf_name"
 if [ -z "$hf_name" ] || [ -z "$hf_found" ] || { [ ! -e "$hf_found" ] && [ ! -L "$hf_found" ]; }; then

@@ -1,5 +1,5 @@
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { TurnLaunch } from '../wire.ts';
+import type { TerminalLaunch, TurnLaunch } from '../wire.ts';
 
 /** The kernel's limit for one argument or one NAME=VALUE, with its NUL. */
 const ARGUMENT_BYTES = 128 * 1024;
@@ -56,9 +56,26 @@ export function workerCommand(entry: string, { runtime, code }: InAgent): string
 /** What guest/turn.sh reads before it becomes the program. `argv` is the command, or the worker's. */
 export function launchScript(launch: TurnLaunch, argv: readonly string[]): string {
   if (argv.length === 0) throw new HoldfastError('invalid_params', 'There is no command to run');
-  const lines: string[] = [];
-  if (launch.freshTmp) lines.push('hf_fresh_tmp=1');
-  for (const [name, value] of Object.entries(launch.env)) {
+  return programScript(launch.freshTmp ? ['hf_fresh_tmp=1'] : [], launch.env, argv);
+}
+
+/** What guest/terminal.sh reads. */
+export function terminalScript({ argv, env, cwd, columns, rows }: TerminalLaunch): string {
+  const settings = [
+    `hf_cwd=${quoted(checked(cwd, 'The working directory'))}`,
+    `hf_columns=${columns}`,
+    `hf_rows=${rows}`,
+  ];
+  return programScript(settings, env, argv);
+}
+
+function programScript(
+  settings: readonly string[],
+  env: Readonly<Record<string, string>>,
+  argv: readonly string[],
+): string {
+  const lines = [...settings];
+  for (const [name, value] of Object.entries(env)) {
     if (!NAME.test(name) || RESERVED.test(name)) {
       throw new HoldfastError(
         'invalid_params',

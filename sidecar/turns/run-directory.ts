@@ -6,17 +6,19 @@ import { removeTree } from '../files/remove-tree.ts';
 
 const MOST_LISTED = 10_000;
 
-/** The session's run directory with its two folders. The agent can write to all of it. */
+/** The session's run directory with its folders. The agent can write to all of it. */
 export class RunDirectory implements Disposable {
   readonly root: Directory;
   readonly turns: Directory;
   readonly worker: Directory;
+  readonly terminals: Directory;
 
   /** `path` is a mount point. Folders that are missing, or were replaced by something else, are made anew. */
   constructor(path: string) {
     this.root = Directory.at(path);
     this.turns = prepared(this.root, 'turns');
     this.worker = prepared(this.root, 'worker');
+    this.terminals = prepared(this.root, 'terminals');
   }
 
   /** Ids of the turns there are. */
@@ -31,10 +33,15 @@ export class RunDirectory implements Disposable {
     this.#setAside(this.turns, turnId);
   }
 
+  removeTerminal(terminalId: string): void {
+    this.#setAside(this.terminals, terminalId);
+  }
+
   /** Removes what an earlier sidecar had only set aside, or had not finished making. */
   sweep(): void {
     for (const [directory, pattern] of [
       [this.turns, /^(new|gone)-/],
+      [this.terminals, /^(new|gone)-/],
       [this.root, /^gone-/],
     ] as const) {
       for (const name of readdirSync(directory.self).filter((one) => pattern.test(one)))
@@ -50,6 +57,7 @@ export class RunDirectory implements Disposable {
   close(): void {
     this.turns.close();
     this.worker.close();
+    this.terminals.close();
     this.root.close();
   }
 

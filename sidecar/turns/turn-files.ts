@@ -19,7 +19,7 @@ const SMALL_BYTES = 4096;
 export type Stream = 'stdout' | 'stderr' | 'result';
 
 /**
- * The directory of one turn. The agent can write to all of it: what is read here is opened without following or waiting,
+ * The directory of one turn or terminal. The agent can write to all of it: what is read here is opened without following or waiting,
  * is a regular file, and is bounded. What we made ourselves we keep open, so that replacing it changes nothing for us.
  */
 export class TurnFiles {
@@ -51,7 +51,12 @@ export class TurnFiles {
   /**
    * Makes a turn complete before it can be seen under its name: whoever dies in between leaves a folder that nobody asks for.
    */
-  static create(turns: Directory, turnId: string, contents: Readonly<Record<string, Uint8Array>>): TurnFiles {
+  static create(
+    turns: Directory,
+    turnId: string,
+    contents: Readonly<Record<string, Uint8Array>>,
+    outputs: readonly Stream[] = ['stdout', 'stderr'],
+  ): TurnFiles {
     const unready = `new-${turnId}-${process.hrtime.bigint()}`;
     const what = `The files of ${turnId} cannot be written`;
     try {
@@ -62,7 +67,7 @@ export class TurnFiles {
     const files = new TurnFiles(turns.directory(unready));
     try {
       for (const [name, bytes] of Object.entries(contents)) files.#write(name, bytes);
-      for (const name of ['stdout', 'stderr'] as const) {
+      for (const name of outputs) {
         files.#open.set(
           name,
           openSync(files.directory.path(name), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600),

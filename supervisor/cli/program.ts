@@ -12,6 +12,7 @@ import { registerProfiles } from './commands/profiles.ts';
 import { registerRun } from './commands/run.ts';
 import { registerSessions } from './commands/sessions.ts';
 import { registerSupervisor } from './commands/supervisor.ts';
+import { registerTerminals } from './commands/terminals.ts';
 import { registerTurns } from './commands/turns.ts';
 import { registerUpkeep } from './commands/upkeep.ts';
 import { registerVersion } from './commands/version.ts';
@@ -75,6 +76,7 @@ export function buildProgram(io: CliIo, run: Runner): Command {
   registerRun(registry);
   registerTurns(registry);
   registerExec(registry);
+  registerTerminals(registry);
   root.commandsGroup(HEADINGS.sessions);
   const session = registerSessions(registry);
   registerEvents(registry, session);
@@ -100,7 +102,6 @@ export function buildProgram(io: CliIo, run: Runner): Command {
     'handoff',
     'secret',
     'retention',
-    'terminal',
     'host',
   ]);
   return root;

@@ -2,6 +2,7 @@ import type { HoldfastError } from '../../protocol/errors.ts';
 import type { ClientPeer, HandlerTable } from '../rpc/table.ts';
 import { randomIds } from '../sessions/ids.ts';
 import { sessionHandlers } from '../sessions/handlers.ts';
+import { terminalHandlers } from '../sessions/terminal-handlers.ts';
 import { filesHandlers } from '../workspace/files-handlers.ts';
 import { limited } from '../workspace/limit-handlers.ts';
 import { searchHandlers } from '../workspace/search-handlers.ts';
@@ -66,6 +67,7 @@ export function handlersOf(rooms: Rooms, program: Program, life: Life, log: Log)
     ...watchHandlers<ClientPeer>({ connections: watching, sessionId, ids: randomIds }),
     ...searchHandlers<ClientPeer>({ connections: watching, sessionId }),
     ...snapshotHandlers<ClientPeer>({ service: sessionService.snapshots }),
+    ...terminalHandlers<ClientPeer>({ terminals: sessionService.terminals, sessionId }),
     ...sessionHandlers<ClientPeer>({ service: sessionService, events, output, turns, ids: randomIds }),
   };
 
@@ -121,6 +123,13 @@ export function handlersOfDamaged(damage: HoldfastError, doctor: Doctor, life: L
     'exec/input': refuse,
     'exec/resize': refuse,
     'exec/kill': refuse,
+    'terminal/open': refuse,
+    'terminal/list': refuse,
+    'terminal/attach': refuse,
+    'terminal/read': refuse,
+    'terminal/write': refuse,
+    'terminal/resize': refuse,
+    'terminal/close': refuse,
     'workspace/info': refuse,
     'workspace/clean': refuse,
     'policy/show': refuse,

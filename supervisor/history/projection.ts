@@ -137,6 +137,8 @@ function step(state: ProjectedSession, entry: EventEntry): ProjectedSession {
     case 'session.created':
     case 'exec.started':
     case 'exec.ended':
+    case 'terminal.opened':
+    case 'terminal.ended':
     case 'profile.deployed':
     case 'egress':
     case 'policy.changed':

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 const ALPHABET = 'abcdefghijklmnopqrstuvwxyz234567';
 const LENGTH = 16;
 
-export type IdKind = 'ses' | 'turn' | 'exec' | 'sub' | 'snp';
+export type IdKind = 'ses' | 'turn' | 'exec' | 'term' | 'sub' | 'snp';
 
 /** Where ids come from: 80 random bits in lower-case base32, with the kind in front. */
 export interface Ids {

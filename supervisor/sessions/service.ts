@@ -16,6 +16,7 @@ import type { Profiles } from '../store/profiles.ts';
 import type { Reserve } from '../store/reserve.ts';
 import type { SessionFilter, SessionRow, Sessions } from '../store/sessions.ts';
 import type { Snapshots } from '../store/snapshots.ts';
+import { TerminalRows } from '../store/terminals.ts';
 import type { Turns } from '../store/turns.ts';
 import type { Egress } from '../trust/egress/egress.ts';
 import type { Policies } from '../trust/egress/policies.ts';
@@ -37,6 +38,7 @@ import { Removal, type Removed } from './removal.ts';
 import { Sidecars } from './sidecars.ts';
 import { SessionViews } from './session-views.ts';
 import { workspaceSpec } from './spec.ts';
+import { Terminals } from './terminals.ts';
 import { TurnQueue } from './turn-queue.ts';
 import { TurnRecords } from './turn-records.ts';
 import { type TurnRequest, TurnRequests } from './turn-requests.ts';
@@ -95,6 +97,7 @@ export class SessionService {
   readonly #background = new Set<Promise<void>>();
   readonly changes = new Changes();
   readonly execs: Execs;
+  readonly terminals: Terminals;
   readonly limits: StorageLimits;
   readonly snapshots: SnapshotService;
   readonly takes: Takes;
@@ -185,6 +188,17 @@ export class SessionService {
       drained: (sessionId) => this.#drained(sessionId),
     });
     this.execs = new Execs({ engine, lifecycle, records, events, live, ids, now, log: log.room('execs') });
+    this.terminals = new Terminals({
+      database,
+      rows: new TerminalRows(database),
+      lifecycle,
+      records,
+      live,
+      ids,
+      now,
+      log: log.room('terminals'),
+      ended: (sessionId) => this.#drained(sessionId),
+    });
     this.#removal = new Removal({
       engine,
       database,
@@ -274,6 +288,7 @@ export class SessionService {
       agentGone: (sessionId, why) => {
         this.#queue.agentGone(sessionId, why);
         this.execs.agentGone(sessionId);
+        this.terminals.agentGone(sessionId, why);
       },
     });
     this.#idle = new IdleClock({
@@ -294,6 +309,7 @@ export class SessionService {
     await this.snapshots.start();
     // Turns first: a session with a turn to go on with is live, and the first look must not take it for idle.
     this.#queue.recover();
+    this.terminals.recover();
     await this.#reconciler.start();
     this.#inBackground(this.#removal.recover());
     // A supervisor that was killed after the last turn of a throw-away did not come to put it away.
@@ -302,11 +318,12 @@ export class SessionService {
     this.limits.start();
   }
 
-  /** Lets go: sandboxes and turns go on without us, execs end. */
+  /** Lets go: sandboxes, turns and terminals go on without us, execs end. */
   async close(): Promise<void> {
     await this.#idle.stop();
     await this.limits.close();
     await this.execs.close();
+    await this.terminals.leave();
     await this.#queue.leave();
     await this.#reconciler.stop();
     await this.#lanes.drained();
@@ -461,7 +478,11 @@ export class SessionService {
   }
 
   async #quiet(sessionId: string): Promise<void> {
-    await Promise.all([this.#queue.cancelAll(sessionId, QUIET_MS), this.execs.endAll(sessionId)]);
+    await Promise.all([
+      this.#queue.cancelAll(sessionId, QUIET_MS),
+      this.execs.endAll(sessionId),
+      this.terminals.endAll(sessionId),
+    ]);
   }
 
   #drained(sessionId: string): void {

@@ -67,3 +67,14 @@ export function answerTooLarge(bytes: number, most: number): TurnEnd {
     }),
   };
 }
+
+/** Faults that go by: the other end is not there now, which says nothing about the turn. */
+export function isPassing(error: HoldfastError): boolean {
+  return (
+    error.code === 'connection_closed' ||
+    error.code === 'sandbox_lost' ||
+    error.code === 'engine_unavailable' ||
+    error.code === 'timeout' ||
+    error.code === 'no_space'
+  );
+}

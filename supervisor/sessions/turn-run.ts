@@ -12,7 +12,7 @@ import type { Changes } from './changes.ts';
 import type { Lifecycle, Ready } from './lifecycle.ts';
 import type { LiveThings } from './live.ts';
 import { TurnEnding } from './turn-ending.ts';
-import { answerTooLarge, endedBy, failed, lost } from './turn-ends.ts';
+import { answerTooLarge, endedBy, failed, isPassing, lost } from './turn-ends.ts';
 import { TurnPull } from './turn-pull.ts';
 import type { TurnEnd, TurnRecords } from './turn-records.ts';
 
@@ -180,7 +180,7 @@ export class TurnRun {
       } catch (error) {
         if (this.#isLeaving()) return null;
         const failure = HoldfastError.from(error);
-        if (!passing(failure)) throw error;
+        if (!isPassing(failure)) throw error;
         // The sidecar, the engine or the connection went away: the turn goes on in the agent's container, so look again.
         this.#options.log.warn('turn is followed again', {
           turn: this.turnId,
@@ -337,15 +337,4 @@ export class TurnRun {
       });
     }
   }
-}
-
-/** Faults that go by: the other end is not there now, which says nothing about the turn. */
-function passing(error: HoldfastError): boolean {
-  return (
-    error.code === 'connection_closed' ||
-    error.code === 'sandbox_lost' ||
-    error.code === 'engine_unavailable' ||
-    error.code === 'timeout' ||
-    error.code === 'no_space'
-  );
 }

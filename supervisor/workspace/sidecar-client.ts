@@ -2,7 +2,13 @@ import type { Duplex } from 'node:stream';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { FolderUsage } from '../../protocol/search.ts';
 import type { CallOptions, Progress } from '../../protocol/wire/shapes.ts';
-import type { SIDECAR_METHODS, TurnLaunch, TurnProgress } from '../../sidecar/wire.ts';
+import type {
+  SIDECAR_METHODS,
+  TerminalLaunch,
+  TerminalProgress,
+  TurnLaunch,
+  TurnProgress,
+} from '../../sidecar/wire.ts';
 import { greetSidecar, type SidecarHello, type SidecarPeer } from './sidecar-peer.ts';
 
 type Result<M extends keyof typeof SIDECAR_METHODS> = (typeof SIDECAR_METHODS)[M]['result']['_zod']['output'];
@@ -85,6 +91,53 @@ export class SidecarClient {
   /** Signals every process of an exec. */
   async killExec(exec: string, signal: string): Promise<void> {
     await this.#peer.call('exec/kill', { exec, signal }, { timeoutMs: ANSWER_MS });
+  }
+
+  /** Starts a terminal; does not wait until it runs. */
+  openTerminal(launch: TerminalLaunch): Promise<TerminalProgress> {
+    return this.#peer.call('terminal/open', launch, { timeoutMs: ANSWER_MS });
+  }
+
+  /** Waits up to `waitMs` for its start, then for its end. */
+  terminalProgress(terminalId: string, waitMs: number, options: CallOptions = {}): Promise<TerminalProgress> {
+    return this.#peer.call(
+      'terminal/progress',
+      { terminalId, waitMs },
+      { timeoutMs: waitMs + ANSWER_MS, ...options },
+    );
+  }
+
+  /** Output of a terminal; `offset` says where the bytes begin. Waits up to `waitMs` for some. */
+  async readTerminal(
+    params: Params<'terminal/read'>,
+    options: CallOptions = {},
+  ): Promise<{ readonly result: Result<'terminal/read'>; readonly bytes: Buffer }> {
+    const answer = await this.#peer.callWithBytes('terminal/read', params, {
+      timeoutMs: params.waitMs + ANSWER_MS,
+      ...options,
+    });
+    if (answer.bytes.length > params.limit) {
+      throw new HoldfastError('protocol_error', 'The sidecar answered with more bytes than were asked for');
+    }
+    return answer;
+  }
+
+  /** Settles when the terminal has taken the bytes, however long that takes. */
+  async writeTerminal(terminalId: string, bytes: Uint8Array, options: CallOptions = {}): Promise<void> {
+    await this.#peer.call('terminal/write', { terminalId }, { bytes, ...options });
+  }
+
+  async resizeTerminal(params: Params<'terminal/resize'>): Promise<void> {
+    await this.#peer.call('terminal/resize', params, { timeoutMs: ANSWER_MS });
+  }
+
+  /** Does not wait for the end. */
+  async closeTerminal(terminalId: string): Promise<void> {
+    await this.#peer.call('terminal/close', { terminalId }, { timeoutMs: ANSWER_MS });
+  }
+
+  async forgetTerminal(terminalId: string): Promise<void> {
+    await this.#peer.call('terminal/forget', { terminalId }, { timeoutMs: ANSWER_MS });
   }
 
   /** Walks the whole workspace: seconds for a large one. */

@@ -178,6 +178,18 @@ export class SidecarPair {
     return performance.now() - began;
   }
 
+  async killAgent(): Promise<void> {
+    await this.#agent?.kill({ signal: 'KILL' });
+  }
+
+  async freeze(): Promise<void> {
+    await this.#agent?.pause();
+  }
+
+  async thaw(): Promise<void> {
+    await this.#agent?.unpause();
+  }
+
   async agentIsRunning(): Promise<boolean> {
     const info = await this.#agent?.inspect();
     return info?.State.Running ?? false;

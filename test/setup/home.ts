@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process';
+import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -50,6 +50,14 @@ export class TestHome {
       child.on('close', (code) => {
         resolve({ code, stdout, stderr });
       });
+    });
+  }
+
+  /** Starts `holdfast ARGS` for a test that talks to it while it runs, and ends it. */
+  start(args: readonly string[]): ChildProcessWithoutNullStreams {
+    return spawn(process.execPath, [PROGRAM, ...args], {
+      env: { ...process.env, ...this.#env, HOLDFAST_HOME: this.path },
+      stdio: ['pipe', 'pipe', 'pipe'],
     });
   }
 

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { mkdir, open, readdir, rename, rm } from 'node:fs/promises';
+import { lstat, mkdir, readdir, rename } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { encodeRecords, FRAME, objectInFrame, unpackFrame } from '../../../protocol/snapshots/frames.ts';
 import {
@@ -11,10 +11,11 @@ import {
 import { PackIndex, type PackObject, readStored } from '../../../protocol/snapshots/pack-index.ts';
 import { FRAME_LIMITS } from '../../../protocol/wire/limits.ts';
 import { hasErrorCode } from '../../store/storage-error.ts';
+import { beginDropping, finishDropping, PACK_NAME } from './dropping.ts';
 import { FrameCache } from './frame-cache.ts';
+import { syncFolder } from './folders.ts';
 import { OpenPackFile } from './pack-files.ts';
 
-const NAME = /^[0-9a-f]{32}\.pack$/;
 const CACHED_BYTES = 32 * 2 ** 20;
 
 /** A published pack. */
@@ -30,6 +31,8 @@ export interface StoredPack {
 export interface BrokenPack {
   readonly name: string;
   readonly path: string;
+  /** Of its file. */
+  readonly bytes: number;
   readonly error: unknown;
 }
 
@@ -67,13 +70,15 @@ export class LineageStore implements ObjectReader {
   /** A folder that is not there is an empty store; it is made with the first pack. */
   static async open(directory: string): Promise<LineageStore> {
     const store = new LineageStore(directory);
+    await finishDropping(directory);
     for (const name of await names(store.packsDirectory)) {
-      if (!NAME.test(name)) continue;
+      if (!PACK_NAME.test(name)) continue;
       const path = join(store.packsDirectory, name);
       try {
         store.#packs.push(await openPack(name, path));
       } catch (error) {
-        store.#broken.push({ name, path, error });
+        const bytes = (await lstat(path).catch(() => null))?.size ?? 0;
+        store.#broken.push({ name, path, bytes, error });
       }
     }
     return store;
@@ -174,19 +179,25 @@ export class LineageStore implements ObjectReader {
     return published;
   }
 
-  /** Takes packs away, broken ones too. Only with the lineage's lock held alone. */
-  async drop(packNames: ReadonlySet<string>): Promise<void> {
+  /**
+   * Takes packs away, broken ones too: all of them, or none where it throws. Only with the lineage's lock held alone. Killed in
+   * between, the next `open` goes on. `urgently` writes what has to be written on a full disk too.
+   */
+  async drop(
+    packNames: ReadonlySet<string>,
+    urgently: (write: () => void) => void = (write) => write(),
+  ): Promise<void> {
+    if (packNames.size === 0) return;
+    urgently(() => beginDropping(this.directory, packNames));
     this.#cache.clear();
     for (const pack of this.#packs.filter(({ name }) => packNames.has(name))) {
       this.#packs.splice(this.#packs.indexOf(pack), 1);
       await pack.file.close();
-      await rm(pack.path, { force: true });
     }
     for (const pack of this.#broken.filter(({ name }) => packNames.has(name))) {
       this.#broken.splice(this.#broken.indexOf(pack), 1);
-      await rm(pack.path, { force: true });
     }
-    await syncFolder(this.packsDirectory);
+    await finishDropping(this.directory);
   }
 
   async close(): Promise<void> {
@@ -223,16 +234,6 @@ async function openPack(name: string, path: string): Promise<StoredPack> {
   } catch (error) {
     await file.close();
     throw error;
-  }
-}
-
-/** Makes names that were added to or removed from a folder durable. */
-async function syncFolder(path: string): Promise<void> {
-  const handle = await open(path, 'r');
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
   }
 }
 

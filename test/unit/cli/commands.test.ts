@@ -51,7 +51,6 @@ describe('a command line that is wrong ends with 2 and says how', () => {
     ['handoff', 'a', '--to', 'branch'],
     ['secret', 'set', 'NAME'],
     ['retention', 'plan'],
-    ['terminal', 'open', 'a'],
     ['host', 'list'],
     ['session', 'reset', 'a'],
     ['session', 'create', 'p', '--from', 'snapshot:x'],

@@ -1,0 +1,161 @@
+import { mkdirSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { TerminalIdSchema } from '../../protocol/ids.ts';
+import { TERMINAL_LIMITS, type WindowSize } from '../../protocol/terminals.ts';
+import { type Sent, sendLine } from '../files/fifo.ts';
+import { Changes } from '../turns/changes.ts';
+import { terminalScript } from '../turns/launch-script.ts';
+import { RunDirectory } from '../turns/run-directory.ts';
+import { TurnFiles } from '../turns/turn-files.ts';
+import { elapse } from '../turns/waiting.ts';
+import type { TerminalLaunch, TerminalProgress } from '../wire.ts';
+import { Scrollback } from './scrollback.ts';
+import { Terminal } from './terminal.ts';
+
+const REQUESTS = 'requests';
+const MOST_WAIT_MS = 60_000;
+/** How long a request waits for room, or for the runner to listen. */
+const ROOM_MS = 2000;
+
+export interface TerminalsOptions {
+  /** The run directory: a mount point. */
+  readonly run: string;
+  /** A folder that only the sidecar reaches. */
+  readonly control: string;
+}
+
+const ABSENT: TerminalProgress = { state: 'absent', start: 0, total: 0, exitCode: null };
+
+/** The terminals of the session: hands them to the runner and keeps their output. Those of an earlier sidecar go on. */
+export class Terminals {
+  readonly #run: RunDirectory;
+  readonly #folder: string;
+  readonly #known = new Map<string, Terminal>();
+
+  constructor({ run, control }: TerminalsOptions) {
+    this.#run = new RunDirectory(run);
+    this.#folder = join(control, 'terminals');
+    mkdirSync(this.#folder, { recursive: true, mode: 0o700 });
+    // By our own folder: the agent can make any number in its.
+    for (const id of readdirSync(this.#folder)) this.#find(id);
+  }
+
+  /** Errors: `overloaded`, `no_space`, `sandbox_lost` when no runner listens. */
+  async open(launch: TerminalLaunch, signal: AbortSignal): Promise<TerminalProgress> {
+    const { terminalId } = launch;
+    const known = this.#find(terminalId);
+    if (known !== null) return known.progress();
+    if (this.#known.size >= TERMINAL_LIMITS.open + TERMINAL_LIMITS.ended) {
+      throw new HoldfastError('overloaded', 'No more terminals can be opened in this session', {
+        next: 'close one of them',
+      });
+    }
+    const script = Buffer.from(terminalScript(launch));
+    const files = TurnFiles.create(this.#run.terminals, terminalId, { launch: script }, []);
+    const terminal = this.#adopt(terminalId, files);
+    try {
+      await this.#request(`terminal open ${terminalId}`, signal);
+    } catch (error) {
+      this.forget(terminalId);
+      throw error;
+    }
+    return terminal.progress();
+  }
+
+  async progress(terminalId: string, waitMs: number, signal: AbortSignal): Promise<TerminalProgress> {
+    const terminal = this.#find(terminalId);
+    return terminal === null ? ABSENT : terminal.changed(Math.min(waitMs, MOST_WAIT_MS), signal);
+  }
+
+  /** Errors: `not_found`, here and below. */
+  read(
+    terminalId: string,
+    from: { offset: number; limit: number; waitMs: number },
+    signal: AbortSignal,
+  ): ReturnType<Terminal['read']> {
+    return this.#existing(terminalId).read({ ...from, waitMs: Math.min(from.waitMs, MOST_WAIT_MS) }, signal);
+  }
+
+  write(terminalId: string, bytes: Uint8Array, signal: AbortSignal): Promise<void> {
+    if (bytes.length > TERMINAL_LIMITS.piece) {
+      throw new HoldfastError('invalid_params', 'The input is too large for one message', {
+        why: `${TERMINAL_LIMITS.piece} bytes are the most`,
+      });
+    }
+    return this.#existing(terminalId).write(bytes, signal);
+  }
+
+  resize(terminalId: string, size: WindowSize): void {
+    this.#existing(terminalId).resize(size);
+  }
+
+  async close(terminalId: string, signal: AbortSignal): Promise<void> {
+    this.#existing(terminalId);
+    await this.#request(`terminal close ${terminalId}`, signal);
+  }
+
+  forget(terminalId: string): void {
+    if (!this.#isOurs(terminalId)) return;
+    const terminal = this.#known.get(terminalId);
+    if (terminal?.progress().state !== 'ended') this.#send(`terminal close ${terminalId}`);
+    this.#known.delete(terminalId);
+    terminal?.close();
+    Scrollback.open(join(this.#folder, terminalId), TERMINAL_LIMITS.scrollback).remove();
+    this.#run.removeTerminal(terminalId);
+  }
+
+  /** Lets go: the terminals go on. */
+  leave(): void {
+    for (const terminal of this.#known.values()) terminal.close();
+    this.#known.clear();
+    this.#run.close();
+  }
+
+  #existing(terminalId: string): Terminal {
+    const terminal = this.#find(terminalId);
+    if (terminal === null) throw new HoldfastError('not_found', `There is no terminal ${terminalId}`);
+    return terminal;
+  }
+
+  /** A terminal that we know, or that an earlier sidecar left. */
+  #find(terminalId: string): Terminal | null {
+    const known = this.#known.get(terminalId);
+    if (known !== undefined) return known;
+    if (!TerminalIdSchema.safeParse(terminalId).success || !this.#isOurs(terminalId)) return null;
+    const files = TurnFiles.find(this.#run.terminals, terminalId);
+    return files === null ? null : this.#adopt(terminalId, files);
+  }
+
+  #isOurs(terminalId: string): boolean {
+    return readdirSync(this.#folder).includes(terminalId);
+  }
+
+  #adopt(id: string, files: TurnFiles): Terminal {
+    const terminal = new Terminal({
+      id,
+      files,
+      changes: new Changes(files.directory, () => undefined),
+      scrollback: Scrollback.open(join(this.#folder, id), TERMINAL_LIMITS.scrollback),
+      request: (line) => this.#send(line) !== 'full',
+    });
+    this.#known.set(id, terminal);
+    return terminal;
+  }
+
+  #send(line: string): Sent {
+    return sendLine(this.#run.root, REQUESTS, line);
+  }
+
+  async #request(line: string, signal: AbortSignal): Promise<void> {
+    const deadline = performance.now() + ROOM_MS;
+    for (let sent = this.#send(line); sent !== 'sent'; sent = this.#send(line)) {
+      if (performance.now() > deadline) {
+        throw new HoldfastError('sandbox_lost', "The agent's container does not listen", {
+          why: 'its main process does not read its requests',
+        });
+      }
+      await elapse(50, signal);
+    }
+  }
+}

@@ -1,0 +1,197 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { HoldfastError } from '../../../protocol/errors.ts';
+import type { MethodName, Params } from '../../../protocol/methods.ts';
+import { TERMINAL_LIMITS, type WindowSize } from '../../../protocol/terminals.ts';
+import type { Context } from '../context.ts';
+import { InertOutput } from './inert-output.ts';
+import { LeaveKeys } from './leave-keys.ts';
+
+const WAIT_MS = 30_000;
+const RETRY_MS = 500;
+/** Other screen, mouse, bracketed paste, hidden cursor, colours: what a program may have switched on and nobody switches off for it. */
+const PLAIN_AGAIN = '\x1b[?1049l\x1b[?1000;1002;1003;1006;2004l\x1b[?25h\x1b[0m';
+const CTRL_C = 0x03;
+
+/** A window's size; a terminal that nobody has given one says 0. */
+export function windowSize(context: Context): WindowSize {
+  const { columns, rows } = context.io.stdout;
+  const within = (value: number | undefined, fallback: number): number =>
+    value === undefined || value < 1 ? fallback : Math.min(10_000, value);
+  return { columns: within(columns, 80), rows: within(rows, 24) };
+}
+
+export interface AttachOptions {
+  readonly terminal: string;
+  /** Whether ~. leaves. */
+  readonly escape: boolean;
+}
+
+/**
+ * Joins this process's terminal to one in a sandbox until that ends: its exit code. The terminal goes on when this process ends, and
+ * this process when the supervisor does: it waits for the next one, which ^C or ~. ends.
+ */
+export async function attach(context: Context, options: AttachOptions): Promise<number> {
+  const attached = new AttachedTerminal(context, options);
+  try {
+    return await attached.run();
+  } finally {
+    attached.close();
+  }
+}
+
+class AttachedTerminal {
+  readonly #context: Context;
+  readonly #terminal: string;
+  readonly #leaveKeys: LeaveKeys | null;
+  readonly #output = new InertOutput();
+  readonly #endings: (() => void)[] = [];
+  readonly #left = new AbortController();
+  readonly #failed = Promise.withResolvers<never>();
+  #away = false;
+
+  constructor(context: Context, { terminal, escape }: AttachOptions) {
+    this.#context = context;
+    this.#terminal = terminal;
+    this.#leaveKeys = escape ? new LeaveKeys() : null;
+    this.#failed.promise.catch(() => undefined);
+  }
+
+  async run(): Promise<number> {
+    const context = this.#context;
+    const { start, total } = await context.call(
+      'terminal/attach',
+      { terminal: this.#terminal },
+      { stage: 'Joining the terminal' },
+    );
+    const { stdin } = context.io;
+    this.#endings.push(context.takeInterrupts(() => this.#leave()));
+    if (stdin.isTTY === true) {
+      stdin.setRawMode?.(true);
+      this.#endings.push(() => stdin.setRawMode?.(false));
+    }
+    if (context.stdout.isTTY) {
+      this.#endings.push(context.io.onSignal('SIGWINCH', () => this.#resize()));
+      this.#resize();
+    }
+    void this.#forwardKeys();
+    const exitCode = await Promise.race([this.#show(start, total), this.#failed.promise]);
+    if (this.#left.signal.aborted) {
+      if (context.stdout.isTTY) await context.stdout.write(`${PLAIN_AGAIN}\r\n`);
+      await context.hint(`The terminal goes on: \`holdfast terminal attach ${this.#terminal}\``);
+      return 0;
+    }
+    if (exitCode !== null) return exitCode;
+    throw new HoldfastError('sandbox_lost', 'The terminal was cut off', { why: 'its sandbox went away' });
+  }
+
+  close(): void {
+    this.#left.abort();
+    for (const ending of this.#endings.splice(0).reverse()) ending();
+  }
+
+  /** Shows output until it ends, and gives the exit code; until then or until somebody leaves. */
+  async #show(start: number, shownBefore: number): Promise<number | null> {
+    let offset = start;
+    // What is left of the scrollback begins anywhere in a line.
+    let inCutLine = start > 0;
+    while (!this.#left.signal.aborted) {
+      const answer = await this.#read(offset);
+      if (answer === null) continue;
+      const { result, bytes } = answer;
+      offset = result.offset;
+      let piece = bytes;
+      if (inCutLine) {
+        const end = piece.indexOf('\n');
+        inCutLine = end === -1 && offset + piece.length < shownBefore;
+        piece = end === -1 ? piece.subarray(piece.length) : piece.subarray(end + 1);
+      }
+      await this.#context.stdout.write(this.#output.pass(piece, offset < shownBefore));
+      offset += bytes.length;
+      if (result.ended && bytes.length === 0) return result.exitCode;
+    }
+    return null;
+  }
+
+  /** Null when the supervisor is away, or somebody has left. */
+  async #read(
+    offset: number,
+  ): Promise<{ result: { offset: number; ended: boolean; exitCode: number | null }; bytes: Buffer } | null> {
+    const context = this.#context;
+    try {
+      const answer = await context
+        .link()
+        .callWithBytes(
+          'terminal/read',
+          { terminal: this.#terminal, offset, limit: TERMINAL_LIMITS.piece, waitMs: WAIT_MS },
+          { patient: true, signal: this.#left.signal },
+        );
+      if (this.#away) {
+        this.#away = false;
+        this.#resize();
+      }
+      return answer;
+    } catch (error) {
+      if (this.#left.signal.aborted) return null;
+      if (!isAway(error)) throw error;
+      if (!this.#away) await context.hint('\r\nThe supervisor is away; waiting for it (^C leaves)\r');
+      this.#away = true;
+      await sleep(RETRY_MS, undefined, { signal: this.#left.signal }).catch(() => undefined);
+      return null;
+    }
+  }
+
+  async #forwardKeys(): Promise<void> {
+    const { stdin } = this.#context.io;
+    this.#endings.push(() => stdin.pause());
+    try {
+      for await (const chunk of stdin as AsyncIterable<string | Buffer>) {
+        if (this.#left.signal.aborted) return;
+        const bytes = typeof chunk === 'string' ? Buffer.from(chunk, 'utf8') : chunk;
+        if (this.#away && bytes.includes(CTRL_C)) this.#leave();
+        const { keys, leaves } = this.#leaveKeys?.take(bytes) ?? { keys: bytes, leaves: false };
+        await this.#write(keys);
+        if (leaves) this.#leave();
+      }
+    } catch (error) {
+      this.#failed.reject(error);
+    }
+  }
+
+  async #write(keys: Buffer): Promise<void> {
+    for (let at = 0; at < keys.length; at += TERMINAL_LIMITS.piece) {
+      const bytes = keys.subarray(at, at + TERMINAL_LIMITS.piece);
+      await this.#tell('terminal/write', { terminal: this.#terminal }, bytes);
+    }
+  }
+
+  #resize(): void {
+    void this.#tell('terminal/resize', { terminal: this.#terminal, ...windowSize(this.#context) });
+  }
+
+  /** That the terminal has ended meanwhile, or nobody is there to be told, shows in its output. */
+  async #tell<M extends MethodName>(method: M, params: Params<M>, bytes?: Uint8Array): Promise<void> {
+    if (this.#away) return;
+    try {
+      const signal = this.#left.signal;
+      await this.#context.link().call(method, params, bytes === undefined ? { signal } : { bytes, signal });
+    } catch (error) {
+      const late =
+        isAway(error) ||
+        (error instanceof HoldfastError &&
+          ['not_found', 'invalid_state', 'interrupted', 'cancelled', 'sandbox_lost'].includes(error.code));
+      if (!late && !this.#left.signal.aborted) this.#failed.reject(error);
+    }
+  }
+
+  #leave(): void {
+    this.#left.abort();
+  }
+}
+
+/** The supervisor, or the engine that it needs, is not there now. */
+function isAway(error: unknown): boolean {
+  return (
+    error instanceof HoldfastError &&
+    ['connection_closed', 'shutting_down', 'engine_unavailable', 'timeout', 'overloaded'].includes(error.code)
+  );
+}

@@ -1,0 +1,87 @@
+import type { Hash, ObjectKind } from '../../../protocol/snapshots/objects.ts';
+import { damaged, OBJECT_KINDS } from '../../../protocol/snapshots/objects.ts';
+import type { Slices } from '../slices.ts';
+import type { LineageStore, StoredPack } from '../store/lineage-store.ts';
+import { type Reference, referencesOf } from '../store/references.ts';
+
+const { tree, list, root: rootKind } = OBJECT_KINDS;
+
+/** Where an object lies: its place in the order of a pack's hashes. */
+export interface ObjectPlace {
+  readonly pack: StoredPack;
+  readonly index: number;
+}
+
+/** Some of the objects of a store: a bit for each. */
+export class Marks {
+  readonly #bits = new Map<string, Uint8Array>();
+
+  has({ name }: StoredPack, index: number): boolean {
+    return (((this.#bits.get(name)?.[index >> 3] ?? 0) >> (index & 7)) & 1) === 1;
+  }
+
+  /** False where it was marked already. */
+  add({ name, index: { objects } }: StoredPack, index: number): boolean {
+    let bits = this.#bits.get(name);
+    if (bits === undefined) {
+      bits = new Uint8Array(Math.ceil(objects / 8));
+      this.#bits.set(name, bits);
+    }
+    const byte = bits[index >> 3] ?? 0;
+    const bit = 1 << (index & 7);
+    if ((byte & bit) !== 0) return false;
+    bits[index >> 3] = byte | bit;
+    return true;
+  }
+}
+
+/** The newest pack that has it, as `LineageStore.find` does; null where none has. */
+export function placeOf(packs: readonly StoredPack[], hash: Hash): ObjectPlace | null {
+  for (let at = packs.length - 1; at >= 0; at -= 1) {
+    const pack = packs[at];
+    const index = pack?.index.indexOf(hash) ?? -1;
+    if (pack !== undefined && index !== -1) return { pack, index };
+  }
+  return null;
+}
+
+/** Whether an object names others: then it must not stay without them. */
+export function isNaming(kind: ObjectKind): boolean {
+  return kind === tree || kind === list || kind === rootKind;
+}
+
+export interface MarkListener {
+  /** Each object that was not marked before. */
+  readonly onMark?: (place: ObjectPlace) => void;
+  /** An object that is not there, or cannot be read though it names others. May throw to end it. */
+  readonly onLost: (reference: Reference, error: Error) => void;
+}
+
+/** Marks everything that a tree needs and that is not marked yet. */
+export async function markTree(
+  store: LineageStore,
+  marks: Marks,
+  root: Hash,
+  slices: Slices,
+  { onMark, onLost }: MarkListener,
+): Promise<void> {
+  const open: Reference[] = [{ hash: root, kinds: [rootKind] }];
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    if (slices.isLong) await slices.rest();
+    const { hash, kinds } = next;
+    const place = placeOf(store.packs, hash);
+    if (place === null) {
+      onLost(next, damaged('an object is not in the store', { object: hash.toString('hex') }));
+      continue;
+    }
+    if (!marks.add(place.pack, place.index)) continue;
+    onMark?.(place);
+    const { kind } = place.pack.index.object(place.index);
+    try {
+      if (!kinds.includes(kind)) throw damaged('an object is of another kind');
+      if (isNaming(kind)) open.push(...referencesOf(kind, await store.read(hash, kind)));
+    } catch (error) {
+      onLost(next, error instanceof Error ? error : new Error(String(error)));
+    }
+  }
+}

@@ -1,0 +1,57 @@
+import { closeSync, fsyncSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
+import { readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { hasErrorCode, storageError } from '../../store/storage-error.ts';
+import { syncFolder } from './folders.ts';
+
+/** What a published pack is called. */
+export const PACK_NAME = /^[0-9a-f]{32}\.pack$/;
+const DroppingSchema = z.array(z.string().regex(PACK_NAME));
+const fileOf = (directory: string): string => join(directory, 'dropping.json');
+
+/**
+ * Packs go together or not at all: one that stayed could name objects of one that went. So which ones go is made durable
+ * first, and from then on whoever opens the store takes them away.
+ */
+export function beginDropping(directory: string, packNames: ReadonlySet<string>): void {
+  const path = fileOf(directory);
+  const temporary = `${path}.part`;
+  try {
+    const descriptor = openSync(temporary, 'w', 0o600);
+    try {
+      writeSync(descriptor, JSON.stringify([...packNames]));
+      fsyncSync(descriptor);
+    } finally {
+      closeSync(descriptor);
+    }
+    renameSync(temporary, path);
+    const folder = openSync(directory, 'r');
+    try {
+      fsyncSync(folder);
+    } finally {
+      closeSync(folder);
+    }
+  } catch (error) {
+    rmSync(temporary, { force: true });
+    throw storageError(error, 'Snapshots could not be cleared away');
+  }
+}
+
+/** Takes away what has to go, if anything has. */
+export async function finishDropping(directory: string): Promise<void> {
+  const path = fileOf(directory);
+  let text: string;
+  try {
+    text = await readFile(path, 'utf8');
+  } catch (error) {
+    if (hasErrorCode(error, 'ENOENT')) return;
+    throw error;
+  }
+  for (const name of DroppingSchema.parse(JSON.parse(text))) {
+    await rm(join(directory, 'packs', name), { force: true });
+  }
+  await syncFolder(join(directory, 'packs'));
+  await rm(path);
+  await syncFolder(directory);
+}

@@ -1,0 +1,82 @@
+import type { Damage } from '../../../protocol/snapshots.ts';
+import { objectInFrame } from '../../../protocol/snapshots/frames.ts';
+import type { Hash } from '../../../protocol/snapshots/objects.ts';
+import { readFrame } from '../../../protocol/snapshots/pack-index.ts';
+import { isNaming, Marks, markTree } from '../gc/marks.ts';
+import { Slices } from '../slices.ts';
+import type { LineageStore, StoredPack } from '../store/lineage-store.ts';
+import { namedDamages } from './named-damages.ts';
+import { whyOf } from './why.ts';
+
+/** Damages that are told one by one. */
+const MOST_TOLD = 1000;
+
+export interface Verified {
+  readonly ok: boolean;
+  /** Those that the tree needs and that are there, and their bytes. */
+  readonly objects: number;
+  readonly bytes: number;
+  readonly damaged: number;
+  readonly damages: Damage[];
+}
+
+/**
+ * Reads and checks every object that a tree needs, each once, and whether together they are a tree. The store must have been opened
+ * for this: what an older one keeps in memory may be sound where the disk no longer is.
+ */
+export async function verifyTree(store: LineageStore, root: Hash, signal?: AbortSignal): Promise<Verified> {
+  const slices = new Slices(signal);
+  const needed = new Marks();
+  const lost = new Map<string, Damage>();
+  const lose = (hash: Hash, pack: string | null, error: unknown): void => {
+    lost.set(hash.toString('hex'), { what: whyOf(error), pack, object: hash.toString('hex'), path: null });
+  };
+  await markTree(store, needed, root, slices, {
+    onLost: ({ hash }, error) => lose(hash, store.find(hash)?.pack.name ?? null, error),
+  });
+
+  let objects = 0;
+  let bytes = 0;
+  for (const pack of store.packs) {
+    for (const [index, inFrame] of pack.index.byFrame().entries()) {
+      if (slices.isLong) await slices.rest();
+      const here = inFrame.filter(({ hash }) => needed.has(pack, pack.index.indexOf(hash)));
+      if (here.length === 0) continue;
+      objects += here.length;
+      const raw = await frameOf(pack, index);
+      for (const object of here) {
+        bytes += object.length;
+        try {
+          if (raw instanceof Error) throw raw;
+          objectInFrame(raw, object);
+        } catch (error) {
+          if (!isNaming(object.kind) || !lost.has(object.hash.toString('hex'))) {
+            lose(object.hash, pack.name, error);
+          }
+        }
+      }
+    }
+  }
+
+  const damages = await namedDamages(store, root, lost, slices);
+  if (damages.length > 0) {
+    for (const { name, error } of store.broken) {
+      damages.push({ what: `it is no pack: ${whyOf(error)}`, pack: name, object: null, path: null });
+    }
+  }
+  return {
+    ok: damages.length === 0,
+    objects,
+    bytes,
+    damaged: damages.length,
+    damages: damages.slice(0, MOST_TOLD),
+  };
+}
+
+async function frameOf(pack: StoredPack, index: number): Promise<Buffer | Error> {
+  try {
+    return await readFrame(pack.file, pack.index.frame(index));
+  } catch (error) {
+    return error instanceof Error ? error : new Error(String(error));
+  }
+}

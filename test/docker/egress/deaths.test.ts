@@ -1,0 +1,141 @@
+import { readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { Origin } from '../../egress-harness/origin.ts';
+import { TestHome } from '../../setup/home.ts';
+import { shellProject, writeProject } from '../../setup/profiles.ts';
+
+/** What curl ends with. */
+const CURL = { done: 0, refused: 7, broken: 56 } as const;
+
+let origin: Origin;
+let home: TestHome;
+let workspace: string;
+let session: string;
+beforeAll(async () => {
+  origin = await Origin.start();
+  home = await TestHome.create();
+  const egress = `egress: [{ host: "127.0.0.1:${origin.port}" }]\nworkspace: { seed: false }\npersistence: persistent\n`;
+  await home.succeed(['deploy', await writeProject(home.projects, shellProject('deaths', egress))]);
+  await home.succeed(['run', 'deaths', 'true']);
+  const info = z
+    .object({ path: z.string(), sessionId: z.string() })
+    .parse(await home.json(['workspace', 'info', 'default']));
+  [workspace, session] = [info.path, info.sessionId];
+});
+afterAll(async () => {
+  await home.end();
+  await origin.end();
+});
+beforeEach(async () => {
+  for (const name of ['log', 'go']) await rm(join(workspace, name), { force: true });
+});
+
+/**
+ * Downloads what says nowhere how long it is, through a tunnel and plain, so that only a reset tells a client that there is more. Then
+ * waits for `go` before it tries again and again.
+ */
+const script = () => {
+  const curl = `curl -sS --noproxy '' --max-time 60 -o /dev/null`;
+  const base = `http://127.0.0.1:${origin.port}`;
+  return `
+say() { echo "$1 $?" >>log; }
+${curl} -0 --proxytunnel ${base}/endless & tunnel=$!
+${curl} -0 ${base}/endless & plain=$!
+wait $tunnel; say tunnel
+wait $plain; say plain
+${curl} ${base}/hello; say while
+curl -sS --noproxy '*' --max-time 2 -o /dev/null ${base}/hello; say direct
+until [ -e go ]; do sleep 0.05; done
+tries=0; until ${curl} -f ${base}/hello; do tries=$((tries+1)); [ $tries -lt 200 ] || break; sleep 0.1; done; say again`;
+};
+
+const log = () => readFile(join(workspace, 'log'), 'utf8').catch(() => '');
+const logged = async () =>
+  Object.fromEntries(
+    (await log())
+      .split('\n')
+      .filter(Boolean)
+      .map((line) => line.split(' ')),
+  ) as Record<string, string>;
+
+/** Starts the downloads, kills while they run, and waits for what the agent found out before anybody repairs anything. */
+async function die(kill: () => Promise<void>): Promise<string> {
+  const before = origin.seen.length;
+  const { turnId } = z
+    .object({ turnId: z.string() })
+    .parse(await home.json(['run', 'deaths', script(), '--no-wait']));
+  await expect.poll(() => origin.seen.length - before, { timeout: 15_000 }).toBe(2);
+  expect(origin.open).toBeGreaterThanOrEqual(2);
+  await kill();
+  return turnId;
+}
+
+describe('kill -9 in the middle of a download', () => {
+  test('of the supervisor: it breaks off, nothing opens up, and the next one brings the way out back', async () => {
+    const turnId = await die(async () => void process.kill(await home.supervisorPid(), 'SIGKILL'));
+    await expect.poll(log, { timeout: 15_000 }).toContain('direct');
+    expect(await logged()).toEqual({
+      tunnel: String(CURL.broken),
+      plain: String(CURL.broken),
+      while: String(CURL.refused),
+      direct: String(CURL.refused),
+    });
+    await expect.poll(() => origin.open).toBe(0);
+    // Another supervisor comes with the next request of anybody.
+    await home.succeed(['profiles']);
+    await writeFile(join(workspace, 'go'), '');
+    await home.succeed(['turn', 'wait', turnId]);
+    expect(await logged()).toMatchObject({ again: String(CURL.done) });
+    await home.succeed(['session', 'verify', session]);
+  }, 120_000);
+
+  test('of the sidecar: the same, and its successor listens again', async () => {
+    const turnId = await die(() => home.killContainer(session, 'sidecar'));
+    await expect.poll(log, { timeout: 15_000 }).toContain('direct');
+    const { tunnel, plain, direct } = await logged();
+    expect([tunnel, plain, direct]).toEqual([CURL.broken, CURL.broken, CURL.refused].map(String));
+    await expect.poll(() => origin.open).toBe(0);
+    await writeFile(join(workspace, 'go'), '');
+    await home.succeed(['turn', 'wait', turnId]);
+    expect(await logged()).toMatchObject({ again: String(CURL.done) });
+  }, 120_000);
+});
+
+test('with an empty list nothing listens, and the first host that is allowed is reached by what runs already', async () => {
+  const project = shellProject('empty', 'persistence: persistent\nworkspace: { seed: false }\n');
+  await home.succeed(['deploy', await writeProject(home.projects, project)]);
+  const base = `http://127.0.0.1:${origin.port}`;
+  const refused = await home.run(['run', 'empty', `curl -sS --noproxy '' ${base}/hello`]);
+  expect(refused.stderr).toContain('Failed to connect to 127.0.0.1 port 3128');
+  const { turnId } = z
+    .object({ turnId: z.string() })
+    .parse(
+      await home.json([
+        ...['run', 'empty', '--no-wait'],
+        `touch started; for n in $(seq 100); do curl -sSf --noproxy '' ${base}/hello && exit 0; sleep 0.1; done; exit 1`,
+      ]),
+    );
+  const path = z
+    .object({ path: z.string() })
+    .parse(await home.json(['workspace', 'info', 'empty/default'])).path;
+  await expect
+    .poll(
+      () =>
+        readFile(join(path, 'started')).then(
+          () => true,
+          () => false,
+        ),
+      { timeout: 10_000 },
+    )
+    .toBe(true);
+  await home.succeed(['policy', 'allow', 'empty/default', `127.0.0.1:${origin.port}`]);
+  expect(await home.succeed(['turn', 'wait', turnId])).toBe('hello\n');
+  // Also by Node's fetch, in what begins now.
+  const fetched = await home.succeed([
+    ...['run', 'empty'],
+    `NO_PROXY= no_proxy= node -e 'fetch("${base}/hello").then((r) => r.text()).then(console.log)'`,
+  ]);
+  expect(fetched.trim()).toBe('hello');
+}, 60_000);

@@ -1,0 +1,76 @@
+import type { TerminalLaunch } from '../../../sidecar/wire.ts';
+import type { SidecarClient } from '../../../supervisor/workspace/sidecar-client.ts';
+import { newId } from '../../unit/sidecar/collect.ts';
+
+export function terminalOf(part: Partial<TerminalLaunch> = {}): TerminalLaunch {
+  return {
+    terminalId: newId('term'),
+    argv: [],
+    env: {},
+    cwd: '/workspace',
+    columns: 80,
+    rows: 24,
+    ...part,
+  };
+}
+
+/** A terminal as somebody sits at it: types, and reads on from where they were. */
+export class Screen {
+  readonly client: () => SidecarClient;
+  readonly terminalId: string;
+  /** Everything that was read. */
+  text = '';
+  offset = 0;
+
+  constructor(client: () => SidecarClient, terminalId: string) {
+    this.client = client;
+    this.terminalId = terminalId;
+  }
+
+  static async open(client: () => SidecarClient, part: Partial<TerminalLaunch> = {}): Promise<Screen> {
+    const launch = terminalOf(part);
+    await client().openTerminal(launch);
+    return new Screen(client, launch.terminalId);
+  }
+
+  async type(text: string | Buffer): Promise<void> {
+    await this.client().writeTerminal(this.terminalId, Buffer.from(text));
+  }
+
+  /** Reads until the text since the last such call has this in it, and gives that text. */
+  async shows(wanted: string | RegExp, withinMs = 10_000): Promise<string> {
+    const deadline = performance.now() + withinMs;
+    const from = this.text.length;
+    for (;;) {
+      const since = this.text.slice(from);
+      if (typeof wanted === 'string' ? since.includes(wanted) : wanted.test(since)) return since;
+      if (performance.now() > deadline) {
+        throw new Error(`${String(wanted)} was not shown, but ${JSON.stringify(since.slice(-2000))}`);
+      }
+      await this.#more(Math.min(1000, deadline - performance.now()));
+    }
+  }
+
+  /** Reads to the end: its exit code. */
+  async ends(withinMs = 10_000): Promise<number | null> {
+    const deadline = performance.now() + withinMs;
+    for (;;) {
+      const { ended, exitCode, bytes } = await this.#more(1000);
+      if (ended && bytes === 0) return exitCode;
+      if (performance.now() > deadline)
+        throw new Error(`it did not end: ${JSON.stringify(this.text.slice(-2000))}`);
+    }
+  }
+
+  async #more(waitMs: number): Promise<{ ended: boolean; exitCode: number | null; bytes: number }> {
+    const { result, bytes } = await this.client().readTerminal({
+      terminalId: this.terminalId,
+      offset: this.offset,
+      limit: 2 ** 18,
+      waitMs: Math.max(0, Math.round(waitMs)),
+    });
+    this.offset = result.offset + bytes.length;
+    this.text += bytes.toString('utf8');
+    return { ended: result.state === 'ended', exitCode: result.exitCode, bytes: bytes.length };
+  }
+}

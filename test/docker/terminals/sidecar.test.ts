@@ -1,0 +1,152 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { PairBench } from '../sidecar-pair.ts';
+import { Screen } from './screen.ts';
+
+let bench: PairBench;
+beforeAll(async () => {
+  bench = await PairBench.create();
+});
+afterAll(async () => {
+  await bench.end();
+});
+
+test('a shell has a real terminal in /workspace: size, Unicode, job control, exit code', async () => {
+  const pair = await bench.pair();
+  const screen = await Screen.open(() => pair.sidecar, { columns: 101, rows: 33 });
+  await screen.shows('$ ');
+  expect(screen.text).not.toMatch(/^\s*\r/);
+  await screen.type('tty; pwd; stty size; stty -a | grep -o .iutf8; echo $TERM\r');
+  const said = await screen.shows('xterm-256color');
+  expect(said).toMatch(/\/dev\/pts\/\d+\r\n\/workspace\r\n33 101\r\n iutf8/);
+
+  await screen.type('printf "%s|\\n" "žluťoučký 🐎 日本語"\r');
+  await screen.shows('\ržluťoučký 🐎 日本語|\r\n');
+  await screen.type(Buffer.from('head -c 2 | od -An -tx1\r'));
+  await sleep(200);
+  await screen.type(Buffer.from([0xff, 0x41, 0x0a]));
+  await screen.shows(' ff 41');
+
+  await screen.type('sleep 600\r');
+  await sleep(200);
+  await screen.type('\x1a');
+  await screen.shows('Stopped');
+  await screen.type('fg\r');
+  await sleep(200);
+  await screen.type('\x03');
+  await screen.shows('$ ');
+  await screen.type('echo code $?\r');
+  await screen.shows('code 130');
+
+  await screen.type('exit 7\r');
+  expect(await screen.ends()).toBe(7);
+  expect((await pair.processes()).filter((line) => /telnetd|terminal\.sh|bash/.test(line))).toEqual([]);
+});
+
+test('its window is changed while a program runs, and also while it is frozen', async () => {
+  const pair = await bench.pair();
+  const screen = await Screen.open(() => pair.sidecar, {
+    argv: ['bash', '-c', 'trap "stty size" WINCH; echo ready; while :; do sleep 0.05; done'],
+  });
+  await screen.shows('ready');
+  await pair.sidecar.resizeTerminal({ terminalId: screen.terminalId, columns: 120, rows: 40 });
+  await screen.shows('40 120');
+  await pair.freeze();
+  for (let columns = 1; columns <= 3000; columns += 1) {
+    await pair.sidecar.resizeTerminal({ terminalId: screen.terminalId, columns, rows: 50 });
+  }
+  await pair.thaw();
+  await screen.shows('50 3000');
+  await pair.sidecar.closeTerminal(screen.terminalId);
+  expect(await screen.ends()).toBe(129);
+});
+
+test('all output before the end is there, however slowly it is read, and what is left behind does not hold the terminal', async () => {
+  const pair = await bench.pair();
+  const screen = await Screen.open(() => pair.sidecar, {
+    argv: ['bash', '-c', '(trap "" HUP; sleep 600) & seq 1 60000; exit 3'],
+  });
+  await sleep(1000);
+  await screen.shows('\r\n59999\r\n60000\r\n');
+  expect(await screen.ends()).toBe(3);
+  expect(screen.text.trim().split('\r\n')).toEqual(Array.from({ length: 60000 }, (_, n) => String(n + 1)));
+});
+
+test('process and scrollback survive the death of the sidecar', async () => {
+  const pair = await bench.pair();
+  const screen = await Screen.open(() => pair.sidecar);
+  await screen.shows('$ ');
+  await screen.type('variable=kept; echo be""fore\r');
+  await screen.shows('before');
+  await pair.replaceSidecar();
+  await screen.type('echo $variable\r');
+  await screen.shows('kept');
+  const again = new Screen(() => pair.sidecar, screen.terminalId);
+  await again.shows('kept');
+  expect(again.text).toBe(screen.text);
+  expect(again.text).toContain('\rbefore\r\n');
+
+  await screen.type('exit 5\r');
+  await sleep(300);
+  await pair.replaceSidecar();
+  expect(await screen.ends()).toBe(5);
+});
+
+test('a terminal ends with its container, and what it said can still be read', async () => {
+  const pair = await bench.pair();
+  const screen = await Screen.open(() => pair.sidecar);
+  await screen.type('echo la""st\r');
+  await screen.shows('last');
+  await pair.killAgent();
+  expect(await screen.ends()).toBeNull();
+  await pair.sidecar.forgetTerminal(screen.terminalId);
+  await expect(new Screen(() => pair.sidecar, screen.terminalId).ends()).rejects.toThrow(/no terminal/);
+});
+
+test('one line of a gigabyte is bounded on disk and in memory, and ^C is felt in the middle of it', async () => {
+  const pair = await bench.pair();
+  const screen = await Screen.open(() => pair.sidecar);
+  await screen.shows('$ ');
+  await screen.type('head -c 1G /dev/zero | tr "\\0" x\r');
+  await screen.shows('\rxxxxxxxx');
+  const before = screen.offset;
+  await sleep(1000);
+  const { total, start } = await pair.sidecar.terminalProgress(screen.terminalId, 0);
+  // Nobody reads: it has stopped a little ahead of us.
+  expect(total - before).toBeLessThan(2 ** 20);
+  expect(total - start).toBeLessThanOrEqual(2 ** 21);
+  const asked = performance.now();
+  await screen.type('\x03');
+  await screen.shows('^C');
+  await screen.type('echo af""ter\r');
+  await screen.shows('after');
+  expect(performance.now() - asked).toBeLessThan(5000);
+  expect(await pair.sidecarMemory()).toBeLessThan(200 * 2 ** 20);
+});
+
+test('a terminal that nobody reads goes on, and keeps the last of what it said', async () => {
+  const pair = await bench.pair();
+  const screen = await Screen.open(() => pair.sidecar, {
+    argv: ['bash', '-c', 'head -c 8M /dev/zero | tr "\\0" x; echo; echo the end'],
+  });
+  let ended = await pair.sidecar.terminalProgress(screen.terminalId, 0);
+  for (let tries = 0; ended.state !== 'ended' && tries < 20; tries += 1)
+    ended = await pair.sidecar.terminalProgress(screen.terminalId, 2000);
+  expect(ended.exitCode).toBe(0);
+  expect(ended.total).toBeGreaterThan(8 * 2 ** 20);
+  expect(ended.total - ended.start).toBeLessThanOrEqual(2 ** 21);
+  await screen.shows('the end');
+  expect(screen.text.length).toBeLessThanOrEqual(2 ** 21);
+});
+
+test('an image without a shell gets ours; a program that is not there says so', async () => {
+  const image = await bench.image({});
+  const pair = await bench.pair({ image });
+  const shell = await Screen.open(() => pair.sidecar);
+  await shell.type('echo $0; exit 4\r');
+  await shell.shows('sh');
+  expect(await shell.ends()).toBe(4);
+  const missing = await Screen.open(() => pair.sidecar, { argv: ['no-such-program'] });
+  await missing.shows('holdfast: no-such-program: not found');
+  expect(await missing.ends()).toBe(127);
+});

@@ -1,0 +1,192 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { TestHome } from '../../setup/home.ts';
+import { shellProject, writeProject } from '../../setup/profiles.ts';
+import { until } from '../../unit/sidecar/collect.ts';
+import { openTerminal, Seat } from './seat.ts';
+
+const ListSchema = z.object({
+  terminals: z.array(
+    z.object({
+      terminalId: z.string(),
+      status: z.string(),
+      exitCode: z.number().nullable(),
+      why: z.string().nullable(),
+    }),
+  ),
+});
+const StatusSchema = z.object({ session: z.object({ status: z.string() }) });
+
+describe('terminals', () => {
+  let home: TestHome;
+  beforeAll(async () => {
+    home = await TestHome.create();
+    const more = 'persistence: persistent\nenv: { COLOUR: blue }\nidle: { pause: 1s, stop: 1h }\n';
+    await home.succeed(['deploy', await writeProject(home.projects, shellProject('seat', more))]);
+  });
+  afterAll(async () => {
+    await home.end();
+  });
+
+  const status = async (session: string): Promise<string> =>
+    StatusSchema.parse(await home.json(['session', 'show', session])).session.status;
+  const listed = async (id: string) =>
+    ListSchema.parse(await home.json(['terminal', 'list'])).terminals.find(
+      ({ terminalId }) => terminalId === id,
+    );
+  const session = async (name: string): Promise<string> => {
+    await home.succeed(['session', 'create', 'seat', '--name', name]);
+    return name;
+  };
+
+  test('one at the keyboard: /workspace, the environment of turns, the exit code of the shell', async () => {
+    const { id } = await openTerminal(home, await session('keys'));
+    const seat = new Seat(home, id);
+    await seat.shows('$ ');
+    seat.type('pwd; echo $COLOUR $HOLDFAST_SESSION_NAME; touch a-file; stty size\r');
+    await seat.shows(/\r\/workspace\r\nblue keys\r\n24 80/);
+    expect(await home.succeed(['workspace', 'ls', 'keys'])).toContain('a-file');
+    seat.type('exit 9\r');
+    expect(await seat.ended).toBe(9);
+    expect(await listed(id)).toMatchObject({ status: 'ended', exitCode: 9, why: null });
+    // Its end can be looked at again.
+    const again = new Seat(home, id);
+    expect(await again.ended).toBe(9);
+    expect(again.text).toContain('blue keys');
+  });
+
+  test('client, supervisor and sidecar are killed one after the other: program and scrollback stay, and nobody has to join again', async () => {
+    const { id, sessionId } = await openTerminal(home, await session('hard'));
+    const first = new Seat(home, id);
+    first.type('x=kept; echo on""ce\r');
+    await first.shows('once');
+    await first.kill();
+
+    const seat = new Seat(home, id);
+    await seat.shows('once');
+    process.kill(await home.supervisorPid(), 'SIGKILL');
+    await sleep(1500);
+    expect(await listed(id)).toMatchObject({ status: 'running' });
+    seat.type('echo 1 $x\r');
+    await seat.shows('1 kept');
+
+    await home.killContainer(sessionId, 'sidecar');
+    await until('a new sidecar', async () => (await home.container(sessionId, 'sidecar')) !== null, 20_000);
+    await until(
+      'keys arrive again',
+      async () => {
+        seat.type('echo 2 $x\r');
+        return await seat.shows('2 kept', 1000).then(
+          () => true,
+          () => false,
+        );
+      },
+      20_000,
+    );
+    // Stopped on purpose: nobody starts it again, and the client waits.
+    await home.succeed(['supervisor', 'stop']);
+    await sleep(500);
+    await home.succeed(['profiles']);
+    await until(
+      'keys arrive again',
+      async () => {
+        seat.type('echo 3 $x\r');
+        return await seat.shows('3 kept', 1000).then(
+          () => true,
+          () => false,
+        );
+      },
+      20_000,
+    );
+    expect(seat.text.match(/\ronce\r\n/g)).toHaveLength(1);
+    await home.succeed(['terminal', 'close', id]);
+    expect(await seat.ended).toBe(129);
+  });
+
+  test('it is live: the session stays active past its idle time, is not stopped without --force, and is idle afterwards', async () => {
+    const name = await session('live');
+    const { id } = await openTerminal(home, name);
+    await sleep(2500);
+    expect(await status(name)).toBe('active');
+    const refused = await home.run(['session', 'stop', name]);
+    expect(refused.code).toBe(1);
+    expect(refused.stderr).toMatch(/^error conflict: .*1 terminal still running/m);
+    await home.succeed(['terminal', 'close', id]);
+    expect(['idle', 'paused']).toContain(await status(name));
+
+    const other = await openTerminal(home, name);
+    const seat = new Seat(home, other.id);
+    await seat.shows('$ ');
+    await home.succeed(['session', 'stop', name, '--force']);
+    expect(await seat.ended).not.toBe(0);
+    expect(await listed(other.id)).toMatchObject({ status: 'ended' });
+    expect(await status(name)).toBe('resumable');
+    const late = await home.run(['terminal', 'attach', other.id]);
+    expect(late.stderr).toMatch(/^error not_found: .*over/m);
+  });
+
+  test('paused by hand it waits with what was typed; joining it wakes the session', async () => {
+    const name = await session('pause');
+    const { id } = await openTerminal(home, name);
+    const seat = new Seat(home, id);
+    await seat.shows('$ ');
+    await home.succeed(['session', 'pause', name]);
+    seat.type('echo wo""ken\r');
+    await sleep(500);
+    expect(seat.text).not.toContain('woken');
+    expect(await status(name)).toBe('paused');
+    const other = new Seat(home, id);
+    await seat.shows('woken');
+    await other.shows('woken');
+    expect(await status(name)).toBe('active');
+    seat.type('\r~.');
+    expect(await seat.ended).toBe(0);
+    await home.succeed(['terminal', 'close', id]);
+    await other.ended;
+  });
+
+  test('the agent’s container is killed: the terminal is over and says so, and the next one gets a new sandbox', async () => {
+    const name = await session('killed');
+    const { id, sessionId } = await openTerminal(home, name);
+    const seat = new Seat(home, id);
+    await seat.shows('$ ');
+    await home.killContainer(sessionId, 'agent');
+    expect(await seat.ended).toBe(1);
+    expect(seat.said).toMatch(/^error (sandbox_lost|not_found): /m);
+    await until('the end is on record', async () => (await listed(id))?.status === 'ended');
+    const next = await openTerminal(home, name);
+    const again = new Seat(home, next.id);
+    await again.shows('$ ');
+    await home.succeed(['terminal', 'close', next.id]);
+    await again.ended;
+  });
+
+  test('a program of its own, and too many', async () => {
+    const name = await session('many');
+    const { id } = await openTerminal(
+      home,
+      name,
+      '--cwd',
+      '/tmp',
+      '--env',
+      'A=b c',
+      '--',
+      'sh',
+      '-c',
+      'pwd; echo "$A"; exit 2',
+    );
+    const seat = new Seat(home, id);
+    expect(await seat.ended).toBe(2);
+    expect(seat.text).toBe('/tmp\r\nb c\r\n');
+    for (let n = 0; n < 16; n += 1) await openTerminal(home, name, '--', 'sleep', '600');
+    const refused = await home.run(['terminal', 'open', name, '--detach']);
+    expect(refused.stderr).toMatch(/^error overloaded: .*16 are open/m);
+    await home.succeed(['session', 'delete', name, '--force']);
+    expect(
+      ListSchema.parse(await home.json(['terminal', 'list'])).terminals.filter(
+        ({ status: one }) => one === 'running',
+      ),
+    ).toEqual([]);
+  });
+});
