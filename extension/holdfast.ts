@@ -1,9 +1,10 @@
-import { window, workspace } from 'vscode';
+import { Uri, window, workspace } from 'vscode';
 import type { Disposable, ExtensionContext } from 'vscode';
 import { homeFromEnvironment } from '../protocol/home.ts';
 import { CommandRegistry } from './commands/registry.ts';
 import { Connection } from './connection/connection.ts';
 import { bundledSupervisor, clientInfo, supervisorProgram } from './connection/program.ts';
+import type { SupervisorProgram } from './connection/program.ts';
 import { StatusItem } from './connection/status-item.ts';
 import { Disposal } from './disposal.ts';
 import { DocumentBases } from './files/document-bases.ts';
@@ -16,6 +17,7 @@ import { SessionCommands } from './sessions/commands.ts';
 import { KnownSessions } from './sessions/known-sessions.ts';
 import { SessionsView } from './sessions/sessions-view.ts';
 import { Unread } from './sessions/unread.ts';
+import { SessionTerminals } from './terminals/session-terminals.ts';
 
 /** Puts the extension together and owns all of it. */
 export class Holdfast implements Disposable {
@@ -25,19 +27,14 @@ export class Holdfast implements Disposable {
     const own = this.#owned;
     const log = own.own(window.createOutputChannel('Holdfast', { log: true }));
     const settings = workspace.getConfiguration('holdfast');
-    const connection = own.own(
-      new Connection({
-        home: settings.get<string>('home', '') || homeFromEnvironment(process.env),
-        client: clientInfo(),
-        program: () =>
-          supervisorProgram({
-            bundle: bundledSupervisor(context.extensionPath),
-            node: workspace.getConfiguration('holdfast').get('node', ''),
-            environment: process.env,
-          }),
-        log,
-      }),
-    );
+    const home = settings.get<string>('home', '') || homeFromEnvironment(process.env);
+    const program = (): Promise<SupervisorProgram> =>
+      supervisorProgram({
+        bundle: bundledSupervisor(context.extensionPath),
+        node: workspace.getConfiguration('holdfast').get('node', ''),
+        environment: process.env,
+      });
+    const connection = own.own(new Connection({ home, client: clientInfo(), program, log }));
     const notices = new Notices(log);
     own.own(new StatusItem(connection));
     const bases = own.own(new DocumentBases(context.workspaceState));
@@ -49,9 +46,12 @@ export class Holdfast implements Disposable {
     const events = own.own(new SessionEvents(connection));
     const histories = own.own(new HistoryDocuments(events));
     const sessionCommands = new SessionCommands({ connection, sessions, view, unread, histories });
+    const nowhere = Uri.joinPath(context.globalStorageUri, 'nowhere').fsPath;
+    const terminals = own.own(new SessionTerminals({ connection, sessions, home, program, nowhere }));
     own.own(
       new CommandRegistry(connection, notices, {
         ...sessionCommands.works,
+        ...terminals.works,
         'holdfast.connect': () => {
           connection.retry();
         },

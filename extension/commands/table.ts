@@ -39,6 +39,7 @@ export const COMMANDS = {
   'holdfast.pauseSession': SANDBOX,
   'holdfast.stopSession': SANDBOX,
   'holdfast.deleteSession': SANDBOX,
+  'holdfast.openTerminal': SANDBOX,
   'holdfast.openWorkspace': RECORDS,
   'holdfast.openWorkspaceInNewWindow': RECORDS,
   'holdfast.addWorkspace': RECORDS,

@@ -7,6 +7,8 @@ import { supervisorCommand } from '../../protocol/client/start.ts';
 
 /** The supervisor is a program for this Node or a newer one, with `node:sqlite` in it. */
 const LEAST_NODE = 24;
+/** A terminal's process only carries bytes. */
+const SMALL = ['--max-semi-space-size=1', '--max-old-space-size=64'];
 const PROBE_MS = 10_000;
 const PROBE = `require('node:sqlite');process.exit(Number(process.versions.node.split('.')[0])>=${LEAST_NODE}?0:3)`;
 /** A supervisor that runs in VS Code's own program must not keep it in use for ever: an update could not replace it. */
@@ -14,6 +16,8 @@ const LEAVE_AFTER_MS = 10 * 60_000;
 
 export interface SupervisorProgram {
   readonly command: readonly string[];
+  /** The same program as the command line, without its arguments. */
+  readonly cli: readonly string[];
   readonly environment: NodeJS.ProcessEnv;
   /** For the log. */
   readonly node: string;
@@ -49,10 +53,10 @@ export async function supervisorProgram(options: {
   const environment = ownEnvironment(options.environment);
   if (node !== '') {
     if (!(await canRun(node, environment))) throw unfit(`${node}, which holdfast.node names, cannot run it`);
-    return { command: supervisorCommand(node, bundle), environment, node };
+    return { ...programOf(node, bundle), environment, node };
   }
   if (await canRun('node', environment)) {
-    return { command: supervisorCommand('node', bundle), environment, node: 'node on PATH' };
+    return { ...programOf('node', bundle), environment, node: 'node on PATH' };
   }
   const inside = {
     ...environment,
@@ -61,12 +65,16 @@ export async function supervisorProgram(options: {
   };
   if (await canRun(process.execPath, inside)) {
     return {
-      command: supervisorCommand(process.execPath, bundle),
+      ...programOf(process.execPath, bundle),
       environment: inside,
       node: "VS Code's own",
     };
   }
   throw unfit(`neither the "node" on PATH nor VS Code's own (${process.versions.node}) can run it`);
+}
+
+function programOf(node: string, bundle: string): Pick<SupervisorProgram, 'command' | 'cli'> {
+  return { command: supervisorCommand(node, bundle), cli: [node, ...SMALL, bundle] };
 }
 
 /** The bundle beside the extension's own. */

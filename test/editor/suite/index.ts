@@ -5,6 +5,7 @@ import { defineActivation } from './activation.ts';
 import { defineDocuments } from './documents.ts';
 import { defineFileSystem } from './file-system.ts';
 import { defineSessions } from './sessions.ts';
+import { defineTerminals } from './terminals.ts';
 
 /** Suites by name. VS Code shapes differ in what they can show, so each run says which of them it wants. */
 const SUITES: Readonly<Record<string, () => void>> = {
@@ -12,6 +13,7 @@ const SUITES: Readonly<Record<string, () => void>> = {
   'file-system': defineFileSystem,
   documents: defineDocuments,
   sessions: defineSessions,
+  terminals: defineTerminals,
 };
 
 /** VS Code calls this in its extension host; what it throws makes the run fail. */

@@ -1,0 +1,207 @@
+import { mkdirSync } from 'node:fs';
+import {
+  ProgressLocation,
+  TerminalExitReason,
+  TerminalProfile,
+  ThemeIcon,
+  window,
+  type Disposable,
+  type QuickPickItem,
+  type Terminal as Window,
+  type TerminalOptions,
+} from 'vscode';
+import type { Session } from '../../protocol/entities.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Terminal } from '../../protocol/terminals.ts';
+import type { CommandWork } from '../commands/registry.ts';
+import type { CommandId } from '../commands/table.ts';
+import type { Connection } from '../connection/connection.ts';
+import type { SupervisorProgram } from '../connection/program.ts';
+import { Disposal } from '../disposal.ts';
+import { inert } from '../inert.ts';
+import type { KnownSessions } from '../sessions/known-sessions.ts';
+import { ago, titleOf } from '../sessions/listing.ts';
+import { pickSession, sessionsHere } from '../sessions/pick.ts';
+import { PlaceLinks } from './link-provider.ts';
+
+/** Until the terminal has a window, which then says its size. */
+const FIRST_SIZE = { columns: 80, rows: 24 };
+
+export interface SessionTerminalsOptions {
+  readonly connection: Connection;
+  readonly sessions: KnownSessions;
+  readonly home: string;
+  readonly program: () => Promise<SupervisorProgram>;
+  /** An empty folder of ours: a path in a terminal must not be taken for a file of the folder that it was started in. */
+  readonly nowhere: string;
+}
+
+/**
+ * Terminals of sessions in VS Code's panel. The process that VS Code runs is `terminal attach ID` of the command line, so that it outlives a reload of
+ * the window; the terminal itself is in the sandbox and outlives that too. Closing it by hand ends it.
+ */
+export class SessionTerminals implements Disposable {
+  readonly #options: SessionTerminalsOptions;
+  readonly #owned = new Disposal();
+  /** Sessions by terminal. Those of before a reload are learned from the supervisor. */
+  readonly #sessionIds = new Map<string, string>();
+
+  constructor(options: SessionTerminalsOptions) {
+    this.#options = options;
+    this.#owned.own(
+      window.registerTerminalProfileProvider('holdfast.terminal', {
+        provideTerminalProfile: async () => {
+          const options = await this.#opened(undefined);
+          return options === undefined ? undefined : new TerminalProfile(options);
+        },
+      }),
+    );
+    this.#owned.own(
+      window.registerTerminalLinkProvider(
+        new PlaceLinks(options.connection, (terminal) => {
+          const id = terminalIdOf(terminal);
+          return id === undefined ? undefined : this.#sessionIds.get(id);
+        }),
+      ),
+    );
+    this.#owned.own(window.onDidCloseTerminal((terminal) => this.#closed(terminal)));
+    this.#owned.own(options.connection.onDidConnect(() => void this.#learn()));
+    // Terminals of before a reload have links as soon as they are looked at.
+    if (window.terminals.some((terminal) => terminalIdOf(terminal) !== undefined)) options.connection.use();
+  }
+
+  get works() {
+    return {
+      'holdfast.openTerminal': (target) => this.#open(target),
+    } as const satisfies Partial<Record<CommandId, CommandWork>>;
+  }
+
+  dispose(): void {
+    this.#owned.dispose();
+  }
+
+  /** Opens a terminal, or joins one that nobody here sees; gives its id. */
+  async #open(target: unknown): Promise<string | undefined> {
+    const options = await this.#opened(target);
+    if (options === undefined) return undefined;
+    const terminal = window.createTerminal(options);
+    terminal.show();
+    return terminalIdOf(terminal);
+  }
+
+  async #opened(target: unknown): Promise<TerminalOptions | undefined> {
+    const session = await pickSession(this.#options.sessions, target ?? onlySessionHere(), {
+      title: 'Open Terminal',
+      fits: ({ status }) => status !== 'expired',
+    });
+    if (session === undefined) return undefined;
+    // A program that names its session wants a new one.
+    const joined = typeof target === 'string' ? 'new' : await this.#pickOne(session);
+    if (joined === undefined) return undefined;
+    const terminal = joined === 'new' ? await this.#new(session) : joined;
+    this.#sessionIds.set(terminal.terminalId, terminal.sessionId);
+    return this.#windowOf(session, terminal);
+  }
+
+  async #new(session: Session): Promise<Terminal> {
+    const { terminal } = await window.withProgress(
+      { location: ProgressLocation.Window, title: `Opening a terminal in ${inert(titleOf(session))}` },
+      (progress) =>
+        this.#options.connection.call(
+          'terminal/open',
+          { session: session.id, ...FIRST_SIZE },
+          { onProgress: ({ stage }) => progress.report({ message: inert(stage) }) },
+        ),
+    );
+    return terminal;
+  }
+
+  /** Running ones that are in no window of ours can be joined. */
+  async #pickOne(session: Session): Promise<Terminal | 'new' | undefined> {
+    const { terminals } = await this.#options.connection.call(
+      'terminal/list',
+      { session: session.id },
+      { repeatable: true },
+    );
+    const shown = new Set(window.terminals.map(terminalIdOf));
+    const others = terminals.filter(
+      ({ terminalId, status }) => status === 'running' && !shown.has(terminalId),
+    );
+    if (others.length === 0) return 'new';
+    const now = Date.now();
+    const items: (QuickPickItem & { choice: Terminal | 'new' })[] = [
+      { label: '$(add) New Terminal', choice: 'new' },
+      ...others.map((terminal) => ({
+        label: `$(terminal) ${inert(terminal.command.join(' ') || 'shell', 60)}`,
+        description: `opened ${ago(terminal.createdAt, now)}`,
+        choice: terminal,
+      })),
+    ];
+    const picked = await window.showQuickPick(items, {
+      title: `Open Terminal in ${inert(titleOf(session))}`,
+      placeHolder: 'A new one, or one that goes on already',
+    });
+    return picked?.choice;
+  }
+
+  async #windowOf(session: Session, { terminalId, command }: Terminal): Promise<TerminalOptions> {
+    const { home, program, nowhere } = this.#options;
+    const { cli, environment } = await program();
+    const [shellPath = '', ...before] = cli;
+    mkdirSync(nowhere, { recursive: true });
+    const what = command.length === 0 ? '' : `: ${inert(command.join(' '), 40)}`;
+    return {
+      name: `${inert(titleOf(session), 40)}${what}`,
+      iconPath: new ThemeIcon('vm'),
+      shellPath,
+      shellArgs: [...before, 'terminal', 'attach', terminalId, '--no-escape', '--home', home],
+      cwd: nowhere,
+      env: {
+        ELECTRON_RUN_AS_NODE: environment['ELECTRON_RUN_AS_NODE'] ?? null,
+        HOLDFAST_LEAVE_AFTER_MS: environment['HOLDFAST_LEAVE_AFTER_MS'] ?? null,
+      },
+    };
+  }
+
+  /** Closed by hand: then it is not wanted any more. A window that goes leaves its terminals for the next one. */
+  #closed(terminal: Window): void {
+    const id = terminalIdOf(terminal);
+    if (id === undefined || terminal.exitStatus?.reason !== TerminalExitReason.User) return;
+    this.#options.connection
+      .call('terminal/close', { terminal: id }, { repeatable: true })
+      .catch((error: unknown) => {
+        if (!(error instanceof HoldfastError) || error.code !== 'not_found') {
+          void window.showWarningMessage(
+            `The terminal could not be ended: ${inert(HoldfastError.from(error).sentence)}`,
+          );
+        }
+      });
+  }
+
+  async #learn(): Promise<void> {
+    const unknown = window.terminals
+      .map(terminalIdOf)
+      .some((id) => id !== undefined && !this.#sessionIds.has(id));
+    if (!unknown) return;
+    const { terminals } = await this.#options.connection
+      .call('terminal/list', {}, { repeatable: true })
+      // Without it there are no links; the next connection asks again.
+      .catch(() => ({ terminals: [] }));
+    for (const { terminalId, sessionId } of terminals) this.#sessionIds.set(terminalId, sessionId);
+  }
+}
+
+/** The id of the terminal that one of VS Code's shows; undefined for those that are not ours. */
+export function terminalIdOf({ creationOptions }: Window): string | undefined {
+  if (!('shellArgs' in creationOptions) || !Array.isArray(creationOptions.shellArgs)) return undefined;
+  const args = creationOptions.shellArgs;
+  const at = args.indexOf('attach');
+  const id = args[at + 1];
+  return args[at - 1] === 'terminal' && id !== undefined && /^term-[a-z2-7]{16}$/.test(id) ? id : undefined;
+}
+
+/** Where a window shows one session and nothing else, nobody has to be asked. */
+function onlySessionHere(): string | undefined {
+  const here = [...sessionsHere()];
+  return here.length === 1 ? here[0] : undefined;
+}

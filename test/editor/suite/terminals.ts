@@ -1,0 +1,96 @@
+import assert from 'node:assert/strict';
+import { afterEach, before, describe, it } from 'mocha';
+import * as vscode from 'vscode';
+import { holdfast } from './command-line.ts';
+import { extension, until } from './extension.ts';
+import { SESSION, inSandbox } from './session.ts';
+
+interface Listed {
+  terminalId: string;
+  status: string;
+  exitCode: number | null;
+}
+
+async function listed(id: string): Promise<Listed | undefined> {
+  const { terminals } = (await holdfast(['terminal', 'list', SESSION])) as { terminals: Listed[] };
+  return terminals.find(({ terminalId }) => terminalId === id);
+}
+
+async function open(): Promise<{ id: string; shown: vscode.Terminal }> {
+  const id = await vscode.commands.executeCommand<string | undefined>('holdfast.openTerminal', SESSION);
+  assert.match(id ?? 'no terminal was opened', /^term-/);
+  const shown = vscode.window.terminals.find(({ creationOptions }) =>
+    JSON.stringify(creationOptions).includes(id ?? ''),
+  );
+  assert.ok(shown);
+  return { id: id ?? '', shown };
+}
+
+/** What the active terminal shows, all of it. */
+async function screen(): Promise<string> {
+  await vscode.commands.executeCommand('workbench.action.terminal.selectAll');
+  await vscode.commands.executeCommand('workbench.action.terminal.copySelection');
+  return vscode.env.clipboard.readText();
+}
+
+export function defineTerminals(): void {
+  describe('terminals of a session', () => {
+    before(() => extension().activate());
+    afterEach(() => {
+      for (const terminal of vscode.window.terminals) terminal.dispose();
+    });
+
+    it('run in the sandbox, in /workspace', async () => {
+      const { shown } = await open();
+      shown.sendText('pwd > seen; echo $HOLDFAST_SESSION >> seen');
+      await until(
+        'the file',
+        async () => (await inSandbox('cat /workspace/seen || true')) === `/workspace\n${SESSION}\n`,
+      );
+    });
+
+    it('show what is written, and nothing that reaches beyond a terminal', async () => {
+      const { shown } = await open();
+      await vscode.env.clipboard.writeText('mine');
+      shown.sendText(
+        String.raw`printf 'žluť \033]8;;command:workbench.action.files.newUntitledFile\007here\033]8;;\007 \033]52;c;ZXZpbA==\007\033]633;P;Cwd=/etc\007shown\n'; touch done-printing`,
+      );
+      await until('the end', async () => (await inSandbox('ls /workspace')).includes('done-printing'));
+      await new Promise((resolve) => setTimeout(resolve, 1000));
+      assert.equal(await vscode.env.clipboard.readText(), 'mine');
+      const text = await until('its text', async () => {
+        const now = await screen();
+        return now.includes('žluť here shown') ? now : '';
+      });
+      assert.ok(!text.includes('\u001b'));
+      assert.equal(shown.shellIntegration, undefined);
+    });
+
+    it('end when they are closed by hand, and go on when only their window does', async () => {
+      const { id, shown } = await open();
+      shown.dispose();
+      await new Promise((resolve) => setTimeout(resolve, 1000));
+      assert.equal((await listed(id))?.status, 'running');
+      const second = await open();
+      second.shown.show();
+      await until('it is active', () => vscode.window.activeTerminal === second.shown);
+      await vscode.commands.executeCommand('workbench.action.terminal.kill');
+      await until('the end', async () => (await listed(second.id))?.status === 'ended');
+      await holdfast(['terminal', 'close', id]);
+    });
+
+    it('tell how the shell ended', async () => {
+      const { id, shown } = await open();
+      const ended = new Promise<number | undefined>((resolve) => {
+        const listener = vscode.window.onDidCloseTerminal((terminal) => {
+          if (terminal !== shown) return;
+          listener.dispose();
+          resolve(terminal.exitStatus?.code);
+        });
+      });
+      shown.sendText('exit 3');
+      assert.equal(await ended, 3);
+      assert.equal((await listed(id))?.exitCode, 3);
+    });
+  });
+}
