@@ -83,7 +83,8 @@ export class SessionProxy {
     this.#server = createServer({
       maxHeaderSize: HEAD_BYTES,
       insecureHTTPParser: false,
-      requireHostHeader: true,
+      // Refused by us, so that it is told like everything that is refused.
+      requireHostHeader: false,
       joinDuplicateHeaders: false,
       keepAlive: false,
     });
@@ -95,11 +96,15 @@ export class SessionProxy {
       if (carried === undefined) stream.destroy();
       else this.#guard(carried, this.#connect(carried, request, head));
     });
-    this.#server.on('request', (request: IncomingMessage, response: ServerResponse) => {
+    const plain = (request: IncomingMessage, response: ServerResponse): void => {
       const carried = this.#carried.get(request.socket);
       if (carried === undefined) request.socket.destroy();
       else this.#guard(carried, this.#plain(carried, request, response));
-    });
+    };
+    this.#server.on('request', plain);
+    // Node would say to go on before anything is decided.
+    this.#server.on('checkContinue', plain);
+    this.#server.on('checkExpectation', plain);
     this.#server.on('clientError', (error: Error & { code?: string }, stream: Duplex) => {
       const carried = this.#carried.get(stream);
       if (carried?.going !== null) stream.destroy();
@@ -190,6 +195,7 @@ export class SessionProxy {
     const method = request.method ?? 'GET';
     const upstream = await this.#dial(carried, target, method, refuse);
     if (upstream === null || 'bad' in target) return;
+    if (request.headers.expect !== undefined) response.writeContinue();
     upstream.setTimeout(SILENT_MS, () => upstream.destroy());
     const onward = httpRequest({
       createConnection: () => upstream,

@@ -61,11 +61,15 @@ export function plainTarget(request: IncomingMessage): PlainTarget | BadRequest 
   const hosts = valuesOf(request, 'host');
   const [named] = hosts;
   if (hosts.length > 1) return { bad: 'there is more than one Host header' };
+  if (named === undefined && request.httpVersion !== '1.0') return { bad: 'there is no Host header' };
   if (named !== undefined) {
     const said = authority(named, HTTP_PORT);
     if ('bad' in said || said.host !== target.host || said.port !== target.port)
       return { bad: 'the Host header and the address of the request do not agree' };
   }
+  const { expect } = request.headers;
+  if (expect !== undefined && expect.toLowerCase() !== '100-continue')
+    return { bad: 'what it expects is not known' };
   return { ...target, path };
 }
 

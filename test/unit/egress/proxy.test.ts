@@ -112,6 +112,15 @@ describe('a plain request', () => {
     expect(seen).toEqual([]);
   });
 
+  test('that asks whether to go on is told so once it is decided, and not before', async () => {
+    const head = (host: string) => [`POST http://${host}/ HTTP/1.1`, `Host: ${host}`, 'Content-Length: 2'];
+    const said = await chain.say(request([...head(here()), 'Expect: 100-continue'], 'ab'));
+    expect(said?.text).toMatch(/^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 200 OK/);
+    expect(seen).toMatchObject([{ method: 'POST', body: 'ab' }]);
+    expect((await say(request([...head('evil.test'), 'Expect: 100-continue'], 'ab'))).status).toBe(403);
+    expect((await say(request([...head(here()), 'Expect: the worst'], 'ab'))).status).toBe(400);
+  });
+
   test('has no second one behind it', async () => {
     await say(get() + get(here(), '/second'));
     await sleep(50);

@@ -1,0 +1,234 @@
+import { isIPv4, isIPv6 } from 'node:net';
+import { duplexPair } from 'node:stream';
+import { domainToASCII } from 'node:url';
+import { expect, test } from 'vitest';
+import { parseHostPattern, showPattern } from '../../../protocol/egress.ts';
+import { canonicalHost, splitAuthority } from '../../../protocol/host-name.ts';
+import { TunnelDecoder, tunnelHeader } from '../../../protocol/wire/tunnel-frames.ts';
+import { EventLog } from '../../../supervisor/history/events.ts';
+import { EgressRules } from '../../../supervisor/store/egress-rules.ts';
+import { Profiles } from '../../../supervisor/store/profiles.ts';
+import { Sessions } from '../../../supervisor/store/sessions.ts';
+import { decide, type Rule } from '../../../supervisor/trust/egress/decide.ts';
+import { EgressLedger } from '../../../supervisor/trust/egress/ledger.ts';
+import { Policies } from '../../../supervisor/trust/egress/policies.ts';
+import { SessionProxy } from '../../../supervisor/trust/egress/proxy.ts';
+import { Tunnel } from '../../../supervisor/trust/egress/tunnel.ts';
+import { type Dice, fuzzedHost, fuzzedRequest } from '../../egress-harness/fuzz-requests.ts';
+import { randomFrom, sessionId, sessionRow, temporaryDatabase } from '../store/temporary-home.ts';
+
+const SOAK = process.env['HOLDFAST_SOAK'] === '1';
+const SEED = Number(process.env['HOLDFAST_SEED'] ?? 20_260_101);
+const HOSTS = SOAK ? 1_000_000 : 20_000;
+const REQUESTS = SOAK ? 1_000_000 : 3000;
+/** Longer than a request's head may take, and the last words. */
+const LATE_MS = 15_000;
+const SOAK_MS = 60 * 60_000;
+
+function diceFrom(seed: number): Dice {
+  const random = randomFrom(seed);
+  return (limit) => Math.floor(random() * limit);
+}
+
+test(
+  `${HOSTS} hosts: one form each, which everybody reads the same way, or none`,
+  () => {
+    const dice = diceFrom(SEED);
+    let accepted = 0;
+    for (let at = 0; at < HOSTS; at += 1) {
+      const text = fuzzedHost(dice);
+      const found = canonicalHost(text);
+      if ('refused' in found) continue;
+      accepted += 1;
+      const { host, kind } = found;
+      const context = JSON.stringify({ text, host });
+      if (!/^[a-z0-9_.:-]+$/.test(host)) throw new Error(`odd characters: ${context}`);
+      if (JSON.stringify(canonicalHost(host)) !== JSON.stringify(found))
+        throw new Error(`not one form: ${context}`);
+      if ((kind === 'ipv4') !== isIPv4(host) || (kind === 'ipv6') !== isIPv6(host))
+        throw new Error(`another kind: ${context}`);
+      // As browsers, Node's fetch and many others read it: as the same, or not at all.
+      const url = parsed(`http://${kind === 'ipv6' ? `[${host}]` : host}/`);
+      if (url !== null && url.hostname.replace(/^\[|\]$/g, '') !== host)
+        throw new Error(`read in two ways: ${context}`);
+      // What was in ASCII only loses its capitals and its last dot.
+      if (kind === 'name' && /^[\x21-\x7e]*$/.test(text) && text.toLowerCase().replace(/\.$/, '') !== host)
+        throw new Error(`another name: ${context}`);
+      if (kind === 'name' && !/^[\x21-\x7e]*$/.test(text) && domainToASCII(text).replace(/\.$/, '') !== host)
+        throw new Error(`another name than IDNA's: ${context}`);
+    }
+    expect(accepted).toBeGreaterThan(HOSTS / 100);
+  },
+  SOAK_MS,
+);
+
+test(
+  `${HOSTS} patterns: the text of a pattern is that pattern, and it allows what it says and nothing else`,
+  () => {
+    const dice = diceFrom(SEED + 1);
+    let matches = 0;
+    for (let at = 0; at < HOSTS; at += 1) {
+      const text = fuzzedHost(dice);
+      const pattern = parseHostPattern(text);
+      if ('refused' in pattern) continue;
+      const shown = showPattern(pattern);
+      expect(parseHostPattern(shown)).toEqual(pattern);
+      const rule: Rule = { pattern, effect: 'allow', from: 'session', id: 1 };
+      for (const wanted of [pattern.host, `a.${pattern.host}`, `x${pattern.host}`, 'open.test']) {
+        const canonical = canonicalHost(wanted);
+        const port = [80, 443, 65, pattern.port ?? 8080][dice(4)] ?? 80;
+        if ('refused' in canonical) continue;
+        const { allowed } = decide([rule], canonical.host, port);
+        // Said a second time, in other words.
+        const labels = canonical.host.split('.').length - pattern.host.split('.').length;
+        const below = labels > 0 && canonical.host.split('.').slice(labels).join('.') === pattern.host;
+        const named = pattern.wildcard ? below : canonical.host === pattern.host;
+        const through = pattern.port === null ? port === 443 || port === 80 : port === pattern.port;
+        expect([shown, canonical.host, port, allowed]).toEqual([
+          shown,
+          canonical.host,
+          port,
+          named && through,
+        ]);
+        if (allowed) matches += 1;
+      }
+    }
+    expect(matches).toBeGreaterThan(HOSTS / 100);
+  },
+  SOAK_MS,
+);
+
+test(
+  `${REQUESTS} requests: each is answered or cut off, and nobody else's name is ever looked up`,
+  async () => {
+    const dice = diceFrom(SEED + 2);
+    const { proxy, asked, end } = fuzzedProxy();
+    const counts = new Map<string, number>();
+    for (let done = 0; done < REQUESTS; done += 50) {
+      const batch = Array.from({ length: 50 }, () => {
+        const text = fuzzedRequest(dice);
+        return { text, pieces: cutUp(Buffer.from(text, 'latin1'), dice) };
+      });
+      await Promise.all(
+        batch.map(async ({ text, pieces }) => {
+          const answer = await talk(proxy, pieces);
+          const status =
+            /^HTTP\/1\.1 (\d{3}) [^\r\n]*\r\n/.exec(answer)?.[1] ?? (answer === '' ? 'cut off' : 'odd');
+          // What is allowed is not found here: nothing is ever dialled.
+          if (!['400', '403', '408', '431', '502', 'cut off'].includes(status))
+            throw new Error(`${JSON.stringify(text)} was answered with ${JSON.stringify(answer)}`);
+          // No byte of the request may end the head of the answer early, or come back as another header.
+          const head = answer.split('\r\n\r\n')[0] ?? '';
+          const lines = head.split('\r\n').slice(1);
+          const strange = lines.filter(
+            (line) =>
+              !/^(Content-Type|Content-Length|Connection|X-Holdfast-Egress|X-Holdfast-Allow|Date): [\x20-\x7e]+$/.test(
+                line,
+              ),
+          );
+          if (strange.length > 0)
+            throw new Error(`${JSON.stringify(text)} left ${JSON.stringify(strange)} in the answer`);
+          counts.set(status, (counts.get(status) ?? 0) + 1);
+        }),
+      );
+    }
+    await end();
+    expect(
+      [...asked].filter(
+        (name) => name !== 'open.test' && !/^[a-z0-9_-]+(\.[a-z0-9_-]+)*\.wild\.test$/.test(name),
+      ),
+    ).toEqual([]);
+    expect(asked.has('open.test')).toBe(true);
+    for (const status of ['400', '403', '502'])
+      expect([status, counts.get(status) ?? 0]).toEqual([
+        status,
+        expect.toSatisfy((n: number) => n > REQUESTS / 50),
+      ]);
+    expect(splitAuthority('open.test:80')).toEqual({ host: 'open.test', port: 80 });
+  },
+  SOAK_MS,
+);
+
+/** A proxy whose rules allow `open.test` and what is below `wild.test`; every name is unknown. */
+function fuzzedProxy(): { proxy: SessionProxy; asked: Set<string>; end: () => Promise<void> } {
+  const database = temporaryDatabase();
+  const sessions = new Sessions(database);
+  sessions.insert(sessionRow(1));
+  const policies = new Policies({
+    database,
+    rules: new EgressRules(database),
+    profiles: new Profiles(database),
+    sessions,
+    events: new EventLog(database),
+    now: () => 1,
+  });
+  policies.change(sessionId(1), 'allow', 'open.test', 'session');
+  policies.change(sessionId(1), 'allow', '*.wild.test', 'session');
+  const asked = new Set<string>();
+  const failures: unknown[] = [];
+  const note = (...args: unknown[]): void => void failures.push(args);
+  const log = { debug: note, info: note, warn: note, error: note, room: () => log };
+  const ledger = new EgressLedger({ record: () => undefined, now: () => 1 });
+  const proxy = new SessionProxy({
+    sessionId: sessionId(1),
+    policies,
+    resolve: (name) => {
+      asked.add(name);
+      return Promise.reject(Object.assign(new Error('not found'), { code: 'ENOTFOUND' }));
+    },
+    ledger,
+    log,
+  });
+  const end = async (): Promise<void> => {
+    await expect.poll(() => proxy.size, { timeout: 5000 }).toBe(0);
+    ledger.close();
+    expect(failures).toEqual([]);
+  };
+  return { proxy, asked, end };
+}
+
+/** As a sidecar carries it: pieces in frames, the end of the request's direction, and what comes back until its end. */
+async function talk(proxy: SessionProxy, pieces: readonly Buffer[]): Promise<string> {
+  const [ours, theirs] = duplexPair();
+  const { promise, resolve, reject } = Promise.withResolvers<undefined>();
+  const parts: Buffer[] = [];
+  let first = true;
+  const decoder = new TunnelDecoder({
+    onBytes: (bytes) => {
+      // The byte that lets the sidecar go.
+      parts.push(first ? bytes.subarray(1) : bytes);
+      first = false;
+    },
+    onEnd: () => resolve(undefined),
+  });
+  theirs.on('data', (chunk: Buffer) => void decoder.push(chunk));
+  theirs.on('error', () => resolve(undefined));
+  // One half of a pair does not hear of the other's being destroyed.
+  ours.once('close', () => resolve(undefined));
+  proxy.serve(new Tunnel(ours));
+  for (const piece of pieces) {
+    theirs.write(tunnelHeader(piece.length));
+    theirs.write(piece);
+  }
+  theirs.write(tunnelHeader(0));
+  const late = setTimeout(() => reject(new Error('neither answered nor cut off')), LATE_MS);
+  try {
+    await promise;
+  } catch (cause) {
+    throw new Error(JSON.stringify(pieces.map(String)), { cause });
+  } finally {
+    clearTimeout(late);
+    theirs.destroy();
+  }
+  return Buffer.concat(parts).toString('latin1');
+}
+
+function cutUp(bytes: Buffer, dice: Dice): Buffer[] {
+  if (bytes.length < 2 || dice(2) === 0) return bytes.length === 0 ? [] : [bytes];
+  const at = 1 + dice(bytes.length - 1);
+  return [bytes.subarray(0, at), bytes.subarray(at)];
+}
+
+function parsed(url: string): URL | null {
+  return URL.canParse(url) ? new URL(url) : null;
+}
