@@ -21,7 +21,7 @@ import { SIDECAR_METHODS, SIDECAR_PROTOCOL } from './wire.ts';
 import { clearWorkspace } from './workspace/clear.ts';
 import { readWorkspaceFile } from './workspace/read.ts';
 import { seedWorkspace } from './workspace/seed.ts';
-import { usageOf } from './workspace/usage.ts';
+import { type Usage, usageOf } from './workspace/usage.ts';
 
 export interface ServeOptions {
   readonly session: string;
@@ -90,9 +90,11 @@ export function serve(
         return {};
       },
       ...terminalHandlers(terminals),
-      'workspace/usage': async (_params, { signal }) => {
+      'workspace/usage': async (_params, { signal, progress }) => {
         using root = Directory.at(workspace);
-        return await usageOf(root, signal);
+        const onProgress = ({ files: counted }: Usage): void =>
+          progress('counting', counted, undefined, 'files');
+        return await usageOf(root, { signal, onProgress });
       },
       'workspace/clear': async (_params, { signal, progress }) =>
         clearWorkspace(workspace, {

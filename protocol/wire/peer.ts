@@ -195,6 +195,11 @@ export class Peer<
     return this.#incoming.size;
   }
 
+  /** Calls of ours that wait for an answer. */
+  get waiting(): number {
+    return this.#outgoing.size;
+  }
+
   /** Bytes that wait for the other side to read them. */
   get queued(): number {
     return this.#writer.queued;

@@ -108,10 +108,15 @@ export function searchHandlers<P>(
       return {};
     },
     'files/find': (params, { signal }) => searches.find(params, signal),
-    'files/usage': async ({ path, depth, limit }, { signal }) => {
+    'files/usage': async ({ path, depth, limit }, { signal, progress }) => {
       const { folder, base } = await searches.folder(path);
       using open = folder;
-      return await usageByFolder(open, base, { depth: depth ?? 3, limit: limit ?? 100, signal });
+      return await usageByFolder(open, base, {
+        depth: depth ?? 3,
+        limit: limit ?? 100,
+        signal,
+        onProgress: ({ files: counted }) => progress('counting', counted, undefined, 'files'),
+      });
     },
   };
 }

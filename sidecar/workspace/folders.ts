@@ -1,14 +1,13 @@
 import type { FolderUsage, UsageByFolder } from '../../protocol/search.ts';
 import { encodeName } from '../../protocol/paths.ts';
 import type { Directory } from '../files/directory.ts';
-import { usageOf } from './usage.ts';
+import { usageOf, type UsageOptions, type UsageVisitor } from './usage.ts';
 
-export interface UsageByFolderOptions {
+export interface UsageByFolderOptions extends Omit<UsageOptions, 'visitor'> {
   /** Levels below the folder that are told apart; what is deeper counts for those. */
   readonly depth: number;
   /** The biggest so many are told of. */
   readonly limit: number;
-  readonly signal: AbortSignal;
 }
 
 interface Sum {
@@ -21,12 +20,12 @@ interface Sum {
 export async function usageByFolder(
   folder: Directory,
   base: string,
-  { depth, limit, signal }: UsageByFolderOptions,
+  { depth, limit, ...options }: UsageByFolderOptions,
 ): Promise<UsageByFolder> {
   const open: Sum[] = [];
   let level = 0;
   let done: FolderUsage[] = [];
-  const total = await usageOf(folder, signal, {
+  const visitor: UsageVisitor = {
     entered(name) {
       level += 1;
       if (level <= depth) {
@@ -47,7 +46,8 @@ export async function usageByFolder(
       }
       level -= 1;
     },
-  });
+  };
+  const total = await usageOf(folder, { ...options, visitor });
   return { ...total, folders: biggest(done, limit) };
 }
 

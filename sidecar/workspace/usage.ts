@@ -19,6 +19,13 @@ export interface UsageVisitor {
   left(): void;
 }
 
+export interface UsageOptions {
+  readonly signal?: AbortSignal | undefined;
+  readonly visitor?: UsageVisitor | undefined;
+  /** Called at every break. */
+  readonly onProgress?: ((usage: Readonly<Usage>) => void) | undefined;
+}
+
 /** Folders on the way down that stay open; those above are closed and found again through `..`. */
 const OPEN_LEVELS = 64;
 
@@ -34,7 +41,10 @@ interface Level {
  * Counts what is below a directory, one name at a time by descriptor, never following a link. Folders that cannot be entered
  * count without their content. The tree may change meanwhile: the result is then somewhere between before and after.
  */
-export async function usageOf(root: Directory, signal?: AbortSignal, visitor?: UsageVisitor): Promise<Usage> {
+export async function usageOf(
+  root: Directory,
+  { signal, visitor, onProgress }: UsageOptions = {},
+): Promise<Usage> {
   const usage: Usage = { bytes: 0, files: 0, directories: 0 };
   const linked = new Set<bigint>();
   const slices = new Slices(signal);
@@ -90,7 +100,9 @@ export async function usageOf(root: Directory, signal?: AbortSignal, visitor?: U
       try {
         for (let entry = entries.readSync(); entry !== null; entry = entries.readSync()) {
           count(level, directory, Buffer.from(entry.name));
-          if (slices.isLong) await slices.rest();
+          if (!slices.isLong) continue;
+          onProgress?.(usage);
+          await slices.rest();
         }
       } finally {
         entries.closeSync();

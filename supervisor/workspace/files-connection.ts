@@ -3,6 +3,7 @@ import type { z } from 'zod';
 import type { PayloadBuffers } from '../../protocol/wire/payload-buffers.ts';
 import type { Answered, CallOptions } from '../../protocol/wire/shapes.ts';
 import type { SIDECAR_METHODS } from '../../sidecar/wire.ts';
+import { keepAlive, type Patience } from './liveness.ts';
 import { greetSidecar, type SidecarPeer } from './sidecar-peer.ts';
 
 type FilesMethod = Extract<keyof typeof SIDECAR_METHODS, `files/${string}`>;
@@ -20,13 +21,16 @@ export class FilesConnection {
     this.closed = peer.closed;
   }
 
-  /** Errors: those of `greetSidecar`. */
+  /** Errors: those of `greetSidecar`. It ends when the sidecar is silent while calls wait. */
   static async open(
     dial: () => Promise<Duplex>,
     sessionId: string,
     payloads?: PayloadBuffers,
+    patience?: Patience,
   ): Promise<FilesConnection> {
-    return new FilesConnection((await greetSidecar(dial, sessionId, payloads)).peer);
+    const { peer } = await greetSidecar(dial, sessionId, payloads);
+    keepAlive(peer, sessionId, patience);
+    return new FilesConnection(peer);
   }
 
   call<M extends FilesMethod>(

@@ -59,9 +59,13 @@ export function searchHandlers<P extends Client>(
       );
       return result;
     },
-    'files/usage': async ({ session, ...params }, { signal }) => {
+    'files/usage': async ({ session, ...params }, { signal, progress }) => {
       const { result } = await connections.use(sessionId(session), 'bulk', true, (connection) =>
-        connection.call('files/usage', params, { signal }),
+        connection.call('files/usage', params, {
+          signal,
+          onProgress: ({ stage, done, unit }) =>
+            progress(stage, done ?? undefined, undefined, unit ?? undefined),
+        }),
       );
       return result;
     },

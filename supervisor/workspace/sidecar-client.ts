@@ -9,6 +9,7 @@ import type {
   TurnLaunch,
   TurnProgress,
 } from '../../sidecar/wire.ts';
+import { keepAlive, type Patience } from './liveness.ts';
 import { greetSidecar, type SidecarHello, type SidecarPeer } from './sidecar-peer.ts';
 
 type Result<M extends keyof typeof SIDECAR_METHODS> = (typeof SIDECAR_METHODS)[M]['result']['_zod']['output'];
@@ -35,9 +36,14 @@ export class SidecarClient {
     this.closed = peer.closed;
   }
 
-  /** Errors: those of `greetSidecar`. */
-  static async connect(dial: () => Promise<Duplex>, sessionId: string): Promise<SidecarClient> {
+  /** Errors: those of `greetSidecar`. It ends when the sidecar is silent while calls wait. */
+  static async connect(
+    dial: () => Promise<Duplex>,
+    sessionId: string,
+    patience?: Patience,
+  ): Promise<SidecarClient> {
     const { peer, hello } = await greetSidecar(dial, sessionId);
+    keepAlive(peer, sessionId, patience);
     return new SidecarClient(peer, hello);
   }
 

@@ -190,6 +190,14 @@ export class SidecarPair {
     await this.#agent?.unpause();
   }
 
+  async freezeSidecar(): Promise<void> {
+    await this.#sidecar?.pause();
+  }
+
+  async thawSidecar(): Promise<void> {
+    await this.#sidecar?.unpause();
+  }
+
   async agentIsRunning(): Promise<boolean> {
     const info = await this.#agent?.inspect();
     return info?.State.Running ?? false;

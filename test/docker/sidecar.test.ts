@@ -1,6 +1,9 @@
 import { execFileSync } from 'node:child_process';
 import { lstatSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { dialChecked } from '../../supervisor/engine/docker/dial.ts';
+import { FilesConnection } from '../../supervisor/workspace/files-connection.ts';
+import { SidecarClient } from '../../supervisor/workspace/sidecar-client.ts';
 import { follow, launchOf, runTurn, until } from '../unit/sidecar/collect.ts';
 import { PairBench } from './sidecar-pair.ts';
 
@@ -229,4 +232,44 @@ test('a supervisor reaches the sidecar through a relay as well', async () => {
     },
   );
   expect(JSON.parse(answer)).toMatchObject({ id: 1, result: { session: pair.session } });
+});
+
+test('a sidecar that is frozen ends what is asked of it; one that takes its time does not', async () => {
+  const pair = await bench.pair();
+  const dial = async () => {
+    const socket = await dialChecked(pair.path('control/sidecar.sock'));
+    if (socket === null) throw new Error('the sidecar does not listen');
+    return socket;
+  };
+  const patience = { lookMs: 100, silentMs: 2000 };
+  const files = await FilesConnection.open(dial, pair.session, undefined, patience);
+  const control = await SidecarClient.connect(dial, pair.session, patience);
+  // Longer than both together, and answered all the same.
+  const { watch } = (await files.call('files/watch-open', { path: '/workspace' })).result;
+  const { result } = await files.call('files/watch-next', { watch, waitMs: 3000 });
+  expect(result.changes).toEqual([]);
+
+  await pair.freezeSidecar();
+  try {
+    const began = performance.now();
+    const ends = await Promise.allSettled([
+      files.call('files/stat', { path: '/workspace' }),
+      control.workspaceUsage(),
+      control.clearWorkspace(),
+    ]);
+    expect(performance.now() - began).toBeLessThan(10_000);
+    for (const end of ends) {
+      expect(end).toMatchObject({
+        reason: {
+          code: 'connection_closed',
+          why: expect.stringContaining('nothing was heard of it') as string,
+        },
+      });
+    }
+  } finally {
+    await pair.thawSidecar();
+  }
+  const next = await FilesConnection.open(dial, pair.session, undefined, patience);
+  expect((await next.call('files/stat', { path: '/workspace' })).result.type).toBe('directory');
+  next.close();
 });

@@ -1,0 +1,47 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+import { SIDECAR_PROTOCOL } from '../../sidecar/wire.ts';
+import type { SidecarPeer } from './sidecar-peer.ts';
+
+/** Milliseconds. */
+export interface Patience {
+  /** Between two looks at a connection whose answers are waited for. */
+  readonly lookMs: number;
+  /** What a sidecar may take for the smallest answer. */
+  readonly silentMs: number;
+}
+
+const PATIENCE: Patience = { lookMs: 10_000, silentMs: 30_000 };
+
+/**
+ * Ends a connection whose sidecar is silent while something is asked of it: frozen, or stuck for ever. One that died ends its
+ * connections itself, and a long walk through a large tree is no silence, as it answers in between. Where nobody waits, nobody is asked.
+ */
+export function keepAlive(
+  peer: SidecarPeer,
+  sessionId: string,
+  { lookMs, silentMs }: Patience = PATIENCE,
+): void {
+  let asking = false;
+  const look = async (): Promise<void> => {
+    if (asking || peer.waiting === 0) return;
+    asking = true;
+    try {
+      await peer.call('hello', { protocol: SIDECAR_PROTOCOL, session: sessionId }, { timeoutMs: silentMs });
+    } catch (error) {
+      // Of any other end everybody who waits is told by the connection.
+      if (error instanceof HoldfastError && error.code === 'timeout') peer.close(silent(sessionId, silentMs));
+    } finally {
+      asking = false;
+    }
+  };
+  const timer = setInterval(() => void look(), lookMs).unref();
+  void peer.closed.then(() => clearInterval(timer));
+}
+
+function silent(sessionId: string, silentMs: number): HoldfastError {
+  return new HoldfastError('connection_closed', `The sidecar of ${sessionId} does not answer`, {
+    why: `nothing was heard of it for ${String(silentMs / 1000)} s`,
+    next: 'try again; `holdfast session stop` gives the session a new sidecar',
+    details: { session: sessionId },
+  });
+}
