@@ -7,6 +7,8 @@ import { SessionIdSchema, SessionRefSchema, SnapshotIdSchema } from './ids.ts';
 export const DIFF_LIMITS = { default: 1000, most: 5000 } as const;
 /** Patch bytes behind one answer. */
 export const PATCH_PIECE_BYTES = 4 * 2 ** 20;
+/** Paths that a patch leaves out, which one answer names. */
+export const LEFT_OUT_PATHS = 100;
 
 /** `manual`: a person or program asked for it. All others are taken by Holdfast itself and thinned with age. */
 export const SNAPSHOT_REASONS = [
@@ -182,14 +184,23 @@ export const SNAPSHOT_METHODS = {
   'snapshot/diff': { params: compared.extend(page), result: changes },
   /**
    * The same as a unified diff that `git apply` takes, as bytes behind the answer. Long ones in pieces: go on with
-   * `nextCursor`, which stands for the two trees that the first piece compared.
+   * `nextCursor`, which stands for the two trees that the first piece compared. `leftOut`: how many changes of this stretch are
+   * not in it, as git would refuse their paths or as they are larger than 512 MiB; `leftOutPaths`: the first of them.
    */
   'snapshot/patch': {
     params: compared.extend({ cursor: page.cursor }),
-    result: z.object({ bytes: count, nextCursor: z.string().nullable() }),
+    result: z.object({
+      bytes: count,
+      nextCursor: z.string().nullable(),
+      leftOut: count,
+      leftOutPaths: z.array(z.string()),
+    }),
     bytes: 'result',
   },
-  /** What `session/resume` from there, or a restore (with `path`: of a part), would change. Changes nothing. */
+  /**
+   * What `session/resume` from there, or a restore (with `path`: of a part), would change. Changes nothing. From `clean` all is
+   * told as deleted: what the new workspace begins with comes after that.
+   */
   'snapshot/preview': {
     params: session.extend({ from: ResumeSourceSchema, path: WorkspacePathSchema.optional(), ...page }),
     result: changes,

@@ -40,6 +40,10 @@ export const FAILPOINTS = [
   'clean.after-clear',
   'seed.after-part',
   'seed.before-end',
+  'gc.after-copy',
+  'gc.after-publish',
+  'gc.after-intent',
+  'gc.after-pack',
 ] as const;
 export type FailpointName = (typeof FAILPOINTS)[number];
 

@@ -60,6 +60,7 @@ export class GarbageCollector {
         this.#log.warn('garbage could not be removed', { garbage: garbage.name, error });
       }
     }
+    removed.push(...(await this.#rooms.sessionService.upkeep.collect(dryRun)));
     return { removed, kept };
   }
 

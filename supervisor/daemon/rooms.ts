@@ -105,6 +105,7 @@ export function openRooms(home: Home, engine: Engine, program: Program, log: Log
     policies,
     reserve: new Reserve(home),
     snapshots,
+    lineWorker: program.lineWorker,
     stores,
     home,
     ids: randomIds,

@@ -5,9 +5,12 @@ import type { Engine } from '../engine/port.ts';
 import type { EventLog } from '../history/events.ts';
 import type { TurnOutput } from '../history/turn-output.ts';
 import { Freezing } from '../snapshots/freezing.ts';
+import { Comparisons } from '../snapshots/comparisons.ts';
+import { HeldRoots } from '../snapshots/held-roots.ts';
 import { SnapshotService } from '../snapshots/service.ts';
 import type { LineageStores } from '../snapshots/store/stores.ts';
 import { Takes } from '../snapshots/takes.ts';
+import { SnapshotUpkeep } from '../snapshots/upkeep.ts';
 import type { Database } from '../store/database.ts';
 import { Freezes } from '../store/freezes.ts';
 import type { Home } from '../store/home.ts';
@@ -60,6 +63,8 @@ export interface SessionServiceOptions {
   readonly policies: Pick<Policies, 'forgetSession'>;
   readonly reserve: Reserve;
   readonly snapshots: Snapshots;
+  /** The file of the thread that compares lines. */
+  readonly lineWorker: string;
   readonly stores: LineageStores;
   readonly home: Pick<Home, 'deploy' | 'store'>;
   readonly ids: Ids;
@@ -100,6 +105,8 @@ export class SessionService {
   readonly terminals: Terminals;
   readonly limits: StorageLimits;
   readonly snapshots: SnapshotService;
+  readonly comparisons: Comparisons;
+  readonly upkeep: SnapshotUpkeep;
   readonly takes: Takes;
 
   constructor(options: SessionServiceOptions) {
@@ -262,6 +269,26 @@ export class SessionService {
       log: log.room('snapshots'),
       now,
     });
+    const held = new HeldRoots(now);
+    this.comparisons = new Comparisons({
+      stores: options.stores,
+      takes: this.takes,
+      held,
+      findSnapshot: (id, session) => this.snapshots.find(id, session),
+      findSession: (reference) => this.snapshots.session(reference),
+      lineWorker: options.lineWorker,
+    });
+    this.upkeep = new SnapshotUpkeep({
+      snapshots: options.snapshots,
+      sessions,
+      stores: options.stores,
+      operations,
+      held,
+      reserve: options.reserve,
+      remove: (row, why) => this.snapshots.remove(row, why),
+      log: log.room('snapshots'),
+      now,
+    });
     this.#requests = new TurnRequests({
       sessions,
       profiles,
@@ -307,6 +334,7 @@ export class SessionService {
   async start(): Promise<void> {
     this.#options.reserve.ensure();
     await this.snapshots.start();
+    this.upkeep.start();
     // Turns first: a session with a turn to go on with is live, and the first look must not take it for idle.
     this.#queue.recover();
     this.terminals.recover();
@@ -328,6 +356,8 @@ export class SessionService {
     await this.#reconciler.stop();
     await this.#lanes.drained();
     await Promise.allSettled(this.#background);
+    await this.upkeep.close();
+    await this.comparisons.close();
     await this.snapshots.close();
     await this.#sidecars.close();
     this.#observations.close();

@@ -1,16 +1,22 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { SNAPSHOT_METHODS } from '../../protocol/snapshots.ts';
-import type { HandlerContext, Handlers, Progress } from '../../protocol/wire/shapes.ts';
+import { type HandlerContext, type Handlers, type Progress, withBytes } from '../../protocol/wire/shapes.ts';
+import type { Comparisons } from './comparisons.ts';
 import type { SnapshotService } from './service.ts';
+import type { SnapshotUpkeep } from './upkeep.ts';
 import { snapshotView } from './view.ts';
 
 export interface SnapshotHandlersOptions {
   readonly service: SnapshotService;
+  readonly comparisons: Comparisons;
+  readonly upkeep: SnapshotUpkeep;
 }
 
 /** The answers to `snapshot/*`. */
 export function snapshotHandlers<P>({
   service,
+  comparisons,
+  upkeep,
 }: SnapshotHandlersOptions): Handlers<typeof SNAPSHOT_METHODS, P> {
   const later = (): never => {
     throw new HoldfastError('not_supported', 'This version does not do that with snapshots');
@@ -33,14 +39,18 @@ export function snapshotHandlers<P>({
     'snapshot/update': ({ snapshot, session, ...patch }) => ({
       snapshot: snapshotView(service.update(service.find(snapshot, session), patch)),
     }),
-    'snapshot/verify': later,
+    'snapshot/verify': ({ snapshot, session }, { signal }) =>
+      upkeep.verify(service.find(snapshot, session), signal),
     'snapshot/delete': ({ snapshot, session, force, opId }) => {
       service.delete(snapshot, session, force, opId);
       return {};
     },
-    'snapshot/diff': later,
-    'snapshot/patch': later,
-    'snapshot/preview': later,
+    'snapshot/diff': (request, context) => comparisons.diff(request, passing(context)),
+    'snapshot/patch': async (request, context) => {
+      const { bytes, ...told } = await comparisons.patch(request, passing(context));
+      return withBytes({ ...told, bytes: bytes.length }, bytes);
+    },
+    'snapshot/preview': (request, context) => comparisons.preview(request, passing(context)),
     'snapshot/restore': later,
     'snapshot/fork': later,
   };

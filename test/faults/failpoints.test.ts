@@ -71,6 +71,10 @@ const SCENARIOS: Record<FailpointName, Scenario> = {
   'clean.after-clear': cleaned,
   'seed.after-part': seeded,
   'seed.before-end': seeded,
+  'gc.after-copy': collected,
+  'gc.after-publish': collected,
+  'gc.after-intent': collected,
+  'gc.after-pack': collected,
 };
 
 describe('a supervisor killed at', () => {
@@ -486,6 +490,38 @@ async function handedOver(point: FailpointName): Promise<void> {
   expect(await readFile(join(at.path, 'workspaces', id, 'mark'), 'utf8')).toBe('ran\n');
   await expectSettled(at);
   await expectWholeHistory(at, id);
+}
+
+async function collected(point: FailpointName): Promise<void> {
+  const at = await home();
+  await served(at);
+  const id = await session(at);
+  // One pack with much that the second snapshot does not need, and a little that it does.
+  await run(at, id, 'head -c 900000 /dev/urandom > old; head -c 200000 /dev/urandom > both');
+  const first = await at.call('snapshot/create', { session: id });
+  await run(at, id, 'rm old; head -c 900000 /dev/urandom > new');
+  const second = await at.call('snapshot/create', { session: id });
+  // Nothing but what was asked for keeps anything.
+  const { snapshots } = await at.call('snapshot/list', { session: id });
+  for (const { id: snapshot } of snapshots) {
+    if (snapshot !== second.id) await at.call('snapshot/delete', { snapshot, force: true });
+  }
+  expect(snapshots.map((one) => one.id)).toContain(first.id);
+  const { died } = await serveUntil(at, point);
+  await at.lost(at.call('gc', {}));
+  await died();
+  await at.start();
+  expect(await at.call('snapshot/verify', { snapshot: second.id })).toMatchObject({ ok: true, damages: [] });
+  await at.call('gc', {});
+  const { usage } = await at.call('snapshot/list', { session: id });
+  expect(usage.bytes).toBeGreaterThan(1_100_000);
+  expect(usage.bytes).toBeLessThan(1_200_000);
+  expect(await at.call('snapshot/verify', { snapshot: second.id })).toMatchObject({ ok: true, damages: [] });
+  const store = join(at.path, 'store', id);
+  expect((await readdir(store)).filter((name) => name !== 'incoming')).toEqual(['packs']);
+  expect(await readdir(join(store, 'incoming')).catch(() => [])).toEqual([]);
+  await at.call('session/stop', { session: id });
+  await expectSettled(at);
 }
 
 async function cleaned(point: FailpointName): Promise<void> {

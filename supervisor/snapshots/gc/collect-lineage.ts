@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
+import { failpoint } from '../../failpoints.ts';
 import { removeTree } from '../../store/remove-tree.ts';
 import { storageError } from '../../store/storage-error.ts';
 import type { Hash } from '../../../protocol/snapshots/objects.ts';
@@ -96,6 +97,7 @@ async function collectOnce(
       if (dropped > 0 && failure.code === 'no_space') return { freedBytes: dropped, missing, done: true };
       throw failure;
     }
+    await failpoint('gc.after-copy');
     const rewritten = await replace(options, prepared, plan.rewrite, copied);
     return { freedBytes: dropped + (rewritten ?? 0), missing, done: rewritten !== null };
   } catch (error) {
@@ -224,6 +226,7 @@ async function replace(
     if (needed.size > 0) return null;
     const before = diskBytes(store);
     await store.publish(files);
+    await failpoint('gc.after-publish');
     await store.drop(old, urgently);
     return before - diskBytes(store);
   });

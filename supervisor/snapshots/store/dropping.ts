@@ -2,6 +2,7 @@ import { closeSync, fsyncSync, openSync, renameSync, rmSync, writeSync } from 'n
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { failpoint } from '../../failpoints.ts';
 import { hasErrorCode, storageError } from '../../store/storage-error.ts';
 import { syncFolder } from './folders.ts';
 
@@ -50,6 +51,7 @@ export async function finishDropping(directory: string): Promise<void> {
   }
   for (const name of DroppingSchema.parse(JSON.parse(text))) {
     await rm(join(directory, 'packs', name), { force: true });
+    await failpoint('gc.after-pack');
   }
   await syncFolder(join(directory, 'packs'));
   await rm(path);

@@ -10,6 +10,7 @@ import {
 } from '../../../protocol/snapshots/objects.ts';
 import { PackIndex, type PackObject, readStored } from '../../../protocol/snapshots/pack-index.ts';
 import { FRAME_LIMITS } from '../../../protocol/wire/limits.ts';
+import { failpoint } from '../../failpoints.ts';
 import { hasErrorCode } from '../../store/storage-error.ts';
 import { beginDropping, finishDropping, PACK_NAME } from './dropping.ts';
 import { FrameCache } from './frame-cache.ts';
@@ -189,6 +190,7 @@ export class LineageStore implements ObjectReader {
   ): Promise<void> {
     if (packNames.size === 0) return;
     urgently(() => beginDropping(this.directory, packNames));
+    await failpoint('gc.after-intent');
     this.#cache.clear();
     for (const pack of this.#packs.filter(({ name }) => packNames.has(name))) {
       this.#packs.splice(this.#packs.indexOf(pack), 1);

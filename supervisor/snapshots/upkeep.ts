@@ -1,0 +1,173 @@
+import { RootHashSchema } from '../../protocol/snapshots/wire.ts';
+import { type Hash, parseHash } from '../../protocol/snapshots/objects.ts';
+import type { Garbage } from '../../protocol/entities.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Log } from '../daemon/logs.ts';
+import type { Operations } from '../store/operations.ts';
+import type { Reserve } from '../store/reserve.ts';
+import type { Sessions } from '../store/sessions.ts';
+import type { SnapshotRow, Snapshots } from '../store/snapshots.ts';
+import {
+  type CollectOptions,
+  collectLineage,
+  type LineageCollected,
+  plannedFor,
+} from './gc/collect-lineage.ts';
+import type { HeldRoots } from './held-roots.ts';
+import { LineageStore } from './store/lineage-store.ts';
+import type { LineageStores } from './store/stores.ts';
+import { thinned } from './thinning.ts';
+import { type Verified, verifyTree } from './verify/verify-tree.ts';
+
+const HOUR_MS = 3_600_000;
+/** A supervisor that never lives for an hour must not leave it undone. */
+const FIRST_MS = 120_000;
+
+export interface SnapshotUpkeepOptions {
+  readonly snapshots: Snapshots;
+  readonly sessions: Sessions;
+  readonly stores: LineageStores;
+  readonly operations: Operations;
+  readonly held: HeldRoots;
+  readonly reserve: Reserve;
+  /** Takes the row of a snapshot away and tells it. */
+  readonly remove: (row: SnapshotRow, why: string) => void;
+  readonly log: Log;
+  /** ms since 1970. */
+  readonly now: () => number;
+}
+
+/** Looks after what snapshots are made of: thins them out with age, gives back what none of them needs, checks them. */
+export class SnapshotUpkeep {
+  readonly #options: SnapshotUpkeepOptions;
+  /** Which snapshots there were when a lineage was last collected. */
+  readonly #collected = new Map<string, string>();
+  readonly #ending = new AbortController();
+  #tick: NodeJS.Timeout | null = null;
+  #first: NodeJS.Timeout | null = null;
+  #work: Promise<unknown> = Promise.resolve();
+
+  constructor(options: SnapshotUpkeepOptions) {
+    this.#options = options;
+  }
+
+  start(): void {
+    const look = (): void => void this.#inTurn(() => this.#hourly());
+    this.#first = setTimeout(look, FIRST_MS).unref();
+    this.#tick = setInterval(look, HOUR_MS).unref();
+  }
+
+  async close(): Promise<void> {
+    if (this.#tick !== null) clearInterval(this.#tick);
+    if (this.#first !== null) clearTimeout(this.#first);
+    this.#ending.abort(new HoldfastError('shutting_down', 'The supervisor is leaving'));
+    await this.#work;
+  }
+
+  /** Takes away the snapshots that are too many for their age. */
+  thin(): void {
+    const { snapshots, sessions, remove, log, now } = this.#options;
+    const ids = new Set(
+      snapshots.lineages().flatMap((one) => snapshots.ofLineage(one).map(({ sessionId }) => sessionId)),
+    );
+    for (const sessionId of ids) {
+      const rows = snapshots.ofSession(sessionId);
+      const bases = new Set(rows.map(({ id }) => id).filter((id) => sessions.begunWith(id).length > 0));
+      const byId = new Map(rows.map((row) => [row.id, row]));
+      for (const { id } of thinned(rows, bases, now())) {
+        const row = byId.get(id);
+        try {
+          if (row !== undefined) remove(row, 'thinned out');
+        } catch (error) {
+          log.warn('a snapshot was not thinned out', { snapshot: id, error });
+        }
+      }
+    }
+  }
+
+  /** What no snapshot needs, by lineage; with `dryRun` it stays. A lineage that fails is logged and left out. */
+  async collect(dryRun: boolean): Promise<Garbage[]> {
+    const { log } = this.#options;
+    const found: Garbage[] = [];
+    for (const lineage of this.#options.snapshots.lineages()) {
+      try {
+        const { freedBytes } = await this.#inTurn(() => this.#collectOne(lineage, dryRun));
+        if (freedBytes <= 0) continue;
+        const why = 'no snapshot of the session or its forks needs it';
+        found.push({ kind: 'snapshots', name: lineage, why, bytes: freedBytes });
+      } catch (error) {
+        const { code, sentence: why } = HoldfastError.from(error);
+        log.warn('what no snapshot needs stays', { lineage, code, why });
+      }
+    }
+    return found;
+  }
+
+  /** Reads and checks every object that a snapshot needs, from the disk. */
+  async verify({ lineage, root }: SnapshotRow, signal?: AbortSignal): Promise<Verified> {
+    return await this.#options.stores.use(lineage, async ({ directory }) => {
+      const store = await LineageStore.open(directory);
+      try {
+        return await verifyTree(store, parseHash(root), signal);
+      } finally {
+        await store.close();
+      }
+    });
+  }
+
+  async #hourly(): Promise<void> {
+    const { snapshots, log } = this.#options;
+    try {
+      this.thin();
+      for (const lineage of snapshots.lineages()) {
+        const there = snapshots
+          .ofLineage(lineage)
+          .map(({ id }) => id)
+          .join();
+        if (this.#collected.get(lineage) === there) continue;
+        await this.#collectOne(lineage, false);
+        this.#collected.set(lineage, there);
+      }
+    } catch (error) {
+      if (!this.#ending.signal.aborted) log.warn('snapshots were not looked after', { error });
+    }
+  }
+
+  async #collectOne(lineage: string, dryRun: boolean): Promise<LineageCollected> {
+    const { stores, reserve } = this.#options;
+    const options: CollectOptions = {
+      stores,
+      lineage,
+      roots: () => this.#roots(lineage),
+      signal: this.#ending.signal,
+      urgently: (write) => reserve.urgently(write),
+    };
+    if (dryRun) return await plannedFor(options);
+    try {
+      return await collectLineage(options);
+    } finally {
+      reserve.ensure();
+    }
+  }
+
+  /** Trees of snapshots, those that a restore is to bring back, and those that somebody looks at. */
+  #roots(lineage: string): Hash[] {
+    const { snapshots, operations, sessions, held } = this.#options;
+    const intended = operations
+      .pending()
+      .filter(({ sessionId }) => sessionId !== null && sessions.get(sessionId)?.lineage === lineage)
+      .flatMap(({ data }) => {
+        const root = RootHashSchema.safeParse(data['root']);
+        return root.success ? [root.data] : [];
+      });
+    const hashes = new Set([...snapshots.ofLineage(lineage).map(({ root }) => root), ...intended]);
+    return [...[...hashes].map(parseHash), ...held.of(lineage)];
+  }
+
+  /** One after the other, so that lineages are not collected twice at once. */
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const mine = this.#work.then(work);
+    this.#work = mine.catch(() => undefined);
+    return mine;
+  }
+}

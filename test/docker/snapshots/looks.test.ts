@@ -1,0 +1,249 @@
+import { execFile } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import {
+  cp,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  symlink,
+  truncate,
+  writeFile,
+} from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { HoldfastError } from '../../../protocol/errors.ts';
+import type { Params } from '../../../protocol/methods.ts';
+import type { Change } from '../../../protocol/snapshots.ts';
+import { FaultHome } from '../../faults/harness/fault-home.ts';
+import { shellProject, writeProject } from '../../setup/profiles.ts';
+
+const run = promisify(execFile);
+const MIB = 2 ** 20;
+
+let home: FaultHome;
+let project: string;
+
+beforeAll(async () => {
+  home = await FaultHome.create();
+  await home.start();
+  project = await writeProject(join(home.path, '..'), shellProject('looks'));
+  await home.call('profile/deploy', { directory: project });
+});
+afterAll(async () => {
+  await home.end();
+});
+
+async function session(): Promise<{ id: string; folder: string }> {
+  const made = await home.call('session/create', { profile: 'looks' });
+  return { id: made.session.id, folder: join(home.path, 'workspaces', made.session.id) };
+}
+
+async function snapshot(of: string): Promise<string> {
+  return (await home.call('snapshot/create', { session: of })).id;
+}
+
+const told = (changes: readonly Change[]): string[] =>
+  changes.map(({ kind, path, oldPath }) => `${kind} ${oldPath === undefined ? '' : `${oldPath} -> `}${path}`);
+
+async function codeOf(promise: Promise<unknown>): Promise<string> {
+  const error: unknown = await promise.then(
+    () => null,
+    (reason: unknown) => reason,
+  );
+  return (error as HoldfastError | null)?.code ?? 'it did not fail';
+}
+
+async function patch(
+  params: Params<'snapshot/patch'>,
+): Promise<{ text: Buffer; pieces: number; leftOut: number }> {
+  const { peer } = await home.connect();
+  const parts: Buffer[] = [];
+  let leftOut = 0;
+  for (let cursor: string | null | undefined; cursor !== null;) {
+    const { result, bytes } = await peer.callWithBytes('snapshot/patch', {
+      ...params,
+      ...(cursor === undefined ? {} : { cursor }),
+    });
+    expect(bytes.length).toBe(result.bytes);
+    parts.push(Buffer.from(bytes));
+    leftOut += result.leftOut;
+    cursor = result.nextCursor;
+  }
+  return { text: Buffer.concat(parts), pieces: parts.length, leftOut };
+}
+
+describe('what differs', () => {
+  test('between two snapshots, and between one and the workspace as it is, page by page', async () => {
+    const { id, folder } = await session();
+    await mkdir(join(folder, 'src'));
+    await writeFile(join(folder, 'src/a'), 'one\n');
+    await writeFile(join(folder, 'src/moves'), 'the same content\n');
+    await writeFile(join(folder, 'goes'), 'x');
+    const first = await snapshot(id);
+    await writeFile(join(folder, 'src/a'), 'two\n');
+    await rename(join(folder, 'src/moves'), join(folder, 'moved'));
+    await rm(join(folder, 'goes'));
+    await symlink('src/a', join(folder, 'link'));
+    const second = await snapshot(id);
+
+    const whole = await home.call('snapshot/diff', { a: first, b: second });
+    expect(told(whole.changes)).toEqual([
+      'deleted /workspace/goes',
+      'added /workspace/link',
+      'renamed /workspace/src/moves -> /workspace/moved',
+      'modified /workspace/src/a',
+    ]);
+    expect(whole.totals).toEqual({
+      added: 1,
+      modified: 1,
+      deleted: 1,
+      renamed: 1,
+      mode: 0,
+      typechange: 0,
+      bytes: 4,
+    });
+    expect(whole.nextCursor).toBeNull();
+    expect((await home.call('snapshot/diff', { a: first, b: first })).changes).toEqual([]);
+    const part = await home.call('snapshot/diff', { a: first, b: second, path: '/workspace/src' });
+    expect(told(part.changes)).toEqual(['modified /workspace/src/a', 'deleted /workspace/src/moves']);
+
+    // Nothing has changed since; then something has, and goes on changing between the pages.
+    expect((await home.call('snapshot/diff', { a: second, b: 'now' })).changes).toEqual([]);
+    for (let file = 0; file < 7; file += 1) await writeFile(join(folder, `new-${file}`), `${file}`);
+    const seen: string[] = [];
+    for (let cursor: string | null | undefined; cursor !== null;) {
+      const page = await home.call('snapshot/diff', {
+        a: second,
+        b: 'now',
+        limit: 2,
+        ...(cursor === undefined ? {} : { cursor }),
+      });
+      seen.push(...told(page.changes));
+      expect(page.totals.added).toBe(7);
+      cursor = page.nextCursor;
+      await rm(join(folder, 'new-6'), { force: true });
+    }
+    expect(seen).toEqual(Array.from({ length: 7 }, (_, file) => `added /workspace/new-${file}`));
+    const back = await home.call('snapshot/preview', { session: id, from: `snapshot:${second}` });
+    expect(told(back.changes)).toEqual(
+      Array.from({ length: 6 }, (_, file) => `deleted /workspace/new-${file}`),
+    );
+    const clean = await home.call('snapshot/preview', { session: id, from: 'clean' });
+    expect(clean.totals).toMatchObject({ deleted: 6 + 4, added: 0, modified: 0 });
+    expect((await home.call('snapshot/preview', { session: id, from: 'files' })).changes).toEqual([]);
+  });
+
+  test('ids of others, forged ones and cursors that are none are refused', async () => {
+    const [one, other] = [await session(), await session()];
+    await writeFile(join(one.folder, 'a'), 'one');
+    const [a, b] = [await snapshot(one.id), await snapshot(other.id)];
+    expect(await codeOf(home.call('snapshot/diff', { a, b }))).toBe('invalid_params');
+    expect(await codeOf(home.call('snapshot/diff', { a, b: 'now', session: other.id }))).toBe('not_found');
+    expect(await codeOf(home.call('snapshot/verify', { snapshot: a, session: other.id }))).toBe('not_found');
+    const from = `snapshot:${a}` as const;
+    expect(await codeOf(home.call('snapshot/preview', { session: other.id, from }))).toBe('not_found');
+    expect(await codeOf(home.call('snapshot/diff', { a: `snp-${'a'.repeat(16)}`, b: a }))).toBe('not_found');
+    expect(await codeOf(home.call('snapshot/diff', { a: 'now', b: 'now' }))).toBe('invalid_params');
+    expect(await codeOf(home.call('snapshot/diff', { a, b: a, path: '/workspace/none' }))).toBe(
+      'file_not_found',
+    );
+    expect(await codeOf(home.call('snapshot/diff', { a, b: a, path: '/etc' }))).toBe('file_not_found');
+    expect(await codeOf(home.call('snapshot/diff', { a, b: a, cursor: 'x' }))).toBe('invalid_params');
+    const forged = `${'A'.repeat(86)}/x`;
+    expect(await codeOf(home.call('snapshot/diff', { a, b: a, cursor: forged }))).toBe('conflict');
+    expect(await codeOf(home.call('snapshot/diff', { a, b: 'now', cursor: forged }))).toBe('conflict');
+  });
+
+  test(
+    'as a patch that git takes, in pieces, with what git refuses left out and told',
+    { timeout: 180_000 },
+    async () => {
+      const { id, folder } = await session();
+      const lines = Array.from({ length: 30_000 }, (_, line) => `line ${line}\n`);
+      await writeFile(join(folder, 'long.txt'), lines.join(''));
+      await writeFile(join(folder, 'old name'), 'moves\n');
+      await mkdir(join(folder, 'keeps'));
+      await writeFile(join(folder, 'keeps/x'), 'x');
+      const before = await snapshot(id);
+      const place = await mkdtemp(join(tmpdir(), 'holdfast-looks-'));
+      try {
+        await cp(folder, join(place, 'tree'), { recursive: true, verbatimSymlinks: true });
+        lines[20_000] = 'changed\n';
+        await writeFile(join(folder, 'long.txt'), lines.join(''));
+        await rename(join(folder, 'old name'), join(folder, 'new "name"'));
+        await writeFile(join(folder, 'bytes'), randomBytes(9 * MIB));
+        await writeFile(join(folder, 'run.sh'), '#!/bin/sh\n', { mode: 0o755 });
+        await symlink('../outside', join(folder, 'link'));
+        await mkdir(join(folder, '.git'));
+        await writeFile(join(folder, '.git/config'), '[core]\n');
+        const { text, pieces, leftOut } = await patch({ a: before, b: 'now' });
+        expect(pieces).toBeGreaterThan(2);
+        expect(leftOut).toBe(1);
+        await writeFile(join(place, 'patch'), text);
+        const plain = {
+          PATH: process.env['PATH'],
+          HOME: place,
+          GIT_CONFIG_NOSYSTEM: '1',
+          GIT_CEILING_DIRECTORIES: place,
+        };
+        await run('git', ['apply', '--whitespace=nowarn', join(place, 'patch')], {
+          cwd: join(place, 'tree'),
+          env: plain,
+        });
+        await rm(join(folder, '.git'), { recursive: true });
+        await run('diff', ['-r', '--no-dereference', folder, join(place, 'tree')]);
+        await run('git', ['apply', '-R', '--whitespace=nowarn', join(place, 'patch')], {
+          cwd: join(place, 'tree'),
+          env: plain,
+        });
+        expect((await readdir(join(place, 'tree'))).sort()).toEqual(['keeps', 'long.txt', 'old name']);
+      } finally {
+        await rm(place, { recursive: true, force: true });
+      }
+    },
+  );
+});
+
+describe('what is stored', () => {
+  test('is checked and named where it is damaged, and given back when nobody needs it', async () => {
+    const { id, folder } = await session();
+    await writeFile(join(folder, 'kept'), randomBytes(2 * MIB));
+    const kept = await snapshot(id);
+    await writeFile(join(folder, 'gone'), randomBytes(3 * MIB));
+    const gone = await snapshot(id);
+    expect(await home.call('snapshot/verify', { snapshot: gone })).toMatchObject({ ok: true, damages: [] });
+
+    const bytesOf = async (): Promise<number> =>
+      (await home.call('snapshot/list', { session: id })).usage.bytes;
+    const before = await bytesOf();
+    await home.call('snapshot/delete', { snapshot: gone, force: true });
+    const planned = await home.call('gc', { dryRun: true });
+    const ours = planned.removed.find(({ kind, name }) => kind === 'snapshots' && name === id);
+    expect(ours?.bytes).toBeGreaterThan(2.9 * MIB);
+    expect(await bytesOf()).toBe(before);
+    await home.call('gc', {});
+    expect(await bytesOf()).toBeLessThan(before - 2.9 * MIB);
+    expect(await home.call('snapshot/verify', { snapshot: kept })).toMatchObject({ ok: true });
+    expect((await home.call('gc', {})).removed.filter(({ name }) => name === id)).toEqual([]);
+
+    const packs = join(home.path, 'store', id, 'packs');
+    const [pack = ''] = await readdir(packs);
+    const whole = await readFile(join(packs, pack));
+    const changed = Buffer.from(whole);
+    changed[100_000] = (changed[100_000] ?? 0) ^ 1;
+    await writeFile(join(packs, pack), changed);
+    const flipped = await home.call('snapshot/verify', { snapshot: kept });
+    expect(flipped.ok).toBe(false);
+    expect(flipped.damages).toContainEqual(expect.objectContaining({ pack, path: '/workspace/kept' }));
+    await truncate(join(packs, pack), 1000);
+    const cut = await home.call('snapshot/verify', { snapshot: kept });
+    expect(cut.damages).toContainEqual(expect.objectContaining({ pack, object: null }));
+    await writeFile(join(packs, pack), whole);
+    expect(await home.call('snapshot/verify', { snapshot: kept })).toMatchObject({ ok: true });
+  });
+});
