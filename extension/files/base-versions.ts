@@ -36,12 +36,15 @@ export class BaseVersions {
     if (document === text) track.base = seen;
   }
 
-  /** A document without changes shows this text: it was just opened, loaded again, or undone to what it was. */
-  shown(key: string, text: string): void {
+  /**
+   * A document without changes shows this text: it was just opened, loaded again, or undone to what it was. False where nobody has
+   * read such a text: the first keystroke, and a text kept from before a reload, are told of before the document is called dirty.
+   */
+  shown(key: string, text: string): boolean {
     const track = this.#track(key);
     const reading = track.readings.findLast((one) => one.text === text);
-    // No such reading: the first keystroke is told of before the document is called dirty.
     if (reading !== undefined) track.base = seenOf(reading);
+    return reading !== undefined;
   }
 
   /** What it shows cannot be compared (another encoding): then it is what was read last. */

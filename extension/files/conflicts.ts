@@ -49,7 +49,7 @@ export class Conflicts implements Disposable {
       try {
         // An editor that does not know what it began from (its state was lost) may only make the file anew.
         const expectation = expected === undefined ? { create: true } : { ifVersion: expected };
-        this.#bases.set(uri, await this.#files.write(session, path, content, expectation));
+        this.#bases.written(uri, await this.#files.write(session, path, content, expectation));
         return;
       } catch (error) {
         const exists = error instanceof Error && 'code' in error && error.code === 'file_exists';
@@ -111,7 +111,7 @@ export class Conflicts implements Disposable {
     const left = Uri.from({ scheme: THEIRS, authority: uri.authority, path: uri.path, query: id });
     await commands.executeCommand('vscode.diff', left, uri, `${name}: in the session ↔ yours`);
     // Seen beside their own: the next save is an edit of it, and asks again only where it has changed once more.
-    this.#bases.set(uri, theirs);
+    this.#bases.compared(uri, theirs);
   }
 
   /** After the failed save, because VS Code loads nothing into a document that is being saved. */

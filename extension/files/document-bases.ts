@@ -8,6 +8,8 @@ import { SCHEME } from './location.ts';
 import type { WholeFile } from './session-files.ts';
 
 const KEPT = 'holdfast.bases';
+/** More documents are hardly dirty at a time. */
+const MOST_KEPT = 500;
 const KeptSchema = z.record(z.string(), z.object({ version: z.string(), mtimeMs: z.number() }));
 
 /**
@@ -26,7 +28,7 @@ export class DocumentBases implements Disposable {
     this.#kept = new Map(kept.success ? Object.entries(kept.data) : []);
     this.#owned.own(workspace.onDidOpenTextDocument((document) => this.#look(document)));
     this.#owned.own(workspace.onDidChangeTextDocument(({ document }) => this.#look(document)));
-    this.#owned.own(workspace.onDidSaveTextDocument((document) => this.#look(document)));
+    this.#owned.own(workspace.onDidSaveTextDocument(({ uri }) => this.#drop(uri.toString())));
     this.#owned.own(workspace.onDidCloseTextDocument((document) => this.#close(document)));
     for (const document of workspace.textDocuments) this.#look(document);
   }
@@ -44,11 +46,16 @@ export class DocumentBases implements Disposable {
     if (document?.isDirty === false && isOpaque(document)) this.#versions.shownOpaque(key);
   }
 
-  /** What was written, or was shown to the person beside their own. */
-  set(uri: Uri, seen: Seen): void {
-    const key = uri.toString();
-    this.#versions.set(key, { version: seen.version, mtimeMs: seen.mtimeMs });
-    if (this.#kept.has(key)) this.#keep(key);
+  written(uri: Uri, { version, mtimeMs }: Seen): void {
+    this.#set(uri, { version, mtimeMs });
+  }
+
+  /**
+   * The person has seen this version beside their own text, which counts as an edit of it from now on. The time stays that of what
+   * VS Code has loaded: it would take a later one for a conflict.
+   */
+  compared(uri: Uri, { version, mtimeMs }: Seen): void {
+    this.#set(uri, { version, mtimeMs: this.ofDirty(uri).base?.mtimeMs ?? mtimeMs });
   }
 
   /** The version that an editor's unsaved changes began from. */
@@ -56,6 +63,12 @@ export class DocumentBases implements Disposable {
     if (documentOf(uri)?.isDirty !== true) return { isDirty: false, base: undefined };
     const key = uri.toString();
     return { isDirty: true, base: this.#versions.get(key) ?? this.#kept.get(key) };
+  }
+
+  #set(uri: Uri, seen: Seen): void {
+    const key = uri.toString();
+    this.#versions.set(key, seen);
+    if (this.#kept.has(key)) this.#keep(key);
   }
 
   #look(document: TextDocument): void {
@@ -66,8 +79,7 @@ export class DocumentBases implements Disposable {
       return;
     }
     if (isOpaque(document)) this.#versions.shownOpaque(key);
-    else this.#versions.shown(key, fingerprint(document.getText()));
-    this.#drop(key);
+    else if (this.#versions.shown(key, fingerprint(document.getText()))) this.#drop(key);
   }
 
   #close({ uri }: TextDocument): void {
@@ -80,6 +92,8 @@ export class DocumentBases implements Disposable {
     const base = this.#versions.get(key);
     if (base === undefined) return;
     this.#kept.set(key, base);
+    const [oldest] = this.#kept.keys();
+    if (this.#kept.size > MOST_KEPT && oldest !== undefined) this.#kept.delete(oldest);
     this.#store();
   }
 

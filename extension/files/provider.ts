@@ -139,7 +139,7 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
     const { create, overwrite } = options;
     if (!create && !overwrite) throw notThere(uri);
     const written = await answered(this.#files.write(session, path, content, { create, overwrite }));
-    this.#bases.set(uri, written);
+    this.#bases.written(uri, written);
   }
 
   async createDirectory(uri: Uri): Promise<void> {

@@ -1,24 +1,58 @@
-import { expect, test } from 'vitest';
+import { readdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 import { TestHome } from '../setup/home.ts';
 import { shellProject, writeProject } from '../setup/profiles.ts';
 import { failures, runInExtensionHost } from './harness/extension-host.ts';
+import { hostileFiles, marksFolder } from './hostile.ts';
+
+let home: TestHome;
+let session: string;
+let marks: string;
+
+beforeAll(async () => {
+  home = await TestHome.create();
+  await home.succeed(['deploy', await writeProject(home.projects, shellProject('shell'))]);
+  ({ id: session } = z
+    .object({ session: z.object({ id: z.string() }) })
+    .parse(await home.json(['session', 'create', 'shell'])).session);
+});
+afterAll(() => home.end());
+
+/** The agent has been there before the window is opened. */
+async function hostile(): Promise<void> {
+  marks = await marksFolder(home.projects);
+  const folder = await writeProject(home.projects, hostileFiles(marks));
+  await home.succeed(['exec', session, '--', 'sh', '-c', 'rm -rf /workspace/* /workspace/.[!.]*']);
+  const files = (await readdir(folder)).map((name) => join(folder, name));
+  await home.succeed(['workspace', 'put', session, ...files, '/workspace']);
+}
 
 test('in a window of a session the suites pass', async () => {
-  const home = await TestHome.create();
-  try {
-    await home.succeed(['deploy', await writeProject(home.projects, shellProject('shell'))]);
-    const { session } = z
-      .object({ session: z.object({ id: z.string() }) })
-      .parse(await home.json(['session', 'create', 'shell']));
-    const { outcomes } = await runInExtensionHost({
-      name: 'session-folder',
-      open: () => ({ folder: `holdfast://${session.id}/` }),
-      suites: ['sessions', 'file-system', 'documents'],
-      env: { HOLDFAST_HOME: home.path, HOLDFAST_TEST_SESSION: session.id },
-    });
-    expect(failures(outcomes)).toBe('');
-  } finally {
-    await home.end();
-  }
+  await hostile();
+  const { outcomes } = await runInExtensionHost({
+    name: 'session-folder',
+    open: () => ({ folder: `holdfast://${session}/` }),
+    suites: ['hostile-workspace', 'sessions', 'file-system', 'documents'],
+    env: { HOLDFAST_HOME: home.path, HOLDFAST_TEST_SESSION: session, HOLDFAST_TEST_MARKS: marks },
+  });
+  expect(failures(outcomes)).toBe('');
+});
+
+test('in a window of a session and a local folder the suites pass', async () => {
+  await hostile();
+  const local = await writeProject(home.projects, { 'readme.txt': 'a local file\n' });
+  const file = join(home.projects, 'mixed.code-workspace');
+  await writeFile(
+    file,
+    JSON.stringify({ folders: [{ path: local }, { uri: `holdfast://${session}/`, name: 'the session' }] }),
+  );
+  const { outcomes } = await runInExtensionHost({
+    name: 'mixed',
+    open: (server) => ({ workspace: server.remote(file) }),
+    suites: ['hostile-workspace', 'file-system'],
+    env: { HOLDFAST_HOME: home.path, HOLDFAST_TEST_SESSION: session, HOLDFAST_TEST_MARKS: marks },
+  });
+  expect(failures(outcomes)).toBe('');
 });

@@ -4,6 +4,7 @@ import Mocha from 'mocha';
 import { defineActivation } from './activation.ts';
 import { defineDocuments } from './documents.ts';
 import { defineFileSystem } from './file-system.ts';
+import { defineHostileWorkspace } from './hostile-workspace.ts';
 import { defineSessions } from './sessions.ts';
 import { defineTerminals } from './terminals.ts';
 
@@ -12,6 +13,7 @@ const SUITES: Readonly<Record<string, () => void>> = {
   activation: defineActivation,
   'file-system': defineFileSystem,
   documents: defineDocuments,
+  'hostile-workspace': defineHostileWorkspace,
   sessions: defineSessions,
   terminals: defineTerminals,
 };

@@ -1,0 +1,140 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { z } from 'zod';
+import { TestHome } from '../setup/home.ts';
+import { shellProject, writeProject } from '../setup/profiles.ts';
+import { Person } from './harness/person.ts';
+
+const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
+const CONFLICT = 'was changed in the session while you were editing it';
+/** VS Code keeps unsaved text a second after it was typed. */
+const KEPT_MS = 2_500;
+/** Until a notification has come up, for its picture. */
+const TOAST_MS = 500;
+
+let home: TestHome;
+let session: string;
+let person: Person;
+
+/** What the agent does in a turn of its own; gives what it printed. */
+function agent(script: string): Promise<string> {
+  return home.succeed(['prompt', session, script]);
+}
+
+async function openFile(name: string, text: string): Promise<void> {
+  await person.unfold('workspace');
+  await person.file(name).first().dblclick();
+  await person.line(text).first().waitFor();
+  await person.line(text).first().click();
+  await person.page.keyboard.press('Control+Home');
+}
+
+beforeAll(async () => {
+  home = await TestHome.create();
+  await home.succeed(['deploy', await writeProject(home.projects, shellProject('shell'))]);
+  session = CreatedSchema.parse(await home.json(['session', 'create', 'shell', '--name', 'notes'])).session
+    .id;
+  await agent('cd /workspace && for f in live both mine theirs again; do echo "first of $f" > $f.md; done');
+  person = await Person.sitsDown({ home: home.path, open: { folder: `holdfast://${session}/` } });
+});
+afterAll(async () => {
+  await person.leaves();
+  await home.end();
+});
+
+async function told(story: () => Promise<void>, name: string): Promise<void> {
+  try {
+    await story();
+  } catch (error) {
+    await person.shot(`failed-${name}`);
+    throw error;
+  }
+}
+
+test('what a person saves the agent reads, and what the agent writes the person sees', () =>
+  told(async () => {
+    await openFile('live.md', 'first of live');
+    await person.page.keyboard.type('typed by a person, ');
+    await person.tab('live.md', 'dirty').waitFor();
+    await person.page.keyboard.press('Control+S');
+    await person.tab('live.md').waitFor();
+    expect(await agent('cat /workspace/live.md')).toContain('typed by a person, first of live');
+
+    await agent(
+      'echo "and the agent" >> /workspace/live.md; mkdir /workspace/made; touch /workspace/made/by-the-agent',
+    );
+    await person.line('and the agent').first().waitFor({ timeout: 2_000 });
+    await person.file('made').first().waitFor({ timeout: 2_000 });
+    await agent('rm -r /workspace/made');
+    await person.file('made').first().waitFor({ state: 'detached', timeout: 2_000 });
+  }, 'live'));
+
+test('who changes the same file as the agent is asked once, and loses nothing', () =>
+  told(async () => {
+    const change = async (name: string, theirs: string): Promise<void> => {
+      await openFile(`${name}.md`, `first of ${name}`);
+      await person.page.keyboard.type('MY ');
+      await person.tab(`${name}.md`, 'dirty').waitFor();
+      // As many bytes as before: times and sizes do not tell the two apart.
+      await agent(`echo "${theirs}" > /workspace/${name}.md`);
+      await person.page.keyboard.press('Control+S');
+      await person.toast(CONFLICT).first().waitFor();
+      expect(await person.page.locator('.notification-toast').count()).toBe(1);
+    };
+
+    await change('both', 'agent wrote it');
+    await sleep(TOAST_MS);
+    await person.shot('conflict-dark');
+    await person.press(CONFLICT, 'Compare');
+    await person.page.locator('.monaco-diff-editor .view-line', { hasText: 'agent wrote it' }).waitFor();
+    await person.clearToasts();
+    await person.shot('compare-dark');
+    expect(await agent('cat /workspace/both.md')).toContain('agent wrote it');
+    // Merging is editing the right side.
+    await person.page.locator('.modified-in-monaco-diff-editor .view-line').first().click();
+    await person.page.keyboard.press('Control+End');
+    await person.page.keyboard.type('agent wrote it');
+    await person.page.keyboard.press('Control+S');
+    await person.tab('both.md').first().waitFor();
+    expect(await agent('cat /workspace/both.md')).toMatch(/MY first of both\nagent wrote it/);
+    await person.command('View: Close All Editors');
+
+    await change('mine', 'agent wrote it');
+    await person.press(CONFLICT, 'Overwrite');
+    await person.tab('mine.md').waitFor();
+    expect(await agent('cat /workspace/mine.md')).toContain('MY first of mine');
+
+    await change('theirs', 'agent wrote that');
+    await person.press(CONFLICT, 'Take Theirs');
+    await person.tab('theirs.md').waitFor();
+    await person.line('agent wrote that').first().waitFor();
+    expect(await agent('cat /workspace/theirs.md')).toContain('agent wrote that');
+    await person.clearToasts();
+  }, 'conflict'));
+
+test('a reload in the middle of a turn keeps unsaved text, and what it began from', () =>
+  told(async () => {
+    await openFile('again.md', 'first of again');
+    await person.page.keyboard.type('UNSAVED ');
+    await person.tab('again.md', 'dirty').waitFor();
+    const turn = agent(
+      'echo "agent in between" > /workspace/again.md; sleep 6; echo done > /workspace/late.md',
+    );
+    await sleep(KEPT_MS);
+    await person.reload();
+    await person.tab('again.md', 'dirty').waitFor();
+    await person.tab('again.md', 'dirty').click();
+    await person.line('UNSAVED first of again').first().waitFor();
+    await person.line('UNSAVED first of again').first().click();
+    await person.page.keyboard.press('Control+S');
+    await person.toast(CONFLICT).first().waitFor();
+    expect(await home.succeed(['exec', session, '--', 'cat', '/workspace/again.md'])).toContain(
+      'agent in between',
+    );
+    await person.press(CONFLICT, 'Overwrite');
+    await person.tab('again.md').waitFor();
+    expect(await home.succeed(['exec', session, '--', 'cat', '/workspace/again.md'])).toContain('UNSAVED');
+    await turn;
+    await person.unfold('workspace');
+    await person.file('late.md').first().waitFor({ timeout: 2_000 });
+  }, 'reload'));
