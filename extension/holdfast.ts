@@ -1,6 +1,7 @@
 import { Uri, window, workspace } from 'vscode';
 import type { Disposable, ExtensionContext } from 'vscode';
 import { homeFromEnvironment } from '../protocol/home.ts';
+import { CheckCommands } from './checks/check-commands.ts';
 import { CommandRegistry } from './commands/registry.ts';
 import { Connection } from './connection/connection.ts';
 import { bundledSupervisor, clientInfo, supervisorProgram } from './connection/program.ts';
@@ -46,12 +47,14 @@ export class Holdfast implements Disposable {
     const events = own.own(new SessionEvents(connection));
     const histories = own.own(new HistoryDocuments(events));
     const sessionCommands = new SessionCommands({ connection, sessions, view, unread, histories });
+    const checks = own.own(new CheckCommands(connection, sessions));
     const nowhere = Uri.joinPath(context.globalStorageUri, 'nowhere').fsPath;
     const terminals = own.own(new SessionTerminals({ connection, sessions, home, program, nowhere }));
     own.own(
       new CommandRegistry(connection, notices, {
         ...sessionCommands.works,
         ...terminals.works,
+        ...checks.works,
         'holdfast.connect': () => {
           connection.retry();
         },

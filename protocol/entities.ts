@@ -151,6 +151,8 @@ export const ProfileSummarySchema = z.object({
   bytes: z.number().int().nonnegative(),
   sessions: z.number().int().nonnegative(),
   source: z.string(),
+  /** Shell commands by name that tell whether the work is good. */
+  checks: z.record(z.string(), z.string()),
 });
 export type ProfileSummary = z.infer<typeof ProfileSummarySchema>;
 

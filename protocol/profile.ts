@@ -74,6 +74,12 @@ export const AgentSchema = z.discriminatedUnion('protocol', [
   z.strictObject({ protocol: z.literal('acp'), command: CommandSchema, timeout: DurationSchema.optional() }),
 ]);
 
+const MOST_CHECKS = 32;
+/** Shell commands by name. */
+export const ChecksSchema = z
+  .record(z.string().regex(/^[\p{L}\p{N}][\p{L}\p{N} _.:-]{0,63}$/u), z.string().min(1).max(10_000))
+  .refine((checks) => Object.keys(checks).length <= MOST_CHECKS, `at most ${MOST_CHECKS} checks`);
+
 export const ProfileSchema = z.strictObject({
   name: ProfileNameSchema,
   image: z
@@ -145,7 +151,7 @@ export const ProfileSchema = z.strictObject({
       memory: DurationSchema.optional(),
     })
     .optional(),
-  checks: z.record(z.string(), z.string()).optional(),
+  checks: ChecksSchema.optional(),
 });
 /** A profile after parsing: durations in ms, sizes in bytes. */
 export type Profile = z.infer<typeof ProfileSchema>;
@@ -175,6 +181,5 @@ export function unsupportedFields(profile: Profile): { field: string; next: stri
   if (profile.egress?.some(({ path }) => path !== undefined) === true)
     refuse('egress.path', 'remove it; rules are for hosts and ports only');
   if (profile.retention !== undefined) refuse('retention', 'remove it; nothing is deleted by age yet');
-  if (profile.checks !== undefined) refuse('checks', 'remove it; run them with `holdfast exec`');
   return found;
 }

@@ -40,6 +40,7 @@ export const COMMANDS = {
   'holdfast.stopSession': SANDBOX,
   'holdfast.deleteSession': SANDBOX,
   'holdfast.openTerminal': SANDBOX,
+  'holdfast.runChecks': SANDBOX,
   'holdfast.openWorkspace': RECORDS,
   'holdfast.openWorkspaceInNewWindow': RECORDS,
   'holdfast.addWorkspace': RECORDS,

@@ -22,6 +22,12 @@ export function sessionsHere(): ReadonlySet<string> {
   return new Set(locations.flatMap((location) => (location.kind === 'nowhere' ? [] : [location.session])));
 }
 
+/** Where a window shows one session and nothing else, nobody has to be asked which one is meant. */
+export function onlySessionHere(): string | undefined {
+  const here = [...sessionsHere()];
+  return here.length === 1 ? here[0] : undefined;
+}
+
 interface SessionItem extends QuickPickItem {
   readonly session?: Session;
 }

@@ -21,7 +21,7 @@ import { Disposal } from '../disposal.ts';
 import { inert } from '../inert.ts';
 import type { KnownSessions } from '../sessions/known-sessions.ts';
 import { ago, titleOf } from '../sessions/listing.ts';
-import { pickSession, sessionsHere } from '../sessions/pick.ts';
+import { onlySessionHere, pickSession } from '../sessions/pick.ts';
 import { PlaceLinks } from './link-provider.ts';
 
 /** Until the terminal has a window, which then says its size. */
@@ -198,10 +198,4 @@ export function terminalIdOf({ creationOptions }: Window): string | undefined {
   const at = args.indexOf('attach');
   const id = args[at + 1];
   return args[at - 1] === 'terminal' && id !== undefined && /^term-[a-z2-7]{16}$/.test(id) ? id : undefined;
-}
-
-/** Where a window shows one session and nothing else, nobody has to be asked. */
-function onlySessionHere(): string | undefined {
-  const here = [...sessionsHere()];
-  return here.length === 1 ? here[0] : undefined;
 }

@@ -57,5 +57,5 @@ export const PROFILE_FIELDS: Readonly<Record<string, string>> = {
   'retention.events': DURATION,
   'retention.artifacts': DURATION,
   'retention.memory': DURATION,
-  checks: `Commands by name that tell whether the work is good. ${NOT_YET}`,
+  checks: 'Commands by name that tell whether the work is good; the editor runs them in the sandbox.',
 };

@@ -15,6 +15,7 @@ export function summarize(row: ProfileRow, sessions: number): ProfileSummary {
     bytes: row.bytes,
     sessions,
     source: row.source,
+    checks: row.config.checks ?? {},
   };
 }
 

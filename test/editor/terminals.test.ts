@@ -4,17 +4,20 @@ import { TestHome } from '../setup/home.ts';
 import { shellProject, writeProject } from '../setup/profiles.ts';
 import { failures, runInExtensionHost } from './harness/extension-host.ts';
 
-test('in a window of a session its terminals work', async () => {
+const CHECKED =
+  "persistence: persistent\nchecks:\n  compile: 'cat findings; test ! -s findings'\n  test: 'true'\n";
+
+test('in a window of a session its terminals and checks work', async () => {
   const home = await TestHome.create();
   try {
-    await home.succeed(['deploy', await writeProject(home.projects, shellProject('shell'))]);
+    await home.succeed(['deploy', await writeProject(home.projects, shellProject('shell', CHECKED))]);
     const { session } = z
       .object({ session: z.object({ id: z.string() }) })
       .parse(await home.json(['session', 'create', 'shell']));
     const { outcomes } = await runInExtensionHost({
       name: 'terminals',
       open: () => ({ folder: `holdfast://${session.id}/` }),
-      suites: ['terminals'],
+      suites: ['terminals', 'checks'],
       env: { HOLDFAST_HOME: home.path, HOLDFAST_TEST_SESSION: session.id },
     });
     expect(failures(outcomes)).toBe('');

@@ -70,7 +70,6 @@ describe('a holdfast.yaml', () => {
     ['workspace.scope', 'workspace: { scope: profile }\n'],
     ['workspace.repository', 'workspace: { repository: { url: "https://example.com/x.git" } }\n'],
     ['retention', 'retention: { events: 1d }\n'],
-    ['checks', 'checks: { test: make }\n'],
     ['dockerfile', 'dockerfile: Dockerfile\n'],
   ])('with %s is refused as not_supported, never ignored: %s', async (field, more) => {
     const directory = await withYaml(more);

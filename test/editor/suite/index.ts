@@ -2,6 +2,7 @@ import { appendFileSync } from 'node:fs';
 import { join } from 'node:path';
 import Mocha from 'mocha';
 import { defineActivation } from './activation.ts';
+import { defineChecks } from './checks.ts';
 import { defineDocuments } from './documents.ts';
 import { defineFileSystem } from './file-system.ts';
 import { defineHostileWorkspace } from './hostile-workspace.ts';
@@ -16,6 +17,7 @@ const SUITES: Readonly<Record<string, () => void>> = {
   'hostile-workspace': defineHostileWorkspace,
   sessions: defineSessions,
   terminals: defineTerminals,
+  checks: defineChecks,
 };
 
 /** VS Code calls this in its extension host; what it throws makes the run fail. */

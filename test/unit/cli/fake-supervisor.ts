@@ -178,6 +178,7 @@ export function profile(changes: Partial<ProfileSummary> = {}): ProfileSummary {
     bytes: 700,
     sessions: 1,
     source: '/srv/counter',
+    checks: {},
     ...changes,
   };
 }

@@ -126,7 +126,6 @@ test.each([
   ['workspace: { scope: profile }', 'workspace.scope: profile'],
   ['egress: [{ host: api.example.org, methods: [GET] }]', 'egress.methods'],
   ['egress: [{ host: api.example.org, path: /v1/ }]', 'egress.path'],
-  ['checks: { test: npm test }', 'checks'],
   ['retention: { events: 1d }', 'retention'],
 ])('%s parses and is refused as not supported yet', (line, field) => {
   const error = refusal(`${GOOD}${line}\n`);

@@ -1,0 +1,197 @@
+import {
+  Diagnostic,
+  DiagnosticSeverity,
+  Position,
+  ProgressLocation,
+  Range,
+  languages,
+  window,
+  workspace,
+  type CancellationToken,
+  type DiagnosticCollection,
+  type Disposable,
+  type OutputChannel,
+  type Uri,
+} from 'vscode';
+import type { Session } from '../../protocol/entities.ts';
+import type { CommandWork } from '../commands/registry.ts';
+import type { CommandId } from '../commands/table.ts';
+import type { Connection } from '../connection/connection.ts';
+import { Disposal } from '../disposal.ts';
+import { uriOf } from '../files/location.ts';
+import { inert } from '../inert.ts';
+import type { KnownSessions } from '../sessions/known-sessions.ts';
+import { titleOf } from '../sessions/listing.ts';
+import { onlySessionHere, pickSession } from '../sessions/pick.ts';
+import { inWorkspace } from '../terminals/path-references.ts';
+import { type Problem, ProblemReader, plain } from './problem-reader.ts';
+import { runCommand } from './run-command.ts';
+
+/** Text of one check that is shown. */
+const MOST_SHOWN = 2 ** 20;
+const MOST_MESSAGE = 1000;
+const SHOW_OUTPUT = 'Show Output';
+
+export interface CheckResult {
+  readonly name: string;
+  readonly exitCode: number;
+  /** Those that lead to a file of the workspace. */
+  readonly problems: number;
+}
+
+const SEVERITIES = {
+  error: DiagnosticSeverity.Error,
+  warning: DiagnosticSeverity.Warning,
+  info: DiagnosticSeverity.Information,
+} as const;
+
+/** Runs the checks of a profile in the sandbox, and puts what they find beside the lines that it is about. */
+export class CheckCommands implements Disposable {
+  readonly #connection: Connection;
+  readonly #sessions: KnownSessions;
+  readonly #owned = new Disposal();
+  readonly #diagnostics: DiagnosticCollection;
+  #output: OutputChannel | undefined;
+
+  constructor(connection: Connection, sessions: KnownSessions) {
+    this.#connection = connection;
+    this.#sessions = sessions;
+    this.#diagnostics = this.#owned.own(languages.createDiagnosticCollection('holdfast'));
+  }
+
+  get works() {
+    return {
+      'holdfast.runChecks': (target, name) => this.#run(target, name),
+    } as const satisfies Partial<Record<CommandId, CommandWork>>;
+  }
+
+  dispose(): void {
+    this.#output?.dispose();
+    this.#owned.dispose();
+  }
+
+  /** Runs all checks, or the one of this name; gives how they ended. */
+  async #run(target: unknown, name: unknown): Promise<CheckResult[] | undefined> {
+    const session = await pickSession(this.#sessions, target ?? onlySessionHere(), { title: 'Run Checks' });
+    if (session === undefined) return undefined;
+    const { profiles } = await this.#connection.call('profile/list', {}, { repeatable: true });
+    const all = Object.entries(profiles.find((profile) => profile.name === session.profile)?.checks ?? {});
+    const checks = typeof name === 'string' ? all.filter(([one]) => one === name) : all;
+    if (checks.length === 0) {
+      void window.showInformationMessage(
+        `The profile ${inert(session.profile)} has no checks. Add some to its holdfast.yaml (checks: { test: npm test }) and deploy it again.`,
+      );
+      return [];
+    }
+    this.#forget(session.id);
+    const results = await window.withProgress(
+      {
+        location: ProgressLocation.Notification,
+        title: `Checks of ${inert(titleOf(session))}`,
+        cancellable: true,
+      },
+      async (progress, token) => {
+        const ended: CheckResult[] = [];
+        for (const [check, command] of checks) {
+          progress.report({ message: inert(check), increment: 100 / (checks.length + 1) });
+          ended.push(await this.#check(session, check, command, token));
+        }
+        return ended;
+      },
+    );
+    this.#sum(session, results);
+    return results;
+  }
+
+  async #check(
+    session: Session,
+    name: string,
+    command: string,
+    token: CancellationToken,
+  ): Promise<CheckResult> {
+    const output = (this.#output ??= window.createOutputChannel('Holdfast Checks'));
+    const problems: Problem[] = [];
+    const reader = new ProblemReader((problem) => problems.push(problem));
+    let shown = 0;
+    output.appendLine(`[${titleOf(session)}] ${name}: ${command}`);
+    const exitCode = await runCommand(this.#connection, {
+      session: session.id,
+      command: ['sh', '-c', command],
+      token,
+      output: (text) => {
+        reader.read(text);
+        if (shown <= MOST_SHOWN) output.append(plain(text));
+        if (shown <= MOST_SHOWN && shown + text.length > MOST_SHOWN)
+          output.appendLine('\n… more is left out');
+        shown += text.length;
+      },
+    });
+    reader.end();
+    output.appendLine(`[${titleOf(session)}] ${name}: ended with ${exitCode}`);
+    return { name, exitCode, problems: await this.#show(session.id, name, problems) };
+  }
+
+  /** Puts those that are about files of the workspace beside them; gives how many. */
+  async #show(session: string, check: string, problems: readonly Problem[]): Promise<number> {
+    const uris = new Map<string, Promise<Uri | null>>();
+    const placed = await Promise.all(
+      problems.map(async (problem) => {
+        const uri = uris.get(problem.path) ?? existing(session, problem.path);
+        uris.set(problem.path, uri);
+        return { problem, uri: await uri };
+      }),
+    );
+    const byFile = new Map<string, { readonly uri: Uri; readonly found: Diagnostic[] }>();
+    for (const { problem, uri } of placed) {
+      if (uri === null) continue;
+      const file = byFile.get(uri.toString()) ?? { uri, found: [] };
+      byFile.set(uri.toString(), file);
+      file.found.push(diagnosticOf(problem, check));
+    }
+    for (const { uri, found } of byFile.values())
+      this.#diagnostics.set(uri, [...(this.#diagnostics.get(uri) ?? []), ...found]);
+    return placed.filter(({ uri }) => uri !== null).length;
+  }
+
+  #forget(session: string): void {
+    const old: Uri[] = [];
+    this.#diagnostics.forEach((uri) => {
+      if (uri.authority === session) old.push(uri);
+    });
+    for (const uri of old) this.#diagnostics.delete(uri);
+  }
+
+  #sum(session: Session, results: readonly CheckResult[]): void {
+    const failed = results.filter(({ exitCode }) => exitCode !== 0).map(({ name }) => inert(name));
+    const title = inert(titleOf(session));
+    const told =
+      failed.length === 0
+        ? window.showInformationMessage(`${title}: all checks passed.`, SHOW_OUTPUT)
+        : window.showWarningMessage(`${title}: ${failed.join(', ')} failed.`, SHOW_OUTPUT);
+    void told.then((choice) => {
+      if (choice === SHOW_OUTPUT) this.#output?.show();
+    });
+  }
+}
+
+function diagnosticOf({ line, column, severity, message }: Problem, check: string): Diagnostic {
+  const at = new Position(Math.max(0, line - 1), Math.max(0, (column ?? 1) - 1));
+  // Without a column the whole line is meant.
+  const range = new Range(at, column === null ? at.with({ character: MOST_MESSAGE }) : at);
+  const diagnostic = new Diagnostic(range, inert(message, MOST_MESSAGE), SEVERITIES[severity]);
+  diagnostic.source = inert(check);
+  return diagnostic;
+}
+
+/** The file of the workspace that is meant; null when there is none. */
+async function existing(session: string, path: string): Promise<Uri | null> {
+  for (const candidate of inWorkspace(path)) {
+    const uri = uriOf(session, candidate);
+    const isThere = await Promise.resolve(workspace.fs.stat(uri)).then(
+      () => true,
+      () => false,
+    );
+    if (isThere) return uri;
+  }
+  return null;
+}

@@ -1,0 +1,55 @@
+import assert from 'node:assert/strict';
+import { before, describe, it } from 'mocha';
+import * as vscode from 'vscode';
+import { extension } from './extension.ts';
+import { SESSION, at, inSandbox } from './session.ts';
+
+interface Result {
+  name: string;
+  exitCode: number;
+  problems: number;
+}
+
+function run(name?: string): Thenable<Result[]> {
+  return vscode.commands.executeCommand<Result[]>('holdfast.runChecks', SESSION, name);
+}
+
+function found(path: string): string[] {
+  return vscode.languages
+    .getDiagnostics(at(path))
+    .map(
+      ({ range, severity, message, source }) =>
+        `${range.start.line}:${range.start.character} ${severity} ${source ?? ''} ${message}`,
+    );
+}
+
+/** Needs a session whose profile has the checks `compile` (prints what is in /workspace/findings and fails where there is something) and `test`. */
+export function defineChecks(): void {
+  describe('checks', () => {
+    before(async () => {
+      await extension().activate();
+      await inSandbox('mkdir -p /workspace/src && printf "1\\n2\\n3\\n" > /workspace/src/a.ts');
+    });
+
+    it('put what they find beside the lines of the session’s files, and only there', async () => {
+      await inSandbox(
+        String.raw`printf 'src/a.ts(2,1): error TS1: [no](command:x)\n/etc/passwd:1:1: error: not here\n../../etc/passwd:1:1: error: nor here\nnone.ts:1:1: error: nor here\n' > /workspace/findings`,
+      );
+      assert.deepEqual(await run(), [
+        { name: 'compile', exitCode: 1, problems: 1 },
+        { name: 'test', exitCode: 0, problems: 0 },
+      ]);
+      assert.deepEqual(found('/workspace/src/a.ts'), ['1:0 0 compile error TS1: [no] (command:x)']);
+      assert.deepEqual(
+        vscode.languages.getDiagnostics().filter(([uri, all]) => uri.scheme === 'file' && all.length > 0),
+        [],
+      );
+    });
+
+    it('take it back when it is mended', async () => {
+      await inSandbox(': > /workspace/findings');
+      assert.deepEqual(await run('compile'), [{ name: 'compile', exitCode: 0, problems: 0 }]);
+      assert.deepEqual(found('/workspace/src/a.ts'), []);
+    });
+  });
+}
