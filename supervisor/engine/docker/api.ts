@@ -28,6 +28,9 @@ interface Modem {
   dial(request: object, callback: (error: unknown, answer: unknown) => void): void;
 }
 
+/** Told of every call that the engine did not take, or to which no answer came in time: it may be gone, or busy. */
+export type OnUnavailable = (error: HoldfastError, how: 'gone' | 'late') => void;
+
 /**
  * One engine's API over its unix socket. Errors: `engine_unavailable` when it cannot be asked, `EngineRefusal` when it says no.
  * A connection per call: a kept one would fail the first call after the engine was restarted.
@@ -35,9 +38,9 @@ interface Modem {
 export class DockerApi {
   readonly socketPath: string;
   readonly #modem: Modem;
-  readonly #onUnavailable: (error: HoldfastError) => void;
+  readonly #onUnavailable: OnUnavailable;
 
-  constructor(socketPath: string, onUnavailable: (error: HoldfastError) => void) {
+  constructor(socketPath: string, onUnavailable: OnUnavailable) {
     this.socketPath = socketPath;
     this.#onUnavailable = onUnavailable;
     const modem: unknown = new DockerModem({
@@ -85,17 +88,17 @@ export class DockerApi {
       reject(call.signal?.reason);
       return promise;
     }
-    const fail = (error: unknown, lost: boolean): void => {
+    const fail = (error: unknown, lost: 'gone' | 'late' | null): void => {
       if (settled) return;
       settled = true;
-      if (lost) this.#onUnavailable(error as HoldfastError);
+      if (lost !== null) this.#onUnavailable(error as HoldfastError, lost);
       reject(error);
       abort.abort();
     };
     const timer = setTimeout(() => {
-      fail(unanswered(call.what, this.socketPath, call.timeoutMs), true);
+      fail(unanswered(call.what, this.socketPath, call.timeoutMs), 'late');
     }, call.timeoutMs);
-    const cancelled = (): void => fail(call.signal?.reason, false);
+    const cancelled = (): void => fail(call.signal?.reason, null);
     call.signal?.addEventListener('abort', cancelled, { once: true });
     const cleared = promise.finally(() => {
       clearTimeout(timer);
@@ -121,7 +124,7 @@ export class DockerApi {
         }
         if (failed) {
           const refusal = refusalOf(call.what, error);
-          fail(refusal ?? unavailable(call.what, this.socketPath, error), refusal === null);
+          fail(refusal ?? unavailable(call.what, this.socketPath, error), refusal === null ? 'gone' : null);
           return;
         }
         settled = true;

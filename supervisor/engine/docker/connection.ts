@@ -155,9 +155,11 @@ export class EngineConnection {
       // Once an engine was found, a vanished socket does not make us change to another engine.
       this.#endpoint = this.#identity === null ? this.#options.resolve() : this.#endpoint;
       const endpoint = this.#endpoint ?? this.#options.resolve();
-      const api: DockerApi = new DockerApi(endpoint.socketPath, (error) => {
+      const api: DockerApi = new DockerApi(endpoint.socketPath, (error, how) => {
+        // Of one call too many for a busy engine only that call fails, if it still answers what costs it nothing.
+        if (how === 'late' && this.#api === api) void this.#ping();
         // A late answer about an earlier connection says nothing about the present one.
-        if (this.#api === null || this.#api === api) this.#lost(error);
+        else if (this.#api === null || this.#api === api) this.#lost(error);
       });
       const call = { what, method: 'GET', timeoutMs, signal: this.#closing.signal } as const;
       const version = parseReply(VersionReply, what, await api.json({ ...call, path: '/version' }));
@@ -188,6 +190,7 @@ export class EngineConnection {
   async #run(): Promise<void> {
     let backoff = FIRST_BACKOFF_MS;
     while (!this.#closing.signal.aborted) {
+      const began = performance.now();
       try {
         const api = await this.#connect(this.#options.quickMs);
         await this.#follow(api, () => {
@@ -197,6 +200,8 @@ export class EngineConnection {
         // Known already when a call noticed it first; either way it has become the status, which is what others see.
         if (this.#api !== null) this.#lost(broken(error, this.#api.socketPath));
       }
+      // An engine that was waited for in vain has had its pause; it may be busy, and is asked again at once.
+      if (performance.now() - began >= this.#options.quickMs) backoff = FIRST_BACKOFF_MS;
       await this.#pause(backoff);
       backoff = Math.min(backoff * 2, LAST_BACKOFF_MS);
     }
@@ -214,6 +219,12 @@ export class EngineConnection {
       signal: this.#closing.signal,
     });
     this.#events = stream;
+    if (this.#api !== api) {
+      // Lost while the stream was opened: followed like this, it would stay lost until somebody asks.
+      stream.destroy();
+      this.#events = null;
+      return;
+    }
     const pinging = setInterval(() => void this.#ping(), this.#options.pingMs);
     try {
       connected();
