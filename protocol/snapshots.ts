@@ -144,7 +144,10 @@ const changes = z.object({
 
 /** client → supervisor. Part of METHODS. */
 export const SNAPSHOT_METHODS = {
-  /** Where nothing has changed since the newest one, and no label is given, that one is the answer and `created` is false. */
+  /**
+   * Where no file has changed and no turn has ended since the newest one, and no label is given, that one is the answer and
+   * `created` is false.
+   */
   'snapshot/create': {
     params: session.extend({ label: label.optional(), pinned: z.boolean().optional(), opId }),
     result: SnapshotSchema.extend({ created: z.boolean() }),

@@ -44,6 +44,19 @@ export const FAILPOINTS = [
   'gc.after-publish',
   'gc.after-intent',
   'gc.after-pack',
+  'snapshot.after-scan',
+  'snapshot.after-publish',
+  'snapshot.after-row',
+  'freeze.after-intent',
+  'freeze.after-pause',
+  'freeze.before-thaw',
+  'turn.after-snapshot',
+  'delete.after-snapshot',
+  'restore.after-intent',
+  'restore.after-files',
+  'restore.after-end',
+  'fork.after-row',
+  'fork.after-files',
 ] as const;
 export type FailpointName = (typeof FAILPOINTS)[number];
 

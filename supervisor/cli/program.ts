@@ -11,6 +11,7 @@ import { registerPolicy } from './commands/policy.ts';
 import { registerProfiles } from './commands/profiles.ts';
 import { registerRun } from './commands/run.ts';
 import { registerSessions } from './commands/sessions.ts';
+import { registerSnapshots } from './commands/snapshots.ts';
 import { registerSupervisor } from './commands/supervisor.ts';
 import { registerTerminals } from './commands/terminals.ts';
 import { registerTurns } from './commands/turns.ts';
@@ -81,6 +82,7 @@ export function buildProgram(io: CliIo, run: Runner): Command {
   const session = registerSessions(registry);
   registerEvents(registry, session);
   registerWorkspace(registry);
+  registerSnapshots(registry);
   registerPolicy(registry);
   root.commandsGroup(HEADINGS.upkeep);
   registerUpkeep(registry);
@@ -94,15 +96,6 @@ export function buildProgram(io: CliIo, run: Runner): Command {
       .description('say what a command does')
       .helpGroup(HEADINGS.upkeep),
   );
-  registry.later(root, [
-    'snapshot',
-    'memory',
-    'manifest',
-    'review',
-    'handoff',
-    'secret',
-    'retention',
-    'host',
-  ]);
+  registry.later(root, ['memory', 'manifest', 'review', 'handoff', 'secret', 'retention', 'host']);
   return root;
 }

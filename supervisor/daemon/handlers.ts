@@ -66,11 +66,7 @@ export function handlersOf(rooms: Rooms, program: Program, life: Life, log: Log)
     ),
     ...watchHandlers<ClientPeer>({ connections: watching, sessionId, ids: randomIds }),
     ...searchHandlers<ClientPeer>({ connections: watching, sessionId }),
-    ...snapshotHandlers<ClientPeer>({
-      service: sessionService.snapshots,
-      comparisons: sessionService.comparisons,
-      upkeep: sessionService.upkeep,
-    }),
+    ...snapshotHandlers<ClientPeer>({ sessions: sessionService }),
     ...terminalHandlers<ClientPeer>({ terminals: sessionService.terminals, sessionId }),
     ...sessionHandlers<ClientPeer>({ service: sessionService, events, output, turns, ids: randomIds }),
   };

@@ -107,6 +107,7 @@ export function openRooms(home: Home, engine: Engine, program: Program, log: Log
     snapshots,
     lineWorker: program.lineWorker,
     stores,
+    artifacts,
     home,
     ids: randomIds,
     log: log.room('sessions'),

@@ -11,13 +11,14 @@ import {
   statSync,
   writeSync,
 } from 'node:fs';
+import { copyFile, mkdir, open } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { syncDirectory } from '../store/home.ts';
 import type { Home } from '../store/home.ts';
 import { hasErrorCode, storageError } from '../store/storage-error.ts';
 
-const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = constants;
+const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW, COPYFILE_FICLONE } = constants;
 
 /** Files beside the log for what is too large for it: appended to, never changed. */
 export class Artifacts {
@@ -91,6 +92,32 @@ export class Artifacts {
       `The size of the artifact ${name} could not be read`,
       () => statSync(this.#home.artifact(sessionId, name), { throwIfNoEntry: false })?.size ?? 0,
     );
+  }
+
+  /** The first `bytes` of a file as one of another session, durable. One that is gone is not copied. Errors: `no_space`. */
+  async copy(
+    from: { readonly sessionId: string; readonly name: string },
+    to: { readonly sessionId: string; readonly name: string },
+    bytes: number,
+  ): Promise<void> {
+    const directory = this.#home.artifactsOf(to.sessionId);
+    try {
+      if ((await mkdir(directory, { recursive: true, mode: 0o700 })) !== undefined)
+        syncDirectory(dirname(directory));
+      const path = this.#home.artifact(to.sessionId, to.name);
+      await copyFile(this.#home.artifact(from.sessionId, from.name), path, COPYFILE_FICLONE);
+      const file = await open(path, 'r+');
+      try {
+        await file.truncate(bytes);
+        await file.datasync();
+      } finally {
+        await file.close();
+      }
+      syncDirectory(directory);
+    } catch (error) {
+      if (hasErrorCode(error, 'ENOENT')) return;
+      throw storageError(error, `The artifact ${from.name} could not be copied`);
+    }
   }
 
   /** Everything of a session. */

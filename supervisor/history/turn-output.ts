@@ -109,12 +109,16 @@ export class TurnOutput {
       ? { text: buffer.toString('utf8') }
       : { base64: buffer.toString('base64') };
     const seq = this.#append(sessionId, { turnId, stream, offset, bytes: bytes.length, ...content });
+    this.#savePiece(turnId, stream, offset, bytes.length, seq);
+  }
+
+  #savePiece(turnId: string, stream: OutputStream, start: number, bytes: number, seq: number): void {
     this.#database.run(
       'INSERT INTO turn_pieces (turnId, stream, start, bytes, seq) VALUES (?, ?, ?, ?, ?)',
       turnId,
       stream,
-      offset,
-      bytes.length,
+      start,
+      bytes,
       seq,
     );
   }
@@ -152,6 +156,38 @@ export class TurnOutput {
     return text === undefined ? Buffer.from(base64 ?? '', 'base64') : Buffer.from(text, 'utf8');
   }
 
+  /** Files that hold streams of a turn, and how many bytes of each are output. */
+  files(
+    turnId: string,
+  ): { readonly stream: OutputStream; readonly artifact: string; readonly bytes: number }[] {
+    const turn = this.#turn(turnId);
+    return this.#streams(turnId).flatMap(({ stream, artifact }) =>
+      artifact === null ? [] : [{ stream, artifact, bytes: turn[stream] }],
+    );
+  }
+
+  /**
+   * Gives a turn the output of another one, whose events and files were copied: `seqOf` says which event of its own session holds what
+   * that one of the other session did, and files are named as this class does.
+   */
+  copy(turnId: string, copyId: string, seqOf: (seq: number) => number | undefined): void {
+    for (const own of this.#streams(turnId)) {
+      this.#saveStream(copyId, {
+        ...own,
+        artifact: own.artifact === null ? null : artifactName(copyId, own.stream),
+      });
+      const pieces = this.#database.all(
+        'SELECT start, bytes, seq FROM turn_pieces WHERE turnId = ? AND stream = ?',
+        turnId,
+        own.stream,
+      );
+      for (const row of pieces) {
+        const { start, bytes, seq } = parseRow(PieceSchema, 'turn_pieces', row);
+        this.#savePiece(copyId, own.stream, start, bytes, seqOf(seq) ?? seq);
+      }
+    }
+  }
+
   /** Takes the files of a session that is being deleted; its events keep the first 32 KB of each turn. */
   removeFiles(sessionId: string): void {
     this.#artifacts.remove(sessionId);
@@ -159,7 +195,7 @@ export class TurnOutput {
 
   /** Copies what the events hold of a stream to its artifact, which goes on from there. */
   #spill(sessionId: string, turnId: string, stream: OutputStream): string {
-    const name = `${turnId}.${stream}`;
+    const name = artifactName(turnId, stream);
     const soFar = this.#readInline(sessionId, turnId, stream, 0, INLINE_OUTPUT_BYTES);
     this.#artifacts.append(sessionId, name, 0, soFar);
     return name;
@@ -193,4 +229,8 @@ export class TurnOutput {
       stream.artifact,
     );
   }
+}
+
+function artifactName(turnId: string, stream: OutputStream): string {
+  return `${turnId}.${stream}`;
 }

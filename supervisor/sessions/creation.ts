@@ -7,6 +7,7 @@ import type { Database } from '../store/database.ts';
 import type { Operations } from '../store/operations.ts';
 import type { ProfileRow, Profiles } from '../store/profiles.ts';
 import type { SessionRow, Sessions } from '../store/sessions.ts';
+import type { SnapshotRow } from '../store/snapshots.ts';
 import type { Seeding } from '../workspace/seed.ts';
 import type { Ids } from './ids.ts';
 import type { SessionRecords } from './records.ts';
@@ -21,6 +22,7 @@ export interface SessionCreationOptions {
   readonly events: EventLog;
   readonly engine: Engine;
   readonly seeding: Pick<Seeding, 'intend'>;
+  readonly restores: { readonly intend: (sessionId: string, snapshot: SnapshotRow) => void };
   readonly ids: Ids;
   /** ms since 1970. */
   readonly now: () => number;
@@ -33,6 +35,8 @@ export interface NewSession {
   readonly name?: string | undefined;
   /** Put away after its turn. */
   readonly throwaway: boolean;
+  /** What its workspace begins with, instead of the project. */
+  readonly from?: SnapshotRow | undefined;
 }
 
 /** How sessions come to be: their row, the beginning of their history and the intent to fill their workspace are one. */
@@ -44,11 +48,15 @@ export class SessionCreation {
   }
 
   /** Answers a repeated `opId` with the same session. Errors: `not_found`, `conflict` for a name that is taken. */
-  async create(profileName: string, name: string | undefined, opId?: string): Promise<SessionRow> {
+  async create(
+    profileName: string,
+    { name, from }: Pick<NewSession, 'name' | 'from'>,
+    opId?: string,
+  ): Promise<SessionRow> {
     const { profiles, operations, records } = this.#options;
     const profile = profiles.existing(profileName);
     const { result, replayed } = operations.once(opId, 'session.create', () => ({
-      sessionId: this.insert(profile, { name, throwaway: false }).id,
+      sessionId: this.insert(profile, { name, throwaway: false, from }).id,
     }));
     const row = records.peek(result.sessionId);
     if (row === null) throw new HoldfastError('not_found', `There is no session ${result.sessionId}`);
@@ -57,40 +65,47 @@ export class SessionCreation {
   }
 
   /** Part of the caller's transaction. */
-  insert(profile: ProfileRow, { name, throwaway }: NewSession): SessionRow {
-    const { database, sessions, records, events, engine, seeding, ids, now } = this.#options;
+  insert(profile: ProfileRow, { name, throwaway, from }: NewSession): SessionRow {
+    const { database, sessions, records, events, seeding, restores } = this.#options;
     return database.transaction(() => {
-      const id = ids.next('ses');
-      const owner = this.#owner();
-      const persistent = profile.config.persistence === 'persistent';
-      const at = now();
-      const backing =
-        profile.config.workspace?.backing ?? (engine.capabilities().localPaths ? 'directory' : 'volume');
-      sessions.insert({
-        ...UNMARKED,
-        id,
-        name: name ?? id,
-        profile: profile.name,
-        status: 'created',
-        persistent,
-        throwaway,
-        backing,
-        ...owner,
-        createdAt: at,
-        lastActiveAt: at,
-        statusSince: at,
-        lineage: id,
-        origin: null,
-      });
-      seeding.intend(id, profile.config);
-      events.append(id, [
+      const begun = this.row(profile, { name, throwaway });
+      const row = from === undefined ? begun : { ...begun, lineage: from.lineage, origin: from.id };
+      sessions.insert(row);
+      if (from === undefined) seeding.intend(row.id, profile.config);
+      else restores.intend(row.id, from);
+      const { persistent, backing, uid, gid } = row;
+      events.append(row.id, [
         {
           type: 'session.created',
-          data: { name: name ?? id, profile: profile.name, persistent, throwaway, backing, ...owner },
+          data: { name: row.name, profile: profile.name, persistent, throwaway, backing, uid, gid },
         },
       ]);
-      return records.get(id);
+      return records.get(row.id);
     });
+  }
+
+  /** A session as it is before anything has happened in it. Not stored: insert it in the same transaction, as its uid may be taken. */
+  row(profile: ProfileRow, { name, throwaway }: NewSession): SessionRow {
+    const { engine, ids, now } = this.#options;
+    const id = ids.next('ses');
+    const at = now();
+    return {
+      ...UNMARKED,
+      id,
+      name: name ?? id,
+      profile: profile.name,
+      status: 'created',
+      persistent: profile.config.persistence === 'persistent',
+      throwaway,
+      backing:
+        profile.config.workspace?.backing ?? (engine.capabilities().localPaths ? 'directory' : 'volume'),
+      ...this.#owner(),
+      createdAt: at,
+      lastActiveAt: at,
+      statusSince: at,
+      lineage: id,
+      origin: null,
+    };
   }
 
   /** Makes the workspace of a session that is stored; without the engine the first dispatch makes it. */

@@ -40,13 +40,8 @@ export function sessionHandlers<P extends Client>(
 
   return {
     'session/create': async ({ profile, name, from, opId }) => {
-      // Saying nothing would give a session that begins with other files than were asked for.
-      if (from !== undefined) {
-        throw new HoldfastError('not_supported', `Beginning a session with ${from} is not in this version`, {
-          next: 'leave `from` out: the session begins with the project',
-        });
-      }
-      return { session: service.view(await service.create(profile, name, opId)) };
+      const snapshot = from?.slice('snapshot:'.length);
+      return { session: service.view(await service.create(profile, name, snapshot, opId)) };
     },
     'session/list': (filter) => service.list(filter),
     'session/show': ({ session }) => ({ session: service.view(service.find(session)) }),
@@ -56,12 +51,22 @@ export function sessionHandlers<P extends Client>(
     'session/stop': async ({ session, force }) => ({
       session: service.view(await service.stop(service.find(session), force ?? false)),
     }),
-    'session/resume': async ({ session, from }) => {
-      if (from !== undefined && from !== 'files') throw resumeNotSupported(from);
-      const ready = await service.resume(service.find(session));
+    'session/resume': async (
+      { session, from = 'files', cancel = false, force = false, opId },
+      { signal, progress },
+    ) => {
+      const { ready, undo } = await service.resume(service.find(session), {
+        from,
+        cancel,
+        force,
+        opId,
+        signal,
+        onProgress: ({ stage, done, of, unit }) =>
+          progress(stage, done ?? undefined, of ?? undefined, unit ?? undefined),
+      });
       return {
         session: service.view(service.find(ready.row.id)),
-        undo: null,
+        undo,
         sandbox: ready.dispatched,
         timings: { dispatchMs: ready.dispatchMs },
       };
@@ -204,14 +209,4 @@ function inputBytes(
   }
   if (input !== undefined) return Buffer.from(JSON.stringify(input));
   return prompt === undefined ? bytes : Buffer.from(prompt);
-}
-
-function resumeNotSupported(from: string): HoldfastError {
-  const next: Record<string, string> = {
-    clean: 'empty the workspace with `holdfast workspace clean SESSION --force`, then resume',
-    memory: 'resume with --from files',
-  };
-  return new HoldfastError('not_supported', `Resuming from ${from} is not in this version`, {
-    next: next[from] ?? 'resume with --from files: there are no snapshots yet',
-  });
 }

@@ -180,6 +180,17 @@ export class Lifecycle {
     });
   }
 
+  /** Ends the agent with all that it left running, and says so; the sidecar stays. For callers in the session's lane. */
+  async endAgentInLane(row: SessionRow, why: string): Promise<SessionRow> {
+    const { agent } = await this.#engine.observeSession(row.id);
+    if (agent === null) return row;
+    await this.#engine.stopAgent(row.id, STOP_GRACE_MS);
+    this.#observations.forget(row.id);
+    return this.#records.change(row.id, { status: statusWithoutSandbox(row), codeVersion: null }, why, [
+      { type: 'sandbox.removed', data: { generation: row.generation, why } },
+    ]);
+  }
+
   /** Freezes the agent; its memory stays. A turn in it goes on when the session is resumed. */
   pause(sessionId: string): Promise<SessionRow> {
     return this.#lanes.run(sessionId, () => this.#pause(sessionId, 'paused'));

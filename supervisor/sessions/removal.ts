@@ -1,3 +1,4 @@
+import { z } from 'zod';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Log } from '../daemon/logs.ts';
 import type { Engine } from '../engine/port.ts';
@@ -7,11 +8,22 @@ import type { TurnOutput } from '../history/turn-output.ts';
 import type { Database } from '../store/database.ts';
 import type { Begun, Intent, Operation, Operations } from '../store/operations.ts';
 import type { Reserve } from '../store/reserve.ts';
+import type { SessionRow } from '../store/sessions.ts';
 import type { Lanes } from './lanes.ts';
 import { STOP_GRACE_MS, type Lifecycle } from './lifecycle.ts';
 import type { SessionRecords } from './records.ts';
 import type { Sidecars } from './sidecars.ts';
 import { workspaceSpec } from './spec.ts';
+
+export const CLEAN = 'workspace.clean';
+const SNAPSHOTTED = 'snapshotted';
+
+/** What emptying a workspace removed, and the snapshot of what it was, where one was taken. */
+export const CleanedSchema = z.object({
+  removedFiles: z.int(),
+  removedBytes: z.int(),
+  undo: z.string().nullable().default(null),
+});
 
 export interface Removed {
   readonly removedFiles: number;
@@ -35,6 +47,10 @@ export interface RemovalOptions {
   /** The workspace is to be filled again, or never. Called in a transaction. */
   readonly seedAgain: (sessionId: string) => void;
   readonly seedNever: (sessionId: string) => void;
+  /** Nothing else looks at the workspace as a whole meanwhile. Comes before the session's lane. */
+  readonly alone: <T>(sessionId: string, act: () => Promise<T>) => Promise<T>;
+  /** Keeps what the workspace of a session is that is being deleted. Never rejects. In its lane, with its sidecar up. */
+  readonly keepLast: (row: SessionRow) => Promise<void>;
   readonly log: Log;
   readonly now: () => number;
 }
@@ -69,13 +85,10 @@ export class Removal {
   async clean(sessionId: string, refuse: () => void, opId?: string): Promise<Removed> {
     // Before this one is begun: it must never be taken for one that an earlier supervisor left.
     this.#begunCleans();
-    const begun = this.#begin({ opId, kind: 'workspace.clean', sessionId, data: {} });
+    const begun = this.#begin({ opId, kind: CLEAN, sessionId, data: {} });
     if ('replay' in begun) {
       if ('error' in begun.replay) throw begun.replay.error;
-      const { removedFiles, removedBytes } = begun.replay.result as {
-        removedFiles: number;
-        removedBytes: number;
-      };
+      const { removedFiles, removedBytes } = CleanedSchema.parse(begun.replay.result);
       return { removedFiles, removedBytes };
     }
     return this.#guarded(begun.operation, () =>
@@ -84,6 +97,14 @@ export class Removal {
         return this.#cleanInLane(begun.operation, sessionId);
       }),
     );
+  }
+
+  /** Empties it for a new beginning; `undo`: the snapshot of what it was. For callers that are alone and in the session's lane. */
+  async resetInLane(sessionId: string, undo: string | null, opId?: string): Promise<void> {
+    this.#begunCleans();
+    const begun = this.#begin({ opId, kind: CLEAN, sessionId, data: { undo } });
+    if ('replay' in begun) return;
+    await this.#guarded(begun.operation, () => this.#cleanInLane(begun.operation, sessionId));
   }
 
   /**
@@ -105,7 +126,7 @@ export class Removal {
       this.#options.operations
         .pending()
         .flatMap((one) =>
-          one.kind === 'workspace.clean' && one.sessionId !== null ? [[one.sessionId, one] as const] : [],
+          one.kind === CLEAN && one.sessionId !== null ? [[one.sessionId, one] as const] : [],
         ),
     );
     return this.#left;
@@ -119,7 +140,7 @@ export class Removal {
       if (sessionId === null || this.#active.has(operation.id)) continue;
       this.#active.add(operation.id);
       try {
-        if (operation.kind === 'workspace.clean') {
+        if (operation.kind === CLEAN) {
           await lanes.run(sessionId, () => this.finishInLane(sessionId));
         } else if (operation.kind === 'session.delete') {
           const row = records.peek(sessionId);
@@ -170,12 +191,20 @@ export class Removal {
   async #deleteInLane(operation: Operation, sessionId: string, why: string): Promise<void> {
     const { engine, database, operations, records, lifecycle, sidecars, lanes, output, reserve, now } =
       this.#options;
-    await lanes.run(sessionId, async () => {
+    const { alone, keepLast } = this.#options;
+    const inLane = async (): Promise<void> => {
       const row = records.get(sessionId);
       await engine.stopAgent(sessionId, STOP_GRACE_MS);
       await failpoint('delete.after-sandbox');
       // Only the sidecar may touch what the agent wrote.
-      await (await lifecycle.sidecarInLane(row)).clearWorkspace();
+      const sidecar = await lifecycle.sidecarInLane(row);
+      // Once: when this is gone on with after a crash, a part of the workspace may be gone already.
+      if (operation.step !== SNAPSHOTTED) {
+        await keepLast(row);
+        reserve.urgently(() => operations.step(operation, SNAPSHOTTED));
+      }
+      await failpoint('delete.after-snapshot');
+      await sidecar.clearWorkspace();
       await failpoint('delete.after-clear');
       await sidecars.drop(sessionId);
       await engine.removeSandbox(sessionId, STOP_GRACE_MS);
@@ -194,7 +223,8 @@ export class Removal {
         }),
       );
       reserve.ensure();
-    });
+    };
+    await alone(sessionId, () => lanes.run(sessionId, inLane));
   }
 
   async #cleanInLane(operation: Operation, sessionId: string): Promise<Removed> {
@@ -204,6 +234,7 @@ export class Removal {
     const removed = await client.clearWorkspace();
     await failpoint('clean.after-clear');
     const result = { removedFiles: removed.files, removedBytes: removed.bytes };
+    const { undo = null } = operation.data;
     reserve.urgently(() =>
       database.transaction(() => {
         records.change(sessionId, { workspaceBytes: 0 }, 'cleaned');
@@ -214,7 +245,7 @@ export class Removal {
             data: { files: removed.files, bytes: removed.bytes, why: 'asked for' },
           },
         ]);
-        operations.finish(operation, result);
+        operations.finish(operation, { ...result, undo });
       }),
     );
     reserve.ensure();

@@ -2,11 +2,14 @@ import type { Session, Turn, WorkspaceInfo } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Log } from '../daemon/logs.ts';
 import type { Engine } from '../engine/port.ts';
+import type { Artifacts } from '../history/artifacts.ts';
 import type { EventLog } from '../history/events.ts';
 import type { TurnOutput } from '../history/turn-output.ts';
+import { Forks } from '../snapshots/forks.ts';
 import { Freezing } from '../snapshots/freezing.ts';
 import { Comparisons } from '../snapshots/comparisons.ts';
 import { HeldRoots } from '../snapshots/held-roots.ts';
+import { Restores } from '../snapshots/restores.ts';
 import { SnapshotService } from '../snapshots/service.ts';
 import type { LineageStores } from '../snapshots/store/stores.ts';
 import { Takes } from '../snapshots/takes.ts';
@@ -18,7 +21,7 @@ import type { Operations } from '../store/operations.ts';
 import type { Profiles } from '../store/profiles.ts';
 import type { Reserve } from '../store/reserve.ts';
 import type { SessionFilter, SessionRow, Sessions } from '../store/sessions.ts';
-import type { Snapshots } from '../store/snapshots.ts';
+import type { SnapshotRow, Snapshots } from '../store/snapshots.ts';
 import { TerminalRows } from '../store/terminals.ts';
 import type { Turns } from '../store/turns.ts';
 import type { Egress } from '../trust/egress/egress.ts';
@@ -32,12 +35,13 @@ import { Execs } from './execs.ts';
 import { IdleClock } from './idle-clock.ts';
 import type { Ids } from './ids.ts';
 import { Lanes } from './lanes.ts';
-import { Lifecycle, type Ready } from './lifecycle.ts';
+import { Lifecycle } from './lifecycle.ts';
 import { LiveThings } from './live.ts';
 import { Observations } from './observations.ts';
 import { Reconciler } from './reconciler.ts';
 import { SessionRecords } from './records.ts';
 import { Removal, type Removed } from './removal.ts';
+import { type Resumed, type ResumeRequest, Resumes } from './resumes.ts';
 import { Sidecars } from './sidecars.ts';
 import { SessionViews } from './session-views.ts';
 import { workspaceSpec } from './spec.ts';
@@ -66,6 +70,7 @@ export interface SessionServiceOptions {
   /** The file of the thread that compares lines. */
   readonly lineWorker: string;
   readonly stores: LineageStores;
+  readonly artifacts: Artifacts;
   readonly home: Pick<Home, 'deploy' | 'store'>;
   readonly ids: Ids;
   readonly log: Log;
@@ -99,6 +104,7 @@ export class SessionService {
   readonly #views: SessionViews;
   readonly #creation: SessionCreation;
   readonly #requests: TurnRequests;
+  readonly #resumes: Resumes;
   readonly #background = new Set<Promise<void>>();
   readonly changes = new Changes();
   readonly execs: Execs;
@@ -108,6 +114,8 @@ export class SessionService {
   readonly comparisons: Comparisons;
   readonly upkeep: SnapshotUpkeep;
   readonly takes: Takes;
+  readonly restores: Restores;
+  readonly forks: Forks;
 
   constructor(options: SessionServiceOptions) {
     this.#options = options;
@@ -143,6 +151,7 @@ export class SessionService {
       events,
       engine,
       seeding,
+      restores: { intend: (sessionId, snapshot) => this.restores.intend(sessionId, snapshot) },
       ids,
       now,
       log,
@@ -161,6 +170,7 @@ export class SessionService {
       finishEarlier: async (sessionId) => {
         await freezing.thawLeft(sessionId);
         await this.#removal.finishInLane(sessionId);
+        await this.restores.finishInLane(sessionId);
       },
     });
     const changes = this.changes;
@@ -193,6 +203,7 @@ export class SessionService {
       log: log.room('turns'),
       profileOf: (turn) => profiles.existing(records.get(turn.sessionId).profile).config,
       drained: (sessionId) => this.#drained(sessionId),
+      beforeTurn: (session, signal) => this.snapshots.beforeTurn(session, signal),
     });
     this.execs = new Execs({ engine, lifecycle, records, events, live, ids, now, log: log.room('execs') });
     this.terminals = new Terminals({
@@ -223,12 +234,20 @@ export class SessionService {
       seedAgain: (sessionId) => {
         const profile = profiles.get(records.get(sessionId).profile);
         if (profile !== null) seeding.intend(sessionId, profile.config);
+        this.restores.drop(sessionId);
         this.limits.forget(sessionId);
       },
       seedNever: (sessionId) => {
         seeding.drop(sessionId);
+        this.restores.drop(sessionId);
+        const row = records.peek(sessionId);
+        if (row !== null) this.snapshots.forgetSession(row);
         options.policies.forgetSession(sessionId);
         this.limits.forget(sessionId);
+      },
+      alone: (sessionId, act) => this.takes.alone(sessionId, act),
+      keepLast: async (row) => {
+        if (!row.throwaway) await this.snapshots.beforeDelete(row);
       },
     });
     this.limits = new StorageLimits({
@@ -289,6 +308,50 @@ export class SessionService {
       log: log.room('snapshots'),
       now,
     });
+    this.restores = new Restores({
+      database,
+      operations,
+      records,
+      events,
+      stores: options.stores,
+      takes: this.takes,
+      service: this.snapshots,
+      lifecycle,
+      lanes,
+      seeding,
+      access: this.sidecarAccess,
+      refuseLive: (row, what) => {
+        if (live.count(row.id) > 0) throw this.#liveConflict(row, what, '--cancel');
+      },
+      quiet: (sessionId) => this.#quiet(sessionId),
+      finishCleans: (sessionId) => this.#removal.finishInLane(sessionId),
+      resized: (sessionId) => {
+        this.limits.forget(sessionId);
+        this.limits.look(sessionId, true);
+      },
+    });
+    this.forks = new Forks({
+      database,
+      sessions,
+      turns,
+      profiles,
+      operations,
+      events,
+      output,
+      artifacts: options.artifacts,
+      creation: this.#creation,
+      restores: this.restores,
+      ids,
+      fill: (sessionId) => this.sidecarAccess.ensure(sessionId),
+      undo: (sessionId) => this.#removal.deleteSession(sessionId, 'its files could not be brought'),
+    });
+    this.#resumes = new Resumes({
+      operations,
+      lifecycle,
+      removal: this.#removal,
+      restores: this.restores,
+      snapshots: this.snapshots,
+    });
     this.#requests = new TurnRequests({
       sessions,
       profiles,
@@ -311,7 +374,7 @@ export class SessionService {
       egress: options.egress,
       freezing,
       log: log.room('reconcile'),
-      reconnected: () => this.#inBackground(this.#removal.recover()),
+      reconnected: () => this.#inBackground(this.#recover()),
       agentGone: (sessionId, why) => {
         this.#queue.agentGone(sessionId, why);
         this.execs.agentGone(sessionId);
@@ -339,7 +402,7 @@ export class SessionService {
     this.#queue.recover();
     this.terminals.recover();
     await this.#reconciler.start();
-    this.#inBackground(this.#removal.recover());
+    this.#inBackground(this.#recover());
     // A supervisor that was killed after the last turn of a throw-away did not come to put it away.
     for (const row of this.#options.sessions.all()) if (row.throwaway) this.#drained(row.id);
     this.#idle.start();
@@ -375,8 +438,22 @@ export class SessionService {
     return this.#views.list(filter);
   }
 
-  async create(profileName: string, name: string | undefined, opId?: string): Promise<SessionRow> {
-    const row = await this.#creation.create(profileName, name, opId);
+  /** `from`: the id of a snapshot. */
+  async create(
+    profileName: string,
+    name: string | undefined,
+    from: string | undefined,
+    opId?: string,
+  ): Promise<SessionRow> {
+    const snapshot = from === undefined ? undefined : this.snapshots.find(from);
+    const row = await this.#creation.create(profileName, { name, from: snapshot }, opId);
+    this.#touched(row.id);
+    if (snapshot !== undefined) await this.forks.filled(row.id);
+    return row;
+  }
+
+  async fork(snapshot: SnapshotRow, name: string | undefined, opId?: string): Promise<SessionRow> {
+    const row = await this.forks.fork(snapshot, name, opId);
     this.#touched(row.id);
     return row;
   }
@@ -393,8 +470,8 @@ export class SessionService {
     return this.#queue;
   }
 
-  async resume(row: SessionRow): Promise<Ready> {
-    return this.#lifecycle.dispatch(row.id);
+  resume(row: SessionRow, request: ResumeRequest): Promise<Resumed> {
+    return this.#resumes.resume(row, request);
   }
 
   pause(row: SessionRow): Promise<SessionRow> {
@@ -488,6 +565,17 @@ export class SessionService {
     dial: (sessionId) => this.#options.engine.dial(sessionId),
   };
 
+  /** Goes on with what an earlier supervisor had begun; what cannot be finished now is tried again at the session's next use. */
+  async #recover(): Promise<void> {
+    await this.#removal.recover();
+    for (const sessionId of this.restores.unfinished()) {
+      await this.sidecarAccess.ensure(sessionId).catch((error: unknown) => {
+        const why = HoldfastError.from(error).sentence;
+        this.#options.log.warn('a restore stays unfinished', { session: sessionId, why });
+      });
+    }
+  }
+
   #row(sessionId: string): SessionRow {
     const row = this.#records.peek(sessionId);
     if (row === null) throw new HoldfastError('not_found', `There is no session ${sessionId}`);
@@ -499,10 +587,10 @@ export class SessionService {
     return row === null ? null : (this.#options.profiles.get(row.profile)?.config.workspace?.limit ?? null);
   }
 
-  #liveConflict(row: SessionRow, what: string): HoldfastError {
+  #liveConflict(row: SessionRow, what: string, option = '--force'): HoldfastError {
     return new HoldfastError('conflict', `Session ${row.name} is not ${what}`, {
       why: `${this.#live.describe(row.id)} still running in it`,
-      next: 'wait, cancel it, or repeat it with --force',
+      next: `wait, cancel it, or repeat it with ${option}`,
       details: { live: this.#live.count(row.id) },
     });
   }

@@ -6,6 +6,7 @@ import type { AgentDriver } from '../agents/outcome.ts';
 import type { Log } from '../daemon/logs.ts';
 import { failpoint } from '../failpoints.ts';
 import type { TurnOutput } from '../history/turn-output.ts';
+import type { SessionRow } from '../store/sessions.ts';
 import type { TurnRow, Turns } from '../store/turns.ts';
 import type { SidecarClient } from '../workspace/sidecar-client.ts';
 import type { Changes } from './changes.ts';
@@ -34,6 +35,8 @@ export interface TurnRunOptions {
   readonly live: LiveThings;
   readonly changes: Changes;
   readonly profileOf: (turn: TurnRow) => Profile;
+  /** What is to happen to the workspace before the turn begins. Never rejects; ends soon once nobody waits for the turn any more. */
+  readonly beforeTurn: (session: SessionRow, signal: AbortSignal) => Promise<void>;
   readonly log: Log;
   readonly now: () => number;
 }
@@ -47,6 +50,8 @@ export class TurnRun {
   readonly sessionId: string;
   readonly #options: TurnRunOptions;
   readonly #stopping = new AbortController();
+  /** Cancelled, or left by this supervisor. */
+  readonly #unwanted = new AbortController();
   readonly #pull: TurnPull;
   readonly #ending: TurnEnding;
   #client: SidecarClient | null = null;
@@ -127,11 +132,13 @@ export class TurnRun {
   /** The supervisor is going: the turn itself goes on in its sandbox. */
   leave(): void {
     this.#stopping.abort();
+    this.#unwanted.abort();
     this.#options.changes.tell(this.#wakeKey);
   }
 
   cancel(): void {
     this.#ending.decide('cancelled');
+    this.#unwanted.abort();
   }
 
   /** The agent container is gone: what it wrote is read to its end, then the turn is over. */
@@ -161,6 +168,9 @@ export class TurnRun {
       if (this.#ending.why === 'cancelled') return endedBy('cancelled', null);
       await failpoint('turn.before-launch');
       const ready = await this.#options.lifecycle.dispatch(this.sessionId, this.turnId);
+      await this.#options.beforeTurn(ready.row, this.#unwanted.signal);
+      await failpoint('turn.after-snapshot');
+      if (this.#isLeaving()) return null;
       turn = this.#options.records.started(turn, ready);
       this.#attached(ready);
     }

@@ -1,6 +1,7 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Log } from '../daemon/logs.ts';
 import type { Engine } from '../engine/port.ts';
+import { failpoint } from '../failpoints.ts';
 import type { Observations } from '../sessions/observations.ts';
 import type { Freezes } from '../store/freezes.ts';
 
@@ -37,10 +38,13 @@ export class Freezing {
     if (pause !== 'freezer' && pause !== 'signal') return { result: await act(false), frozenMs: 0 };
     freezes.add(sessionId);
     this.#frozen.add(sessionId);
+    await failpoint('freeze.after-intent');
     const begun = performance.now();
     try {
       await engine.pause(sessionId);
+      await failpoint('freeze.after-pause');
       const result = await act(true);
+      await failpoint('freeze.before-thaw');
       return { result, frozenMs: await this.#end(sessionId, begun) };
     } catch (error) {
       await this.#end(sessionId, begun);

@@ -1,26 +1,17 @@
-import { HoldfastError } from '../../protocol/errors.ts';
 import type { SNAPSHOT_METHODS } from '../../protocol/snapshots.ts';
 import { type HandlerContext, type Handlers, type Progress, withBytes } from '../../protocol/wire/shapes.ts';
-import type { Comparisons } from './comparisons.ts';
-import type { SnapshotService } from './service.ts';
-import type { SnapshotUpkeep } from './upkeep.ts';
+import type { SessionService } from '../sessions/service.ts';
 import { snapshotView } from './view.ts';
 
 export interface SnapshotHandlersOptions {
-  readonly service: SnapshotService;
-  readonly comparisons: Comparisons;
-  readonly upkeep: SnapshotUpkeep;
+  readonly sessions: SessionService;
 }
 
 /** The answers to `snapshot/*`. */
 export function snapshotHandlers<P>({
-  service,
-  comparisons,
-  upkeep,
+  sessions,
 }: SnapshotHandlersOptions): Handlers<typeof SNAPSHOT_METHODS, P> {
-  const later = (): never => {
-    throw new HoldfastError('not_supported', 'This version does not do that with snapshots');
-  };
+  const { snapshots: service, comparisons, upkeep } = sessions;
   const passing = ({ signal, progress }: HandlerContext<P>) => ({
     signal,
     onProgress: ({ stage, done, of, unit }: Progress) =>
@@ -51,7 +42,19 @@ export function snapshotHandlers<P>({
       return withBytes({ ...told, bytes: bytes.length }, bytes);
     },
     'snapshot/preview': (request, context) => comparisons.preview(request, passing(context)),
-    'snapshot/restore': later,
-    'snapshot/fork': later,
+    'snapshot/restore': async ({ session, snapshot, path, cancel, force, opId }, context) => {
+      const row = service.session(session);
+      return await sessions.restores.restore(row, {
+        snapshot: service.find(snapshot, row.id),
+        path: path ?? null,
+        cancel: cancel ?? false,
+        force: force ?? false,
+        opId,
+        ...passing(context),
+      });
+    },
+    'snapshot/fork': async ({ snapshot, session, name, opId }) => ({
+      session: sessions.view(await sessions.fork(service.find(snapshot, session), name, opId)),
+    }),
   };
 }

@@ -94,6 +94,13 @@ export class SnapshotService {
     });
   }
 
+  /** Settles when the workspace of a session that is being deleted may go. In its lane, `alone`. */
+  async beforeDelete(session: SessionRow): Promise<void> {
+    await this.automatic(session, 'before-delete', () =>
+      this.#options.takes.takeInLane(session, { reason: 'before-delete', notEmpty: true }),
+    );
+  }
+
   /**
    * By id. With `session`, one of another lineage is `not_found`, as one that nobody knows: ids tell nothing about what they are of.
    */

@@ -3,6 +3,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import type { SnapshotReason } from '../../protocol/snapshots.ts';
 import type { ScanResult } from '../../protocol/snapshots/wire.ts';
 import type { Progress } from '../../protocol/wire/shapes.ts';
+import { failpoint } from '../failpoints.ts';
 import type { EventLog } from '../history/events.ts';
 import type { Ids } from '../sessions/ids.ts';
 import { Lanes } from '../sessions/lanes.ts';
@@ -149,17 +150,20 @@ export class Takes {
     return await stores.use(row.lineage, (store) =>
       this.#receive(row, store, async (connection, incoming) => {
         const looked = await this.#look(row, connection, store, incoming, request, inLane);
+        await failpoint('snapshot.after-scan');
         const { scan } = looked;
         if (request.notEmpty === true && scan.files === 0 && scan.directories === 0) return null;
         const newest = snapshots.newest(row.id);
-        if (newest?.root === scan.root && request.label === undefined) {
+        if (newest?.root === scan.root && this.#isOne(newest, request)) {
           return this.#record(request, () => ({ row: this.#again(newest, request), created: false }));
         }
-        const newBytes = await incoming.publish(scan.root);
+        await incoming.publish(scan.root);
+        await failpoint('snapshot.after-publish');
         const taken = this.#record(request, () => ({
-          row: this.#insert(row, request, looked, newBytes, newest),
+          row: this.#insert(row, request, looked, incoming.published, newest),
           created: true,
         }));
+        await failpoint('snapshot.after-row');
         return taken;
       }),
     );
@@ -208,6 +212,11 @@ export class Takes {
     let looked: Looked = { scan: first, frozenMs: 0 };
     for (const budget of FROZEN_BYTES) {
       if (!looked.scan.moved && looked.scan.complete) return looked;
+      // The next look begins with this one: what is in the store need not be read again while the agent stands still.
+      if (looked.scan.complete) {
+        await incoming.publish(looked.scan.root);
+        base = looked.scan.root;
+      }
       const again = (): Promise<{ result: ScanResult; frozenMs: number }> =>
         freezing.during(row.id, (still) => scan(still, still ? budget : null));
       const { result, frozenMs } = inLane ? await again() : await lanes.run(row.id, again);
@@ -226,6 +235,19 @@ export class Takes {
     const newest = snapshots.newest(row.id);
     if (newest !== null) return newest.root;
     return row.origin === null ? null : (snapshots.get(row.origin)?.root ?? null);
+  }
+
+  /**
+   * Whether an earlier one of the same tree is the answer. A person's has the history up to now, for who forks it: a turn that ended
+   * since is a change, even one that left no trace in the files.
+   */
+  #isOne(newest: SnapshotRow, { reason, label }: TakeRequest): boolean {
+    if (label !== undefined) return false;
+    if (reason !== 'manual') return true;
+    const { sessionId, eventSeq } = newest;
+    return (
+      this.#options.events.read(sessionId, { after: eventSeq, type: 'turn.ended', limit: 1 }).length === 0
+    );
   }
 
   /** Nothing has changed. What a person asks for is kept as theirs from now on. */

@@ -1,4 +1,4 @@
-import { readFile, readdir } from 'node:fs/promises';
+import { readFile, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import type { SessionStatus } from '../../protocol/entities.ts';
@@ -43,6 +43,7 @@ const SCENARIOS: Record<FailpointName, Scenario> = {
   'start.after-agent': started,
   'start.before-record': started,
   'turn.after-queued': turned,
+  'turn.after-snapshot': turned,
   'turn.before-launch': turned,
   'turn.after-launch': turned,
   'turn.during-output': turned,
@@ -56,6 +57,7 @@ const SCENARIOS: Record<FailpointName, Scenario> = {
   'stop.after-removed': stopped,
   'delete.after-intent': deleted,
   'delete.after-sandbox': deleted,
+  'delete.after-snapshot': deleted,
   'delete.after-clear': deleted,
   'delete.after-workspace': deleted,
   'delete.before-row': deleted,
@@ -75,6 +77,17 @@ const SCENARIOS: Record<FailpointName, Scenario> = {
   'gc.after-publish': collected,
   'gc.after-intent': collected,
   'gc.after-pack': collected,
+  'snapshot.after-scan': snapshotted,
+  'snapshot.after-publish': snapshotted,
+  'snapshot.after-row': snapshotted,
+  'freeze.after-intent': frozen,
+  'freeze.after-pause': frozen,
+  'freeze.before-thaw': frozen,
+  'restore.after-intent': restored,
+  'restore.after-files': restored,
+  'restore.after-end': restored,
+  'fork.after-row': forked,
+  'fork.after-files': forked,
 };
 
 describe('a supervisor killed at', () => {
@@ -405,6 +418,130 @@ async function deleted(point: FailpointName): Promise<void> {
     await expect(at.call('session/show', { session: id })).rejects.toMatchObject({ code: 'not_found' });
     expect((await at.objects()).filter(({ labels }) => labels['dev.holdfast.session'] === id)).toEqual([]);
     expect(await readdir(join(at.path, 'workspaces'))).not.toContain(id);
+    // What it was last is kept for a while, whole, however often the deletion was begun.
+    const { snapshots } = await at.call('snapshot/list', { session: id });
+    expect(snapshots).toMatchObject([{ reason: 'before-delete', files: 1, directories: 2 }]);
+  }
+}
+
+const TREE =
+  'rm -rf *; mkdir -p a/b; echo one > a/one; echo two > a/b/two; ln a/one a/linked; ln -s one a/link';
+const SHOWN = 'find . ! -name . | sort; cat a/one a/b/two a/link; [ a/one -ef a/linked ] && echo linked';
+
+async function snapshotted(point: FailpointName): Promise<void> {
+  const at = await home();
+  await served(at);
+  for (const profile of variants(point, ['shell', 'volume'])) {
+    await served(at);
+    const id = await session(at, profile);
+    await run(at, id, TREE);
+    const seen = await run(at, id, SHOWN);
+    const request = { session: id, label: fresh('label'), opId: fresh('op-snapshot') };
+    const { died } = await serveUntil(at, point);
+    await at.lost(at.call('snapshot/create', request));
+    await died();
+    await nextCommand(at);
+    const labelled = async (): Promise<number> =>
+      (await at.call('snapshot/list', { session: id })).snapshots.filter(({ label }) => label !== null)
+        .length;
+    expect(await labelled()).toBe(point === 'snapshot.after-row' ? 1 : 0);
+    expect(await readdir(join(at.path, 'store', id))).not.toContain('incoming');
+    const taken = await askAgain(at, 'snapshot/create', request);
+    expect(await labelled()).toBe(1);
+    await run(at, id, 'rm -rf *; echo other > a');
+    await at.call('snapshot/restore', { session: id, snapshot: taken.id });
+    expect(await run(at, id, SHOWN)).toBe(seen);
+    await at.call('session/stop', { session: id });
+    await expectSettled(at);
+    await expectWholeHistory(at, id);
+  }
+}
+
+/** Writes as fast as it can, so that no look at the workspace sees it at rest. */
+const RESTLESS =
+  'for d in 1 2 3 4 5 6 7 8; do mkdir -p d$d; for f in 1 2 3 4 5 6 7 8 9; do echo $d > d$d/$f; done; done; ' +
+  'n=0; while [ ! -e stop ]; do n=$((n+1)); echo $n > d$((n%8+1))/last; done; echo stopped';
+
+async function frozen(point: FailpointName): Promise<void> {
+  const at = await home();
+  await served(at);
+  const id = await session(at);
+  await at.call('session/resume', { session: id });
+  const { died } = await serveUntil(at, point);
+  const { turn } = await at.call('turn/start', { session: id, prompt: RESTLESS });
+  const restless = join(at.path, 'workspaces', id, 'd8/last');
+  await eventually('it writes', async () => (await readFile(restless, 'utf8').catch(() => '')) !== '');
+  await at.lost(at.call('snapshot/create', { session: id }));
+  await died();
+  await nextCommand(at);
+  await expectSettled(at);
+  expect(await status(at, id)).toBe('active');
+  const { created, frozenMs } = await at.call('snapshot/create', { session: id });
+  expect([created, frozenMs > 0]).toEqual([true, true]);
+  expect(await status(at, id)).toBe('active');
+  await writeFile(join(at.path, 'workspaces', id, 'stop'), '');
+  expect(await endOfTurn(at, turn.turnId)).toMatchObject({ status: 'succeeded' });
+  expect((await outputOf(at, turn.turnId, 'stdout')).toString()).toBe('stopped\n');
+  await at.call('session/stop', { session: id });
+  await expectSettled(at);
+  await expectWholeHistory(at, id);
+}
+
+async function restored(point: FailpointName): Promise<void> {
+  const at = await home();
+  for (const profile of variants(point, ['shell', 'volume'])) {
+    await served(at);
+    const id = await session(at, profile);
+    await run(at, id, TREE);
+    const seen = await run(at, id, SHOWN);
+    const { id: snapshot } = await at.call('snapshot/create', { session: id });
+    await run(at, id, 'rm -rf *; mkdir a; echo other > a/one; echo mine > n');
+    const request = { session: id, snapshot, opId: fresh('op-restore') };
+    const { died } = await serveUntil(at, point);
+    await at.lost(at.call('snapshot/restore', request));
+    await died();
+    await nextCommand(at);
+    // Nothing may run in it before the restore is whole.
+    expect(await run(at, id, SHOWN)).toBe(seen);
+    const answer = await askAgain(at, 'snapshot/restore', request);
+    expect(answer.snapshot).toBe(snapshot);
+    await at.call('snapshot/restore', { session: id, snapshot: answer.undo ?? '' });
+    expect(await run(at, id, 'find . -type f | sort; cat n')).toBe('./a/one\n./n\nmine\n');
+    const { events } = await at.call('session/events', { session: id, type: 'workspace.restored' });
+    expect(events).toHaveLength(2);
+    await at.call('session/stop', { session: id });
+    await expectSettled(at);
+    await expectWholeHistory(at, id);
+  }
+}
+
+async function forked(point: FailpointName): Promise<void> {
+  const at = await home();
+  for (const profile of variants(point, ['shell', 'volume'])) {
+    await served(at);
+    const id = await session(at, profile);
+    await run(at, id, TREE);
+    const seen = await run(at, id, SHOWN);
+    const { id: snapshot } = await at.call('snapshot/create', { session: id });
+    await run(at, id, 'rm -rf *');
+    const request = { snapshot, name: fresh('fork'), opId: fresh('op-fork') };
+    const { died } = await serveUntil(at, point);
+    await at.lost(at.call('snapshot/fork', request));
+    await died();
+    await nextCommand(at);
+    const { session: fork } = await askAgain(at, 'snapshot/fork', request);
+    const { sessions } = await at.call('session/list', { limit: 1000 });
+    expect(sessions.filter(({ name }) => name === request.name)).toHaveLength(1);
+    const { turns } = await at.call('turn/list', { session: fork.id });
+    expect(turns.map(({ status: how }) => how)).toEqual(['succeeded', 'succeeded']);
+    expect((await outputOf(at, turns[0]?.turnId ?? '', 'stdout')).toString()).toBe(seen);
+    expect(await run(at, fork.id, SHOWN)).toBe(seen);
+    expect(await run(at, id, 'ls -A')).toBe('');
+    for (const one of [id, fork.id]) {
+      await at.call('session/stop', { session: one });
+      await expectWholeHistory(at, one);
+    }
+    await expectSettled(at);
   }
 }
 

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import type { Session } from '../../../protocol/entities.ts';
 import type { Params } from '../../../protocol/methods.ts';
+import type { ResumeSource } from '../../../protocol/snapshots.ts';
 import { confirmedSession } from '../confirm.ts';
 import type { Context } from '../context.ts';
 import { notInThisVersion, UsageError } from '../failure.ts';
@@ -10,6 +11,7 @@ import type { Registry } from '../registry.ts';
 import { duration, size } from '../render/quantity.ts';
 import { sessionFacts, sessionLists } from '../render/session.ts';
 import { count, shellWord, visible } from '../render/text.ts';
+import { snapshotId } from '../snapshot-id.ts';
 import { Option } from 'commander';
 
 const STATUSES = ['created', 'active', 'idle', 'paused', 'resumable', 'expired', 'deleted'] as const;
@@ -21,9 +23,9 @@ export function registerSessions(registry: Registry): Command {
   registerShow(registry, group);
   registerRest(registry, group);
   registerResume(registry, group);
+  registerReset(registry, group);
   registerUpdate(registry, group);
   registerDelete(registry, group);
-  registry.later(group, ['reset']);
   return group;
 }
 
@@ -36,15 +38,15 @@ function registerCreate(registry: Registry, group: Command): void {
       examples: ['holdfast session create counter --name user-123'],
     })
     .option('--name <name>', 'unique within the profile')
-    .addOption(new Option('--from <snapshot>').hideHelp());
+    .option('--from <snapshot>', 'begin with the files of snapshot:ID instead of the project');
   registry.act(command, async (context, options: { name?: string; from?: string }, profile: string) => {
-    if (options.from !== undefined) throw notInThisVersion('session create --from');
     const params: Params<'session/create'> = {
       profile,
       opId: newOpId(),
       ...(options.name === undefined ? {} : { name: options.name }),
+      ...(options.from === undefined ? {} : { from: snapshotSource(options.from) }),
     };
-    const { session } = await context.call('session/create', params);
+    const { session } = await context.call('session/create', params, { stage: 'Making the session' });
     if (context.json) await context.document({ session });
     else {
       await context.print(`${context.style.bold(visible(session.name))} is there: ${session.id}`);
@@ -163,39 +165,90 @@ async function showState(context: Context, session: Session, next: string): Prom
   await context.hint(next);
 }
 
+interface ResumeOptions {
+  from?: string;
+  preview?: boolean;
+  cancel?: boolean;
+  force?: boolean;
+}
+
 function registerResume(registry: Registry, group: Command): void {
   const command = registry
     .leaf(group, {
       usage: 'resume <session>',
       description: 'bring the sandbox back without giving it work yet',
       operands: ['session'],
-      examples: ['holdfast session resume user-123'],
+      examples: [
+        'holdfast session resume user-123',
+        'holdfast session resume user-123 --from snapshot:snp-…',
+        'holdfast session resume user-123 --from clean',
+      ],
     })
-    .option('--from <what>', 'files (default); clean, snapshot:ID and memory come with a later version')
+    .option('--from <what>', 'files (default), clean, or snapshot:ID; memory comes with a later version')
+    .option('--cancel', CANCEL)
+    .option('--force', FORCE)
     .addOption(new Option('--preview').hideHelp());
-  registry.act(command, async (context, options: { from?: string; preview?: boolean }, reference: string) => {
+  registry.act(command, async (context, options: ResumeOptions, reference: string) => {
     if (options.preview === true) throw notInThisVersion('session resume --preview');
-    const params: Params<'session/resume'> = {
-      session: reference,
-      ...(options.from === undefined ? {} : { from: resumeSource(options.from) }),
-    };
-    const result = await context.call('session/resume', params, { stage: 'Bringing the sandbox back' });
-    if (context.json) {
-      await context.document(result);
-      return undefined;
-    }
-    const { session, sandbox, timings } = result;
-    const how = `${sandbox.case}, ${duration(timings.dispatchMs)}`;
-    await context.print(`${context.style.bold(visible(session.name))} is ${session.status} (${how})`);
-    await context.hint(`Look inside: holdfast exec ${shellWord(session.name)} -- ls -la`);
+    const from = options.from === undefined ? 'files' : resumeSource(options.from);
+    await resume(context, reference, from, options);
     return undefined;
   });
 }
 
-function resumeSource(from: string): Exclude<Params<'session/resume'>['from'], undefined> {
+function registerReset(registry: Registry, group: Command): void {
+  const command = registry
+    .leaf(group, {
+      usage: 'reset <session>',
+      description: 'begin with a clean workspace again; what it was is kept as a snapshot',
+      operands: ['session'],
+    })
+    .option('--cancel', CANCEL)
+    .option('--force', FORCE);
+  registry.act(command, async (context, options: ResumeOptions, reference: string) => {
+    await resume(context, reference, 'clean', options);
+    return undefined;
+  });
+}
+
+const CANCEL = 'end the turns, execs and terminals that are live instead of refusing';
+const FORCE = 'even where no snapshot can be taken before it';
+
+async function resume(
+  context: Context,
+  reference: string,
+  from: ResumeSource,
+  { cancel, force }: ResumeOptions,
+): Promise<void> {
+  const params: Params<'session/resume'> = {
+    session: reference,
+    ...(from === 'files' ? {} : { from, opId: newOpId() }),
+    ...(cancel === true ? { cancel } : {}),
+    ...(force === true ? { force } : {}),
+  };
+  const result = await context.call('session/resume', params, { stage: 'Bringing the sandbox back' });
+  if (context.json) {
+    await context.document(result);
+    return;
+  }
+  const { session, sandbox, timings, undo } = result;
+  const how = `${sandbox.case}, ${duration(timings.dispatchMs)}`;
+  await context.print(`${context.style.bold(visible(session.name))} is ${session.status} (${how})`);
+  const name = shellWord(session.name);
+  if (undo === null) await context.hint(`Look inside: holdfast exec ${name} -- ls -la`);
+  else await context.hint(`Its files from before: holdfast snapshot restore ${name} ${undo}`);
+}
+
+function resumeSource(from: string): ResumeSource {
   if (from === 'files' || from === 'clean' || from === 'memory') return from;
-  if (/^snapshot:./.test(from)) return from;
+  if (/^snapshot:./.test(from)) return snapshotSource(from);
   throw new UsageError(`--from is ${visible(from)}; it is one of files, clean, snapshot:ID, memory`);
+}
+
+/** `snapshot:ID`. */
+function snapshotSource(from: string): ResumeSource {
+  if (!from.startsWith('snapshot:')) throw new UsageError(`--from is ${visible(from)}; it is snapshot:ID`);
+  return `snapshot:${snapshotId(from.slice('snapshot:'.length))}`;
 }
 
 interface UpdateOptions {

@@ -46,6 +46,7 @@ export class Incoming {
   /** Hashes (as latin1) that were named and have not come yet, and what they may be. */
   #unresolved = new Map<string, Reference['kinds']>();
   #bytes = 0;
+  #published = 0;
   #made = false;
   #turn: Promise<unknown> = Promise.resolve();
   #broken: HoldfastError | null = null;
@@ -57,9 +58,9 @@ export class Incoming {
     this.#directory = join(store.incomingDirectory, randomBytes(8).toString('hex'));
   }
 
-  /** Bytes of the packs that are sealed. */
-  get bytes(): number {
-    return this.#sealed.reduce((sum, { bytes }) => sum + bytes, 0);
+  /** Bytes of the packs that were published. */
+  get published(): number {
+    return this.#published;
   }
 
   /** Another scan begins to number its packs. What an earlier one has not sealed is forgotten. */
@@ -135,9 +136,9 @@ export class Incoming {
   }
 
   /**
-   * Moves everything into the store. `root` must be there, with all that it needs. Returns the bytes that came.
+   * Moves what has come so far into the store. `root` must be there, with all that it needs.
    */
-  publish(root: string): Promise<number> {
+  publish(root: string): Promise<void> {
     return this.#inTurn(async () => {
       for (const [name, kinds] of this.#unresolved) {
         const hash = Buffer.from(name, 'latin1');
@@ -148,10 +149,8 @@ export class Incoming {
       if (!this.#isThere({ hash: parseHash(root), kinds: [OBJECT_KINDS.root] })) {
         throw refused('a root that is not there');
       }
-      const bytes = this.bytes;
       await this.#store.publish(this.#sealed.map(({ path }) => path));
-      this.#sealed.length = 0;
-      return bytes;
+      for (const { bytes } of this.#sealed.splice(0)) this.#published += bytes;
     });
   }
 

@@ -29,6 +29,14 @@ describe('a command line that is wrong ends with 2 and says how', () => {
     [['session', 'update', 'a', '--pin', '--unpin'], /cannot be used with/],
     [['session', 'resume', 'a', '--from', 'yesterday'], /files, clean, snapshot:ID, memory/],
     [['exec', '-t', 'a', '--', 'sh'], /-t needs a terminal/],
+    [['session', 'create', 'p', '--from', 'clean'], /it is snapshot:ID/],
+    [
+      ['session', 'resume', 'a', '--from', 'snapshot:x'],
+      /^error invalid_params: x is not the id of a snapshot/,
+    ],
+    [['snapshot', 'show', 'turn-1'], /^error invalid_params: turn-1 is not the id of a snapshot/],
+    [['snapshot', 'update', 'snp-aaaaaaaaaaaaaaaa'], /nothing to change/],
+    [['snapshot', 'list', 'a', '--reason', 'fun'], /--reason.*one of manual, before-turn/],
     [['turn', 'wait', 'turn-1'], /^error invalid_params: turn-1 is not the id of a turn/],
     [['completion', 'tcsh'], /bash, zsh, fish/],
   ])('%j', async (argv, said) => {
@@ -44,7 +52,7 @@ describe('a command line that is wrong ends with 2 and says how', () => {
   });
 
   test.each([
-    ['snapshot', 'create', 'a'],
+    ['snapshot', 'export', 'a'],
     ['memory', 'show', 'a'],
     ['manifest', 'show', 'a', '--json'],
     ['review', 'a'],
@@ -52,8 +60,6 @@ describe('a command line that is wrong ends with 2 and says how', () => {
     ['secret', 'set', 'NAME'],
     ['retention', 'plan'],
     ['host', 'list'],
-    ['session', 'reset', 'a'],
-    ['session', 'create', 'p', '--from', 'snapshot:x'],
     ['session', 'resume', 'a', '--preview'],
     ['profiles', '--host', 'far'],
   ])('what a later version will do is named as such: %s %s', async (...argv) => {
@@ -70,7 +76,8 @@ describe('help', () => {
     for (const word of ['deploy', 'run', 'prompt', 'exec', 'session', 'workspace', 'doctor', 'Start here']) {
       expect(stdout).toContain(word);
     }
-    expect(stdout).not.toMatch(/snapshot|__complete|handoff/);
+    expect(stdout).toContain('snapshot');
+    expect(stdout).not.toMatch(/memory|__complete|handoff/);
   });
 
   test.each([

@@ -182,6 +182,17 @@ test('where nothing has changed the newest one is the answer; what a person asks
   expect(told('snapshot.created').length).toBe(2);
 });
 
+test('a turn that ended since is a change to a person who takes one, and none to what is taken before turns', async () => {
+  const { sidecar, take, events } = room();
+  sidecar.tree = { a: 'one' };
+  const first = await take();
+  events.append(SESSION, [{ type: 'turn.ended', data: { turnId: 'turn-aaaaaaaaaaaaaaaa' } as never }]);
+  expect(await take({ reason: 'before-turn' })).toEqual({ row: first.row, created: false });
+  const second = await take();
+  expect([second.created, second.row.root, second.row.eventSeq]).toEqual([true, first.row.root, 2]);
+  expect((await take()).created).toBe(false);
+});
+
 test('asked twice with one opId there is one, and both get the first answer', async () => {
   const { sidecar, take, snapshots } = room();
   sidecar.tree = { a: 'one' };

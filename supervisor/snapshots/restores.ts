@@ -1,0 +1,297 @@
+import { z } from 'zod';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { type Restored, RestoredSchema, type SnapshotReason } from '../../protocol/snapshots.ts';
+import type { RestoreResult } from '../../protocol/snapshots/wire.ts';
+import { failpoint } from '../failpoints.ts';
+import type { EventLog } from '../history/events.ts';
+import type { Lanes } from '../sessions/lanes.ts';
+import type { Lifecycle } from '../sessions/lifecycle.ts';
+import type { SessionRecords } from '../sessions/records.ts';
+import type { Database } from '../store/database.ts';
+import type { Operation, OperationData, Operations } from '../store/operations.ts';
+import type { SessionRow } from '../store/sessions.ts';
+import type { SnapshotRow } from '../store/snapshots.ts';
+import type { SidecarAccess } from '../workspace/files-connections.ts';
+import type { Seeding } from '../workspace/seed.ts';
+import { type SnapshotCallOptions, SnapshotConnection } from './connection.ts';
+import type { SnapshotService } from './service.ts';
+import type { LineageStores } from './store/stores.ts';
+import type { Takes } from './takes.ts';
+
+const RESTORE = 'snapshot.restore';
+/** A sidecar that ends in the middle is followed by another one that goes on. */
+const TRIES = 3;
+
+const DataSchema = z.object({
+  snapshot: z.string(),
+  root: z.string(),
+  path: z.string().nullable(),
+  undo: z.string().nullable(),
+});
+type Data = z.infer<typeof DataSchema>;
+
+const AnswerSchema = RestoredSchema.extend({ snapshot: z.string(), undo: z.string().nullable() });
+export type RestoreAnswer = z.infer<typeof AnswerSchema>;
+
+export interface RestoresOptions {
+  readonly database: Database;
+  readonly operations: Operations;
+  readonly records: SessionRecords;
+  readonly events: EventLog;
+  readonly stores: LineageStores;
+  readonly takes: Takes;
+  readonly service: SnapshotService;
+  readonly lifecycle: Lifecycle;
+  readonly lanes: Lanes;
+  readonly seeding: Pick<Seeding, 'settle'>;
+  readonly access: SidecarAccess;
+  /** Throws where something is live in the session. */
+  readonly refuseLive: (row: SessionRow, what: string) => void;
+  /** Ends every turn and exec of the session. */
+  readonly quiet: (sessionId: string) => Promise<void>;
+  /** What an earlier supervisor had begun to empty. In the session's lane. */
+  readonly finishCleans: (sessionId: string) => Promise<void>;
+  /** The workspace has another size now. */
+  readonly resized: (sessionId: string) => void;
+}
+
+export interface ChangeRequest extends SnapshotCallOptions {
+  /** End what is live instead of refusing. */
+  readonly cancel: boolean;
+  /** Go on where the snapshot before it cannot be taken. */
+  readonly force: boolean;
+}
+
+export interface RestoreRequest extends ChangeRequest {
+  readonly snapshot: SnapshotRow;
+  /** Null for all of it. */
+  readonly path: string | null;
+  readonly opId?: string | undefined;
+}
+
+/**
+ * Makes workspaces what snapshots have. The intent is on the disk before the first file changes and ends with the event: a
+ * supervisor that is killed in between is followed by one that finishes it before anything else happens in the session.
+ */
+export class Restores {
+  readonly #options: RestoresOptions;
+  /** What was begun and has not ended, by session. */
+  readonly #begun = new Map<string, Operation>();
+
+  constructor(options: RestoresOptions) {
+    this.#options = options;
+    for (const operation of options.operations.pending()) {
+      if (operation.kind === RESTORE && operation.sessionId !== null)
+        this.#begun.set(operation.sessionId, operation);
+    }
+  }
+
+  /** Errors: `conflict` while something is live, `not_supported` for an ephemeral session, those of taking and of the sidecar. */
+  async restore(session: SessionRow, request: RestoreRequest): Promise<RestoreAnswer> {
+    const { snapshot, path, opId } = request;
+    const earlier = opId === undefined ? null : this.#options.operations.answered(opId, RESTORE);
+    if (earlier !== null) {
+      if ('error' in earlier) throw earlier.error;
+      return AnswerSchema.parse(earlier.result);
+    }
+    return await this.changing(session, 'before-restore', 'restored', request, async (row, undo) => {
+      const data: Data = { snapshot: snapshot.id, root: snapshot.root, path, undo };
+      const operation = this.#begin(row.id, data, opId);
+      await failpoint('restore.after-intent');
+      try {
+        return await this.#apply(row, operation, request);
+      } catch (error) {
+        throw this.#failed(row, operation, error, undo);
+      }
+    });
+  }
+
+  /**
+   * Does `act` with a workspace in which nothing runs, after a snapshot of it: `undo`, null only where that failed and was forced.
+   * In the session's lane.
+   */
+  async changing<T>(
+    session: SessionRow,
+    reason: SnapshotReason,
+    what: string,
+    request: ChangeRequest,
+    act: (row: SessionRow, undo: string | null) => Promise<T>,
+  ): Promise<T> {
+    const { takes, lanes, lifecycle, records, seeding, quiet, refuseLive, finishCleans } = this.#options;
+    if (!session.persistent) {
+      throw new HoldfastError('not_supported', `The workspace of ${session.name} is not ${what}`, {
+        why: 'it is ephemeral: its files go with its sandbox',
+        next: 'begin another session with `holdfast snapshot fork SNAPSHOT`',
+      });
+    }
+    if (request.cancel) await quiet(session.id);
+    refuseLive(session, what);
+    const release = this.#options.access.hold(session.id);
+    try {
+      return await takes.alone(session.id, () =>
+        lanes.run(session.id, async () => {
+          refuseLive(session, what);
+          await finishCleans(session.id);
+          const row = await lifecycle.endAgentInLane(records.get(session.id), `its workspace is ${what}`);
+          await lifecycle.sidecarInLane(row);
+          await seeding.settle(row);
+          return await act(row, await this.#undo(row, reason, request));
+        }),
+      );
+    } finally {
+      release();
+    }
+  }
+
+  /** Part of the transaction that makes a session which begins with a snapshot: its files come before its first use. */
+  intend(sessionId: string, snapshot: SnapshotRow): void {
+    this.#begin(sessionId, { snapshot: snapshot.id, root: snapshot.root, path: null, undo: null }, undefined);
+  }
+
+  /** Finishes what was begun. In the session's lane, before anything else happens in its workspace. */
+  async finishInLane(sessionId: string): Promise<void> {
+    const operation = this.#begun.get(sessionId);
+    if (operation === undefined) return;
+    const { records, lifecycle } = this.#options;
+    const row = records.peek(sessionId);
+    if (row === null || row.status === 'deleted') {
+      this.drop(sessionId);
+      return;
+    }
+    // The agent may still run if the machine went down before its end was written.
+    const stopped =
+      row.generation === 0 ? row : await lifecycle.endAgentInLane(row, 'its workspace is restored');
+    await lifecycle.sidecarInLane(stopped);
+    await this.#apply(stopped, operation, {});
+  }
+
+  /** Sessions with something left to finish. */
+  unfinished(): string[] {
+    return [...this.#begun.keys()];
+  }
+
+  /** What was begun is not to be finished: the workspace goes, or gets other files. */
+  drop(sessionId: string): void {
+    const operation = this.#begun.get(sessionId);
+    if (operation === undefined) return;
+    this.#options.operations.fail(
+      operation,
+      new HoldfastError('interrupted', 'The restore was not finished', {
+        why: 'something else came over it',
+      }),
+    );
+    this.#begun.delete(sessionId);
+  }
+
+  #begin(sessionId: string, data: Data & OperationData, opId: string | undefined): Operation {
+    const { database, operations } = this.#options;
+    return database.transaction(() => {
+      const before = this.#begun.get(sessionId);
+      const begun = operations.begin({ opId, kind: RESTORE, sessionId, data });
+      if ('replay' in begun) {
+        throw new HoldfastError('conflict', 'The restore was asked for and answered before');
+      }
+      // The last one decides what the workspace is.
+      if (before !== undefined) this.drop(sessionId);
+      this.#begun.set(sessionId, begun.operation);
+      database.afterRollback(() => {
+        if (before === undefined) this.#begun.delete(sessionId);
+        else this.#begun.set(sessionId, before);
+      });
+      return begun.operation;
+    });
+  }
+
+  async #undo(row: SessionRow, reason: SnapshotReason, request: ChangeRequest): Promise<string | null> {
+    const { takes, service } = this.#options;
+    const { signal, onProgress } = request;
+    const take = () => takes.takeInLane(row, { reason, signal, onProgress });
+    if (request.force) return (await service.automatic(row, reason, take))?.id ?? null;
+    try {
+      return (await take())?.row.id ?? null;
+    } catch (error) {
+      const failure = HoldfastError.from(error);
+      throw new HoldfastError(
+        failure.code,
+        'Nothing was changed: the snapshot before it could not be taken',
+        {
+          why: failure.sentence,
+          next: 'put that right, or repeat it with --force to go on without a way back',
+          details: failure.details,
+          cause: error,
+        },
+      );
+    }
+  }
+
+  async #apply(row: SessionRow, operation: Operation, options: SnapshotCallOptions): Promise<RestoreAnswer> {
+    const { database, operations, events, resized } = this.#options;
+    const data = DataSchema.parse(operation.data);
+    const { snapshot, path, undo } = data;
+    const restored = await this.#restored(row, data, options);
+    await failpoint('restore.after-files');
+    const { created, replaced, removed, touched, bytes } = restored;
+    const counts: Restored = { created, replaced, removed, touched, bytes };
+    const answer: RestoreAnswer = { ...counts, snapshot, undo };
+    database.transaction(() => {
+      events.append(row.id, [
+        { type: 'workspace.restored', data: { snapshotId: snapshot, path, undo, ...counts } },
+      ]);
+      operations.finish(operation, answer);
+    });
+    this.#begun.delete(row.id);
+    resized(row.id);
+    await failpoint('restore.after-end');
+    return answer;
+  }
+
+  async #restored(
+    row: SessionRow,
+    { root, path }: Data,
+    options: SnapshotCallOptions,
+  ): Promise<RestoreResult> {
+    const { stores, access, lifecycle } = this.#options;
+    return await stores.use(row.lineage, async (store) => {
+      for (let tries = 1; ; tries += 1) {
+        try {
+          const connection = await SnapshotConnection.open(() => access.dial(row.id), row.id);
+          try {
+            return await connection.restore({ root, path, dryRun: false }, store, options);
+          } finally {
+            connection.close();
+          }
+        } catch (error) {
+          if (tries === TRIES || !isCutOff(error)) throw error;
+          await lifecycle.sidecarInLane(row);
+        }
+      }
+    });
+  }
+
+  /** Told to whoever asked: it is theirs to decide what comes now. */
+  #failed(row: SessionRow, operation: Operation, error: unknown, undo: string | null): HoldfastError {
+    const failure = HoldfastError.from(error, 'The restore failed');
+    const told = new HoldfastError(failure.code, failure.message, {
+      why: failure.why,
+      next: [
+        failure.next,
+        undo === null
+          ? undefined
+          : `\`holdfast snapshot restore ${row.id} ${undo}\` makes the workspace what it was before`,
+      ]
+        .filter((part) => part !== undefined)
+        .join('; '),
+      details: { ...failure.details, undo },
+      cause: error,
+    });
+    this.#options.operations.fail(operation, told);
+    this.#begun.delete(row.id);
+    return told;
+  }
+}
+
+function isCutOff(error: unknown): boolean {
+  return (
+    error instanceof HoldfastError && (error.code === 'connection_closed' || error.code === 'sandbox_lost')
+  );
+}
