@@ -43,7 +43,7 @@ async function readWhole(
   let at = 0;
   while (at < size) {
     const wanted = Math.min(pieceBytes, size - at);
-    const body = readUpTo(fd, wanted, at);
+    const body = readUpTo(fd, outlet.room(wanted), at);
     if (body.length > 0) pieces.push({ index: pieces.length, hash: outlet.add(OBJECT_KINDS.blob, body) });
     at += body.length;
     if (body.length < wanted) break; // it became shorter
@@ -79,7 +79,7 @@ async function readSparse(
         index = piece;
       }
       const wanted = Math.min(stop, (piece + 1) * pieceBytes) - at;
-      const bytes = readUpTo(fd, wanted, at);
+      const bytes = readUpTo(fd, Buffer.allocUnsafe(wanted), at);
       const offset = at - piece * pieceBytes;
       const last = extents.at(-1);
       // Between the two looks a hole may have been filled: stretches that touch are one.
@@ -95,13 +95,12 @@ async function readSparse(
 }
 
 /** Fewer bytes only at the end of the file. */
-function readUpTo(fd: number, length: number, position: number): Buffer {
-  const bytes = Buffer.allocUnsafe(length);
+function readUpTo(fd: number, bytes: Buffer, position: number): Buffer {
   let filled = 0;
-  while (filled < length) {
-    const count = readSync(fd, bytes, filled, length - filled, position + filled);
+  while (filled < bytes.length) {
+    const count = readSync(fd, bytes, filled, bytes.length - filled, position + filled);
     if (count === 0) break;
     filled += count;
   }
-  return filled === length ? bytes : bytes.subarray(0, filled);
+  return filled === bytes.length ? bytes : bytes.subarray(0, filled);
 }

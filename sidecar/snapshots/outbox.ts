@@ -1,5 +1,5 @@
 import { FrameBuilder } from '../../protocol/snapshots/frames.ts';
-import { type Hash, hashOf, type ObjectKind } from '../../protocol/snapshots/objects.ts';
+import { type Hash, hashOf, type ObjectKind, SNAPSHOT_LIMITS } from '../../protocol/snapshots/objects.ts';
 import { PackWriter } from '../../protocol/snapshots/pack-writer.ts';
 import { SNAPSHOT_WIRE_LIMITS } from '../../protocol/snapshots/wire.ts';
 import { keyOf } from './folder.ts';
@@ -7,6 +7,8 @@ import type { Store } from './store.ts';
 
 /** What is collected before the store is asked for all of it together. */
 const BATCH_BYTES = 4 * 2 ** 20;
+/** What one `store/put` carries at most. */
+export const PUT_BYTES = 4 * 2 ** 20;
 
 interface Waiting {
   readonly hash: Hash;
@@ -16,7 +18,9 @@ interface Waiting {
 
 /** Where the objects of a scan go. */
 export interface ObjectOutlet {
-  /** Takes an object; the body must not change afterwards. */
+  /** Memory for a body that is read from somewhere; valid until the next `flush`. */
+  room(length: number): Buffer;
+  /** Takes an object; the body must not change until the next `flush`. */
   add(kind: ObjectKind, body: Buffer): Hash;
   /** True when `flush` should be awaited before more is added. */
   readonly isFull: boolean;
@@ -27,9 +31,14 @@ export interface ObjectOutlet {
 export class Nowhere implements ObjectOutlet {
   readonly isFull = false;
   readonly #made: Set<string>;
+  readonly #memory = Buffer.allocUnsafeSlow(SNAPSHOT_LIMITS.objectBytes);
 
   constructor(made: Set<string>) {
     this.#made = made;
+  }
+
+  room(length: number): Buffer {
+    return this.#memory.subarray(0, length);
   }
 
   add(kind: ObjectKind, body: Buffer): Hash {
@@ -43,18 +52,24 @@ export class Nowhere implements ObjectOutlet {
   }
 }
 
-/** Sends the store what it does not have, as packs. Holds some batches in memory. */
+/** Sends the store what it does not have, as packs. What it holds in memory is bounded, and most of it is used again. */
 export class Outbox implements ObjectOutlet {
   readonly #store: Store;
   readonly #asks: boolean;
   readonly #made: Set<string>;
   /** Hashes (latin1) that the store has or that are on their way. */
   readonly #known = new Set<string>();
+  /** Fresh memory for each file would be given back far later than it is needed no more. */
+  readonly #memory = Buffer.allocUnsafeSlow(BATCH_BYTES + SNAPSHOT_LIMITS.objectBytes);
+  #used = 0;
   #waiting: Waiting[] = [];
   #waitingBytes = 0;
   readonly #frame = new FrameBuilder();
   #pack = new PackWriter();
   #number = 0;
+  /** Bytes of the pack that were not sent yet, and where they begin. */
+  #unsent: Buffer[] = [];
+  #unsentFrom = 0;
   readonly #puts = new Set<Promise<void>>();
   #failure: { readonly error: unknown } | null = null;
   newObjects = 0;
@@ -68,7 +83,18 @@ export class Outbox implements ObjectOutlet {
   }
 
   get isFull(): boolean {
-    return this.#waitingBytes >= BATCH_BYTES || this.#waiting.length >= SNAPSHOT_WIRE_LIMITS.have;
+    return (
+      this.#waitingBytes >= BATCH_BYTES ||
+      this.#used >= BATCH_BYTES ||
+      this.#waiting.length >= SNAPSHOT_WIRE_LIMITS.have
+    );
+  }
+
+  room(length: number): Buffer {
+    if (this.#used + length > this.#memory.length) return Buffer.allocUnsafe(length);
+    const bytes = this.#memory.subarray(this.#used, this.#used + length);
+    this.#used += length;
+    return bytes;
   }
 
   add(kind: ObjectKind, body: Buffer): Hash {
@@ -99,41 +125,52 @@ export class Outbox implements ObjectOutlet {
         this.newObjects += 1;
       }
     }
+    // A frame in the making still looks into the memory.
+    if (!this.#frame.isEmpty) await this.#send();
+    this.#used = 0;
   }
 
   /** Everything is in the store. */
   async end(): Promise<void> {
     await this.flush();
-    if (!this.#frame.isEmpty) await this.#send();
     if (this.#pack.length > 0) await this.#seal();
   }
 
   async #send(): Promise<void> {
     if (this.#pack.isFull) await this.#seal();
-    const offset = this.#pack.length;
-    const parts = this.#pack.append(this.#frame.finish());
-    await this.#put(offset, parts.length === 1 && parts[0] !== undefined ? parts[0] : Buffer.concat(parts));
+    for (const part of this.#pack.append(this.#frame.finish())) await this.#queue(part);
   }
 
   async #seal(): Promise<void> {
-    const offset = this.#pack.length;
     const index = this.#pack.end();
-    for (let from = 0; from < index.length; from += BATCH_BYTES) {
-      await this.#put(offset + from, index.subarray(from, from + BATCH_BYTES));
+    for (let from = 0; from < index.length; from += PUT_BYTES) {
+      await this.#queue(index.subarray(from, from + PUT_BYTES));
     }
+    await this.#put();
     await Promise.all(this.#puts);
     this.#throwIfFailed();
     await this.#store.sealed(this.#number, this.#pack.length, this.#pack.objects);
     this.newBytes += this.#pack.length;
     this.#number += 1;
     this.#pack = new PackWriter();
+    this.#unsentFrom = 0;
+  }
+
+  async #queue(bytes: Buffer): Promise<void> {
+    if (lengthOf(this.#unsent) + bytes.length > PUT_BYTES) await this.#put();
+    this.#unsent.push(bytes);
   }
 
   /** Waits only while too many are on their way. */
-  async #put(offset: number, bytes: Buffer): Promise<void> {
+  async #put(): Promise<void> {
+    const parts = this.#unsent;
+    const offset = this.#unsentFrom;
+    if (parts.length === 0) return;
+    this.#unsent = [];
+    this.#unsentFrom += lengthOf(parts);
     while (this.#puts.size >= SNAPSHOT_WIRE_LIMITS.putsInFlight) await Promise.race(this.#puts);
     this.#throwIfFailed();
-    const sent = this.#store.put(this.#number, offset, bytes).then(
+    const sent = this.#store.put(this.#number, offset, parts).then(
       () => undefined,
       (error: unknown) => {
         this.#failure ??= { error };
@@ -146,4 +183,8 @@ export class Outbox implements ObjectOutlet {
   #throwIfFailed(): void {
     if (this.#failure !== null) throw this.#failure.error;
   }
+}
+
+function lengthOf(parts: readonly Buffer[]): number {
+  return parts.reduce((sum, part) => sum + part.length, 0);
 }

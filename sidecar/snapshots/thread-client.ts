@@ -15,6 +15,8 @@ import type {
 
 /** Old space of the thread, MiB: what it knows of files is kept outside of it. */
 const THREAD_MIB = 192;
+/** Little, so that memory outside of it that nobody needs any more is found soon. */
+const YOUNG_MIB = 8;
 
 /** What a task needs of whoever asked for it. */
 export interface TaskContext {
@@ -78,7 +80,7 @@ export class SnapshotThread {
   #start(): Worker {
     const worker = new Worker(this.#program, {
       workerData: this.#places,
-      resourceLimits: { maxOldGenerationSizeMb: THREAD_MIB },
+      resourceLimits: { maxOldGenerationSizeMb: THREAD_MIB, maxYoungGenerationSizeMb: YOUNG_MIB },
     });
     worker.unref();
     worker.on('message', (message: FromThread) => this.#hear(message));

@@ -5,6 +5,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import type { Hash } from '../../protocol/snapshots/objects.ts';
 import { Directory } from '../files/directory.ts';
 import { O_PATH } from '../files/resolver.ts';
+import { PUT_BYTES } from './outbox.ts';
 import type { Store, Work } from './store.ts';
 import { loadSystem } from './system.ts';
 import type {
@@ -50,18 +51,34 @@ function taken(id: number): PromiseWithResolvers<StoreAnswer> | undefined {
   return call;
 }
 
-function say(message: FromThread, transfer: ArrayBuffer[] = []): void {
-  port?.postMessage(message, transfer);
+function say(message: FromThread): void {
+  port?.postMessage(message);
 }
 
-/** The bytes leave this thread where they are alone in their memory, else a copy does. */
-function call(request: StoreRequest, bytes: Buffer): Promise<StoreAnswer> {
+/** The other thread reads the bytes where they are: they must not change until it has answered. */
+function call(request: StoreRequest, bytes: Uint8Array): Promise<StoreAnswer> {
   calls += 1;
   const answer = Promise.withResolvers<StoreAnswer>();
   waiting.set(calls, answer);
-  const own = Uint8Array.prototype.slice.call(bytes);
-  say({ kind: 'call', id: calls, request, bytes: own }, [own.buffer]);
+  say({ kind: 'call', id: calls, request, bytes });
   return answer.promise;
+}
+
+/** Memory that both threads see, for the puts under way. */
+const slots: Uint8Array[] = [];
+
+async function put(pack: number, offset: number, parts: readonly Buffer[]): Promise<void> {
+  const slot = slots.pop() ?? new Uint8Array(new SharedArrayBuffer(PUT_BYTES));
+  let length = 0;
+  for (const part of parts) {
+    slot.set(part, length);
+    length += part.length;
+  }
+  try {
+    await call({ method: 'put', pack, offset }, slot.subarray(0, length));
+  } finally {
+    slots.push(slot);
+  }
 }
 
 const store: Store = {
@@ -75,9 +92,7 @@ const store: Store = {
     }
     return (index) => (((bytes[index >> 3] ?? 0) >> (index & 7)) & 1) === 1;
   },
-  async put(pack, offset, bytes) {
-    await call({ method: 'put', pack, offset }, bytes);
-  },
+  put,
   async sealed(pack, bytes, objects) {
     await call({ method: 'sealed', pack, bytes, objects }, EMPTY);
   },

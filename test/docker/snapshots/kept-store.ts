@@ -1,5 +1,5 @@
 import { HoldfastError } from '../../../protocol/errors.ts';
-import { encodeRecords } from '../../../protocol/snapshots/frames.ts';
+import { encodeRecords, objectInFrame } from '../../../protocol/snapshots/frames.ts';
 import {
   damaged,
   type Hash,
@@ -67,10 +67,12 @@ export class KeptStore implements ObjectReader {
       if (index.objects !== objects)
         throw new HoldfastError('invalid_params', 'a pack has not as many objects');
       const kept: Pack = { file, index, groups: index.byFrame() };
-      for (let at = 0; at < index.objects; at += 1) {
-        const object = index.object(at);
-        await readObject(file, index, object, object.kind);
-        this.objects.set(object.hash.toString('hex'), { pack: kept, object });
+      for (const [frame, group] of kept.groups.entries()) {
+        const raw = await readFrame(file, index.frame(frame));
+        for (const object of group) {
+          objectInFrame(raw, object);
+          this.objects.set(object.hash.toString('hex'), { pack: kept, object });
+        }
       }
       this.bytes += bytes;
       return {};
