@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { SessionRefSchema } from './ids.ts';
+import { SessionRefSchema, SnapshotIdSchema } from './ids.ts';
 import { PATH_LIMITS } from './paths.ts';
 
 /** The most bytes that one message carries; larger files are a sequence of reads, or begin, append and commit. */
@@ -136,11 +136,28 @@ function ofSession<P extends z.ZodRawShape>(params: z.ZodObject<P>) {
   return params.extend({ session: SessionRefSchema });
 }
 
+/**
+ * Of a session's workspace, or with `snapshot` of what was in it then, read-only: where a session is named too, a snapshot that
+ * is not of its lineage is `not_found`. One of the two must be given.
+ */
+function ofSessionOrSnapshot<P extends z.ZodRawShape>(params: z.ZodObject<P>) {
+  return params.extend({ session: SessionRefSchema.optional(), snapshot: SnapshotIdSchema.optional() });
+}
+
 /** client → supervisor. Part of METHODS. */
 export const FILES_METHODS = {
-  'files/stat': { ...FILES_CALLS['files/stat'], params: ofSession(FILES_CALLS['files/stat'].params) },
-  'files/list': { ...FILES_CALLS['files/list'], params: ofSession(FILES_CALLS['files/list'].params) },
-  'files/read': { ...FILES_CALLS['files/read'], params: ofSession(FILES_CALLS['files/read'].params) },
+  'files/stat': {
+    ...FILES_CALLS['files/stat'],
+    params: ofSessionOrSnapshot(FILES_CALLS['files/stat'].params),
+  },
+  'files/list': {
+    ...FILES_CALLS['files/list'],
+    params: ofSessionOrSnapshot(FILES_CALLS['files/list'].params),
+  },
+  'files/read': {
+    ...FILES_CALLS['files/read'],
+    params: ofSessionOrSnapshot(FILES_CALLS['files/read'].params),
+  },
   'files/write': { ...FILES_CALLS['files/write'], params: ofSession(FILES_CALLS['files/write'].params) },
   'files/begin': { ...FILES_CALLS['files/begin'], params: ofSession(FILES_CALLS['files/begin'].params) },
   'files/append': { ...FILES_CALLS['files/append'], params: ofSession(FILES_CALLS['files/append'].params) },

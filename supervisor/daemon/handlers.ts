@@ -60,7 +60,12 @@ export function handlersOf(rooms: Rooms, program: Program, life: Life, log: Log)
 
     ...policyHandlers<ClientPeer>({ policies, egress, sessionId }),
     ...limited(
-      filesHandlers<ClientPeer>({ connections: files, sessionId }),
+      filesHandlers<ClientPeer>({
+        connections: files,
+        sessionId,
+        ofSnapshot: (snapshot, session, act) =>
+          sessionService.upkeep.withFiles(sessionService.snapshots.find(snapshot, session), act),
+      }),
       sessionService.limits,
       sessionId,
     ),

@@ -13,6 +13,7 @@ import {
   type LineageCollected,
   plannedFor,
 } from './gc/collect-lineage.ts';
+import { SnapshotFiles } from './files/snapshot-files.ts';
 import type { HeldRoots } from './held-roots.ts';
 import { LineageStore } from './store/lineage-store.ts';
 import type { LineageStores } from './store/stores.ts';
@@ -113,6 +114,11 @@ export class SnapshotUpkeep {
         await store.close();
       }
     });
+  }
+
+  /** The files of a snapshot; they stay there until `act` has ended. */
+  async withFiles<T>({ lineage, root }: SnapshotRow, act: (files: SnapshotFiles) => Promise<T>): Promise<T> {
+    return await this.#options.stores.use(lineage, (store) => act(new SnapshotFiles(store, parseHash(root))));
   }
 
   async #hourly(): Promise<void> {

@@ -1,6 +1,7 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { FILES_METHODS } from '../../protocol/files.ts';
 import { type HandlerContext, type Handlers, type Progress, withBytes } from '../../protocol/wire/shapes.ts';
+import type { SnapshotFiles } from '../snapshots/files/snapshot-files.ts';
 import type { FilesConnection } from './files-connection.ts';
 import type { FilesConnections, Lane } from './files-connections.ts';
 
@@ -15,13 +16,19 @@ export interface FilesHandlersOptions {
   readonly connections: FilesConnections;
   /** The id of the session that a client names. Errors: `not_found`, `ambiguous_name`. */
   readonly sessionId: (reference: string) => string;
+  /** The files of a snapshot, which stay there until `act` has ended. Errors: `not_found`, also where it is not of that session. */
+  readonly ofSnapshot: <T>(
+    snapshot: string,
+    session: string | undefined,
+    act: (files: SnapshotFiles) => Promise<T>,
+  ) => Promise<T>;
 }
 
-/** The answers to `files/*`: all are the sidecar's. The supervisor opens no file. */
+/** The answers to `files/*`: those about workspaces are the sidecar's, as the supervisor opens no file there. */
 export function filesHandlers<P extends Client>(
   options: FilesHandlersOptions,
 ): Handlers<typeof FILES_METHODS, P> {
-  const { connections, sessionId } = options;
+  const { connections, sessionId, ofSnapshot } = options;
   /** Whose an upload is, as ids are not secrets. */
   const uploads = new Map<string, { readonly client: P; readonly session: string }>();
 
@@ -50,13 +57,32 @@ export function filesHandlers<P extends Client>(
   };
 
   return {
-    'files/stat': async ({ session, ...params }, context) =>
-      (await on(session, 'quick', true, (one) => one.call('files/stat', params, passing(context)))).result,
-    'files/list': async ({ session, ...params }, context) =>
-      (await on(session, 'quick', true, (one) => one.call('files/list', params, passing(context)))).result,
-    'files/read': async ({ session, ...params }, context) => {
+    'files/stat': async ({ session, snapshot, ...params }, context) => {
+      if (snapshot !== undefined) {
+        return await ofSnapshot(snapshot, session, (files) => files.stat(params.path, params));
+      }
+      const live = named(session);
+      return (await on(live, 'quick', true, (one) => one.call('files/stat', params, passing(context))))
+        .result;
+    },
+    'files/list': async ({ session, snapshot, ...params }, context) => {
+      if (snapshot !== undefined) {
+        return await ofSnapshot(snapshot, session, (files) =>
+          files.list(params.path, params, context.signal),
+        );
+      }
+      const live = named(session);
+      return (await on(live, 'quick', true, (one) => one.call('files/list', params, passing(context))))
+        .result;
+    },
+    'files/read': async ({ session, snapshot, ...params }, context) => {
+      if (snapshot !== undefined) {
+        const part = await ofSnapshot(snapshot, session, (files) => files.read(params.path, params));
+        const { bytes: content, ...told } = part;
+        return withBytes(told, content);
+      }
       const lane = (params.length ?? Infinity) <= QUICK_BYTES ? 'quick' : 'bulk';
-      const { result, bytes, release } = await on(session, lane, true, (one) =>
+      const { result, bytes, release } = await on(named(session), lane, true, (one) =>
         one.call('files/read', params, passing(context)),
       );
       return withBytes(result, bytes, release);
@@ -116,4 +142,11 @@ export function filesHandlers<P extends Client>(
     'files/delete': async ({ session, ...params }, context) =>
       (await on(session, 'quick', false, (one) => one.call('files/delete', params, passing(context)))).result,
   };
+}
+
+function named(session: string | undefined): string {
+  if (session !== undefined) return session;
+  throw new HoldfastError('invalid_params', 'It is not said whose file it is', {
+    next: 'name a session or a snapshot',
+  });
 }

@@ -11,27 +11,35 @@ import { localName, Upload } from '../upload.ts';
 import { workspacePath } from '../workspace-path.ts';
 
 export function registerWorkspaceFiles(registry: Registry, group: Command): void {
-  const ls = registry.leaf(group, {
-    usage: 'ls <session> [path]',
-    description: 'what is in a folder of the workspace, also while the session does not run',
-    operands: ['session', 'none'],
-    examples: ['holdfast workspace ls SESSION', 'holdfast workspace ls SESSION src --json'],
-  });
-  registry.act(ls, async (context, _options, session: string, path: string | undefined) => {
-    const entries = await listed(context, session, workspacePath(path ?? ''));
+  const ls = registry
+    .leaf(group, {
+      usage: 'ls <session> [path]',
+      description: 'what is in a folder of the workspace, also while the session does not run',
+      operands: ['session', 'none'],
+      examples: [
+        'holdfast workspace ls SESSION',
+        'holdfast workspace ls SESSION src --json',
+        'holdfast workspace ls SESSION src --snapshot snp-…',
+      ],
+    })
+    .option('--snapshot <id>', 'as it was in that snapshot');
+  registry.act(ls, async (context, options: FromSnapshot, session: string, path: string | undefined) => {
+    const entries = await listed(context, { session, ...options }, workspacePath(path ?? ''));
     if (context.json) await context.document({ entries });
     else await context.print(...rows(context, entries));
     return undefined;
   });
 
-  const cat = registry.leaf(group, {
-    usage: 'cat <session> <paths...>',
-    description: 'write files of the workspace to standard output, byte for byte',
-    operands: ['session', 'none'],
-    withoutJson: true,
-  });
-  registry.act(cat, async (context, _options, session: string, paths: string[]) => {
-    for (const path of paths) await copyOut(context, session, workspacePath(path));
+  const cat = registry
+    .leaf(group, {
+      usage: 'cat <session> <paths...>',
+      description: 'write files of the workspace to standard output, byte for byte',
+      operands: ['session', 'none'],
+      withoutJson: true,
+    })
+    .option('--snapshot <id>', 'as they were in that snapshot');
+  registry.act(cat, async (context, options: FromSnapshot, session: string, paths: string[]) => {
+    for (const path of paths) await copyOut(context, { session, ...options }, workspacePath(path));
     return undefined;
   });
 
@@ -88,14 +96,28 @@ export function registerWorkspaceFiles(registry: Registry, group: Command): void
   });
 }
 
+interface FromSnapshot {
+  snapshot?: string;
+}
+
+/** Whose files: a session's, or those that it had. */
+interface Source {
+  readonly session: string;
+  readonly snapshot?: string;
+}
+
+function ofSource({ session, snapshot }: Source): Source {
+  return snapshot === undefined ? { session } : { session, snapshot };
+}
+
 /** All entries of a folder, or the one of a file. */
-async function listed(context: Context, session: string, path: string): Promise<FileEntry[]> {
+async function listed(context: Context, source: Source, path: string): Promise<FileEntry[]> {
   const entries: FileEntry[] = [];
   try {
     for (let cursor: string | undefined; ;) {
       const page = await context.call(
         'files/list',
-        { session, path, ...(cursor === undefined ? {} : { cursor }) },
+        { ...ofSource(source), path, ...(cursor === undefined ? {} : { cursor }) },
         { stage: 'Listing' },
       );
       for (const entry of page.entries) entries.push(entry);
@@ -104,7 +126,11 @@ async function listed(context: Context, session: string, path: string): Promise<
     }
   } catch (error) {
     if (!(error instanceof HoldfastError) || error.code !== 'file_not_a_directory') throw error;
-    const { version: _version, ...stat } = await context.call('files/stat', { session, path, follow: false });
+    const { version: _version, ...stat } = await context.call('files/stat', {
+      ...ofSource(source),
+      path,
+      follow: false,
+    });
     return [{ name: path.slice(path.lastIndexOf('/') + 1), ...stat }];
   }
 }
@@ -145,13 +171,13 @@ function nameText({ name, type, link }: FileEntry): string {
 }
 
 /** Reads ahead by one piece, so that the way there and the way out overlap. */
-async function copyOut(context: Context, session: string, path: string): Promise<void> {
+async function copyOut(context: Context, source: Source, path: string): Promise<void> {
   const piece = (offset: number) =>
     context
       .link()
       .callWithBytes(
         'files/read',
-        { session, path, offset, length: FILE_PIECE_BYTES },
+        { ...ofSource(source), path, offset, length: FILE_PIECE_BYTES },
         { signal: context.interrupted },
       );
   let next = piece(0);

@@ -1,4 +1,9 @@
-import { entriesOf, parseRoot, type TreeEntry } from '../../../protocol/snapshots/entries.ts';
+import {
+  type DirectoryEntry,
+  entriesOf,
+  parseRoot,
+  type TreeEntry,
+} from '../../../protocol/snapshots/entries.ts';
 import { type Hash, OBJECT_KINDS, type ObjectReader } from '../../../protocol/snapshots/objects.ts';
 import type { Names } from './differences.ts';
 
@@ -14,9 +19,10 @@ export async function findEntry(reader: ObjectReader, root: Hash, path: Names): 
   return found;
 }
 
-async function childOf(
+/** The entry of this name; null for none. */
+export async function childOf(
   reader: ObjectReader,
-  directory: TreeEntry & { type: 'directory' },
+  directory: DirectoryEntry,
   name: Buffer,
 ): Promise<TreeEntry | null> {
   for await (const entry of entriesOf(reader, directory)) {

@@ -209,6 +209,43 @@ describe('what differs', () => {
   );
 });
 
+describe('the files of a snapshot', () => {
+  test('are listed and read as they were, whatever became of them, and cannot be written', async () => {
+    const { id, folder } = await session();
+    const content = randomBytes(5 * MIB);
+    await mkdir(join(folder, 'd'));
+    await writeFile(join(folder, 'd/big'), content);
+    await symlink('d/big', join(folder, 'link'));
+    const taken = await snapshot(id);
+    const live = await home.call('files/list', { session: id, path: '/workspace/d' });
+    await rm(join(folder, 'd'), { recursive: true });
+    await writeFile(join(folder, 'd'), 'a file now');
+    const other = await session();
+
+    const listed = await home.call('files/list', { snapshot: taken, path: '/workspace/d' });
+    expect(listed).toEqual(live);
+    expect(
+      (await home.call('files/list', { snapshot: taken, session: id, path: '/workspace' })).entries,
+    ).toHaveLength(2);
+    const { peer } = await home.connect();
+    const parts: Buffer[] = [];
+    for (let offset = 0; offset < content.length; offset += 4 * MIB) {
+      const { bytes } = await peer.callWithBytes('files/read', {
+        snapshot: taken,
+        path: '/workspace/link',
+        offset,
+      });
+      parts.push(Buffer.from(bytes));
+    }
+    expect(Buffer.concat(parts).equals(content)).toBe(true);
+    const wrong = { snapshot: taken, session: other.id, path: '/workspace' };
+    expect(await codeOf(home.call('files/list', wrong))).toBe('not_found');
+    expect(await codeOf(home.call('files/stat', { path: '/workspace' }))).toBe('invalid_params');
+    const write = { snapshot: taken, path: '/workspace/x', create: true } as unknown as Params<'files/write'>;
+    expect(await codeOf(home.call('files/write', write, Buffer.from('x')))).toBe('invalid_params');
+  });
+});
+
 describe('what is stored', () => {
   test('is checked and named where it is damaged, and given back when nobody needs it', async () => {
     const { id, folder } = await session();
