@@ -36,6 +36,8 @@ export interface RestoreOptions {
  */
 export class Restore {
   readonly #options: RestoreOptions;
+  /** Something was touched. */
+  #isBegun = false;
   #isDone = false;
 
   constructor(options: RestoreOptions) {
@@ -59,8 +61,8 @@ export class Restore {
         return await this.#staged(wanted);
       } finally {
         giveBack?.(root.fd);
-        // The staging folder has come and gone; what is below one path says nothing of the top.
-        if (path.length > 1) system.setMtime(root.fd, entry.mtimeNs);
+        // The staging folder has come and gone: nothing else may have changed at the top.
+        if (!this.#isBegun || path.length > 1) system.setMtime(root.fd, entry.mtimeNs);
         else if (path.length === 0 && this.#isDone) dress(system, root.fd, wanted);
       }
     } catch (error) {
@@ -77,6 +79,7 @@ export class Restore {
       const plan = this.#plan(staging);
       await plan.make(wanted, known);
       // From here on it is shorter to finish than to be asked.
+      this.#isBegun = true;
       takeSteps(plan.steps, { system, lent, root: root.fd, staging });
       this.#isDone = true;
       work.progress('restored', plan.steps.length);

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { casesOfRun, seedOfRun } from '../../unit/protocol/seeded.ts';
 import { PairBench, type SidecarPair } from '../sidecar-pair.ts';
-import { KeptStore } from './kept-store.ts';
+import { KeptStore } from '../../unit/snapshots/kept-store.ts';
 import { SnapshotClient } from './snapshot-client.ts';
 import { differences, Tree, TREE_CODE } from './tree.ts';
 

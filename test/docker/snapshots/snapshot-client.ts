@@ -11,7 +11,7 @@ import {
 import { SIDECAR_METHODS, SIDECAR_PROTOCOL } from '../../../sidecar/wire.ts';
 import { dialChecked } from '../../../supervisor/engine/docker/dial.ts';
 import type { SidecarPair } from '../sidecar-pair.ts';
-import type { KeptStore } from './kept-store.ts';
+import type { KeptStore } from '../../unit/snapshots/kept-store.ts';
 
 type Params<M extends keyof typeof SNAPSHOT_CALLS> = z.input<(typeof SNAPSHOT_CALLS)[M]['params']>;
 

@@ -16,14 +16,16 @@ import {
 } from '../../../protocol/snapshots/pack-index.ts';
 import type { PackFile } from '../../../protocol/snapshots/pack-index.ts';
 import type { STORE_CALLS } from '../../../protocol/snapshots/wire.ts';
-import { type Handlers, withBytes } from '../../../protocol/wire/shapes.ts';
+import { type Handlers, withBytes, WithBytes } from '../../../protocol/wire/shapes.ts';
 import { FRAME_LIMITS } from '../../../protocol/wire/limits.ts';
-import { fileOf } from '../../unit/snapshots/stored-objects.ts';
+import type { Store } from '../../../sidecar/snapshots/store.ts';
+import { fileOf } from './stored-objects.ts';
 
 interface Pack {
   readonly file: PackFile;
   readonly index: PackIndex;
   readonly groups: PackObject[][];
+  readonly bytes: Buffer;
 }
 
 /** What the supervisor's store does for a sidecar, in memory: for tests of the sidecar alone. */
@@ -62,19 +64,10 @@ export class KeptStore implements ObjectReader {
       this.#incoming.delete(pack);
       if (whole.length !== bytes)
         throw new HoldfastError('invalid_params', 'a pack is not as long as it says');
-      const file = fileOf(whole);
-      const index = await PackIndex.read(file);
+      const index = await PackIndex.read(fileOf(whole));
       if (index.objects !== objects)
         throw new HoldfastError('invalid_params', 'a pack has not as many objects');
-      const kept: Pack = { file, index, groups: index.byFrame() };
-      for (const [frame, group] of kept.groups.entries()) {
-        const raw = await readFrame(file, index.frame(frame));
-        for (const object of group) {
-          objectInFrame(raw, object);
-          this.objects.set(object.hash.toString('hex'), { pack: kept, object });
-        }
-      }
-      this.bytes += bytes;
+      await this.adopt(whole);
       return {};
     },
     'store/read': async ({ hashes }, { bytes }) => {
@@ -111,6 +104,26 @@ export class KeptStore implements ObjectReader {
     },
   };
 
+  /** A pack that was sealed elsewhere. */
+  async adopt(bytes: Buffer): Promise<void> {
+    const file = fileOf(bytes);
+    const index = await PackIndex.read(file);
+    const kept: Pack = { file, index, groups: index.byFrame(), bytes };
+    for (const [frame, group] of kept.groups.entries()) {
+      const raw = await readFrame(file, index.frame(frame));
+      for (const object of group) {
+        objectInFrame(raw, object);
+        this.objects.set(object.hash.toString('hex'), { pack: kept, object });
+      }
+    }
+    this.bytes += bytes.length;
+  }
+
+  /** Every pack. */
+  packs(): Buffer[] {
+    return [...new Set([...this.objects.values()].map(({ pack }) => pack.bytes))];
+  }
+
   read(hash: Hash, kind: ObjectKind): Promise<Buffer> {
     const hex = hash.toString('hex');
     const found = this.objects.get(hex);
@@ -126,6 +139,48 @@ export class KeptStore implements ObjectReader {
         parts.push(await readFrame(pack.file, pack.index.frame(at)));
     }
     return Buffer.concat(parts);
+  }
+
+  /** As the sidecar's thread sees it. */
+  store(): Store {
+    type Context = Parameters<(typeof this.handlers)['store/put']>[1];
+    const context = (bytes: Buffer): Context => ({
+      id: 1,
+      bytes,
+      signal: new AbortController().signal,
+      progress: () => undefined,
+      releaseBytes: () => undefined,
+      peer: undefined,
+    });
+    const bytesOf = (answer: unknown): Buffer => {
+      if (!(answer instanceof WithBytes)) throw new Error('bytes were expected');
+      return Buffer.from(answer.bytes);
+    };
+    const { handlers } = this;
+    return {
+      have: async (hashes) => {
+        const answer = await handlers['store/have'](
+          { hashes: hashes.length },
+          context(Buffer.concat(hashes)),
+        );
+        const bits = bytesOf(answer);
+        return (index) => (((bits[index >> 3] ?? 0) >> (index & 7)) & 1) === 1;
+      },
+      put: async (pack, offset, parts) => {
+        await handlers['store/put']({ pack, offset }, context(Buffer.concat(parts)));
+      },
+      sealed: async (pack, bytes, objects) => {
+        await handlers['store/sealed']({ pack, bytes, objects }, context(Buffer.alloc(0)));
+      },
+      read: async (hashes) => {
+        const answer = await handlers['store/read'](
+          { hashes: hashes.length },
+          context(Buffer.concat(hashes)),
+        );
+        if (!(answer instanceof WithBytes)) throw new Error('bytes were expected');
+        return { frames: answer.result.frames, bytes: Buffer.from(answer.bytes) };
+      },
+    };
   }
 
   async #count(call: string): Promise<void> {
