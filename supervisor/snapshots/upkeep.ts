@@ -89,6 +89,7 @@ export class SnapshotUpkeep {
   /** What no snapshot needs, by lineage; with `dryRun` it stays. A lineage that fails is logged and left out. */
   async collect(dryRun: boolean): Promise<Garbage[]> {
     const { log } = this.#options;
+    if (!dryRun) this.thin();
     const found: Garbage[] = [];
     for (const lineage of this.#options.snapshots.lineages()) {
       try {

@@ -4,7 +4,7 @@ import type { Params } from '../../../protocol/methods.ts';
 import type { ResumeSource } from '../../../protocol/snapshots.ts';
 import { confirmedSession } from '../confirm.ts';
 import type { Context } from '../context.ts';
-import { notInThisVersion, UsageError } from '../failure.ts';
+import { UsageError } from '../failure.ts';
 import { oneOf, positiveInteger, repeated } from '../option-values.ts';
 import { newOpId } from '../opid.ts';
 import type { Registry } from '../registry.ts';
@@ -12,6 +12,7 @@ import { duration, size } from '../render/quantity.ts';
 import { sessionFacts, sessionLists } from '../render/session.ts';
 import { count, shellWord, visible } from '../render/text.ts';
 import { snapshotId } from '../snapshot-id.ts';
+import { previewChanges } from './snapshot-looks.ts';
 import { Option } from 'commander';
 
 const STATUSES = ['created', 'active', 'idle', 'paused', 'resumable', 'expired', 'deleted'] as const;
@@ -181,16 +182,19 @@ function registerResume(registry: Registry, group: Command): void {
       examples: [
         'holdfast session resume user-123',
         'holdfast session resume user-123 --from snapshot:snp-…',
-        'holdfast session resume user-123 --from clean',
+        'holdfast session resume user-123 --from clean --preview',
       ],
     })
     .option('--from <what>', 'files (default), clean, or snapshot:ID; memory comes with a later version')
     .option('--cancel', CANCEL)
     .option('--force', FORCE)
-    .addOption(new Option('--preview').hideHelp());
+    .option('--preview', 'only say what it would change in the workspace');
   registry.act(command, async (context, options: ResumeOptions, reference: string) => {
-    if (options.preview === true) throw notInThisVersion('session resume --preview');
     const from = options.from === undefined ? 'files' : resumeSource(options.from);
+    if (options.preview === true) {
+      await previewChanges(context, { session: reference, from });
+      return undefined;
+    }
     await resume(context, reference, from, options);
     return undefined;
   });

@@ -4,6 +4,7 @@ import { newOpId } from '../opid.ts';
 import type { Registry } from '../registry.ts';
 import { size } from '../render/quantity.ts';
 import { shellWord, visible } from '../render/text.ts';
+import { previewChanges } from './snapshot-looks.ts';
 import { snapshotId } from '../snapshot-id.ts';
 import { workspacePath } from '../workspace-path.ts';
 
@@ -17,6 +18,7 @@ interface RestoreOptions {
   path?: string;
   cancel?: boolean;
   force?: boolean;
+  preview?: boolean;
 }
 
 function registerRestore(registry: Registry, group: Command): void {
@@ -33,9 +35,16 @@ function registerRestore(registry: Registry, group: Command): void {
     })
     .option('--path <path>', 'only what is there')
     .option('--cancel', 'end the turns, execs and terminals that are live instead of refusing')
-    .option('--force', 'even where no snapshot can be taken before it');
+    .option('--force', 'even where no snapshot can be taken before it')
+    .option('--preview', 'only say what it would change');
   registry.act(command, async (context, options: RestoreOptions, session: string, snapshot: string) => {
     const { path, cancel, force } = options;
+    if (options.preview === true) {
+      const from = `snapshot:${snapshotId(snapshot)}`;
+      const only = path === undefined ? {} : { path: workspacePath(path) };
+      await previewChanges(context, { session, from, ...only });
+      return undefined;
+    }
     const params: Params<'snapshot/restore'> = {
       session,
       snapshot: snapshotId(snapshot),

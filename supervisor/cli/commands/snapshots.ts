@@ -11,6 +11,7 @@ import { snapshotFacts, snapshotTable } from '../render/snapshot.ts';
 import { count, shellWord, visible } from '../render/text.ts';
 import { snapshotId } from '../snapshot-id.ts';
 import { registerSnapshotChanges } from './snapshot-changes.ts';
+import { registerSnapshotLooks } from './snapshot-looks.ts';
 
 export function registerSnapshots(registry: Registry): void {
   const group = registry.group('snapshot', 'points in time of a workspace: take, compare, bring back, fork');
@@ -20,7 +21,8 @@ export function registerSnapshots(registry: Registry): void {
   registerUpdate(registry, group);
   registerDelete(registry, group);
   registerSnapshotChanges(registry, group);
-  registry.later(group, ['verify', 'diff', 'export', 'import']);
+  registerSnapshotLooks(registry, group);
+  registry.later(group, ['export', 'import']);
 }
 
 function registerCreate(registry: Registry, group: Command): void {

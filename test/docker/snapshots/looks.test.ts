@@ -27,10 +27,11 @@ const MIB = 2 ** 20;
 
 let home: FaultHome;
 let project: string;
+let supervisor: Awaited<ReturnType<FaultHome['start']>>;
 
 beforeAll(async () => {
   home = await FaultHome.create();
-  await home.start();
+  supervisor = await home.start();
   project = await writeProject(join(home.path, '..'), shellProject('looks'));
   await home.call('profile/deploy', { directory: project });
 });
@@ -207,6 +208,84 @@ describe('what differs', () => {
       }
     },
   );
+});
+
+describe('on the command line', () => {
+  const PROGRAM = join(import.meta.dirname, '../../../scripts/holdfast.cjs');
+  const holdfast = async (...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> => {
+    const env = { ...process.env, HOLDFAST_HOME: home.path };
+    return await run(process.execPath, [PROGRAM, ...args], { env }).then(
+      (said) => ({ code: 0, ...said }),
+      (error: unknown) => error as { code: number; stdout: string; stderr: string },
+    );
+  };
+
+  test('what differs, as lines, totals, JSON and a patch; what a restore would change; whether all is whole', async () => {
+    const { id, folder } = await session();
+    await writeFile(join(folder, 'a'), 'one\n');
+    await writeFile(join(folder, 'moves'), 'content\n');
+    const taken = await snapshot(id);
+    await writeFile(join(folder, 'a'), 'two\n');
+    await rename(join(folder, 'moves'), join(folder, 'moved'));
+
+    const lines = await holdfast('snapshot', 'diff', taken, 'now');
+    expect(lines).toMatchObject({
+      code: 0,
+      stdout: 'M /workspace/a\nR /workspace/moves → /workspace/moved\n',
+    });
+    expect((await holdfast('snapshot', 'diff', taken, 'now', '--stat')).stdout).toMatch(
+      /1 modified, 1 renamed/,
+    );
+    const json = JSON.parse((await holdfast('snapshot', 'diff', taken, 'now', '--json')).stdout) as {
+      changes: Change[];
+    };
+    expect(json.changes.map(({ path, kind }) => [path, kind])).toEqual([
+      ['/workspace/a', 'modified'],
+      ['/workspace/moved', 'renamed'],
+    ]);
+    const written = await holdfast('snapshot', 'diff', taken, 'now', '--patch', '--path', 'a');
+    expect(written.stdout).toContain('--- a/a\n+++ b/a\n@@ -1,1 +1,1 @@\n-one\n+two\n');
+
+    for (const args of [
+      ['session', 'resume', id, '--from', `snapshot:${taken}`, '--preview'],
+      ['snapshot', 'restore', id, taken, '--preview'],
+    ]) {
+      const would = await holdfast(...args);
+      expect(would.stdout).toBe('M /workspace/a\nR /workspace/moved → /workspace/moves\n');
+    }
+    expect(await readFile(join(folder, 'a'), 'utf8')).toBe('two\n');
+
+    expect(await holdfast('snapshot', 'verify', taken)).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/is whole/) as string,
+    });
+    const packs = join(home.path, 'store', id, 'packs');
+    for (const pack of await readdir(packs)) await truncate(join(packs, pack), 200);
+    const damaged = await holdfast('snapshot', 'verify', taken);
+    expect(damaged).toMatchObject({
+      code: 1,
+      stdout: expect.stringMatching(/^damaged \/workspace/) as string,
+    });
+
+    // And it does not come back as something else. (This supervisor still has it in memory, as it was.)
+    await supervisor.kill();
+    supervisor = await home.start();
+    expect((await holdfast('snapshot', 'restore', id, taken, '--force')).stderr).toMatch(
+      /^error snapshot_damaged/,
+    );
+    expect(await readFile(join(folder, 'a'), 'utf8')).toBe('two\n');
+    expect((await holdfast('snapshot', 'diff', 'x', 'now')).code).toBe(2);
+  });
+
+  test('files of a snapshot', async () => {
+    const { id, folder } = await session();
+    await writeFile(join(folder, 'a'), 'then\n');
+    const taken = await snapshot(id);
+    await rm(join(folder, 'a'));
+    expect((await holdfast('workspace', 'cat', id, 'a', '--snapshot', taken)).stdout).toBe('then\n');
+    expect((await holdfast('workspace', 'ls', id, '--snapshot', taken)).stdout).toMatch(/-rw-r--r-- .* a\n$/);
+    expect((await holdfast('workspace', 'cat', id, 'a')).stderr).toMatch(/^error file_not_found/);
+  });
 });
 
 describe('the files of a snapshot', () => {

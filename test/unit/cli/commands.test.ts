@@ -60,7 +60,6 @@ describe('a command line that is wrong ends with 2 and says how', () => {
     ['secret', 'set', 'NAME'],
     ['retention', 'plan'],
     ['host', 'list'],
-    ['session', 'resume', 'a', '--preview'],
     ['profiles', '--host', 'far'],
   ])('what a later version will do is named as such: %s %s', async (...argv) => {
     const { code, stdout, stderr } = await cli(argv, { home: nowhere });
