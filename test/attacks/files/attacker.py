@@ -144,7 +144,40 @@ def edit(path, seconds):
     print('edited', count)
 
 
+def bait(folder, seconds):
+    """A folder of files that trades places with a link to a folder outside whose files have the same names."""
+    end = time.time() + seconds
+    os.makedirs(folder + '/d')
+    os.chdir(folder)
+    for n in range(400):
+        open('d/f%03d' % n, 'w').write('inside needle\n')
+    os.symlink('/ctl/bait', 'l')
+    count = 0
+    while time.time() < end and not os.path.exists('/workspace/stop'):
+        for _ in range(100):
+            exchange(b'd', b'l')
+            count += 1
+        # Searching takes longer than a swap: now and then there is time to step in.
+        time.sleep(0.001 * (count % 700) / 100)
+    print('swapped', count)
+
+
+def turns(path, size, seconds):
+    """A file that is replaced by others of the same size and of one letter each, as a build does."""
+    end = time.time() + seconds
+    count = 0
+    while time.time() < end and not os.path.exists('/workspace/stop'):
+        count += 1
+        with open(path + '.next', 'wb') as f:
+            f.write(bytes([97 + count % 26]) * size)
+        os.rename(path + '.next', path)
+        time.sleep(0.01 * (count % 40))
+    print('replaced', count)
+
+
 attackers = {
+    'bait': lambda folder, seconds: bait(folder, float(seconds)),
+    'turns': lambda path, size, seconds: turns(path, int(size), float(seconds)),
     'swap': lambda folder, seconds: swap(folder, float(seconds)),
     'hard-names': hard_names,
     'special': special,

@@ -1,6 +1,7 @@
+import { execFileSync } from 'node:child_process';
 import { readdirSync, statSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { Arena, CANARY, outcome, SOAK } from './arena.ts';
+import { Arena, CANARY, outcome, OUTSIDE, SOAK } from './arena.ts';
 
 const MIB = 2 ** 20;
 const LOST = new Set(['file_not_found', 'file_unavailable', 'file_not_a_directory']);
@@ -58,7 +59,7 @@ describe.each([
       const odd = got.filter((code) => typeof code !== 'string' || !LOST.has(code));
       expect([name, odd]).toEqual([name, []]);
     }
-    expect(arena.outside()).toEqual(['secret', 'sidecar.sock', 'writes']);
+    expect(arena.outside()).toEqual(OUTSIDE);
     expect(readdirSync(arena.pair.path('workspace')).filter((name) => name !== 'links')).toEqual([]);
     const copied = await arena.files.call('files/copy', {
       from: '/workspace/links',
@@ -67,14 +68,63 @@ describe.each([
     expect(copied.result.bytes).toBe(0);
   });
 
-  test('FIFOs, sockets and files without permissions are typed errors, and nobody waits', async () => {
+  test.each([
+    ['', 'invalid_params'],
+    ['workspace/links', 'invalid_params'],
+    ['/workspace/../ctl/secret', 'invalid_params'],
+    ['/workspace/./links', 'invalid_params'],
+    ['/workspace//links', 'invalid_params'],
+    ['/workspace/links/', 'invalid_params'],
+    ['/workspace/a\0b', 'invalid_params'],
+    ['/workspace/␛2e␛2e/ctl/secret', 'invalid_params'],
+    ['/workspace/␛00', 'invalid_params'],
+    [`/workspace/${'n'.repeat(256)}`, 'invalid_params'],
+    [`/workspace/${'n/'.repeat(2043)}`, 'invalid_params'],
+    ['/ctl/secret', 'file_not_found'],
+    ['/proc/self/environ', 'file_not_found'],
+    // These are names like any other, of files that are not there.
+    ['/workspace/%2e%2e%2fctl%2fsecret', 'file_not_found'],
+    ['/workspace/..%2f..%2fctl/secret', 'file_not_found'],
+    ['/workspace/..\\..\\ctl\\secret', 'file_not_found'],
+    ['/workspace/．．/ctl/secret', 'file_not_found'],
+    [`/workspace/a${'/n'.repeat(2042)}`, 'file_not_found'],
+  ])('path %# is refused by every method, and does nothing', async (path, code) => {
+    const bytes = Buffer.from('x');
+    const { files } = arena;
+    const got = [
+      await outcome(read(path)),
+      await outcome(files.call('files/stat', { path })),
+      await outcome(files.call('files/list', { path })),
+      await outcome(files.call('files/write', { path, overwrite: true }, { bytes })),
+      await outcome(files.call('files/begin', { path, overwrite: true })),
+      await outcome(files.call('files/rename', { from: path, to: '/workspace/stolen' })),
+      await outcome(files.call('files/copy', { from: path, to: '/workspace/stolen' })),
+      await outcome(files.call('files/delete', { path, recursive: true })),
+      await outcome(files.call('files/watch-open', { path })),
+      await outcome(files.call('files/search-open', { path, pattern: 'x' })),
+      await outcome(files.call('files/find', { path, query: 'x' })),
+      await outcome(files.call('files/usage', { path })),
+    ];
+    expect(got).toEqual(got.map(() => code));
+    expect(readdirSync(arena.pair.path('workspace'))).not.toContain('stolen');
+    expect(arena.outside()).toEqual(OUTSIDE);
+  });
+
+  test('FIFOs, sockets, devices and files without permissions are typed errors, and nobody waits', async () => {
     await arena.attack('special', '/workspace/special');
+    // The agent may make none; whoever has given it the volume may.
+    const devices = process.getuid?.() === 0 ? ['null c 1 3', 'tty c 5 0', 'loop b 7 0'] : [];
+    for (const device of devices) {
+      const [name = '', ...numbers] = device.split(' ');
+      execFileSync('mknod', ['-m', '666', arena.pair.path('workspace/special', name), ...numbers]);
+    }
     const paths = Array.from({ length: 64 }, (_, n) => `/workspace/special/fifo-${n}.ts`);
     const stall = await arena.stallDuring(async () => {
       const codes = await Promise.all([
         ...paths.map((path) => outcome(read(path))),
         ...paths.map((path) => outcome(arena.files.call('files/write', { path, overwrite: true }))),
         outcome(read('/workspace/special/socket')),
+        ...devices.map((device) => outcome(read(`/workspace/special/${device.split(' ')[0] ?? ''}`))),
       ]);
       expect([...new Set(codes)]).toEqual(['file_not_regular']);
       const wanted: [string, string][] = [
@@ -214,7 +264,7 @@ describe.each([
   test('mode 0000 in a tree does not keep it from being removed', async () => {
     await arena.files.call('files/delete', { path: '/workspace/special', recursive: true });
     expect(readdirSync(arena.pair.path('workspace'))).not.toContain('special');
-    expect(arena.outside()).toEqual(['secret', 'sidecar.sock', 'writes']);
+    expect(arena.outside()).toEqual(OUTSIDE);
     expect(JSON.stringify(arena.leftovers())).not.toContain(CANARY);
     expect(arena.leftovers()).toEqual([]);
   });

@@ -1,7 +1,8 @@
-import { readFileSync, statSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { seededRandom } from '../../unit/files/seeded-random.ts';
-import { Arena, CANARY, outcome, SOAK } from './arena.ts';
+import { Arena, CANARY, outcome, OUTSIDE, SOAK } from './arena.ts';
 
 /** Attempts of each kind: of those that wait for the disk, and of the others. */
 const ATTEMPTS = SOAK ? { disk: 100_000, quick: 100_000 } : { disk: 400, quick: 2000 };
@@ -56,7 +57,7 @@ describe.each([
         }),
       );
       expect(stall).toBeLessThan(1000);
-      expect(arena.outside()).toEqual(['secret', 'sidecar.sock', 'writes']);
+      expect(arena.outside()).toEqual(OUTSIDE);
       expect(arena.leftovers()).toEqual([]);
       return seen;
     };
@@ -163,6 +164,75 @@ describe.each([
         (got) => got === 'removed',
       );
       expect(seen.get('removed')).toBeGreaterThan(0);
+    });
+
+    test('searching: what is told stands in the workspace, and nothing of the bait with the same names', async () => {
+      const bait = arena.pair.path('control/bait');
+      mkdirSync(bait, { mode: 0o777 });
+      for (let n = 0; n < 400; n += 1) {
+        writeFileSync(join(bait, `f${String(n).padStart(3, '0')}`), `${CANARY} needle\n`, { mode: 0o666 });
+      }
+      let [told, skipped, searches] = [0, 0, 0];
+      const stall = await arena.during(['bait', '/workspace/search', MOST_SECONDS], () =>
+        arena.stallDuring(async () => {
+          // Each line that ripgrep finds is an attempt: it is told of, or caught.
+          while (told + skipped < ATTEMPTS.quick) {
+            const params = { pattern: 'needle', path: '/workspace/search', hidden: true };
+            const { search } = (await arena.files.call('files/search-open', params)).result;
+            for (;;) {
+              const page = (await arena.files.call('files/search-next', { search, waitMs: 10_000 })).result;
+              for (const { preview } of page.lines) expect(preview).toBe('inside needle');
+              told += page.lines.length;
+              if (page.summary === null) continue;
+              skipped += page.summary.skipped;
+              break;
+            }
+            const found = (await arena.files.call('files/find', { query: 'bait' })).result;
+            expect(found.paths).toEqual([]);
+            searches += 1;
+            if (searches > ATTEMPTS.quick) throw new Error('nothing is found');
+          }
+        }),
+      );
+      rmSync(bait, { recursive: true });
+      expect(stall).toBeLessThan(1000);
+      expect([told > 0, skipped > 0]).toEqual([true, true]);
+    });
+
+    test('reading in pieces while the file is replaced: pieces of one version are of one file', async () => {
+      const path = '/workspace/turns';
+      const [piece, pieces] = [2 * 2 ** 20, 3];
+      await arena.files.call(
+        'files/write',
+        { path, create: true },
+        { bytes: Buffer.alloc(4 * 2 ** 20, 'a') },
+      );
+      let [whole, conflicts] = [0, 0];
+      await arena.during(['turns', path, String(piece * pieces), MOST_SECONDS], async () => {
+        for (let round = 0; round < (SOAK ? 5000 : 60); round += 1) {
+          let first: { version: string; letter: number | undefined } | undefined;
+          for (let n = 0; n < pieces; n += 1) {
+            const got = await outcome(
+              arena.files.call('files/read', {
+                path,
+                offset: n * piece,
+                length: piece,
+                ...(first === undefined ? {} : { ifVersion: first.version }),
+              }),
+            );
+            if (typeof got === 'string') {
+              expect(['conflict', 'file_unavailable']).toContain(got);
+              conflicts += 1;
+              break;
+            }
+            first ??= { version: got.result.version, letter: got.bytes[0] };
+            const { letter } = first;
+            expect(got.bytes.every((byte) => byte === letter)).toBe(true);
+            if (n === pieces - 1) whole += 1;
+          }
+        }
+      });
+      expect([whole > 0, conflicts > 0]).toEqual([true, true]);
     });
 
     test('an editor and an agent that edit one file at the same time: no edit that was not seen is overwritten', async () => {
