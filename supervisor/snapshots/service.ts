@@ -83,7 +83,11 @@ export class SnapshotService {
     // Of a throw-away nobody will ever want its beginning back.
     if (session.throwaway || signal.aborted) return;
     const late = AbortSignal.timeout(BEFORE_TURN_MS);
-    const request: TakeRequest = { reason: 'before-turn', signal: AbortSignal.any([signal, late]) };
+    const request: TakeRequest = {
+      reason: 'before-turn',
+      isReady: true,
+      signal: AbortSignal.any([signal, late]),
+    };
     await this.automatic(session, 'before-turn', async () => {
       try {
         return await this.#options.takes.take(session.id, request);

@@ -52,6 +52,8 @@ export interface TakeRequest {
   readonly pinned?: boolean | undefined;
   /** A snapshot of a workspace with nothing in it is worth nothing: null instead. */
   readonly notEmpty?: boolean;
+  /** Its sidecar was up a moment ago: asking the engine would take longer than looking at a small workspace. */
+  readonly isReady?: boolean;
   readonly opId?: string | undefined;
   readonly signal?: AbortSignal | undefined;
   readonly onProgress?: ((progress: Progress) => void) | undefined;
@@ -96,6 +98,14 @@ export class Takes {
     return this.alone(sessionId, async () => {
       const release = access.hold(sessionId);
       try {
+        if (request.isReady === true) {
+          try {
+            return await this.#take(records.get(sessionId), request, false);
+          } catch (error) {
+            const isGone = error instanceof HoldfastError && error.code === 'sandbox_lost';
+            if (!isGone) throw error;
+          }
+        }
         await access.ensure(sessionId);
         return await this.#take(records.get(sessionId), request, false);
       } finally {
