@@ -1,0 +1,292 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { lstat, mkdir, readdir, readFile, readlink, rm, utimes, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { TestHome } from '../../setup/home.ts';
+import { shellProject, writeProject } from '../../setup/profiles.ts';
+
+const TakenSchema = z.object({
+  id: z.string(),
+  created: z.boolean(),
+  files: z.int(),
+  changedFiles: z.int(),
+  newBytes: z.int(),
+  frozenMs: z.number(),
+});
+const ListSchema = z.object({
+  snapshots: z.array(
+    z.object({ id: z.string(), reason: z.string(), label: z.string().nullable(), files: z.int() }),
+  ),
+  usage: z.object({ snapshots: z.int(), bytes: z.int() }),
+});
+const RestoredSchema = z.object({ undo: z.string(), created: z.int(), replaced: z.int(), removed: z.int() });
+const ResumedSchema = z.object({ undo: z.string().nullable(), session: z.object({ id: z.string() }) });
+const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
+const ChangesSchema = z.object({ changes: z.array(z.object({ path: z.string(), kind: z.string() })) });
+
+describe('the command line takes, compares and brings back', () => {
+  let home: TestHome;
+  let id: string;
+  beforeAll(async () => {
+    home = await TestHome.create();
+    await home.succeed(['deploy', await writeProject(home.projects, shellProject('shell'))]);
+    await home.succeed(['deploy', await writeProject(home.projects, shellProject('passing', ''))]);
+    id = await made('shell', 'main');
+  });
+  afterAll(() => home.end());
+
+  const made = async (profile: string, name: string, ...more: string[]): Promise<string> =>
+    CreatedSchema.parse(await home.json(['session', 'create', profile, '--name', name, ...more])).session.id;
+  const prompt = (name: string, text: string): Promise<string> => home.succeed(['prompt', name, text]);
+  const take = async (name: string, ...more: string[]) =>
+    TakenSchema.parse(await home.json(['snapshot', 'create', name, ...more]));
+  const list = async (name: string) => ListSchema.parse(await home.json(['snapshot', 'list', name]));
+  const inside = (session: string, path = ''): string => join(home.path, 'workspaces', session, path);
+
+  /** Every name below the workspace with all that a snapshot keeps of it. */
+  async function treeOf(session: string): Promise<string[]> {
+    const seen: string[] = [];
+    for (const entry of (await readdir(inside(session), { recursive: true })).sort()) {
+      const path = inside(session, entry);
+      const { mode, size, nlink, mtimeNs } = await lstat(path, { bigint: true });
+      const status = await lstat(path);
+      const content = status.isSymbolicLink()
+        ? await readlink(path)
+        : status.isFile()
+          ? (await readFile(path)).toString('base64')
+          : '';
+      const links = status.isDirectory() ? '' : String(nlink);
+      seen.push([entry, mode, status.isDirectory() ? '' : size, links, mtimeNs, content].join(' '));
+    }
+    return seen;
+  }
+
+  test('a tree comes back exactly, whole or in part, and a restore can be undone', async () => {
+    await prompt(
+      'main',
+      'mkdir -p src/deep empty .git/objects; echo one > src/a; echo two > src/deep/b; ln src/a src/same; ln -s ../a src/deep/l; ' +
+        'echo x > .git/HEAD; chmod 0400 src/deep/b; chmod 0711 empty; mkfifo pipe; truncate -s 5M holes; printf end >> holes',
+    );
+    await utimes(inside(id, 'src/a'), 1.5, 1_234_567_890.123);
+    const first = await take('main', '--label', 'first');
+    expect(first).toMatchObject({ created: true, files: 7 });
+    const before = await treeOf(id);
+    await prompt(
+      'main',
+      'chmod 700 empty; rm -rf src/deep; echo changed > src/a; echo more > n; rm pipe; mv holes h2',
+    );
+    const after = await treeOf(id);
+
+    const seen = ChangesSchema.parse(await home.json(['snapshot', 'diff', first.id, 'now']));
+    const kinds = new Map(seen.changes.map(({ path, kind }) => [path, kind]));
+    expect(kinds.get('/workspace/n')).toBe('added');
+    expect(kinds.get('/workspace/src/a')).toBe('modified');
+    expect(kinds.get('/workspace/pipe')).toBe('deleted');
+    expect(kinds.get('/workspace/h2')).toBe('renamed');
+    const previewed = await home.succeed(['snapshot', 'restore', 'main', first.id, '--preview']);
+    expect(previewed).toContain('/workspace/n');
+    expect(await treeOf(id)).toEqual(after);
+
+    const part = RestoredSchema.parse(
+      await home.json(['snapshot', 'restore', 'main', first.id, '--path', 'src/deep']),
+    );
+    expect(await readFile(inside(id, 'src/deep/b'), 'utf8')).toBe('two\n');
+    expect(await readFile(inside(id, 'src/a'), 'utf8')).toBe('changed\n');
+    await home.succeed(['snapshot', 'restore', 'main', part.undo]);
+    expect(await treeOf(id)).toEqual(after);
+
+    const whole = RestoredSchema.parse(await home.json(['snapshot', 'restore', 'main', first.id]));
+    expect(await treeOf(id)).toEqual(before);
+    expect(await prompt('main', 'cat src/deep/l src/same')).toBe('one\none\n');
+    expect(whole.removed).toBeGreaterThan(0);
+    expect(await home.succeed(['snapshot', 'verify', first.id])).toContain('is whole');
+    await home.succeed(['snapshot', 'restore', 'main', whole.undo]);
+    expect(await treeOf(id)).toEqual(after);
+  });
+
+  test('before every turn one is taken, and where nothing has changed it is the one before', async () => {
+    const name = 'turns';
+    const session = await made('shell', name);
+    await prompt(name, 'echo 1 > f');
+    await prompt(name, 'cat f');
+    await prompt(name, 'cat f');
+    await prompt(name, 'echo 2 > f');
+    const { snapshots, usage } = await list(name);
+    expect(snapshots.map(({ reason, files }) => [reason, files])).toEqual([
+      ['before-turn', 1],
+      ['before-turn', 0],
+    ]);
+    expect(usage).toMatchObject({ snapshots: 2 });
+    // A person's is theirs from now on, and has the turns since.
+    const mine = await take(name);
+    expect(mine.created).toBe(true);
+    expect(await take(name)).toMatchObject({ id: mine.id, created: false });
+    await home.succeed(['snapshot', 'restore', name, snapshots[0]?.id ?? '']);
+    expect(await readFile(inside(session, 'f'), 'utf8')).toBe('1\n');
+  });
+
+  test('reset empties, and the answer says what brings the files back', async () => {
+    const session = await made('shell', 'reset');
+    await prompt('reset', 'mkdir d; echo kept > d/f');
+    const reset = ResumedSchema.parse(await home.json(['session', 'reset', 'reset']));
+    expect(await readdir(inside(session))).toEqual([]);
+    const back = await home.json(['session', 'resume', 'reset', '--from', `snapshot:${reset.undo ?? ''}`]);
+    expect(ResumedSchema.parse(back).session.id).toBe(session);
+    expect(await prompt('reset', 'cat d/f')).toBe('kept\n');
+    const { snapshots } = await list('reset');
+    expect(snapshots.map(({ reason }) => reason)).toEqual([
+      'before-turn',
+      'before-restore',
+      'before-reset',
+      'before-turn',
+    ]);
+  });
+
+  test('while something is live a restore is refused, and with --cancel it is ended first', async () => {
+    const session = await made('shell', 'live');
+    await prompt('live', 'echo before > f');
+    const { id: snapshot } = await take('live');
+    const { turnId } = z
+      .object({ turnId: z.string() })
+      .parse(await home.json(['prompt', 'live', 'echo during > f; sleep 600', '--no-wait']));
+    await expect.poll(() => readFile(inside(session, 'f'), 'utf8')).toBe('during\n');
+    const refused = await home.run(['snapshot', 'restore', 'live', snapshot]);
+    expect(refused.stderr).toMatch(/^error conflict: .*1 turn.*--cancel/);
+    expect(await readFile(inside(session, 'f'), 'utf8')).toBe('during\n');
+    await home.succeed(['snapshot', 'restore', 'live', snapshot, '--cancel']);
+    expect(await readFile(inside(session, 'f'), 'utf8')).toBe('before\n');
+    const { turn } = z
+      .object({ turn: z.object({ status: z.string() }) })
+      .parse(await home.json(['turn', 'show', turnId]));
+    expect(turn.status).toBe('cancelled');
+  });
+
+  test('a fork has files and turns of its own, and the other session is not touched', async () => {
+    const session = await made('shell', 'source');
+    await prompt('source', 'head -c 100000 /dev/zero | tr "\\0" x; echo; echo one > f');
+    const { id: snapshot } = await take('source');
+    await prompt('source', 'echo two > f');
+    const before = await treeOf(session);
+    const { sessionId } = z
+      .object({ sessionId: z.string() })
+      .parse(await home.json(['snapshot', 'fork', snapshot, '--name', 'fork']));
+    expect(await prompt('fork', 'cat f; echo three > f')).toBe('one\n');
+    expect(await treeOf(session)).toEqual(before);
+    const { turns } = z
+      .object({ turns: z.array(z.object({ turnId: z.string() })) })
+      .parse(await home.json(['turn', 'list', 'fork']));
+    expect(turns.length).toBe(2);
+    // Output that is in a file beside the history is the fork's own: it stays when the other session goes.
+    await home.succeed(['session', 'delete', 'source', '--force']);
+    const wait = await home.json(['turn', 'wait', turns[1]?.turnId ?? '']);
+    expect(z.object({ output: z.string() }).parse(wait).output.length).toBe(100_001);
+    expect((await home.run(['session', 'verify', sessionId])).code).toBe(0);
+    const refused = await home.run(['snapshot', 'delete', snapshot, '--force']);
+    expect(refused.stderr).toMatch(/^error conflict: .*began with it/);
+    const other = await made('shell', 'begun', '--from', `snapshot:${snapshot}`);
+    expect(await readFile(inside(other, 'f'), 'utf8')).toBe('one\n');
+  });
+
+  test('a deleted session comes back from its last snapshot', async () => {
+    const session = await made('shell', 'gone');
+    await prompt('gone', 'mkdir d; echo dear > d/f');
+    await home.succeed(['session', 'delete', 'gone', '--force']);
+    expect(await readdir(join(home.path, 'workspaces'))).not.toContain(session);
+    const [last] = (await list(session)).snapshots;
+    expect(last).toMatchObject({ reason: 'before-delete', files: 1 });
+    await home.succeed(['snapshot', 'fork', last?.id ?? '', '--name', 'back']);
+    expect(await prompt('back', 'cat d/f')).toBe('dear\n');
+    // Nothing is kept of a workspace that is empty, nor of a throw-away.
+    const empty = await made('shell', 'empty');
+    await home.succeed(['session', 'delete', 'empty', '--force']);
+    expect((await list(empty)).snapshots).toEqual([]);
+    expect(await readdir(join(home.path, 'store'))).not.toContain(empty);
+    const before = await readdir(join(home.path, 'store'));
+    await home.succeed(['run', 'passing', 'echo x > f']);
+    expect(await readdir(join(home.path, 'store'))).toEqual(before);
+  });
+
+  test('what cannot be is refused in words: ids of others, an ephemeral workspace, a device', async () => {
+    await made('shell', 'one');
+    await made('shell', 'two');
+    await prompt('one', 'echo 1 > f');
+    const { id: theirs } = await take('one');
+    for (const args of [
+      ['snapshot', 'restore', 'two', theirs],
+      ['session', 'resume', 'two', '--from', `snapshot:${theirs}`],
+      ['snapshot', 'restore', 'two', 'snp-aaaaaaaaaaaaaaaa'],
+      ['snapshot', 'fork', 'snp-aaaaaaaaaaaaaaaa'],
+      ['session', 'create', 'shell', '--from', 'snapshot:snp-aaaaaaaaaaaaaaaa'],
+    ]) {
+      expect((await home.run(args)).stderr).toMatch(/^error not_found: There is no snapshot/);
+    }
+    await made('passing', 'short');
+    await prompt('short', 'echo 1 > f');
+    const { id: snapshot } = await take('short');
+    expect((await home.run(['snapshot', 'restore', 'short', snapshot])).stderr).toMatch(
+      /^error not_supported: .*ephemeral/,
+    );
+    await home.succeed(['snapshot', 'fork', snapshot, '--name', 'kept']);
+    expect(await prompt('kept', 'cat f')).toBe('1\n');
+  });
+
+  test('a snapshot that cannot be taken is told, and the turn goes on', async () => {
+    const session = await made('shell', 'device');
+    await prompt('device', 'echo 1 > f');
+    await mkdir(inside(session, 'sub'));
+    const mknod = spawn('mknod', [inside(session, 'sub/null'), 'c', '1', '3']);
+    const [code] = (await once(mknod, 'exit')) as [number];
+    if (code !== 0) return;
+    expect(await prompt('device', 'cat f')).toBe('1\n');
+    const { events } = z
+      .object({ events: z.array(z.object({ data: z.object({ why: z.string() }) })) })
+      .parse({
+        events: (await home.succeed(['session', 'events', 'device', '--type', 'snapshot.failed', '--json']))
+          .trim()
+          .split('\n')
+          .map((line) => JSON.parse(line) as unknown),
+      });
+    expect(events[0]?.data.why).toContain('sub/null');
+    await rm(inside(session, 'sub/null'));
+    await writeFile(inside(session, 'sub/f'), '');
+    expect((await take('device')).created).toBe(true);
+  });
+
+  test('a writer that never rests is frozen for milliseconds, and goes on', async () => {
+    const session = await made('shell', 'restless');
+    await prompt(
+      'restless',
+      'for d in 1 2 3 4 5; do mkdir d$d; for f in $(seq 200); do echo $f > d$d/$f; done; done',
+    );
+    const { turnId } = z
+      .object({ turnId: z.string() })
+      .parse(
+        await home.json([
+          'prompt',
+          'restless',
+          'n=0; while [ ! -e stop ]; do n=$((n+1)); echo $n > d$((n%5+1))/last; echo $n > d1/other; done; echo stopped',
+          '--no-wait',
+        ]),
+      );
+    await expect.poll(() => readdir(inside(session, 'd3'))).toContain('last');
+    const taken = await take('restless');
+    expect(taken.frozenMs).toBeGreaterThan(0);
+    expect(taken.frozenMs).toBeLessThan(5000);
+    await writeFile(inside(session, 'stop'), '');
+    expect(await home.json(['turn', 'wait', turnId])).toMatchObject({
+      status: 'succeeded',
+      output: 'stopped\n',
+    });
+    expect(await home.succeed(['snapshot', 'verify', taken.id])).toContain('is whole');
+    await home.succeed(['snapshot', 'restore', 'restless', taken.id]);
+    // Two writes after each other: of one moment, the second is never behind the first by more than one.
+    const last = await Promise.all(
+      [1, 2, 3, 4, 5].map(async (d) => Number(await readFile(inside(session, `d${d}/last`), 'utf8'))),
+    );
+    const other = Number(await readFile(inside(session, 'd1/other'), 'utf8'));
+    expect(Math.max(...last) - other).toBeLessThanOrEqual(1);
+    expect(Math.max(...last) - other).toBeGreaterThanOrEqual(0);
+  });
+});
