@@ -4,7 +4,14 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** What the benchmarks are made of, not benchmarks themselves. */
-const PARTS = new Set(['run.ts', 'measure.ts', 'installation.ts', 'bare-container.ts']);
+const PARTS = new Set([
+  'run.ts',
+  'measure.ts',
+  'installation.ts',
+  'bare-container.ts',
+  'origin.ts',
+  'squid.ts',
+]);
 
 const names = process.argv.slice(2).filter((argument) => !argument.startsWith('-'));
 const options = process.argv.slice(2).filter((argument) => argument.startsWith('-'));

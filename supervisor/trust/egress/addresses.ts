@@ -39,10 +39,11 @@ const global6 = new BlockList();
 global6.addSubnet(...GLOBAL_IPV6, 'ipv6');
 
 /** An address that everybody reaches, and that is not one of `own`: this machine's, behind which its other services are. */
-export function isPublicAddress(address: string, own: ReadonlySet<string> = ownAddresses()): boolean {
-  if (own.has(address)) return false;
-  if (isIPv4(address)) return !special.check(address, 'ipv4');
-  return global6.check(address, 'ipv6') && !special.check(address, 'ipv6');
+export function isPublicAddress(address: string, own: () => ReadonlySet<string> = ownAddresses): boolean {
+  const special4 = isIPv4(address) && special.check(address, 'ipv4');
+  const special6 = !isIPv4(address) && (!global6.check(address, 'ipv6') || special.check(address, 'ipv6'));
+  // Asking for all interfaces costs more than everything else about a decision, so it comes last.
+  return !special4 && !special6 && !own().has(address);
 }
 
 /** Of this machine's interfaces, now. */

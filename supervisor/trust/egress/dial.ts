@@ -1,6 +1,6 @@
 import { connect, isIP, type Socket } from 'node:net';
 import type { EgressReason } from '../../../protocol/egress.ts';
-import { isPublicAddress, ownAddresses } from './addresses.ts';
+import { isPublicAddress } from './addresses.ts';
 import { addressVerdict, type Rule } from './decide.ts';
 import type { ResolveName } from './resolver.ts';
 
@@ -68,10 +68,9 @@ export async function checkedAddresses(
     const why = error instanceof Error && 'code' in error ? String(error.code) : String(error);
     throw new NotDialled('not_resolved', `the name was not found (${why})`, null, error);
   }
-  const own = ownAddresses();
   const verdicts = found.slice(0, MOST_ADDRESSES).map((address) => {
     const verdict = addressVerdict(rules, address, port);
-    const passes = verdict === 'named' || (verdict === 'unnamed' && isPublicAddress(address, own));
+    const passes = verdict === 'named' || (verdict === 'unnamed' && isPublicAddress(address));
     // What was asked for by its address has been decided on already.
     return { address, verdict, passes: passes || (address === host && verdict !== 'denied') };
   });
