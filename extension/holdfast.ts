@@ -10,10 +10,14 @@ import { StatusItem } from './connection/status-item.ts';
 import { Disposal } from './disposal.ts';
 import { DocumentBases } from './files/document-bases.ts';
 import { SCHEME } from './files/location.ts';
+import { ChangeTimes, TurnChanges } from './files/turn-changes.ts';
 import { WorkspaceFiles } from './files/provider.ts';
 import { Notices } from './notices.ts';
 import { HistoryDocuments } from './history/history-documents.ts';
 import { SessionEvents } from './history/session-events.ts';
+import { PolicyCommands } from './policy/commands.ts';
+import { Denials } from './policy/denials.ts';
+import { SearchCommands } from './search/commands.ts';
 import { SessionCommands } from './sessions/commands.ts';
 import { KnownSessions } from './sessions/known-sessions.ts';
 import { SessionsView } from './sessions/sessions-view.ts';
@@ -39,12 +43,17 @@ export class Holdfast implements Disposable {
     const notices = new Notices(log);
     own.own(new StatusItem(connection));
     const bases = own.own(new DocumentBases(context.workspaceState));
-    const files = own.own(new WorkspaceFiles(connection, bases));
+    const times = new ChangeTimes();
+    const files = own.own(new WorkspaceFiles(connection, bases, times));
     own.own(workspace.registerFileSystemProvider(SCHEME, files, { isCaseSensitive: true }));
     const sessions = own.own(new KnownSessions(connection));
     const unread = own.own(new Unread(connection, sessions, context.globalState));
     const view = own.own(new SessionsView(connection, sessions, unread));
     const events = own.own(new SessionEvents(connection));
+    own.own(new Denials(connection, events, sessions));
+    own.own(window.registerFileDecorationProvider(own.own(new TurnChanges(connection, events, times))));
+    const search = own.own(new SearchCommands(connection, sessions));
+    const policy = new PolicyCommands(connection, sessions);
     const histories = own.own(new HistoryDocuments(events));
     const sessionCommands = new SessionCommands({ connection, sessions, view, unread, histories });
     const checks = own.own(new CheckCommands(connection, sessions));
@@ -55,6 +64,8 @@ export class Holdfast implements Disposable {
         ...sessionCommands.works,
         ...terminals.works,
         ...checks.works,
+        ...search.works,
+        ...policy.works,
         'holdfast.connect': () => {
           connection.retry();
         },

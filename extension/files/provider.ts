@@ -20,6 +20,7 @@ import { KnownStats } from './known-stats.ts';
 import { SCHEME, locate, rootOf, uriOf } from './location.ts';
 import type { Location } from './location.ts';
 import { SessionFiles } from './session-files.ts';
+import type { ChangeTimes } from './turn-changes.ts';
 import { Watches, somethingNewIn } from './watches.ts';
 
 /** A supervisor that makes room for another is back before files would change their looks. */
@@ -40,21 +41,26 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
   readonly #bases: DocumentBases;
   readonly #conflicts: Conflicts;
   readonly #watches: Watches;
+  readonly #times: ChangeTimes;
   readonly #known = new KnownStats();
   readonly #owned = new Disposal();
   readonly #changed = this.#owned.own(new EventEmitter<FileChangeEvent[]>());
   #lost: NodeJS.Timeout | undefined;
   #isLost = false;
 
-  constructor(connection: Connection, bases: DocumentBases) {
+  constructor(connection: Connection, bases: DocumentBases, times: ChangeTimes) {
     this.#connection = connection;
     this.#files = new SessionFiles(connection);
     this.#bases = bases;
+    this.#times = times;
     this.#conflicts = this.#owned.own(new Conflicts(this.#files, bases));
     this.#watches = this.#owned.own(
       new Watches({
         connection,
-        tell: (events) => this.#changed.fire(events),
+        tell: (events) => {
+          this.#changed.fire(events);
+          times.changed(events.filter(({ type }) => type !== FileChangeType.Deleted).map(({ uri }) => uri));
+        },
         lookAgain: (session, path) => this.#lookAgain(session, path),
       }),
     );
@@ -109,6 +115,9 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
     if (location.kind === 'root') return [[WORKSPACE.slice(1), FileType.Directory]];
     if (location.kind === 'nowhere') throw notThere(uri);
     const entries = await answered(this.#files.list(location.session, location.path));
+    for (const { name, type, mtimeMs } of entries) {
+      if (type === 'file') this.#times.seen(uriOf(location.session, `${location.path}/${name}`), mtimeMs);
+    }
     return entries.map(({ name, type, linkType }) => [
       name,
       type === 'symlink' ? linkTo(linkType === null ? FileType.Unknown : TYPES[linkType]) : TYPES[type],

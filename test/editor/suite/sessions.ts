@@ -48,6 +48,14 @@ export function defineSessions(): void {
       assert.equal(await inSandbox('ls -A /workspace'), '');
     });
 
+    it('search its files, and let it out', async () => {
+      await inSandbox('printf "one\\ntwo needle\\n" > /workspace/hay');
+      const summary = (await run('searchText', 'needle')) as { matches: number; files: number };
+      assert.deepEqual([summary.matches, summary.files], [1, 1]);
+      assert.equal(await run('allowHost', 'api.example.com', 'session'), 'api.example.com');
+      assert.match(JSON.stringify(await holdfast(['policy', 'show', SESSION])), /api\.example\.com/);
+    });
+
     it('cancel the turn that runs', async () => {
       const ended = run('runTurn', 'sleep 60') as Thenable<{ status: string }>;
       let isOver = false;
@@ -81,8 +89,9 @@ export function defineSessions(): void {
       assert.match(histories(), /session\.created/);
       // What an agent prints stays text: no escape sequence, nothing that reorders.
       await commandLine(['prompt', SESSION, "printf '\\033]8;;command:x\\007evil\\342\\200\\256'"]);
-      await until('what was just printed', () => histories().includes('evil'));
-      assert.match(histories(), /│ \\u\{1b\}\]8;;command:x\\u\{7\}evil\\u\{202e\}/);
+      const printed = '│ \\u{1b}]8;;command:x\\u{7}evil\\u{202e}';
+      await until('what was just printed', () => histories().includes(printed));
+      assert.doesNotMatch(histories(), /[^\P{C}\n]/u);
     });
   });
 }

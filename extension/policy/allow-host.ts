@@ -1,0 +1,84 @@
+import { window } from 'vscode';
+import type { QuickPickItem } from 'vscode';
+import { HostPatternSchema } from '../../protocol/egress.ts';
+import type { RuleScope } from '../../protocol/egress.ts';
+import type { Session } from '../../protocol/entities.ts';
+import { parseEvent } from '../../protocol/events.ts';
+import type { Connection } from '../connection/connection.ts';
+import { inert } from '../inert.ts';
+import { titleOf } from '../sessions/listing.ts';
+
+const RECENT_EVENTS = 2_000;
+const MOST_HOSTS = 50;
+
+interface HostItem extends QuickPickItem {
+  readonly host: string | null;
+}
+
+/** Lets a session out to a host: which, and for how long, is the person's word. Gives the rule; undefined where they said nothing. */
+export async function allowHost(
+  connection: Connection,
+  session: Session,
+  given: { readonly host?: unknown; readonly scope?: unknown },
+): Promise<string | undefined> {
+  const host = typeof given.host === 'string' ? given.host : await pickHost(connection, session);
+  if (host === undefined) return undefined;
+  const scope = isScope(given.scope) ? given.scope : await pickScope(session, host);
+  if (scope === undefined) return undefined;
+  await connection.call('policy/allow', { session: session.id, host, scope }, { repeatable: true });
+  window.setStatusBarMessage(`${inert(titleOf(session))} may reach ${inert(host)} (${scope})`, 10_000);
+  return host;
+}
+
+async function pickHost(connection: Connection, session: Session): Promise<string | undefined> {
+  const denied = await deniedHosts(connection, session);
+  const items: HostItem[] = [
+    ...denied.map((host) => ({ label: inert(host), description: 'was denied', host })),
+    { label: '$(edit) Another host …', host: null, alwaysShow: true },
+  ];
+  const picked = denied.length === 0 ? items[0] : await window.showQuickPick(items, title(session));
+  if (picked === undefined) return undefined;
+  if (picked.host !== null) return picked.host;
+  return window.showInputBox({
+    ...title(session),
+    prompt: 'As api.example.com, *.example.org:8443 or 127.0.0.1:8080',
+    validateInput: (text) => HostPatternSchema.safeParse(text).error?.issues[0]?.message,
+  });
+}
+
+/** What was asked for in vain and a rule would allow, the latest first. */
+async function deniedHosts(connection: Connection, { id, lastSeq }: Session): Promise<string[]> {
+  const { events } = await connection.call(
+    'session/events',
+    { session: id, type: 'egress', after: Math.max(0, lastSeq - RECENT_EVENTS) },
+    { repeatable: true },
+  );
+  const rules = events.reverse().flatMap((event) => {
+    const entry = parseEvent(event);
+    return entry?.type === 'egress' && entry.data.decision === 'denied' && entry.data.allow !== null
+      ? [entry.data.allow]
+      : [];
+  });
+  return [...new Set(rules)].slice(0, MOST_HOSTS);
+}
+
+async function pickScope(session: Session, host: string): Promise<RuleScope | undefined> {
+  const scopes: (QuickPickItem & { scope: RuleScope })[] = [
+    { label: 'For this session', description: 'until it is deleted, or denied again', scope: 'session' },
+    { label: 'Once', description: 'the next connection only', scope: 'once' },
+    { label: `For every session of ${session.profile}`, description: 'of now and later', scope: 'profile' },
+  ];
+  const picked = await window.showQuickPick(scopes, {
+    title: `Allow ${inert(host)}`,
+    placeHolder: `How long ${inert(titleOf(session))} may reach it`,
+  });
+  return picked?.scope;
+}
+
+function title(session: Session): { title: string; placeHolder: string } {
+  return { title: `Allow a host for ${inert(titleOf(session))}`, placeHolder: 'Host' };
+}
+
+function isScope(scope: unknown): scope is RuleScope {
+  return scope === 'once' || scope === 'session' || scope === 'profile';
+}

@@ -1,0 +1,85 @@
+import { commands, window, workspace } from 'vscode';
+import type { Disposable } from 'vscode';
+import type { Session, SessionEvent } from '../../protocol/entities.ts';
+import { parseEvent } from '../../protocol/events.ts';
+import type { Connection } from '../connection/connection.ts';
+import { Disposal } from '../disposal.ts';
+import type { SessionEvents } from '../history/session-events.ts';
+import { inert } from '../inert.ts';
+import type { KnownSessions } from '../sessions/known-sessions.ts';
+import { titleOf } from '../sessions/listing.ts';
+import { sessionsHere } from '../sessions/pick.ts';
+
+const ALLOW = 'Allow Host…';
+const SHOW_HISTORY = 'Show History';
+/** The same host is told of again after this long. */
+const AGAIN_MS = 10 * 60_000;
+
+/**
+ * Tells a person that a session was not let out, and offers to change that: git for one says "Everything up-to-date" then. Followed are
+ * the sessions of this window, and those that it knows to be running.
+ */
+export class Denials implements Disposable {
+  readonly #events: SessionEvents;
+  readonly #sessions: KnownSessions;
+  readonly #owned = new Disposal();
+  readonly #followed = new Map<string, Disposable>();
+  readonly #told = new Map<string, number>();
+
+  constructor(connection: Connection, events: SessionEvents, sessions: KnownSessions) {
+    this.#events = events;
+    this.#sessions = sessions;
+    this.#owned.own(connection.onDidConnect(() => void sessions.refresh()));
+    this.#owned.own(sessions.onDidChange((all) => this.#follow(all)));
+    this.#owned.own(workspace.onDidChangeWorkspaceFolders(() => this.#follow(sessions.current ?? [])));
+    this.#owned.onEnd(() => {
+      for (const following of this.#followed.values()) void following.dispose();
+    });
+  }
+
+  dispose(): void {
+    this.#owned.dispose();
+  }
+
+  #follow(sessions: readonly Session[]): void {
+    const here = sessionsHere();
+    const wanted = new Map(
+      sessions
+        .filter(({ id, runningTurn }) => here.has(id) || runningTurn !== null || this.#followed.has(id))
+        .map((session) => [session.id, session]),
+    );
+    for (const [id, following] of this.#followed) {
+      if (wanted.has(id)) continue;
+      void following.dispose();
+      this.#followed.delete(id);
+    }
+    for (const [id, { lastSeq }] of wanted) {
+      if (this.#followed.has(id)) continue;
+      this.#followed.set(
+        id,
+        this.#events.follow(id, lastSeq, (event) => this.#hear(event)),
+      );
+    }
+  }
+
+  #hear(event: SessionEvent): void {
+    if (event.type !== 'egress') return;
+    const entry = parseEvent(event);
+    if (entry?.type !== 'egress' || entry.data.decision !== 'denied') return;
+    const { allow, host, port } = entry.data;
+    const { sessionId } = event;
+    const key = `${sessionId} ${host}:${port}`;
+    const now = Date.now();
+    if (now - (this.#told.get(key) ?? 0) < AGAIN_MS) return;
+    this.#told.set(key, now);
+    const session = this.#sessions.current?.find(({ id }) => id === sessionId);
+    const name = inert(session === undefined ? sessionId : titleOf(session));
+    const actions = allow === null ? [SHOW_HISTORY] : [ALLOW, SHOW_HISTORY];
+    void window
+      .showWarningMessage(`${name} was not let out to ${inert(host)}:${port}.`, ...actions)
+      .then((choice) => {
+        if (choice === ALLOW) void commands.executeCommand('holdfast.allowHost', sessionId, allow);
+        if (choice === SHOW_HISTORY) void commands.executeCommand('holdfast.showHistory', sessionId);
+      });
+  }
+}

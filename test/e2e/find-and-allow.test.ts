@@ -1,0 +1,62 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { z } from 'zod';
+import { TestHome } from '../setup/home.ts';
+import { shellProject, writeProject } from '../setup/profiles.ts';
+import { journey } from './harness/person.ts';
+
+const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
+const PROFILE = 'persistence: persistent\negress: [{ host: allowed.example }]\n';
+
+test('a person finds files and text, sees what a turn changed, and lets a session out when it asks', async () => {
+  const home = await TestHome.create();
+  try {
+    await home.succeed(['deploy', await writeProject(home.projects, shellProject('reader', PROFILE))]);
+    const created = await home.json(['session', 'create', 'reader', '--name', 'reader']);
+    const { id } = CreatedSchema.parse(created).session;
+    await home.succeed([
+      'prompt',
+      id,
+      'mkdir -p /workspace/src && cd /workspace/src && echo old > untouched.ts && printf "one\\ntwo needle\\n" > haystack.ts',
+    ]);
+    await journey(
+      'find-and-allow',
+      { home: home.path, open: { folder: `holdfast://${id}/` }, colorScheme: 'light' },
+      async (person) => {
+        await person.unfold('workspace');
+        await person.unfold('src');
+        await sleep(1_100);
+        await home.succeed(['prompt', id, 'echo more >> /workspace/src/haystack.ts']);
+        // VS Code draws the badge by style, so its class is all that there is to see.
+        const marked = (name: string) =>
+          person.file(name).locator('[class*="monaco-decoration-itemColor"]').first();
+        await marked('untouched.ts').waitFor({ state: 'detached' });
+        await marked('haystack.ts').waitFor();
+        await person.shot('changed-light');
+
+        await person.command('Agent: Find File in Workspace');
+        await person.page.keyboard.type('hayst');
+        await person.pick('haystack.ts');
+        await person.line('two needle').first().waitFor();
+
+        await person.command('Agent: Search in Workspace');
+        await person.answer('/n[e]+dle/');
+        await person.session('two needle').first().click();
+        await person.page.locator('.statusbar-item', { hasText: 'Ln 2, Col 11' }).waitFor();
+        await sleep(300);
+        await person.shot('search-light');
+
+        await home.succeed(['prompt', id, 'curl -s -m 5 http://news.example/ || true']);
+        await person.press('was not let out to news.example:80', 'Allow Host…');
+        await person.quickPick('For this session').first().waitFor();
+        await person.shot('allow-host-light');
+        await person.pick('For this session');
+        await person.status('may reach news.example');
+        const policy = await home.json(['policy', 'show', id]);
+        expect(JSON.stringify(policy)).toContain('"host":"news.example","effect":"allow","from":"session"');
+      },
+    );
+  } finally {
+    await home.end();
+  }
+});
