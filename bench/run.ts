@@ -9,6 +9,7 @@ const PARTS = new Set([
   'measure.ts',
   'installation.ts',
   'bare-container.ts',
+  'large-tree.ts',
   'origin.ts',
   'squid.ts',
 ]);
