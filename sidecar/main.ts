@@ -84,7 +84,7 @@ function listen(): void {
         const egress = new EgressListener();
         const snapshots = new SnapshotThread(join(import.meta.dirname, 'snapshots.cjs'), {
           workspace,
-          notes: join(placeOf('CONTROL', '/ctl'), 'lent'),
+          notes: join(placeOf('CONTROL', '/ctl'), 'snapshots'),
         });
         const payloads = new PayloadBuffers();
         const ripgrep = process.env['HOLDFAST_RIPGREP'] ?? '/usr/bin/rg';

@@ -166,7 +166,6 @@ export class Scan implements Walker {
     directory: number,
     facts: Uint32Array,
   ): Promise<TreeEntry | null> {
-    const { system } = this.#options;
     const basics = {
       name,
       mode: modeOf(facts) & PERMISSIONS,
@@ -178,7 +177,8 @@ export class Scan implements Walker {
       case S_IFREG:
         return await this.#fileOf([...folder.path(), name], name, directory, facts);
       case S_IFLNK: {
-        const target = system.readLinkAt(directory, system.nameAt(name));
+        const target = this.#linkText(directory, name);
+        if (target === null) return null;
         this.#settle(facts);
         return { ...basics, type: 'symlink', target };
       }
@@ -197,6 +197,17 @@ export class Scan implements Walker {
             next: 'remove it',
           },
         );
+    }
+  }
+
+  /** Null when it is no link any more. */
+  #linkText(directory: number, name: Buffer): Buffer | null {
+    const { system } = this.#options;
+    try {
+      return system.readLinkAt(directory, system.nameAt(name));
+    } catch (error) {
+      if (isGone(error) || errnoOf(error) === 'EINVAL') return null;
+      throw error;
     }
   }
 

@@ -1,5 +1,5 @@
 import { HoldfastError } from '../../../protocol/errors.ts';
-import { encodeRecords, objectInFrame } from '../../../protocol/snapshots/frames.ts';
+import { encodeRecords, ENCODINGS, objectInFrame } from '../../../protocol/snapshots/frames.ts';
 import {
   damaged,
   type Hash,
@@ -37,6 +37,8 @@ export class KeptStore implements ObjectReader {
   bytes = 0;
   /** Called before each call is answered; what it throws is the answer. */
   before: (call: string) => Promise<void> = () => Promise.resolve();
+  /** An object (hexadecimal) that is sent with a bit turned over. */
+  damage: string | null = null;
   #incoming = new Map<number, Buffer[]>();
 
   readonly handlers: Handlers<typeof STORE_CALLS> = {
@@ -89,6 +91,20 @@ export class KeptStore implements ObjectReader {
         const group = pack.groups[object.frame] ?? [];
         const table = encodeRecords(group);
         const stored = await readStored(pack.file, frame);
+        const bad = group.find((one) => one.hash.toString('hex') === this.damage);
+        if (bad !== undefined) {
+          const raw = Buffer.from(await readFrame(pack.file, frame));
+          raw[bad.offset] = (raw[bad.offset] ?? 0) ^ 1;
+          for (const one of group) sent.add(one.hash.toString('hex'));
+          frames.push({
+            objects: group.length,
+            stored: raw.length,
+            raw: raw.length,
+            encoding: ENCODINGS.raw,
+          });
+          parts.push(table, raw);
+          continue;
+        }
         room -= table.length + stored.length;
         if (room < 0 && at > 0) break;
         for (const one of group) sent.add(one.hash.toString('hex'));

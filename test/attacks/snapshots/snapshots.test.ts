@@ -1,0 +1,193 @@
+import { execFileSync } from 'node:child_process';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { SnapshotClient } from '../../docker/snapshots/snapshot-client.ts';
+import { KeptStore } from '../../unit/snapshots/kept-store.ts';
+import { Arena, CANARY, outcome, SOAK } from '../files/arena.ts';
+
+const MIB = 2 ** 20;
+/** Folders of the sidecar's beside the canary. */
+const OURS = new Set(['secret', 'sidecar.sock', 'snapshots', 'terminals', 'writes']);
+const ROUNDS = SOAK ? 3000 : 60;
+/** What somebody may be told whose workspace is being turned over while it is looked at. */
+const TYPED = new Set(['file_unavailable', 'file_not_found', 'file_not_a_directory', 'directory_not_empty']);
+/** What `find` sees of everything, the workspace itself left out: the test makes files there. */
+const LOOK = `cd /workspace && find . -mindepth 1 -printf '%d %f %y %m %n %s %T@ %l\\0' | sha256sum`;
+
+let arena: Arena;
+let store: KeptStore;
+let client: SnapshotClient;
+
+beforeAll(async () => {
+  arena = await Arena.open();
+  store = new KeptStore();
+  client = await SnapshotClient.open(arena.pair, store);
+});
+afterAll(async () => {
+  client.close();
+  await arena.end();
+});
+
+async function look(): Promise<string> {
+  const { exitCode, output } = await arena.pair.runInAgent(['bash', '-c', LOOK]);
+  expect(exitCode).toBe(0);
+  return output;
+}
+
+function expectNothingFromOutside(): void {
+  expect(arena.outside().filter((name) => !OURS.has(name))).toEqual([]);
+  expect(arena.leftovers()).toEqual([]);
+}
+
+async function clear(): Promise<void> {
+  const script = 'chmod -R u+rwx /workspace; cd /workspace && find . -mindepth 1 -delete';
+  expect((await arena.pair.runInAgent(['bash', '-c', script])).exitCode).toBe(0);
+}
+
+describe('trees that somebody made to do harm', () => {
+  test.each([
+    ['links to everything that the sidecar alone has', ['links', '/workspace/links']],
+    ['names that are hard to write', ['hard-names', '/workspace/names']],
+    ['FIFOs, sockets, closed folders, and a terabyte that is not there', ['special', '/workspace/special']],
+  ])('%s come back exactly, and give nothing of what lies outside', async (_what, deed) => {
+    await clear();
+    await arena.attack(...deed);
+    const before = await look();
+    const began = performance.now();
+    const stall = await arena.stallDuring(async () => {
+      const { root, complete } = await client.scan();
+      expect(complete).toBe(true);
+      await clear();
+      await client.restore({ root });
+    });
+    expect(stall).toBeLessThan(1000);
+    expect(performance.now() - began).toBeLessThan(30_000);
+    expect(await look()).toBe(before);
+    expect((await store.contents()).includes(CANARY)).toBe(false);
+    expect(await arena.pair.sidecarMemory()).toBeLessThan(400 * MIB);
+    expectNothingFromOutside();
+  });
+
+  test('a tree deeper than any path can name comes back', async () => {
+    await clear();
+    await arena.attack('deep', '/workspace/deep', String(SOAK ? 12_000 : 3000));
+    const before = await look();
+    const { root } = await client.scan();
+    await clear();
+    await client.restore({ root });
+    expect(await look()).toBe(before);
+    // What is there and what is wanted differ at the very bottom only.
+    const script =
+      "import os\nos.chdir('/workspace/deep')\nwhile os.path.isdir('d'): os.chdir('d')\nos.unlink('bottom')";
+    expect((await arena.pair.runInAgent(['python3', '-c', script])).exitCode).toBe(0);
+    expect(await client.restore({ root })).toMatchObject({ created: 1, removed: 0 });
+    expect(await look()).toBe(before);
+    await clear();
+  });
+
+  test.runIf(process.getuid?.() === 0)(
+    'a device is refused by its path, and so is what is mounted',
+    async () => {
+      await clear();
+      const folder = arena.pair.path('workspace/f%older');
+      execFileSync('mkdir', [folder]);
+      execFileSync('mknod', [`${folder}/null`, 'c', '1', '3']);
+      await expect(client.scan()).rejects.toMatchObject({
+        code: 'file_not_regular',
+        message: expect.stringContaining('/workspace/f%older/null') as string,
+      });
+      execFileSync('rm', ['-r', folder]);
+      expect((await client.scan()).complete).toBe(true);
+    },
+  );
+});
+
+describe('somebody who swaps names while they are used', () => {
+  test(
+    'a scan stores no byte from outside, and ends',
+    async () => {
+      await clear();
+      const seen = new Map<string, number>();
+      const stall = await arena.during(['swap', '/workspace/race', SOAK ? '3600' : '120'], () =>
+        arena.stallDuring(async () => {
+          for (let round = 0; round < ROUNDS; round += 1) {
+            const got = await outcome(client.scan({ base: null, frozen: round % 4 === 3 }));
+            const what = typeof got === 'string' ? got : got.moved ? 'moved' : 'still';
+            if (typeof got === 'string' && !TYPED.has(got)) throw new Error(`round ${round} gave ${got}`);
+            seen.set(what, (seen.get(what) ?? 0) + 1);
+          }
+        }),
+      );
+      expect(stall).toBeLessThan(1000);
+      // The race was there to be lost.
+      expect(seen.get('moved')).toBeGreaterThan(ROUNDS / 4);
+      const contents = await store.contents();
+      expect(contents.includes(CANARY)).toBe(false);
+      expect(contents.includes('inside')).toBe(true);
+      expectNothingFromOutside();
+    },
+    SOAK ? 3_700_000 : 150_000,
+  );
+
+  test(
+    'a restore writes nothing outside, ends, and succeeds when it is over',
+    async () => {
+      await clear();
+      await arena.pair.runInAgent([
+        'bash',
+        '-c',
+        'mkdir -p /workspace/race/d/secret.d /workspace/race/e; cd /workspace/race; echo kept > d/secret; echo f > f; echo s > s; ln -s d l; chmod 600 d/secret',
+      ]);
+      const { root } = await client.scan();
+      const before = await look();
+      const seen = new Map<string, number>();
+      await arena.during(['swap', '/workspace/race', SOAK ? '3600' : '120'], async () => {
+        for (let round = 0; round < ROUNDS; round += 1) {
+          const got = await outcome(
+            client.restore({ root, ...(round % 3 === 0 ? { path: '/workspace/race/d' } : {}) }),
+          );
+          const what = typeof got === 'string' ? got : 'restored';
+          if (typeof got === 'string' && !TYPED.has(got)) throw new Error(`round ${round} gave ${got}`);
+          seen.set(what, (seen.get(what) ?? 0) + 1);
+        }
+      });
+      expect(seen.size).toBeGreaterThan(0);
+      await client.restore({ root });
+      expect(await look()).toBe(before);
+      expectNothingFromOutside();
+    },
+    SOAK ? 3_700_000 : 150_000,
+  );
+});
+
+describe('a store that is not what it should be', () => {
+  test('a damaged object is found before anything is touched', async () => {
+    await clear();
+    await arena.pair.runInAgent([
+      'bash',
+      '-c',
+      'cd /workspace; echo one > one; echo two > two; mkdir a; echo b > a/b',
+    ]);
+    const other = new KeptStore();
+    const mine = await SnapshotClient.open(arena.pair, other);
+    try {
+      const { root } = await mine.scan();
+      await arena.pair.runInAgent([
+        'bash',
+        '-c',
+        'cd /workspace; echo changed > one; rm -r a two; echo new > new',
+      ]);
+      const before = await look();
+      for (const hex of other.objects.keys()) {
+        other.damage = hex;
+        await expect(mine.restore({ root }), hex).rejects.toMatchObject({ code: 'snapshot_damaged' });
+        expect(await look(), hex).toBe(before);
+      }
+      other.damage = null;
+      await mine.restore({ root });
+      expect(await look()).not.toBe(before);
+    } finally {
+      mine.close();
+    }
+    expectNothingFromOutside();
+  });
+});
