@@ -93,6 +93,8 @@ export const TerminalProgressSchema = z.object({
   total: z.number().int().nonnegative(),
   /** Null also where its container went away. */
   exitCode: z.number().int().nullable(),
+  /** How long nobody has read or typed, and it has said nothing. */
+  silentMs: z.number().nonnegative(),
 });
 export type TerminalProgress = z.infer<typeof TerminalProgressSchema>;
 

@@ -9,14 +9,20 @@ const BEGIN = 0x1e;
 
 /** What telnetd passes on as these very bytes: it takes IAC for a command, and the second of CR LF and CR NUL away. */
 export function escapeInput(bytes: Uint8Array): Buffer {
-  const escaped: number[] = [];
-  for (const [at, byte] of bytes.entries()) {
-    escaped.push(byte);
+  if (!bytes.includes(IAC) && !bytes.includes(CR)) return Buffer.from(bytes);
+  const escaped = Buffer.allocUnsafe(2 * bytes.length);
+  let length = 0;
+  for (let at = 0; at < bytes.length; at += 1) {
+    const byte = bytes[at] ?? 0;
     const next = bytes[at + 1];
-    if (byte === IAC) escaped.push(IAC);
-    else if (byte === CR && (next === LF || next === NUL)) escaped.push(NUL);
+    escaped[length] = byte;
+    length += 1;
+    if (byte === IAC || (byte === CR && (next === LF || next === NUL))) {
+      escaped[length] = byte === IAC ? IAC : NUL;
+      length += 1;
+    }
   }
-  return Buffer.from(escaped);
+  return escaped.subarray(0, length);
 }
 
 /** Gives back what the terminal's program wrote, whatever pieces it comes in. */

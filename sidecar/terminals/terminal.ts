@@ -18,6 +18,8 @@ const QUIET_MS = 60;
 /** How long the exit code may be late when the pty is gone. */
 const EXIT_MS = 1500;
 const FULL_MS = 20;
+/** Bytes of input that wait in memory; what a pipe holds waits besides. */
+const MOST_WAITING = 2 ** 20;
 
 export interface TerminalOptions {
   readonly files: TurnFiles;
@@ -45,11 +47,14 @@ export class Terminal {
   /** Times of the monotonic clock, ms. */
   #dataAt = performance.now();
   #readAt = -Infinity;
+  /** Somebody has read or typed. */
+  #usedAt = performance.now();
   #outputEndedAt = 0;
   /** The furthest offset that somebody has asked for. */
   #asked = 0;
   #readers = 0;
   #writing: Promise<void> = Promise.resolve();
+  #waitingBytes = 0;
 
   constructor(options: TerminalOptions) {
     this.#options = options;
@@ -61,7 +66,9 @@ export class Terminal {
   progress(): TerminalProgress {
     const { scrollback, files } = this.#options;
     const state = this.#ended ? 'ended' : files.has('running') ? 'running' : 'starting';
-    return { state, start: scrollback.start, total: scrollback.total, exitCode: this.#exitCode };
+    const silentMs = this.#readers > 0 ? 0 : performance.now() - Math.max(this.#dataAt, this.#usedAt);
+    const { start, total } = scrollback;
+    return { state, start, total, exitCode: this.#exitCode, silentMs };
   }
 
   /** Waits for its start, or for its end where it has started. */
@@ -97,15 +104,28 @@ export class Terminal {
     } finally {
       this.#readers -= 1;
       this.#readAt = performance.now();
+      this.#usedAt = this.#readAt;
     }
   }
 
-  /** Settles when the terminal has taken all of it, in the order of the calls. */
-  write(bytes: Uint8Array, signal: AbortSignal): Promise<void> {
+  /** Settles when the terminal has taken all of it, in the order of the calls. Errors: `overloaded`, `invalid_state`. */
+  async write(bytes: Uint8Array, signal: AbortSignal): Promise<void> {
+    if (this.#waitingBytes + bytes.length > MOST_WAITING) {
+      throw new HoldfastError('overloaded', `The terminal ${this.#options.id} does not take so much input`, {
+        why: `${MOST_WAITING} bytes wait for its program already`,
+        next: 'wait for the answer to what was written before',
+      });
+    }
+    this.#usedAt = performance.now();
     const keys = escapeInput(bytes);
     const writing = this.#writing.then(() => this.#write(keys, signal));
     this.#writing = writing.catch(() => undefined);
-    return writing;
+    this.#waitingBytes += bytes.length;
+    try {
+      await writing;
+    } finally {
+      this.#waitingBytes -= bytes.length;
+    }
   }
 
   /** Takes effect once the terminal has begun, and not while its container is frozen. */

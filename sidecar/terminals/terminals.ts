@@ -25,7 +25,13 @@ export interface TerminalsOptions {
   readonly control: string;
 }
 
-const ABSENT: TerminalProgress = { state: 'absent', start: 0, total: 0, exitCode: null };
+const ABSENT: TerminalProgress = {
+  state: 'absent',
+  start: 0,
+  total: 0,
+  exitCode: null,
+  silentMs: 0,
+};
 
 /** The terminals of the session: hands them to the runner and keeps their output. Those of an earlier sidecar go on. */
 export class Terminals {

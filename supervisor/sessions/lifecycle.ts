@@ -81,6 +81,11 @@ export class Lifecycle {
     this.#egress = options.egress;
   }
 
+  /** What is known of its containers may be behind: the next dispatch asks the engine. */
+  doubt(sessionId: string): void {
+    this.#observations.forget(sessionId);
+  }
+
   /** A sandbox that can take a message now. `forThing` is the turn or exec that asks: it does not count as live yet. */
   dispatch(sessionId: string, forThing?: string): Promise<Ready> {
     const asked = performance.now();

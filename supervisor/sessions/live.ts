@@ -27,6 +27,10 @@ export class LiveThings {
     this.#changed(sessionId, things.size);
   }
 
+  has(sessionId: string, id: string): boolean {
+    return this.#bySession.get(sessionId)?.has(id) ?? false;
+  }
+
   count(sessionId: string): number {
     return this.#bySession.get(sessionId)?.size ?? 0;
   }

@@ -1,5 +1,6 @@
 import type { Session, Turn, WorkspaceInfo } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
+import { DEFAULTS } from '../../protocol/profile.ts';
 import type { Log } from '../daemon/logs.ts';
 import type { Engine } from '../engine/port.ts';
 import type { Artifacts } from '../history/artifacts.ts';
@@ -32,6 +33,7 @@ import { StorageLimits } from '../workspace/storage-limits.ts';
 import { Changes } from './changes.ts';
 import { SessionCreation } from './creation.ts';
 import { Execs } from './execs.ts';
+import { idleTimes } from './idle.ts';
 import { IdleClock } from './idle-clock.ts';
 import type { Ids } from './ids.ts';
 import { Lanes } from './lanes.ts';
@@ -215,6 +217,11 @@ export class SessionService {
       ids,
       now,
       log: log.room('terminals'),
+      patienceOf: (sessionId) => {
+        const row = records.peek(sessionId);
+        const profile = row === null ? null : profiles.get(row.profile);
+        return profile === null ? DEFAULTS.idle.stop : idleTimes(profile.config).stop;
+      },
       ended: (sessionId) => this.#drained(sessionId),
     });
     this.#removal = new Removal({

@@ -18,6 +18,7 @@ const SHOWN_ARGUMENT = 200;
 const SHOWN_ARGUMENTS = 20;
 /** How long a terminal may take to begin. */
 const START_MS = 10_000;
+const MOMENT_MS = 500;
 const READY_MS = 3000;
 const READY_TRIES = 3;
 const WAIT_MS = 60_000;
@@ -50,13 +51,16 @@ export interface TerminalsOptions {
   readonly ids: Ids;
   readonly log: Log;
   readonly now: () => number;
+  /** How long a terminal may be silent and unwatched until it holds its session no longer, ms. */
+  readonly patienceOf: (sessionId: string) => number;
   /** A session's terminal has ended. */
   readonly ended: (sessionId: string) => void;
 }
 
 /**
  * The terminals of all sessions. Each belongs to its sandbox: it goes on without a client and without a supervisor, the sidecar
- * keeps its output, and the next supervisor follows it to its end.
+ * keeps its output, and the next supervisor follows it to its end. It is live until it ends – or until nobody has looked at it and it has said
+ * nothing for long: a forgotten shell must not keep a sandbox for ever.
  */
 export class Terminals {
   readonly #options: TerminalsOptions;
@@ -70,6 +74,7 @@ export class Terminals {
 
   /** Goes on with those of an earlier supervisor. */
   recover(): void {
+    this.#forgetGone();
     for (const row of this.#options.rows.open(null)) {
       this.#options.live.add(row.sessionId, row.id, 'terminal');
       this.#follow(row);
@@ -83,6 +88,7 @@ export class Terminals {
     const { rows, live, ids, database, records, now } = this.#options;
     const id = ids.next('term');
     this.#demandRoom(sessionId);
+    this.#forgetGone();
     live.add(sessionId, id, 'terminal');
     try {
       const ready = await this.#ready(sessionId, id);
@@ -116,15 +122,17 @@ export class Terminals {
       await this.#begin(row, ready.client, { env, columns, rows: lines });
       return { terminal: this.#view(rows.existing(id)), dispatched: ready.dispatched };
     } catch (error) {
-      live.remove(sessionId, id);
-      this.#settle(sessionId);
+      this.#release(sessionId, id, 'no terminal was opened');
       throw error;
     }
   }
 
   /** Of one session, or of all. */
   list(sessionId: string | null): Terminal[] {
-    return this.#options.rows.list(sessionId).map((row) => this.#view(row));
+    return this.#options.rows
+      .list(sessionId)
+      .filter((row) => row.endedAt === null || this.#sandboxThere(row))
+      .map((row) => this.#view(row));
   }
 
   /** Which bytes of its output there are. Wakes its session, so that it goes on. */
@@ -133,7 +141,10 @@ export class Terminals {
   ): Promise<{ readonly terminal: Terminal; readonly start: number; readonly total: number }> {
     const { rows, lifecycle } = this.#options;
     const row = rows.existing(id);
-    if (row.endedAt === null) await lifecycle.thaw(row.sessionId);
+    if (row.endedAt === null) {
+      this.#hold(row);
+      await lifecycle.thaw(row.sessionId);
+    }
     const { start, total } = await this.#ask(row, (client) => client.terminalProgress(id, 0));
     return { terminal: this.#view(rows.existing(id)), start, total };
   }
@@ -217,6 +228,7 @@ export class Terminals {
       try {
         const ready = await this.#options.lifecycle.dispatch(sessionId, id);
         if (last || (await ready.client.agentReady(READY_MS))) return ready;
+        this.#options.lifecycle.doubt(sessionId);
       } catch (error) {
         const failure = HoldfastError.from(error);
         if (last || !['connection_closed', 'sandbox_lost'].includes(failure.code)) throw failure;
@@ -345,9 +357,10 @@ export class Terminals {
     const look = new AbortController();
     if (followed !== undefined) followed.look = look;
     const client = await this.#client(row.sessionId);
-    const patience = gone === null ? WAIT_MS : END_MS;
+    const patienceMs = this.#options.patienceOf(row.sessionId);
+    const waitMs = gone === null ? Math.min(WAIT_MS, Math.max(MOMENT_MS, patienceMs / 2)) : END_MS;
     const progress = await client
-      .terminalProgress(row.id, patience, { signal: look.signal })
+      .terminalProgress(row.id, Math.round(waitMs), { signal: look.signal })
       .catch((error: unknown) => {
         if (look.signal.aborted) return null;
         throw error;
@@ -355,17 +368,21 @@ export class Terminals {
     if (progress === null) return null;
     switch (progress.state) {
       case 'ended':
+        if (progress.exitCode === null) this.#options.lifecycle.doubt(row.sessionId);
         return { exitCode: progress.exitCode, why: progress.exitCode === null ? (gone ?? GONE) : null };
       case 'absent':
         return { exitCode: null, why: gone ?? 'its run directory is gone' };
       case 'starting':
       case 'running':
-        return gone === null ? null : { exitCode: null, why: gone };
+        if (gone !== null) return { exitCode: null, why: gone };
+        if (progress.silentMs < patienceMs) this.#hold(row);
+        else this.#letGo(row);
+        return null;
     }
   }
 
   #record(row: TerminalRow, exitCode: number | null, why: string | null): void {
-    const { database, rows, records, live, log, now, ended } = this.#options;
+    const { database, rows, records, log, now, ended } = this.#options;
     try {
       database.transaction(() => {
         if (!rows.end(row.id, { endedAt: now(), exitCode, why })) return;
@@ -379,17 +396,32 @@ export class Terminals {
         why: HoldfastError.from(error).sentence,
       });
     }
-    live.remove(row.sessionId, row.id);
-    this.#settle(row.sessionId);
+    this.#release(row.sessionId, row.id, 'the terminal ended');
     ended(row.sessionId);
   }
 
-  #settle(sessionId: string): void {
+  /** Live no longer. The time comes first: the idle clock looks at it when the last live thing goes. */
+  #release(sessionId: string, id: string, why: string): void {
     const { live, records, now } = this.#options;
-    const row = records.peek(sessionId);
-    if (row?.status === 'active' && live.count(sessionId) === 0) {
-      records.change(sessionId, { status: 'idle', lastActiveAt: now() }, 'the terminal ended');
-    }
+    if (records.peek(sessionId)?.status === 'active') records.change(sessionId, { lastActiveAt: now() }, why);
+    live.remove(sessionId, id);
+    if (records.peek(sessionId)?.status === 'active' && live.count(sessionId) === 0)
+      records.change(sessionId, { status: 'idle' }, why);
+  }
+
+  /** Live again: somebody joined it, or it said something. */
+  #hold({ id, sessionId }: TerminalRow): void {
+    const { live, records, now } = this.#options;
+    if (live.has(sessionId, id)) return;
+    live.add(sessionId, id, 'terminal');
+    if (records.peek(sessionId)?.status === 'idle')
+      records.change(sessionId, { status: 'active', lastActiveAt: now() }, 'a terminal is in use again');
+  }
+
+  /** Its session may be put away with it. */
+  #letGo({ id, sessionId }: TerminalRow): void {
+    if (!this.#options.live.has(sessionId, id)) return;
+    this.#release(sessionId, id, 'its terminal has been silent for long');
   }
 
   /** Errors: `timeout`. */
@@ -414,6 +446,13 @@ export class Terminals {
   #forgetOldest(sessionId: string): void {
     const ended = this.#options.rows.list(sessionId).filter(({ endedAt }) => endedAt !== null);
     for (const row of ended.slice(TERMINAL_LIMITS.ended)) void this.#forget(row);
+  }
+
+  /** Ended ones whose sandbox is gone: there is nothing left to look at. */
+  #forgetGone(): void {
+    const { rows } = this.#options;
+    for (const row of rows.list(null))
+      if (row.endedAt !== null && !this.#sandboxThere(row)) rows.remove(row.id);
   }
 
   async #forget(row: TerminalRow): Promise<void> {

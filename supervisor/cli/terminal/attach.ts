@@ -2,7 +2,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import type { MethodName, Params } from '../../../protocol/methods.ts';
 import { TERMINAL_LIMITS, type WindowSize } from '../../../protocol/terminals.ts';
+import type { SupervisorPeer } from '../../../protocol/client/connect.ts';
 import type { Context } from '../context.ts';
+import type { StartMode } from '../link.ts';
 import { InertOutput } from './inert-output.ts';
 import { LeaveKeys } from './leave-keys.ts';
 
@@ -11,6 +13,7 @@ const RETRY_MS = 500;
 /** Other screen, mouse, bracketed paste, hidden cursor, colours: what a program may have switched on and nobody switches off for it. */
 const PLAIN_AGAIN = '\x1b[?1049l\x1b[?1000;1002;1003;1006;2004l\x1b[?25h\x1b[0m';
 const CTRL_C = 0x03;
+const MOST_HELD = 4096;
 
 /** A window's size; a terminal that nobody has given one says 0. */
 export function windowSize(context: Context): WindowSize {
@@ -47,7 +50,11 @@ class AttachedTerminal {
   readonly #endings: (() => void)[] = [];
   readonly #left = new AbortController();
   readonly #failed = Promise.withResolvers<never>();
+  readonly #leaving = Promise.withResolvers<null>();
   #away = false;
+  /** Keys that were pressed while nobody took them. */
+  #held = Buffer.alloc(0);
+  #start: StartMode = 'auto';
 
   constructor(context: Context, { terminal, escape }: AttachOptions) {
     this.#context = context;
@@ -74,7 +81,11 @@ class AttachedTerminal {
       this.#resize();
     }
     void this.#forwardKeys();
-    const exitCode = await Promise.race([this.#show(start, total), this.#failed.promise]);
+    const exitCode = await Promise.race([
+      this.#show(start, total),
+      this.#failed.promise,
+      this.#leaving.promise,
+    ]);
     if (this.#left.signal.aborted) {
       if (context.stdout.isTTY) await context.stdout.write(`${PLAIN_AGAIN}\r\n`);
       await context.hint(`The terminal goes on: \`holdfast terminal attach ${this.#terminal}\``);
@@ -112,32 +123,56 @@ class AttachedTerminal {
     return null;
   }
 
-  /** Null when the supervisor is away, or somebody has left. */
+  /** Null when nothing could be read now, or somebody has left. */
   async #read(
     offset: number,
   ): Promise<{ result: { offset: number; ended: boolean; exitCode: number | null }; bytes: Buffer } | null> {
-    const context = this.#context;
+    const peer = await this.#peer();
+    if (peer === null) return null;
+    // Whoever comes back has keys to pass on before there is anything new to read.
+    const waitMs = this.#away ? 0 : WAIT_MS;
     try {
-      const answer = await context
-        .link()
-        .callWithBytes(
-          'terminal/read',
-          { terminal: this.#terminal, offset, limit: TERMINAL_LIMITS.piece, waitMs: WAIT_MS },
-          { patient: true, signal: this.#left.signal },
-        );
+      const answer = await peer.callWithBytes(
+        'terminal/read',
+        { terminal: this.#terminal, offset, limit: TERMINAL_LIMITS.piece, waitMs },
+        { signal: this.#left.signal },
+      );
       if (this.#away) {
         this.#away = false;
         this.#resize();
+        const held = this.#held;
+        this.#held = Buffer.alloc(0);
+        await this.#write(held);
       }
       return answer;
     } catch (error) {
       if (this.#left.signal.aborted) return null;
       if (!isAway(error)) throw error;
-      if (!this.#away) await context.hint('\r\nThe supervisor is away; waiting for it (^C leaves)\r');
-      this.#away = true;
-      await sleep(RETRY_MS, undefined, { signal: this.#left.signal }).catch(() => undefined);
+      if (peer.isClosed) {
+        const reason = await peer.closed;
+        // Who stopped it does not want it back by this.
+        if (reason?.code === 'shutting_down') this.#start = 'never';
+      }
+      await this.#waitABit();
       return null;
     }
+  }
+
+  /** The connection of now; null where there is none, and somebody may leave. */
+  async #peer(): Promise<SupervisorPeer | null> {
+    try {
+      return await this.#context.link(this.#start).peer();
+    } catch {
+      // However it fails: the next one may be there in a moment.
+      if (!this.#left.signal.aborted) await this.#waitABit();
+      return null;
+    }
+  }
+
+  async #waitABit(): Promise<void> {
+    if (!this.#away) await this.#context.hint('\r\nThe supervisor is away; waiting for it (^C leaves)\r');
+    this.#away = true;
+    await sleep(RETRY_MS, undefined, { signal: this.#left.signal }).catch(() => undefined);
   }
 
   async #forwardKeys(): Promise<void> {
@@ -149,8 +184,11 @@ class AttachedTerminal {
         const bytes = typeof chunk === 'string' ? Buffer.from(chunk, 'utf8') : chunk;
         if (this.#away && bytes.includes(CTRL_C)) this.#leave();
         const { keys, leaves } = this.#leaveKeys?.take(bytes) ?? { keys: bytes, leaves: false };
-        await this.#write(keys);
-        if (leaves) this.#leave();
+        if (leaves) {
+          if (!this.#away) await this.#write(keys);
+          this.#leave();
+        } else if (this.#away) this.#held = Buffer.concat([this.#held, keys]).subarray(0, MOST_HELD);
+        else await this.#write(keys);
       }
     } catch (error) {
       this.#failed.reject(error);
@@ -172,8 +210,9 @@ class AttachedTerminal {
   async #tell<M extends MethodName>(method: M, params: Params<M>, bytes?: Uint8Array): Promise<void> {
     if (this.#away) return;
     try {
+      const peer = await this.#context.link(this.#start).peer();
       const signal = this.#left.signal;
-      await this.#context.link().call(method, params, bytes === undefined ? { signal } : { bytes, signal });
+      await peer.call(method, params, bytes === undefined ? { signal } : { bytes, signal });
     } catch (error) {
       const late =
         isAway(error) ||
@@ -185,6 +224,7 @@ class AttachedTerminal {
 
   #leave(): void {
     this.#left.abort();
+    this.#leaving.resolve(null);
   }
 }
 

@@ -10,6 +10,7 @@ const ListSchema = z.object({
   terminals: z.array(
     z.object({
       terminalId: z.string(),
+      sessionId: z.string(),
       status: z.string(),
       exitCode: z.number().nullable(),
       why: z.string().nullable(),
@@ -120,11 +121,49 @@ describe('terminals', () => {
     await seat.shows('$ ');
     await home.succeed(['session', 'stop', name, '--force']);
     expect(await seat.ended).not.toBe(0);
-    expect(await listed(other.id)).toMatchObject({ status: 'ended' });
+    expect(await listed(other.id)).toBeUndefined();
     expect(await status(name)).toBe('resumable');
     const late = await home.run(['terminal', 'attach', other.id]);
     expect(late.stderr).toMatch(/^error not_found: .*over/m);
   });
+
+  test('one that nobody watches and that says nothing is let go with its session; while it is watched, or works, it is not', async () => {
+    const idle = 'persistence: persistent\nidle: { pause: 2s, stop: 8s }\n';
+    await home.succeed(['deploy', await writeProject(home.projects, shellProject('quiet', idle))]);
+    await home.succeed(['session', 'create', 'quiet', '--name', 'silent']);
+    const { id } = await openTerminal(home, 'silent');
+    const seat = new Seat(home, id);
+    seat.type('x=kept; echo he""re\r');
+    await seat.shows('here');
+    await sleep(10_000);
+    expect(await status('silent')).toBe('active');
+    // Left to itself, but at work.
+    seat.type('for n in 1 2 3 4 5 6 7 8 9; do sleep 1; echo tick; done\r~.');
+    await seat.ended;
+    await sleep(9000);
+    expect(await status('silent')).toBe('active');
+    const history = home.start([
+      'session',
+      'events',
+      'silent',
+      '--follow',
+      '--json',
+      '--type',
+      'session.status',
+    ]);
+    let told = '';
+    history.stdout.setEncoding('utf8').on('data', (text: string) => (told += text));
+    await until('it is paused', () => /silent for long.*"to":"paused"/s.test(told), 20_000);
+    const again = new Seat(home, id);
+    again.type('echo still $x\r');
+    await again.shows('still kept');
+    expect(await status('silent')).toBe('active');
+    await again.kill();
+    await until('it is stopped', () => told.includes('"to":"resumable"'), 30_000);
+    history.kill();
+    const late = await home.run(['terminal', 'attach', id]);
+    expect(late.stderr).toMatch(/^error not_found: /m);
+  }, 120_000);
 
   test('paused by hand it waits with what was typed; joining it wakes the session', async () => {
     const name = await session('pause');
@@ -154,7 +193,7 @@ describe('terminals', () => {
     await home.killContainer(sessionId, 'agent');
     expect(await seat.ended).toBe(1);
     expect(seat.said).toMatch(/^error (sandbox_lost|not_found): /m);
-    await until('the end is on record', async () => (await listed(id))?.status === 'ended');
+    await until('the end is on record', async () => (await listed(id))?.status !== 'running');
     const next = await openTerminal(home, name);
     const again = new Seat(home, next.id);
     await again.shows('$ ');
@@ -164,7 +203,7 @@ describe('terminals', () => {
 
   test('a program of its own, and too many', async () => {
     const name = await session('many');
-    const { id } = await openTerminal(
+    const { id, sessionId } = await openTerminal(
       home,
       name,
       '--cwd',
@@ -179,13 +218,13 @@ describe('terminals', () => {
     const seat = new Seat(home, id);
     expect(await seat.ended).toBe(2);
     expect(seat.text).toBe('/tmp\r\nb c\r\n');
-    for (let n = 0; n < 16; n += 1) await openTerminal(home, name, '--', 'sleep', '600');
+    await Promise.all(Array.from({ length: 16 }, () => openTerminal(home, name, '--', 'sleep', '600')));
     const refused = await home.run(['terminal', 'open', name, '--detach']);
     expect(refused.stderr).toMatch(/^error overloaded: .*16 are open/m);
     await home.succeed(['session', 'delete', name, '--force']);
     expect(
       ListSchema.parse(await home.json(['terminal', 'list'])).terminals.filter(
-        ({ status: one }) => one === 'running',
+        ({ status: one, sessionId: of }) => one === 'running' && of === sessionId,
       ),
     ).toEqual([]);
   });
