@@ -30,6 +30,8 @@ const BUNDLES = [
   { entry: 'supervisor/main.ts', out: 'holdfast.cjs' },
   // A thread of the supervisor.
   { entry: 'supervisor/snapshots/patch/line-worker.ts', out: 'line-worker.cjs' },
+  // Thaws a container when the supervisor that froze it is killed.
+  { entry: 'supervisor/engine/docker/thaw.ts', out: 'thaw.cjs' },
   {
     entry: 'extension/extension.ts',
     out: 'extension.cjs',

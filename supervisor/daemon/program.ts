@@ -11,6 +11,8 @@ export interface Program {
   readonly builtPrograms: string;
   /** The file of the thread that compares lines. */
   readonly lineWorker: string;
+  /** The file of the program that thaws an agent when the supervisor is killed. */
+  readonly thawProgram: string;
 }
 
 /** `bundle` is the file that runs: the files for sandboxes lie beside it. */
@@ -26,5 +28,6 @@ export function thisProgram(bundle: string): Program {
     agentImage: __AGENT_IMAGE__,
     builtPrograms: join(dirname(bundle), 'runtime'),
     lineWorker: join(dirname(bundle), 'line-worker.cjs'),
+    thawProgram: join(dirname(bundle), 'thaw.cjs'),
   };
 }

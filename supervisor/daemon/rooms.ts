@@ -57,6 +57,7 @@ export function openEngine(home: Home, program: Program, log: Log): Engine {
     homeId: home.id,
     sidecarImage: program.sidecarImage,
     builtPrograms: program.builtPrograms,
+    thawProgram: program.thawProgram,
     report: (what, error) => log.warn(what, { error }),
   });
 }

@@ -29,6 +29,8 @@ export interface Engine {
   startSandbox(spec: SandboxSpec): Promise<void>;
   pause(sessionId: string): Promise<void>;
   unpause(sessionId: string): Promise<void>;
+  /** Sees to it that this agent does not stay paused should we end before `release`. Called before `pause`. */
+  guardPause(agent: ObservedSide): PauseGuard;
   /** Ends and removes the agent's side: TERM, after `graceMs` KILL. Thaws first. The sidecar stays. */
   stopAgent(sessionId: string, graceMs: number): Promise<void>;
   /** Ends and removes both sides and what belongs to them, but never the workspace. */
@@ -59,6 +61,12 @@ export interface Engine {
   watch(listener: (change: { sessionId: string | null }) => void): () => void;
   onStatus(listener: (status: EngineStatus) => void): () => void;
   close(): Promise<void>;
+}
+
+/** Somebody else who thaws. */
+export interface PauseGuard {
+  /** It is thawed. */
+  release(): void;
 }
 
 export interface EngineCapabilities {

@@ -1,6 +1,6 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Log } from '../daemon/logs.ts';
-import type { Engine } from '../engine/port.ts';
+import type { Engine, PauseGuard } from '../engine/port.ts';
 import { failpoint } from '../failpoints.ts';
 import type { Observations } from '../sessions/observations.ts';
 import type { Freezes } from '../store/freezes.ts';
@@ -14,12 +14,13 @@ export interface FreezingOptions {
 
 /**
  * Freezes an agent while its workspace is looked at. The intent is on the disk before the engine is asked, so that whoever comes after
- * a crash thaws it. All of it happens in the session's lane: nobody else sees the agent paused.
+ * a crash thaws it; a guard thaws it where nobody comes. All of it happens in the session's lane: nobody else sees the agent paused.
  */
 export class Freezing {
   readonly #options: FreezingOptions;
   /** Sessions that a freeze was begun for and not ended. */
   readonly #frozen: Set<string>;
+  readonly #guards = new Map<string, PauseGuard>();
 
   constructor(options: FreezingOptions) {
     this.#options = options;
@@ -39,6 +40,7 @@ export class Freezing {
     freezes.add(sessionId);
     this.#frozen.add(sessionId);
     await failpoint('freeze.after-intent');
+    this.#guards.set(sessionId, engine.guardPause(agent));
     const begun = performance.now();
     try {
       await engine.pause(sessionId);
@@ -61,7 +63,7 @@ export class Freezing {
     try {
       await this.#thaw(sessionId);
     } catch (error) {
-      // The intent stays: the next look at the session tries again.
+      // The intent stays, and so does the guard: the next look at the session tries again.
       this.#options.log.warn('an agent stays frozen', {
         session: sessionId,
         why: HoldfastError.from(error).sentence,
@@ -76,6 +78,8 @@ export class Freezing {
     const { agent } = await engine.observeSession(sessionId);
     if (agent?.state === 'paused') await engine.unpause(sessionId);
     observations.forget(sessionId);
+    this.#guards.get(sessionId)?.release();
+    this.#guards.delete(sessionId);
     freezes.remove(sessionId);
     this.#frozen.delete(sessionId);
   }

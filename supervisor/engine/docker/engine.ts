@@ -13,6 +13,8 @@ import type {
   ExecSpec,
   ObservedObject,
   ObservedSandbox,
+  ObservedSide,
+  PauseGuard,
   SandboxSpec,
   WorkspaceSpec,
 } from '../port.ts';
@@ -22,6 +24,7 @@ import type { Change } from './connection.ts';
 import { Containers } from './containers.ts';
 import type { Patience } from './containers.ts';
 import { machineSources, resolveEndpoint } from './endpoint.ts';
+import { guardPause } from './pause-guard.ts';
 import { Execs } from './exec.ts';
 import { engineFacts } from './facts.ts';
 import { leaving } from './failures.ts';
@@ -45,6 +48,8 @@ export interface DockerEngineOptions {
   readonly sidecarImage: string;
   /** The folder with the built files that run in sandboxes. */
   readonly builtPrograms: string;
+  /** The file of the program that thaws a container when this process ends; without it nobody does. */
+  readonly thawProgram?: string | undefined;
   /** Told what was noticed in the background and has no caller. */
   report(what: string, error: unknown): void;
   /** Wins over DOCKER_HOST and contexts: `unix:///path` or a path. */
@@ -163,6 +168,15 @@ export class DockerEngine implements Engine {
 
   pause(sessionId: string): Promise<void> {
     return this.#sandboxes.pause(sessionId).catch(leave(`Cannot pause ${sessionId}`));
+  }
+
+  guardPause(agent: ObservedSide): PauseGuard {
+    const { thawProgram } = this.#options;
+    const socketPath = this.#connection.identity()?.socketPath;
+    if (thawProgram === undefined || socketPath === undefined) return { release: () => undefined };
+    return guardPause(thawProgram, socketPath, agent.objectId, (error) =>
+      this.#options.report('nobody but this supervisor would thaw an agent', error),
+    );
   }
 
   async unpause(sessionId: string): Promise<void> {

@@ -151,7 +151,7 @@ describe('the command line takes, compares and brings back', () => {
     const { turnId } = z
       .object({ turnId: z.string() })
       .parse(await home.json(['prompt', 'live', 'echo during > f; sleep 600', '--no-wait']));
-    await expect.poll(() => readFile(inside(session, 'f'), 'utf8')).toBe('during\n');
+    await expect.poll(() => readFile(inside(session, 'f'), 'utf8'), { timeout: 20_000 }).toBe('during\n');
     const refused = await home.run(['snapshot', 'restore', 'live', snapshot]);
     expect(refused.stderr).toMatch(/^error conflict: .*1 turn.*--cancel/);
     expect(await readFile(inside(session, 'f'), 'utf8')).toBe('during\n');
@@ -258,7 +258,7 @@ describe('the command line takes, compares and brings back', () => {
     const session = await made('shell', 'restless');
     await prompt(
       'restless',
-      'for d in 1 2 3 4 5; do mkdir d$d; for f in $(seq 200); do echo $f > d$d/$f; done; done',
+      'for d in 1 2 3 4 5; do mkdir d$d; for f in $(seq 600); do : > d$d/$f; done; done',
     );
     const { turnId } = z
       .object({ turnId: z.string() })
@@ -266,11 +266,11 @@ describe('the command line takes, compares and brings back', () => {
         await home.json([
           'prompt',
           'restless',
-          'n=0; while [ ! -e stop ]; do n=$((n+1)); echo $n > d$((n%5+1))/last; echo $n > d1/other; done; echo stopped',
+          'n=0; while [ ! -e stop ]; do n=$((n+1)); echo $n > t; mv t d$((n%5+1))/last; echo $n > t; mv t d1/other; done; echo stopped',
           '--no-wait',
         ]),
       );
-    await expect.poll(() => readdir(inside(session, 'd3'))).toContain('last');
+    await expect.poll(() => readdir(inside(session, 'd3')), { timeout: 20_000 }).toContain('last');
     const taken = await take('restless');
     expect(taken.frozenMs).toBeGreaterThan(0);
     expect(taken.frozenMs).toBeLessThan(5000);

@@ -28,6 +28,8 @@ class TestAgent {
   state: SideState | null = 'running';
   readonly asked: string[] = [];
   failsToThaw = false;
+  /** How many watch over it. */
+  guards = 0;
 
   readonly engine = {
     capabilities: () => ({ pause: 'freezer', execAttach: true, localPaths: true, runtimes: [] }),
@@ -47,7 +49,12 @@ class TestAgent {
                 oomKilled: false,
               },
       }),
+    guardPause: () => {
+      this.guards += 1;
+      return { release: () => (this.guards -= 1) };
+    },
     pause: () => {
+      if (this.guards === 0) throw new Error('nobody would thaw it');
       this.asked.push('pause');
       this.state = 'paused';
       return Promise.resolve();
@@ -220,6 +227,7 @@ test('a tree that moves is looked at once more while the agent stands still, wit
     [true, true, 'paused', [SESSION]],
   ]);
   expect([agent.asked, agent.state, freezes.all()]).toEqual([['pause', 'unpause'], 'running', []]);
+  expect(agent.guards).toBe(0);
   expect(row.frozenMs).toBeGreaterThan(0);
 });
 
