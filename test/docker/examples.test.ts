@@ -1,6 +1,8 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
+import { NameServer } from '../egress-harness/names.ts';
+import { Origin } from '../egress-harness/origin.ts';
 import { TestHome } from '../setup/home.ts';
 
 const EXAMPLES = join(import.meta.dirname, '../../examples');
@@ -102,6 +104,36 @@ describe('the examples, as a person runs them', () => {
     expect(second.output).toEqual({ words: 1, sinceStart: 3, total: 3 });
     await destroySandbox(second.sessionId);
     expect((await run('word-count', { text: 'four' })).output).toEqual({ words: 1, sinceStart: 1, total: 4 });
+  });
+
+  test('web-reader reads what it may, and says of the rest what would allow it', async () => {
+    const names = await NameServer.start({ 'pages.test': ['127.0.0.1'] });
+    const origin = await Origin.start();
+    const reader = await TestHome.create({ HOLDFAST_DNS: names.address });
+    try {
+      await reader.succeed(['deploy', join(EXAMPLES, 'web-reader')]);
+      const url = `http://pages.test:${String(origin.port)}/hello`;
+      const read = async () =>
+        RunSchema.parse(await reader.json(['run', 'web-reader', JSON.stringify({ url })])).output;
+      const denied = z.object({ denied: z.literal('no_rule'), 'to allow': z.string() }).parse(await read());
+      const command = denied['to allow'].replaceAll("'", '').split(' ').slice(1);
+      await reader.succeed(command);
+      // Its address is one of this machine's: that, too, has to be allowed by its name.
+      expect(await read()).toMatchObject({ denied: 'private_address' });
+      await reader.succeed(['policy', 'allow', 'default', `127.0.0.1:${String(origin.port)}`]);
+      expect(await read()).toEqual({ url, letters: 6, begins: 'hello\n' });
+      const told = await reader.succeed(['session', 'events', 'default', '--type', 'egress']);
+      expect(told).toContain(
+        `denied GET pages.test:${String(origin.port)} · no_rule\n        to allow it: holdfast policy allow ses-`,
+      );
+      expect(told).toMatch(
+        / allowed GET pages\.test:\d+ \(127\.0\.0\.1\) · rule pages\.test:\d+ \(session\)\n/,
+      );
+    } finally {
+      await reader.end();
+      await origin.end();
+      await names.end();
+    }
   });
 
   test('notes, a plain command, reads its prompt on stdin', async () => {

@@ -5,6 +5,7 @@ import type { Context } from '../context.ts';
 import { EXIT } from '../failure.ts';
 import { wholeNumber } from '../option-values.ts';
 import type { Registry } from '../registry.ts';
+import { egressLines } from '../render/egress.ts';
 import { readableJson } from '../render/json.ts';
 import { count, cut, visible } from '../render/text.ts';
 
@@ -158,8 +159,15 @@ async function showEvent(context: Context, event: SessionEvent): Promise<void> {
   const seq = String(event.seq).padStart(6);
   const time = event.at.slice(0, 19).replace('T', ' ');
   const start = `${seq}  ${time}  ${visible(event.type)}`;
-  const rest = cut(describe(event), Math.max(20, context.stdout.columns - start.length - 2));
+  const decision = event.type === 'egress' ? egressLines(event.sessionId, event.data) : null;
+  const rest = cut(
+    decision?.what ?? describe(event),
+    Math.max(20, context.stdout.columns - start.length - 2),
+  );
   await context.print(`${style.dim(`${seq}  ${time}`)}  ${style.cyan(visible(event.type))}  ${rest}`);
+  // Whole, however narrow the terminal: it is there to be copied.
+  const next = decision?.next ?? null;
+  if (next !== null) await context.print(`${' '.repeat(8)}${style.dim(next)}`);
 }
 
 /** The facts of an event as `name=value`, those that are not known left out. */

@@ -270,6 +270,8 @@ export class SessionProxy {
         if (carried.ending.signal.aborted) return null;
         throw error;
       }
+      // What never came to be does not end either.
+      carried.going = null;
       const { reason, address, message } = error;
       const named = reason === 'private_address' && address !== null;
       const allow = named ? showPattern({ host: address, wildcard: false, port }) : null;

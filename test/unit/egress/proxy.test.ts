@@ -217,6 +217,9 @@ describe('CONNECT', () => {
     chain.rule('allow', closed);
     const { status, head } = await say(connectTo(closed));
     expect([status, head]).toEqual([502, expect.stringContaining('not_reached')]);
+    await sleep(50);
+    // It never came to be, so it has no end.
+    expect(chain.decisions().map(({ decision }) => decision)).toEqual(['allowed', 'failed']);
   });
 });
 
