@@ -33,6 +33,8 @@ const API_VERSION = '1.41';
 const FIRST_BACKOFF_MS = 100;
 const LAST_BACKOFF_MS = 5000;
 const PROBE_MS = 5000;
+/** Those after which a list still shows what was before. */
+const TOLD_EARLY = new Set(['die', 'oom', 'pause', 'unpause']);
 const EVENTS = ['create', 'start', 'die', 'oom', 'pause', 'unpause', 'destroy'];
 
 /**
@@ -234,7 +236,7 @@ export class EngineConnection {
       for await (const chunk of stream) {
         const lines = (rest + String(chunk)).split('\n');
         rest = lines.pop() ?? '';
-        for (const line of lines) if (line.trim() !== '') this.#changed(line);
+        for (const line of lines) if (line.trim() !== '') this.#changed(api, line);
       }
       throw new Error('the events ended');
     } finally {
@@ -244,16 +246,35 @@ export class EngineConnection {
     }
   }
 
-  #changed(line: string): void {
+  #changed(api: DockerApi, line: string): void {
     try {
       const event = parseReply(EventReply, 'Cannot read an event of the engine', JSON.parse(line));
       const labels = event.Actor.Attributes ?? {};
       // Helpers come and go in the middle of a verb: nobody's state changes by them.
-      if (labels[LABEL.role] !== 'helper') this.#emit({ sessionId: labels[LABEL.session] ?? null });
+      if (labels[LABEL.role] === 'helper') return;
+      const change = { sessionId: labels[LABEL.session] ?? null };
+      this.#emit(change);
+      if (TOLD_EARLY.has(event.Action)) void this.#tellAgain(api, event.Actor.ID, change);
     } catch (error) {
       this.#options.report('an event of the engine was not understood', error);
       this.#emit({ sessionId: null });
     }
+  }
+
+  /**
+   * The engine tells of an end before it has cleaned up, and lists the container as running until then; whoever looked in between saw what
+   * was before. Inspecting one waits for that.
+   */
+  async #tellAgain(api: DockerApi, id: string, change: Change): Promise<void> {
+    const { quickMs: timeoutMs } = this.#options;
+    const { signal } = this.#closing;
+    const what = 'Cannot look at a container';
+    try {
+      await api.json({ what, method: 'GET', path: `/containers/${id}/json`, timeoutMs, signal });
+    } catch {
+      // Gone, or not to be asked: whoever looks now is told.
+    }
+    this.#emit(change);
   }
 
   /** Some time went by: is the engine still there? */

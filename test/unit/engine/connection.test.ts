@@ -16,6 +16,7 @@ class FakeEngine {
   readonly socketPath = join(this.#folder, 'engine.sock');
   readonly asked: string[] = [];
   readonly #held: ServerResponse[] = [];
+  #following: ServerResponse | undefined;
   /** Paths that are not answered. */
   readonly late = new Set<string>();
   /** Paths whose connection is cut. */
@@ -38,6 +39,11 @@ class FakeEngine {
     for (const response of this.#held.splice(0)) this.#answer(path, response);
   }
 
+  tell(Action: string, session: string): void {
+    const Actor = { ID: 'one', Attributes: { 'dev.holdfast.session': session } };
+    this.#following?.write(`${JSON.stringify({ Type: 'container', Action, Actor })}\n`);
+  }
+
   async close(): Promise<void> {
     this.#server.closeAllConnections();
     await new Promise((resolve) => this.#server.close(resolve));
@@ -46,8 +52,10 @@ class FakeEngine {
 
   #answer(path: string, response: ServerResponse): void {
     response.writeHead(200, { 'content-type': 'application/json' });
-    if (path === '/events') response.write('\n');
-    else response.end(JSON.stringify(path === '/version' ? { Version: '20.10', ApiVersion: '1.41' } : {}));
+    if (path === '/events') {
+      response.write('\n');
+      this.#following = response;
+    } else response.end(JSON.stringify(path === '/version' ? { Version: '20.10', ApiVersion: '1.41' } : {}));
   }
 }
 
@@ -119,4 +127,20 @@ describe('an engine that is late', () => {
     await until(() => engine.asked.filter((path) => path === '/events').length === 2);
     expect(await ask('/quick')).toEqual({});
   });
+});
+
+test('an end that the engine tells of before it lists it is told of again when it does', async () => {
+  await followed();
+  const changes: (string | null)[] = [];
+  connection.watch(({ sessionId }) => changes.push(sessionId));
+  engine.late.add('/containers/one/json');
+  engine.tell('die', 'ses-1');
+  await until(() => engine.asked.includes('/containers/one/json'));
+  expect(changes).toEqual(['ses-1']);
+  engine.release('/containers/one/json');
+  await until(() => changes.length === 2);
+  expect(changes).toEqual(['ses-1', 'ses-1']);
+  engine.tell('start', 'ses-2');
+  await until(() => changes.length === 3);
+  expect(changes[2]).toBe('ses-2');
 });
