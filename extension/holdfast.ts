@@ -1,4 +1,4 @@
-import { Uri, window, workspace } from 'vscode';
+import { MarkdownString, Uri, window, workspace } from 'vscode';
 import type { Disposable, ExtensionContext } from 'vscode';
 import { homeFromEnvironment } from '../protocol/home.ts';
 import { CheckCommands } from './checks/check-commands.ts';
@@ -9,7 +9,7 @@ import type { SupervisorProgram } from './connection/program.ts';
 import { StatusItem } from './connection/status-item.ts';
 import { Disposal } from './disposal.ts';
 import { DocumentBases } from './files/document-bases.ts';
-import { SCHEME } from './files/location.ts';
+import { SCHEME, SNAPSHOT_SCHEME } from './files/location.ts';
 import { ChangeTimes, TurnChanges } from './files/turn-changes.ts';
 import { WorkspaceFiles } from './files/provider.ts';
 import { Notices } from './notices.ts';
@@ -22,6 +22,8 @@ import { SessionCommands } from './sessions/commands.ts';
 import { KnownSessions } from './sessions/known-sessions.ts';
 import { SessionsView } from './sessions/sessions-view.ts';
 import { Unread } from './sessions/unread.ts';
+import { SnapshotCommands } from './snapshots/commands.ts';
+import { SnapshotFiles } from './snapshots/snapshot-provider.ts';
 import { SessionTerminals } from './terminals/session-terminals.ts';
 
 /** Puts the extension together and owns all of it. */
@@ -46,6 +48,12 @@ export class Holdfast implements Disposable {
     const times = new ChangeTimes();
     const files = own.own(new WorkspaceFiles(connection, bases, times));
     own.own(workspace.registerFileSystemProvider(SCHEME, files, { isCaseSensitive: true }));
+    own.own(
+      workspace.registerFileSystemProvider(SNAPSHOT_SCHEME, own.own(new SnapshotFiles(connection)), {
+        isCaseSensitive: true,
+        isReadonly: new MarkdownString('A snapshot does not change. Restore it, or fork a session from it.'),
+      }),
+    );
     const sessions = own.own(new KnownSessions(connection));
     const unread = own.own(new Unread(connection, sessions, context.globalState));
     const view = own.own(new SessionsView(connection, sessions, unread));
@@ -53,6 +61,7 @@ export class Holdfast implements Disposable {
     own.own(new Denials(connection, events, sessions));
     own.own(window.registerFileDecorationProvider(own.own(new TurnChanges(connection, events, times))));
     const search = own.own(new SearchCommands(connection, sessions));
+    const snapshots = new SnapshotCommands(connection, sessions);
     const policy = new PolicyCommands(connection, sessions);
     const histories = own.own(new HistoryDocuments(events));
     const sessionCommands = new SessionCommands({ connection, sessions, view, unread, histories });
@@ -66,6 +75,7 @@ export class Holdfast implements Disposable {
         ...checks.works,
         ...search.works,
         ...policy.works,
+        ...snapshots.works,
         'holdfast.connect': () => {
           connection.retry();
         },

@@ -70,9 +70,9 @@ export class Conflicts implements Disposable {
     const choice = await this.#ask(uri, name);
     switch (choice) {
       case OVERWRITE:
-        return (await this.#files.read(session, path)).version;
+        return (await this.#files.read({ session }, path)).version;
       case COMPARE: {
-        const theirs = await this.#files.read(session, path);
+        const theirs = await this.#files.read({ session }, path);
         await this.#compare(uri, name, theirs);
         throw FileSystemError.Unavailable(
           `${name} has changed in the session. Merge on the right side of the comparison, then save again`,

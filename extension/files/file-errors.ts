@@ -34,3 +34,12 @@ export function notThere(uri: Uri): FileSystemError {
 export function notHere(): FileSystemError {
   return FileSystemError.NoPermissions('Only what is below /workspace can be changed');
 }
+
+/** What work gives; its failure as VS Code wants it. */
+export async function answered<T>(work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    throw asFileSystemError(error);
+  }
+}

@@ -1,9 +1,12 @@
 import { Uri } from 'vscode';
-import { SessionIdSchema } from '../../protocol/ids.ts';
+import { SessionIdSchema, SnapshotIdSchema } from '../../protocol/ids.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
 
 /** `holdfast://<session>/workspace/…` */
 export const SCHEME = 'holdfast';
+
+/** `holdfast-snapshot://<snapshot>/workspace/…` */
+export const SNAPSHOT_SCHEME = 'holdfast-snapshot';
 
 /** Where an address of ours leads: into a workspace, or to the root above it, which is nobody's folder but ours. */
 export type Location =
@@ -11,9 +14,18 @@ export type Location =
   | { readonly kind: 'workspace'; readonly session: string; readonly path: string }
   | { readonly kind: 'nowhere' };
 
-export function locate({ authority, path }: Uri): Location {
-  const session = authority;
-  if (!SessionIdSchema.safeParse(session).success) return { kind: 'nowhere' };
+export function locate(uri: Uri): Location {
+  if (!SessionIdSchema.safeParse(uri.authority).success) return { kind: 'nowhere' };
+  return below(uri);
+}
+
+/** The same for a snapshot's files: `session` is then the snapshot's id. */
+export function locateSnapshot(uri: Uri): Location {
+  if (!SnapshotIdSchema.safeParse(uri.authority).success) return { kind: 'nowhere' };
+  return below(uri);
+}
+
+function below({ authority: session, path }: Uri): Location {
   const trimmed = path.length > 1 && path.endsWith('/') ? path.slice(0, -1) : path;
   if (trimmed === '' || trimmed === '/') return { kind: 'root', session };
   if (trimmed !== WORKSPACE && !trimmed.startsWith(`${WORKSPACE}/`)) return { kind: 'nowhere' };
@@ -29,6 +41,11 @@ export function rootOf(session: string): Uri {
 /** `path`: `/workspace/…` */
 export function uriOf(session: string, path: string): Uri {
   return Uri.from({ scheme: SCHEME, authority: session, path });
+}
+
+/** What a snapshot has, which never changes. */
+export function snapshotUriOf(snapshot: string, path: string): Uri {
+  return Uri.from({ scheme: SNAPSHOT_SCHEME, authority: snapshot, path });
 }
 
 export function lastName(path: string): string {

@@ -9,13 +9,14 @@ import {
 } from 'vscode';
 import type { Event, FileChangeEvent, FileStat, FileSystemProvider, Uri } from 'vscode';
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { FileStat as SessionStat, FileType as SessionType } from '../../protocol/files.ts';
+import type { FileStat as SessionStat } from '../../protocol/files.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import type { Connection } from '../connection/connection.ts';
 import { Disposal } from '../disposal.ts';
 import { Conflicts } from './conflicts.ts';
 import type { DocumentBases } from './document-bases.ts';
-import { asFileSystemError, notHere, notThere } from './file-errors.ts';
+import { answered, asFileSystemError, notHere, notThere } from './file-errors.ts';
+import { ROOT_STAT, entryType, statType } from './file-types.ts';
 import { KnownStats } from './known-stats.ts';
 import { SCHEME, locate, rootOf, uriOf } from './location.ts';
 import type { Location } from './location.ts';
@@ -25,15 +26,6 @@ import { Watches, somethingNewIn } from './watches.ts';
 
 /** A supervisor that makes room for another is back before files would change their looks. */
 const LOST_AFTER_MS = 1_000;
-/** The folder above `workspace/` never changes. */
-const ROOT_STAT: FileStat = {
-  type: FileType.Directory,
-  ctime: 0,
-  mtime: 0,
-  size: 0,
-  permissions: FilePermission.Readonly,
-};
-
 /** `holdfast://<session>/`, which shows `workspace/`: the files of a session as VS Code wants files. */
 export class WorkspaceFiles implements FileSystemProvider, Disposable {
   readonly #connection: Connection;
@@ -104,7 +96,7 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
     if (!this.#isWritable && known !== undefined && this.#connection.state.kind !== 'unused') {
       return { ...known, permissions: FilePermission.Readonly };
     }
-    const { stat, isLink } = await answered(this.#files.stat(location.session, location.path));
+    const { stat, isLink } = await answered(this.#files.stat({ session: location.session }, location.path));
     const shown = this.#shown(uri, stat, isLink);
     this.#known.keep(key, shown);
     return shown;
@@ -114,14 +106,11 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
     const location = locate(uri);
     if (location.kind === 'root') return [[WORKSPACE.slice(1), FileType.Directory]];
     if (location.kind === 'nowhere') throw notThere(uri);
-    const entries = await answered(this.#files.list(location.session, location.path));
+    const entries = await answered(this.#files.list({ session: location.session }, location.path));
     for (const { name, type, mtimeMs } of entries) {
       if (type === 'file') this.#times.seen(uriOf(location.session, `${location.path}/${name}`), mtimeMs);
     }
-    return entries.map(({ name, type, linkType }) => [
-      name,
-      type === 'symlink' ? linkTo(linkType === null ? FileType.Unknown : TYPES[linkType]) : TYPES[type],
-    ]);
+    return entries.map(({ name, type, linkType }) => [name, entryType(type, linkType)]);
   }
 
   async readFile(uri: Uri): Promise<Uint8Array> {
@@ -129,7 +118,7 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
     if (location.kind === 'root') throw FileSystemError.FileIsADirectory(uri);
     if (location.kind === 'nowhere') throw notThere(uri);
     const { session, path } = location;
-    const file = await answered(this.#files.read(session, path));
+    const file = await answered(this.#files.read({ session }, path));
     this.#bases.read(uri, file);
     return file.bytes;
   }
@@ -178,13 +167,12 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
   }
 
   #shown(uri: Uri, stat: SessionStat, isLink: boolean): FileStat {
-    const type = stat.type === 'symlink' ? FileType.Unknown : TYPES[stat.type];
     const { isDirty, base } = this.#bases.ofDirty(uri);
     // VS Code compares times before it saves and asks a question of its own, that misses changes of equal size: ours is the only one.
     const mtime = isDirty && base !== undefined ? Math.min(stat.mtimeMs, base.mtimeMs) : stat.mtimeMs;
     const isReadonly = !this.#isWritable || (stat.type === 'file' && (stat.mode & 0o200) === 0);
     return {
-      type: isLink ? linkTo(type) : type,
+      type: statType(stat, isLink),
       ctime: mtime,
       mtime,
       size: stat.size,
@@ -218,27 +206,6 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
   #lookAgain(session: string, path: string): void {
     this.#lookAtDocuments(rootOf(session).toString());
     this.#changed.fire([somethingNewIn(uriOf(session, path))]);
-  }
-}
-
-const TYPES = {
-  file: FileType.File,
-  directory: FileType.Directory,
-  symlink: FileType.SymbolicLink,
-  fifo: FileType.Unknown,
-  socket: FileType.Unknown,
-  device: FileType.Unknown,
-} as const satisfies Record<SessionType, FileType>;
-
-function linkTo(type: FileType): FileType {
-  return FileType.SymbolicLink | type;
-}
-
-async function answered<T>(work: Promise<T>): Promise<T> {
-  try {
-    return await work;
-  } catch (error) {
-    throw asFileSystemError(error);
   }
 }
 

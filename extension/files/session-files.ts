@@ -6,6 +6,9 @@ import type { Connection } from '../connection/connection.ts';
 /** Whole files cross VS Code's process boundary, and its memory: what is larger is not opened. */
 export const MOST_FILE_BYTES = 50 * 2 ** 20;
 
+/** Whose files: a session's as they are now, or what a snapshot has of them. */
+export type FileSource = { readonly session: string } | { readonly snapshot: string };
+
 /** What a write expects to find, see `files/write`. */
 export type Expectation =
   { readonly ifVersion: string } | { readonly create?: boolean; readonly overwrite?: boolean };
@@ -18,7 +21,7 @@ export interface WholeFile {
 
 const AGAIN = { repeatable: true } as const;
 
-/** Whole files and listings of a session, put together from the pieces that the protocol carries. */
+/** Whole files and listings of a session or snapshot, put together from the pieces that the protocol carries. */
 export class SessionFiles {
   readonly #connection: Connection;
 
@@ -27,20 +30,20 @@ export class SessionFiles {
   }
 
   /** What the path leads to, and whether it is a link. A link that leads nowhere is told of as itself. */
-  async stat(session: string, path: string): Promise<{ stat: FileStat; isLink: boolean }> {
-    const own = await this.#connection.call('files/stat', { session, path, follow: false }, AGAIN);
+  async stat(source: FileSource, path: string): Promise<{ stat: FileStat; isLink: boolean }> {
+    const own = await this.#connection.call('files/stat', { ...source, path, follow: false }, AGAIN);
     if (own.type !== 'symlink') return { stat: own, isLink: false };
     if (own.linkType === null) return { stat: own, isLink: true };
-    return { stat: await this.#connection.call('files/stat', { session, path }, AGAIN), isLink: true };
+    return { stat: await this.#connection.call('files/stat', { ...source, path }, AGAIN), isLink: true };
   }
 
-  async list(session: string, path: string): Promise<FileEntry[]> {
+  async list(source: FileSource, path: string): Promise<FileEntry[]> {
     const all: FileEntry[] = [];
     let cursor: string | null = null;
     do {
       const page: { entries: FileEntry[]; nextCursor: string | null } = await this.#connection.call(
         'files/list',
-        { session, path, limit: LIST_LIMITS.most, ...(cursor === null ? {} : { cursor }) },
+        { ...source, path, limit: LIST_LIMITS.most, ...(cursor === null ? {} : { cursor }) },
         AGAIN,
       );
       all.push(...page.entries);
@@ -50,20 +53,20 @@ export class SessionFiles {
   }
 
   /** Errors: `file_too_large`, and those of `files/read`. A file that changes between two pieces is read anew. */
-  async read(session: string, path: string): Promise<WholeFile> {
+  async read(source: FileSource, path: string): Promise<WholeFile> {
     for (let tries = 1; ; tries += 1) {
       try {
-        return await this.#readOnce(session, path);
+        return await this.#readOnce(source, path);
       } catch (error) {
         if (!isConflict(error) || tries === 3) throw error;
       }
     }
   }
 
-  async #readOnce(session: string, path: string): Promise<WholeFile> {
+  async #readOnce(source: FileSource, path: string): Promise<WholeFile> {
     const first = await this.#connection.callWithBytes(
       'files/read',
-      { session, path, length: FILE_PIECE_BYTES },
+      { ...source, path, length: FILE_PIECE_BYTES },
       AGAIN,
     );
     const { size, version, mtimeMs } = first.result;
@@ -72,7 +75,7 @@ export class SessionFiles {
     for (let offset = first.bytes.length; offset < size;) {
       const { bytes } = await this.#connection.callWithBytes(
         'files/read',
-        { session, path, offset, length: FILE_PIECE_BYTES, ifVersion: version },
+        { ...source, path, offset, length: FILE_PIECE_BYTES, ifVersion: version },
         AGAIN,
       );
       if (bytes.length === 0) break;

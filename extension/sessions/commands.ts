@@ -1,15 +1,20 @@
 import { randomUUID } from 'node:crypto';
-import { ProgressLocation, commands, window } from 'vscode';
+import { ProgressLocation, QuickPickItemKind, commands, window } from 'vscode';
 import type { CancellationToken, Progress as Shown, QuickPickItem } from 'vscode';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Session, SessionStatus } from '../../protocol/entities.ts';
 import { SessionNameSchema } from '../../protocol/entities.ts';
-import type { Params } from '../../protocol/methods.ts';
+import type { Params, Result } from '../../protocol/methods.ts';
+import { ResumeSourceSchema } from '../../protocol/snapshots.ts';
+import type { Snapshot } from '../../protocol/snapshots.ts';
 import type { CommandWork } from '../commands/registry.ts';
 import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
 import type { HistoryDocuments } from '../history/history-documents.ts';
 import { inert } from '../inert.ts';
+import { mayEndWork } from './live-work.ts';
+import { snapshotItems } from '../snapshots/pick-snapshot.ts';
+import { snapshotTitle, totalsWords } from '../snapshots/words.ts';
 import type { KnownSessions } from './known-sessions.ts';
 import { NO_FILTER, SHOWN_STATUSES, sizeWords, titleOf } from './listing.ts';
 import { newSession } from './new-session.ts';
@@ -23,7 +28,7 @@ import { dispatchWords } from './words.ts';
 const OPEN_WORKSPACE = 'Open Workspace';
 const RUN_TURN = 'Run Turn';
 
-type ResumeWay = 'files' | 'clean';
+type ResumeWay = 'files' | 'clean' | `snapshot:${string}`;
 
 /** What commands do with sessions. Each gives what programs may want to know of its outcome. */
 export class SessionCommands {
@@ -51,6 +56,7 @@ export class SessionCommands {
     return {
       'holdfast.newSession': (profile) => this.#create(profile),
       'holdfast.resumeSession': (target, way) => this.#resume(target, way),
+      'holdfast.resetSession': (target) => this.#reset(target),
       'holdfast.runTurn': (target, input) => this.#runTurn(target, input),
       'holdfast.cancelTurn': (target) => this.#cancelTurn(target),
       'holdfast.pauseSession': (target) => this.#pause(target),
@@ -92,40 +98,74 @@ export class SessionCommands {
   async #resume(target: unknown, wanted: unknown): Promise<string | undefined> {
     const session = await pickSession(this.#sessions, target, { title: 'Resume Session' });
     if (session === undefined) return undefined;
-    const way = wanted === 'files' || wanted === 'clean' ? wanted : await this.#pickWay(session);
+    const way = isWay(wanted) ? wanted : await this.#pickWay(session);
     if (way === undefined) return undefined;
-    const { sandbox, timings } = await this.#shown(
-      `Resuming ${inert(titleOf(session))}`,
-      async (_, progress) => {
-        if (way === 'clean') {
-          progress.report({ message: 'emptying the workspace' });
-          await this.#connection.call('workspace/clean', {
-            session: session.id,
-            force: true,
-            opId: randomUUID(),
-          });
-        }
-        progress.report({ message: 'bringing the sandbox up' });
-        const resumed = await this.#connection.call(
-          'session/resume',
-          { session: session.id },
-          {
-            repeatable: true,
-            onProgress: ({ stage }) => progress.report({ message: inert(stage) }),
-          },
-        );
-        progress.report({ message: dispatchWords(resumed.sandbox) });
-        return resumed;
-      },
-    );
+    const { sandbox, timings, undo } = await this.#bringBack(session, way);
     void this.#sessions.refresh();
     this.#unread.look(session);
     window.setStatusBarMessage(
       `${inert(titleOf(session))}: ${dispatchWords(sandbox)} (${Math.round(timings.dispatchMs)} ms)`,
       10_000,
     );
+    if (undo !== null) this.#offerUndo(session, undo);
     await openWorkspace(session);
     return sandbox.case;
+  }
+
+  /** Empties the workspace, which begins with the project again; gives the snapshot that takes it back. */
+  async #reset(target: unknown): Promise<string | undefined> {
+    const session = await pickSession(this.#sessions, target, { title: 'Reset' });
+    if (session === undefined || !(await this.#isSure(session))) return undefined;
+    const { undo } = await this.#bringBack(session, 'clean');
+    void this.#sessions.refresh();
+    if (undo !== null) this.#offerUndo(session, undo);
+    return undo ?? undefined;
+  }
+
+  #bringBack(session: Session, from: ResumeWay): Promise<Result<'session/resume'>> {
+    return this.#shown(`Resuming ${inert(titleOf(session))}`, async (_, progress) => {
+      progress.report({ message: from === 'files' ? 'bringing the sandbox up' : 'taking a snapshot first' });
+      const resume = (cancel: boolean) =>
+        this.#connection.call(
+          'session/resume',
+          { session: session.id, from, cancel, opId: randomUUID() },
+          { onProgress: ({ stage }) => progress.report({ message: inert(stage) }) },
+        );
+      try {
+        return await resume(false);
+      } catch (error) {
+        if (!(await mayEndWork(session, error))) throw error;
+        return resume(true);
+      }
+    });
+  }
+
+  #offerUndo(session: Session, undo: string): void {
+    const UNDO = 'Undo';
+    void window
+      .showInformationMessage(
+        `${inert(titleOf(session))} has other files now. They were kept as a snapshot.`,
+        UNDO,
+      )
+      .then((choice) => {
+        if (choice === UNDO) void commands.executeCommand('holdfast.restoreSnapshot', session.id, undo);
+      });
+  }
+
+  async #isSure(session: Session): Promise<boolean> {
+    const { totals } = await this.#connection.call(
+      'snapshot/preview',
+      { session: session.id, from: 'clean', limit: 1 },
+      { repeatable: true },
+    );
+    if (totals.deleted === 0) return true;
+    const CLEAN = 'Empty It';
+    const sure = await window.showWarningMessage(
+      `Empty the workspace of ${inert(titleOf(session))}?`,
+      { modal: true, detail: `${totalsWords(totals)}. A snapshot is taken first, so that it can be undone.` },
+      CLEAN,
+    );
+    return sure === CLEAN;
   }
 
   async #pickWay(session: Session): Promise<ResumeWay | undefined> {
@@ -150,18 +190,43 @@ export class SessionCommands {
         way: 'clean',
       },
     ];
-    const picked = await window.showQuickPick(ways, {
-      title: `Resume ${inert(titleOf(session))}`,
-      placeHolder: session.about === null ? 'How' : `About: ${inert(session.about, 80)}`,
-    });
-    if (picked?.way !== 'clean' || files === 0) return picked?.way;
-    const CLEAN = 'Remove and Resume';
-    const sure = await window.showWarningMessage(
-      `Remove ${held} of ${inert(titleOf(session))}?`,
-      { modal: true, detail: 'They cannot be brought back.' },
-      CLEAN,
+    const snapshots = await snapshotItems(this.#connection, session);
+    const picked = await window.showQuickPick(
+      [
+        ...ways,
+        ...(snapshots.length === 0 ? [] : [{ label: 'Snapshots', kind: QuickPickItemKind.Separator }]),
+        ...snapshots,
+      ],
+      {
+        title: `Resume ${inert(titleOf(session))}`,
+        placeHolder: session.about === null ? 'How' : `About: ${inert(session.about, 80)}`,
+        matchOnDescription: true,
+      },
     );
-    return sure === CLEAN ? 'clean' : undefined;
+    if (picked === undefined) return undefined;
+    if ('snapshot' in picked) {
+      return picked.snapshot === 'now' ? 'files' : this.#confirmed(session, picked.snapshot);
+    }
+    if (!('way' in picked)) return undefined;
+    if (picked.way !== 'clean' || files === 0) return picked.way;
+    return (await this.#isSure(session)) ? 'clean' : undefined;
+  }
+
+  /** From a snapshot, after a look at what that changes. */
+  async #confirmed(session: Session, snapshot: Snapshot): Promise<ResumeWay | undefined> {
+    const from = `snapshot:${snapshot.id}` as const;
+    const { totals } = await this.#connection.call(
+      'snapshot/preview',
+      { session: session.id, from, limit: 1 },
+      { repeatable: true },
+    );
+    const RESUME = 'Resume from It';
+    const sure = await window.showWarningMessage(
+      `Resume ${inert(titleOf(session))} from “${inert(snapshotTitle(snapshot))}”?`,
+      { modal: true, detail: `In the workspace: ${totalsWords(totals)}. A snapshot is taken first.` },
+      RESUME,
+    );
+    return sure === RESUME ? from : undefined;
   }
 
   async #runTurn(target: unknown, input: unknown): Promise<unknown> {
@@ -319,3 +384,7 @@ export class SessionCommands {
 }
 
 type SessionPatch = Omit<Params<'session/update'>, 'session'>;
+
+function isWay(wanted: unknown): wanted is ResumeWay {
+  return wanted !== 'memory' && ResumeSourceSchema.safeParse(wanted).success;
+}

@@ -54,6 +54,22 @@ test('a person makes a session, works, stops it, and finds everything again', as
         .waitFor();
       await person.line('2').first().waitFor();
       await person.shot('workspace-dark');
+      await person.clearToasts();
+
+      // What the turn did is compared with what was before it, and taken back.
+      await person.command('Agent: Restore Snapshot');
+      await person.pick('Before a turn');
+      await person.page.locator('.monaco-dialog-box', { hasText: '1 changed' }).waitFor();
+      await person.shot('restore-dark');
+      await person.page.locator('.monaco-dialog-box .monaco-button', { hasText: 'Compare' }).click();
+      await person.page.locator('.multiDiffEntry').first().waitFor();
+      await person.shot('multi-diff-dark');
+      await person.command('View: Close Editor');
+      await person.command('Agent: Restore Snapshot');
+      await person.pick('Before a turn');
+      await person.page.locator('.monaco-dialog-box .monaco-button', { hasText: 'Restore' }).click();
+      await person.toast('is restored').first().waitFor();
+      await person.line('1').first().waitFor();
     });
     const list = (await home.json(['session', 'list'])) as { sessions: { profile: string }[] };
     expect(list.sessions.map(({ profile }) => profile)).toEqual(['counter']);

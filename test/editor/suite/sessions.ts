@@ -3,7 +3,7 @@ import { before, describe, it } from 'mocha';
 import * as vscode from 'vscode';
 import { commandLine, holdfast } from './command-line.ts';
 import { extension, until } from './extension.ts';
-import { SESSION, inSandbox } from './session.ts';
+import { SESSION, failure, inSandbox } from './session.ts';
 
 interface Shown {
   status: string;
@@ -54,6 +54,36 @@ export function defineSessions(): void {
       assert.deepEqual([summary.matches, summary.files], [1, 1]);
       assert.equal(await run('allowHost', 'api.example.com', 'session'), 'api.example.com');
       assert.match(JSON.stringify(await holdfast(['policy', 'show', SESSION])), /api\.example\.com/);
+    });
+
+    it('take snapshots, show their files as they were, and compare them with now', async () => {
+      await inSandbox(
+        'mkdir -p /workspace/kept && echo old > /workspace/kept/file && touch /workspace/kept/gone',
+      );
+      const snapshot = (await run('takeSnapshot', 'before')) as string;
+      assert.match(snapshot, /^snp-/);
+      await inSandbox('cd /workspace/kept && echo new > file && rm gone && touch made');
+      const then = (path: string) =>
+        vscode.Uri.from({ scheme: 'holdfast-snapshot', authority: snapshot, path });
+      const { fs } = vscode.workspace;
+      assert.equal(Buffer.from(await fs.readFile(then('/workspace/kept/file'))).toString(), 'old\n');
+      const names = (await fs.readDirectory(then('/workspace/kept'))).map(([name]) => name);
+      assert.deepEqual(names, ['file', 'gone']);
+      assert.equal(await failure(fs.stat(then('/workspace/kept/made'))), 'FileNotFound');
+      assert.equal(
+        await failure(fs.writeFile(then('/workspace/kept/file'), Buffer.from('x'))),
+        'NoPermissions',
+      );
+      assert.equal(await failure(fs.stat(then('/.vscode/settings.json'))), 'FileNotFound');
+
+      const totals = (await run('compareSnapshots', snapshot, 'now')) as Record<string, number>;
+      assert.deepEqual([totals['added'], totals['modified'], totals['deleted']], [1, 1, 1]);
+      const label = (): string => vscode.window.tabGroups.activeTabGroup.activeTab?.label ?? '';
+      await until('the comparison', () => label().includes('before → now (1 added, 1 changed, 1 deleted)'));
+
+      const forked = (await run('forkSession', snapshot, 'fork-of-it')) as string;
+      const list = await commandLine(['workspace', 'cat', forked, '/workspace/kept/file']);
+      assert.equal(list, 'old\n');
     });
 
     it('cancel the turn that runs', async () => {

@@ -1,0 +1,236 @@
+import { randomUUID } from 'node:crypto';
+import type { Uri } from 'vscode';
+import { ProgressLocation, commands, window, workspace } from 'vscode';
+import type { Session } from '../../protocol/entities.ts';
+import { WORKSPACE } from '../../protocol/paths.ts';
+import type { Change, ChangeTotals, Snapshot } from '../../protocol/snapshots.ts';
+import type { CommandWork } from '../commands/registry.ts';
+import type { CommandId } from '../commands/table.ts';
+import type { Connection } from '../connection/connection.ts';
+import { snapshotUriOf, uriOf } from '../files/location.ts';
+import { inert } from '../inert.ts';
+import type { KnownSessions } from '../sessions/known-sessions.ts';
+import { titleOf } from '../sessions/listing.ts';
+import { mayEndWork } from '../sessions/live-work.ts';
+import { openWorkspace } from '../sessions/open-workspace.ts';
+import { onlySessionHere, pickSession } from '../sessions/pick.ts';
+import { pickSnapshot } from './pick-snapshot.ts';
+import { snapshotTitle, totalsWords } from './words.ts';
+
+/** Files that are compared side by side at most; the rest is counted. */
+const MOST_COMPARED = 500;
+const UNDO = 'Undo';
+const COMPARE = 'Compare';
+
+type Side = Snapshot | 'now';
+
+/** Points in time of a workspace: taking, looking at, comparing, bringing back. */
+export class SnapshotCommands {
+  readonly #connection: Connection;
+  readonly #sessions: KnownSessions;
+
+  constructor(connection: Connection, sessions: KnownSessions) {
+    this.#connection = connection;
+    this.#sessions = sessions;
+  }
+
+  get works() {
+    return {
+      'holdfast.takeSnapshot': (target, label) => this.#take(target, label),
+      'holdfast.restoreSnapshot': (target, snapshot) => this.#restore(target, snapshot),
+      'holdfast.forkSession': (target, snapshot, name) => this.#fork(target, snapshot, name),
+      'holdfast.compareSnapshots': (target, a, b) => this.#compare(target, a, b),
+      'holdfast.openSnapshot': (target, snapshot) => this.#open(target, snapshot),
+    } as const satisfies Partial<Record<CommandId, CommandWork>>;
+  }
+
+  /** Gives the snapshot's id. */
+  async #take(target: unknown, given: unknown): Promise<string | undefined> {
+    const session = await this.#pick(target, 'Take Snapshot');
+    if (session === undefined) return undefined;
+    const label = typeof given === 'string' ? given : await askLabel(session);
+    if (label === undefined) return undefined;
+    const { id, created } = await window.withProgress(
+      { location: ProgressLocation.Notification, title: `Taking a snapshot of ${inert(titleOf(session))}` },
+      (progress) =>
+        this.#connection.call(
+          'snapshot/create',
+          { session: session.id, ...(label === '' ? {} : { label }), opId: randomUUID() },
+          { onProgress: ({ stage }) => progress.report({ message: inert(stage) }) },
+        ),
+    );
+    window.setStatusBarMessage(
+      created ? 'The snapshot is taken' : 'Nothing has changed since the last snapshot',
+      8_000,
+    );
+    return id;
+  }
+
+  /** Makes the workspace what a snapshot has, after a look at what that changes. Gives the snapshot that takes it back. */
+  async #restore(target: unknown, given: unknown): Promise<string | undefined> {
+    const session = await this.#pick(target, 'Restore Snapshot');
+    if (session === undefined) return undefined;
+    const name = inert(titleOf(session));
+    const snapshot = await pickSnapshot(this.#connection, session, { title: `Restore ${name}`, given });
+    if (snapshot === undefined || snapshot === 'now') return undefined;
+    const { totals } = await this.#connection.call(
+      'snapshot/preview',
+      { session: session.id, from: `snapshot:${snapshot.id}`, limit: 1 },
+      { repeatable: true },
+    );
+    const RESTORE = 'Restore';
+    const choice = await window.showWarningMessage(
+      `Restore ${name} to “${inert(snapshotTitle(snapshot))}”?`,
+      { modal: true, detail: `In the workspace: ${totalsWords(totals)}. A snapshot is taken first.` },
+      RESTORE,
+      COMPARE,
+    );
+    if (choice === COMPARE) {
+      await this.#compareSides(session, 'now', snapshot);
+      return undefined;
+    }
+    if (choice !== RESTORE) return undefined;
+    return this.#restoreNow(session, snapshot.id);
+  }
+
+  async #restoreNow(session: Session, snapshot: string): Promise<string | undefined> {
+    const name = inert(titleOf(session));
+    const { undo } = await window.withProgress(
+      { location: ProgressLocation.Notification, title: `Restoring ${name}` },
+      async (progress) => {
+        const onProgress = ({ stage }: { stage: string }): void => progress.report({ message: inert(stage) });
+        const restore = (cancel: boolean) =>
+          this.#connection.call(
+            'snapshot/restore',
+            { session: session.id, snapshot, cancel, opId: randomUUID() },
+            { onProgress },
+          );
+        try {
+          return await restore(false);
+        } catch (error) {
+          if (!(await mayEndWork(session, error))) throw error;
+          return restore(true);
+        }
+      },
+    );
+    void this.#sessions.refresh();
+    const actions = undo === null ? [] : [UNDO];
+    void window.showInformationMessage(`${name} is restored.`, ...actions).then((choice) => {
+      if (choice === UNDO && undo !== null)
+        void commands.executeCommand('holdfast.restoreSnapshot', session.id, undo);
+    });
+    return undo ?? undefined;
+  }
+
+  /** A session of its own with a snapshot's files, or with those of now. Gives its id. */
+  async #fork(target: unknown, given: unknown, called: unknown): Promise<string | undefined> {
+    const session = await this.#pick(target, 'Fork');
+    if (session === undefined) return undefined;
+    const title = `Fork ${inert(titleOf(session))}`;
+    const side = await pickSnapshot(this.#connection, session, { title, given, withNow: true });
+    if (side === undefined) return undefined;
+    const name =
+      typeof called === 'string'
+        ? called
+        : await window.showInputBox({ title, prompt: 'Name of the new session; empty: none' });
+    if (name === undefined) return undefined;
+    const snapshot =
+      side === 'now'
+        ? (await this.#connection.call('snapshot/create', { session: session.id, opId: randomUUID() })).id
+        : side.id;
+    const forked = await this.#connection.call('snapshot/fork', {
+      snapshot,
+      session: session.id,
+      ...(name === '' ? {} : { name }),
+      opId: randomUUID(),
+    });
+    void this.#sessions.refresh();
+    if (typeof called !== 'string') await openWorkspace(forked.session);
+    return forked.session.id;
+  }
+
+  /** Two snapshots, or one and now, in VS Code's editor for many comparisons. Gives how much differs. */
+  async #compare(target: unknown, first: unknown, second: unknown): Promise<ChangeTotals | undefined> {
+    const session = await this.#pick(target, 'Compare');
+    if (session === undefined) return undefined;
+    const title = `Compare ${inert(titleOf(session))}`;
+    const a = await pickSnapshot(this.#connection, session, { title: `${title}: from`, given: first });
+    if (a === undefined) return undefined;
+    const b = await pickSnapshot(this.#connection, session, {
+      title: `${title}: to`,
+      given: second,
+      withNow: true,
+    });
+    return b === undefined ? undefined : this.#compareSides(session, a, b);
+  }
+
+  async #compareSides(session: Session, a: Side, b: Side): Promise<ChangeTotals> {
+    const { changes, totals } = await this.#connection.call(
+      'snapshot/diff',
+      { a: idOf(a), b: idOf(b), session: session.id, limit: MOST_COMPARED },
+      { repeatable: true },
+    );
+    const files = changes.filter(({ type, kind }) => type === 'file' && kind !== 'mode');
+    const title = `${inert(titleOf(session))}: ${sideTitle(a)} → ${sideTitle(b)} (${totalsWords(totals)})`;
+    if (files.length === 0) void window.showInformationMessage(`${title}.`);
+    else {
+      const resources = files.map((change) => sidesOf(session.id, a, b, change));
+      await commands.executeCommand('vscode.changes', title, resources);
+      if (files.length < changes.length || totalOf(totals) > changes.length) {
+        window.setStatusBarMessage(`${files.length} files are shown: ${totalsWords(totals)} in all`, 10_000);
+      }
+    }
+    return totals;
+  }
+
+  /** Adds a snapshot's files as a folder that cannot be changed. */
+  async #open(target: unknown, given: unknown): Promise<void> {
+    const session = await this.#pick(target, 'Open Snapshot');
+    if (session === undefined) return;
+    const title = `Open a snapshot of ${inert(titleOf(session))}`;
+    const snapshot = await pickSnapshot(this.#connection, session, { title, given });
+    if (snapshot === undefined || snapshot === 'now') return;
+    workspace.updateWorkspaceFolders(workspace.workspaceFolders?.length ?? 0, 0, {
+      uri: snapshotUriOf(snapshot.id, '/'),
+      name: `${titleOf(session)}: ${snapshotTitle(snapshot)}`,
+    });
+  }
+
+  #pick(target: unknown, title: string): Promise<Session | undefined> {
+    return pickSession(this.#sessions, target ?? onlySessionHere(), { title });
+  }
+}
+
+async function askLabel(session: Session): Promise<string | undefined> {
+  return window.showInputBox({
+    title: `Snapshot of ${inert(titleOf(session))}`,
+    prompt: 'What it is for; empty: no label',
+    validateInput: (text) => (text.length > 200 ? 'at most 200 characters' : undefined),
+  });
+}
+
+function idOf(side: Side): string {
+  return side === 'now' ? 'now' : side.id;
+}
+
+function sideTitle(side: Side): string {
+  return side === 'now' ? 'now' : inert(snapshotTitle(side), 60);
+}
+
+function totalOf({ added, modified, deleted, renamed, mode, typechange }: ChangeTotals): number {
+  return added + modified + deleted + renamed + mode + typechange;
+}
+
+/** What VS Code calls the entry, then both sides; undefined where there is no file. */
+function sidesOf(
+  session: string,
+  a: Side,
+  b: Side,
+  { path, oldPath, kind }: Change,
+): [Uri, Uri | undefined, Uri | undefined] {
+  const at = (side: Side, where: string): Uri =>
+    side === 'now' ? uriOf(session, where) : snapshotUriOf(side.id, where);
+  const left = kind === 'added' ? undefined : at(a, oldPath ?? path);
+  const right = kind === 'deleted' ? undefined : at(b, path);
+  return [uriOf(session, path.startsWith(WORKSPACE) ? path : `${WORKSPACE}/${path}`), left, right];
+}
