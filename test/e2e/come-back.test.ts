@@ -64,11 +64,12 @@ test('a person makes a session, works, stops it, and finds everything again', as
       await person.page.locator('.monaco-dialog-box .monaco-button', { hasText: 'Compare' }).click();
       await person.page.locator('.multiDiffEntry').first().waitFor();
       await person.shot('multi-diff-dark');
-      await person.command('View: Close Editor');
+      await person.command('View: Close All Editors');
       await person.command('Agent: Restore Snapshot');
       await person.pick('Before a turn');
       await person.page.locator('.monaco-dialog-box .monaco-button', { hasText: 'Restore' }).click();
       await person.toast('is restored').first().waitFor();
+      await person.file('count').first().dblclick();
       await person.line('1').first().waitFor();
     });
     const list = (await home.json(['session', 'list'])) as { sessions: { profile: string }[] };
