@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { type Restored, RestoredSchema, type SnapshotReason } from '../../protocol/snapshots.ts';
@@ -20,7 +21,8 @@ import type { Takes } from './takes.ts';
 
 const RESTORE = 'snapshot.restore';
 /** A sidecar that ends in the middle is followed by another one that goes on. */
-const TRIES = 3;
+const TRIES = 5;
+const AGAIN_MS = 200;
 
 const DataSchema = z.object({
   snapshot: z.string(),
@@ -254,6 +256,7 @@ export class Restores {
     return await stores.use(row.lineage, async (store) => {
       for (let tries = 1; ; tries += 1) {
         try {
+          if (tries > 1) await lifecycle.sidecarInLane(row);
           const connection = await SnapshotConnection.open(() => access.dial(row.id), row.id);
           try {
             return await connection.restore({ root, path, dryRun: false }, store, options);
@@ -262,7 +265,8 @@ export class Restores {
           }
         } catch (error) {
           if (tries === TRIES || !isCutOff(error)) throw error;
-          await lifecycle.sidecarInLane(row);
+          // The engine may take a moment to see that it is gone.
+          await sleep(tries * AGAIN_MS);
         }
       }
     });

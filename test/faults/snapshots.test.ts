@@ -1,0 +1,194 @@
+import { execFile } from 'node:child_process';
+import { mkdir, open, readdir, readFile, rm, statfs, truncate, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { describe, expect, test } from 'vitest';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { hasErrorCode } from '../../supervisor/store/storage-error.ts';
+import { shellProject } from '../setup/profiles.ts';
+import { expectSettled, expectWholeHistory, outputOf } from './harness/expectations.ts';
+import type { FaultHome } from './harness/fault-home.ts';
+import { endOfTurn, eventually, useWorkbench, type Workbench } from './harness/workbench.ts';
+
+const run = promisify(execFile);
+const MIB = 2 ** 20;
+const bench: Workbench = useWorkbench();
+
+/** Runs a turn to its end. */
+async function prompt(home: FaultHome, session: string, text: string): Promise<string> {
+  const { turn } = await home.call('turn/start', { session, prompt: text });
+  expect(await endOfTurn(home, turn.turnId)).toMatchObject({ status: 'succeeded' });
+  return (await outputOf(home, turn.turnId, 'stdout')).toString();
+}
+
+async function made(home: FaultHome): Promise<string> {
+  return (await home.call('session/create', { profile: 'shell' })).session.id;
+}
+
+async function codeOf(promise: Promise<unknown>): Promise<string> {
+  const error: unknown = await promise.then(
+    () => null,
+    (reason: unknown) => reason,
+  );
+  return error instanceof HoldfastError ? error.code : String(error);
+}
+
+/** The store of the lineage on an ext4 of its own, made on a file; null where that cannot be. */
+async function smallStore(home: FaultHome, lineage: string, inodes: number): Promise<string | null> {
+  const folder = await bench.folder();
+  const image = join(folder, 'image');
+  const store = join(home.path, 'store', lineage);
+  await writeFile(image, '');
+  await truncate(image, 160 * MIB);
+  await mkdir(store, { recursive: true });
+  try {
+    await run('mkfs.ext4', ['-q', '-N', String(inodes), image]);
+    await run('mount', ['-o', 'loop', image, store]);
+  } catch {
+    return null;
+  }
+  bench.atEnd(() => run('umount', ['-l', store]));
+  return store;
+}
+
+/** Uses up all that is left, in bytes or in inodes. Returns how that is undone. */
+async function fill(folder: string, what: 'bytes' | 'inodes'): Promise<() => Promise<void>> {
+  const place = join(folder, 'filler');
+  await mkdir(place);
+  const full = async (act: () => Promise<unknown>): Promise<boolean> =>
+    act().then(
+      () => false,
+      (error: unknown) => {
+        if (hasErrorCode(error, 'ENOSPC')) return true;
+        throw error;
+      },
+    );
+  if (what === 'inodes') for (let n = 0; !(await full(() => writeFile(join(place, `${n}`), ''))); n += 1);
+  else {
+    const file = await open(join(place, 'big'), 'w');
+    for (const size of [MIB, 4096]) while (!(await full(() => file.appendFile(Buffer.alloc(size)))));
+    await file.sync().catch(() => undefined);
+    await file.close();
+  }
+  return () => rm(place, { recursive: true });
+}
+
+describe('a store that is full', () => {
+  test.each(['bytes', 'inodes'] as const)(
+    'of %s: told as such, nothing is damaged, turns go on, deletes work',
+    async (what) => {
+      const home = await bench.home();
+      await home.start();
+      await bench.deploy(home, shellProject('shell'));
+      const id = await made(home);
+      const store = await smallStore(home, id, 64);
+      if (store === null) return;
+      await prompt(home, id, 'echo one > f; head -c 300000 /dev/urandom > big');
+      const first = await home.call('snapshot/create', { session: id, label: 'first' });
+      const free = await fill(store, what);
+      await prompt(home, id, 'echo two > f; head -c 3000000 /dev/urandom > more');
+
+      expect(await codeOf(home.call('snapshot/create', { session: id, label: 'second' }))).toBe('no_space');
+      // A turn does not wait for space, and the history tells what it began without.
+      expect(await prompt(home, id, 'cat f')).toBe('two\n');
+      const { events } = await home.call('session/events', { session: id, type: 'snapshot.failed' });
+      expect(events.at(-1)?.data).toMatchObject({ reason: 'before-turn', code: 'no_space' });
+      const { ok } = await home.call('snapshot/verify', { snapshot: first.id });
+      expect(ok).toBe(true);
+      expect(await readdir(join(store, 'incoming')).catch(() => [])).toEqual([]);
+
+      // Nothing is given up without a way back, unless that is what was asked for.
+      const restore = { session: id, snapshot: first.id };
+      expect(await codeOf(home.call('snapshot/restore', restore))).toBe('no_space');
+      expect(await readFile(join(home.path, 'workspaces', id, 'f'), 'utf8')).toBe('two\n');
+      const forced = await home.call('snapshot/restore', { ...restore, force: true });
+      expect(forced.undo).toBeNull();
+      expect(await prompt(home, id, 'cat f; ls')).toBe('one\nbig\nf\n');
+
+      const { snapshots } = await home.call('snapshot/list', { session: id });
+      for (const { id: snapshot } of snapshots) {
+        if (snapshot !== first.id) await home.call('snapshot/delete', { snapshot, force: true });
+      }
+      await free();
+      await prompt(home, id, 'echo three > f');
+      expect((await home.call('snapshot/create', { session: id })).created).toBe(true);
+      await home.call('snapshot/restore', restore);
+      expect(await prompt(home, id, 'cat f')).toBe('one\n');
+      await free().catch(() => undefined);
+      await fill(store, what);
+      await home.call('session/delete', { session: id, force: true });
+      expect(await readdir(join(home.path, 'workspaces'))).not.toContain(id);
+      await expectSettled(home);
+    },
+  );
+
+  test('so full that nothing is left to begin with: refused before anything is sent', async () => {
+    const home = await bench.home();
+    await home.start();
+    await bench.deploy(home, shellProject('shell'));
+    const id = await made(home);
+    const store = await smallStore(home, id, 64);
+    if (store === null) return;
+    const { bavail, bsize } = await statfs(store);
+    expect(bavail * bsize).toBeLessThan(160 * MIB);
+    await prompt(home, id, `head -c ${200 * MIB} /dev/urandom > big`);
+    expect(await codeOf(home.call('snapshot/create', { session: id }))).toBe('no_space');
+    expect(await readdir(join(store, 'incoming')).catch(() => [])).toEqual([]);
+    await prompt(home, id, 'rm big; echo small > f');
+    expect((await home.call('snapshot/create', { session: id })).created).toBe(true);
+  });
+});
+
+describe('kill -9 of the sidecar', () => {
+  test('while it looks: no snapshot, nothing left over, and the next one is whole', async () => {
+    const home = await bench.home();
+    await home.start();
+    await bench.deploy(home, shellProject('shell'));
+    const id = await made(home);
+    await prompt(home, id, 'for n in $(seq 24); do head -c 2000000 /dev/urandom > f$n; done');
+    const taking = codeOf(home.call('snapshot/create', { session: id }));
+    const incoming = join(home.path, 'store', id, 'incoming');
+    await eventually('something has come', async () => (await readdir(incoming).catch(() => [])).length > 0);
+    await killSidecar(home, id);
+    expect(['connection_closed', 'sandbox_lost']).toContain(await taking);
+    expect(await readdir(incoming)).toEqual([]);
+    expect((await home.call('snapshot/list', { session: id })).snapshots.map(({ files }) => files)).toEqual([
+      0,
+    ]);
+    const taken = await home.call('snapshot/create', { session: id });
+    expect(taken).toMatchObject({ created: true, files: 24 });
+    expect((await home.call('snapshot/verify', { snapshot: taken.id })).ok).toBe(true);
+  });
+
+  test('while it restores: the next one finishes it, and whoever asked gets the answer', async () => {
+    const home = await bench.home();
+    await home.start();
+    await bench.deploy(home, shellProject('shell'));
+    const id = await made(home);
+    await prompt(
+      home,
+      id,
+      'for n in $(seq 24); do head -c 2000000 /dev/urandom > f$n; done; sha256sum f* > sums',
+    );
+    const { id: snapshot } = await home.call('snapshot/create', { session: id });
+    await prompt(home, id, 'rm -rf *; echo other > f1');
+    const restoring = home.call('snapshot/restore', { session: id, snapshot });
+    const workspace = join(home.path, 'workspaces', id);
+    await eventually('it writes', async () =>
+      (await readdir(workspace)).some((name) => name.startsWith('.holdfast-write-restore')),
+    );
+    await killSidecar(home, id);
+    expect((await restoring).undo).not.toBeNull();
+    expect(await prompt(home, id, 'sha256sum -c sums | grep -c OK; ls -A | wc -l')).toBe('24\n25\n');
+    await expectSettled(home);
+    await expectWholeHistory(home, id);
+  });
+});
+
+async function killSidecar(home: FaultHome, id: string): Promise<void> {
+  const sidecar = (await home.objects()).find(
+    ({ labels }) => labels['dev.holdfast.session'] === id && labels['dev.holdfast.role'] === 'sidecar',
+  );
+  if (sidecar === undefined) throw new Error(`${id} has no sidecar`);
+  await home.docker.getContainer(sidecar.id).kill();
+}
