@@ -136,6 +136,21 @@ describe('workspace files from the command line', () => {
     await home.killContainer(session, 'sidecar');
     await check('sidecar killed');
   });
+
+  test('and in an expired session, whose sandbox has taken its files along', async () => {
+    const project = await writeProject(home.projects, shellProject('brief', 'persistence: ephemeral\n'));
+    await home.succeed(['deploy', project]);
+    await home.succeed(['session', 'create', 'brief', '--name', 'two']);
+    await home.succeed(['session', 'resume', 'two']);
+    await home.succeed(['workspace', 'put', 'two', '-', 'state'], 'before');
+    await home.succeed(['session', 'stop', 'two']);
+    const status = z.object({ session: z.object({ status: z.string() }) });
+    expect(status.parse(await home.json(['session', 'show', 'two'])).session.status).toBe('expired');
+    expect((await home.run(['workspace', 'cat', 'two', 'state'])).code).not.toBe(0);
+    await home.succeed(['workspace', 'put', 'two', '-', 'state'], 'after');
+    expect(await home.succeed(['workspace', 'cat', 'two', 'state'])).toBe('after');
+    expect(status.parse(await home.json(['session', 'show', 'two'])).session.status).toBe('expired');
+  });
 });
 
 test('kill -9 of the supervisor in the middle of an upload: the old content stays, and nothing is left of the new', async () => {
