@@ -15,16 +15,19 @@ import { hasErrorCode } from '../../store/storage-error.ts';
 import { beginDropping, finishDropping, PACK_NAME } from './dropping.ts';
 import { FrameCache } from './frame-cache.ts';
 import { syncFolder } from './folders.ts';
-import { OpenPackFile } from './pack-files.ts';
+import { OpenFiles } from './open-files.ts';
+import { StoredPackFile } from './pack-files.ts';
 
 const CACHED_BYTES = 32 * 2 ** 20;
+/** Packs that stay open between two reads. */
+const OPEN_PACKS = 16;
 
 /** A published pack. */
 export interface StoredPack {
   /** Of its file. */
   readonly name: string;
   readonly path: string;
-  readonly file: OpenPackFile;
+  readonly file: StoredPackFile;
   readonly index: PackIndex;
 }
 
@@ -61,6 +64,7 @@ export class LineageStore implements ObjectReader {
   readonly #packs: StoredPack[] = [];
   readonly #broken: BrokenPack[] = [];
   readonly #cache = new FrameCache(CACHED_BYTES);
+  readonly #files = new OpenFiles(OPEN_PACKS);
   /** Objects of each pack by frame, once it was needed. */
   readonly #byFrame = new WeakMap<PackIndex, PackObject[][]>();
 
@@ -76,7 +80,7 @@ export class LineageStore implements ObjectReader {
       if (!PACK_NAME.test(name)) continue;
       const path = join(store.packsDirectory, name);
       try {
-        store.#packs.push(await openPack(name, path));
+        store.#packs.push(await openPack(name, path, store.#files));
       } catch (error) {
         const bytes = (await lstat(path).catch(() => null))?.size ?? 0;
         store.#broken.push({ name, path, bytes, error });
@@ -172,7 +176,7 @@ export class LineageStore implements ObjectReader {
       const name = `${randomBytes(16).toString('hex')}.pack`;
       const path = join(this.packsDirectory, name);
       await rename(file, path);
-      const pack = await openPack(name, path);
+      const pack = await openPack(name, path, this.#files);
       this.#packs.push(pack);
       published.push(pack);
     }
@@ -204,7 +208,8 @@ export class LineageStore implements ObjectReader {
 
   async close(): Promise<void> {
     this.#cache.clear();
-    for (const { file } of this.#packs.splice(0)) await file.close();
+    this.#packs.length = 0;
+    await this.#files.closeAll();
   }
 
   #existing(hash: Hash): StoredObject {
@@ -229,8 +234,8 @@ export class LineageStore implements ObjectReader {
   }
 }
 
-async function openPack(name: string, path: string): Promise<StoredPack> {
-  const file = await OpenPackFile.open(path);
+async function openPack(name: string, path: string, files: OpenFiles): Promise<StoredPack> {
+  const file = await StoredPackFile.at(path, files);
   try {
     return { name, path, file, index: await PackIndex.read(file) };
   } catch (error) {

@@ -1,11 +1,9 @@
-import { constants } from 'node:fs';
-import { type FileHandle, open } from 'node:fs/promises';
+import type { FileHandle } from 'node:fs/promises';
 import { damaged } from '../../../protocol/snapshots/objects.ts';
 import type { PackFile } from '../../../protocol/snapshots/pack-index.ts';
+import type { OpenFiles } from './open-files.ts';
 
-const { O_RDONLY, O_NOFOLLOW } = constants;
-
-/** A pack on the disk, open for reading. */
+/** A pack that is open. */
 export class OpenPackFile implements PackFile {
   readonly size: number;
   readonly #handle: FileHandle;
@@ -15,28 +13,44 @@ export class OpenPackFile implements PackFile {
     this.size = size;
   }
 
-  static async open(path: string): Promise<OpenPackFile> {
-    const handle = await open(path, O_RDONLY | O_NOFOLLOW);
-    try {
-      return new OpenPackFile(handle, (await handle.stat()).size);
-    } catch (error) {
-      await handle.close();
-      throw error;
-    }
+  read(offset: number, length: number): Promise<Buffer> {
+    return readAll(this.#handle, offset, length);
+  }
+}
+
+/** A pack on the disk, opened when it is read: there may be more of them than a process may have open. */
+export class StoredPackFile implements PackFile {
+  readonly size: number;
+  readonly #path: string;
+  readonly #files: OpenFiles;
+
+  private constructor(path: string, size: number, files: OpenFiles) {
+    this.#path = path;
+    this.size = size;
+    this.#files = files;
   }
 
-  async read(offset: number, length: number): Promise<Buffer> {
-    const bytes = Buffer.allocUnsafe(length);
-    let done = 0;
-    while (done < length) {
-      const { bytesRead } = await this.#handle.read(bytes, done, length - done, offset + done);
-      if (bytesRead === 0) throw damaged('a pack ends too early');
-      done += bytesRead;
-    }
-    return bytes;
+  static async at(path: string, files: OpenFiles): Promise<StoredPackFile> {
+    const { size } = await files.use(path, (handle) => handle.stat());
+    return new StoredPackFile(path, size, files);
   }
 
-  async close(): Promise<void> {
-    await this.#handle.close();
+  read(offset: number, length: number): Promise<Buffer> {
+    return this.#files.use(this.#path, (handle) => readAll(handle, offset, length));
   }
+
+  close(): Promise<void> {
+    return this.#files.close(this.#path);
+  }
+}
+
+async function readAll(handle: FileHandle, offset: number, length: number): Promise<Buffer> {
+  const bytes = Buffer.allocUnsafe(length);
+  let done = 0;
+  while (done < length) {
+    const { bytesRead } = await handle.read(bytes, done, length - done, offset + done);
+    if (bytesRead === 0) throw damaged('a pack ends too early');
+    done += bytesRead;
+  }
+  return bytes;
 }

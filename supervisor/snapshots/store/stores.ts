@@ -5,8 +5,8 @@ import { removeTree } from '../../store/remove-tree.ts';
 import { LineageLocks } from './lineage-locks.ts';
 import { LineageStore } from './lineage-store.ts';
 
-/** How long a store that nobody uses stays open: its indexes take memory, its packs descriptors. */
-const UNUSED_MS = 60_000;
+/** How long a store that nobody uses stays open: its indexes take memory, and reading them again time. */
+const UNUSED_MS = 300_000;
 
 interface Kept {
   readonly opening: Promise<LineageStore>;

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { entriesOf, parseRoot } from '../../../protocol/snapshots/entries.ts';
@@ -443,4 +443,30 @@ test('rows: the newest first in pages, by reason, and what may be changed', () =
   snapshots.remove(row(0).id);
   expect(() => snapshots.existing(row(0).id)).toThrow(/no snapshot/);
   expect(snapshots.ofLineage(LINEAGE)).toEqual(rows.slice(1));
+});
+
+test('a store of many packs keeps few of them open, and reads all of them', async () => {
+  const home = temporaryHome();
+  const trees = Array.from({ length: 40 }, (_, at) => objectsOf({ [`f${at}`]: `content ${at}` }));
+  const stores = storesOf(home);
+  const openPacks = (): number =>
+    readdirSync('/proc/self/fd').filter((fd) => {
+      try {
+        return readlinkSync(`/proc/self/fd/${fd}`).startsWith(home.lineage(LINEAGE));
+      } catch {
+        return false; // the folder that is being read itself
+      }
+    }).length;
+  await stores.use(LINEAGE, async (store) => {
+    for (const { objects, root } of trees) await take(store, objects, root);
+    expect(store.packs.length).toBe(40);
+    const read = await Promise.all(
+      trees.map((_, at) => store.read(blobOf(`content ${at}`), OBJECT_KINDS.blob)),
+    );
+    expect(read.map((body) => body.toString())).toEqual(trees.map((_, at) => `content ${at}`));
+    expect(openPacks()).toBeGreaterThan(0);
+    expect(openPacks()).toBeLessThanOrEqual(16);
+  });
+  await stores.close();
+  expect(openPacks()).toBe(0);
 });
