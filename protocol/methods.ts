@@ -23,7 +23,12 @@ import { FILES_METHODS } from './files.ts';
 import { SnapshotIdSchema } from './ids.ts';
 import { ProfileNameSchema } from './profile.ts';
 import { SEARCH_METHODS, SEARCH_NOTIFICATIONS } from './search.ts';
-import { ResumeSourceSchema, SNAPSHOT_METHODS, SnapshotSourceSchema } from './snapshots.ts';
+import {
+  ResumeSourceSchema,
+  SNAPSHOT_METHODS,
+  SnapshotSourceSchema,
+  SnapshotUsageSchema,
+} from './snapshots.ts';
 import { TERMINAL_METHODS } from './terminals.ts';
 import { WATCH_METHODS, WATCH_NOTIFICATIONS } from './watch.ts';
 import { OWN_NOTIFICATIONS } from './wire/own-notifications.ts';
@@ -299,7 +304,11 @@ export const METHODS = {
 
   ...TERMINAL_METHODS,
 
-  'workspace/info': { params: session, result: WorkspaceInfoSchema },
+  /** `snapshots`: what its snapshots take, which is not part of `bytes`. */
+  'workspace/info': {
+    params: session,
+    result: WorkspaceInfoSchema.extend({ snapshots: SnapshotUsageSchema }),
+  },
   /** Empties the workspace. Refused with `confirmation_required` unless `force`, with `conflict` while a turn is live. */
   'workspace/clean': {
     params: session.extend({ force: z.boolean(), opId }),

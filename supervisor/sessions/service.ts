@@ -8,6 +8,7 @@ import type { EventLog } from '../history/events.ts';
 import type { TurnOutput } from '../history/turn-output.ts';
 import { Forks } from '../snapshots/forks.ts';
 import { Freezing } from '../snapshots/freezing.ts';
+import type { SnapshotUsage } from '../../protocol/snapshots.ts';
 import { Comparisons } from '../snapshots/comparisons.ts';
 import { HeldRoots } from '../snapshots/held-roots.ts';
 import { Restores } from '../snapshots/restores.ts';
@@ -545,7 +546,7 @@ export class SessionService {
     return this.#removal.clean(row.id, refuse, opId);
   }
 
-  async workspaceInfo(row: SessionRow): Promise<WorkspaceInfo> {
+  async workspaceInfo(row: SessionRow): Promise<WorkspaceInfo & { snapshots: SnapshotUsage }> {
     const usage = await this.#lifecycle.withSidecar(row.id, (client) => client.workspaceUsage());
     const { engine, profiles } = this.#options;
     const spec = workspaceSpec(row);
@@ -562,6 +563,7 @@ export class SessionService {
       ...usage,
       limit: profiles.get(row.profile)?.config.workspace?.limit ?? null,
       lastUsedAt: iso(row.lastActiveAt),
+      snapshots: await this.upkeep.usage(row),
     };
   }
 

@@ -25,7 +25,10 @@ export function snapshotHandlers<P>({
       });
       return { ...snapshotView(row), created };
     },
-    'snapshot/list': ({ session, ...filter }) => service.list(service.session(session), filter),
+    'snapshot/list': async ({ session, ...filter }) => {
+      const row = service.session(session);
+      return { ...service.list(row, filter), usage: await upkeep.usage(row) };
+    },
     'snapshot/show': ({ snapshot, session }) => ({ snapshot: snapshotView(service.find(snapshot, session)) }),
     'snapshot/update': ({ snapshot, session, ...patch }) => ({
       snapshot: snapshotView(service.update(service.find(snapshot, session), patch)),

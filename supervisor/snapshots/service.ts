@@ -1,5 +1,5 @@
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { Snapshot, SnapshotReason, SnapshotUsage } from '../../protocol/snapshots.ts';
+import type { Snapshot, SnapshotReason } from '../../protocol/snapshots.ts';
 import type { Log } from '../daemon/logs.ts';
 import type { EventLog } from '../history/events.ts';
 import type { Database } from '../store/database.ts';
@@ -123,18 +123,12 @@ export class SnapshotService {
     return sessions.get(reference) ?? sessions.find(reference);
   }
 
-  async list(
+  list(
     session: SessionRow,
     filter: SnapshotFilter,
-  ): Promise<{ snapshots: Snapshot[]; nextCursor: string | null; usage: SnapshotUsage }> {
-    const { snapshots, stores } = this.#options;
-    const { rows, nextCursor } = snapshots.list(session.id, filter);
-    const bytes = await stores.use(session.lineage, (store) => Promise.resolve(store.bytes));
-    return {
-      snapshots: rows.map(snapshotView),
-      nextCursor,
-      usage: { snapshots: snapshots.count(session.id), bytes, uniqueBytes: null },
-    };
+  ): { readonly snapshots: Snapshot[]; readonly nextCursor: string | null } {
+    const { rows, nextCursor } = this.#options.snapshots.list(session.id, filter);
+    return { snapshots: rows.map(snapshotView), nextCursor };
   }
 
   update(row: SnapshotRow, patch: SnapshotPatch): SnapshotRow {

@@ -1,11 +1,12 @@
 import { RootHashSchema } from '../../protocol/snapshots/wire.ts';
 import { type Hash, parseHash } from '../../protocol/snapshots/objects.ts';
+import type { SnapshotUsage } from '../../protocol/snapshots.ts';
 import type { Garbage } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Log } from '../daemon/logs.ts';
 import type { Operations } from '../store/operations.ts';
 import type { Reserve } from '../store/reserve.ts';
-import type { Sessions } from '../store/sessions.ts';
+import type { SessionRow, Sessions } from '../store/sessions.ts';
 import type { SnapshotRow, Snapshots } from '../store/snapshots.ts';
 import {
   type CollectOptions,
@@ -14,7 +15,9 @@ import {
   plannedFor,
 } from './gc/collect-lineage.ts';
 import { SnapshotFiles } from './files/snapshot-files.ts';
+import { uniqueBytes } from './gc/unique-bytes.ts';
 import type { HeldRoots } from './held-roots.ts';
+import { Slices } from './slices.ts';
 import { LineageStore } from './store/lineage-store.ts';
 import type { LineageStores } from './store/stores.ts';
 import { thinned } from './thinning.ts';
@@ -43,6 +46,8 @@ export class SnapshotUpkeep {
   readonly #options: SnapshotUpkeepOptions;
   /** Which snapshots there were when a lineage was last collected. */
   readonly #collected = new Map<string, string>();
+  /** What only the snapshots of each session need, by lineage, and of which snapshots that was said. */
+  readonly #counted = new Map<string, { readonly of: string; readonly bytes: ReadonlyMap<string, number> }>();
   readonly #ending = new AbortController();
   #tick: NodeJS.Timeout | null = null;
   #first: NodeJS.Timeout | null = null;
@@ -117,6 +122,25 @@ export class SnapshotUpkeep {
     });
   }
 
+  /**
+   * What the snapshots of a session take. What only they need is counted with `gc` and every hour, as all trees have to be gone
+   * through; it is known at once where the session has no forks.
+   */
+  async usage(session: SessionRow): Promise<SnapshotUsage> {
+    const { snapshots, stores } = this.#options;
+    const rows = snapshots.ofLineage(session.lineage);
+    const mine = rows.filter(({ sessionId }) => sessionId === session.id).length;
+    const bytes = await stores.use(session.lineage, (store) => Promise.resolve(store.bytes));
+    const counted = this.#counted.get(session.lineage);
+    const unique =
+      mine === rows.length
+        ? bytes
+        : counted?.of === namesOf(rows)
+          ? (counted.bytes.get(session.id) ?? 0)
+          : null;
+    return { snapshots: mine, bytes, uniqueBytes: mine === 0 ? 0 : unique };
+  }
+
   /** The files of a snapshot; they stay there until `act` has ended. */
   async withFiles<T>({ lineage, root }: SnapshotRow, act: (files: SnapshotFiles) => Promise<T>): Promise<T> {
     return await this.#options.stores.use(lineage, (store) => act(new SnapshotFiles(store, parseHash(root))));
@@ -127,10 +151,7 @@ export class SnapshotUpkeep {
     try {
       this.thin();
       for (const lineage of snapshots.lineages()) {
-        const there = snapshots
-          .ofLineage(lineage)
-          .map(({ id }) => id)
-          .join();
+        const there = namesOf(snapshots.ofLineage(lineage));
         if (this.#collected.get(lineage) === there) continue;
         await this.#collectOne(lineage, false);
         this.#collected.set(lineage, there);
@@ -151,10 +172,29 @@ export class SnapshotUpkeep {
     };
     if (dryRun) return await plannedFor(options);
     try {
-      return await collectLineage(options);
+      const collected = await collectLineage(options);
+      await this.#count(lineage);
+      return collected;
     } finally {
       reserve.ensure();
     }
+  }
+
+  async #count(lineage: string): Promise<void> {
+    const { snapshots, stores } = this.#options;
+    const rows = snapshots.ofLineage(lineage);
+    const sessions = [...new Set(rows.map(({ sessionId }) => sessionId))];
+    if (sessions.length < 2) return;
+    const bytes = new Map<string, number>();
+    const slices = new Slices(this.#ending.signal);
+    await stores.use(lineage, async (store) => {
+      for (const id of sessions) {
+        const mine = rows.filter(({ sessionId }) => sessionId === id);
+        const others = rows.filter(({ sessionId }) => sessionId !== id);
+        bytes.set(id, await uniqueBytes(store, rootsOf(mine), rootsOf(others), slices));
+      }
+    });
+    this.#counted.set(lineage, { of: namesOf(rows), bytes });
   }
 
   /** Trees of snapshots, those that a restore is to bring back, and those that somebody looks at. */
@@ -177,4 +217,12 @@ export class SnapshotUpkeep {
     this.#work = mine.catch(() => undefined);
     return mine;
   }
+}
+
+function namesOf(rows: readonly SnapshotRow[]): string {
+  return rows.map(({ id }) => id).join();
+}
+
+function rootsOf(rows: readonly SnapshotRow[]): Hash[] {
+  return rows.map(({ root }) => parseHash(root));
 }

@@ -3,6 +3,7 @@ import { newOpId } from '../opid.ts';
 import type { Registry } from '../registry.ts';
 import { relativeTime, size } from '../render/quantity.ts';
 import { facts } from '../render/table.ts';
+import type { SnapshotUsage } from '../../../protocol/snapshots.ts';
 import { count, visible } from '../render/text.ts';
 import { registerWorkspaceFiles } from './workspace-files.ts';
 import { registerWorkspaceSearch } from './workspace-search.ts';
@@ -27,6 +28,7 @@ export function registerWorkspace(registry: Registry): void {
           ['Size', size(found.bytes)],
           ['Files', `${count(found.files, 'file')} in ${count(found.directories, 'folder')}`],
           ['Limit', found.limit === null ? 'none' : size(found.limit)],
+          ['Snapshots', snapshotsOf(found.snapshots)],
           ['Last used', `${relativeTime(found.lastUsedAt, context.io.now())} (${found.lastUsedAt})`],
         ],
         context.style.dim,
@@ -59,4 +61,13 @@ export function registerWorkspace(registry: Registry): void {
   });
   registerWorkspaceFiles(registry, group);
   registerWorkspaceSearch(registry, group);
+}
+
+/** `12 snapshots, 3.4 MiB on disk`, and how much of it is this session's alone where it shares with forks. */
+function snapshotsOf({ snapshots, bytes, uniqueBytes }: SnapshotUsage): string {
+  const own =
+    uniqueBytes === null || uniqueBytes === bytes
+      ? ''
+      : `, ${size(uniqueBytes)} of it for this session alone`;
+  return `${count(snapshots, 'snapshot')}, ${size(bytes)} on disk${own}`;
 }

@@ -8,7 +8,7 @@ import { Slices } from '../slices.ts';
 import type { LineageStore, StoredPack } from '../store/lineage-store.ts';
 import { type Reference, referencesOf } from '../store/references.ts';
 import type { LineageStores } from '../store/stores.ts';
-import { isNaming, Marks, markTree, type ObjectPlace, placeOf } from './marks.ts';
+import { isNaming, Marks, markTree, type ObjectPlace, placeOf, storedBytes } from './marks.ts';
 import { PackCopy } from './pack-copy.ts';
 import { type CollectionPlan, type PackUse, planCollection } from './plan.ts';
 
@@ -148,9 +148,7 @@ async function usesOf(store: LineageStore, marks: Marks, slices: Slices): Promis
         liveObjects += 1;
         continue;
       }
-      const { frame, length } = pack.index.object(index);
-      const { storedLength, rawLength } = pack.index.frame(frame);
-      deadBytes += rawLength === 0 ? 0 : (length * storedLength) / rawLength;
+      deadBytes += storedBytes({ pack, index });
       for (const named of await deadNamed(store, marks, { pack, index })) {
         if (named.pack !== pack) naming.add(named.pack.name);
       }

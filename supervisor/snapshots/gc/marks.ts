@@ -45,6 +45,13 @@ export function placeOf(packs: readonly StoredPack[], hash: Hash): ObjectPlace |
   return null;
 }
 
+/** What an object takes of its frame on the disk, more or less: what is compressed together has no sizes of its own. */
+export function storedBytes({ pack, index }: ObjectPlace): number {
+  const { frame, length } = pack.index.object(index);
+  const { storedLength, rawLength } = pack.index.frame(frame);
+  return rawLength === 0 ? 0 : (length * storedLength) / rawLength;
+}
+
 /** Whether an object names others: then it must not stay without them. */
 export function isNaming(kind: ObjectKind): boolean {
   return kind === tree || kind === list || kind === rootKind;

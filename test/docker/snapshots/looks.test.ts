@@ -343,6 +343,23 @@ describe('what is stored', () => {
     expect(ours?.bytes).toBeGreaterThan(2.9 * MIB);
     expect(await bytesOf()).toBe(before);
     await home.call('gc', {});
+    const { usage } = await home.call('snapshot/list', { session: id });
+    expect((await home.call('workspace/info', { session: id })).snapshots).toEqual(usage);
+    expect(usage).toMatchObject({ snapshots: 1, uniqueBytes: usage.bytes });
+    // A fork shares all of it, until one of them has something of its own.
+    const fork = (await home.call('snapshot/fork', { snapshot: kept })).session.id;
+    await writeFile(join(home.path, 'workspaces', fork, 'more'), randomBytes(MIB));
+    await snapshot(fork);
+    expect((await home.call('snapshot/list', { session: fork })).usage.uniqueBytes).toBeNull();
+    await home.call('gc', {});
+    const shared = (await home.call('snapshot/list', { session: fork })).usage;
+    expect(shared.uniqueBytes).toBeGreaterThan(MIB);
+    expect(shared.uniqueBytes).toBeLessThan(1.1 * MIB);
+    await home.call('session/delete', { session: fork, force: true });
+    for (const one of (await home.call('snapshot/list', { session: fork })).snapshots) {
+      await home.call('snapshot/delete', { snapshot: one.id, force: true });
+    }
+    await home.call('gc', {});
     expect(await bytesOf()).toBeLessThan(before - 2.9 * MIB);
     expect(await home.call('snapshot/verify', { snapshot: kept })).toMatchObject({ ok: true });
     expect((await home.call('gc', {})).removed.filter(({ name }) => name === id)).toEqual([]);

@@ -144,6 +144,7 @@ describe('--json prints one document and nothing else', () => {
     directories: 1,
     limit: null,
     lastUsedAt: '2026-03-01T11:57:00.000Z',
+    snapshots: { snapshots: 2, bytes: 4096, uniqueBytes: 1024 },
   };
   const garbage = [{ kind: 'container' as const, name: 'hf-x', why: 'its session is gone', bytes: null }];
   const one = { session: session() };
@@ -342,6 +343,7 @@ describe('what deletes for good', () => {
       directories: 1,
       limit: null,
       lastUsedAt: '2026-03-01T11:57:00.000Z',
+      snapshots: { snapshots: 0, bytes: 0, uniqueBytes: 0 },
     }),
     'workspace/clean': () => ({ removedFiles: 3, removedBytes: 2048 }),
   };

@@ -9,6 +9,8 @@ import {
   type LineageCollected,
   plannedFor,
 } from '../../../supervisor/snapshots/gc/collect-lineage.ts';
+import { uniqueBytes } from '../../../supervisor/snapshots/gc/unique-bytes.ts';
+import { Slices } from '../../../supervisor/snapshots/slices.ts';
 import { type PackUse, planCollection } from '../../../supervisor/snapshots/gc/plan.ts';
 import { beginDropping } from '../../../supervisor/snapshots/store/dropping.ts';
 import type { LineageStore } from '../../../supervisor/snapshots/store/lineage-store.ts';
@@ -119,6 +121,22 @@ describe('collecting', () => {
     });
     expect(await collect(stores, [])).toEqual({ freedBytes: before - freedBytes, missing: 0 });
     expect(await collect(stores, [])).toEqual({ freedBytes: 0, missing: 0 });
+  });
+
+  test('what only some trees need is counted apart from what they share', async () => {
+    const stores = storesOf(temporaryHome());
+    await stores.use(LINEAGE, async (store) => {
+      const one = await takeTree(store, heavy(1));
+      const both = await takeTree(store, new Map([...heavy(1), ...heavy(2)]));
+      const count = (mine: Hash[], others: Hash[]): Promise<number> =>
+        uniqueBytes(store, mine, others, new Slices());
+      expect(await count([one], [both])).toBeLessThan(3000);
+      const alone = await count([both], [one]);
+      expect(alone).toBeGreaterThan(60_000);
+      expect(alone).toBeLessThan(66_000);
+      expect(await count([both, one], [])).toBeGreaterThan(2 * 60_000);
+      expect(await count([one], [one])).toBe(0);
+    });
   });
 
   test('a pack that is half needed is written anew', async () => {

@@ -450,7 +450,7 @@ test('of a deleted session the last one, named ones and pinned ones stay, for a 
   sessions.update(SESSION, { status: 'deleted', deletedAt: Date.now() - 6 * 86_400_000 });
   await service.start();
   expect(snapshots.count(SESSION)).toBe(3);
-  expect((await service.list(service.session(SESSION), {})).usage.snapshots).toBe(3);
+  expect(service.list(service.session(SESSION), {}).snapshots).toHaveLength(3);
   sessions.update(SESSION, { deletedAt: Date.now() - 8 * 86_400_000 });
   await service.start();
   expect(snapshots.count(SESSION)).toBe(0);

@@ -1,0 +1,22 @@
+import type { Hash } from '../../../protocol/snapshots/objects.ts';
+import type { Slices } from '../slices.ts';
+import type { LineageStore } from '../store/lineage-store.ts';
+import { Marks, markTree, type ObjectPlace, storedBytes } from './marks.ts';
+
+/** What these trees take on the disk that no other ones need. What cannot be read counts for nobody. */
+export async function uniqueBytes(
+  store: LineageStore,
+  mine: readonly Hash[],
+  others: readonly Hash[],
+  slices: Slices,
+): Promise<number> {
+  const marks = new Marks();
+  const onLost = (): void => undefined;
+  for (const root of others) await markTree(store, marks, root, slices, { onLost });
+  let bytes = 0;
+  const onMark = (place: ObjectPlace): void => {
+    bytes += storedBytes(place);
+  };
+  for (const root of mine) await markTree(store, marks, root, slices, { onMark, onLost });
+  return Math.round(bytes);
+}
