@@ -66,8 +66,10 @@ export class Holdfast implements Disposable {
     const histories = own.own(new HistoryDocuments(events));
     const sessionCommands = new SessionCommands({ connection, sessions, view, unread, histories });
     const checks = own.own(new CheckCommands(connection, sessions));
-    const nowhere = Uri.joinPath(context.globalStorageUri, 'nowhere').fsPath;
-    const terminals = own.own(new SessionTerminals({ connection, sessions, home, program, nowhere }));
+    const nowhere = Uri.joinPath(context.globalStorageUri, 'nowhere', 'workspace').fsPath;
+    const terminals = own.own(
+      new SessionTerminals({ connection, sessions, home, program, nowhere, state: context.workspaceState }),
+    );
     own.own(
       new CommandRegistry(connection, notices, {
         ...sessionCommands.works,

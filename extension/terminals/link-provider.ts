@@ -48,10 +48,10 @@ class PlaceLink extends TerminalLink {
 export class PlaceLinks implements TerminalLinkProvider<PlaceLink> {
   readonly #connection: Connection;
   /** The session of one of our terminals; undefined for others. */
-  readonly #sessionOf: (terminal: Terminal) => string | undefined;
+  readonly #sessionOf: (terminal: Terminal) => Promise<string | undefined>;
   readonly #kept = new Map<string, { readonly paths: Promise<string[]>; readonly until: number }>();
 
-  constructor(connection: Connection, sessionOf: (terminal: Terminal) => string | undefined) {
+  constructor(connection: Connection, sessionOf: (terminal: Terminal) => Promise<string | undefined>) {
     this.#connection = connection;
     this.#sessionOf = sessionOf;
   }
@@ -60,8 +60,9 @@ export class PlaceLinks implements TerminalLinkProvider<PlaceLink> {
     { line, terminal }: TerminalLinkContext,
     token: CancellationToken,
   ): Promise<PlaceLink[]> {
-    const session = this.#sessionOf(terminal);
-    if (session === undefined || this.#connection.peer === undefined) return [];
+    if (this.#connection.peer === undefined) return [];
+    const session = await this.#sessionOf(terminal);
+    if (session === undefined) return [];
     const references = pathReferences(line).slice(0, MOST_LOOKS);
     const links = await Promise.all(
       references.map(async (reference) => {

@@ -6,6 +6,7 @@ import {
   ThemeIcon,
   window,
   type Disposable,
+  type Memento,
   type QuickPickItem,
   type Terminal as Window,
   type TerminalOptions,
@@ -22,6 +23,7 @@ import { inert } from '../inert.ts';
 import type { KnownSessions } from '../sessions/known-sessions.ts';
 import { ago, titleOf } from '../sessions/listing.ts';
 import { onlySessionHere, pickSession } from '../sessions/pick.ts';
+import { KnownTerminals } from './known-terminals.ts';
 import { PlaceLinks } from './link-provider.ts';
 
 /** Until the terminal has a window, which then says its size. */
@@ -32,6 +34,8 @@ export interface SessionTerminalsOptions {
   readonly sessions: KnownSessions;
   readonly home: string;
   readonly program: () => Promise<SupervisorProgram>;
+  /** Of this window's folder. */
+  readonly state: Memento;
   /** An empty folder of ours: a path in a terminal must not be taken for a file of the folder that it was started in. */
   readonly nowhere: string;
 }
@@ -43,11 +47,13 @@ export interface SessionTerminalsOptions {
 export class SessionTerminals implements Disposable {
   readonly #options: SessionTerminalsOptions;
   readonly #owned = new Disposal();
-  /** Sessions by terminal. Those of before a reload are learned from the supervisor. */
-  readonly #sessionIds = new Map<string, string>();
+  readonly #known: KnownTerminals;
+  /** Sessions of terminals that are about to be shown. */
+  readonly #opening = new Map<string, string>();
 
   constructor(options: SessionTerminalsOptions) {
     this.#options = options;
+    this.#known = new KnownTerminals(options.state);
     this.#owned.own(
       window.registerTerminalProfileProvider('holdfast.terminal', {
         provideTerminalProfile: async () => {
@@ -58,16 +64,11 @@ export class SessionTerminals implements Disposable {
     );
     this.#owned.own(
       window.registerTerminalLinkProvider(
-        new PlaceLinks(options.connection, (terminal) => {
-          const id = terminalIdOf(terminal);
-          return id === undefined ? undefined : this.#sessionIds.get(id);
-        }),
+        new PlaceLinks(options.connection, async (terminal) => (await this.#known.find(terminal))?.sessionId),
       ),
     );
-    this.#owned.own(window.onDidCloseTerminal((terminal) => this.#closed(terminal)));
-    this.#owned.own(options.connection.onDidConnect(() => void this.#learn()));
-    // Terminals of before a reload have links as soon as they are looked at.
-    if (window.terminals.some((terminal) => terminalIdOf(terminal) !== undefined)) options.connection.use();
+    this.#owned.own(window.onDidOpenTerminal((terminal) => void this.#remember(terminal)));
+    this.#owned.own(window.onDidCloseTerminal((terminal) => void this.#closed(terminal)));
   }
 
   get works() {
@@ -99,7 +100,7 @@ export class SessionTerminals implements Disposable {
     const joined = typeof target === 'string' ? 'new' : await this.#pickOne(session);
     if (joined === undefined) return undefined;
     const terminal = joined === 'new' ? await this.#new(session) : joined;
-    this.#sessionIds.set(terminal.terminalId, terminal.sessionId);
+    this.#opening.set(terminal.terminalId, terminal.sessionId);
     return this.#windowOf(session, terminal);
   }
 
@@ -123,7 +124,9 @@ export class SessionTerminals implements Disposable {
       { session: session.id },
       { repeatable: true },
     );
-    const shown = new Set(window.terminals.map(terminalIdOf));
+    const shown = new Set(
+      (await Promise.all(window.terminals.map((one) => this.#known.find(one)))).map((one) => one?.terminalId),
+    );
     const others = terminals.filter(
       ({ terminalId, status }) => status === 'running' && !shown.has(terminalId),
     );
@@ -163,36 +166,38 @@ export class SessionTerminals implements Disposable {
     };
   }
 
-  /** Closed by hand: then it is not wanted any more. A window that goes leaves its terminals for the next one. */
-  #closed(terminal: Window): void {
-    const id = terminalIdOf(terminal);
-    if (id === undefined || terminal.exitStatus?.reason !== TerminalExitReason.User) return;
-    this.#options.connection
-      .call('terminal/close', { terminal: id }, { repeatable: true })
-      .catch((error: unknown) => {
-        if (!(error instanceof HoldfastError) || error.code !== 'not_found') {
-          void window.showWarningMessage(
-            `The terminal could not be ended: ${inert(HoldfastError.from(error).sentence)}`,
-          );
-        }
-      });
+  async #remember(terminal: Window): Promise<void> {
+    const terminalId = terminalIdOf(terminal);
+    const sessionId = terminalId === undefined ? undefined : this.#opening.get(terminalId);
+    if (terminalId === undefined || sessionId === undefined) return;
+    this.#opening.delete(terminalId);
+    await this.#known.remember(terminal, { terminalId, sessionId });
   }
 
-  async #learn(): Promise<void> {
-    const unknown = window.terminals
-      .map(terminalIdOf)
-      .some((id) => id !== undefined && !this.#sessionIds.has(id));
-    if (!unknown) return;
-    const { terminals } = await this.#options.connection
-      .call('terminal/list', {}, { repeatable: true })
-      // Without it there are no links; the next connection asks again.
-      .catch(() => ({ terminals: [] }));
-    for (const { terminalId, sessionId } of terminals) this.#sessionIds.set(terminalId, sessionId);
+  /** Closed by hand: then it is not wanted any more. A window that goes leaves its terminals for the next one. */
+  async #closed(terminal: Window): Promise<void> {
+    const { exitStatus } = terminal;
+    if (exitStatus?.reason === TerminalExitReason.Shutdown) return;
+    const shown = await this.#known.find(terminal);
+    if (shown === undefined) return;
+    await this.#known.forget(shown.terminalId);
+    if (exitStatus?.reason !== TerminalExitReason.User) return;
+    try {
+      await this.#options.connection.call(
+        'terminal/close',
+        { terminal: shown.terminalId },
+        { repeatable: true },
+      );
+    } catch (error) {
+      const failure = HoldfastError.from(error);
+      if (failure.code === 'not_found') return;
+      void window.showWarningMessage(`The terminal could not be ended: ${inert(failure.sentence)}`);
+    }
   }
 }
 
 /** The id of the terminal that one of VS Code's shows; undefined for those that are not ours. */
-export function terminalIdOf({ creationOptions }: Window): string | undefined {
+function terminalIdOf({ creationOptions }: Window): string | undefined {
   if (!('shellArgs' in creationOptions) || !Array.isArray(creationOptions.shellArgs)) return undefined;
   const args = creationOptions.shellArgs;
   const at = args.indexOf('attach');

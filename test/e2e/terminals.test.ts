@@ -1,0 +1,99 @@
+import type { Locator } from 'playwright-core';
+import { expect, test } from 'vitest';
+import { z } from 'zod';
+import { TestHome } from '../setup/home.ts';
+import { shellProject, writeProject } from '../setup/profiles.ts';
+import { journey } from './harness/person.ts';
+
+const KEPT_MS = 3_000;
+const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
+
+test('a terminal is as before after the window was reloaded and the supervisor killed; its paths open the session’s files; it follows the window', async () => {
+  const home = await TestHome.create();
+  try {
+    await home.succeed(['deploy', await writeProject(home.projects, shellProject('shell'))]);
+    const { session } = CreatedSchema.parse(
+      await home.json(['session', 'create', 'shell', '--name', 'with-terminal']),
+    );
+    const inside = (script: string): Promise<string> =>
+      home.succeed(['exec', '--no-stdin', session.id, '--', 'sh', '-c', script]);
+    await inside('cd /workspace && mkdir src && printf "one\\ntwo\\nthree\\n" > src/linked.ts');
+    const open = { folder: `holdfast://${session.id}/` };
+    // Letters as elements of the page instead of pixels, so that they can be read.
+    const settings = { 'terminal.integrated.gpuAcceleration': 'off' };
+    await journey('terminal', { home: home.path, open, settings }, async (person) => {
+      const { page } = person;
+      const row = (text: string | RegExp) =>
+        page.locator('.terminal.xterm .xterm-rows > div', { hasText: text });
+      const type = async (text: string): Promise<void> => {
+        await page.locator('.terminal.xterm').first().click();
+        await page.keyboard.type(text);
+        await page.keyboard.press('Enter');
+      };
+
+      // Over what lies above the letters: the pointer, not the element, is what a terminal looks at.
+      const follow = async (line: Locator, x: number): Promise<void> => {
+        await line.first().waitFor();
+        const box = await line.first().boundingBox();
+        const [left, middle] = [(box?.x ?? 0) + x, (box?.y ?? 0) + (box?.height ?? 0) / 2];
+        await page.mouse.move(left + 40, middle);
+        await page.keyboard.down('Control');
+        await page.mouse.move(left, middle, { steps: 5 });
+        // VS Code asks for links when the pointer rests.
+        await page.waitForTimeout(2_000);
+        await page.mouse.click(left, middle);
+        await page.keyboard.up('Control');
+      };
+
+      await person.command('Agent: Open Terminal');
+      await row('$').first().waitFor({ timeout: 60_000 });
+      await type('kept=yes; echo in $PWD žluť 日本');
+      await row('in /workspace žluť 日本').first().waitFor();
+
+      // VS Code writes down a moment later what a window shows.
+      await page.waitForTimeout(KEPT_MS);
+      await person.reload();
+      await person.command('Terminal: Focus on Terminal View');
+      await row('in /workspace žluť 日本').first().waitFor({ timeout: 60_000 });
+      await type('echo still $kept');
+      await row('still yes').first().waitFor();
+
+      process.kill(await home.supervisorPid(), 'SIGKILL');
+      await expect
+        .poll(
+          async () => {
+            await type('echo again $kept');
+            return row('again yes').count();
+          },
+          { timeout: 30_000, interval: 1000 },
+        )
+        .toBeGreaterThan(0);
+
+      const columns = async (): Promise<number> => {
+        await type('stty size > /workspace/size');
+        await page.waitForTimeout(1_000);
+        return Number((await inside('cat /workspace/size')).split(' ')[1]);
+      };
+      const before = await columns();
+      await page.setViewportSize({ width: 900, height: 700 });
+      await expect.poll(columns, { timeout: 20_000 }).toBeLessThan(before);
+
+      await type(
+        String.raw`clear; printf '\033]8;;command:workbench.action.files.newUntitledFile\007a link\033]8;;\007\n'; cd src; echo linked.ts:2:2: here`,
+      );
+      await row(/^a link/)
+        .first()
+        .waitFor();
+      await follow(row(/^linked\.ts:2:2: here/), 30);
+      await person.tab('linked.ts').waitFor();
+      await page.locator('.statusbar-item', { hasText: 'Ln 2, Col 2' }).first().waitFor();
+      await person.shot('terminal-dark');
+
+      await follow(row(/^a link/), 15);
+      await page.waitForTimeout(700);
+      expect(await page.locator('.tab', { hasText: 'Untitled' }).count()).toBe(0);
+    });
+  } finally {
+    await home.end();
+  }
+});
