@@ -34,7 +34,7 @@ test('in a window of a session the suites pass', async () => {
   const { outcomes } = await runInExtensionHost({
     name: 'session-folder',
     open: () => ({ folder: `holdfast://${session}/` }),
-    suites: ['hostile-workspace', 'sessions', 'file-system', 'documents'],
+    suites: ['hostile-workspace', 'sessions', 'file-system', 'speed', 'documents'],
     env: { HOLDFAST_HOME: home.path, HOLDFAST_TEST_SESSION: session, HOLDFAST_TEST_MARKS: marks },
   });
   expect(failures(outcomes)).toBe('');

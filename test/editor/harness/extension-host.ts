@@ -67,6 +67,8 @@ export async function runInExtensionHost(options: {
       const lines = (await readFile(results, 'utf8').catch(() => ''))
         .split('\n')
         .filter((line) => line !== '');
+      const figures = await readFile(join(server.folder, 'figures.txt'), 'utf8').catch(() => '');
+      if (figures !== '') console.log(`${options.name}:\n${figures}`);
       const outcomes = lines.map((line) => OutcomeSchema.parse(JSON.parse(line)));
       const failed = outcomes.some(({ state }) => state === 'failed');
       if (code === undefined || (code !== 0 && !failed) || outcomes.length === 0) {

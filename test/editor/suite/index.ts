@@ -7,6 +7,7 @@ import { defineDocuments } from './documents.ts';
 import { defineFileSystem } from './file-system.ts';
 import { defineHostileWorkspace } from './hostile-workspace.ts';
 import { defineSessions } from './sessions.ts';
+import { defineSpeed } from './speed.ts';
 import { defineTerminals } from './terminals.ts';
 
 /** Suites by name. VS Code shapes differ in what they can show, so each run says which of them it wants. */
@@ -16,6 +17,7 @@ const SUITES: Readonly<Record<string, () => void>> = {
   documents: defineDocuments,
   'hostile-workspace': defineHostileWorkspace,
   sessions: defineSessions,
+  speed: defineSpeed,
   terminals: defineTerminals,
   checks: defineChecks,
 };
