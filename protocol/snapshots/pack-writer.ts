@@ -39,7 +39,10 @@ export class PackWriter {
     const { encoding, rawLength, stored, checksum, objects } = frame;
     this.#frames.push({ offset: this.#length, stored: stored.length, raw: rawLength, encoding, checksum });
     for (const { hash, kind, offset, length } of objects) {
-      this.#objects.push({ hash: Buffer.from(hash), kind, frame: index, offset, length });
+      // In memory of its own: a slice of a pool would keep the whole piece of it.
+      const own = Buffer.allocUnsafeSlow(hash.length);
+      own.set(hash);
+      this.#objects.push({ hash: own, kind, frame: index, offset, length });
     }
     this.#length += stored.length;
     return parts;

@@ -1,4 +1,10 @@
-import { type DirectoryEntry, parseTree, type TreeEntry } from '../../protocol/snapshots/entries.ts';
+import { ByteWriter } from '../../protocol/snapshots/bytes.ts';
+import {
+  type DirectoryEntry,
+  parseTree,
+  type TreeEntry,
+  writeEntry,
+} from '../../protocol/snapshots/entries.ts';
 import { EMPTY_REF } from '../../protocol/snapshots/refs.ts';
 import { FACT_WORDS } from './facts.ts';
 
@@ -24,7 +30,9 @@ export class Folder {
   folders: Folder[] = [];
   /** Entries as they were encoded last, in byte order of their names. */
   body: Buffer = NOTHING;
-  /** Entries that are not as in `body`, by name (latin1). */
+  /** Entries that are not as in `body`, encoded like those. */
+  pending: Buffer = NOTHING;
+  /** Entries that are as in neither, by name (latin1). */
   readonly changed = new Map<string, TreeEntry>();
   /** `body` is not what the directory has. */
   isDirty = true;
@@ -48,14 +56,30 @@ export class Folder {
     return names.reverse();
   }
 
-  /** `body`, by name (latin1). Parsed anew at each call. */
+  /** All that is known of its names, by name (latin1); also of some that are gone. Parsed anew at each call. */
   encoded(): Map<string, TreeEntry> {
-    return new Map(this.entries().map((entry) => [keyOf(entry.name), entry]));
+    const entries = new Map<string, TreeEntry>();
+    for (const bytes of [this.body, this.pending]) {
+      if (bytes.length > 0) for (const entry of parseTree(bytes)) entries.set(keyOf(entry.name), entry);
+    }
+    for (const [key, entry] of this.changed) entries.set(key, entry);
+    return entries;
   }
 
-  /** In byte order of their names. Right only while nothing is dirty. */
-  entries(): TreeEntry[] {
-    return this.body.length === 0 ? [] : parseTree(this.body);
+  /** Keeps `changed` as bytes: entries take ten times as much. */
+  compact(): void {
+    if (this.changed.size === 0) return;
+    const entries = new Map<string, TreeEntry>();
+    if (this.pending.length > 0) {
+      for (const entry of parseTree(this.pending)) entries.set(keyOf(entry.name), entry);
+    }
+    for (const [key, entry] of this.changed) entries.set(key, entry);
+    const out = new ByteWriter(entries.size * 128);
+    for (const entry of [...entries.values()].sort((one, other) => one.name.compare(other.name))) {
+      writeEntry(out, entry);
+    }
+    this.pending = ownCopy(out.view());
+    this.changed.clear();
   }
 
   /** This folder and all below it, each before those in it. */
@@ -66,6 +90,13 @@ export class Folder {
       waiting.push(...folder.folders);
     }
   }
+}
+
+/** A copy in memory of its own: a small one would else keep the whole piece alive that it was cut from. */
+export function ownCopy(bytes: Uint8Array): Buffer {
+  const copy = Buffer.allocUnsafeSlow(bytes.length);
+  copy.set(bytes);
+  return copy;
 }
 
 /** A name as text that any bytes survive. */

@@ -56,9 +56,8 @@ export class Nowhere implements ObjectOutlet {
 export class Outbox implements ObjectOutlet {
   readonly #store: Store;
   readonly #asks: boolean;
-  readonly #made: Set<string>;
   /** Hashes (latin1) that the store has or that are on their way. */
-  readonly #known = new Set<string>();
+  readonly #made: Set<string>;
   /** Fresh memory for each file would be given back far later than it is needed no more. */
   readonly #memory = Buffer.allocUnsafeSlow(BATCH_BYTES + SNAPSHOT_LIMITS.objectBytes);
   #used = 0;
@@ -75,7 +74,7 @@ export class Outbox implements ObjectOutlet {
   newObjects = 0;
   newBytes = 0;
 
-  /** `asks`: the store may have some of the objects already. Hashes (latin1) go into `made`. */
+  /** `asks`: the store may have others than `made` already. What is sent is added to that. */
   constructor(store: Store, asks: boolean, made: Set<string>) {
     this.#store = store;
     this.#asks = asks;
@@ -100,8 +99,7 @@ export class Outbox implements ObjectOutlet {
   add(kind: ObjectKind, body: Buffer): Hash {
     const hash = hashOf(kind, body);
     const key = keyOf(hash);
-    if (this.#known.has(key)) return hash;
-    this.#known.add(key);
+    if (this.#made.has(key)) return hash;
     this.#made.add(key);
     this.#waiting.push({ hash, kind, body });
     this.#waitingBytes += body.length;

@@ -27,7 +27,7 @@ import {
   sizeOf,
 } from './facts.ts';
 import type { Folder } from './folder.ts';
-import { keyOf } from './folder.ts';
+import { keyOf, ownCopy } from './folder.ts';
 import type { GiveBack, LentModes } from './lent-modes.ts';
 import type { ObjectOutlet } from './outbox.ts';
 import { isLeftOut, recordLength, recordName } from './records.ts';
@@ -117,6 +117,10 @@ export class Scan implements Walker {
 
   vanished(folder: Folder, name: Buffer): void {
     this.#movedAt([...folder.path(), name]);
+  }
+
+  visited(folder: Folder): void {
+    folder.compact();
   }
 
   folderChanged(folder: Folder, fd: number, facts: Uint32Array): boolean {
@@ -252,6 +256,8 @@ export class Scan implements Walker {
         const isSteady = areSame(now, facts);
         if (!isSteady && tries < READS) continue;
         if (!isSteady) this.#movedAt(path);
+        // What was lent and given back has changed by our own hands.
+        if (tries > 1 || (open.giveBack === null && ctimeOf(facts) >= this.#begun)) this.#moved = true;
         const basics = { name, mode, mtimeNs: mtimeOf(facts), xattrs, group: null };
         // A change within the same tick of the clock as the last one would leave the same time: it is read again.
         if (!isSteady || ctimeOf(facts) >= clock) forgetFacts(facts, 0);
@@ -343,12 +349,9 @@ export class Scan implements Walker {
       const group = names.length > 1 ? groupName(names) : null;
       for (const { folder, name } of names) {
         const key = keyOf(name);
-        let entry = folder.changed.get(key);
-        if (entry === undefined) {
-          let entries = parsed.get(folder);
-          if (entries === undefined) parsed.set(folder, (entries = folder.encoded()));
-          entry = entries.get(key);
-        }
+        let entries = parsed.get(folder);
+        if (entries === undefined) parsed.set(folder, (entries = folder.encoded()));
+        const entry = entries.get(key);
         if (entry === undefined || entry.type === 'directory') continue;
         const before = groupOf(entry);
         if (before === null ? group === null : group !== null && before.equals(group)) continue;
@@ -382,7 +385,7 @@ export class Scan implements Walker {
     for (let at = 0; at < records.length; at += recordLength(records, at)) {
       if (isLeftOut(records, at)) continue;
       const key = keyOf(recordName(records, at));
-      const entry = below.get(key) ?? folder.changed.get(key) ?? before.get(key);
+      const entry = below.get(key) ?? before.get(key);
       if (entry !== undefined) entries.push(entry);
     }
     entries.sort((one, other) => one.name.compare(other.name));
@@ -398,12 +401,14 @@ export class Scan implements Walker {
     const entry = { ...folder.entry, content };
     if (!areSameEntries(entry, folder.entry)) folder.isEntryNew = true;
     folder.entry = entry;
-    folder.body = bodies.length === 1 && bodies[0] !== undefined ? bodies[0] : Buffer.concat(bodies);
+    folder.body = ownCopy(bodies.length === 1 ? (bodies[0] ?? NOTHING) : Buffer.concat(bodies));
     folder.changed.clear();
+    folder.pending = NOTHING;
     folder.isDirty = false;
   }
 }
 
+const NOTHING: Buffer = Buffer.alloc(0);
 const NO_TOTALS: Totals = { files: 0, directories: 0, bytes: 0 };
 
 /** Of the bytewise first of a file's paths. */

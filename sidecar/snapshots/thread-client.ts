@@ -80,6 +80,8 @@ export class SnapshotThread {
   #start(): Worker {
     const worker = new Worker(this.#program, {
       workerData: this.#places,
+      // Descriptors that native calls open are closed by Node, which would complain of each.
+      trackUnmanagedFds: false,
       resourceLimits: { maxOldGenerationSizeMb: THREAD_MIB, maxYoungGenerationSizeMb: YOUNG_MIB },
     });
     worker.unref();

@@ -15,7 +15,7 @@ import {
   noteFacts,
   sizeOf,
 } from './facts.ts';
-import { Folder, keyOf } from './folder.ts';
+import { Folder, keyOf, ownCopy } from './folder.ts';
 import type { GiveBack, LentModes } from './lent-modes.ts';
 import {
   isLeftOut,
@@ -61,6 +61,8 @@ export interface Walker {
   changed(place: LinkedName, directory: number, facts: Uint32Array): boolean | Promise<boolean>;
   /** The same of a directory itself; `fd` is open for reading. */
   folderChanged(folder: Folder, fd: number, facts: Uint32Array): boolean;
+  /** Every name of it was looked at. */
+  visited(folder: Folder): void;
   /** A name is gone that was there a moment ago. */
   vanished(folder: Folder, name: Buffer): void;
   check(totals: Readonly<Totals>): void;
@@ -309,7 +311,7 @@ export class Walk {
       if (links > 1) {
         const inode = inodeOf(stats, index);
         const names = this.#linked.get(inode);
-        const name = { folder, name: Buffer.from(recordName(records, at)) };
+        const name = { folder, name: ownCopy(recordName(records, at)) };
         if (names !== undefined) names.push(name);
         else {
           this.#linked.set(inode, [name]);
@@ -328,6 +330,7 @@ export class Walk {
       this.#walker.vanished(folder, name);
       removeName(folder, name);
     }
+    this.#walker.visited(folder);
     return goesOn;
   }
 
@@ -337,9 +340,9 @@ export class Walk {
     const first = this.#system.list(fd);
     if (first === 0) return { records: known.length === 0 ? known : NO_RECORDS, isInScratch: false };
     const isKnown = first === known.length && scratch.compare(known, 0, first, 0, first) === 0;
-    const parts = [isKnown ? known : Buffer.from(scratch.subarray(0, first))];
+    const parts = [isKnown ? known : ownCopy(scratch.subarray(0, first))];
     for (let more = this.#system.list(fd); more > 0; more = this.#system.list(fd)) {
-      parts.push(Buffer.from(scratch.subarray(0, more)));
+      parts.push(ownCopy(scratch.subarray(0, more)));
     }
     const isInScratch = parts.length === 1;
     const records = isInScratch ? (parts[0] ?? NO_RECORDS) : Buffer.concat(parts);
@@ -347,12 +350,7 @@ export class Walk {
   }
 
   #folderFor(parent: Folder, records: Buffer, at: number, known: KnownNames | null): Folder {
-    return this.#folderNamed(
-      parent,
-      Buffer.from(recordName(records, at)),
-      known,
-      records.readBigUInt64LE(at),
-    );
+    return this.#folderNamed(parent, ownCopy(recordName(records, at)), known, records.readBigUInt64LE(at));
   }
 
   /** What is known of a directory by its name, or, if it was renamed, by its inode. */

@@ -169,7 +169,7 @@ export class WorkspaceSnapshots implements Disposable {
     const keys = new Set<string>();
     for (const folder of this.#known.all()) {
       for (const { hash } of folder.entry.content.items) keys.add(keyOf(hash));
-      for (const entry of [...folder.entries(), ...folder.changed.values()]) {
+      for (const entry of folder.encoded().values()) {
         for (const { hash } of itemsOf(entry)) keys.add(keyOf(hash));
       }
     }
@@ -186,7 +186,7 @@ export class WorkspaceSnapshots implements Disposable {
     for (const folder of this.#known.all()) {
       if (isLost(folder.entry)) folder.isDirty = true;
       const lost = new Set<string>();
-      for (const entry of [...folder.entries(), ...folder.changed.values()]) {
+      for (const entry of folder.encoded().values()) {
         if (entry.type === 'file' && isLost(entry)) lost.add(keyOf(entry.name));
       }
       if (lost.size > 0) forgetNames(folder, lost);

@@ -53,7 +53,8 @@ export class KeptStore implements ObjectReader {
     },
     'store/put': async ({ pack, offset }, { bytes }) => {
       await this.#count('put');
-      const parts = this.#incoming.get(pack) ?? [];
+      // Packs are numbered anew in each scan; what one that failed has left is let go.
+      const parts = (offset === 0 ? undefined : this.#incoming.get(pack)) ?? [];
       if (length(parts) !== offset)
         throw new HoldfastError('invalid_params', `pack ${pack} has a gap at ${offset}`);
       parts.push(Buffer.from(bytes));

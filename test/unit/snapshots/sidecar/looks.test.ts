@@ -1,0 +1,265 @@
+import { randomBytes } from 'node:crypto';
+import { appendFileSync, readdirSync, statSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test, vi } from 'vitest';
+import { HoldfastError } from '../../../../protocol/errors.ts';
+import { temporaryDirectory } from '../../store/temporary-home.ts';
+import { KeptStore } from '../kept-store.ts';
+import { LocalWorkspace } from './local-workspace.ts';
+
+vi.setConfig({ testTimeout: 60_000 });
+
+/** Longer than a tick of the clock that files' times are taken from. */
+const SETTLED_MS = 30;
+
+async function opened(): Promise<{
+  workspace: LocalWorkspace;
+  store: KeptStore;
+  at: (name: string) => string;
+}> {
+  const store = new KeptStore();
+  const workspace = await LocalWorkspace.open(temporaryDirectory(), store);
+  workspace.run(
+    'mkdir -p a/b c; for n in 1 2 3 4 5; do echo file $n > a/b/$n; done; echo x > c/x; ln c/x c/y',
+  );
+  await sleep(SETTLED_MS);
+  return { workspace, store, at: (name) => join(workspace.path, name) };
+}
+
+test('only what has changed is read, and only that is sent', async () => {
+  const { workspace, store, at } = await opened();
+  const first = await workspace.scan();
+  expect(first).toMatchObject({
+    complete: true,
+    files: 7,
+    directories: 3,
+    bytes: 5 * 7 + 2,
+    changedFiles: 7,
+    moved: false,
+  });
+  expect(first.newObjects).toBe(store.objects.size);
+  await sleep(SETTLED_MS);
+  const calls = new Map(store.calls);
+  expect(await workspace.scan(first.root)).toMatchObject({
+    root: first.root,
+    changedFiles: 0,
+    newObjects: 0,
+    newBytes: 0,
+  });
+  expect(store.calls.get('put')).toBe(calls.get('put'));
+
+  // The same size and the time put back: only the change time tells.
+  const { mtime, atime } = statSync(at('a/b/3'));
+  writeFileSync(at('a/b/3'), 'FILE 3\n');
+  utimesSync(at('a/b/3'), atime, mtime);
+  const second = await workspace.scan(first.root);
+  expect(second).toMatchObject({ changedFiles: 1, changedBytes: 7 });
+  // The content, two directories above it, the top and the root.
+  expect(second.newObjects).toBe(5);
+  expect(second.root).not.toBe(first.root);
+});
+
+test('a file that is changed twice within one tick of the clock is not missed', async () => {
+  const { workspace, at } = await opened();
+  let base = (await workspace.scan()).root;
+  for (let round = 0; round < 40; round += 1) {
+    const text = String(round).padStart(4);
+    writeFileSync(at('a/b/1'), `${text}-one\n`);
+    await workspace.scan(base);
+    writeFileSync(at('a/b/1'), `${text}-two\n`);
+    const late = await workspace.scan(base);
+    const other = await LocalWorkspace.open(join(workspace.path, '..'), new KeptStore());
+    expect((await other.scan()).root, `round ${round}`).toBe(late.root);
+    other[Symbol.dispose]();
+    base = late.root;
+  }
+});
+
+test('unchanged is true for the tree that was found last, and for no other', async () => {
+  const { workspace, at } = await opened();
+  const { root } = await workspace.scan();
+  await sleep(SETTLED_MS);
+  await workspace.scan(root);
+  expect(await workspace.unchanged(root)).toMatchObject({ unchanged: true });
+  expect(await workspace.unchanged('0'.repeat(64))).toMatchObject({ unchanged: false });
+  appendFileSync(at('c/x'), 'more');
+  expect(await workspace.unchanged(root)).toMatchObject({ unchanged: false });
+  const next = await workspace.scan(root);
+  await sleep(SETTLED_MS);
+  await workspace.scan(next.root);
+  for (const change of [
+    'chmod 600 a/b/2',
+    'mkdir new',
+    'ln -s a link',
+    'mv a/b/4 a/b/five',
+    'touch -d 2001-01-01 a',
+    'rm c/y',
+  ]) {
+    const { root: now } = await workspace.scan(next.root);
+    await sleep(SETTLED_MS);
+    const settled = await workspace.scan(now);
+    expect(await workspace.unchanged(settled.root), change).toMatchObject({ unchanged: true });
+    workspace.run(change);
+    expect(await workspace.unchanged(settled.root), change).toMatchObject({ unchanged: false });
+  }
+});
+
+test('over its budget a scan says so, and what it has read is not read again', async () => {
+  const { workspace, at } = await opened();
+  const { root } = await workspace.scan();
+  writeFileSync(at('one'), Buffer.alloc(3000, 1));
+  writeFileSync(at('two'), Buffer.alloc(3000, 2));
+  await sleep(SETTLED_MS);
+  const cut = await workspace.scan(root, { budgetBytes: 4000 });
+  expect(cut.complete).toBe(false);
+  expect(cut.changedBytes).toBe(3000);
+  const rest = await workspace.scan(root, { budgetBytes: 4000 });
+  expect(rest).toMatchObject({ complete: true, changedBytes: 3000 });
+  const fresh = await LocalWorkspace.open(join(workspace.path, '..'), new KeptStore());
+  expect((await fresh.scan()).root).toBe(rest.root);
+});
+
+test('what was sent and then not kept is sent again', async () => {
+  const { workspace, store, at } = await opened();
+  const first = await workspace.scan();
+  const kept = new Map(store.objects);
+  writeFileSync(at('a/b/2'), 'something new');
+  writeFileSync(at('big'), Buffer.alloc(20 * 2 ** 20, 7));
+  await sleep(SETTLED_MS);
+  const lost = await workspace.scan(first.root);
+  // The supervisor did not publish it: with the old base, all of it comes again.
+  store.objects.clear();
+  for (const [hash, object] of kept) store.objects.set(hash, object);
+  const again = await workspace.scan(first.root);
+  expect(again.root).toBe(lost.root);
+  workspace.run('rm -rf a big; echo z > c/x');
+  await workspace.restore(again.root);
+  expect(workspace.run('cat a/b/2')).toBe('something new');
+  // Another base than the last two: the store is asked for everything.
+  store.objects.delete([...store.objects.keys()][3] ?? '');
+  const other = await workspace.scan('f'.repeat(64));
+  workspace.run('rm -rf a');
+  await workspace.restore(other.root);
+  expect(workspace.run('cat a/b/2 a/b/1')).toBe('something newfile 1\n');
+});
+
+test('a scan during which something is written says that it is not of one moment; frozen, that is an error', async () => {
+  const { workspace, store, at } = await opened();
+  const incompressible = randomBytes(12 * 2 ** 20);
+  writeFileSync(at('big'), incompressible);
+  await sleep(SETTLED_MS);
+  let writes = 0;
+  // While the file is read, after each few MiB of it.
+  store.before = (call) => {
+    if (call === 'put') appendFileSync(at('big'), String((writes += 1)));
+    return Promise.resolve();
+  };
+  expect(await workspace.scan(null)).toMatchObject({ complete: true, moved: true });
+  expect(writes).toBeGreaterThan(0);
+  writeFileSync(at('big'), incompressible);
+  const restless = await LocalWorkspace.open(join(workspace.path, '..'), store, undefined, () => {
+    appendFileSync(at('big'), String((writes += 1)));
+  });
+  expect(await restless.scan(null)).toMatchObject({ complete: true, moved: true });
+  await expect(restless.scan(null, { frozen: true })).rejects.toMatchObject({
+    code: 'file_unavailable',
+    why: expect.stringContaining('/workspace/big') as string,
+  });
+  store.before = () => Promise.resolve();
+  await sleep(SETTLED_MS);
+  const { root, moved } = await workspace.scan();
+  expect(moved).toBe(false);
+
+  // What is written to what was seen already need not be known; what is new when it is seen must be.
+  for (let round = 0; round < 4; round += 1) {
+    writeFileSync(at('big'), randomBytes(9 * 2 ** 20));
+    await sleep(SETTLED_MS);
+    const names = ['a/b/1', 'a/b/4', 'c/x', 'later'];
+    store.before = (call) => {
+      if (call === 'put') for (const name of names.splice(0)) writeFileSync(at(name), `round ${round}`);
+      return Promise.resolve();
+    };
+    const taken = await workspace.scan(root);
+    store.before = () => Promise.resolve();
+    const other = await LocalWorkspace.open(temporaryDirectory(), store);
+    await other.restore(taken.root);
+    const seesNew = other.run(`grep -rlx 'round ${round}' . || true`).trim() !== '';
+    if (seesNew) expect(taken.moved, `round ${round}`).toBe(true);
+  }
+});
+
+test('a cancelled scan or restore changes nothing, and the next one is right', async () => {
+  const store = new KeptStore();
+  let left = Number.POSITIVE_INFINITY;
+  const check = (): void => {
+    left -= 1;
+    if (left < 0) throw new HoldfastError('cancelled', 'enough');
+  };
+  const workspace = await LocalWorkspace.open(temporaryDirectory(), store, undefined, check);
+  workspace.run(
+    'mkdir -p a/b c/d/e; for n in $(seq 40); do head -c 3000 /dev/urandom > a/b/$n; done; cp a/b/1 c/d/e',
+  );
+  const describe = (): string =>
+    workspace.run(`find . -printf '%p %m %T@ %s\\n' | sort; cat a/b/* | sha256sum`);
+  const { root } = await workspace.scan();
+  workspace.run('for n in $(seq 20); do echo $n > a/b/$n; done; rm -r c; mkdir c; touch c/new');
+  const edited = describe();
+  for (let after = 0; after < 12; after += 1) {
+    left = after;
+    await expect(workspace.restore(root)).rejects.toMatchObject({ code: 'cancelled' });
+    expect(describe(), `restore after ${after}`).toBe(edited);
+    left = after;
+    await workspace.scan(root).catch((error: unknown) => expect(error).toMatchObject({ code: 'cancelled' }));
+    left = Number.POSITIVE_INFINITY;
+    const whole = await LocalWorkspace.open(join(workspace.path, '..'), new KeptStore());
+    expect((await workspace.scan(root)).root, `scan after ${after}`).toBe((await whole.scan()).root);
+  }
+});
+
+test('one path is restored, and nothing beside it', async () => {
+  const { workspace, at } = await opened();
+  workspace.run('touch -d 2003-03-03 a/b a c .');
+  const { root } = await workspace.scan();
+  workspace.run('echo other > a/b/1; echo other > c/x; rm a/b/2; echo new > a/b/new; touch -d 2004-04-04 .');
+  const top = statSync(at('.')).mtimeMs;
+
+  expect(await workspace.restore(root, { path: '/workspace/a/b/2' })).toMatchObject({
+    created: 1,
+    removed: 0,
+  });
+  expect(workspace.run('cat a/b/1 a/b/2')).toBe('other\nfile 2\n');
+  expect(readdirSync(at('a/b'))).toContain('new');
+  expect(statSync(at('.')).mtimeMs).toBe(top);
+
+  expect(await workspace.restore(root, { path: '/workspace/a' })).toMatchObject({ replaced: 1, removed: 1 });
+  expect(workspace.run('cat a/b/1 c/x')).toBe('file 1\nother\n');
+  expect(statSync(at('a')).mtime.getFullYear()).toBe(2003);
+
+  workspace.run('rm -r a');
+  expect(await workspace.restore(root, { path: '/workspace/a/b/5' })).toMatchObject({ created: 3 });
+  expect(readdirSync(at('a/b'))).toEqual(['5']);
+
+  for (const path of ['/workspace/none', '/workspace/a/b/5/x', '/workspace/a/none/x']) {
+    await expect(workspace.restore(root, { path }), path).rejects.toMatchObject({ code: 'file_not_found' });
+  }
+  workspace.run('rm -r a');
+  symlinkSync('c', at('a'));
+  await expect(workspace.restore(root, { path: '/workspace/a/b/5' })).rejects.toMatchObject({
+    code: 'file_not_a_directory',
+  });
+  expect(readdirSync(at('c')).sort()).toEqual(['x', 'y']);
+});
+
+test('a renamed folder is known again', async () => {
+  const { workspace } = await opened();
+  const { root } = await workspace.scan();
+  await sleep(SETTLED_MS);
+  await workspace.scan(root);
+  workspace.run('mv a z; mkdir a; mv z a/inner; ln c/x a/inner/b/link');
+  const after = await workspace.scan(root);
+  // Of five files below it none is read again; three are names of one file that has got another name.
+  expect(after.changedFiles).toBe(3);
+  const fresh = await LocalWorkspace.open(join(workspace.path, '..'), new KeptStore());
+  expect((await fresh.scan()).root).toBe(after.root);
+});
