@@ -517,7 +517,7 @@ export class SessionService {
   async delete(row: SessionRow, force: boolean, opId?: string): Promise<void> {
     if (!force) {
       throw new HoldfastError('confirmation_required', `Session ${row.name} is not deleted without a yes`, {
-        why: 'its workspace and everything in it would be gone for good',
+        why: 'its workspace and everything in it would go; only a last snapshot stays, for a week',
         next: 'repeat it with --force',
       });
     }

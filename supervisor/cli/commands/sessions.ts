@@ -318,15 +318,16 @@ function registerDelete(registry: Registry, group: Command): void {
   const command = registry
     .leaf(group, {
       usage: 'delete <session>',
-      description: 'delete a session and its workspace for good',
+      description: 'delete a session and its workspace; what its files were last is kept for a week',
       operands: ['session'],
     })
     .option('--force', 'do not ask');
   registry.act(command, async (context, options: { force?: boolean }, reference: string) => {
     const session = await confirmedSession(context, reference, options.force, (found) => ({
-      what: `Delete session ${visible(found.name)} of ${visible(found.profile)} for good`,
+      what: `Delete session ${visible(found.name)} of ${visible(found.profile)}`,
       lines: [
         `its workspace (${found.workspaceBytes === null ? 'whatever is in it' : size(found.workspaceBytes)}) goes`,
+        ...(found.throwaway ? [] : ['a snapshot of it stays for a week']),
         ...(found.runningTurn === null ? [] : ['the turn that runs now is ended']),
         ...(found.queuedTurns === 0 ? [] : [`${count(found.queuedTurns, 'waiting turn')} never run`]),
       ],
@@ -337,7 +338,11 @@ function registerDelete(registry: Registry, group: Command): void {
       { stage: 'Deleting' },
     );
     if (context.json) await context.document({ sessionId: session.id, deleted: true });
-    else await context.print(`${visible(session.name)} is gone`);
+    else {
+      await context.print(`${visible(session.name)} is gone`);
+      if (!session.throwaway)
+        await context.hint(`For a week, what its files were last: holdfast snapshot list ${session.id}`);
+    }
     return undefined;
   });
 }
