@@ -3,6 +3,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import { type Terminal, TERMINAL_LIMITS, type WindowSize } from '../../protocol/terminals.ts';
 import type { TerminalProgress } from '../../sidecar/wire.ts';
 import type { Log } from '../daemon/logs.ts';
+import { failpoint } from '../failpoints.ts';
 import type { Database } from '../store/database.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { TerminalRow, TerminalRows } from '../store/terminals.ts';
@@ -119,6 +120,7 @@ export class Terminals {
           },
         ]);
       });
+      await failpoint('terminal.after-intent');
       await this.#begin(row, ready.client, { env, columns, rows: lines });
       return { terminal: this.#view(rows.existing(id)), dispatched: ready.dispatched };
     } catch (error) {
@@ -245,6 +247,7 @@ export class Terminals {
     const { columns, rows, env } = request;
     try {
       await client.openTerminal({ terminalId: id, argv: command, cwd, env: { ...env }, columns, rows });
+      await failpoint('terminal.after-launch');
       const { state } = await client.terminalProgress(id, START_MS);
       if (state === 'starting' || state === 'absent') {
         await client.forgetTerminal(id);
@@ -335,6 +338,7 @@ export class Terminals {
       try {
         const end = await this.#lookForEnd(row);
         if (end === null) continue;
+        await failpoint('terminal.before-end');
         this.#record(row, end.exitCode, end.why);
         this.#forgetOldest(row.sessionId);
         return;
