@@ -1,4 +1,4 @@
-import { readdirSync } from 'node:fs';
+import { readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
@@ -17,8 +17,10 @@ import type { LineageStore } from '../../../supervisor/snapshots/store/lineage-s
 import { referencesOf } from '../../../supervisor/snapshots/store/references.ts';
 import type { LineageStores } from '../../../supervisor/snapshots/store/stores.ts';
 import { verifyTree } from '../../../supervisor/snapshots/verify/verify-tree.ts';
+import { Home } from '../../../supervisor/store/home.ts';
+import { Reserve } from '../../../supervisor/store/reserve.ts';
 import { casesOfRun, Seeded, seedOfRun } from '../protocol/seeded.ts';
-import { errorOf, sessionId, temporaryHome } from '../store/temporary-home.ts';
+import { errorOf, sessionId, smallDisk, temporaryHome } from '../store/temporary-home.ts';
 import { folder, type ModelTree, plainFile, RandomTrees } from './model-tree.ts';
 import { storesOf, takeTree } from './store-taking.ts';
 
@@ -258,6 +260,43 @@ describe('collecting', () => {
       await expectWhole(store, roots.slice(0, 1));
     });
     expect(readdirSync(home.lineage(LINEAGE)).sort()).toEqual(['incoming', 'packs']);
+  });
+
+  test('on a full disk it makes room first, with what needs none, and leaves the rest for later', async ({
+    skip,
+  }) => {
+    const disk = smallDisk();
+    if (disk === null) {
+      skip('this process may not mount');
+      return;
+    }
+    const home = Home.open(join(disk, 'home'));
+    const stores = storesOf(home);
+    const { whole, half } = await stores.use(LINEAGE, async (store) => {
+      await takeTree(store, heavy(1, 300), { perFrame: 10 });
+      const kept = await takeTree(store, new Map([...heavy(1, 100)]));
+      await takeTree(store, heavy(2, 100));
+      return { whole: store.bytes, half: kept };
+    });
+    const reserve = new Reserve(home);
+    reserve.ensure();
+    const filler = join(disk, 'filler');
+    try {
+      writeFileSync(filler, Buffer.alloc(24 * 2 ** 20));
+    } catch {
+      // That is what it is for.
+    }
+    const urgently = (write: () => void): void => reserve.urgently(write);
+    const first = await collectLineage({ stores, lineage: LINEAGE, roots: () => [half], urgently });
+    // All of the last one; of the first one the unneeded part may have to wait.
+    expect(first.freedBytes).toBeGreaterThan(290_000);
+    rmSync(filler);
+    const second = await collectLineage({ stores, lineage: LINEAGE, roots: () => [half], urgently });
+    expect(first.freedBytes + second.freedBytes).toBeGreaterThan(whole - 350_000);
+    await stores.use(LINEAGE, async (store) => {
+      await expectWhole(store, [half]);
+      await expectClosed(store);
+    });
   });
 
   test('where a tree cannot be read nothing goes; where content is lost the rest does', async () => {

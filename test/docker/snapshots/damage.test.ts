@@ -1,0 +1,109 @@
+import { randomBytes } from 'node:crypto';
+import { lstat, mkdir, open, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { HoldfastError } from '../../../protocol/errors.ts';
+import { OBJECT_KINDS, type ObjectKindName } from '../../../protocol/snapshots/objects.ts';
+import { LineageStore } from '../../../supervisor/snapshots/store/lineage-store.ts';
+import { FaultHome } from '../../faults/harness/fault-home.ts';
+import { shellProject, writeProject } from '../../setup/profiles.ts';
+
+const MIB = 2 ** 20;
+let home: FaultHome;
+let supervisor: Awaited<ReturnType<FaultHome['start']>>;
+let id: string;
+let folder: string;
+let taken: string;
+
+beforeAll(async () => {
+  home = await FaultHome.create();
+  supervisor = await home.start();
+  const project = await writeProject(join(home.path, '..'), shellProject('damage'));
+  await home.call('profile/deploy', { directory: project });
+  id = (await home.call('session/create', { profile: 'damage' })).session.id;
+  folder = join(home.path, 'workspaces', id);
+  // Every kind of object: a list for more than eight pieces, a block for a file with holes.
+  await writeFile(join(folder, 'large'), randomBytes(9 * MIB));
+  await mkdir(join(folder, 'd'));
+  await writeFile(join(folder, 'd/small'), 'small\n');
+  const sparse = await open(join(folder, 'sparse'), 'w');
+  await sparse.write(randomBytes(4096), 0, 4096, 4 * MIB);
+  await sparse.truncate(8 * MIB);
+  await sparse.close();
+  taken = (await home.call('snapshot/create', { session: id, pinned: true })).id;
+  await rm(join(folder, 'large'));
+  await rm(join(folder, 'd'), { recursive: true });
+  await rm(join(folder, 'sparse'));
+  await writeFile(join(folder, 'now'), 'what is there now');
+});
+afterAll(() => home.end());
+
+/** With a supervisor that has nothing of it in memory: the check names it, and nothing of it comes back. */
+async function expectFound(pack: string): Promise<void> {
+  await supervisor.kill();
+  supervisor = await home.start();
+  const result = await home.call('snapshot/verify', { snapshot: taken });
+  expect(result.ok).toBe(false);
+  expect(result.damages).toContainEqual(expect.objectContaining({ pack }));
+  const restoring = home.call('snapshot/restore', { session: id, snapshot: taken, force: true });
+  const error: unknown = await restoring.then(
+    () => null,
+    (reason: unknown) => reason,
+  );
+  expect((error as HoldfastError | null)?.code).toBe('snapshot_damaged');
+  expect(await readdir(folder)).toEqual(['now']);
+}
+
+async function packs(): Promise<string[]> {
+  const names = await readdir(join(home.path, 'store', id, 'packs'));
+  return names.map((name) => join(home.path, 'store', id, 'packs', name));
+}
+
+test.each(Object.keys(OBJECT_KINDS) as ObjectKindName[])(
+  'a flipped bit of a %s is found and named, and nothing is restored',
+  async (kindName) => {
+    const store = await LineageStore.open(join(home.path, 'store', id));
+    const place = store.packs
+      .flatMap((pack) =>
+        Array.from({ length: pack.index.objects }, (_, at) => ({ pack, object: pack.index.object(at) })),
+      )
+      .find(({ object }) => object.kind === OBJECT_KINDS[kindName]);
+    await store.close();
+    if (place === undefined) throw new Error('there is none');
+    const { pack, object } = place;
+    const { offset, storedLength } = pack.index.frame(object.frame);
+    const whole = await readFile(pack.path);
+    const changed = Buffer.from(whole);
+    const at = offset + Math.floor(storedLength / 2);
+    changed[at] = (changed[at] ?? 0) ^ 4;
+    await writeFile(pack.path, changed);
+    try {
+      await expectFound(pack.name);
+    } finally {
+      await writeFile(pack.path, whole);
+    }
+  },
+);
+
+test('so is a pack that is cut off, and one whose index is not what it was', async () => {
+  for (const path of await packs()) {
+    if ((await lstat(path)).size < MIB) continue;
+    const whole = await readFile(path);
+    const index = Buffer.from(whole);
+    index[index.length - 70] = (index[index.length - 70] ?? 0) ^ 1;
+    for (const broken of [whole.subarray(0, whole.length - 1), whole.subarray(0, 100), index]) {
+      await writeFile(path, broken);
+      await expectFound(path.slice(path.lastIndexOf('/') + 1));
+    }
+    await writeFile(path, whole);
+  }
+});
+
+test('and once all is as it was, it comes back', async () => {
+  await supervisor.kill();
+  supervisor = await home.start();
+  expect(await home.call('snapshot/verify', { snapshot: taken })).toMatchObject({ ok: true, damages: [] });
+  await home.call('snapshot/restore', { session: id, snapshot: taken });
+  expect((await readdir(folder)).sort()).toEqual(['d', 'large', 'sparse']);
+  expect(await readFile(join(folder, 'd/small'), 'utf8')).toBe('small\n');
+});
