@@ -49,6 +49,7 @@ test('a person finds files and text, sees what a turn changed, and lets a sessio
         await home.succeed(['prompt', id, 'curl -s -m 5 http://news.example/ || true']);
         await person.press('was not let out to news.example:80', 'Allow Host…');
         await person.quickPick('For this session').first().waitFor();
+        await sleep(500);
         await person.shot('allow-host-light');
         await person.pick('For this session');
         await person.status('may reach news.example');
