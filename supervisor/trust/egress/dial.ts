@@ -1,4 +1,4 @@
-import { connect, isIP, type Socket } from 'node:net';
+import { connect, isIP, type OnReadOpts, type Socket } from 'node:net';
 import type { EgressReason } from '../../../protocol/egress.ts';
 import { isPublicAddress } from './addresses.ts';
 import { addressVerdict, type Rule } from './decide.ts';
@@ -34,6 +34,7 @@ export async function dialAddresses(
   addresses: readonly string[],
   port: number,
   signal: AbortSignal,
+  onread?: OnReadOpts,
 ): Promise<Dialled> {
   const until = performance.now() + DIAL_MS;
   let failure: unknown;
@@ -42,7 +43,7 @@ export async function dialAddresses(
     const left = Math.min(CONNECT_MS, until - performance.now());
     if (left <= 0) break;
     try {
-      return { socket: await connected(address, port, left, signal), address };
+      return { socket: await connected(address, port, left, signal, onread), address };
     } catch (error) {
       failure = error;
     }
@@ -82,7 +83,13 @@ export async function checkedAddresses(
   throw new NotDialled('private_address', 'its address is not a public one', first.address);
 }
 
-function connected(address: string, port: number, timeoutMs: number, signal: AbortSignal): Promise<Socket> {
+function connected(
+  address: string,
+  port: number,
+  timeoutMs: number,
+  signal: AbortSignal,
+  onread: OnReadOpts | undefined,
+): Promise<Socket> {
   const { promise, resolve, reject } = Promise.withResolvers<Socket>();
   const socket = connect({
     host: address,
@@ -91,6 +98,7 @@ function connected(address: string, port: number, timeoutMs: number, signal: Abo
     noDelay: true,
     keepAlive: true,
     keepAliveInitialDelay: KEEP_ALIVE_MS,
+    ...(onread === undefined ? {} : { onread }),
   });
   const fail = (error: Error): void => {
     done();

@@ -12,6 +12,7 @@ import { HoldfastError } from '../../../protocol/errors.ts';
 import type { Log } from '../../daemon/logs.ts';
 import { decide, type Rule } from './decide.ts';
 import { checkedAddresses, dialAddresses, NotDialled } from './dial.ts';
+import { Intake } from './intake.ts';
 import type { EgressLedger } from './ledger.ts';
 import type { Policies } from './policies.ts';
 import {
@@ -165,13 +166,14 @@ export class SessionProxy {
     const { tunnel } = carried;
     const refuse = (refusal: Refusal): void => this.#lastWords(carried, refusedConnect(refusal));
     if (!this.#first(carried)) return;
-    const upstream = await this.#dial(carried, connectTarget(request), 'CONNECT', refuse);
+    const intake = new Intake();
+    const upstream = await this.#dial(carried, connectTarget(request), 'CONNECT', refuse, intake);
     if (upstream === null) return;
     join(tunnel, upstream);
     if (head.length > 0) upstream.write(head);
     tunnel.write('HTTP/1.1 200 Connection established\r\n\r\n');
     tunnel.pipe(upstream);
-    upstream.pipe(tunnel);
+    intake.into(tunnel, upstream);
   }
 
   async #plain(carried: Carried, request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -238,6 +240,7 @@ export class SessionProxy {
     target: Target | BadRequest,
     method: string,
     refuse: (refusal: Refusal) => void,
+    intake?: Intake,
   ): Promise<Socket | null> {
     const { policies, sessionId, resolve } = this.#options;
     const deny = (refusal: Refusal, rule: Rule | null, address: string | null = null): null => {
@@ -261,7 +264,7 @@ export class SessionProxy {
       if (address === undefined || carried.ending.signal.aborted) return null;
       carried.going = { host, port, method, rule, address };
       this.#tell('allowed', target, method, null, rule, address);
-      const dialled = await dialAddresses(addresses, port, carried.ending.signal);
+      const dialled = await dialAddresses(addresses, port, carried.ending.signal, intake?.onread);
       if (!carried.tunnel.destroyed) return dialled.socket;
       dialled.socket.destroy();
       return null;

@@ -66,6 +66,19 @@ export class Tunnel extends Duplex {
     else this.#drained(done);
   }
 
+  /**
+   * As `write`, past the queue of a stream: `done` is called when the system has all of it, and the bytes may be written over. Not
+   * while something written is still on its way.
+   */
+  carry(bytes: Buffer, done: () => void): void {
+    if (this.destroyed) return;
+    this.bytesIn += bytes.length;
+    this.#stream.cork();
+    this.#stream.write(tunnelHeader(bytes.length));
+    this.#stream.write(bytes, () => done());
+    this.#stream.uncork();
+  }
+
   override _final(done: (error?: Error | null) => void): void {
     this.#stream.write(TUNNEL_END);
     this.#outEnded = true;

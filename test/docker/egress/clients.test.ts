@@ -1,5 +1,5 @@
 import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { availableParallelism, loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -107,7 +107,8 @@ const CLIENTS: Readonly<Record<string, Client>> = {
     shows: [/403/, /403/],
   },
   'pip install': {
-    idle: 'pip --version',
+    // What it does without looking anywhere: by far the most of it is loading its own parts.
+    idle: 'pip install --quiet --disable-pip-version-check --no-index tinything 2>&1',
     fetch: (base) =>
       `rm -rf p; pip install --quiet --disable-pip-version-check --no-cache-dir --target p --trusted-host ${OPEN} --trusted-host ${CLOSED} --index-url ${base}/simple/ tinything && PYTHONPATH=p python3 -c 'import tinything; print(tinything.WHAT)'`,
     got: 'from the index',
@@ -147,12 +148,15 @@ describe.each(Object.entries(CLIENTS))('%s', (_name, { idle, fetch, got, shows }
   ])('is denied over %s at once where none does, and told', async (_protocol, base, shown) => {
     const clock = 'now() { date +%s%N | cut -c1-13; }; a=$(now)';
     const { code, stdout, stderr } = await turn(
-      `${clock}; ${idle} >/dev/null; b=$(now); (${fetch(base(CLOSED))}); code=$?; c=$(now); echo "took $((c - b - (b - a)))"; exit $code`,
+      `${clock}; ${idle} >/dev/null; b=$(now); (${fetch(base(CLOSED))}); code=$?; c=$(now); echo "started in $((b - a))"; echo "took $((c - b - (b - a)))"; exit $code`,
     );
     expect(code).toBe(1);
     expect(stdout + stderr).toMatch(shown);
     const took = Number(/^took (-?\d+)$/m.exec(stdout)?.[1]);
-    expect(took).toBeLessThan(DENIAL_MS);
+    const started = Number(/^started in (\d+)$/m.exec(stdout)?.[1]);
+    // On a machine that is busy with other things a second is no measure: there it is the client's own start.
+    const busy = (loadavg()[0] ?? 0) > 2 * availableParallelism();
+    expect(took).toBeLessThan(busy ? Math.max(DENIAL_MS, 4 * started) : DENIAL_MS);
   });
 });
 

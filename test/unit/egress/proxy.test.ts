@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from 'node:net';
@@ -177,6 +178,46 @@ describe('CONNECT', () => {
     expect(ended?.bytesIn).toBeGreaterThan(100);
     expect(ended?.bytesOut).toBeGreaterThan(50);
   });
+
+  test('carries every byte in order, to readers quick and slow, also when the server speaks first and goes on after we have ended', async () => {
+    const bytes = randomBytes(6 * 2 ** 20);
+    const talkative = createTcpServer({ allowHalfOpen: true }, (socket) => {
+      socket.on('error', () => undefined);
+      socket.write(bytes.subarray(0, 1000));
+      const got: Buffer[] = [];
+      socket.on('data', (chunk) => got.push(chunk));
+      socket.on('end', () => {
+        socket.write(Buffer.concat(got));
+        // Pieces of every size, so that no reading ends where a writing did.
+        for (let at = 1000; at < bytes.length; at += 1 + (at % 70_001))
+          socket.write(bytes.subarray(at, at + 1 + (at % 70_001)));
+        socket.end();
+      });
+    }).listen(0, '127.0.0.1');
+    await once(talkative, 'listening');
+    const place = `127.0.0.1:${(talkative.address() as AddressInfo).port}`;
+    chain.rule('allow', place);
+    const whole = async (slow: boolean): Promise<Buffer> => {
+      const socket = await chain.connect();
+      socket.write(connectTo(place));
+      // Its first words may come with the answer.
+      const parts: Buffer[] = [];
+      const said = randomBytes(3000);
+      socket.end(said);
+      for await (const chunk of socket) {
+        parts.push(chunk as Buffer);
+        if (slow && parts.length % 8 === 0) await sleep(1);
+      }
+      const all = Buffer.concat(parts);
+      const start = all.indexOf('\r\n\r\n') + 4;
+      expect(all.subarray(start, start + 1000).equals(bytes.subarray(0, 1000))).toBe(true);
+      expect(all.subarray(start + 1000, start + 4000).equals(said)).toBe(true);
+      return all.subarray(start + 4000);
+    };
+    const got = await Promise.all([whole(false), whole(true), whole(false), whole(true)]);
+    for (const one of got) expect(one.equals(bytes.subarray(1000))).toBe(true);
+    talkative.close();
+  }, 30_000);
 
   test('to a host without a rule is answered with a reason phrase, a document and the command that would allow it', async () => {
     const { status, head, body } = await say(connectTo('api.example.com:443'));
