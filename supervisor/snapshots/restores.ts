@@ -163,8 +163,18 @@ export class Restores {
     // The agent may still run if the machine went down before its end was written.
     const stopped =
       row.generation === 0 ? row : await lifecycle.endAgentInLane(row, 'its workspace is restored');
-    await lifecycle.sidecarInLane(stopped);
-    await this.#apply(stopped, operation, {});
+    try {
+      await lifecycle.sidecarInLane(stopped);
+      await this.#apply(stopped, operation, {});
+    } catch (error) {
+      const failure = HoldfastError.from(error);
+      throw new HoldfastError(failure.code, `The files of ${row.name} are not all there`, {
+        why: `a restore was begun and cannot be finished: ${failure.sentence}`,
+        next: `try again, or give it other files (\`holdfast session reset ${row.id}\`, \`holdfast snapshot restore\`)`,
+        details: failure.details,
+        cause: error,
+      });
+    }
   }
 
   /** Sessions with something left to finish. */

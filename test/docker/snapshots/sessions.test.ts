@@ -232,6 +232,31 @@ describe('the command line takes, compares and brings back', () => {
     expect(await prompt('kept', 'cat f')).toBe('1\n');
   });
 
+  test('one that is damaged is never restored: nothing is touched, no fork is made, and reset still works', async () => {
+    const session = await made('shell', 'damaged');
+    await prompt('damaged', 'head -c 200000 /dev/urandom > f; echo one > g');
+    const { id: snapshot } = await take('damaged', '--label', 'of it');
+    const packs = join(home.path, 'store', session, 'packs');
+    for (const name of await readdir(packs)) {
+      const bytes = await readFile(join(packs, name));
+      if (bytes.length < 100_000) continue;
+      bytes[50_000] = (bytes[50_000] ?? 0) ^ 8;
+      await writeFile(join(packs, name), bytes);
+    }
+    await prompt('damaged', 'echo two > g; rm f');
+    const before = await treeOf(session);
+    const restored = await home.run(['snapshot', 'restore', 'damaged', snapshot]);
+    expect(restored.stderr).toMatch(/^error snapshot_damaged: /);
+    expect(await treeOf(session)).toEqual(before);
+    const forked = await home.run(['snapshot', 'fork', snapshot, '--name', 'never']);
+    expect(forked.stderr).toMatch(/^error snapshot_damaged: /);
+    expect((await home.run(['session', 'show', 'never'])).stderr).toMatch(/^error not_found/);
+    const verified = await home.run(['snapshot', 'verify', snapshot]);
+    expect([verified.code, verified.stdout]).toEqual([1, expect.stringContaining('f') as string]);
+    await home.succeed(['session', 'reset', 'damaged']);
+    expect(await prompt('damaged', 'ls -A')).toBe('');
+  });
+
   test('a snapshot that cannot be taken is told, and the turn goes on', async () => {
     const session = await made('shell', 'device');
     await prompt('device', 'echo 1 > f');
