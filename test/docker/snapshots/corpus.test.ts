@@ -22,7 +22,8 @@ beforeAll(async () => {
   const project = await writeProject(join(home.path, '..'), shellProject('corpus'));
   await home.call('profile/deploy', { directory: project });
 });
-afterAll(() => home.end());
+// Two trees of a hundred thousand files go.
+afterAll(() => home.end(), 900_000);
 
 async function install(into: string): Promise<void> {
   await mkdir(join(into, 'node_modules'), { recursive: true });

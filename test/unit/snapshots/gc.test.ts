@@ -245,6 +245,31 @@ describe('collecting', () => {
     },
   );
 
+  test('what came in the last moment keeps what it names, though no snapshot came of it', async () => {
+    const stores = storesOf(temporaryHome());
+    const kept = await stores.use(LINEAGE, async (store) => {
+      await takeTree(store, heavy(1));
+      return await takeTree(store, heavy(2));
+    });
+    let late = 0;
+    const late1 = new Map([...heavy(1), ['d/late', plainFile('late')] as const]);
+    const beside: Pick<LineageStores, 'use' | 'useAlone'> = {
+      use: (lineage, act) => stores.use(lineage, act),
+      useAlone: async (lineage, act) => {
+        // A tree that names what is about to go, published and then given up: nobody needs it, but it is there.
+        if (late === 0) await stores.use(lineage, (store) => takeTree(store, late1));
+        late += 1;
+        return await stores.useAlone(lineage, act);
+      },
+    };
+    await collectLineage({ stores: beside, lineage: LINEAGE, roots: () => [kept] });
+    expect(late).toBeGreaterThan(1);
+    await stores.use(LINEAGE, async (store) => {
+      await expectClosed(store);
+      await expectWhole(store, [kept]);
+    });
+  });
+
   test('once it is decided which packs go, the next supervisor takes them away', async () => {
     const home = temporaryHome();
     const stores = storesOf(home);
