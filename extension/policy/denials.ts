@@ -14,6 +14,8 @@ const ALLOW = 'Allow Host…';
 const SHOW_HISTORY = 'Show History';
 /** The same host is told of again after this long. */
 const AGAIN_MS = 10 * 60_000;
+/** An agent that asks for a hundred hosts does not bury the screen: all are in the list of `Agent: Allow Host…`, and in the history. */
+const MOST_A_MINUTE = 3;
 
 /**
  * Tells a person that a session was not let out, and offers to change that: git for one says "Everything up-to-date" then. Followed are
@@ -71,6 +73,9 @@ export class Denials implements Disposable {
     const key = `${sessionId} ${host}:${port}`;
     const now = Date.now();
     if (now - (this.#told.get(key) ?? 0) < AGAIN_MS) return;
+    const latest = [...this.#told.values()].filter((at) => now - at < 60_000);
+    if (latest.length >= MOST_A_MINUTE) return;
+    for (const [other, at] of this.#told) if (now - at >= AGAIN_MS) this.#told.delete(other);
     this.#told.set(key, now);
     const session = this.#sessions.current?.find(({ id }) => id === sessionId);
     const name = inert(session === undefined ? sessionId : titleOf(session));

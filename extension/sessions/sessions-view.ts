@@ -66,7 +66,12 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
     );
     this.#owned.own(this.#view.onDidChangeVisibility(({ visible }) => this.#follow(visible)));
     this.#owned.own(sessions.onDidChange((all) => this.#show(all)));
-    this.#owned.own(connection.onDidChange(() => this.#changed.fire(undefined)));
+    this.#owned.own(
+      connection.onDidChange(() => {
+        this.#explain();
+        this.#changed.fire(undefined);
+      }),
+    );
     this.#owned.own(unread.onDidChange((ids) => this.#badges.fire(ids.map(addressOf))));
     this.#owned.own(
       window.registerFileDecorationProvider({
@@ -173,7 +178,14 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
         ? undefined
         : { value: running, tooltip: running === 1 ? 'One turn is running' : `${running} turns are running` };
     void commands.executeCommand('setContext', 'holdfast.any', sessions.length > 0);
+    this.#explain();
     this.#changed.fire(undefined);
+  }
+
+  /** Above sessions that are there all the same; where there are none, the view's own welcome says it. */
+  #explain(): void {
+    const isDown = this.#connection.state.kind === 'engineDown' && (this.#sessions.current?.length ?? 0) > 0;
+    this.#view.message = isDown ? 'Docker is not running: this is what was known last.' : '';
   }
 
   #badge(uri: Uri): FileDecoration | undefined {

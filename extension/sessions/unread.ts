@@ -1,10 +1,11 @@
-import { EventEmitter } from 'vscode';
+import { EventEmitter, window } from 'vscode';
 import type { Disposable, Event, Memento } from 'vscode';
 import { z } from 'zod';
 import type { Session } from '../../protocol/entities.ts';
 import type { Connection } from '../connection/connection.ts';
 import { Disposal } from '../disposal.ts';
 import type { KnownSessions } from './known-sessions.ts';
+import { sessionsHere } from './pick.ts';
 
 const KEPT = 'holdfast.seen';
 const SeenSchema = z.record(z.string(), z.number());
@@ -59,9 +60,16 @@ export class Unread implements Disposable {
     }
     const changed: string[] = [];
     let isNew = false;
+    const looking = window.state.focused ? sessionsHere() : new Set();
     for (const { id, lastSeq } of sessions) {
       const seen = this.#seen.get(id);
-      if (seen === undefined) {
+      if (looking.has(id)) {
+        // The person is in it, and sees what happens.
+        if (this.of(id) > 0) changed.push(id);
+        this.#counted.set(id, { lastSeq, turns: 0 });
+        isNew ||= seen !== lastSeq;
+        this.#seen.set(id, lastSeq);
+      } else if (seen === undefined) {
         // What was there before the first look is old.
         this.#seen.set(id, lastSeq);
         isNew = true;

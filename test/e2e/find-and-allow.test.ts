@@ -17,7 +17,7 @@ test('a person finds files and text, sees what a turn changed, and lets a sessio
     await home.succeed([
       'prompt',
       id,
-      'mkdir -p /workspace/src && cd /workspace/src && echo old > untouched.ts && printf "one\\ntwo needle\\n" > haystack.ts',
+      'mkdir -p /workspace/src && cd /workspace/src && echo old > untouched.md && printf "one\\ntwo needle\\n" > haystack.md',
     ]);
     await journey(
       'find-and-allow',
@@ -26,17 +26,17 @@ test('a person finds files and text, sees what a turn changed, and lets a sessio
         await person.unfold('workspace');
         await person.unfold('src');
         await sleep(1_100);
-        await home.succeed(['prompt', id, 'echo more >> /workspace/src/haystack.ts']);
+        await home.succeed(['prompt', id, 'echo more >> /workspace/src/haystack.md']);
         // VS Code draws the badge by style, so its class is all that there is to see.
         const marked = (name: string) =>
           person.file(name).locator('[class*="monaco-decoration-itemColor"]').first();
-        await marked('untouched.ts').waitFor({ state: 'detached' });
-        await marked('haystack.ts').waitFor();
+        await marked('untouched.md').waitFor({ state: 'detached' });
+        await marked('haystack.md').waitFor();
         await person.shot('changed-light');
 
         await person.command('Agent: Find File in Workspace');
         await person.page.keyboard.type('hayst');
-        await person.pick('haystack.ts');
+        await person.pick('haystack.md');
         await person.line('two needle').first().waitFor();
 
         await person.command('Agent: Search in Workspace');
