@@ -54,8 +54,29 @@ export class InertOutput {
     if (this.#state === 'text' && !bytes.includes(ESC) && !bytes.includes(C1_LEAD)) return Buffer.from(bytes);
     this.#out = Buffer.allocUnsafe(bytes.length + MOST_BYTES + 8);
     this.#length = 0;
-    for (const byte of bytes) this.#take(byte, replayed);
+    for (let at = 0; at < bytes.length;) {
+      const run = this.#run(bytes, at);
+      if (run > at) {
+        if (this.#state === 'text') this.#copy(bytes.subarray(at, run));
+        else this.#keepAll(bytes.subarray(at, run));
+        at = run;
+        continue;
+      }
+      this.#take(bytes[at] ?? 0, replayed);
+      at += 1;
+    }
     return this.#out.subarray(0, this.#length);
+  }
+
+  /** Where the bytes end that are plain in the state of now: text, or the inside of a string. */
+  #run(bytes: Uint8Array, from: number): number {
+    let at = from;
+    if (this.#state === 'text') {
+      while (at < bytes.length && bytes[at] !== ESC && bytes[at] !== C1_LEAD) at += 1;
+    } else if (this.#state === 'osc' || this.#state === 'string') {
+      while (at < bytes.length && !mayEndString(bytes[at])) at += 1;
+    }
+    return at;
   }
 
   #take(byte: number, replayed: boolean): void {
@@ -170,26 +191,41 @@ export class InertOutput {
   }
 
   #keep(byte: number): void {
-    if (this.#sequence.length < MOST_BYTES) {
-      this.#sequence.push(byte);
+    this.#keepAll([byte]);
+  }
+
+  /** Of what is too long the last byte is kept, by which its end is recognised. */
+  #keepAll(bytes: Uint8Array | readonly number[]): void {
+    if (!this.#tooLong && this.#sequence.length + bytes.length <= MOST_BYTES) {
+      this.#sequence.push(...bytes);
       return;
     }
     this.#tooLong = true;
-    // Its end may still be recognised.
-    this.#sequence[0] = this.#sequence.at(-1) ?? 0;
-    this.#sequence.length = 1;
-    this.#sequence.push(byte);
+    this.#sequence = [bytes.at(-1) ?? 0];
+  }
+
+  #copy(bytes: Uint8Array): void {
+    this.#demand(bytes.length);
+    this.#out.set(bytes, this.#length);
+    this.#length += bytes.length;
+  }
+
+  #demand(bytes: number): void {
+    if (this.#length + bytes <= this.#out.length) return;
+    this.#out = Buffer.concat([this.#out, Buffer.allocUnsafe(this.#out.length + bytes)]);
   }
 
   #put(...bytes: readonly number[]): void {
-    if (this.#length + bytes.length > this.#out.length) {
-      this.#out = Buffer.concat([this.#out, Buffer.allocUnsafe(this.#out.length + bytes.length)]);
-    }
+    this.#demand(bytes.length);
     for (const byte of bytes) {
       this.#out[this.#length] = byte;
       this.#length += 1;
     }
   }
+}
+
+function mayEndString(byte: number | undefined): boolean {
+  return byte === ESC || byte === BEL || byte === CAN || byte === SUB || byte === 0x9c;
 }
 
 /** Attributes, status, modes, versions: a terminal answers these as if somebody typed. */

@@ -113,6 +113,8 @@ describe('terminals', () => {
     const refused = await home.run(['session', 'stop', name]);
     expect(refused.code).toBe(1);
     expect(refused.stderr).toMatch(/^error conflict: .*1 terminal still running/m);
+    const reset = await home.run(['session', 'resume', name, '--from', 'clean']);
+    expect(reset.stderr).toMatch(/^error conflict: .*1 terminal still running/m);
     await home.succeed(['terminal', 'close', id]);
     expect(['idle', 'paused']).toContain(await status(name));
 
