@@ -1,0 +1,124 @@
+import { expect, onTestFinished, test } from 'vitest';
+import type { SnapshotReason } from '../../../protocol/snapshots.ts';
+import type { Log } from '../../../supervisor/daemon/logs.ts';
+import { HeldRoots } from '../../../supervisor/snapshots/held-roots.ts';
+import { SnapshotUpkeep } from '../../../supervisor/snapshots/upkeep.ts';
+import { Operations } from '../../../supervisor/store/operations.ts';
+import { Reserve } from '../../../supervisor/store/reserve.ts';
+import { Sessions } from '../../../supervisor/store/sessions.ts';
+import { Snapshots } from '../../../supervisor/store/snapshots.ts';
+import { Seeded } from '../protocol/seeded.ts';
+import { sessionId, sessionRow, temporaryDatabase, temporaryHome } from '../store/temporary-home.ts';
+import { folder, type ModelTree, plainFile } from './model-tree.ts';
+import { storesOf, takeTree } from './store-taking.ts';
+
+const SESSION = sessionId(0);
+const HOUR = 3_600_000;
+const NOW = Date.UTC(2031, 4, 20, 12, 30);
+const silent: Log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {}, room: () => silent };
+
+/** A tree with weight, which no other number has. */
+function tree(number: number): ModelTree {
+  const random = new Seeded(number);
+  const bytes = Buffer.from(Array.from({ length: 50_000 }, () => random.below(256)));
+  return new Map([
+    ['', folder()],
+    [`file-${number}`, plainFile(bytes)],
+  ]);
+}
+
+function rooms() {
+  const home = temporaryHome();
+  const database = temporaryDatabase(home);
+  const [sessions, snapshots] = [new Sessions(database), new Snapshots(database)];
+  const [stores, operations] = [storesOf(home), new Operations(database)];
+  const held = new HeldRoots(() => NOW);
+  sessions.insert(sessionRow(0));
+  const removed: string[] = [];
+  const upkeep = new SnapshotUpkeep({
+    snapshots,
+    sessions,
+    stores,
+    operations,
+    held,
+    reserve: new Reserve(home),
+    remove: ({ id }) => {
+      snapshots.remove(id);
+      removed.push(id);
+    },
+    log: silent,
+    now: () => NOW,
+  });
+  onTestFinished(() => upkeep.close());
+  let made = 0;
+  const take = async (age: number, reason: SnapshotReason = 'before-turn'): Promise<string> => {
+    made += 1;
+    const number = made;
+    const root = await stores.use(SESSION, (store) => takeTree(store, tree(number)));
+    const id = `snp-${String.fromCharCode(96 + number).repeat(16)}`;
+    snapshots.insert({
+      id,
+      sessionId: SESSION,
+      lineage: SESSION,
+      createdAt: NOW - age,
+      reason,
+      label: null,
+      pinned: false,
+      base: null,
+      root: root.toString('hex'),
+      files: 1,
+      directories: 0,
+      bytes: 50_000,
+      changedFiles: 1,
+      changedBytes: 50_000,
+      newBytes: 50_000,
+      scanMs: 1,
+      frozenMs: 0,
+      eventSeq: 0,
+    });
+    return id;
+  };
+  const bytes = async (): Promise<number> => (await upkeep.usage(sessionRow(0))).bytes;
+  return { upkeep, snapshots, operations, held, stores, removed, take, bytes };
+}
+
+test('collecting thins out first, and then gives back what that left behind', async () => {
+  const { upkeep, snapshots, take, bytes, removed } = rooms();
+  // The same hour two days ago; the second was asked for, the third is the newest of it.
+  const first = await take(48 * HOUR + 20 * 60_000);
+  const asked = await take(48 * HOUR + 10 * 60_000, 'manual');
+  const last = await take(48 * HOUR + 5 * 60_000);
+  const fresh = await take(HOUR);
+  const before = await bytes();
+  expect(await upkeep.collect(true)).toEqual([]);
+  const [given] = await upkeep.collect(false);
+  expect(removed).toEqual([first]);
+  expect(snapshots.ofSession(SESSION).map(({ id }) => id)).toEqual([asked, last, fresh]);
+  expect(await bytes()).toBe(before - (given?.bytes ?? 0));
+  expect(await bytes()).toBeLessThan(before * 0.8);
+  for (const row of snapshots.ofSession(SESSION)) expect((await upkeep.verify(row)).ok).toBe(true);
+  expect(await upkeep.usage(sessionRow(0))).toMatchObject({ snapshots: 3, uniqueBytes: await bytes() });
+});
+
+test('what a restore is to bring back, and what somebody looks at, stays though no snapshot is of it', async () => {
+  const { upkeep, snapshots, operations, held, stores, take } = rooms();
+  const intended = await take(HOUR);
+  const looked = await take(HOUR);
+  await take(HOUR);
+  const roots = [intended, looked].map((id) => snapshots.existing(id).root);
+  const begun = operations.begin({
+    kind: 'snapshot.restore',
+    sessionId: SESSION,
+    data: { root: roots[0] ?? '' },
+  });
+  held.hold(SESSION, Buffer.from(roots[1] ?? '', 'hex'));
+  snapshots.remove(intended);
+  snapshots.remove(looked);
+  await upkeep.collect(false);
+  const isThere = (root: string | undefined): Promise<boolean> =>
+    stores.use(SESSION, (store) => Promise.resolve(store.find(Buffer.from(root ?? '', 'hex')) !== null));
+  expect(await Promise.all(roots.map(isThere))).toEqual([true, true]);
+  if ('operation' in begun) operations.finish(begun.operation, {});
+  await upkeep.collect(false);
+  expect(await Promise.all(roots.map(isThere))).toEqual([false, true]);
+});
