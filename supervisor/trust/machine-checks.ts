@@ -14,6 +14,8 @@ export interface MachineFacts {
     readonly inodes: number;
   } | null;
   readonly inotify: { readonly instances: number; readonly watches: number; readonly used: number } | null;
+  /** There are sockets between a hypervisor and its machines. */
+  readonly vsock: boolean;
 }
 
 const GIB = 2 ** 30;
@@ -40,6 +42,19 @@ export function machineChecks(facts: MachineFacts): Check[] {
     permissionCheck(facts.home),
     ...diskChecks(facts.disk),
     ...inotifyCheck(facts.inotify),
+    ...vsockCheck(facts.vsock),
+  ];
+}
+
+/** Whether a sandbox can open one is up to the engine's seccomp profile, which cannot be read; so the machine is told of. */
+function vsockCheck(vsock: boolean): Check[] {
+  if (!vsock) return [];
+  return [
+    warning(
+      'hypervisor',
+      'AF_VSOCK sockets are there, which belong to no network namespace: where the engine lets sandboxes open them, they reach services of the hypervisor or of virtual machines, past every rule of egress',
+      'unload the kernel modules of vsock if nothing needs them',
+    ),
   ];
 }
 

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { readdir, readFile, readlink, stat, statfs } from 'node:fs/promises';
 import type { MachineFacts } from './machine-checks.ts';
 
@@ -8,6 +9,7 @@ export async function machineFacts(home: string): Promise<MachineFacts> {
     home: { path: home, mode: status.mode, mine: status.uid === (process.getuid?.() ?? status.uid) },
     disk,
     inotify,
+    vsock: existsSync('/dev/vsock'),
   };
 }
 

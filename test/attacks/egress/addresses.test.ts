@@ -62,7 +62,7 @@ describe('without the proxy there is nothing', () => {
     expect(succeeded(await arena.attack(OutcomesSchema, { deed: 'names' }))).toEqual([]);
   });
 
-  test('no raw, packet or ping sockets that reach anything, no interface, no namespace, no socket to the hypervisor', async () => {
+  test('no raw, packet or ping sockets that reach anything, no interface, no namespace', async () => {
     const outcomes = await arena.attack(OutcomesSchema, { deed: 'kernel' });
     expect(succeeded(outcomes)).toEqual([]);
   });

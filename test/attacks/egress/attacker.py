@@ -112,13 +112,6 @@ def unshare(flags):
     return "made"
 
 
-def vsock(cid, port):
-    with socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM) as connection:
-        connection.settimeout(1.0)
-        connection.connect((cid, port))
-        return "connected"
-
-
 def kernel():
     return {
         "raw ip": outcome(lambda: raw_socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)),
@@ -129,8 +122,6 @@ def kernel():
         "new interface": outcome(new_route),
         "new user namespace": outcome(lambda: unshare(0x10000000)),
         "new network namespace": outcome(lambda: unshare(0x40000000)),
-        "vsock to the hypervisor": outcome(lambda: vsock(2, 1024)),
-        "vsock to the host": outcome(lambda: vsock(1, 1024)),
     }
 
 

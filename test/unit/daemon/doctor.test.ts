@@ -29,6 +29,7 @@ const MACHINE: MachineFacts = {
   home: { path: '/home/ada/.holdfast', mode: 0o40700, mine: true },
   disk: { type: 0xef53, freeBytes: 50 * 2 ** 30, totalBytes: 100 * 2 ** 30, freeInodes: 900, inodes: 1000 },
   inotify: { instances: 128, watches: 200_000, used: 3 },
+  vsock: false,
 };
 
 const ofEngine = (facts: Partial<EngineFacts>) => factChecks({ ...ENGINE, ...facts }, 1_000_000);
@@ -90,6 +91,7 @@ describe('the machine', () => {
       { inotify: { instances: 128, watches: 200_000, used: 120 } },
       'warning inotify',
     ],
+    ['sockets to a hypervisor', { vsock: true }, 'warning hypervisor'],
     ['few watches', { inotify: { instances: 128, watches: 8192, used: 0 } }, 'warning inotify'],
   ])('%s', (_, facts, found) => {
     expect(bad(ofMachine(facts))).toEqual([found]);
