@@ -34,7 +34,9 @@ async function screen(): Promise<string> {
 }
 
 export function defineTerminals(): void {
-  describe('terminals of a session', () => {
+  describe('terminals of a session', function () {
+    // The first one brings the sandbox up.
+    this.timeout(90_000);
     before(() => extension().activate());
     afterEach(() => {
       for (const terminal of vscode.window.terminals) terminal.dispose();
@@ -46,6 +48,7 @@ export function defineTerminals(): void {
       await until(
         'the file',
         async () => (await inSandbox('cat /workspace/seen || true')) === `/workspace\n${SESSION}\n`,
+        30_000,
       );
     });
 
@@ -53,9 +56,13 @@ export function defineTerminals(): void {
       const { shown } = await open();
       await vscode.env.clipboard.writeText('mine');
       shown.sendText(
-        String.raw`printf 'žluť \033]8;;command:workbench.action.files.newUntitledFile\007here\033]8;;\007 \033]52;c;ZXZpbA==\007\033]633;P;Cwd=/etc\007shown\n'; touch done-printing`,
+        String.raw`printf 'žluť \033]8;;command:workbench.action.files.newUntitledFile\007here\033]8;;\007 \033]52;c;ZXZpbA==\007\033]633;P;Cwd=/etc\007\033]633;A\007\033]633;B\007\033]633;E;rm -rf ~\007\033]633;C\007\033]633;D;0\007shown\n'; touch done-printing`,
       );
-      await until('the end', async () => (await inSandbox('ls /workspace')).includes('done-printing'));
+      await until(
+        'the end',
+        async () => (await inSandbox('ls /workspace')).includes('done-printing'),
+        30_000,
+      );
       await new Promise((resolve) => setTimeout(resolve, 1000));
       assert.equal(await vscode.env.clipboard.readText(), 'mine');
       const text = await until('its text', async () => {
@@ -75,7 +82,7 @@ export function defineTerminals(): void {
       second.shown.show();
       await until('it is active', () => vscode.window.activeTerminal === second.shown);
       await vscode.commands.executeCommand('workbench.action.terminal.kill');
-      await until('the end', async () => (await listed(second.id))?.status === 'ended');
+      await until('the end', async () => (await listed(second.id))?.status === 'ended', 30_000);
       await holdfast(['terminal', 'close', id]);
     });
 
