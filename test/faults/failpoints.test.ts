@@ -517,17 +517,28 @@ async function frozen(point: FailpointName): Promise<void> {
   const { died } = await serveUntil(at, point);
   const { turn } = await at.call('turn/start', { session: id, prompt: RESTLESS });
   const restless = join(at.path, 'workspaces', id, 'd8/last3');
-  await eventually('it writes', async () => (await readFile(restless, 'utf8').catch(() => '')) !== '');
-  await at.lost(at.call('snapshot/create', { session: id }));
+  await eventually(
+    'it writes',
+    async () => (await readFile(restless, 'utf8').catch(() => '')) !== '',
+    60_000,
+  );
+  // On a busy machine a look may be over before a writer comes to its next line.
+  const taking = async (): Promise<never> => {
+    for (;;) await at.call('snapshot/create', { session: id });
+  };
+  await at.lost(taking());
   await died();
   // The guard does not wait for anybody to come back.
-  await eventually('its agent goes on', async () =>
-    (await at.objects()).some(
-      ({ labels, state }) =>
-        labels['dev.holdfast.session'] === id &&
-        labels['dev.holdfast.role'] === 'agent' &&
-        state === 'running',
-    ),
+  await eventually(
+    'its agent goes on',
+    async () =>
+      (await at.objects()).some(
+        ({ labels, state }) =>
+          labels['dev.holdfast.session'] === id &&
+          labels['dev.holdfast.role'] === 'agent' &&
+          state === 'running',
+      ),
+    30_000,
   );
   await nextCommand(at);
   await expectSettled(at);
