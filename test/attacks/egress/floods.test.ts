@@ -96,7 +96,8 @@ test('1,000 half-open connections cost little, other sessions nothing, and are g
       const order = { deed: 'say', requests: [encoded(get())] };
       const [said] = await arena.attack(shape, order, 'neighbour');
       expect(Buffer.from(said?.answer ?? '', 'base64').toString()).toContain('200 OK');
-      expect(said?.ms).toBeLessThan(1000);
+      // Far from the ten seconds that a connection waits when nobody takes it.
+      expect(said?.ms).toBeLessThan(3000);
       // Past the time that a head may take: each is told, and let go.
       await sleep(11_000);
     },

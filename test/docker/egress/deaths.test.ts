@@ -82,7 +82,7 @@ describe('kill -9 in the middle of a download', () => {
       while: String(CURL.refused),
       direct: String(CURL.refused),
     });
-    await expect.poll(() => origin.open).toBe(0);
+    await expect.poll(() => origin.open, { timeout: 10_000 }).toBe(0);
     // Another supervisor comes with the next request of anybody.
     await home.succeed(['profiles']);
     await writeFile(join(workspace, 'go'), '');
@@ -96,7 +96,7 @@ describe('kill -9 in the middle of a download', () => {
     await expect.poll(log, { timeout: 15_000 }).toContain('direct');
     const { tunnel, plain, direct } = await logged();
     expect([tunnel, plain, direct]).toEqual([CURL.broken, CURL.broken, CURL.refused].map(String));
-    await expect.poll(() => origin.open).toBe(0);
+    await expect.poll(() => origin.open, { timeout: 10_000 }).toBe(0);
     await writeFile(join(workspace, 'go'), '');
     await home.succeed(['turn', 'wait', turnId]);
     expect(await logged()).toMatchObject({ again: String(CURL.done) });

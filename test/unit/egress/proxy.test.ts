@@ -3,9 +3,14 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { Chain } from '../../egress-harness/chain.ts';
 import { freePort } from '../../egress-harness/ports.ts';
+
+/** A busy machine takes its time. */
+const PATIENT = { timeout: 15_000 } as const;
+
+vi.setConfig({ testTimeout: 30_000 });
 
 let seen: { method: string; url: string; headers: readonly string[]; body: string }[];
 let answer: (request: IncomingMessage, response: ServerResponse) => void;
@@ -173,7 +178,9 @@ describe('CONNECT', () => {
     const parts: Buffer[] = [];
     for await (const chunk of socket) parts.push(chunk as Buffer);
     expect(Buffer.concat(parts).toString()).toContain('hello');
-    await expect.poll(() => chain.decisions().map(({ decision }) => decision)).toEqual(['allowed', 'ended']);
+    await expect
+      .poll(() => chain.decisions().map(({ decision }) => decision), PATIENT)
+      .toEqual(['allowed', 'ended']);
     const [, ended] = chain.decisions();
     expect(ended?.bytesIn).toBeGreaterThan(100);
     expect(ended?.bytesOut).toBeGreaterThan(50);
@@ -309,7 +316,7 @@ describe('the rules of a session', () => {
         );
         socket.destroy();
         return outcome;
-      })
+      }, PATIENT)
       .toBe('ECONNREFUSED');
   });
 });
@@ -327,21 +334,25 @@ describe('a connection', () => {
     const [error] = (await once(socket, 'error')) as [NodeJS.ErrnoException];
     expect(error.code).toBe('ECONNRESET');
     answer = (_request, response) => response.end('again');
-    await expect.poll(async () => (await chain.say(get()).catch(() => null))?.text).toContain('again');
+    await expect
+      .poll(async () => (await chain.say(get()).catch(() => null))?.text ?? '', PATIENT)
+      .toContain('again');
   });
 
   test('beyond the 1,024 that a session may have is reset, and those resets are told together', async () => {
     const held = await Promise.all(Array.from({ length: 1024 }, () => chain.connect()));
     const more = await Promise.all(Array.from({ length: 50 }, () => chain.connect()));
-    await expect.poll(() => more.every(({ destroyed }) => destroyed), { timeout: 5000 }).toBe(true);
+    await expect.poll(() => more.every(({ destroyed }) => destroyed), { timeout: 15_000 }).toBe(true);
     expect(held.filter(({ destroyed }) => destroyed)).toEqual([]);
     const told = () => chain.decisions().filter(({ reason }) => reason === 'too_many');
     const counted = () => told().reduce((sum, { count }) => sum + count, 0);
-    await expect.poll(counted, { timeout: 10_000 }).toBe(50);
+    await expect.poll(counted, { timeout: 20_000 }).toBe(50);
     expect(told().length).toBeLessThanOrEqual(2);
     expect(told()[0]).toMatchObject({ decision: 'denied', host: '' });
     for (const socket of held) socket.destroy();
     // There is room again.
-    await expect.poll(async () => (await chain.say(get()).catch(() => null))?.text).toContain('hello');
-  }, 20_000);
+    await expect
+      .poll(async () => (await chain.say(get()).catch(() => null))?.text ?? '', PATIENT)
+      .toContain('hello');
+  }, 60_000);
 });
