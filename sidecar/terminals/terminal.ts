@@ -17,6 +17,8 @@ const UNWATCHED_MS = 10;
 const QUIET_MS = 60;
 /** How long the exit code may be late when the pty is gone. */
 const EXIT_MS = 1500;
+/** A window that is being dragged has many sizes; each that is told costs the agent's container a process. */
+const SIZE_MS = 50;
 const FULL_MS = 20;
 /** Bytes of input that wait in memory; what a pipe holds waits besides. */
 const MOST_WAITING = 2 ** 20;
@@ -42,6 +44,8 @@ export class Terminal {
   #exitCode: number | null = null;
   #saidDone = false;
   #wanted: WindowSize | null = null;
+  #sizedAt = -Infinity;
+  #sizeTimer: NodeJS.Timeout | undefined;
   #timer: NodeJS.Timeout | undefined;
   #lookAgain: NodeJS.Timeout | undefined;
   /** Times of the monotonic clock, ms. */
@@ -163,10 +167,20 @@ export class Terminal {
     if (this.#output === null && !this.#outputEnded && files.has('running')) this.#open();
     if (this.#wanted !== null && files.has('pts')) {
       const { columns, rows } = this.#wanted;
-      if (request(`size ${id} ${columns} ${rows}`)) this.#wanted = null;
+      const early = this.#sizedAt + SIZE_MS - performance.now();
+      if (early > 0) this.#sizeTimer ??= setTimeout(() => this.#sizeAgain(), early);
+      else if (request(`size ${id} ${columns} ${rows}`)) {
+        this.#wanted = null;
+        this.#sizedAt = performance.now();
+      }
     }
     this.#lookForEnd();
     this.#tell();
+  }
+
+  #sizeAgain(): void {
+    this.#sizeTimer = undefined;
+    this.#look();
   }
 
   #open(): void {
@@ -257,6 +271,7 @@ export class Terminal {
     this.#stopListening();
     clearTimeout(this.#timer);
     clearTimeout(this.#lookAgain);
+    clearTimeout(this.#sizeTimer);
     this.#output?.destroy();
     this.#output = null;
     this.#tell();

@@ -38,7 +38,7 @@ export class Screen {
   }
 
   /** Reads until the text since the last such call has this in it, and gives that text. */
-  async shows(wanted: string | RegExp, withinMs = 10_000): Promise<string> {
+  async shows(wanted: string | RegExp, withinMs = 20_000): Promise<string> {
     const deadline = performance.now() + withinMs;
     const from = this.text.length;
     for (;;) {
@@ -52,7 +52,7 @@ export class Screen {
   }
 
   /** Reads to the end: its exit code. */
-  async ends(withinMs = 10_000): Promise<number | null> {
+  async ends(withinMs = 20_000): Promise<number | null> {
     const deadline = performance.now() + withinMs;
     for (;;) {
       const { ended, exitCode, bytes } = await this.#more(1000);
