@@ -62,18 +62,22 @@ async function namesAfter(
 ): Promise<{ names: string[]; more: boolean }> {
   let names: string[] = [];
   let more = false;
+  /** The last name that can still be on the page, once there are enough: of a large folder, most names are beyond it. */
+  const page: { last: string | null } = { last: null };
   const cut = (): void => {
     names.sort(byBytes);
     if (names.length > limit) {
       names.length = limit;
       more = true;
+      page.last = names[limit - 1] ?? null;
     }
   };
   const entries = opendirSync(directory.self, { encoding: 'latin1', bufferSize: READ_AHEAD });
   try {
     for (let entry = entries.readSync(); entry !== null; entry = entries.readSync()) {
       const { name } = entry;
-      if (name > after && !RESERVED_NAMES.some((prefix) => name.startsWith(prefix))) names.push(name);
+      const isWanted = name > after && (page.last === null || name < page.last);
+      if (isWanted && !RESERVED_NAMES.some((prefix) => name.startsWith(prefix))) names.push(name);
       if (names.length >= limit * 4 + READ_AHEAD) {
         cut();
         names = [...names];
