@@ -39,8 +39,9 @@ const BUNDLES = [
   },
   { entry: 'sidecar/main.ts', out: 'runtime/sidecar.cjs' },
   { entry: 'sidecar/relay.ts', out: 'runtime/relay.cjs' },
-  // A thread of the sidecar.
+  // Threads of the sidecar.
   { entry: 'sidecar/snapshots/thread.ts', out: 'runtime/snapshots.cjs' },
+  { entry: 'sidecar/snapshots/compressor-thread.ts', out: 'runtime/compressor-thread.cjs' },
 ];
 
 /**

@@ -72,22 +72,32 @@ export class FrameBuilder {
 
   /** The frame, compressed where that makes it smaller. The builder is empty again. */
   finish(): Frame {
-    const raw = Buffer.concat(this.#bodies, this.#length);
+    const raw = Buffer.allocUnsafe(this.#length);
+    const objects = this.take(raw);
+    return { ...packRaw(raw), rawLength: raw.length, objects };
+  }
+
+  /** Copies the `rawLength` bytes into `raw`, for who compresses them elsewhere. The builder is empty again. */
+  take(raw: Uint8Array): readonly FrameRecord[] {
+    let at = 0;
+    for (const body of this.#bodies) {
+      raw.set(body, at);
+      at += body.length;
+    }
     const objects = this.#records;
     this.#bodies = [];
     this.#records = [];
     this.#length = 0;
-    const packed = zstdCompressSync(raw, { params: { [constants.ZSTD_c_compressionLevel]: 1 } });
-    const isWorthIt = packed.length < raw.length - raw.length / 32;
-    const stored = isWorthIt ? packed : raw;
-    return {
-      encoding: isWorthIt ? ENCODINGS.zstd : ENCODINGS.raw,
-      rawLength: raw.length,
-      stored,
-      checksum: crc32(stored),
-      objects,
-    };
+    return objects;
   }
+}
+
+/** The bytes of a frame as they are stored. */
+export function packRaw(raw: Buffer): Pick<Frame, 'encoding' | 'stored' | 'checksum'> {
+  const packed = zstdCompressSync(raw, { params: { [constants.ZSTD_c_compressionLevel]: 1 } });
+  const isWorthIt = packed.length < raw.length - raw.length / 32;
+  const stored = isWorthIt ? packed : raw;
+  return { encoding: isWorthIt ? ENCODINGS.zstd : ENCODINGS.raw, stored, checksum: crc32(stored) };
 }
 
 /** The uncompressed bytes of a frame; never more than its table says. Throws `snapshot_damaged`. */

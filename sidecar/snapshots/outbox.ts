@@ -1,12 +1,15 @@
-import { FrameBuilder } from '../../protocol/snapshots/frames.ts';
+import { type Frame, FrameBuilder } from '../../protocol/snapshots/frames.ts';
 import { type Hash, hashOf, type ObjectKind, SNAPSHOT_LIMITS } from '../../protocol/snapshots/objects.ts';
 import { PackWriter } from '../../protocol/snapshots/pack-writer.ts';
 import { SNAPSHOT_WIRE_LIMITS } from '../../protocol/snapshots/wire.ts';
+import { Compressor } from './compressor.ts';
 import { keyOf } from './folder.ts';
 import type { Store } from './store.ts';
 
 /** What is collected before the store is asked for all of it together. */
 const BATCH_BYTES = 4 * 2 ** 20;
+/** Frames that are being compressed while more is read. */
+const FRAMES_AHEAD = 6;
 /** What one `store/put` carries at most. */
 export const PUT_BYTES = 4 * 2 ** 20;
 
@@ -64,6 +67,10 @@ export class Outbox implements ObjectOutlet {
   #waiting: Waiting[] = [];
   #waitingBytes = 0;
   readonly #frame = new FrameBuilder();
+  /** Only where there is much to do: a thread takes longer to start than a few frames. */
+  #compressor: Compressor | null = null;
+  /** On their way through it. */
+  readonly #frames: Promise<Frame>[] = [];
   #pack = new PackWriter();
   #number = 0;
   /** Bytes of the pack that were not sent yet, and where they begin. */
@@ -109,6 +116,7 @@ export class Outbox implements ObjectOutlet {
   /** Resolves when more may be added; what was added has then been taken up by the store or is on its way. */
   async flush(): Promise<void> {
     const batch = this.#waiting;
+    if (this.#waitingBytes >= BATCH_BYTES) this.#compressor ??= Compressor.start();
     this.#waiting = [];
     this.#waitingBytes = 0;
     for (let from = 0; from < batch.length; from += SNAPSHOT_WIRE_LIMITS.have) {
@@ -131,12 +139,41 @@ export class Outbox implements ObjectOutlet {
   /** Everything is in the store. */
   async end(): Promise<void> {
     await this.flush();
+    while (this.#frames.length > 0) await this.#appendNext();
     if (this.#pack.length > 0) await this.#seal();
   }
 
+  /** Whatever became of it: nothing more is compressed. */
+  close(): void {
+    this.#compressor?.close();
+    this.#compressor = null;
+  }
+
+  /** Frames are compressed beside this thread where there are many, and laid down in the order in which they were made. */
   async #send(): Promise<void> {
+    if (this.#compressor === null) {
+      await this.#append(this.#frame.finish());
+      return;
+    }
+    const raw = this.#compressor.room();
+    const rawLength = this.#frame.rawLength;
+    const objects = this.#frame.take(raw);
+    this.#frames.push(
+      this.#compressor.pack(raw, rawLength).then((packed) => ({ ...packed, rawLength, objects })),
+    );
+    // Its failure is met when its turn comes.
+    this.#frames.at(-1)?.catch(() => undefined);
+    if (this.#frames.length > FRAMES_AHEAD) await this.#appendNext();
+  }
+
+  async #appendNext(): Promise<void> {
+    const next = this.#frames.shift();
+    if (next !== undefined) await this.#append(await next);
+  }
+
+  async #append(frame: Frame): Promise<void> {
     if (this.#pack.isFull) await this.#seal();
-    for (const part of this.#pack.append(this.#frame.finish())) await this.#queue(part);
+    for (const part of this.#pack.append(frame)) await this.#queue(part);
   }
 
   async #seal(): Promise<void> {

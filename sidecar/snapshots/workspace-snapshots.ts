@@ -55,8 +55,13 @@ export class WorkspaceSnapshots implements Disposable {
     const began = performance.now();
     await this.#trustOnly(base, work.store);
     const outbox = new Outbox(work.store, base !== null, this.#made);
-    const scanned = await this.#look(work, { outlet: outbox, budgetBytes, frozen });
-    await outbox.end();
+    let scanned: Scanned;
+    try {
+      scanned = await this.#look(work, { outlet: outbox, budgetBytes, frozen });
+      await outbox.end();
+    } finally {
+      outbox.close();
+    }
     const { root, files, directories, bytes, changedFiles, changedBytes, readMs, moved } = scanned;
     this.#last = root === null ? null : root.toString('hex');
     return {

@@ -30,7 +30,7 @@ async function withClient<T>(work: (client: SnapshotClient, store: KeptStore) =>
 
 test('a restore gives back what a scan saw, in every attribute', async () => {
   const seed = seedOfRun('snapshots');
-  for (let round = 0; round < casesOfRun(6, 300); round += 1) {
+  for (let round = 0; round < casesOfRun(3, 300); round += 1) {
     await tree.clear();
     await tree.make(seed + round);
     const before = await tree.describe();
