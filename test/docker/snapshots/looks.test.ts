@@ -17,7 +17,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { HoldfastError } from '../../../protocol/errors.ts';
-import type { Params } from '../../../protocol/methods.ts';
+import type { Params, Result } from '../../../protocol/methods.ts';
 import type { Change } from '../../../protocol/snapshots.ts';
 import { FaultHome } from '../../faults/harness/fault-home.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
@@ -65,11 +65,15 @@ async function patch(
   const { peer } = await home.connect();
   const parts: Buffer[] = [];
   let leftOut = 0;
-  for (let cursor: string | null | undefined; cursor !== null;) {
-    const { result, bytes } = await peer.callWithBytes('snapshot/patch', {
-      ...params,
-      ...(cursor === undefined ? {} : { cursor }),
-    });
+  for (let cursor: string | null | undefined = params.cursor; cursor !== null;) {
+    const piece: { result: Result<'snapshot/patch'>; bytes: Buffer } = await peer.callWithBytes(
+      'snapshot/patch',
+      {
+        ...params,
+        ...(cursor === undefined ? {} : { cursor }),
+      },
+    );
+    const { result, bytes } = piece;
     expect(bytes.length).toBe(result.bytes);
     parts.push(Buffer.from(bytes));
     leftOut += result.leftOut;
@@ -208,6 +212,26 @@ describe('what differs', () => {
       }
     },
   );
+
+  test('pieces that a killed supervisor was asked for go on between two files, and are refused inside of one', async () => {
+    const { id, folder } = await session();
+    const before = await snapshot(id);
+    for (const name of ['a', 'b', 'c']) await writeFile(join(folder, name), randomBytes(4 * MIB));
+    const after = await snapshot(id);
+    const whole = await patch({ a: before, b: after });
+    const { peer } = await home.connect();
+    const first = await peer.callWithBytes('snapshot/patch', { a: before, b: after });
+    const cursor = first.result.nextCursor ?? '';
+    await supervisor.kill();
+    supervisor = await home.start();
+    expect(await codeOf(home.call('snapshot/patch', { a: before, b: after, cursor }))).toBe('conflict');
+    // The same place, had the piece ended behind the first file.
+    const between = `${cursor.slice(0, 86)}w1/a`;
+    const rest = await patch({ a: before, b: after, cursor: between });
+    const at = whole.text.indexOf('diff --git a/b b/b');
+    expect(at).toBeGreaterThan(0);
+    expect(rest.text.equals(whole.text.subarray(at))).toBe(true);
+  });
 });
 
 describe('on the command line', () => {
