@@ -6,6 +6,7 @@ import {
   readFileSync,
   readdirSync,
   readlinkSync,
+  renameSync,
   unlinkSync,
   writeFileSync,
 } from 'node:fs';
@@ -20,6 +21,8 @@ import { removeName, type TemporaryName } from './staged-file.ts';
 import { versionOf } from './version.ts';
 
 const SLASH = '/'.charCodeAt(0);
+/** A note on its way: the one that it replaces, if any, holds until it has its name. */
+const UNFINISHED = '.new';
 
 /** What the file that is to be replaced must be: exactly this content, exactly this file unchanged, or anything. */
 export const ExpectedSchema = z.discriminatedUnion('kind', [
@@ -60,6 +63,7 @@ export class WriteIntents {
     return Buffer.from(`${RESERVED_NAMES[0]}${this.#run}-${this.#count}`);
   }
 
+  /** In one step, also where it replaces an earlier note: from then on there may be a file of the temporary name. */
   note(temporary: TemporaryName, target: Buffer, staged: string, expected: Expected): void {
     const folder = readlinkSync(`/proc/self/fd/${temporary.directory.fd}`, { encoding: 'buffer' });
     const intent: z.input<typeof IntentSchema> = {
@@ -69,7 +73,9 @@ export class WriteIntents {
       staged,
       expected,
     };
-    writeFileSync(this.#path(temporary), JSON.stringify(intent), { mode: 0o600 });
+    const path = this.#path(temporary);
+    writeFileSync(path + UNFINISHED, JSON.stringify(intent), { mode: 0o600 });
+    renameSync(path + UNFINISHED, path);
   }
 
   /** The temporary name is gone. */
@@ -86,6 +92,10 @@ export class WriteIntents {
     let settled = 0;
     for (const name of readdirSync(this.#folder)) {
       const path = join(this.#folder, name);
+      if (name.endsWith(UNFINISHED)) {
+        unlinkSync(path);
+        continue;
+      }
       const parsed = IntentSchema.safeParse(readIntent(path));
       if (parsed.success) {
         try {
@@ -116,7 +126,7 @@ export function hasIntents(folder: string): boolean {
   }
 }
 
-/** Undefined for a note that was cut off: then nothing had been done yet. */
+/** Undefined for what is no note. */
 function readIntent(path: string): unknown {
   try {
     return JSON.parse(readFileSync(path, 'utf8'));

@@ -193,8 +193,10 @@ export class Writer {
       this.#intents.note(temporary, name, identity, expected);
     const native = this.#canExchange ? this.#native : null;
     if (native === null) return await this.#replaceUnswapped(staged, place, name, expected);
-    const temporary = staged.giveName(place.directory, native, this.#intents.newName(), announce);
-    announce(temporary);
+    const named = staged.temporary;
+    // What it is to replace may be something else than at the try before.
+    if (named !== null) announce(named);
+    const temporary = named ?? staged.giveName(place.directory, native, this.#intents.newName(), announce);
     const swap = (): void =>
       native.exchange(temporary.directory.fd, temporary.name, place.directory.fd, name);
     try {

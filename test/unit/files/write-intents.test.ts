@@ -1,4 +1,14 @@
-import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -70,6 +80,23 @@ describe('a write that was cut off is finished or undone by the next sidecar', (
 
   test('with nothing left: nothing is done', async () => {
     expect(await after('new', null, 'named', old)).toEqual({ content: 'new', names: ['a'], notes: [] });
+  });
+
+  test('a note that is written anew holds until the new one is whole', async () => {
+    const intents = new WriteIntents(join(top, 'control', 'writes'));
+    const name = intents.newName();
+    const path = join(top, 'control', 'writes', name.toString());
+    using directory = Directory.at(folder);
+    intents.note({ directory, name }, Buffer.from('a'), 'not made yet', { kind: 'anything' });
+    const before = readFileSync(path, 'utf8');
+    const fd = openSync(path, 'r');
+    intents.note({ directory, name }, Buffer.from('a'), '1:1', old);
+    // It was replaced, and never cut short on the way.
+    expect(readFileSync(fd, 'utf8')).toBe(before);
+    closeSync(fd);
+    expect(readFileSync(path, 'utf8')).not.toBe(before);
+    writeFileSync(`${path}.new`, '{"folder": "2f');
+    expect(await after('old', 'new', 'temporary', old)).toEqual({ content: 'old', names: ['a'], notes: [] });
   });
 
   test('a note that was cut off, or a folder that has gone, is no obstacle', async () => {
