@@ -73,6 +73,8 @@ export class Scan implements Walker {
   readonly #options: ScanOptions;
   readonly #begun: bigint;
   readonly #linkedNames: { count: number; changed: boolean } = { count: 0, changed: false };
+  /** When files that were lent were given back: another name of such a file shows that change of ours. */
+  readonly #givenBack = new Map<ReturnType<typeof inodeOf>, bigint>();
   #budget: number;
   #changedFiles = 0;
   #changedBytes = 0;
@@ -145,7 +147,8 @@ export class Scan implements Walker {
       if (sizeOf(facts) > this.#budget) return false;
       this.#budget -= sizeOf(facts);
     }
-    if (ctimeOf(facts) >= this.#begun) this.#moved = true;
+    const changedAt = ctimeOf(facts);
+    if (changedAt >= this.#begun && this.#givenBack.get(inodeOf(facts)) !== changedAt) this.#moved = true;
     if (linksOf(facts) > 1) this.#linkedNames.changed = true;
     const began = performance.now();
     try {
@@ -242,6 +245,7 @@ export class Scan implements Walker {
         const blocks = look();
         const clock = system.fileClock();
         facts.set(now);
+        if (open.giveBack !== null) this.#givenBack.set(inodeOf(facts), ctimeOf(facts));
         const content: Content = await readContent(
           system,
           fd,

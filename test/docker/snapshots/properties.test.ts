@@ -108,3 +108,13 @@ test(
     }
   },
 );
+
+test('a file of several names that its owner may not read does not look as if somebody wrote to it', async () => {
+  const made = await home.json(['session', 'create', 'trees', '--name', 'closed']);
+  const session = CreatedSchema.parse(made).session.id;
+  const files = 'mkdir p q; echo closed > p/file; ln p/file q/file; chmod 000 p/file';
+  await home.succeed(['exec', session, '--', 'sh', '-c', files]);
+  const before = await describeTree(session);
+  for (const created of [true, false]) expect(await take(session)).toMatchObject({ created, frozenMs: 0 });
+  expect(differences(before, await describeTree(session))).toEqual([]);
+});
