@@ -43,7 +43,7 @@ test('never what somebody asked for, named or pinned, what a fork was made of, o
   expect(thinned([at(400 * DAY)], new Set(), NOW)).toEqual([]);
 });
 
-test('asking often keeps the same as asking once', () => {
+test('asking often keeps the same in the end as asking once', () => {
   const random = new Seeded(seedOfRun('thinning'));
   for (let round = 0; round < casesOfRun(200, 20_000); round += 1) {
     const all = Array.from({ length: random.below(60) }, (_, index) =>
@@ -56,6 +56,8 @@ test('asking often keeps the same as asking once', () => {
       now += random.below(3 * DAY);
       often = kept(often, bases, now);
     }
-    expect(often).toEqual(kept(all, bases, now));
+    // While an hour or a day is half beyond a limit, its newest one so far may be another one.
+    now += 9 * DAY;
+    expect(kept(often, bases, now)).toEqual(kept(all, bases, now));
   }
 });
