@@ -6,12 +6,12 @@ import type { Profile } from '../../protocol/profile.ts';
 import { failpoint } from '../failpoints.ts';
 import type { Lanes } from '../sessions/lanes.ts';
 import { syncDirectory } from '../store/home.ts';
-import type { Operation } from '../store/operations.ts';
+import { type Operation, resultOf } from '../store/operations.ts';
 import type { ProfileRow } from '../store/profiles.ts';
 import { removeTree } from '../store/remove-tree.ts';
 import { copyProject } from './copy.ts';
 import { requireImage, type TellProgress } from './images.ts';
-import { asFailure, firstAnswer, isCutOff, type ProfileServiceOptions } from './requests.ts';
+import { asFailure, isCutOff, type ProfileServiceOptions } from './requests.ts';
 import { requireEngine, requireEntry, requireOutside } from './requirements.ts';
 import { summarize } from './summary.ts';
 import type { CodeVersions } from './versions.ts';
@@ -54,7 +54,7 @@ export class Deploys {
   async run(request: DeployRequest): Promise<Deployed> {
     const { operations, home } = this.#options;
     const begun = operations.begin({ opId: request.opId, kind: DEPLOY, sessionId: null, data: {} });
-    if ('replay' in begun) return DeployedSchema.parse(firstAnswer(begun.replay));
+    if ('replay' in begun) return DeployedSchema.parse(resultOf(begun.replay));
     const { operation } = begun;
     this.#running.add(operation.id);
     try {

@@ -1,7 +1,6 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Database } from '../store/database.ts';
 import type { Home } from '../store/home.ts';
-import type { Replay } from '../store/operations.ts';
 import type { Operations } from '../store/operations.ts';
 import type { Profiles } from '../store/profiles.ts';
 import { hasErrorCode } from '../store/storage-error.ts';
@@ -31,11 +30,6 @@ export interface ProfileServiceOptions {
   /** What a profile without `image` runs in. */
   readonly defaultImage: string;
   readonly now: () => number;
-}
-
-export function firstAnswer(replay: Replay): unknown {
-  if ('error' in replay) throw replay.error;
-  return replay.result;
 }
 
 /** The request was stopped from outside, not refused: the same one may be asked again and succeed. */

@@ -2,9 +2,9 @@ import { z } from 'zod';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { failpoint } from '../failpoints.ts';
 import type { Lanes } from '../sessions/lanes.ts';
-import type { Operation } from '../store/operations.ts';
+import { type Operation, resultOf } from '../store/operations.ts';
 import type { ProfileRow } from '../store/profiles.ts';
-import { asFailure, firstAnswer, type ProfileServiceOptions } from './requests.ts';
+import { asFailure, type ProfileServiceOptions } from './requests.ts';
 import type { CodeVersions } from './versions.ts';
 
 export const UNDEPLOY = 'profile/undeploy';
@@ -31,7 +31,7 @@ export class Undeploys {
   async run(name: string, opId: string | undefined): Promise<Undeployed> {
     const { operations } = this.#options;
     const begun = operations.begin({ opId, kind: UNDEPLOY, sessionId: null, data: { profile: name } });
-    if ('replay' in begun) return UndeployedSchema.parse(firstAnswer(begun.replay));
+    if ('replay' in begun) return UndeployedSchema.parse(resultOf(begun.replay));
     if (this.#options.profiles.get(name) === null) {
       const missing = new HoldfastError('not_found', `There is no profile ${name}`, {
         next: 'see `holdfast profiles`',

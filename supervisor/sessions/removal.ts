@@ -6,7 +6,7 @@ import { failpoint } from '../failpoints.ts';
 import type { EventLog } from '../history/events.ts';
 import type { TurnOutput } from '../history/turn-output.ts';
 import type { Database } from '../store/database.ts';
-import type { Begun, Intent, Operation, Operations } from '../store/operations.ts';
+import { type Begun, type Intent, type Operation, type Operations, resultOf } from '../store/operations.ts';
 import type { Reserve } from '../store/reserve.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { Lanes } from './lanes.ts';
@@ -70,7 +70,7 @@ export class Removal {
   async deleteSession(sessionId: string, why: string, opId?: string): Promise<void> {
     const begun = this.#begin({ opId, kind: 'session.delete', sessionId, data: { why } });
     if ('replay' in begun) {
-      if ('error' in begun.replay) throw begun.replay.error;
+      resultOf(begun.replay);
       return;
     }
     await this.#guarded(begun.operation, () => this.#delete(begun.operation, sessionId, why));
@@ -87,8 +87,7 @@ export class Removal {
     this.#begunCleans();
     const begun = this.#begin({ opId, kind: CLEAN, sessionId, data: {} });
     if ('replay' in begun) {
-      if ('error' in begun.replay) throw begun.replay.error;
-      const { removedFiles, removedBytes } = CleanedSchema.parse(begun.replay.result);
+      const { removedFiles, removedBytes } = CleanedSchema.parse(resultOf(begun.replay));
       return { removedFiles, removedBytes };
     }
     return this.#guarded(begun.operation, () =>

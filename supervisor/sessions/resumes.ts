@@ -61,11 +61,8 @@ export class Resumes {
   async #reset(session: SessionRow, request: ResumeRequest): Promise<string | null> {
     const { operations, restores, removal } = this.#options;
     const { opId } = request;
-    const earlier = opId === undefined ? null : operations.answered(opId, CLEAN);
-    if (earlier !== null) {
-      if ('error' in earlier) throw earlier.error;
-      return CleanedSchema.parse(earlier.result).undo;
-    }
+    const earlier = operations.firstAnswer(opId, CLEAN);
+    if (earlier !== null) return CleanedSchema.parse(earlier.result).undo;
     return await restores.changing(session, 'before-reset', 'reset', request, async (row, undo) => {
       await removal.resetInLane(row.id, undo, opId);
       return undo;

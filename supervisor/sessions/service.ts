@@ -509,9 +509,8 @@ export class SessionService {
 
   /** As `delete`. The first answer to an `opId` comes before the question who is meant: that session may be gone by now. */
   async deleteNamed(ref: string, force: boolean, opId?: string): Promise<void> {
-    const earlier = opId === undefined ? null : this.#options.operations.answered(opId, 'session.delete');
+    const earlier = this.#options.operations.firstAnswer(opId, 'session.delete');
     if (earlier === null) await this.delete(this.find(ref), force, opId);
-    else if ('error' in earlier) throw earlier.error;
   }
 
   async delete(row: SessionRow, force: boolean, opId?: string): Promise<void> {

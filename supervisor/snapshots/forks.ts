@@ -54,8 +54,7 @@ export class Forks {
   /** Errors: `not_found` where the profile is not deployed any more, `already_exists` for the name, those of a restore. */
   async fork(snapshot: SnapshotRow, name: string | undefined, opId?: string): Promise<SessionRow> {
     const { operations, sessions } = this.#options;
-    const earlier = opId === undefined ? null : operations.answered(opId, 'snapshot.fork');
-    if (earlier !== null && 'error' in earlier) throw earlier.error;
+    const earlier = operations.firstAnswer(opId, 'snapshot.fork');
     const sessionId =
       earlier === null ? await this.#make(snapshot, name, opId) : (earlier.result as { id: string }).id;
     await failpoint('fork.after-row');

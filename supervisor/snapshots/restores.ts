@@ -91,11 +91,8 @@ export class Restores {
   /** Errors: `conflict` while something is live, `not_supported` for an ephemeral session, those of taking and of the sidecar. */
   async restore(session: SessionRow, request: RestoreRequest): Promise<RestoreAnswer> {
     const { snapshot, path, opId } = request;
-    const earlier = opId === undefined ? null : this.#options.operations.answered(opId, RESTORE);
-    if (earlier !== null) {
-      if ('error' in earlier) throw earlier.error;
-      return AnswerSchema.parse(earlier.result);
-    }
+    const earlier = this.#options.operations.firstAnswer(opId, RESTORE);
+    if (earlier !== null) return AnswerSchema.parse(earlier.result);
     return await this.changing(session, 'before-restore', 'restored', request, async (row, undo) => {
       const data: Data = { snapshot: snapshot.id, root: snapshot.root, path, undo };
       const operation = this.#begin(row.id, data, opId);

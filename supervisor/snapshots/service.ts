@@ -138,11 +138,7 @@ export class SnapshotService {
   /** Errors: `confirmation_required`, `conflict` while a session that began with it is there. */
   delete(id: string, session: string | undefined, force: boolean, opId?: string): void {
     const { operations, reserve } = this.#options;
-    const earlier = opId === undefined ? null : operations.answered(opId, 'snapshot.delete');
-    if (earlier !== null) {
-      if ('error' in earlier) throw earlier.error;
-      return;
-    }
+    if (operations.firstAnswer(opId, 'snapshot.delete') !== null) return;
     const row = this.find(id, session);
     if (!force) {
       throw new HoldfastError('confirmation_required', `Snapshot ${id} is not deleted without a yes`, {

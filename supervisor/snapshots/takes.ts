@@ -151,9 +151,8 @@ export class Takes {
   async #take(row: SessionRow, request: TakeRequest, inLane: boolean): Promise<Taken | null> {
     const { stores, snapshots, operations } = this.#options;
     const { opId } = request;
-    const earlier = opId === undefined ? null : operations.answered(opId, 'snapshot.create');
+    const earlier = operations.firstAnswer(opId, 'snapshot.create');
     if (earlier !== null) {
-      if ('error' in earlier) throw earlier.error;
       const { id, created } = earlier.result as { id: string; created: string };
       return { row: snapshots.existing(id), created: created === 'yes' };
     }

@@ -77,6 +77,12 @@ export class Operations {
     return earlier === null ? null : replayOf(earlier, kind);
   }
 
+  /** As `answered`, and the first error is thrown. Null also without an `opId`. */
+  firstAnswer(opId: string | undefined, kind: string): { readonly result: Json } | null {
+    const earlier = opId === undefined ? null : this.answered(opId, kind);
+    return earlier === null ? null : { result: resultOf(earlier) };
+  }
+
   /**
    * Does `act` and remembers its answer under the `opId`, in one transaction: after a crash both are there or neither. Asked before,
    * it does nothing and gives the first answer. Errors: as `begin`, and those of `act`.
@@ -90,8 +96,7 @@ export class Operations {
     return this.#database.transaction(() => {
       const begun = this.begin({ opId, kind, sessionId: null, data: {} });
       if ('replay' in begun) {
-        if ('error' in begun.replay) throw begun.replay.error;
-        return { result: begun.replay.result as T, replayed: true };
+        return { result: resultOf(begun.replay) as T, replayed: true };
       }
       const result = act();
       this.finish(begun.operation, result);
@@ -187,4 +192,10 @@ function replayOf(earlier: OperationRow, kind: string): Replay {
         error: HoldfastError.fromWire(earlier.error?.message ?? 'The request failed', earlier.error?.data),
       };
   }
+}
+
+/** The first answer to a request that is asked again; what failed fails again. */
+export function resultOf(replay: Replay): Json {
+  if ('error' in replay) throw replay.error;
+  return replay.result;
 }
