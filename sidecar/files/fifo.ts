@@ -11,23 +11,18 @@ export type Sent = 'sent' | 'full' | 'nobody';
 
 /** Opened anew for each line: without a reader the system says so, which is how we know that the other end lives. */
 function openForWriting(directory: Directory, name: string): number | null {
-  let fd: number;
-  try {
-    fd = openSync(directory.path(name), O_WRONLY | O_NOFOLLOW | O_NONBLOCK);
-  } catch (error) {
-    if (isAboutTheFile(error)) return null;
-    throw error;
-  }
-  if (fstatSync(fd).isFIFO()) return fd;
-  closeSync(fd);
-  return null;
+  return openFifo(directory, name, O_WRONLY);
 }
 
 /** A FIFO for reading, without waiting for a writer; null when there is none. */
 export function openForReading(directory: Directory, name: string): number | null {
+  return openFifo(directory, name, O_RDONLY);
+}
+
+function openFifo(directory: Directory, name: string, direction: number): number | null {
   let fd: number;
   try {
-    fd = openSync(directory.path(name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    fd = openSync(directory.path(name), direction | O_NOFOLLOW | O_NONBLOCK);
   } catch (error) {
     if (isAboutTheFile(error)) return null;
     throw error;
