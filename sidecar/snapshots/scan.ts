@@ -73,7 +73,7 @@ export class Scan implements Walker {
   readonly #options: ScanOptions;
   readonly #begun: bigint;
   readonly #linkedNames: { count: number; changed: boolean } = { count: 0, changed: false };
-  /** When files that were lent were given back: another name of such a file shows that change of ours. */
+  /** When files that were lent were given back. */
   readonly #givenBack = new Map<ReturnType<typeof inodeOf>, bigint>();
   #budget: number;
   #changedFiles = 0;
@@ -127,7 +127,7 @@ export class Scan implements Walker {
 
   folderChanged(folder: Folder, fd: number, facts: Uint32Array): boolean {
     if (this.#options.onlyLook) return false;
-    if (ctimeOf(facts) >= this.#begun) this.#moved = true;
+    this.#noteTime(facts);
     folder.entry = {
       ...folder.entry,
       mode: modeOf(facts) & PERMISSIONS,
@@ -147,8 +147,7 @@ export class Scan implements Walker {
       if (sizeOf(facts) > this.#budget) return false;
       this.#budget -= sizeOf(facts);
     }
-    const changedAt = ctimeOf(facts);
-    if (changedAt >= this.#begun && this.#givenBack.get(inodeOf(facts)) !== changedAt) this.#moved = true;
+    this.#noteTime(facts);
     if (linksOf(facts) > 1) this.#linkedNames.changed = true;
     const began = performance.now();
     try {
@@ -260,8 +259,8 @@ export class Scan implements Walker {
         const isSteady = areSame(now, facts);
         if (!isSteady && tries < READS) continue;
         if (!isSteady) this.#movedAt(path);
-        // What was lent and given back has changed by our own hands.
-        if (tries > 1 || (open.giveBack === null && ctimeOf(facts) >= this.#begun)) this.#moved = true;
+        this.#noteTime(facts);
+        if (tries > 1) this.#moved = true;
         const basics = { name, mode, mtimeNs: mtimeOf(facts), xattrs, group: null };
         // A change within the same tick of the clock as the last one would leave the same time: it is read again.
         if (!isSteady || ctimeOf(facts) >= clock) forgetFacts(facts, 0);
@@ -335,6 +334,12 @@ export class Scan implements Walker {
       });
     }
     return xattrs;
+  }
+
+  /** Somebody changed it since the look began, unless it was we who gave it back then, which all names of a file show. */
+  #noteTime(facts: Uint32Array): void {
+    const changedAt = ctimeOf(facts);
+    if (changedAt >= this.#begun && this.#givenBack.get(inodeOf(facts)) !== changedAt) this.#moved = true;
   }
 
   #movedAt(path: readonly Buffer[]): void {
