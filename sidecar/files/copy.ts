@@ -17,7 +17,7 @@ import type { NamedPlace } from './folders.ts';
 import type { Native } from './native.ts';
 import { identityOf, OpenFile, openFolder, openRegular } from './open-file.ts';
 import { linkText, O_PATH } from './resolver.ts';
-import { Slices } from './slices.ts';
+import { Slices } from '../../protocol/slices.ts';
 import type { StagedFile } from './staged-file.ts';
 
 const PIECE_BYTES = 2 ** 20;

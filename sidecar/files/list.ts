@@ -5,7 +5,7 @@ import { Directory } from './directory.ts';
 import { OpenFile, openFolder } from './open-file.ts';
 import type { Native } from './native.ts';
 import type { Resolver } from './resolver.ts';
-import { Slices } from './slices.ts';
+import { Slices } from '../../protocol/slices.ts';
 import { statEntry } from './stat.ts';
 
 /** Characters of one page: the whole answer has to fit into one line of at most 1 MiB. */

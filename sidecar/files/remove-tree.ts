@@ -14,7 +14,7 @@ import {
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Directory } from './directory.ts';
 import { errnoOf } from './directory.ts';
-import { Slices } from './slices.ts';
+import { Slices } from '../../protocol/slices.ts';
 
 const { O_DIRECTORY, O_NOFOLLOW } = constants;
 /** Linux: a descriptor that only names a file; Node has no constant for it. */

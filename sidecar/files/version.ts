@@ -3,7 +3,7 @@ import { type BigIntStats, fstatSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { FILE_PIECE_BYTES } from '../../protocol/files.ts';
 import { readFully } from './open-file.ts';
-import { Slices } from './slices.ts';
+import { Slices } from '../../protocol/slices.ts';
 
 /** Up to this size a version is the content's. */
 export const CONTENT_BYTES = FILE_PIECE_BYTES;

@@ -2,7 +2,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import { encodeName } from '../../protocol/paths.ts';
 import { SEARCH_LIMITS, type FindParams } from '../../protocol/search.ts';
 import type { Directory } from '../files/directory.ts';
-import { Slices } from '../files/slices.ts';
+import { Slices } from '../../protocol/slices.ts';
 import { nameArguments } from './arguments.ts';
 import { namesBelow, openBelow } from './beneath.ts';
 import { LineCutter } from './lines.ts';

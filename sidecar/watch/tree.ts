@@ -2,7 +2,7 @@ import { type BigIntStats, fstatSync, lstatSync, opendirSync } from 'node:fs';
 import { encodeName, isReserved } from '../../protocol/paths.ts';
 import type { FileChange, WatchMode } from '../../protocol/watch.ts';
 import { type Directory, isAboutTheFile } from '../files/directory.ts';
-import { Slices } from '../files/slices.ts';
+import { Slices } from '../../protocol/slices.ts';
 import type { WatchBudget } from './budget.ts';
 import { EventQueue } from './event-queue.ts';
 import type { Excludes } from './excludes.ts';

@@ -1,6 +1,6 @@
 import { type BigIntStats, fstatSync, lstatSync, opendirSync } from 'node:fs';
 import { Directory, isAboutTheFile } from '../files/directory.ts';
-import { Slices } from '../files/slices.ts';
+import { Slices } from '../../protocol/slices.ts';
 
 export interface Usage {
   /** Apparent size of regular files; a file with several names counts once. */

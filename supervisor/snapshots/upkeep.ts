@@ -17,7 +17,7 @@ import {
 import { SnapshotFiles } from './files/snapshot-files.ts';
 import { uniqueBytes } from './gc/unique-bytes.ts';
 import type { HeldRoots } from './held-roots.ts';
-import { Slices } from './slices.ts';
+import { Slices } from '../../protocol/slices.ts';
 import { LineageStore } from './store/lineage-store.ts';
 import type { LineageStores } from './store/stores.ts';
 import { thinned } from './thinning.ts';

@@ -3,7 +3,7 @@ import { formatPath } from '../../../protocol/paths.ts';
 import type { Change, ChangeTotals } from '../../../protocol/snapshots.ts';
 import type { TreeEntry } from '../../../protocol/snapshots/entries.ts';
 import type { Hash, ObjectReader } from '../../../protocol/snapshots/objects.ts';
-import { Slices } from '../slices.ts';
+import { Slices } from '../../../protocol/slices.ts';
 import { type Difference, differences, type Names } from './differences.ts';
 import { findEntry } from './find-entry.ts';
 import { type Origin, Renames } from './renames.ts';

@@ -1,6 +1,6 @@
 import type { TreeEntry } from '../../../protocol/snapshots/entries.ts';
 import type { ObjectReader } from '../../../protocol/snapshots/objects.ts';
-import type { Slices } from '../slices.ts';
+import type { Slices } from '../../../protocol/slices.ts';
 import { DirectoryCursor, skipEqual } from './directory-cursor.ts';
 import { haveSameContent, isSameEntry } from './same.ts';
 

@@ -20,7 +20,7 @@ import {
   SNAPSHOT_LIMITS,
 } from '../../../protocol/snapshots/objects.ts';
 import { contentKey } from '../compare/renames.ts';
-import { Slices } from '../slices.ts';
+import { Slices } from '../../../protocol/slices.ts';
 import { resolveEntry } from './resolve.ts';
 
 const NS_PER_MS = 1_000_000n;

@@ -4,7 +4,7 @@ import { failpoint } from '../../failpoints.ts';
 import { removeTree } from '../../store/remove-tree.ts';
 import { storageError } from '../../store/storage-error.ts';
 import type { Hash } from '../../../protocol/snapshots/objects.ts';
-import { Slices } from '../slices.ts';
+import { Slices } from '../../../protocol/slices.ts';
 import type { LineageStore, StoredPack } from '../store/lineage-store.ts';
 import { type Reference, referencesOf } from '../store/references.ts';
 import type { LineageStores } from '../store/stores.ts';

@@ -1,6 +1,6 @@
 import type { Hash, ObjectKind } from '../../../protocol/snapshots/objects.ts';
 import { damaged, OBJECT_KINDS } from '../../../protocol/snapshots/objects.ts';
-import type { Slices } from '../slices.ts';
+import type { Slices } from '../../../protocol/slices.ts';
 import type { LineageStore, StoredPack } from '../store/lineage-store.ts';
 import { type Reference, referencesOf } from '../store/references.ts';
 

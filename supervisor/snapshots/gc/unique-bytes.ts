@@ -1,5 +1,5 @@
 import type { Hash } from '../../../protocol/snapshots/objects.ts';
-import type { Slices } from '../slices.ts';
+import type { Slices } from '../../../protocol/slices.ts';
 import type { LineageStore } from '../store/lineage-store.ts';
 import { Marks, markTree, type ObjectPlace, storedBytes } from './marks.ts';
 

@@ -6,7 +6,7 @@ import { damaged, type Hash, OBJECT_KINDS, SNAPSHOT_LIMITS } from '../../../prot
 import { parseList, type Ref } from '../../../protocol/snapshots/refs.ts';
 import type { Names } from '../compare/differences.ts';
 import { Marks, placeOf } from '../gc/marks.ts';
-import type { Slices } from '../slices.ts';
+import type { Slices } from '../../../protocol/slices.ts';
 import type { LineageStore } from '../store/lineage-store.ts';
 import { whyOf } from './why.ts';
 

@@ -3,7 +3,7 @@ import { objectInFrame } from '../../../protocol/snapshots/frames.ts';
 import type { Hash } from '../../../protocol/snapshots/objects.ts';
 import { readFrame } from '../../../protocol/snapshots/pack-index.ts';
 import { isNaming, Marks, markTree } from '../gc/marks.ts';
-import { Slices } from '../slices.ts';
+import { Slices } from '../../../protocol/slices.ts';
 import type { LineageStore, StoredPack } from '../store/lineage-store.ts';
 import { namedDamages } from './named-damages.ts';
 import { whyOf } from './why.ts';

@@ -10,7 +10,7 @@ import {
   plannedFor,
 } from '../../../supervisor/snapshots/gc/collect-lineage.ts';
 import { uniqueBytes } from '../../../supervisor/snapshots/gc/unique-bytes.ts';
-import { Slices } from '../../../supervisor/snapshots/slices.ts';
+import { Slices } from '../../../protocol/slices.ts';
 import { type PackUse, planCollection } from '../../../supervisor/snapshots/gc/plan.ts';
 import { beginDropping } from '../../../supervisor/snapshots/store/dropping.ts';
 import type { LineageStore } from '../../../supervisor/snapshots/store/lineage-store.ts';
