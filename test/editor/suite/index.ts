@@ -6,6 +6,7 @@ import { defineChecks } from './checks.ts';
 import { defineDocuments } from './documents.ts';
 import { defineFileSystem } from './file-system.ts';
 import { defineHostileWorkspace } from './hostile-workspace.ts';
+import { definePaths } from './paths.ts';
 import { defineSessions } from './sessions.ts';
 import { defineSpeed } from './speed.ts';
 import { defineTerminals } from './terminals.ts';
@@ -16,6 +17,7 @@ const SUITES: Readonly<Record<string, () => void>> = {
   'file-system': defineFileSystem,
   documents: defineDocuments,
   'hostile-workspace': defineHostileWorkspace,
+  paths: definePaths,
   sessions: defineSessions,
   speed: defineSpeed,
   terminals: defineTerminals,

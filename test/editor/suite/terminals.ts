@@ -4,6 +4,7 @@ import * as vscode from 'vscode';
 import { holdfast } from './command-line.ts';
 import { extension, until } from './extension.ts';
 import { SESSION, inSandbox } from './session.ts';
+import { openTerminal, screenOf } from './terminal-window.ts';
 
 interface Listed {
   terminalId: string;
@@ -16,23 +17,6 @@ async function listed(id: string): Promise<Listed | undefined> {
   return terminals.find(({ terminalId }) => terminalId === id);
 }
 
-async function open(): Promise<{ id: string; shown: vscode.Terminal }> {
-  const id = await vscode.commands.executeCommand<string | undefined>('holdfast.openTerminal', SESSION);
-  assert.match(id ?? 'no terminal was opened', /^term-/);
-  const shown = vscode.window.terminals.find(({ creationOptions }) =>
-    JSON.stringify(creationOptions).includes(id ?? ''),
-  );
-  assert.ok(shown);
-  return { id: id ?? '', shown };
-}
-
-/** What the active terminal shows, all of it. */
-async function screen(): Promise<string> {
-  await vscode.commands.executeCommand('workbench.action.terminal.selectAll');
-  await vscode.commands.executeCommand('workbench.action.terminal.copySelection');
-  return vscode.env.clipboard.readText();
-}
-
 export function defineTerminals(): void {
   describe('terminals of a session', function () {
     // The first one brings the sandbox up.
@@ -43,7 +27,7 @@ export function defineTerminals(): void {
     });
 
     it('run in the sandbox, in /workspace', async () => {
-      const { shown } = await open();
+      const { shown } = await openTerminal();
       shown.sendText('pwd > seen; echo $HOLDFAST_SESSION >> seen');
       await until(
         'the file',
@@ -53,7 +37,7 @@ export function defineTerminals(): void {
     });
 
     it('show what is written, and nothing that reaches beyond a terminal', async () => {
-      const { shown } = await open();
+      const { shown } = await openTerminal();
       await vscode.env.clipboard.writeText('mine');
       shown.sendText(
         String.raw`printf 'žluť \033]8;;command:workbench.action.files.newUntitledFile\007here\033]8;;\007 \033]52;c;ZXZpbA==\007\033]633;P;Cwd=/etc\007\033]633;A\007\033]633;B\007\033]633;E;rm -rf ~\007\033]633;C\007\033]633;D;0\007shown\n'; touch done-printing`,
@@ -66,7 +50,7 @@ export function defineTerminals(): void {
       await new Promise((resolve) => setTimeout(resolve, 1000));
       assert.equal(await vscode.env.clipboard.readText(), 'mine');
       const text = await until('its text', async () => {
-        const now = await screen();
+        const now = await screenOf(shown);
         return now.includes('žluť here shown') ? now : '';
       });
       assert.ok(!text.includes('\u001b'));
@@ -74,11 +58,11 @@ export function defineTerminals(): void {
     });
 
     it('end when they are closed by hand, and go on when only their window does', async () => {
-      const { id, shown } = await open();
+      const { id, shown } = await openTerminal();
       shown.dispose();
       await new Promise((resolve) => setTimeout(resolve, 1000));
       assert.equal((await listed(id))?.status, 'running');
-      const second = await open();
+      const second = await openTerminal();
       second.shown.show();
       await until('it is active', () => vscode.window.activeTerminal === second.shown);
       await vscode.commands.executeCommand('workbench.action.terminal.kill');
@@ -87,7 +71,7 @@ export function defineTerminals(): void {
     });
 
     it('tell how the shell ended', async () => {
-      const { id, shown } = await open();
+      const { id, shown } = await openTerminal();
       const ended = new Promise<number | undefined>((resolve) => {
         const listener = vscode.window.onDidCloseTerminal((terminal) => {
           if (terminal !== shown) return;
