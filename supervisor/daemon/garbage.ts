@@ -60,7 +60,7 @@ export class GarbageCollector {
         this.#log.warn('garbage could not be removed', { garbage: garbage.name, error });
       }
     }
-    removed.push(...(await this.#rooms.sessionService.upkeep.collect(dryRun)));
+    removed.push(...(await this.#rooms.sessionParts.snapshots.upkeep.collect(dryRun)));
     return { removed, kept };
   }
 

@@ -27,8 +27,9 @@ export interface Life {
 
 /** One answer for each method. */
 export function handlersOf(rooms: Rooms, program: Program, life: Life, log: Log): HandlerTable {
-  const { sessionService, profileService, events, output, turns, engine, files, watching, policies, egress } =
-    rooms;
+  const { sessionService, sessionParts, profileService, events, output, turns, engine } = rooms;
+  const { files, watching, policies, egress } = rooms;
+  const { snapshots, limits, terminals } = sessionParts;
   const garbage = new GarbageCollector(rooms, log.room('gc'));
   const doctor = new Doctor({ ...rooms, program, damage: null });
   const sessionId = (reference: string): string => sessionService.find(reference).id;
@@ -64,16 +65,23 @@ export function handlersOf(rooms: Rooms, program: Program, life: Life, log: Log)
         connections: files,
         sessionId,
         ofSnapshot: (snapshot, session, act) =>
-          sessionService.upkeep.withFiles(sessionService.snapshots.find(snapshot, session), act),
+          snapshots.upkeep.withFiles(snapshots.service.find(snapshot, session), act),
       }),
-      sessionService.limits,
+      limits,
       sessionId,
     ),
     ...watchHandlers<ClientPeer>({ connections: watching, sessionId, ids: randomIds }),
     ...searchHandlers<ClientPeer>({ connections: watching, sessionId }),
-    ...snapshotHandlers<ClientPeer>({ sessions: sessionService }),
-    ...terminalHandlers<ClientPeer>({ terminals: sessionService.terminals, sessionId }),
-    ...sessionHandlers<ClientPeer>({ service: sessionService, events, output, turns, ids: randomIds }),
+    ...snapshotHandlers<ClientPeer>({ sessions: sessionService, parts: snapshots }),
+    ...terminalHandlers<ClientPeer>({ terminals, sessionId }),
+    ...sessionHandlers<ClientPeer>({
+      service: sessionService,
+      parts: sessionParts,
+      events,
+      output,
+      turns,
+      ids: randomIds,
+    }),
   };
 
   async function removeSidecars({ engine: on }: Pick<Rooms, 'engine'>): Promise<void> {

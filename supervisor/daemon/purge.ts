@@ -17,7 +17,7 @@ export interface PurgeOptions {
   readonly home: Home;
   readonly engine: Engine;
   /** Null where the database cannot be read: purging works all the same. */
-  readonly rooms: Pick<Rooms, 'sessionService' | 'sessions' | 'profiles' | 'watching'> | null;
+  readonly rooms: Pick<Rooms, 'custody' | 'sessions' | 'profiles' | 'watching'> | null;
   readonly log: Log;
 }
 
@@ -98,9 +98,9 @@ export class Purge {
     const { home, engine, rooms, log } = this.#options;
     log.warn('purge', { home: home.root });
     tell('containers');
-    // Whatever ran goes with its container; the service must not start anything meanwhile.
+    // Whatever ran goes with its container; nothing must be started meanwhile.
     await rooms?.watching.close();
-    await rooms?.sessionService.close();
+    await rooms?.custody.letGo();
     const removed = await removeFromEngine(engine);
     const folders = await names(home.workspaces);
     for (const [index, name] of folders.entries()) {

@@ -5,7 +5,9 @@ import { Artifacts } from '../history/artifacts.ts';
 import { EventLog } from '../history/events.ts';
 import { TurnOutput } from '../history/turn-output.ts';
 import { ProfileService } from '../profiles/service.ts';
+import { Custody } from '../sessions/custody.ts';
 import { randomIds } from '../sessions/ids.ts';
+import { type SessionParts, sessionParts } from '../sessions/parts.ts';
 import { SessionService } from '../sessions/service.ts';
 import { type Database, openDatabase } from '../store/database.ts';
 import type { Home } from '../store/home.ts';
@@ -39,6 +41,8 @@ export interface Rooms {
   readonly output: TurnOutput;
   readonly artifacts: Artifacts;
   readonly sessionService: SessionService;
+  readonly sessionParts: SessionParts;
+  readonly custody: Custody;
   /** Memory of what passes through, between clients and sidecars. */
   readonly payloads: PayloadBuffers;
   /** Connections to sidecars for files. */
@@ -93,7 +97,8 @@ export function openRooms(home: Home, engine: Engine, program: Program, log: Log
     log: log.room('egress'),
     now,
   });
-  const sessionService = new SessionService({
+  const reserve = new Reserve(home);
+  const parts = sessionParts({
     database,
     sessions,
     turns,
@@ -104,7 +109,7 @@ export function openRooms(home: Home, engine: Engine, program: Program, log: Log
     engine,
     egress,
     policies,
-    reserve: new Reserve(home),
+    reserve,
     snapshots,
     lineWorker: program.lineWorker,
     stores,
@@ -114,6 +119,7 @@ export function openRooms(home: Home, engine: Engine, program: Program, log: Log
     log: log.room('sessions'),
     now,
   });
+  const sessionService = new SessionService({ sessions, profiles, operations, engine, parts });
   const profileService = new ProfileService({
     home,
     database,
@@ -146,11 +152,13 @@ export function openRooms(home: Home, engine: Engine, program: Program, log: Log
     output,
     artifacts,
     sessionService,
+    sessionParts: parts,
+    custody: new Custody(parts, reserve),
     policies,
     egress,
     payloads,
-    files: new FilesConnections(sessionService.sidecarAccess, payloads),
-    watching: new FilesConnections(sessionService.sidecarAccess, payloads),
+    files: new FilesConnections(parts.access, payloads),
+    watching: new FilesConnections(parts.access, payloads),
     profileService,
   };
 }

@@ -140,13 +140,13 @@ export class Supervisor {
   }
 
   /** Reconciles before the first request; an engine that hangs must not keep clients from hearing that it does. */
-  async #firstLook({ sessionService, profileService, operations }: Rooms): Promise<void> {
+  async #firstLook({ custody, profileService, operations }: Rooms): Promise<void> {
     const log = this.#options.log.room('daemon');
     const recover = (): void => {
       profileService.recover().catch((error: unknown) => log.error('recovery failed', { error }));
       removeLeftHelpers(this.#engine).catch((error: unknown) => log.warn('left helpers stay', { error }));
     };
-    const started = sessionService.start().then(recover);
+    const started = custody.takeOver().then(recover);
     await Promise.race([started, sleep(FIRST_LOOK_MS, undefined, { ref: false })]);
     started.catch((error: unknown) => log.error('the sessions could not be looked at', { error }));
     operations.prune();
@@ -177,7 +177,7 @@ export class Supervisor {
     await this.#try('watches', () => within(DRAIN_MS, this.#rooms?.watching.close()));
     await this.#try('files', () => within(DRAIN_MS, this.#rooms?.files.close()));
     await this.#try('egress', () => this.#rooms?.egress.close());
-    await this.#try('sessions', () => within(DRAIN_MS, this.#rooms?.sessionService.close()));
+    await this.#try('sessions', () => within(DRAIN_MS, this.#rooms?.custody.letGo()));
     if (reason === 'home-gone') await this.#try('engine objects', () => removeFromEngine(this.#engine));
     await this.#try('engine', () => within(DRAIN_MS, this.#engine.close()));
     await this.#try('database', () => this.#rooms?.database.close());

@@ -8,6 +8,7 @@ import type { TurnOutput } from '../history/turn-output.ts';
 import type { Turns } from '../store/turns.ts';
 import type { ExecListener } from './execs.ts';
 import type { Ids } from './ids.ts';
+import type { SessionParts } from './parts.ts';
 import type { SessionService } from './service.ts';
 import { Subscription } from './subscriptions.ts';
 
@@ -25,6 +26,7 @@ type SessionMethods = {
 
 export interface SessionHandlersOptions {
   readonly service: SessionService;
+  readonly parts: Pick<SessionParts, 'queue' | 'changes' | 'execs'>;
   readonly events: EventLog;
   readonly output: TurnOutput;
   readonly turns: Turns;
@@ -36,6 +38,7 @@ export function sessionHandlers<P extends Client>(
   options: SessionHandlersOptions,
 ): Handlers<SessionMethods, P> {
   const { service, events, output, turns, ids } = options;
+  const { queue, changes, execs } = options.parts;
   const subscriptions = new Map<string, { readonly client: P; readonly subscription: Subscription }>();
 
   return {
@@ -127,20 +130,18 @@ export function sessionHandlers<P extends Client>(
         opId,
         input: inputBytes({ input, prompt }, bytes),
       }),
-    'turn/show': ({ turn }) => ({ turn: service.turns.view(service.turns.get(turn)) }),
+    'turn/show': ({ turn }) => ({ turn: queue.view(queue.get(turn)) }),
     'turn/list': ({ session, limit }) => ({
-      turns: turns
-        .listOf(service.find(session).id, limit ?? 100)
-        .map((turn) => listed(service.turns.view(turn))),
+      turns: turns.listOf(service.find(session).id, limit ?? 100).map((turn) => listed(queue.view(turn))),
     }),
     'turn/wait': async ({ turn, timeoutMs }, { signal }) => ({
-      turn: service.turns.view(await service.turns.wait(turn, timeoutMs ?? DAY_MS, signal)),
+      turn: queue.view(await queue.wait(turn, timeoutMs ?? DAY_MS, signal)),
     }),
-    'turn/cancel': ({ turn }) => ({ turn: service.turns.view(service.turns.cancel(turn)) }),
+    'turn/cancel': ({ turn }) => ({ turn: queue.view(queue.cancel(turn)) }),
     'turn/output': async ({ turn: turnId, stream, offset, limit, waitMs }, { signal }) => {
       const until = performance.now() + (waitMs ?? 0);
       for (;;) {
-        const turn = service.turns.get(turnId);
+        const turn = queue.get(turnId);
         const total = { stdout: turn.stdoutBytes, stderr: turn.stderrBytes, result: turn.resultBytes }[
           stream
         ];
@@ -150,13 +151,13 @@ export function sessionHandlers<P extends Client>(
           const bytes = output.read(turnId, stream, offset, limit ?? OUTPUT_BYTES);
           return withBytes({ offset, total, ended }, bytes);
         }
-        await service.changes.wait(turnId, left, signal);
+        await changes.wait(turnId, left, signal);
       }
     },
 
     'exec/start': async ({ session, command, tty, stdin, env, cwd }, { peer }) => {
       const row = service.find(session);
-      const { execId, dispatched } = await service.execs.start(
+      const { execId, dispatched } = await execs.start(
         row.id,
         { command, tty: tty ?? null, stdin: stdin ?? false, env: env ?? {}, cwd: cwd ?? '/workspace' },
         execListener(peer),
@@ -164,15 +165,15 @@ export function sessionHandlers<P extends Client>(
       return { exec: execId, sessionId: row.id, sandbox: dispatched };
     },
     'exec/input': async ({ exec, end }, { bytes }) => {
-      await service.execs.input(exec, bytes, end ?? false);
+      await execs.input(exec, bytes, end ?? false);
       return {};
     },
     'exec/resize': async ({ exec, columns, rows }) => {
-      await service.execs.resize(exec, columns, rows);
+      await execs.resize(exec, columns, rows);
       return {};
     },
     'exec/kill': async ({ exec, signal }) => {
-      await service.execs.kill(exec, signal ?? 'TERM');
+      await execs.kill(exec, signal ?? 'TERM');
       return {};
     },
 

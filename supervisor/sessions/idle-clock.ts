@@ -48,7 +48,9 @@ export class IdleClock {
   }
 
   /** Something about this session changed: its next time may be nearer than the clock is set for. */
-  touch(row: SessionRow): void {
+  touch(sessionId: string): void {
+    const row = this.#options.records.peek(sessionId);
+    if (row === null || row.status === 'deleted') return;
     const { due } = this.#plan(row);
     if (due !== null) this.#arm(due);
   }

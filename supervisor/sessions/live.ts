@@ -1,3 +1,6 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { SessionRow } from '../store/sessions.ts';
+
 export type LiveKind = 'turn' | 'exec' | 'terminal';
 
 /**
@@ -35,13 +38,15 @@ export class LiveThings {
     return this.#bySession.get(sessionId)?.size ?? 0;
   }
 
-  /** `1 turn, 2 execs`: for the sentence that refuses to stop a session. */
-  describe(sessionId: string): string {
-    const kinds = [...(this.#bySession.get(sessionId)?.values() ?? [])];
-    const counts = (['turn', 'exec', 'terminal'] as const)
-      .map((kind) => ({ kind, n: kinds.filter((one) => one === kind).length }))
-      .filter(({ n }) => n > 0);
-    return counts.map(({ kind, n }) => `${String(n)} ${kind}${n === 1 ? '' : 's'}`).join(', ');
+  /** Errors: `conflict` where something is live in the session; `option`: what ends that instead. */
+  refuse({ id, name }: Pick<SessionRow, 'id' | 'name'>, what: string, option = '--force'): void {
+    const live = this.count(id);
+    if (live === 0) return;
+    throw new HoldfastError('conflict', `Session ${name} is not ${what}`, {
+      why: `${this.#describe(id)} still running in it`,
+      next: `wait, cancel it, or repeat it with ${option}`,
+      details: { live },
+    });
   }
 
   /** Live things in the sandbox other than this one: with none, a turn may have a fresh /tmp. */
@@ -53,5 +58,14 @@ export class LiveThings {
 
   sessions(): string[] {
     return [...this.#bySession.keys()];
+  }
+
+  /** `1 turn, 2 execs`. */
+  #describe(sessionId: string): string {
+    const kinds = [...(this.#bySession.get(sessionId)?.values() ?? [])];
+    const counts = (['turn', 'exec', 'terminal'] as const)
+      .map((kind) => ({ kind, n: kinds.filter((one) => one === kind).length }))
+      .filter(({ n }) => n > 0);
+    return counts.map(({ kind, n }) => `${String(n)} ${kind}${n === 1 ? '' : 's'}`).join(', ');
   }
 }

@@ -1,17 +1,20 @@
 import type { SNAPSHOT_METHODS } from '../../protocol/snapshots.ts';
 import { type HandlerContext, type Handlers, type Progress, withBytes } from '../../protocol/wire/shapes.ts';
 import type { SessionService } from '../sessions/service.ts';
+import type { SnapshotParts } from './parts.ts';
 import { snapshotView } from './view.ts';
 
 export interface SnapshotHandlersOptions {
-  readonly sessions: SessionService;
+  readonly sessions: Pick<SessionService, 'view' | 'fork'>;
+  readonly parts: Pick<SnapshotParts, 'service' | 'comparisons' | 'upkeep' | 'restores'>;
 }
 
 /** The answers to `snapshot/*`. */
 export function snapshotHandlers<P>({
   sessions,
+  parts,
 }: SnapshotHandlersOptions): Handlers<typeof SNAPSHOT_METHODS, P> {
-  const { snapshots: service, comparisons, upkeep } = sessions;
+  const { service, comparisons, upkeep, restores } = parts;
   const passing = ({ signal, progress }: HandlerContext<P>) => ({
     signal,
     onProgress: ({ stage, done, of, unit }: Progress) =>
@@ -47,7 +50,7 @@ export function snapshotHandlers<P>({
     'snapshot/preview': (request, context) => comparisons.preview(request, passing(context)),
     'snapshot/restore': async ({ session, snapshot, path, cancel, force, opId }, context) => {
       const row = service.session(session);
-      return await sessions.restores.restore(row, {
+      return await restores.restore(row, {
         snapshot: service.find(snapshot, row.id),
         path: path ?? null,
         cancel: cancel ?? false,

@@ -1,0 +1,33 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Log } from '../daemon/logs.ts';
+import type { Restores } from '../snapshots/restores.ts';
+import type { SidecarAccess } from '../workspace/files-connections.ts';
+import type { Removal } from './removal.ts';
+
+export interface UnfinishedOptions {
+  readonly removal: Removal;
+  readonly restores: Restores;
+  readonly access: SidecarAccess;
+  readonly log: Log;
+}
+
+/** What an earlier supervisor had begun to do with workspaces: deletions, cleans and restores. */
+export class Unfinished {
+  readonly #options: UnfinishedOptions;
+
+  constructor(options: UnfinishedOptions) {
+    this.#options = options;
+  }
+
+  /** What cannot be finished now is tried again at the session's next use. */
+  async finish(): Promise<void> {
+    const { removal, restores, access, log } = this.#options;
+    await removal.recover();
+    for (const sessionId of restores.unfinished()) {
+      await access.ensure(sessionId).catch((error: unknown) => {
+        const why = HoldfastError.from(error).sentence;
+        log.warn('a restore stays unfinished', { session: sessionId, why });
+      });
+    }
+  }
+}
