@@ -132,7 +132,8 @@ export class Lifecycle {
       const client = await this.#lanes.run(sessionId, async () => {
         await this.#finishEarlier(sessionId);
         const row = this.#records.get(sessionId);
-        const there = await this.sidecarInLane(row);
+        // Asking the engine takes longer than many a call.
+        const there = (await this.#sidecars.standing(sessionId)) ?? (await this.sidecarInLane(row));
         await this.#seeding.settle(row);
         return there;
       });

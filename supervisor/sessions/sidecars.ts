@@ -34,6 +34,15 @@ export class Sidecars {
     return opening;
   }
 
+  /**
+   * The connection that is open: whoever is on it is alive, and its end is heard of before the engine tells of it. Null where there is none.
+   */
+  async standing(sessionId: string): Promise<SidecarClient | null> {
+    const client = (await this.#clients.get(sessionId)?.catch(() => null)) ?? null;
+    if (client !== null) this.#used.set(sessionId, this.#now());
+    return client;
+  }
+
   /** Keeps the sidecar from being put away until the returned function is called. */
   hold(sessionId: string): () => void {
     this.#holds.set(sessionId, (this.#holds.get(sessionId) ?? 0) + 1);

@@ -85,7 +85,6 @@ export class SnapshotService {
     const late = AbortSignal.timeout(BEFORE_TURN_MS);
     const request: TakeRequest = {
       reason: 'before-turn',
-      isReady: true,
       signal: AbortSignal.any([signal, late]),
     };
     await this.automatic(session, 'before-turn', async () => {

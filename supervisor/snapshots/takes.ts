@@ -52,8 +52,6 @@ export interface TakeRequest {
   readonly pinned?: boolean | undefined;
   /** A snapshot of a workspace with nothing in it is worth nothing: null instead. */
   readonly notEmpty?: boolean;
-  /** Its sidecar was up a moment ago: asking the engine would take longer than looking at a small workspace. */
-  readonly isReady?: boolean;
   readonly opId?: string | undefined;
   readonly signal?: AbortSignal | undefined;
   readonly onProgress?: ((progress: Progress) => void) | undefined;
@@ -98,13 +96,13 @@ export class Takes {
     return this.alone(sessionId, async () => {
       const release = access.hold(sessionId);
       try {
-        if (request.isReady === true) {
-          try {
-            return await this.#take(records.get(sessionId), request, false);
-          } catch (error) {
-            const isGone = error instanceof HoldfastError && error.code === 'sandbox_lost';
-            if (!isGone) throw error;
-          }
+        await access.ensure(sessionId);
+        try {
+          return await this.#take(records.get(sessionId), request, false);
+        } catch (error) {
+          // It went just now.
+          const isGone = error instanceof HoldfastError && error.code === 'sandbox_lost';
+          if (!isGone) throw error;
         }
         await access.ensure(sessionId);
         return await this.#take(records.get(sessionId), request, false);
@@ -184,8 +182,17 @@ export class Takes {
     act: (connection: SnapshotConnection, incoming: Incoming) => Promise<T>,
   ): Promise<T> {
     const { access } = this.#options;
-    const incoming = new Incoming(store, await this.#mostBytes(row.id));
-    const connection = await SnapshotConnection.open(() => access.dial(row.id), row.id);
+    const opening = SnapshotConnection.open(() => access.dial(row.id), row.id);
+    const [most, connection] = await Promise.all([this.#mostBytes(row.id), opening]).catch(
+      async (error: unknown) => {
+        await opening.then(
+          (open) => open.close(),
+          () => undefined,
+        );
+        throw error;
+      },
+    );
+    const incoming = new Incoming(store, most);
     try {
       return await act(connection, incoming);
     } finally {

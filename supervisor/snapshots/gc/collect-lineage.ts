@@ -223,7 +223,7 @@ async function replace(
     }
     if (needed.size > 0) return null;
     const before = diskBytes(store);
-    await store.publish(files);
+    await store.publish(files.map((path) => ({ path })));
     await failpoint('gc.after-publish');
     await store.drop(old, urgently);
     return before - diskBytes(store);

@@ -1,11 +1,10 @@
 import { randomBytes } from 'node:crypto';
-import { type FileHandle, mkdir, open } from 'node:fs/promises';
+import { type FileHandle, mkdir, open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { type Hash, OBJECT_KINDS, parseHash, SNAPSHOT_LIMITS } from '../../../protocol/snapshots/objects.ts';
 import { PackIndex } from '../../../protocol/snapshots/pack-index.ts';
 import { PACK } from '../../../protocol/snapshots/pack-layout.ts';
-import { removeTree } from '../../store/remove-tree.ts';
 import { storageError } from '../../store/storage-error.ts';
 import { checkPack } from './check-pack.ts';
 import type { LineageStore } from './lineage-store.ts';
@@ -38,7 +37,10 @@ interface Sealed {
 export class Incoming {
   readonly #store: LineageStore;
   readonly #mostBytes: number;
-  readonly #directory: string;
+  /** What the names of its files begin with. */
+  readonly #name = randomBytes(8).toString('hex');
+  /** Paths of files that are not published. */
+  readonly #files = new Set<string>();
   readonly #sealed: Sealed[] = [];
   #writing = new Map<number, Writing>();
   #ended = new Set<number>();
@@ -47,7 +49,6 @@ export class Incoming {
   #unresolved = new Map<string, Reference['kinds']>();
   #bytes = 0;
   #published = 0;
-  #made = false;
   #turn: Promise<unknown> = Promise.resolve();
   #broken: HoldfastError | null = null;
 
@@ -55,7 +56,6 @@ export class Incoming {
   constructor(store: LineageStore, mostBytes: number) {
     this.#store = store;
     this.#mostBytes = mostBytes;
-    this.#directory = join(store.incomingDirectory, randomBytes(8).toString('hex'));
   }
 
   /** Bytes of the packs that were published. */
@@ -121,13 +121,16 @@ export class Incoming {
       this.#writing.delete(pack);
       this.#ended.add(pack);
       try {
-        await writing.handle.datasync();
-        const file = new OpenPackFile(writing.handle, bytes);
-        const index = await PackIndex.read(file);
-        if (index.objects !== objects) throw refused('a pack with another number of objects');
-        await checkPack(file, index, (reference) => {
-          if (!this.#isThere(reference)) this.#remember(reference);
-        });
+        const check = async (): Promise<PackIndex> => {
+          const file = new OpenPackFile(writing.handle, bytes);
+          const index = await PackIndex.read(file);
+          if (index.objects !== objects) throw refused('a pack with another number of objects');
+          await checkPack(file, index, (reference) => {
+            if (!this.#isThere(reference)) this.#remember(reference);
+          });
+          return index;
+        };
+        const [index] = await Promise.all([check(), writing.handle.datasync()]);
         this.#sealed.push({ path: writing.path, bytes, index });
       } finally {
         await writing.handle.close();
@@ -149,8 +152,11 @@ export class Incoming {
       if (!this.#isThere({ hash: parseHash(root), kinds: [OBJECT_KINDS.root] })) {
         throw refused('a root that is not there');
       }
-      await this.#store.publish(this.#sealed.map(({ path }) => path));
-      for (const { bytes } of this.#sealed.splice(0)) this.#published += bytes;
+      await this.#store.publish(this.#sealed);
+      for (const { path, bytes } of this.#sealed.splice(0)) {
+        this.#files.delete(path);
+        this.#published += bytes;
+      }
     });
   }
 
@@ -158,14 +164,15 @@ export class Incoming {
   async close(): Promise<void> {
     await this.#turn.catch(() => undefined);
     await this.#closeWriting();
-    if (this.#made) await removeTree(this.#directory);
+    for (const path of this.#files) await rm(path, { force: true });
   }
 
   async #begin(pack: number): Promise<Writing> {
     if (this.#writing.size >= MOST_OPEN) throw refused('more packs at once than it may');
-    if (!this.#made) await mkdir(this.#directory, { recursive: true, mode: 0o700 });
-    this.#made = true;
-    const path = join(this.#directory, `${this.#scans}-${pack}.pack`);
+    const directory = this.#store.incomingDirectory;
+    if (this.#files.size === 0) await mkdir(directory, { recursive: true, mode: 0o700 });
+    const path = join(directory, `${this.#name}-${this.#scans}-${pack}.pack`);
+    this.#files.add(path);
     const writing = { handle: await open(path, 'wx+', 0o600), path, length: 0 };
     this.#writing.set(pack, writing);
     return writing;

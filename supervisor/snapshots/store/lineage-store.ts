@@ -31,6 +31,12 @@ export interface StoredPack {
   readonly index: PackIndex;
 }
 
+/** A pack file that is to be published, and what is in it where that was read and checked. */
+export interface NewPack {
+  readonly path: string;
+  readonly index?: PackIndex;
+}
+
 /** A file among the packs that is none, or is one no more. */
 export interface BrokenPack {
   readonly name: string;
@@ -165,18 +171,21 @@ export class LineageStore implements ObjectReader {
    * Moves complete and durable pack files of the same file system in; they are there, and durable, when it resolves. Killed in between,
    * some of them are: objects that nobody names do no harm.
    */
-  async publish(files: readonly string[]): Promise<StoredPack[]> {
+  async publish(files: readonly NewPack[]): Promise<StoredPack[]> {
     if (files.length === 0) return [];
     if ((await mkdir(this.packsDirectory, { recursive: true, mode: 0o700 })) !== undefined) {
       await syncFolder(this.directory);
       await syncFolder(dirname(this.directory));
     }
     const published: StoredPack[] = [];
-    for (const file of files) {
+    for (const { path: from, index } of files) {
       const name = `${randomBytes(16).toString('hex')}.pack`;
       const path = join(this.packsDirectory, name);
-      await rename(file, path);
-      const pack = await openPack(name, path, this.#files);
+      await rename(from, path);
+      const pack =
+        index === undefined
+          ? await openPack(name, path, this.#files)
+          : { name, path, file: new StoredPackFile(path, index.size, this.#files), index };
       this.#packs.push(pack);
       published.push(pack);
     }

@@ -24,7 +24,8 @@ export class StoredPackFile implements PackFile {
   readonly #path: string;
   readonly #files: OpenFiles;
 
-  private constructor(path: string, size: number, files: OpenFiles) {
+  /** `size`: of the file, bytes. */
+  constructor(path: string, size: number, files: OpenFiles) {
     this.#path = path;
     this.size = size;
     this.#files = files;
