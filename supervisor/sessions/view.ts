@@ -1,5 +1,7 @@
 import type { Session, Turn } from '../../protocol/entities.ts';
+import type { Terminal } from '../../protocol/terminals.ts';
 import type { SessionRow } from '../store/sessions.ts';
+import type { TerminalRow } from '../store/terminals.ts';
 import type { TurnSummary } from '../store/turns.ts';
 
 export function iso(ms: number): string {
@@ -59,5 +61,19 @@ export function turnView(turn: TurnSummary, ahead: number): Turn {
       workerStartMs: turn.workerStartMs,
     },
     worker: turn.workerId === null ? null : { id: turn.workerId, reused: turn.workerReused ?? false },
+  };
+}
+
+export function terminalView(row: TerminalRow): Terminal {
+  return {
+    terminalId: row.id,
+    sessionId: row.sessionId,
+    status: row.endedAt === null ? 'running' : 'ended',
+    command: row.command,
+    cwd: row.cwd,
+    createdAt: iso(row.createdAt),
+    endedAt: row.endedAt === null ? null : iso(row.endedAt),
+    exitCode: row.exitCode,
+    why: row.why,
   };
 }
