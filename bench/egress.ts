@@ -11,6 +11,7 @@ import { EGRESS_PROXY } from '../protocol/egress.ts';
 import { bareContainer, removeBareContainers } from './bare-container.ts';
 import { Installation } from './installation.ts';
 import { interleave, median, p99, Report } from './measure.ts';
+import { containerOf } from './session-containers.ts';
 import { Squid } from './squid.ts';
 
 const run = promisify(execFile);
@@ -163,8 +164,5 @@ async function startSandbox(ports: readonly number[]): Promise<string> {
   const session = (await supervisor.call('session/create', { profile: 'bench-egress' })).session.id;
   const { turn } = await supervisor.call('turn/start', { session, prompt: 'true' });
   await supervisor.call('turn/wait', { turn: turn.turnId });
-  const filters = { label: [`dev.holdfast.session=${session}`, 'dev.holdfast.role=agent'] };
-  const agent = (await docker.listContainers({ filters }))[0]?.Id;
-  if (agent === undefined) throw new Error('there is no agent container');
-  return agent;
+  return await containerOf(session, 'agent');
 }

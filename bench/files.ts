@@ -10,7 +10,8 @@ import { FILE_PIECE_BYTES } from '../protocol/files.ts';
 import { PayloadBuffers } from '../protocol/wire/payload-buffers.ts';
 import { bareContainer, removeBareContainers } from './bare-container.ts';
 import { Installation } from './installation.ts';
-import { interleave, median, p99, Report } from './measure.ts';
+import { interleave, median, p99, Report, timed } from './measure.ts';
+import { containerOf } from './session-containers.ts';
 
 const run = promisify(execFile);
 const wanted = process.argv.indexOf('--rounds');
@@ -29,12 +30,6 @@ const { client, agentImage } = installation;
 const project = await mkdtemp(join(tmpdir(), 'holdfast-bench-files-'));
 const report = new Report('Workspace files', { docker: (await docker.version()).Version, image: agentImage });
 
-async function timed(action: () => Promise<unknown>): Promise<number> {
-  const start = performance.now();
-  await action();
-  return performance.now() - start;
-}
-
 async function each(call: () => Promise<unknown>, samples: number[]): Promise<number> {
   const mine: number[] = [];
   for (let n = 0; n < CALLS; n += 1) mine.push(await timed(call));
@@ -49,13 +44,6 @@ async function dockerCommand(args: readonly string[], input?: string): Promise<v
   const child = spawn('sh', ['-c', shell, 'sh', ...args], { stdio: ['ignore', 'ignore', 'inherit'] });
   const code = await new Promise((resolve) => child.on('close', resolve));
   if (code !== 0) throw new Error(`docker ${args.join(' ')} ended with ${String(code)}`);
-}
-
-async function containerOf(session: string, role: string): Promise<string> {
-  const filters = { label: [`dev.holdfast.session=${session}`, `dev.holdfast.role=${role}`] };
-  const id = (await docker.listContainers({ filters }))[0]?.Id;
-  if (id === undefined) throw new Error(`there is no ${role} container`);
-  return id;
 }
 
 try {

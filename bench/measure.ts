@@ -11,6 +11,13 @@ export function quantile(samples: Samples, q: number): number {
 export const median = (samples: Samples): number => quantile(samples, 0.5);
 export const p99 = (samples: Samples): number => quantile(samples, 0.99);
 
+/** How long it takes, ms. */
+export async function timed(action: () => Promise<unknown>): Promise<number> {
+  const start = performance.now();
+  await action();
+  return performance.now() - start;
+}
+
 /**
  * Runs the contestants in turn, `rounds` times, each round in another order, so that a busy moment of the machine hits all
  * of them alike. A contestant that times itself returns ms; of the others the whole call counts.

@@ -8,7 +8,7 @@ import { promisify } from 'node:util';
 import Docker from 'dockerode';
 import { BENCH_LABEL, bareContainer, bareRunArguments, removeBareContainers } from './bare-container.ts';
 import { Installation } from './installation.ts';
-import { interleave, median, p99, Report } from './measure.ts';
+import { interleave, median, p99, Report, timed } from './measure.ts';
 
 const run = promisify(execFile);
 const wanted = process.argv.indexOf('--rounds');
@@ -27,12 +27,6 @@ const report = new Report('Coming back to a session', {
   docker: (await docker.version()).Version,
   image: agentImage,
 });
-
-async function timed(action: () => Promise<unknown>): Promise<number> {
-  const start = performance.now();
-  await action();
-  return performance.now() - start;
-}
 
 async function rawCreateAndStart(): Promise<number> {
   const body = bareContainer(agentImage);

@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import Docker from 'dockerode';
 import { Installation } from './installation.ts';
-import { interleave, median, p99, Report } from './measure.ts';
+import { interleave, median, p99, Report, timed } from './measure.ts';
+import { containerOf } from './session-containers.ts';
 
 const run = promisify(execFile);
 const wanted = process.argv.indexOf('--rounds');
@@ -32,12 +33,6 @@ for n in range(10_000):
         if n % 100 == 0: f.write('the needle that is looked for\\n')
 `;
 
-async function timed(action: () => Promise<unknown>): Promise<number> {
-  const start = performance.now();
-  await action();
-  return performance.now() - start;
-}
-
 try {
   await writeFile(
     join(project, 'holdfast.yaml'),
@@ -47,9 +42,7 @@ try {
   const session = (await client.call('session/create', { profile: 'bench-search' })).session.id;
   const { turn } = await client.call('turn/start', { session, prompt: FILL });
   await client.call('turn/wait', { turn: turn.turnId });
-  const filters = { label: [`dev.holdfast.session=${session}`, 'dev.holdfast.role=sidecar'] };
-  const sidecar = (await docker.listContainers({ filters }))[0]?.Id;
-  if (sidecar === undefined) throw new Error('there is no sidecar');
+  const sidecar = await containerOf(session, 'sidecar');
 
   // Timed inside, so that docker's own time does not count for it.
   const bare = `const {spawnSync} = require('child_process'); const start = performance.now();

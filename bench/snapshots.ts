@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { LargeTree } from './large-tree.ts';
 import { Installation } from './installation.ts';
-import { median, type Figure, Report } from './measure.ts';
+import { median, type Figure, Report, timed } from './measure.ts';
 
 const run = promisify(execFile);
 const CHANGED = 20;
@@ -31,12 +31,6 @@ const report = new Report('Snapshots', {
   git: git ?? 'not installed: left out',
   zstd: zstd ?? 'not installed: left out',
 });
-
-async function timed(action: () => Promise<unknown>): Promise<number> {
-  const start = performance.now();
-  await action();
-  return performance.now() - start;
-}
 
 /** The ways that a tree can be kept besides ours. Each keeps what it needs in a folder of its own. */
 class Peers {
