@@ -15,6 +15,7 @@ import {
 import { dialChecked } from '../../supervisor/engine/docker/dial.ts';
 import type { SandboxSpec } from '../../supervisor/engine/port.ts';
 import { SidecarClient } from '../../supervisor/workspace/sidecar-client.ts';
+import { isOfThisRun } from '../setup/run-homes.ts';
 import { newId, until } from '../unit/sidecar/collect.ts';
 
 const RUNTIME = join(import.meta.dirname, '../../dist/runtime');
@@ -29,6 +30,7 @@ export class PairBench {
 
   static async create(): Promise<PairBench> {
     const bench = new PairBench();
+    isOfThisRun(bench.home);
     chmodSync(bench.root, 0o755);
     cpSync(RUNTIME, join(bench.root, 'runtime'), { recursive: true });
     writeFileSync(

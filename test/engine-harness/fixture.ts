@@ -9,6 +9,7 @@ import { pack } from 'tar-stream';
 import { DockerEngine } from '../../supervisor/engine/docker/engine.ts';
 import type { DockerEngineOptions } from '../../supervisor/engine/docker/engine.ts';
 import type { EngineExec, ExecSpec, SandboxSpec } from '../../supervisor/engine/port.ts';
+import { isOfThisRun } from '../setup/run-homes.ts';
 
 const ALPHABET = 'abcdefghijklmnopqrstuvwxyz234567';
 export const BUSYBOX = '/opt/holdfast/busybox';
@@ -66,6 +67,7 @@ export class TestHome {
   constructor({ image, ...options }: TestHomeOptions) {
     this.folder = options.home ?? mkdtempSync(join(tmpdir(), 'hfe-home-'));
     this.#image = image;
+    isOfThisRun(this.homeId);
     const built = join(this.folder, 'built');
     mkdirSync(built, { recursive: true });
     cpSync(join(import.meta.dirname, 'stand-in-sidecar.cjs'), join(built, 'sidecar.cjs'));

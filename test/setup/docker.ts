@@ -2,13 +2,15 @@ import type { DockerApi } from '../../scripts/setup/docker-api.mjs';
 import { ensureEngine, stopEngine } from '../../scripts/setup/engine.mjs';
 import { ensureImages } from '../../scripts/setup/images.mjs';
 import { Progress } from '../../scripts/setup/progress.mjs';
+import { RunHomes } from './run-homes.ts';
 
 const HOME_LABEL = 'dev.holdfast.home';
 
 /** One preparation serves all suites of a run, whichever asks first; the last one to end cleans up. */
 interface Shared {
   users: number;
-  readonly ready: Promise<{ api: DockerApi; started: boolean; before: ReadonlySet<string> }>;
+  readonly homes: RunHomes;
+  readonly ready: Promise<{ api: DockerApi; started: boolean }>;
 }
 const SHARED = Symbol.for('holdfast.test.docker');
 const place = globalThis as typeof globalThis & { [SHARED]?: Shared | undefined };
@@ -17,14 +19,16 @@ const place = globalThis as typeof globalThis & { [SHARED]?: Shared | undefined 
 export default async function setup(): Promise<() => Promise<void>> {
   const failed = process.env['HOLDFAST_TEST_BUILD_FAILED'];
   if (failed !== undefined) throw new Error(`the program could not be built: ${failed}`);
-  const shared = (place[SHARED] ??= { users: 0, ready: prepare() });
+  const shared = (place[SHARED] ??= { users: 0, homes: new RunHomes(), ready: prepare() });
   shared.users += 1;
   await shared.ready;
   return async () => {
     shared.users -= 1;
     if (shared.users > 0) return;
-    const { api, started, before } = await shared.ready;
-    const left = (await api.labelled(HOME_LABEL)).filter(({ value }) => !before.has(value));
+    const { api, started } = await shared.ready;
+    const homes = shared.homes.ids();
+    shared.homes.end();
+    const left = (await api.labelled(HOME_LABEL)).filter(({ value }) => homes.has(value));
     if (started) await stopEngine();
     if (left.length > 0) {
       const names = left.map(({ kind, name, value }) => `${kind} ${name} (${value})`);
@@ -45,6 +49,5 @@ async function prepare(): Promise<Awaited<Shared['ready']>> {
     (step) => ensureImages(api, step),
     (done) => done.join(', '),
   );
-  const before = new Set((await api.labelled(HOME_LABEL)).map(({ value }) => value));
-  return { api, started, before };
+  return { api, started };
 }

@@ -1,9 +1,11 @@
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import Docker from 'dockerode';
 import { z } from 'zod';
+import { isOfThisRun } from './run-homes.ts';
 
 const PROGRAM = join(import.meta.dirname, '../../scripts/holdfast.cjs');
 
@@ -21,6 +23,7 @@ export class TestHome {
   readonly projects: string;
   readonly #env: Readonly<Record<string, string>>;
   readonly #docker = new Docker();
+  #told = false;
 
   private constructor(path: string, env: Readonly<Record<string, string>>) {
     this.path = path;
@@ -48,6 +51,7 @@ export class TestHome {
       child.stdin.end(input);
       child.on('error', reject);
       child.on('close', (code) => {
+        this.#tell();
         resolve({ code, stdout, stderr });
       });
     });
@@ -97,11 +101,23 @@ export class TestHome {
 
   /** Removes everything of this home from the engine and from the disk. */
   async end(): Promise<void> {
+    this.#tell();
     try {
       await this.succeed(['purge', '--force']);
     } finally {
       await rm(this.path, { recursive: true, force: true });
       await rm(this.projects, { recursive: true, force: true });
+    }
+  }
+
+  /** Its id, once it has one. */
+  #tell(): void {
+    if (this.#told) return;
+    try {
+      isOfThisRun(readFileSync(join(this.path, 'id'), 'utf8').trim());
+      this.#told = true;
+    } catch {
+      // It has not come to be, or a test has removed it.
     }
   }
 }

@@ -7,6 +7,7 @@ import { connectSupervisor, type SupervisorConnection } from '../../../protocol/
 import { HoldfastError } from '../../../protocol/errors.ts';
 import type { MethodName, Params, Result } from '../../../protocol/methods.ts';
 import { removeTree } from '../../../supervisor/store/remove-tree.ts';
+import { isOfThisRun } from '../../setup/run-homes.ts';
 import { failpointText, type Faults, SupervisorProcess } from './supervisor-process.ts';
 
 export const BUNDLE = join(import.meta.dirname, '../../../dist/holdfast.cjs');
@@ -85,6 +86,7 @@ export class FaultHome {
       }
       try {
         await this.connect();
+        isOfThisRun(await this.id());
         return supervisor;
       } catch (error) {
         if (Date.now() > until) throw error;
@@ -174,6 +176,7 @@ export class FaultHome {
     // Without an id the home never came to be, or was removed by the test.
     const id = await this.id().catch(() => null);
     if (id !== null) {
+      isOfThisRun(id);
       await this.#removeObjects();
       // What a killed supervisor asked for last may come to be only now.
       await sleep(200);
