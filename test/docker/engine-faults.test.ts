@@ -8,7 +8,6 @@ import { TestHome, bareImage, echo, eventually, shell } from '../engine-harness/
 import { PrivateEngine, engineAt, privateEngineObstacle } from '../engine-harness/private-engine.ts';
 
 const obstacle = privateEngineObstacle();
-if (obstacle !== null) console.log(`skipped: ${obstacle}`);
 const QUICK_MS = 1500;
 const patience = { quickMs: QUICK_MS, workMs: 30_000 };
 
@@ -60,7 +59,7 @@ function statuses(home: TestHome): EngineStatus[] {
   return seen;
 }
 
-describe.skipIf(obstacle !== null)('an engine that is hurt', () => {
+describe.skipIf(obstacle !== null)(`an engine that is hurt (${obstacle ?? 'private'})`, () => {
   test('killed: a state with a next step; back: found again by itself, containers are seen as they are', async () => {
     const daemon = await privateEngine();
     const home = homeOn(daemon);

@@ -9,54 +9,56 @@ import { journey } from './harness/person.ts';
 
 const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
 const obstacle = privateEngineObstacle();
-if (obstacle !== null) console.log(`skipped: ${obstacle}`);
 
-test.skipIf(obstacle !== null)('an engine that dies takes no keystroke with it', async () => {
-  const image = await bareImage(engineAt('/var/run/docker.sock'));
-  const engine = await PrivateEngine.start({ images: [__SIDECAR_IMAGE__, image.reference] });
-  const env = { DOCKER_HOST: `unix://${engine.socketPath}` };
-  const home = await TestHome.create(env);
-  try {
-    const files = {
-      ...bareProject('notes', image.reference, 'workspace: { seed: notes }\n'),
-      'notes/notes.md': 'on the disk\n',
-    };
-    await home.succeed(['deploy', await writeProject(home.projects, files)]);
-    const created = await home.json(['session', 'create', 'notes']);
-    const { id } = CreatedSchema.parse(created).session;
-    await journey(
-      'engine-gone',
-      { home: home.path, open: { folder: `holdfast://${id}/` }, env },
-      async (person) => {
-        await person.unfold('workspace');
-        await person.file('notes.md').first().dblclick();
-        await person.line('on the disk').first().click();
-        await person.page.keyboard.press('Control+Home');
-        await person.page.keyboard.type('before, ');
-        await person.tab('notes.md', 'dirty').waitFor();
+test.skipIf(obstacle !== null)(
+  `an engine that dies takes no keystroke with it (${obstacle ?? 'private'})`,
+  async () => {
+    const image = await bareImage(engineAt('/var/run/docker.sock'));
+    const engine = await PrivateEngine.start({ images: [__SIDECAR_IMAGE__, image.reference] });
+    const env = { DOCKER_HOST: `unix://${engine.socketPath}` };
+    const home = await TestHome.create(env);
+    try {
+      const files = {
+        ...bareProject('notes', image.reference, 'workspace: { seed: notes }\n'),
+        'notes/notes.md': 'on the disk\n',
+      };
+      await home.succeed(['deploy', await writeProject(home.projects, files)]);
+      const created = await home.json(['session', 'create', 'notes']);
+      const { id } = CreatedSchema.parse(created).session;
+      await journey(
+        'engine-gone',
+        { home: home.path, open: { folder: `holdfast://${id}/` }, env },
+        async (person) => {
+          await person.unfold('workspace');
+          await person.file('notes.md').first().dblclick();
+          await person.line('on the disk').first().click();
+          await person.page.keyboard.press('Control+Home');
+          await person.page.keyboard.type('before, ');
+          await person.tab('notes.md', 'dirty').waitFor();
 
-        await engine.killDaemon();
-        await person.status('Docker is not running');
-        await person.page.keyboard.type('while it was down, ');
-        await person.line('before, while it was down, on the disk').first().waitFor();
-        await person.shot('engine-gone-dark');
+          await engine.killDaemon();
+          await person.status('Docker is not running');
+          await person.page.keyboard.type('while it was down, ');
+          await person.line('before, while it was down, on the disk').first().waitFor();
+          await person.shot('engine-gone-dark');
 
-        await engine.startDaemon();
-        await person.page
-          .locator('.statusbar-item', { hasText: 'Docker is not running' })
-          .waitFor({ state: 'detached', timeout: 60_000 });
-        await person.page.keyboard.type('after, ');
-        await person.page.keyboard.press('Control+S');
-        await person.tab('notes.md').waitFor();
-        expect(await person.page.locator('.notification-toast').count()).toBe(0);
-        expect(await home.succeed(['workspace', 'cat', id, 'notes.md'])).toBe(
-          'before, while it was down, after, on the disk\n',
-        );
-      },
-    );
-  } finally {
-    await home.end();
-    await engine.close();
-    await image.remove();
-  }
-});
+          await engine.startDaemon();
+          await person.page
+            .locator('.statusbar-item', { hasText: 'Docker is not running' })
+            .waitFor({ state: 'detached', timeout: 60_000 });
+          await person.page.keyboard.type('after, ');
+          await person.page.keyboard.press('Control+S');
+          await person.tab('notes.md').waitFor();
+          expect(await person.page.locator('.notification-toast').count()).toBe(0);
+          expect(await home.succeed(['workspace', 'cat', id, 'notes.md'])).toBe(
+            'before, while it was down, after, on the disk\n',
+          );
+        },
+      );
+    } finally {
+      await home.end();
+      await engine.close();
+      await image.remove();
+    }
+  },
+);

@@ -7,7 +7,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { handlerProject, shellProject, writeProject } from '../setup/profiles.ts';
 import { expectSettled, expectWholeHistory, outputOf } from './harness/expectations.ts';
 import type { FaultHome } from './harness/fault-home.ts';
-import { endOfTurn, eventually, times, useWorkbench } from './harness/workbench.ts';
+import { endOfTurn, eventually, useWorkbench } from './harness/workbench.ts';
+import { figure, times } from '../setup/run-length.ts';
 
 const execute = promisify(execFile);
 const isRoot = process.getuid?.() === 0;
@@ -166,7 +167,7 @@ def handler(input):
     expect(offset).toBe(100 * MIB);
     const wanted = await readFile(join(home.path, 'workspaces', session.id, 'sum'), 'utf8');
     expect(sum.digest('hex')).toBe(wanted.trim());
-    console.log(
+    figure(
       `100 MB of output: ${Math.round(performance.now() - asked)} ms, supervisor ${Math.round(before)} MiB before, ${Math.round(most)} MiB at most`,
     );
     expect(most - before).toBeLessThan(100);

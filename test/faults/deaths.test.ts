@@ -7,7 +7,8 @@ import { shellProject } from '../setup/profiles.ts';
 import { expectSettled, expectWholeHistory, outputOf } from './harness/expectations.ts';
 import type { FaultHome } from './harness/fault-home.ts';
 import type { SupervisorProcess } from './harness/supervisor-process.ts';
-import { endOfTurn, eventually, times, useWorkbench } from './harness/workbench.ts';
+import { endOfTurn, eventually, useWorkbench } from './harness/workbench.ts';
+import { times } from '../setup/run-length.ts';
 
 const LINES = 60;
 const NUMBERED = Array.from({ length: LINES }, (_, at) => `line ${at + 1}\n`).join('');

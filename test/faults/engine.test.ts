@@ -10,9 +10,9 @@ import { APPLETS, bareProject } from './harness/bare-profile.ts';
 import { expectSettled, expectWholeHistory, outputOf } from './harness/expectations.ts';
 import type { FaultHome } from './harness/fault-home.ts';
 import { endOfTurn, eventually, useWorkbench } from './harness/workbench.ts';
+import { figure } from '../setup/run-length.ts';
 
 const obstacle = privateEngineObstacle();
-if (obstacle !== null) console.log(`skipped: ${obstacle}`);
 
 /** An engine that hangs is given up on after ten seconds, and whoever asks may have to wait for two such looks. */
 const BOUND_MS = 30_000;
@@ -69,7 +69,7 @@ async function unreachable(home: FaultHome): Promise<boolean> {
   return !(await home.call('supervisor/status', {})).engine.reachable;
 }
 
-describe.skipIf(obstacle !== null)('an engine without live-restore (needs root)', () => {
+describe.skipIf(obstacle !== null)(`an engine without live-restore (${obstacle ?? 'private'})`, () => {
   const bench = useWorkbench(afterAll);
   let engine: PrivateEngine;
   let home: FaultHome;
@@ -135,7 +135,7 @@ describe.skipIf(obstacle !== null)('an engine without live-restore (needs root)'
       await sleep(500);
       await expectUsable(home, session.id);
       const answers = await Promise.all(asked);
-      console.log(
+      figure(
         `a hanging engine: ${answers.map(({ ms, failure }) => `${failure?.code ?? 'done'} ${Math.round(ms)} ms`).join(', ')}`,
       );
       for (const { ms, failure } of answers) {
@@ -218,7 +218,7 @@ describe.skipIf(obstacle !== null)('an engine without live-restore (needs root)'
   });
 });
 
-describe.skipIf(obstacle !== null)('an engine with live-restore (needs root)', () => {
+describe.skipIf(obstacle !== null)(`an engine with live-restore (${obstacle ?? 'private'})`, () => {
   const bench = useWorkbench(afterAll);
 
   test('killed and started again in the middle of a turn: the turn does not notice', async () => {

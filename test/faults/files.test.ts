@@ -9,7 +9,8 @@ import { seededRandom } from '../unit/files/seeded-random.ts';
 import { expectSettled } from './harness/expectations.ts';
 import type { FaultHome } from './harness/fault-home.ts';
 import type { SupervisorProcess } from './harness/supervisor-process.ts';
-import { eventually, times, useWorkbench } from './harness/workbench.ts';
+import { eventually, useWorkbench } from './harness/workbench.ts';
+import { times } from '../setup/run-length.ts';
 
 const KILLS = times(4, 100);
 /** Written in one message, and in several. */

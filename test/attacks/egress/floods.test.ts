@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
 import { Arena, OPEN } from './arena.ts';
+import { figure } from '../../setup/run-length.ts';
 
 /** Beyond what both programs hold at rest: what as many connections as a session may have may cost each of them. */
 const MOST_BYTES = 400 * 2 ** 20;
@@ -68,7 +69,7 @@ test('1,000 requests at once are all answered', async () => {
     seconds: 30,
   });
   expect(answers).toEqual({ 'HTTP/1.1 200': 1000 });
-  console.info(`1,000 requests at once: ${String(ms)} ms`);
+  figure(`1,000 requests at once: ${String(ms)} ms`);
 });
 
 test('1,000 denied ones are denied at once, and told of together', async () => {
@@ -103,7 +104,7 @@ test('1,000 half-open connections cost little, other sessions nothing, and are g
     },
   );
   expect(deed).toMatchObject({ held: 1000, failed: 0 });
-  console.info(`1,000 half-open connections: supervisor +${mb(supervisor)} MB, sidecar +${mb(sidecar)} MB`);
+  figure(`1,000 half-open connections: supervisor +${mb(supervisor)} MB, sidecar +${mb(sidecar)} MB`);
   expect([supervisor < MOST_BYTES, sidecar < MOST_BYTES]).toEqual([true, true]);
   expect((await ask())[0]?.status).toBe(200);
 }, 90_000);
@@ -120,9 +121,7 @@ test('1,000 readers that do not read stop their source: memory does not follow',
   const before = await arena.descriptors();
   const { deed, supervisor, sidecar } = await whileHolding(1000, get('/endless'), () => sleep(6000));
   expect(deed.held).toBe(1000);
-  console.info(
-    `1,000 readers that do not read: supervisor +${mb(supervisor)} MB, sidecar +${mb(sidecar)} MB`,
-  );
+  figure(`1,000 readers that do not read: supervisor +${mb(supervisor)} MB, sidecar +${mb(sidecar)} MB`);
   expect([supervisor < MOST_BYTES, sidecar < MOST_BYTES]).toEqual([true, true]);
   // Sockets to the server, to the sidecar and files: all given back.
   await expect.poll(() => arena.descriptors(), { timeout: 15_000 }).toBeLessThan(before + 20);
@@ -131,7 +130,7 @@ test('1,000 readers that do not read stop their source: memory does not follow',
 test('200 readers that take 100 bytes at a time are no better', async () => {
   const { deed, supervisor, sidecar } = await whileHolding(200, get('/endless'), () => sleep(6000), 100);
   expect(deed.read).toBeGreaterThan(1000);
-  console.info(`200 slow readers: supervisor +${mb(supervisor)} MB, sidecar +${mb(sidecar)} MB`);
+  figure(`200 slow readers: supervisor +${mb(supervisor)} MB, sidecar +${mb(sidecar)} MB`);
   expect([supervisor < MOST_BYTES, sidecar < MOST_BYTES]).toEqual([true, true]);
 }, 90_000);
 

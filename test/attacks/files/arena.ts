@@ -10,7 +10,6 @@ import { PairBench, type SidecarPair } from '../../docker/sidecar-pair.ts';
 export const CANARY = 'canary: a byte from outside';
 /** What the sidecar's own folder holds, and nothing else. */
 export const OUTSIDE = ['secret', 'sidecar.sock', 'terminals', 'writes'];
-export const SOAK = process.env['HOLDFAST_SOAK'] !== undefined;
 
 /** A real sidecar and a real agent container, with a canary where only the sidecar has its eyes. */
 export class Arena {

@@ -2,7 +2,8 @@ import { readFileSync, readdirSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { seededRandom } from '../../unit/files/seeded-random.ts';
-import { Arena, connectFiles, SOAK } from './arena.ts';
+import { Arena, connectFiles } from './arena.ts';
+import { SOAK } from '../../setup/run-length.ts';
 
 const KILLS = SOAK ? 200 : 8;
 const SIZES = [200, 300_000, 4 * 2 ** 20];

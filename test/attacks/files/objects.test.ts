@@ -1,7 +1,8 @@
 import { execFileSync } from 'node:child_process';
 import { readdirSync, statSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { Arena, CANARY, outcome, OUTSIDE, SOAK } from './arena.ts';
+import { Arena, CANARY, outcome, OUTSIDE } from './arena.ts';
+import { SOAK } from '../../setup/run-length.ts';
 
 const MIB = 2 ** 20;
 const LOST = new Set(['file_not_found', 'file_unavailable', 'file_not_a_directory']);

@@ -2,7 +2,8 @@ import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:f
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { seededRandom } from '../../unit/files/seeded-random.ts';
-import { Arena, CANARY, outcome, OUTSIDE, SOAK } from './arena.ts';
+import { Arena, CANARY, outcome, OUTSIDE } from './arena.ts';
+import { SOAK } from '../../setup/run-length.ts';
 
 /** Attempts of each kind: of those that wait for the disk, and of the others. */
 const ATTEMPTS = SOAK ? { disk: 100_000, quick: 100_000 } : { disk: 400, quick: 2000 };

@@ -4,8 +4,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { FilesConnection } from '../../../supervisor/workspace/files-connection.ts';
 import { filesOf } from '../../docker/files-of.ts';
 import { PairBench, type SidecarPair } from '../../docker/sidecar-pair.ts';
+import { SOAK } from '../../setup/run-length.ts';
 
-const SOAK = process.env['HOLDFAST_SOAK'] !== undefined;
 const SECONDS = SOAK ? 600 : 8;
 /** Swaps of a folder and a link while it is watched, at least. */
 const SWAPS = SOAK ? 100_000 : 1000;

@@ -6,6 +6,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { connectSupervisor, dialSupervisor } from '../../../protocol/client/connect.ts';
 import type { SupervisorConnection } from '../../../protocol/client/connect.ts';
 import { until } from '../../unit/protocol/peers.ts';
+import { figure } from '../../setup/run-length.ts';
 
 /** Programs of the same user may be broken or hostile; whatever they do, the supervisor stays small and answers the others. */
 const MiB = 2 ** 20;
@@ -84,7 +85,7 @@ async function under(attack: () => Promise<void>): Promise<{ grewMiB: number; wo
   over.abort();
   await watching;
   const outcome = { grewMiB: Math.round((most - before) / MiB), worstMs: Math.round(worstMs) };
-  console.log(`${expect.getState().currentTestName ?? ''}: ${JSON.stringify(outcome)}`);
+  figure(`${expect.getState().currentTestName ?? ''}: ${JSON.stringify(outcome)}`);
   return outcome;
 }
 

@@ -2,7 +2,8 @@ import { execFileSync } from 'node:child_process';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { SnapshotClient } from '../../docker/snapshots/snapshot-client.ts';
 import { KeptStore } from '../../unit/snapshots/kept-store.ts';
-import { Arena, CANARY, outcome, SOAK } from '../files/arena.ts';
+import { Arena, CANARY, outcome } from '../files/arena.ts';
+import { SOAK } from '../../setup/run-length.ts';
 
 const MIB = 2 ** 20;
 /** Folders of the sidecar's beside the canary. */

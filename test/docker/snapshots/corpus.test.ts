@@ -7,9 +7,9 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { FaultHome } from '../../faults/harness/fault-home.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
+import { SOAK } from '../../setup/run-length.ts';
 
 const run = promisify(execFile);
-const SOAK = process.env['HOLDFAST_SOAK'] === '1';
 /** Real packages: those that this project is built with, and in the long run the largest ones that people install. */
 const BUILT_WITH = ['typescript', 'zod', '@types/node', 'playwright-core'];
 const LARGE = ['@fluentui/react-icons@2.0.344', '@mui/icons-material@7.3.11', '@tabler/icons-react@3.51.0'];

@@ -4,8 +4,9 @@ import { parsePath, WORKSPACE } from '../../../protocol/paths.ts';
 import { ChangeSchema, SnapshotSchema } from '../../../protocol/snapshots.ts';
 import { TestHome } from '../../setup/home.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
-import { casesOfRun, seedOfRun } from '../../unit/protocol/seeded.ts';
+import { seedOfRun } from '../../unit/protocol/seeded.ts';
 import { type Described, differences, TREE_CODE } from './tree.ts';
+import { times } from '../../setup/run-length.ts';
 
 const TakenSchema = SnapshotSchema.extend({ created: z.boolean() });
 const ForkedSchema = z.object({ sessionId: z.string() });
@@ -66,7 +67,7 @@ test(
     const seed = seedOfRun('whole snapshots');
     const made = await home.json(['session', 'create', 'trees', '--name', 'source']);
     const source = CreatedSchema.parse(made).session.id;
-    for (let round = 0; round < casesOfRun(2, 60); round += 1) {
+    for (let round = 0; round < times(2, 60); round += 1) {
       await deed(source, 'clear');
       await deed(source, 'make', String(seed + round));
       const before = await describeTree(source);

@@ -1,9 +1,10 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { casesOfRun, seedOfRun } from '../../unit/protocol/seeded.ts';
+import { seedOfRun } from '../../unit/protocol/seeded.ts';
 import { PairBench, type SidecarPair } from '../sidecar-pair.ts';
 import { KeptStore } from '../../unit/snapshots/kept-store.ts';
 import { SnapshotClient } from './snapshot-client.ts';
 import { differences, Tree, TREE_CODE } from './tree.ts';
+import { times } from '../../setup/run-length.ts';
 
 let bench: PairBench;
 let pair: SidecarPair;
@@ -30,7 +31,7 @@ async function withClient<T>(work: (client: SnapshotClient, store: KeptStore) =>
 
 test('a restore gives back what a scan saw, in every attribute', async () => {
   const seed = seedOfRun('snapshots');
-  for (let round = 0; round < casesOfRun(3, 300); round += 1) {
+  for (let round = 0; round < times(3, 300); round += 1) {
     await tree.clear();
     await tree.make(seed + round);
     const before = await tree.describe();

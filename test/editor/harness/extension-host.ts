@@ -5,6 +5,7 @@ import { Workbench } from './browser.ts';
 import { CodeServer } from './code-server.ts';
 import type { Opening } from './code-server.ts';
 import { editorPlaces } from './places.ts';
+import { figure } from '../../setup/run-length.ts';
 
 /** One line for each test that ran in the extension host. */
 const OutcomeSchema = z.object({
@@ -68,7 +69,7 @@ export async function runInExtensionHost(options: {
         .split('\n')
         .filter((line) => line !== '');
       const figures = await readFile(join(server.folder, 'figures.txt'), 'utf8').catch(() => '');
-      if (figures !== '') console.log(`${options.name}:\n${figures}`);
+      if (figures !== '') figure(`${options.name}:\n${figures}`);
       const outcomes = lines.map((line) => OutcomeSchema.parse(JSON.parse(line)));
       const failed = outcomes.some(({ state }) => state === 'failed');
       if (code === undefined || (code !== 0 && !failed) || outcomes.length === 0) {

@@ -131,8 +131,3 @@ export async function eventually(
     await sleep(25);
   }
 }
-
-/** How often something is done: in a run of every day, and in the full one. */
-export function times(short: number, full: number): number {
-  return process.env['HOLDFAST_SOAK'] === '1' ? full : short;
-}

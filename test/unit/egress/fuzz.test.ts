@@ -16,8 +16,8 @@ import { SessionProxy } from '../../../supervisor/trust/egress/proxy.ts';
 import { Tunnel } from '../../../supervisor/trust/egress/tunnel.ts';
 import { type Dice, fuzzedHost, fuzzedRequest } from '../../egress-harness/fuzz-requests.ts';
 import { randomFrom, sessionId, sessionRow, temporaryDatabase } from '../store/temporary-home.ts';
+import { SOAK } from '../../setup/run-length.ts';
 
-const SOAK = process.env['HOLDFAST_SOAK'] === '1';
 const SEED = Number(process.env['HOLDFAST_SEED'] ?? 20_260_101);
 const HOSTS = SOAK ? 1_000_000 : 20_000;
 const REQUESTS = SOAK ? 1_000_000 : 3000;

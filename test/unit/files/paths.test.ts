@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { decodeName, encodeName, ESCAPE, formatPath, parsePath } from '../../../protocol/paths.ts';
 import { seededRandom } from './seeded-random.ts';
+import { times } from '../../setup/run-length.ts';
 
 function codeOf(work: () => unknown): string {
   try {
@@ -14,7 +15,7 @@ function codeOf(work: () => unknown): string {
 }
 
 const SOAK_MS = 600_000;
-const CASES = process.env['HOLDFAST_SOAK'] === undefined ? 20_000 : 1_000_000;
+const CASES = times(20_000, 1_000_000);
 
 describe('names are bytes', () => {
   test.each([

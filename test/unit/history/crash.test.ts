@@ -21,8 +21,9 @@ import {
   turnId,
 } from '../store/temporary-home.ts';
 import { outputByte } from './crash-pattern.ts';
+import { times } from '../../setup/run-length.ts';
 
-const KILLS = process.env['HOLDFAST_SOAK'] === undefined ? 6 : 150;
+const KILLS = times(6, 150);
 const SESSION = sessionId(0);
 const TURN = turnId(1);
 const AcknowledgedSchema = z.tuple([z.int(), z.int(), z.int()]);

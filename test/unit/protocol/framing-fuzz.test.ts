@@ -3,7 +3,8 @@ import { expect, test } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { encodeFrame, FrameDecoder } from '../../../protocol/wire/framing.ts';
 import { FRAME_LIMITS } from '../../../protocol/wire/limits.ts';
-import { casesOfRun, Seeded, seedOfRun } from './seeded.ts';
+import { Seeded, seedOfRun } from './seeded.ts';
+import { times } from '../../setup/run-length.ts';
 
 interface Outcome {
   readonly frames: readonly string[];
@@ -220,7 +221,7 @@ test(
   { timeout: 1_200_000 },
   () => {
     const seed = seedOfRun('frames');
-    const cases = casesOfRun(20_000, 1_000_000);
+    const cases = times(20_000, 1_000_000);
     const seen = new Map<unknown, number>();
     const before = process.memoryUsage().heapUsed;
     for (let n = 0; n < cases; n++) {

@@ -4,7 +4,8 @@ import { expect, test } from 'vitest';
 import { METHODS, NOTIFICATIONS } from '../../../protocol/methods.ts';
 import { Peer } from '../../../protocol/wire/peer.ts';
 import { NOTHING } from '../../../protocol/wire/shapes.ts';
-import { casesOfRun, Seeded, seedOfRun } from './seeded.ts';
+import { Seeded, seedOfRun } from './seeded.ts';
+import { times } from '../../setup/run-length.ts';
 
 const IDS = [
   '1',
@@ -103,7 +104,7 @@ test(
   { timeout: 600_000 },
   async () => {
     const seed = seedOfRun('peers');
-    const cases = casesOfRun(3000, 100_000);
+    const cases = times(3000, 100_000);
     let ended = 0;
     let answered = 0;
     for (let n = 0; n < cases; n++) {

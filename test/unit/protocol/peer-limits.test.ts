@@ -3,6 +3,7 @@ import { afterAll, expect, test } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { withBytes } from '../../../protocol/wire/shapes.ts';
 import { call, collect, serve, Sockets, until } from './peers.ts';
+import { figure } from '../../setup/run-length.ts';
 
 const MiB = 2 ** 20;
 const sockets = new Sockets();
@@ -148,7 +149,7 @@ test(
     await until(() => refused === flood - 1000, 30_000);
     expect(most).toBe(1000);
     expect(server.running).toBe(1000);
-    console.log(`flood of ${flood} requests: ${Math.round(peak / MiB)} MiB more`);
+    figure(`flood of ${flood} requests: ${Math.round(peak / MiB)} MiB more`);
     expect(peak).toBeLessThan(200 * MiB);
     near.destroy();
     await server.closed;
@@ -209,7 +210,7 @@ test(
     const whole = outcomes.filter(
       (outcome) => outcome.status === 'fulfilled' && outcome.value === size,
     ).length;
-    console.log(`200 answers of 1 MiB to a stopped reader: at most ${Math.round(most / MiB)} MiB kept`);
+    figure(`200 answers of 1 MiB to a stopped reader: at most ${Math.round(most / MiB)} MiB kept`);
     expect(whole).toBe(200);
     // The bound, and the answers of the requests that were started when it was not yet reached.
     expect(most).toBeLessThan((8 + 16 + 1) * MiB);

@@ -1,3 +1,5 @@
+import { figure, times } from '../../setup/run-length.ts';
+
 /** Numbers that look random and are the same for the same seed. */
 export class Seeded {
   #state: number;
@@ -30,12 +32,7 @@ const USUAL_SEED = 20_260_101;
  */
 export function seedOfRun(what: string): number {
   const named = process.env['HOLDFAST_SEED'];
-  const seed = named === undefined ? casesOfRun(USUAL_SEED, Date.now() % 2 ** 32) : Number(named);
-  if (seed !== USUAL_SEED) console.log(`${what}: HOLDFAST_SEED=${seed}`);
+  const seed = named === undefined ? times(USUAL_SEED, Date.now() % 2 ** 32) : Number(named);
+  if (seed !== USUAL_SEED) figure(`${what}: HOLDFAST_SEED=${seed}`);
   return seed;
-}
-
-/** Few cases with every test run, all of them in the long one. */
-export function casesOfRun(few: number, all: number): number {
-  return process.env['HOLDFAST_SOAK'] === '1' ? all : few;
 }

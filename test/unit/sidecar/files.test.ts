@@ -20,9 +20,10 @@ import { hasReader, sendLine } from '../../../sidecar/files/fifo.ts';
 import { clearWorkspace } from '../../../sidecar/workspace/clear.ts';
 import { readWorkspaceFile } from '../../../sidecar/workspace/read.ts';
 import { usageOf } from '../../../sidecar/workspace/usage.ts';
+import { times } from '../../setup/run-length.ts';
 
 /** Deep enough that neither paths nor descriptors nor stacks would do it the plain way. */
-const DEPTH = process.env['HOLDFAST_SOAK'] === undefined ? 1500 : 10_000;
+const DEPTH = times(1500, 10_000);
 
 const SIDES = (2 * DEPTH) / 100;
 

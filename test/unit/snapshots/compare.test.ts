@@ -29,7 +29,7 @@ import type { Names } from '../../../supervisor/snapshots/compare/differences.ts
 import { LineThread } from '../../../supervisor/snapshots/patch/line-thread.ts';
 import { patchChangeOf } from '../../../supervisor/snapshots/patch/patch-changes.ts';
 import { type PatchChange, writePatch } from '../../../supervisor/snapshots/patch/write-patch.ts';
-import { casesOfRun, Seeded, seedOfRun } from '../protocol/seeded.ts';
+import { Seeded, seedOfRun } from '../protocol/seeded.ts';
 import {
   byPath,
   folder,
@@ -42,6 +42,7 @@ import {
   storeTree,
 } from './model-tree.ts';
 import { StoredObjects } from './stored-objects.ts';
+import { times } from '../../setup/run-length.ts';
 
 /** What the comparison must say, thought of in the simplest way. Paths are the model's. */
 interface Expected {
@@ -145,7 +146,7 @@ describe('the comparison of two trees', () => {
     async () => {
       const random = new Seeded(seedOfRun('compare'));
       const trees = new RandomTrees(random);
-      for (let round = 0; round < casesOfRun(150, 6000); round += 1) {
+      for (let round = 0; round < times(150, 6000); round += 1) {
         const before = trees.tree(1 + random.below(40));
         const after = random.below(5) === 0 ? trees.tree(30) : trees.edited(before, random.below(12));
         const objects = new StoredObjects();
@@ -198,7 +199,7 @@ describe('the comparison of two trees', () => {
   test('applied to the one tree gives the other', { timeout: 600_000 }, async () => {
     const random = new Seeded(seedOfRun('apply'));
     const trees = new RandomTrees(random);
-    for (let round = 0; round < casesOfRun(150, 6000); round += 1) {
+    for (let round = 0; round < times(150, 6000); round += 1) {
       const before = trees.tree(40);
       const after = trees.edited(before, random.below(12));
       const objects = new StoredObjects();
@@ -357,7 +358,7 @@ describe('the patch of a comparison', () => {
     const lines = new LineThread(THREAD);
     const root = await mkdtemp(join(tmpdir(), 'holdfast-compare-'));
     try {
-      for (let round = 0; round < casesOfRun(8, 400); round += 1) {
+      for (let round = 0; round < times(8, 400); round += 1) {
         const before = trees.tree(30);
         for (const path of [...before.keys()]) if (/(^|\/)\.git$/.test(path)) remove(before, path);
         const after = trees.edited(before, 8);

@@ -21,8 +21,9 @@ import {
 import { hashOf, OBJECT_KINDS, SNAPSHOT_LIMITS } from '../../../protocol/snapshots/objects.ts';
 import { PackIndex, readObject } from '../../../protocol/snapshots/pack-index.ts';
 import { buildRef, EMPTY_REF, parseList, type Piece, piecesOf } from '../../../protocol/snapshots/refs.ts';
-import { casesOfRun, Seeded, seedOfRun } from '../protocol/seeded.ts';
+import { Seeded, seedOfRun } from '../protocol/seeded.ts';
 import { fileOf, StoredObjects } from './stored-objects.ts';
+import { times } from '../../setup/run-length.ts';
 
 const { blob, tree, list } = OBJECT_KINDS;
 
@@ -253,7 +254,7 @@ test('no changed bit of a pack goes unseen', async () => {
     }
   };
   await readAll(bytes);
-  for (let round = 0; round < casesOfRun(150, 20_000); round += 1) {
+  for (let round = 0; round < times(150, 20_000); round += 1) {
     const changed = Buffer.from(bytes);
     const at = random.below(changed.length);
     changed[at] = (changed[at] ?? 0) ^ (1 << random.below(8));
@@ -282,7 +283,7 @@ test('whatever bytes claim to be an object, the parsers end with an answer or `s
     encodeBlock([{ offset: 5, bytes: Buffer.from('data') }]),
     Buffer.from([1, 2, 0, ...randomBytes(32), 5, ...randomBytes(32)]),
   ];
-  for (let round = 0; round < casesOfRun(3000, 300_000); round += 1) {
+  for (let round = 0; round < times(3000, 300_000); round += 1) {
     const body = Buffer.from(samples[random.below(samples.length)] ?? Buffer.alloc(0));
     for (let changes = random.below(4); changes >= 0; changes -= 1)
       body[random.below(body.length)] = random.below(256);

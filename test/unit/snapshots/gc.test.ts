@@ -19,10 +19,11 @@ import type { LineageStores } from '../../../supervisor/snapshots/store/stores.t
 import { verifyTree } from '../../../supervisor/snapshots/verify/verify-tree.ts';
 import { Home } from '../../../supervisor/store/home.ts';
 import { Reserve } from '../../../supervisor/store/reserve.ts';
-import { casesOfRun, Seeded, seedOfRun } from '../protocol/seeded.ts';
+import { Seeded, seedOfRun } from '../protocol/seeded.ts';
 import { errorOf, sessionId, smallDisk, temporaryHome } from '../store/temporary-home.ts';
 import { folder, type ModelTree, plainFile, RandomTrees } from './model-tree.ts';
 import { storesOf, takeTree } from './store-taking.ts';
+import { times } from '../../setup/run-length.ts';
 
 const LINEAGE = sessionId(0);
 
@@ -161,7 +162,7 @@ describe('collecting', () => {
     { timeout: 600_000 },
     async () => {
       const random = new Seeded(seedOfRun('gc'));
-      for (let round = 0; round < casesOfRun(6, 150); round += 1) {
+      for (let round = 0; round < times(6, 150); round += 1) {
         const trees = new RandomTrees(random);
         const stores = storesOf(temporaryHome());
         let tree = trees.tree(40);
@@ -207,7 +208,7 @@ describe('collecting', () => {
       const known: ModelTree[] = [heavy(0)];
       let busy = true;
       const taking = async (): Promise<void> => {
-        for (let step = 0; step < casesOfRun(25, 400); step += 1) {
+        for (let step = 0; step < times(25, 400); step += 1) {
           // Often one that was there before: its objects may be about to go.
           const old = known[random.below(known.length)] ?? heavy(0);
           const tree = random.below(2) === 0 ? old : trees.edited(old, 4);

@@ -23,9 +23,10 @@ import {
   writePatch,
 } from '../../../supervisor/snapshots/patch/write-patch.ts';
 import { seededRandom } from '../files/seeded-random.ts';
+import { times } from '../../setup/run-length.ts';
 
 const run = promisify(execFile);
-const CASES = process.env['HOLDFAST_SOAK'] === undefined ? 12 : 400;
+const CASES = times(12, 400);
 const THREAD = new URL('../../../supervisor/snapshots/patch/line-worker.ts', import.meta.url);
 /** Git with nobody's settings, and in no repository. */
 const PLAIN_GIT = {

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { type Thinnable, thinned } from '../../../supervisor/snapshots/thinning.ts';
-import { casesOfRun, Seeded, seedOfRun } from '../protocol/seeded.ts';
+import { Seeded, seedOfRun } from '../protocol/seeded.ts';
+import { times } from '../../setup/run-length.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -45,7 +46,7 @@ test('never what somebody asked for, named or pinned, what a fork was made of, o
 
 test('asking often keeps the same in the end as asking once', () => {
   const random = new Seeded(seedOfRun('thinning'));
-  for (let round = 0; round < casesOfRun(200, 20_000); round += 1) {
+  for (let round = 0; round < times(200, 20_000); round += 1) {
     const all = Array.from({ length: random.below(60) }, (_, index) =>
       at(random.below(12 * DAY), { id: `snp-${index}`, pinned: random.below(9) === 0 }),
     );

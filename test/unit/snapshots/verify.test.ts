@@ -6,10 +6,11 @@ import { OBJECT_KINDS, type ObjectKindName } from '../../../protocol/snapshots/o
 import { LineageStore } from '../../../supervisor/snapshots/store/lineage-store.ts';
 import { type Verified, verifyTree } from '../../../supervisor/snapshots/verify/verify-tree.ts';
 import type { Home } from '../../../supervisor/store/home.ts';
-import { casesOfRun, Seeded, seedOfRun } from '../protocol/seeded.ts';
+import { Seeded, seedOfRun } from '../protocol/seeded.ts';
 import { sessionId, temporaryHome } from '../store/temporary-home.ts';
 import { folder, type ModelTree, plainFile } from './model-tree.ts';
 import { storesOf, takeTree } from './store-taking.ts';
+import { times } from '../../setup/run-length.ts';
 
 const LINEAGE = sessionId(0);
 const MIB = 2 ** 20;
@@ -74,7 +75,7 @@ describe('a check of a snapshot', () => {
       );
       await opened.close();
       expect(places.length).toBeGreaterThan(0);
-      for (let round = 0; round < casesOfRun(4, 60); round += 1) {
+      for (let round = 0; round < times(4, 60); round += 1) {
         const place = places[random.below(places.length)];
         if (place === undefined) throw new Error('no place');
         const before = readFileSync(place.path);
@@ -120,7 +121,7 @@ describe('a check of a snapshot', () => {
   test('finds a pack that is cut off, or longer, or empty, or gone, or whose index is not what it was', async () => {
     const { home, root, paths } = await taken(3);
     const random = new Seeded(seedOfRun('packs of a check'));
-    for (let round = 0; round < casesOfRun(10, 200); round += 1) {
+    for (let round = 0; round < times(10, 200); round += 1) {
       const path = paths[random.below(paths.length)] ?? '';
       const name = path.slice(path.lastIndexOf('/') + 1);
       const before = readFileSync(path);

@@ -2,10 +2,10 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { casesOfRun } from '../../protocol/seeded.ts';
 import { temporaryDirectory } from '../../store/temporary-home.ts';
 import { KeptStore } from '../kept-store.ts';
 import { LocalWorkspace } from './local-workspace.ts';
+import { times } from '../../../setup/run-length.ts';
 
 const PROGRAM = join(import.meta.dirname, 'dying-restore.ts');
 /** Everything that a restore does: what is made, replaced, removed, moved, linked, given other attributes. */
@@ -52,7 +52,7 @@ test('killed before whatever change, a restore that is repeated makes all of it 
   const changes = Number(whole.stdout);
   expect(changes).toBeGreaterThan(30);
 
-  const every = Math.ceil(changes / casesOfRun(12, changes));
+  const every = Math.ceil(changes / times(12, changes));
   for (let step = 1; step <= changes; step += every) {
     workspace.run(EDITED);
     expect(restore(step).signal, `step ${step}`).toBe('SIGKILL');

@@ -1,0 +1,172 @@
+import { readFile, readdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect } from 'vitest';
+import type { FailpointName } from '../../../supervisor/failpoints.ts';
+import { expectSettled, expectWholeHistory, outputOf } from '../harness/expectations.ts';
+import { endOfTurn, eventually } from '../harness/workbench.ts';
+import {
+  askAgain,
+  fresh,
+  home,
+  killedDuring,
+  nextCommand,
+  run,
+  serveUntil,
+  session,
+  status,
+  stopsWhole,
+  variants,
+} from './stage.ts';
+
+const TREE =
+  'rm -rf *; mkdir -p a/b; echo one > a/one; echo two > a/b/two; ln a/one a/linked; ln -s one a/link';
+const SHOWN = 'find . ! -name . | sort; cat a/one a/b/two a/link; [ a/one -ef a/linked ] && echo linked';
+
+/** Writes as fast as it can, so that no look at the workspace sees it at rest. */
+const RESTLESS =
+  'for d in 1 2 3 4 5 6 7 8; do mkdir d$d; for f in $(seq 300); do : > d$d/$f; done; done; ' +
+  'write() { n=0; while [ ! -e stop ]; do n=$((n+1)); echo $n > d$((n%8+1))/last$1; done; }; ' +
+  'write 1 & write 2 & write 3; wait; echo stopped';
+
+export async function snapshotted(point: FailpointName): Promise<void> {
+  const at = await home();
+  for (const profile of variants(point, ['shell', 'volume'])) {
+    const id = await session(at, profile);
+    await run(at, id, TREE);
+    const seen = await run(at, id, SHOWN);
+    const request = { session: id, label: fresh('label'), opId: fresh('op-snapshot') };
+    await killedDuring(at, point, () => at.call('snapshot/create', request));
+    await nextCommand(at);
+    const labelled = async (): Promise<number> =>
+      (await at.call('snapshot/list', { session: id })).snapshots.filter(({ label }) => label !== null)
+        .length;
+    expect(await labelled()).toBe(point === 'snapshot.after-row' ? 1 : 0);
+    expect(await readdir(join(at.path, 'store', id))).not.toContain('incoming');
+    const taken = await askAgain(at, 'snapshot/create', request);
+    expect(await labelled()).toBe(1);
+    await run(at, id, 'rm -rf *; echo other > a');
+    await at.call('snapshot/restore', { session: id, snapshot: taken.id });
+    expect(await run(at, id, SHOWN)).toBe(seen);
+    await stopsWhole(at, id);
+  }
+}
+
+export async function frozen(point: FailpointName): Promise<void> {
+  const at = await home();
+  const id = await session(at);
+  await at.call('session/resume', { session: id });
+  const { died } = await serveUntil(at, point);
+  const { turn } = await at.call('turn/start', { session: id, prompt: RESTLESS });
+  const restless = join(at.path, 'workspaces', id, 'd8/last3');
+  await eventually(
+    'it writes',
+    async () => (await readFile(restless, 'utf8').catch(() => '')) !== '',
+    60_000,
+  );
+  // On a busy machine a look may be over before a writer comes to its next line.
+  const taking = async (): Promise<never> => {
+    for (;;) await at.call('snapshot/create', { session: id });
+  };
+  await at.lost(taking());
+  await died();
+  // The guard does not wait for anybody to come back.
+  await eventually(
+    'its agent goes on',
+    async () =>
+      (await at.objects()).some(
+        ({ labels, state }) =>
+          labels['dev.holdfast.session'] === id &&
+          labels['dev.holdfast.role'] === 'agent' &&
+          state === 'running',
+      ),
+    30_000,
+  );
+  await nextCommand(at);
+  await expectSettled(at);
+  expect(await status(at, id)).toBe('active');
+  expect(await at.call('snapshot/create', { session: id })).toMatchObject({ created: true });
+  expect(await status(at, id)).toBe('active');
+  await writeFile(join(at.path, 'workspaces', id, 'stop'), '');
+  expect(await endOfTurn(at, turn.turnId)).toMatchObject({ status: 'succeeded' });
+  expect((await outputOf(at, turn.turnId, 'stdout')).toString()).toBe('stopped\n');
+  await stopsWhole(at, id);
+}
+
+export async function restored(point: FailpointName): Promise<void> {
+  const at = await home();
+  for (const profile of variants(point, ['shell', 'volume'])) {
+    const id = await session(at, profile);
+    await run(at, id, TREE);
+    const seen = await run(at, id, SHOWN);
+    const { id: snapshot } = await at.call('snapshot/create', { session: id });
+    await run(at, id, 'rm -rf *; mkdir a; echo other > a/one; echo mine > n');
+    const request = { session: id, snapshot, opId: fresh('op-restore') };
+    await killedDuring(at, point, () => at.call('snapshot/restore', request));
+    await nextCommand(at);
+    // Nothing may run in it before the restore is whole.
+    expect(await run(at, id, SHOWN)).toBe(seen);
+    const answer = await askAgain(at, 'snapshot/restore', request);
+    expect(answer.snapshot).toBe(snapshot);
+    await at.call('snapshot/restore', { session: id, snapshot: answer.undo ?? '' });
+    expect(await run(at, id, 'find . -type f | sort; cat n')).toBe('./a/one\n./n\nmine\n');
+    const { events } = await at.call('session/events', { session: id, type: 'workspace.restored' });
+    expect(events).toHaveLength(2);
+    await stopsWhole(at, id);
+  }
+}
+
+export async function forked(point: FailpointName): Promise<void> {
+  const at = await home();
+  for (const profile of variants(point, ['shell', 'volume'])) {
+    const id = await session(at, profile);
+    await run(at, id, TREE);
+    const seen = await run(at, id, SHOWN);
+    const { id: snapshot } = await at.call('snapshot/create', { session: id });
+    await run(at, id, 'rm -rf *');
+    const request = { snapshot, name: fresh('fork'), opId: fresh('op-fork') };
+    await killedDuring(at, point, () => at.call('snapshot/fork', request));
+    await nextCommand(at);
+    const { session: fork } = await askAgain(at, 'snapshot/fork', request);
+    const { sessions } = await at.call('session/list', { limit: 1000 });
+    expect(sessions.filter(({ name }) => name === request.name)).toHaveLength(1);
+    const { turns } = await at.call('turn/list', { session: fork.id });
+    expect(turns.map(({ status: how }) => how)).toEqual(['succeeded', 'succeeded']);
+    expect((await outputOf(at, turns[0]?.turnId ?? '', 'stdout')).toString()).toBe(seen);
+    expect(await run(at, fork.id, SHOWN)).toBe(seen);
+    expect(await run(at, id, 'ls -A')).toBe('');
+    for (const one of [id, fork.id]) {
+      await at.call('session/stop', { session: one });
+      await expectWholeHistory(at, one);
+    }
+    await expectSettled(at);
+  }
+}
+
+export async function collected(point: FailpointName): Promise<void> {
+  const at = await home();
+  const id = await session(at);
+  // One pack with much that the second snapshot does not need, and a little that it does.
+  await run(at, id, 'head -c 900000 /dev/urandom > old; head -c 200000 /dev/urandom > both');
+  const first = await at.call('snapshot/create', { session: id });
+  await run(at, id, 'rm old; head -c 900000 /dev/urandom > new');
+  const second = await at.call('snapshot/create', { session: id });
+  // Nothing but what was asked for keeps anything.
+  const { snapshots } = await at.call('snapshot/list', { session: id });
+  for (const { id: snapshot } of snapshots) {
+    if (snapshot !== second.id) await at.call('snapshot/delete', { snapshot, force: true });
+  }
+  expect(snapshots.map((one) => one.id)).toContain(first.id);
+  await killedDuring(at, point, () => at.call('gc', {}));
+  await at.start();
+  expect(await at.call('snapshot/verify', { snapshot: second.id })).toMatchObject({ ok: true, damages: [] });
+  await at.call('gc', {});
+  const { usage } = await at.call('snapshot/list', { session: id });
+  expect(usage.bytes).toBeGreaterThan(1_100_000);
+  expect(usage.bytes).toBeLessThan(1_200_000);
+  expect(await at.call('snapshot/verify', { snapshot: second.id })).toMatchObject({ ok: true, damages: [] });
+  const store = join(at.path, 'store', id);
+  expect((await readdir(store)).filter((name) => name !== 'incoming')).toEqual(['packs']);
+  expect(await readdir(join(store, 'incoming')).catch(() => [])).toEqual([]);
+  await at.call('session/stop', { session: id });
+  await expectSettled(at);
+}

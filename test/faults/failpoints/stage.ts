@@ -1,0 +1,148 @@
+import { HoldfastError } from '../../../protocol/errors.ts';
+import type { MethodName, Params, Result } from '../../../protocol/methods.ts';
+import type { SessionStatus } from '../../../protocol/entities.ts';
+import { afterAll, expect } from 'vitest';
+import { FAILPOINTS, type FailpointName } from '../../../supervisor/failpoints.ts';
+import { shellProject } from '../../setup/profiles.ts';
+import { expectSettled, expectWholeHistory, outputOf } from '../harness/expectations.ts';
+import type { FaultHome } from '../harness/fault-home.ts';
+import { endOfTurn, eventually, useWorkbench } from '../harness/workbench.ts';
+import { HANDLER } from './counting.ts';
+import { times } from '../../setup/run-length.ts';
+
+/** The operation that passes a failpoint, and what must be true once a supervisor was killed there and another came. */
+export type Scenario = (point: FailpointName) => Promise<void>;
+
+export const KILLED = { code: null, signal: 'SIGKILL' };
+export const bench = useWorkbench(afterAll);
+let serial = 0;
+export const fresh = (word: string): string => `${word}-${(serial += 1)}`;
+
+/** All variants in the full run; else one, so that neighbouring places of an operation get different ones. */
+export function variants<T>(point: FailpointName, all: readonly [T, T]): readonly T[] {
+  return times(1, all.length) === all.length ? all : [all[FAILPOINTS.indexOf(point) % 2 === 0 ? 0 : 1]];
+}
+
+let shared: Promise<FaultHome> | null = null;
+
+/** One home serves all: with what earlier scenarios left in it, as a home of a person. */
+export function home(): Promise<FaultHome> {
+  shared ??= (async () => {
+    const made = await bench.home();
+    await made.start();
+    await bench.deploy(made, shellProject('shell'));
+    await bench.deploy(made, HANDLER);
+    await bench.deploy(
+      made,
+      shellProject('volume', 'persistence: persistent\nworkspace: { backing: volume, seed: false }\n'),
+    );
+    await bench.deploy(made, shellProject('passing', ''));
+    await bench.deploy(made, {
+      ...shellProject('filled', 'persistence: persistent\nworkspace: { seed: start }\n'),
+      'start/one': 'first',
+      'start/two': 'second',
+    });
+    return made;
+  })();
+  return shared;
+}
+
+/** Ends whoever serves the home and starts one that dies at `point`. */
+export async function serveUntil(
+  at: FaultHome,
+  point: FailpointName,
+): Promise<{ died: () => Promise<void> }> {
+  await leave(at);
+  const supervisor = await at.start({ [point]: 'kill' });
+  return {
+    died: async () => {
+      expect(await supervisor.endsWithin(30_000)).toEqual(KILLED);
+    },
+  };
+}
+
+/** A supervisor that dies at `point` is asked, and dies of it: its client is told nothing. */
+export async function killedDuring(
+  at: FaultHome,
+  point: FailpointName,
+  ask: () => Promise<unknown>,
+): Promise<void> {
+  const { died } = await serveUntil(at, point);
+  await at.lost(ask());
+  await died();
+}
+
+/** Nobody serves it, and nobody put anything in order. */
+export async function leave(at: FaultHome): Promise<void> {
+  const answered = await at.call('supervisor/status', {}).catch(() => null);
+  if (answered === null) return;
+  process.kill(answered.pid, 'SIGKILL');
+  await eventually('the supervisor is gone', () => isGone(answered.pid));
+}
+
+function isGone(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return false;
+  } catch {
+    return true;
+  }
+}
+
+/** Somebody serves: the one that the last scenario ended with, if there is one. */
+export async function served(at: FaultHome): Promise<void> {
+  if ((await at.call('ping', {}).catch(() => null)) === null) await nextCommand(at);
+}
+
+/** The next command of a person, which brings up the next supervisor. */
+export async function nextCommand(at: FaultHome): Promise<void> {
+  const { code, stderr } = await bench.holdfast(at, ['session', 'list', '--json']);
+  expect([code, stderr]).toEqual([0, '']);
+}
+
+/** Asks again with the same opId, as a client does that never heard the answer: until the first request is over. */
+export async function askAgain<M extends MethodName>(
+  at: FaultHome,
+  method: M,
+  params: Params<M>,
+): Promise<Result<M>> {
+  const until = Date.now() + 15_000;
+  for (;;) {
+    try {
+      return await at.call(method, params);
+    } catch (error) {
+      if (!(error instanceof HoldfastError) || error.code !== 'conflict' || Date.now() > until) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+  }
+}
+
+export async function session(at: FaultHome, profile = 'shell', name = fresh(profile)): Promise<string> {
+  await served(at);
+  return (await at.call('session/create', { profile, name })).session.id;
+}
+
+/** Runs it to its end, and gives what it wrote. */
+export async function run(at: FaultHome, id: string, prompt: string): Promise<string> {
+  const { turn } = await at.call('turn/start', { session: id, prompt });
+  expect(await endOfTurn(at, turn.turnId)).toMatchObject({ status: 'succeeded' });
+  return (await outputOf(at, turn.turnId, 'stdout')).toString();
+}
+
+export async function status(at: FaultHome, id: string): Promise<SessionStatus> {
+  return (await at.call('session/show', { session: id })).session.status;
+}
+
+export async function containers(at: FaultHome, id: string): Promise<string[]> {
+  return (await at.objects())
+    .filter(({ kind, labels }) => kind === 'container' && labels['dev.holdfast.session'] === id)
+    .map((one) => one.id)
+    .sort();
+}
+
+/** It can be stopped, nothing of it is left on the engine then, and its history tells all. */
+export async function stopsWhole(at: FaultHome, id: string): Promise<void> {
+  await at.call('session/stop', { session: id });
+  await expectSettled(at);
+  await expectWholeHistory(at, id);
+}
