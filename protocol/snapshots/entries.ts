@@ -1,8 +1,10 @@
+import type { HoldfastError } from '../errors.ts';
 import { ByteReader, ByteWriter } from './bytes.ts';
+import { ENTRY_FLAGS, ENTRY_TYPES, EntryCursor } from './entry-cursor.ts';
 import { damaged, OBJECT_KINDS, type ObjectReader, SNAPSHOT_LIMITS } from './objects.ts';
-import { piecesOf, readRef, type Ref, writeRef } from './refs.ts';
+import { type Piece, piecesOf, type Ref, writeRef } from './refs.ts';
 
-const { treePieceBytes, entryBytes, nameBytes, targetBytes, groupBytes } = SNAPSHOT_LIMITS;
+const { treePieceBytes, entryBytes } = SNAPSHOT_LIMITS;
 
 export interface ExtendedAttribute {
   /** With its namespace: `user.…`. */
@@ -47,15 +49,7 @@ export interface NodeEntry extends LinkableBasics {
 }
 export type TreeEntry = FileEntry | DirectoryEntry | SymlinkEntry | NodeEntry;
 
-const TYPES = ['file', 'directory', 'symlink', 'fifo', 'socket'] as const;
-const TYPE_NUMBERS = { file: 0, directory: 1, symlink: 2, fifo: 3, socket: 4 } as const;
-const HAS_XATTRS = 1;
-const HAS_GROUP = 2;
-const IS_SPARSE = 4;
-const MODE_BITS = 0o7777;
 const SECOND = 1_000_000_000n;
-const SLASH = 0x2f;
-const DOT = 0x2e;
 const ROOT_VERSION = 1;
 
 /** Appends one entry. Throws RangeError where it is larger than the format allows. */
@@ -65,10 +59,10 @@ export function writeEntry(out: ByteWriter, entry: TreeEntry): void {
   out.bytes(entry.name);
   const group = entry.type === 'directory' ? null : entry.group;
   const flags =
-    (entry.xattrs.length > 0 ? HAS_XATTRS : 0) |
-    (group === null ? 0 : HAS_GROUP) |
-    (entry.type === 'file' && entry.sparse ? IS_SPARSE : 0);
-  out.byte(TYPE_NUMBERS[entry.type]);
+    (entry.xattrs.length > 0 ? ENTRY_FLAGS.xattrs : 0) |
+    (group === null ? 0 : ENTRY_FLAGS.group) |
+    (entry.type === 'file' && entry.sparse ? ENTRY_FLAGS.sparse : 0);
+  out.byte(ENTRY_TYPES[entry.type]);
   out.byte(flags);
   out.varint(entry.mode);
   let seconds = entry.mtimeNs / SECOND;
@@ -104,58 +98,44 @@ export function writeEntry(out: ByteWriter, entry: TreeEntry): void {
   if (out.length - begin > entryBytes) throw new RangeError('an entry is larger than a snapshot can hold');
 }
 
-function readEntry(input: ByteReader, isRoot: boolean): TreeEntry {
-  const begin = input.position;
-  const name = input.bytes(input.varint(nameBytes));
-  if (isRoot ? name.length > 0 : !isName(name)) throw damaged('a name that no file can have');
-  const type = TYPES[input.byte()];
-  if (type === undefined) throw damaged('an entry of a type that we do not know');
-  const flags = input.byte();
-  const known = type === 'file' ? 7 : type === 'directory' ? HAS_XATTRS : HAS_XATTRS | HAS_GROUP;
-  if ((flags & ~known) !== 0) throw damaged('an entry with a mark that we do not know');
-  const mode = input.varint(MODE_BITS);
-  const seconds = input.i64();
-  const nanoseconds = input.u32();
-  if (nanoseconds >= 1e9) throw damaged('a time that does not exist');
-  const mtimeNs = seconds * SECOND + BigInt(nanoseconds);
-  const size = type === 'file' ? input.varint(Number.MAX_SAFE_INTEGER) : 0;
-  const content = type === 'file' || type === 'directory' ? readRef(input) : null;
-  const target = type === 'symlink' ? input.bytes(input.varint(targetBytes)) : null;
-  const xattrs = (flags & HAS_XATTRS) === 0 ? [] : readXattrs(input);
-  const group = (flags & HAS_GROUP) === 0 ? null : input.bytes(groupBytes);
-  if (input.position - begin > entryBytes) throw damaged('an entry is too large');
-  const basics = { name, mode, mtimeNs, xattrs };
-  if (type === 'file' && content !== null) {
-    return { ...basics, type, group, size, sparse: (flags & IS_SPARSE) !== 0, content };
+/** What the cursor stands on, as views of the body. */
+function entryOf(body: Buffer, cursor: EntryCursor): TreeEntry {
+  const { nameAt, nameEnd, type, flags, mode, timeAt, size, depth, pieces, targetAt, targetEnd } = cursor;
+  const mtimeNs = body.readBigInt64LE(timeAt) * SECOND + BigInt(body.readUInt32LE(timeAt + 8));
+  const xattrs = (flags & ENTRY_FLAGS.xattrs) === 0 ? [] : readXattrs(body, cursor.xattrsAt);
+  const basics = { name: body.subarray(nameAt, nameEnd), mode, mtimeNs, xattrs };
+  const group =
+    (flags & ENTRY_FLAGS.group) === 0
+      ? null
+      : body.subarray(cursor.groupAt, cursor.groupAt + SNAPSHOT_LIMITS.groupBytes);
+  const items: Piece[] = [];
+  for (let piece = 0; piece < pieces; piece += 1) {
+    const at = cursor.hashAt(piece);
+    items.push({ index: cursor.indexOf(piece), hash: body.subarray(at, at + SNAPSHOT_LIMITS.hashBytes) });
   }
-  if (type === 'directory' && content !== null) return { ...basics, type, content };
-  if (type === 'symlink' && target !== null) {
-    if (target.length === 0 || target.includes(0)) throw damaged('a link that no file system has');
-    return { ...basics, type, group, target };
+  switch (type) {
+    case ENTRY_TYPES.file: {
+      const sparse = (flags & ENTRY_FLAGS.sparse) !== 0;
+      return { ...basics, type: 'file', group, size, sparse, content: { depth, items } };
+    }
+    case ENTRY_TYPES.directory:
+      return { ...basics, type: 'directory', content: { depth, items } };
+    case ENTRY_TYPES.symlink:
+      return { ...basics, type: 'symlink', group, target: body.subarray(targetAt, targetEnd) };
+    default:
+      return { ...basics, type: type === ENTRY_TYPES.fifo ? 'fifo' : 'socket', group };
   }
-  if (type === 'fifo' || type === 'socket') return { ...basics, type, group };
-  throw damaged('an entry that lacks something');
 }
 
-function readXattrs(input: ByteReader): ExtendedAttribute[] {
-  const count = input.varint(entryBytes);
-  if (count === 0) throw damaged('extended attributes without one');
+/** Of an entry that was gone over, so it is in order. */
+function readXattrs(body: Buffer, from: number): ExtendedAttribute[] {
+  const input = new ByteReader(body.subarray(from));
   const xattrs: ExtendedAttribute[] = [];
-  for (let at = 0; at < count; at += 1) {
-    const name = input.bytes(input.varint(nameBytes));
-    const value = input.bytes(input.varint(entryBytes));
-    const last = xattrs.at(-1);
-    if (name.length === 0 || name.includes(0) || (last !== undefined && last.name.compare(name) >= 0)) {
-      throw damaged('extended attributes are out of order');
-    }
-    xattrs.push({ name, value });
+  for (let left = input.varint(entryBytes); left > 0; left -= 1) {
+    const name = input.bytes(input.varint(entryBytes));
+    xattrs.push({ name, value: input.bytes(input.varint(entryBytes)) });
   }
   return xattrs;
-}
-
-function isName(name: Buffer): boolean {
-  if (name.length === 0 || name.includes(SLASH) || name.includes(0)) return false;
-  return !(name[0] === DOT && (name.length === 1 || (name.length === 2 && name[1] === DOT)));
 }
 
 /** Below this a piece of a directory is not ended by a name. */
@@ -209,16 +189,16 @@ function nameNumber(name: Buffer): number {
 
 /** The entries of one `tree` object. */
 export function parseTree(body: Buffer): TreeEntry[] {
-  const input = new ByteReader(body);
+  const cursor = new EntryCursor(body);
   const entries: TreeEntry[] = [];
-  while (!input.isAtEnd) {
-    const entry = readEntry(input, false);
-    const last = entries.at(-1);
-    if (last !== undefined && last.name.compare(entry.name) >= 0) throw damaged('names are out of order');
-    entries.push(entry);
-  }
-  if (entries.length === 0) throw damaged('a piece of a directory is empty');
+  while (cursor.next()) entries.push(entryOf(body, cursor));
+  if (entries.length === 0) throw emptyPiece();
   return entries;
+}
+
+/** A piece of a directory that has no entry, which none has. */
+export function emptyPiece(): HoldfastError {
+  return damaged('a piece of a directory is empty');
 }
 
 /** Body of the `root` object: the top directory's own attributes. Its name is empty. */
@@ -230,10 +210,10 @@ export function encodeRoot(entry: DirectoryEntry): Buffer {
 }
 
 export function parseRoot(body: Buffer): DirectoryEntry {
-  const input = new ByteReader(body);
-  if (input.byte() !== ROOT_VERSION) throw damaged('it was made by another version');
-  const entry = readEntry(input, true);
-  if (entry.type !== 'directory' || !input.isAtEnd) throw damaged('the root is no directory');
+  if (body[0] !== ROOT_VERSION) throw damaged('it was made by another version');
+  const cursor = new EntryCursor(body, 1, true);
+  const entry = cursor.next() ? entryOf(body, cursor) : null;
+  if (entry?.type !== 'directory' || !cursor.isAtEnd) throw damaged('the root is no directory');
   return entry;
 }
 

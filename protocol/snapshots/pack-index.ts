@@ -105,6 +105,26 @@ export class PackIndex {
     return -1;
   }
 
+  /** The first four bytes of an object's hash. */
+  prefixOf(index: number): number {
+    return this.#objects.readUInt32LE(index * objectBytes);
+  }
+
+  /** Whether the `index`-th object is this one. */
+  isAt(index: number, hash: Hash): boolean {
+    const at = index * objectBytes;
+    return hash.compare(this.#objects, at, at + hashBytes) === 0;
+  }
+
+  hashAt(index: number): Hash {
+    const at = index * objectBytes;
+    return this.#objects.subarray(at, at + hashBytes);
+  }
+
+  kindAt(index: number): number {
+    return this.#objects.readUInt32LE(index * objectBytes + 44);
+  }
+
   /** The `index`-th object in the order of hashes. */
   object(index: number): PackObject {
     const at = index * objectBytes;

@@ -58,13 +58,6 @@ export function writeRef(out: ByteWriter, { depth, items }: Ref): void {
   writePieces(out, items);
 }
 
-export function readRef(input: ByteReader): Ref {
-  const depth = input.varint(deepest);
-  const count = input.varint(inlinePieces);
-  if (depth > 0 && count === 0) throw damaged('lists without a piece');
-  return { depth, items: readPieces(input, count) };
-}
-
 /** The pieces that a `list` object of this level names. */
 export function parseList(body: Buffer, level: number): Piece[] {
   const input = new Reader(body);

@@ -194,12 +194,12 @@ export class Incoming {
   }
 
   #has(hash: Hash): boolean {
-    return this.#store.find(hash) !== null || this.#sealed.some(({ index }) => index.find(hash) !== null);
+    return this.#store.kindOf(hash) !== null || this.#sealed.some(({ index }) => index.find(hash) !== null);
   }
 
   #isThere({ hash, kinds }: Reference): boolean {
-    const found = this.#store.find(hash)?.object ?? null;
-    if (found !== null) return kinds.includes(found.kind);
+    const kind = this.#store.kindOf(hash);
+    if (kind !== null) return kinds.some((known) => known === kind);
     for (const { index } of this.#sealed) {
       const object = index.find(hash);
       if (object !== null) return kinds.includes(object.kind);

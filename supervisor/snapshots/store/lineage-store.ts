@@ -15,6 +15,7 @@ import { hasErrorCode } from '../../store/storage-error.ts';
 import { beginDropping, finishDropping, PACK_NAME } from './dropping.ts';
 import { FrameCache } from './frame-cache.ts';
 import { syncFolder } from './folders.ts';
+import { ObjectTable } from './object-table.ts';
 import { OpenFiles } from './open-files.ts';
 import { StoredPackFile } from './pack-files.ts';
 
@@ -68,6 +69,8 @@ export interface SentFrame {
 export class LineageStore implements ObjectReader {
   readonly directory: string;
   readonly #packs: StoredPack[] = [];
+  /** Of `#packs`, in the same order. */
+  readonly #table = new ObjectTable();
   readonly #broken: BrokenPack[] = [];
   readonly #cache = new FrameCache(CACHED_BYTES);
   readonly #files = new OpenFiles(OPEN_PACKS);
@@ -92,6 +95,7 @@ export class LineageStore implements ObjectReader {
         store.#broken.push({ name, path, bytes, error });
       }
     }
+    store.#table.replace(store.#packs.map(({ index }) => index));
     return store;
   }
 
@@ -117,13 +121,15 @@ export class LineageStore implements ObjectReader {
   }
 
   find(hash: Hash): StoredObject | null {
-    // The newest packs are asked first: they have what was looked at last.
-    for (let at = this.#packs.length - 1; at >= 0; at -= 1) {
-      const pack = this.#packs[at];
-      const object = pack?.index.find(hash);
-      if (pack !== undefined && object !== null && object !== undefined) return { pack, object };
-    }
-    return null;
+    const place = this.#table.find(hash);
+    const pack = place === null ? undefined : this.#packs[place.pack];
+    return place === null || pack === undefined ? null : { pack, object: pack.index.object(place.index) };
+  }
+
+  /** Kind of an object that is there (OBJECT_KINDS); null where it is not. */
+  kindOf(hash: Hash): number | null {
+    const place = this.#table.find(hash);
+    return place === null ? null : (this.#packs[place.pack]?.index.kindAt(place.index) ?? null);
   }
 
   async read(hash: Hash, kind: ObjectKind): Promise<Buffer> {
@@ -187,6 +193,7 @@ export class LineageStore implements ObjectReader {
           ? await openPack(name, path, this.#files)
           : { name, path, file: new StoredPackFile(path, index.size, this.#files), index };
       this.#packs.push(pack);
+      this.#table.add(pack.index);
       published.push(pack);
     }
     await syncFolder(this.packsDirectory);
@@ -205,10 +212,10 @@ export class LineageStore implements ObjectReader {
     urgently(() => beginDropping(this.directory, packNames));
     await failpoint('gc.after-intent');
     this.#cache.clear();
-    for (const pack of this.#packs.filter(({ name }) => packNames.has(name))) {
-      this.#packs.splice(this.#packs.indexOf(pack), 1);
-      await pack.file.close();
-    }
+    const gone = this.#packs.filter(({ name }) => packNames.has(name));
+    for (const pack of gone) this.#packs.splice(this.#packs.indexOf(pack), 1);
+    this.#table.replace(this.#packs.map(({ index }) => index));
+    for (const pack of gone) await pack.file.close();
     for (const pack of this.#broken.filter(({ name }) => packNames.has(name))) {
       this.#broken.splice(this.#broken.indexOf(pack), 1);
     }
@@ -218,6 +225,7 @@ export class LineageStore implements ObjectReader {
   async close(): Promise<void> {
     this.#cache.clear();
     this.#packs.length = 0;
+    this.#table.replace([]);
     await this.#files.closeAll();
   }
 

@@ -1,4 +1,5 @@
-import { parseRoot, parseTree, type TreeEntry } from '../../../protocol/snapshots/entries.ts';
+import { emptyPiece, parseRoot } from '../../../protocol/snapshots/entries.ts';
+import { ENTRY_FLAGS, ENTRY_TYPES, EntryCursor } from '../../../protocol/snapshots/entry-cursor.ts';
 import { ByteReader } from '../../../protocol/snapshots/bytes.ts';
 import {
   type Hash,
@@ -6,7 +7,7 @@ import {
   type ObjectKind,
   SNAPSHOT_LIMITS,
 } from '../../../protocol/snapshots/objects.ts';
-import { parseList, type Ref } from '../../../protocol/snapshots/refs.ts';
+import { parseList } from '../../../protocol/snapshots/refs.ts';
 
 /** An object that another one needs, and what it may be. */
 export interface Reference {
@@ -16,6 +17,9 @@ export interface Reference {
 
 const { blob, tree, list, root, block } = OBJECT_KINDS;
 const LISTS: readonly ObjectKind[] = [list];
+const TREE_PIECE: readonly ObjectKind[] = [tree];
+const BLOB_PIECE: readonly ObjectKind[] = [blob];
+const BLOCK_PIECE: readonly ObjectKind[] = [block];
 /** A list does not say whose pieces it has. */
 const ANY_PIECE: readonly ObjectKind[] = [blob, tree, block];
 
@@ -25,12 +29,17 @@ export function* referencesOf(kind: ObjectKind, body: Buffer): Generator<Referen
     case blob:
     case block:
       return;
-    case tree:
-      for (const entry of parseTree(body)) yield* ofEntry(entry);
+    case tree: {
+      const cursor = new EntryCursor(body);
+      while (cursor.next()) yield* ofEntry(body, cursor);
+      if (body.length === 0) throw emptyPiece();
       return;
-    case root:
-      yield* ofEntry(parseRoot(body));
+    }
+    case root: {
+      const { depth, items } = parseRoot(body).content;
+      for (const { hash } of items) yield { hash, kinds: depth > 0 ? LISTS : TREE_PIECE };
       return;
+    }
     case list: {
       const level = new ByteReader(body).varint(SNAPSHOT_LIMITS.depth);
       const kinds = level > 1 ? LISTS : ANY_PIECE;
@@ -40,12 +49,13 @@ export function* referencesOf(kind: ObjectKind, body: Buffer): Generator<Referen
   }
 }
 
-function* ofEntry(entry: TreeEntry): Generator<Reference, void, undefined> {
-  if (entry.type === 'directory') yield* ofRef(entry.content, tree);
-  if (entry.type === 'file') yield* ofRef(entry.content, entry.sparse ? block : blob);
-}
-
-function* ofRef({ depth, items }: Ref, piece: ObjectKind): Generator<Reference, void, undefined> {
-  const kinds = depth > 0 ? LISTS : [piece];
-  for (const { hash } of items) yield { hash, kinds };
+function* ofEntry(body: Buffer, cursor: EntryCursor): Generator<Reference, void, undefined> {
+  const { type, flags, depth, pieces } = cursor;
+  const isSparse = (flags & ENTRY_FLAGS.sparse) !== 0;
+  const piece = type === ENTRY_TYPES.directory ? TREE_PIECE : isSparse ? BLOCK_PIECE : BLOB_PIECE;
+  const kinds = depth > 0 ? LISTS : piece;
+  for (let each = 0; each < pieces; each += 1) {
+    const at = cursor.hashAt(each);
+    yield { hash: body.subarray(at, at + SNAPSHOT_LIMITS.hashBytes), kinds };
+  }
 }

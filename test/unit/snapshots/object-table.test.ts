@@ -1,0 +1,66 @@
+import { expect, test } from 'vitest';
+import { hashOf, OBJECT_KINDS } from '../../../protocol/snapshots/objects.ts';
+import { PackIndex } from '../../../protocol/snapshots/pack-index.ts';
+import { ObjectTable } from '../../../supervisor/snapshots/store/object-table.ts';
+import { Seeded, seedOfRun } from '../protocol/seeded.ts';
+import { fileOf, StoredObjects } from './stored-objects.ts';
+
+const { blob } = OBJECT_KINDS;
+const seed = seedOfRun('object-table');
+
+/** A pack of blobs, each of which is one of these numbers as text. */
+async function packOf(numbers: Iterable<number>): Promise<PackIndex> {
+  const objects = new StoredObjects();
+  for (const number of numbers) objects.add(blob, Buffer.from(String(number)));
+  return await PackIndex.read(fileOf(objects.pack()));
+}
+
+function hash(number: number): Buffer {
+  return hashOf(blob, Buffer.from(String(number)));
+}
+
+test('every object is found in the last pack that has it, and no other is, whatever packs come and go', async () => {
+  const random = new Seeded(seed);
+  const table = new ObjectTable();
+  let packs: PackIndex[] = [];
+  const holds = (): void => {
+    for (let number = 0; number < 4000; number += 1) {
+      const wanted = hash(number);
+      const pack = packs.findLastIndex((index) => index.find(wanted) !== null);
+      const place = table.find(wanted);
+      expect(place?.pack ?? -1, String(number)).toBe(pack);
+      if (place !== null) expect(packs[pack]?.hashAt(place.index).equals(wanted)).toBe(true);
+    }
+  };
+  for (let round = 0; round < 12; round += 1) {
+    for (let added = 0; added < 4; added += 1) {
+      const pack = await packOf(
+        Array.from({ length: 1 + random.below(random.pick([3, 60, 400])) }, () => random.below(3500)),
+      );
+      packs.push(pack);
+      table.add(pack);
+    }
+    holds();
+    if (random.below(3) > 0) continue;
+    packs = packs.filter(() => random.below(2) === 0);
+    table.replace(packs);
+    holds();
+  }
+});
+
+test('a look does not take longer with more packs', async () => {
+  const packs = await Promise.all(Array.from({ length: 600 }, (_, at) => packOf([at])));
+  const table = new ObjectTable();
+  for (const pack of packs) table.add(pack);
+  let compared = 0;
+  for (const pack of packs) {
+    const { isAt } = pack;
+    pack.isAt = (index, wanted) => {
+      compared += 1;
+      return isAt.call(pack, index, wanted);
+    };
+  }
+  for (let number = 0; number < 1200; number += 1) table.find(hash(number));
+  // Once for each that is there; others are told by their first bytes.
+  expect(compared).toBe(600);
+});
