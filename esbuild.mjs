@@ -10,9 +10,10 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs';
-import { basename, join, relative } from 'node:path';
+import { basename, join, relative, sep } from 'node:path';
 import { build } from 'esbuild';
 import { ROOT, manifest } from './scripts/setup/project.mjs';
+import { lateModules } from './scripts/setup/late-modules.mjs';
 import { recipes } from './scripts/setup/recipes.mjs';
 
 const DIST = join(ROOT, 'dist');
@@ -22,9 +23,8 @@ const BUILD_ID = '@@holdfast-id@@@'; // 16 hex digits
 const BUILD_TIME = '@@@@-build-time-@@@@@@@@'; // 2026-01-01T00:00:00.000Z
 
 /**
- * Entry → file below dist/. Those under runtime/ go into the sandbox. The extension runs in VS Code's own Node, and is small so that a window
- * loads it fast.
- * @type {{ entry: string, out: string, options?: Pick<import('esbuild').BuildOptions, 'target' | 'minify' | 'external'> }[]}
+ * Entry → file below dist/. Those under runtime/ go into the sandbox.
+ * @type {{ entry: string, out: string }[]}
  */
 const BUNDLES = [
   { entry: 'supervisor/main.ts', out: 'holdfast.cjs' },
@@ -32,11 +32,6 @@ const BUNDLES = [
   { entry: 'supervisor/snapshots/patch/line-worker.ts', out: 'line-worker.cjs' },
   // Thaws a container when the supervisor that froze it is killed.
   { entry: 'supervisor/engine/docker/thaw.ts', out: 'thaw.cjs' },
-  {
-    entry: 'extension/extension.ts',
-    out: 'extension.cjs',
-    options: { target: 'node22', minify: true, external: ['vscode'] },
-  },
   { entry: 'sidecar/main.ts', out: 'runtime/sidecar.cjs' },
   { entry: 'sidecar/relay.ts', out: 'runtime/relay.cjs' },
   // Threads of the sidecar.
@@ -97,42 +92,80 @@ const nativeBeside = {
 
 /** @typedef {{ path: string, contents: Buffer, mode: number }} Output path below dist/ */
 
-async function bundle() {
+function bundleOptions() {
   const { sidecar, agent } = recipes();
-  const results = await Promise.all(
-    BUNDLES.map(({ entry, out, options }) =>
-      build({
-        absWorkingDir: ROOT,
-        entryPoints: [entry],
-        outfile: join(DIST, out),
-        bundle: true,
-        write: false,
-        metafile: true,
-        platform: 'node',
-        target: 'node24',
-        format: 'cjs',
-        minifySyntax: true,
-        // White space stays: a stack trace prints the line that it points at.
-        sourcemap: 'external',
-        legalComments: 'none',
-        logLevel: 'warning',
-        plugins: [leaveOut, oneLanguage, nativeBeside],
-        external: ['*.node', '@koromix/koffi-*'],
-        define: {
-          __VERSION__: JSON.stringify(manifest().version),
-          __BUILD_ID__: JSON.stringify(BUILD_ID),
-          __BUILD_TIME__: JSON.stringify(BUILD_TIME),
-          __SIDECAR_IMAGE__: JSON.stringify(sidecar.reference),
-          __AGENT_IMAGE__: JSON.stringify(agent.reference),
-          'import.meta.dirname': '__dirname',
-          'import.meta.filename': '__filename',
-          'import.meta.url': '__importMetaUrl',
-        },
-        banner: { js: "const __importMetaUrl = require('node:url').pathToFileURL(__filename).href;" },
-        ...options,
-      }),
-    ),
-  );
+  return /** @satisfies {import('esbuild').BuildOptions} */ ({
+    absWorkingDir: ROOT,
+    bundle: true,
+    write: false,
+    metafile: true,
+    platform: 'node',
+    target: 'node24',
+    format: 'cjs',
+    minifySyntax: true,
+    // White space stays: a stack trace prints the line that it points at.
+    sourcemap: 'external',
+    legalComments: 'none',
+    logLevel: 'warning',
+    plugins: [leaveOut, oneLanguage, nativeBeside],
+    external: ['*.node', '@koromix/koffi-*'],
+    define: {
+      __VERSION__: JSON.stringify(manifest().version),
+      __BUILD_ID__: JSON.stringify(BUILD_ID),
+      __BUILD_TIME__: JSON.stringify(BUILD_TIME),
+      __SIDECAR_IMAGE__: JSON.stringify(sidecar.reference),
+      __AGENT_IMAGE__: JSON.stringify(agent.reference),
+      'import.meta.dirname': '__dirname',
+      'import.meta.filename': '__filename',
+      'import.meta.url': '__importMetaUrl',
+    },
+    banner: { js: "const __importMetaUrl = require('node:url').pathToFileURL(__filename).href;" },
+  });
+}
+
+/**
+ * The extension runs in VS Code's own Node, and in every window that has something of ours: it is small, and what speaks with the supervisor (three
+ * quarters of it, with the schemas of all that is said) is loaded by the first who has something to say.
+ */
+async function extensionBundles() {
+  const inProtocol = join(ROOT, 'protocol') + sep;
+  const { plugin, entry } = lateModules({
+    // Where the home is, is asked for at once; the file stands for itself.
+    isLate: (path) =>
+      (path.startsWith(inProtocol) && path !== join(inProtocol, 'home.ts')) ||
+      path.startsWith(join(ROOT, 'node_modules/zod') + sep),
+    file: 'extension-protocol.cjs',
+  });
+  const options = /** @satisfies {import('esbuild').BuildOptions} */ ({
+    ...bundleOptions(),
+    target: 'node22',
+    minify: true,
+    banner: {},
+  });
+  const first = await build({
+    ...options,
+    entryPoints: ['extension/extension.ts'],
+    outfile: join(DIST, 'extension.cjs'),
+    plugins: [plugin],
+    external: ['vscode'],
+  });
+  const second = await build({
+    ...options,
+    stdin: { contents: entry(), resolveDir: ROOT, sourcefile: 'extension-protocol.ts', loader: 'ts' },
+    outfile: join(DIST, 'extension-protocol.cjs'),
+  });
+  return [first, second];
+}
+
+async function bundle() {
+  const results = (
+    await Promise.all([
+      extensionBundles(),
+      ...BUNDLES.map(({ entry, out }) =>
+        build({ ...bundleOptions(), entryPoints: [entry], outfile: join(DIST, out) }),
+      ),
+    ])
+  ).flat();
   /** @type {Output[]} */
   const outputs = results.flatMap(({ outputFiles }) =>
     outputFiles.map((file) => ({

@@ -1,3 +1,4 @@
+import { setImmediate as immediately } from 'node:timers/promises';
 import { EventEmitter } from 'vscode';
 import type { Disposable, Event, LogOutputChannel } from 'vscode';
 import { HoldfastError } from '../../protocol/errors.ts';
@@ -150,6 +151,8 @@ export class Connection implements Disposable {
 
   async #keep(): Promise<void> {
     const { log } = this.#options;
+    // What speaks with the supervisor is loaded now: whoever asked first, most often VS Code's start of the extension, comes to its end before.
+    await immediately();
     for (let failures = 0; !this.#ending.signal.aborted;) {
       const start = mayStart(this.#departures, this.#startFailed, Date.now()) ? 'auto' : 'never';
       try {

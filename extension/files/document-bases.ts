@@ -10,7 +10,8 @@ import type { WholeFile } from './session-files.ts';
 const KEPT = 'holdfast.bases';
 /** More documents are hardly dirty at a time. */
 const MOST_KEPT = 500;
-const KeptSchema = z.record(z.string(), z.object({ version: z.string(), mtimeMs: z.number() }));
+/** Made where it is used: the window does not wait for it. */
+const keptSchema = () => z.record(z.string(), z.object({ version: z.string(), mtimeMs: z.number() }));
 
 /**
  * The base versions of the documents of this window. VS Code brings a dirty document back after a reload without reading its file, so
@@ -19,13 +20,11 @@ const KeptSchema = z.record(z.string(), z.object({ version: z.string(), mtimeMs:
 export class DocumentBases implements Disposable {
   readonly #versions = new BaseVersions();
   readonly #state: Memento;
-  readonly #kept: Map<string, Seen>;
+  #loaded: Map<string, Seen> | undefined;
   readonly #owned = new Disposal();
 
   constructor(state: Memento) {
     this.#state = state;
-    const kept = KeptSchema.safeParse(state.get(KEPT));
-    this.#kept = new Map(kept.success ? Object.entries(kept.data) : []);
     this.#owned.own(workspace.onDidOpenTextDocument((document) => this.#look(document)));
     this.#owned.own(workspace.onDidChangeTextDocument(({ document }) => this.#look(document)));
     this.#owned.own(workspace.onDidSaveTextDocument(({ uri }) => this.#drop(uri.toString())));
@@ -63,6 +62,11 @@ export class DocumentBases implements Disposable {
     if (documentOf(uri)?.isDirty !== true) return { isDirty: false, base: undefined };
     const key = uri.toString();
     return { isDirty: true, base: this.#versions.get(key) ?? this.#kept.get(key) };
+  }
+
+  get #kept(): Map<string, Seen> {
+    this.#loaded ??= new Map(Object.entries(keptSchema().safeParse(this.#state.get(KEPT)).data ?? {}));
+    return this.#loaded;
   }
 
   #set(uri: Uri, seen: Seen): void {

@@ -16,7 +16,7 @@ import { mayEndWork } from './live-work.ts';
 import { snapshotItems } from '../snapshots/pick-snapshot.ts';
 import { snapshotTitle, totalsWords } from '../snapshots/words.ts';
 import type { KnownSessions } from './known-sessions.ts';
-import { NO_FILTER, SHOWN_STATUSES, sizeWords, titleOf } from './listing.ts';
+import { NO_FILTER, shownStatuses, sizeWords, titleOf } from './listing.ts';
 import { newSession } from './new-session.ts';
 import { openWorkspace } from './open-workspace.ts';
 import { pickSession } from './pick.ts';
@@ -352,7 +352,7 @@ export class SessionCommands {
   async #filter(): Promise<void> {
     const { statuses, archived } = this.#view.filter;
     const items: (QuickPickItem & { status?: SessionStatus })[] = [
-      ...SHOWN_STATUSES.map((status) => ({ label: status, status, picked: statuses.includes(status) })),
+      ...shownStatuses().map((status) => ({ label: status, status, picked: statuses.includes(status) })),
       { label: 'archived', description: 'what was put away, instead', picked: archived },
     ];
     const picked = await window.showQuickPick(items, {

@@ -15,7 +15,9 @@ export interface Filter {
 export const NO_FILTER: Filter = { statuses: [], search: '', archived: false };
 
 /** Those that a person may want to filter by. */
-export const SHOWN_STATUSES = SESSION_STATUSES.filter((status) => status !== 'deleted');
+export function shownStatuses(): SessionStatus[] {
+  return SESSION_STATUSES.filter((status) => status !== 'deleted');
+}
 
 export function isFiltered({ statuses, search, archived }: Filter): boolean {
   return statuses.length > 0 || search !== '' || archived;

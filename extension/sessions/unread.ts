@@ -8,7 +8,8 @@ import type { KnownSessions } from './known-sessions.ts';
 import { sessionsHere } from './pick.ts';
 
 const KEPT = 'holdfast.seen';
-const SeenSchema = z.record(z.string(), z.number());
+/** Made where it is used: the window does not wait for it. */
+const seenSchema = () => z.record(z.string(), z.number());
 const MOST = 20;
 
 /** How many turns of each session have ended since a person last looked at it. */
@@ -17,14 +18,12 @@ export class Unread implements Disposable {
   readonly #state: Memento;
   readonly #owned = new Disposal();
   readonly #changed = this.#owned.own(new EventEmitter<string[]>());
-  readonly #seen: Map<string, number>;
+  #loaded: Map<string, number> | undefined;
   readonly #counted = new Map<string, { readonly lastSeq: number; readonly turns: number }>();
 
   constructor(connection: Connection, sessions: KnownSessions, state: Memento) {
     this.#connection = connection;
     this.#state = state;
-    const seen = SeenSchema.safeParse(state.get(KEPT));
-    this.#seen = new Map(seen.success ? Object.entries(seen.data) : []);
     this.#owned.own(sessions.onDidChange((all) => void this.#count(all)));
   }
 
@@ -48,6 +47,11 @@ export class Unread implements Disposable {
     if (this.of(id) === 0) return;
     this.#counted.set(id, { lastSeq, turns: 0 });
     this.#changed.fire([id]);
+  }
+
+  get #seen(): Map<string, number> {
+    this.#loaded ??= new Map(Object.entries(seenSchema().safeParse(this.#state.get(KEPT)).data ?? {}));
+    return this.#loaded;
   }
 
   async #count(sessions: readonly Session[]): Promise<void> {

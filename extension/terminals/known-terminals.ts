@@ -4,10 +4,12 @@ import { z } from 'zod';
 const KEY = 'holdfast.terminals';
 const MOST = 50;
 
-const KnownSchema = z.array(
-  z.object({ pid: z.number().int(), name: z.string(), terminalId: z.string(), sessionId: z.string() }),
-);
-type Known = z.infer<typeof KnownSchema>[number];
+/** Made where it is used: the window does not wait for it. */
+const knownSchema = () =>
+  z.array(
+    z.object({ pid: z.number().int(), name: z.string(), terminalId: z.string(), sessionId: z.string() }),
+  );
+type Known = z.infer<ReturnType<typeof knownSchema>>[number];
 
 /** What one of VS Code's terminals shows. */
 export type Shown = Pick<Known, 'terminalId' | 'sessionId'>;
@@ -49,6 +51,6 @@ export class KnownTerminals {
   }
 
   #stored(): Known[] {
-    return KnownSchema.safeParse(this.#state.get(KEY)).data ?? [];
+    return knownSchema().safeParse(this.#state.get(KEY)).data ?? [];
   }
 }

@@ -14,7 +14,7 @@ test('in a window with a local folder the suites pass', async () => {
     const { outcomes } = await runInExtensionHost({
       name: 'local-folder',
       open: (server) => ({ folder: server.remote(folder) }),
-      suites: ['speed', 'activation'],
+      suites: ['activation'],
       env: { HOLDFAST_HOME: home.path },
     });
     expect(failures(outcomes)).toBe('');

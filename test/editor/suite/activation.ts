@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { basename, join } from 'node:path';
 import { describe, it } from 'mocha';
 import * as vscode from 'vscode';
 import { holdfast } from './command-line.ts';
@@ -9,6 +10,18 @@ export function defineActivation(): void {
     it('activates', async () => {
       await extension().activate();
       assert.equal(extension().isActive, true);
+    });
+
+    it('has not loaded by then what speaks with the supervisor', async () => {
+      await extension().activate();
+      // This window shows nothing of ours.
+      const ours = Object.keys(require.cache).filter((path) =>
+        path.startsWith(join(extension().extensionPath, 'dist/extension')),
+      );
+      assert.deepEqual(
+        ours.map((path) => basename(path)),
+        ['extension.cjs'],
+      );
     });
 
     it('offers exactly the commands of its manifest', async () => {

@@ -7,8 +7,8 @@ import { defineDocuments } from './documents.ts';
 import { defineFileSystem } from './file-system.ts';
 import { defineHostileWorkspace } from './hostile-workspace.ts';
 import { definePaths } from './paths.ts';
+import { defineRoundTrips } from './round-trips.ts';
 import { defineSessions } from './sessions.ts';
-import { defineSpeed } from './speed.ts';
 import { defineTerminals } from './terminals.ts';
 
 /** Suites by name. VS Code shapes differ in what they can show, so each run says which of them it wants. */
@@ -19,7 +19,7 @@ const SUITES: Readonly<Record<string, () => void>> = {
   'hostile-workspace': defineHostileWorkspace,
   paths: definePaths,
   sessions: defineSessions,
-  speed: defineSpeed,
+  'round-trips': defineRoundTrips,
   terminals: defineTerminals,
   checks: defineChecks,
 };

@@ -1,10 +1,19 @@
-import { statSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 
+const DIST = join(import.meta.dirname, '../../../dist');
 const MOST_BYTES = 600 * 1024;
+const MOST_AT_ONCE = 150 * 1024;
 
-test('what every window loads is small', () => {
-  const { size } = statSync(join(import.meta.dirname, '../../../dist/extension.cjs'));
-  expect(size).toBeLessThan(MOST_BYTES);
+test('what windows load is small', () => {
+  const sizes = ['extension.cjs', 'extension-protocol.cjs'].map((name) => statSync(join(DIST, name)).size);
+  expect(sizes.reduce((sum, size) => sum + size)).toBeLessThan(MOST_BYTES);
+});
+
+test('what a window loads before anybody says something to the supervisor is less, and has no schema in it', () => {
+  const text = readFileSync(join(DIST, 'extension.cjs'), 'utf8');
+  expect(text.length).toBeLessThan(MOST_AT_ONCE);
+  expect(text).toContain('extension-protocol.cjs');
+  expect(text).not.toMatch(/invalid_type|unrecognized_keys/);
 });

@@ -1,0 +1,77 @@
+import assert from 'node:assert/strict';
+import { before, describe, it } from 'mocha';
+import * as vscode from 'vscode';
+import { extension, until } from './extension.ts';
+import { at, inSandbox } from './session.ts';
+import { sentDuring } from './wire-tap.ts';
+import type { Sent } from './wire-tap.ts';
+
+const LARGE = '/workspace/large.txt';
+const BYTES = 50_000;
+/** VS Code looks at a document before and after what it does, and again when it is told of the change. */
+const MOST_STATS = 5;
+
+/** How often the supervisor is asked decides how fast the editor is on a machine of any speed; how fast, bench/editor.ts measures. */
+export function defineRoundTrips(): void {
+  describe('what is asked of the supervisor', () => {
+    before(async () => {
+      await extension().activate();
+      await inSandbox(`head -c ${BYTES} /dev/zero | tr '\\0' x > ${LARGE}`);
+      await vscode.commands.executeCommand('revealInExplorer', at(LARGE));
+      await quiet();
+    });
+
+    it('is one listing for each folder that is opened, of 100,000 files', async () => {
+      const sent = await sentDuring(async () => {
+        await vscode.commands.executeCommand('revealInExplorer', at('/workspace/many/150/7.txt'));
+        await quiet();
+      });
+      const files = sent.filter(({ method }) => method.startsWith('files/'));
+      assert.deepEqual(
+        files.map(({ method, path }) => `${method} ${path}`).filter((one) => one !== 'files/list /workspace'),
+        ['files/list /workspace/many', 'files/list /workspace/many/150'],
+      );
+      // It was open before, and is looked at again when something changes in it.
+      assert.ok(files.length <= 4, `${files.length} requests`);
+    });
+
+    it('is one read for a document that is opened, and one when the agent writes it', async () => {
+      const opening = await sentDuring(async () => {
+        const document = await vscode.workspace.openTextDocument(at(LARGE));
+        assert.equal(document.getText().length, BYTES);
+        await vscode.window.showTextDocument(document);
+        await quiet();
+      });
+      assert.deepEqual(besidesStats(opening), ['files/read']);
+      const changing = await sentDuring(async () => {
+        await inSandbox(`echo short > ${LARGE}`);
+        await until('the change', () => vscode.window.activeTextEditor?.document.getText() === 'short\n');
+        await quiet();
+      });
+      assert.deepEqual(besidesStats(changing), ['files/read']);
+    });
+
+    it('is one write for a document that is saved', async () => {
+      const editor = await vscode.window.showTextDocument(at(LARGE));
+      await editor.edit((edit) => edit.insert(new vscode.Position(0, 0), 'mine '));
+      const saving = await sentDuring(async () => {
+        assert.equal(await editor.document.save(), true);
+        await quiet();
+      });
+      assert.deepEqual(besidesStats(saving), ['files/write']);
+    });
+  });
+}
+
+/** Whatever VS Code asks for after what was awaited. */
+function quiet(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, 500));
+}
+
+/** What was asked about the document, apart from looks at it, which must be few. */
+function besidesStats(sent: readonly Sent[]): string[] {
+  const methods = sent.filter(({ path }) => path === LARGE).map(({ method }) => method);
+  const stats = methods.filter((method) => method === 'files/stat');
+  assert.ok(stats.length <= MOST_STATS, `${stats.length} stats`);
+  return methods.filter((method) => method !== 'files/stat');
+}
