@@ -34,7 +34,7 @@ function registerCreate(registry: Registry, group: Command): void {
   const command = registry
     .leaf(group, {
       usage: 'create <profile>',
-      description: 'make a session with an empty workspace of its own',
+      description: 'make a session with a workspace of its own, which begins with the files of its project',
       operands: ['profile'],
       examples: ['holdfast session create counter --name user-123'],
     })
