@@ -88,7 +88,13 @@ export const EVENTS = {
     dispatchMs: ms,
   }),
   /** Its sandbox ended before anything of the turn had begun: it begins anew in the next one. */
-  'turn.restarted': z.object({ turnId: TurnIdSchema, generation: z.number().int() }),
+  'turn.restarted': z.object({
+    turnId: TurnIdSchema,
+    generation: z.number().int(),
+    /** How the next one came to be, in place of what `turn.started` said; not told by older supervisors. */
+    case: DispatchCaseSchema.optional(),
+    reused: z.boolean().optional(),
+  }),
   /** The warm worker that took it. */
   'turn.worker': z.object({
     turnId: TurnIdSchema,

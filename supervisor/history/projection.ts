@@ -199,8 +199,10 @@ function turnStep(turn: ProjectedTurn, entry: Exclude<TurnEntry, { type: 'turn.q
       const { turnId: _, case: dispatchCase, ...rest } = entry.data;
       return { ...turn, ...rest, dispatchCase, status: 'running' };
     }
-    case 'turn.restarted':
-      return { ...turn, generation: entry.data.generation };
+    case 'turn.restarted': {
+      const { generation, case: dispatchCase = turn.dispatchCase, reused = turn.reused } = entry.data;
+      return { ...turn, generation, dispatchCase, reused };
+    }
     case 'turn.worker': {
       const { turnId: _, ...worker } = entry.data;
       return { ...turn, ...worker };

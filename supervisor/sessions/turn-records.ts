@@ -93,11 +93,13 @@ export class TurnRecords {
   }
 
   /** It is to be handed over anew, to another sandbox. */
-  restarted(turn: TurnRow, generation: number): void {
+  restarted(turn: TurnRow, { row, dispatched }: Ready): void {
+    const { generation } = row;
     this.#database.transaction(() => {
-      this.#turns.update(turn.id, { launchedAt: null, generation });
+      const { case: dispatchCase, reused } = dispatched;
+      this.#turns.update(turn.id, { launchedAt: null, generation, dispatchCase, reused });
       this.#events.append(turn.sessionId, [
-        { type: 'turn.restarted', data: { turnId: turn.id, generation } },
+        { type: 'turn.restarted', data: { turnId: turn.id, generation, ...dispatched } },
       ]);
     });
   }

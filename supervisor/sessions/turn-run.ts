@@ -168,11 +168,12 @@ export class TurnRun {
       if (this.#ending.why === 'cancelled') return endedBy('cancelled', null);
       await failpoint('turn.before-launch');
       const ready = await this.#options.lifecycle.dispatch(this.sessionId, this.turnId);
+      // At once: its end may come while the snapshot is taken.
+      this.#attached(ready);
       await this.#options.beforeTurn(ready.row, this.#unwanted.signal);
       await failpoint('turn.after-snapshot');
       if (this.#isLeaving()) return null;
       turn = this.#options.records.started(turn, ready);
-      this.#attached(ready);
     }
     const profile = this.#options.profileOf(turn);
     const driver = driverFor(profile.agent);
@@ -290,7 +291,7 @@ export class TurnRun {
     const ready = await this.#options.lifecycle.dispatch(this.sessionId, this.turnId);
     this.#attached(ready);
     await ready.client.forgetTurn(this.turnId);
-    this.#options.records.restarted(this.#turn(), ready.row.generation);
+    this.#options.records.restarted(this.#turn(), ready);
     return 'again';
   }
 

@@ -149,6 +149,29 @@ describe.each(['shell', 'handler'] as const)('in the middle of a turn (%s), kill
     await expectLostTurn(home, session, turn);
   });
 
+  test('the agent container, before the turn is handed over: it begins anew, and says in which sandbox', async () => {
+    const home = await servedHome();
+    const { session } = await home.call('session/create', { profile });
+    await home.call('session/resume', { session: session.id });
+    await killSupervisor();
+    // Dispatched, and not yet told that the sandbox is gone.
+    serving = await home.start({ 'turn.after-snapshot': 'delay:3000' });
+    const work = profile === 'shell' ? { prompt: SLOW } : { input: {} };
+    const { turn } = await home.call('turn/start', { session: session.id, ...work });
+    await eventually('it is dispatched', async () => {
+      const { events } = await home.call('session/events', { session: session.id, type: 'snapshot.created' });
+      return events.length > 0;
+    });
+    await killContainer(home, session.id, 'agent');
+    // Sooner than by the next look at everything, which is half a minute away at most.
+    expect(await endOfTurn(home, turn.turnId, 25_000)).toMatchObject({
+      status: 'succeeded',
+      sandbox: { case: 'reattach', reused: false },
+    });
+    await expectWholeTurn(home, session.id, turn.turnId);
+    await killSupervisor();
+  });
+
   test('all at once: the next supervisor finds what is left', async () => {
     const home = await servedHome();
     const { session, turn } = await inTheMiddle(home, profile);

@@ -113,8 +113,13 @@ function given(seed: number) {
       const turn = turns.runningOf(SESSION);
       if (turn === null) return;
       const generation = below(9);
-      turns.update(turn.id, { generation });
-      log.append(SESSION, [{ type: 'turn.restarted', data: { turnId: turn.id, generation } }]);
+      // An older supervisor did not say how the next sandbox came to be.
+      const how = below(2) === 0 ? {} : { case: oneOf(DISPATCH_CASES), reused: below(2) === 0 };
+      turns.update(turn.id, {
+        generation,
+        ...(how.case === undefined ? {} : { dispatchCase: how.case, reused: how.reused }),
+      });
+      log.append(SESSION, [{ type: 'turn.restarted', data: { turnId: turn.id, generation, ...how } }]);
     },
     work: () => {
       const turn = turns.runningOf(SESSION);
