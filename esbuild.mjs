@@ -28,8 +28,9 @@ const BUILD_TIME = '@@@@-build-time-@@@@@@@@'; // 2026-01-01T00:00:00.000Z
  */
 const BUNDLES = [
   { entry: 'supervisor/main.ts', out: 'holdfast.cjs' },
-  // A thread of the supervisor.
+  // Threads of the supervisor.
   { entry: 'supervisor/snapshots/patch/line-worker.ts', out: 'line-worker.cjs' },
+  { entry: 'supervisor/snapshots/store/check-worker.ts', out: 'check-worker.cjs' },
   // Thaws a container when the supervisor that froze it is killed.
   { entry: 'supervisor/engine/docker/thaw.ts', out: 'thaw.cjs' },
   { entry: 'sidecar/main.ts', out: 'runtime/sidecar.cjs' },

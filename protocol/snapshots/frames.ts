@@ -97,7 +97,12 @@ export class FrameBuilder {
 
 /** The bytes of a frame as they are stored. */
 export function packRaw(raw: Buffer): Pick<Frame, 'encoding' | 'stored' | 'checksum'> {
-  const packed = zstdCompressSync(raw, { params: { [constants.ZSTD_c_compressionLevel]: 1 } });
+  // One piece of memory for the result here too: what cannot be compressed becomes a little longer.
+  const packed = zstdCompressSync(raw, {
+    chunkSize: raw.length + (raw.length >> 7) + 1024,
+    pledgedSrcSize: raw.length,
+    params: { [constants.ZSTD_c_compressionLevel]: 1 },
+  });
   const isWorthIt = packed.length < raw.length - raw.length / 32;
   const stored = isWorthIt ? packed : raw;
   return { encoding: isWorthIt ? ENCODINGS.zstd : ENCODINGS.raw, stored, checksum: crc32(stored) };

@@ -84,6 +84,19 @@ export class PackIndex {
     return index;
   }
 
+  /** What `encode` gave of one that was read, in another thread. */
+  static ofChecked(tables: Buffer, frames: number, size: number): PackIndex {
+    return new PackIndex(tables.subarray(0, frames * frameBytes), tables.subarray(frames * frameBytes), size);
+  }
+
+  /** A copy of its tables, in memory of its own. */
+  encode(): Buffer {
+    const tables = Buffer.allocUnsafeSlow(this.#frames.length + this.#objects.length);
+    tables.set(this.#frames);
+    tables.set(this.#objects, this.#frames.length);
+    return tables;
+  }
+
   /** Null when the pack has no such object. */
   find(hash: Hash): PackObject | null {
     const index = this.indexOf(hash);

@@ -15,7 +15,13 @@ export class PackWriter {
   readonly #frames: { offset: number; stored: number; raw: number; encoding: number; checksum: number }[] =
     [];
   readonly #objects: IndexedObject[] = [];
+  readonly #targetBytes: number;
   #length = 0;
+
+  /** `targetBytes`: where `isFull` says that it is long enough. */
+  constructor(targetBytes: number = PACK.targetBytes) {
+    this.#targetBytes = targetBytes;
+  }
 
   /** Bytes given so far. */
   get length(): number {
@@ -28,7 +34,7 @@ export class PackWriter {
 
   /** True when another frame belongs into another pack. */
   get isFull(): boolean {
-    return this.#length >= PACK.targetBytes || this.#objects.length > PACK.mostObjects - FRAME.mostObjects;
+    return this.#length >= this.#targetBytes || this.#objects.length > PACK.mostObjects - FRAME.mostObjects;
   }
 
   /** What the file goes on with. An object must not be added twice. */

@@ -106,7 +106,10 @@ export const STORE_CALLS = {
     result: z.object({}),
     bytes: 'params',
   },
-  /** The pack is complete and has this many bytes. The store checks its index before it answers; its objects count as had then. */
+  /**
+   * The pack is complete and has this many bytes. The store answers when it has checked all of it, and its objects count as had then; the
+   * next packs may be put meanwhile.
+   */
   'store/sealed': {
     params: z.object({ pack: count, bytes: count, objects: count }),
     result: z.object({}),

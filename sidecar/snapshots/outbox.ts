@@ -1,5 +1,6 @@
 import { type Frame, FrameBuilder } from '../../protocol/snapshots/frames.ts';
 import { type Hash, hashOf, type ObjectKind, SNAPSHOT_LIMITS } from '../../protocol/snapshots/objects.ts';
+import { PACK } from '../../protocol/snapshots/pack-layout.ts';
 import { PackWriter } from '../../protocol/snapshots/pack-writer.ts';
 import { SNAPSHOT_WIRE_LIMITS } from '../../protocol/snapshots/wire.ts';
 import { Compressor } from './compressor.ts';
@@ -10,6 +11,13 @@ import type { Store } from './store.ts';
 const BATCH_BYTES = 4 * 2 ** 20;
 /** Frames that are being compressed while more is read. */
 const FRAMES_AHEAD = 6;
+/**
+ * The store checks a pack when it is complete, while the next one comes. So the first ones are short, that it begins soon, and none
+ * is so long that its check takes long after the scan.
+ */
+const PACK_BYTES = { first: 2 * 2 ** 20, most: PACK.targetBytes / 2 } as const;
+/** Packs that the store checks while more is read. */
+const SEALS_AHEAD = 3;
 /** What one `store/put` carries at most. */
 export const PUT_BYTES = 4 * 2 ** 20;
 
@@ -71,12 +79,14 @@ export class Outbox implements ObjectOutlet {
   #compressor: Compressor | null = null;
   /** On their way through it. */
   readonly #frames: Promise<Frame>[] = [];
-  #pack = new PackWriter();
+  #packBytes: number = PACK_BYTES.first;
+  #pack = new PackWriter(PACK_BYTES.first);
   #number = 0;
   /** Bytes of the pack that were not sent yet, and where they begin. */
   #unsent: Buffer[] = [];
   #unsentFrom = 0;
   readonly #puts = new Set<Promise<void>>();
+  readonly #seals = new Set<Promise<void>>();
   #failure: { readonly error: unknown } | null = null;
   newObjects = 0;
   newBytes = 0;
@@ -141,6 +151,8 @@ export class Outbox implements ObjectOutlet {
     await this.flush();
     while (this.#frames.length > 0) await this.#appendNext();
     if (this.#pack.length > 0) await this.#seal();
+    await Promise.all(this.#seals);
+    this.#throwIfFailed();
   }
 
   /** Whatever became of it: nothing more is compressed. */
@@ -182,12 +194,15 @@ export class Outbox implements ObjectOutlet {
       await this.#queue(index.subarray(from, from + PUT_BYTES));
     }
     await this.#put();
-    await Promise.all(this.#puts);
+    while (this.#seals.size >= SEALS_AHEAD) await Promise.race(this.#seals);
     this.#throwIfFailed();
-    await this.#store.sealed(this.#number, this.#pack.length, this.#pack.objects);
-    this.newBytes += this.#pack.length;
+    const { length, objects } = this.#pack;
+    // The store takes calls in their order: it has what was put before.
+    this.#track(this.#seals, this.#store.sealed(this.#number, length, objects));
+    this.newBytes += length;
     this.#number += 1;
-    this.#pack = new PackWriter();
+    this.#packBytes = Math.min(this.#packBytes * 2, PACK_BYTES.most);
+    this.#pack = new PackWriter(this.#packBytes);
     this.#unsentFrom = 0;
   }
 
@@ -205,14 +220,16 @@ export class Outbox implements ObjectOutlet {
     this.#unsentFrom += lengthOf(parts);
     while (this.#puts.size >= SNAPSHOT_WIRE_LIMITS.putsInFlight) await Promise.race(this.#puts);
     this.#throwIfFailed();
-    const sent = this.#store.put(this.#number, offset, parts).then(
-      () => undefined,
-      (error: unknown) => {
-        this.#failure ??= { error };
-      },
-    );
-    const counted = sent.finally(() => this.#puts.delete(counted));
-    this.#puts.add(counted);
+    this.#track(this.#puts, this.#store.put(this.#number, offset, parts));
+  }
+
+  /** Its failure is met at the next step, at the latest at the end. */
+  #track(group: Set<Promise<void>>, call: Promise<void>): void {
+    const settled = call.catch((error: unknown) => {
+      this.#failure ??= { error };
+    });
+    const counted = settled.finally(() => group.delete(counted));
+    group.add(counted);
   }
 
   #throwIfFailed(): void {

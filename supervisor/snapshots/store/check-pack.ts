@@ -1,13 +1,47 @@
 import { objectInFrame, unpackFrame } from '../../../protocol/snapshots/frames.ts';
-import { damaged } from '../../../protocol/snapshots/objects.ts';
-import { type PackFile, type PackIndex, readStored } from '../../../protocol/snapshots/pack-index.ts';
+import { damaged, type Hash } from '../../../protocol/snapshots/objects.ts';
+import { type PackFile, PackIndex, readStored } from '../../../protocol/snapshots/pack-index.ts';
+import { isAmong, kindsOf, Lacking } from './lacking.ts';
+import { ObjectTable } from './object-table.ts';
 import { type Reference, referencesOf } from './references.ts';
 
-/**
- * Reads all of a pack and checks every frame and every object in it. Whoever made it need not be believed: objects must not share
- * bytes, so that what is hashed is never more than what was sent. Tells what the objects name. Throws `snapshot_damaged`.
- */
-export async function checkPack(
+export interface CheckedPack {
+  readonly index: PackIndex;
+  /** What its objects name and no pack that was checked has. */
+  readonly lacking: Lacking;
+}
+
+/** Checks the packs of one snapshot, one at a time. Whoever made them need not be believed. */
+export class PackChecker {
+  readonly #indexes: PackIndex[] = [];
+  /** Of `#indexes`. */
+  readonly #table = new ObjectTable();
+
+  /**
+   * Reads all of a pack and checks every frame and every object in it. `frames`: the same file, where what `read` gives need only
+   * last until the next one. Throws `snapshot_damaged`, `invalid_params`, and what reading throws; nothing is to be checked after that.
+   */
+  async check(file: PackFile, frames: PackFile = file): Promise<CheckedPack> {
+    const index = await PackIndex.read(file);
+    this.#indexes.push(index);
+    this.#table.add(index);
+    const lacking = new Lacking();
+    await checkObjects(frames, index, (reference) => {
+      const kinds = kindsOf(reference);
+      if (!this.#has(reference.hash, kinds)) lacking.note(reference.hash, kinds);
+    });
+    return { index, lacking };
+  }
+
+  #has(hash: Hash, kinds: number): boolean {
+    const place = this.#table.find(hash);
+    const kind = place === null ? undefined : this.#indexes[place.pack]?.kindAt(place.index);
+    return kind !== undefined && isAmong(kind, kinds);
+  }
+}
+
+/** Objects must not share bytes, so that what is hashed is never more than what was sent. */
+async function checkObjects(
   file: PackFile,
   index: PackIndex,
   onReference: (reference: Reference) => void,

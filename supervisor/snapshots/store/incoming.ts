@@ -3,19 +3,23 @@ import { type FileHandle, mkdir, open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { type Hash, OBJECT_KINDS, parseHash, SNAPSHOT_LIMITS } from '../../../protocol/snapshots/objects.ts';
-import { PackIndex } from '../../../protocol/snapshots/pack-index.ts';
+import type { PackIndex } from '../../../protocol/snapshots/pack-index.ts';
 import { PACK } from '../../../protocol/snapshots/pack-layout.ts';
+import { Slices } from '../../../protocol/slices.ts';
 import { storageError } from '../../store/storage-error.ts';
-import { checkPack } from './check-pack.ts';
+import { type CheckedPack, PackChecker } from './check-pack.ts';
+import { CheckThread } from './check-thread.ts';
+import { isAmong, Lacking, refused } from './lacking.ts';
 import type { LineageStore } from './lineage-store.ts';
 import { OpenPackFile } from './pack-files.ts';
-import type { Reference } from './references.ts';
 
 const { hashBytes } = SNAPSHOT_LIMITS;
 /** Packs of one scan that may be written at once. */
 const MOST_OPEN = 4;
-/** Objects that may be named before they come: bounds the memory that a scan costs. */
-const MOST_UNRESOLVED = 2 ** 20;
+/** Packs that are checked while more comes: bounds what lies on the disk for nothing where one of them is refused. */
+const MOST_CHECKED = 4;
+/** A smaller pack is checked before a thread for it has started. */
+const IN_PLACE_BYTES = 2 ** 20;
 
 interface Writing {
   readonly handle: FileHandle;
@@ -30,8 +34,8 @@ interface Sealed {
 }
 
 /**
- * What a sidecar sends for one snapshot. Nothing of it is believed: each pack is checked whole when it is sealed, and none is
- * published unless all that its trees name is there too. Errors that a sidecar causes are `invalid_params` or `snapshot_damaged`,
+ * What a sidecar sends for one snapshot. Nothing of it is believed: each pack is checked whole once it is sealed, while more of them
+ * come, and none is published before all are checked and unless all that their trees name is there too. Errors that a sidecar causes are `invalid_params` or `snapshot_damaged`,
  * a full disk is `no_space`; after one of them nothing more is taken.
  */
 export class Incoming {
@@ -42,20 +46,24 @@ export class Incoming {
   /** Paths of files that are not published. */
   readonly #files = new Set<string>();
   readonly #sealed: Sealed[] = [];
+  readonly #thread: CheckThread;
+  readonly #checker = new PackChecker();
+  /** Packs that are being checked; these never reject. */
+  readonly #checks = new Set<Promise<void>>();
   #writing = new Map<number, Writing>();
   #ended = new Set<number>();
   #scans = 0;
-  /** Hashes (as latin1) that were named and have not come yet, and what they may be. */
-  #unresolved = new Map<string, Reference['kinds']>();
+  readonly #lacking = new Lacking();
   #bytes = 0;
   #published = 0;
   #turn: Promise<unknown> = Promise.resolve();
   #broken: HoldfastError | null = null;
 
-  /** `mostBytes`: what all packs together may have. */
-  constructor(store: LineageStore, mostBytes: number) {
+  /** `mostBytes`: what all packs together may have. `thread`: closed with this. */
+  constructor(store: LineageStore, mostBytes: number, thread: CheckThread = new CheckThread()) {
     this.#store = store;
     this.#mostBytes = mostBytes;
+    this.#thread = thread;
   }
 
   /** Bytes of the packs that were published. */
@@ -66,6 +74,7 @@ export class Incoming {
   /** Another scan begins to number its packs. What an earlier one has not sealed is forgotten. */
   beginScan(): Promise<void> {
     return this.#inTurn(async () => {
+      await this.#checked();
       await this.#closeWriting();
       this.#ended = new Set();
       this.#scans += 1;
@@ -110,32 +119,22 @@ export class Incoming {
         written += bytesWritten;
       }
       writing.length += bytes.length;
+      if (writing.length >= IN_PLACE_BYTES) this.#thread.start();
     });
   }
 
-  /** Its objects are had when it resolves. */
-  seal(pack: number, bytes: number, objects: number): Promise<void> {
-    return this.#inTurn(async () => {
+  /** Its objects are had when it resolves. What follows is taken before that, within bounds. */
+  async seal(pack: number, bytes: number, objects: number): Promise<void> {
+    const check = await this.#inTurn(async () => {
       const writing = this.#writing.get(pack);
       if (writing?.length !== bytes) throw refused('a pack of another length than it was');
       this.#writing.delete(pack);
       this.#ended.add(pack);
-      try {
-        const check = async (): Promise<PackIndex> => {
-          const file = new OpenPackFile(writing.handle, bytes);
-          const index = await PackIndex.read(file);
-          if (index.objects !== objects) throw refused('a pack with another number of objects');
-          await checkPack(file, index, (reference) => {
-            if (!this.#isThere(reference)) this.#remember(reference);
-          });
-          return index;
-        };
-        const [index] = await Promise.all([check(), writing.handle.datasync()]);
-        this.#sealed.push({ path: writing.path, bytes, index });
-      } finally {
-        await writing.handle.close();
-      }
+      while (this.#checks.size >= MOST_CHECKED) await Promise.race(this.#checks);
+      // In an object, because a promise in its place would be waited for.
+      return { done: this.#beginCheck(writing, objects) };
     });
+    await check.done;
   }
 
   /**
@@ -143,15 +142,12 @@ export class Incoming {
    */
   publish(root: string): Promise<void> {
     return this.#inTurn(async () => {
-      for (const [name, kinds] of this.#unresolved) {
-        const hash = Buffer.from(name, 'latin1');
-        if (this.#isThere({ hash, kinds })) continue;
+      await this.#checked();
+      for await (const { hash } of this.#lackingOf(this.#lacking)) {
         throw refused(`a tree that names an object which is not there (${hash.toString('hex')})`);
       }
-      this.#unresolved.clear();
-      if (!this.#isThere({ hash: parseHash(root), kinds: [OBJECT_KINDS.root] })) {
-        throw refused('a root that is not there');
-      }
+      this.#lacking.clear();
+      if (!this.#isThere(parseHash(root), 1 << OBJECT_KINDS.root)) throw refused('a root that is not there');
       await this.#store.publish(this.#sealed);
       for (const { path, bytes } of this.#sealed.splice(0)) {
         this.#files.delete(path);
@@ -162,7 +158,9 @@ export class Incoming {
 
   /** Ends it. What was not published goes. */
   async close(): Promise<void> {
+    await this.#thread.close();
     await this.#turn.catch(() => undefined);
+    await Promise.all(this.#checks);
     await this.#closeWriting();
     for (const path of this.#files) await rm(path, { force: true });
   }
@@ -184,25 +182,65 @@ export class Incoming {
     for (const { handle } of left) await handle.close();
   }
 
-  #remember({ hash, kinds }: Reference): void {
-    const name = hash.toString('latin1');
-    const before = this.#unresolved.get(name) ?? kinds;
-    const both = before.filter((kind) => kinds.includes(kind));
-    if (both.length === 0) throw refused('trees that name one object as two kinds');
-    this.#unresolved.set(name, both);
-    if (this.#unresolved.size > MOST_UNRESOLVED) throw refused('too many trees before what is in them');
+  /** Takes the file over. Rejects as `seal` does. */
+  #beginCheck(writing: Writing, objects: number): Promise<void> {
+    const done = this.#check(writing, objects).catch((error: unknown) => {
+      throw this.#break(error);
+    });
+    const settled = done.then(
+      () => undefined,
+      () => undefined,
+    );
+    const counted = settled.finally(() => this.#checks.delete(counted));
+    this.#checks.add(counted);
+    return done;
+  }
+
+  async #check({ handle, path, length }: Writing, objects: number): Promise<void> {
+    let checked: CheckedPack;
+    try {
+      const isInPlace = length < IN_PLACE_BYTES && !this.#thread.isStarted;
+      const check = isInPlace
+        ? this.#checker.check(new OpenPackFile(handle, length))
+        : this.#thread.check(path, length);
+      const [first, second] = await Promise.allSettled([check, handle.datasync()]);
+      if (first.status === 'rejected') throw first.reason;
+      if (second.status === 'rejected') throw second.reason;
+      checked = first.value;
+    } finally {
+      await handle.close();
+    }
+    const { index, lacking } = checked;
+    if (index.objects !== objects) throw refused('a pack with another number of objects');
+    for await (const { hash, kinds } of this.#lackingOf(lacking)) this.#lacking.note(hash, kinds);
+    this.#sealed.push({ path, bytes: length, index });
+  }
+
+  /** All that has come is checked. Throws where something of it is refused. */
+  async #checked(): Promise<void> {
+    while (this.#checks.size > 0) await Promise.all(this.#checks);
+    if (this.#broken !== null) throw this.#broken;
+  }
+
+  /** Those that are not there now. */
+  async *#lackingOf(lacking: Lacking): AsyncGenerator<{ hash: Hash; kinds: number }, void, undefined> {
+    const slices = new Slices();
+    for (const { hash, kinds } of lacking) {
+      if (slices.isLong) await slices.rest();
+      if (!this.#isThere(hash, kinds)) yield { hash, kinds };
+    }
   }
 
   #has(hash: Hash): boolean {
     return this.#store.kindOf(hash) !== null || this.#sealed.some(({ index }) => index.find(hash) !== null);
   }
 
-  #isThere({ hash, kinds }: Reference): boolean {
+  #isThere(hash: Hash, kinds: number): boolean {
     const kind = this.#store.kindOf(hash);
-    if (kind !== null) return kinds.some((known) => known === kind);
+    if (kind !== null) return isAmong(kind, kinds);
     for (const { index } of this.#sealed) {
       const object = index.find(hash);
-      if (object !== null) return kinds.includes(object.kind);
+      if (object !== null) return isAmong(object.kind, kinds);
     }
     return false;
   }
@@ -214,17 +252,16 @@ export class Incoming {
       try {
         return await act();
       } catch (error) {
-        this.#broken = storageError(error, 'The snapshot could not be stored');
-        throw this.#broken;
+        throw this.#break(error);
       }
     });
     this.#turn = mine.catch(() => undefined);
     return mine;
   }
-}
 
-function refused(what: string): HoldfastError {
-  return new HoldfastError('invalid_params', 'The store does not take what the sidecar sends', {
-    why: `it sent ${what}`,
-  });
+  /** Nothing more is taken. Gives what broke it first. */
+  #break(error: unknown): HoldfastError {
+    this.#broken ??= storageError(error, 'The snapshot could not be stored');
+    return this.#broken;
+  }
 }

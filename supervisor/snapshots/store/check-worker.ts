@@ -1,0 +1,60 @@
+// Runs in a thread of its own: checking what comes of a large snapshot takes seconds.
+import { closeSync, constants, openSync, readSync } from 'node:fs';
+import { parentPort } from 'node:worker_threads';
+import { FRAME } from '../../../protocol/snapshots/frames.ts';
+import { damaged } from '../../../protocol/snapshots/objects.ts';
+import type { PackFile } from '../../../protocol/snapshots/pack-index.ts';
+import { storageError } from '../../store/storage-error.ts';
+import { PackChecker } from './check-pack.ts';
+import type { CheckAnswer, CheckRequest } from './check-thread.ts';
+
+const { O_RDONLY, O_NOFOLLOW } = constants;
+const checker = new PackChecker();
+/** A frame's stored bytes, until the next one. */
+const scratch = Buffer.allocUnsafeSlow(FRAME.mostBytes);
+let turn = Promise.resolve();
+
+parentPort?.on('message', (request: CheckRequest) => {
+  turn = turn.then(() => perform(request));
+});
+
+async function perform(request: CheckRequest): Promise<void> {
+  let answer: CheckAnswer;
+  const transfer: ArrayBuffer[] = [];
+  try {
+    const { index, lacking } = await checked(request);
+    const tables = index.encode();
+    const encoded = lacking.encode();
+    answer = { tables, frames: index.frames, lacking: encoded };
+    transfer.push(tables.buffer as ArrayBuffer, encoded.buffer as ArrayBuffer);
+  } catch (error) {
+    const typed = storageError(error, 'The snapshot could not be stored');
+    answer = { failure: { message: typed.message, data: typed.toData() } };
+  }
+  parentPort?.postMessage(answer, transfer);
+}
+
+async function checked({ path, bytes }: CheckRequest): ReturnType<PackChecker['check']> {
+  const fd = openSync(path, O_RDONLY | O_NOFOLLOW);
+  const fileWith = (memory: (length: number) => Buffer): PackFile => ({
+    size: bytes,
+    read: (offset, length) => Promise.resolve(readAll(fd, offset, memory(length))),
+  });
+  try {
+    return await checker.check(
+      fileWith((length) => Buffer.allocUnsafeSlow(length)),
+      fileWith((length) => scratch.subarray(0, length)),
+    );
+  } finally {
+    closeSync(fd);
+  }
+}
+
+function readAll(fd: number, offset: number, bytes: Buffer): Buffer {
+  for (let done = 0; done < bytes.length;) {
+    const count = readSync(fd, bytes, done, bytes.length - done, offset + done);
+    if (count === 0) throw damaged('a pack ends too early');
+    done += count;
+  }
+  return bytes;
+}

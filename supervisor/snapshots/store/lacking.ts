@@ -1,0 +1,70 @@
+import { HoldfastError } from '../../../protocol/errors.ts';
+import { type Hash, SNAPSHOT_LIMITS } from '../../../protocol/snapshots/objects.ts';
+import type { Reference } from './references.ts';
+
+const { hashBytes } = SNAPSHOT_LIMITS;
+/** Objects that may be named before they come: bounds the memory that a scan costs. */
+const MOST = 2 ** 20;
+/** Hash, and kinds as bits. */
+const RECORD_BYTES = hashBytes + 1;
+
+/** Objects that were named and have not come yet, and what they may be. */
+export class Lacking {
+  /** By hash (latin1): a bit for each kind. */
+  readonly #kinds = new Map<string, number>();
+
+  static decode(bytes: Buffer): Lacking {
+    const lacking = new Lacking();
+    for (let at = 0; at < bytes.length; at += RECORD_BYTES) {
+      lacking.#kinds.set(bytes.toString('latin1', at, at + hashBytes), bytes[at + hashBytes] ?? 0);
+    }
+    return lacking;
+  }
+
+  encode(): Buffer {
+    const bytes = Buffer.allocUnsafeSlow(this.#kinds.size * RECORD_BYTES);
+    let at = 0;
+    for (const [name, kinds] of this.#kinds) {
+      bytes.write(name, at, 'latin1');
+      bytes[at + hashBytes] = kinds;
+      at += RECORD_BYTES;
+    }
+    return bytes;
+  }
+
+  get size(): number {
+    return this.#kinds.size;
+  }
+
+  /** Errors: `invalid_params` for what no scan would name. */
+  note(hash: Hash, kinds: number): void {
+    const name = hash.toString('latin1');
+    const both = (this.#kinds.get(name) ?? kinds) & kinds;
+    if (both === 0) throw refused('trees that name one object as two kinds');
+    this.#kinds.set(name, both);
+    if (this.#kinds.size > MOST) throw refused('too many trees before what is in them');
+  }
+
+  clear(): void {
+    this.#kinds.clear();
+  }
+
+  *[Symbol.iterator](): Generator<{ readonly hash: Hash; readonly kinds: number }, void, undefined> {
+    for (const [name, kinds] of this.#kinds) yield { hash: Buffer.from(name, 'latin1'), kinds };
+  }
+}
+
+export function kindsOf({ kinds }: Reference): number {
+  return kinds.reduce<number>((bits, kind) => bits | (1 << kind), 0);
+}
+
+export function isAmong(kind: number, kinds: number): boolean {
+  return (kinds & (1 << kind)) !== 0;
+}
+
+/** What a sidecar is told that sends what no scan would. */
+export function refused(what: string): HoldfastError {
+  return new HoldfastError('invalid_params', 'The store does not take what the sidecar sends', {
+    why: `it sent ${what}`,
+  });
+}

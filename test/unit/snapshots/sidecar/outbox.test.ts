@@ -1,0 +1,86 @@
+import { randomBytes } from 'node:crypto';
+import { expect, test } from 'vitest';
+import { HoldfastError } from '../../../../protocol/errors.ts';
+import { OBJECT_KINDS } from '../../../../protocol/snapshots/objects.ts';
+import { Outbox } from '../../../../sidecar/snapshots/outbox.ts';
+import type { Store } from '../../../../sidecar/snapshots/store.ts';
+import { errorOf } from '../../store/temporary-home.ts';
+import { KeptStore } from '../kept-store.ts';
+
+const MIB = 2 ** 20;
+
+/** Adds so many objects of a MiB each that are like no other. */
+async function fill(outbox: Outbox, count: number): Promise<void> {
+  for (let at = 0; at < count; at += 1) {
+    outbox.add(OBJECT_KINDS.blob, randomBytes(MIB));
+    if (outbox.isFull) await outbox.flush();
+  }
+}
+
+/** A store whose answers to `sealed` wait for `release`, and how many wait at most. */
+function slowStore(kept: KeptStore): { store: Store; release: () => void; most: () => number } {
+  const held = Promise.withResolvers<undefined>();
+  let waiting = 0;
+  let most = 0;
+  const store: Store = {
+    ...kept.store(),
+    sealed: async (...pack) => {
+      waiting += 1;
+      most = Math.max(most, waiting);
+      await held.promise;
+      waiting -= 1;
+      await kept.store().sealed(...pack);
+    },
+  };
+  return { store, release: () => held.resolve(undefined), most: () => most };
+}
+
+test('while the store checks packs the next ones are sent, within a bound, and the end waits for all', async () => {
+  const kept = new KeptStore();
+  const { store, release, most } = slowStore(kept);
+  const outbox = new Outbox(store, false, new Set());
+  try {
+    const filled = fill(outbox, 8);
+    await filled;
+    expect(kept.objects.size).toBe(0);
+    let isOver = false;
+    const rest = fill(outbox, 100)
+      .then(() => outbox.end())
+      .then(() => void (isOver = true));
+    while (most() < 3) await new Promise(setImmediate);
+    const puts = kept.calls.get('put') ?? 0;
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect(isOver).toBe(false);
+    expect(most()).toBe(3);
+    // What is sent ahead is bounded: the packs that are checked are 2, 4 and 8 MiB, the next one is 16.
+    expect((kept.calls.get('put') ?? 0) * 4).toBeLessThan(2 + 4 + 8 + 16 + 3 * 4 + puts);
+    release();
+    await rest;
+    expect(kept.objects.size).toBe(108);
+    expect(outbox.newObjects).toBe(108);
+    expect(outbox.newBytes).toBe(kept.bytes);
+    // The first ones are short, none is long.
+    const sizes = kept.packs().map((pack) => Math.round(pack.length / MIB));
+    expect(sizes.slice(0, 4)).toEqual([2, 4, 8, 16]);
+    expect(Math.max(...sizes)).toBeLessThanOrEqual(33);
+  } finally {
+    outbox.close();
+  }
+});
+
+test('a pack that is refused when others are on their way ends it with what was said, at the latest at the end', async () => {
+  const kept = new KeptStore();
+  const refusal = new HoldfastError('snapshot_damaged', 'A snapshot cannot be read', { why: 'of the first' });
+  const store: Store = {
+    ...kept.store(),
+    sealed: (pack, ...rest) => (pack === 0 ? Promise.reject(refusal) : kept.store().sealed(pack, ...rest)),
+  };
+  const outbox = new Outbox(store, false, new Set());
+  try {
+    const error = await errorOf(fill(outbox, 3).then(() => outbox.end()));
+    expect(error).toMatchObject({ code: 'snapshot_damaged', why: 'of the first' });
+    expect(await errorOf(outbox.end())).toBe(error);
+  } finally {
+    outbox.close();
+  }
+});
