@@ -71,7 +71,8 @@ export const SNAPSHOT_CALLS = {
   },
   /**
    * Makes the workspace, or what is at `path`, as it is in that tree. May be repeated after whatever death. Reads and checks
-   * all that it needs before it touches anything. `dryRun` only counts. Progress is notified. `file_not_found` where the tree
+   * all that it needs before it touches anything. `seen`: the tree that a scan has just found, in a workspace that nobody writes to since;
+   * where it was the last one, there is no other look. `dryRun` only counts. Progress is notified. `file_not_found` where the tree
    * has nothing at `path`: a restore of a path never removes it.
    */
   'snapshot/restore': {
@@ -79,6 +80,7 @@ export const SNAPSHOT_CALLS = {
       root: RootHashSchema,
       path: WorkspacePathSchema.nullable(),
       dryRun: z.boolean(),
+      seen: RootHashSchema.nullable().default(null),
     }),
     result: RestoreResultSchema,
   },

@@ -1,6 +1,6 @@
-import { chmodSync, closeSync, constants } from 'node:fs';
+import { chmodSync, closeSync, constants, fchmodSync } from 'node:fs';
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { TreeEntry } from '../../protocol/snapshots/entries.ts';
+import type { DirectoryEntry, FileEntry, TreeEntry } from '../../protocol/snapshots/entries.ts';
 import { errnoOf } from '../files/directory.ts';
 import { O_PATH } from '../files/resolver.ts';
 import { FACT_WORDS, inodeOf, modeOf, noteFacts } from './facts.ts';
@@ -20,6 +20,18 @@ export function dress(system: System, fd: number, entry: TreeEntry, isNew = fals
   if (!hasNone && (entry.type === 'file' || entry.type === 'directory')) dressXattrs(system, fd, entry);
   chmodSync(`/proc/self/fd/${fd}`, entry.mode);
   system.setMtime(fd, entry.mtimeNs);
+}
+
+/** The same for a file or directory that is open for reading or writing. */
+export function dressOpen(
+  system: System,
+  fd: number,
+  entry: FileEntry | DirectoryEntry,
+  isNew = false,
+): void {
+  if (!isNew || entry.xattrs.length > 0) dressXattrs(system, fd, entry);
+  fchmodSync(fd, entry.mode);
+  system.setOpenMtime(fd, entry.mtimeNs);
 }
 
 function dressXattrs(system: System, fd: number, entry: TreeEntry): void {

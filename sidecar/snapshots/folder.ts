@@ -6,7 +6,8 @@ import {
   writeEntry,
 } from '../../protocol/snapshots/entries.ts';
 import { EMPTY_REF } from '../../protocol/snapshots/refs.ts';
-import { FACT_WORDS } from './facts.ts';
+import { FACT_WORDS, inodeOf } from './facts.ts';
+import { recordOf, TYPE_DIRECTORY } from './records.ts';
 
 const NOTHING = Buffer.alloc(0);
 
@@ -54,6 +55,21 @@ export class Folder {
     names.push(this.name);
     for (let above = this.parent; above.parent !== null; above = above.parent) names.push(above.name);
     return names.reverse();
+  }
+
+  /** `child` is in it from now on, with what is known of it. What else has changed in it the next look finds. */
+  adopt(child: Folder): void {
+    child.parent = this;
+    const others = this.folders.filter(({ name }) => !name.equals(child.name));
+    // A name that is listed twice is known as it was listed last.
+    this.records = Buffer.concat([this.records, recordOf(inodeOf(child.facts), TYPE_DIRECTORY, child.name)]);
+    const stats = new Uint32Array(this.stats.length + FACT_WORDS);
+    stats.set(this.stats);
+    this.stats = stats;
+    this.folders = [...others, child];
+    // It is to be listed anew in any case.
+    this.isTyped = false;
+    this.isDirty = true;
   }
 
   /** All that is known of its names, by name (latin1); also of some that are gone. Parsed anew at each call. */

@@ -16,6 +16,16 @@ export function recordType(records: Buffer, at: number): number {
   return records[at + TYPE] ?? TYPE_UNKNOWN;
 }
 
+/** As the system would list it, in no certain place. */
+export function recordOf(inode: bigint, type: number, name: Buffer): Buffer {
+  const record = Buffer.alloc(Math.ceil((NAME_IN_RECORD + name.length + 1) / 8) * 8);
+  record.writeBigUInt64LE(inode, 0);
+  record.writeUInt16LE(record.length, LENGTH);
+  record[TYPE] = type;
+  record.set(name, NAME_IN_RECORD);
+  return record;
+}
+
 /** A view. */
 export function recordName(records: Buffer, at: number): Buffer {
   const from = at + NAME_IN_RECORD;

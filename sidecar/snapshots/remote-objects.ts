@@ -1,9 +1,12 @@
+import { zstdDecompress } from 'node:zlib';
 import {
+  ENCODINGS,
   FRAME,
   type FrameRecord,
   objectInFrame,
   parseRecords,
   unpackFrame,
+  unpackOptions,
 } from '../../protocol/snapshots/frames.ts';
 import { damaged, type Hash, type ObjectKind, type ObjectReader } from '../../protocol/snapshots/objects.ts';
 import { SNAPSHOT_WIRE_LIMITS } from '../../protocol/snapshots/wire.ts';
@@ -12,6 +15,11 @@ import type { Store } from './store.ts';
 
 /** Stored and unpacked bytes that are kept, each. */
 const KEPT_BYTES = 24 * 2 ** 20;
+/** Stored bytes that are still to be read, above which nothing more is fetched ahead. */
+const AHEAD_BYTES = 12 * 2 ** 20;
+/** What a fetch ahead must be worth: each costs a round trip. */
+const LEAST_AHEAD = 64;
+const NONE: ReadonlySet<string> = new Set();
 
 interface KeptFrame {
   readonly stored: Buffer;
@@ -19,11 +27,15 @@ interface KeptFrame {
   readonly encoding: number;
   readonly records: readonly FrameRecord[];
   raw: Buffer | null;
+  /** Settles when `raw` is there, or cannot be made beside this thread. */
+  unpacking: Promise<void> | null;
+  /** Reads of its objects that are expected. */
+  wanted: number;
 }
 
 /**
  * Objects of the store. They come in whole frames, which are kept for a while: what was stored together is wanted together.
- * Everything is checked before it is given out.
+ * What is expected is fetched and unpacked ahead, beside the thread that reads. Everything is checked before it is given out.
  */
 export class RemoteObjects implements ObjectReader {
   readonly #store: Store;
@@ -32,7 +44,13 @@ export class RemoteObjects implements ObjectReader {
   readonly #frames = new Set<KeptFrame>();
   /** Those with unpacked bytes, the one used last at the end. */
   readonly #unpacked = new Set<KeptFrame>();
-  readonly #expected = new Set<string>();
+  /** How often each will be read. */
+  readonly #expected = new Map<string, number>();
+  /** Those of them that are not here, in the order in which they will be read. */
+  readonly #missing = new Set<string>();
+  /** What is being fetched ahead. */
+  #asked: ReadonlySet<string> = NONE;
+  #ahead: Promise<void> = Promise.resolve();
   #storedBytes = 0;
   #rawBytes = 0;
 
@@ -42,27 +60,91 @@ export class RemoteObjects implements ObjectReader {
 
   /** Will be read soon: it is asked for together with others. */
   expect(hash: Hash): void {
-    this.#expected.add(keyOf(hash));
+    const key = keyOf(hash);
+    this.#expected.set(key, (this.#expected.get(key) ?? 0) + 1);
+    const place = this.#places.get(key);
+    if (place === undefined) this.#missing.add(key);
+    else place.frame.wanted += 1;
+  }
+
+  /** Begins to bring what is expected, as far as there is room for it. */
+  fetchAhead(): void {
+    if (this.#asked.size > 0 || this.#missing.size === 0 || this.#wantedBytes() > AHEAD_BYTES) return;
+    const keys = this.#next(null);
+    this.#asked = new Set(keys);
+    this.#ahead = this.#fetch(keys).then(
+      () => {
+        this.#asked = NONE;
+        if (this.#missing.size >= LEAST_AHEAD) this.fetchAhead();
+      },
+      // Whoever reads what did not come meets the failure.
+      () => {
+        this.#asked = NONE;
+      },
+    );
+  }
+
+  /** What `read` gives, where it is here and unpacked; else null. */
+  readNow(hash: Hash, kind: ObjectKind): Buffer | null {
+    const key = keyOf(hash);
+    const raw = this.#places.get(key)?.frame.raw ?? null;
+    return raw === null ? null : this.#given(key, hash, kind, raw);
   }
 
   async read(hash: Hash, kind: ObjectKind): Promise<Buffer> {
+    await this.bring(hash);
     const key = keyOf(hash);
-    this.#expected.delete(key);
-    if (!this.#places.has(key)) await this.#fetch(hash, key);
     const place = this.#places.get(key);
     if (place === undefined) throw damaged('the store sent something else', { object: hash.toString('hex') });
-    const { frame, record } = place;
-    if (record.kind !== kind) throw damaged('an object is of another kind', { object: hash.toString('hex') });
-    return objectInFrame(this.#rawOf(frame), record);
+    return this.#given(key, hash, kind, place.frame.raw ?? this.#unpack(place.frame));
   }
 
-  async #fetch(hash: Hash, key: string): Promise<void> {
-    const hashes = [hash];
-    for (const other of this.#expected) {
-      if (hashes.length === SNAPSHOT_WIRE_LIMITS.read) break;
-      if (other !== key && !this.#places.has(other)) hashes.push(Buffer.from(other, 'latin1'));
+  /** Resolves when the object can be read without waiting, or will be found damaged. */
+  async bring(hash: Hash): Promise<void> {
+    const key = keyOf(hash);
+    if (!this.#places.has(key) && this.#asked.has(key)) await this.#ahead;
+    if (!this.#places.has(key)) await this.#fetch(this.#next(key));
+    const frame = this.#places.get(key)?.frame;
+    if (frame === undefined) return;
+    await frame.unpacking;
+    if (frame.raw === null) this.#unpack(frame);
+  }
+
+  /** Checked, and expected once less. */
+  #given(key: string, hash: Hash, kind: ObjectKind, raw: Buffer): Buffer {
+    const place = this.#places.get(key);
+    if (place?.record.kind !== kind) {
+      throw damaged('an object is of another kind', { object: hash.toString('hex') });
     }
-    const { frames, bytes } = await this.#store.read(hashes);
+    const { frame, record } = place;
+    const left = this.#expected.get(key);
+    if (left !== undefined) {
+      frame.wanted -= 1;
+      if (frame.wanted === 0) this.#unpackAhead();
+      if (left > 1) this.#expected.set(key, left - 1);
+      else this.#expected.delete(key);
+    }
+    // The one that was used last goes last.
+    if (this.#unpacked.delete(frame)) this.#unpacked.add(frame);
+    return objectInFrame(raw, record);
+  }
+
+  /** `first`, and what is missing and not on its way. */
+  #next(first: string | null): string[] {
+    const keys: string[] = first === null ? [] : [first];
+    for (const key of this.#missing) {
+      if (keys.length === SNAPSHOT_WIRE_LIMITS.read) break;
+      if (key !== first && !this.#asked.has(key)) keys.push(key);
+    }
+    return keys;
+  }
+
+  /** The first of them, and as many others as come along. */
+  async #fetch(keys: readonly string[]): Promise<void> {
+    this.#keep(await this.#store.read(keys.map((key) => Buffer.from(key, 'latin1'))));
+  }
+
+  #keep({ frames, bytes }: Awaited<ReturnType<Store['read']>>): void {
     this.#makeRoom(bytes.length);
     let at = 0;
     for (const { objects, stored, raw, encoding } of frames) {
@@ -76,39 +158,95 @@ export class RemoteObjects implements ObjectReader {
         encoding,
         records,
         raw: null,
+        unpacking: null,
+        wanted: 0,
       };
       at += stored;
       this.#frames.add(frame);
       this.#storedBytes += stored;
-      for (const record of records) this.#places.set(keyOf(record.hash), { frame, record });
+      for (const record of records) {
+        const key = keyOf(record.hash);
+        const before = this.#places.get(key)?.frame;
+        const wanted = this.#expected.get(key) ?? 0;
+        if (before !== undefined) before.wanted -= wanted;
+        frame.wanted += wanted;
+        this.#places.set(key, { frame, record });
+        this.#missing.delete(key);
+      }
     }
+    this.#unpackAhead();
   }
 
+  #wantedBytes(): number {
+    let bytes = 0;
+    for (const { wanted, stored } of this.#frames) if (wanted > 0) bytes += stored.length;
+    return bytes;
+  }
+
+  /** First goes what nobody expects. */
   #makeRoom(bytes: number): void {
-    for (const frame of this.#frames) {
-      if (this.#storedBytes + bytes <= KEPT_BYTES) return;
-      this.#frames.delete(frame);
-      this.#storedBytes -= frame.stored.length;
-      this.#forgetRaw(frame);
-      for (const { hash } of frame.records) {
-        const key = keyOf(hash);
-        if (this.#places.get(key)?.frame === frame) this.#places.delete(key);
+    for (const onlyUnwanted of [true, false]) {
+      for (const frame of this.#frames) {
+        if (this.#storedBytes + bytes <= KEPT_BYTES) return;
+        if (frame.unpacking === null && !(onlyUnwanted && frame.wanted > 0)) this.#drop(frame);
       }
     }
   }
 
-  #rawOf(frame: KeptFrame): Buffer {
-    if (frame.raw === null) {
-      frame.raw = unpackFrame(frame.encoding, frame.rawLength, frame.stored);
-      this.#rawBytes += frame.raw.length;
+  #drop(frame: KeptFrame): void {
+    this.#frames.delete(frame);
+    this.#storedBytes -= frame.stored.length;
+    this.#forgetRaw(frame);
+    for (const { hash } of frame.records) {
+      const key = keyOf(hash);
+      if (this.#places.get(key)?.frame !== frame) continue;
+      this.#places.delete(key);
+      if (this.#expected.has(key)) this.#missing.add(key);
     }
-    this.#unpacked.delete(frame);
-    this.#unpacked.add(frame);
+  }
+
+  /** Unpacks what is wanted on other processors, as far as there is room. */
+  #unpackAhead(): void {
+    for (const frame of this.#frames) {
+      if (frame.wanted === 0 || frame.raw !== null || frame.unpacking !== null) continue;
+      if (frame.encoding !== ENCODINGS.zstd || frame.rawLength > FRAME.mostBytes) continue;
+      if (!this.#hasRoomFor(frame.rawLength)) return;
+      this.#rawBytes += frame.rawLength;
+      frame.unpacking = new Promise<void>((resolve) => {
+        zstdDecompress(frame.stored, unpackOptions(frame.rawLength), (error, raw) => {
+          frame.unpacking = null;
+          this.#rawBytes -= frame.rawLength;
+          // What is not as it should be is told by `#unpack`, to whoever reads it.
+          if (error === null && raw.length === frame.rawLength) this.#keepRaw(frame, raw);
+          resolve();
+        });
+      });
+    }
+  }
+
+  #hasRoomFor(bytes: number): boolean {
+    for (const frame of this.#unpacked) {
+      if (this.#rawBytes + bytes <= KEPT_BYTES) return true;
+      if (frame.wanted === 0) this.#forgetRaw(frame);
+    }
+    return this.#rawBytes + bytes <= KEPT_BYTES;
+  }
+
+  #unpack(frame: KeptFrame): Buffer {
+    const raw = unpackFrame(frame.encoding, frame.rawLength, frame.stored);
     for (const other of this.#unpacked) {
-      if (this.#rawBytes <= KEPT_BYTES || other === frame) break;
+      if (this.#rawBytes + raw.length <= KEPT_BYTES) break;
       this.#forgetRaw(other);
     }
-    return frame.raw;
+    this.#keepRaw(frame, raw);
+    this.#unpackAhead();
+    return raw;
+  }
+
+  #keepRaw(frame: KeptFrame, raw: Buffer): void {
+    frame.raw = raw;
+    this.#rawBytes += raw.length;
+    this.#unpacked.add(frame);
   }
 
   #forgetRaw(frame: KeptFrame): void {

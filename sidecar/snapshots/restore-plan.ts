@@ -1,4 +1,3 @@
-import { closeSync, constants } from 'node:fs';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { RestoreResult } from '../../protocol/snapshots/wire.ts';
 import { contentOf } from '../../protocol/snapshots/content.ts';
@@ -9,48 +8,47 @@ import {
   type TreeEntry,
 } from '../../protocol/snapshots/entries.ts';
 import type { RemoteObjects } from './remote-objects.ts';
-import { O_PATH } from '../files/resolver.ts';
-import { changedMeanwhile, dress } from './attributes.ts';
-import { FACT_WORDS, inodeOf, noteFacts } from './facts.ts';
+import { changedMeanwhile } from './attributes.ts';
+import { FACT_WORDS, inodeOf } from './facts.ts';
 import type { Folder } from './folder.ts';
 import { keyOf } from './folder.ts';
 import type { HardLinks } from './hard-links.ts';
+import { notInSnapshot, type Wanted } from './restore-make.ts';
 import { isLeftOut, recordLength, recordName } from './records.ts';
 import type { Present, RestoreStep } from './restore-steps.ts';
 import { haveSameAttributes, haveSameContent, haveSameGroup } from './same.ts';
-import { makeEntry, type Staging } from './staging.ts';
-import type { System } from './system.ts';
 
-const { O_DIRECTORY, O_NOFOLLOW } = constants;
-const OWN_FOLDER = 0o700;
 const NOT_STAGED: Buffer = Buffer.alloc(0);
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] };
-type Linkable = Exclude<TreeEntry, DirectoryEntry>;
 
 export interface PlanOptions {
-  readonly system: System;
   readonly objects: RemoteObjects;
   readonly links: HardLinks;
-  /** The workspace's folder. */
-  readonly root: number;
-  /** Opens the staging folder when it is first needed; null: nothing is made, only counted. */
-  readonly staging: (() => Staging) | null;
+  /** A new name in the staging folder; null: nothing will be made, it is only counted. */
+  readonly newName: (() => Buffer) | null;
   /** Names of the path that is to be restored; empty: everything. */
   readonly path: readonly Buffer[];
   readonly check: () => void;
 }
 
+/** Something new, and the directory that it will be in. */
+export interface WantedIn extends Wanted {
+  readonly folder: Folder;
+}
+
 /**
- * Compares the workspace with a snapshot, and makes everything new that is needed in the staging folder. The steps that it
- * gives then take no content from anywhere. Directories whose content is the same are not looked into.
+ * Compares the workspace with a snapshot. The steps that it gives take no content from anywhere once everything that is wanted is in
+ * the staging folder. Directories whose content is the same are not looked into.
  */
 export class RestorePlan {
   readonly steps: RestoreStep[] = [];
   readonly counts: Mutable<RestoreResult> = { created: 0, replaced: 0, removed: 0, touched: 0, bytes: 0 };
   readonly #options: PlanOptions;
-  /** Staged names of files with several, by group. */
-  readonly #groups = new Map<string, Buffer>();
+  /** What the steps will find in the staging folder. */
+  readonly wanted: WantedIn[] = [];
+  /** Groups that were counted. */
+  readonly #groups = new Set<string>();
 
   constructor(options: PlanOptions) {
     this.#options = options;
@@ -185,19 +183,20 @@ export class RestorePlan {
       present = now.type === 'directory' ? 'folder' : 'file';
       if (now.type === 'directory') this.counts.removed += namesIn(folder, now.name) - 1;
     }
-    const { staging } = this.#options;
+    const { objects, newName } = this.#options;
     let staged = NOT_STAGED;
-    if (staging === null) await this.#count(next, rest);
+    if (newName === null) await this.#count(next, rest);
     else {
-      const { fd } = staging();
-      staged = staging().newName();
-      if (next.type === 'directory') await this.#makeTree(fd, staged, next, rest);
-      else await this.#makeLinkable(fd, staged, next);
+      staged = newName();
+      if (next.type === 'directory' || (next.type === 'file' && next.group === null)) {
+        for (const { hash } of next.content.items) objects.expect(hash);
+      }
+      this.wanted.push({ staged, entry: next, only: rest, folder });
     }
     this.steps.push({ step: 'place', entry: next, staged, present });
   }
 
-  /** What `#makeTree` would count. */
+  /** What `Maker` would count. */
   async #count(entry: TreeEntry, rest: readonly Buffer[]): Promise<void> {
     const { objects, check } = this.#options;
     const waiting: { entry: TreeEntry; rest: readonly Buffer[] }[] = [{ entry, rest }];
@@ -219,7 +218,7 @@ export class RestorePlan {
       const key = keyOf(entry.group);
       const isPlain = this.#options.path.length > 0;
       if (this.#groups.has(key) || this.#options.links.find(entry, isPlain) !== null) return;
-      this.#groups.set(key, entry.name);
+      this.#groups.add(key);
     }
     if (!entry.sparse) this.counts.bytes += entry.size;
     // How much of a piece is data stands in the piece only.
@@ -227,114 +226,6 @@ export class RestorePlan {
       for await (const { bytes } of contentOf(this.#options.objects, entry))
         this.counts.bytes += bytes.length;
   }
-
-  async #makeLinkable(directory: number, name: Buffer, entry: Linkable): Promise<void> {
-    const { system, objects, staging, links, path } = this.#options;
-    if (entry.group === null || staging === null) {
-      this.counts.bytes += await makeEntry(system, objects, directory, name, entry);
-      return;
-    }
-    const key = keyOf(entry.group);
-    let source = this.#groups.get(key);
-    if (source === undefined) {
-      source = staging().newName();
-      const there = links.find(entry, path.length > 0);
-      if (there === null) {
-        this.counts.bytes += await makeEntry(system, objects, staging().fd, source, entry);
-      } else this.#linkPresent(there, source);
-      this.#groups.set(key, source);
-    }
-    system.linkAt(staging().fd, source, directory, name);
-  }
-
-  /** A staged name for a file that the workspace has. */
-  #linkPresent(
-    { folder, name, inode }: { readonly folder: Folder; readonly name: Buffer; readonly inode: bigint },
-    staged: Buffer,
-  ): void {
-    const { system, root, staging } = this.#options;
-    if (staging === null) return;
-    let here = system.openAt(root, system.nameAt(Buffer.from('.')), O_PATH | O_DIRECTORY);
-    try {
-      for (const step of folder.path()) {
-        const next = system.openAt(here, system.nameAt(step), O_PATH | O_DIRECTORY | O_NOFOLLOW);
-        closeSync(here);
-        here = next;
-      }
-      system.linkAt(here, name, staging().fd, staged);
-    } finally {
-      closeSync(here);
-    }
-    const facts = new Uint32Array(FACT_WORDS);
-    if (!system.statAt(staging().fd, system.nameAt(staged))) throw changedMeanwhile();
-    noteFacts(system.stat, facts, 0);
-    if (inodeOf(facts) !== inode) throw changedMeanwhile();
-  }
-
-  /** A directory with all that is in it. Its own attributes come last; those of the outermost when it has its place. */
-  async #makeTree(
-    directory: number,
-    name: Buffer,
-    top: DirectoryEntry,
-    only: readonly Buffer[],
-  ): Promise<void> {
-    const { system, objects, check } = this.#options;
-    interface Level {
-      readonly entry: DirectoryEntry;
-      readonly fd: number;
-      readonly only: readonly Buffer[];
-      readonly left: TreeEntry[];
-    }
-    const enter = async (
-      at: number,
-      as: Buffer,
-      entry: DirectoryEntry,
-      names: readonly Buffer[],
-    ): Promise<Level> => {
-      system.makeDirectoryAt(at, as, OWN_FOLDER);
-      const fd = system.openAt(at, system.nameAt(as), O_PATH | O_DIRECTORY | O_NOFOLLOW);
-      try {
-        const left: TreeEntry[] = [];
-        const [wanted] = names;
-        for await (const below of entriesOf(objects, entry)) {
-          if (wanted !== undefined && !below.name.equals(wanted)) continue;
-          if (below.type === 'file' || below.type === 'directory') {
-            for (const { hash } of below.content.items) objects.expect(hash);
-          }
-          left.push(below);
-        }
-        if (wanted !== undefined && left.length === 0) throw notInSnapshot();
-        return { entry, fd, only: names, left: left.reverse() };
-      } catch (error) {
-        closeSync(fd);
-        throw error;
-      }
-    };
-    const levels: Level[] = [];
-    try {
-      levels.push(await enter(directory, name, top, only));
-      for (let level = levels.at(-1); level !== undefined; level = levels.at(-1)) {
-        check();
-        const next = level.left.pop();
-        if (next === undefined) {
-          levels.pop();
-          if (levels.length > 0) dress(system, level.fd, level.entry, true);
-          closeSync(level.fd);
-          continue;
-        }
-        this.counts.created += 1;
-        if (next.type === 'directory') {
-          levels.push(await enter(level.fd, next.name, next, level.only.slice(1)));
-        } else await this.#makeLinkable(level.fd, next.name, next);
-      }
-    } finally {
-      for (const { fd } of levels) closeSync(fd);
-    }
-  }
-}
-
-function notInSnapshot(): HoldfastError {
-  return new HoldfastError('file_not_found', 'The snapshot has nothing at that path');
 }
 
 /** Of a directory and all below it, itself counted. */

@@ -12,9 +12,14 @@ const { O_DIRECTORY, O_NOFOLLOW } = constants;
 const NAME_FLAGS = O_PATH | O_DIRECTORY | O_NOFOLLOW;
 const WRITE_AND_ENTER = 0o300;
 
+/** Folders on the way down that stay open; those above are closed and found again through `..`. */
+const OPEN_LEVELS = 128;
+const DOTS = Buffer.from('..');
+
 interface Level {
-  readonly fd: number;
+  fd: number;
   readonly name: Buffer;
+  readonly inode: bigint;
   readonly giveBack: GiveBack | null;
 }
 
@@ -39,11 +44,13 @@ export function takeSteps(steps: readonly RestoreStep[], options: RunOptions): v
       switch (step.step) {
         case 'enter':
           levels.push(openLevel(options, here(), step.name, step.inode, levels));
+          closeAbove(levels);
           break;
         case 'leave': {
           const level = levels.pop();
           if (level === undefined) throw changedMeanwhile();
           try {
+            openAgain(system, levels.at(-1), level.fd);
             level.giveBack?.(level.fd);
             if (step.entry !== null) dress(system, level.fd, step.entry);
           } finally {
@@ -86,10 +93,32 @@ export function takeSteps(steps: readonly RestoreStep[], options: RunOptions): v
       try {
         giveBack?.(fd);
       } finally {
-        closeSync(fd);
+        if (fd !== -1) closeSync(fd);
       }
     }
   }
+}
+
+/** One whose mode is lent stays open: it is given back by its descriptor. */
+function closeAbove(levels: readonly Level[]): void {
+  const above = levels.at(-1 - OPEN_LEVELS);
+  if (above === undefined || above.fd === -1 || above.giveBack !== null) return;
+  closeSync(above.fd);
+  above.fd = -1;
+}
+
+/** From the directory in it. */
+function openAgain(system: System, level: Level | undefined, below: number): void {
+  if (level?.fd !== -1) return;
+  const fd = system.openAt(below, system.nameAt(DOTS), NAME_FLAGS);
+  system.statOpen(fd);
+  const facts = new Uint32Array(FACT_WORDS);
+  noteFacts(system.stat, facts, 0);
+  if (inodeOf(facts) !== level.inode) {
+    closeSync(fd);
+    throw changedMeanwhile();
+  }
+  level.fd = fd;
 }
 
 function openLevel(
@@ -107,7 +136,7 @@ function openLevel(
     if (inodeOf(facts) !== inode) throw changedMeanwhile();
     const isWritable = (modeOf(facts) & WRITE_AND_ENTER) === WRITE_AND_ENTER;
     const path = [...above.map((level) => level.name), name];
-    return { fd, name, giveBack: isWritable ? null : lent.lend(fd, path, WRITE_AND_ENTER) };
+    return { fd, name, inode, giveBack: isWritable ? null : lent.lend(fd, path, WRITE_AND_ENTER) };
   } catch (error) {
     closeSync(fd);
     throw error;

@@ -1,13 +1,15 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { DirectoryEntry } from '../../protocol/snapshots/entries.ts';
 import type { RestoreResult } from '../../protocol/snapshots/wire.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import type { Directory } from '../files/directory.ts';
 import { explained } from '../files/failures.ts';
 import { dress } from './attributes.ts';
-import type { Folder } from './folder.ts';
+import { type Folder, keyOf } from './folder.ts';
 import { HardLinks } from './hard-links.ts';
 import type { LentModes } from './lent-modes.ts';
 import type { RemoteObjects } from './remote-objects.ts';
+import { Maker } from './restore-make.ts';
 import { RestorePlan } from './restore-plan.ts';
 import { takeSteps } from './restore-run.ts';
 import { Staging } from './staging.ts';
@@ -36,6 +38,8 @@ export interface RestoreOptions {
  */
 export class Restore {
   readonly #options: RestoreOptions;
+  /** Folders that are new, and known. */
+  readonly adopted: Folder[] = [];
   /** Something was touched. */
   #isBegun = false;
   #isDone = false;
@@ -46,7 +50,7 @@ export class Restore {
 
   /** Changes nothing. */
   async count(wanted: DirectoryEntry): Promise<RestoreResult> {
-    const plan = this.#plan(null);
+    const plan = this.#plan(new HardLinks(this.#options.linked), null);
     await plan.make(wanted, this.#options.known);
     return plan.counts;
   }
@@ -71,17 +75,33 @@ export class Restore {
   }
 
   async #staged(wanted: DirectoryEntry): Promise<RestoreResult> {
-    const { system, lent, root, known, work } = this.#options;
+    const { system, lent, root, known, linked, objects, path, work } = this.#options;
+    const check = (): void => work.check();
     await Staging.clear(root);
     let opened: Staging | undefined;
     const staging = (): Staging => (opened ??= Staging.create(system, root));
     try {
-      const plan = this.#plan(staging);
+      const links = new HardLinks(linked);
+      const plan = this.#plan(links, () => staging().newName());
       await plan.make(wanted, known);
+      const isPart = path.length > 0;
+      const maker = new Maker({ system, objects, links, root: root.fd, staging, isPart, check });
+      await maker.make(plan.wanted);
+      plan.counts.created += maker.created;
+      plan.counts.bytes += maker.bytes;
+      if (maker.made.size > 0) await laterThan(system, system.fileClock());
       // From here on it is shorter to finish than to be asked.
       this.#isBegun = true;
       takeSteps(plan.steps, { system, lent, root: root.fd, staging });
       this.#isDone = true;
+      for (const { staged, folder, entry } of plan.wanted) {
+        const made = maker.made.get(keyOf(staged));
+        if (made === undefined) continue;
+        made.name = entry.name;
+        made.entry = { ...made.entry, name: entry.name };
+        folder.adopt(made);
+        this.adopted.push(made);
+      }
       work.progress('restored', plan.steps.length);
       return plan.counts;
     } finally {
@@ -89,16 +109,13 @@ export class Restore {
     }
   }
 
-  #plan(staging: (() => Staging) | null): RestorePlan {
-    const { system, root, linked, objects, path, work } = this.#options;
-    return new RestorePlan({
-      system,
-      objects,
-      links: new HardLinks(linked),
-      root: root.fd,
-      staging,
-      path,
-      check: () => work.check(),
-    });
+  #plan(links: HardLinks, newName: (() => Buffer) | null): RestorePlan {
+    const { objects, path, work } = this.#options;
+    return new RestorePlan({ objects, links, newName, path, check: () => work.check() });
   }
+}
+
+/** Whoever changes a file from now on leaves another time than `clock`: what is known of files that were made by then can be trusted. */
+async function laterThan(system: System, clock: bigint): Promise<void> {
+  while (system.fileClock() <= clock) await sleep(1);
 }

@@ -1,16 +1,12 @@
 import { randomBytes } from 'node:crypto';
-import { closeSync, constants, ftruncateSync, readdirSync, writeSync } from 'node:fs';
+import { closeSync, constants, readdirSync } from 'node:fs';
 import { RESERVED_NAMES } from '../../protocol/paths.ts';
-import { contentOf } from '../../protocol/snapshots/content.ts';
-import type { DirectoryEntry, FileEntry, TreeEntry } from '../../protocol/snapshots/entries.ts';
-import type { ObjectReader } from '../../protocol/snapshots/objects.ts';
 import { Directory } from '../files/directory.ts';
 import { lendModes, removeTree } from '../files/remove-tree.ts';
 import { O_PATH } from '../files/resolver.ts';
-import { dress } from './attributes.ts';
 import type { System } from './system.ts';
 
-const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_RDWR, S_IFIFO, S_IFSOCK } = constants;
+const { O_DIRECTORY, O_NOFOLLOW } = constants;
 const PREFIX = `${RESERVED_NAMES[0]}restore-`;
 
 /**
@@ -61,57 +57,5 @@ export class Staging {
   async end(): Promise<void> {
     closeSync(this.fd);
     await removeTree(this.#root, this.#name);
-  }
-}
-
-/** Makes anything but a directory, complete, under a name that must be free. Returns the bytes written. */
-export async function makeEntry(
-  system: System,
-  reader: ObjectReader,
-  directory: number,
-  name: Buffer,
-  entry: Exclude<TreeEntry, DirectoryEntry>,
-): Promise<number> {
-  switch (entry.type) {
-    case 'file':
-      return await makeFile(system, reader, directory, name, entry);
-    case 'symlink':
-      system.linkTextAt(entry.target, directory, name);
-      system.setMtimeAt(directory, name, entry.mtimeNs);
-      return 0;
-    case 'fifo':
-    case 'socket': {
-      system.makeNodeAt(directory, name, (entry.type === 'fifo' ? S_IFIFO : S_IFSOCK) | 0o600);
-      const fd = system.openAt(directory, system.nameAt(name), O_PATH | O_NOFOLLOW);
-      try {
-        dress(system, fd, entry, true);
-      } finally {
-        closeSync(fd);
-      }
-      return 0;
-    }
-  }
-}
-
-async function makeFile(
-  system: System,
-  reader: ObjectReader,
-  directory: number,
-  name: Buffer,
-  entry: FileEntry,
-): Promise<number> {
-  const flags = O_CREAT | O_EXCL | O_NOFOLLOW | O_RDWR;
-  const fd = system.openAt(directory, system.nameAt(name), flags, 0o600);
-  let written = 0;
-  try {
-    for await (const { offset, bytes } of contentOf(reader, entry)) {
-      for (let at = 0; at < bytes.length;) at += writeSync(fd, bytes, at, bytes.length - at, offset + at);
-      written += bytes.length;
-    }
-    if (entry.sparse) ftruncateSync(fd, entry.size);
-    dress(system, fd, entry, true);
-    return written;
-  } finally {
-    closeSync(fd);
   }
 }

@@ -31,8 +31,10 @@ export interface System {
   removeXattr(fd: number, name: Buffer): void;
   /** Modification time of a name itself. */
   setMtimeAt(directory: number, name: Buffer, mtimeNs: bigint): void;
-  /** The same of an open file. */
+  /** The same of an open file, also of one that is only named (O_PATH). */
   setMtime(fd: number, mtimeNs: bigint): void;
+  /** The same of one that is open for reading or writing, without looking for it. */
+  setOpenMtime(fd: number, mtimeNs: bigint): void;
   makeDirectoryAt(directory: number, name: Buffer, mode: number): void;
   /** FIFO or socket. */
   makeNodeAt(directory: number, name: Buffer, mode: number): void;
@@ -104,6 +106,7 @@ export async function loadSystem(): Promise<System | null> {
   const setxattr = libc.func('int setxattr(uintptr_t, uintptr_t, void *, long, int)');
   const removexattr = libc.func('int removexattr(uintptr_t, uintptr_t)');
   const utimensat = libc.func('int utimensat(int, uintptr_t, uintptr_t, int)');
+  const futimens = libc.func('int futimens(int, uintptr_t)');
   const mkdirat = libc.func('int mkdirat(int, uintptr_t, uint)');
   const mknodat = libc.func('int mknodat(int, uintptr_t, uint, int64_t)');
   const symlinkat = libc.func('int symlinkat(uintptr_t, int, uintptr_t)');
@@ -227,6 +230,9 @@ export async function loadSystem(): Promise<System | null> {
     setMtime(fd, mtimeNs) {
       const at = putMtime(mtimeNs);
       checked(utimensat(AT_FDCWD, pathOf(fd), at, 0), 'utimensat');
+    },
+    setOpenMtime(fd, mtimeNs) {
+      checked(futimens(fd, putMtime(mtimeNs)), 'futimens');
     },
     makeDirectoryAt(directory, name, mode) {
       checked(mkdirat(directory, put(one, name), mode), 'mkdirat');

@@ -406,7 +406,7 @@ function countNames(records: Buffer): number {
   return count;
 }
 
-function hasUnknownTypes(records: Buffer): boolean {
+export function hasUnknownTypes(records: Buffer): boolean {
   for (let at = 0; at < records.length; at += recordLength(records, at)) {
     if (recordType(records, at) === TYPE_UNKNOWN) return true;
   }

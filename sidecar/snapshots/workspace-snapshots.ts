@@ -15,7 +15,7 @@ import { Scan, type Scanned } from './scan.ts';
 import type { Store, Work } from './store.ts';
 import type { System } from './system.ts';
 import type { TaskParams } from './thread-messages.ts';
-import type { Totals } from './walk.ts';
+import type { Totals, WalkResult } from './walk.ts';
 
 const NO_ROOT = '0'.repeat(64);
 const PROGRESS_MS = 200;
@@ -29,7 +29,9 @@ export class WorkspaceSnapshots implements Disposable {
   readonly #root: Directory;
   readonly #lent: LentModes;
   #known = new Folder(null, Buffer.alloc(0));
-  /** How many names belong to files with several. */
+  /** Names of files with several, as the last look found them. */
+  #names: WalkResult['linked'] = new Map();
+  /** How many there are. */
   #linked: number | null = null;
   #files = 0;
   /** Tree that the last complete scan found, in hexadecimal. */
@@ -91,23 +93,35 @@ export class WorkspaceSnapshots implements Disposable {
   }
 
   /** See SNAPSHOT_CALLS. `file_not_found` where the snapshot has nothing at `path`. */
-  async restore({ root, path, dryRun }: TaskParams<'restore'>, work: Work): Promise<RestoreResult> {
+  async restore({ root, path, dryRun, seen }: TaskParams<'restore'>, work: Work): Promise<RestoreResult> {
     const names = path === null ? [] : parsePath(path);
     const objects = new RemoteObjects(work.store);
     const wanted = parseRoot(await objects.read(parseHash(root), OBJECT_KINDS.root));
-    const outlet = new Nowhere(this.#made);
-    const { walk } = await this.#look(work, { outlet, budgetBytes: null, frozen: false });
+    if (seen === null || seen !== this.#last) {
+      const outlet = new Nowhere(this.#made);
+      await this.#look(work, { outlet, budgetBytes: null, frozen: false });
+    }
+    const wasEmpty = this.#known.stats.length === 0;
     const restore = new Restore({
       system: this.#system,
       lent: this.#lent,
       root: this.#root,
       known: this.#known,
-      linked: walk.linked,
+      linked: this.#names,
       objects,
       path: names,
       work,
     });
-    return dryRun ? await restore.count(wanted) : await restore.run(wanted);
+    if (dryRun) return await restore.count(wanted);
+    this.#last = null;
+    this.#linked = null;
+    const result = await restore.run(wanted);
+    if (wasEmpty && path === null) {
+      // All that is known now is in that tree.
+      this.#confirmed = root;
+      this.#made.clear();
+    } else for (const folder of restore.adopted) for (const key of hashesIn(folder)) this.#made.add(key);
+    return result;
   }
 
   async #look(
@@ -145,6 +159,7 @@ export class WorkspaceSnapshots implements Disposable {
     if (options.onlyLook === true) this.#last = last;
     else if (scanned.root !== null) {
       this.#linked = countNames(scanned);
+      this.#names = scanned.walk.linked;
       if (scanned.root.toString('hex') === last) this.#last = last;
     }
     return scanned;
@@ -171,14 +186,7 @@ export class WorkspaceSnapshots implements Disposable {
 
   /** All that is known, but for what only lists name. */
   #hashes(): Set<string> {
-    const keys = new Set<string>();
-    for (const folder of this.#known.all()) {
-      for (const { hash } of folder.entry.content.items) keys.add(keyOf(hash));
-      for (const entry of folder.encoded().values()) {
-        for (const { hash } of itemsOf(entry)) keys.add(keyOf(hash));
-      }
-    }
-    return keys;
+    return hashesIn(this.#known);
   }
 
   #forget(missing: ReadonlySet<string>, suspects: ReadonlySet<string>): void {
@@ -197,6 +205,18 @@ export class WorkspaceSnapshots implements Disposable {
       if (lost.size > 0) forgetNames(folder, lost);
     }
   }
+}
+
+/** Hashes (latin1) of a folder and all below it. */
+function hashesIn(top: Folder): Set<string> {
+  const keys = new Set<string>();
+  for (const folder of top.all()) {
+    for (const { hash } of folder.entry.content.items) keys.add(keyOf(hash));
+    for (const entry of folder.encoded().values()) {
+      for (const { hash } of itemsOf(entry)) keys.add(keyOf(hash));
+    }
+  }
+  return keys;
 }
 
 /** These names are looked at again, whatever they look like. */

@@ -64,8 +64,8 @@ export class Resumes {
     const earlier = operations.firstAnswer(opId, CLEAN);
     if (earlier !== null) return CleanedSchema.parse(earlier.result).undo;
     return await restores.changing(session, 'before-reset', 'reset', request, async (row, undo) => {
-      await removal.resetInLane(row.id, undo, opId);
-      return undo;
+      await removal.resetInLane(row.id, undo?.id ?? null, opId);
+      return undo?.id ?? null;
     });
   }
 }

@@ -85,7 +85,12 @@ export class SnapshotConnection {
   }
 
   async restore(
-    params: { readonly root: string; readonly path: string | null; readonly dryRun: boolean },
+    params: {
+      readonly root: string;
+      readonly path: string | null;
+      readonly dryRun: boolean;
+      readonly seen: string | null;
+    },
     store: LineageStore,
     options: SnapshotCallOptions = {},
   ): Promise<RestoreResult> {

@@ -94,13 +94,13 @@ export class Restores {
     const earlier = this.#options.operations.firstAnswer(opId, RESTORE);
     if (earlier !== null) return AnswerSchema.parse(earlier.result);
     return await this.changing(session, 'before-restore', 'restored', request, async (row, undo) => {
-      const data: Data = { snapshot: snapshot.id, root: snapshot.root, path, undo };
+      const data: Data = { snapshot: snapshot.id, root: snapshot.root, path, undo: undo?.id ?? null };
       const operation = this.#begin(row.id, data, opId);
       await failpoint('restore.after-intent');
       try {
-        return await this.#apply(row, operation, request);
+        return await this.#apply(row, operation, request, undo?.root ?? null);
       } catch (error) {
-        throw this.#failed(row, operation, error, undo);
+        throw this.#failed(row, operation, error, data.undo);
       }
     });
   }
@@ -114,7 +114,7 @@ export class Restores {
     reason: SnapshotReason,
     what: string,
     request: ChangeRequest,
-    act: (row: SessionRow, undo: string | null) => Promise<T>,
+    act: (row: SessionRow, undo: SnapshotRow | null) => Promise<T>,
   ): Promise<T> {
     const { takes, lanes, lifecycle, records, seeding, quiet, refuseLive, finishCleans } = this.#options;
     if (!session.persistent) {
@@ -162,7 +162,7 @@ export class Restores {
       row.generation === 0 ? row : await lifecycle.endAgentInLane(row, 'its workspace is restored');
     try {
       await lifecycle.sidecarInLane(stopped);
-      await this.#apply(stopped, operation, {});
+      await this.#apply(stopped, operation, {}, null);
     } catch (error) {
       const failure = HoldfastError.from(error);
       throw new HoldfastError(failure.code, `The files of ${row.name} are not all there`, {
@@ -211,13 +211,13 @@ export class Restores {
     });
   }
 
-  async #undo(row: SessionRow, reason: SnapshotReason, request: ChangeRequest): Promise<string | null> {
+  async #undo(row: SessionRow, reason: SnapshotReason, request: ChangeRequest): Promise<SnapshotRow | null> {
     const { takes, service } = this.#options;
     const { signal, onProgress } = request;
     const take = () => takes.takeInLane(row, { reason, signal, onProgress });
-    if (request.force) return (await service.automatic(row, reason, take))?.id ?? null;
+    if (request.force) return await service.automatic(row, reason, take);
     try {
-      return (await take())?.row.id ?? null;
+      return (await take())?.row ?? null;
     } catch (error) {
       const failure = HoldfastError.from(error);
       throw new HoldfastError(
@@ -233,11 +233,17 @@ export class Restores {
     }
   }
 
-  async #apply(row: SessionRow, operation: Operation, options: SnapshotCallOptions): Promise<RestoreAnswer> {
+  /** `seen`: the tree that the workspace was found to have a moment ago. */
+  async #apply(
+    row: SessionRow,
+    operation: Operation,
+    options: SnapshotCallOptions,
+    seen: string | null,
+  ): Promise<RestoreAnswer> {
     const { database, operations, events, resized } = this.#options;
     const data = DataSchema.parse(operation.data);
     const { snapshot, path, undo } = data;
-    const restored = await this.#restored(row, data, options);
+    const restored = await this.#restored(row, data, options, seen);
     await failpoint('restore.after-files');
     const { created, replaced, removed, touched, bytes } = restored;
     const counts: Restored = { created, replaced, removed, touched, bytes };
@@ -258,6 +264,7 @@ export class Restores {
     row: SessionRow,
     { root, path }: Data,
     options: SnapshotCallOptions,
+    seen: string | null,
   ): Promise<RestoreResult> {
     const { stores, access, lifecycle } = this.#options;
     return await stores.use(row.lineage, async (store) => {
@@ -266,7 +273,7 @@ export class Restores {
           if (tries > 1) await lifecycle.sidecarInLane(row);
           const connection = await SnapshotConnection.open(() => access.dial(row.id), row.id);
           try {
-            return await connection.restore({ root, path, dryRun: false }, store, options);
+            return await connection.restore({ root, path, dryRun: false, seen }, store, options);
           } finally {
             connection.close();
           }

@@ -32,6 +32,7 @@ function dying(system: System): System {
     setXattr: change1(system.setXattr),
     removeXattr: change1(system.removeXattr),
     setMtime: change1(system.setMtime),
+    setOpenMtime: change1(system.setOpenMtime),
     setMtimeAt: change1(system.setMtimeAt),
     makeDirectoryAt: change1(system.makeDirectoryAt),
     makeNodeAt: change1(system.makeNodeAt),

@@ -49,8 +49,11 @@ export class LocalWorkspace implements Disposable {
     return this.#snapshots.unchanged(root, this.#work);
   }
 
-  restore(root: string, more: { path?: string; dryRun?: boolean } = {}): Promise<RestoreResult> {
-    return this.#snapshots.restore({ root, path: null, dryRun: false, ...more }, this.#work);
+  restore(
+    root: string,
+    more: { path?: string; dryRun?: boolean; seen?: string } = {},
+  ): Promise<RestoreResult> {
+    return this.#snapshots.restore({ root, path: null, dryRun: false, seen: null, ...more }, this.#work);
   }
 
   /** Runs a shell script in it. */

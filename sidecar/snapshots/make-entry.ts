@@ -1,0 +1,115 @@
+import { closeSync, constants, fchmodSync, ftruncateSync, writeSync } from 'node:fs';
+import { contentOf, pieceCount } from '../../protocol/snapshots/content.ts';
+import type { DirectoryEntry, FileEntry, TreeEntry } from '../../protocol/snapshots/entries.ts';
+import { OBJECT_KINDS, type ObjectReader, SNAPSHOT_LIMITS } from '../../protocol/snapshots/objects.ts';
+import { O_PATH } from '../files/resolver.ts';
+import { dress, dressOpen } from './attributes.ts';
+import { FACT_WORDS, modeOf, noteFacts } from './facts.ts';
+import type { RemoteObjects } from './remote-objects.ts';
+import type { System } from './system.ts';
+
+const { O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY, S_IFIFO, S_IFSOCK } = constants;
+const NEW_FILE = O_CREAT | O_EXCL | O_NOFOLLOW | O_WRONLY;
+const PERMISSIONS = 0o7777;
+const { pieceBytes } = SNAPSHOT_LIMITS;
+const NO_FILE: Made = { bytes: 0, facts: null };
+
+export interface Made {
+  /** Content that was written. */
+  readonly bytes: number;
+  /** What a file will be known by; null for anything else. */
+  readonly facts: Uint32Array | null;
+}
+
+/** Makes anything but a directory, complete, under a name that must be free. */
+export async function makeEntry(
+  system: System,
+  reader: ObjectReader,
+  directory: number,
+  name: Buffer,
+  entry: Exclude<TreeEntry, DirectoryEntry>,
+): Promise<Made> {
+  switch (entry.type) {
+    case 'file':
+      return await makeFile(system, reader, directory, name, entry);
+    case 'symlink':
+      system.linkTextAt(entry.target, directory, name);
+      system.setMtimeAt(directory, name, entry.mtimeNs);
+      return NO_FILE;
+    case 'fifo':
+    case 'socket': {
+      system.makeNodeAt(directory, name, (entry.type === 'fifo' ? S_IFIFO : S_IFSOCK) | 0o600);
+      const fd = system.openAt(directory, system.nameAt(name), O_PATH | O_NOFOLLOW);
+      try {
+        dress(system, fd, entry, true);
+      } finally {
+        closeSync(fd);
+      }
+      return NO_FILE;
+    }
+  }
+}
+
+async function makeFile(
+  system: System,
+  reader: ObjectReader,
+  directory: number,
+  name: Buffer,
+  entry: FileEntry,
+): Promise<Made> {
+  const fd = system.openAt(directory, system.nameAt(name), NEW_FILE, 0o600);
+  let written = 0;
+  try {
+    for await (const { offset, bytes } of contentOf(reader, entry)) {
+      write(fd, bytes, offset);
+      written += bytes.length;
+    }
+    if (entry.sparse) ftruncateSync(fd, entry.size);
+    dressOpen(system, fd, entry, true);
+    return { bytes: written, facts: factsOf(system, fd) };
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/**
+ * Makes a plain file whose content is here already, without waiting for anything, in as few calls as there can be.
+ * Null, and nothing done, where the content is not here or the file is no plain one.
+ */
+export function makeFileNow(
+  system: System,
+  objects: RemoteObjects,
+  directory: number,
+  name: Buffer,
+  entry: FileEntry,
+): Made | null {
+  const { size, content } = entry;
+  const isPlain = !entry.sparse && content.depth === 0 && entry.xattrs.length === 0;
+  if (!isPlain || content.items.length > 1 || content.items.length !== pieceCount(size)) return null;
+  const [piece] = content.items;
+  const body = piece === undefined ? null : objects.readNow(piece.hash, OBJECT_KINDS.blob);
+  if (piece !== undefined && (piece.index !== 0 || size > pieceBytes || body?.length !== size)) return null;
+  const fd = system.openAt(directory, system.nameAt(name), NEW_FILE, entry.mode & 0o777);
+  try {
+    if (body !== null) write(fd, body, 0);
+    system.setOpenMtime(fd, entry.mtimeNs);
+    const facts = factsOf(system, fd);
+    // What the process or the directory takes from a new file's mode, and what writing takes from it.
+    if ((modeOf(facts) & PERMISSIONS) === entry.mode) return { bytes: size, facts };
+    fchmodSync(fd, entry.mode);
+    return { bytes: size, facts: factsOf(system, fd) };
+  } finally {
+    closeSync(fd);
+  }
+}
+
+function factsOf(system: System, fd: number): Uint32Array {
+  const facts = new Uint32Array(FACT_WORDS);
+  system.statOpen(fd);
+  noteFacts(system.stat, facts, 0);
+  return facts;
+}
+
+function write(fd: number, bytes: Buffer, offset: number): void {
+  for (let at = 0; at < bytes.length;) at += writeSync(fd, bytes, at, bytes.length - at, offset + at);
+}

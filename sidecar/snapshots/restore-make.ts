@@ -1,0 +1,341 @@
+import { closeSync, constants } from 'node:fs';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { type DirectoryEntry, parseTree, type TreeEntry } from '../../protocol/snapshots/entries.ts';
+import { damaged, OBJECT_KINDS } from '../../protocol/snapshots/objects.ts';
+import { piecesOf } from '../../protocol/snapshots/refs.ts';
+import { Slices } from '../../protocol/slices.ts';
+import { O_PATH } from '../files/resolver.ts';
+import { changedMeanwhile, dressOpen } from './attributes.ts';
+import { FACT_WORDS, inodeOf, noteFacts } from './facts.ts';
+import { Folder, keyOf, ownCopy } from './folder.ts';
+import type { HardLinks } from './hard-links.ts';
+import { type Made, makeEntry, makeFileNow } from './make-entry.ts';
+import { isLeftOut, recordLength, recordName } from './records.ts';
+import type { RemoteObjects } from './remote-objects.ts';
+import type { Staging } from './staging.ts';
+import { LIST_FLAGS, type System } from './system.ts';
+import { hasUnknownTypes } from './walk.ts';
+
+const { O_DIRECTORY, O_NOFOLLOW } = constants;
+const OWN_FOLDER = 0o700;
+/** Folders on the way down that stay open; those above are closed and found again through `..`. */
+const OPEN_LEVELS = 128;
+/** What is read of trees before its files are made: names, and bytes of content. */
+const AHEAD_NAMES = 4000;
+const AHEAD_BYTES = 16 * 2 ** 20;
+const DOT = Buffer.from('.');
+const DOTS = Buffer.from('..');
+
+type Linkable = Exclude<TreeEntry, DirectoryEntry>;
+
+/** Something new that a restore needs. */
+export interface Wanted {
+  /** Its name in the staging folder. */
+  readonly staged: Buffer;
+  readonly entry: TreeEntry;
+  /** Names below it that alone are wanted; empty: everything. */
+  readonly only: readonly Buffer[];
+}
+
+export interface MakeOptions {
+  readonly system: System;
+  readonly objects: RemoteObjects;
+  readonly links: HardLinks;
+  /** The workspace's folder. */
+  readonly root: number;
+  readonly staging: () => Staging;
+  /** Not everything is restored: what a file of several names has besides must be right already. */
+  readonly isPart: boolean;
+  readonly check: () => void;
+}
+
+/** What is to be done next. A folder's files come before the folders in it. */
+type Operation =
+  | { readonly do: 'file'; readonly name: Buffer; readonly entry: Linkable }
+  | {
+      readonly do: 'enter';
+      readonly name: Buffer;
+      readonly entry: DirectoryEntry;
+      readonly body: Buffer | null;
+    }
+  | { readonly do: 'leave' };
+
+interface Level {
+  readonly folder: Folder;
+  readonly entry: DirectoryEntry;
+  fd: number;
+  /** What is known of its files, by name (latin1). */
+  readonly facts: Map<string, Uint32Array>;
+  /** The listing is that of the whole directory. */
+  readonly isWhole: boolean;
+}
+
+/**
+ * Makes everything new that a plan needs in the staging folder. Trees are read ahead of the files that are made, so that content is
+ * fetched and unpacked meanwhile.
+ */
+export class Maker {
+  /** Names in folders that were made. */
+  created = 0;
+  /** Content that was written. */
+  bytes = 0;
+  /** Folders that were made whole, by staged name (latin1), with what is known of their files. */
+  readonly made = new Map<string, Folder>();
+  readonly #options: MakeOptions;
+  /** Staged names of files with several, by group. */
+  readonly #groups = new Map<string, Buffer>();
+  readonly #levels: Level[] = [];
+  readonly #slices = new Slices();
+
+  constructor(options: MakeOptions) {
+    this.#options = options;
+  }
+
+  async make(wanted: readonly Wanted[]): Promise<void> {
+    const { objects, check } = this.#options;
+    const operations = this.#operations(wanted);
+    let ahead: Operation[] = [];
+    let isOver = false;
+    try {
+      while (!isOver || ahead.length > 0) {
+        let bytes = 0;
+        const more: Operation[] = [];
+        while (!isOver && more.length < AHEAD_NAMES && bytes < AHEAD_BYTES) {
+          check();
+          const next = await operations.next();
+          if (next.done === true) isOver = true;
+          else {
+            more.push(next.value);
+            if (next.value.do === 'file' && next.value.entry.type === 'file') bytes += next.value.entry.size;
+          }
+        }
+        objects.fetchAhead();
+        // What was read in the last round, while this round's content comes.
+        for (const operation of ahead) await this.#perform(operation);
+        ahead = more;
+      }
+    } finally {
+      for (const { fd } of this.#levels) if (fd !== -1) closeSync(fd);
+    }
+  }
+
+  async *#operations(wanted: readonly Wanted[]): AsyncGenerator<Operation, void, undefined> {
+    for (const { staged, entry, only } of wanted) {
+      if (entry.type !== 'directory') yield { do: 'file', name: staged, entry };
+      else yield* this.#operationsIn(staged, entry, only);
+    }
+  }
+
+  /** Of a directory with all that is in it. */
+  async *#operationsIn(
+    staged: Buffer,
+    top: DirectoryEntry,
+    only: readonly Buffer[],
+  ): AsyncGenerator<Operation, void, undefined> {
+    const levels: { left: DirectoryEntry[]; rest: readonly Buffer[] }[] = [];
+    const waiting: { name: Buffer; entry: DirectoryEntry; only: readonly Buffer[] }[] = [
+      { name: staged, entry: top, only },
+    ];
+    for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
+      const { files, folders, body } = await this.#listing(next.entry, next.only);
+      yield { do: 'enter', name: next.name, entry: next.entry, body };
+      for (const entry of files) yield { do: 'file', name: entry.name, entry };
+      levels.push({ left: folders.reverse(), rest: next.only.slice(1) });
+      for (let level = levels.at(-1); level !== undefined; level = levels.at(-1)) {
+        const entry = level.left.pop();
+        if (entry !== undefined) {
+          waiting.push({ name: entry.name, entry, only: level.rest });
+          break;
+        }
+        yield { do: 'leave' };
+        levels.pop();
+      }
+    }
+  }
+
+  /** What is in a directory, and is expected from now on. `body`: its entries as they are encoded; null where only one is wanted. */
+  async #listing(
+    { content }: DirectoryEntry,
+    [only]: readonly Buffer[],
+  ): Promise<{ files: Linkable[]; folders: DirectoryEntry[]; body: Buffer | null }> {
+    const { objects } = this.#options;
+    const files: Linkable[] = [];
+    const folders: DirectoryEntry[] = [];
+    const bodies: Buffer[] = [];
+    let last: Buffer | undefined;
+    for await (const { hash } of piecesOf(objects, content)) {
+      const body = await objects.read(hash, OBJECT_KINDS.tree);
+      bodies.push(body);
+      for (const entry of parseTree(body)) {
+        if (last !== undefined && last.compare(entry.name) >= 0) throw damaged('names are out of order');
+        last = entry.name;
+        if (only !== undefined && !entry.name.equals(only)) continue;
+        if (entry.type === 'directory') folders.push(entry);
+        else files.push(entry);
+        // A file of several names is made once.
+        if (entry.type === 'directory' || (entry.type === 'file' && entry.group === null)) {
+          for (const { hash: piece } of entry.content.items) objects.expect(piece);
+        }
+      }
+    }
+    if (only !== undefined && files.length + folders.length === 0) throw notInSnapshot();
+    return { files, folders, body: only === undefined ? ownCopy(Buffer.concat(bodies)) : null };
+  }
+
+  async #perform(operation: Operation): Promise<void> {
+    if (this.#slices.isLong) {
+      this.#options.check();
+      await this.#slices.rest();
+      this.#options.objects.fetchAhead();
+    }
+    if (this.#levels.length > 0 && operation.do !== 'leave') this.created += 1;
+    switch (operation.do) {
+      case 'enter':
+        this.#enter(operation.name, operation.entry, operation.body);
+        break;
+      case 'file':
+        await this.#makeLinkable(operation.name, operation.entry);
+        break;
+      case 'leave':
+        this.#leave();
+        break;
+    }
+  }
+
+  #here(): number {
+    return this.#levels.at(-1)?.fd ?? this.#options.staging().fd;
+  }
+
+  #enter(name: Buffer, entry: DirectoryEntry, body: Buffer | null): void {
+    const { system } = this.#options;
+    const at = this.#here();
+    system.makeDirectoryAt(at, name, OWN_FOLDER);
+    const fd = system.openAt(at, system.nameAt(name), LIST_FLAGS);
+    const parent = this.#levels.at(-1);
+    const folder = new Folder(parent?.folder ?? null, ownCopy(name));
+    folder.entry = { ...entry, name: folder.name };
+    const isWhole = body !== null;
+    if (isWhole) folder.body = body;
+    parent?.folder.folders.push(folder);
+    this.#levels.push({ folder, entry, fd, facts: new Map(), isWhole });
+    this.#noteFolder(folder, fd);
+    const above = this.#levels.at(-1 - OPEN_LEVELS);
+    if (above === undefined || above.fd === -1) return;
+    closeSync(above.fd);
+    above.fd = -1;
+  }
+
+  /** Its own attributes come last; those of the outermost when it has its place. */
+  #leave(): void {
+    const { system } = this.#options;
+    const level = this.#levels.pop();
+    if (level === undefined) return;
+    const { folder, entry, fd } = level;
+    const parent = this.#levels.at(-1);
+    try {
+      if (parent?.fd === -1) {
+        parent.fd = system.openAt(fd, system.nameAt(DOTS), LIST_FLAGS);
+        const before = inodeOf(parent.folder.facts);
+        this.#noteFolder(parent.folder, parent.fd);
+        if (inodeOf(parent.folder.facts) !== before) throw changedMeanwhile();
+      }
+      if (level.isWhole) this.#list(level);
+      if (parent !== undefined) dressOpen(system, fd, entry, true);
+      this.#noteFolder(folder, fd);
+    } finally {
+      closeSync(fd);
+    }
+    if (parent === undefined && level.isWhole) this.made.set(keyOf(folder.name), folder);
+  }
+
+  #noteFolder(folder: Folder, fd: number): void {
+    const { system } = this.#options;
+    system.statOpen(fd);
+    noteFacts(system.stat, folder.facts, 0);
+  }
+
+  /** So that the next look knows all of it. */
+  #list({ folder, fd, facts }: Level): void {
+    const { system } = this.#options;
+    const parts: Buffer[] = [];
+    for (let length = system.list(fd); length > 0; length = system.list(fd)) {
+      parts.push(ownCopy(system.records.subarray(0, length)));
+    }
+    const [first = folder.records] = parts;
+    const records = parts.length > 1 ? Buffer.concat(parts) : first;
+    const stats: number[] = [];
+    const folders = new Map(folder.folders.map((below) => [keyOf(below.name), below]));
+    const inOrder: Folder[] = [];
+    for (let at = 0; at < records.length; at += recordLength(records, at)) {
+      if (isLeftOut(records, at)) continue;
+      const key = keyOf(recordName(records, at));
+      const below = folders.get(key);
+      if (below !== undefined) inOrder.push(below);
+      stats.push(...(facts.get(key) ?? NO_FACTS));
+    }
+    folder.records = records;
+    folder.stats = Uint32Array.from(stats);
+    folder.folders = inOrder;
+    folder.isTyped = !hasUnknownTypes(records);
+    folder.isDirty = false;
+    folder.isEntryNew = false;
+  }
+
+  async #makeLinkable(name: Buffer, entry: Linkable): Promise<void> {
+    const { system, staging, links, isPart } = this.#options;
+    if (entry.group === null) {
+      const { bytes, facts } = await this.#makeOne(this.#here(), name, entry);
+      this.bytes += bytes;
+      if (facts !== null) this.#levels.at(-1)?.facts.set(keyOf(name), facts);
+      return;
+    }
+    const key = keyOf(entry.group);
+    let source = this.#groups.get(key);
+    if (source === undefined) {
+      source = staging().newName();
+      const there = links.find(entry, isPart);
+      if (there === null) this.bytes += (await this.#makeOne(staging().fd, source, entry)).bytes;
+      else this.#linkPresent(there, source);
+      this.#groups.set(key, source);
+    }
+    system.linkAt(staging().fd, source, this.#here(), name);
+  }
+
+  async #makeOne(directory: number, name: Buffer, entry: Linkable): Promise<Made> {
+    const { system, objects } = this.#options;
+    if (entry.type === 'file') {
+      const made = makeFileNow(system, objects, directory, name, entry);
+      if (made !== null) return made;
+    }
+    return await makeEntry(system, objects, directory, name, entry);
+  }
+
+  /** A staged name for a file that the workspace has. */
+  #linkPresent(
+    { folder, name, inode }: { readonly folder: Folder; readonly name: Buffer; readonly inode: bigint },
+    staged: Buffer,
+  ): void {
+    const { system, root, staging } = this.#options;
+    let here = system.openAt(root, system.nameAt(DOT), O_PATH | O_DIRECTORY);
+    try {
+      for (const step of folder.path()) {
+        const next = system.openAt(here, system.nameAt(step), O_PATH | O_DIRECTORY | O_NOFOLLOW);
+        closeSync(here);
+        here = next;
+      }
+      system.linkAt(here, name, staging().fd, staged);
+    } finally {
+      closeSync(here);
+    }
+    const facts = new Uint32Array(FACT_WORDS);
+    if (!system.statAt(staging().fd, system.nameAt(staged))) throw changedMeanwhile();
+    noteFacts(system.stat, facts, 0);
+    if (inodeOf(facts) !== inode) throw changedMeanwhile();
+  }
+}
+
+const NO_FACTS = new Uint32Array(FACT_WORDS);
+
+export function notInSnapshot(): HoldfastError {
+  return new HoldfastError('file_not_found', 'The snapshot has nothing at that path');
+}

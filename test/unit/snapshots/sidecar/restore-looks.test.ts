@@ -1,0 +1,149 @@
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import type { System } from '../../../../sidecar/snapshots/system.ts';
+import { temporaryDirectory } from '../../store/temporary-home.ts';
+import { KeptStore } from '../kept-store.ts';
+import { LocalWorkspace } from './local-workspace.ts';
+
+const DESCRIBE = `find . -printf '%p %y %m %n %s %T@ %l\\n' | sort; find . -type f | sort | xargs -d '\\n' -r sha256sum`;
+const TREE = `
+  mkdir -p src/deep/deeper empty 'a name' closed; echo one > src/one; echo two > src/deep/two; echo three > src/deep/deeper/three
+  chmod 640 src/one; chmod 4750 src/deep/two; : > src/nothing; head -c 3000000 /dev/urandom > src/deep/large; echo top > top
+  truncate -s 2M 'a name/holes'; printf x | dd of='a name/holes' bs=1 seek=900000 conv=notrunc status=none
+  ln src/one src/deep/linked; ln -s one src/link; mkfifo src/pipe; echo in > closed/in; chmod 500 closed; chmod 400 closed/in
+  touch -d '2001-02-03 04:05:06.789' src/deep/two src/deep src/link -h
+`;
+
+/** Counts what is asked of the system. */
+function counting(calls: Map<string, number>): (system: System) => System {
+  const counted =
+    <A extends unknown[], R>(name: string, call: (...args: A) => R) =>
+    (...args: A): R => {
+      calls.set(name, (calls.get(name) ?? 0) + 1);
+      return call(...args);
+    };
+  return (system) => ({
+    ...system,
+    list: counted('list', system.list),
+    statAt: counted('statAt', system.statAt),
+  });
+}
+
+async function stored(store: KeptStore, script: string): Promise<{ root: string; wanted: string }> {
+  using source = await LocalWorkspace.open(temporaryDirectory(), store);
+  source.run(script);
+  const { root } = await source.scan();
+  return { root, wanted: source.run(DESCRIBE) };
+}
+
+test('what was restored into an empty workspace is known: the next look reads no file of a folder, and asks nothing of the store', async () => {
+  const store = new KeptStore();
+  const { root, wanted } = await stored(store, TREE);
+  using fork = await LocalWorkspace.open(temporaryDirectory(), store);
+  await fork.restore(root);
+  expect(fork.run(DESCRIBE)).toBe(wanted);
+
+  store.calls.clear();
+  const scan = await fork.scan(root);
+  expect(scan).toMatchObject({ root, complete: true, newObjects: 0 });
+  // A file at the top got its place within the last tick of the clock; links, FIFOs and names of one file are looked at again.
+  expect(scan.changedBytes).toBe('top\n'.length + 2 * 'one\n'.length);
+  expect(store.calls.get('read')).toBeUndefined();
+  expect(await fork.unchanged(root)).toMatchObject({ unchanged: true });
+});
+
+test.each([
+  ['another content of the same length, and the old time', "printf 'THREE\\n' > $f; touch -r ref $f"],
+  ['another mode', 'chmod 600 $f'],
+  ['another file in its place', 'cp $f new; rm $f; mv new $f'],
+  ['an attribute', 'setfattr -n user.a -v b $f 2>/dev/null || chmod 600 $f'],
+  ['gone', 'rm $f'],
+])('whatever is done to such a file at once, the next look finds it: %s', async (_what, edit) => {
+  const store = new KeptStore();
+  const { root } = await stored(store, TREE);
+  using fork = await LocalWorkspace.open(temporaryDirectory(), store);
+  await fork.restore(root);
+  fork.run(`f=src/deep/deeper/three; touch -r $f ../ref; ln -s ../ref ref; ${edit}; rm ref`);
+  const edited = fork.run(DESCRIBE);
+  const scan = await fork.scan(root);
+  expect(scan.root).not.toBe(root);
+
+  using other = await LocalWorkspace.open(temporaryDirectory(), store);
+  await other.restore(scan.root);
+  expect(other.run(DESCRIBE)).toBe(edited);
+});
+
+test('folders that come back beside others are known, and asked of the store before they are relied on', async () => {
+  const store = new KeptStore();
+  using workspace = await LocalWorkspace.open(temporaryDirectory(), store);
+  workspace.run(TREE);
+  const wanted = workspace.run(DESCRIBE);
+  const { root } = await workspace.scan();
+  workspace.run(
+    'rm -r src/deep; echo beside > src/beside; mkdir other; echo x > other/x; touch empty; rm -r "a name"',
+  );
+  const undo = await workspace.scan(root);
+  await workspace.restore(root, { seen: undo.root });
+  expect(workspace.run(DESCRIBE)).toBe(wanted);
+  const again = await workspace.scan(undo.root);
+  expect(again).toMatchObject({ root, complete: true, newObjects: 0 });
+  expect(again.changedBytes).toBeLessThan(100);
+
+  // With a store that has lost what came back, it is read and sent.
+  workspace.run('rm -r src/deep');
+  const without = await workspace.scan(root);
+  await workspace.restore(root, { seen: without.root });
+  const kept = new KeptStore();
+  for (const pack of store.packs()) await kept.adopt(pack);
+  const lost = [...store.objects].filter(([, { object }]) => object.length === 2 ** 20);
+  expect(lost).toHaveLength(2);
+  for (const [hash] of lost) store.objects.delete(hash);
+  const healed = await workspace.scan(without.root);
+  expect(healed.root).toBe(root);
+  for (const [hash] of lost) expect(store.objects.has(hash)).toBe(true);
+});
+
+test('a tree that was just seen is not looked at again, and another one is', async () => {
+  const store = new KeptStore();
+  const calls = new Map<string, number>();
+  using workspace = await LocalWorkspace.open(temporaryDirectory(), store, counting(calls));
+  workspace.run(`for d in {1..20}; do mkdir $d; for f in {1..20}; do echo $d $f > $d/$f; done; done`);
+  const wanted = workspace.run(DESCRIBE);
+  const { root } = await workspace.scan();
+  workspace.run('echo changed > 7/7; rm 8/8');
+  const { root: seen } = await workspace.scan(root);
+
+  calls.clear();
+  await workspace.restore(root, { seen });
+  expect([...calls]).toEqual([]);
+  expect(workspace.run(DESCRIBE)).toBe(wanted);
+
+  workspace.run('echo changed > 7/7; rm 8/8');
+  await workspace.restore(root, { seen });
+  expect(calls.get('list')).toBeGreaterThan(20);
+  expect(workspace.run(DESCRIBE)).toBe(wanted);
+});
+
+test('folders within folders are restored with few descriptors, however deep, and looked at no second time', async () => {
+  const store = new KeptStore();
+  const deep = `p=.; for i in {1..700}; do p=$p/d; done; mkdir -p $p; echo deep > $p/file; echo half > $(printf 'd/%.0s' {1..300})file`;
+  const { root, wanted } = await stored(store, deep);
+  using fork = await LocalWorkspace.open(temporaryDirectory(), store, (system) => ({
+    ...system,
+    openAt: (at, name, flags, mode) => {
+      const fd = system.openAt(at, name, flags, mode);
+      expect(fd).toBeLessThan(400);
+      return fd;
+    },
+  }));
+  await fork.restore(root);
+  expect(fork.run(DESCRIBE)).toBe(wanted);
+  expect(await fork.scan(root)).toMatchObject({ root, changedFiles: 0 });
+  // In place, too.
+  fork.run(
+    `p=.; for i in {1..700}; do p=$p/d; done; echo other > $p/file; echo y > $(printf 'd/%.0s' {1..300})file`,
+  );
+  await fork.restore(root);
+  expect(fork.run(DESCRIBE)).toBe(wanted);
+  fork.run(`rm -r ${join('.', 'd')}`);
+});
