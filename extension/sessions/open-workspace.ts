@@ -7,14 +7,18 @@ import { sessionsHere } from './pick.ts';
 
 type Place = 'thisWindow' | 'newWindow' | 'add';
 
-/** Shows a session's workspace: here where the window shows nothing yet, else where the person wants it. */
+/**
+ * Shows a session's workspace: here where the window shows nothing yet, else where the person wants it. To be the first of several folders it would
+ * have to be part of a file that VS Code makes and does not trust.
+ */
 export async function openWorkspace(session: Session, wanted?: Place): Promise<void> {
   const uri = rootOf(session.id);
   if (sessionsHere().has(session.id) && wanted === undefined) {
     await commands.executeCommand('revealInExplorer', Uri.joinPath(uri, 'workspace'));
     return;
   }
-  const place = wanted ?? (await placeFor(session));
+  const isEmpty = (workspace.workspaceFolders?.length ?? 0) === 0;
+  const place = isEmpty && wanted !== 'newWindow' ? 'thisWindow' : (wanted ?? (await placeFor(session)));
   switch (place) {
     case undefined:
       return;
@@ -33,7 +37,6 @@ export async function openWorkspace(session: Session, wanted?: Place): Promise<v
 }
 
 async function placeFor(session: Session): Promise<Place | undefined> {
-  if ((workspace.workspaceFolders?.length ?? 0) === 0) return 'thisWindow';
   const setting = workspace.getConfiguration('holdfast').get<string>('openWorkspaceIn', 'ask');
   if (setting === 'thisWindow' || setting === 'newWindow' || setting === 'add') return setting;
   const places: { label: string; description: string; place: Place }[] = [

@@ -23,13 +23,8 @@ test('a terminal is as before after the window was reloaded and the supervisor k
     const settings = { 'terminal.integrated.gpuAcceleration': 'off' };
     await journey('terminal', { home: home.path, open, settings }, async (person) => {
       const { page } = person;
-      const row = (text: string | RegExp) =>
-        page.locator('.terminal.xterm .xterm-rows > div', { hasText: text });
-      const type = async (text: string): Promise<void> => {
-        await page.locator('.terminal.xterm').first().click();
-        await page.keyboard.type(text);
-        await page.keyboard.press('Enter');
-      };
+      const row = (text: string | RegExp) => person.terminalRow(text);
+      const type = (text: string) => person.typeInTerminal(text);
 
       // Over what lies above the letters: the pointer, not the element, is what a terminal looks at.
       const follow = async (line: Locator, x: number): Promise<void> => {

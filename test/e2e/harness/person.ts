@@ -4,6 +4,9 @@ import { CodeServer } from '../../editor/harness/code-server.ts';
 import type { Opening } from '../../editor/harness/code-server.ts';
 import { editorPlaces } from '../../editor/harness/places.ts';
 
+const COMMAND_MS = 4_000;
+const COMMAND_TRIES = 6;
+
 /** Somebody in front of VS Code with the packaged extension installed: keyboard, mouse, and what is on the screen. */
 export class Person {
   readonly server: CodeServer;
@@ -18,7 +21,7 @@ export class Person {
 
   static async sitsDown(options: {
     readonly home: string;
-    readonly open: Opening;
+    readonly open: Opening | ((server: CodeServer) => Opening);
     readonly colorScheme?: 'dark' | 'light';
     readonly settings?: Readonly<Record<string, unknown>>;
     readonly env?: Readonly<Record<string, string>>;
@@ -39,7 +42,7 @@ export class Person {
       const workbench = await Workbench.open({ chromium, server, shots, colorScheme });
       const person = new Person(server, workbench);
       try {
-        await person.goTo(options.open);
+        await person.goTo(typeof options.open === 'function' ? options.open(server) : options.open);
         return person;
       } catch (error) {
         await workbench.close();
@@ -67,12 +70,23 @@ export class Person {
     await this.page.locator('.activitybar [aria-label="Holdfast"]').first().waitFor({ timeout: 60_000 });
   }
 
-  /** F1, the command's title, Enter. */
+  /** F1, the command's title, Enter; again where the extension was not there yet, as the list does not grow while it is open. */
   async command(title: string): Promise<void> {
-    await this.page.keyboard.press('F1');
-    await this.#input.waitFor();
-    await this.#input.fill(`>${title}`);
-    await this.#row(title).first().waitFor();
+    for (let tries = 1; ; tries += 1) {
+      await this.page.keyboard.press('F1');
+      await this.#input.waitFor();
+      await this.#input.fill(`>${title}`);
+      const isListed = this.#row(title).first().waitFor({ timeout: COMMAND_MS });
+      if (
+        await isListed.then(
+          () => true,
+          () => false,
+        )
+      )
+        break;
+      if (tries === COMMAND_TRIES) throw new Error(`there is no command ${title}`);
+      await this.page.keyboard.press('Escape');
+    }
     await this.page.keyboard.press('Enter');
   }
 
@@ -134,6 +148,17 @@ export class Person {
 
   tab(name: string, state: 'dirty' | 'saved' = 'saved'): Locator {
     return this.page.locator(state === 'dirty' ? '.tab.dirty' : '.tab:not(.dirty)', { hasText: name });
+  }
+
+  /** A line of the terminal that is on show. */
+  terminalRow(text: string | RegExp): Locator {
+    return this.page.locator('.terminal.xterm .xterm-rows > div', { hasText: text });
+  }
+
+  async typeInTerminal(text: string): Promise<void> {
+    await this.page.locator('.terminal.xterm').first().click();
+    await this.page.keyboard.type(text);
+    await this.page.keyboard.press('Enter');
   }
 
   async status(text: string | RegExp): Promise<void> {
