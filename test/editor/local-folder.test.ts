@@ -2,13 +2,13 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { TestHome } from '../setup/home.ts';
 import { writeProject } from '../setup/profiles.ts';
-import { editorPlaces } from './harness/places.ts';
+import { checkout } from './harness/places.ts';
 import { failures, runInExtensionHost } from './harness/extension-host.ts';
 
 test('in a window with a local folder the suites pass', async () => {
   const home = await TestHome.create();
   try {
-    await home.succeed(['deploy', join(editorPlaces().root, 'examples/counter')]);
+    await home.succeed(['deploy', join(checkout().root, 'examples/counter')]);
     await home.succeed(['supervisor', 'stop']);
     const folder = await writeProject(home.projects, { 'readme.txt': 'a local file\n' });
     const { outcomes } = await runInExtensionHost({

@@ -3,7 +3,7 @@ import { build } from 'esbuild';
 import { packageExtension } from '../../scripts/setup/package.mjs';
 import { Progress } from '../../scripts/setup/progress.mjs';
 import { ensureEditor } from '../../scripts/setup/vscode.mjs';
-import { editorPlaces } from '../editor/harness/places.ts';
+import { checkout } from '../editor/harness/places.ts';
 
 const SHARED = Symbol.for('holdfast.test.editor');
 const place = globalThis as typeof globalThis & { [SHARED]?: Promise<void> | undefined };
@@ -15,15 +15,18 @@ export default async function setup(): Promise<void> {
 
 async function prepare(): Promise<void> {
   const progress = new Progress();
-  const { codeServer, chromium } = await progress.step(
-    'VS Code and Chromium',
-    ensureEditor,
-    ({ installed }) => (installed ? 'installed' : 'there'),
-  );
-  // Workers of the test runner are started later and inherit them.
-  process.env['HOLDFAST_TEST_CODE_SERVER'] = codeServer;
-  process.env['HOLDFAST_TEST_CHROMIUM'] = chromium;
-  const { root, suite, vsix } = editorPlaces();
+  // Where the suites run in VS Code for the desktop, that one is there already (scripts/test-electron.mjs).
+  if (process.env['HOLDFAST_TEST_VSCODE'] === undefined) {
+    const { codeServer, chromium } = await progress.step(
+      'VS Code and Chromium',
+      ensureEditor,
+      ({ installed }) => (installed ? 'installed' : 'there'),
+    );
+    // Workers of the test runner are started later and inherit them.
+    process.env['HOLDFAST_TEST_CODE_SERVER'] = codeServer;
+    process.env['HOLDFAST_TEST_CHROMIUM'] = chromium;
+  }
+  const { root, suite, vsix } = checkout();
   await progress.step('suite for the extension host', async () => {
     await build({
       absWorkingDir: root,

@@ -3,34 +3,10 @@ import type { ChildProcess } from 'node:child_process';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { TEST_SETTINGS, testEnvironment } from './surroundings.ts';
 
 const START_MS = 60_000;
 const STOP_MS = 5_000;
-
-/**
- * What keeps a test repeatable. Workspace Trust stays as VS Code has it: on.
- * The prompt at start is a modal dialog that nobody here would answer; a folder is then simply not trusted.
- */
-const SETTINGS = {
-  'workbench.startupEditor': 'none',
-  'workbench.enableExperiments': false,
-  'workbench.tips.enabled': false,
-  'workbench.secondarySideBar.defaultVisibility': 'hidden',
-  'security.workspace.trust.startupPrompt': 'never',
-  'security.workspace.trust.banner': 'never',
-  'telemetry.telemetryLevel': 'off',
-  'update.mode': 'none',
-  'extensions.autoUpdate': false,
-  'extensions.autoCheckUpdates': false,
-  'extensions.ignoreRecommendations': true,
-  'files.autoSave': 'off',
-  'chat.disableAIFeatures': true,
-  'git.openRepositoryInParentFolders': 'never',
-  'typescript.disableAutomaticTypeAcquisition': true,
-  'window.confirmBeforeClose': 'never',
-  // Rows of text in the page instead of a picture of them.
-  'terminal.integrated.gpuAcceleration': 'off',
-};
 
 export interface CodeServerOptions {
   /** Folder of the package, as HOLDFAST_TEST_CODE_SERVER names it. */
@@ -51,8 +27,14 @@ export interface Opening {
   readonly payload?: readonly (readonly [string, string])[];
 }
 
+/** How a window is told of what it opens. */
+export interface Addresses {
+  /** The address of a folder or file of this machine. */
+  remote(path: string): string;
+}
+
 /** A real VS Code on 127.0.0.1 with its data, temporary files and sockets in one folder, which goes with it. */
-export class CodeServer {
+export class CodeServer implements Addresses {
   readonly port: number;
   readonly folder: string;
   readonly #child: ChildProcess;
@@ -72,10 +54,10 @@ export class CodeServer {
       await mkdir(join(folder, 'extensions'));
       await writeFile(
         join(folder, 'user/User/settings.json'),
-        JSON.stringify({ ...SETTINGS, ...options.settings }),
+        JSON.stringify({ ...TEST_SETTINGS, ...options.settings }),
       );
       await writeFile(join(folder, 'config.yaml'), 'auth: none\n');
-      const env = environment(folder, options.env ?? {});
+      const env = testEnvironment(folder, { XDG_RUNTIME_DIR: folder, ...options.env });
       const entry = join(options.codeServer, 'out/node/entry.js');
       const places = [
         '--user-data-dir',
@@ -166,23 +148,6 @@ export class CodeServer {
       if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error;
     }
   }
-}
-
-function environment(folder: string, more: Readonly<Record<string, string>>): NodeJS.ProcessEnv {
-  const inherited = Object.entries(process.env).filter(
-    ([name]) =>
-      !/^(VSCODE_|ELECTRON_|VITEST|npm_|NODE_OPTIONS$|NODE_ENV$|PORT$|PASSWORD$|TEST$|XDG_)/.test(name),
-  );
-  return {
-    ...Object.fromEntries(inherited),
-    XDG_CONFIG_HOME: folder,
-    XDG_DATA_HOME: folder,
-    XDG_CACHE_HOME: folder,
-    XDG_RUNTIME_DIR: folder,
-    TMPDIR: folder,
-    EXTENSIONS_GALLERY: '{"serviceUrl":""}',
-    ...more,
-  };
 }
 
 function listening(child: ChildProcess, keep: (text: string) => void, said: () => string): Promise<number> {

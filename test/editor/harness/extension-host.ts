@@ -1,11 +1,10 @@
-import { readFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { Workbench } from './browser.ts';
-import { CodeServer } from './code-server.ts';
-import type { Opening } from './code-server.ts';
-import { editorPlaces } from './places.ts';
-import { figure } from '../../setup/run-length.ts';
+import { runInBrowser } from './browser-run.ts';
+import type { Addresses, Opening } from './code-server.ts';
+import { runInDesktop } from './desktop-run.ts';
 
 /** One line for each test that ran in the extension host. */
 const OutcomeSchema = z.object({
@@ -18,81 +17,59 @@ export type Outcome = z.infer<typeof OutcomeSchema>;
 
 export interface SuiteRun {
   readonly outcomes: readonly Outcome[];
-  /** Hosts that VS Code or the extension asked for and did not reach. */
-  readonly blocked: ReadonlySet<string>;
 }
 
-/**
- * Opens what is to be opened in a real VS Code, with the extension from this checkout, and runs the suites inside its extension host
- * (test/editor/suite). Throws when they did not come to their end.
- */
-export async function runInExtensionHost(options: {
-  readonly open: (server: CodeServer) => Opening | Promise<Opening>;
-  /** Which suite files to run: their names begin with one of these. */
-  readonly suites: readonly string[];
+export interface SuiteOptions {
+  readonly open: (addresses: Addresses) => Opening | Promise<Opening>;
   readonly env: Readonly<Record<string, string>>;
   readonly settings?: Readonly<Record<string, unknown>>;
   readonly name: string;
   readonly timeoutMs?: number;
-}): Promise<SuiteRun> {
-  const { codeServer, chromium, root, suite, shots } = editorPlaces();
-  const server = await CodeServer.start({
-    codeServer,
-    developer: true,
-    settings: options.settings ?? {},
-    env: { ...options.env, HOLDFAST_SUITES: options.suites.join(',') },
-  });
-  try {
-    const results = join(server.folder, 'results.jsonl');
-    const workbench = await Workbench.open({ chromium, server, shots });
-    try {
-      const { page, blocked } = workbench;
-      const ended = new Promise<number>((resolve, reject) => {
-        page.exposeFunction('codeAutomationExit', (code: number) => resolve(code)).catch(reject);
-        page.exposeFunction('codeAutomationLog', () => undefined).catch(reject);
-      });
-      const opening = await options.open(server);
-      await page.goto(
-        server.url({
-          ...opening,
-          payload: [
-            ['extensionDevelopmentPath', server.remote(root)],
-            ['extensionTestsPath', server.remote(suite)],
-            ['skipWelcome', 'true'],
-            ...(opening.payload ?? []),
-          ],
-        }),
-      );
-      const code = await within(options.timeoutMs ?? 120_000, ended);
-      await workbench.shot(`host-${options.name}`);
-      const lines = (await readFile(results, 'utf8').catch(() => ''))
-        .split('\n')
-        .filter((line) => line !== '');
-      const figures = await readFile(join(server.folder, 'figures.txt'), 'utf8').catch(() => '');
-      if (figures !== '') figure(`${options.name}:\n${figures}`);
-      const outcomes = lines.map((line) => OutcomeSchema.parse(JSON.parse(line)));
-      const failed = outcomes.some(({ state }) => state === 'failed');
-      if (code === undefined || (code !== 0 && !failed) || outcomes.length === 0) {
-        const how = code === undefined ? 'did not end in time' : `ended with ${String(code)}`;
-        const ran = outcomes.map(({ title, state }) => `${state} ${title}`).join('\n');
-        throw new Error(`the suites ${how}; so far:\n${ran}\n${server.said}`);
-      }
-      return { outcomes, blocked };
-    } finally {
-      await workbench.close();
-    }
-  } finally {
-    await server.stop();
-  }
 }
 
-async function within<T>(ms: number, work: Promise<T>): Promise<T | undefined> {
-  let timer: NodeJS.Timeout | undefined;
-  const limit = new Promise<undefined>((resolve) => (timer = setTimeout(() => resolve(undefined), ms)));
+/** How a VS Code came to its end. */
+export interface HostEnd {
+  /** Undefined: it did not end in time. */
+  readonly code: number | undefined;
+  /** What it said last. */
+  readonly said: string;
+}
+
+/**
+ * Opens what is to be opened in a real VS Code, with the extension from this checkout, and runs the suites inside its extension host
+ * (test/editor/suite). Throws when they did not come to their end. VS Code is the one for the desktop that HOLDFAST_TEST_VSCODE names
+ * (`npm run test:electron`), else code-server in a browser.
+ */
+export async function runInExtensionHost(
+  options: SuiteOptions & {
+    /** Which suite files to run. */
+    readonly suites: readonly string[];
+  },
+): Promise<SuiteRun> {
+  const folder = await mkdtemp(join(tmpdir(), 'holdfast-suite-'));
   try {
-    return await Promise.race([work, limit]);
+    const results = join(folder, 'results.jsonl');
+    const env = {
+      ...options.env,
+      HOLDFAST_SUITES: options.suites.join(','),
+      HOLDFAST_SUITE_RESULTS: results,
+    };
+    const desktop = process.env['HOLDFAST_TEST_VSCODE'];
+    const { code, said } =
+      desktop === undefined
+        ? await runInBrowser({ ...options, env })
+        : await runInDesktop(desktop, { ...options, env });
+    const lines = (await readFile(results, 'utf8').catch(() => '')).split('\n').filter((line) => line !== '');
+    const outcomes = lines.map((line) => OutcomeSchema.parse(JSON.parse(line)));
+    const failed = outcomes.some(({ state }) => state === 'failed');
+    if (code === undefined || (code !== 0 && !failed) || outcomes.length === 0) {
+      const how = code === undefined ? 'did not end in time' : `ended with ${String(code)}`;
+      const ran = outcomes.map(({ title, state }) => `${state} ${title}`).join('\n');
+      throw new Error(`the suites ${how}; so far:\n${ran}\n${said}`);
+    }
+    return { outcomes };
   } finally {
-    clearTimeout(timer);
+    await rm(folder, { recursive: true, force: true });
   }
 }
 

@@ -1,26 +1,32 @@
 import { join } from 'node:path';
 
-/** Where the pieces of a test of the editor are; the global set-up has made sure of all of them. */
-export interface EditorPlaces {
+/** What every VS Code is given of this checkout. */
+export interface Checkout {
   readonly root: string;
-  readonly codeServer: string;
-  readonly chromium: string;
   /** What runs in the extension host, bundled. */
   readonly suite: string;
   readonly vsix: string;
+}
+
+/** Where the pieces of a test of the editor are; the global set-up has made sure of all of them. */
+export interface EditorPlaces extends Checkout {
+  readonly codeServer: string;
+  readonly chromium: string;
   /** Pictures, kept for people to look at. */
   readonly shots: string;
 }
 
 const ROOT = join(import.meta.dirname, '../../..');
 
+export function checkout(): Checkout {
+  return { root: ROOT, suite: join(ROOT, 'dist/test/suite.cjs'), vsix: join(ROOT, 'dist/holdfast.vsix') };
+}
+
 export function editorPlaces(): EditorPlaces {
   return {
-    root: ROOT,
+    ...checkout(),
     codeServer: named('HOLDFAST_TEST_CODE_SERVER'),
     chromium: named('HOLDFAST_TEST_CHROMIUM'),
-    suite: join(ROOT, 'dist/test/suite.cjs'),
-    vsix: join(ROOT, 'dist/holdfast.vsix'),
     shots: join(ROOT, 'dist/test/shots'),
   };
 }

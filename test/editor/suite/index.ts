@@ -1,5 +1,4 @@
 import { appendFileSync } from 'node:fs';
-import { join } from 'node:path';
 import Mocha from 'mocha';
 import { defineActivation } from './activation.ts';
 import { defineChecks } from './checks.ts';
@@ -33,7 +32,7 @@ export async function run(): Promise<void> {
     if (define === undefined) throw new Error(`there is no suite ${name}`);
     define();
   }
-  const results = join(process.env['TMPDIR'] ?? '', 'results.jsonl');
+  const results = process.env['HOLDFAST_SUITE_RESULTS'] ?? '';
   const tell = (test: Mocha.Test, state: 'passed' | 'failed' | 'skipped', error?: Error): void => {
     const said = error === undefined ? {} : { error: error.stack ?? error.message };
     const line = { title: test.fullTitle(), state, ms: test.duration ?? 0, ...said };
