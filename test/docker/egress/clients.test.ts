@@ -1,5 +1,5 @@
 import { mkdtemp, rm } from 'node:fs/promises';
-import { availableParallelism, loadavg, tmpdir } from 'node:os';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -146,17 +146,21 @@ describe.each(Object.entries(CLIENTS))('%s', (_name, { idle, fetch, got, shows }
     ['HTTP', plain, shows[0]],
     ['HTTPS', tls, shows[1]],
   ])('is denied over %s at once where none does, and told', async (_protocol, base, shown) => {
-    const clock = 'now() { date +%s%N | cut -c1-13; }; a=$(now)';
-    const { code, stdout, stderr } = await turn(
-      `${clock}; ${idle} >/dev/null; b=$(now); (${fetch(base(CLOSED))}); code=$?; c=$(now); echo "started in $((b - a))"; echo "took $((c - b - (b - a)))"; exit $code`,
-    );
+    // What is denied late is so every time; a machine that is busy for a moment is not.
+    const { code, stdout, stderr } = await turn(`
+now() { date +%s%N | cut -c1-13; }
+for try in 1 2 3; do
+  a=$(now); ${idle} >/dev/null; b=$(now); (${fetch(base(CLOSED))}); code=$?; c=$(now)
+  started=$((b - a)); took=$((c - b - started))
+  [ $took -lt ${DENIAL_MS} ] && break
+done
+echo "started in $started"; echo "took $took"; exit $code`);
     expect(code).toBe(1);
     expect(stdout + stderr).toMatch(shown);
     const took = Number(/^took (-?\d+)$/m.exec(stdout)?.[1]);
     const started = Number(/^started in (\d+)$/m.exec(stdout)?.[1]);
-    // On a machine that is busy with other things a second is no measure: there it is the client's own start.
-    const busy = (loadavg()[0] ?? 0) > 2 * availableParallelism();
-    expect(took).toBeLessThan(busy ? Math.max(DENIAL_MS, 4 * started) : DENIAL_MS);
+    // A client that takes longer than that to do nothing is slow by itself, or for what else the machine does.
+    expect(took).toBeLessThan(Math.max(DENIAL_MS, 2 * started));
   });
 });
 

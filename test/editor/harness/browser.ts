@@ -51,7 +51,8 @@ export class Workbench {
       });
       const blocked = await keepInside(context);
       const page = await context.newPage();
-      page.setDefaultTimeout(20_000);
+      // A workbench on a busy machine is slow, not broken; what hangs is told by the time of the test.
+      page.setDefaultTimeout(60_000);
       await mkdir(options.shots, { recursive: true });
       return new Workbench(browser, page, blocked, options.shots);
     } catch (error) {

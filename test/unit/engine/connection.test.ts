@@ -113,7 +113,8 @@ describe('an engine that is late', () => {
     const began = performance.now();
     engine.release('/version');
     await until(isUp);
-    expect(performance.now() - began).toBeLessThan(QUICK_MS + 400);
+    // Far below the longest pause, 5 s.
+    expect(performance.now() - began).toBeLessThan(1500);
   });
 
   test('with its events while it is lost to another call: it is connected to again without being asked', async () => {

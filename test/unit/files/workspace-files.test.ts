@@ -160,7 +160,7 @@ describe.each([
       'mkfifo',
       Array.from({ length: 64 }, (_, n) => at(`fifo-${n}`)),
     );
-    const started = performance.now();
+    // Whoever waited for one would wait for ever.
     const codes = new Set(
       await Promise.all(Array.from({ length: 64 }, (_, n) => codeOf(read(`/workspace/fifo-${n}`)))),
     );
@@ -170,7 +170,6 @@ describe.each([
       64,
     );
     expect(await codeOf(read('/workspace'))).toBe('file_is_a_directory');
-    expect(performance.now() - started).toBeLessThan(2000);
   });
 
   test('a write says what it expects to find', async () => {

@@ -243,7 +243,8 @@ test('one that never answers is given up in time, with the end of its log', asyn
   const started = performance.now();
   const child = { ...options(home, { behaviour: 'hang' }), timeoutMs: 1000 };
   const error = await failure(connectSupervisor(child));
-  expect(performance.now() - started).toBeLessThan(4000);
+  // By its own patience, not by the usual one of 15 s.
+  expect(performance.now() - started).toBeLessThan(10_000);
   expect(error.code).toBe('timeout');
   expect(error.why).toContain('first\nsecond');
   const pidFile = join(home, 'run', 'pid');
@@ -271,7 +272,7 @@ test('one that ends every connection at once is given up in time', async () => {
   const error = await failure(connectSupervisor({ ...options(home), timeoutMs: 300 }));
   await end();
   expect(error.code).toBe('timeout');
-  expect(performance.now() - started).toBeLessThan(3000);
+  expect(performance.now() - started).toBeLessThan(10_000);
 });
 
 test('giving up is at once', async () => {
@@ -279,10 +280,10 @@ test('giving up is at once', async () => {
   setTimeout(() => controller.abort(), 50);
   const started = performance.now();
   const error = await failure(
-    connectSupervisor({ ...options(newHome()), command: ['/bin/sleep', '1'], signal: controller.signal }),
+    connectSupervisor({ ...options(newHome()), command: ['/bin/sleep', '30'], signal: controller.signal }),
   );
   expect(error.code).toBe('cancelled');
-  expect(performance.now() - started).toBeLessThan(900);
+  expect(performance.now() - started).toBeLessThan(10_000);
 });
 
 test('a home may have a long path with spaces', async () => {
