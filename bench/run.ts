@@ -12,6 +12,7 @@ const PARTS = new Set([
   'large-tree.ts',
   'origin.ts',
   'squid.ts',
+  'editor-host.ts',
 ]);
 
 const names = process.argv.slice(2).filter((argument) => !argument.startsWith('-'));
