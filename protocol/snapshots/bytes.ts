@@ -136,6 +136,11 @@ export class ByteReader {
     return this.#bytes.subarray(at, at + count);
   }
 
+  /** Everything that is left. A view. */
+  rest(): Buffer {
+    return this.bytes(this.#bytes.length - this.#at);
+  }
+
   #take(count: number): number {
     const at = this.#at;
     if (count > this.#bytes.length - at) throw damaged('something ends too early');

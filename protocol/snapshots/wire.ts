@@ -84,6 +84,14 @@ export const SNAPSHOT_CALLS = {
     }),
     result: RestoreResultSchema,
   },
+  /**
+   * Sends what scans know as the session's cache (`cache/*`), so that the next sidecar need not read everything again. False where
+   * that is not worth it, or something else is being done. `cancelled` where something else came in between.
+   */
+  'snapshot/keep': {
+    params: z.object({}),
+    result: z.object({ kept: z.boolean() }),
+  },
 } as const;
 
 const SentFrameSchema = z.object({
@@ -125,6 +133,23 @@ export const STORE_CALLS = {
     params: z.object({ hashes: count.min(1).max(SNAPSHOT_WIRE_LIMITS.read) }),
     result: z.object({ frames: z.array(SentFrameSchema).max(1000) }),
     bytes: 'both',
+  },
+  /** Behind the answer the next bytes of the session's cache; none at its end, or where there is none. */
+  'cache/read': {
+    params: z.object({ offset: count }),
+    result: z.object({}),
+    bytes: 'result',
+  },
+  /** The next bytes of another one, from offset 0 on without gaps. Only during `snapshot/keep`, like the next. */
+  'cache/put': {
+    params: z.object({ offset: count }),
+    result: z.object({}),
+    bytes: 'params',
+  },
+  /** It is complete, has this many bytes, and is the session's from now on. */
+  'cache/sealed': {
+    params: z.object({ bytes: count }),
+    result: z.object({}),
   },
 } as const;
 

@@ -13,6 +13,9 @@ export function snapshotHandlers(thread: SnapshotThread): Handlers<typeof SNAPSH
     'snapshot/scan': (params, context) => thread.run('scan', params, contextOf(context)),
     'snapshot/unchanged': (params, context) => thread.run('unchanged', params, contextOf(context)),
     'snapshot/restore': (params, context) => thread.run('restore', params, contextOf(context)),
+    // It gives way: nobody waits for it.
+    'snapshot/keep': async (params, context) =>
+      thread.isIdle ? await thread.run('keep', params, contextOf(context)) : { kept: false },
   };
 }
 
@@ -50,6 +53,20 @@ async function callStore(
       const hashes = request.count;
       const answer = await peer.callWithBytes('store/read', { hashes }, { bytes, signal });
       return { frames: answer.result.frames, bytes: answer.bytes };
+    }
+    case 'cache-read': {
+      const { offset } = request;
+      const answer = await peer.callWithBytes('cache/read', { offset }, { signal });
+      return { frames: [], bytes: answer.bytes };
+    }
+    case 'cache-put': {
+      const { offset } = request;
+      await peer.call('cache/put', { offset }, { bytes, signal });
+      return { frames: [], bytes: NOTHING };
+    }
+    case 'cache-sealed': {
+      await peer.call('cache/sealed', { bytes: request.bytes }, { signal });
+      return { frames: [], bytes: NOTHING };
     }
   }
 }

@@ -17,6 +17,12 @@ export interface Store {
   sealed(pack: number, bytes: number, objects: number): Promise<void>;
   /** Frames with some of the objects, the first always among them; behind them their tables and stored bytes. */
   read(hashes: readonly Hash[]): Promise<{ frames: readonly SentFrame[]; bytes: Buffer }>;
+  /** The next bytes of the cache that this session's last sidecar left; none at its end, or where there is none. */
+  readCache(offset: number): Promise<Buffer>;
+  /** The next bytes of the cache for the next sidecar, while it is kept; at most PUT_BYTES. */
+  putCache(offset: number, bytes: Buffer): Promise<void>;
+  /** It is complete: the next sidecar reads this one. */
+  sealCache(bytes: number): Promise<void>;
 }
 
 /** What one piece of work needs of the world around it. */

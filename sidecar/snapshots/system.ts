@@ -1,5 +1,6 @@
 import { arch } from 'node:os';
-import { constants } from 'node:fs';
+import { constants, readFileSync } from 'node:fs';
+import { errnoOf } from '../files/directory.ts';
 
 /**
  * System calls for walks through many files: names and results lie in memory that stays where it is, so that a call costs
@@ -45,6 +46,8 @@ export interface System {
   unlinkAt(directory: number, name: Buffer): void;
   /** The clock that files' times are taken from, ns: a change from now on has this time or a later one. */
   fileClock(): bigint;
+  /** Another one each time the machine starts; null where the system does not tell. */
+  bootId(): string | null;
 }
 
 /** Words of `System.stat`. */
@@ -255,6 +258,14 @@ export async function loadSystem(): Promise<System | null> {
     fileClock() {
       checked(clockGettime(CLOCK_REALTIME_COARSE, times.at), 'clock_gettime');
       return times.memory.readBigInt64LE(0) * SECOND + times.memory.readBigInt64LE(8);
+    },
+    bootId() {
+      try {
+        return readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim();
+      } catch (error) {
+        if (errnoOf(error) === undefined) throw error;
+        return null;
+      }
     },
   };
 

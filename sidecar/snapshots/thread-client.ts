@@ -26,6 +26,7 @@ export interface TaskContext {
 }
 
 interface Running {
+  readonly kind: TaskKind;
   readonly context: TaskContext;
   readonly cancelled: Int32Array;
   readonly end: PromiseWithResolvers<TaskResult<TaskKind>>;
@@ -38,6 +39,8 @@ export class SnapshotThread {
   #worker: Worker | undefined;
   #running: Running | undefined;
   #queue: Promise<unknown> = Promise.resolve();
+  /** Tasks that have not ended. */
+  #asked = 0;
 
   /** `program`: the file of `thread.ts`. */
   constructor(program: string | URL, places: ThreadPlaces) {
@@ -45,9 +48,19 @@ export class SnapshotThread {
     this.#places = places;
   }
 
+  /** It has looked at something, and does nothing now. */
+  get isIdle(): boolean {
+    return this.#worker !== undefined && this.#asked === 0;
+  }
+
   /** Rejects with a HoldfastError. After a cancellation it waits until the thread has let go of everything. */
   run<K extends TaskKind>(kind: K, params: TaskParams<K>, context: TaskContext): Promise<TaskResult<K>> {
-    const turn = this.#queue.then(() => this.#perform({ kind, params } as Task, context));
+    // Keeping what is known can wait, and whoever asks for anything else does not wait for it.
+    if (this.#running?.kind === 'keep') Atomics.store(this.#running.cancelled, 0, 1);
+    this.#asked += 1;
+    const turn = this.#queue
+      .then(() => this.#perform({ kind, params } as Task, context))
+      .finally(() => (this.#asked -= 1));
     this.#queue = turn.catch(() => undefined);
     // The thread answers a task with a result of its kind.
     return turn as Promise<TaskResult<K>>;
@@ -58,7 +71,7 @@ export class SnapshotThread {
     signal.throwIfAborted();
     const cancelled = new Int32Array(new SharedArrayBuffer(4));
     const end = Promise.withResolvers<TaskResult<TaskKind>>();
-    this.#running = { context, cancelled, end };
+    this.#running = { kind: task.kind, context, cancelled, end };
     const cancel = (): void => {
       Atomics.store(cancelled, 0, 1);
     };

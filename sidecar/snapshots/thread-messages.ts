@@ -11,7 +11,7 @@ export interface ThreadPlaces {
 }
 
 type Calls = typeof SNAPSHOT_CALLS;
-export type TaskKind = 'scan' | 'unchanged' | 'restore';
+export type TaskKind = 'scan' | 'unchanged' | 'restore' | 'keep';
 export type TaskParams<K extends TaskKind> = z.output<Calls[`snapshot/${K}`]['params']>;
 export type TaskResult<K extends TaskKind> = z.input<Calls[`snapshot/${K}`]['result']>;
 
@@ -23,7 +23,10 @@ export type StoreRequest =
   | { readonly method: 'have'; readonly count: number }
   | { readonly method: 'put'; readonly pack: number; readonly offset: number }
   | { readonly method: 'sealed'; readonly pack: number; readonly bytes: number; readonly objects: number }
-  | { readonly method: 'read'; readonly count: number };
+  | { readonly method: 'read'; readonly count: number }
+  | { readonly method: 'cache-read'; readonly offset: number }
+  | { readonly method: 'cache-put'; readonly offset: number }
+  | { readonly method: 'cache-sealed'; readonly bytes: number };
 
 export interface StoreAnswer {
   readonly frames: readonly SentFrame[];

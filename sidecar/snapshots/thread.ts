@@ -100,6 +100,16 @@ const store: Store = {
     const { frames, bytes } = await call({ method: 'read', count: hashes.length }, joined(hashes));
     return { frames, bytes: Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength) };
   },
+  async readCache(offset) {
+    const { bytes } = await call({ method: 'cache-read', offset }, EMPTY);
+    return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  },
+  async putCache(offset, bytes) {
+    await call({ method: 'cache-put', offset }, bytes);
+  },
+  async sealCache(bytes) {
+    await call({ method: 'cache-sealed', bytes }, EMPTY);
+  },
 };
 const EMPTY = Buffer.alloc(0);
 
@@ -135,6 +145,8 @@ async function resultOf(task: Task, work: Work): Promise<TaskResult<TaskKind>> {
       return await here.unchanged(task.params.root, work);
     case 'restore':
       return await here.restore(task.params, work);
+    case 'keep':
+      return { kept: await here.keep(work) };
   }
 }
 

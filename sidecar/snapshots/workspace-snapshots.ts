@@ -7,11 +7,12 @@ import type { Directory } from '../files/directory.ts';
 import { FACT_WORDS, forgetFacts } from './facts.ts';
 import { Folder, keyOf } from './folder.ts';
 import { LentModes } from './lent-modes.ts';
-import { Nowhere, type ObjectOutlet, Outbox } from './outbox.ts';
+import { Nowhere, type ObjectOutlet, Outbox, PUT_BYTES } from './outbox.ts';
 import { isLeftOut, recordLength, recordName } from './records.ts';
 import { RemoteObjects } from './remote-objects.ts';
 import { Restore } from './restore.ts';
 import { Scan, type Scanned } from './scan.ts';
+import { placeOf, readCache, writeCache } from './scan-cache.ts';
 import type { Store, Work } from './store.ts';
 import type { System } from './system.ts';
 import type { TaskParams } from './thread-messages.ts';
@@ -19,6 +20,8 @@ import type { Totals, WalkResult } from './walk.ts';
 
 const NO_ROOT = '0'.repeat(64);
 const PROGRESS_MS = 200;
+/** Less than this is read again in no time. */
+const WORTH = { files: 100, bytes: 2 ** 20 } as const;
 
 /**
  * The workspace as snapshots see it, and what is known of it from call to call. One call at a time. Nothing here trusts that an
@@ -40,6 +43,10 @@ export class WorkspaceSnapshots implements Disposable {
   #confirmed: string | null = null;
   /** Hashes (latin1) of what was made since then. */
   readonly #made = new Set<string>();
+  /** What an earlier sidecar has left was looked for. */
+  #isRecalled = false;
+  /** What the next sidecar would have to read again. */
+  readonly #unkept = { files: 0, bytes: 0 };
 
   /** `root`: a folder that nobody untrusted can replace; taken over. `notes`: a folder that the agent cannot reach. */
   constructor(system: System, root: Directory, notes: string) {
@@ -55,7 +62,9 @@ export class WorkspaceSnapshots implements Disposable {
 
   async scan({ base, budgetBytes, frozen }: TaskParams<'scan'>, work: Work): Promise<ScanResult> {
     const began = performance.now();
-    await this.#trustOnly(base, work.store);
+    if (base === null) this.#isRecalled = true;
+    if (base !== null && (await this.#recall(work, true))) this.#confirmed = base;
+    else await this.#trustOnly(base, work.store);
     const outbox = new Outbox(work.store, base !== null, this.#made);
     let scanned: Scanned;
     try {
@@ -66,6 +75,8 @@ export class WorkspaceSnapshots implements Disposable {
     }
     const { root, files, directories, bytes, changedFiles, changedBytes, readMs, moved } = scanned;
     this.#last = root === null ? null : root.toString('hex');
+    this.#unkept.files += changedFiles;
+    this.#unkept.bytes += changedBytes;
     return {
       root: this.#last ?? NO_ROOT,
       complete: root !== null,
@@ -98,6 +109,7 @@ export class WorkspaceSnapshots implements Disposable {
     const objects = new RemoteObjects(work.store);
     const wanted = parseRoot(await objects.read(parseHash(root), OBJECT_KINDS.root));
     if (seen === null || seen !== this.#last) {
+      await this.#recall(work, false);
       const outlet = new Nowhere(this.#made);
       await this.#look(work, { outlet, budgetBytes: null, frozen: false });
     }
@@ -116,12 +128,77 @@ export class WorkspaceSnapshots implements Disposable {
     this.#last = null;
     this.#linked = null;
     const result = await restore.run(wanted);
+    this.#unkept.files += result.created + result.replaced;
+    this.#unkept.bytes += result.bytes;
     if (wasEmpty && path === null) {
       // All that is known now is in that tree.
       this.#confirmed = root;
       this.#made.clear();
     } else for (const folder of restore.adopted) for (const key of hashesIn(folder)) this.#made.add(key);
     return result;
+  }
+
+  /** Leaves what is known for the next sidecar, where it would take that longer to find out. See `snapshot/keep`. */
+  async keep(work: Work): Promise<boolean> {
+    const { files, bytes } = this.#unkept;
+    const place = placeOf(this.#system, this.#root.fd);
+    if (this.#last === null || place === null || (files < WORTH.files && bytes < WORTH.bytes)) return false;
+    const known = { top: this.#known, root: this.#last, linked: this.#linked, files: this.#files };
+    let sent = 0;
+    let unsent: Buffer[] = [];
+    const send = async (): Promise<void> => {
+      work.check();
+      const part = Buffer.concat(unsent);
+      unsent = [];
+      if (part.length > 0) await work.store.putCache(sent, part);
+      sent += part.length;
+    };
+    try {
+      for (const part of writeCache(known, place)) {
+        if (unsent.reduce((sum, { length }) => sum + length, part.length) > PUT_BYTES) await send();
+        unsent.push(part);
+      }
+    } catch (error) {
+      if (error instanceof RangeError) return false;
+      throw error;
+    }
+    await send();
+    await work.store.sealCache(sent);
+    this.#unkept.files -= files;
+    this.#unkept.bytes -= bytes;
+    return true;
+  }
+
+  /**
+   * Begins with what an earlier sidecar knew, where that can be believed. Its facts are of then: what looks otherwise now is read.
+   * True where all of it is in the store, if that is asked.
+   */
+  async #recall(work: Work, asks: boolean): Promise<boolean> {
+    if (this.#isRecalled) return false;
+    let isStored = false;
+    try {
+      const place = placeOf(this.#system, this.#root.fd);
+      const read = (offset: number): Promise<Buffer> => {
+        work.check();
+        return work.store.readCache(offset);
+      };
+      const known = place === null ? null : await readCache(read, place);
+      if (known !== null) {
+        // With its root a store has all of a tree, and nothing goes while it is asked; without it, it is asked for everything.
+        isStored = asks && (await work.store.have([parseHash(known.root)]))(0);
+        this.#known = known.top;
+        this.#linked = known.linked;
+        this.#files = known.files;
+        this.#last = isStored ? known.root : null;
+      }
+    } catch (error) {
+      work.check();
+      const { code, sentence: why } = HoldfastError.from(error);
+      if (code === 'connection_closed') throw error;
+      console.error(`snapshots: what an earlier sidecar knew is not used: ${why}`);
+    }
+    this.#isRecalled = true;
+    return isStored;
   }
 
   async #look(

@@ -40,6 +40,7 @@ export class Custody {
     await reconciler.stop();
     await lanes.drained();
     await background.settled();
+    await snapshots.keptScans.close();
     await snapshots.upkeep.close();
     await snapshots.comparisons.close();
     await snapshots.service.close();

@@ -45,6 +45,8 @@ export interface LifecycleOptions {
   readonly finishEarlier: (sessionId: string) => Promise<void>;
   /** Fills a new or emptied workspace. */
   readonly seeding: Pick<Seeding, 'intend' | 'settle'>;
+  /** Its sidecar is about to be ended, and may leave something for the next one. Never rejects. */
+  readonly beforeSidecarEnds: (row: SessionRow) => Promise<void>;
   /** The way out of a sandbox that is up. */
   readonly egress: Pick<Egress, 'ready' | 'environment'>;
 }
@@ -66,6 +68,7 @@ export class Lifecycle {
   readonly #finishEarlier: (sessionId: string) => Promise<void>;
   readonly #seeding: Pick<Seeding, 'intend' | 'settle'>;
   readonly #egress: Pick<Egress, 'ready' | 'environment'>;
+  readonly #beforeSidecarEnds: (row: SessionRow) => Promise<void>;
 
   constructor(options: LifecycleOptions) {
     this.#engine = options.engine;
@@ -79,6 +82,7 @@ export class Lifecycle {
     this.#finishEarlier = options.finishEarlier;
     this.#seeding = options.seeding;
     this.#egress = options.egress;
+    this.#beforeSidecarEnds = options.beforeSidecarEnds;
   }
 
   /** What is known of its containers may be behind: the next dispatch asks the engine. */
@@ -261,6 +265,7 @@ export class Lifecycle {
       if (profile !== null) this.#seeding.intend(row.id, profile.config);
       await client.clearWorkspace();
     }
+    await this.#beforeSidecarEnds(row);
     await this.#sidecars.drop(sessionId);
     await this.#engine.removeSandbox(sessionId, STOP_GRACE_MS);
     await failpoint('stop.after-removed');

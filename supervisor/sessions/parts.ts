@@ -13,7 +13,7 @@ import type { Home } from '../store/home.ts';
 import type { Operations } from '../store/operations.ts';
 import type { Profiles } from '../store/profiles.ts';
 import type { Reserve } from '../store/reserve.ts';
-import type { Sessions } from '../store/sessions.ts';
+import type { SessionRow, Sessions } from '../store/sessions.ts';
 import type { Snapshots } from '../store/snapshots.ts';
 import { TerminalRows } from '../store/terminals.ts';
 import type { Turns } from '../store/turns.ts';
@@ -151,8 +151,10 @@ export function sessionParts(options: SessionPartsOptions): SessionParts {
     now,
     log,
   });
+  const beforeSidecarEnds = (row: SessionRow): Promise<void> => snapshots.keptScans.beforeEnd(row);
   const lifecycle = new Lifecycle({
     seeding,
+    beforeSidecarEnds,
     egress,
     engine,
     records,
@@ -245,7 +247,10 @@ export function sessionParts(options: SessionPartsOptions): SessionParts {
       seeding.drop(sessionId);
       snapshots.restores.drop(sessionId);
       const row = records.peek(sessionId);
-      if (row !== null) snapshots.service.forgetSession(row);
+      if (row !== null) {
+        snapshots.service.forgetSession(row);
+        background.add(snapshots.keptScans.remove(row));
+      }
       options.policies.forgetSession(sessionId);
       limits.forget(sessionId);
     },
@@ -317,6 +322,7 @@ export function sessionParts(options: SessionPartsOptions): SessionParts {
     live,
     egress,
     freezing,
+    beforeSidecarEnds,
     log: log.room('reconcile'),
     reconnected: () => background.add(unfinished.finish()),
     agentGone: (sessionId, why) => {

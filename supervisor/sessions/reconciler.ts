@@ -1,7 +1,7 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Log } from '../daemon/logs.ts';
 import type { Engine, ObservedObject, ObservedSandbox } from '../engine/port.ts';
-import type { Sessions } from '../store/sessions.ts';
+import type { SessionRow, Sessions } from '../store/sessions.ts';
 import { statusWithoutSandbox } from './idle.ts';
 import type { Egress } from '../trust/egress/egress.ts';
 import type { Freezing } from '../snapshots/freezing.ts';
@@ -28,6 +28,8 @@ export interface ReconcilerOptions {
   readonly live: LiveThings;
   readonly egress: Pick<Egress, 'look'>;
   readonly freezing: Pick<Freezing, 'thawLeft'>;
+  /** Its sidecar is about to be ended, and may leave something for the next one. Never rejects. */
+  readonly beforeSidecarEnds: (row: SessionRow) => Promise<void>;
   readonly log: Log;
   /** The agent of this session ended under us: its turn and its execs must know. */
   readonly agentGone: (sessionId: string, why: string) => void;
@@ -178,6 +180,8 @@ export class Reconciler {
     const { engine, live, sidecars } = this.#options;
     if (observed.sidecar === null || observed.agent !== null) return;
     if (live.count(sessionId) > 0 || !sidecars.unused(sessionId)) return;
+    const row = this.#options.records.peek(sessionId);
+    if (row !== null) await this.#options.beforeSidecarEnds(row);
     await sidecars.drop(sessionId);
     await engine.removeSandbox(sessionId, 0);
   }

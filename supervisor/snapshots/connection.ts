@@ -8,6 +8,7 @@ import { SIDECAR_METHODS } from '../../sidecar/wire.ts';
 import { greet } from '../workspace/sidecar-peer.ts';
 import type { Incoming } from './store/incoming.ts';
 import type { LineageStore } from './store/lineage-store.ts';
+import { ScanCacheFile } from './store/scan-cache-file.ts';
 
 const { hashBytes } = SNAPSHOT_LIMITS;
 /** A sidecar that neither tells of progress nor asks for anything as long as this is taken for one that hangs. */
@@ -22,6 +23,9 @@ export interface SnapshotCallOptions {
 interface Desk {
   readonly store: LineageStore;
   readonly incoming: Incoming | null;
+  readonly cache: ScanCacheFile;
+  /** It may leave another cache. */
+  readonly keeps: boolean;
   /** It is alive. */
   readonly heard: () => void;
 }
@@ -29,9 +33,11 @@ interface Desk {
 /** A connection to a sidecar for one snapshot or restore. Every answer is checked, and so is all that it asks of the store. */
 export class SnapshotConnection {
   readonly #peer: Peer<typeof STORE_CALLS, typeof SIDECAR_METHODS>;
+  readonly #sessionId: string;
   #desk: Desk | null = null;
 
   private constructor(stream: Duplex, sessionId: string) {
+    this.#sessionId = sessionId;
     this.#peer = new Peer({
       stream,
       name: `the sidecar of ${sessionId}`,
@@ -59,6 +65,15 @@ export class SnapshotConnection {
             wanted.push(bytes.subarray(at, at + hashBytes));
           const { frames, bytes: behind } = await this.#open().store.framesWith(wanted);
           return withBytes({ frames }, behind);
+        },
+        'cache/read': async ({ offset }) => withBytes({}, await this.#open().cache.read(offset)),
+        'cache/put': async ({ offset }, { bytes }) => {
+          await this.#keeping().put(offset, bytes);
+          return {};
+        },
+        'cache/sealed': async ({ bytes }) => {
+          await this.#keeping().seal(bytes);
+          return {};
         },
       },
     });
@@ -99,19 +114,28 @@ export class SnapshotConnection {
     );
   }
 
+  /** Has it leave what it knows for the session's next sidecar. False where it has nothing to leave, or something else to do. */
+  async keep(store: LineageStore, options: SnapshotCallOptions = {}): Promise<boolean> {
+    const { kept } = await this.#during({ store, incoming: null, keeps: true }, options, (watched) =>
+      this.#peer.call('snapshot/keep', {}, watched),
+    );
+    return kept;
+  }
+
   close(): void {
     this.#peer.close();
   }
 
   async #during<T>(
-    desk: Pick<Desk, 'store' | 'incoming'>,
+    desk: Pick<Desk, 'store' | 'incoming'> & Partial<Pick<Desk, 'keeps'>>,
     { signal, onProgress }: SnapshotCallOptions,
     call: (options: SnapshotCallOptions) => Promise<T>,
   ): Promise<T> {
     const silence = new AbortController();
     const timer = setTimeout(() => silence.abort(), SILENT_MS);
     const heard = (): void => void timer.refresh();
-    this.#desk = { ...desk, heard };
+    const cache = new ScanCacheFile(desk.store.directory, this.#sessionId);
+    this.#desk = { keeps: false, ...desk, cache, heard };
     try {
       return await call({
         signal: signal === undefined ? silence.signal : AbortSignal.any([silence.signal, signal]),
@@ -130,6 +154,7 @@ export class SnapshotConnection {
     } finally {
       clearTimeout(timer);
       this.#desk = null;
+      await cache.close();
     }
   }
 
@@ -144,6 +169,12 @@ export class SnapshotConnection {
     const { incoming } = this.#open();
     if (incoming === null) throw new HoldfastError('invalid_request', 'The store takes nothing now');
     return incoming;
+  }
+
+  #keeping(): ScanCacheFile {
+    const { cache, keeps } = this.#open();
+    if (!keeps) throw new HoldfastError('invalid_request', 'No cache is taken now');
+    return cache;
   }
 }
 

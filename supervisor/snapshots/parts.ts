@@ -1,5 +1,6 @@
 import type { Log } from '../daemon/logs.ts';
 import type { Artifacts } from '../history/artifacts.ts';
+import type { Engine } from '../engine/port.ts';
 import type { EventLog } from '../history/events.ts';
 import type { TurnOutput } from '../history/turn-output.ts';
 import type { SessionCreation } from '../sessions/creation.ts';
@@ -21,6 +22,7 @@ import { Comparisons } from './comparisons.ts';
 import { Forks, type ForksOptions } from './forks.ts';
 import type { Freezing } from './freezing.ts';
 import { HeldRoots } from './held-roots.ts';
+import { KeptScans } from './kept-scans.ts';
 import { Restores, type RestoresOptions } from './restores.ts';
 import { SnapshotService } from './service.ts';
 import type { LineageStores } from './store/stores.ts';
@@ -30,6 +32,7 @@ import { SnapshotUpkeep } from './upkeep.ts';
 export interface SnapshotPartsOptions {
   readonly home: Pick<Home, 'store'>;
   readonly database: Database;
+  readonly engine: Pick<Engine, 'observeSession'>;
   readonly sessions: Sessions;
   readonly turns: Turns;
   readonly profiles: Profiles;
@@ -60,6 +63,7 @@ export interface SnapshotPartsOptions {
 }
 
 export interface SnapshotParts {
+  readonly keptScans: KeptScans;
   readonly takes: Takes;
   readonly service: SnapshotService;
   readonly comparisons: Comparisons;
@@ -71,7 +75,8 @@ export interface SnapshotParts {
 /** Everything that works on snapshots, put together. */
 export function snapshotParts(options: SnapshotPartsOptions): SnapshotParts {
   const { access, stores, now, log } = options;
-  const takes = new Takes(options);
+  const keptScans = new KeptScans(options);
+  const takes = new Takes({ ...options, scanned: (row, scan) => keptScans.noticed(row, scan) });
   const service = new SnapshotService({ ...options, takes });
   const held = new HeldRoots(now);
   const comparisons = new Comparisons({
@@ -95,5 +100,5 @@ export function snapshotParts(options: SnapshotPartsOptions): SnapshotParts {
     fill: (sessionId) => access.ensure(sessionId),
     undo: options.undoFork,
   });
-  return { takes, service, comparisons, upkeep, restores, forks };
+  return { keptScans, takes, service, comparisons, upkeep, restores, forks };
 }

@@ -40,6 +40,8 @@ export interface TakesOptions {
   readonly lanes: Lanes;
   readonly ids: Ids;
   readonly access: SidecarAccess;
+  /** A snapshot was looked for, and this is what was read for it. */
+  readonly scanned: (row: SessionRow, scan: ScanResult) => void;
   /** The most that the workspace of a session may hold, bytes; null without a limit. */
   readonly limitOf: (sessionId: string) => number | null;
   /** ms since 1970. */
@@ -159,6 +161,7 @@ export class Takes {
         const looked = await this.#look(row, connection, store, incoming, request, inLane);
         await failpoint('snapshot.after-scan');
         const { scan } = looked;
+        this.#options.scanned(row, scan);
         if (request.notEmpty === true && scan.files === 0 && scan.directories === 0) return null;
         const newest = snapshots.newest(row.id);
         if (newest?.root === scan.root && this.#isOne(newest, request)) {

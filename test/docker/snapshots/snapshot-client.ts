@@ -60,6 +60,10 @@ export class SnapshotClient {
     return this.#peer.call('snapshot/restore', { path: null, dryRun: false, ...params }, options);
   }
 
+  async keep(): Promise<boolean> {
+    return (await this.#peer.call('snapshot/keep', {})).kept;
+  }
+
   close(): void {
     this.#peer.close();
   }

@@ -39,7 +39,10 @@ export class KeptStore implements ObjectReader {
   before: (call: string) => Promise<void> = () => Promise.resolve();
   /** An object (hexadecimal) that is sent with a bit turned over. */
   damage: string | null = null;
+  /** What a sidecar left for the next one; null: nothing. */
+  cache: Buffer | null = null;
   #incoming = new Map<number, Buffer[]>();
+  #cache: Buffer[] = [];
 
   readonly handlers: Handlers<typeof STORE_CALLS> = {
     'store/have': async ({ hashes }, { bytes }) => {
@@ -119,6 +122,26 @@ export class KeptStore implements ObjectReader {
       }
       return withBytes({ frames }, Buffer.concat(parts));
     },
+    'cache/read': async ({ offset }) => {
+      await this.#count('cache/read');
+      return withBytes(
+        {},
+        this.cache?.subarray(offset, offset + FRAME_LIMITS.payloadBytes) ?? Buffer.alloc(0),
+      );
+    },
+    'cache/put': async ({ offset }, { bytes }) => {
+      await this.#count('cache/put');
+      if (offset === 0) this.#cache = [];
+      if (length(this.#cache) !== offset) throw new HoldfastError('invalid_params', 'the cache has a gap');
+      this.#cache.push(Buffer.from(bytes));
+      return {};
+    },
+    'cache/sealed': async ({ bytes }) => {
+      await this.#count('cache/sealed');
+      if (length(this.#cache) !== bytes) throw new HoldfastError('invalid_params', 'the cache is cut off');
+      this.cache = Buffer.concat(this.#cache);
+      return {};
+    },
   };
 
   /** A pack that was sealed elsewhere. */
@@ -196,6 +219,14 @@ export class KeptStore implements ObjectReader {
         );
         if (!(answer instanceof WithBytes)) throw new Error('bytes were expected');
         return { frames: answer.result.frames, bytes: Buffer.from(answer.bytes) };
+      },
+      readCache: async (offset) =>
+        bytesOf(await handlers['cache/read']({ offset }, context(Buffer.alloc(0)))),
+      putCache: async (offset, bytes) => {
+        await handlers['cache/put']({ offset }, context(bytes));
+      },
+      sealCache: async (bytes) => {
+        await handlers['cache/sealed']({ bytes }, context(Buffer.alloc(0)));
       },
     };
   }

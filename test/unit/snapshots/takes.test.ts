@@ -105,6 +105,7 @@ function room() {
       hold: () => () => undefined,
       dial: (id) => (id === SESSION ? sidecar : other).dial(id),
     },
+    scanned: () => undefined,
     limitOf: () => null,
     now: Date.now,
   });

@@ -56,6 +56,10 @@ export class LocalWorkspace implements Disposable {
     return this.#snapshots.restore({ root, path: null, dryRun: false, seen: null, ...more }, this.#work);
   }
 
+  keep(): Promise<boolean> {
+    return this.#snapshots.keep(this.#work);
+  }
+
   /** Runs a shell script in it. */
   run(script: string): string {
     return execFileSync('bash', ['-euc', script], { cwd: this.path, encoding: 'utf8' });

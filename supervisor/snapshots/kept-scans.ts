@@ -1,0 +1,123 @@
+import type { ScanResult } from '../../protocol/snapshots/wire.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Log } from '../daemon/logs.ts';
+import type { Engine } from '../engine/port.ts';
+import { Lanes } from '../sessions/lanes.ts';
+import type { SessionRow } from '../store/sessions.ts';
+import type { Snapshots } from '../store/snapshots.ts';
+import type { SidecarAccess } from '../workspace/files-connections.ts';
+import { SnapshotConnection } from './connection.ts';
+import { ScanCacheFile } from './store/scan-cache-file.ts';
+import type { LineageStores } from './store/stores.ts';
+
+/** What makes it worth it while the sidecar goes on: it could end without a word. */
+const WORTH = { files: 1000, bytes: 16 * 2 ** 20 } as const;
+/** Milliseconds: until what asked for the look has gone on, between two times, and what the end of a sidecar waits for at most. */
+const QUIET_MS = 2000;
+const APART_MS = 60_000;
+const END_MS = 5000;
+
+export interface KeptScansOptions {
+  readonly engine: Pick<Engine, 'observeSession'>;
+  readonly snapshots: Pick<Snapshots, 'newest'>;
+  readonly stores: LineageStores;
+  readonly access: Pick<SidecarAccess, 'dial'>;
+  readonly log: Log;
+}
+
+interface Unkept {
+  files: number;
+  bytes: number;
+  timer: NodeJS.Timeout | null;
+  /** Of `performance.now()`. */
+  keptAt: number;
+}
+
+/**
+ * Has sidecars leave what their scans know (see `snapshot/keep`): in the background after much was read, and before they end. All of
+ * it may fail; then the next sidecar reads what it cannot know.
+ */
+export class KeptScans {
+  readonly #options: KeptScansOptions;
+  readonly #unkept = new Map<string, Unkept>();
+  readonly #turns = new Lanes();
+  readonly #ending = new AbortController();
+
+  constructor(options: KeptScansOptions) {
+    this.#options = options;
+  }
+
+  /** A snapshot was taken, and this much was read for it. */
+  noticed(
+    row: SessionRow,
+    { changedFiles, changedBytes }: Pick<ScanResult, 'changedFiles' | 'changedBytes'>,
+  ): void {
+    const unkept = this.#unkept.get(row.id) ?? { files: 0, bytes: 0, timer: null, keptAt: -APART_MS };
+    this.#unkept.set(row.id, unkept);
+    unkept.files += changedFiles;
+    unkept.bytes += changedBytes;
+    if (unkept.timer !== null || (unkept.files < WORTH.files && unkept.bytes < WORTH.bytes)) return;
+    const ms = Math.max(QUIET_MS, unkept.keptAt + APART_MS - performance.now());
+    unkept.timer = setTimeout(() => {
+      unkept.timer = null;
+      void this.#keep(row, this.#ending.signal);
+    }, ms).unref();
+  }
+
+  /** Before the session's sidecar is ended. Never rejects, and never takes long. */
+  async beforeEnd(row: SessionRow): Promise<void> {
+    const { engine, snapshots } = this.#options;
+    this.#forget(row.id);
+    // Without a snapshot there is nothing that the next look could go on from.
+    if (!row.persistent || snapshots.newest(row.id) === null) return;
+    const { sidecar } = await engine.observeSession(row.id).catch(() => ({ sidecar: null }));
+    if (sidecar?.state !== 'running') return;
+    await this.#keep(row, AbortSignal.any([this.#ending.signal, AbortSignal.timeout(END_MS)]));
+  }
+
+  /** The session is gone. */
+  async remove({ id, lineage }: SessionRow): Promise<void> {
+    this.#forget(id);
+    await this.#turns.run(id, () =>
+      this.#options.stores.use(lineage, (store) => new ScanCacheFile(store.directory, id).remove()),
+    );
+  }
+
+  async close(): Promise<void> {
+    this.#ending.abort(new HoldfastError('shutting_down', 'The supervisor is leaving'));
+    for (const id of [...this.#unkept.keys()]) this.#forget(id);
+    await this.#turns.drained();
+  }
+
+  #forget(sessionId: string): void {
+    clearTimeout(this.#unkept.get(sessionId)?.timer ?? undefined);
+    this.#unkept.delete(sessionId);
+  }
+
+  async #keep(row: SessionRow, signal: AbortSignal): Promise<void> {
+    const { stores, access, log } = this.#options;
+    const before = this.#unkept.get(row.id);
+    const { files = 0, bytes = 0 } = before ?? {};
+    try {
+      const kept = await this.#turns.run(row.id, async () => {
+        signal.throwIfAborted();
+        return await stores.use(row.lineage, async (store) => {
+          const connection = await SnapshotConnection.open(() => access.dial(row.id), row.id);
+          try {
+            return await connection.keep(store, { signal });
+          } finally {
+            connection.close();
+          }
+        });
+      });
+      if (!kept || before === undefined) return;
+      before.files -= files;
+      before.bytes -= bytes;
+      before.keptAt = performance.now();
+    } catch (error) {
+      if (this.#ending.signal.aborted) return;
+      const { code, sentence: why } = HoldfastError.from(error);
+      log.debug('what a scan knows was not kept', { session: row.id, code, why });
+    }
+  }
+}
