@@ -20,6 +20,11 @@ import { haveSameAttributes, haveSameContent, haveSameGroup } from './same.ts';
 
 const NOT_STAGED: Buffer = Buffer.alloc(0);
 
+/** Directories that are read in advance, level by level. */
+const AHEAD_FOLDERS = 1000;
+
+/** Entries of a directory in the snapshot and in the workspace, by name, the last name first. */
+type Pairs = [TreeEntry | null, TreeEntry | null][];
 type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 
 export interface PlanOptions {
@@ -45,6 +50,8 @@ export class RestorePlan {
   readonly steps: RestoreStep[] = [];
   readonly counts: Mutable<RestoreResult> = { created: 0, replaced: 0, removed: 0, touched: 0, bytes: 0 };
   readonly #options: PlanOptions;
+  /** What `#lookAhead` has found. */
+  readonly #ahead = new Map<Folder, Pairs>();
   /** What the steps will find in the staging folder. */
   readonly wanted: WantedIn[] = [];
   /** Groups that were counted. */
@@ -56,10 +63,33 @@ export class RestorePlan {
 
   /** The top directory's own attributes are not among the steps. */
   async make(root: DirectoryEntry, known: Folder): Promise<void> {
+    for (const { hash } of root.content.items) this.#options.objects.expect(hash);
+    await this.#lookAhead(root, known, this.#options.path);
     await this.#compare(root, known, this.#options.path);
     const isWhole = this.#options.path.length === 0;
     if (isWhole && this.steps.length === 0 && !haveSameAttributes(root, known.entry))
       this.counts.touched += 1;
+  }
+
+  /** Each level of folders that differ is brought at once: one by one they would cost a round trip for each folder that has some. */
+  async #lookAhead(wanted: DirectoryEntry, folder: Folder, only: readonly Buffer[]): Promise<void> {
+    let level = [{ wanted, folder, only }];
+    for (let left = AHEAD_FOLDERS; level.length > 0 && left > 0; left -= level.length) {
+      const below: typeof level = [];
+      for (const one of level.slice(0, left)) {
+        this.#options.check();
+        const pairs = await this.#pairs(one.wanted, one.folder, one.only);
+        this.#ahead.set(one.folder, pairs);
+        const rest = one.only.slice(1);
+        for (const [next, now] of pairs) {
+          if (next?.type !== 'directory' || now?.type !== 'directory') continue;
+          const present = one.folder.folders.find(({ name }) => name.equals(now.name));
+          const differs = rest.length > 0 || !haveSameContent(next, now);
+          if (present !== undefined && differs) below.push({ wanted: next, folder: present, only: rest });
+        }
+      }
+      level = below;
+    }
   }
 
   /** What is in two directories. `only`: the names on the way to what is to be restored. */
@@ -68,7 +98,7 @@ export class RestorePlan {
       readonly wanted: DirectoryEntry;
       readonly folder: Folder;
       readonly only: readonly Buffer[];
-      readonly left: [TreeEntry | null, TreeEntry | null][];
+      readonly left: Pairs;
       /** Where its first step is. */
       readonly begin: number;
     }
@@ -80,7 +110,7 @@ export class RestorePlan {
       wanted: entry,
       folder: present,
       only: names,
-      left: await this.#pairs(entry, present, names),
+      left: this.#ahead.get(present) ?? (await this.#pairs(entry, present, names)),
       begin: this.steps.length,
     });
     const levels = [await enter(wanted, folder, only)];
@@ -128,23 +158,17 @@ export class RestorePlan {
     this.steps.push({ step: 'leave', entry: isOnTheWay ? null : wanted });
   }
 
-  /** Entries of both by name, the last name first. */
-  async #pairs(
-    wanted: DirectoryEntry,
-    folder: Folder,
-    only: readonly Buffer[],
-  ): Promise<[TreeEntry | null, TreeEntry | null][]> {
+  async #pairs(wanted: DirectoryEntry, folder: Folder, only: readonly Buffer[]): Promise<Pairs> {
     const { objects } = this.#options;
-    for (const { hash } of wanted.content.items) objects.expect(hash);
     const present = folder.encoded();
-    const pairs: [TreeEntry | null, TreeEntry | null][] = [];
+    const pairs: Pairs = [];
     const [name] = only;
     for await (const entry of entriesOf(objects, wanted)) {
       const key = keyOf(entry.name);
       const now = present.get(key) ?? null;
       present.delete(key);
       if (name !== undefined && !entry.name.equals(name)) continue;
-      if (entry.type === 'directory' && now !== null && !haveSameContent(entry, now)) {
+      if (entry.type === 'directory' && now?.type === 'directory' && !haveSameContent(entry, now)) {
         for (const { hash } of entry.content.items) objects.expect(hash);
       }
       pairs.push([entry, now]);
