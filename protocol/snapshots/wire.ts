@@ -64,11 +64,6 @@ export const SNAPSHOT_CALLS = {
     }),
     result: ScanResultSchema,
   },
-  /** Whether the workspace is what the last scan or restore left as this tree. False also where that is not known. */
-  'snapshot/unchanged': {
-    params: z.object({ root: RootHashSchema }),
-    result: z.object({ unchanged: z.boolean(), scanMs: z.number().nonnegative() }),
-  },
   /**
    * Makes the workspace, or what is at `path`, as it is in that tree. May be repeated after whatever death. Reads and checks
    * all that it needs before it touches anything. `seen`: the tree that a scan has just found, in a workspace that nobody writes to since;

@@ -11,7 +11,6 @@ const NOTHING = Buffer.alloc(0);
 export function snapshotHandlers(thread: SnapshotThread): Handlers<typeof SNAPSHOT_CALLS, Supervisor> {
   return {
     'snapshot/scan': (params, context) => thread.run('scan', params, contextOf(context)),
-    'snapshot/unchanged': (params, context) => thread.run('unchanged', params, contextOf(context)),
     'snapshot/restore': (params, context) => thread.run('restore', params, contextOf(context)),
     // It gives way: nobody waits for it.
     'snapshot/keep': async (params, context) =>

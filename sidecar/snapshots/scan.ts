@@ -53,8 +53,6 @@ export interface ScanOptions {
   readonly outlet: ObjectOutlet;
   readonly budgetBytes: number | null;
   readonly frozen: boolean;
-  /** End at the first difference. */
-  readonly onlyLook: boolean;
   readonly check: (totals: Readonly<Totals>) => void;
 }
 
@@ -88,11 +86,11 @@ export class Scan implements Walker {
   }
 
   async run(): Promise<Scanned> {
-    const { system, lent, known, root, onlyLook, linkedBefore } = this.#options;
+    const { system, lent, known, root, linkedBefore } = this.#options;
     const tour = new Walk({ system, lent, walker: this, top: known });
     const walk = await tour.run(root);
     let hash: Hash | null = null;
-    if (walk.complete && !onlyLook) {
+    if (walk.complete) {
       let linked = 0;
       for (const names of walk.linked.values()) linked += names.length;
       this.#linkedNames.count = linked;
@@ -125,8 +123,7 @@ export class Scan implements Walker {
     folder.compact();
   }
 
-  folderChanged(folder: Folder, fd: number, facts: Uint32Array): boolean {
-    if (this.#options.onlyLook) return false;
+  folderChanged(folder: Folder, fd: number, facts: Uint32Array): void {
     this.#noteTime(facts);
     folder.entry = {
       ...folder.entry,
@@ -136,12 +133,10 @@ export class Scan implements Walker {
     };
     folder.isEntryNew = true;
     this.#settle(facts);
-    return true;
   }
 
   async changed(place: LinkedName, directory: number, facts: Uint32Array): Promise<boolean> {
     const { folder, name } = place;
-    if (this.#options.onlyLook) return false;
     const isFile = (modeOf(facts) & S_IFMT) === S_IFREG;
     if (isFile) {
       if (sizeOf(facts) > this.#budget) return false;

@@ -11,7 +11,7 @@ export interface ThreadPlaces {
 }
 
 type Calls = typeof SNAPSHOT_CALLS;
-export type TaskKind = 'scan' | 'unchanged' | 'restore' | 'keep';
+export type TaskKind = 'scan' | 'restore' | 'keep';
 export type TaskParams<K extends TaskKind> = z.output<Calls[`snapshot/${K}`]['params']>;
 export type TaskResult<K extends TaskKind> = z.input<Calls[`snapshot/${K}`]['result']>;
 

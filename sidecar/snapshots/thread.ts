@@ -141,8 +141,6 @@ async function resultOf(task: Task, work: Work): Promise<TaskResult<TaskKind>> {
   switch (task.kind) {
     case 'scan':
       return await here.scan(task.params, work);
-    case 'unchanged':
-      return await here.unchanged(task.params.root, work);
     case 'restore':
       return await here.restore(task.params, work);
     case 'keep':

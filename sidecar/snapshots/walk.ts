@@ -60,7 +60,7 @@ export interface Walker {
    */
   changed(place: LinkedName, directory: number, facts: Uint32Array): boolean | Promise<boolean>;
   /** The same of a directory itself; `fd` is open for reading. */
-  folderChanged(folder: Folder, fd: number, facts: Uint32Array): boolean;
+  folderChanged(folder: Folder, fd: number, facts: Uint32Array): void;
   /** Every name of it was looked at. */
   visited(folder: Folder): void;
   /** A name is gone that was there a moment ago. */
@@ -254,7 +254,7 @@ export class Walk {
     noteFacts(system.stat, this.#facts, 0);
     if (before !== null) keepLent(this.#facts, before);
     if (!areSame(this.#facts, folder.facts)) {
-      if (!this.#walker.folderChanged(folder, fd, this.#facts)) return false;
+      this.#walker.folderChanged(folder, fd, this.#facts);
       folder.facts.set(this.#facts);
     }
     const isSame = records === folder.records && folder.isTyped;

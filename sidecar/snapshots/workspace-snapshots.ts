@@ -93,16 +93,6 @@ export class WorkspaceSnapshots implements Disposable {
     };
   }
 
-  async unchanged(root: string, work: Work): Promise<{ unchanged: boolean; scanMs: number }> {
-    const began = performance.now();
-    const isKnown = this.#last === root;
-    const outlet = new Nowhere(this.#made);
-    const unchanged =
-      isKnown &&
-      (await this.#look(work, { outlet, budgetBytes: null, frozen: false, onlyLook: true })).walk.complete;
-    return { unchanged, scanMs: performance.now() - began };
-  }
-
   /** See SNAPSHOT_CALLS. `file_not_found` where the snapshot has nothing at `path`. */
   async restore({ root, path, dryRun, seen }: TaskParams<'restore'>, work: Work): Promise<RestoreResult> {
     const names = path === null ? [] : parsePath(path);
@@ -207,7 +197,6 @@ export class WorkspaceSnapshots implements Disposable {
       readonly outlet: ObjectOutlet;
       readonly budgetBytes: number | null;
       readonly frozen: boolean;
-      readonly onlyLook?: boolean;
     },
   ): Promise<Scanned> {
     let said = performance.now();
@@ -224,7 +213,6 @@ export class WorkspaceSnapshots implements Disposable {
       root: this.#root.fd,
       known: this.#known,
       linkedBefore: this.#linked,
-      onlyLook: false,
       ...options,
       check,
     });
@@ -233,8 +221,7 @@ export class WorkspaceSnapshots implements Disposable {
     this.#last = null;
     const scanned = await scan.run();
     if (scanned.walk.complete) this.#files = scanned.files;
-    if (options.onlyLook === true) this.#last = last;
-    else if (scanned.root !== null) {
+    if (scanned.root !== null) {
       this.#linked = countNames(scanned);
       this.#names = scanned.walk.linked;
       if (scanned.root.toString('hex') === last) this.#last = last;
@@ -248,17 +235,19 @@ export class WorkspaceSnapshots implements Disposable {
       this.#known = new Folder(null, Buffer.alloc(0));
       this.#linked = null;
       this.#last = null;
+      this.#made.clear();
     } else if (base !== this.#last) {
       const suspects = base === this.#confirmed ? new Set(this.#made) : this.#hashes();
       const missing = await missingOf(suspects, store);
       if (missing.size > 0) this.#forget(missing, suspects);
       this.#made.clear();
       for (const key of suspects) if (!missing.has(key)) this.#made.add(key);
-      this.#confirmed = base;
-      return;
+    } else {
+      this.#made.clear();
+      // A tree that did not change costs not even a question.
+      this.#made.add(keyOf(parseHash(base)));
     }
     this.#confirmed = base;
-    this.#made.clear();
   }
 
   /** All that is known, but for what only lists name. */

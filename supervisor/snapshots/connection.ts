@@ -35,6 +35,7 @@ export class SnapshotConnection {
   readonly #peer: Peer<typeof STORE_CALLS, typeof SIDECAR_METHODS>;
   readonly #sessionId: string;
   #desk: Desk | null = null;
+  #heard = 0;
 
   private constructor(stream: Duplex, sessionId: string) {
     this.#sessionId = sessionId;
@@ -122,6 +123,15 @@ export class SnapshotConnection {
     return kept;
   }
 
+  /** How often something was heard of the sidecar, answers included. */
+  get heard(): number {
+    return this.#heard;
+  }
+
+  get isClosed(): boolean {
+    return this.#peer.isClosed;
+  }
+
   close(): void {
     this.#peer.close();
   }
@@ -133,17 +143,22 @@ export class SnapshotConnection {
   ): Promise<T> {
     const silence = new AbortController();
     const timer = setTimeout(() => silence.abort(), SILENT_MS);
-    const heard = (): void => void timer.refresh();
+    const heard = (): void => {
+      this.#heard += 1;
+      timer.refresh();
+    };
     const cache = new ScanCacheFile(desk.store.directory, this.#sessionId);
     this.#desk = { keeps: false, ...desk, cache, heard };
     try {
-      return await call({
+      const result = await call({
         signal: signal === undefined ? silence.signal : AbortSignal.any([silence.signal, signal]),
         onProgress: (progress) => {
           heard();
           onProgress?.(progress);
         },
       });
+      heard();
+      return result;
     } catch (error) {
       if (!silence.signal.aborted) throw error;
       throw new HoldfastError('timeout', 'The sidecar does not go on', {

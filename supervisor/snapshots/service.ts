@@ -51,6 +51,7 @@ export class SnapshotService {
 
   async close(): Promise<void> {
     if (this.#tick !== null) clearInterval(this.#tick);
+    this.#options.takes.close();
     await this.#tidying;
     await this.#options.stores.close();
   }

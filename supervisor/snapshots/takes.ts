@@ -14,8 +14,9 @@ import type { Operations } from '../store/operations.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { SnapshotRow, Snapshots } from '../store/snapshots.ts';
 import type { SidecarAccess } from '../workspace/files-connections.ts';
-import { SnapshotConnection } from './connection.ts';
+import type { SnapshotConnection } from './connection.ts';
 import type { Freezing } from './freezing.ts';
+import { StandingConnections } from './standing-connections.ts';
 import { Incoming } from './store/incoming.ts';
 import type { LineageStore } from './store/lineage-store.ts';
 import type { LineageStores } from './store/stores.ts';
@@ -79,9 +80,15 @@ type Options = Pick<TakeRequest, 'signal' | 'onProgress'>;
 export class Takes {
   readonly #options: TakesOptions;
   readonly #alone = new Lanes();
+  readonly #connections: StandingConnections;
 
   constructor(options: TakesOptions) {
     this.#options = options;
+    this.#connections = new StandingConnections((sessionId) => options.access.dial(sessionId));
+  }
+
+  close(): void {
+    this.#connections.close();
   }
 
   /** No snapshot of the session is taken beside `act`. */
@@ -184,24 +191,14 @@ export class Takes {
     store: LineageStore,
     act: (connection: SnapshotConnection, incoming: Incoming) => Promise<T>,
   ): Promise<T> {
-    const { access } = this.#options;
-    const opening = SnapshotConnection.open(() => access.dial(row.id), row.id);
-    const [most, connection] = await Promise.all([this.#mostBytes(row.id), opening]).catch(
-      async (error: unknown) => {
-        await opening.then(
-          (open) => open.close(),
-          () => undefined,
-        );
-        throw error;
-      },
-    );
-    const incoming = new Incoming(store, most);
-    try {
-      return await act(connection, incoming);
-    } finally {
-      connection.close();
-      await incoming.close();
-    }
+    return await this.#connections.use(row.id, async (connection) => {
+      const incoming = new Incoming(store, () => this.#mostBytes(row.id));
+      try {
+        return await act(connection, incoming);
+      } finally {
+        await incoming.close();
+      }
+    });
   }
 
   /** While the agent goes on; where it changes something meanwhile, a second look while it stands still. */

@@ -40,7 +40,8 @@ interface Sealed {
  */
 export class Incoming {
   readonly #store: LineageStore;
-  readonly #mostBytes: number;
+  readonly #mostBytes: () => Promise<number>;
+  #room: number | null = null;
   /** What the names of its files begin with. */
   readonly #name = randomBytes(8).toString('hex');
   /** Paths of files that are not published. */
@@ -59,8 +60,12 @@ export class Incoming {
   #turn: Promise<unknown> = Promise.resolve();
   #broken: HoldfastError | null = null;
 
-  /** `mostBytes`: what all packs together may have. `thread`: closed with this. */
-  constructor(store: LineageStore, mostBytes: number, thread: CheckThread = new CheckThread()) {
+  /** `mostBytes`: what all packs together may have, asked when the first one comes. `thread`: closed with this. */
+  constructor(
+    store: LineageStore,
+    mostBytes: () => Promise<number>,
+    thread: CheckThread = new CheckThread(),
+  ) {
     this.#store = store;
     this.#mostBytes = mostBytes;
     this.#thread = thread;
@@ -101,9 +106,10 @@ export class Incoming {
       const writing = this.#writing.get(pack) ?? (await this.#begin(pack));
       if (offset !== writing.length) throw refused('bytes that do not follow those before');
       if (writing.length + bytes.length > PACK.mostBytes) throw refused('a pack that is too long');
-      if (this.#bytes + bytes.length > this.#mostBytes) {
+      this.#room ??= await this.#mostBytes();
+      if (this.#bytes + bytes.length > this.#room) {
         throw new HoldfastError('no_space', 'The snapshot could not be stored', {
-          why: `it takes more than the ${this.#mostBytes} bytes that there are for it`,
+          why: `it takes more than the ${this.#room} bytes that there are for it`,
           next: 'free some space (`holdfast gc`, or delete snapshots or sessions you no longer need) and try again',
         });
       }

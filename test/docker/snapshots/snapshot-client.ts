@@ -49,10 +49,6 @@ export class SnapshotClient {
     );
   }
 
-  async unchanged(root: string): Promise<boolean> {
-    return (await this.#peer.call('snapshot/unchanged', { root })).unchanged;
-  }
-
   restore(
     params: Partial<Params<'snapshot/restore'>> & { root: string },
     options: CallOptions = {},

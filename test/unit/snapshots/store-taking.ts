@@ -45,7 +45,7 @@ export async function takeTree(
 ): Promise<Hash> {
   const objects = new StoredObjects();
   const root = storeTree(tree, objects.add);
-  const incoming = new Incoming(store, 2 ** 30);
+  const incoming = new Incoming(store, () => Promise.resolve(2 ** 30));
   try {
     await incoming.beginScan();
     const lacking = [...objects.bodies].filter(([hex]) => store.find(Buffer.from(hex, 'hex')) === null);

@@ -41,7 +41,7 @@ async function send(incoming: Incoming, pack: number, bytes: Buffer, objects: nu
 }
 
 async function take(store: LineageStore, objects: StoredObjects, root: string): Promise<number> {
-  const incoming = new Incoming(store, 64 * MIB);
+  const incoming = new Incoming(store, () => Promise.resolve(64 * MIB));
   try {
     await incoming.beginScan();
     await send(incoming, 0, objects.pack(), objects.bodies.size);
@@ -56,7 +56,7 @@ async function take(store: LineageStore, objects: StoredObjects, root: string): 
 async function refusal(act: (incoming: Incoming) => Promise<unknown>): Promise<string> {
   const home = temporaryHome();
   return await storesOf(home).use(LINEAGE, async (store) => {
-    const incoming = new Incoming(store, 64 * MIB);
+    const incoming = new Incoming(store, () => Promise.resolve(64 * MIB));
     await incoming.beginScan();
     const error = await errorOf(act(incoming));
     // Whatever it says from now on is refused as well.
@@ -93,7 +93,7 @@ test('no object of one lineage is in another', async () => {
   const { objects, root } = objectsOf(TREE);
   await stores.use(LINEAGE, (store) => take(store, objects, root));
   await stores.use(OTHER, async (store) => {
-    const incoming = new Incoming(store, MIB);
+    const incoming = new Incoming(store, () => Promise.resolve(MIB));
     expect(await incoming.have(blobOf('one'))).toEqual(Buffer.from([0]));
     await incoming.close();
     expect((await errorOf(store.read(blobOf('one'), OBJECT_KINDS.blob))).code).toBe('snapshot_damaged');
@@ -107,7 +107,7 @@ test('have tells object by object, of what is sealed and of what is stored', asy
   const second = objectsOf({ b: 'sealed' });
   await stores.use(LINEAGE, async (store) => {
     await take(store, first.objects, first.root);
-    const incoming = new Incoming(store, MIB);
+    const incoming = new Incoming(store, () => Promise.resolve(MIB));
     await incoming.beginScan();
     const asked = [...Array.from({ length: 9 }, () => blobOf('never')), blobOf('stored'), blobOf('sealed')];
     expect(await incoming.have(Buffer.concat(asked))).toEqual(Buffer.from([0, 0b010]));
@@ -122,7 +122,7 @@ test('a second scan of one snapshot numbers its packs anew and goes on from what
   const { objects, root } = objectsOf({ a: 'content', b: 'more' });
   for (const hash of blobs.bodies.keys()) objects.bodies.delete(hash);
   await storesOf(temporaryHome()).use(LINEAGE, async (store) => {
-    const incoming = new Incoming(store, MIB);
+    const incoming = new Incoming(store, () => Promise.resolve(MIB));
     await incoming.beginScan();
     await send(incoming, 0, blobs.pack(), blobs.bodies.size);
     await incoming.put(1, 0, Buffer.from('never sealed'));
@@ -143,7 +143,7 @@ test('frames go out as they are stored, as many as one message has room for, the
   );
   const { objects: tree, root } = objectsOf(TREE);
   await storesOf(temporaryHome()).use(LINEAGE, async (store) => {
-    const incoming = new Incoming(store, 64 * MIB);
+    const incoming = new Incoming(store, () => Promise.resolve(64 * MIB));
     await incoming.beginScan();
     await send(incoming, 0, objects.pack(), objects.bodies.size);
     await send(incoming, 1, tree.pack(), tree.bodies.size);
@@ -316,7 +316,7 @@ test('packs that a thread checks are published when it is done, with all that co
   const large = largeObjects(0);
   const { objects, root } = objectsOf({ ...TREE, 'another.txt': 'small' });
   await storesOf(temporaryHome()).use(LINEAGE, async (store) => {
-    const incoming = new Incoming(store, 64 * MIB);
+    const incoming = new Incoming(store, () => Promise.resolve(64 * MIB));
     await incoming.beginScan();
     const bytes = large.objects.pack();
     const small = objects.pack();
@@ -339,7 +339,7 @@ test('packs that a thread checks are published when it is done, with all that co
 test('a thread that checks keeps nobody else waiting', async () => {
   const large = largeObjects(1);
   await storesOf(temporaryHome()).use(LINEAGE, async (store) => {
-    const incoming = new Incoming(store, 64 * MIB);
+    const incoming = new Incoming(store, () => Promise.resolve(64 * MIB));
     await incoming.beginScan();
     const bytes = large.objects.pack();
     await incoming.put(0, 0, bytes);
@@ -394,7 +394,7 @@ test('where the thread that checks ends, whoever waits is told, and nothing is p
   const program = join(home.store, '..', 'ends.cjs');
   writeFileSync(program, `require('node:worker_threads').parentPort.on('message', () => process.exit(3));`);
   await storesOf(home).use(LINEAGE, async (store) => {
-    const incoming = new Incoming(store, 64 * MIB, new CheckThread(program));
+    const incoming = new Incoming(store, () => Promise.resolve(64 * MIB), new CheckThread(program));
     await incoming.beginScan();
     const bytes = large.objects.pack();
     await incoming.put(0, 0, bytes);
@@ -413,7 +413,7 @@ test('closed in the middle of a check, it ends at once and leaves nothing', asyn
   const program = join(home.store, '..', 'hangs.cjs');
   writeFileSync(program, `require('node:worker_threads').parentPort.on('message', () => { for (;;); });`);
   await storesOf(home).use(LINEAGE, async (store) => {
-    const incoming = new Incoming(store, 64 * MIB, new CheckThread(program));
+    const incoming = new Incoming(store, () => Promise.resolve(64 * MIB), new CheckThread(program));
     await incoming.beginScan();
     const bytes = large.objects.pack();
     await incoming.put(0, 0, bytes);
@@ -431,7 +431,7 @@ test('a full disk is told as such, leaves what was there readable, and frees wha
   const home = Home.open(join(disk, 'home'));
   await storesOf(home).use(LINEAGE, async (store) => {
     await take(store, WHOLE, ROOT);
-    const incoming = new Incoming(store, 1000 * MIB);
+    const incoming = new Incoming(store, () => Promise.resolve(1000 * MIB));
     await incoming.beginScan();
     const fill = async (): Promise<void> => {
       for (let at = 0; at < 100; at += 1) await incoming.put(0, at * MIB, Buffer.alloc(MIB, at));
@@ -450,7 +450,7 @@ test('what a killed supervisor had begun to receive goes at the next start; a br
   const stores = storesOf(home);
   await stores.use(LINEAGE, async (store) => {
     await take(store, WHOLE, ROOT);
-    const incoming = new Incoming(store, MIB);
+    const incoming = new Incoming(store, () => Promise.resolve(MIB));
     await incoming.beginScan();
     await incoming.put(0, 0, Buffer.from('half a pack'));
     expect(readdirSync(store.incomingDirectory).length).toBe(1);

@@ -176,6 +176,43 @@ test('a snapshot is a row, an event and objects that can be read; what did not c
   expect(snapshots.ofLineage(SESSION).length).toBe(2);
 });
 
+test('the next snapshot goes over the same connection, on which nothing is asked of the store in between', async () => {
+  const { sidecar, take } = room();
+  await take();
+  const { peer } = sidecar;
+  const asked = peer?.callWithBytes('store/have', { hashes: 1 }, { bytes: Buffer.alloc(32) });
+  expect((await errorOf(asked ?? Promise.resolve())).code).toBe('invalid_request');
+  sidecar.tree = { a: 'one' };
+  expect((await take()).created).toBe(true);
+  expect(sidecar.peer).toBe(peer);
+});
+
+test('where its sidecar went meanwhile the connection is made anew, also when that is found out by asking', async () => {
+  const { sidecar, take } = room();
+  await take();
+  sidecar.peer?.close();
+  sidecar.tree = { a: 'one' };
+  expect((await take()).created).toBe(true);
+
+  const { peer } = sidecar;
+  sidecar.tree = { a: 'two' };
+  sidecar.onScan = (_params, mine) => {
+    if (mine === peer) mine.close();
+    return Promise.resolve(undefined);
+  };
+  expect((await take()).created).toBe(true);
+  expect(sidecar.peer).not.toBe(peer);
+
+  // In the middle of an answer nobody knows what was done.
+  sidecar.tree = { a: 'three' };
+  sidecar.onScan = async (_params, mine) => {
+    await mine.callWithBytes('store/have', { hashes: 1 }, { bytes: Buffer.alloc(32) });
+    mine.close();
+    return undefined;
+  };
+  expect((await errorOf(take())).code).toBe('connection_closed');
+});
+
 test('where nothing has changed the newest one is the answer; what a person asks for stays theirs', async () => {
   const { sidecar, take, told } = room();
   sidecar.tree = { a: 'one' };

@@ -45,10 +45,6 @@ export class LocalWorkspace implements Disposable {
     return this.#snapshots.scan({ base, budgetBytes: null, frozen: false, ...more }, this.#work);
   }
 
-  unchanged(root: string): Promise<{ unchanged: boolean }> {
-    return this.#snapshots.unchanged(root, this.#work);
-  }
-
   restore(
     root: string,
     more: { path?: string; dryRun?: boolean; seen?: string } = {},
