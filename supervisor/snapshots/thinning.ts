@@ -11,14 +11,15 @@ export interface Thinnable {
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
-/** Up to this age all are kept, */
+/** Until their hour has been over for this long all are kept, */
 const ALL_MS = DAY_MS;
-/** up to this the newest of each hour, and beyond it the newest of each day. */
+/** until their day has been over for this long the newest of each hour, and after that the newest of each day. */
 const HOURLY_MS = 7 * DAY_MS;
 
 /**
  * Which snapshots of one session are thinned out now. Those that somebody asked for, named or pinned stay, and what a fork was
- * made of (`bases`), and with all this the newest one. Hours and days are those of UTC, so it does not matter how often it is asked.
+ * made of (`bases`), and with all this the newest one. Hours and days are those of UTC, and what is in one is thinned out together:
+ * it does not matter when and how often it is asked.
  */
 export function thinned(
   snapshots: readonly Thinnable[],
@@ -29,12 +30,16 @@ export function thinned(
   const kept = new Set<string>();
   return newestFirst.filter(({ id, createdAt, reason, label, pinned }) => {
     if (pinned || label !== null || reason === 'manual' || bases.has(id)) return false;
-    const age = now - createdAt;
-    if (age <= ALL_MS) return false;
-    const stretch = age <= HOURLY_MS ? HOUR_MS : DAY_MS;
+    if (now - endOf(HOUR_MS, createdAt) <= ALL_MS) return false;
+    const stretch = now - endOf(DAY_MS, createdAt) <= HOURLY_MS ? HOUR_MS : DAY_MS;
     const place = `${stretch} ${Math.floor(createdAt / stretch)}`;
     if (kept.has(place)) return true;
     kept.add(place);
     return false;
   });
+}
+
+/** Of the hour or day that a moment is in. */
+function endOf(stretch: number, at: number): number {
+  return (Math.floor(at / stretch) + 1) * stretch;
 }

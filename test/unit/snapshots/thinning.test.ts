@@ -20,13 +20,18 @@ const kept = (snapshots: readonly Thinnable[], bases = new Set<string>(), now = 
 
 test('all of a day, then one an hour for a week, then one a day', () => {
   const every10Minutes = Array.from({ length: 6 * 24 * 30 }, (_, index) => at(index * 10 * MINUTE + 1));
-  const ages = kept(every10Minutes).map(({ createdAt }) => NOW - createdAt);
-  const count = (from: number, to: number): number => ages.filter((age) => age > from && age <= to).length;
-  expect(count(0, DAY)).toBe(6 * 24);
-  expect(count(DAY, 7 * DAY)).toBeGreaterThanOrEqual(6 * 24);
-  expect(count(DAY, 7 * DAY)).toBeLessThanOrEqual(6 * 24 + 1);
-  expect(count(7 * DAY, 30 * DAY)).toBeLessThanOrEqual(24);
-  expect(count(7 * DAY, 30 * DAY)).toBeGreaterThanOrEqual(23);
+  const left = kept(every10Minutes);
+  const from = (begin: number, end: number): Thinnable[] =>
+    left.filter(({ createdAt }) => createdAt >= NOW - begin && createdAt < NOW - end);
+  // An hour that ended within a day, and the half hour that has begun, are there whole.
+  expect(from(DAY + HOUR / 2, 0)).toHaveLength(6 * 24 + 3);
+  // Of those before, each has its newest, up to the end of the day that ended within a week, which is half a day earlier.
+  const hours = from(7 * DAY + 12.5 * HOUR, DAY + HOUR / 2);
+  expect(hours).toHaveLength(24 * 6 + 12);
+  expect(new Set(hours.map(({ createdAt }) => createdAt % HOUR))).toEqual(new Set([HOUR - 1]));
+  const days = from(30 * DAY, 7 * DAY + 12.5 * HOUR);
+  expect(days).toHaveLength(23);
+  expect(new Set(days.map(({ createdAt }) => createdAt % DAY))).toEqual(new Set([DAY - 1]));
 });
 
 test('never what somebody asked for, named or pinned, what a fork was made of, or the newest', () => {
@@ -47,18 +52,19 @@ test('never what somebody asked for, named or pinned, what a fork was made of, o
 test('asking often keeps the same in the end as asking once', () => {
   const random = new Seeded(seedOfRun('thinning'));
   for (let round = 0; round < times(200, 20_000); round += 1) {
-    const all = Array.from({ length: random.below(60) }, (_, index) =>
-      at(random.below(12 * DAY), { id: `snp-${index}`, pinned: random.below(9) === 0 }),
+    // Several in an hour: within a day or some.
+    const [begin, length] = [random.below(9 * DAY), [20 * HOUR, 4 * DAY][random.below(2)] ?? DAY];
+    const all = Array.from({ length: random.below(80) }, (_, index) =>
+      at(begin + random.below(length), { id: `snp-${index}`, pinned: random.below(9) === 0 }),
     );
     const bases = new Set(all.filter(() => random.below(12) === 0).map(({ id }) => id));
     let often = all;
     let now = NOW;
-    for (let times = 1 + random.below(5); times > 0; times -= 1) {
-      now += random.below(3 * DAY);
+    for (let times = 1 + random.below(9); times > 0; times -= 1) {
+      // Hours, days, and anything between: whatever straddles a limit then.
+      now += random.below([HOUR, 5 * HOUR, DAY, 3 * DAY][random.below(4)] ?? DAY);
       often = kept(often, bases, now);
     }
-    // While an hour or a day is half beyond a limit, its newest one so far may be another one.
-    now += 9 * DAY;
     expect(kept(often, bases, now)).toEqual(kept(all, bases, now));
   }
 });
