@@ -1,7 +1,7 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import { formatPath, parsePath } from '../../protocol/paths.ts';
 import { type Change, type ChangeTotals, DIFF_LIMITS, type ResumeSource } from '../../protocol/snapshots.ts';
-import { encodeRoot, parseRoot } from '../../protocol/snapshots/entries.ts';
+import { parseRoot } from '../../protocol/snapshots/entries.ts';
 import {
   type Hash,
   hashOf,
@@ -10,12 +10,13 @@ import {
   type ObjectReader,
   parseHash,
 } from '../../protocol/snapshots/objects.ts';
-import { EMPTY_REF } from '../../protocol/snapshots/refs.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { SnapshotRow } from '../store/snapshots.ts';
+import type { SeedItem } from '../workspace/seed-source.ts';
 import { Comparison } from './compare/comparison.ts';
 import { readDiffCursor, writeDiffCursor } from './compare/diff-cursor.ts';
 import type { Names } from './compare/differences.ts';
+import { seedTree } from './compare/seed-tree.ts';
 import type { SnapshotCallOptions } from './connection.ts';
 import type { HeldRoots } from './held-roots.ts';
 import { PatchStream } from './patch/patch-stream.ts';
@@ -28,8 +29,8 @@ const KEPT = { comparisons: 4, patches: 4 } as const;
 /** A patch that nobody goes on with is ended. */
 const PATCH_IDLE_MS = 60_000;
 
-/** `now`: the workspace as it is. `empty`: as a workspace without anything in it. */
-type Side = SnapshotRow | 'now' | 'empty';
+/** `now`: the workspace as it is. `clean`: as it begins. */
+type Side = SnapshotRow | 'now' | 'clean';
 
 export interface ComparedSides {
   readonly lineage: string;
@@ -46,6 +47,8 @@ export interface ComparisonsOptions {
   /** Errors: `not_found`. */
   readonly findSnapshot: (id: string, session?: string) => SnapshotRow;
   readonly findSession: (reference: string) => SessionRow;
+  /** What the workspace of a session begins with; null for nothing. */
+  readonly seedOf: (session: SessionRow) => AsyncIterable<SeedItem> | null;
   /** The file of the thread that compares lines. */
   readonly lineWorker: string;
 }
@@ -120,7 +123,7 @@ export class Comparisons {
           next: 'resume with --from files',
         });
       case 'clean':
-        return await this.#page({ lineage, sessionId, a: 'now', b: 'empty' }, request, options);
+        return await this.#page({ lineage, sessionId, a: 'now', b: 'clean' }, request, options);
       default: {
         const b = this.#options.findSnapshot(from.slice('snapshot:'.length), session.id);
         return await this.#page({ lineage, sessionId, a: 'now', b }, request, options);
@@ -227,20 +230,23 @@ export class Comparisons {
     const known = cursor === undefined ? null : readDiffCursor(cursor);
     const isNow = a === 'now' || b === 'now';
     const rootOf = (side: Side, now: Hash | null): Hash | null =>
-      side === 'now' ? now : side === 'empty' ? null : parseHash(side.root);
+      side === 'now' ? now : side === 'clean' ? null : parseHash(side.root);
 
     const during = async (store: LineageStore, now: Hash | null): Promise<T> => {
       const overlay = new Map<string, Buffer>();
-      const empty = async (): Promise<Hash> => {
-        // With the attributes of the other side: the top itself stays.
+      const clean = async (): Promise<Hash> => {
+        if (known !== null && this.#kept.has(keyOf({ lineage, ...known, names }))) return known.after;
         const top = parseRoot(await store.read(now ?? Buffer.alloc(0), OBJECT_KINDS.root));
-        const body = encodeRoot({ ...top, content: EMPTY_REF });
-        const hash = hashOf(OBJECT_KINDS.root, body);
-        overlay.set(hash.toString('hex'), body);
-        return hash;
+        const sink = (kind: ObjectKind, body: Buffer): Hash => {
+          const hash = hashOf(kind, body);
+          overlay.set(hash.toString('hex'), body);
+          return hash;
+        };
+        const items = sessionId === null ? null : this.#options.seedOf(this.#options.findSession(sessionId));
+        return await seedTree(items, top, { reader: store, sink, signal: options.signal });
       };
-      const before = rootOf(a, now) ?? (await empty());
-      const after = rootOf(b, now) ?? (await empty());
+      const before = rootOf(a, now) ?? (await clean());
+      const after = rootOf(b, now) ?? (await clean());
       if (known !== null && !(known.before.equals(before) && known.after.equals(after))) throw anew();
       for (const root of isNow ? [now] : []) if (root !== null) held.hold(lineage, root);
       const kept = await this.#comparison(store, overlay, { lineage, before, after, names }, options.signal);
@@ -267,10 +273,10 @@ export class Comparisons {
   async #comparison(
     store: LineageStore,
     overlay: ReadonlyMap<string, Buffer>,
-    { lineage, before, after, names }: { lineage: string; before: Hash; after: Hash; names: Names },
+    { lineage, before, after, names }: Compared,
     signal: AbortSignal | undefined,
   ): Promise<KeptComparison> {
-    const key = [lineage, before.toString('hex'), after.toString('hex'), formatPath(names)].join(' ');
+    const key = keyOf({ lineage, before, after, names });
     const known = this.#kept.get(key);
     this.#kept.delete(key);
     const reader = known?.reader ?? new BorrowedReader(overlay);
@@ -301,6 +307,17 @@ export class Comparisons {
       end(oldest);
     }
   }
+}
+
+interface Compared {
+  readonly lineage: string;
+  readonly before: Hash;
+  readonly after: Hash;
+  readonly names: Names;
+}
+
+function keyOf({ lineage, before, after, names }: Compared): string {
+  return [lineage, before.toString('hex'), after.toString('hex'), formatPath(names)].join(' ');
 }
 
 interface Trees {

@@ -85,6 +85,7 @@ export function snapshotParts(options: SnapshotPartsOptions): SnapshotParts {
     held,
     findSnapshot: (id, session) => service.find(id, session),
     findSession: (reference) => service.session(reference),
+    seedOf: (session) => options.seeding.itemsOf(session),
     lineWorker: options.lineWorker,
   });
   const upkeep = new SnapshotUpkeep({

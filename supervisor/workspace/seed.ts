@@ -73,6 +73,17 @@ export class Seeding {
     this.#settled.add(row.id);
   }
 
+  /** What a workspace of the session's profile begins with now; null for nothing. Errors while it is read: `not_found`. */
+  itemsOf({ profile: name }: Pick<SessionRow, 'profile'>): AsyncIterable<SeedItem> | null {
+    const { home, profiles } = this.#options;
+    const profile = profiles.get(name);
+    if (profile === null) return null;
+    const { seed = '.', ignore = [] } = profile.config.workspace ?? {};
+    return seed === false
+      ? null
+      : seedItems({ code: home.deploy(name, profile.version), folder: seed, ignore });
+  }
+
   #intent(sessionId: string): Operation | null {
     const { operations } = this.#options;
     return operations.pending().find((one) => one.kind === SEED && one.sessionId === sessionId) ?? null;
@@ -80,19 +91,13 @@ export class Seeding {
 
   /** False when it has to wait: the profile is not deployed now. */
   async #seed(row: SessionRow, intent: Operation): Promise<boolean> {
-    const { home, profiles, database, operations, events } = this.#options;
+    const { profiles, database, operations, events } = this.#options;
     for (let tries = 1; ; tries += 1) {
       const profile = profiles.get(row.profile);
       if (profile === null) return false;
-      const { seed = '.', ignore = [] } = profile.config.workspace ?? {};
+      const items = this.itemsOf(row);
       try {
-        const done =
-          seed === false
-            ? null
-            : await this.#copy(
-                row.id,
-                seedItems({ code: home.deploy(row.profile, profile.version), folder: seed, ignore }),
-              );
+        const done = items === null ? null : await this.#copy(row.id, items);
         await failpoint('seed.before-end');
         database.transaction(() => {
           if (done !== null)

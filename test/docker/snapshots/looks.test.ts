@@ -143,6 +143,62 @@ describe('what differs', () => {
     expect((await home.call('snapshot/preview', { session: id, from: 'files' })).changes).toEqual([]);
   });
 
+  test(
+    'what a reset would change: what the project brings again is no change',
+    { timeout: 120_000 },
+    async () => {
+      const files = {
+        'src/kept': 'the same',
+        'src/edited': 'before',
+        'src/gone': 'comes back',
+        '-x': '',
+        'run.sh': 'x',
+      };
+      const seeded = {
+        ...shellProject('seeded', 'persistence: persistent\nworkspace: { ignore: [run.sh] }\n'),
+        ...files,
+      };
+      const directory = await writeProject(join(home.path, '..'), seeded);
+      await writeFile(join(directory, 'large'), randomBytes(3 * MIB));
+      await symlink('src/kept', join(directory, 'link'));
+      await home.call('profile/deploy', { directory });
+      const { id } = (await home.call('session/create', { profile: 'seeded' })).session;
+      const folder = join(home.path, 'workspaces', id);
+      const preview = (more: object = {}) =>
+        home.call('snapshot/preview', { session: id, from: 'clean', ...more });
+      expect((await preview()).changes).toEqual([]);
+      await writeFile(join(folder, 'src/edited'), 'after');
+      await rm(join(folder, 'src/gone'));
+      await run('chmod', ['700', join(folder, '-x')]);
+      await writeFile(join(folder, 'more'), 'of the agent');
+      await rm(join(folder, 'link'));
+      await mkdir(join(folder, 'link'));
+      const expected = [
+        'mode /workspace/-x',
+        'typechange /workspace/link',
+        'deleted /workspace/more',
+        'modified /workspace/src/edited',
+        'added /workspace/src/gone',
+      ];
+      const whole = await preview();
+      expect(told(whole.changes)).toEqual(expected);
+      expect(whole.totals).toMatchObject({ added: 1, deleted: 1, modified: 1, mode: 1, typechange: 1 });
+      const pages: string[] = [];
+      for (let cursor: string | null | undefined; cursor !== null;) {
+        const page = await preview({ limit: 2, ...(cursor === undefined ? {} : { cursor }) });
+        pages.push(...told(page.changes));
+        cursor = page.nextCursor;
+      }
+      expect(pages).toEqual(expected);
+
+      const { undo } = await home.call('session/resume', { session: id, from: 'clean' });
+      expect((await preview()).changes).toEqual([]);
+      // Times are new: what it was differs in that too.
+      const came = (await home.call('snapshot/diff', { a: undo ?? '', b: 'now', session: id })).changes;
+      expect(told(came.filter(({ kind }) => kind !== 'mode'))).toEqual(expected.slice(1));
+    },
+  );
+
   test('ids of others, forged ones and cursors that are none are refused', async () => {
     const [one, other] = [await session(), await session()];
     await writeFile(join(one.folder, 'a'), 'one');
