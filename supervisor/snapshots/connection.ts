@@ -5,14 +5,13 @@ import { type RestoreResult, type ScanResult, STORE_CALLS } from '../../protocol
 import { Peer } from '../../protocol/wire/peer.ts';
 import { NOTHING, type Progress, withBytes } from '../../protocol/wire/shapes.ts';
 import { SIDECAR_METHODS } from '../../sidecar/wire.ts';
+import { keepAlive, whileHeard } from '../workspace/liveness.ts';
 import { greet } from '../workspace/sidecar-peer.ts';
 import type { Incoming } from './store/incoming.ts';
 import type { LineageStore } from './store/lineage-store.ts';
 import { ScanCacheFile } from './store/scan-cache-file.ts';
 
 const { hashBytes } = SNAPSHOT_LIMITS;
-/** A sidecar that neither tells of progress nor asks for anything as long as this is taken for one that hangs. */
-const SILENT_MS = 120_000;
 
 export interface SnapshotCallOptions {
   readonly signal?: AbortSignal | undefined;
@@ -84,6 +83,7 @@ export class SnapshotConnection {
   static async open(dial: () => Promise<Duplex>, sessionId: string): Promise<SnapshotConnection> {
     const connection = new SnapshotConnection(await dial(), sessionId);
     await greet(connection.#peer, sessionId);
+    keepAlive(connection.#peer, sessionId);
     return connection;
   }
 
@@ -141,33 +141,25 @@ export class SnapshotConnection {
     { signal, onProgress }: SnapshotCallOptions,
     call: (options: SnapshotCallOptions) => Promise<T>,
   ): Promise<T> {
-    const silence = new AbortController();
-    const timer = setTimeout(() => silence.abort(), SILENT_MS);
-    const heard = (): void => {
-      this.#heard += 1;
-      timer.refresh();
-    };
     const cache = new ScanCacheFile(desk.store.directory, this.#sessionId);
-    this.#desk = { keeps: false, ...desk, cache, heard };
     try {
-      const result = await call({
-        signal: signal === undefined ? silence.signal : AbortSignal.any([silence.signal, signal]),
-        onProgress: (progress) => {
-          heard();
-          onProgress?.(progress);
-        },
-      });
-      heard();
-      return result;
-    } catch (error) {
-      if (!silence.signal.aborted) throw error;
-      throw new HoldfastError('timeout', 'The sidecar does not go on', {
-        why: `nothing was heard of it for ${SILENT_MS / 1000} s`,
-        next: 'try again; `holdfast session stop` gives the session a new sidecar',
-        cause: error,
+      return await whileHeard(async (refresh, stuck) => {
+        const heard = (): void => {
+          this.#heard += 1;
+          refresh();
+        };
+        this.#desk = { keeps: false, ...desk, cache, heard };
+        const result = await call({
+          signal: signal === undefined ? stuck : AbortSignal.any([stuck, signal]),
+          onProgress: (progress) => {
+            heard();
+            onProgress?.(progress);
+          },
+        });
+        heard();
+        return result;
       });
     } finally {
-      clearTimeout(timer);
       this.#desk = null;
       await cache.close();
     }

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, describe, expect, test } from 'vitest';
 import { FILE_PIECE_BYTES } from '../../protocol/files.ts';
 import { shellProject } from '../setup/profiles.ts';
-import { seededRandom } from '../unit/files/seeded-random.ts';
+import { Seeded } from '../unit/protocol/seeded.ts';
 import { expectSettled } from './harness/expectations.ts';
 import type { FaultHome } from './harness/fault-home.ts';
 import type { SupervisorProcess } from './harness/supervisor-process.ts';
@@ -72,7 +72,7 @@ describe.each<Victim>(['the supervisor', 'the agent container', 'the sidecar'])(
       await bench.deploy(home, shellProject('shell'));
       const { session } = await home.call('session/create', { profile: 'shell' });
       const folder = join(home.path, 'workspaces', session.id);
-      const random = seededRandom(victim.length);
+      const random = new Seeded(victim.length);
       const running = async (role: 'agent' | 'sidecar'): Promise<string | undefined> =>
         (await home.objects()).find(
           ({ labels, state }) => labels['dev.holdfast.role'] === role && state === 'running',
@@ -110,7 +110,7 @@ describe.each<Victim>(['the supervisor', 'the agent container', 'the sidecar'])(
             there.set(size, round);
           }
         });
-        await sleep(random(200));
+        await sleep(random.below(200));
         await kill();
         over.abort();
         await Promise.all(writers);

@@ -1,7 +1,7 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { seededRandom } from '../../unit/files/seeded-random.ts';
+import { Seeded } from '../../unit/protocol/seeded.ts';
 import { Arena, connectFiles } from './arena.ts';
 import { SOAK } from '../../setup/run-length.ts';
 
@@ -27,7 +27,7 @@ function content(round: number, size: number): Buffer {
 test(
   'kill -9 of the sidecar during writes leaves the old or the new content of each file, and nothing else',
   async () => {
-    const random = seededRandom(7);
+    const random = new Seeded(7);
     const path = (size: number): string => `/workspace/file-${size}`;
     for (const size of SIZES) {
       const bytes = content(0, size);
@@ -46,7 +46,7 @@ test(
         }
       });
       const ended = Promise.allSettled(writers);
-      await sleep(random(100 + SPREAD_MS));
+      await sleep(random.below(100 + SPREAD_MS));
       await arena.pair.replaceSidecar();
       await ended;
       files.close();

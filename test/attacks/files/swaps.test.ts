@@ -1,7 +1,7 @@
 import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { seededRandom } from '../../unit/files/seeded-random.ts';
+import { Seeded } from '../../unit/protocol/seeded.ts';
 import { Arena, CANARY, outcome, OUTSIDE } from './arena.ts';
 import { SOAK } from '../../setup/run-length.ts';
 
@@ -71,11 +71,11 @@ describe.each([
         '/workspace/read/s',
         '/workspace/read/p',
       ];
-      const random = seededRandom(1);
+      const random = new Seeded(1);
       const seen = await race(
         '/workspace/read',
         ATTEMPTS.quick,
-        () => read(paths[random(paths.length)] ?? ''),
+        () => read(paths[random.below(paths.length)] ?? ''),
         (got) => got === 'inside' || got === '',
       );
       // The race was there to be lost: both what is inside and what is not were met.
@@ -103,7 +103,7 @@ describe.each([
     });
 
     test('writing', async () => {
-      const random = seededRandom(2);
+      const random = new Seeded(2);
       const paths = [
         '/workspace/write/d/secret',
         '/workspace/write/l/new',
@@ -113,7 +113,7 @@ describe.each([
       const seen = await race(
         '/workspace/write',
         ATTEMPTS.disk,
-        () => write(paths[random(paths.length)] ?? '', 'inside'),
+        () => write(paths[random.below(paths.length)] ?? '', 'inside'),
         (got) => got === 'written',
       );
       expect(seen.get('written')).toBeGreaterThan(ATTEMPTS.disk / 20);

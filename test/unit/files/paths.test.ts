@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { decodeName, encodeName, ESCAPE, formatPath, parsePath } from '../../../protocol/paths.ts';
-import { seededRandom } from './seeded-random.ts';
+import { Seeded } from '../protocol/seeded.ts';
 import { times } from '../../setup/run-length.ts';
 
 function codeOf(work: () => unknown): string {
@@ -38,14 +38,14 @@ describe('names are bytes', () => {
   test(
     'every name has one spelling, and it survives JSON and a URI',
     () => {
-      const random = seededRandom(1);
+      const random = new Seeded(1);
       const alphabet = [
         0x61, 0x2d, 0x0a, 0xe2, 0x90, 0x9b, 0xff, 0xc3, 0xa9, 0xf0, 0x9f, 0x98, 0x80, 0xed, 0xa0, 0x5c,
       ];
       for (let round = 0; round < CASES; round += 1) {
         const name = Buffer.from(
-          Array.from({ length: 1 + random(12) }, () =>
-            random(4) === 0 ? 1 + random(255) : (alphabet[random(16)] ?? 0),
+          Array.from({ length: 1 + random.below(12) }, () =>
+            random.below(4) === 0 ? 1 + random.below(255) : (alphabet[random.below(16)] ?? 0),
           ),
         );
         const spelled = encodeName(name);
@@ -118,7 +118,7 @@ describe('paths', () => {
   test(
     'whatever text comes, it is a path that comes back as it was, or a typed error',
     () => {
-      const random = seededRandom(2);
+      const random = new Seeded(2);
       const pieces = [
         '/',
         '..',
@@ -139,9 +139,10 @@ describe('paths', () => {
       ];
       const seen = new Set<string>();
       for (let round = 0; round < CASES; round += 1) {
-        const start = random(3) === 0 ? '' : '/workspace/';
+        const start = random.below(3) === 0 ? '' : '/workspace/';
         const path =
-          start + Array.from({ length: random(8) }, () => pieces[random(pieces.length)] ?? '').join('');
+          start +
+          Array.from({ length: random.below(8) }, () => pieces[random.below(pieces.length)] ?? '').join('');
         let names: Buffer[];
         try {
           names = parsePath(path);

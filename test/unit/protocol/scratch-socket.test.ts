@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, expect, test } from 'vitest';
 import { withBytes } from '../../../protocol/wire/shapes.ts';
 import { acceptScratch, connectScratch, takeChunks } from '../../../protocol/wire/scratch-socket.ts';
-import { seededRandom } from '../files/seeded-random.ts';
+import { Seeded } from '../protocol/seeded.ts';
 import { call, serve, until } from './peers.ts';
 
 const MiB = 2 ** 20;
@@ -122,7 +122,7 @@ test('a socket of a Node that cannot do it stays what it is', () => {
 
 test('messages and bytes of two peers are whole, however they are cut, and what follows a release can be kept', async () => {
   const { near, far } = await pair();
-  const random = seededRandom(11);
+  const random = new Seeded(11);
   serve(far, {
     handlers: {
       download: ({ bytes }) => withBytes({}, numbered(bytes)),
@@ -133,8 +133,8 @@ test('messages and bytes of two peers are whole, however they are cut, and what 
   const client = call(near);
   await Promise.all(
     Array.from({ length: 60 }, async (_, n) => {
-      const size = random(n % 3 === 0 ? 3 * MiB : 5000);
-      const text = 'x'.repeat(random(n % 7 === 0 ? 300_000 : 100)) + String(n);
+      const size = random.below(n % 3 === 0 ? 3 * MiB : 5000);
+      const text = 'x'.repeat(random.below(n % 7 === 0 ? 300_000 : 100)) + String(n);
       const [down, echo, up] = await Promise.all([
         client.callWithBytes('download', { bytes: size }),
         client.call('echo', { value: text }),

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { Scrollback } from '../../../sidecar/terminals/scrollback.ts';
-import { seededRandom } from '../files/seeded-random.ts';
+import { Seeded } from '../protocol/seeded.ts';
 
 const SEGMENT = 100;
 
@@ -25,16 +25,16 @@ describe('the last output of a terminal', () => {
   }
 
   test('is the end of all that was written, one to two segments of it, also for the next sidecar', () => {
-    const random = seededRandom(3);
+    const random = new Seeded(3);
     let scrollback = Scrollback.open(join(folder, 'one'), SEGMENT);
     expect(scrollback.hasBegun).toBe(false);
     scrollback.begin();
     let all = '';
     for (let n = 0; n < 400; n += 1) {
-      const piece = String.fromCharCode(97 + (n % 26)).repeat(random(60));
+      const piece = String.fromCharCode(97 + (n % 26)).repeat(random.below(60));
       all += piece;
       scrollback.append(Buffer.from(piece));
-      if (random(20) === 0) {
+      if (random.below(20) === 0) {
         scrollback.close();
         scrollback = Scrollback.open(join(folder, 'one'), SEGMENT);
         expect(scrollback.hasBegun).toBe(true);

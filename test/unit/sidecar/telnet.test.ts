@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { OutputDecoder, escapeInput } from '../../../sidecar/terminals/telnet.ts';
-import { seededRandom } from '../files/seeded-random.ts';
+import { Seeded } from '../protocol/seeded.ts';
 
 /** What telnetd makes of input: the same as busybox 1.35 does in one read. */
 function asTelnetd(input: Buffer): Buffer {
@@ -16,10 +16,12 @@ function asTelnetd(input: Buffer): Buffer {
 
 describe('telnet between the sidecar and a terminal', () => {
   test('any input arrives as it was', () => {
-    const random = seededRandom(7);
+    const random = new Seeded(7);
     const odd = [0xff, 0x0d, 0x0a, 0x00, 0x41, 0x1e, 0xf0];
     for (let n = 0; n < 2000; n += 1) {
-      const input = Buffer.from(Array.from({ length: random(12) }, () => odd[random(odd.length)] ?? 0));
+      const input = Buffer.from(
+        Array.from({ length: random.below(12) }, () => odd[random.below(odd.length)] ?? 0),
+      );
       expect(asTelnetd(escapeInput(input)).toString('hex')).toBe(input.toString('hex'));
     }
   });

@@ -43,6 +43,7 @@ import {
 } from './model-tree.ts';
 import { StoredObjects } from './stored-objects.ts';
 import { times } from '../../setup/run-length.ts';
+import { PLAIN_GIT, THREAD } from './patching.ts';
 
 /** What the comparison must say, thought of in the simplest way. Paths are the model's. */
 interface Expected {
@@ -342,15 +343,6 @@ class CountedReader implements ObjectReader {
 }
 
 const run = promisify(execFile);
-const THREAD = new URL('../../../supervisor/snapshots/patch/line-worker.ts', import.meta.url);
-/** Git with nobody's settings, and in no repository. */
-const PLAIN_GIT = {
-  PATH: process.env['PATH'],
-  HOME: '/nonexistent',
-  GIT_CONFIG_NOSYSTEM: '1',
-  GIT_CEILING_DIRECTORIES: tmpdir(),
-};
-
 describe('the patch of a comparison', () => {
   test('real git makes the one tree the other with it', { timeout: 600_000 }, async () => {
     const random = new Seeded(seedOfRun('patches'));

@@ -22,20 +22,12 @@ import {
   type PatchFile,
   writePatch,
 } from '../../../supervisor/snapshots/patch/write-patch.ts';
-import { seededRandom } from '../files/seeded-random.ts';
+import { Seeded } from '../protocol/seeded.ts';
 import { times } from '../../setup/run-length.ts';
+import { PLAIN_GIT, THREAD } from './patching.ts';
 
 const run = promisify(execFile);
 const CASES = times(12, 400);
-const THREAD = new URL('../../../supervisor/snapshots/patch/line-worker.ts', import.meta.url);
-/** Git with nobody's settings, and in no repository. */
-const PLAIN_GIT = {
-  PATH: process.env['PATH'],
-  HOME: '/nonexistent',
-  GIT_CONFIG_NOSYSTEM: '1',
-  GIT_CEILING_DIRECTORIES: tmpdir(),
-};
-
 interface Item {
   readonly type: 'file' | 'symlink';
   readonly executable: boolean;
@@ -276,8 +268,8 @@ describe('a patch does what the change did', () => {
   });
 
   test('two long texts with nothing in common end in time', async () => {
-    const random = seededRandom(7);
-    const noise = (): string => text(40_000, () => `${random(3)} ${random(40)}\n`);
+    const random = new Seeded(7);
+    const noise = (): string => text(40_000, () => `${random.below(3)} ${random.below(40)}\n`);
     const started = performance.now();
     await expectApplies(one(file(noise())), one(file(noise())));
     expect(performance.now() - started).toBeLessThan(20_000);
@@ -294,13 +286,13 @@ describe('a patch does what the change did', () => {
 
   test('random trees and edits', { timeout: 600_000 }, async () => {
     for (let seed = 1; seed <= CASES; seed += 1) {
-      const random = seededRandom(seed);
+      const random = new Seeded(seed);
       const before = new Map<string, Item>();
-      for (let n = random(14); n > 0; n -= 1) add(before, random);
+      for (let n = random.below(14); n > 0; n -= 1) add(before, random);
       const after = new Map(before);
-      for (let n = 1 + random(8); n > 0; n -= 1) edit(after, random);
+      for (let n = 1 + random.below(8); n > 0; n -= 1) edit(after, random);
       try {
-        await expectApplies(before, after, random(2) === 0);
+        await expectApplies(before, after, random.below(2) === 0);
       } catch (error) {
         throw new Error(`seed ${seed}`, { cause: error });
       }
@@ -310,9 +302,9 @@ describe('a patch does what the change did', () => {
 
 const NAMES = ['a', 'b', 'c', 'd e', 'f"g', '\xc3\xa9', '\xff', '-x', 'tab\t', 'Z'];
 
-function add(tree: Map<string, Item>, random: (limit: number) => number): void {
-  const depth = 1 + random(3);
-  const path = Array.from({ length: depth }, () => NAMES[random(NAMES.length)] ?? 'a').join('/');
+function add(tree: Map<string, Item>, random: Seeded): void {
+  const depth = 1 + random.below(3);
+  const path = Array.from({ length: depth }, () => NAMES[random.below(NAMES.length)] ?? 'a').join('/');
   // What is in the way goes: a file where a folder must be, a folder where a file must be.
   for (const other of tree.keys()) {
     if (path.startsWith(`${other}/`) || other.startsWith(`${path}/`)) tree.delete(other);
@@ -320,37 +312,40 @@ function add(tree: Map<string, Item>, random: (limit: number) => number): void {
   tree.set(path, content(random));
 }
 
-function content(random: (limit: number) => number): Item {
-  switch (random(6)) {
+function content(random: Seeded): Item {
+  switch (random.below(6)) {
     case 0:
-      return link(['x', '../y', '/etc/passwd', 'a b'][random(4)] ?? 'x');
+      return link(['x', '../y', '/etc/passwd', 'a b'][random.below(4)] ?? 'x');
     case 1:
-      return file(Buffer.from(Array.from({ length: random(300) }, () => random(256))), random(2) === 0);
+      return file(
+        Buffer.from(Array.from({ length: random.below(300) }, () => random.below(256))),
+        random.below(2) === 0,
+      );
     case 2:
-      return file('', random(4) === 0);
+      return file('', random.below(4) === 0);
     default:
       return file(
-        text(random(60), () => `${random(12)}\n`) + (random(4) === 0 ? 'no end' : ''),
-        random(4) === 0,
+        text(random.below(60), () => `${random.below(12)}\n`) + (random.below(4) === 0 ? 'no end' : ''),
+        random.below(4) === 0,
       );
   }
 }
 
-function edit(tree: Map<string, Item>, random: (limit: number) => number): void {
+function edit(tree: Map<string, Item>, random: Seeded): void {
   const paths = [...tree.keys()];
-  const path = paths[random(Math.max(paths.length, 1))];
+  const path = paths[random.below(Math.max(paths.length, 1))];
   const item = path === undefined ? undefined : tree.get(path);
-  if (path === undefined || item === undefined || random(5) === 0) {
+  if (path === undefined || item === undefined || random.below(5) === 0) {
     add(tree, random);
     return;
   }
-  switch (random(4)) {
+  switch (random.below(4)) {
     case 0:
       tree.delete(path);
       return;
     case 1: {
       tree.delete(path);
-      const to = `${NAMES[random(NAMES.length)] ?? 'a'}/${NAMES[random(NAMES.length)] ?? 'b'}`;
+      const to = `${NAMES[random.below(NAMES.length)] ?? 'a'}/${NAMES[random.below(NAMES.length)] ?? 'b'}`;
       for (const other of [...tree.keys()]) {
         if (to.startsWith(`${other}/`) || other.startsWith(`${to}/`)) tree.delete(other);
       }
@@ -362,7 +357,7 @@ function edit(tree: Map<string, Item>, random: (limit: number) => number): void 
       return;
     default: {
       const parts = item.bytes.toString('latin1').split('\n');
-      parts.splice(random(parts.length + 1), random(4), `${random(12)}`, 'edited');
+      parts.splice(random.below(parts.length + 1), random.below(4), `${random.below(12)}`, 'edited');
       tree.set(
         path,
         item.type === 'file' ? { ...item, bytes: Buffer.from(parts.join('\n'), 'latin1') } : content(random),
