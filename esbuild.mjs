@@ -33,6 +33,8 @@ const BUNDLES = [
   { entry: 'supervisor/snapshots/store/check-worker.ts', out: 'check-worker.cjs' },
   // Thaws a container when the supervisor that froze it is killed.
   { entry: 'supervisor/engine/docker/thaw.ts', out: 'thaw.cjs' },
+  // Started by the extension, where our images are not on the engine.
+  { entry: 'scripts/setup/packaged-images.mjs', out: 'setup/images.cjs' },
   { entry: 'sidecar/main.ts', out: 'runtime/sidecar.cjs' },
   { entry: 'sidecar/relay.ts', out: 'runtime/relay.cjs' },
   // Threads of the sidecar.
@@ -192,6 +194,13 @@ function runtimeFiles() {
   return { guest, native };
 }
 
+/** What the packages with the Node of the images must be, by name: the lock file is not in the package. */
+function nodeIntegrity() {
+  const { packages } = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8'));
+  const names = Object.keys(manifest().optionalDependencies);
+  return Object.fromEntries(names.map((name) => [name, packages[`node_modules/${name}`]?.integrity]));
+}
+
 /** @param {string[]} inputs; the licences of the packages that are in the bundles, which have to travel with them */
 function notices(inputs) {
   const packages = inputs
@@ -257,7 +266,7 @@ async function main() {
   const newest = Math.max(0, ...[...inputs, ...guest].map((path) => statSync(path).mtimeMs));
   const time = knownTime(id) ?? new Date(newest).toISOString();
 
-  mkdirSync(join(DIST, 'runtime'), { recursive: true });
+  for (const folder of ['runtime', 'setup']) mkdirSync(join(DIST, folder), { recursive: true });
   for (const { path, contents, mode } of outputs) {
     const text = path.endsWith('.cjs')
       ? inAscii(contents.toString('utf8')).replaceAll(BUILD_ID, id).replaceAll(BUILD_TIME, time)
@@ -267,7 +276,7 @@ async function main() {
   const { sidecar, agent } = recipes();
   replaceFile(
     join(DIST, 'images.json'),
-    `${JSON.stringify({ sidecar: sidecar.reference, agent: agent.reference }, null, 2)}\n`,
+    `${JSON.stringify({ sidecar: sidecar.reference, agent: agent.reference, node: nodeIntegrity() }, null, 2)}\n`,
     0o644,
   );
   replaceFile(

@@ -12,6 +12,7 @@ import { DocumentBases } from './files/document-bases.ts';
 import { SCHEME, SNAPSHOT_SCHEME } from './files/location.ts';
 import { ChangeTimes, TurnChanges } from './files/turn-changes.ts';
 import { WorkspaceFiles } from './files/provider.ts';
+import { buildImages } from './images/build-images.ts';
 import { Notices } from './notices.ts';
 import { HistoryDocuments } from './history/history-documents.ts';
 import { SessionEvents } from './history/session-events.ts';
@@ -78,6 +79,8 @@ export class Holdfast implements Disposable {
         ...search.works,
         ...policy.works,
         ...snapshots.works,
+        'holdfast.buildImages': () =>
+          buildImages({ extensionPath: context.extensionPath, home, program, log }),
         'holdfast.connect': () => {
           connection.retry();
         },

@@ -5,6 +5,7 @@ import type { ConnectionState } from './connection/state.ts';
 
 const SHOW_LOG = 'Show Log';
 const TRY_AGAIN = 'Try Again';
+const BUILD_IMAGES = 'Build Images';
 
 /** What a person is told: one notification at a time of each kind, each with its next step, all of it in the log too. */
 export class Notices {
@@ -17,7 +18,10 @@ export class Notices {
 
   failed(error: HoldfastError): void {
     this.#log.error(`${error.code}: ${error.sentence}`, error.cause ?? '');
-    this.#tell(sentences(error), { [SHOW_LOG]: 'holdfast.showLog' });
+    this.#tell(sentences(error), {
+      ...(lacksOwnImage(error) ? { [BUILD_IMAGES]: 'holdfast.buildImages' } : {}),
+      [SHOW_LOG]: 'holdfast.showLog',
+    });
   }
 
   /** Why the state of the moment does not allow what was asked for. */
@@ -52,6 +56,12 @@ export class Notices {
       if (command !== undefined) void commands.executeCommand(command);
     });
   }
+}
+
+/** One that Holdfast makes itself, so that we can do something about it. */
+function lacksOwnImage({ code, details }: HoldfastError): boolean {
+  const image = details?.['image'];
+  return code === 'image_not_found' && typeof image === 'string' && image.startsWith('holdfast/');
 }
 
 /** What, why and what to do, as sentences. */

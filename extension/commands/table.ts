@@ -65,6 +65,7 @@ export const COMMANDS = {
   'holdfast.searchSessions': ALWAYS,
   'holdfast.filterSessions': ALWAYS,
   'holdfast.clearFilter': ALWAYS,
+  'holdfast.buildImages': ALWAYS,
   'holdfast.connect': ALWAYS,
   'holdfast.checkEngine': ALWAYS,
   'holdfast.showLog': ALWAYS,

@@ -6,13 +6,19 @@ import { ROOT, SetupError, setupLog } from './project.mjs';
 
 /**
  * @param {string} program @param {string[]} args
- * @param {{ env?: NodeJS.ProcessEnv, cwd?: string, next?: string }} [options] next: what a person should do when it fails
+ * @param {{ env?: NodeJS.ProcessEnv, cwd?: string, missing?: string, next?: string }} [options] missing: what there is not when it fails; next:
+ * what a person should do then
  */
-export async function run(program, args, { env = process.env, cwd = ROOT, next = 'See the log' } = {}) {
+export async function run(
+  program,
+  args,
+  { env = process.env, cwd = ROOT, missing, next = 'See the log' } = {},
+) {
   const path = setupLog();
   const log = openSync(path, 'a', 0o600);
   try {
     writeSync(log, `\n${new Date().toISOString()} $ ${[program, ...args].join(' ')}\n`);
+    const from = statSync(path).size;
     const code = await new Promise((resolve, reject) => {
       const child = spawn(program, args, { cwd, env, stdio: ['ignore', log, log] });
       child.on('error', reject);
@@ -20,7 +26,7 @@ export async function run(program, args, { env = process.env, cwd = ROOT, next =
     });
     if (code !== 0) {
       throw new SetupError(
-        `${program} ${args[0] ?? ''} failed (${code}): ${lastLine(path)}`,
+        `${missing === undefined ? '' : `${missing} is missing: `}${program} ${args[0] ?? ''} failed (${code}): ${lastWords(path, from)}`,
         `${next}. Log: ${path}`,
       );
     }
@@ -32,9 +38,11 @@ export async function run(program, args, { env = process.env, cwd = ROOT, next =
   }
 }
 
-/** @param {string} path */
-function lastLine(path) {
-  return readFileSync(path, 'utf8').trimEnd().split('\n').at(-1) ?? '';
+/** What it said last; npm says it earlier, and then much else. @param {string} path @param {number} from where its output begins in the log */
+function lastWords(path, from) {
+  const lines = readFileSync(path).subarray(from).toString('utf8').trimEnd().split('\n');
+  const ofNpm = lines.find((line) => /^npm error .*(failed, reason|No matching version|404)/.test(line));
+  return (ofNpm ?? lines.at(-1) ?? '').replace(/^npm error /, '');
 }
 
 /** @param {string} program */

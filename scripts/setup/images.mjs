@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { onPath, run } from './command.mjs';
 import { canInstall, install, isDebian } from './debian.mjs';
-import { nodePackage } from './node.mjs';
+import { fetchPackage, nodeForImages } from './node.mjs';
 import { SetupError, reasonOf } from './project.mjs';
 import { recipes } from './recipes.mjs';
 
@@ -71,18 +71,18 @@ async function buildHere(api, recipe, step) {
   process.once('exit', cleanUp);
   try {
     const tar = join(work, 'root.tar');
-    const inputs = [tar, join(nodePackage(), 'bin/node')];
+    step.show('Node for the images');
+    const inputs = [tar, await nodeForImages(work)];
     if (recipe.name === 'agent') {
       step.show('fetching npm');
-      await run('npm', ['pack', '--silent', '--loglevel=error', '--pack-destination', work, NPM], {
-        next: 'Make sure that npm can reach its registry',
-      });
-      inputs.push(join(work, `${NPM.replace('@', '-')}.tgz`));
+      inputs.push(await fetchPackage(NPM, work));
     }
     step.show(`building ${recipe.name} from Debian packages (a minute at most)`);
-    await run(join(recipe.directory, 'build.sh'), inputs, {
+    // Not by its own mode: an unpacked archive may have lost it.
+    await run('bash', [join(recipe.directory, 'build.sh'), ...inputs], {
       env: { ...process.env, TMPDIR: work },
-      next: 'Make sure that apt can reach its mirrors; an ordinary user may need "sudo npm run images" once',
+      missing: recipe.reference,
+      next: 'Make sure that apt can reach its mirrors; an ordinary user may have to build as root once (sudo), or name a registry that has it (HOLDFAST_REGISTRY)',
     });
     step.show(`handing ${recipe.name} to the engine (${Math.round(statSync(tar).size / 1e6)} MB)`);
     await api.importImage(createReadStream(tar), recipe.reference, recipe.changes);

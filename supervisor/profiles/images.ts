@@ -1,4 +1,5 @@
 import { HoldfastError } from '../../protocol/errors.ts';
+import { GET_OWN_IMAGES } from '../engine/own-images.ts';
 import type { EngineImages } from '../engine/port.ts';
 
 /** Tells how far a long request is: stage, done, of, unit. */
@@ -20,7 +21,7 @@ export async function requireImage(
     // It is built here and published nowhere: asking a registry for it would bring whatever somebody put there.
     throw new HoldfastError('image_not_found', `The image ${reference} is not on the engine`, {
       why: 'it is what profiles without an `image` run in, and it is built on this machine',
-      next: 'run `npm run images`, or name another in `image`',
+      next: `${GET_OWN_IMAGES}; or name another in \`image\``,
       details: { image: reference },
     });
   }

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { Check } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
+import { GET_OWN_IMAGES } from '../engine/own-images.ts';
 import type { Engine, ObservedObject, ObservedSandbox } from '../engine/port.ts';
 import { reconcile } from '../sessions/reconcile.ts';
 import type { Database } from '../store/database.ts';
@@ -95,7 +96,7 @@ export class Doctor {
       ].map(async ({ name, reference, needed }) =>
         (await engine.images.has(reference))
           ? ok(name, reference)
-          : problem(name, `${reference} is not on the engine: ${needed}`, 'run `npm run images`'),
+          : problem(name, `${reference} is not on the engine: ${needed}`, GET_OWN_IMAGES),
       ),
     );
     return [...capabilityChecks(engine.status()), ...factChecks(facts, middle), ...images];

@@ -4,6 +4,7 @@ import { pipeline } from 'node:stream/promises';
 import type { Readable } from 'node:stream';
 import type { MountSettings } from 'dockerode';
 import { HoldfastError } from '../../../protocol/errors.ts';
+import { GET_OWN_IMAGES, isOwnImage } from '../own-images.ts';
 import type { DockerApi } from './api.ts';
 import { choreBody } from './bodies.ts';
 import type { Containers, Patience } from './containers.ts';
@@ -145,11 +146,11 @@ export class Chores {
   }
 }
 
-/** The trusted image is not on the engine. */
+/** An image that a container needs is not on the engine. */
 export function missingImage(reference: string, cause?: unknown): HoldfastError {
   return new HoldfastError('image_not_found', `Image ${reference} is not on the engine`, {
     why: 'sandboxes need it',
-    next: `get it with \`docker pull ${reference}\`, or build Holdfast's own with \`npm run images\``,
+    next: isOwnImage(reference) ? GET_OWN_IMAGES : `get it with \`docker pull ${reference}\``,
     details: { image: reference },
     cause,
   });

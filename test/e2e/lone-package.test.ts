@@ -1,0 +1,97 @@
+import { expect, test } from 'vitest';
+import { PrivateEngine, privateEngineObstacle } from '../engine-harness/private-engine.ts';
+import { TestHome } from '../setup/home.ts';
+import { SOAK } from '../setup/run-length.ts';
+import { shellProject, writeProject } from '../setup/profiles.ts';
+import { journey } from './harness/person.ts';
+import type { Person } from './harness/person.ts';
+
+const obstacle = privateEngineObstacle();
+/** Packages of a small Debian are fetched and unpacked, on a machine that may be busy. */
+const BUILD_MS = 15 * 60_000;
+
+interface Machine {
+  readonly engine: PrivateEngine;
+  readonly home: TestHome;
+  readonly env: Readonly<Record<string, string>>;
+  readonly folder: string;
+}
+
+/** An engine without images and an empty home: whoever sits down there has the package and nothing else of ours. */
+async function onNewMachine(
+  more: Readonly<Record<string, string>>,
+  story: (machine: Machine) => Promise<void>,
+) {
+  const engine = await PrivateEngine.start();
+  const env = { DOCKER_HOST: `unix://${engine.socketPath}`, ...more };
+  const home = await TestHome.create(env);
+  try {
+    const folder = await writeProject(home.projects, shellProject('mine'));
+    await story({ engine, home, env, folder });
+  } finally {
+    await home.end();
+    await engine.close();
+  }
+}
+
+async function asksForSession(person: Person): Promise<void> {
+  await person.command('Agent: New Session');
+  await person.pick(/project-/);
+}
+
+async function trusts(person: Person): Promise<void> {
+  await person.command('Workspaces: Manage Workspace Trust');
+  await person.page
+    .locator('.workspace-trust-editor .monaco-button', { hasText: /^Trust$/ })
+    .first()
+    .click();
+}
+
+test.skipIf(obstacle !== null)(
+  `with the package alone and no way to what images are made of, a person is told what is missing (${obstacle ?? 'private'})`,
+  async () => {
+    const nowhere = { npm_config_registry: 'http://127.0.0.1:9/', npm_config_fetch_retries: '0' };
+    await onNewMachine(nowhere, async ({ home, env, folder }) => {
+      await journey('lone-package', { home: home.path, open: { folder }, env }, async (person) => {
+        await trusts(person);
+        await asksForSession(person);
+        await person.press(/holdfast\/agent:[0-9a-f]+ is not on the engine/, 'Build Images');
+        await person
+          .toast(
+            /could not be built: node-linux-\w+@[\d.]+ is missing: npm pack failed.*ECONNREFUSED.*npm can reach its registry/s,
+          )
+          .first()
+          .waitFor({ timeout: 60_000 });
+        await person.shot('images-missing-dark');
+      });
+    });
+  },
+);
+
+test.skipIf(obstacle !== null || !SOAK)(
+  'with the package alone a person builds the images, begins a session and runs a turn',
+  { timeout: BUILD_MS + 180_000 },
+  async () => {
+    await onNewMachine({}, async ({ engine, home, env, folder }) => {
+      await journey('lone-package-builds', { home: home.path, open: { folder }, env }, async (person) => {
+        await trusts(person);
+        await asksForSession(person);
+        await person.press(/is not on the engine/, 'Build Images');
+        await person
+          .toast(/building (sidecar|agent) from Debian packages/)
+          .first()
+          .waitFor({ timeout: BUILD_MS });
+        await person.shot('building-images-dark');
+        await person.toast('images are on the engine').first().waitFor({ timeout: BUILD_MS });
+        const tags = (await engine.docker.listImages()).flatMap(({ RepoTags }) => RepoTags ?? []);
+        expect(tags.sort()).toEqual([__AGENT_IMAGE__, __SIDECAR_IMAGE__].sort());
+
+        await person.press('images are on the engine', 'New Session');
+        await person.pick(/project-/);
+        await person.press('New session of mine', 'Run Turn');
+        await person.answer('echo it works');
+        await person.toast('The turn succeeded').first().waitFor({ timeout: 60_000 });
+      });
+    });
+  },
+);
