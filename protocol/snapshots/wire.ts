@@ -54,13 +54,14 @@ export const SNAPSHOT_CALLS = {
   /**
    * `base`: hash of a tree all of whose objects the store has and keeps until this is over, the newest one; null: the store is
    * empty, or nothing in it need be shared. `budgetBytes`: give up (`complete: false`) where more content than this had to be
-   * read. `frozen`: nothing else runs in the workspace, so a file that changes under our hands is an error and not `moved`.
+   * read. `doubts`: of what the base has something was found damaged; the store is asked for all of it. `frozen`: nothing else runs in the workspace, so a file that changes under our hands is an error and not `moved`.
    */
   'snapshot/scan': {
     params: z.object({
       base: RootHashSchema.nullable(),
       budgetBytes: count.nullable(),
       frozen: z.boolean(),
+      doubts: z.boolean().default(false),
     }),
     result: ScanResultSchema,
   },

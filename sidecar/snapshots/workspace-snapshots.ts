@@ -60,11 +60,11 @@ export class WorkspaceSnapshots implements Disposable {
     this.#root.close();
   }
 
-  async scan({ base, budgetBytes, frozen }: TaskParams<'scan'>, work: Work): Promise<ScanResult> {
+  async scan({ base, budgetBytes, frozen, doubts }: TaskParams<'scan'>, work: Work): Promise<ScanResult> {
     const began = performance.now();
     if (base === null) this.#isRecalled = true;
-    if (base !== null && (await this.#recall(work, true))) this.#confirmed = base;
-    else await this.#trustOnly(base, work.store);
+    if (base !== null && (await this.#recall(work, !doubts))) this.#confirmed = base;
+    else await this.#trustOnly(base, work.store, doubts);
     const outbox = new Outbox(work.store, base !== null, this.#made);
     let scanned: Scanned;
     try {
@@ -230,14 +230,14 @@ export class WorkspaceSnapshots implements Disposable {
   }
 
   /** Afterwards everything that is known and not read anew is in the store, or is made anew. */
-  async #trustOnly(base: string | null, store: Store): Promise<void> {
+  async #trustOnly(base: string | null, store: Store, doubts: boolean): Promise<void> {
     if (base === null) {
       this.#known = new Folder(null, Buffer.alloc(0));
       this.#linked = null;
       this.#last = null;
       this.#made.clear();
-    } else if (base !== this.#last) {
-      const suspects = base === this.#confirmed ? new Set(this.#made) : this.#hashes();
+    } else if (doubts || base !== this.#last) {
+      const suspects = base === this.#confirmed && !doubts ? new Set(this.#made) : this.#hashes();
       const missing = await missingOf(suspects, store);
       if (missing.size > 0) this.#forget(missing, suspects);
       this.#made.clear();

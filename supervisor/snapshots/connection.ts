@@ -89,7 +89,12 @@ export class SnapshotConnection {
 
   /** What it finds and the store has not comes into `incoming`. */
   async scan(
-    params: { readonly base: string | null; readonly budgetBytes: number | null; readonly frozen: boolean },
+    params: {
+      readonly base: string | null;
+      readonly budgetBytes: number | null;
+      readonly frozen: boolean;
+      readonly doubts: boolean;
+    },
     store: LineageStore,
     incoming: Incoming,
     options: SnapshotCallOptions = {},

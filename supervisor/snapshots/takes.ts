@@ -81,6 +81,8 @@ export class Takes {
   readonly #options: TakesOptions;
   readonly #alone = new Lanes();
   readonly #connections: StandingConnections;
+  /** Damage of the store that sidecars have been told of, by session. */
+  readonly #toldOf = new Map<string, string>();
 
   constructor(options: TakesOptions) {
     this.#options = options;
@@ -143,7 +145,7 @@ export class Takes {
         const row = records.get(sessionId);
         return await stores.use(row.lineage, (store) =>
           this.#receive(row, store, async (connection, incoming) => {
-            const params = { base: this.#base(row), budgetBytes: null, frozen: false };
+            const params = { base: this.#base(row), budgetBytes: null, frozen: false, doubts: false };
             const scan = await connection.scan(params, store, incoming, options);
             await incoming.publish(scan.root);
             return await act(store, scan);
@@ -212,8 +214,10 @@ export class Takes {
   ): Promise<Looked> {
     const { freezing, lanes } = this.#options;
     let base = this.#base(row);
+    const { damage } = store;
+    let doubts = damage !== null && this.#toldOf.get(row.id) !== damage;
     const scan = async (frozen: boolean, budgetBytes: number | null): Promise<ScanResult> => {
-      return await connection.scan({ base, budgetBytes, frozen }, store, incoming, options);
+      return await connection.scan({ base, budgetBytes, frozen, doubts }, store, incoming, options);
     };
     let first: ScanResult;
     try {
@@ -226,6 +230,12 @@ export class Takes {
       first = await scan(false, null);
     }
     let looked: Looked = { scan: first, frozenMs: 0 };
+    // What was stored anew is published, also where the tree is the same.
+    if (doubts && damage !== null && first.complete) {
+      await incoming.publish(first.root);
+      this.#toldOf.set(row.id, damage);
+      doubts = false;
+    }
     for (const budget of FROZEN_BYTES) {
       if (!looked.scan.moved && looked.scan.complete) return looked;
       // The next look begins with this one: what is in the store need not be read again while the agent stands still.

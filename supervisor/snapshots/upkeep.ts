@@ -110,12 +110,14 @@ export class SnapshotUpkeep {
     return found;
   }
 
-  /** Reads and checks every object that a snapshot needs, from the disk. */
+  /** Reads and checks every object that a snapshot needs, from the disk. What is damaged is not relied on any more. */
   async verify({ lineage, root }: SnapshotRow, signal?: AbortSignal): Promise<Verified> {
-    return await this.#options.stores.use(lineage, async ({ directory }) => {
-      const store = await LineageStore.open(directory);
+    return await this.#options.stores.use(lineage, async (used) => {
+      const store = await LineageStore.open(used.directory);
       try {
-        return await verifyTree(store, parseHash(root), signal);
+        const verified = await verifyTree(store, parseHash(root), signal);
+        await used.doubt(verified.damages.flatMap(({ pack }) => pack ?? []));
+        return verified;
       } finally {
         await store.close();
       }

@@ -238,7 +238,7 @@ export class Incoming {
   }
 
   #has(hash: Hash): boolean {
-    return this.#store.kindOf(hash) !== null || this.#sealed.some(({ index }) => index.find(hash) !== null);
+    return this.#store.hasSound(hash) || this.#sealed.some(({ index }) => index.find(hash) !== null);
   }
 
   #isThere(hash: Hash, kinds: number): boolean {

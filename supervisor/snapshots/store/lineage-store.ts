@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { lstat, mkdir, readdir, rename } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { HoldfastError } from '../../../protocol/errors.ts';
 import { encodeRecords, FRAME, objectInFrame, unpackFrame } from '../../../protocol/snapshots/frames.ts';
 import {
   damaged,
@@ -13,6 +14,7 @@ import { FRAME_LIMITS } from '../../../protocol/wire/limits.ts';
 import { failpoint } from '../../failpoints.ts';
 import { hasErrorCode } from '../../store/storage-error.ts';
 import { beginDropping, finishDropping, PACK_NAME } from './dropping.ts';
+import { readDoubted, writeDoubted } from './doubted.ts';
 import { FrameCache } from './frame-cache.ts';
 import { syncFolder } from './folders.ts';
 import { ObjectTable } from './object-table.ts';
@@ -68,7 +70,9 @@ export interface SentFrame {
  */
 export class LineageStore implements ObjectReader {
   readonly directory: string;
-  readonly #packs: StoredPack[] = [];
+  /** Doubted ones first, so that every other copy of an object counts before theirs. Whoever goes through them keeps the array. */
+  #packs: StoredPack[] = [];
+  #doubted: ReadonlySet<string> = new Set();
   /** Of `#packs`, in the same order. */
   readonly #table = new ObjectTable();
   readonly #broken: BrokenPack[] = [];
@@ -85,6 +89,7 @@ export class LineageStore implements ObjectReader {
   static async open(directory: string): Promise<LineageStore> {
     const store = new LineageStore(directory);
     await finishDropping(directory);
+    store.#doubted = await readDoubted(directory);
     for (const name of await names(store.packsDirectory)) {
       if (!PACK_NAME.test(name)) continue;
       const path = join(store.packsDirectory, name);
@@ -95,7 +100,7 @@ export class LineageStore implements ObjectReader {
         store.#broken.push({ name, path, bytes, error });
       }
     }
-    store.#table.replace(store.#packs.map(({ index }) => index));
+    store.#order();
     return store;
   }
 
@@ -115,6 +120,15 @@ export class LineageStore implements ObjectReader {
     return this.#broken;
   }
 
+  /**
+   * What is known of it that is damaged, as a text that is another one when more becomes known; null where nothing is. Whoever takes a
+   * snapshot has the sidecar ask for everything once: what is had in such packs only is stored anew.
+   */
+  get damage(): string | null {
+    const names = [...this.#doubted, ...this.#broken.map(({ name }) => name)];
+    return names.length === 0 ? null : names.sort().join();
+  }
+
   /** Of all packs on the disk that can be read. */
   get bytes(): number {
     return this.#packs.reduce((sum, { file }) => sum + file.size, 0);
@@ -132,10 +146,31 @@ export class LineageStore implements ObjectReader {
     return place === null ? null : (this.#packs[place.pack]?.index.kindAt(place.index) ?? null);
   }
 
+  /** Whether it is there, and in no pack that is doubted: such a copy is not relied on by what is stored from now on. */
+  hasSound(hash: Hash): boolean {
+    const place = this.#table.find(hash);
+    const pack = place === null ? undefined : this.#packs[place.pack];
+    return pack !== undefined && !this.#doubted.has(pack.name);
+  }
+
   async read(hash: Hash, kind: ObjectKind): Promise<Buffer> {
-    const { pack, object } = this.#existing(hash);
-    if (object.kind !== kind) throw damaged('an object is of another kind', { object: hash.toString('hex') });
-    return objectInFrame(await this.frame(pack, object.frame), object);
+    return await this.#whereSound(hash, async ({ pack, object }) => {
+      if (object.kind !== kind)
+        throw damaged('an object is of another kind', { object: hash.toString('hex') });
+      return objectInFrame(await this.frame(pack, object.frame), object);
+    });
+  }
+
+  /**
+   * From now on other copies count before those of these packs, of which something was found damaged, and what only they have is stored
+   * anew with the next snapshot that needs it.
+   */
+  async doubt(packNames: Iterable<string>): Promise<void> {
+    const names = [...packNames].filter((name) => this.#packs.some((pack) => pack.name === name));
+    if (names.every((name) => this.#doubted.has(name))) return;
+    this.#doubted = new Set([...this.#doubted, ...names]);
+    this.#order();
+    await writeDoubted(this.directory, this.#doubted);
   }
 
   /** The uncompressed bytes of one frame. */
@@ -156,19 +191,22 @@ export class LineageStore implements ObjectReader {
     const taken = new Set<string>();
     let bytes = 0;
     for (const hash of hashes) {
-      const found = frames.length === 0 ? this.#existing(hash) : this.find(hash);
-      if (found === null) break;
-      const { pack, object } = found;
-      const key = `${pack.name} ${object.frame}`;
-      if (taken.has(key)) continue;
-      const { encoding, rawLength, storedLength, ...place } = pack.index.frame(object.frame);
-      const table = encodeRecords(this.#objectsOf(pack)[object.frame] ?? []);
-      if (frames.length > 0 && bytes + table.length + storedLength > FRAME_LIMITS.payloadBytes) break;
-      parts.push(table, await readStored(pack.file, { encoding, rawLength, storedLength, ...place }));
-      taken.add(key);
-      bytes += table.length + storedLength;
-      const objects = table.length / FRAME.recordBytes;
-      frames.push({ objects, stored: storedLength, raw: rawLength, encoding });
+      if (frames.length > 0 && this.find(hash) === null) break;
+      const goesOn = await this.#whereSound(hash, async ({ pack, object }) => {
+        const key = `${pack.name} ${object.frame}`;
+        if (taken.has(key)) return true;
+        const { encoding, rawLength, storedLength, ...place } = pack.index.frame(object.frame);
+        const table = encodeRecords(this.#objectsOf(pack)[object.frame] ?? []);
+        if (frames.length > 0 && bytes + table.length + storedLength > FRAME_LIMITS.payloadBytes)
+          return false;
+        parts.push(table, await readStored(pack.file, { encoding, rawLength, storedLength, ...place }));
+        taken.add(key);
+        bytes += table.length + storedLength;
+        const objects = table.length / FRAME.recordBytes;
+        frames.push({ objects, stored: storedLength, raw: rawLength, encoding });
+        return true;
+      });
+      if (!goesOn) break;
     }
     return { frames, bytes: Buffer.concat(parts) };
   }
@@ -213,20 +251,45 @@ export class LineageStore implements ObjectReader {
     await failpoint('gc.after-intent');
     this.#cache.clear();
     const gone = this.#packs.filter(({ name }) => packNames.has(name));
-    for (const pack of gone) this.#packs.splice(this.#packs.indexOf(pack), 1);
-    this.#table.replace(this.#packs.map(({ index }) => index));
+    this.#packs = this.#packs.filter(({ name }) => !packNames.has(name));
+    this.#order();
     for (const pack of gone) await pack.file.close();
     for (const pack of this.#broken.filter(({ name }) => packNames.has(name))) {
       this.#broken.splice(this.#broken.indexOf(pack), 1);
     }
     await finishDropping(this.directory);
+    const left = new Set([...this.#doubted].filter((name) => !packNames.has(name)));
+    if (left.size === this.#doubted.size) return;
+    this.#doubted = left;
+    await writeDoubted(this.directory, left);
   }
 
   async close(): Promise<void> {
     this.#cache.clear();
-    this.#packs.length = 0;
+    this.#packs = [];
     this.#table.replace([]);
     await this.#files.closeAll();
+  }
+
+  #order(): void {
+    const isDoubted = ({ name }: StoredPack): boolean => this.#doubted.has(name);
+    this.#packs = [...this.#packs.filter(isDoubted), ...this.#packs.filter((pack) => !isDoubted(pack))];
+    this.#table.replace(this.#packs.map(({ index }) => index));
+  }
+
+  /** What `read` makes of an object; of another copy of it where one is damaged. */
+  async #whereSound<T>(hash: Hash, read: (found: StoredObject) => Promise<T>): Promise<T> {
+    for (let found = this.#existing(hash); ;) {
+      try {
+        return await read(found);
+      } catch (error) {
+        if (!(error instanceof HoldfastError) || error.code !== 'snapshot_damaged') throw error;
+        await this.doubt([found.pack.name]);
+        const other = this.find(hash);
+        if (other === null || this.#doubted.has(other.pack.name)) throw error;
+        found = other;
+      }
+    }
   }
 
   #existing(hash: Hash): StoredObject {

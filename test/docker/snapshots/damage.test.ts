@@ -103,6 +103,34 @@ test('so is a pack that is cut off, and one whose index is not what it was', asy
   }
 });
 
+test('what a snapshot has that is damaged is stored anew by the next one, while the workspace has it; then both are whole', async () => {
+  const kept = join(folder, 'kept');
+  await writeFile(kept, randomBytes(MIB));
+  const before = await packs();
+  const first = await home.call('snapshot/create', { session: id });
+  const [path = ''] = (await packs()).filter((one) => !before.includes(one));
+  const whole = await readFile(path);
+  const changed = Buffer.from(whole);
+  changed[MIB / 2] = (changed[MIB / 2] ?? 0) ^ 4;
+  await writeFile(path, changed);
+
+  const found = await home.call('snapshot/verify', { snapshot: first.id });
+  expect(found).toMatchObject({ ok: false, damages: [{ path: '/workspace/kept' }] });
+  const next = await home.call('snapshot/create', { session: id });
+  expect(next).toMatchObject({ id: first.id, created: false });
+  expect(await home.call('snapshot/verify', { snapshot: first.id })).toMatchObject({ ok: true, damages: [] });
+
+  // Also where the supervisor that found it is not there any more, from what the disk has.
+  await supervisor.kill();
+  supervisor = await home.start();
+  const content = await readFile(kept);
+  await rm(kept);
+  await home.call('snapshot/restore', { session: id, snapshot: first.id });
+  expect((await readFile(kept)).equals(content)).toBe(true);
+  await rm(kept);
+  await writeFile(path, whole);
+});
+
 test('and once all is as it was, it comes back', async () => {
   await supervisor.kill();
   supervisor = await home.start();

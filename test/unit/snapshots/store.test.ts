@@ -117,6 +117,76 @@ test('have tells object by object, of what is sealed and of what is stored', asy
   });
 });
 
+test('what was found damaged is had no more, stored anew, and read from its other copy, by the next supervisor too', async () => {
+  const home = temporaryHome();
+  const { objects, root } = objectsOf(TREE);
+  const hashes = [...objects.bodies.keys()].map(parseHash);
+  const have = async (store: LineageStore): Promise<Buffer> => {
+    const incoming = new Incoming(store, () => Promise.resolve(MIB));
+    try {
+      return await incoming.have(Buffer.concat(hashes));
+    } finally {
+      await incoming.close();
+    }
+  };
+  const flip = (path: string): void => {
+    const bytes = readFileSync(path);
+    bytes[20] = (bytes[20] ?? 0) ^ 1;
+    writeFileSync(path, bytes);
+  };
+  const all = Buffer.alloc(Math.ceil(hashes.length / 8));
+  hashes.forEach((_, at) => (all[at >> 3] = (all[at >> 3] ?? 0) | (1 << (at & 7))));
+  const none = Buffer.alloc(all.length);
+  await storesOf(home).use(LINEAGE, async (store) => {
+    await take(store, objects, root);
+    expect(await have(store)).toEqual(all);
+    expect(store.damage).toBeNull();
+    flip(store.packs[0]?.path ?? '');
+    expect((await errorOf(store.framesWith(hashes))).code).toBe('snapshot_damaged');
+    expect(store.damage).toBe(store.packs[0]?.name);
+    expect(await have(store)).toEqual(none);
+  });
+  await storesOf(home).use(LINEAGE, async (store) => {
+    const [bad] = store.packs;
+    expect([store.damage, await have(store)]).toEqual([bad?.name, none]);
+    await take(store, objects, root);
+    expect(await have(store)).toEqual(all);
+    for (const [hex, { kind, body }] of objects.bodies)
+      expect(await store.read(parseHash(hex), kind)).toEqual(body);
+    // With the copy that was sound gone, too.
+    flip(store.packs[1]?.path ?? '');
+    expect((await errorOf(store.framesWith(hashes))).code).toBe('snapshot_damaged');
+    expect(store.damage?.split(',')).toHaveLength(2);
+  });
+  await storesOf(home).use(LINEAGE, async (store) => {
+    await store.drop(new Set(store.packs.map(({ name }) => name)));
+    expect(store.damage).toBeNull();
+  });
+  await storesOf(home).use(LINEAGE, (store) => {
+    expect(store.damage).toBeNull();
+    return Promise.resolve();
+  });
+});
+
+test('a copy that turns out to be damaged while it is read is read from another pack', async () => {
+  const home = temporaryHome();
+  const { objects, root } = objectsOf(TREE);
+  const stores = storesOf(home);
+  await stores.use(LINEAGE, async (store) => {
+    await take(store, objects, root);
+    await take(store, objects, root);
+    const newest = store.packs[1];
+    const bytes = readFileSync(newest?.path ?? '');
+    bytes[20] = (bytes[20] ?? 0) ^ 1;
+    writeFileSync(newest?.path ?? '', bytes);
+    const { frames } = await store.framesWith([blobOf('one')]);
+    expect(frames).toHaveLength(1);
+    expect(store.damage).toBe(newest?.name);
+    for (const [hex, { kind, body }] of objects.bodies)
+      expect(await store.read(parseHash(hex), kind)).toEqual(body);
+  });
+});
+
 test('a second scan of one snapshot numbers its packs anew and goes on from what the first sent', async () => {
   const { objects: blobs } = objectsOf({ a: 'content' });
   const { objects, root } = objectsOf({ a: 'content', b: 'more' });

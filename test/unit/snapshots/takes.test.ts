@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs';
 import { expect, onTestFinished, test } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
-import { OBJECT_KINDS } from '../../../protocol/snapshots/objects.ts';
+import { OBJECT_KINDS, parseHash } from '../../../protocol/snapshots/objects.ts';
 import type { Engine, SideState } from '../../../supervisor/engine/port.ts';
 import { EventLog } from '../../../supervisor/history/events.ts';
 import { randomIds } from '../../../supervisor/sessions/ids.ts';
@@ -358,6 +358,26 @@ test('a base that cannot be read does not keep the next snapshot from being take
       : Promise.reject(new HoldfastError('snapshot_damaged', 'A snapshot cannot be read'));
   expect((await take()).created).toBe(true);
   expect(sidecar.scans.slice(1).map(({ base }) => base)).toEqual([expect.any(String), null]);
+});
+
+test('after damage was found the sidecar is asked for everything once, and what it sends is kept though the tree is the same', async () => {
+  const { sidecar, take, stores } = room();
+  sidecar.tree = { a: 'one', b: 'two' };
+  const { row } = await take();
+  await stores.use(row.lineage, (store) => store.doubt(store.packs.map(({ name }) => name)));
+  const again = await take();
+  expect([again.created, again.row.id]).toEqual([false, row.id]);
+  await take();
+  expect(sidecar.scans.map(({ doubts }) => doubts)).toEqual([false, true, false]);
+  await stores.use(row.lineage, async (store) => {
+    expect(store.packs).toHaveLength(2);
+    for (const [hex] of objectsOf(sidecar.tree).objects.bodies)
+      expect(store.hasSound(parseHash(hex)), hex).toBe(true);
+    // More damage is told of again.
+    await store.doubt(store.packs.map(({ name }) => name));
+  });
+  await take();
+  expect(sidecar.scans.at(-1)?.doubts).toBe(true);
 });
 
 const ONE = objectsOf({ secret: 'of another lineage' });

@@ -12,6 +12,7 @@ interface ScanParams {
   readonly base: string | null;
   readonly budgetBytes: number | null;
   readonly frozen: boolean;
+  readonly doubts: boolean;
 }
 
 /** A program in the sidecar's place, which keeps to the contract unless a test tells it otherwise. Its workspace is `tree`. */

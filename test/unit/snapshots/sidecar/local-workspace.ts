@@ -40,9 +40,12 @@ export class LocalWorkspace implements Disposable {
 
   scan(
     base: string | null = null,
-    more: { budgetBytes?: number; frozen?: boolean } = {},
+    more: { budgetBytes?: number; frozen?: boolean; doubts?: boolean } = {},
   ): Promise<ScanResult> {
-    return this.#snapshots.scan({ base, budgetBytes: null, frozen: false, ...more }, this.#work);
+    return this.#snapshots.scan(
+      { base, budgetBytes: null, frozen: false, doubts: false, ...more },
+      this.#work,
+    );
   }
 
   restore(

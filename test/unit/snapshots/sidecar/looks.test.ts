@@ -141,6 +141,21 @@ test('what was sent and then not kept is sent again', async () => {
   expect(workspace.run('cat a/b/2 a/b/1')).toBe('something newfile 1\n');
 });
 
+test('where the store has found damage, all that is known is asked for, and what it lacks is sent again', async () => {
+  const store = new KeptStore();
+  using workspace = await LocalWorkspace.open(temporaryDirectory(), store);
+  workspace.run('mkdir a b; echo one > a/one; echo two > b/two; head -c 9000000 /dev/urandom > large');
+  const { root } = await workspace.scan();
+  expect(await workspace.scan(root)).toMatchObject({ root, newObjects: 0 });
+  const all = [...store.objects.keys()].sort();
+  for (const hash of all) store.objects.delete(hash);
+  // Without a doubt nothing is asked: the base says that it is there.
+  expect(await workspace.scan(root)).toMatchObject({ root, newObjects: 0 });
+  expect(await workspace.scan(root, { doubts: true })).toMatchObject({ root });
+  expect([...store.objects.keys()].sort()).toEqual(all);
+  expect(await workspace.scan(root)).toMatchObject({ root, newObjects: 0, changedFiles: 0 });
+});
+
 test('a scan during which something is written says that it is not of one moment; frozen, that is an error', async () => {
   const { workspace, store, at } = await opened();
   const incompressible = randomBytes(12 * 2 ** 20);

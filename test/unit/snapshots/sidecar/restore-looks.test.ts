@@ -146,4 +146,4 @@ test('folders within folders are restored with few descriptors, however deep, an
   await fork.restore(root);
   expect(fork.run(DESCRIBE)).toBe(wanted);
   fork.run(`rm -r ${join('.', 'd')}`);
-});
+}, 60_000);
