@@ -1,4 +1,4 @@
-import { closeSync, constants, openSync } from 'node:fs';
+import { constants, openSync } from 'node:fs';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { formatPath } from '../../protocol/paths.ts';
 import { errnoOf } from '../files/directory.ts';
@@ -155,6 +155,29 @@ export class Walk {
     const system = this.#system;
     const name = folder.parent === null ? DOT : folder.name;
     let fd: number;
+    try {
+      fd = system.openAt(directory, system.nameAt(name), LIST_FLAGS);
+    } catch (error) {
+      if (isGone(error)) return null;
+      if (errnoOf(error) === 'EACCES') return this.#openDenied(directory, folder);
+      throw error;
+    }
+    try {
+      this.#checkDevice(fd, folder);
+    } catch (error) {
+      system.close(fd);
+      throw error;
+    }
+    if (this.#mayListAndEnter()) return { folder, fd, next: 0, giveBack: null, before: null };
+    system.close(fd);
+    return this.#openDenied(directory, folder);
+  }
+
+  /** One whose mode denies its owner something. */
+  #openDenied(directory: number, folder: Folder): Level | null {
+    const system = this.#system;
+    const name = folder.parent === null ? DOT : folder.name;
+    let fd: number;
     let giveBack: GiveBack | null = null;
     /** What it was before its mode was lent. */
     let before: Uint32Array | null = null;
@@ -166,18 +189,23 @@ export class Walk {
     }
     try {
       this.#checkDevice(fd, folder);
-      if ((modeOf(this.#facts) & LIST_AND_ENTER) !== LIST_AND_ENTER) {
+      if (!this.#mayListAndEnter()) {
         before = this.#facts.slice();
         giveBack = this.#lent.lend(fd, folder.path(), LIST_AND_ENTER);
       }
       const listed = openSync(`/proc/self/fd/${fd}`, LIST_FLAGS & ~O_NOFOLLOW);
-      closeSync(fd);
+      system.close(fd);
       return { folder, fd: listed, next: 0, giveBack, before };
     } catch (error) {
       giveBack?.(fd);
-      closeSync(fd);
+      system.close(fd);
       throw error;
     }
+  }
+
+  /** Of what was looked at last. */
+  #mayListAndEnter(): boolean {
+    return (modeOf(this.#facts) & LIST_AND_ENTER) === LIST_AND_ENTER;
   }
 
   /** Leaves the facts of the open directory in `#facts`. */
@@ -203,7 +231,7 @@ export class Walk {
       this.#system.statOpen(fd);
       noteFacts(this.#system.stat, this.#facts, 0);
       if (inodeOf(this.#facts) !== inodeOf(parent.folder.facts)) {
-        closeSync(fd);
+        this.#system.close(fd);
         this.#end(done);
         throw new HoldfastError('file_unavailable', 'The workspace was not looked through', {
           why: `${formatPath(done.folder.path())} was moved meanwhile`,
@@ -218,7 +246,7 @@ export class Walk {
   #closeAbove(levels: Level[]): void {
     const above = levels.at(-1 - OPEN_LEVELS);
     if (above === undefined || above.fd === -1 || above.giveBack !== null) return;
-    closeSync(above.fd);
+    this.#system.close(above.fd);
     above.fd = -1;
   }
 
@@ -231,7 +259,7 @@ export class Walk {
       noteFacts(this.#system.stat, this.#facts, 0);
       level.folder.facts.set(this.#facts);
     } finally {
-      if (level.fd !== -1) closeSync(level.fd);
+      if (level.fd !== -1) this.#system.close(level.fd);
     }
   }
 
