@@ -23,10 +23,13 @@ import { pickSession } from './pick.ts';
 import type { SessionsView } from './sessions-view.ts';
 import { runTurn } from './turns.ts';
 import type { Unread } from './unread.ts';
-import { dispatchWords } from './words.ts';
+import { deletionWords, dispatchWords } from './words.ts';
 
 const OPEN_WORKSPACE = 'Open Workspace';
 const RUN_TURN = 'Run Turn';
+
+/** What the keybindings of the view give. */
+const SELECTED = 'selected';
 
 type ResumeWay = 'files' | 'clean' | `snapshot:${string}`;
 
@@ -61,12 +64,12 @@ export class SessionCommands {
       'holdfast.cancelTurn': (target) => this.#cancelTurn(target),
       'holdfast.pauseSession': (target) => this.#pause(target),
       'holdfast.stopSession': (target) => this.#stop(target),
-      'holdfast.deleteSession': (target) => this.#delete(target),
+      'holdfast.deleteSession': (target) => this.#onSelected(target, (one) => this.#delete(one)),
       'holdfast.openWorkspace': (target) => this.#open(target),
       'holdfast.openWorkspaceInNewWindow': (target) => this.#open(target, 'newWindow'),
       'holdfast.addWorkspace': (target) => this.#open(target, 'add'),
       'holdfast.showHistory': (target) => this.#showHistory(target),
-      'holdfast.renameSession': (target) => this.#rename(target),
+      'holdfast.renameSession': (target) => this.#onSelected(target, (one) => this.#rename(one)),
       'holdfast.pinSession': (target) => this.#update(target, 'Pin', { pinned: true }),
       'holdfast.unpinSession': (target) => this.#update(target, 'Unpin', { pinned: false }),
       'holdfast.archiveSession': (target) => this.#update(target, 'Archive', { archived: true }),
@@ -282,6 +285,12 @@ export class SessionCommands {
     void this.#sessions.refresh();
   }
 
+  /** A key means the entry that the keyboard is on, and nothing where it is on none. */
+  async #onSelected(target: unknown, work: (target: unknown) => Promise<void>): Promise<void> {
+    const meant = target === SELECTED ? this.#view.selected : target;
+    if (target !== SELECTED || meant !== undefined) await work(meant);
+  }
+
   async #delete(target: unknown): Promise<void> {
     const session = await pickSession(this.#sessions, target, { title: 'Delete' });
     if (session === undefined) return;
@@ -295,7 +304,7 @@ export class SessionCommands {
       `Delete ${inert(titleOf(session))}?`,
       {
         modal: true,
-        detail: `Its workspace (${files.toLocaleString('en-US')} files, ${sizeWords(bytes)}) goes for good.`,
+        detail: deletionWords(session, files, bytes),
       },
       DELETE,
     );

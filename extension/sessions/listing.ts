@@ -23,6 +23,12 @@ export function isFiltered({ statuses, search, archived }: Filter): boolean {
   return statuses.length > 0 || search !== '' || archived;
 }
 
+/** What a filter lets through, for a person. */
+export function filterWords({ statuses, search, archived }: Filter): string {
+  const words = [archived ? 'archived' : '', ...statuses, search === '' ? '' : `“${search}”`];
+  return words.filter((word) => word !== '').join(', ');
+}
+
 /** Active: has a sandbox, or is about to; earlier: there to come back to. */
 export function groupOf({ status }: Session): Group {
   switch (status) {

@@ -20,6 +20,7 @@ import {
   NO_FILTER,
   ago,
   contextOf,
+  filterWords,
   iconOf,
   isFiltered,
   listed,
@@ -72,7 +73,13 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
         this.#changed.fire(undefined);
       }),
     );
-    this.#owned.own(unread.onDidChange((ids) => this.#badges.fire(ids.map(addressOf))));
+    this.#owned.own(
+      unread.onDidChange((ids) => {
+        this.#badges.fire(ids.map(addressOf));
+        // Who does not see the badge is told by the label.
+        this.#changed.fire(undefined);
+      }),
+    );
     this.#owned.own(
       window.registerFileDecorationProvider({
         onDidChangeFileDecorations: this.#badges.event,
@@ -91,6 +98,12 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
     return this.#changed.event;
   }
 
+  /** The entry that the keyboard is on; undefined where it is none of a session. */
+  get selected(): SessionNode | undefined {
+    const [node] = this.#view.selection;
+    return node?.kind === 'session' ? node : undefined;
+  }
+
   get filter(): Filter {
     return this.#filter;
   }
@@ -98,12 +111,7 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
   set filter(filter: Filter) {
     this.#filter = filter;
     void commands.executeCommand('setContext', 'holdfast.filtered', isFiltered(filter));
-    const words = [
-      filter.archived ? 'archived' : '',
-      ...filter.statuses,
-      filter.search && `“${filter.search}”`,
-    ];
-    this.#view.description = words.filter((word) => word !== '').join(', ');
+    this.#explain();
     this.#changed.fire(undefined);
   }
 
@@ -147,8 +155,10 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
     const pin = session.pinned ? ' · pinned' : '';
     item.description = `${subtitleOf(session)}${about} · ${ago(session.lastActiveAt, Date.now())}${pin}`;
     item.tooltip = tooltipOf(session);
+    const unread = this.#unread.of(session.id);
+    const news = unread === 0 ? '' : `, ${unreadWords(unread)}`;
     item.accessibilityInformation = {
-      label: `${inert(titleOf(session))}, ${statusWord(session)}, profile ${session.profile}`,
+      label: `${inert(titleOf(session))}, ${statusWord(session)}, profile ${session.profile}${news}`,
     };
     return item;
   }
@@ -182,10 +192,17 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
     this.#changed.fire(undefined);
   }
 
-  /** Above sessions that are there all the same; where there are none, the view's own welcome says it. */
+  /** Above sessions that are there all the same; where there are none, the view's own welcome says it, which a message would hide. */
   #explain(): void {
-    const isDown = this.#connection.state.kind === 'engineDown' && (this.#sessions.current?.length ?? 0) > 0;
-    this.#view.message = isDown ? 'Docker is not running: this is what was known last.' : '';
+    const shown = listed(this.#sessions.current ?? [], 'active', this.#filter).length;
+    const earlier = listed(this.#sessions.current ?? [], 'earlier', this.#filter).length;
+    const words = [
+      this.#connection.state.kind === 'engineDown'
+        ? 'Docker is not running: this is what was known last.'
+        : '',
+      isFiltered(this.#filter) ? `Only: ${filterWords(this.#filter)}` : '',
+    ];
+    this.#view.message = shown + earlier === 0 ? '' : words.filter((word) => word !== '').join(' ');
   }
 
   #badge(uri: Uri): FileDecoration | undefined {
@@ -194,10 +211,14 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
     if (turns === 0) return undefined;
     return new FileDecoration(
       turns > 9 ? '9+' : String(turns),
-      turns === 1 ? 'A turn has ended since you looked' : `${turns} turns have ended since you looked`,
+      unreadWords(turns),
       new ThemeColor('charts.blue'),
     );
   }
+}
+
+function unreadWords(turns: number): string {
+  return turns === 1 ? 'a turn has ended since you looked' : `${turns} turns have ended since you looked`;
 }
 
 function addressOf(session: string): Uri {

@@ -1,4 +1,5 @@
-import type { Dispatched, Turn } from '../../protocol/entities.ts';
+import type { Dispatched, Session, Turn } from '../../protocol/entities.ts';
+import { sizeWords } from './listing.ts';
 
 /** How a session came to its sandbox, for a person. */
 export function dispatchWords({ case: how }: Dispatched): string {
@@ -16,6 +17,23 @@ export function dispatchWords({ case: how }: Dispatched): string {
     case 'resurrect':
       return 'it had expired; a new sandbox with the workspace as it was';
   }
+}
+
+/** What goes with a session that is deleted, and what stays. */
+export function deletionWords(
+  { throwaway, runningTurn, queuedTurns }: Pick<Session, 'throwaway' | 'runningTurn' | 'queuedTurns'>,
+  files: number,
+  bytes: number,
+): string {
+  const held = `${files === 1 ? 'one file' : `${files.toLocaleString('en-US')} files`}, ${sizeWords(bytes)}`;
+  const words = [throwaway ? `Its workspace (${held}) goes for good.` : `Its workspace (${held}) goes.`];
+  if (!throwaway) words.push('A snapshot of it stays for a week.');
+  if (runningTurn !== null) words.push('The turn that runs now is ended.');
+  if (queuedTurns > 0)
+    words.push(
+      queuedTurns === 1 ? 'One waiting turn never runs.' : `${queuedTurns} waiting turns never run.`,
+    );
+  return words.join(' ');
 }
 
 const LONGEST_OUTPUT = 200;

@@ -4,6 +4,12 @@ import { CodeServer } from '../../editor/harness/code-server.ts';
 import type { Opening } from '../../editor/harness/code-server.ts';
 import { editorPlaces } from '../../editor/harness/places.ts';
 
+const THEMES = {
+  dark: 'Default Dark Modern',
+  light: 'Default Light Modern',
+  contrast: 'Default High Contrast',
+} as const;
+const MENU_MS = 400;
 const COMMAND_MS = 4_000;
 const COMMAND_TRIES = 6;
 
@@ -22,7 +28,7 @@ export class Person {
   static async sitsDown(options: {
     readonly home: string;
     readonly open: Opening | ((server: CodeServer) => Opening);
-    readonly colorScheme?: 'dark' | 'light';
+    readonly colorScheme?: 'dark' | 'light' | 'contrast';
     readonly settings?: Readonly<Record<string, unknown>>;
     readonly env?: Readonly<Record<string, string>>;
   }): Promise<Person> {
@@ -33,13 +39,18 @@ export class Person {
       install: vsix,
       env: { HOLDFAST_HOME: options.home, ...options.env },
       settings: {
-        'workbench.colorTheme': colorScheme === 'dark' ? 'Default Dark Modern' : 'Default Light Modern',
+        'workbench.colorTheme': THEMES[colorScheme],
         'window.dialogStyle': 'custom',
         ...options.settings,
       },
     });
     try {
-      const workbench = await Workbench.open({ chromium, server, shots, colorScheme });
+      const workbench = await Workbench.open({
+        chromium,
+        server,
+        shots,
+        colorScheme: colorScheme === 'light' ? 'light' : 'dark',
+      });
       const person = new Person(server, workbench);
       try {
         await person.goTo(typeof options.open === 'function' ? options.open(server) : options.open);
@@ -118,6 +129,47 @@ export class Person {
 
   session(text: string | RegExp): Locator {
     return this.page.locator('.sidebar .monaco-list-row', { hasText: text });
+  }
+
+  /** What the menu of an entry offers, from top to bottom; it is closed again. */
+  async menu(entry: Locator): Promise<string[]> {
+    await entry.click({ button: 'right' });
+    const items = this.page.locator('.monaco-menu .action-item:not(.disabled) .action-label:not(.separator)');
+    await items.first().waitFor();
+    const texts = await items.allTextContents();
+    await this.page.keyboard.press('Escape');
+    await items.first().waitFor({ state: 'detached' });
+    return texts;
+  }
+
+  /** Takes something from the menu of an entry. */
+  async choose(entry: Locator, item: string): Promise<void> {
+    await entry.click({ button: 'right' });
+    const label = this.page.locator('.monaco-menu .action-label').getByText(item, { exact: true });
+    await label.hover();
+    // A click at once would be that of the hand that opened the menu.
+    await this.page.waitForTimeout(MENU_MS);
+    await label.click();
+  }
+
+  /** What an entry offers while the pointer is on it. */
+  async inline(entry: Locator): Promise<string[]> {
+    await entry.hover();
+    const actions = entry.locator('.actions .action-label');
+    await actions.first().waitFor();
+    const labels = (await actions.all()).map((one) => one.getAttribute('aria-label'));
+    return (await Promise.all(labels)).map((label) => label ?? '');
+  }
+
+  dialog(text: string | RegExp): Locator {
+    return this.page.locator('.monaco-dialog-box', { hasText: text });
+  }
+
+  /** A button of a dialog. */
+  async decide(dialog: string | RegExp, button: string): Promise<void> {
+    await this.dialog(dialog).waitFor();
+    await this.dialog(dialog).locator('.monaco-button', { hasText: button }).click();
+    await this.dialog(dialog).waitFor({ state: 'detached' });
   }
 
   toast(text: string | RegExp): Locator {

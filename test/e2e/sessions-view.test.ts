@@ -1,0 +1,244 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { z } from 'zod';
+import { TestHome } from '../setup/home.ts';
+import { shellProject, writeProject } from '../setup/profiles.ts';
+import { Person } from './harness/person.ts';
+
+const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
+const ListSchema = z.object({
+  sessions: z.array(
+    z.object({
+      id: z.string(),
+      name: z.string(),
+      status: z.string(),
+      pinned: z.boolean(),
+      archived: z.boolean(),
+      runningTurn: z.string().nullable(),
+    }),
+  ),
+});
+
+/** Until a menu or a dialog is there to be photographed. */
+const FADED_MS = 400;
+/** Each look is a command of its own. */
+const SEEN = { timeout: 15_000, interval: 250 };
+
+let home: TestHome;
+let person: Person;
+
+async function made(name: string, profile = 'shell'): Promise<string> {
+  return CreatedSchema.parse(await home.json(['session', 'create', profile, '--name', name])).session.id;
+}
+
+async function listed(...only: string[]): Promise<z.infer<typeof ListSchema>['sessions']> {
+  return ListSchema.parse(await home.json(['session', 'list', ...only])).sessions;
+}
+
+/** Rows of the view from top to bottom, by the first word of each. */
+async function rows(): Promise<string[]> {
+  const all = await person.page.locator('.sidebar .monaco-list-row .label-name').allTextContents();
+  return all.map((one) => one.trim());
+}
+
+async function told(story: () => Promise<void>, name: string): Promise<void> {
+  try {
+    await story();
+  } catch (error) {
+    await person.shot(`failed-${name}`);
+    throw error;
+  }
+}
+
+beforeAll(async () => {
+  home = await TestHome.create();
+  await home.succeed(['deploy', await writeProject(home.projects, shellProject('shell'))]);
+  const short = shellProject('short', 'persistence: ephemeral\n');
+  await home.succeed(['deploy', await writeProject(home.projects, short)]);
+  await made('fresh');
+  for (const name of ['at-work', 'resting', 'put-down'])
+    await home.succeed(['prompt', await made(name), `echo ${name} > /workspace/mine`]);
+  await home.succeed(['prompt', await made('over', 'short'), 'true']);
+  await home.succeed(['session', 'pause', 'resting']);
+  await home.succeed(['session', 'stop', 'put-down']);
+  await home.succeed(['session', 'stop', 'over']);
+  person = await Person.sitsDown({ home: home.path, open: {} });
+  await person.sessions();
+  await person.session('at-work').first().waitFor();
+});
+afterAll(async () => {
+  await person.leaves();
+  await home.end();
+});
+
+test('what can be done with a session fits its state', () =>
+  told(async () => {
+    const always = [
+      'Run Turn',
+      'Open Workspace',
+      'Open Workspace in New Window',
+      'Add Workspace to This Window',
+      'Show History',
+      'Run Checks',
+      'Find File in Workspace…',
+      'Search in Workspace…',
+      'Take Snapshot',
+      'Compare Snapshots',
+      'Restore Snapshot',
+      'Open Snapshot',
+      'Fork',
+      'Rename',
+      'Pin',
+      'Archive',
+      'Allow Host…',
+      'Reset Workspace',
+      'Delete',
+    ];
+    const more: Readonly<Record<string, { menu: string[]; inline: string[] }>> = {
+      fresh: { menu: ['Open Terminal'], inline: ['Run Turn', 'Open Workspace'] },
+      'at-work': {
+        menu: ['Open Terminal', 'Pause', 'Stop'],
+        inline: ['Run Turn', 'Pause', 'Open Workspace'],
+      },
+      resting: {
+        menu: ['Open Terminal', 'Resume Session', 'Stop'],
+        inline: ['Run Turn', 'Resume Session', 'Open Workspace'],
+      },
+      'put-down': {
+        menu: ['Open Terminal', 'Resume Session'],
+        inline: ['Run Turn', 'Resume Session', 'Open Workspace'],
+      },
+      over: { menu: ['Resume Session'], inline: ['Run Turn', 'Resume Session', 'Open Workspace'] },
+    };
+    for (const [name, { menu, inline }] of Object.entries(more)) {
+      const row = person.session(name).first();
+      expect(await person.inline(row), name).toEqual(inline);
+      const offered = await person.menu(row);
+      expect(offered.toSorted(), name).toEqual([...always, ...menu].toSorted());
+    }
+    await person.session('at-work').first().click({ button: 'right' });
+    await person.page.locator('.monaco-menu').waitFor();
+    await person.page.waitForTimeout(FADED_MS);
+    await person.shot('session-menu-dark');
+    await person.page.keyboard.press('Escape');
+  }, 'menus'));
+
+test('a filter by state, and a search, show what fits and say so', () =>
+  told(async () => {
+    await person.command('Agent: Filter Sessions');
+    await person.pick('paused');
+    await person.shot('filter-dark');
+    await person.page.keyboard.press('Enter');
+    await expect.poll(rows, SEEN).toEqual(['Active', 'resting']);
+    const said = person.page.locator('.sidebar .pane-body .message', { hasText: 'Only: paused' });
+    await said.waitFor();
+    await person.shot('filtered-dark');
+    await person.command('Agent: Clear Filter of Sessions');
+    await expect.poll(rows, SEEN).toEqual(expect.arrayContaining(['Earlier', 'put-down', 'over', 'fresh']));
+    await said.waitFor({ state: 'detached' });
+
+    await person.command('Agent: Search Sessions');
+    await person.answer('PUT-');
+    await expect.poll(rows, SEEN).toEqual(['Earlier', 'put-down']);
+    await person.command('Agent: Search Sessions');
+    await person.answer('nothing is called so');
+    const welcome = person.page.locator('.pane-body', { hasText: 'No session is like that' }).first();
+    await welcome.waitFor();
+    await person.shot('nothing-found-dark');
+    await welcome.locator('.monaco-button', { hasText: 'Show All' }).click();
+    await expect.poll(rows, SEEN).toContain('fresh');
+  }, 'filter'));
+
+test('renaming, pinning and putting away, with keys and from the menu', () =>
+  told(async () => {
+    await person.session('put-down').first().click();
+    await person.page.keyboard.press('F2');
+    await person.answer('picked-up');
+    await person.session('picked-up').first().waitFor();
+    expect((await listed()).map(({ name }) => name)).toContain('picked-up');
+
+    await person.choose(person.session('over').first(), 'Pin');
+    await expect.poll(rows, SEEN).toEqual(expect.arrayContaining(['Earlier', 'over', 'picked-up']));
+    const earlier = async (): Promise<string[]> => (await rows()).slice((await rows()).indexOf('Earlier'));
+    await expect.poll(earlier, SEEN).toEqual(['Earlier', 'over', 'picked-up']);
+    await person
+      .session(/over.*pinned/)
+      .first()
+      .waitFor();
+    expect(await person.menu(person.session('over').first())).toContain('Unpin');
+    await person.choose(person.session('over').first(), 'Unpin');
+    await expect.poll(async () => (await listed()).some(({ pinned }) => pinned), SEEN).toBe(false);
+
+    await person.choose(person.session('over').first(), 'Archive');
+    await person.session('over').first().waitFor({ state: 'detached' });
+    await person.command('Agent: Filter Sessions');
+    await person.pick('archived');
+    await person.page.keyboard.press('Enter');
+    await expect.poll(rows, SEEN).toEqual(['Earlier', 'over']);
+    await person.choose(person.session('over').first(), 'Unarchive');
+    await expect.poll(async () => (await listed('--archived')).length, SEEN).toBe(0);
+    await person.command('Agent: Clear Filter of Sessions');
+    await person.session('over').first().waitFor();
+  }, 'rename'));
+
+test('a number says how many turns have ended elsewhere, until one looks; another how many run', () =>
+  told(async () => {
+    const row = person.session('at-work').first();
+    // VS Code draws it by style.
+    const number = (): Promise<string | undefined> =>
+      row.evaluate((one: { querySelectorAll: (of: string) => Iterable<unknown> }) => {
+        const { getComputedStyle: style } = globalThis as unknown as {
+          getComputedStyle: (element: unknown, part: string) => { content: string };
+        };
+        return [...one.querySelectorAll('*')]
+          .map((part) => style(part, '::after').content)
+          .find((content) => /^"\d\+?"$/.test(content));
+      });
+    const running = person.page
+      .locator('.activitybar .action-item', { hasText: '1' })
+      .locator('.badge-content');
+    await home.succeed(['prompt', 'at-work', 'true']);
+    await expect.poll(number, SEEN).toBe('"1"');
+    await home.succeed(['prompt', 'at-work', 'true']);
+    await expect.poll(number, SEEN).toBe('"2"');
+    await expect
+      .poll(() => row.getAttribute('aria-label'), SEEN)
+      .toContain('2 turns have ended since you looked');
+    await person.page.mouse.move(700, 500);
+    await person.shot('unread-dark');
+    await person.choose(person.session('at-work').first(), 'Show History');
+    await expect.poll(number, SEEN).toBeUndefined();
+    await expect.poll(() => row.getAttribute('aria-label'), SEEN).not.toContain('since you looked');
+    await person.command('View: Close All Editors');
+
+    await home.succeed(['prompt', 'at-work', 'sleep 600', '--no-wait']);
+    await running.first().waitFor();
+    await expect.poll(() => person.inline(row), SEEN).toEqual(['Cancel Turn', 'Open Workspace']);
+    expect(await person.menu(row)).toEqual(expect.arrayContaining(['Cancel Turn', 'Pause', 'Stop']));
+    await row.hover();
+    await person.shot('running-dark');
+    await row.locator('.actions .action-label[aria-label="Cancel Turn"]').click();
+    await running.first().waitFor({ state: 'detached' });
+    expect((await listed()).every(({ runningTurn }) => runningTurn === null)).toBe(true);
+  }, 'unread'));
+
+test('deleting says what goes and what stays, and asks', () =>
+  told(async () => {
+    await person.session('picked-up').first().click();
+    await person.page.keyboard.press('Delete');
+    await person.dialog('Delete picked-up?').waitFor();
+    await person.dialog('A snapshot of it stays for a week').waitFor();
+    await person.shot('delete-dark');
+    await person.decide('Delete picked-up?', 'Cancel');
+    expect((await listed()).map(({ name }) => name)).toContain('picked-up');
+    await person.session('picked-up').first().click();
+    await person.page.keyboard.press('Delete');
+    await person.decide('Delete picked-up?', 'Delete');
+    await person.session('picked-up').first().waitFor({ state: 'detached' });
+    expect((await listed()).map(({ name }) => name)).not.toContain('picked-up');
+
+    // On a heading the key means nothing.
+    await person.session('Active').first().click();
+    await person.page.keyboard.press('Delete');
+    await person.page.waitForTimeout(700);
+    expect(await person.page.locator('.monaco-dialog-box, .quick-input-widget:visible').count()).toBe(0);
+  }, 'delete'));
