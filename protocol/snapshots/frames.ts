@@ -58,6 +58,11 @@ export class FrameBuilder {
     return this.#records.length === 0;
   }
 
+  /** `add` says no, whatever is added. */
+  get isFull(): boolean {
+    return this.#length >= FRAME.targetBytes || this.#records.length >= FRAME.mostObjects;
+  }
+
   get rawLength(): number {
     return this.#length;
   }
@@ -65,8 +70,7 @@ export class FrameBuilder {
   /** False, and nothing done, where the frame must be finished first. The body must not change until then. */
   add(hash: Hash, kind: ObjectKind, body: Uint8Array): boolean {
     if (body.length > SNAPSHOT_LIMITS.objectBytes) throw new RangeError('an object is too large');
-    const isFull = this.#length >= FRAME.targetBytes || this.#records.length >= FRAME.mostObjects;
-    if (isFull || this.#length + body.length > FRAME.mostBytes) return false;
+    if (this.isFull || this.#length + body.length > FRAME.mostBytes) return false;
     this.#records.push({ hash, kind, offset: this.#length, length: body.length });
     this.#bodies.push(body);
     this.#length += body.length;
@@ -97,9 +101,9 @@ export class FrameBuilder {
 
 /** The bytes of a frame as they are stored. */
 export function packRaw(raw: Buffer): Pick<Frame, 'encoding' | 'stored' | 'checksum'> {
-  // One piece of memory for the result here too: what cannot be compressed becomes a little longer.
+  // The result is mostly in one piece of memory here too.
   const packed = zstdCompressSync(raw, {
-    chunkSize: raw.length + (raw.length >> 7) + 1024,
+    chunkSize: (raw.length >> 1) + 1024,
     pledgedSrcSize: raw.length,
     params: { [constants.ZSTD_c_compressionLevel]: 1 },
   });

@@ -1,20 +1,15 @@
 import { createHash } from 'node:crypto';
+import { ByteWriter } from './bytes.ts';
 import { FRAME, type Frame } from './frames.ts';
+import { SNAPSHOT_LIMITS } from './objects.ts';
 import { PACK } from './pack-layout.ts';
-
-interface IndexedObject {
-  readonly hash: Buffer;
-  readonly kind: number;
-  readonly frame: number;
-  readonly offset: number;
-  readonly length: number;
-}
 
 /** Lays out one pack: the bytes that it gives, one after the other, are the file. */
 export class PackWriter {
   readonly #frames: { offset: number; stored: number; raw: number; encoding: number; checksum: number }[] =
     [];
-  readonly #objects: IndexedObject[] = [];
+  /** Records of the index, in the order in which they came: an object for each of them would be work for the collector. */
+  readonly #objects = new ByteWriter(64 * 1024);
   readonly #targetBytes: number;
   #length = 0;
 
@@ -29,12 +24,12 @@ export class PackWriter {
   }
 
   get objects(): number {
-    return this.#objects.length;
+    return this.#objects.length / PACK.objectBytes;
   }
 
   /** True when another frame belongs into another pack. */
   get isFull(): boolean {
-    return this.#length >= this.#targetBytes || this.#objects.length > PACK.mostObjects - FRAME.mostObjects;
+    return this.#length >= this.#targetBytes || this.objects > PACK.mostObjects - FRAME.mostObjects;
   }
 
   /** What the file goes on with. An object must not be added twice. */
@@ -45,10 +40,8 @@ export class PackWriter {
     const { encoding, rawLength, stored, checksum, objects } = frame;
     this.#frames.push({ offset: this.#length, stored: stored.length, raw: rawLength, encoding, checksum });
     for (const { hash, kind, offset, length } of objects) {
-      // In memory of its own: a slice of a pool would keep the whole piece of it.
-      const own = Buffer.allocUnsafeSlow(hash.length);
-      own.set(hash);
-      this.#objects.push({ hash: own, kind, frame: index, offset, length });
+      this.#objects.bytes(hash);
+      for (const number of [index, offset, length, kind]) this.#objects.u32(number);
     }
     this.#length += stored.length;
     return parts;
@@ -57,7 +50,7 @@ export class PackWriter {
   /** The rest of the file: its index. Nothing may follow. */
   end(): Buffer {
     if (this.#length === 0) throw new RangeError('a pack without a frame');
-    const { frameBytes, objectBytes, footerBytes } = PACK;
+    const { frameBytes, footerBytes } = PACK;
     const frames = Buffer.alloc(this.#frames.length * frameBytes);
     this.#frames.forEach(({ offset, stored, raw, encoding, checksum }, index) => {
       const at = index * frameBytes;
@@ -67,20 +60,11 @@ export class PackWriter {
       frames.writeUInt32LE(encoding, at + 16);
       frames.writeUInt32LE(checksum, at + 20);
     });
-    const objects = Buffer.alloc(this.#objects.length * objectBytes);
-    this.#objects.sort((one, other) => one.hash.compare(other.hash));
-    this.#objects.forEach(({ hash, kind, frame, offset, length }, index) => {
-      const at = index * objectBytes;
-      objects.set(hash, at);
-      objects.writeUInt32LE(frame, at + 32);
-      objects.writeUInt32LE(offset, at + 36);
-      objects.writeUInt32LE(length, at + 40);
-      objects.writeUInt32LE(kind, at + 44);
-    });
+    const objects = sorted(this.#objects.view());
     const footer = Buffer.alloc(footerBytes);
     footer.writeBigUInt64LE(BigInt(this.#length), 0);
     footer.writeUInt32LE(this.#frames.length, 8);
-    footer.writeUInt32LE(this.#objects.length, 12);
+    footer.writeUInt32LE(this.objects, 12);
     // The footer's own numbers are part of what is hashed: no bit of an index can change unseen.
     const hash = createHash('sha256').update(frames).update(objects).update(footer.subarray(0, 16)).digest();
     footer.set(hash, 16);
@@ -88,4 +72,18 @@ export class PackWriter {
     this.#length += frames.length + objects.length + footerBytes;
     return Buffer.concat([frames, objects, footer]);
   }
+}
+
+/** A copy of these records of the index, by their hashes. */
+function sorted(records: Buffer): Buffer {
+  const { objectBytes } = PACK;
+  const { hashBytes } = SNAPSHOT_LIMITS;
+  const order = new Uint32Array(records.length / objectBytes).map((_, index) => index * objectBytes);
+  order.sort((one, other) => {
+    const first = records.readUInt32BE(one) - records.readUInt32BE(other);
+    return first === 0 ? records.compare(records, other, other + hashBytes, one, one + hashBytes) : first;
+  });
+  const out = Buffer.allocUnsafe(records.length);
+  order.forEach((from, index) => records.copy(out, index * objectBytes, from, from + objectBytes));
+  return out;
 }

@@ -26,11 +26,25 @@ export async function readContent(
   outlet: ObjectOutlet,
   rest: () => Promise<void>,
 ): Promise<Content> {
-  if (size === 0) return { size, sparse: false, content: EMPTY_REF };
+  const small = readSmall(fd, { size, blocks }, outlet);
+  if (small !== null) return small;
   const firstHole = blocks * BLOCK_BYTES < size ? system.seekHole(fd, 0) : null;
   return firstHole !== null && firstHole < size
     ? await readSparse(system, fd, size, outlet, rest)
     : await readWhole(fd, size, outlet, rest);
+}
+
+/** The same for a file of one piece without a hole, at once: most files are. Null for another one. */
+export function readSmall(
+  fd: number,
+  { size, blocks }: { readonly size: number; readonly blocks: number },
+  outlet: ObjectOutlet,
+): Content | null {
+  if (size === 0) return { size, sparse: false, content: EMPTY_REF };
+  if (size > pieceBytes || blocks * BLOCK_BYTES < size) return null;
+  const body = readUpTo(fd, outlet.room(size), 0);
+  const pieces = body.length === 0 ? [] : [{ index: 0, hash: outlet.add(OBJECT_KINDS.blob, body) }];
+  return { size: body.length, sparse: false, content: { depth: 0, items: pieces } };
 }
 
 async function readWhole(

@@ -1,3 +1,4 @@
+import { constants } from 'node:fs';
 import { STAT } from './system.ts';
 
 /**
@@ -50,6 +51,15 @@ export function areFacts(stat: Uint32Array, facts: Uint32Array, at: number): boo
 export function areSame(one: Uint32Array, other: Uint32Array): boolean {
   for (let at = 0; at < FACT_WORDS; at += 1) if (one[at] !== other[at]) return false;
   return true;
+}
+
+/** Whether it is one file by another look, whatever became of it in between. */
+export function isSameFile(one: Uint32Array, other: Uint32Array): boolean {
+  return (
+    one[INODE] === other[INODE] &&
+    one[INODE + 1] === other[INODE + 1] &&
+    (word(one, MODE) & constants.S_IFMT) === (word(other, MODE) & constants.S_IFMT)
+  );
 }
 
 /** Mode and change time as they were before a mode was lent. */

@@ -1,5 +1,11 @@
 import { type Frame, FrameBuilder } from '../../protocol/snapshots/frames.ts';
-import { type Hash, hashOf, type ObjectKind, SNAPSHOT_LIMITS } from '../../protocol/snapshots/objects.ts';
+import {
+  type Hash,
+  hashBehind,
+  hashOf,
+  type ObjectKind,
+  SNAPSHOT_LIMITS,
+} from '../../protocol/snapshots/objects.ts';
 import { PACK } from '../../protocol/snapshots/pack-layout.ts';
 import { PackWriter } from '../../protocol/snapshots/pack-writer.ts';
 import { SNAPSHOT_WIRE_LIMITS } from '../../protocol/snapshots/wire.ts';
@@ -9,8 +15,10 @@ import type { Store } from './store.ts';
 
 /** What is collected before the store is asked for all of it together. */
 const BATCH_BYTES = 4 * 2 ** 20;
-/** Frames that are being compressed while more is read. */
-const FRAMES_AHEAD = 6;
+/** Frames after which there is enough to do for a thread: it takes as long to start as some twenty of them. */
+const FRAMES_ALONE = 3;
+/** Frames that the thread has before it while it starts; what comes beyond them is compressed here. Twice as many are all that wait. */
+const FRAMES_AHEAD = 12;
 /**
  * The store checks a pack when it is complete, while the next one comes. So the first ones are short, that it begins soon, and none
  * is so long that its check takes long after the scan.
@@ -29,9 +37,9 @@ interface Waiting {
 
 /** Where the objects of a scan go. */
 export interface ObjectOutlet {
-  /** Memory for a body that is read from somewhere; valid until the next `flush`. */
+  /** Memory for a body that is read from somewhere; valid until the body is added. */
   room(length: number): Buffer;
-  /** Takes an object; the body must not change until the next `flush`. */
+  /** Takes an object; the body must not change any more, unless it lies in memory from here. */
   add(kind: ObjectKind, body: Buffer): Hash;
   /** True when `flush` should be awaited before more is added. */
   readonly isFull: boolean;
@@ -75,15 +83,17 @@ export class Outbox implements ObjectOutlet {
   #waiting: Waiting[] = [];
   #waitingBytes = 0;
   readonly #frame = new FrameBuilder();
-  /** Only where there is much to do: a thread takes longer to start than a few frames. */
+  /** Only where there is much to do. */
   #compressor: Compressor | null = null;
-  /** On their way through it. */
+  #framesMade = 0;
+  /** In the order in which they were made, on their way through it. */
   readonly #frames: Promise<Frame>[] = [];
   #packBytes: number = PACK_BYTES.first;
   #pack = new PackWriter(PACK_BYTES.first);
   #number = 0;
   /** Bytes of the pack that were not sent yet, and where they begin. */
-  #unsent: Buffer[] = [];
+  readonly #unsent = Buffer.allocUnsafeSlow(PUT_BYTES);
+  #unsentLength = 0;
   #unsentFrom = 0;
   readonly #puts = new Set<Promise<void>>();
   readonly #seals = new Set<Promise<void>>();
@@ -102,54 +112,60 @@ export class Outbox implements ObjectOutlet {
     return (
       this.#waitingBytes >= BATCH_BYTES ||
       this.#used >= BATCH_BYTES ||
-      this.#waiting.length >= SNAPSHOT_WIRE_LIMITS.have
+      this.#waiting.length >= SNAPSHOT_WIRE_LIMITS.have ||
+      this.#frames.length >= 2 * FRAMES_AHEAD
     );
   }
 
+  /** Before it lies a byte that is needed for hashing. */
   room(length: number): Buffer {
-    if (this.#used + length > this.#memory.length) return Buffer.allocUnsafe(length);
-    const bytes = this.#memory.subarray(this.#used, this.#used + length);
-    this.#used += length;
-    return bytes;
+    if (this.#used + 1 + length > this.#memory.length) return Buffer.allocUnsafe(length);
+    const from = this.#used + 1;
+    this.#used = from + length;
+    return this.#memory.subarray(from, this.#used);
   }
 
   add(kind: ObjectKind, body: Buffer): Hash {
-    const hash = hashOf(kind, body);
+    const isOurs = body.buffer === this.#memory.buffer;
+    const hash = isOurs ? hashBehind(kind, this.#memory, body) : hashOf(kind, body);
     const key = keyOf(hash);
-    if (this.#made.has(key)) return hash;
+    if (this.#made.has(key)) {
+      this.#reuse();
+      return hash;
+    }
     this.#made.add(key);
-    this.#waiting.push({ hash, kind, body });
-    this.#waitingBytes += body.length;
+    if (this.#asks) {
+      this.#waiting.push({ hash, kind, body });
+      this.#waitingBytes += body.length;
+    } else this.#take({ hash, kind, body });
     return hash;
   }
 
-  /** Resolves when more may be added; what was added has then been taken up by the store or is on its way. */
+  /** Resolves when more may be added. */
   async flush(): Promise<void> {
     const batch = this.#waiting;
-    if (this.#waitingBytes >= BATCH_BYTES) this.#compressor ??= Compressor.start();
     this.#waiting = [];
     this.#waitingBytes = 0;
     for (let from = 0; from < batch.length; from += SNAPSHOT_WIRE_LIMITS.have) {
       const part = batch.slice(from, from + SNAPSHOT_WIRE_LIMITS.have);
-      const has = this.#asks ? await this.#store.have(part.map(({ hash }) => hash)) : () => false;
+      const has = await this.#store.have(part.map(({ hash }) => hash));
       for (const [index, object] of part.entries()) {
         if (has(index)) continue;
-        if (!this.#frame.add(object.hash, object.kind, object.body)) {
-          await this.#send();
-          this.#frame.add(object.hash, object.kind, object.body);
-        }
-        this.newObjects += 1;
+        this.#take(object);
+        if (this.#frames.length >= 2 * FRAMES_AHEAD) await this.#appendTo(FRAMES_AHEAD);
       }
     }
     // A frame in the making still looks into the memory.
-    if (!this.#frame.isEmpty) await this.#send();
-    this.#used = 0;
+    if (this.#used >= BATCH_BYTES || batch.length > 0) this.#endFrame();
+    await this.#appendTo(FRAMES_AHEAD);
+    this.#reuse();
   }
 
   /** Everything is in the store. */
   async end(): Promise<void> {
     await this.flush();
-    while (this.#frames.length > 0) await this.#appendNext();
+    this.#endFrame();
+    await this.#appendTo(0);
     if (this.#pack.length > 0) await this.#seal();
     await Promise.all(this.#seals);
     this.#throwIfFailed();
@@ -161,31 +177,56 @@ export class Outbox implements ObjectOutlet {
     this.#compressor = null;
   }
 
-  /** Frames are compressed beside this thread where there are many, and laid down in the order in which they were made. */
-  async #send(): Promise<void> {
-    if (this.#compressor === null) {
-      await this.#append(this.#frame.finish());
-      return;
+  /** A frame is ended as soon as it has enough: nothing else looks into the memory then. */
+  #take({ hash, kind, body }: Waiting): void {
+    if (!this.#frame.add(hash, kind, body)) {
+      this.#endFrame();
+      this.#frame.add(hash, kind, body);
     }
-    const raw = this.#compressor.room();
-    const rawLength = this.#frame.rawLength;
-    const objects = this.#frame.take(raw);
-    this.#frames.push(
-      this.#compressor.pack(raw, rawLength).then((packed) => ({ ...packed, rawLength, objects })),
-    );
-    // Its failure is met when its turn comes.
-    this.#frames.at(-1)?.catch(() => undefined);
-    if (this.#frames.length > FRAMES_AHEAD) await this.#appendNext();
+    this.newObjects += 1;
+    if (this.#frame.isFull) this.#endFrame();
+    this.#reuse();
   }
 
-  async #appendNext(): Promise<void> {
-    const next = this.#frames.shift();
-    if (next !== undefined) await this.#append(await next);
+  /** From its beginning, where nobody looks into the memory any more. */
+  #reuse(): void {
+    if (this.#frame.isEmpty && this.#waiting.length === 0) this.#used = 0;
+  }
+
+  /** Frames are compressed beside this thread where there are many. */
+  #endFrame(): void {
+    if (this.#frame.isEmpty) return;
+    this.#framesMade += 1;
+    if (this.#framesMade > FRAMES_ALONE) this.#compressor ??= Compressor.start();
+    const compressor = this.#compressor;
+    if (compressor === null || (!compressor.isReady && compressor.waiting >= FRAMES_AHEAD)) {
+      this.#frames.push(Promise.resolve(this.#frame.finish()));
+      return;
+    }
+    const raw = compressor.room();
+    const { rawLength } = this.#frame;
+    const objects = this.#frame.take(raw);
+    const packed = compressor.pack(raw.subarray(0, rawLength));
+    const frame = packed.then((stored) => ({ ...stored, rawLength, objects }));
+    // Its failure is met when its turn comes.
+    frame.catch(() => undefined);
+    this.#frames.push(frame);
+  }
+
+  /** In the order in which they were made, until so many are left. */
+  async #appendTo(left: number): Promise<void> {
+    for (let next = this.#next(left); next !== undefined; next = this.#next(left))
+      await this.#append(await next);
+  }
+
+  #next(left: number): Promise<Frame> | undefined {
+    return this.#frames.length > left ? this.#frames.shift() : undefined;
   }
 
   async #append(frame: Frame): Promise<void> {
     if (this.#pack.isFull) await this.#seal();
     for (const part of this.#pack.append(frame)) await this.#queue(part);
+    this.#compressor?.giveBack(frame.stored);
   }
 
   async #seal(): Promise<void> {
@@ -207,20 +248,20 @@ export class Outbox implements ObjectOutlet {
   }
 
   async #queue(bytes: Buffer): Promise<void> {
-    if (lengthOf(this.#unsent) + bytes.length > PUT_BYTES) await this.#put();
-    this.#unsent.push(bytes);
+    if (this.#unsentLength + bytes.length > PUT_BYTES) await this.#put();
+    this.#unsent.set(bytes, this.#unsentLength);
+    this.#unsentLength += bytes.length;
   }
 
   /** Waits only while too many are on their way. */
   async #put(): Promise<void> {
-    const parts = this.#unsent;
-    const offset = this.#unsentFrom;
-    if (parts.length === 0) return;
-    this.#unsent = [];
-    this.#unsentFrom += lengthOf(parts);
+    if (this.#unsentLength === 0) return;
     while (this.#puts.size >= SNAPSHOT_WIRE_LIMITS.putsInFlight) await Promise.race(this.#puts);
     this.#throwIfFailed();
-    this.#track(this.#puts, this.#store.put(this.#number, offset, parts));
+    const bytes = this.#unsent.subarray(0, this.#unsentLength);
+    this.#track(this.#puts, this.#store.put(this.#number, this.#unsentFrom, bytes));
+    this.#unsentFrom += this.#unsentLength;
+    this.#unsentLength = 0;
   }
 
   /** Its failure is met at the next step, at the latest at the end. */
@@ -235,8 +276,4 @@ export class Outbox implements ObjectOutlet {
   #throwIfFailed(): void {
     if (this.#failure !== null) throw this.#failure.error;
   }
-}
-
-function lengthOf(parts: readonly Buffer[]): number {
-  return parts.reduce((sum, part) => sum + part.length, 0);
 }

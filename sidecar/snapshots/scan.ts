@@ -13,13 +13,14 @@ import { buildRef, type Piece } from '../../protocol/snapshots/refs.ts';
 import { errnoOf } from '../files/directory.ts';
 import { explained } from '../files/failures.ts';
 import { O_PATH } from '../files/resolver.ts';
-import { type Content, readContent } from './content.ts';
+import { type Content, readContent, readSmall } from './content.ts';
 import {
   areSame,
   ctimeOf,
   FACT_WORDS,
   forgetFacts,
   inodeOf,
+  isSameFile,
   linksOf,
   modeOf,
   mtimeOf,
@@ -56,6 +57,13 @@ export interface ScanOptions {
   readonly check: (totals: Readonly<Totals>) => void;
 }
 
+interface OpenFile {
+  readonly fd: number;
+  /** As it was before it was lent. */
+  readonly mode: number;
+  readonly giveBack: GiveBack | null;
+}
+
 export interface Scanned extends Totals {
   /** Null where it was not complete. */
   readonly root: Hash | null;
@@ -73,6 +81,8 @@ export class Scan implements Walker {
   readonly #linkedNames: { count: number; changed: boolean } = { count: 0, changed: false };
   /** When files that were lent were given back. */
   readonly #givenBack = new Map<ReturnType<typeof inodeOf>, bigint>();
+  /** What an open file looked like last. */
+  readonly #now = new Uint32Array(FACT_WORDS);
   #budget: number;
   #changedFiles = 0;
   #changedBytes = 0;
@@ -129,14 +139,14 @@ export class Scan implements Walker {
       ...folder.entry,
       mode: modeOf(facts) & PERMISSIONS,
       mtimeNs: mtimeOf(facts),
-      xattrs: this.#checkedXattrs(this.#options.system.xattrs(fd), folder.path()),
+      xattrs: this.#checkedXattrs(this.#options.system.xattrs(fd), () => folder.path()),
     };
     folder.isEntryNew = true;
     this.#settle(facts);
   }
 
-  async changed(place: LinkedName, directory: number, facts: Uint32Array): Promise<boolean> {
-    const { folder, name } = place;
+  /** At once where it can be: most files are small, and waiting costs as much as reading them. */
+  changed(place: LinkedName, directory: number, facts: Uint32Array): boolean | Promise<boolean> {
     const isFile = (modeOf(facts) & S_IFMT) === S_IFREG;
     if (isFile) {
       if (sizeOf(facts) > this.#budget) return false;
@@ -146,27 +156,49 @@ export class Scan implements Walker {
     if (linksOf(facts) > 1) this.#linkedNames.changed = true;
     const began = performance.now();
     try {
-      const entry = await this.#entryOf(place, directory, facts);
-      if (entry === null) this.#movedAt([...folder.path(), name]);
-      else {
-        folder.changed.set(keyOf(name), entry);
-        folder.isDirty = true;
-        this.#changedFiles += 1;
-        if (entry.type === 'file') this.#changedBytes += entry.size;
-      }
+      const entry = isFile ? this.#fileOf(place, directory, facts) : this.#entryOf(place, directory, facts);
+      if (entry instanceof Promise) return this.#noteLater(place, entry, began);
+      this.#note(place, entry);
     } catch (error) {
-      throw explained(error, formatPath([...folder.path(), name]));
+      throw explained(error, formatPath(pathOf(place)));
     }
+    this.#readMs += performance.now() - began;
+    return this.#options.outlet.isFull ? this.#flush() : true;
+  }
+
+  async #noteLater(place: LinkedName, entry: Promise<TreeEntry | null>, began: number): Promise<true> {
+    try {
+      this.#note(place, await entry);
+    } catch (error) {
+      throw explained(error, formatPath(pathOf(place)));
+    }
+    this.#readMs += performance.now() - began;
+    return await this.#flush();
+  }
+
+  async #flush(): Promise<true> {
+    const { outlet } = this.#options;
+    const began = performance.now();
+    if (outlet.isFull) await outlet.flush();
     this.#readMs += performance.now() - began;
     return true;
   }
 
-  /** Null when it is something else by now; then it will be looked at again. */
-  async #entryOf(
-    { folder, name }: LinkedName,
-    directory: number,
-    facts: Uint32Array,
-  ): Promise<TreeEntry | null> {
+  #note(place: LinkedName, entry: TreeEntry | null): void {
+    const { folder, name } = place;
+    if (entry === null) {
+      this.#movedAt(pathOf(place));
+      return;
+    }
+    folder.changed.set(keyOf(name), entry);
+    folder.isDirty = true;
+    this.#changedFiles += 1;
+    if (entry.type === 'file') this.#changedBytes += entry.size;
+  }
+
+  /** Of what is no regular file. Null when it is something else by now; then it will be looked at again. */
+  #entryOf(place: LinkedName, directory: number, facts: Uint32Array): TreeEntry | null {
+    const { name } = place;
     const basics = {
       name,
       mode: modeOf(facts) & PERMISSIONS,
@@ -175,8 +207,6 @@ export class Scan implements Walker {
       group: null,
     };
     switch (modeOf(facts) & S_IFMT) {
-      case S_IFREG:
-        return await this.#fileOf([...folder.path(), name], name, directory, facts);
       case S_IFLNK: {
         const target = this.#linkText(directory, name);
         if (target === null) return null;
@@ -190,14 +220,10 @@ export class Scan implements Walker {
       case S_IFDIR:
         return null;
       default:
-        throw new HoldfastError(
-          'file_not_regular',
-          `${formatPath([...folder.path(), name])} cannot be in a snapshot`,
-          {
-            why: 'it is a device',
-            next: 'remove it',
-          },
-        );
+        throw new HoldfastError('file_not_regular', `${formatPath(pathOf(place))} cannot be in a snapshot`, {
+          why: 'it is a device',
+          next: 'remove it',
+        });
     }
   }
 
@@ -212,33 +238,55 @@ export class Scan implements Walker {
     }
   }
 
-  async #fileOf(
-    path: readonly Buffer[],
-    name: Buffer,
+  /** Null as with `#entryOf`. Later where it takes longer, or changes while it is read. */
+  #fileOf(
+    place: LinkedName,
     directory: number,
     facts: Uint32Array,
-  ): Promise<TreeEntry | null> {
+  ): TreeEntry | null | Promise<TreeEntry | null> {
     const { system, outlet } = this.#options;
-    const open = this.#openFile(path, name, directory, facts);
+    const open = this.#openFile(place, directory, facts);
     if (open === null) return null;
-    const { fd, mode } = open;
-    const now = new Uint32Array(FACT_WORDS);
-    const look = (): number => {
-      system.statOpen(fd);
-      noteFacts(system.stat, now, 0);
-      return system.stat[STAT.blocks] ?? 0;
-    };
+    const { fd } = open;
+    let isOurs = true;
+    try {
+      if (open.giveBack === null) {
+        // What `#openFile` saw is what it is now; the clock is read before the content is.
+        const blocks = system.stat[STAT.blocks] ?? 0;
+        const clock = system.fileClock();
+        facts.set(this.#now);
+        const xattrs = this.#checkedXattrs(system.xattrs(fd), () => pathOf(place));
+        const content = readSmall(fd, { size: sizeOf(facts), blocks }, outlet);
+        if (content !== null) {
+          this.#look(fd);
+          if (areSame(this.#now, facts)) {
+            this.#noteTime(facts);
+            return this.#fileEntry(place, open, facts, { xattrs, content, clock });
+          }
+        }
+      }
+      isOurs = false;
+      return this.#slowFileOf(place, open, facts);
+    } finally {
+      if (isOurs) system.close(fd);
+    }
+  }
+
+  /** Takes the descriptor over. */
+  async #slowFileOf(place: LinkedName, open: OpenFile, facts: Uint32Array): Promise<TreeEntry> {
+    const { system, outlet } = this.#options;
+    const { fd } = open;
     try {
       let xattrs: readonly ExtendedAttribute[];
       try {
-        xattrs = this.#checkedXattrs(system.xattrs(fd), path);
+        xattrs = this.#checkedXattrs(system.xattrs(fd), () => pathOf(place));
       } finally {
         open.giveBack?.(fd);
       }
       for (let tries = 1; ; tries += 1) {
-        const blocks = look();
+        const blocks = this.#look(fd);
         const clock = system.fileClock();
-        facts.set(now);
+        facts.set(this.#now);
         if (open.giveBack !== null) this.#givenBack.set(inodeOf(facts), ctimeOf(facts));
         const content: Content = await readContent(
           system,
@@ -250,31 +298,50 @@ export class Scan implements Walker {
             if (outlet.isFull) await outlet.flush();
           },
         );
-        look();
-        const isSteady = areSame(now, facts);
+        this.#look(fd);
+        const isSteady = areSame(this.#now, facts);
         if (!isSteady && tries < READS) continue;
-        if (!isSteady) this.#movedAt(path);
+        if (!isSteady) this.#movedAt(pathOf(place));
         this.#noteTime(facts);
         if (tries > 1) this.#moved = true;
-        const basics = { name, mode, mtimeNs: mtimeOf(facts), xattrs, group: null };
-        // A change within the same tick of the clock as the last one would leave the same time: it is read again.
-        if (!isSteady || ctimeOf(facts) >= clock) forgetFacts(facts, 0);
-        return { ...basics, type: 'file', ...content };
+        const entry = this.#fileEntry(place, open, facts, { xattrs, content, clock });
+        if (!isSteady) forgetFacts(facts, 0);
+        return entry;
       }
     } finally {
-      closeSync(fd);
-      if (outlet.isFull) await outlet.flush();
+      system.close(fd);
     }
   }
 
-  /** `mode`: as it was before it was lent. */
-  #openFile(
-    path: readonly Buffer[],
-    name: Buffer,
-    directory: number,
+  #fileEntry(
+    { name }: LinkedName,
+    { mode }: OpenFile,
     facts: Uint32Array,
-  ): { fd: number; mode: number; giveBack: GiveBack | null } | null {
+    read: {
+      readonly xattrs: readonly ExtendedAttribute[];
+      readonly content: Content;
+      readonly clock: bigint;
+    },
+  ): TreeEntry {
+    const { size, sparse, content } = read.content;
+    const mtimeNs = mtimeOf(facts);
+    // A change within the same tick of the clock as the last one would leave the same time: it is read again.
+    if (ctimeOf(facts) >= read.clock) forgetFacts(facts, 0);
+    return { name, mode, mtimeNs, xattrs: read.xattrs, group: null, type: 'file', size, sparse, content };
+  }
+
+  /** What an open file looks like goes into `#now`. Gives its blocks. */
+  #look(fd: number): number {
+    const { system } = this.#options;
+    system.statOpen(fd);
+    noteFacts(system.stat, this.#now, 0);
+    return system.stat[STAT.blocks] ?? 0;
+  }
+
+  /** What it looks like is in `#now` then. */
+  #openFile(place: LinkedName, directory: number, facts: Uint32Array): OpenFile | null {
     const { system, lent } = this.#options;
+    const { name } = place;
     const mode = modeOf(facts) & PERMISSIONS;
     let fd: number;
     let giveBack: GiveBack | null = null;
@@ -292,7 +359,7 @@ export class Scan implements Walker {
       }
       try {
         if (!this.#isThat(named, facts)) return null;
-        giveBack = lent.lend(named, path, OWNER_READS);
+        giveBack = lent.lend(named, pathOf(place), OWNER_READS);
         fd = openSync(`/proc/self/fd/${named}`, LOOK_FLAGS & ~O_NOFOLLOW);
       } catch (cause) {
         giveBack?.(named);
@@ -303,17 +370,14 @@ export class Scan implements Walker {
     }
     if (this.#isThat(fd, facts)) return { fd, mode, giveBack };
     giveBack?.(fd);
-    closeSync(fd);
+    system.close(fd);
     return null;
   }
 
   /** Whether the descriptor leads to the file that was looked at. */
   #isThat(fd: number, facts: Uint32Array): boolean {
-    const { system } = this.#options;
-    system.statOpen(fd);
-    const now = new Uint32Array(FACT_WORDS);
-    noteFacts(system.stat, now, 0);
-    return inodeOf(now) === inodeOf(facts) && (modeOf(now) & S_IFMT) === (modeOf(facts) & S_IFMT);
+    this.#look(fd);
+    return isSameFile(this.#now, facts);
   }
 
   /** What was looked at within the last tick of the clock is looked at again the next time. */
@@ -321,10 +385,11 @@ export class Scan implements Walker {
     if (ctimeOf(facts) >= this.#begun) forgetFacts(facts, 0);
   }
 
-  #checkedXattrs(xattrs: ExtendedAttribute[], path: readonly Buffer[]): ExtendedAttribute[] {
+  #checkedXattrs(xattrs: ExtendedAttribute[], path: () => readonly Buffer[]): ExtendedAttribute[] {
+    if (xattrs.length === 0) return xattrs;
     const bytes = xattrs.reduce((sum, { name, value }) => sum + name.length + value.length + 8, 0);
     if (bytes > SNAPSHOT_LIMITS.entryBytes / 2) {
-      throw new HoldfastError('file_too_large', `${formatPath(path)} cannot be in a snapshot`, {
+      throw new HoldfastError('file_too_large', `${formatPath(path())} cannot be in a snapshot`, {
         why: 'its extended attributes are larger than a snapshot can hold',
       });
     }
@@ -413,6 +478,10 @@ export class Scan implements Walker {
 }
 
 const NOTHING: Buffer = Buffer.alloc(0);
+function pathOf({ folder, name }: LinkedName): Buffer[] {
+  return [...folder.path(), name];
+}
+
 const NO_TOTALS: Totals = { files: 0, directories: 0, bytes: 0 };
 
 /** Of the bytewise first of a file's paths. */

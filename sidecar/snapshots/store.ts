@@ -12,8 +12,8 @@ export interface SentFrame {
 export interface Store {
   /** Whether it has the object at an index of `hashes`. */
   have(hashes: readonly Hash[]): Promise<(index: number) => boolean>;
-  /** At most PUT_BYTES, at most `SNAPSHOT_WIRE_LIMITS.putsInFlight` at a time. */
-  put(pack: number, offset: number, parts: readonly Buffer[]): Promise<void>;
+  /** At most PUT_BYTES, which may change once it was called; at most `SNAPSHOT_WIRE_LIMITS.putsInFlight` at a time. */
+  put(pack: number, offset: number, bytes: Buffer): Promise<void>;
   sealed(pack: number, bytes: number, objects: number): Promise<void>;
   /** Frames with some of the objects, the first always among them; behind them their tables and stored bytes. */
   read(hashes: readonly Hash[]): Promise<{ frames: readonly SentFrame[]; bytes: Buffer }>;

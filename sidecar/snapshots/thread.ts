@@ -67,15 +67,11 @@ function call(request: StoreRequest, bytes: Uint8Array): Promise<StoreAnswer> {
 /** Memory that both threads see, for the puts under way. */
 const slots: Uint8Array[] = [];
 
-async function put(pack: number, offset: number, parts: readonly Buffer[]): Promise<void> {
+async function put(pack: number, offset: number, bytes: Buffer): Promise<void> {
   const slot = slots.pop() ?? new Uint8Array(new SharedArrayBuffer(PUT_BYTES));
-  let length = 0;
-  for (const part of parts) {
-    slot.set(part, length);
-    length += part.length;
-  }
+  slot.set(bytes);
   try {
-    await call({ method: 'put', pack, offset }, slot.subarray(0, length));
+    await call({ method: 'put', pack, offset }, slot.subarray(0, bytes.length));
   } finally {
     slots.push(slot);
   }

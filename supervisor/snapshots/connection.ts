@@ -2,6 +2,7 @@ import type { Duplex } from 'node:stream';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { type Hash, SNAPSHOT_LIMITS } from '../../protocol/snapshots/objects.ts';
 import { type RestoreResult, type ScanResult, STORE_CALLS } from '../../protocol/snapshots/wire.ts';
+import { PayloadBuffers } from '../../protocol/wire/payload-buffers.ts';
 import { Peer } from '../../protocol/wire/peer.ts';
 import { NOTHING, type Progress, withBytes } from '../../protocol/wire/shapes.ts';
 import { SIDECAR_METHODS } from '../../sidecar/wire.ts';
@@ -45,13 +46,15 @@ export class SnapshotConnection {
       calls: SIDECAR_METHODS,
       notifies: NOTHING,
       hears: NOTHING,
+      payloads: new PayloadBuffers(),
       handlers: {
         'store/have': async ({ hashes }, { bytes }) => {
           if (bytes.length !== hashes * hashBytes) throw cutOff();
           return withBytes({}, await this.#receiving().have(bytes));
         },
-        'store/put': async ({ pack, offset }, { bytes }) => {
+        'store/put': async ({ pack, offset }, { bytes, releaseBytes }) => {
           await this.#receiving().put(pack, offset, bytes);
+          releaseBytes();
           return {};
         },
         'store/sealed': async ({ pack, bytes, objects }) => {

@@ -206,8 +206,8 @@ export class KeptStore implements ObjectReader {
         const bits = bytesOf(answer);
         return (index) => (((bits[index >> 3] ?? 0) >> (index & 7)) & 1) === 1;
       },
-      put: async (pack, offset, parts) => {
-        await handlers['store/put']({ pack, offset }, context(Buffer.concat(parts)));
+      put: async (pack, offset, bytes) => {
+        await handlers['store/put']({ pack, offset }, context(Buffer.from(bytes)));
       },
       sealed: async (pack, bytes, objects) => {
         await handlers['store/sealed']({ pack, bytes, objects }, context(Buffer.alloc(0)));

@@ -158,7 +158,8 @@ test('where the store has found damage, all that is known is asked for, and what
 
 test('a scan during which something is written says that it is not of one moment; frozen, that is an error', async () => {
   const { workspace, store, at } = await opened();
-  const incompressible = randomBytes(12 * 2 ** 20);
+  // More than is read ahead of what is sent.
+  const incompressible = randomBytes(48 * 2 ** 20);
   writeFileSync(at('big'), incompressible);
   await sleep(SETTLED_MS);
   let writes = 0;
@@ -185,7 +186,7 @@ test('a scan during which something is written says that it is not of one moment
 
   // What is written to what was seen already need not be known; what is new when it is seen must be.
   for (let round = 0; round < 4; round += 1) {
-    writeFileSync(at('big'), randomBytes(9 * 2 ** 20));
+    writeFileSync(at('big'), randomBytes(48 * 2 ** 20));
     await sleep(SETTLED_MS);
     const names = ['a/b/1', 'a/b/4', 'c/x', 'later'];
     store.before = (call) => {
