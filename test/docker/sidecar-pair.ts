@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import type { MountSettings } from 'dockerode';
 import Docker from 'dockerode';
-import { extract, pack } from 'tar-stream';
+import { pack } from 'tar-stream';
 import {
   accountFiles,
   agentBody,
@@ -15,6 +15,7 @@ import {
 import { dialChecked } from '../../supervisor/engine/docker/dial.ts';
 import type { SandboxSpec } from '../../supervisor/engine/port.ts';
 import { SidecarClient } from '../../supervisor/workspace/sidecar-client.ts';
+import { imageFile } from '../setup/image-file.ts';
 import { isOfThisRun } from '../setup/run-homes.ts';
 import { newId, until } from '../unit/sidecar/collect.ts';
 
@@ -33,11 +34,7 @@ export class PairBench {
     isOfThisRun(bench.home);
     chmodSync(bench.root, 0o755);
     cpSync(RUNTIME, join(bench.root, 'runtime'), { recursive: true });
-    writeFileSync(
-      join(bench.root, 'runtime/busybox'),
-      await fileOf(__SIDECAR_IMAGE__, '/bin/busybox', bench.home),
-      { mode: 0o755 },
-    );
+    writeFileSync(join(bench.root, 'runtime/busybox'), await bench.busybox(), { mode: 0o755 });
     return bench;
   }
 
@@ -74,7 +71,7 @@ export class PairBench {
   }
 
   async busybox(): Promise<Buffer> {
-    return fileOf(__SIDECAR_IMAGE__, '/bin/busybox', this.home);
+    return imageFile(docker, __SIDECAR_IMAGE__, '/bin/busybox', { 'dev.holdfast.home': this.home });
   }
 
   async end(): Promise<void> {
@@ -274,22 +271,5 @@ export class SidecarPair {
 
   #bind(name: string, target: string, readOnly = false): MountSettings {
     return { Type: 'bind', Source: this.path(name), Target: target, ReadOnly: readOnly };
-  }
-}
-
-/** One file of a trusted image. */
-async function fileOf(image: string, path: string, home: string): Promise<Buffer> {
-  const container = await docker.createContainer({ Image: image, Labels: { 'dev.holdfast.home': home } });
-  try {
-    const archive = await container.getArchive({ path });
-    const unpacked = archive.pipe(extract());
-    for await (const entry of unpacked) {
-      const parts: Buffer[] = [];
-      for await (const part of entry) parts.push(part as Buffer);
-      return Buffer.concat(parts);
-    }
-    throw new Error(`${path} is not in ${image}`);
-  } finally {
-    await container.remove({ force: true });
   }
 }

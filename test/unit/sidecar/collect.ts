@@ -98,7 +98,7 @@ export function errorOf({ answer }: Handled): Extract<HandlerResult, { ok: false
 export async function until(
   what: string,
   holds: () => boolean | Promise<boolean>,
-  withinMs = 5000,
+  withinMs = 15_000,
 ): Promise<void> {
   const deadline = performance.now() + withinMs;
   while (!(await holds())) {

@@ -2,7 +2,6 @@ import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
-import { existsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import { SidecarClient } from '../../../supervisor/workspace/sidecar-client.ts';
@@ -10,12 +9,8 @@ import { newId, until } from './collect.ts';
 
 const RUNTIME = join(import.meta.dirname, '../../../dist/runtime');
 
-/** A busybox with what the runner needs, or null: there is none on every machine, and the docker suite has one. */
-export const BUSYBOX =
-  [
-    process.env['HOLDFAST_BUSYBOX'],
-    ...(process.env['PATH'] ?? '').split(delimiter).map((at) => join(at, 'busybox')),
-  ].find((path): path is string => path !== undefined && existsSync(path)) ?? null;
+/** A busybox with what the runner needs (test/setup/busybox.ts), or null. */
+export const BUSYBOX = process.env['HOLDFAST_BUSYBOX'] ?? null;
 
 /** A real Python, not a launcher of some version manager that needs its own environment. */
 export const PYTHON = ((): string | null => {
@@ -84,9 +79,15 @@ export class HostPair {
       cwd: root,
     });
     const sidecar = startSidecar(env);
-    const client = await dial(root, session);
-    if (!(await client.agentReady(5000))) throw new Error('the runner does not listen');
-    return new HostPair(root, env, session, runner, sidecar, client);
+    try {
+      const client = await dial(root, session);
+      if (!(await client.agentReady(15_000))) throw new Error('the runner does not listen');
+      return new HostPair(root, env, session, runner, sidecar, client);
+    } catch (error) {
+      for (const child of [runner, sidecar]) child.kill('SIGKILL');
+      await rm(root, { recursive: true, force: true });
+      throw error;
+    }
   }
 
   path(...parts: string[]): string {

@@ -20,7 +20,7 @@ function alive(mark: string): number[] {
 }
 
 describe.skipIf(BUSYBOX === null)(
-  'command turns (needs a busybox on this machine)',
+  'command turns (needs a busybox, or Docker with the image of the sidecar)',
   { timeout: 60_000 },
   () => {
     let pair: HostPair;

@@ -130,7 +130,7 @@ const KINDS = [
 const impossible = BUSYBOX === null || PYTHON === null;
 
 describe.skipIf(impossible).for(KINDS)(
-  'warm worker: $kind',
+  'warm worker: $kind (needs Python, and a busybox or Docker)',
   { timeout: 60_000 },
   ({ kind, entry, code, error, exits }) => {
     let pair: HostPair;
