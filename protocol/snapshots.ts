@@ -110,7 +110,7 @@ export const SnapshotUsageSchema = z.object({
   snapshots: count,
   /** Bytes on disk of the session and its forks together. */
   bytes: count,
-  /** Those of them that only snapshots of this session need; null where that has not been counted. */
+  /** Those of them that only snapshots of this session need; null where that is being counted. */
   uniqueBytes: count.nullable(),
 });
 export type SnapshotUsage = z.infer<typeof SnapshotUsageSchema>;

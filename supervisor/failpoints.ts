@@ -50,6 +50,7 @@ export const FAILPOINTS = [
   'snapshot.after-scan',
   'snapshot.after-publish',
   'snapshot.after-row',
+  'scans.before-seal',
   'freeze.after-intent',
   'freeze.after-pause',
   'freeze.before-thaw',

@@ -26,6 +26,7 @@ import { type Verified, verifyTree } from './verify/verify-tree.ts';
 const HOUR_MS = 3_600_000;
 /** A supervisor that never lives for an hour must not leave it undone. */
 const FIRST_MS = 120_000;
+const COUNTS_APART_MS = 10_000;
 
 export interface SnapshotUpkeepOptions {
   readonly snapshots: Snapshots;
@@ -48,6 +49,8 @@ export class SnapshotUpkeep {
   readonly #collected = new Map<string, string>();
   /** What only the snapshots of each session need, by lineage, and of which snapshots that was said. */
   readonly #counted = new Map<string, { readonly of: string; readonly bytes: ReadonlyMap<string, number> }>();
+  /** When that was last begun because somebody asked, by lineage. */
+  readonly #askedAt = new Map<string, number>();
   readonly #ending = new AbortController();
   #tick: NodeJS.Timeout | null = null;
   #first: NodeJS.Timeout | null = null;
@@ -125,8 +128,8 @@ export class SnapshotUpkeep {
   }
 
   /**
-   * What the snapshots of a session take. What only they need is counted with `gc` and every hour, as all trees have to be gone
-   * through; it is known at once where the session has no forks.
+   * What the snapshots of a session take. What only they need is known at once where the session has no forks; else all trees have
+   * to be gone through, which begins when somebody asks, and with `gc`: whoever asks again later is told.
    */
   async usage(session: SessionRow): Promise<SnapshotUsage> {
     const { snapshots, stores } = this.#options;
@@ -140,6 +143,7 @@ export class SnapshotUpkeep {
         : counted?.of === namesOf(rows)
           ? (counted.bytes.get(session.id) ?? 0)
           : null;
+    if (unique === null && mine > 0) this.#countSoon(session.lineage);
     return { snapshots: mine, bytes, uniqueBytes: mine === 0 ? 0 : unique };
   }
 
@@ -180,6 +184,17 @@ export class SnapshotUpkeep {
     } finally {
       reserve.ensure();
     }
+  }
+
+  /** Who looks at a lineage all the time does not have it counted all the time. */
+  #countSoon(lineage: string): void {
+    const { now, log } = this.#options;
+    if (now() - (this.#askedAt.get(lineage) ?? -Infinity) < COUNTS_APART_MS) return;
+    this.#askedAt.set(lineage, now());
+    this.#inTurn(() => this.#count(lineage)).catch((error: unknown) => {
+      if (!this.#ending.signal.aborted)
+        log.warn('the space that snapshots take was not counted', { lineage, error });
+    });
   }
 
   async #count(lineage: string): Promise<void> {

@@ -4,7 +4,7 @@ import { seedOfRun } from '../unit/protocol/seeded.ts';
 import { deployed, undeployed } from './failpoints/profiles.ts';
 import { handedOver } from './failpoints/programs.ts';
 import { created, deleted, paused, started, stopped } from './failpoints/sessions.ts';
-import { collected, forked, frozen, restored, snapshotted } from './failpoints/snapshots.ts';
+import { collected, forked, frozen, restored, scanned, snapshotted } from './failpoints/snapshots.ts';
 import type { Scenario } from './failpoints/stage.ts';
 import { terminalEnded, terminalOpened } from './failpoints/terminals.ts';
 import { turned, turnedAgain } from './failpoints/turns.ts';
@@ -60,6 +60,7 @@ const SCENARIOS: Record<FailpointName, Scenario> = {
   'snapshot.after-scan': snapshotted,
   'snapshot.after-publish': snapshotted,
   'snapshot.after-row': snapshotted,
+  'scans.before-seal': scanned,
   'freeze.after-intent': frozen,
   'freeze.after-pause': frozen,
   'freeze.before-thaw': frozen,

@@ -1,7 +1,8 @@
 import { execFile } from 'node:child_process';
-import { mkdir, open, readdir, readFile, rm, statfs, truncate, writeFile } from 'node:fs/promises';
+import { mkdir, open, readdir, readFile, rm, stat, statfs, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import type { Container } from 'dockerode';
 import { describe, expect, test } from 'vitest';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { hasErrorCode } from '../../supervisor/store/storage-error.ts';
@@ -139,6 +140,38 @@ describe('a store that is full', () => {
   });
 });
 
+test('what is mounted in a workspace is refused by its path, and the turn goes on', async () => {
+  const home = await bench.home();
+  await home.start();
+  await bench.deploy(home, shellProject('shell'));
+  const id = await made(home);
+  await prompt(home, id, 'mkdir -p deep/inside; echo ours > deep/file');
+  // Containers see what was mounted when they began.
+  await home.call('session/stop', { session: id });
+  const inside = join(home.path, 'workspaces', id, 'deep/inside');
+  try {
+    await run('mount', ['-t', 'tmpfs', 'tmpfs', inside]);
+  } catch {
+    return;
+  }
+  const unmount = () => run('umount', ['-l', inside]);
+  bench.atEnd(() => unmount().catch(() => undefined));
+  const error: unknown = await home
+    .call('snapshot/create', { session: id })
+    .catch((reason: unknown) => reason);
+  expect(error).toMatchObject({
+    code: 'not_supported',
+    message: '/workspace/deep/inside cannot be in a snapshot',
+    why: 'another file system is mounted there',
+  });
+  expect(await prompt(home, id, 'cat deep/file')).toBe('ours\n');
+  const { events } = await home.call('session/events', { session: id, type: 'snapshot.failed' });
+  expect(events.at(-1)?.data).toMatchObject({ reason: 'before-turn', code: 'not_supported' });
+  await home.call('session/stop', { session: id });
+  await unmount();
+  expect(await home.call('snapshot/create', { session: id })).toMatchObject({ created: true, files: 1 });
+});
+
 describe('kill -9 of the sidecar', () => {
   test('while it looks: no snapshot, nothing left over, and the next one is whole', async () => {
     const home = await bench.home();
@@ -159,6 +192,38 @@ describe('kill -9 of the sidecar', () => {
     expect(taken).toMatchObject({ created: true, files: 24 });
     expect((await home.call('snapshot/verify', { snapshot: taken.id })).ok).toBe(true);
   });
+
+  test(
+    'while it is in a folder that its owner may not enter: the next one closes it again',
+    { timeout: 240_000 },
+    async () => {
+      const home = await bench.home();
+      await home.start();
+      await bench.deploy(home, shellProject('shell'));
+      const id = await made(home);
+      const files = (folder: string, count: number): string =>
+        `mkdir ${folder}; cd ${folder}; for n in $(seq ${count}); do echo ${folder} $n > $n; done; cd ..`;
+      await prompt(home, id, `${files('open', 500)}; ${files('closed', 6000)}; chmod 000 closed`);
+      const closed = join(home.path, 'workspaces', id, 'closed');
+      const modeOf = async (): Promise<number> => (await stat(closed)).mode & 0o777;
+      const sidecar = await sidecarOf(home, id);
+      const taking = codeOf(home.call('snapshot/create', { session: id }));
+      await eventually('it has opened the folder', async () => (await modeOf()) !== 0, 60_000);
+      await sidecar.kill();
+      expect(['connection_closed', 'sandbox_lost']).toContain(await taking);
+      expect(await modeOf()).not.toBe(0);
+      const taken = await home.call('snapshot/create', { session: id });
+      expect(taken).toMatchObject({ created: true, files: 6500 });
+      expect(await modeOf()).toBe(0);
+      await prompt(home, id, 'chmod 700 closed; rm -rf closed open');
+      await home.call('snapshot/restore', { session: id, snapshot: taken.id });
+      expect(await modeOf()).toBe(0);
+      expect(await prompt(home, id, 'ls open | wc -l; chmod 700 closed; ls closed | wc -l')).toBe(
+        '500\n6000\n',
+      );
+      await expectSettled(home);
+    },
+  );
 
   test('while it restores: the next one finishes it, and whoever asked gets the answer', async () => {
     const home = await bench.home();
@@ -186,9 +251,13 @@ describe('kill -9 of the sidecar', () => {
 });
 
 async function killSidecar(home: FaultHome, id: string): Promise<void> {
+  await (await sidecarOf(home, id)).kill();
+}
+
+async function sidecarOf(home: FaultHome, id: string): Promise<Container> {
   const sidecar = (await home.objects()).find(
     ({ labels }) => labels['dev.holdfast.session'] === id && labels['dev.holdfast.role'] === 'sidecar',
   );
   if (sidecar === undefined) throw new Error(`${id} has no sidecar`);
-  await home.docker.getContainer(sidecar.id).kill();
+  return home.docker.getContainer(sidecar.id);
 }

@@ -66,8 +66,10 @@ export function registerWorkspace(registry: Registry): void {
 /** `12 snapshots, 3.4 MiB on disk`, and how much of it is this session's alone where it shares with forks. */
 function snapshotsOf({ snapshots, bytes, uniqueBytes }: SnapshotUsage): string {
   const own =
-    uniqueBytes === null || uniqueBytes === bytes
-      ? ''
-      : `, ${size(uniqueBytes)} of it for this session alone`;
+    uniqueBytes === null
+      ? ' with its forks; its own share is being counted'
+      : uniqueBytes === bytes
+        ? ''
+        : `, ${size(uniqueBytes)} of it for this session alone`;
   return `${count(snapshots, 'snapshot')}, ${size(bytes)} on disk${own}`;
 }

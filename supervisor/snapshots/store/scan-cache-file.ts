@@ -2,6 +2,7 @@ import { type FileHandle, mkdir, open, rename, rm, statfs } from 'node:fs/promis
 import { join } from 'node:path';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { FRAME_LIMITS } from '../../../protocol/wire/limits.ts';
+import { failpoint } from '../../failpoints.ts';
 import { storageError } from '../../store/storage-error.ts';
 
 const MIB = 2 ** 20;
@@ -55,6 +56,7 @@ export class ScanCacheFile {
     if (this.#writing === null || bytes !== this.#length) throw refused('another length than it has');
     await this.#writing.close();
     this.#writing = null;
+    await failpoint('scans.before-seal');
     await rename(this.#incoming, this.#path);
   }
 

@@ -1,3 +1,5 @@
+import { readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { seedOfRun } from '../../unit/protocol/seeded.ts';
 import { PairBench, type SidecarPair } from '../sidecar-pair.ts';
@@ -69,3 +71,40 @@ test('a restore gives back what a scan saw, in every attribute', async () => {
     });
   }
 }, 600_000);
+
+test('where files are walked to by hand, snapshots are the same; without native calls at all they are refused', async () => {
+  const walking = await bench.pair({ code: TREE_CODE, sidecarEnv: ['HOLDFAST_WITHOUT_NATIVE=1'] });
+  const there = new Tree(walking);
+  await there.clear();
+  await there.make(seedOfRun('without native calls'));
+  const before = await there.describe();
+  const store = new KeptStore();
+  const client = await SnapshotClient.open(walking, store);
+  try {
+    const first = await client.scan();
+    await there.edit(7);
+    const edited = await there.describe();
+    const second = await client.scan({ base: first.root });
+    expect(second.root).not.toBe(first.root);
+    await client.restore({ root: first.root });
+    expect(differences(before, await there.describe())).toEqual([]);
+    await client.restore({ root: second.root });
+    expect(differences(edited, await there.describe())).toEqual([]);
+    expect((await client.scan({ base: second.root })).root).toBe(second.root);
+  } finally {
+    client.close();
+  }
+
+  const other = await PairBench.create();
+  try {
+    for (const name of await readdir(join(other.root, 'runtime'))) {
+      if (name.endsWith('.node')) await rm(join(other.root, 'runtime', name));
+    }
+    const bare = await SnapshotClient.open(await other.pair({ code: TREE_CODE }), store);
+    await expect(bare.scan()).rejects.toMatchObject({ code: 'not_supported' });
+    await expect(bare.restore({ root: '0'.repeat(64) })).rejects.toMatchObject({ code: 'not_supported' });
+    bare.close();
+  } finally {
+    await other.end();
+  }
+}, 300_000);

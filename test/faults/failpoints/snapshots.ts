@@ -51,6 +51,29 @@ export async function snapshotted(point: FailpointName): Promise<void> {
   }
 }
 
+export async function scanned(point: FailpointName): Promise<void> {
+  const at = await home();
+  for (const profile of variants(point, ['shell', 'volume'])) {
+    const id = await session(at, profile);
+    await run(at, id, `${TREE}; head -c 3000000 /dev/urandom > big`);
+    const seen = await run(at, id, SHOWN);
+    const first = await at.call('snapshot/create', { session: id });
+    await killedDuring(at, point, () => at.call('session/stop', { session: id }));
+    const scans = join(at.path, 'store', id, 'scans');
+    // What was not sealed is nothing, and goes with the next one.
+    expect(await readdir(scans)).toEqual([`${id}.incoming`]);
+    await nextCommand(at);
+    await run(at, id, 'echo other > a/one');
+    const { undo } = await at.call('snapshot/restore', { session: id, snapshot: first.id, cancel: true });
+    expect(await run(at, id, SHOWN)).toBe(seen);
+    await stopsWhole(at, id);
+    expect(await readdir(scans)).toEqual([id]);
+    await at.call('snapshot/restore', { session: id, snapshot: undo ?? '' });
+    expect(await run(at, id, 'cat a/linked')).toBe('other\n');
+    await stopsWhole(at, id);
+  }
+}
+
 export async function frozen(point: FailpointName): Promise<void> {
   const at = await home();
   const id = await session(at);

@@ -1,4 +1,4 @@
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import type { SnapshotReason } from '../../../protocol/snapshots.ts';
 import type { Log } from '../../../supervisor/daemon/logs.ts';
 import { HeldRoots } from '../../../supervisor/snapshots/held-roots.ts';
@@ -35,6 +35,7 @@ function rooms() {
   const held = new HeldRoots(() => NOW);
   sessions.insert(sessionRow(0));
   const removed: string[] = [];
+  const clock = { now: NOW };
   const upkeep = new SnapshotUpkeep({
     snapshots,
     sessions,
@@ -47,7 +48,7 @@ function rooms() {
       removed.push(id);
     },
     log: silent,
-    now: () => NOW,
+    now: () => clock.now,
   });
   onTestFinished(() => upkeep.close());
   let made = 0;
@@ -60,7 +61,7 @@ function rooms() {
       id,
       sessionId: SESSION,
       lineage: SESSION,
-      createdAt: NOW - age,
+      createdAt: clock.now - age,
       reason,
       label: null,
       pinned: false,
@@ -79,7 +80,7 @@ function rooms() {
     return id;
   };
   const bytes = async (): Promise<number> => (await upkeep.usage(sessionRow(0))).bytes;
-  return { upkeep, snapshots, operations, held, stores, removed, take, bytes };
+  return { upkeep, snapshots, operations, held, stores, removed, take, bytes, clock };
 }
 
 test('collecting thins out first, and then gives back what that left behind', async () => {
@@ -121,4 +122,44 @@ test('what a restore is to bring back, and what somebody looks at, stays though 
   if ('operation' in begun) operations.finish(begun.operation, {});
   await upkeep.collect(false);
   expect(await Promise.all(roots.map(isThere))).toEqual([false, true]);
+});
+
+test('it is done two minutes after the start, every hour from then on, and not after the end', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval'] });
+  onTestFinished(() => void vi.useRealTimers());
+  const { upkeep, removed, take, bytes, clock } = rooms();
+  const pass = (ms: number): void => {
+    clock.now += ms;
+    vi.advanceTimersByTime(ms);
+  };
+  /** Two of one hour, of which the first is one too many. */
+  const two = async (hoursAgo: number): Promise<string> => {
+    const older = await take(hoursAgo * HOUR + 5 * 60_000);
+    await take(hoursAgo * HOUR + 4 * 60_000);
+    return older;
+  };
+  const becomes = async (ids: readonly string[]): Promise<void> => {
+    const until = performance.now() + 20_000;
+    while (removed.length < ids.length && performance.now() < until) await new Promise(setImmediate);
+    expect(removed).toEqual(ids);
+    // What a pass that is under way has to do it does to its end.
+    await upkeep.collect(true);
+  };
+  const first = await two(48);
+  const before = await bytes();
+  upkeep.start();
+  pass(119_000);
+  await becomes([]);
+  pass(1000);
+  await becomes([first]);
+  expect(await bytes()).toBeLessThan(before * 0.8);
+  const second = await two(72);
+  pass(HOUR - 121_000);
+  await becomes([first]);
+  pass(1000);
+  await becomes([first, second]);
+  await two(96);
+  await upkeep.close();
+  pass(5 * HOUR);
+  await becomes([first, second]);
 });
