@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { ErrorDataSchema } from './errors.ts';
+import { ErrorDataSchema } from './error-data.ts';
 import { ExecIdSchema, SessionIdSchema, SessionRefSchema, TurnIdSchema } from './ids.ts';
 
 /** ISO 8601, UTC. */

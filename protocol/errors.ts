@@ -1,4 +1,6 @@
-import { z } from 'zod';
+import type { ErrorData } from './error-data.ts';
+
+export type { ErrorData };
 
 /**
  * Every way in which a request can fail, as a stable word. The number is the JSON-RPC error code on the wire.
@@ -68,21 +70,6 @@ export const ERROR_CODES = {
 
 export type ErrorCode = keyof typeof ERROR_CODES;
 
-const codeNames = Object.keys(ERROR_CODES) as [ErrorCode, ...ErrorCode[]];
-export const ErrorCodeSchema = z.enum(codeNames);
-
-/** What travels in the `data` of a JSON-RPC error. */
-export const ErrorDataSchema = z.object({
-  code: ErrorCodeSchema,
-  /** Why it could not be done, one sentence, no trailing period needed. */
-  why: z.string().optional(),
-  /** What the person can do next, as an imperative. */
-  next: z.string().optional(),
-  /** Facts for programs, by name: `{"session": "ses-…", "line": 3}`. */
-  details: z.record(z.string(), z.json()).optional(),
-});
-export type ErrorData = z.infer<typeof ErrorDataSchema>;
-
 export interface ErrorOptions {
   readonly why?: string | undefined;
   readonly next?: string | undefined;
@@ -125,14 +112,6 @@ export class HoldfastError extends Error {
       ...(this.next === undefined ? {} : { next: this.next }),
       ...(this.details === undefined ? {} : { details: this.details }),
     };
-  }
-
-  /** Rebuilds the error that the other side threw. Unknown shapes become `internal`, never a crash. */
-  static fromWire(message: string, data: unknown): HoldfastError {
-    const parsed = ErrorDataSchema.safeParse(data);
-    if (!parsed.success) return new HoldfastError('internal', message);
-    const { code, why, next, details } = parsed.data;
-    return new HoldfastError(code, message, { why, next, details });
   }
 
   /** Any thrown value as a HoldfastError: ours as they are, others as `internal` with their cause kept. */

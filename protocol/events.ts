@@ -7,7 +7,7 @@ import {
   TurnStatusSchema,
 } from './entities.ts';
 import { EGRESS_EVENTS } from './egress.ts';
-import { ErrorDataSchema } from './errors.ts';
+import { ErrorDataSchema } from './error-data.ts';
 import { SessionIdSchema, SnapshotIdSchema, TerminalIdSchema } from './ids.ts';
 import { SnapshotReasonSchema } from './snapshots.ts';
 

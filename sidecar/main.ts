@@ -7,6 +7,8 @@ import { join } from 'node:path';
  * The environment may put its folders elsewhere: HOLDFAST_CONTROL, _RUN, _WORKSPACE, _RUNTIME, _AGENT, and _RIPGREP (a program).
  */
 const started = performance.now();
+/** After this whatever a session starts with has happened. */
+const QUIET_MS = 1000;
 
 function placeOf(name: string, usual: string): string {
   return process.env[`HOLDFAST_${name}`] ?? usual;
@@ -86,9 +88,11 @@ function listen(): void {
           workspace,
           notes: join(placeOf('CONTROL', '/ctl'), 'snapshots'),
         });
+        const warming = setTimeout(() => snapshots.warm(), QUIET_MS);
         const payloads = new PayloadBuffers();
         const ripgrep = process.env['HOLDFAST_RIPGREP'] ?? '/usr/bin/rg';
         ending.signal.addEventListener('abort', () => {
+          clearTimeout(warming);
           keeper.close();
           terminals.leave();
         });

@@ -1,6 +1,6 @@
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 import { z } from 'zod';
-import { ErrorCodeSchema } from '../errors.ts';
+import { ErrorCodeSchema } from '../error-data.ts';
 import type { ErrorCode } from '../errors.ts';
 
 const TAIL_BYTES = 32 * 1024;

@@ -1,7 +1,8 @@
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { Socket } from 'node:net';
-import { ErrorCodeSchema, HoldfastError } from '../errors.ts';
+import { ErrorCodeSchema } from '../error-data.ts';
+import { HoldfastError } from '../errors.ts';
 import { homePaths } from '../home.ts';
 import { lastLines, lastLoggedError } from './log-tail.ts';
 

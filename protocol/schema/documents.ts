@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import * as entities from '../entities.ts';
-import { ERROR_CODES, ErrorDataSchema } from '../errors.ts';
+import { ErrorDataSchema } from '../error-data.ts';
+import { ERROR_CODES } from '../errors.ts';
 import {
   CLIENT_NOTIFICATIONS,
   ClientInfoSchema,

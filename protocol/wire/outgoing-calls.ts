@@ -1,6 +1,7 @@
 import { JSONRPCClient } from 'json-rpc-2.0';
 import type { JSONRPCResponse } from 'json-rpc-2.0';
 import { z } from 'zod';
+import { errorFromWire } from '../error-data.ts';
 import { HoldfastError } from '../errors.ts';
 import type { MethodShape } from '../methods.ts';
 import { encodeFrame } from './framing.ts';
@@ -169,8 +170,7 @@ export class OutgoingCalls {
   }
 
   #open(method: string, shape: MethodShape, response: JSONRPCResponse): Answered<unknown> {
-    if (response.error !== undefined)
-      throw HoldfastError.fromWire(response.error.message, response.error.data);
+    if (response.error !== undefined) throw errorFromWire(response.error.message, response.error.data);
     const bytes = this.#payloads.get(response);
     const result = shape.result.safeParse(response.result);
     if (!result.success) throw this.#violated(method, explainIssues(result.error));

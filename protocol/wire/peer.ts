@@ -1,5 +1,6 @@
 import type { Duplex } from 'node:stream';
 import { z } from 'zod';
+import { errorFromWire } from '../error-data.ts';
 import { HoldfastError } from '../errors.ts';
 import { encodeFrame, FrameDecoder } from './framing.ts';
 import type { EncodedFrame, Frame } from './framing.ts';
@@ -393,7 +394,7 @@ export class Peer<
     const parsed = WireErrorSchema.safeParse(error);
     this.#finish(
       parsed.success
-        ? HoldfastError.fromWire(parsed.data.message, parsed.data.data)
+        ? errorFromWire(parsed.data.message, parsed.data.data)
         : new HoldfastError('protocol_error', 'The connection was ended by the other side without a reason'),
     );
   }

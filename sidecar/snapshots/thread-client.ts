@@ -1,4 +1,5 @@
 import { Worker } from 'node:worker_threads';
+import { errorFromWire } from '../../protocol/error-data.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type {
   Failure,
@@ -32,13 +33,14 @@ interface Running {
   readonly end: PromiseWithResolvers<TaskResult<TaskKind>>;
 }
 
-/** The thread that looks after snapshots. It starts with the first task and stays; one task at a time, the others wait. */
+/** The thread that looks after snapshots. It starts with the first task, if not before, and stays; one task at a time, the others wait. */
 export class SnapshotThread {
   readonly #program: string | URL;
   readonly #places: ThreadPlaces;
   #worker: Worker | undefined;
   #running: Running | undefined;
   #queue: Promise<unknown> = Promise.resolve();
+  #hasLooked = false;
   /** Tasks that have not ended. */
   #asked = 0;
 
@@ -50,7 +52,12 @@ export class SnapshotThread {
 
   /** It has looked at something, and does nothing now. */
   get isIdle(): boolean {
-    return this.#worker !== undefined && this.#asked === 0;
+    return this.#worker !== undefined && this.#hasLooked && this.#asked === 0;
+  }
+
+  /** Starts it before it has something to do: nobody waits for that then. */
+  warm(): void {
+    this.#worker ??= this.#start();
   }
 
   /** Rejects with a HoldfastError. After a cancellation it waits until the thread has let go of everything. */
@@ -77,6 +84,7 @@ export class SnapshotThread {
     };
     signal.addEventListener('abort', cancel);
     try {
+      this.#hasLooked = true;
       this.#say({ kind: 'task', task, cancelled });
       return await end.promise;
     } finally {
@@ -100,7 +108,10 @@ export class SnapshotThread {
     worker.unref();
     worker.on('message', (message: FromThread) => this.#hear(message));
     const lost = (cause: unknown): void => {
-      if (this.#worker === worker) this.#worker = undefined;
+      if (this.#worker === worker) {
+        this.#worker = undefined;
+        this.#hasLooked = false;
+      }
       const why = cause instanceof Error ? cause.message : 'its thread ended';
       this.#running?.end.reject(
         new HoldfastError('internal', 'The workspace could not be looked through', { why, cause }),
@@ -125,7 +136,7 @@ export class SnapshotThread {
         running.end.resolve(message.result);
         break;
       case 'failed':
-        running.end.reject(HoldfastError.fromWire(message.failure.message, message.failure.data));
+        running.end.reject(errorFromWire(message.failure.message, message.failure.data));
         break;
     }
   }

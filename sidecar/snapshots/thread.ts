@@ -1,6 +1,7 @@
 // Runs in a thread of its own: looking through a workspace keeps nobody else waiting.
 import { constants, openSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';
+import { errorFromWire } from '../../protocol/error-data.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Hash } from '../../protocol/snapshots/objects.ts';
 import { Directory } from '../files/directory.ts';
@@ -30,6 +31,9 @@ const { workspace, notes } = workerData as ThreadPlaces;
 const waiting = new Map<number, PromiseWithResolvers<StoreAnswer>>();
 let calls = 0;
 let snapshots: Promise<WorkspaceSnapshots> | undefined;
+/** Before there is a task: nobody waits for it then. Who has one is told where it failed. */
+const native = loadSystem();
+native.catch(() => undefined);
 
 port.on('message', (message: ToThread) => {
   switch (message.kind) {
@@ -40,7 +44,7 @@ port.on('message', (message: ToThread) => {
       taken(message.id)?.resolve(message.answer);
       break;
     case 'refusal':
-      taken(message.id)?.reject(HoldfastError.fromWire(message.failure.message, message.failure.data));
+      taken(message.id)?.reject(errorFromWire(message.failure.message, message.failure.data));
       break;
   }
 });
@@ -145,7 +149,7 @@ async function resultOf(task: Task, work: Work): Promise<TaskResult<TaskKind>> {
 }
 
 async function open(): Promise<WorkspaceSnapshots> {
-  const system = await loadSystem();
+  const system = await native;
   if (system === null) throw notHere();
   return new WorkspaceSnapshots(system, Directory.over(openSync(workspace, ROOT_FLAGS)), notes);
 }

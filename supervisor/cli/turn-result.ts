@@ -1,4 +1,5 @@
 import { StringDecoder } from 'node:string_decoder';
+import { errorFromWire } from '../../protocol/error-data.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Turn, TurnStatus } from '../../protocol/entities.ts';
 import type { Context } from './context.ts';
@@ -71,7 +72,7 @@ async function reportTurnFailure(context: Context, turn: Turn): Promise<void> {
           turn.status === 'cancelled' ? 'cancelled' : 'agent_failed',
           `${turn.turnId} ended as ${turn.status}`,
         )
-      : HoldfastError.fromWire(error.message, error.data);
+      : errorFromWire(error.message, error.data);
   await context.note(paintFailure(failureOf(failure).line, style));
 }
 

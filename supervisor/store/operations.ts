@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import { ErrorDataSchema, HoldfastError } from '../../protocol/errors.ts';
+import { ErrorDataSchema, errorFromWire } from '../../protocol/error-data.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
 import { JsonSchema, json, parseRow, time, toJson } from './columns.ts';
 import type { Json } from './columns.ts';
 import type { Database } from './database.ts';
@@ -189,7 +190,7 @@ function replayOf(earlier: OperationRow, kind: string): Replay {
       return { result: earlier.result };
     case 'failed':
       return {
-        error: HoldfastError.fromWire(earlier.error?.message ?? 'The request failed', earlier.error?.data),
+        error: errorFromWire(earlier.error?.message ?? 'The request failed', earlier.error?.data),
       };
   }
 }

@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import type { Turn } from '../../../protocol/entities.ts';
+import { errorFromWire } from '../../../protocol/error-data.ts';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import type { Context } from '../context.ts';
 import { UsageError } from '../failure.ts';
@@ -185,10 +186,7 @@ function turnFacts(context: Context, turn: Turn): string[] {
       ['Exit code', turn.exitCode === null ? null : String(turn.exitCode)],
       ['Output', turn.output === null ? null : readableJson(turn.output)],
       ['Printed', `${size(turn.bytes.stdout)} to stdout, ${size(turn.bytes.stderr)} to stderr`],
-      [
-        'Error',
-        turn.error === null ? null : HoldfastError.fromWire(turn.error.message, turn.error.data).sentence,
-      ],
+      ['Error', turn.error === null ? null : errorFromWire(turn.error.message, turn.error.data).sentence],
     ],
     style.dim,
   );

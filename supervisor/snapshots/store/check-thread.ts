@@ -1,5 +1,6 @@
 import { extname, join } from 'node:path';
 import { Worker } from 'node:worker_threads';
+import { errorFromWire } from '../../../protocol/error-data.ts';
 import { type ErrorData, HoldfastError } from '../../../protocol/errors.ts';
 import { PackIndex } from '../../../protocol/snapshots/pack-index.ts';
 import type { CheckedPack } from './check-pack.ts';
@@ -93,7 +94,7 @@ export class CheckThread {
     if (waiting === undefined) return;
     const { bytes, answer } = waiting;
     if ('failure' in heard) {
-      answer.reject(HoldfastError.fromWire(heard.failure.message, heard.failure.data));
+      answer.reject(errorFromWire(heard.failure.message, heard.failure.data));
       return;
     }
     const { tables, frames, lacking } = heard;
