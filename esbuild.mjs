@@ -40,6 +40,7 @@ const BUNDLES = [
   // Threads of the sidecar.
   { entry: 'sidecar/snapshots/thread.ts', out: 'runtime/snapshots.cjs' },
   { entry: 'sidecar/snapshots/compressor-thread.ts', out: 'runtime/compressor-thread.cjs' },
+  { entry: 'sidecar/snapshots/unpacker-thread.ts', out: 'runtime/unpacker-thread.cjs' },
 ];
 
 /**

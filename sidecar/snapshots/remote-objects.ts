@@ -12,6 +12,7 @@ import { damaged, type Hash, type ObjectKind, type ObjectReader } from '../../pr
 import { SNAPSHOT_WIRE_LIMITS } from '../../protocol/snapshots/wire.ts';
 import { keyOf } from './folder.ts';
 import type { Store } from './store.ts';
+import { Unpacker } from './unpacker.ts';
 
 /** Stored and unpacked bytes that are kept, each. */
 const KEPT_BYTES = 24 * 2 ** 20;
@@ -19,14 +20,20 @@ const KEPT_BYTES = 24 * 2 ** 20;
 const AHEAD_BYTES = 12 * 2 ** 20;
 /** What a fetch ahead must be worth: each costs a round trip. */
 const LEAST_AHEAD = 64;
+/** Frames that are unpacked ahead before a thread is started for it: it takes longer to start than a few frames. */
+const FRAMES_BEFORE_THREAD = 96;
 const NONE: ReadonlySet<string> = new Set();
 
 interface KeptFrame {
   readonly stored: Buffer;
+  /** See `encodeRecords`. */
+  readonly table: Buffer;
   readonly rawLength: number;
   readonly encoding: number;
   readonly records: readonly FrameRecord[];
   raw: Buffer | null;
+  /** The hash of each of its objects was found right. */
+  isChecked: boolean;
   /** Settles when `raw` is there, or cannot be made beside this thread. */
   unpacking: Promise<void> | null;
   /** Reads of its objects that are expected. */
@@ -51,11 +58,19 @@ export class RemoteObjects implements ObjectReader {
   /** What is being fetched ahead. */
   #asked: ReadonlySet<string> = NONE;
   #ahead: Promise<void> = Promise.resolve();
+  #unpacker: Unpacker | null = null;
+  #unpackedAhead = 0;
   #storedBytes = 0;
   #rawBytes = 0;
 
   constructor(store: Store) {
     this.#store = store;
+  }
+
+  /** Nothing more is read. */
+  close(): void {
+    this.#unpacker?.close();
+    this.#unpacker = null;
   }
 
   /** Will be read soon: it is asked for together with others. */
@@ -126,7 +141,8 @@ export class RemoteObjects implements ObjectReader {
     }
     // The one that was used last goes last.
     if (this.#unpacked.delete(frame)) this.#unpacked.add(frame);
-    return objectInFrame(raw, record);
+    const { offset, length } = record;
+    return frame.isChecked ? raw.subarray(offset, offset + length) : objectInFrame(raw, record);
   }
 
   /** `first`, and what is missing and not on its way. */
@@ -151,9 +167,12 @@ export class RemoteObjects implements ObjectReader {
       const table = objects * FRAME.recordBytes;
       if (at + table + stored > bytes.length) throw damaged('the store sent less than it says');
       const records = parseRecords(bytes.subarray(at, at + table), raw);
+      const from = at;
       at += table;
       const frame: KeptFrame = {
         stored: bytes.subarray(at, at + stored),
+        table: bytes.subarray(from, at),
+        isChecked: false,
         rawLength: raw,
         encoding,
         records,
@@ -212,16 +231,28 @@ export class RemoteObjects implements ObjectReader {
       if (frame.encoding !== ENCODINGS.zstd || frame.rawLength > FRAME.mostBytes) continue;
       if (!this.#hasRoomFor(frame.rawLength)) return;
       this.#rawBytes += frame.rawLength;
-      frame.unpacking = new Promise<void>((resolve) => {
-        zstdDecompress(frame.stored, unpackOptions(frame.rawLength), (error, raw) => {
-          frame.unpacking = null;
-          this.#rawBytes -= frame.rawLength;
-          // What is not as it should be is told by `#unpack`, to whoever reads it.
-          if (error === null && raw.length === frame.rawLength) this.#keepRaw(frame, raw);
-          resolve();
-        });
+      frame.unpacking = this.#unpackBeside(frame).then((raw) => {
+        frame.unpacking = null;
+        this.#rawBytes -= frame.rawLength;
+        // What is not as it should be is told by `#unpack`, to whoever reads it.
+        if (raw?.length === frame.rawLength) this.#keepRaw(frame, raw);
       });
     }
+  }
+
+  async #unpackBeside(frame: KeptFrame): Promise<Buffer | null> {
+    this.#unpackedAhead += 1;
+    if (this.#unpackedAhead > FRAMES_BEFORE_THREAD) this.#unpacker ??= Unpacker.start();
+    if (this.#unpacker !== null) {
+      const raw = await this.#unpacker.unpack(frame);
+      frame.isChecked = raw !== null;
+      return raw;
+    }
+    return await new Promise((resolve) => {
+      zstdDecompress(frame.stored, unpackOptions(frame.rawLength), (error, raw) => {
+        resolve(error === null ? raw : null);
+      });
+    });
   }
 
   #hasRoomFor(bytes: number): boolean {

@@ -95,8 +95,20 @@ export class WorkspaceSnapshots implements Disposable {
 
   /** See SNAPSHOT_CALLS. `file_not_found` where the snapshot has nothing at `path`. */
   async restore({ root, path, dryRun, seen }: TaskParams<'restore'>, work: Work): Promise<RestoreResult> {
-    const names = path === null ? [] : parsePath(path);
     const objects = new RemoteObjects(work.store);
+    try {
+      return await this.#restore({ root, path, dryRun, seen }, objects, work);
+    } finally {
+      objects.close();
+    }
+  }
+
+  async #restore(
+    { root, path, dryRun, seen }: TaskParams<'restore'>,
+    objects: RemoteObjects,
+    work: Work,
+  ): Promise<RestoreResult> {
+    const names = path === null ? [] : parsePath(path);
     const wanted = parseRoot(await objects.read(parseHash(root), OBJECT_KINDS.root));
     if (seen === null || seen !== this.#last) {
       await this.#recall(work, false);

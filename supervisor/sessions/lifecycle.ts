@@ -201,6 +201,15 @@ export class Lifecycle {
     ]);
   }
 
+  /** The same, and the sidecar runs afterwards. */
+  async onlySidecarInLane(row: SessionRow, why: string): Promise<SessionRow> {
+    const { agent, sidecar } = await this.#engine.observeSession(row.id);
+    if (agent === null && sidecar?.state === 'running') return row;
+    const ended = await this.endAgentInLane(row, why);
+    await this.sidecarInLane(ended);
+    return ended;
+  }
+
   /** Freezes the agent; its memory stays. A turn in it goes on when the session is resumed. */
   pause(sessionId: string): Promise<SessionRow> {
     return this.#lanes.run(sessionId, () => this.#pause(sessionId, 'paused'));

@@ -14,7 +14,7 @@ import type { SessionRow } from '../store/sessions.ts';
 import type { SnapshotRow } from '../store/snapshots.ts';
 import type { SidecarAccess } from '../workspace/files-connections.ts';
 import type { Seeding } from '../workspace/seed.ts';
-import { type SnapshotCallOptions, SnapshotConnection } from './connection.ts';
+import type { SnapshotCallOptions } from './connection.ts';
 import type { SnapshotService } from './service.ts';
 import type { LineageStores } from './store/stores.ts';
 import type { Takes } from './takes.ts';
@@ -131,8 +131,7 @@ export class Restores {
         lanes.run(session.id, async () => {
           refuseLive(session, what);
           await finishCleans(session.id);
-          const row = await lifecycle.endAgentInLane(records.get(session.id), `its workspace is ${what}`);
-          await lifecycle.sidecarInLane(row);
+          const row = await lifecycle.onlySidecarInLane(records.get(session.id), `its workspace is ${what}`);
           await seeding.settle(row);
           return await act(row, await this.#undo(row, reason, request));
         }),
@@ -266,17 +265,13 @@ export class Restores {
     options: SnapshotCallOptions,
     seen: string | null,
   ): Promise<RestoreResult> {
-    const { stores, access, lifecycle } = this.#options;
+    const { stores, takes, lifecycle } = this.#options;
     return await stores.use(row.lineage, async (store) => {
       for (let tries = 1; ; tries += 1) {
         try {
           if (tries > 1) await lifecycle.sidecarInLane(row);
-          const connection = await SnapshotConnection.open(() => access.dial(row.id), row.id);
-          try {
-            return await connection.restore({ root, path, dryRun: false, seen }, store, options);
-          } finally {
-            connection.close();
-          }
+          const params = { root, path, dryRun: false, seen };
+          return await takes.connected(row.id, (connection) => connection.restore(params, store, options));
         } catch (error) {
           if (tries === TRIES || !isCutOff(error)) throw error;
           // The engine may take a moment to see that it is gone.

@@ -93,6 +93,11 @@ export class Takes {
     this.#connections.close();
   }
 
+  /** The connection that its last snapshot came by, or another one. `act` is called again where its sidecar went while nobody looked. */
+  connected<T>(sessionId: string, act: (connection: SnapshotConnection) => Promise<T>): Promise<T> {
+    return this.#connections.use(sessionId, act);
+  }
+
   /** No snapshot of the session is taken beside `act`. */
   alone<T>(sessionId: string, act: () => Promise<T>): Promise<T> {
     return this.#alone.run(sessionId, act);

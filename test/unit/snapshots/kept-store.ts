@@ -1,5 +1,5 @@
 import { HoldfastError } from '../../../protocol/errors.ts';
-import { encodeRecords, ENCODINGS, objectInFrame } from '../../../protocol/snapshots/frames.ts';
+import { encodeRecords, objectInFrame, packRaw } from '../../../protocol/snapshots/frames.ts';
 import {
   damaged,
   type Hash,
@@ -100,13 +100,9 @@ export class KeptStore implements ObjectReader {
           const raw = Buffer.from(await readFrame(pack.file, frame));
           raw[bad.offset] = (raw[bad.offset] ?? 0) ^ 1;
           for (const one of group) sent.add(one.hash.toString('hex'));
-          frames.push({
-            objects: group.length,
-            stored: raw.length,
-            raw: raw.length,
-            encoding: ENCODINGS.raw,
-          });
-          parts.push(table, raw);
+          const { encoding, stored: packed } = packRaw(raw);
+          frames.push({ objects: group.length, stored: packed.length, raw: raw.length, encoding });
+          parts.push(table, packed);
           continue;
         }
         room -= table.length + stored.length;

@@ -1,8 +1,10 @@
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import type { ObjectKind } from '../../../../protocol/snapshots/objects.ts';
 import type { System } from '../../../../sidecar/snapshots/system.ts';
 import { temporaryDirectory } from '../../store/temporary-home.ts';
 import { KeptStore } from '../kept-store.ts';
+import { packOf } from '../store-taking.ts';
 import { LocalWorkspace } from './local-workspace.ts';
 
 const DESCRIBE = `find . -printf '%p %y %m %n %s %T@ %l\\n' | sort; find . -type f | sort | xargs -d '\\n' -r sha256sum`;
@@ -146,4 +148,48 @@ test('folders within folders are restored with few descriptors, however deep, an
   await fork.restore(root);
   expect(fork.run(DESCRIBE)).toBe(wanted);
   fork.run(`rm -r ${join('.', 'd')}`);
+}, 60_000);
+
+/** A store in which each object has a frame of its own. */
+async function manyFrames(store: KeptStore): Promise<KeptStore> {
+  const bodies = new Map<string, { kind: ObjectKind; body: Buffer }>();
+  for (const [hex, { object }] of store.objects) {
+    bodies.set(hex, { kind: object.kind, body: await store.read(Buffer.from(hex, 'hex'), object.kind) });
+  }
+  const apart = new KeptStore();
+  await apart.adopt(packOf(bodies, 1));
+  return apart;
+}
+
+const MANY = `for d in {1..12}; do mkdir $d; for f in {1..30}; do yes "$d $f" | head -c 5000 > $d/$f; done; done`;
+
+test('frames that are unpacked and checked in a thread of their own give what they have', async () => {
+  const store = new KeptStore();
+  const { root, wanted } = await stored(store, MANY);
+  const apart = await manyFrames(store);
+  using fork = await LocalWorkspace.open(temporaryDirectory(), apart);
+  const result = await fork.restore(root);
+  expect(result).toMatchObject({ created: 12 * 31, bytes: 12 * 30 * 5000 });
+  expect(fork.run(DESCRIBE)).toBe(wanted);
+  expect(await fork.scan(root)).toMatchObject({ root, changedFiles: 0 });
+}, 60_000);
+
+test('and where one of them is damaged, nothing is restored', async () => {
+  const store = new KeptStore();
+  const { root } = await stored(store, MANY);
+  const apart = await manyFrames(store);
+  const bodies = [...apart.objects].filter(([, { object }]) => object.length === 5000);
+  // One that comes late: the thread has been started by then.
+  for (const at of [bodies.length - 1, Math.floor(bodies.length / 2), 0]) {
+    apart.damage = bodies[at]?.[0] ?? null;
+    using fork = await LocalWorkspace.open(temporaryDirectory(), apart);
+    fork.run('echo there > there');
+    const before = fork.run(DESCRIBE);
+    await expect(fork.restore(root)).rejects.toMatchObject({
+      code: 'snapshot_damaged',
+      details: { object: apart.damage },
+    });
+    expect(fork.run(DESCRIBE)).toBe(before);
+    expect(fork.run('ls -A').trim()).toBe('there');
+  }
 }, 60_000);
