@@ -238,7 +238,7 @@ function knownTime(id) {
  * @param {string} text
  */
 function inAscii(text) {
-  // eslint-disable-next-line no-control-regex
+  // eslint-disable-next-line no-control-regex -- the first of all characters
   const foreign = /[^\x00-\x7f]/g;
   return text.replace(/^\s*(?:\/\/|\/\*|\*).*$/gm, (comment) => comment.replace(foreign, '?'));
 }

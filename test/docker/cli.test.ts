@@ -233,8 +233,9 @@ describe('exec', () => {
     await until(async () => !(await alive()), 'the process to end');
   });
 
+  // It gives the command line a terminal of its own; there is one on every Debian.
   test.skipIf(!existsSync('/usr/bin/script'))(
-    '-t gives a terminal of this size, keys, and the exit code',
+    '-t gives a terminal of this size, keys, and the exit code (needs script)',
     async () => {
       const shell = Program.inTerminal(home, 'exec', '-t', 'shell/default', '--', 'sh');
       await until(() => shell.stdout.length > 0, 'a prompt');

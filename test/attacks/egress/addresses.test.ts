@@ -163,7 +163,8 @@ describe('through the proxy', () => {
     const said = await arena.say(requests);
     const wrong = said.flatMap((one, at) => ([400, 403].includes(one.status) ? [] : [[hosts[at >> 1], one]]));
     expect(wrong).toEqual([]);
-    expect(said.every(({ ended, ms }) => ended === 'ended' && ms < 1000)).toBe(true);
+    // None was waited for: what has to be looked up or dialled first takes ten seconds to be given up.
+    expect(said.filter(({ ended, ms }) => ended !== 'ended' || ms > 5000)).toEqual([]);
     expect(arena.reached()).toEqual([]);
     // No name among them was allowed, so none was asked for.
     expect(arena.names.asked).toEqual([]);

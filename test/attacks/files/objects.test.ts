@@ -235,7 +235,7 @@ describe.each([
   });
 
   test.runIf(SOAK)(
-    'a folder of a million entries is listed page by page',
+    'a folder of a million entries is listed page by page (in the long run: it takes minutes to make)',
     async () => {
       const script =
         "import os\nos.mkdir('/workspace/many')\nfor n in range(1000000): os.close(os.open('/workspace/many/%d' % n, os.O_CREAT))";

@@ -109,7 +109,7 @@ os.rename('odd', 'gone')`);
 
   // As root every pair has a uid of its own, so that this takes nothing from anybody else.
   test.skipIf(process.getuid?.() !== 0)(
-    'a neighbour of the same uid that holds all inotify instances: it polls, and says so',
+    'a neighbour of the same uid that holds all inotify instances: it polls, and says so (needs root)',
     async () => {
       const hog = python(`
 import ctypes, os, time
@@ -149,8 +149,9 @@ time.sleep(1)
     },
   );
 
+  // Without root all pairs have one uid: there is no neighbour of another one.
   test.skipIf(process.getuid?.() !== 0)(
-    'a neighbour in another container, of another uid, that holds all it can get: it takes nothing of ours',
+    'a neighbour in another container, of another uid, that holds all it can get: it takes nothing of ours (needs root)',
     async () => {
       const neighbour = await bench.pair();
       const hog = neighbour.runInAgent([

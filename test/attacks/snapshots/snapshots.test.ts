@@ -86,7 +86,7 @@ describe('trees that somebody made to do harm', () => {
   });
 
   test.runIf(process.getuid?.() === 0)(
-    'a device is refused by its path, and so is what is mounted',
+    'a device is refused by its path, and so is what is mounted (needs root)',
     async () => {
       await clear();
       const folder = arena.pair.path('workspace/f%older');

@@ -28,7 +28,7 @@ export function defineHostileWorkspace(): void {
     });
 
     it('offers no task, and none has run by itself', async function () {
-      // VS Code asks for trust first, for the sake of the local folder.
+      // With a local folder beside it VS Code asks for trust first; in the window of the session alone this runs.
       if (!vscode.workspace.isTrusted) this.skip();
       const tasks = await vscode.tasks.fetchTasks();
       assert.deepEqual(
@@ -43,6 +43,7 @@ export function defineHostileWorkspace(): void {
     });
 
     it('has no say in a local terminal', async function () {
+      // As above: in the window of the session alone it runs.
       if (!vscode.workspace.isTrusted) this.skip();
       const terminal = vscode.window.createTerminal({ name: 'local', cwd: MARKS });
       try {

@@ -81,7 +81,8 @@ test('host after host fills no history: beyond some they are told of as many', (
   ledger.close();
   expect(told.length).toBeLessThan(80);
   expect(told.reduce((sum, { count }) => sum + count, 0)).toBe(10_000);
-  expect(told.filter(({ host }) => host === '*').every(({ allow }) => allow === null)).toBe(true);
+  const together = told.filter(({ host }) => host === '*').map(({ allow }) => allow);
+  expect(new Set(together)).toEqual(new Set([null]));
 });
 
 test('an hour of new hosts is told of within bounds', () => {

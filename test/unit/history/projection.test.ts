@@ -236,6 +236,8 @@ describe('replaying a history', () => {
     expect(replay([created, { ...unknown, type: 'session.deleted', data: { why: 'x' } }])?.status).toBe(
       'deleted',
     );
-    expect(() => replay([created, { ...unknown, type: 'session.deleted', data: {} }])).toThrow();
+    expect(() => replay([created, { ...unknown, type: 'session.deleted', data: {} }])).toThrow(
+      'expected string, received undefined',
+    );
   });
 });

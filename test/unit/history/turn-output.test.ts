@@ -90,7 +90,7 @@ describe('the output of a turn', () => {
     const bytes = Buffer.from('ä€🙂');
     for (let n = 0; n < bytes.length; n += 1) output.store(TURN, 'stdout', n, bytes.subarray(n, n + 1));
     expect(output.read(TURN, 'stdout', 0, 100).equals(bytes)).toBe(true);
-    expect(log.read(SESSION).every((event) => 'base64' in event.data)).toBe(true);
+    expect(log.read(SESSION).map(({ data }) => 'base64' in data)).toEqual([...bytes].map(() => true));
   });
 
   test('ignores what is stored already and refuses a gap', () => {
@@ -112,7 +112,7 @@ describe('the output of a turn', () => {
     const { output, log, home } = given();
     output.store(TURN, 'stderr', 0, Buffer.from('e'.repeat(100)));
     output.store(TURN, 'stdout', 0, Buffer.from('a'.repeat(INLINE_OUTPUT_BYTES - 100)));
-    expect(log.read(SESSION).every((event) => 'text' in event.data)).toBe(true);
+    expect(log.read(SESSION).map(({ data }) => 'text' in data)).toEqual([true, true]);
     output.store(TURN, 'stdout', INLINE_OUTPUT_BYTES - 100, Buffer.from('b'));
     const file = home.artifact(SESSION, `${TURN}.stdout`);
     expect(readFileSync(file, 'utf8')).toBe(`${'a'.repeat(INLINE_OUTPUT_BYTES - 100)}b`);

@@ -141,7 +141,7 @@ test.each([
   }
 });
 
-test.runIf(process.getuid?.() === 0)('directories of another user are not used', async () => {
+test.runIf(process.getuid?.() === 0)('directories of another user are not used (needs root)', async () => {
   const { chownSync } = await import('node:fs');
   const direct = newPlace(true);
   chownSync(direct.directory, 12_345, 12_345);

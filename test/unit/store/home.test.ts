@@ -84,7 +84,7 @@ describe('a home', () => {
     expect(readdirSync(path)).toEqual(['thesis.tex']);
   });
 
-  test.runIf(process.getuid?.() === 0)('that belongs to somebody else is refused', async () => {
+  test.runIf(process.getuid?.() === 0)('that belongs to somebody else is refused (needs root)', async () => {
     const { chownSync } = await import('node:fs');
     const path = root();
     mkdirSync(path, { mode: 0o700 });

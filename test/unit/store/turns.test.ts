@@ -92,6 +92,6 @@ describe('turns', () => {
     turns.insert(newTurn(1));
     sessions.remove(sessionId(0));
     expect(turns.get(turnId(1))).toBeNull();
-    expect(() => turns.insert(newTurn(2))).toThrow();
+    expect(() => turns.insert(newTurn(2))).toThrow('The database refused an operation');
   });
 });

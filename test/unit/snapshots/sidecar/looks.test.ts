@@ -185,6 +185,7 @@ test('a scan during which something is written says that it is not of one moment
   expect(moved).toBe(false);
 
   // What is written to what was seen already need not be known; what is new when it is seen must be.
+  let noticed = 0;
   for (let round = 0; round < 4; round += 1) {
     writeFileSync(at('big'), randomBytes(48 * 2 ** 20));
     await sleep(SETTLED_MS);
@@ -199,7 +200,10 @@ test('a scan during which something is written says that it is not of one moment
     await other.restore(taken.root);
     const seesNew = other.run(`grep -rlx 'round ${round}' . || true`).trim() !== '';
     if (seesNew) expect(taken.moved, `round ${round}`).toBe(true);
+    noticed += seesNew ? 1 : 0;
   }
+  // Or this proves nothing.
+  expect(noticed).toBeGreaterThan(0);
 });
 
 test('a cancelled scan or restore changes nothing, and the next one is right', async () => {

@@ -208,7 +208,7 @@ test('one whose sending was cut off is not there, and the one before is', async 
   writeFileSync(join(workspace.path, 'large'), Buffer.alloc(5_000_000, 1));
   await workspace.scan(root);
   store.before = (call) => (call === 'cache/sealed' ? Promise.reject(new Error('gone')) : Promise.resolve());
-  await expect(workspace.keep()).rejects.toThrow();
+  await expect(workspace.keep()).rejects.toThrow('gone');
   store.before = () => Promise.resolve();
   expect(store.cache).toBe(before);
   expect(await workspace.keep()).toBe(true);
