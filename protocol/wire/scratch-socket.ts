@@ -63,10 +63,14 @@ export function takeChunks(stream: Duplex, take: TakeChunk): () => void {
 
 /**
  * A socket that a server has accepted, with `pauseOnConnect`, read in the same way; the one given must not be used beside it. It is
- * given back as it is where this Node does not let it be done.
+ * given back as it is where this Node does not let it be done. Either is to be read from the same turn of the event loop on.
+ *
+ * `onread` is an option of the constructor of sockets, and a server makes its own without it. The constructor takes a descriptor as well,
+ * but nothing tells that of an accepted socket, and one that two handles poll is closed under one of them. So its handle is moved to
+ * a socket that is made with `onread`.
  */
 export function acceptScratch(socket: Socket): Socket {
-  // Documentation does not name it, and another Node may not have it.
+  // Documentation names neither the field nor the option, and another Node may not have them.
   const handle: unknown = Reflect.get(socket, '_handle');
   if (typeof handle !== 'object' || handle === null || !('useUserBuffer' in handle)) {
     socket.resume();

@@ -1,9 +1,9 @@
 import { mkdtempSync, rmSync } from 'node:fs';
-import { createServer, Socket } from 'node:net';
+import { createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, afterEach, expect, test } from 'vitest';
+import { afterAll, afterEach, expect, test, vi } from 'vitest';
 import { withBytes } from '../../../protocol/wire/shapes.ts';
 import { acceptScratch, connectScratch, takeChunks } from '../../../protocol/wire/scratch-socket.ts';
 import { Seeded } from '../protocol/seeded.ts';
@@ -114,10 +114,26 @@ test('a server counts what it accepted for as long as it is open', async () => {
   expect(await count()).toBe(0);
 });
 
-test('a socket of a Node that cannot do it stays what it is', () => {
-  const socket = new Socket();
-  expect(acceptScratch(socket)).toBe(socket);
-  socket.destroy();
+test.each([
+  ['has no handle there', undefined],
+  ['has one that takes no memory of ours', {}],
+])('with a Node whose socket %s, it stays what it is and is read as any other', async (_, handle) => {
+  const accepted = new Promise<Socket>((resolve) => server.once('connection', resolve));
+  const near = connectScratch(path);
+  const given = await accepted;
+  open.push(near, given);
+  const real = Reflect.get;
+  const looked = vi
+    .spyOn(Reflect, 'get')
+    .mockImplementation((target: object, key: PropertyKey) =>
+      key === '_handle' ? handle : (real(target, key) as unknown),
+    );
+  const far = acceptScratch(given);
+  looked.mockRestore();
+  expect(far).toBe(given);
+  serve(far, { handlers: { download: ({ bytes }) => withBytes({}, numbered(bytes)) } });
+  const { bytes } = await call(near).callWithBytes('download', { bytes: 3 * MiB });
+  expect(bytes.equals(numbered(3 * MiB))).toBe(true);
 });
 
 test('messages and bytes of two peers are whole, however they are cut, and what follows a release can be kept', async () => {
