@@ -11,6 +11,7 @@ const PARTS = new Set([
   'bare-container.ts',
   'large-tree.ts',
   'origin.ts',
+  'session-containers.ts',
   'squid.ts',
   'editor-host.ts',
 ]);
