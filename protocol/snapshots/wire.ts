@@ -82,10 +82,11 @@ export const SNAPSHOT_CALLS = {
   },
   /**
    * Sends what scans know as the session's cache (`cache/*`), so that the next sidecar need not read everything again. False where
-   * that is not worth it, or something else is being done. `cancelled` where something else came in between.
+   * that is not worth it, or something else is being done. `cancelled` where something else came in between. `last`: the sidecar is
+   * ended then; what is being done ends first, with `connection_closed` and as if never begun.
    */
   'snapshot/keep': {
-    params: z.object({}),
+    params: z.object({ last: z.boolean() }),
     result: z.object({ kept: z.boolean() }),
   },
 } as const;

@@ -12,9 +12,11 @@ export function snapshotHandlers(thread: SnapshotThread): Handlers<typeof SNAPSH
   return {
     'snapshot/scan': (params, context) => thread.run('scan', params, contextOf(context)),
     'snapshot/restore': (params, context) => thread.run('restore', params, contextOf(context)),
-    // It gives way: nobody waits for it.
-    'snapshot/keep': async (params, context) =>
-      thread.isIdle ? await thread.run('keep', params, contextOf(context)) : { kept: false },
+    'snapshot/keep': async (params, context) => {
+      if (params.last) await thread.leave();
+      // It gives way: nobody waits for it.
+      return thread.isIdle ? await thread.run('keep', params, contextOf(context)) : { kept: false };
+    },
   };
 }
 

@@ -1,6 +1,7 @@
 import { Worker } from 'node:worker_threads';
 import { errorFromWire } from '../../protocol/error-data.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
+import { CANCELLED, LEAVING } from './thread-messages.ts';
 import type {
   Failure,
   FromThread,
@@ -63,7 +64,7 @@ export class SnapshotThread {
   /** Rejects with a HoldfastError. After a cancellation it waits until the thread has let go of everything. */
   run<K extends TaskKind>(kind: K, params: TaskParams<K>, context: TaskContext): Promise<TaskResult<K>> {
     // Keeping what is known can wait, and whoever asks for anything else does not wait for it.
-    if (this.#running?.kind === 'keep') Atomics.store(this.#running.cancelled, 0, 1);
+    if (this.#running?.kind === 'keep') Atomics.store(this.#running.cancelled, 0, CANCELLED);
     this.#asked += 1;
     const turn = this.#queue
       .then(() => this.#perform({ kind, params } as Task, context))
@@ -73,6 +74,12 @@ export class SnapshotThread {
     return turn as Promise<TaskResult<K>>;
   }
 
+  /** Ends what is done with `connection_closed`, and settles when nothing is: what was lent has been given back then. */
+  async leave(): Promise<void> {
+    if (this.#running !== undefined) Atomics.store(this.#running.cancelled, 0, LEAVING);
+    await this.#queue;
+  }
+
   async #perform(task: Task, context: TaskContext): Promise<TaskResult<TaskKind>> {
     const { signal } = context;
     signal.throwIfAborted();
@@ -80,7 +87,7 @@ export class SnapshotThread {
     const end = Promise.withResolvers<TaskResult<TaskKind>>();
     this.#running = { kind: task.kind, context, cancelled, end };
     const cancel = (): void => {
-      Atomics.store(cancelled, 0, 1);
+      Atomics.store(cancelled, 0, CANCELLED);
     };
     signal.addEventListener('abort', cancel);
     try {

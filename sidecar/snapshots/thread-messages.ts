@@ -38,9 +38,13 @@ export interface Failure {
   readonly data: ErrorData;
 }
 
+/** What the first element of a task's `cancelled` becomes when it is to end: nobody wants it, or the sidecar is ended. */
+export const CANCELLED = 1;
+export const LEAVING = 2;
+
 /** To the thread. */
 export type ToThread =
-  /** `cancelled`: its first element becomes 1 when the task is to end. */
+  /** `cancelled`: see CANCELLED. */
   | { readonly kind: 'task'; readonly task: Task; readonly cancelled: Int32Array }
   | { readonly kind: 'answer'; readonly id: number; readonly answer: StoreAnswer }
   | { readonly kind: 'refusal'; readonly id: number; readonly failure: Failure };

@@ -9,6 +9,7 @@ import { O_PATH } from '../files/resolver.ts';
 import { PUT_BYTES } from './outbox.ts';
 import type { Store, Work } from './store.ts';
 import { loadSystem } from './system.ts';
+import { CANCELLED, LEAVING } from './thread-messages.ts';
 import type {
   FromThread,
   StoreAnswer,
@@ -121,7 +122,13 @@ async function perform(task: Task, cancelled: Int32Array): Promise<void> {
   const work: Work = {
     store,
     check: () => {
-      if (Atomics.load(cancelled, 0) === 1) throw new HoldfastError('cancelled', 'The request was cancelled');
+      const why = Atomics.load(cancelled, 0);
+      if (why === CANCELLED) throw new HoldfastError('cancelled', 'The request was cancelled');
+      if (why === LEAVING) {
+        throw new HoldfastError('connection_closed', 'The workspace was not looked through', {
+          why: 'its sidecar is ended',
+        });
+      }
     },
     progress: (stage, done, of) => say({ kind: 'progress', stage, done, of }),
   };

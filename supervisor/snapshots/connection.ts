@@ -123,10 +123,13 @@ export class SnapshotConnection {
     );
   }
 
-  /** Has it leave what it knows for the session's next sidecar. False where it has nothing to leave, or something else to do. */
-  async keep(store: LineageStore, options: SnapshotCallOptions = {}): Promise<boolean> {
+  /**
+   * Has it leave what it knows for the session's next sidecar. False where it has nothing to leave, or something else to do; with `last`
+   * it ends that first.
+   */
+  async keep(last: boolean, store: LineageStore, options: SnapshotCallOptions = {}): Promise<boolean> {
     const { kept } = await this.#during({ store, incoming: null, keeps: true }, options, (watched) =>
-      this.#peer.call('snapshot/keep', {}, watched),
+      this.#peer.call('snapshot/keep', { last }, watched),
     );
     return kept;
   }

@@ -4,7 +4,6 @@ import type { Log } from '../daemon/logs.ts';
 import type { Engine } from '../engine/port.ts';
 import { Lanes } from '../sessions/lanes.ts';
 import type { SessionRow } from '../store/sessions.ts';
-import type { Snapshots } from '../store/snapshots.ts';
 import type { SidecarAccess } from '../workspace/files-connections.ts';
 import { SnapshotConnection } from './connection.ts';
 import { ScanCacheFile } from './store/scan-cache-file.ts';
@@ -19,7 +18,6 @@ const END_MS = 5000;
 
 export interface KeptScansOptions {
   readonly engine: Pick<Engine, 'observeSession'>;
-  readonly snapshots: Pick<Snapshots, 'newest'>;
   readonly stores: LineageStores;
   readonly access: Pick<SidecarAccess, 'dial'>;
   readonly log: Log;
@@ -60,19 +58,22 @@ export class KeptScans {
     const ms = Math.max(QUIET_MS, unkept.keptAt + APART_MS - performance.now());
     unkept.timer = setTimeout(() => {
       unkept.timer = null;
-      void this.#keep(row, this.#ending.signal);
+      void this.#keep(row, false, this.#ending.signal);
     }, ms).unref();
   }
 
-  /** Before the session's sidecar is ended. Never rejects, and never takes long. */
+  /**
+   * Before the session's sidecar is ended. Whatever looks at the workspace ends, and gives back the modes that it has lent itself: the
+   * notes of that go with the sidecar. Never rejects, and never takes long.
+   */
   async beforeEnd(row: SessionRow): Promise<void> {
-    const { engine, snapshots } = this.#options;
+    const { engine } = this.#options;
     this.#forget(row.id);
-    // Without a snapshot there is nothing that the next look could go on from.
-    if (!row.persistent || snapshots.newest(row.id) === null) return;
+    // Nothing of an ephemeral session is left by now.
+    if (!row.persistent) return;
     const { sidecar } = await engine.observeSession(row.id).catch(() => ({ sidecar: null }));
     if (sidecar?.state !== 'running') return;
-    await this.#keep(row, AbortSignal.any([this.#ending.signal, AbortSignal.timeout(END_MS)]));
+    await this.#keep(row, true, AbortSignal.any([this.#ending.signal, AbortSignal.timeout(END_MS)]));
   }
 
   /** The session is gone. */
@@ -94,7 +95,7 @@ export class KeptScans {
     this.#unkept.delete(sessionId);
   }
 
-  async #keep(row: SessionRow, signal: AbortSignal): Promise<void> {
+  async #keep(row: SessionRow, last: boolean, signal: AbortSignal): Promise<void> {
     const { stores, access, log } = this.#options;
     const before = this.#unkept.get(row.id);
     const { files = 0, bytes = 0 } = before ?? {};
@@ -104,7 +105,7 @@ export class KeptScans {
         return await stores.use(row.lineage, async (store) => {
           const connection = await SnapshotConnection.open(() => access.dial(row.id), row.id);
           try {
-            return await connection.keep(store, { signal });
+            return await connection.keep(last, store, { signal });
           } finally {
             connection.close();
           }

@@ -172,6 +172,32 @@ test('what is mounted in a workspace is refused by its path, and the turn goes o
   expect(await home.call('snapshot/create', { session: id })).toMatchObject({ created: true, files: 1 });
 });
 
+test(
+  'a session that is stopped while a closed folder is looked at leaves it closed',
+  { timeout: 240_000 },
+  async () => {
+    const home = await bench.home();
+    await home.start();
+    await bench.deploy(home, shellProject('shell'));
+    const id = await made(home);
+    await prompt(
+      home,
+      id,
+      'mkdir closed; cd closed; head -c 200000000 /dev/urandom > large; for n in $(seq 2000); do echo $n > $n; done; chmod 000 .',
+    );
+    const closed = join(home.path, 'workspaces', id, 'closed');
+    const modeOf = async (): Promise<number> => (await stat(closed)).mode & 0o777;
+    // A stop waits for the agent, and this one has none.
+    await home.call('session/stop', { session: id });
+    const taking = codeOf(home.call('snapshot/create', { session: id }));
+    await eventually('it has opened the folder', async () => (await modeOf()) !== 0, 60_000);
+    await home.call('session/stop', { session: id });
+    expect(['connection_closed', 'sandbox_lost']).toContain(await taking);
+    expect(await modeOf()).toBe(0);
+    await expectSettled(home);
+  },
+);
+
 describe('kill -9 of the sidecar', () => {
   test('while it looks: no snapshot, nothing left over, and the next one is whole', async () => {
     const home = await bench.home();

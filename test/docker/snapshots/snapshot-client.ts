@@ -57,7 +57,7 @@ export class SnapshotClient {
   }
 
   async keep(): Promise<boolean> {
-    return (await this.#peer.call('snapshot/keep', {})).kept;
+    return (await this.#peer.call('snapshot/keep', { last: false })).kept;
   }
 
   close(): void {
