@@ -10,6 +10,7 @@ import { StatusItem } from './connection/status-item.ts';
 import { Disposal } from './disposal.ts';
 import { DocumentBases } from './files/document-bases.ts';
 import { SCHEME, SNAPSHOT_SCHEME } from './files/location.ts';
+import { OwnSettings } from './files/own-settings.ts';
 import { ChangeTimes, TurnChanges } from './files/turn-changes.ts';
 import { WorkspaceFiles } from './files/provider.ts';
 import { buildImages } from './images/build-images.ts';
@@ -47,7 +48,8 @@ export class Holdfast implements Disposable {
     own.own(new StatusItem(connection));
     const bases = own.own(new DocumentBases(context.workspaceState));
     const times = new ChangeTimes();
-    const files = own.own(new WorkspaceFiles(connection, bases, times));
+    const ownSettings = own.own(new OwnSettings(connection));
+    const files = own.own(new WorkspaceFiles(connection, bases, times, ownSettings));
     own.own(workspace.registerFileSystemProvider(SCHEME, files, { isCaseSensitive: true }));
     own.own(
       workspace.registerFileSystemProvider(SNAPSHOT_SCHEME, own.own(new SnapshotFiles(connection)), {
@@ -56,6 +58,7 @@ export class Holdfast implements Disposable {
       }),
     );
     const sessions = own.own(new KnownSessions(connection));
+    own.own(sessions.onDidChange((all) => ownSettings.heard(all)));
     const unread = own.own(new Unread(connection, sessions, context.globalState));
     const view = own.own(new SessionsView(connection, sessions, unread));
     const events = own.own(new SessionEvents(connection));

@@ -20,6 +20,7 @@ import { ROOT_STAT, entryType, statType } from './file-types.ts';
 import { KnownStats } from './known-stats.ts';
 import { SCHEME, locate, rootOf, uriOf } from './location.ts';
 import type { Location } from './location.ts';
+import type { OwnSettings } from './own-settings.ts';
 import { SessionFiles } from './session-files.ts';
 import type { ChangeTimes } from './turn-changes.ts';
 import { Watches, somethingNewIn } from './watches.ts';
@@ -34,17 +35,22 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
   readonly #conflicts: Conflicts;
   readonly #watches: Watches;
   readonly #times: ChangeTimes;
+  readonly #settings: OwnSettings;
   readonly #known = new KnownStats();
   readonly #owned = new Disposal();
   readonly #changed = this.#owned.own(new EventEmitter<FileChangeEvent[]>());
   #lost: NodeJS.Timeout | undefined;
   #isLost = false;
 
-  constructor(connection: Connection, bases: DocumentBases, times: ChangeTimes) {
+  constructor(connection: Connection, bases: DocumentBases, times: ChangeTimes, settings: OwnSettings) {
     this.#connection = connection;
     this.#files = new SessionFiles(connection);
     this.#bases = bases;
     this.#times = times;
+    this.#settings = settings;
+    this.#owned.own(
+      settings.onDidChange((uri) => this.#changed.fire([{ type: FileChangeType.Changed, uri }])),
+    );
     this.#conflicts = this.#owned.own(new Conflicts(this.#files, bases));
     this.#watches = this.#owned.own(
       new Watches({
@@ -88,6 +94,7 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
   }
 
   async stat(uri: Uri): Promise<FileStat> {
+    if (this.#settings.isAt(uri)) return answered(this.#settings.stat(uri));
     const location = locate(uri);
     if (location.kind === 'root') return ROOT_STAT;
     if (location.kind === 'nowhere') throw notThere(uri);
@@ -114,6 +121,7 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
   }
 
   async readFile(uri: Uri): Promise<Uint8Array> {
+    if (this.#settings.isAt(uri)) return answered(this.#settings.read(uri));
     const location = locate(uri);
     if (location.kind === 'root') throw FileSystemError.FileIsADirectory(uri);
     if (location.kind === 'nowhere') throw notThere(uri);

@@ -188,9 +188,11 @@ export function defineFileSystem(): void {
     describe('the folder above the workspace', () => {
       it('shows the workspace and nothing else', async () => {
         assert.deepEqual(await fs.readDirectory(at('/')), [['workspace', Directory]]);
-        for (const path of ['/.vscode/settings.json', '/etc/passwd', '/workspace/../etc/passwd']) {
+        for (const path of ['/.vscode/tasks.json', '/.vscode', '/etc/passwd', '/workspace/../etc/passwd']) {
           assert.equal(await failure(fs.stat(at(path))), 'FileNotFound', path);
         }
+        const settings = JSON.parse(await textOf('/.vscode/settings.json')) as object;
+        assert.deepEqual(Object.keys(settings), ['window.title']);
       });
 
       it('takes nothing', async () => {

@@ -6,6 +6,8 @@ import { extension, until } from './extension.ts';
 import { SESSION, failure, inSandbox } from './session.ts';
 
 interface Shown {
+  name: string;
+  profile: string;
   status: string;
   pinned: boolean;
   archived: boolean;
@@ -24,6 +26,30 @@ function run(command: string, ...args: readonly unknown[]): Thenable<unknown> {
 export function defineSessions(): void {
   describe('the commands of a session', () => {
     before(() => extension().activate());
+
+    it('are at home in a window that has its name', async () => {
+      const { name, profile } = await shown();
+      const title = (): string | undefined =>
+        vscode.workspace.getConfiguration('window').inspect<string>('title')?.workspaceValue;
+      await until('its name', () => title()?.includes(name === SESSION ? profile : `${profile}/${name}`));
+      await holdfast(['session', 'update', SESSION, '--name', 'costs $ {appName}']);
+      await vscode.commands.executeCommand('holdfast.refreshSessions');
+      await until('its new name', () => title()?.includes(`${profile}/costs  {appName}`));
+      await holdfast(['session', 'update', SESSION, '--name', name === SESSION ? 'again' : name]);
+      // Nothing else of VS Code's is there, and nothing can be put there.
+      const settings = vscode.Uri.from({
+        scheme: 'holdfast',
+        authority: SESSION,
+        path: '/.vscode/settings.json',
+      });
+      assert.equal(
+        await failure(vscode.workspace.fs.writeFile(settings, Buffer.from('{}'))),
+        'NoPermissions',
+      );
+      assert.equal(await failure(vscode.workspace.fs.delete(settings)), 'NoPermissions');
+      const tasks = settings.with({ path: '/.vscode/tasks.json' });
+      assert.equal(await failure(vscode.workspace.fs.stat(tasks)), 'FileNotFound');
+    });
 
     it('run a turn and give how it ended', async () => {
       const turn = (await run('runTurn', 'echo "from a turn" > /workspace/turned; echo said')) as {
