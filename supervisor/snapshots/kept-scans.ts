@@ -73,7 +73,11 @@ export class KeptScans {
     if (!row.persistent) return;
     const { sidecar } = await engine.observeSession(row.id).catch(() => ({ sidecar: null }));
     if (sidecar?.state !== 'running') return;
-    await this.#keep(row, true, AbortSignal.any([this.#ending.signal, AbortSignal.timeout(END_MS)]));
+    const late = AbortSignal.timeout(END_MS);
+    // A sidecar that hangs cannot be told anything, and not every step of asking it ends with a signal.
+    const { promise: over, resolve } = Promise.withResolvers<undefined>();
+    late.addEventListener('abort', () => resolve(undefined), { once: true });
+    await Promise.race([this.#keep(row, true, AbortSignal.any([this.#ending.signal, late])), over]);
   }
 
   /** The session is gone. */

@@ -198,6 +198,21 @@ test(
   },
 );
 
+test('a sidecar that hangs does not keep its session from being stopped', { timeout: 120_000 }, async () => {
+  const home = await bench.home();
+  await home.start();
+  await bench.deploy(home, shellProject('shell'));
+  const id = await made(home);
+  await prompt(home, id, 'head -c 3000000 /dev/urandom > f');
+  await home.call('snapshot/create', { session: id });
+  await (await sidecarOf(home, id)).kill({ signal: 'SIGSTOP' });
+  const began = performance.now();
+  await home.call('session/stop', { session: id });
+  expect(performance.now() - began).toBeLessThan(30_000);
+  await expectSettled(home);
+  expect(await prompt(home, id, 'wc -c < f')).toBe('3000000\n');
+});
+
 describe('kill -9 of the sidecar', () => {
   test('while it looks: no snapshot, nothing left over, and the next one is whole', async () => {
     const home = await bench.home();
