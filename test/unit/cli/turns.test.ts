@@ -1,10 +1,9 @@
-import { afterEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { withBytes } from '../../../protocol/wire/shapes.ts';
 import { cli, Driven } from './driver.ts';
 import {
   COMMAND_AGENT,
-  FakeSupervisor,
   outputOf,
   profile,
   RUNNING,
@@ -14,17 +13,9 @@ import {
   TURN_ID,
   turnHandlers,
 } from './fake-supervisor.ts';
-import type { FakeHandlers } from './fake-supervisor.ts';
+import type { FakeHandlers, FakeSupervisor } from './fake-supervisor.ts';
+import { serve } from './served.ts';
 
-let fake: FakeSupervisor | undefined;
-afterEach(async () => {
-  await fake?.end();
-  fake = undefined;
-});
-async function serve(handlers: FakeHandlers): Promise<FakeSupervisor> {
-  fake = await FakeSupervisor.start(handlers);
-  return fake;
-}
 const commandProfile: FakeHandlers = {
   'profile/list': () => ({ profiles: [profile({ name: 'coder', agent: COMMAND_AGENT })] }),
   'session/show': () => ({ session: session({ profile: 'coder' }) }),

@@ -1,0 +1,63 @@
+import { describe, expect, test } from 'vitest';
+import { cli, Driven } from './driver.ts';
+import { session } from './fake-supervisor.ts';
+import { serve } from './served.ts';
+
+describe('the connection', () => {
+  test('a call that may be repeated is asked again after the connection broke, with the same opId', async () => {
+    let times = 0;
+    const supervisor = await serve({
+      'session/create': (_params, { peer }) => {
+        times += 1;
+        if (times === 1) {
+          peer.close();
+          return new Promise(() => undefined);
+        }
+        return { session: session() };
+      },
+    });
+    const { code } = await cli(['session', 'create', 'counter'], { home: supervisor.home });
+    expect(code).toBe(0);
+    const ids = supervisor.asked.map(({ params }) => (params as { opId: string }).opId);
+    expect(ids).toHaveLength(2);
+    expect(ids[0]).toBe(ids[1]);
+  });
+
+  test('^C ends a command that waits, and the supervisor is told', async () => {
+    const cancelled = Promise.withResolvers<undefined>();
+    const supervisor = await serve({
+      'supervisor/doctor': (_params, { signal }) => {
+        signal.addEventListener('abort', () => cancelled.resolve(undefined));
+        return new Promise(() => undefined);
+      },
+    });
+    const driven = new Driven(['doctor'], { home: supervisor.home });
+    while (supervisor.asked.length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+    driven.signal('SIGINT');
+    expect(await driven.finished).toMatchObject({ code: 130, stderr: 'error cancelled: interrupted\n' });
+    await cancelled.promise;
+    expect(driven.listeners('SIGINT')).toBe(0);
+  });
+
+  test('a reader of standard output that goes away ends the command quietly', async () => {
+    const sessions = Array.from({ length: 50 }, () => session());
+    const supervisor = await serve({ 'session/list': () => ({ sessions, nextCursor: null }) });
+    const driven = new Driven(['session', 'list'], { home: supervisor.home });
+    driven.stdout.destroy(Object.assign(new Error('write EPIPE'), { code: 'EPIPE' }));
+    expect(await driven.finished).toMatchObject({ code: 0, stderr: '' });
+  });
+
+  test('a long request shows its progress on a terminal, and takes it away again', async () => {
+    const supervisor = await serve({
+      'supervisor/doctor': async (_params, { progress }) => {
+        progress('Pulling the image', 1, 4, 'layers');
+        await new Promise((resolve) => setTimeout(resolve, 700));
+        return { checks: [] };
+      },
+    });
+    const onTerminal = await cli(['doctor'], { home: supervisor.home, terminal: 80, env: { NO_COLOR: '1' } });
+    expect(onTerminal.stderr).toContain('Pulling the image [######------------------] 1 of 4 layers');
+    expect(onTerminal.stderr.endsWith('\r\u001b[K')).toBe(true);
+    expect((await cli(['doctor'], { home: supervisor.home })).stderr).toBe('');
+  });
+});

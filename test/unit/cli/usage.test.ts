@@ -1,0 +1,90 @@
+import { describe, expect, test } from 'vitest';
+import { cli } from './driver.ts';
+
+const nowhere = '/nonexistent/home';
+
+describe('a command line that is wrong ends with 2 and says how', () => {
+  test.each([
+    [['sesion', 'list'], /^error usage: unknown command 'sesion'; did you mean session\?/],
+    [['session', 'lst'], /unknown command 'lst'; did you mean list\?/],
+    [['run', 'counter'], /^error usage: missing required argument 'input'/],
+    [['run', 'counter', '{}', '--sesion', 'x'], /unknown option '--sesion'; did you mean --session\?/],
+    [['run', 'counter', '{}', '--timeout', 'soon'], /--timeout.*a number of seconds/],
+    [['session', 'list', '--status', 'asleep'], /--status.*one of created, active/],
+    [['session', 'list', '--limit', '0'], /--limit.*from 1 to 1000/],
+    [['session', 'show', 'a', 'b'], /too many arguments/],
+    [['session', 'update', 'a'], /nothing to change/],
+    [['session', 'update', 'a', '--pin', '--unpin'], /cannot be used with/],
+    [['session', 'resume', 'a', '--from', 'yesterday'], /files, clean, snapshot:ID, memory/],
+    [['exec', '-t', 'a', '--', 'sh'], /-t needs a terminal/],
+    [['session', 'create', 'p', '--from', 'clean'], /it is snapshot:ID/],
+    [
+      ['session', 'resume', 'a', '--from', 'snapshot:x'],
+      /^error invalid_params: x is not the id of a snapshot/,
+    ],
+    [['snapshot', 'show', 'turn-1'], /^error invalid_params: turn-1 is not the id of a snapshot/],
+    [['snapshot', 'update', 'snp-aaaaaaaaaaaaaaaa'], /nothing to change/],
+    [['snapshot', 'list', 'a', '--reason', 'fun'], /--reason.*one of manual, before-turn/],
+    [['turn', 'wait', 'turn-1'], /^error invalid_params: turn-1 is not the id of a turn/],
+    [['completion', 'tcsh'], /bash, zsh, fish/],
+  ])('%j', async (argv, said) => {
+    const { code, stdout, stderr } = await cli(argv, { home: nowhere });
+    expect(stderr).toMatch(said);
+    expect({ code, stdout, lines: stderr.split('\n').length }).toEqual({ code: 2, stdout: '', lines: 2 });
+  });
+
+  test('a group alone shows its commands on standard error', async () => {
+    const { code, stdout, stderr } = await cli(['session'], { home: nowhere });
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+    expect(stderr).toContain('resume <session>');
+  });
+
+  test.each([
+    ['snapshot', 'export', 'a'],
+    ['memory', 'show', 'a'],
+    ['manifest', 'show', 'a', '--json'],
+    ['review', 'a'],
+    ['handoff', 'a', '--to', 'branch'],
+    ['secret', 'set', 'NAME'],
+    ['retention', 'plan'],
+    ['host', 'list'],
+    ['profiles', '--host', 'far'],
+  ])('what a later version will do is named as such: %s %s', async (...argv) => {
+    const { code, stdout, stderr } = await cli(argv, { home: nowhere });
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+    expect(stderr).toMatch(/^error not_supported: `.*` is not in this version of holdfast/);
+  });
+});
+
+describe('help', () => {
+  test('lists what there is, and nothing of what is not', async () => {
+    const { code, stdout, stderr } = await cli(['--help'], { home: nowhere });
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    for (const word of ['deploy', 'run', 'prompt', 'exec', 'session', 'workspace', 'doctor', 'Start here']) {
+      expect(stdout).toContain(word);
+    }
+    expect(stdout).toContain('snapshot');
+    expect(stdout).not.toMatch(/memory|__complete|handoff/);
+  });
+
+  test.each([
+    ['help', 'run'],
+    ['run', '--help'],
+  ])('%s %s says the same', async (...argv) => {
+    const { code, stdout } = await cli(argv, { home: nowhere });
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^Usage: holdfast run \[options\] <profile> <input>/);
+  });
+
+  test('of a command has examples', async () => {
+    const { code, stdout } = await cli(['exec', '--help'], { home: nowhere });
+    expect(code).toBe(0);
+    expect(stdout).toContain('$ holdfast exec -t default -- sh');
+  });
+
+  test.each([['version'], ['--version'], ['-V']])('%s', async (word) => {
+    const { code, stdout } = await cli([word], { home: nowhere });
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^holdfast \d+\.\d+\.\d+ \(build [0-9a-f]{16}\)\n$/);
+  });
+});
