@@ -159,13 +159,25 @@ export class TreeCutter {
   add(entry: TreeEntry): void {
     const before = this.#out.length;
     writeEntry(this.#out, entry);
+    this.#cut(before, entry.name);
+  }
+
+  /** The entry of another body that the cursor stands on, as it is written there. */
+  copy(body: Buffer, { begin, end, nameAt, nameEnd }: EntryCursor): void {
+    const before = this.#out.length;
+    this.#out.bytes(body.subarray(begin, end));
+    this.#cut(before, body.subarray(nameAt, nameEnd));
+  }
+
+  /** After an entry was written from `before` on. */
+  #cut(before: number, name: Buffer): void {
     if (this.#out.length > treePieceBytes && before > 0) {
       const rest = Buffer.from(this.#out.view(before));
       this.#out.cut(before);
       this.#flush();
       this.#out.bytes(rest);
     }
-    if (this.#out.length >= LEAST_PIECE && nameNumber(entry.name) % NAMES_A_PIECE === 0) this.#flush();
+    if (this.#out.length >= LEAST_PIECE && nameNumber(name) % NAMES_A_PIECE === 0) this.#flush();
   }
 
   /** Nothing for a directory without entries. The cutter can be used for the next directory. */

@@ -1,4 +1,11 @@
-import { constants, crc32, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
+import {
+  constants,
+  crc32,
+  zstdCompress,
+  zstdCompressSync,
+  type ZstdOptions,
+  zstdDecompressSync,
+} from 'node:zlib';
 import { HoldfastError } from '../errors.ts';
 import {
   checkObject,
@@ -99,14 +106,33 @@ export class FrameBuilder {
   }
 }
 
+type PackedRaw = Pick<Frame, 'encoding' | 'stored' | 'checksum'>;
+
 /** The bytes of a frame as they are stored. */
-export function packRaw(raw: Buffer): Pick<Frame, 'encoding' | 'stored' | 'checksum'> {
-  // The result is mostly in one piece of memory here too.
-  const packed = zstdCompressSync(raw, {
-    chunkSize: (raw.length >> 1) + 1024,
-    pledgedSrcSize: raw.length,
-    params: { [constants.ZSTD_c_compressionLevel]: 1 },
+export function packRaw(raw: Buffer): PackedRaw {
+  return smallerOf(raw, zstdCompressSync(raw, packOptions(raw.length)));
+}
+
+/** The same, made beside this thread; `raw` must not change until it resolves. */
+export function packRawBeside(raw: Buffer): Promise<PackedRaw> {
+  return new Promise((resolve, reject) => {
+    zstdCompress(raw, packOptions(raw.length), (error, packed) => {
+      if (error === null) resolve(smallerOf(raw, packed));
+      else reject(error);
+    });
   });
+}
+
+/** The result is mostly in one piece of memory here too. */
+function packOptions(length: number): ZstdOptions {
+  return {
+    chunkSize: (length >> 1) + 1024,
+    pledgedSrcSize: length,
+    params: { [constants.ZSTD_c_compressionLevel]: 1 },
+  };
+}
+
+function smallerOf(raw: Buffer, packed: Buffer): PackedRaw {
   const isWorthIt = packed.length < raw.length - raw.length / 32;
   const stored = isWorthIt ? packed : raw;
   return { encoding: isWorthIt ? ENCODINGS.zstd : ENCODINGS.raw, stored, checksum: crc32(stored) };

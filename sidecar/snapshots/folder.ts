@@ -37,6 +37,8 @@ export class Folder {
   readonly changed = new Map<string, TreeEntry>();
   /** `body` is not what the directory has. */
   isDirty = true;
+  /** `records` has other names than `body`, or that is not known. */
+  areNamesNew = true;
   /** `entry` is not as it was encoded in the directory above. */
   isEntryNew = true;
   /** As it stands in the directory above; its content is right where nothing below is dirty. */
@@ -70,6 +72,7 @@ export class Folder {
     // It is to be listed anew in any case.
     this.isTyped = false;
     this.isDirty = true;
+    this.areNamesNew = true;
   }
 
   /** All that is known of its names, by name (latin1); also of some that are gone. Parsed anew at each call. */

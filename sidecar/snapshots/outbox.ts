@@ -1,4 +1,4 @@
-import { type Frame, FrameBuilder } from '../../protocol/snapshots/frames.ts';
+import { type Frame, FrameBuilder, packRawBeside } from '../../protocol/snapshots/frames.ts';
 import {
   type Hash,
   hashBehind,
@@ -29,6 +29,15 @@ const SEALS_AHEAD = 3;
 /** What one `store/put` carries at most. */
 export const PUT_BYTES = 4 * 2 ** 20;
 
+/** Less is compressed sooner than handed over. */
+const BEGUN_BYTES = 64 * 1024;
+
+/** A frame of the first of those that wait, on the guess that the store has none of them. */
+interface Begun {
+  readonly count: number;
+  readonly frame: Promise<Frame>;
+}
+
 interface Waiting {
   readonly hash: Hash;
   readonly kind: ObjectKind;
@@ -44,6 +53,8 @@ export interface ObjectOutlet {
   /** True when `flush` should be awaited before more is added. */
   readonly isFull: boolean;
   flush(): Promise<void>;
+  /** Nothing large is added from now on: what waits may be worked on meanwhile. */
+  begin(): void;
 }
 
 /** For a look that stores nothing. Hashes go into `made` (latin1). */
@@ -69,6 +80,10 @@ export class Nowhere implements ObjectOutlet {
   flush(): Promise<void> {
     return Promise.resolve();
   }
+
+  begin(): void {
+    // There is nothing to do with it.
+  }
 }
 
 /** Sends the store what it does not have, as packs. What it holds in memory is bounded, and most of it is used again. */
@@ -82,6 +97,7 @@ export class Outbox implements ObjectOutlet {
   #used = 0;
   #waiting: Waiting[] = [];
   #waitingBytes = 0;
+  #begun: Begun | null = null;
   readonly #frame = new FrameBuilder();
   /** Only where there is much to do. */
   #compressor: Compressor | null = null;
@@ -141,16 +157,35 @@ export class Outbox implements ObjectOutlet {
     return hash;
   }
 
+  begin(): void {
+    if (this.#begun !== null || this.#compressor !== null || this.#waitingBytes < BEGUN_BYTES) return;
+    const builder = new FrameBuilder();
+    let count = 0;
+    for (const { hash, kind, body } of this.#waiting) {
+      if (!builder.add(hash, kind, body)) break;
+      count += 1;
+    }
+    const raw = Buffer.allocUnsafeSlow(builder.rawLength);
+    const objects = builder.take(raw);
+    const frame = packRawBeside(raw).then((packed) => ({ ...packed, rawLength: raw.length, objects }));
+    // Its failure is met when its turn comes.
+    frame.catch(() => undefined);
+    this.#begun = { count, frame };
+  }
+
   /** Resolves when more may be added. */
   async flush(): Promise<void> {
     const batch = this.#waiting;
     this.#waiting = [];
     this.#waitingBytes = 0;
+    const begun = this.#begun;
+    this.#begun = null;
     for (let from = 0; from < batch.length; from += SNAPSHOT_WIRE_LIMITS.have) {
       const part = batch.slice(from, from + SNAPSHOT_WIRE_LIMITS.have);
       const has = await this.#store.have(part.map(({ hash }) => hash));
+      const taken = from === 0 && begun !== null ? this.#takeBegun(begun, has) : 0;
       for (const [index, object] of part.entries()) {
-        if (has(index)) continue;
+        if (index < taken || has(index)) continue;
         this.#take(object);
         if (this.#frames.length >= 2 * FRAMES_AHEAD) await this.#appendTo(FRAMES_AHEAD);
       }
@@ -186,6 +221,16 @@ export class Outbox implements ObjectOutlet {
     this.newObjects += 1;
     if (this.#frame.isFull) this.#endFrame();
     this.#reuse();
+  }
+
+  /** How many of the first objects are done with. None where the store has one of them: then they are compressed without it. */
+  #takeBegun({ count, frame }: Begun, has: (index: number) => boolean): number {
+    for (let index = 0; index < count; index += 1) if (has(index)) return 0;
+    this.#endFrame();
+    this.#framesMade += 1;
+    this.#frames.push(frame);
+    this.newObjects += count;
+    return count;
   }
 
   /** From its beginning, where nobody looks into the memory any more. */

@@ -2,12 +2,7 @@ import { createHash } from 'node:crypto';
 import { closeSync, constants, openSync } from 'node:fs';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { formatPath } from '../../protocol/paths.ts';
-import {
-  encodeRoot,
-  type ExtendedAttribute,
-  TreeCutter,
-  type TreeEntry,
-} from '../../protocol/snapshots/entries.ts';
+import { encodeRoot, type ExtendedAttribute, type TreeEntry } from '../../protocol/snapshots/entries.ts';
 import { type Hash, OBJECT_KINDS, SNAPSHOT_LIMITS } from '../../protocol/snapshots/objects.ts';
 import { buildRef, type Piece } from '../../protocol/snapshots/refs.ts';
 import { errnoOf } from '../files/directory.ts';
@@ -28,10 +23,10 @@ import {
   sizeOf,
 } from './facts.ts';
 import type { Folder } from './folder.ts';
+import { piecesOf } from './folder-pieces.ts';
 import { keyOf, ownCopy } from './folder.ts';
 import type { GiveBack, LentModes } from './lent-modes.ts';
 import type { ObjectOutlet } from './outbox.ts';
-import { isLeftOut, recordLength, recordName } from './records.ts';
 import { areSameEntries, groupOf } from './same.ts';
 import { LOOK_FLAGS, STAT, type System } from './system.ts';
 import { isGone, type LinkedName, type Totals, Walk, type Walker, type WalkResult } from './walk.ts';
@@ -105,6 +100,7 @@ export class Scan implements Walker {
       for (const names of walk.linked.values()) linked += names.length;
       this.#linkedNames.count = linked;
       if (this.#linkedNames.changed || tour.wasRenamed || linked !== linkedBefore) this.#group(walk);
+      this.#options.outlet.begin();
       hash = await this.#encode(walk);
     }
     const { files, directories, bytes } = walk;
@@ -434,10 +430,11 @@ export class Scan implements Walker {
   async #encode({ folders }: WalkResult): Promise<Hash> {
     const { outlet, known } = this.#options;
     for (const folder of [...folders].reverse()) {
-      if (folder.folders.some((below) => below.isEntryNew)) folder.isDirty = true;
-      for (const below of folder.folders) below.isEntryNew = false;
+      const fresh = folder.folders.filter((below) => below.isEntryNew);
+      for (const below of fresh) below.isEntryNew = false;
+      if (fresh.length > 0) folder.isDirty = true;
       if (!folder.isDirty) continue;
-      this.#encodeFolder(folder);
+      this.#encodeFolder(folder, fresh);
       if (outlet.isFull) await outlet.flush();
       this.#options.check(NO_TOTALS);
     }
@@ -445,23 +442,10 @@ export class Scan implements Walker {
     return outlet.add(OBJECT_KINDS.root, encodeRoot(known.entry));
   }
 
-  #encodeFolder(folder: Folder): void {
+  /** `fresh`: folders in it whose entries are not as they were. */
+  #encodeFolder(folder: Folder, fresh: readonly Folder[]): void {
     const { outlet } = this.#options;
-    const before = folder.encoded();
-    const below = new Map(folder.folders.map((child) => [keyOf(child.name), child.entry]));
-    const entries: TreeEntry[] = [];
-    const { records } = folder;
-    for (let at = 0; at < records.length; at += recordLength(records, at)) {
-      if (isLeftOut(records, at)) continue;
-      const key = keyOf(recordName(records, at));
-      const entry = below.get(key) ?? before.get(key);
-      if (entry !== undefined) entries.push(entry);
-    }
-    entries.sort((one, other) => one.name.compare(other.name));
-    const bodies: Buffer[] = [];
-    const cutter = new TreeCutter((body) => bodies.push(body));
-    for (const entry of entries) cutter.add(entry);
-    cutter.end();
+    const bodies = piecesOf(folder, fresh);
     const pieces: Piece[] = bodies.map((body, index) => ({
       index,
       hash: outlet.add(OBJECT_KINDS.tree, body),
@@ -474,6 +458,7 @@ export class Scan implements Walker {
     folder.changed.clear();
     folder.pending = NOTHING;
     folder.isDirty = false;
+    folder.areNamesNew = false;
   }
 }
 

@@ -353,6 +353,7 @@ export class Walk {
       folder.folders = folders;
       folder.isTyped = !hasUnknownTypes(records);
       folder.isDirty = true;
+      folder.areNamesNew = true;
     }
     for (const name of gone) {
       this.#walker.vanished(folder, name);
@@ -461,4 +462,5 @@ function removeName(folder: Folder, name: Buffer): void {
   folder.folders = folder.folders.filter((below) => !below.name.equals(name));
   folder.changed.delete(keyOf(name));
   folder.isDirty = true;
+  folder.areNamesNew = true;
 }

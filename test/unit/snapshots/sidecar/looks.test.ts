@@ -117,6 +117,29 @@ test('over its budget a scan says so, and what it has read is not read again', a
   expect((await fresh.scan()).root).toBe(rest.root);
 });
 
+test('of what is compressed ahead nothing is missing where the store has a part of it, and nothing is sent twice', async () => {
+  const { workspace, store, at } = await opened();
+  const content = (byte: number): Buffer => Buffer.alloc(100_000, byte);
+  writeFileSync(at('large'), content(1));
+  const first = await workspace.scan();
+  writeFileSync(at('large'), content(2));
+  const second = await workspace.scan(first.root);
+  await sleep(SETTLED_MS);
+  // The one is in the store, and the other one is not.
+  writeFileSync(at('large'), content(1));
+  writeFileSync(at('more'), content(3));
+  const before = store.objects.size;
+  const third = await workspace.scan(second.root);
+  // A blob, the tree with its name, and the root.
+  expect(third.newObjects).toBe(3);
+  expect(store.objects.size).toBe(before + 3);
+  workspace.run('rm -rf ./*');
+  await workspace.restore(third.root);
+  const other = await LocalWorkspace.open(join(workspace.path, '..'), new KeptStore());
+  expect((await other.scan()).root).toBe(third.root);
+  other[Symbol.dispose]();
+});
+
 test('what was sent and then not kept is sent again', async () => {
   const { workspace, store, at } = await opened();
   const first = await workspace.scan();
