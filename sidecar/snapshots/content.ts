@@ -7,6 +7,8 @@ import type { System } from './system.ts';
 
 const { pieceBytes } = SNAPSHOT_LIMITS;
 const BLOCK_BYTES = 512;
+/** Larger files may have so many stretches that the list of these takes blocks, too. */
+const PLAIN_BYTES = 16 * 1024;
 
 export interface Content {
   /** What was there; the file may have changed meanwhile. */
@@ -15,36 +17,51 @@ export interface Content {
   readonly content: Ref;
 }
 
+/** What is known of a file before it is read: `size` and `blocks` as its stat said, and whether it has extended attributes. */
+export interface Outside {
+  readonly size: number;
+  readonly blocks: number;
+  readonly hasXattrs: boolean;
+}
+
 /**
- * Cuts an open file into objects. `size` and `blocks` as its stat said; a file that becomes shorter while it is read is taken
+ * Cuts an open file into objects; a file that becomes shorter while it is read is taken
  * as far as it goes. `rest` is awaited between pieces.
  */
 export async function readContent(
   system: System,
   fd: number,
-  { size, blocks }: { readonly size: number; readonly blocks: number },
+  outside: Outside,
   outlet: ObjectOutlet,
   rest: () => Promise<void>,
 ): Promise<Content> {
-  const small = readSmall(fd, { size, blocks }, outlet);
+  const small = readSmall(system, fd, outside, outlet);
   if (small !== null) return small;
-  const firstHole = blocks * BLOCK_BYTES < size ? system.seekHole(fd, 0) : null;
-  return firstHole !== null && firstHole < size
+  const { size } = outside;
+  return hasHole(system, fd, outside)
     ? await readSparse(system, fd, size, outlet, rest)
     : await readWhole(fd, size, outlet, rest);
 }
 
 /** The same for a file of one piece without a hole, at once: most files are. Null for another one. */
 export function readSmall(
+  system: System,
   fd: number,
-  { size, blocks }: { readonly size: number; readonly blocks: number },
+  outside: Outside,
   outlet: ObjectOutlet,
 ): Content | null {
+  const { size } = outside;
   if (size === 0) return { size, sparse: false, content: EMPTY_REF };
-  if (size > pieceBytes || blocks * BLOCK_BYTES < size) return null;
+  if (size > pieceBytes || hasHole(system, fd, outside)) return null;
   const body = readUpTo(fd, outlet.room(size), 0);
   const pieces = body.length === 0 ? [] : [{ index: 0, hash: outlet.add(OBJECT_KINDS.blob, body) }];
   return { size: body.length, sparse: false, content: { depth: 0, items: pieces } };
+}
+
+/** The blocks alone do not say it: among them are those of extended attributes and of the list of a file's stretches. */
+function hasHole(system: System, fd: number, { size, blocks, hasXattrs }: Outside): boolean {
+  if (size <= PLAIN_BYTES && !hasXattrs && blocks * BLOCK_BYTES >= size) return false;
+  return (system.seekHole(fd, 0) ?? size) < size;
 }
 
 async function readWhole(

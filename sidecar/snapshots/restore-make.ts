@@ -1,4 +1,4 @@
-import { closeSync, constants } from 'node:fs';
+import { closeSync, constants, fstatSync } from 'node:fs';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { type DirectoryEntry, parseTree, type TreeEntry } from '../../protocol/snapshots/entries.ts';
 import { damaged, OBJECT_KINDS } from '../../protocol/snapshots/objects.ts';
@@ -9,6 +9,7 @@ import { changedMeanwhile, dressOpen } from './attributes.ts';
 import { FACT_WORDS, inodeOf, noteFacts } from './facts.ts';
 import { Folder, keyOf, ownCopy } from './folder.ts';
 import type { HardLinks } from './hard-links.ts';
+import type { LentModes } from './lent-modes.ts';
 import { type Made, makeEntry, makeFileNow } from './make-entry.ts';
 import { isLeftOut, recordLength, recordName } from './records.ts';
 import type { RemoteObjects } from './remote-objects.ts';
@@ -18,6 +19,7 @@ import { hasUnknownTypes } from './walk.ts';
 
 const { O_DIRECTORY, O_NOFOLLOW } = constants;
 const OWN_FOLDER = 0o700;
+const OWNER_ENTERS = 0o100;
 /** Folders on the way down that stay open; those above are closed and found again through `..`. */
 const OPEN_LEVELS = 128;
 /** What is read of trees before its files are made: names, and bytes of content. */
@@ -39,6 +41,7 @@ export interface Wanted {
 
 export interface MakeOptions {
   readonly system: System;
+  readonly lent: LentModes;
   readonly objects: RemoteObjects;
   readonly links: HardLinks;
   /** The workspace's folder. */
@@ -315,23 +318,42 @@ export class Maker {
     { folder, name, inode }: { readonly folder: Folder; readonly name: Buffer; readonly inode: bigint },
     staged: Buffer,
   ): void {
-    const { system, root, staging } = this.#options;
+    const { system, lent, root, staging } = this.#options;
+    const path = folder.path();
     let here = system.openAt(root, system.nameAt(DOT), O_PATH | O_DIRECTORY);
+    /** Of folders that deny us to enter them, which stay open until then. */
+    const giveBack: (() => void)[] = [];
     try {
-      for (const step of folder.path()) {
+      for (const [at, step] of path.entries()) {
         const next = system.openAt(here, system.nameAt(step), O_PATH | O_DIRECTORY | O_NOFOLLOW);
-        closeSync(here);
-        here = next;
+        const isDenied = (fstatSync(next).mode & OWNER_ENTERS) === 0;
+        if (isDenied) giveBack.push(lendOpen(lent, next, path.slice(0, at + 1)));
+        const before = here;
+        here = isDenied ? system.openAt(next, system.nameAt(DOT), O_PATH | O_DIRECTORY) : next;
+        closeSync(before);
       }
       system.linkAt(here, name, staging().fd, staged);
     } finally {
       closeSync(here);
+      for (const give of giveBack.reverse()) give();
     }
     const facts = new Uint32Array(FACT_WORDS);
     if (!system.statAt(staging().fd, system.nameAt(staged))) throw changedMeanwhile();
     noteFacts(system.stat, facts, 0);
     if (inodeOf(facts) !== inode) throw changedMeanwhile();
   }
+}
+
+/** Takes `fd` over: it is closed when its mode is given back. */
+function lendOpen(lent: LentModes, fd: number, path: readonly Buffer[]): () => void {
+  const giveBack = lent.lend(fd, path, OWNER_ENTERS);
+  return () => {
+    try {
+      giveBack(fd);
+    } finally {
+      closeSync(fd);
+    }
+  };
 }
 
 const NO_FACTS = new Uint32Array(FACT_WORDS);

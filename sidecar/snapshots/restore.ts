@@ -85,7 +85,7 @@ export class Restore {
       const plan = this.#plan(links, () => staging().newName());
       await plan.make(wanted, known);
       const isPart = path.length > 0;
-      const maker = new Maker({ system, objects, links, root: root.fd, staging, isPart, check });
+      const maker = new Maker({ system, lent, objects, links, root: root.fd, staging, isPart, check });
       await maker.make(plan.wanted);
       plan.counts.created += maker.created;
       plan.counts.bytes += maker.bytes;

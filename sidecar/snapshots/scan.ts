@@ -252,7 +252,12 @@ export class Scan implements Walker {
         const clock = system.fileClock();
         facts.set(this.#now);
         const xattrs = this.#checkedXattrs(system.xattrs(fd), () => pathOf(place));
-        const content = readSmall(fd, { size: sizeOf(facts), blocks }, outlet);
+        const content = readSmall(
+          system,
+          fd,
+          { size: sizeOf(facts), blocks, hasXattrs: xattrs.length > 0 },
+          outlet,
+        );
         if (content !== null) {
           this.#look(fd);
           if (areSame(this.#now, facts)) {
@@ -287,7 +292,7 @@ export class Scan implements Walker {
         const content: Content = await readContent(
           system,
           fd,
-          { size: sizeOf(facts), blocks },
+          { size: sizeOf(facts), blocks, hasXattrs: xattrs.length > 0 },
           outlet,
           async () => {
             this.#options.check(NO_TOTALS);

@@ -1,7 +1,8 @@
+import { closeSync, openSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { ObjectKind } from '../../../../protocol/snapshots/objects.ts';
-import type { System } from '../../../../sidecar/snapshots/system.ts';
+import { loadSystem, type System } from '../../../../sidecar/snapshots/system.ts';
 import { temporaryDirectory } from '../../store/temporary-home.ts';
 import { KeptStore } from '../kept-store.ts';
 import { packOf } from '../store-taking.ts';
@@ -193,3 +194,45 @@ test('and where one of them is damaged, nothing is restored', async () => {
     expect(fork.run('ls -A').trim()).toBe('there');
   }
 }, 60_000);
+
+test('a hole is one, also where the block of an attribute makes up for it', async () => {
+  const store = new KeptStore();
+  using workspace = await LocalWorkspace.open(temporaryDirectory(), store);
+  // A block of hole, a block of data, and one for the attribute.
+  workspace.run('truncate -s 4096 file; head -c 900 /dev/urandom >> file; sync file');
+  const system = await loadSystem();
+  const file = openSync(join(workspace.path, 'file'), 'r+');
+  system?.setXattr(file, Buffer.from('user.long'), Buffer.alloc(900, 'x'));
+  closeSync(file);
+  const blocks = (): string => workspace.run('sync file; stat -c "%s %b" file');
+  const before = blocks();
+  const { root } = await workspace.scan();
+  workspace.run('rm file');
+  await workspace.restore(root);
+  expect(blocks()).toBe(before);
+});
+
+test('a file of several names is linked from a folder that nobody may enter, which is lent for that', async () => {
+  const below = temporaryDirectory();
+  const modes: number[] = [];
+  const modeOfClosed = (): number => statSync(join(below, 'workspace', 'closed')).mode & 0o777;
+  using workspace = await LocalWorkspace.open(below, new KeptStore(), (system) => ({
+    ...system,
+    linkAt: (from, old, to, name) => {
+      modes.push(modeOfClosed());
+      system.linkAt(from, old, to, name);
+    },
+  }));
+  workspace.run(
+    'mkdir -p closed/deep open; cd closed/deep; echo one > one; ln one two; ln one ../../open/three; chmod 000 ..',
+  );
+  const { root } = await workspace.scan();
+  workspace.run('rm open/three');
+  await workspace.restore(root);
+  // First the name in the staging folder, then the one that was missing: a superuser may enter whatever there is.
+  expect(modes[0]).toBe(0o100);
+  expect(modeOfClosed()).toBe(0);
+  expect(readdirSync(join(below, 'control', 'snapshots'))).toEqual([]);
+  workspace.run('chmod 700 closed');
+  expect(workspace.run('stat -c %i closed/deep/one open/three | uniq | wc -l').trim()).toBe('1');
+});
