@@ -1,3 +1,7 @@
+import { once } from 'node:events';
+import { readdir } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import type { AddressInfo } from 'node:net';
 import { expect, test } from 'vitest';
 import { PrivateEngine, privateEngineObstacle } from '../engine-harness/private-engine.ts';
 import { TestHome } from '../setup/home.ts';
@@ -67,6 +71,38 @@ test.skipIf(obstacle !== null)(
     });
   },
 );
+
+test.skipIf(obstacle !== null)('building the images can be cancelled, and leaves nothing', async () => {
+  const asked = Promise.withResolvers<true>();
+  // It is asked for a package and never answers.
+  const silent = createServer((socket) => socket.once('data', () => asked.resolve(true))).listen(
+    0,
+    '127.0.0.1',
+  );
+  await once(silent, 'listening');
+  const { port } = silent.address() as AddressInfo;
+  try {
+    await onNewMachine(
+      { npm_config_registry: `http://127.0.0.1:${port}/` },
+      async ({ home, env, folder }) => {
+        await journey('lone-package-cancel', { home: home.path, open: { folder }, env }, async (person) => {
+          const made = async (): Promise<string[]> =>
+            (await readdir(person.server.folder)).filter((name) => name.startsWith('holdfast-image-'));
+          await trusts(person);
+          await asksForSession(person);
+          await person.press(/is not on the engine/, 'Build Images');
+          await asked.promise;
+          expect(await made()).toHaveLength(1);
+          await person.press("Holdfast's images", 'Cancel');
+          await expect.poll(made, { timeout: 20_000 }).toEqual([]);
+          await person.toast("Holdfast's images").first().waitFor({ state: 'detached' });
+        });
+      },
+    );
+  } finally {
+    silent.close();
+  }
+});
 
 test.skipIf(obstacle !== null || !SOAK)(
   'with the package alone a person builds the images, begins a session and runs a turn',
