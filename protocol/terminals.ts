@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { DispatchedSchema, TimeSchema } from './entities.ts';
+import { DispatchedSchema, OpIdSchema, TimeSchema } from './entities.ts';
 import { SessionIdSchema, SessionRefSchema, TerminalIdSchema } from './ids.ts';
 
 export const TERMINAL_LIMITS = {
@@ -45,13 +45,17 @@ const offset = z.number().int().nonnegative();
  * with its sandbox.
  */
 export const TERMINAL_METHODS = {
-  /** Dispatches like a turn. Without a command: the image's shell. Errors: `overloaded` when too many are open. */
+  /**
+   * Dispatches like a turn. Without a command: the image's shell. Asked again with its `opId`: the terminal that was opened then, as it is now.
+   * Errors: `overloaded` when too many are open.
+   */
   'terminal/open': {
     params: WindowSizeSchema.extend({
       session: SessionRefSchema,
       command: z.array(z.string().max(131_072)).min(1).max(4096).optional(),
       cwd: z.string().min(1).max(4096).optional(),
       env: z.record(z.string(), z.string()).optional(),
+      opId: OpIdSchema.optional(),
     }),
     result: z.object({ terminal: TerminalSchema, sandbox: DispatchedSchema }),
   },
@@ -67,7 +71,8 @@ export const TERMINAL_METHODS = {
   },
   /**
    * Output from `offset` on; waits up to `waitMs` for some. What is older than the scrollback is left out: the answer's `offset` says
-   * where its bytes begin. Whoever reads sets the pace of the program. `ended` with no bytes left means: that was all.
+   * where its bytes begin. Whoever reads sets the pace of the program. `ended` with no bytes left means: that was all; `why` says who ended it,
+   * where its program did not end by itself.
    */
   'terminal/read': {
     params: terminal.extend({
@@ -80,6 +85,7 @@ export const TERMINAL_METHODS = {
       total: offset,
       ended: z.boolean(),
       exitCode: z.number().int().nullable(),
+      why: z.string().nullable(),
     }),
     bytes: 'result',
   },

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { mkdirSync } from 'node:fs';
 import {
   ProgressLocation,
@@ -105,12 +106,13 @@ export class SessionTerminals implements Disposable {
   }
 
   async #new(session: Session): Promise<Terminal> {
+    const opId = randomUUID();
     const { terminal } = await window.withProgress(
       { location: ProgressLocation.Window, title: `Opening a terminal in ${inert(titleOf(session))}` },
       (progress) =>
         this.#options.connection.call(
           'terminal/open',
-          { session: session.id, ...FIRST_SIZE },
+          { session: session.id, ...FIRST_SIZE, opId },
           { onProgress: ({ stage }) => progress.report({ message: inert(stage) }) },
         ),
     );

@@ -90,7 +90,7 @@ export interface SessionParts {
   readonly execs: Execs;
   readonly terminals: Terminals;
   /** Ends every turn, exec and terminal of a session. */
-  readonly quiet: (sessionId: string) => Promise<void>;
+  readonly quiet: (sessionId: string, why: string) => Promise<void>;
   readonly removal: Removal;
   readonly limits: StorageLimits;
   readonly snapshots: SnapshotParts;
@@ -202,6 +202,7 @@ export function sessionParts(options: SessionPartsOptions): SessionParts {
   const terminals = new Terminals({
     database,
     rows: new TerminalRows(database),
+    operations,
     lifecycle,
     records,
     live,
@@ -215,11 +216,11 @@ export function sessionParts(options: SessionPartsOptions): SessionParts {
     },
     ended: (sessionId) => throwaways.drained(sessionId),
   });
-  const quiet = async (sessionId: string): Promise<void> => {
+  const quiet = async (sessionId: string, why: string): Promise<void> => {
     await Promise.all([
       queue.cancelAll(sessionId, QUIET_MS),
       execs.endAll(sessionId),
-      terminals.endAll(sessionId),
+      terminals.endAll(sessionId, why),
     ]);
   };
 

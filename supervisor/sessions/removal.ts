@@ -43,7 +43,7 @@ export interface RemovalOptions {
   /** What is written here frees space: it must be writable on a full disk. */
   readonly reserve: Reserve;
   /** Ends every turn and exec of the session. */
-  readonly quiet: (sessionId: string) => Promise<void>;
+  readonly quiet: (sessionId: string, why: string) => Promise<void>;
   /** The workspace is to be filled again, or never. Called in a transaction. */
   readonly seedAgain: (sessionId: string) => void;
   readonly seedNever: (sessionId: string) => void;
@@ -180,7 +180,7 @@ export class Removal {
     this.#deleting.add(sessionId);
     try {
       await failpoint('delete.after-intent');
-      await quiet(sessionId);
+      await quiet(sessionId, 'its session was deleted');
       await this.#deleteInLane(operation, sessionId, why);
     } finally {
       this.#deleting.delete(sessionId);

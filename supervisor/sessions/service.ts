@@ -93,7 +93,7 @@ export class SessionService {
   async stop(row: SessionRow, force: boolean): Promise<SessionRow> {
     const { live, quiet, lifecycle } = this.#parts;
     if (!force) live.refuse(row, 'stopped');
-    else if (live.count(row.id) > 0) await quiet(row.id);
+    else if (live.count(row.id) > 0) await quiet(row.id, 'its session was stopped');
     return lifecycle.stop(row.id, 'stopped');
   }
 

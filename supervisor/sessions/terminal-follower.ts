@@ -19,6 +19,8 @@ interface Followed {
   look: AbortController;
   /** Why its container is gone. */
   gone: string | null;
+  /** Why it is being ended. */
+  ending: string | null;
 }
 
 export interface TerminalFollowerOptions {
@@ -52,6 +54,7 @@ export class TerminalFollower {
       ended: Promise.resolve().then(() => this.#toItsEnd(row)),
       look: new AbortController(),
       gone: null,
+      ending: null,
     };
     this.#followed.set(row.id, followed);
     void followed.ended.finally(() => this.#followed.delete(row.id));
@@ -60,6 +63,17 @@ export class TerminalFollower {
   /** Settles when its end is on record; at once for one that nobody follows. Never rejects. */
   async ended(id: string): Promise<void> {
     await this.#followed.get(id)?.ended;
+  }
+
+  /** It is about to be ended, and not by its program. */
+  ending(id: string, why: string): void {
+    const followed = this.#followed.get(id);
+    if (followed !== undefined) followed.ending = why;
+  }
+
+  /** Why it is being ended; null while nobody wants that. */
+  whyEnding(id: string): string | null {
+    return this.#followed.get(id)?.ending ?? null;
   }
 
   /** The agent's container is gone, and its terminals with it. */
@@ -125,7 +139,10 @@ export class TerminalFollower {
     switch (progress.state) {
       case 'ended':
         if (progress.exitCode === null) lifecycle.doubt(row.sessionId);
-        return { exitCode: progress.exitCode, why: progress.exitCode === null ? (gone ?? GONE) : null };
+        return {
+          exitCode: progress.exitCode,
+          why: followed?.ending ?? (progress.exitCode === null ? (gone ?? GONE) : null),
+        };
       case 'absent':
         return { exitCode: null, why: gone ?? 'its run directory is gone' };
       case 'starting':

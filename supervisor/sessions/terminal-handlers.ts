@@ -14,13 +14,14 @@ export function terminalHandlers<P>({
   sessionId,
 }: TerminalHandlersOptions): Handlers<typeof TERMINAL_METHODS, P> {
   return {
-    'terminal/open': async ({ session, command, cwd, env, columns, rows }) => {
+    'terminal/open': async ({ session, command, cwd, env, columns, rows, opId }) => {
       const { terminal, dispatched } = await terminals.open(sessionId(session), {
         command: command ?? [],
         cwd: cwd ?? '/workspace',
         env: env ?? {},
         columns,
         rows,
+        opId,
       });
       return { terminal, sandbox: dispatched };
     },
@@ -29,13 +30,13 @@ export function terminalHandlers<P>({
     }),
     'terminal/attach': ({ terminal }) => terminals.attach(terminal),
     'terminal/read': async ({ terminal, offset, limit, waitMs }, { signal }) => {
-      const { progress, bytes } = await terminals.read(
+      const { progress, why, bytes } = await terminals.read(
         terminal,
         { offset, limit: limit ?? TERMINAL_LIMITS.piece, waitMs: waitMs ?? 0 },
         signal,
       );
       const { offset: from, total, state, exitCode } = progress;
-      return withBytes({ offset: from, total, ended: state === 'ended', exitCode }, bytes);
+      return withBytes({ offset: from, total, ended: state === 'ended', exitCode, why }, bytes);
     },
     'terminal/write': async ({ terminal }, { bytes, signal }) => {
       await terminals.write(terminal, bytes, signal);

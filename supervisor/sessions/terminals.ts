@@ -1,9 +1,11 @@
-import type { Dispatched } from '../../protocol/entities.ts';
+import { z } from 'zod';
+import { DISPATCH_CASES, type DispatchCase, type Dispatched } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { type Terminal, TERMINAL_LIMITS, type WindowSize } from '../../protocol/terminals.ts';
 import type { TerminalProgress } from '../../sidecar/wire.ts';
 import type { Log } from '../daemon/logs.ts';
 import { failpoint } from '../failpoints.ts';
+import type { Operations } from '../store/operations.ts';
 import type { TerminalRow, TerminalRows } from '../store/terminals.ts';
 import type { SidecarClient } from '../workspace/sidecar-client.ts';
 import type { Ids } from './ids.ts';
@@ -21,15 +23,28 @@ const READY_TRIES = 3;
 /** How long one that is closed may take to be over. */
 const END_MS = 10_000;
 
+const OPEN = 'terminal.open';
+/** Ways to a sandbox that was there already. */
+const REUSED: ReadonlySet<string> = new Set<DispatchCase>(['reuse', 'unpause']);
+/** What an `opId` is answered with. */
+const OpenedSchema = z.object({ terminalId: z.string(), case: z.enum(DISPATCH_CASES) });
+
 export interface TerminalRequest extends WindowSize {
   readonly command: readonly string[];
   readonly cwd: string;
   readonly env: Readonly<Record<string, string>>;
+  readonly opId?: string | undefined;
+}
+
+export interface OpenedTerminal {
+  readonly terminal: Terminal;
+  readonly dispatched: Dispatched;
 }
 
 export interface TerminalsOptions extends TerminalRecordsOptions {
   readonly lifecycle: Lifecycle;
   readonly ids: Ids;
+  readonly operations: Operations;
   readonly patienceOf: TerminalFollowerOptions['patienceOf'];
 }
 
@@ -46,6 +61,7 @@ export class Terminals {
   readonly #lifecycle: Lifecycle;
   readonly #live: LiveThings;
   readonly #ids: Ids;
+  readonly #operations: Operations;
   readonly #log: Log;
   readonly #now: () => number;
   readonly #leaving = new AbortController();
@@ -57,6 +73,7 @@ export class Terminals {
     this.#lifecycle = lifecycle;
     this.#live = live;
     this.#ids = ids;
+    this.#operations = options.operations;
     this.#log = log;
     this.#now = now;
     this.#records = new TerminalRecords(options);
@@ -82,10 +99,10 @@ export class Terminals {
     }
   }
 
-  async open(
-    sessionId: string,
-    request: TerminalRequest,
-  ): Promise<{ readonly terminal: Terminal; readonly dispatched: Dispatched }> {
+  /** Asked again with one `opId`: the first one, as it is now. Errors: `not_found` where that is forgotten. */
+  async open(sessionId: string, request: TerminalRequest): Promise<OpenedTerminal> {
+    const earlier = this.#operations.firstAnswer(request.opId, OPEN);
+    if (earlier !== null) return this.#opened(OpenedSchema.parse(earlier.result));
     const id = this.#ids.next('term');
     this.#demandRoom(sessionId);
     this.#forgetGone();
@@ -105,14 +122,27 @@ export class Terminals {
         why: null,
       };
       // Before it begins: a supervisor that is killed here leaves none that nobody knows.
-      this.#records.opened(row, ready.dispatched);
+      const { result, replayed } = this.#operations.once(request.opId, OPEN, () => {
+        this.#records.opened(row, ready.dispatched);
+        return { terminalId: id, case: ready.dispatched.case };
+      });
+      if (replayed) {
+        // Both were asked at once.
+        this.#records.release({ id, sessionId }, 'the terminal is open already');
+        return this.#opened(result);
+      }
       await failpoint('terminal.after-intent');
       await this.#begin(row, ready.client, request);
-      return { terminal: terminalView(this.#rows.existing(id)), dispatched: ready.dispatched };
+      return this.#opened(result);
     } catch (error) {
       this.#records.release({ id, sessionId }, 'no terminal was opened');
       throw error;
     }
+  }
+
+  #opened({ terminalId, case: how }: z.output<typeof OpenedSchema>): OpenedTerminal {
+    const terminal = terminalView(this.#rows.existing(terminalId));
+    return { terminal, dispatched: { reused: REUSED.has(how), case: how } };
   }
 
   /** Of one session, or of all. */
@@ -140,13 +170,18 @@ export class Terminals {
     id: string,
     from: { readonly offset: number; readonly limit: number; readonly waitMs: number },
     signal: AbortSignal,
-  ): Promise<{ readonly progress: TerminalProgress & { readonly offset: number }; readonly bytes: Buffer }> {
+  ): Promise<{
+    readonly progress: TerminalProgress & { readonly offset: number };
+    /** Who ended it, where its program did not end by itself. */
+    readonly why: string | null;
+    readonly bytes: Buffer;
+  }> {
     const { result, bytes } = await this.#sandboxes.ask(
       this.#rows.existing(id),
       (client) => client.readTerminal({ terminalId: id, ...from }, { signal }),
       signal,
     );
-    return { progress: result, bytes };
+    return { progress: result, why: this.#follower.whyEnding(id) ?? this.#rows.get(id)?.why ?? null, bytes };
   }
 
   /** Not repeated where the sidecar goes away meanwhile: keys must not be pressed twice. */
@@ -174,13 +209,14 @@ export class Terminals {
   /** Ends it and waits for that; forgets the output of one that has ended. */
   async close(id: string): Promise<Terminal> {
     const row = this.#rows.existing(id);
-    if (row.endedAt === null) await this.#end(row);
+    if (row.endedAt === null) await this.#end(row, 'it was closed');
     else await this.#forget(row);
     return terminalView(this.#rows.get(id) ?? row);
   }
 
-  async endAll(sessionId: string): Promise<void> {
-    await Promise.all(this.#rows.open(sessionId).map((row) => this.#end(row)));
+  /** `why`: for those who look at them. */
+  async endAll(sessionId: string, why: string): Promise<void> {
+    await Promise.all(this.#rows.open(sessionId).map((row) => this.#end(row, why)));
   }
 
   /** The agent's container is gone, and its terminals with it. */
@@ -235,6 +271,7 @@ export class Terminals {
     } catch (error) {
       this.#records.ended(row, null, HoldfastError.from(error).message);
       this.#rows.remove(id);
+      if (request.opId !== undefined) this.#operations.takeBack(request.opId, OPEN);
       throw error;
     }
   }
@@ -248,7 +285,8 @@ export class Terminals {
   }
 
   /** Errors: `timeout`. */
-  async #end(row: TerminalRow): Promise<void> {
+  async #end(row: TerminalRow, why: string): Promise<void> {
+    this.#follower.ending(row.id, why);
     if (this.#sandboxes.has(row)) {
       // A frozen process hears no signal.
       await this.#lifecycle.thaw(row.sessionId);

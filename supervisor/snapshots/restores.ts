@@ -50,7 +50,7 @@ export interface RestoresOptions {
   /** Throws where something is live in the session. */
   readonly refuseLive: (row: SessionRow, what: string) => void;
   /** Ends every turn and exec of the session. */
-  readonly quiet: (sessionId: string) => Promise<void>;
+  readonly quiet: (sessionId: string, why: string) => Promise<void>;
   /** What an earlier supervisor had begun to empty. In the session's lane. */
   readonly finishCleans: (sessionId: string) => Promise<void>;
   /** The workspace has another size now. */
@@ -123,7 +123,7 @@ export class Restores {
         next: 'begin another session with `holdfast snapshot fork SNAPSHOT`',
       });
     }
-    if (request.cancel) await quiet(session.id);
+    if (request.cancel) await quiet(session.id, 'the files of its session were brought back to a snapshot');
     refuseLive(session, what);
     const release = this.#options.access.hold(session.id);
     try {

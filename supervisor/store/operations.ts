@@ -133,6 +133,11 @@ export class Operations {
     this.#database.run("DELETE FROM operations WHERE id = ? AND state = 'pending'", operation.id);
   }
 
+  /** The same for what was answered already. */
+  takeBack(opId: string, kind: string): void {
+    this.#database.run('DELETE FROM operations WHERE opId = ? AND kind = ?', opId, kind);
+  }
+
   /** What was begun and has neither ended nor failed, the oldest first: after a start, what a crash left. */
   pending(): Operation[] {
     return this.#database

@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import type { Terminal } from '../../../protocol/terminals.ts';
 import type { Context } from '../context.ts';
 import { UsageError } from '../failure.ts';
+import { newOpId } from '../opid.ts';
 import { environment } from '../option-values.ts';
 import type { Registry } from '../registry.ts';
 import { relativeTime } from '../render/quantity.ts';
@@ -52,6 +53,7 @@ function registerOpen(registry: Registry, group: Command): void {
         ...(words.length === 0 ? {} : { command: words }),
         ...(Object.keys(env).length === 0 ? {} : { env }),
         ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
+        opId: newOpId(),
       },
       { stage: 'Bringing the sandbox up' },
     );

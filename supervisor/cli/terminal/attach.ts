@@ -5,6 +5,7 @@ import { TERMINAL_LIMITS, type WindowSize } from '../../../protocol/terminals.ts
 import type { SupervisorPeer } from '../../../protocol/client/connect.ts';
 import type { Context } from '../context.ts';
 import type { StartMode } from '../link.ts';
+import { visible } from '../render/text.ts';
 import { InertOutput } from './inert-output.ts';
 import { LeaveKeys } from './leave-keys.ts';
 
@@ -55,6 +56,8 @@ class AttachedTerminal {
   /** Keys that were pressed while nobody took them. */
   #held = Buffer.alloc(0);
   #start: StartMode = 'auto';
+  /** Who ended it, where its program did not. */
+  #why: string | null = null;
 
   constructor(context: Context, { terminal, escape }: AttachOptions) {
     this.#context = context;
@@ -91,6 +94,7 @@ class AttachedTerminal {
       await context.hint(`The terminal goes on: \`holdfast terminal attach ${this.#terminal}\``);
       return 0;
     }
+    if (this.#why !== null) await context.hint(`\r\nThe terminal was ended: ${visible(this.#why)}`);
     if (exitCode !== null) return exitCode;
     throw new HoldfastError('sandbox_lost', 'The terminal was cut off', { why: 'its sandbox went away' });
   }
@@ -118,15 +122,17 @@ class AttachedTerminal {
       }
       await this.#context.stdout.write(this.#output.pass(piece, offset < shownBefore));
       offset += bytes.length;
+      this.#why = result.why;
       if (result.ended && bytes.length === 0) return result.exitCode;
     }
     return null;
   }
 
   /** Null when nothing could be read now, or somebody has left. */
-  async #read(
-    offset: number,
-  ): Promise<{ result: { offset: number; ended: boolean; exitCode: number | null }; bytes: Buffer } | null> {
+  async #read(offset: number): Promise<{
+    result: { offset: number; ended: boolean; exitCode: number | null; why: string | null };
+    bytes: Buffer;
+  } | null> {
     const peer = await this.#peer();
     if (peer === null) return null;
     // Whoever comes back has keys to pass on before there is anything new to read.

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
+import { connectSupervisor } from '../../../protocol/client/connect.ts';
 import { TestHome } from '../../setup/home.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
 import { until } from '../../unit/sidecar/collect.ts';
@@ -123,6 +124,9 @@ describe('terminals', () => {
     await seat.shows('$ ');
     await home.succeed(['session', 'stop', name, '--force']);
     expect(await seat.ended).not.toBe(0);
+    expect(seat.said).toMatch(
+      /The terminal was ended: its session was stopped|^error (sandbox_lost|not_found)/m,
+    );
     expect(await listed(other.id)).toBeUndefined();
     expect(await status(name)).toBe('resumable');
     const late = await home.run(['terminal', 'attach', other.id]);
@@ -201,6 +205,65 @@ describe('terminals', () => {
     await again.shows('$ ');
     await home.succeed(['terminal', 'close', next.id]);
     await again.ended;
+  });
+
+  test('asked for twice with one opId it is opened once, and it is told of its size also while its session is paused', async () => {
+    const name = await session('once');
+    const build = { version: __VERSION__, build: __BUILD_ID__, builtAt: Date.parse(__BUILD_TIME__) };
+    const program = { name: 'test', ...build };
+    const { peer, close } = await connectSupervisor({ home: home.path, program, start: 'never' });
+    try {
+      const open = () =>
+        peer.call('terminal/open', { session: name, columns: 80, rows: 24, opId: 'open-it-once' });
+      const [first, second] = await Promise.all([open(), open()]);
+      const { terminalId: id, sessionId } = first.terminal;
+      expect(second.terminal.terminalId).toBe(id);
+      expect((await open()).terminal).toMatchObject({ terminalId: id, status: 'running' });
+      const mine = await peer.call('terminal/list', { session: name });
+      expect(mine.terminals).toHaveLength(1);
+
+      const seat = new Seat(home, id);
+      await seat.shows('$ ');
+      await peer.call('session/pause', { session: name });
+      for (const columns of [111, 99])
+        await peer.call('terminal/resize', { terminal: id, columns, rows: 37 });
+      expect(await status(name)).toBe('paused');
+      await peer.call('terminal/attach', { terminal: id });
+      // Told a moment after it has been woken.
+      seat.type('until test "$(stty size)" = "37 99"; do sleep 0.1; done; echo la""st\r');
+      await seat.shows('last');
+
+      await peer.call('terminal/close', { terminal: id });
+      await seat.ended;
+      expect((await open()).terminal).toMatchObject({ terminalId: id, status: 'ended' });
+      await peer.call('terminal/close', { terminal: id });
+      await expect(open()).rejects.toMatchObject({ code: 'not_found' });
+      await until('nothing is live', async () => (await status(name)) !== 'active');
+      expect(sessionId).toMatch(/^ses-/);
+    } finally {
+      close();
+    }
+  });
+
+  test('a restore is refused while it is open, and ends it, saying why, where that is asked for', async () => {
+    const name = await session('restored');
+    const { id } = await openTerminal(home, name);
+    const seat = new Seat(home, id);
+    await seat.shows('$ ');
+    seat.type('echo first > kept; echo ma""de\r');
+    await seat.shows('made');
+    const snapshot = /snp-[a-z2-7]+/.exec(await home.succeed(['snapshot', 'create', name]))?.[0] ?? '';
+    seat.type('echo second > kept; echo ma""de\r');
+    await seat.shows('made');
+    const refused = await home.run(['snapshot', 'restore', name, snapshot]);
+    expect(refused.stderr).toMatch(/^error conflict: .*1 terminal still running/m);
+    await home.succeed(['snapshot', 'restore', name, snapshot, '--cancel']);
+    // Its shell got a HUP.
+    expect(await seat.ended).toBe(129);
+    expect(seat.said).toContain(
+      'The terminal was ended: the files of its session were brought back to a snapshot',
+    );
+    expect(await home.succeed(['workspace', 'cat', name, 'kept'])).toBe('first\n');
   });
 
   test('a program of its own, and too many', async () => {

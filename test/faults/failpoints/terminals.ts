@@ -10,15 +10,19 @@ export async function terminalOpened(point: FailpointName): Promise<void> {
   const id = await session(at);
   await run(at, id, ': > f');
   const command = ['sh', '-c', 'echo ran >> f; sleep 600'];
-  await killedDuring(at, point, () =>
-    at.call('terminal/open', { session: id, command, columns: 80, rows: 24 }),
-  );
+  const request = { session: id, command, columns: 80, rows: 24, opId: point.replaceAll('.', '-') };
+  await killedDuring(at, point, () => at.call('terminal/open', request));
   await nextCommand(at);
   const began = point === 'terminal.after-launch';
   await eventually('what became of it is known', async () => {
     const { terminals } = await at.call('terminal/list', { session: id });
     return terminals.length === 1 && terminals[0]?.status === (began ? 'running' : 'ended');
   });
+  // Its client asks again: no second one is opened.
+  const again = await at.call('terminal/open', request);
+  const { terminals } = await at.call('terminal/list', { session: id });
+  expect(terminals.map(({ terminalId }) => terminalId)).toEqual([again.terminal.terminalId]);
+  expect(again.terminal.status).toBe(began ? 'running' : 'ended');
   await eventually('it is live, or not', async () => (await status(at, id)) === (began ? 'active' : 'idle'));
   expect(await run(at, id, 'cat f')).toBe(began ? 'ran\n' : '');
   await at.call('session/stop', { session: id, force: true });

@@ -29,6 +29,7 @@ class Echo {
   output = Buffer.alloc(0);
   typed = '';
   readonly sizes: string[] = [];
+  why: string | null = null;
   exitCode: number | null | undefined;
   start = 0;
   #wake: (() => void) | undefined;
@@ -56,7 +57,7 @@ class Echo {
         }
         const ended = this.exitCode !== undefined;
         return withBytes(
-          { offset: from, total: this.output.length, ended, exitCode: this.exitCode ?? null },
+          { offset: from, total: this.output.length, ended, exitCode: this.exitCode ?? null, why: this.why },
           this.output.subarray(from),
         );
       },
@@ -108,6 +109,19 @@ describe('terminal attach', () => {
     await driven.shows('live');
     echo.end(0);
     expect((await driven.finished).stdout).toBe('whole line\nlive\x1b[6n');
+  });
+
+  test('who ended it is said, on one line', async () => {
+    const echo = new Echo();
+    const { home } = await serve(echo);
+    const driven = new Driven(['terminal', 'attach', ID], { home, terminal: 90 });
+    echo.show('here');
+    await driven.shows('here');
+    echo.why = 'its session was\u001b[2J stopped';
+    echo.end(129);
+    const { code, stderr } = await driven.finished;
+    expect(code).toBe(129);
+    expect(stderr).toContain('The terminal was ended: its session was\\e[2J stopped');
   });
 
   test('~. leaves it, and puts the screen right; --no-escape passes it on', async () => {
