@@ -1,0 +1,130 @@
+import { expect, test } from 'vitest';
+import { FrameBuilder } from '../../../protocol/snapshots/frames.ts';
+import { hashOf, OBJECT_KINDS } from '../../../protocol/snapshots/objects.ts';
+import { PackWriter } from '../../../protocol/snapshots/pack-writer.ts';
+import type { Incoming } from '../../../supervisor/snapshots/store/incoming.ts';
+import { blobOf, objectsOf } from './small-tree.ts';
+import { StoredObjects } from './stored-objects.ts';
+import { MIB, TREE, WHOLE, ROOT, send, refusal } from './store-scene.ts';
+
+const PACKED = WHOLE.pack();
+
+test.each([
+  ['bytes with a gap', (one: Incoming) => one.put(0, 5, Buffer.from('x')), /do not follow/],
+  [
+    'bytes twice',
+    async (one: Incoming) => {
+      await one.put(0, 0, Buffer.from('abc'));
+      await one.put(0, 0, Buffer.from('abc'));
+    },
+    /do not follow/,
+  ],
+  ['an end of what never began', (one: Incoming) => one.seal(3, 0, 0), /another length/],
+  [
+    'a length that is not the one it was',
+    async (one: Incoming) => {
+      await one.put(0, 0, PACKED);
+      await one.seal(0, PACKED.length - 1, WHOLE.bodies.size);
+    },
+    /another length/,
+  ],
+  ['another number of objects', (one: Incoming) => send(one, 0, PACKED, 1), /number of objects/],
+  [
+    'more after the end',
+    async (one: Incoming) => {
+      await send(one, 0, PACKED, WHOLE.bodies.size);
+      await one.put(0, PACKED.length, Buffer.from('x'));
+    },
+    /has ended/,
+  ],
+  [
+    'ever more packs',
+    async (one: Incoming) => {
+      for (let pack = 0; pack < 100; pack += 1) await one.put(pack, 0, Buffer.from('x'));
+    },
+    /more packs at once/,
+  ],
+  [
+    'bytes without an end',
+    async (one: Incoming) => {
+      const bytes = Buffer.alloc(4 * MIB);
+      for (let at = 0; at < 100; at += 1) await one.put(0, at * bytes.length, bytes);
+    },
+    /^no_space/,
+  ],
+  [
+    'a bit that changed on the way',
+    async (one: Incoming) => {
+      const bytes = Buffer.from(PACKED);
+      bytes[20] = (bytes[20] ?? 0) ^ 4;
+      await send(one, 0, bytes, WHOLE.bodies.size);
+    },
+    /^snapshot_damaged: the bytes of a frame have changed/,
+  ],
+  ['what is no pack', (one: Incoming) => send(one, 0, Buffer.alloc(500, 'x'), 1), /^snapshot_damaged/],
+  [
+    'a hash that is not its object’s',
+    (one: Incoming) => {
+      const forged = new StoredObjects();
+      forged.bodies.set(blobOf('one').toString('hex'), { kind: OBJECT_KINDS.blob, body: Buffer.from('two') });
+      return send(one, 0, forged.pack(), 1);
+    },
+    /^snapshot_damaged: the bytes of an object have changed/,
+  ],
+  [
+    'a tree that is none',
+    (one: Incoming) => {
+      const forged = new StoredObjects();
+      forged.add(OBJECT_KINDS.tree, Buffer.from('no tree'));
+      return send(one, 0, forged.pack(), 1);
+    },
+    /^snapshot_damaged/,
+  ],
+  [
+    'objects over each other',
+    (one: Incoming) => {
+      const builder = new FrameBuilder();
+      const body = Buffer.alloc(1000, 'x');
+      builder.add(hashOf(OBJECT_KINDS.blob, body), OBJECT_KINDS.blob, body);
+      const frame = builder.finish();
+      const half = {
+        hash: hashOf(OBJECT_KINDS.blob, body.subarray(1)),
+        kind: OBJECT_KINDS.blob,
+        offset: 1,
+        length: 999,
+      };
+      const writer = new PackWriter();
+      const parts = writer.append({ ...frame, objects: [...frame.objects, half] });
+      return send(one, 0, Buffer.concat([...parts, writer.end()]), 2);
+    },
+    /share bytes/,
+  ],
+  [
+    'a root that never came',
+    async (one: Incoming) => {
+      await send(one, 0, PACKED, WHOLE.bodies.size);
+      await one.publish('ab'.repeat(32));
+    },
+    /root that is not there/,
+  ],
+  [
+    'a blob as a root',
+    async (one: Incoming) => {
+      await send(one, 0, PACKED, WHOLE.bodies.size);
+      await one.publish(blobOf('one').toString('hex'));
+    },
+    /root that is not there/,
+  ],
+  [
+    'a tree without what is in it',
+    async (one: Incoming) => {
+      const { objects } = objectsOf(TREE);
+      objects.bodies.delete(blobOf('three').toString('hex'));
+      await send(one, 0, objects.pack(), objects.bodies.size);
+      await one.publish(ROOT);
+    },
+    /names an object which is not there/,
+  ],
+] as const)('a sidecar that sends %s is refused, and nothing is published', async (_what, act, why) => {
+  expect(await refusal(act)).toMatch(why);
+});

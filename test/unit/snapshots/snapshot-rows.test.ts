@@ -1,0 +1,48 @@
+import { expect, test } from 'vitest';
+import { Snapshots, type SnapshotRow } from '../../../supervisor/store/snapshots.ts';
+import { temporaryDatabase } from '../store/temporary-home.ts';
+import { LINEAGE, OTHER, ROOT } from './store-scene.ts';
+
+test('rows: the newest first in pages, by reason, and what may be changed', () => {
+  const snapshots = new Snapshots(temporaryDatabase());
+  const row = (n: number, change: Partial<SnapshotRow> = {}): SnapshotRow => ({
+    id: `snp-${'abcdefgh'.charAt(n).repeat(16)}`,
+    sessionId: LINEAGE,
+    lineage: LINEAGE,
+    createdAt: 1000 + n,
+    reason: 'manual',
+    label: null,
+    pinned: false,
+    base: null,
+    root: ROOT,
+    files: 4,
+    directories: 2,
+    bytes: 11,
+    changedFiles: 4,
+    changedBytes: 11,
+    newBytes: 500,
+    scanMs: 1.5,
+    frozenMs: 0,
+    eventSeq: n,
+    ...change,
+  });
+  const rows = [row(0), row(1, { reason: 'before-turn' }), row(2, { pinned: true, label: 'good' }), row(3)];
+  for (const one of rows) snapshots.insert(one);
+  snapshots.insert(row(4, { sessionId: OTHER, lineage: OTHER }));
+  const first = snapshots.list(LINEAGE, { limit: 3 });
+  expect(first.rows).toEqual([rows[3], rows[2], rows[1]]);
+  expect(snapshots.list(LINEAGE, { limit: 3, cursor: first.nextCursor ?? '' })).toEqual({
+    rows: [rows[0]],
+    nextCursor: null,
+  });
+  expect(snapshots.list(LINEAGE, { reason: 'before-turn' }).rows).toEqual([rows[1]]);
+  expect(() => snapshots.list(LINEAGE, { cursor: 'x' })).toThrow(/cursor/);
+  expect(snapshots.newest(LINEAGE)).toEqual(rows[3]);
+  expect(snapshots.update(row(0).id, { label: 'kept', pinned: true })).toEqual(
+    row(0, { label: 'kept', pinned: true }),
+  );
+  expect(snapshots.lineages().sort()).toEqual([LINEAGE, OTHER].sort());
+  snapshots.remove(row(0).id);
+  expect(() => snapshots.existing(row(0).id)).toThrow(/no snapshot/);
+  expect(snapshots.ofLineage(LINEAGE)).toEqual(rows.slice(1));
+});
