@@ -71,6 +71,11 @@ test('a person makes a session, works, stops it, and finds everything again', as
       await person.toast('is restored').first().waitFor();
       await person.file('count').first().dblclick();
       await person.line('1').first().waitFor();
+
+      // And that too.
+      await person.press('is restored', 'Undo');
+      await person.decide('1 changed', 'Restore');
+      await person.line('2').first().waitFor();
     });
     const list = (await home.json(['session', 'list'])) as { sessions: { profile: string }[] };
     expect(list.sessions.map(({ profile }) => profile)).toEqual(['counter']);

@@ -60,6 +60,7 @@ test(
       timeoutMs: RUN_MS,
       open: (server) => ({ workspace: server.remote(file) }),
       suites: ['hostile-workspace', 'file-system'],
+      trust: true,
       env: { HOLDFAST_HOME: home.path, HOLDFAST_TEST_SESSION: session, HOLDFAST_TEST_MARKS: marks },
     });
     expect(failures(outcomes)).toBe('');

@@ -83,22 +83,25 @@ export class Person {
 
   /** F1, the command's title, Enter; again where the extension was not there yet, as the list does not grow while it is open. */
   async command(title: string): Promise<void> {
-    for (let tries = 1; ; tries += 1) {
-      await this.page.keyboard.press('F1');
-      await this.#input.waitFor();
-      await this.#input.fill(`>${title}`);
-      const isListed = this.#row(title).first().waitFor({ timeout: COMMAND_MS });
-      if (
-        await isListed.then(
-          () => true,
-          () => false,
-        )
-      )
-        break;
+    for (let tries = 1; !(await this.#finds(title)); tries += 1) {
       if (tries === COMMAND_TRIES) throw new Error(`there is no command ${title}`);
       await this.page.keyboard.press('Escape');
     }
     await this.page.keyboard.press('Enter');
+  }
+
+  /** Whether Enter would run the command. */
+  async #finds(title: string): Promise<boolean> {
+    const timeout = COMMAND_MS;
+    await this.page.keyboard.press('F1');
+    try {
+      await this.#input.fill(`>${title}`, { timeout });
+      const first = this.page.locator('.quick-input-list .monaco-list-row.focused', { hasText: title });
+      await first.first().waitFor({ timeout });
+      return true;
+    } catch {
+      return false;
+    }
   }
 
   /** Chooses an entry of the list that is open. */

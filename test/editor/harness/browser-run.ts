@@ -1,8 +1,19 @@
+import type { Page } from 'playwright-core';
 import { Workbench } from './browser.ts';
 import { CodeServer } from './code-server.ts';
 import type { HostEnd, SuiteOptions } from './extension-host.ts';
 import { editorPlaces } from './places.ts';
 import { within } from './within.ts';
+
+/** Presses the button where VS Code shows it, as long as the window is there. */
+async function trust(page: Page): Promise<void> {
+  const button = page.locator('.workspace-trust-editor .monaco-button').getByText('Trust', { exact: true });
+  // The window may go without having asked.
+  await button
+    .first()
+    .click({ timeout: 0 })
+    .catch(() => undefined);
+}
 
 /** Runs the suite in the extension host of code-server, with its window in a browser. */
 export async function runInBrowser(options: SuiteOptions): Promise<HostEnd> {
@@ -11,7 +22,7 @@ export async function runInBrowser(options: SuiteOptions): Promise<HostEnd> {
     codeServer,
     developer: true,
     settings: options.settings ?? {},
-    env: options.env,
+    env: { ...options.env, ...(options.trust === true ? { HOLDFAST_TEST_TRUST: '1' } : {}) },
   });
   try {
     const workbench = await Workbench.open({ chromium, server, shots });
@@ -33,6 +44,7 @@ export async function runInBrowser(options: SuiteOptions): Promise<HostEnd> {
           ],
         }),
       );
+      if (options.trust === true) void trust(page);
       const code = await within(options.timeoutMs ?? 120_000, ended);
       await workbench.shot(`host-${options.name}`);
       return { code, said: server.said };

@@ -25,6 +25,8 @@ export interface SuiteOptions {
   readonly settings?: Readonly<Record<string, unknown>>;
   readonly name: string;
   readonly timeoutMs?: number;
+  /** Trusts the local folder once the suite opens VS Code's page for that. In a browser only: the suite is told by HOLDFAST_TEST_TRUST. */
+  readonly trust?: boolean;
 }
 
 /** How a VS Code came to its end. */

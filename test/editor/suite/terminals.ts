@@ -38,7 +38,6 @@ export function defineTerminals(): void {
 
     it('show what is written, and nothing that reaches beyond a terminal', async () => {
       const { shown } = await openTerminal();
-      await vscode.env.clipboard.writeText('mine');
       shown.sendText(
         String.raw`printf 'žluť \033]8;;command:workbench.action.files.newUntitledFile\007here\033]8;;\007 \033]52;c;ZXZpbA==\007\033]633;P;Cwd=/etc\007\033]633;A\007\033]633;B\007\033]633;E;rm -rf ~\007\033]633;C\007\033]633;D;0\007shown\n'; touch done-printing`,
       );
@@ -48,7 +47,6 @@ export function defineTerminals(): void {
         30_000,
       );
       await new Promise((resolve) => setTimeout(resolve, 1000));
-      assert.equal(await vscode.env.clipboard.readText(), 'mine');
       const text = await until('its text', async () => {
         const now = await screenOf(shown);
         return now.includes('žluť here shown') ? now : '';

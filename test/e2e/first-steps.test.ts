@@ -1,0 +1,145 @@
+import { mkdtemp, readFile, rm, symlink } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
+import { expect, test } from 'vitest';
+import { TestHome } from '../setup/home.ts';
+import { writeProject } from '../setup/profiles.ts';
+import { journey } from './harness/person.ts';
+import type { Person } from './harness/person.ts';
+
+const STEPS = [
+  'Begin a session',
+  'Work in its workspace',
+  'Come back to it',
+  'See what a turn did, and take it back',
+  'Find things',
+  'Decide what it may reach',
+];
+
+/** What the view says where it has no entries. */
+function welcome(person: Person, text: string) {
+  return person.page.locator('.sidebar .welcome-view-content', { hasText: text });
+}
+
+test('a view without sessions says why, and its buttons are the way on', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'holdfast-no-engine-'));
+  const socket = join(folder, 'docker.sock');
+  const env = { DOCKER_HOST: `unix://${socket}` };
+  const home = await TestHome.create(env);
+  try {
+    await journey('welcome', { home: home.path, open: {}, env, colorScheme: 'light' }, async (person) => {
+      await person.sessions();
+      const down = welcome(person, 'Docker is not running');
+      await down.waitFor({ timeout: 60_000 });
+      await person.status('Docker is not running');
+      await person.shot('docker-down-light');
+      await person.command('Agent: New Session');
+      await person.toast('Docker is not running').first().waitFor();
+      await person.clearToasts();
+
+      await symlink('/var/run/docker.sock', socket);
+      await down.locator('.monaco-button', { hasText: 'Look Again' }).click();
+      const none = welcome(person, 'No sessions yet');
+      await none.waitFor({ timeout: 30_000 });
+      await none.locator('.monaco-button', { hasText: 'New Session' }).click();
+      await person.toast('There is no profile to make a session of').first().waitFor();
+      await person.clearToasts();
+
+      await home.succeed(['supervisor', 'stop']);
+      const gone = welcome(person, 'No supervisor answers');
+      await gone.waitFor({ timeout: 30_000 });
+      await person.status('no supervisor');
+      await person.shot('no-supervisor-light');
+      await gone.locator('.monaco-button', { hasText: 'Show Log' }).click();
+      const log = person.page.locator('.part.panel .view-line', { hasText: 'The supervisor has left' });
+      await log.first().waitFor();
+      await gone.locator('.monaco-button', { hasText: 'Start or Find One' }).click();
+      await none.waitFor({ timeout: 30_000 });
+    });
+  } finally {
+    await symlink('/var/run/docker.sock', socket).catch(() => undefined);
+    await home.end();
+    await rm(folder, { recursive: true });
+  }
+});
+
+test('the walkthrough, and a session of the folder that is open, with its first holdfast.yaml', async () => {
+  const home = await TestHome.create();
+  try {
+    const folder = await writeProject(home.projects, { 'readme.txt': 'from the folder\n' });
+    const name = basename(folder);
+    await journey(
+      'first-steps',
+      { home: home.path, open: (server) => ({ folder: server.remote(folder) }), colorScheme: 'contrast' },
+      async (person) => {
+        const { page } = person;
+        await person.command('Welcome: Open Walkthrough...');
+        await person.pick('Agents that keep their work');
+        for (const title of STEPS) {
+          const step = page.locator('.getting-started-step', { hasText: title }).first();
+          await step.waitFor();
+          if (!((await step.getAttribute('class')) ?? '').includes('expanded')) await step.click();
+          const picture = page.locator('.getting-started-media img').first();
+          await picture.waitFor();
+          const width = (): Promise<number> =>
+            picture.evaluate((one: { naturalWidth: number }) => one.naturalWidth);
+          await expect.poll(width, { timeout: 10_000 }).toBeGreaterThan(100);
+          expect(await picture.getAttribute('alt')).not.toBe('');
+        }
+        await person.shot('walkthrough-contrast');
+        await page
+          .locator('.getting-started-step', { hasText: STEPS[0] ?? '' })
+          .first()
+          .click();
+        await page
+          .locator('.getting-started-step .monaco-button', { hasText: 'New Session' })
+          .first()
+          .click();
+
+        // Nothing of a folder that is not trusted is deployed.
+        await person.pick(name);
+        await person.toast('this window does not trust its folder').first().waitFor();
+        await person.clearToasts();
+        await person.command('Terminal: Create New Terminal');
+        await person.decide('Do you trust the authors', 'Trust');
+        await page.locator('.statusbar-item', { hasText: 'Restricted Mode' }).waitFor({ state: 'detached' });
+        await person.command('View: Close All Editors');
+
+        await person.command('Agent: New Session');
+        await person.pick(name);
+        await person.dialog('has no holdfast.yaml yet').waitFor();
+        await person.shot('first-profile-contrast');
+        await person.decide('has no holdfast.yaml yet', 'Cancel');
+        await expect(readFile(join(folder, 'holdfast.yaml'))).rejects.toThrow('ENOENT');
+
+        await person.command('Agent: New Session');
+        await person.pick(name);
+        await person.decide('has no holdfast.yaml yet', 'Write holdfast.yaml');
+        await person.tab('holdfast.yaml').first().waitFor();
+        await person.press('New session of', 'Run Turn');
+        await person.answer('cat readme.txt');
+        await person.toast('The turn succeeded').first().waitFor({ timeout: 60_000 });
+        await person.clearToasts();
+        await person.shot('new-session-contrast');
+        expect(await readFile(join(folder, 'holdfast.yaml'), 'utf8')).toMatch(
+          /^name: project-[a-z0-9-]+\n#.*\nagent: \{ protocol: command, command: \[sh\] \}\n/,
+        );
+        const { sessions } = (await home.json(['session', 'list'])) as {
+          sessions: { id: string; profile: string }[];
+        };
+        expect(sessions.map(({ profile }) => profile)).toEqual([name.toLowerCase()]);
+        expect(await home.succeed(['session', 'events', sessions[0]?.id ?? '', '--json'])).toContain(
+          'from the folder',
+        );
+
+        // The next one of the folder needs no questions.
+        await person.command('Agent: New Session');
+        await person.pick(new RegExp(`${name}.*deploy it`));
+        await person.toast('New session of').first().waitFor({ timeout: 30_000 });
+        expect(await person.page.locator('.monaco-dialog-box').count()).toBe(0);
+      },
+    );
+  } finally {
+    await home.end();
+  }
+});
