@@ -65,19 +65,11 @@ export class FrameBuilder {
     return this.#records.length === 0;
   }
 
-  /** `add` says no, whatever is added. */
-  get isFull(): boolean {
-    return this.#length >= FRAME.targetBytes || this.#records.length >= FRAME.mostObjects;
-  }
-
-  get rawLength(): number {
-    return this.#length;
-  }
-
   /** False, and nothing done, where the frame must be finished first. The body must not change until then. */
   add(hash: Hash, kind: ObjectKind, body: Uint8Array): boolean {
     if (body.length > SNAPSHOT_LIMITS.objectBytes) throw new RangeError('an object is too large');
-    if (this.isFull || this.#length + body.length > FRAME.mostBytes) return false;
+    const isFull = this.#length >= FRAME.targetBytes || this.#records.length >= FRAME.mostObjects;
+    if (isFull || this.#length + body.length > FRAME.mostBytes) return false;
     this.#records.push({ hash, kind, offset: this.#length, length: body.length });
     this.#bodies.push(body);
     this.#length += body.length;
@@ -86,23 +78,12 @@ export class FrameBuilder {
 
   /** The frame, compressed where that makes it smaller. The builder is empty again. */
   finish(): Frame {
-    const raw = Buffer.allocUnsafe(this.#length);
-    const objects = this.take(raw);
-    return { ...packRaw(raw), rawLength: raw.length, objects };
-  }
-
-  /** Copies the `rawLength` bytes into `raw`, for who compresses them elsewhere. The builder is empty again. */
-  take(raw: Uint8Array): readonly FrameRecord[] {
-    let at = 0;
-    for (const body of this.#bodies) {
-      raw.set(body, at);
-      at += body.length;
-    }
+    const raw = Buffer.concat(this.#bodies, this.#length);
     const objects = this.#records;
     this.#bodies = [];
     this.#records = [];
     this.#length = 0;
-    return objects;
+    return { ...packRaw(raw), rawLength: raw.length, objects };
   }
 }
 
@@ -167,13 +148,20 @@ export function unpackFrame(encoding: number, rawLength: number, stored: Buffer)
   return raw;
 }
 
-/** The body of one object out of its uncompressed frame, with its hash checked. A view. */
-export function objectInFrame(raw: Buffer, { hash, kind, offset, length }: FrameRecord): Buffer {
+/**
+ * The body of one object out of its uncompressed frame, with its hash checked. A view. `isOurs`: nobody else reads `raw` meanwhile, which
+ * makes it cheaper.
+ */
+export function objectInFrame(
+  raw: Buffer,
+  { hash, kind, offset, length }: FrameRecord,
+  isOurs = false,
+): Buffer {
   if (offset + length > raw.length) {
     throw damaged('an object lies outside its frame', { object: hash.toString('hex') });
   }
   const body = raw.subarray(offset, offset + length);
-  checkObject(hash, kind, body);
+  checkObject(hash, kind, body, isOurs ? raw : null);
   return body;
 }
 

@@ -48,12 +48,18 @@ export function hashOf(kind: ObjectKind, body: Uint8Array): Hash {
 }
 
 /**
- * The same at half the cost for a small body in memory of the caller's: the byte before it, which must be the caller's too, becomes its kind.
+ * The same, cheaper where the body lies in `memory`, which is the caller's alone: the byte before it is its kind for as long as this takes.
  */
-export function hashBehind(kind: ObjectKind, memory: Buffer, body: Uint8Array): Hash {
+export function hashBehind(kind: ObjectKind, memory: Buffer | null, body: Uint8Array): Hash {
+  if (body.buffer !== memory?.buffer) return hashOf(kind, body);
   const from = body.byteOffset - memory.byteOffset - 1;
+  const before = memory[from];
+  if (before === undefined || from + 1 + body.length > memory.length) return hashOf(kind, body);
   memory[from] = kind;
-  return hash('sha256', memory.subarray(from, from + 1 + body.length), 'buffer');
+  // As text, because a buffer of its own for each hash is work for the collector.
+  const text = hash('sha256', memory.subarray(from, from + 1 + body.length), 'binary');
+  memory[from] = before;
+  return Buffer.from(text, 'latin1');
 }
 
 const KIND_BYTES = [0, 1, 2, 3, 4].map((kind) => Buffer.from([kind])) as [
@@ -89,9 +95,14 @@ export function damaged(why: string, details?: Record<string, string>): Holdfast
   return new HoldfastError('snapshot_damaged', 'A snapshot cannot be read', { why, details });
 }
 
-/** Throws `snapshot_damaged` when the body is not the object's. */
-export function checkObject(hash: Hash, kind: ObjectKind, body: Uint8Array): void {
-  if (!hashOf(kind, body).equals(hash)) {
+/** Throws `snapshot_damaged` when the body is not the object's. `memory`: see `hashBehind`. */
+export function checkObject(
+  hash: Hash,
+  kind: ObjectKind,
+  body: Uint8Array,
+  memory: Buffer | null = null,
+): void {
+  if (!hashBehind(kind, memory, body).equals(hash)) {
     throw damaged('the bytes of an object have changed', { object: hash.toString('hex') });
   }
 }

@@ -2,6 +2,7 @@ import { extname, join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { type Encoding, FRAME, type Frame } from '../../protocol/snapshots/frames.ts';
+import { packInPlace } from './pack-in-place.ts';
 
 export interface CompressorRequest {
   readonly raw: Uint8Array<SharedArrayBuffer>;
@@ -22,17 +23,59 @@ interface Waiting {
 /** `stored` is in memory from `room`. */
 type Packed = Pick<Frame, 'encoding' | 'stored' | 'checksum'>;
 
-/** Another processor's share of a large scan. Answers come in the order of the requests. */
+/** Frames after which there is enough to do for a thread: it takes as long to start as ten of them. */
+const FRAMES_ALONE = 3;
+/** Frames that are not laid down yet, for the thread to work on while more is read: enough of them. */
+export const FRAMES_AHEAD = 12;
+
+/** Compresses frames, those of a large scan in a thread beside the one that reads. Answers come in the order of the requests. */
 export class Compressor {
-  readonly #worker: Worker;
+  #worker: Worker | null = null;
   readonly #waiting: Waiting[] = [];
   /** Memory that both threads see: what is handed over would count as garbage that is to be collected, again and again. */
   readonly #free: SharedArrayBuffer[] = [];
+  /** Its thread has answered. */
   #isReady = false;
+  #packed = 0;
   #failure: HoldfastError | null = null;
 
-  private constructor(worker: Worker) {
-    this.#worker = worker;
+  /** FRAME.mostBytes for one frame, to be handed to `pack`. */
+  room(): Buffer {
+    return Buffer.from(this.#free.pop() ?? new SharedArrayBuffer(FRAME.mostBytes));
+  }
+
+  /** `raw`: the beginning of what `room` gave. `giveBack` what comes of it. */
+  pack(raw: Buffer): Promise<Packed> {
+    if (this.#failure !== null) return Promise.reject(this.#failure);
+    const memory = raw.buffer;
+    if (!(memory instanceof SharedArrayBuffer)) throw new TypeError('not from `room`');
+    this.#packed += 1;
+    const isStarting = !this.#isReady && this.#waiting.length >= FRAMES_AHEAD;
+    if (this.#packed <= FRAMES_ALONE || isStarting) return Promise.resolve(packInPlace(raw));
+    this.#worker ??= this.#start();
+    const packed = Promise.withResolvers<Packed>();
+    this.#waiting.push({ raw: memory, packed });
+    this.#worker.postMessage({ raw: new Uint8Array(memory, 0, raw.length) } satisfies CompressorRequest);
+    return packed.promise;
+  }
+
+  /** Nobody looks any more into what `room` gave. */
+  giveBack({ buffer }: Buffer): void {
+    if (buffer instanceof SharedArrayBuffer) this.#free.push(buffer);
+  }
+
+  close(): void {
+    void this.#worker?.terminate();
+  }
+
+  /** Beside this program, of the same kind. */
+  #start(): Worker {
+    const program = join(
+      import.meta.dirname,
+      `compressor-thread${extname(import.meta.filename) === '.ts' ? '.ts' : '.cjs'}`,
+    );
+    const worker = new Worker(program, { resourceLimits: { maxYoungGenerationSizeMb: 4 } });
+    worker.unref();
     worker.on('message', ({ length, encoding, checksum }: CompressorAnswer) => {
       this.#isReady = true;
       const waiting = this.#waiting.shift();
@@ -45,49 +88,6 @@ export class Compressor {
     };
     worker.on('error', lost);
     worker.on('exit', lost);
-  }
-
-  /** Beside this program, of the same kind. */
-  static start(): Compressor {
-    const program = join(
-      import.meta.dirname,
-      `compressor-thread${extname(import.meta.filename) === '.ts' ? '.ts' : '.cjs'}`,
-    );
-    const worker = new Worker(program, { resourceLimits: { maxYoungGenerationSizeMb: 4 } });
-    worker.unref();
-    return new Compressor(worker);
-  }
-
-  /** It has started: it has answered once. */
-  get isReady(): boolean {
-    return this.#isReady;
-  }
-
-  /** Frames that it has before it. */
-  get waiting(): number {
-    return this.#waiting.length;
-  }
-
-  /** Memory for one frame, to be handed to `pack`. */
-  room(): Uint8Array<SharedArrayBuffer> {
-    return new Uint8Array(this.#free.pop() ?? new SharedArrayBuffer(FRAME.mostBytes));
-  }
-
-  /** Nobody looks any more into what `room` gave. Other memory is left alone. */
-  giveBack(bytes: Uint8Array): void {
-    if (bytes.buffer instanceof SharedArrayBuffer) this.#free.push(bytes.buffer);
-  }
-
-  /** `raw`: the beginning of what `room` gave. */
-  pack(raw: Uint8Array<SharedArrayBuffer>): Promise<Packed> {
-    if (this.#failure !== null) return Promise.reject(this.#failure);
-    const packed = Promise.withResolvers<Packed>();
-    this.#waiting.push({ raw: raw.buffer, packed });
-    this.#worker.postMessage({ raw } satisfies CompressorRequest);
-    return packed.promise;
-  }
-
-  close(): void {
-    void this.#worker.terminate();
+    return worker;
   }
 }

@@ -1,4 +1,4 @@
-import { type Frame, FrameBuilder, packRawBeside } from '../../protocol/snapshots/frames.ts';
+import { type Frame, packRawBeside } from '../../protocol/snapshots/frames.ts';
 import {
   type Hash,
   hashBehind,
@@ -9,16 +9,13 @@ import {
 import { PACK } from '../../protocol/snapshots/pack-layout.ts';
 import { PackWriter } from '../../protocol/snapshots/pack-writer.ts';
 import { SNAPSHOT_WIRE_LIMITS } from '../../protocol/snapshots/wire.ts';
-import { Compressor } from './compressor.ts';
+import { Compressor, FRAMES_AHEAD } from './compressor.ts';
 import { keyOf } from './folder.ts';
+import { FrameMemory } from './frame-memory.ts';
 import type { Store } from './store.ts';
 
 /** What is collected before the store is asked for all of it together. */
 const BATCH_BYTES = 4 * 2 ** 20;
-/** Frames after which there is enough to do for a thread: it takes as long to start as some twenty of them. */
-const FRAMES_ALONE = 3;
-/** Frames that the thread has before it while it starts; what comes beyond them is compressed here. Twice as many are all that wait. */
-const FRAMES_AHEAD = 12;
 /**
  * The store checks a pack when it is complete, while the next one comes. So the first ones are short, that it begins soon, and none
  * is so long that its check takes long after the scan.
@@ -46,7 +43,7 @@ interface Waiting {
 
 /** Where the objects of a scan go. */
 export interface ObjectOutlet {
-  /** Memory for a body that is read from somewhere; valid until the body is added. */
+  /** Memory for a body that is read from somewhere, until something is added. */
   room(length: number): Buffer;
   /** Takes an object; the body must not change any more, unless it lies in memory from here. */
   add(kind: ObjectKind, body: Buffer): Hash;
@@ -92,17 +89,15 @@ export class Outbox implements ObjectOutlet {
   readonly #asks: boolean;
   /** Hashes (latin1) that the store has or that are on their way. */
   readonly #made: Set<string>;
-  /** Fresh memory for each file would be given back far later than it is needed no more. */
-  readonly #memory = Buffer.allocUnsafeSlow(BATCH_BYTES + SNAPSHOT_LIMITS.objectBytes);
+  /** Bodies that the store is to be asked for. Fresh memory for each would be given back far later than it is needed no more. */
+  #memory: Buffer | null = null;
   #used = 0;
   #waiting: Waiting[] = [];
   #waitingBytes = 0;
   #begun: Begun | null = null;
-  readonly #frame = new FrameBuilder();
-  /** Only where there is much to do. */
-  #compressor: Compressor | null = null;
-  #framesMade = 0;
-  /** In the order in which they were made, on their way through it. */
+  readonly #compressor = new Compressor();
+  #frame: FrameMemory | null = null;
+  /** In the order in which they were made, on their way through the compressor. */
   readonly #frames: Promise<Frame>[] = [];
   #packBytes: number = PACK_BYTES.first;
   #pack = new PackWriter(PACK_BYTES.first);
@@ -133,22 +128,19 @@ export class Outbox implements ObjectOutlet {
     );
   }
 
-  /** Before it lies a byte that is needed for hashing. */
   room(length: number): Buffer {
-    if (this.#used + 1 + length > this.#memory.length) return Buffer.allocUnsafe(length);
-    const from = this.#used + 1;
-    this.#used = from + length;
+    if (!this.#asks) return this.#frameNow().room(length);
+    this.#memory ??= Buffer.allocUnsafeSlow(BATCH_BYTES + SNAPSHOT_LIMITS.objectBytes);
+    const from = this.#used;
+    if (from + length > this.#memory.length) return Buffer.allocUnsafe(length);
+    this.#used += length;
     return this.#memory.subarray(from, this.#used);
   }
 
   add(kind: ObjectKind, body: Buffer): Hash {
-    const isOurs = body.buffer === this.#memory.buffer;
-    const hash = isOurs ? hashBehind(kind, this.#memory, body) : hashOf(kind, body);
+    const hash = hashBehind(kind, this.#asks ? this.#memory : this.#frameNow().bytes, body);
     const key = keyOf(hash);
-    if (this.#made.has(key)) {
-      this.#reuse();
-      return hash;
-    }
+    if (this.#made.has(key)) return hash;
     this.#made.add(key);
     if (this.#asks) {
       this.#waiting.push({ hash, kind, body });
@@ -158,15 +150,15 @@ export class Outbox implements ObjectOutlet {
   }
 
   begin(): void {
-    if (this.#begun !== null || this.#compressor !== null || this.#waitingBytes < BEGUN_BYTES) return;
-    const builder = new FrameBuilder();
+    if (this.#begun !== null || this.#frames.length > 0 || this.#waitingBytes < BEGUN_BYTES) return;
+    const memory = new FrameMemory(this.#compressor.room());
     let count = 0;
     for (const { hash, kind, body } of this.#waiting) {
-      if (!builder.add(hash, kind, body)) break;
+      if (memory.isFull) break;
+      memory.add(hash, kind, body);
       count += 1;
     }
-    const raw = Buffer.allocUnsafeSlow(builder.rawLength);
-    const objects = builder.take(raw);
+    const { raw, records: objects } = memory;
     const frame = packRawBeside(raw).then((packed) => ({ ...packed, rawLength: raw.length, objects }));
     // Its failure is met when its turn comes.
     frame.catch(() => undefined);
@@ -190,10 +182,9 @@ export class Outbox implements ObjectOutlet {
         if (this.#frames.length >= 2 * FRAMES_AHEAD) await this.#appendTo(FRAMES_AHEAD);
       }
     }
-    // A frame in the making still looks into the memory.
-    if (this.#used >= BATCH_BYTES || batch.length > 0) this.#endFrame();
+    // All of them are in frames now, or not needed.
+    this.#used = 0;
     await this.#appendTo(FRAMES_AHEAD);
-    this.#reuse();
   }
 
   /** Everything is in the store. */
@@ -208,51 +199,35 @@ export class Outbox implements ObjectOutlet {
 
   /** Whatever became of it: nothing more is compressed. */
   close(): void {
-    this.#compressor?.close();
-    this.#compressor = null;
+    this.#compressor.close();
   }
 
-  /** A frame is ended as soon as it has enough: nothing else looks into the memory then. */
+  #frameNow(): FrameMemory {
+    return (this.#frame ??= new FrameMemory(this.#compressor.room()));
+  }
+
   #take({ hash, kind, body }: Waiting): void {
-    if (!this.#frame.add(hash, kind, body)) {
-      this.#endFrame();
-      this.#frame.add(hash, kind, body);
-    }
+    const frame = this.#frameNow();
+    frame.add(hash, kind, body);
     this.newObjects += 1;
-    if (this.#frame.isFull) this.#endFrame();
-    this.#reuse();
+    if (frame.isFull) this.#endFrame();
   }
 
   /** How many of the first objects are done with. None where the store has one of them: then they are compressed without it. */
   #takeBegun({ count, frame }: Begun, has: (index: number) => boolean): number {
     for (let index = 0; index < count; index += 1) if (has(index)) return 0;
     this.#endFrame();
-    this.#framesMade += 1;
     this.#frames.push(frame);
     this.newObjects += count;
     return count;
   }
 
-  /** From its beginning, where nobody looks into the memory any more. */
-  #reuse(): void {
-    if (this.#frame.isEmpty && this.#waiting.length === 0) this.#used = 0;
-  }
-
-  /** Frames are compressed beside this thread where there are many. */
   #endFrame(): void {
-    if (this.#frame.isEmpty) return;
-    this.#framesMade += 1;
-    if (this.#framesMade > FRAMES_ALONE) this.#compressor ??= Compressor.start();
-    const compressor = this.#compressor;
-    if (compressor === null || (!compressor.isReady && compressor.waiting >= FRAMES_AHEAD)) {
-      this.#frames.push(Promise.resolve(this.#frame.finish()));
-      return;
-    }
-    const raw = compressor.room();
-    const { rawLength } = this.#frame;
-    const objects = this.#frame.take(raw);
-    const packed = compressor.pack(raw.subarray(0, rawLength));
-    const frame = packed.then((stored) => ({ ...stored, rawLength, objects }));
+    if (this.#frame === null || this.#frame.records.length === 0) return;
+    const { raw, records: objects } = this.#frame;
+    this.#frame = null;
+    const packed = this.#compressor.pack(raw);
+    const frame = packed.then((stored) => ({ ...stored, rawLength: raw.length, objects }));
     // Its failure is met when its turn comes.
     frame.catch(() => undefined);
     this.#frames.push(frame);
@@ -271,7 +246,7 @@ export class Outbox implements ObjectOutlet {
   async #append(frame: Frame): Promise<void> {
     if (this.#pack.isFull) await this.#seal();
     for (const part of this.#pack.append(frame)) await this.#queue(part);
-    this.#compressor?.giveBack(frame.stored);
+    this.#compressor.giveBack(frame.stored);
   }
 
   async #seal(): Promise<void> {

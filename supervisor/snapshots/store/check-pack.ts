@@ -53,7 +53,7 @@ async function checkObjects(
     for (const object of objects) {
       if (object.offset < end) throw damaged('objects share bytes of their frame');
       end = object.offset + object.length;
-      const body = objectInFrame(raw, object);
+      const body = objectInFrame(raw, object, true);
       for (const reference of referencesOf(object.kind, body)) onReference(reference);
     }
   }

@@ -18,7 +18,7 @@ import {
   parseRecords,
   unpackFrame,
 } from '../../../protocol/snapshots/frames.ts';
-import { hashOf, OBJECT_KINDS, SNAPSHOT_LIMITS } from '../../../protocol/snapshots/objects.ts';
+import { hashBehind, hashOf, OBJECT_KINDS, SNAPSHOT_LIMITS } from '../../../protocol/snapshots/objects.ts';
 import { PackIndex, readObject } from '../../../protocol/snapshots/pack-index.ts';
 import { buildRef, EMPTY_REF, parseList, type Piece, piecesOf } from '../../../protocol/snapshots/refs.ts';
 import { Seeded, seedOfRun } from '../protocol/seeded.ts';
@@ -62,6 +62,31 @@ function names(count: number): FileEntry[] {
     file(name, { size: 1, content: { depth: 0, items: [{ index: 0, hash: randomBytes(32) }] } }),
   );
 }
+
+test('an object that is hashed where it lies has the hash that it has elsewhere, and what lies around it stays', () => {
+  const memory = Buffer.from('before|the body|after');
+  const whole = Buffer.from(memory);
+  for (const [from, to] of [
+    [7, 15],
+    [0, 6],
+    [16, memory.length],
+    [3, 3],
+  ] as const) {
+    const body = memory.subarray(from, to);
+    for (const kind of Object.values(OBJECT_KINDS)) {
+      expect(hashBehind(kind, memory, body)).toEqual(hashOf(kind, Buffer.from(body)));
+      // Memory of which the body is no part is left alone.
+      expect(hashBehind(kind, Buffer.alloc(9), body)).toEqual(hashOf(kind, body));
+      expect(hashBehind(kind, null, body)).toEqual(hashOf(kind, body));
+    }
+    expect(memory).toEqual(whole);
+  }
+  // Nor is memory that has a part of it only.
+  const body = memory.subarray(7, 15);
+  expect(hashBehind(OBJECT_KINDS.tree, memory.subarray(0, 12), body)).toEqual(
+    hashOf(OBJECT_KINDS.tree, body),
+  );
+});
 
 test('every kind of entry comes back as it was', () => {
   const group = randomBytes(16);
