@@ -224,12 +224,8 @@ async function measure(name: string, files: number, bytes: number): Promise<void
     );
   }
   const resumed = median(recalled);
-  figure(`${CHANGED} files changed, new sidecar`, resumed, against('find -printf', find, resumed, 3));
-  figure(
-    `${CHANGED} files changed, new sidecar`,
-    resumed,
-    against('all read again', median(cold), resumed, 1),
-  );
+  figure(`${CHANGED} files changed, new sidecar`, resumed, against('find -printf', find, resumed));
+  figure(`${CHANGED} files changed, new sidecar`, resumed, against('all read again', median(cold), resumed));
 
   const snapshot = base.snapshots[0]?.id ?? '';
   const forked = await timed(() => client.call('snapshot/fork', { snapshot, name: `fork-${name}` }));

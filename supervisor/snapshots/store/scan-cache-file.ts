@@ -20,9 +20,12 @@ export class ScanCacheFile {
   #reading: FileHandle | null = null;
   #writing: FileHandle | null = null;
   #length = 0;
+  readonly #mostBytes: number;
+  #turn: Promise<unknown> = Promise.resolve();
 
   /** `lineage`: the folder of its store. */
-  constructor(lineage: string, sessionId: string) {
+  constructor(lineage: string, sessionId: string, mostBytes = MOST_BYTES) {
+    this.#mostBytes = mostBytes;
     this.#folder = join(lineage, 'scans');
     this.#path = join(this.#folder, sessionId);
   }
@@ -38,12 +41,21 @@ export class ScanCacheFile {
   }
 
   /** The next bytes of another one. Errors: `invalid_params`, `no_space`. */
-  async put(offset: number, bytes: Buffer): Promise<void> {
+  put(offset: number, bytes: Buffer): Promise<void> {
+    return this.#inTurn(() => this.#put(offset, bytes));
+  }
+
+  /** It takes the place of the one before. */
+  seal(bytes: number): Promise<void> {
+    return this.#inTurn(() => this.#seal(bytes));
+  }
+
+  async #put(offset: number, bytes: Buffer): Promise<void> {
     try {
       if (offset === 0) await this.#begin();
       if (this.#writing === null || offset !== this.#length)
         throw refused('bytes that do not follow those before');
-      if (offset + bytes.length > MOST_BYTES) throw refused(`more than ${MOST_BYTES} bytes`);
+      if (offset + bytes.length > this.#mostBytes) throw refused(`more than ${this.#mostBytes} bytes`);
       await this.#writing.appendFile(bytes);
       this.#length += bytes.length;
     } catch (error) {
@@ -51,8 +63,7 @@ export class ScanCacheFile {
     }
   }
 
-  /** It takes the place of the one before. */
-  async seal(bytes: number): Promise<void> {
+  async #seal(bytes: number): Promise<void> {
     if (this.#writing === null || bytes !== this.#length) throw refused('another length than it has');
     await this.#writing.close();
     this.#writing = null;
@@ -62,6 +73,7 @@ export class ScanCacheFile {
 
   /** What was not sealed goes. */
   async close(): Promise<void> {
+    await this.#turn;
     await this.#reading?.close();
     this.#reading = null;
     if (this.#writing === null) return;
@@ -78,6 +90,13 @@ export class ScanCacheFile {
   /** One that a supervisor left when it was killed is written over. */
   get #incoming(): string {
     return `${this.#path}.incoming`;
+  }
+
+  /** A sidecar need not wait for an answer before it asks again. */
+  #inTurn(act: () => Promise<void>): Promise<void> {
+    const mine = this.#turn.then(act);
+    this.#turn = mine.catch(() => undefined);
+    return mine;
   }
 
   async #begin(): Promise<void> {

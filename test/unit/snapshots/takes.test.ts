@@ -182,6 +182,14 @@ test('the next snapshot goes over the same connection, on which nothing is asked
   const { peer } = sidecar;
   const asked = peer?.callWithBytes('store/have', { hashes: 1 }, { bytes: Buffer.alloc(32) });
   expect((await errorOf(asked ?? Promise.resolve())).code).toBe('invalid_request');
+  // What its scans know it may leave when it is asked for that, not in between and not during a scan.
+  const leave = (mine = peer): Promise<unknown> =>
+    mine?.call('cache/put', { offset: 0 }, { bytes: Buffer.alloc(10) }) ?? Promise.resolve();
+  expect((await errorOf(leave())).code).toBe('invalid_request');
+  sidecar.onScan = async (_params, mine) => {
+    expect((await errorOf(leave(mine))).code).toBe('invalid_request');
+    return undefined;
+  };
   sidecar.tree = { a: 'one' };
   expect((await take()).created).toBe(true);
   expect(sidecar.peer).toBe(peer);
