@@ -23,6 +23,11 @@ interface Waiting {
 /** `stored` is in memory from `room`. */
 type Packed = Pick<Frame, 'encoding' | 'stored' | 'checksum'>;
 
+/** Beside this program, of the same kind. */
+const PROGRAM = join(
+  import.meta.dirname,
+  `compressor-thread${extname(import.meta.filename) === '.ts' ? '.ts' : '.cjs'}`,
+);
 /** Frames after which there is enough to do for a thread: it takes as long to start as ten of them. */
 const FRAMES_ALONE = 3;
 /** Frames that are not laid down yet, for the thread to work on while more is read: enough of them. */
@@ -30,6 +35,7 @@ export const FRAMES_AHEAD = 12;
 
 /** Compresses frames, those of a large scan in a thread beside the one that reads. Answers come in the order of the requests. */
 export class Compressor {
+  readonly #program: string;
   #worker: Worker | null = null;
   readonly #waiting: Waiting[] = [];
   /** Memory that both threads see: what is handed over would count as garbage that is to be collected, again and again. */
@@ -38,6 +44,11 @@ export class Compressor {
   #isReady = false;
   #packed = 0;
   #failure: HoldfastError | null = null;
+
+  /** `program`: the file of compressor-thread. */
+  constructor(program: string = PROGRAM) {
+    this.#program = program;
+  }
 
   /** FRAME.mostBytes for one frame, to be handed to `pack`. */
   room(): Buffer {
@@ -68,13 +79,8 @@ export class Compressor {
     void this.#worker?.terminate();
   }
 
-  /** Beside this program, of the same kind. */
   #start(): Worker {
-    const program = join(
-      import.meta.dirname,
-      `compressor-thread${extname(import.meta.filename) === '.ts' ? '.ts' : '.cjs'}`,
-    );
-    const worker = new Worker(program, { resourceLimits: { maxYoungGenerationSizeMb: 4 } });
+    const worker = new Worker(this.#program, { resourceLimits: { maxYoungGenerationSizeMb: 4 } });
     worker.unref();
     worker.on('message', ({ length, encoding, checksum }: CompressorAnswer) => {
       this.#isReady = true;

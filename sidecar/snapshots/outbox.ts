@@ -95,7 +95,7 @@ export class Outbox implements ObjectOutlet {
   #waiting: Waiting[] = [];
   #waitingBytes = 0;
   #begun: Begun | null = null;
-  readonly #compressor = new Compressor();
+  readonly #compressor: Compressor;
   #frame: FrameMemory | null = null;
   /** In the order in which they were made, on their way through the compressor. */
   readonly #frames: Promise<Frame>[] = [];
@@ -112,8 +112,9 @@ export class Outbox implements ObjectOutlet {
   newObjects = 0;
   newBytes = 0;
 
-  /** `asks`: the store may have others than `made` already. What is sent is added to that. */
-  constructor(store: Store, asks: boolean, made: Set<string>) {
+  /** `asks`: the store may have others than `made` already. What is sent is added to that. `compressor`: closed with this. */
+  constructor(store: Store, asks: boolean, made: Set<string>, compressor: Compressor = new Compressor()) {
+    this.#compressor = compressor;
     this.#store = store;
     this.#asks = asks;
     this.#made = made;

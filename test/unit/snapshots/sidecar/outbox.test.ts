@@ -1,10 +1,13 @@
 import { randomBytes } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { HoldfastError } from '../../../../protocol/errors.ts';
-import { OBJECT_KINDS } from '../../../../protocol/snapshots/objects.ts';
+import { hashOf, OBJECT_KINDS } from '../../../../protocol/snapshots/objects.ts';
+import { Compressor } from '../../../../sidecar/snapshots/compressor.ts';
 import { Outbox } from '../../../../sidecar/snapshots/outbox.ts';
 import type { Store } from '../../../../sidecar/snapshots/store.ts';
-import { errorOf } from '../../store/temporary-home.ts';
+import { errorOf, temporaryDirectory } from '../../store/temporary-home.ts';
 import { KeptStore } from '../kept-store.ts';
 
 const MIB = 2 ** 20;
@@ -44,7 +47,7 @@ test('while the store checks packs the next ones are sent, within a bound, and t
     await filled;
     expect(kept.objects.size).toBe(0);
     let isOver = false;
-    const rest = fill(outbox, 100)
+    const rest = fill(outbox, 70)
       .then(() => outbox.end())
       .then(() => void (isOver = true));
     while (most() < 3) await new Promise(setImmediate);
@@ -56,8 +59,8 @@ test('while the store checks packs the next ones are sent, within a bound, and t
     expect((kept.calls.get('put') ?? 0) * 4).toBeLessThan(2 + 4 + 8 + 16 + 3 * 4 + puts);
     release();
     await rest;
-    expect(kept.objects.size).toBe(108);
-    expect(outbox.newObjects).toBe(108);
+    expect(kept.objects.size).toBe(78);
+    expect(outbox.newObjects).toBe(78);
     expect(outbox.newBytes).toBe(kept.bytes);
     // The first ones are short, none is long.
     const sizes = kept.packs().map((pack) => Math.round(pack.length / MIB));
@@ -82,5 +85,47 @@ test('a pack that is refused when others are on their way ends it with what was 
     expect(await errorOf(outbox.end())).toBe(error);
   } finally {
     outbox.close();
+  }
+});
+
+test('where the thread that compresses ends, the scan ends, and nothing half is sealed', async () => {
+  const kept = new KeptStore();
+  const folder = temporaryDirectory();
+  const program = join(folder, 'ends.cjs');
+  writeFileSync(program, `require('node:worker_threads').parentPort.on('message', () => process.exit(3));`);
+  const outbox = new Outbox(kept.store(), false, new Set(), new Compressor(program));
+  try {
+    const error = await errorOf(fill(outbox, 40).then(() => outbox.end()));
+    expect(error).toMatchObject({ code: 'internal', why: 'its thread ended' });
+  } finally {
+    outbox.close();
+  }
+  // What was compressed before there was a thread is all that can have been sealed.
+  expect(kept.objects.size).toBeLessThanOrEqual(3);
+});
+
+test('what is read into the room of an outbox is what its store has, also what is there twice and what is large', async () => {
+  for (const asks of [false, true]) {
+    const kept = new KeptStore();
+    const outbox = new Outbox(kept.store(), asks, new Set());
+    const bodies = Array.from({ length: 300 }, (_, at) =>
+      at % 7 === 3 ? Buffer.from(`again ${at % 2}`) : randomBytes(at % 100 === 0 ? MIB : 1 + at * 20),
+    );
+    const hashes = [];
+    try {
+      for (const body of bodies) {
+        const room = outbox.room(body.length);
+        room.set(body);
+        hashes.push(outbox.add(OBJECT_KINDS.blob, room));
+        if (outbox.isFull) await outbox.flush();
+      }
+      await outbox.end();
+    } finally {
+      outbox.close();
+    }
+    // It has checked each body by its hash.
+    expect(hashes).toEqual(bodies.map((body) => hashOf(OBJECT_KINDS.blob, body)));
+    for (const hash of hashes) expect(kept.objects.has(hash.toString('hex'))).toBe(true);
+    expect(outbox.newObjects).toBe(new Set(bodies.map((body) => body.toString('latin1'))).size);
   }
 });
