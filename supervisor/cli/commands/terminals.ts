@@ -87,10 +87,11 @@ function registerAttach(registry: Registry, group: Command): void {
         'join one: shows its last output and passes keys on; its exit code is passed on when it ends',
       withoutJson: true,
     })
-    .option('--no-escape', 'pass on ~. too, which otherwise leaves it');
-  registry.act(command, async (context, options: { escape: boolean }, terminal: string) => {
+    .option('--no-escape', 'pass on ~. too, which otherwise leaves it')
+    .option('--hold', 'where it was not its program that ended it, stay until a key is pressed');
+  registry.act(command, async (context, options: { escape: boolean; hold?: boolean }, terminal: string) => {
     const { attach } = await import('../terminal/attach.ts');
-    return attach(context, { terminal: checkedId(terminal), escape: options.escape });
+    return attach(context, { terminal: checkedId(terminal), ...options });
   });
 }
 

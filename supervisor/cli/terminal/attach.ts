@@ -5,6 +5,7 @@ import { TERMINAL_LIMITS, type WindowSize } from '../../../protocol/terminals.ts
 import type { SupervisorPeer } from '../../../protocol/client/connect.ts';
 import type { Context } from '../context.ts';
 import type { StartMode } from '../link.ts';
+import { failureOf } from '../failure.ts';
 import { visible } from '../render/text.ts';
 import { InertOutput } from './inert-output.ts';
 import { LeaveKeys } from './leave-keys.ts';
@@ -28,6 +29,8 @@ export interface AttachOptions {
   readonly terminal: string;
   /** Whether ~. leaves. */
   readonly escape: boolean;
+  /** Stays until a key is pressed where it was not the program that ended it: for windows that close with their process. */
+  readonly hold?: boolean;
 }
 
 /**
@@ -47,11 +50,15 @@ class AttachedTerminal {
   readonly #context: Context;
   readonly #terminal: string;
   readonly #leaveKeys: LeaveKeys | null;
+  readonly #hold: boolean;
   readonly #output = new InertOutput();
   readonly #endings: (() => void)[] = [];
   readonly #left = new AbortController();
   readonly #failed = Promise.withResolvers<never>();
   readonly #leaving = Promise.withResolvers<null>();
+  readonly #key = Promise.withResolvers<null>();
+  #isOver = false;
+  #isReading = false;
   #away = false;
   /** Keys that were pressed while nobody took them. */
   #held = Buffer.alloc(0);
@@ -59,14 +66,35 @@ class AttachedTerminal {
   /** Who ended it, where its program did not. */
   #why: string | null = null;
 
-  constructor(context: Context, { terminal, escape }: AttachOptions) {
+  constructor(context: Context, { terminal, escape, hold = false }: AttachOptions) {
     this.#context = context;
     this.#terminal = terminal;
+    this.#hold = hold;
     this.#leaveKeys = escape ? new LeaveKeys() : null;
     this.#failed.promise.catch(() => undefined);
   }
 
   async run(): Promise<number> {
+    try {
+      const exitCode = await this.#toItsEnd();
+      if (this.#why !== null) await this.#untilKey();
+      return exitCode;
+    } catch (error) {
+      if (this.#hold) await this.#context.note(failureOf(error).line);
+      await this.#untilKey();
+      throw error;
+    }
+  }
+
+  async #untilKey(): Promise<void> {
+    if (!this.#hold || this.#left.signal.aborted) return;
+    this.#isOver = true;
+    if (!this.#isReading) void this.#forwardKeys();
+    await this.#context.hint('\r\nPress a key to close it');
+    await Promise.race([this.#key.promise, this.#leaving.promise]);
+  }
+
+  async #toItsEnd(): Promise<number> {
     const context = this.#context;
     const { start, total } = await context.call(
       'terminal/attach',
@@ -183,10 +211,11 @@ class AttachedTerminal {
 
   async #forwardKeys(): Promise<void> {
     const { stdin } = this.#context.io;
+    this.#isReading = true;
     this.#endings.push(() => stdin.pause());
     try {
       for await (const chunk of stdin as AsyncIterable<string | Buffer>) {
-        if (this.#left.signal.aborted) return;
+        if (this.#left.signal.aborted || this.#isOver) return;
         const bytes = typeof chunk === 'string' ? Buffer.from(chunk, 'utf8') : chunk;
         if (this.#away && bytes.includes(CTRL_C)) this.#leave();
         const { keys, leaves } = this.#leaveKeys?.take(bytes) ?? { keys: bytes, leaves: false };
@@ -198,6 +227,9 @@ class AttachedTerminal {
       }
     } catch (error) {
       this.#failed.reject(error);
+    } finally {
+      // Where nobody can press one, nobody is waited for.
+      this.#key.resolve(null);
     }
   }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, before, describe, it } from 'mocha';
 import * as vscode from 'vscode';
-import { holdfast } from './command-line.ts';
+import { commandLine, holdfast } from './command-line.ts';
 import { extension, until } from './extension.ts';
 import { SESSION, inSandbox } from './session.ts';
 import { openTerminal, screenOf } from './terminal-window.ts';
@@ -66,6 +66,18 @@ export function defineTerminals(): void {
       await vscode.commands.executeCommand('workbench.action.terminal.kill');
       await until('the end', async () => (await listed(second.id))?.status === 'ended', 30_000);
       await holdfast(['terminal', 'close', id]);
+    });
+
+    it('say why they are over when their session is stopped, and stay for that', async () => {
+      const { shown } = await openTerminal();
+      shown.sendText('echo beg""un');
+      await until('its shell', async () => (await screenOf(shown)).includes('begun'), 30_000);
+      await commandLine(['session', 'stop', SESSION, '--force']);
+      const reason = /The terminal was ended: its session was stopped|error (sandbox_lost|not_found): /;
+      await until('the reason', async () => reason.test(await screenOf(shown)), 30_000);
+      assert.equal(shown.exitStatus, undefined);
+      shown.sendText('');
+      await until('its end', () => shown.exitStatus !== undefined);
     });
 
     it('tell how the shell ended', async () => {

@@ -124,6 +124,34 @@ describe('terminal attach', () => {
     expect(stderr).toContain('The terminal was ended: its session was\\e[2J stopped');
   });
 
+  test('with --hold it stays until a key is pressed, whoever or whatever ended it; never where its program did', async () => {
+    const echo = new Echo();
+    const { home } = await serve(echo);
+    const driven = new Driven(['terminal', 'attach', ID, '--hold'], { home, terminal: 90 });
+    echo.why = 'its session was stopped';
+    echo.end(129);
+    await driven.shows('Press a key');
+    let isOver = false;
+    void driven.finished.then(() => (isOver = true));
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect(isOver).toBe(false);
+    driven.stdin.write('x');
+    expect((await driven.finished).code).toBe(129);
+    expect(echo.typed).toBe('');
+
+    echo.why = null;
+    echo.end(null);
+    const lost = new Driven(['terminal', 'attach', ID, '--hold'], { home, terminal: 90 });
+    await lost.shows('error sandbox_lost');
+    await lost.shows('Press a key');
+    lost.stdin.write('\x03');
+    expect((await lost.finished).code).toBe(1);
+
+    echo.end(3);
+    const own = new Driven(['terminal', 'attach', ID, '--hold'], { home, terminal: 90 });
+    expect((await own.finished).code).toBe(3);
+  });
+
   test('~. leaves it, and puts the screen right; --no-escape passes it on', async () => {
     const echo = new Echo();
     const { home } = await serve(echo);
