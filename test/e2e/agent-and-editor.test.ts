@@ -5,6 +5,9 @@ import { TestHome } from '../setup/home.ts';
 import { shellProject, writeProject } from '../setup/profiles.ts';
 import { Person } from './harness/person.ts';
 
+/** Without anybody who refreshes it would never be shown; on a machine with nothing else to do it takes some 100 ms. */
+const LIVE_MS = 10_000;
+
 const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
 const CONFLICT = 'was changed in the session while you were editing it';
 /** VS Code keeps unsaved text a second after it was typed. */
@@ -63,10 +66,10 @@ test('what a person saves the agent reads, and what the agent writes the person 
     await agent(
       'echo "and the agent" >> /workspace/live.md; mkdir /workspace/made; touch /workspace/made/by-the-agent',
     );
-    await person.line('and the agent').first().waitFor({ timeout: 2_000 });
-    await person.file('made').first().waitFor({ timeout: 2_000 });
+    await person.line('and the agent').first().waitFor({ timeout: LIVE_MS });
+    await person.file('made').first().waitFor({ timeout: LIVE_MS });
     await agent('rm -r /workspace/made');
-    await person.file('made').first().waitFor({ state: 'detached', timeout: 2_000 });
+    await person.file('made').first().waitFor({ state: 'detached', timeout: LIVE_MS });
   }, 'live'));
 
 test('who changes the same file as the agent is asked once, and loses nothing', () =>
@@ -136,5 +139,5 @@ test('a reload in the middle of a turn keeps unsaved text, and what it began fro
     expect(await home.succeed(['exec', session, '--', 'cat', '/workspace/again.md'])).toContain('UNSAVED');
     await turn;
     await person.unfold('workspace');
-    await person.file('late.md').first().waitFor({ timeout: 2_000 });
+    await person.file('late.md').first().waitFor({ timeout: LIVE_MS });
   }, 'reload'));

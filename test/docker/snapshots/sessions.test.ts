@@ -257,13 +257,13 @@ describe('the command line takes, compares and brings back', () => {
     expect(await prompt('damaged', 'ls -A')).toBe('');
   });
 
-  test('a snapshot that cannot be taken is told, and the turn goes on', async () => {
+  test('a snapshot that cannot be taken is told, and the turn goes on', async ({ skip }) => {
     const session = await made('shell', 'device');
     await prompt('device', 'echo 1 > f');
     await mkdir(inside(session, 'sub'));
     const mknod = spawn('mknod', [inside(session, 'sub/null'), 'c', '1', '3']);
     const [code] = (await once(mknod, 'exit')) as [number];
-    if (code !== 0) return;
+    skip(code !== 0, 'only root can make a device');
     expect(await prompt('device', 'cat f')).toBe('1\n');
     const { events } = z
       .object({ events: z.array(z.object({ data: z.object({ why: z.string() }) })) })

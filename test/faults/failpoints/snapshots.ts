@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { expect } from 'vitest';
 import type { FailpointName } from '../../../supervisor/failpoints.ts';
 import { expectSettled, expectWholeHistory, outputOf } from '../harness/expectations.ts';
+import type { FaultHome } from '../harness/fault-home.ts';
 import { endOfTurn, eventually } from '../harness/workbench.ts';
 import {
   askAgain,
@@ -28,12 +29,17 @@ const RESTLESS =
   'write() { n=0; while [ ! -e stop ]; do n=$((n+1)); echo $n > d$((n%8+1))/last$1; done; }; ' +
   'write 1 & write 2 & write 3; wait; echo stopped';
 
+/** A session with files of every kind, and how they look from within. */
+async function withTree(at: FaultHome, profile: string): Promise<{ id: string; seen: string }> {
+  const id = await session(at, profile);
+  await run(at, id, TREE);
+  return { id, seen: await run(at, id, SHOWN) };
+}
+
 export async function snapshotted(point: FailpointName): Promise<void> {
   const at = await home();
   for (const profile of variants(point, ['shell', 'volume'])) {
-    const id = await session(at, profile);
-    await run(at, id, TREE);
-    const seen = await run(at, id, SHOWN);
+    const { id, seen } = await withTree(at, profile);
     const request = { session: id, label: fresh('label'), opId: fresh('op-snapshot') };
     await killedDuring(at, point, () => at.call('snapshot/create', request));
     await nextCommand(at);
@@ -118,9 +124,7 @@ export async function frozen(point: FailpointName): Promise<void> {
 export async function restored(point: FailpointName): Promise<void> {
   const at = await home();
   for (const profile of variants(point, ['shell', 'volume'])) {
-    const id = await session(at, profile);
-    await run(at, id, TREE);
-    const seen = await run(at, id, SHOWN);
+    const { id, seen } = await withTree(at, profile);
     const { id: snapshot } = await at.call('snapshot/create', { session: id });
     await run(at, id, 'rm -rf *; mkdir a; echo other > a/one; echo mine > n');
     const request = { session: id, snapshot, opId: fresh('op-restore') };
@@ -141,9 +145,7 @@ export async function restored(point: FailpointName): Promise<void> {
 export async function forked(point: FailpointName): Promise<void> {
   const at = await home();
   for (const profile of variants(point, ['shell', 'volume'])) {
-    const id = await session(at, profile);
-    await run(at, id, TREE);
-    const seen = await run(at, id, SHOWN);
+    const { id, seen } = await withTree(at, profile);
     const { id: snapshot } = await at.call('snapshot/create', { session: id });
     await run(at, id, 'rm -rf *');
     const request = { snapshot, name: fresh('fork'), opId: fresh('op-fork') };
