@@ -41,15 +41,15 @@ async function run(
   const { cli, environment } = await program();
   const [node = 'node'] = cli;
   const registry = workspace.getConfiguration('holdfast').get<string>('registry', '');
-  // A group of its own, so that all of it ends when it is cancelled.
-  const child = spawn(node, [join(extensionPath, 'dist/setup/images.cjs')], {
+  // A group of its own, so that all of it ends when it is cancelled; it holds our end of its input to know when we are gone.
+  const child = spawn(node, [join(extensionPath, 'dist/setup/images.cjs'), '--with-parent'], {
     cwd: extensionPath,
     env: {
       ...environment,
       HOLDFAST_HOME: home,
       ...(registry === '' ? {} : { HOLDFAST_REGISTRY: registry }),
     },
-    stdio: ['ignore', 'ignore', 'pipe'],
+    stdio: ['pipe', 'ignore', 'pipe'],
     detached: true,
   });
   const lines: string[] = [];

@@ -1,4 +1,5 @@
 // In the package, as dist/setup/images.cjs: our images on the engine that is there, for people who have no checkout. Its output is lines.
+import { Socket } from 'node:net';
 import { DockerApi } from './docker-api.mjs';
 import { endpoint } from './endpoint.mjs';
 import { reportFailure } from './failure.mjs';
@@ -8,6 +9,12 @@ import { SetupError } from './project.mjs';
 
 // Whoever cancels wants no temporary files left either: they go when the process exits.
 for (const signal of ['SIGTERM', 'SIGINT']) process.once(signal, () => process.exit(143));
+
+// Whoever started us holds the other end of our input, and is gone when that is: then nobody waits for the images. We lead a group of our own.
+if (process.argv.includes('--with-parent')) {
+  process.stdin.resume().once('close', () => process.kill(-process.pid, 'SIGTERM'));
+  if (process.stdin instanceof Socket) process.stdin.unref();
+}
 
 async function engine() {
   const { socket, from } = endpoint();

@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import { readFileSync, readdirSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
@@ -72,9 +73,11 @@ test.skipIf(obstacle !== null)(
   },
 );
 
-test.skipIf(obstacle !== null)('building the images can be cancelled, and leaves nothing', async () => {
+/** A registry that is asked for a package and never answers. */
+async function withSilentRegistry(
+  story: (env: Readonly<Record<string, string>>, asked: Promise<true>) => Promise<void>,
+): Promise<void> {
   const asked = Promise.withResolvers<true>();
-  // It is asked for a package and never answers.
   const silent = createServer((socket) => socket.once('data', () => asked.resolve(true))).listen(
     0,
     '127.0.0.1',
@@ -82,26 +85,63 @@ test.skipIf(obstacle !== null)('building the images can be cancelled, and leaves
   await once(silent, 'listening');
   const { port } = silent.address() as AddressInfo;
   try {
-    await onNewMachine(
-      { npm_config_registry: `http://127.0.0.1:${port}/` },
-      async ({ home, env, folder }) => {
-        await journey('lone-package-cancel', { home: home.path, open: { folder }, env }, async (person) => {
-          const made = async (): Promise<string[]> =>
-            (await readdir(person.server.folder)).filter((name) => name.startsWith('holdfast-image-'));
-          await trusts(person);
-          await asksForSession(person);
-          await person.press(/is not on the engine/, 'Build Images');
-          await asked.promise;
-          expect(await made()).toHaveLength(1);
-          await person.press("Holdfast's images", 'Cancel');
-          await expect.poll(made, { timeout: 20_000 }).toEqual([]);
-          await person.toast("Holdfast's images").first().waitFor({ state: 'detached' });
-        });
-      },
-    );
+    await story({ npm_config_registry: `http://127.0.0.1:${port}/` }, asked.promise);
   } finally {
     silent.close();
   }
+}
+
+async function beingBuilt(server: { readonly folder: string }): Promise<string[]> {
+  return (await readdir(server.folder)).filter((name) => name.startsWith('holdfast-image-'));
+}
+
+/** The program that builds images from an extension below this folder. */
+function buildersIn(folder: string): string[] {
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map((pid) => {
+      try {
+        return readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ');
+      } catch {
+        return ''; // it has ended
+      }
+    })
+    .filter((line) => line.includes(folder) && line.includes('setup/images.cjs'));
+}
+
+test.skipIf(obstacle !== null)('building the images can be cancelled, and leaves nothing', async () => {
+  await withSilentRegistry((registry, asked) =>
+    onNewMachine(registry, async ({ home, env, folder }) => {
+      await journey('lone-package-cancel', { home: home.path, open: { folder }, env }, async (person) => {
+        await trusts(person);
+        await asksForSession(person);
+        await person.press(/is not on the engine/, 'Build Images');
+        await asked;
+        expect(await beingBuilt(person.server)).toHaveLength(1);
+        await person.press("Holdfast's images", 'Cancel');
+        await expect.poll(() => beingBuilt(person.server), { timeout: 20_000 }).toEqual([]);
+        await person.toast("Holdfast's images").first().waitFor({ state: 'detached' });
+        expect(buildersIn(person.server.folder)).toEqual([]);
+      });
+    }),
+  );
+});
+
+test.skipIf(obstacle !== null)('building the images ends with the editor', async () => {
+  await withSilentRegistry((registry, asked) =>
+    onNewMachine(registry, async ({ home, env, folder }) => {
+      let place = '';
+      await journey('lone-package-left', { home: home.path, open: { folder }, env }, async (person) => {
+        place = person.server.folder;
+        await trusts(person);
+        await asksForSession(person);
+        await person.press(/is not on the engine/, 'Build Images');
+        await asked;
+        expect(buildersIn(place)).toHaveLength(1);
+      });
+      await expect.poll(() => buildersIn(place), { timeout: 20_000 }).toEqual([]);
+    }),
+  );
 });
 
 test.skipIf(obstacle !== null || !SOAK)(
