@@ -436,10 +436,10 @@ export class Scan implements Walker {
     const { outlet, known } = this.#options;
     for (const folder of [...folders].reverse()) {
       const fresh = folder.folders.filter((below) => below.isEntryNew);
-      for (const below of fresh) below.isEntryNew = false;
       if (fresh.length > 0) folder.isDirty = true;
       if (!folder.isDirty) continue;
       this.#encodeFolder(folder, fresh);
+      for (const below of fresh) below.isEntryNew = false;
       if (outlet.isFull) await outlet.flush();
       this.#options.check(NO_TOTALS);
     }

@@ -30,7 +30,7 @@ interface Desk {
   readonly heard: () => void;
 }
 
-/** A connection to a sidecar for one snapshot or restore. Every answer is checked, and so is all that it asks of the store. */
+/** A connection to a sidecar for snapshots and restores, one at a time. Every answer is checked, and so is all that it asks of the store. */
 export class SnapshotConnection {
   readonly #peer: Peer<typeof STORE_CALLS, typeof SIDECAR_METHODS>;
   readonly #sessionId: string;

@@ -41,7 +41,7 @@ interface Sealed {
 export class Incoming {
   readonly #store: LineageStore;
   readonly #mostBytes: () => Promise<number>;
-  #room: number | null = null;
+  #room: Promise<number> | null = null;
   /** What the names of its files begin with. */
   readonly #name = randomBytes(8).toString('hex');
   /** Paths of files that are not published. */
@@ -60,7 +60,7 @@ export class Incoming {
   #turn: Promise<unknown> = Promise.resolve();
   #broken: HoldfastError | null = null;
 
-  /** `mostBytes`: what all packs together may have, asked when the first one comes. `thread`: closed with this. */
+  /** `mostBytes`: what all packs together may have, asked for when something is to come. `thread`: closed with this. */
   constructor(
     store: LineageStore,
     mostBytes: () => Promise<number>,
@@ -88,6 +88,8 @@ export class Incoming {
 
   /** `store/have`: one bit for each hash. */
   have(hashes: Buffer): Promise<Buffer> {
+    // Who asks has something to send: its failure is met when that comes.
+    this.#askRoom().catch(() => undefined);
     return this.#inTurn(() => {
       const count = hashes.length / hashBytes;
       if (!Number.isInteger(count)) throw refused('hashes that are cut off');
@@ -106,10 +108,10 @@ export class Incoming {
       const writing = this.#writing.get(pack) ?? (await this.#begin(pack));
       if (offset !== writing.length) throw refused('bytes that do not follow those before');
       if (writing.length + bytes.length > PACK.mostBytes) throw refused('a pack that is too long');
-      this.#room ??= await this.#mostBytes();
-      if (this.#bytes + bytes.length > this.#room) {
+      const room = await this.#askRoom();
+      if (this.#bytes + bytes.length > room) {
         throw new HoldfastError('no_space', 'The snapshot could not be stored', {
-          why: `it takes more than the ${this.#room} bytes that there are for it`,
+          why: `it takes more than the ${room} bytes that there are for it`,
           next: 'free some space (`holdfast gc`, or delete snapshots or sessions you no longer need) and try again',
         });
       }
@@ -169,6 +171,10 @@ export class Incoming {
     await Promise.all(this.#checks);
     await this.#closeWriting();
     for (const path of this.#files) await rm(path, { force: true });
+  }
+
+  #askRoom(): Promise<number> {
+    return (this.#room ??= this.#mostBytes());
   }
 
   async #begin(pack: number): Promise<Writing> {
