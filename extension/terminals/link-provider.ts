@@ -15,7 +15,7 @@ import {
 import type { Connection } from '../connection/connection.ts';
 import { uriOf } from '../files/location.ts';
 import { inert } from '../inert.ts';
-import { type PathReference, inWorkspace, pathReferences } from './path-references.ts';
+import { type PathReference, inWorkspace, pathReferences, spacedReferences } from './path-references.ts';
 
 const KEPT_MS = 3_000;
 const MOST_KEPT = 500;
@@ -63,7 +63,10 @@ export class PlaceLinks implements TerminalLinkProvider<PlaceLink> {
     if (this.#connection.peer === undefined) return [];
     const session = await this.#sessionOf(terminal);
     if (session === undefined) return [];
-    const references = pathReferences(line).slice(0, MOST_LOOKS);
+    const spaced = await this.#existing(session, spacedReferences(line).slice(0, MOST_LOOKS));
+    const references = pathReferences(line)
+      .filter((one) => !spaced.some(({ reference }) => overlap(one, reference)))
+      .slice(0, MOST_LOOKS);
     const links = await Promise.all(
       references.map(async (reference) => {
         const paths = await this.#look(session, reference.path);
@@ -71,7 +74,15 @@ export class PlaceLinks implements TerminalLinkProvider<PlaceLink> {
         return reference.path.startsWith('/') ? new PlaceLink(session, [], reference) : null;
       }),
     );
-    return token.isCancellationRequested ? [] : links.filter((link) => link !== null);
+    return token.isCancellationRequested ? [] : [...spaced, ...links.filter((link) => link !== null)];
+  }
+
+  async #existing(session: string, references: readonly PathReference[]): Promise<PlaceLink[]> {
+    const links = references.map(async (reference) => {
+      const paths = await this.#look(session, reference.path);
+      return paths.length === 0 ? [] : [new PlaceLink(session, paths, reference)];
+    });
+    return (await Promise.all(links)).flat();
   }
 
   async handleTerminalLink({ session, paths, reference }: PlaceLink): Promise<void> {
@@ -121,6 +132,10 @@ export class PlaceLinks implements TerminalLinkProvider<PlaceLink> {
     });
     return paths.filter((one) => one.endsWith(end)).slice(0, 10);
   }
+}
+
+function overlap(a: PathReference, b: PathReference): boolean {
+  return a.start < b.start + b.length && b.start < a.start + a.length;
 }
 
 async function isThere(uri: Uri): Promise<boolean> {

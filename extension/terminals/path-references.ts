@@ -54,6 +54,33 @@ function referenceIn(line: string, match: RegExpExecArray): PathReference | null
   };
 }
 
+// Where compilers, test runners and grep name a place: at the beginning of the line, or in brackets.
+const SPACED = [
+  /^\s*(?<path>[^\s:"'`()][^:"'`()]{0,500}):(?<line>\d{1,7})(?::(?<column>\d{1,7}))?/gu,
+  /\((?<path>[^():"'`]{1,500}):(?<line>\d{1,7})(?::(?<column>\d{1,7}))?\)/gu,
+] as const;
+
+/** Places in files whose paths have spaces and no quotes around them. Words may stand there as well: they are places only where such a file exists. */
+export function spacedReferences(line: string): PathReference[] {
+  return SPACED.flatMap((pattern) =>
+    [...line.slice(0, MOST_CHARACTERS).matchAll(pattern)].flatMap((match) => {
+      const { path = '', line: at, column } = match.groups ?? {};
+      if (!path.includes(' ') || !looksLikePath(path, true, true)) return [];
+      const start = match.index + match[0].indexOf(path);
+      const written = `${path}:${at ?? ''}${column === undefined ? '' : `:${column}`}`;
+      return [
+        {
+          start,
+          length: written.length,
+          path,
+          line: Number(at),
+          column: column === undefined ? null : Number(column),
+        },
+      ];
+    }),
+  ).slice(0, MOST_REFERENCES);
+}
+
 /** Null for addresses that are no files. */
 function localPath(text: string): string | null {
   if (!/^[a-z][a-z0-9+.-]*:/i.test(text)) return text;

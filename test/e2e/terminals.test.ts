@@ -84,6 +84,17 @@ test('a terminal is as before after the window was reloaded and the supervisor k
       await page.locator('.statusbar-item', { hasText: 'Ln 2, Col 2' }).first().waitFor();
       await person.shot('terminal-dark');
 
+      await type('clear; cp linked.ts "with a space.ts"; echo "with a space.ts:3:1: there"');
+      await follow(row(/^with a space\.ts:3:1: there/), 40);
+      await person.tab('with a space.ts').waitFor();
+      await page.locator('.statusbar-item', { hasText: 'Ln 3, Col 1' }).first().waitFor();
+
+      await type(
+        String.raw`clear; printf '\033]8;;command:workbench.action.files.newUntitledFile\007a link\033]8;;\007\n'`,
+      );
+      await row(/^a link/)
+        .first()
+        .waitFor();
       await follow(row(/^a link/), 15);
       await page.waitForTimeout(700);
       expect(await page.locator('.tab', { hasText: 'Untitled' }).count()).toBe(0);

@@ -1,5 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { inWorkspace, pathReferences } from '../../../extension/terminals/path-references.ts';
+import {
+  inWorkspace,
+  pathReferences,
+  spacedReferences,
+} from '../../../extension/terminals/path-references.ts';
 
 /** `path:line:column`, and the very text that is the link. */
 function found(line: string): string[] {
@@ -41,10 +45,32 @@ describe('paths in a line of output', () => {
     expect(found(line)).toEqual([]);
   });
 
+  test.each([
+    ['src/my file.ts:12:5: error', ['src/my file.ts|12|5|src/my file.ts:12:5']],
+    ['  two  spaces here.md:3', []],
+    ['a b/c.ts:7: found', ['a b/c.ts|7||a b/c.ts:7']],
+    [
+      '    at run (/workspace/with space/x.js:10:3)',
+      ['/workspace/with space/x.js|10|3|/workspace/with space/x.js:10:3'],
+    ],
+    ['    at run (/workspace/x.js:10:3)', []],
+    ['src/a.ts:12:5', []],
+    ['at 10:20:30 nothing', []],
+    ['"a b.ts:3"', []],
+  ])('with spaces: %s', (line, expected) => {
+    const places = spacedReferences(line).map(
+      ({ start, length, path, line: at, column }) =>
+        `${path}|${at ?? ''}|${column ?? ''}|${line.slice(start, start + length)}`,
+    );
+    expect(places).toEqual(expected);
+  });
+
   test('a line without an end takes no time', () => {
     const before = process.cpuUsage();
-    for (const piece of ['x', 'a/', '"', ':1', '(', 'a.b:1:1 ', './', '..'])
+    for (const piece of ['x', 'a/', '"', ':1', '(', 'a.b:1:1 ', './', '..', ' a', '(a ', ' ']) {
       pathReferences(piece.repeat(2 ** 20));
+      spacedReferences(piece.repeat(2 ** 20));
+    }
     // Of the processor, µs: however busy it is with others.
     expect(process.cpuUsage(before).user).toBeLessThan(500_000);
     expect(pathReferences('a/b.c '.repeat(100_000))).toHaveLength(20);
