@@ -63,6 +63,8 @@ export default defineConfig({
           name: 'unit',
           include: ['test/unit/**/*.test.ts'],
           globalSetup: ['test/setup/busybox.ts'],
+          testTimeout: 15_000,
+          maxWorkers: 2,
           sequence: { groupOrder: 0 },
         },
       },

@@ -63,6 +63,7 @@ export function handlersOf(rooms: Rooms, program: Program, life: Life, log: Log)
     ...limited(
       filesHandlers<ClientPeer>({
         connections: files,
+        writes: sessionParts.writes,
         sessionId,
         ofSnapshot: (snapshot, session, act) =>
           snapshots.upkeep.withFiles(snapshots.service.find(snapshot, session), act),

@@ -20,6 +20,7 @@ import type { Turns } from '../store/turns.ts';
 import type { Egress } from '../trust/egress/egress.ts';
 import type { Policies } from '../trust/egress/policies.ts';
 import type { SidecarAccess } from '../workspace/files-connections.ts';
+import { WriteGate } from '../workspace/write-gate.ts';
 import { Seeding } from '../workspace/seed.ts';
 import { StorageLimits } from '../workspace/storage-limits.ts';
 import { BackgroundWork } from './background-work.ts';
@@ -83,6 +84,7 @@ export interface SessionParts {
   readonly sidecars: Sidecars;
   /** What the rooms that work on files need of a session's sidecar. */
   readonly access: SidecarAccess;
+  readonly writes: WriteGate;
   readonly lifecycle: Lifecycle;
   readonly changes: Changes;
   readonly queue: TurnQueue;
@@ -109,6 +111,7 @@ export function sessionParts(options: SessionPartsOptions): SessionParts {
   const background = new BackgroundWork(log);
   const records = new SessionRecords(database, sessions, events, now);
   const lanes = new Lanes();
+  const writes = new WriteGate();
   const live = new LiveThings((sessionId) => idle.touch(sessionId));
   const changes = new Changes();
   const limitOf = (sessionId: string): number | null => {
@@ -280,6 +283,7 @@ export function sessionParts(options: SessionPartsOptions): SessionParts {
     seeding,
     creation,
     access,
+    writes,
     limitOf,
     workspace: {
       refuseLive: (row, what) => live.refuse(row, what, '--cancel'),
@@ -351,6 +355,7 @@ export function sessionParts(options: SessionPartsOptions): SessionParts {
     observations,
     sidecars,
     access,
+    writes,
     lifecycle,
     changes,
     queue,

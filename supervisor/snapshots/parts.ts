@@ -18,6 +18,7 @@ import type { Snapshots } from '../store/snapshots.ts';
 import type { Turns } from '../store/turns.ts';
 import type { SidecarAccess } from '../workspace/files-connections.ts';
 import type { Seeding } from '../workspace/seed.ts';
+import type { WriteGate } from '../workspace/write-gate.ts';
 import { Comparisons } from './comparisons.ts';
 import { Forks, type ForksOptions } from './forks.ts';
 import type { Freezing } from './freezing.ts';
@@ -52,6 +53,7 @@ export interface SnapshotPartsOptions {
   readonly seeding: Seeding;
   readonly creation: SessionCreation;
   readonly access: SidecarAccess;
+  readonly writes: WriteGate;
   readonly limitOf: TakesOptions['limitOf'];
   readonly workspace: Pick<RestoresOptions, 'refuseLive' | 'quiet' | 'finishCleans' | 'resized'>;
   /** Takes a fork away that could not be filled. */

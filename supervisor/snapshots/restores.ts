@@ -14,6 +14,7 @@ import type { SessionRow } from '../store/sessions.ts';
 import type { SnapshotRow } from '../store/snapshots.ts';
 import type { SidecarAccess } from '../workspace/files-connections.ts';
 import type { Seeding } from '../workspace/seed.ts';
+import type { WriteGate } from '../workspace/write-gate.ts';
 import type { SnapshotCallOptions } from './connection.ts';
 import type { SnapshotService } from './service.ts';
 import type { LineageStores } from './store/stores.ts';
@@ -47,6 +48,7 @@ export interface RestoresOptions {
   readonly lanes: Lanes;
   readonly seeding: Pick<Seeding, 'settle'>;
   readonly access: SidecarAccess;
+  readonly writes: Pick<WriteGate, 'shut'>;
   /** Throws where something is live in the session. */
   readonly refuseLive: (row: SessionRow, what: string) => void;
   /** Ends every turn and exec of the session. */
@@ -116,7 +118,8 @@ export class Restores {
     request: ChangeRequest,
     act: (row: SessionRow, undo: SnapshotRow | null) => Promise<T>,
   ): Promise<T> {
-    const { takes, lanes, lifecycle, records, seeding, quiet, refuseLive, finishCleans } = this.#options;
+    const { takes, lanes, lifecycle, records, seeding, writes, quiet, refuseLive, finishCleans } =
+      this.#options;
     if (!session.persistent) {
       throw new HoldfastError('not_supported', `The workspace of ${session.name} is not ${what}`, {
         why: 'it is ephemeral: its files go with its sandbox',
@@ -127,14 +130,15 @@ export class Restores {
     refuseLive(session, what);
     const release = this.#options.access.hold(session.id);
     try {
-      return await takes.alone(session.id, () =>
-        lanes.run(session.id, async () => {
-          refuseLive(session, what);
-          await finishCleans(session.id);
-          const row = await lifecycle.onlySidecarInLane(records.get(session.id), `its workspace is ${what}`);
-          await seeding.settle(row);
-          return await act(row, await this.#undo(row, reason, request));
-        }),
+      const inLane = async (): Promise<T> => {
+        refuseLive(session, what);
+        await finishCleans(session.id);
+        const row = await lifecycle.onlySidecarInLane(records.get(session.id), `its workspace is ${what}`);
+        await seeding.settle(row);
+        return await act(row, await this.#undo(row, reason, request));
+      };
+      return await writes.shut(session.id, () =>
+        takes.alone(session.id, () => lanes.run(session.id, inLane)),
       );
     } finally {
       release();

@@ -4,6 +4,7 @@ import { type HandlerContext, type Handlers, type Progress, withBytes } from '..
 import type { SnapshotFiles } from '../snapshots/files/snapshot-files.ts';
 import type { FilesConnection } from './files-connection.ts';
 import type { FilesConnections, Lane } from './files-connections.ts';
+import type { WriteGate } from './write-gate.ts';
 
 /** Reads up to this size go with the quick calls. */
 const QUICK_BYTES = 64 * 1024;
@@ -14,6 +15,7 @@ interface Client {
 
 export interface FilesHandlersOptions {
   readonly connections: FilesConnections;
+  readonly writes: Pick<WriteGate, 'through'>;
   /** The id of the session that a client names. Errors: `not_found`, `ambiguous_name`. */
   readonly sessionId: (reference: string) => string;
   /** The files of a snapshot, which stay there until `act` has ended. Errors: `not_found`, also where it is not of that session. */
@@ -28,7 +30,7 @@ export interface FilesHandlersOptions {
 export function filesHandlers<P extends Client>(
   options: FilesHandlersOptions,
 ): Handlers<typeof FILES_METHODS, P> {
-  const { connections, sessionId, ofSnapshot } = options;
+  const { connections, writes, sessionId, ofSnapshot } = options;
   /** Whose an upload is, as ids are not secrets. */
   const uploads = new Map<string, { readonly client: P; readonly session: string }>();
 
@@ -38,6 +40,15 @@ export function filesHandlers<P extends Client>(
     again: boolean,
     call: (connection: FilesConnection) => Promise<T>,
   ): Promise<T> => connections.use(sessionId(reference), lane, again, call);
+  /** What a restore must not overwrite unseen. */
+  const change = <T>(
+    reference: string,
+    lane: Lane,
+    call: (connection: FilesConnection) => Promise<T>,
+  ): Promise<T> => {
+    const id = sessionId(reference);
+    return writes.through(id, () => connections.use(id, lane, false, call));
+  };
   const passing = ({ signal, progress }: HandlerContext<P>) => ({
     signal,
     onProgress: ({ stage, done, of, unit }: Progress) =>
@@ -90,7 +101,7 @@ export function filesHandlers<P extends Client>(
     'files/write': async ({ session, ...params }, context) => {
       const lane = context.bytes.length <= QUICK_BYTES ? 'quick' : 'bulk';
       return (
-        await on(session, lane, false, (one) =>
+        await change(session, lane, (one) =>
           one.call('files/write', params, { ...passing(context), ...passingBytes(context) }),
         )
       ).result;
@@ -120,8 +131,7 @@ export function filesHandlers<P extends Client>(
     'files/commit': async ({ session, ...params }, context) => {
       const id = own(params.upload, session, context.peer);
       try {
-        return (await on(id, 'bulk', false, (one) => one.call('files/commit', params, passing(context))))
-          .result;
+        return (await change(id, 'bulk', (one) => one.call('files/commit', params, passing(context)))).result;
       } finally {
         uploads.delete(params.upload);
       }
@@ -132,15 +142,15 @@ export function filesHandlers<P extends Client>(
       return (await on(id, 'bulk', false, (one) => one.call('files/abort', params, passing(context)))).result;
     },
     'files/create': async ({ session, ...params }, context) =>
-      (await on(session, 'quick', false, (one) => one.call('files/create', params, passing(context)))).result,
+      (await change(session, 'quick', (one) => one.call('files/create', params, passing(context)))).result,
     'files/mkdir': async ({ session, ...params }, context) =>
-      (await on(session, 'quick', false, (one) => one.call('files/mkdir', params, passing(context)))).result,
+      (await change(session, 'quick', (one) => one.call('files/mkdir', params, passing(context)))).result,
     'files/rename': async ({ session, ...params }, context) =>
-      (await on(session, 'quick', false, (one) => one.call('files/rename', params, passing(context)))).result,
+      (await change(session, 'quick', (one) => one.call('files/rename', params, passing(context)))).result,
     'files/copy': async ({ session, ...params }, context) =>
-      (await on(session, 'quick', false, (one) => one.call('files/copy', params, passing(context)))).result,
+      (await change(session, 'quick', (one) => one.call('files/copy', params, passing(context)))).result,
     'files/delete': async ({ session, ...params }, context) =>
-      (await on(session, 'quick', false, (one) => one.call('files/delete', params, passing(context)))).result,
+      (await change(session, 'quick', (one) => one.call('files/delete', params, passing(context)))).result,
   };
 }
 

@@ -252,7 +252,9 @@ describe('kill -9 of the sidecar', () => {
       const id = await made(home);
       const files = (folder: string, count: number): string =>
         `mkdir ${folder}; cd ${folder}; for n in $(seq ${count}); do echo ${folder} $n > $n; done; cd ..`;
-      await prompt(home, id, `${files('open', 500)}; ${files('closed', 6000)}; chmod 000 closed`);
+      // Random bytes, so that it stays in there for a while.
+      const long = 'for n in $(seq 30); do head -c 4000000 /dev/urandom > closed/long$n; done';
+      await prompt(home, id, `${files('open', 500)}; ${files('closed', 6000)}; ${long}; chmod 000 closed`);
       const closed = join(home.path, 'workspaces', id, 'closed');
       const modeOf = async (): Promise<number> => (await stat(closed)).mode & 0o777;
       const sidecar = await sidecarOf(home, id);
@@ -262,13 +264,13 @@ describe('kill -9 of the sidecar', () => {
       expect(['connection_closed', 'sandbox_lost']).toContain(await taking);
       expect(await modeOf()).not.toBe(0);
       const taken = await home.call('snapshot/create', { session: id });
-      expect(taken).toMatchObject({ created: true, files: 6500 });
+      expect(taken).toMatchObject({ created: true, files: 6530 });
       expect(await modeOf()).toBe(0);
       await prompt(home, id, 'chmod 700 closed; rm -rf closed open');
       await home.call('snapshot/restore', { session: id, snapshot: taken.id });
       expect(await modeOf()).toBe(0);
       expect(await prompt(home, id, 'ls open | wc -l; chmod 700 closed; ls closed | wc -l')).toBe(
-        '500\n6000\n',
+        '500\n6030\n',
       );
       await expectSettled(home);
     },

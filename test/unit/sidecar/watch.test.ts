@@ -200,7 +200,7 @@ describe('watching', () => {
     expect(await heard(watch)).toContain('created /workspace/seen');
   });
 
-  test('a flood is one overflow, and then it goes on', async () => {
+  test('a flood is one overflow, and then it goes on', { timeout: 30_000 }, async () => {
     const { watch } = await watches.open(all());
     for (let n = 0; n < 6000; n += 1) writeFileSync(join(workspace, `f${String(n)}`), '');
     expect(await heard(watch)).toContain('overflow');
