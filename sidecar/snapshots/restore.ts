@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { DirectoryEntry } from '../../protocol/snapshots/entries.ts';
 import type { RestoreResult } from '../../protocol/snapshots/wire.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
@@ -15,6 +14,7 @@ import { takeSteps } from './restore-run.ts';
 import { Staging } from './staging.ts';
 import type { Work } from './store.ts';
 import type { System } from './system.ts';
+import { nextTick } from './tick.ts';
 import type { LinkedName } from './walk.ts';
 
 const OWNER_ALL = 0o700;
@@ -89,7 +89,8 @@ export class Restore {
       await maker.make(plan.wanted);
       plan.counts.created += maker.created;
       plan.counts.bytes += maker.bytes;
-      if (maker.made.size > 0) await laterThan(system, system.fileClock());
+      // Then what is known of files that were made by now can be trusted.
+      if (maker.made.size > 0) await nextTick(system);
       // From here on it is shorter to finish than to be asked.
       this.#isBegun = true;
       takeSteps(plan.steps, { system, lent, root: root.fd, staging });
@@ -113,9 +114,4 @@ export class Restore {
     const { objects, path, work } = this.#options;
     return new RestorePlan({ objects, links, newName, path, check: () => work.check() });
   }
-}
-
-/** Whoever changes a file from now on leaves another time than `clock`: what is known of files that were made by then can be trusted. */
-async function laterThan(system: System, clock: bigint): Promise<void> {
-  while (system.fileClock() <= clock) await sleep(1);
 }

@@ -29,6 +29,7 @@ import type { GiveBack, LentModes } from './lent-modes.ts';
 import type { ObjectOutlet } from './outbox.ts';
 import { areSameEntries, groupOf } from './same.ts';
 import { LOOK_FLAGS, STAT, type System } from './system.ts';
+import { nextTick } from './tick.ts';
 import { isGone, type LinkedName, type Totals, Walk, type Walker, type WalkResult } from './walk.ts';
 
 const { O_NOFOLLOW, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK } = constants;
@@ -72,7 +73,7 @@ export interface Scanned extends Totals {
 /** One look through the workspace: what has changed is read, cut into objects, and noted in `known`. */
 export class Scan implements Walker {
   readonly #options: ScanOptions;
-  readonly #begun: bigint;
+  #begun: bigint;
   readonly #linkedNames: { count: number; changed: boolean } = { count: 0, changed: false };
   /** When files that were lent were given back. */
   readonly #givenBack = new Map<ReturnType<typeof inodeOf>, bigint>();
@@ -92,6 +93,8 @@ export class Scan implements Walker {
 
   async run(): Promise<Scanned> {
     const { system, lent, known, root, linkedBefore } = this.#options;
+    // Else what was written just before would look as if it were written meanwhile, and an agent be frozen for nothing.
+    if (!this.#options.frozen) this.#begun = await nextTick(system);
     const tour = new Walk({ system, lent, walker: this, top: known });
     const walk = await tour.run(root);
     let hash: Hash | null = null;

@@ -229,6 +229,17 @@ test('a scan during which something is written says that it is not of one moment
   expect(noticed).toBeGreaterThan(0);
 });
 
+test('what was written just before a scan is not taken for written meanwhile: no agent is frozen for it', async () => {
+  const { workspace, at } = await opened();
+  let root: string | null = null;
+  for (let round = 0; round < 20; round += 1) {
+    writeFileSync(at('last'), `round ${round}`);
+    const taken = await workspace.scan(root);
+    expect(taken, `round ${round}`).toMatchObject({ moved: false });
+    ({ root } = taken);
+  }
+});
+
 test('a cancelled scan or restore changes nothing, and the next one is right', async () => {
   const store = new KeptStore();
   let left = Number.POSITIVE_INFINITY;
