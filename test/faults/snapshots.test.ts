@@ -252,16 +252,22 @@ describe('kill -9 of the sidecar', () => {
       const id = await made(home);
       const files = (folder: string, count: number): string =>
         `mkdir ${folder}; cd ${folder}; for n in $(seq ${count}); do echo ${folder} $n > $n; done; cd ..`;
-      // Random bytes, so that it stays in there for a while.
-      const long = 'for n in $(seq 30); do head -c 4000000 /dev/urandom > closed/long$n; done';
-      await prompt(home, id, `${files('open', 500)}; ${files('closed', 6000)}; ${long}; chmod 000 closed`);
+      await prompt(home, id, `${files('open', 500)}; ${files('closed', 6000)}`);
       const closed = join(home.path, 'workspaces', id, 'closed');
       const modeOf = async (): Promise<number> => (await stat(closed)).mode & 0o777;
-      const sidecar = await sidecarOf(home, id);
-      const taking = codeOf(home.call('snapshot/create', { session: id }));
-      await eventually('it has opened the folder', async () => (await modeOf()) !== 0, 60_000);
-      await sidecar.kill();
-      expect(['connection_closed', 'sandbox_lost']).toContain(await taking);
+      let outcome = 'null';
+      // Where the engine takes its time the look is over before the sidecar is: then again.
+      for (let tries = 0; outcome === 'null' && tries < 5; tries += 1) {
+        // Random bytes, so that it stays in there for a while.
+        const long = 'for n in $(seq 30); do head -c 4000000 /dev/urandom > closed/long$n; done';
+        await prompt(home, id, `chmod 700 closed; ${long}; chmod 000 closed`);
+        const sidecar = await sidecarOf(home, id);
+        const taking = codeOf(home.call('snapshot/create', { session: id }));
+        await eventually('it has opened the folder', async () => (await modeOf()) !== 0, 60_000);
+        await sidecar.kill();
+        outcome = await taking;
+      }
+      expect(['connection_closed', 'sandbox_lost']).toContain(outcome);
       expect(await modeOf()).not.toBe(0);
       const taken = await home.call('snapshot/create', { session: id });
       expect(taken).toMatchObject({ created: true, files: 6530 });

@@ -59,12 +59,13 @@ describe('what a client saves while a workspace is brought back', () => {
           const path = `/workspace/${name}`;
           await peer.callWithBytes(
             'files/write',
-            { session: 'main', path, overwrite: false },
+            { session: 'main', path, create: true },
             { bytes: Buffer.from(name) },
           );
           saved.push(name);
         }
       })();
+      saving.catch(() => undefined);
       try {
         const { undo } = await peer.call('snapshot/restore', { session: 'main', snapshot, cancel: true });
         until.isDone = true;
