@@ -81,10 +81,11 @@ export class ByteWriter {
 /** Reads what `ByteWriter` wrote. Everything that is not there, too large or not in its shortest form throws `snapshot_damaged`. */
 export class ByteReader {
   readonly #bytes: Buffer;
-  #at = 0;
+  #at: number;
 
-  constructor(bytes: Buffer) {
+  constructor(bytes: Buffer, from = 0) {
     this.#bytes = bytes;
+    this.#at = from;
   }
 
   get position(): number {
@@ -96,7 +97,7 @@ export class ByteReader {
   }
 
   byte(): number {
-    return this.#bytes[this.#take(1)] ?? 0;
+    return this.#bytes[this.skip(1)] ?? 0;
   }
 
   varint(most: number): number {
@@ -116,23 +117,23 @@ export class ByteReader {
   }
 
   u32(): number {
-    return this.#bytes.readUInt32LE(this.#take(4));
+    return this.#bytes.readUInt32LE(this.skip(4));
   }
 
   u64(): number {
-    const at = this.#take(8);
+    const at = this.skip(8);
     const value = this.#bytes.readUInt32LE(at) + this.#bytes.readUInt32LE(at + 4) * TWO_TO_32;
     if (!Number.isSafeInteger(value)) throw damaged('a number is too large');
     return value;
   }
 
   i64(): bigint {
-    return this.#bytes.readBigInt64LE(this.#take(8));
+    return this.#bytes.readBigInt64LE(this.skip(8));
   }
 
   /** A view, not a copy. */
   bytes(count: number): Buffer {
-    const at = this.#take(count);
+    const at = this.skip(count);
     return this.#bytes.subarray(at, at + count);
   }
 
@@ -141,7 +142,8 @@ export class ByteReader {
     return this.bytes(this.#bytes.length - this.#at);
   }
 
-  #take(count: number): number {
+  /** Goes over so many bytes; gives where they begin. */
+  skip(count: number): number {
     const at = this.#at;
     if (count > this.#bytes.length - at) throw damaged('something ends too early');
     this.#at = at + count;
