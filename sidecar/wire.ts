@@ -22,6 +22,8 @@ export const IN_SANDBOX = {
   /** The sidecar's socket lives here; only the sidecar has it. */
   control: '/ctl',
   socketName: 'sidecar.sock',
+  /** In there, and kept for the next sidecar where something is in it: notes of modes that a look or a restore has lent itself. */
+  lentName: 'snapshots',
 } as const;
 
 /**

@@ -31,10 +31,13 @@ const { workspace, notes } = workerData as ThreadPlaces;
 
 const waiting = new Map<number, PromiseWithResolvers<StoreAnswer>>();
 let calls = 0;
-let snapshots: Promise<WorkspaceSnapshots> | undefined;
-/** Before there is a task: nobody waits for it then. Who has one is told where it failed. */
+/**
+ * Before there is a task: nobody waits for it then, and modes that a sidecar before this one had lent itself are given back without one.
+ * Who has a task is told where it failed.
+ */
 const native = loadSystem();
-native.catch(() => undefined);
+let snapshots: Promise<WorkspaceSnapshots> | undefined = open();
+snapshots.catch(() => (snapshots = undefined));
 
 port.on('message', (message: ToThread) => {
   switch (message.kind) {

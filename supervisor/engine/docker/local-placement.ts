@@ -62,11 +62,8 @@ export class LocalPlacement implements Placement {
   async discard(sessionId: string): Promise<void> {
     const runs = join(this.#home, 'run');
     const gone = join(runs, `${GONE}${sessionId}-${randomBytes(4).toString('hex')}`);
-    try {
-      await rename(this.#run(sessionId), gone);
-    } catch (error) {
-      if (codeOf(error) !== 'ENOENT') throw error;
-    }
+    if (await this.#hasLent(sessionId)) await this.#discardButNotes(sessionId, gone);
+    else await renameIfThere(this.#run(sessionId), gone);
     // Also what an earlier attempt left when it was killed.
     const left = (await namesIn(runs)).filter((name) => name.startsWith(`${GONE}${sessionId}-`));
     for (const name of left) await removeTree(join(runs, name));
@@ -78,17 +75,22 @@ export class LocalPlacement implements Placement {
   }
 
   async deleteWorkspace(spec: WorkspaceSpec): Promise<void> {
-    if (spec.backing === 'volume') return this.#volumes.remove(spec.sessionId);
-    const path = this.#workspace(spec.sessionId);
+    if (spec.backing === 'volume') await this.#volumes.remove(spec.sessionId);
+    else await this.#removeEmpty(spec.sessionId);
+    await removeTree(this.#run(spec.sessionId));
+  }
+
+  async #removeEmpty(sessionId: string): Promise<void> {
+    const path = this.#workspace(sessionId);
     try {
       await rmdir(path);
     } catch (error) {
       if (codeOf(error) === 'ENOENT') return;
       if (codeOf(error) !== 'ENOTEMPTY') throw error;
-      throw new HoldfastError('conflict', `The workspace of ${spec.sessionId} is not empty`, {
+      throw new HoldfastError('conflict', `The workspace of ${sessionId} is not empty`, {
         why: `${path} still has files`,
         next: 'try again: its content is removed first',
-        details: { session: spec.sessionId, path },
+        details: { session: sessionId, path },
         cause: error,
       });
     }
@@ -114,6 +116,26 @@ export class LocalPlacement implements Placement {
 
   dial(_sidecarId: string, sessionId: string): Promise<Duplex | null> {
     return dialChecked(join(this.#run(sessionId, 'control'), IN_SANDBOX.socketName));
+  }
+
+  /** A sidecar that was killed had lent itself modes of files: the next one of the session, which may be of another sandbox, gives them back. */
+  async #hasLent(sessionId: string): Promise<boolean> {
+    const control = this.#run(sessionId, 'control');
+    const notes = join(control, IN_SANDBOX.lentName);
+    return (await isFolder(control)) && (await isFolder(notes)) && (await namesIn(notes)).length > 0;
+  }
+
+  async #discardButNotes(sessionId: string, gone: string): Promise<void> {
+    await mkdir(join(gone, 'control'), { recursive: true, mode: 0o700 });
+    for (const [part, kept] of [
+      ['', 'control'],
+      ['control', IN_SANDBOX.lentName],
+    ] as const) {
+      for (const name of await namesIn(this.#run(sessionId, part))) {
+        if (name !== kept)
+          await renameIfThere(join(this.#run(sessionId, part), name), join(gone, part, name));
+      }
+    }
   }
 
   async #workspaceMount(spec: WorkspaceSpec): Promise<SandboxMounts['agent'][number]> {
@@ -170,6 +192,14 @@ async function namesIn(folder: string): Promise<string[]> {
   } catch (error) {
     if (codeOf(error) === 'ENOENT') return [];
     throw error;
+  }
+}
+
+async function renameIfThere(from: string, to: string): Promise<void> {
+  try {
+    await rename(from, to);
+  } catch (error) {
+    if (codeOf(error) !== 'ENOENT') throw error;
   }
 }
 
