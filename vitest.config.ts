@@ -54,6 +54,8 @@ export default defineConfig({
     environment: 'node',
     pool: 'forks',
     retry: 0,
+    // The default of a second is a guess at how fast a machine is; what holds is seen at once however long this is.
+    expect: { poll: { timeout: 12_000 } },
     unstubEnvs: true,
     restoreMocks: true,
     projects: [

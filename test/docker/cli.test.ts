@@ -86,7 +86,7 @@ afterEach(() => {
 });
 
 async function until(condition: () => boolean | Promise<boolean>, what: string): Promise<void> {
-  const deadline = Date.now() + 20_000;
+  const deadline = Date.now() + 30_000;
   while (!(await condition())) {
     if (Date.now() > deadline) throw new Error(`waited for ${what} in vain`);
     await sleep(50);
@@ -244,8 +244,8 @@ describe('exec', () => {
       await shell.shows('30 100');
       await shell.shows('xterm');
       // ^C goes to the program in the terminal and does not end the client.
-      shell.write('sleep 300\n');
-      await sleep(300);
+      shell.write('echo sl-"eeps"; sleep 300\n');
+      await shell.shows('sl-eeps');
       shell.write('\u0003');
       shell.write('echo still-"here"; exit 9\n');
       await shell.shows('still-here');

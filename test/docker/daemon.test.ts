@@ -4,7 +4,6 @@ import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { afterEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -12,9 +11,11 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import { expectSettled, expectWholeHistory, outputOf } from '../faults/harness/expectations.ts';
 import { BUNDLE, FaultHome, type FaultHomeOptions } from '../faults/harness/fault-home.ts';
 import { otherBuild } from '../faults/harness/other-build.ts';
+import { eventually } from '../faults/harness/workbench.ts';
 import { handlerProject, shellProject, writeProject } from '../setup/profiles.ts';
 
 const execute = promisify(execFile);
+const GONE_MS = 30_000;
 const StatusSchema = z.object({
   pid: z.number(),
   version: z.string(),
@@ -59,11 +60,14 @@ function stopAtEnd(home: FaultHome): void {
 }
 
 async function untilGone(pid: number): Promise<void> {
-  const until = Date.now() + 15_000;
-  while (existsSync(`/proc/${pid}`)) {
-    if (Date.now() > until) throw new Error(`the supervisor ${pid} does not leave`);
-    await sleep(20);
-  }
+  await eventually(`the supervisor ${pid} is gone`, () => !existsSync(`/proc/${pid}`), GONE_MS);
+}
+
+/** The turn has begun and is not over. */
+async function untilItWrites(home: FaultHome, turn: string): Promise<void> {
+  await eventually('the turn writes', async () => {
+    return (await home.call('turn/show', { turn })).turn.bytes.stdout > 0;
+  });
 }
 
 async function status(home: FaultHome): Promise<z.infer<typeof StatusSchema>> {
@@ -80,7 +84,7 @@ describe('one supervisor per home', () => {
     const home = await freshHome();
     const first = await home.start();
     const second = home.spawn();
-    expect(await second.endsWithin(10_000)).toEqual({ code: 3, signal: null });
+    expect(await second.endsWithin(GONE_MS)).toEqual({ code: 3, signal: null });
     expect(await home.log()).toContain('home_locked');
     expect((await status(home)).pid).toBe(first.pid);
   });
@@ -117,9 +121,9 @@ describe('a supervisor that goes and comes', () => {
     const first = await home.start();
     await deployShell(home);
     const { session } = await home.call('session/create', { profile: 'shell' });
-    const script = 'for i in 1 2 3 4 5 6 7 8 9 10; do echo line $i; sleep 0.3; done';
+    const script = 'for i in 1 2 3 4 5 6 7 8 9 10; do echo line $i; sleep 0.2; done';
     const { turn } = await home.call('turn/start', { session: session.id, prompt: script });
-    await sleep(1200);
+    await untilItWrites(home, turn.turnId);
     await first.kill();
 
     stopAtEnd(home);
@@ -153,7 +157,7 @@ describe('a supervisor that goes and comes', () => {
     await home.call('session/resume', { session: session.id });
     const { stopped } = await home.call('supervisor/stop', { sandboxes: true });
     expect(stopped).toBe(1);
-    expect(await supervisor.endsWithin(15_000)).toEqual({ code: 0, signal: null });
+    expect(await supervisor.endsWithin(GONE_MS)).toEqual({ code: 0, signal: null });
     expect((await home.objects()).filter(({ kind }) => kind === 'container')).toEqual([]);
     expect(await readdir(join(home.path, 'workspaces'))).toEqual([session.id]);
   });
@@ -167,11 +171,11 @@ describe('a supervisor that goes and comes', () => {
     const { session } = await home.call('session/create', { profile: 'shell' });
     const script = 'for i in 1 2 3 4 5 6; do echo $i; sleep 0.5; done';
     const { turn } = await home.call('turn/start', { session: session.id, prompt: script });
-    await sleep(800);
+    await untilItWrites(home, turn.turnId);
 
     stopAtEnd(home);
     expect(await cli(home, newer)('session', 'list', '--json')).toContain(session.id);
-    expect(await first.endsWithin(1000)).toEqual({ code: 0, signal: null });
+    expect(await first.endsWithin(GONE_MS)).toEqual({ code: 0, signal: null });
     expect(await status(home)).toMatchObject({ version: '9.9.9', epoch: 2 });
 
     const { pid } = await status(home);
@@ -189,7 +193,7 @@ describe('a supervisor that goes and comes', () => {
       const newer = await otherBuild(join(await freshFolder(), 'newer'), '9.9.9', '2030-01-01T00:00:00.000Z');
       stopAtEnd(home);
       await cli(home, newer)('session', 'list', '--json');
-      expect(await first.endsWithin(1000)).toEqual({ code: null, signal: 'SIGKILL' });
+      expect(await first.endsWithin(GONE_MS)).toEqual({ code: null, signal: 'SIGKILL' });
       expect((await status(home)).version).toBe('9.9.9');
       await expectSettled(home);
     },
@@ -203,10 +207,12 @@ describe('a supervisor that goes and comes', () => {
     await home.call('session/resume', { session: session.id });
     const newer = await otherBuild(join(await freshFolder(), 'newer'), '9.9.9', '2030-01-01T00:00:00.000Z');
     const asked = home.call('session/stop', { session: session.id }).catch((error: unknown) => error);
-    await sleep(700);
+    await eventually('its agent is gone', async () =>
+      (await home.objects()).every(({ labels }) => labels['dev.holdfast.role'] !== 'agent'),
+    );
     stopAtEnd(home);
     await cli(home, newer)('session', 'list', '--json');
-    expect(await first.endsWithin(100)).toEqual({ code: 0, signal: null });
+    expect(await first.endsWithin(GONE_MS)).toEqual({ code: 0, signal: null });
     await asked;
     expect((await status(home)).version).toBe('9.9.9');
     expect((await home.call('session/show', { session: session.id })).session.status).toBe('resumable');
@@ -223,22 +229,22 @@ describe('a supervisor that goes and comes', () => {
     await execute('bash', ['-c', command], { cwd: folder, env });
     stopAtEnd(home);
     const { pid } = await status(home);
-    await sleep(1500);
-    const open = await readdir(`/proc/${pid}/fd`);
-    const { stdout } = await execute('bash', [
-      '-c',
-      `readlink /proc/${pid}/fd/* || true; readlink /proc/${pid}/cwd`,
-    ]);
-    expect(open.length).toBeGreaterThan(3);
-    expect(stdout).not.toContain(folder);
-    expect(stdout).not.toContain('/etc/hostname');
-    expect(stdout).not.toMatch(/\/dev\/(pts|tty)/);
+    const opened = async (): Promise<string> => {
+      const script = `readlink /proc/${pid}/fd/* || true; readlink /proc/${pid}/cwd`;
+      return (await execute('bash', ['-c', script])).stdout;
+    };
+    // It may answer before it has let go of everything.
+    await eventually('it has let go', async () => {
+      const all = await opened();
+      return !all.includes(folder) && !all.includes('/etc/hostname') && !/\/dev\/(pts|tty)/.test(all);
+    });
+    expect((await readdir(`/proc/${pid}/fd`)).length).toBeGreaterThan(3);
     const { stdout: standard } = await execute(
       'readlink',
       [0, 1, 2].map((fd) => `/proc/${pid}/fd/${fd}`),
     );
     expect(standard).toBe('/dev/null\n'.repeat(3));
-    expect(stdout.trim().split('\n').at(-1)).toBe('/');
+    expect((await opened()).trim().split('\n').at(-1)).toBe('/');
     const [sid, umask] = await Promise.all([
       readFile(`/proc/${pid}/stat`, 'utf8').then((text) =>
         Number(text.slice(text.lastIndexOf(')') + 2).split(' ')[3]),
@@ -259,7 +265,7 @@ describe('the home', () => {
     await home.call('session/resume', { session: session.id });
     const id = await home.id();
     await rm(home.path, { recursive: true, force: true });
-    expect(await supervisor.endsWithin(20_000)).toEqual({ code: 0, signal: null });
+    expect(await supervisor.endsWithin(GONE_MS)).toEqual({ code: 0, signal: null });
     const left = await home.docker.listContainers({
       all: true,
       filters: { label: [`dev.holdfast.home=${id}`] },
@@ -319,7 +325,7 @@ describe('the home', () => {
     expect(checks.find(({ name }) => name === 'database')).toMatchObject({ status: 'problem' });
     const { removed } = await home.call('purge', { force: true });
     expect(removed.filter(({ kind }) => kind === 'container')).toHaveLength(2);
-    expect(await second.endsWithin(15_000)).toEqual({ code: 0, signal: null });
+    expect(await second.endsWithin(GONE_MS)).toEqual({ code: 0, signal: null });
     expect(existsSync(home.path)).toBe(false);
   });
 
@@ -385,7 +391,7 @@ describe('clearing away', () => {
 
     const { removed } = await home.call('purge', { force: true });
     expect(removed.some(({ kind }) => kind === 'volume')).toBe(true);
-    expect(await supervisor.endsWithin(15_000)).toEqual({ code: 0, signal: null });
+    expect(await supervisor.endsWithin(GONE_MS)).toEqual({ code: 0, signal: null });
     const filters = { label: [`dev.holdfast.home=${id}`] };
     expect(await home.docker.listContainers({ all: true, filters })).toEqual([]);
     expect((await home.docker.listVolumes({ filters })).Volumes).toEqual([]);

@@ -92,14 +92,14 @@ describe('an exec', () => {
     expect(exec.stderr).toBeNull();
     let screen = '';
     exec.stdout.on('data', (chunk: Buffer) => (screen += chunk.toString()));
-    await eventually(() => screen.includes('ready'));
+    await eventually(() => screen.includes('ready\r\n'));
     expect(screen).toBe('ready\r\n');
     exec.stdin.write('hello\r');
     await eventually(() => screen.includes('got hello'));
     await exec.resize(132, 50);
     exec.stdin.write('\r');
     expect(await exec.exited).toBe(5);
-    expect(screen).toContain('50 132');
+    await eventually(() => screen.includes('50 132'));
   });
 
   test('a size that is given while frozen is there after the thaw', async () => {
@@ -112,7 +112,7 @@ describe('an exec', () => {
     await home.engine.unpause(spec.sessionId);
     exec.stdin.write('\r');
     expect(await exec.exited).toBe(0);
-    expect(screen).toContain('30 90');
+    await eventually(() => screen.includes('30 90'));
   });
 
   test('is let go of without an end, and goes on', async () => {

@@ -1,5 +1,4 @@
 import { writeFileSync } from 'node:fs';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { SearchLine, SearchParams, SearchSummary } from '../../protocol/search.ts';
 import type { FilesConnection } from '../../supervisor/workspace/files-connection.ts';
@@ -167,10 +166,9 @@ for n in range(3000):
 
     const other = await filesOf(pair);
     await other.call('files/search-open', { pattern: 'needle', limit: 100_000 });
-    await sleep(300);
-    expect(await running()).toBe(1);
+    await expect.poll(running).toBe(1);
     other.close();
-    await expect.poll(running, { timeout: 5000 }).toBe(0);
+    await expect.poll(running).toBe(0);
   });
 
   test('while the agent swaps folders for links to what only the sidecar sees, nothing of that is told', async () => {

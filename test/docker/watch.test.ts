@@ -3,10 +3,11 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { connectSupervisor, type SupervisorConnection } from '../../protocol/client/connect.ts';
+import type { SupervisorConnection } from '../../protocol/client/connect.ts';
 import type { NotificationParams } from '../../protocol/methods.ts';
 import { TestHome } from '../setup/home.ts';
 import { shellProject, writeProject } from '../setup/profiles.ts';
+import { connectTo } from '../setup/test-client.ts';
 
 type Changed = NotificationParams<'files/changed'>;
 
@@ -22,23 +23,12 @@ describe('watching and searching through the supervisor', () => {
       .object({ sessionId: z.string() })
       .parse(await home.json(['run', 'watched', 'mkdir -p src; echo needle > src/a; echo x > b'])).sessionId;
     workspace = z.object({ path: z.string() }).parse(await home.json(['workspace', 'info', session])).path;
-    connection = await connect();
+    connection = await connectTo(home.path);
   });
   afterAll(async () => {
     connection.close();
     await home.end();
   });
-  const connect = () =>
-    connectSupervisor({
-      home: home.path,
-      program: {
-        name: 'test',
-        version: __VERSION__,
-        build: __BUILD_ID__,
-        builtAt: Date.parse(__BUILD_TIME__),
-      },
-      start: 'never',
-    });
 
   /** What one watch of `connection` has told. */
   async function watching(path = '/workspace', excludes: string[] = []) {
@@ -55,7 +45,7 @@ describe('watching and searching through the supervisor', () => {
     expect(mode).toBe('inotify');
     await home.succeed(['run', 'watched', 'mkdir skipped new; echo 1 > skipped/x; echo 1 > new/y; mv b c']);
     await expect
-      .poll(() => [...new Set(told())].sort(), { timeout: 5000 })
+      .poll(() => [...new Set(told())].sort(), { timeout: 20_000 })
       .toEqual([
         'created /workspace/c',
         'created /workspace/new',

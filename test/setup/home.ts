@@ -1,4 +1,5 @@
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -23,6 +24,7 @@ export class TestHome {
   readonly projects: string;
   readonly #env: Readonly<Record<string, string>>;
   readonly #docker = new Docker();
+  readonly #started = new Set<ChildProcessWithoutNullStreams>();
   #told = false;
 
   private constructor(path: string, env: Readonly<Record<string, string>>) {
@@ -57,12 +59,15 @@ export class TestHome {
     });
   }
 
-  /** Starts `holdfast ARGS` for a test that talks to it while it runs, and ends it. */
+  /** Starts `holdfast ARGS` for a test that talks to it while it runs. It ends with the home at the latest. */
   start(args: readonly string[]): ChildProcessWithoutNullStreams {
-    return spawn(process.execPath, [PROGRAM, ...args], {
+    const child = spawn(process.execPath, [PROGRAM, ...args], {
       env: { ...process.env, ...this.#env, HOLDFAST_HOME: this.path },
       stdio: ['pipe', 'pipe', 'pipe'],
     });
+    this.#started.add(child);
+    child.once('close', () => this.#started.delete(child));
+    return child;
   }
 
   /** Runs `holdfast ARGS`, which must succeed, and gives what it printed. */
@@ -99,9 +104,16 @@ export class TestHome {
     await this.#docker.getContainer(id).kill();
   }
 
-  /** Removes everything of this home from the engine and from the disk. */
+  /** Ends what was started and removes everything of this home from the engine and from the disk. */
   async end(): Promise<void> {
     this.#tell();
+    // A test that failed has let go of what it started: a client that stays would start a supervisor again.
+    await Promise.all(
+      [...this.#started].map(async (child) => {
+        child.kill('SIGKILL');
+        await once(child, 'close');
+      }),
+    );
     try {
       await this.succeed(['purge', '--force']);
     } finally {

@@ -1,15 +1,22 @@
 import { execFileSync } from 'node:child_process';
-import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { dialChecked } from '../../../supervisor/engine/docker/dial.ts';
 import { FilesConnection } from '../../../supervisor/workspace/files-connection.ts';
 import { PairBench, type SidecarPair } from '../../docker/sidecar-pair.ts';
+import { until } from '../../unit/sidecar/collect.ts';
 
 export const CANARY = 'canary: a byte from outside';
 /** What the sidecar's own folder holds, and nothing else. */
 export const OUTSIDE = ['secret', 'sidecar.sock', 'terminals', 'writes'];
+
+/**
+ * As long may a small answer take while something large is at work, ms: far less than the whole of it, and more than a busy machine keeps
+ * a process from running.
+ */
+export const STALL_MS = 3000;
 
 /** A real sidecar and a real agent container, with a canary where only the sidecar has its eyes. */
 export class Arena {
@@ -51,13 +58,16 @@ export class Arena {
     return output;
   }
 
-  /** Lets the agent do its deed while `work` goes on. */
+  /** Lets the agent do a deed of those that last while `work` goes on. */
   async during<T>(deed: readonly string[], work: () => Promise<T>): Promise<T> {
     const attack = this.attack(...deed);
     // It is waited for at the end; until then its failure is not nobody's.
-    attack.catch(() => undefined);
+    let over = false;
+    void attack.catch(() => undefined).finally(() => (over = true));
+    const begun = this.pair.path('run/begun');
     try {
-      await sleep(500);
+      await until('the agent has begun', () => over || existsSync(begun), 30_000);
+      rmSync(begun, { force: true });
       return await work();
     } finally {
       writeFileSync(this.pair.path('workspace/stop'), '');

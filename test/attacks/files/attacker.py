@@ -13,6 +13,11 @@ def exchange(one, other):
     return 0
 
 
+def begun():
+    """Whoever waits for this deed may do what it is meant for."""
+    open('/run/holdfast/begun', 'w').close()
+
+
 def swap(folder, seconds):
     """Swaps a folder with a link out of the workspace, and a file with such a link and with a FIFO, as fast as it can."""
     end = time.time() + seconds
@@ -38,6 +43,7 @@ def swap(folder, seconds):
     open('f', 'w').write('inside')
     os.mkfifo('p')
     count = 0
+    begun()
     while time.time() < end and not os.path.exists('/workspace/stop'):
         target = OUTSIDE[count % len(OUTSIDE)]
         for name, to in (('l', target), ('s', target + '/secret')):
@@ -134,6 +140,7 @@ def edit(path, seconds):
     """Replaces a file over and over by others of the same size, in place and by rename."""
     end = time.time() + seconds
     count = 0
+    begun()
     while time.time() < end and not os.path.exists('/workspace/stop'):
         count += 1
         text = 'agent  %08d' % count
@@ -156,6 +163,7 @@ def bait(folder, seconds):
         open('d/f%03d' % n, 'w').write('inside needle\n')
     os.symlink('/ctl/bait', 'l')
     count = 0
+    begun()
     while time.time() < end and not os.path.exists('/workspace/stop'):
         for _ in range(100):
             exchange(b'd', b'l')
@@ -169,6 +177,7 @@ def turns(path, size, seconds):
     """A file that is replaced by others of the same size and of one letter each, as a build does."""
     end = time.time() + seconds
     count = 0
+    begun()
     while time.time() < end and not os.path.exists('/workspace/stop'):
         count += 1
         with open(path + '.next', 'wb') as f:

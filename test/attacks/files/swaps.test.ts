@@ -2,7 +2,7 @@ import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:f
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Seeded } from '../../unit/protocol/seeded.ts';
-import { Arena, CANARY, outcome, OUTSIDE } from './arena.ts';
+import { Arena, CANARY, outcome, OUTSIDE, STALL_MS } from './arena.ts';
 import { SOAK } from '../../setup/run-length.ts';
 
 /** Attempts of each kind: of those that wait for the disk, and of the others. */
@@ -57,7 +57,7 @@ describe.each([
           }
         }),
       );
-      expect(stall).toBeLessThan(1000);
+      expect(stall).toBeLessThan(STALL_MS);
       expect(arena.outside()).toEqual(OUTSIDE);
       expect(arena.leftovers()).toEqual([]);
       return seen;
@@ -196,7 +196,7 @@ describe.each([
         }),
       );
       rmSync(bait, { recursive: true });
-      expect(stall).toBeLessThan(1000);
+      expect(stall).toBeLessThan(STALL_MS);
       expect([told > 0, skipped > 0]).toEqual([true, true]);
     });
 

@@ -5,6 +5,7 @@ import type { FilesConnection } from '../../../supervisor/workspace/files-connec
 import { filesOf } from '../../docker/files-of.ts';
 import { PairBench, type SidecarPair } from '../../docker/sidecar-pair.ts';
 import { SOAK } from '../../setup/run-length.ts';
+import { STALL_MS } from './arena.ts';
 
 const SECONDS = SOAK ? 600 : 8;
 /** Swaps of a folder and a link while it is watched, at least. */
@@ -71,7 +72,7 @@ print(n * 50)
     for (const name of ['s', 'after']) rmSync(pair.path('workspace', name), { recursive: true });
   });
 
-  test('10,000 folders in each other, sockets, FIFOs and loops: nobody else waits for more than a second', async () => {
+  test('10,000 folders in each other, sockets, FIFOs and loops: nobody else waits for long', async () => {
     await python(`
 import os, socket
 os.makedirs('/workspace/odd'); os.chdir('/workspace/odd')
@@ -95,7 +96,7 @@ for n in range(10_000): os.mkdir('d'); os.chdir('d')
     meter.running = false;
     await metering;
     other.close();
-    expect(longest).toBeLessThan(1000);
+    expect(longest).toBeLessThan(STALL_MS);
     await python(`open('/workspace/odd/d/d/here', 'w').close()`);
     expect((await next(watch, files, 5000)).changes).toEqual([
       { path: '/workspace/odd/d/d/here', kind: 'created' },
@@ -189,7 +190,7 @@ while time.time() < end and not os.path.exists('/workspace/stop'): time.sleep(0.
       expect(mode).toBe('inotify');
       writeFileSync(mine.path('workspace/new'), '1');
       await expect
-        .poll(async () => (await next(watch, on)).changes, { timeout: 5000 })
+        .poll(async () => (await next(watch, on)).changes, { timeout: 20_000 })
         .toContainEqual({ path: '/workspace/new', kind: 'created' });
       on.close();
       writeFileSync(neighbour.path('workspace/stop'), '');

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { TestHome } from '../../setup/home.ts';
@@ -96,14 +95,11 @@ describe('sessions, affinity and lifecycle (A1–A3, P1, P2, P4, L1–L3)', () =
       'deploy',
       await writeProject(
         projects,
-        shellProject('l1', 'persistence: persistent\nidle: { pause: 3s, stop: 6s, expire: 9s }\n'),
+        shellProject('l1', 'persistence: persistent\nidle: { pause: 2s, stop: 4s, expire: 6s }\n'),
       ),
     ]);
-    const { sessionId } = await run('l1', 'echo kept > f; sleep 4; echo still here');
-    expect(await status(sessionId)).toBe('idle');
-    await expect.poll(() => status(sessionId), { timeout: 20_000 }).toBe('paused');
-    await expect.poll(() => status(sessionId), { timeout: 20_000 }).toBe('resumable');
-    await expect.poll(() => status(sessionId), { timeout: 20_000 }).toBe('expired');
+    const { sessionId } = await run('l1', 'echo kept > f; sleep 3; echo still here');
+    await expect.poll(() => status(sessionId), { timeout: 30_000, interval: 500 }).toBe('expired');
     const back = await run('l1', 'cat f', '--session', 'default');
     expect(back.sandbox).toEqual({ case: 'resurrect', reused: false });
     const events = await home.succeed(['session', 'events', sessionId, '--json']);
@@ -150,7 +146,7 @@ describe('sessions, affinity and lifecycle (A1–A3, P1, P2, P4, L1–L3)', () =
       z
         .object({ turnId: z.string() })
         .parse(await home.json(['run', 'queue', text, '--session', session, '--no-wait'])).turnId;
-    const slow = await start('echo 1 >> order; sleep 3; echo 2 >> order', 'a');
+    const slow = await start('echo 1 >> order; until [ -e go ]; do sleep 0.1; done; echo 2 >> order', 'a');
     const next = await start('echo 3 >> order; cat order', 'a');
     const beside = await run('queue', 'echo at once', '--session', 'b');
     expect(beside.status).toBe('succeeded');
@@ -159,6 +155,7 @@ describe('sessions, affinity and lifecycle (A1–A3, P1, P2, P4, L1–L3)', () =
       status: 'queued',
       ahead: 1,
     });
+    await home.succeed(['exec', 'queue/a', '--', 'touch', '/workspace/go']);
     expect(await home.succeed(['turn', 'wait', next])).toBe('1\n2\n3\n');
     expect(turnSchema.parse(await home.json(['turn', 'show', slow])).turn.status).toBe('succeeded');
   });
@@ -175,13 +172,13 @@ describe('sessions, affinity and lifecycle (A1–A3, P1, P2, P4, L1–L3)', () =
           '--no-wait',
         ]),
       );
-    await sleep(1500);
+    const sleeping = () =>
+      home.succeed(['exec', sessionId, '--', 'sh', '-c', 'ps ax | grep -c "[s]leep 777"; true']);
+    await expect.poll(sleeping, { timeout: 20_000, interval: 300 }).toBe('2\n');
     await home.succeed(['turn', 'cancel', turnId]);
     const ended = await home.run(['turn', 'wait', turnId]);
     expect(ended.code).toBe(130);
-    expect(
-      await home.succeed(['exec', sessionId, '--', 'sh', '-c', 'ps ax | grep -c "[s]leep 777"; true']),
-    ).toBe('0\n');
+    expect(await sleeping()).toBe('0\n');
   });
 
   test('the same path from exec, the handler, the sidecar and the host', async () => {

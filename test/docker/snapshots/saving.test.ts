@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { connectSupervisor, type SupervisorConnection } from '../../../protocol/client/connect.ts';
+import type { SupervisorConnection } from '../../../protocol/client/connect.ts';
 import { TestHome } from '../../setup/home.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
+import { connectTo } from '../../setup/test-client.ts';
 
 const ROUNDS = 6;
 
@@ -11,16 +12,7 @@ describe('what a client saves while a workspace is brought back', () => {
   beforeAll(async () => {
     home = await TestHome.create();
     await home.succeed(['deploy', await writeProject(home.projects, shellProject('shell'))]);
-    connection = await connectSupervisor({
-      home: home.path,
-      program: {
-        name: 'test',
-        version: __VERSION__,
-        build: __BUILD_ID__,
-        builtAt: Date.parse(__BUILD_TIME__),
-      },
-      start: 'never',
-    });
+    connection = await connectTo(home.path);
   });
   afterAll(async () => {
     connection.close();

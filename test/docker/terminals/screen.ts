@@ -21,6 +21,8 @@ export class Screen {
   /** Everything that was read. */
   text = '';
   offset = 0;
+  /** Up to here in `text` it was waited for. */
+  #seen = 0;
 
   constructor(client: () => SidecarClient, terminalId: string) {
     this.client = client;
@@ -37,13 +39,20 @@ export class Screen {
     await this.client().writeTerminal(this.terminalId, Buffer.from(text));
   }
 
-  /** Reads until the text since the last such call has this in it, and gives that text. */
-  async shows(wanted: string | RegExp, withinMs = 20_000): Promise<string> {
+  /**
+   * Reads until this is shown after what was waited for before, and gives the text between. How much of what follows has been read
+   * then is chance: who compares two screens waits in both for what ends them.
+   */
+  async shows(wanted: string | RegExp, withinMs = 30_000): Promise<string> {
     const deadline = performance.now() + withinMs;
-    const from = this.text.length;
     for (;;) {
-      const since = this.text.slice(from);
-      if (typeof wanted === 'string' ? since.includes(wanted) : wanted.test(since)) return since;
+      const since = this.text.slice(this.#seen);
+      const found = typeof wanted === 'string' ? wanted : wanted.exec(since)?.[0];
+      const at = found === undefined ? -1 : since.indexOf(found);
+      if (found !== undefined && at !== -1) {
+        this.#seen += at + found.length;
+        return since.slice(0, at + found.length);
+      }
       if (performance.now() > deadline) {
         throw new Error(`${String(wanted)} was not shown, but ${JSON.stringify(since.slice(-2000))}`);
       }
@@ -51,8 +60,13 @@ export class Screen {
     }
   }
 
+  /** Reads until it shows nothing after the prompt of a shell that waits. */
+  async prompts(): Promise<string> {
+    return await this.shows(/\$ $/);
+  }
+
   /** Reads to the end: its exit code. */
-  async ends(withinMs = 20_000): Promise<number | null> {
+  async ends(withinMs = 30_000): Promise<number | null> {
     const deadline = performance.now() + withinMs;
     for (;;) {
       const { ended, exitCode, bytes } = await this.#more(1000);

@@ -41,15 +41,16 @@ export class Seat {
     this.#child.stdin.write(text);
   }
 
-  /** Waits until this is shown after what was waited for before, and gives what is new. */
-  async shows(wanted: string | RegExp, withinMs = 15_000): Promise<string> {
+  /** Waits until this is shown after what was waited for before, and gives what is new up to it. */
+  async shows(wanted: string | RegExp, withinMs = 30_000): Promise<string> {
     const deadline = performance.now() + withinMs;
     for (;;) {
       const fresh = this.text.slice(this.#seen);
-      const found = typeof wanted === 'string' ? fresh.indexOf(wanted) : fresh.search(wanted);
-      if (found !== -1) {
-        this.#seen = this.text.length;
-        return fresh;
+      const found = typeof wanted === 'string' ? wanted : wanted.exec(fresh)?.[0];
+      const at = found === undefined ? -1 : fresh.indexOf(found);
+      if (found !== undefined && at !== -1) {
+        this.#seen += at + found.length;
+        return fresh.slice(0, at + found.length);
       }
       const left = deadline - performance.now();
       if (left <= 0)

@@ -1,5 +1,8 @@
+import { existsSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { SidecarClient } from '../../../supervisor/workspace/sidecar-client.ts';
+import { until } from '../../unit/sidecar/collect.ts';
 import { PairBench } from '../sidecar-pair.ts';
 import { Screen } from './screen.ts';
 
@@ -10,6 +13,22 @@ beforeAll(async () => {
 afterAll(async () => {
   await bench.end();
 });
+
+/** Until a terminal that has said something says no more. */
+async function atRest(client: SidecarClient, terminalId: string): Promise<void> {
+  let before = -1;
+  await until(
+    'it says no more',
+    async () => {
+      const { total } = await client.terminalProgress(terminalId, 0);
+      if (total > 0 && total === before) return true;
+      before = total;
+      await sleep(500);
+      return false;
+    },
+    30_000,
+  );
+}
 
 test('a shell has a real terminal in /workspace: size, Unicode, job control, exit code', async () => {
   const pair = await bench.pair();
@@ -22,19 +41,24 @@ test('a shell has a real terminal in /workspace: size, Unicode, job control, exi
 
   await screen.type('printf "%s|\\n" "žluťoučký 🐎 日本語"\r');
   await screen.shows('\ržluťoučký 🐎 日本語|\r\n');
-  await screen.type(Buffer.from('head -c 2 | od -An -tx1\r'));
-  await sleep(200);
+  await screen.type(Buffer.from('echo re""ady; head -c 2 | od -An -tx1\r'));
+  await screen.shows('ready');
   await screen.type(Buffer.from([0xff, 0x41, 0x0a]));
   await screen.shows(' ff 41');
 
+  await screen.prompts();
+  const asleep = async (how: RegExp): Promise<void> => {
+    await until('it sleeps', async () => (await pair.processes()).some((line) => how.test(line)));
+  };
   await screen.type('sleep 600\r');
-  await sleep(200);
+  await asleep(/^S\S*\+ sleep 600/);
   await screen.type('\x1a');
   await screen.shows('Stopped');
+  await screen.prompts();
   await screen.type('fg\r');
-  await sleep(200);
+  await asleep(/^S\S*\+ sleep 600/);
   await screen.type('\x03');
-  await screen.shows('$ ');
+  await screen.prompts();
   await screen.type('echo code $?\r');
   await screen.shows('code 130');
 
@@ -66,7 +90,8 @@ test('all output before the end is there, however slowly it is read, and what is
   const screen = await Screen.open(() => pair.sidecar, {
     argv: ['bash', '-c', '(trap "" HUP; sleep 600) & seq 1 60000; exit 3'],
   });
-  await sleep(1000);
+  // It has got as far as it gets while nobody reads.
+  await atRest(pair.sidecar, screen.terminalId);
   await screen.shows('\r\n59999\r\n60000\r\n');
   expect(await screen.ends()).toBe(3);
   expect(screen.text.trim().split('\r\n')).toEqual(Array.from({ length: 60000 }, (_, n) => String(n + 1)));
@@ -75,19 +100,23 @@ test('all output before the end is there, however slowly it is read, and what is
 test('process and scrollback survive the death of the sidecar', async () => {
   const pair = await bench.pair();
   const screen = await Screen.open(() => pair.sidecar);
-  await screen.shows('$ ');
+  await screen.prompts();
   await screen.type('variable=kept; echo be""fore\r');
   await screen.shows('before');
   await pair.replaceSidecar();
   await screen.type('echo $variable\r');
-  await screen.shows('kept');
+  await screen.shows('\rkept\r\n');
+  await screen.prompts();
   const again = new Screen(() => pair.sidecar, screen.terminalId);
-  await again.shows('kept');
+  await again.shows('\rkept\r\n');
+  await again.prompts();
   expect(again.text).toBe(screen.text);
   expect(again.text).toContain('\rbefore\r\n');
 
   await screen.type('exit 5\r');
-  await sleep(300);
+  await until('its exit code is told', () =>
+    existsSync(pair.path('run/terminals', screen.terminalId, 'code')),
+  );
   await pair.replaceSidecar();
   expect(await screen.ends()).toBe(5);
 });
@@ -110,7 +139,7 @@ test('one line of a gigabyte is bounded on disk and in memory, and ^C is felt in
   await screen.type('head -c 1G /dev/zero | tr "\\0" x\r');
   await screen.shows('\rxxxxxxxx');
   const before = screen.offset;
-  await sleep(1000);
+  await atRest(pair.sidecar, screen.terminalId);
   const { total, start } = await pair.sidecar.terminalProgress(screen.terminalId, 0);
   // Nobody reads: it has stopped a little ahead of us.
   expect(total - before).toBeLessThan(2 ** 20);

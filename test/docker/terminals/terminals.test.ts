@@ -1,9 +1,11 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { connectSupervisor } from '../../../protocol/client/connect.ts';
 import { TestHome } from '../../setup/home.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
+import { connectTo } from '../../setup/test-client.ts';
 import { until } from '../../unit/sidecar/collect.ts';
 import { openTerminal, Seat } from './seat.ts';
 
@@ -18,6 +20,7 @@ const ListSchema = z.object({
     }),
   ),
 });
+const MoveSchema = z.object({ at: z.coerce.date(), data: z.object({ to: z.string() }) });
 const StatusSchema = z.object({ session: z.object({ status: z.string() }) });
 
 describe('terminals', () => {
@@ -67,40 +70,30 @@ describe('terminals', () => {
 
     const seat = new Seat(home, id);
     await seat.shows('once');
+    const keysArrive = (nth: number) =>
+      until(
+        'keys arrive again',
+        async () => {
+          seat.type(`echo ${String(nth)} $x\r`);
+          return await seat.shows(`${String(nth)} kept`, 1000).then(
+            () => true,
+            () => false,
+          );
+        },
+        30_000,
+      );
     process.kill(await home.supervisorPid(), 'SIGKILL');
-    await sleep(1500);
+    await keysArrive(1);
     expect(await listed(id)).toMatchObject({ status: 'running' });
-    seat.type('echo 1 $x\r');
-    await seat.shows('1 kept');
 
     await home.killContainer(sessionId, 'sidecar');
-    await until('a new sidecar', async () => (await home.container(sessionId, 'sidecar')) !== null, 20_000);
-    await until(
-      'keys arrive again',
-      async () => {
-        seat.type('echo 2 $x\r');
-        return await seat.shows('2 kept', 1000).then(
-          () => true,
-          () => false,
-        );
-      },
-      20_000,
-    );
+    await until('a new sidecar', async () => (await home.container(sessionId, 'sidecar')) !== null, 30_000);
+    await keysArrive(2);
     // Stopped on purpose: nobody starts it again, and the client waits.
     await home.succeed(['supervisor', 'stop']);
-    await sleep(500);
+    expect(await home.json(['supervisor', 'status'])).toMatchObject({ running: false });
     await home.succeed(['profiles']);
-    await until(
-      'keys arrive again',
-      async () => {
-        seat.type('echo 3 $x\r');
-        return await seat.shows('3 kept', 1000).then(
-          () => true,
-          () => false,
-        );
-      },
-      20_000,
-    );
+    await keysArrive(3);
     expect(seat.text.match(/\ronce\r\n/g)).toHaveLength(1);
     await home.succeed(['terminal', 'close', id]);
     expect(await seat.ended).toBe(129);
@@ -134,20 +127,10 @@ describe('terminals', () => {
   });
 
   test('one that nobody watches and that says nothing is let go with its session; while it is watched, or works, it is not', async () => {
-    const idle = 'persistence: persistent\nidle: { pause: 2s, stop: 8s }\n';
+    const idle = 'persistence: persistent\nidle: { pause: 1s, stop: 4s }\n';
     await home.succeed(['deploy', await writeProject(home.projects, shellProject('quiet', idle))]);
     await home.succeed(['session', 'create', 'quiet', '--name', 'silent']);
-    const { id } = await openTerminal(home, 'silent');
-    const seat = new Seat(home, id);
-    seat.type('x=kept; echo he""re\r');
-    await seat.shows('here');
-    await sleep(10_000);
-    expect(await status('silent')).toBe('active');
-    // Left to itself, but at work.
-    seat.type('for n in 1 2 3 4 5 6 7 8 9; do sleep 1; echo tick; done\r~.');
-    await seat.ended;
-    await sleep(9000);
-    expect(await status('silent')).toBe('active');
+    const { id, sessionId } = await openTerminal(home, 'silent');
     const history = home.start([
       'session',
       'events',
@@ -159,13 +142,32 @@ describe('terminals', () => {
     ]);
     let told = '';
     history.stdout.setEncoding('utf8').on('data', (text: string) => (told += text));
-    await until('it is paused', () => /silent for long.*"to":"paused"/s.test(told), 20_000);
+    const moves = () =>
+      told
+        .split('\n')
+        .slice(0, -1)
+        .map((line) => MoveSchema.parse(JSON.parse(line)));
+    const movedTo = (status: string) => moves().find(({ data }) => data.to === status);
+    const seat = new Seat(home, id);
+    seat.type('x=kept; echo he""re\r');
+    await seat.shows('here');
+    await sleep(6000);
+    expect(await status('silent')).toBe('active');
+    // Left to itself, but at work for longer than it may be silent.
+    seat.type('for n in $(seq 25); do sleep 0.2; echo tick; done; date +%s%3N > last\r~.');
+    await seat.ended;
+    await until('it is paused', () => movedTo('paused') !== undefined, 40_000);
+    expect(told).toMatch(/silent for long/);
+    const last = Number(readFileSync(join(home.path, 'workspaces', sessionId, 'last'), 'utf8'));
+    // It was held until its silence was over, and idle for as long as that is allowed, a second.
+    expect(Number(movedTo('idle')?.at) - last).toBeGreaterThan(3900);
+    expect(Number(movedTo('paused')?.at) - last).toBeGreaterThan(4900);
     const again = new Seat(home, id);
     again.type('echo still $x\r');
     await again.shows('still kept');
     expect(await status('silent')).toBe('active');
     await again.kill();
-    await until('it is stopped', () => told.includes('"to":"resumable"'), 30_000);
+    await until('it is stopped', () => movedTo('resumable') !== undefined, 40_000);
     history.kill();
     const late = await home.run(['terminal', 'attach', id]);
     expect(late.stderr).toMatch(/^error not_found: /m);
@@ -209,9 +211,7 @@ describe('terminals', () => {
 
   test('asked for twice with one opId it is opened once, and it is told of its size also while its session is paused', async () => {
     const name = await session('once');
-    const build = { version: __VERSION__, build: __BUILD_ID__, builtAt: Date.parse(__BUILD_TIME__) };
-    const program = { name: 'test', ...build };
-    const { peer, close } = await connectSupervisor({ home: home.path, program, start: 'never' });
+    const { peer, close } = await connectTo(home.path);
     try {
       const open = () =>
         peer.call('terminal/open', { session: name, columns: 80, rows: 24, opId: 'open-it-once' });

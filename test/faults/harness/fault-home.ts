@@ -3,11 +3,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import Docker from 'dockerode';
-import { connectSupervisor, type SupervisorConnection } from '../../../protocol/client/connect.ts';
+import type { SupervisorConnection } from '../../../protocol/client/connect.ts';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import type { MethodName, Params, Result } from '../../../protocol/methods.ts';
 import { removeTree } from '../../../supervisor/store/remove-tree.ts';
 import { isOfThisRun } from '../../setup/run-homes.ts';
+import { connectTo } from '../../setup/test-client.ts';
 import { failpointText, type Faults, SupervisorProcess } from './supervisor-process.ts';
 
 export const BUNDLE = join(import.meta.dirname, '../../../dist/holdfast.cjs');
@@ -109,18 +110,7 @@ export class FaultHome {
   /** A connection after hello, kept until the supervisor ends. */
   async connect(): Promise<SupervisorConnection> {
     if (this.#connection !== null && !this.#connection.peer.isClosed) return this.#connection;
-    const program = {
-      name: 'test',
-      version: __VERSION__,
-      build: __BUILD_ID__,
-      builtAt: Date.parse(__BUILD_TIME__),
-    };
-    this.#connection = await connectSupervisor({
-      home: this.path,
-      program,
-      start: 'never',
-      timeoutMs: ANSWER_MS,
-    });
+    this.#connection = await connectTo(this.path, ANSWER_MS);
     return this.#connection;
   }
 

@@ -48,15 +48,18 @@ describe('the connection', () => {
   });
 
   test('a long request shows its progress on a terminal, and takes it away again', async () => {
+    const pulled = Promise.withResolvers<undefined>();
     const supervisor = await serve({
       'supervisor/doctor': async (_params, { progress }) => {
         progress('Pulling the image', 1, 4, 'layers');
-        await new Promise((resolve) => setTimeout(resolve, 700));
+        await pulled.promise;
         return { checks: [] };
       },
     });
-    const onTerminal = await cli(['doctor'], { home: supervisor.home, terminal: 80, env: { NO_COLOR: '1' } });
-    expect(onTerminal.stderr).toContain('Pulling the image [######------------------] 1 of 4 layers');
+    const driven = new Driven(['doctor'], { home: supervisor.home, terminal: 80, env: { NO_COLOR: '1' } });
+    await driven.shows('Pulling the image [######------------------] 1 of 4 layers');
+    pulled.resolve(undefined);
+    const onTerminal = await driven.finished;
     expect(onTerminal.stderr.endsWith('\r\u001b[K')).toBe(true);
     expect((await cli(['doctor'], { home: supervisor.home })).stderr).toBe('');
   });

@@ -1,5 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { leaveAfterMs, UnneededWatch } from '../../../supervisor/daemon/unneeded.ts';
 
 test('a supervisor leaves when idle only where that was asked for', () => {
@@ -9,7 +8,8 @@ test('a supervisor leaves when idle only where that was asked for', () => {
   expect(leaveAfterMs({ HOLDFAST_LEAVE_AFTER_MS: '0' })).toBeNull();
 });
 
-test('not while somebody needs it, then after the time, once', async () => {
+test('not while somebody needs it, then after the time, once', () => {
+  vi.useFakeTimers();
   let needed = true;
   let told = 0;
   const watch = new UnneededWatch(
@@ -18,18 +18,19 @@ test('not while somebody needs it, then after the time, once', async () => {
     () => (told += 1),
   );
   try {
-    await sleep(250);
+    vi.advanceTimersByTime(250);
     expect(told).toBe(0);
     needed = false;
-    await sleep(60);
+    vi.advanceTimersByTime(60);
     needed = true;
-    await sleep(60);
+    vi.advanceTimersByTime(60);
     needed = false;
-    await sleep(70);
+    vi.advanceTimersByTime(70);
     expect(told).toBe(0);
-    await sleep(300);
+    vi.advanceTimersByTime(300);
     expect(told).toBe(1);
   } finally {
     watch.close();
+    vi.useRealTimers();
   }
 });

@@ -113,8 +113,8 @@ describe('an engine that is late', () => {
     const began = performance.now();
     engine.release('/version');
     await until(isUp);
-    // Far below the longest pause, 5 s.
-    expect(performance.now() - began).toBeLessThan(1500);
+    // Below the longest pause, 5 s.
+    expect(performance.now() - began).toBeLessThan(4000);
   });
 
   test('with its events while it is lost to another call: it is connected to again without being asked', async () => {

@@ -79,7 +79,7 @@ describe('the multiplexed stream of an exec', () => {
     const { stdout, stderr } = takeApart(ours);
     const both = Promise.all([textOf(stdout, 1000), textOf(stderr, 1000)]);
     engine.write(frame(1, 'cut here').subarray(0, 12));
-    await sleep(20);
+    await expect.poll(() => ours.bytesRead, { interval: 5 }).toBe(12);
     ours.destroy();
     expect(await both).toEqual(['cut ', '']);
   });

@@ -324,6 +324,6 @@ test('last words to a reader that never reads do not keep the connection', async
   server.close();
   const started = performance.now();
   await server.closed;
-  expect(performance.now() - started).toBeLessThan(2000);
+  expect(performance.now() - started).toBeLessThan(10_000);
   expect(far.destroyed).toBe(true);
 });

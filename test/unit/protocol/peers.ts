@@ -120,7 +120,7 @@ export function collect(socket: Socket): Promise<Buffer> {
   });
 }
 
-export async function until(condition: () => boolean, ms = 5000): Promise<void> {
+export async function until(condition: () => boolean, ms = 12_000): Promise<void> {
   const deadline = Date.now() + ms;
   while (!condition()) {
     if (Date.now() > deadline) throw new Error(`not true within ${ms} ms: ${condition.toString()}`);

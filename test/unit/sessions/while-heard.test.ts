@@ -10,12 +10,12 @@ async function endless(stuck: AbortSignal): Promise<never> {
 
 test('work that is heard of goes on as long as it takes; silent, it is ended and told', async () => {
   const done = await whileHeard(async (heard) => {
-    for (let step = 0; step < 8; step += 1) {
-      await sleep(50);
+    for (let step = 0; step < 12; step += 1) {
+      await sleep(100);
       heard();
     }
     return 'done';
-  }, 200);
+  }, 1000);
   expect(done).toBe('done');
   await expect(whileHeard((_heard, stuck) => endless(stuck), 100)).rejects.toMatchObject({ code: 'timeout' });
   // What it fails with by itself is told as it is.

@@ -364,11 +364,12 @@ describe.skipIf(BUSYBOX === null)(
       expect(read).toBe(total);
     });
 
-    test('TERM ends everything within a second, and the turn that ran has its exit code', async () => {
+    test('TERM ends everything soon, and the turn that ran has its exit code', async () => {
       const launch = launchOf({ argv: ['sh', '-c', 'echo up; sleep 1000'] });
       await pair.client.launchTurn(launch, Buffer.alloc(0));
       await pair.client.turnProgress({ turnId: launch.turnId, stdout: 0, stderr: 0, waitMs: 5000 });
-      expect(await pair.stopRunner()).toBeLessThan(1000);
+      // Far below what an engine waits for before it kills, 10 s.
+      expect(await pair.stopRunner()).toBeLessThan(4000);
       expect(alive(`HOLDFAST_TURN=${launch.turnId}`)).toEqual([]);
       expect((await follow(pair.client, launch.turnId)).progress).toMatchObject({
         state: 'ended',
