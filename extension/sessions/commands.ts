@@ -287,7 +287,7 @@ export class SessionCommands {
 
   /** A key means the entry that the keyboard is on, and nothing where it is on none. */
   async #onSelected(target: unknown, work: (target: unknown) => Promise<void>): Promise<void> {
-    const meant = target === SELECTED ? this.#view.selected : target;
+    const meant = target === SELECTED ? await this.#view.selected() : target;
     if (target !== SELECTED || meant !== undefined) await work(meant);
   }
 

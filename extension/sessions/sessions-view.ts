@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import {
   EventEmitter,
   FileDecoration,
@@ -21,6 +22,7 @@ import {
   ago,
   contextOf,
   filterWords,
+  groupOf,
   iconOf,
   isFiltered,
   listed,
@@ -28,23 +30,18 @@ import {
   subtitleOf,
   titleOf,
 } from './listing.ts';
-import type { Filter, Group } from './listing.ts';
+import type { Filter } from './listing.ts';
+import { SessionNodes } from './session-nodes.ts';
+import type { Node, SessionNode } from './session-nodes.ts';
 import type { Unread } from './unread.ts';
 
 /** Addresses of sessions in the tree, so that badges find them. */
 const SCHEME = 'holdfast-session';
 /** Times like `3 min` go on while nothing else happens. */
 const REDRAW_MS = 60_000;
-
-interface GroupNode {
-  readonly kind: 'group';
-  readonly group: Group;
-}
-export interface SessionNode {
-  readonly kind: 'session';
-  readonly session: Session;
-}
-type Node = GroupNode | SessionNode;
+/** How long VS Code is given to know again what is selected, and how often it is asked. */
+const SELECTED_MS = 1_000;
+const LOOK_MS = 20;
 
 /** The sessions in the side bar: active ones, and those to come back to. */
 export class SessionsView implements TreeDataProvider<Node>, Disposable {
@@ -52,7 +49,8 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
   readonly #sessions: KnownSessions;
   readonly #unread: Unread;
   readonly #owned = new Disposal();
-  readonly #changed = this.#owned.own(new EventEmitter<undefined>());
+  readonly #changed = this.#owned.own(new EventEmitter<Node[] | undefined>());
+  readonly #nodes = new SessionNodes();
   readonly #badges = this.#owned.own(new EventEmitter<Uri[]>());
   readonly #view: TreeView<Node>;
   #following: Disposable | undefined;
@@ -77,7 +75,7 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
       unread.onDidChange((ids) => {
         this.#badges.fire(ids.map(addressOf));
         // Who does not see the badge is told by the label.
-        this.#changed.fire(undefined);
+        this.#changed.fire(this.#nodes.drawn.filter(({ session }) => ids.includes(session.id)));
       }),
     );
     this.#owned.own(
@@ -87,19 +85,24 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
       }),
     );
     const redraw = setInterval(() => {
-      if (this.#view.visible) this.#changed.fire(undefined);
+      if (this.#view.visible) this.#changed.fire(this.#nodes.drawn);
     }, REDRAW_MS);
     this.#owned.onEnd(() => clearInterval(redraw));
     this.#owned.onEnd(() => this.#follow(false));
     this.#follow(this.#view.visible);
   }
 
-  get onDidChangeTreeData(): Event<undefined> {
+  get onDidChangeTreeData(): Event<Node[] | undefined> {
     return this.#changed.event;
   }
 
-  /** The entry that the keyboard is on; undefined where it is none of a session. */
-  get selected(): SessionNode | undefined {
+  /** The entry that the keyboard is on, when a key of the view was pressed; undefined where it is none of a session. */
+  async selected(): Promise<SessionNode | undefined> {
+    // Arrows move the keyboard and leave the selection where it was.
+    await commands.executeCommand('list.selectAndPreserveFocus');
+    // VS Code does not know what is selected while it asks for the entries again.
+    const limit = performance.now() + SELECTED_MS;
+    while (this.#view.selection.length === 0 && performance.now() < limit) await sleep(LOOK_MS);
     const [node] = this.#view.selection;
     return node?.kind === 'session' ? node : undefined;
   }
@@ -122,16 +125,11 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
   async getChildren(parent?: Node): Promise<Node[]> {
     if (parent?.kind === 'session') return [];
     this.#connection.use();
-    if (this.#connection.state.kind === 'noSupervisor') return [];
-    const sessions = this.#sessions.current ?? (await this.#firstLook());
-    if (parent !== undefined) {
-      return listed(sessions, parent.group, this.#filter).map((session) => ({ kind: 'session', session }));
-    }
-    const groups: GroupNode[] = [
-      { kind: 'group', group: 'active' },
-      { kind: 'group', group: 'earlier' },
-    ];
-    return groups.filter(({ group }) => listed(sessions, group, this.#filter).length > 0);
+    const isThere = this.#connection.state.kind !== 'noSupervisor';
+    const sessions = isThere ? (this.#sessions.current ?? (await this.#firstLook())) : [];
+    return parent === undefined
+      ? this.#nodes.groups(sessions, this.#filter)
+      : this.#nodes.sessions(parent.group, sessions, this.#filter);
   }
 
   getTreeItem(node: Node): TreeItem {
@@ -146,7 +144,8 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
     }
     const { session } = node;
     const item = new TreeItem(inert(titleOf(session)), TreeItemCollapsibleState.None);
-    item.id = session.id;
+    // Of its group too: where it goes to the other one, VS Code may hear of that one first.
+    item.id = `${groupOf(session)}/${session.id}`;
     item.resourceUri = addressOf(session.id);
     const { id, color } = iconOf(session);
     item.iconPath = new ThemeIcon(id, new ThemeColor(color));
@@ -189,7 +188,8 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
         : { value: running, tooltip: running === 1 ? 'One turn is running' : `${running} turns are running` };
     void commands.executeCommand('setContext', 'holdfast.any', sessions.length > 0);
     this.#explain();
-    this.#changed.fire(undefined);
+    const changed = this.#nodes.changed(sessions, this.#filter);
+    if (changed === undefined || changed.length > 0) this.#changed.fire(changed);
   }
 
   /** Above sessions that are there all the same; where there are none, the view's own welcome says it, which a message would hide. */

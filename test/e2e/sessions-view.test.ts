@@ -150,8 +150,7 @@ test('a filter by state, and a search, show what fits and say so', () =>
 
 test('renaming, pinning and putting away, with keys and from the menu', () =>
   told(async () => {
-    await person.session('put-down').first().click();
-    await person.page.keyboard.press('F2');
+    await person.pressOn(person.session('put-down').first(), 'F2');
     await person.answer('picked-up');
     await person.session('picked-up').first().waitFor();
     expect((await listed()).map(({ name }) => name)).toContain('picked-up');
@@ -221,24 +220,56 @@ test('a number says how many turns have ended elsewhere, until one looks; anothe
     expect((await listed()).every(({ runningTurn }) => runningTurn === null)).toBe(true);
   }, 'unread'));
 
+/** While the list changes: every look draws another order. */
+async function amidChanges(story: () => Promise<void>): Promise<void> {
+  const end = new AbortController();
+  const changes = (async () => {
+    for (let pin = true; !end.signal.aborted; pin = !pin)
+      await home.succeed(['session', 'update', 'over', pin ? '--pin' : '--unpin']);
+    await home.succeed(['session', 'update', 'over', '--unpin']);
+  })();
+  try {
+    await story();
+  } finally {
+    end.abort();
+    await changes;
+  }
+}
+
+test('a key means the entry that the keyboard is on, whatever else happens in the list', () =>
+  told(async () => {
+    await amidChanges(async () => {
+      for (const name of ['picked-up', 'at-work', 'picked-up', 'at-work', 'picked-up']) {
+        await person.pressOn(person.session(name).first(), 'Delete');
+        await person.decide(`Delete ${name}?`, 'Cancel');
+      }
+    });
+    // Arrows move the keyboard and leave the selection where it was.
+    const active = (await rows()).filter((name) => ['fresh', 'at-work', 'resting'].includes(name));
+    await person.pressOn(person.session(active[0] ?? '').first(), 'ArrowDown');
+    await person.page.keyboard.press('Delete');
+    await person.decide(`Delete ${active[1] ?? ''}?`, 'Cancel');
+
+    // On a heading the key means nothing: what is asked of the next entry comes, and nothing else.
+    await person.pressOn(person.session(active[0] ?? '').first(), 'ArrowUp');
+    await person.page.locator('.sidebar .monaco-list-row.focused', { hasText: 'Active' }).waitFor();
+    await person.page.keyboard.press('Delete');
+    await person.pressOn(person.session('picked-up').first(), 'F2');
+    await person.quickInput('Rename picked-up').waitFor();
+    expect(await person.page.locator('.monaco-dialog-box').count()).toBe(0);
+    await person.page.keyboard.press('Escape');
+  }, 'keys'));
+
 test('deleting says what goes and what stays, and asks', () =>
   told(async () => {
-    await person.session('picked-up').first().click();
-    await person.page.keyboard.press('Delete');
+    await person.pressOn(person.session('picked-up').first(), 'Delete');
     await person.dialog('Delete picked-up?').waitFor();
     await person.dialog('A snapshot of it stays for a week').waitFor();
     await person.shot('delete-dark');
     await person.decide('Delete picked-up?', 'Cancel');
     expect((await listed()).map(({ name }) => name)).toContain('picked-up');
-    await person.session('picked-up').first().click();
-    await person.page.keyboard.press('Delete');
+    await person.pressOn(person.session('picked-up').first(), 'Delete');
     await person.decide('Delete picked-up?', 'Delete');
     await person.session('picked-up').first().waitFor({ state: 'detached' });
     expect((await listed()).map(({ name }) => name)).not.toContain('picked-up');
-
-    // On a heading the key means nothing.
-    await person.session('Active').first().click();
-    await person.page.keyboard.press('Delete');
-    await person.page.waitForTimeout(700);
-    expect(await person.page.locator('.monaco-dialog-box, .quick-input-widget:visible').count()).toBe(0);
   }, 'delete'));

@@ -12,6 +12,8 @@ const THEMES = {
 const MENU_MS = 400;
 const COMMAND_MS = 4_000;
 const COMMAND_TRIES = 6;
+const CLICK_MS = 3_000;
+const CLICKS = 10;
 
 /** Somebody in front of VS Code with the packaged extension installed: keyboard, mouse, and what is on the screen. */
 export class Person {
@@ -116,6 +118,11 @@ export class Person {
     await this.page.keyboard.press('Enter');
   }
 
+  /** The box or list that is open, with this title. */
+  quickInput(title: string): Locator {
+    return this.page.locator('.quick-input-widget', { hasText: title });
+  }
+
   quickPick(text: string | RegExp): Locator {
     return this.#row(text);
   }
@@ -132,6 +139,21 @@ export class Person {
 
   session(text: string | RegExp): Locator {
     return this.page.locator('.sidebar .monaco-list-row', { hasText: text });
+  }
+
+  /** Presses a key on an entry of a list: clicks it until it is the one that keys are for. It may move under the pointer. */
+  async pressOn(entry: Locator, key: string): Promise<void> {
+    const meant = entry.and(this.page.locator('.monaco-list:focus .monaco-list-row.focused.selected'));
+    for (let tries = 1; ; tries += 1) {
+      await entry.click();
+      try {
+        await meant.waitFor({ timeout: CLICK_MS });
+        break;
+      } catch (error) {
+        if (tries === CLICKS) throw error;
+      }
+    }
+    await this.page.keyboard.press(key);
   }
 
   /** What the menu of an entry offers, from top to bottom; it is closed again. */

@@ -1,0 +1,96 @@
+import { beforeEach, describe, expect, test } from 'vitest';
+import { NO_FILTER } from '../../../extension/sessions/listing.ts';
+import { SessionNodes } from '../../../extension/sessions/session-nodes.ts';
+import type { Session } from '../../../protocol/entities.ts';
+
+function session(id: string, more: Partial<Session> = {}): Session {
+  return {
+    id,
+    name: id,
+    profile: 'counter',
+    status: 'idle',
+    persistent: true,
+    throwaway: false,
+    createdAt: '2026-01-01T00:00:00.000Z',
+    lastActiveAt: '2026-01-01T00:00:00.000Z',
+    expiresAt: null,
+    pinned: false,
+    starred: false,
+    archived: false,
+    tags: [],
+    model: null,
+    workspaceBytes: null,
+    backing: 'directory',
+    engineReachable: true,
+    runningTurn: null,
+    queuedTurns: 0,
+    about: null,
+    lastSeq: 1,
+    ...more,
+  };
+}
+
+const c = session('c', { status: 'resumable' });
+const first = [session('a'), session('b'), c];
+let nodes: SessionNodes;
+
+/** As VS Code asks for the whole tree. */
+function draw(sessions: readonly Session[]): void {
+  for (const { group } of nodes.groups(sessions, NO_FILTER)) nodes.sessions(group, sessions, NO_FILTER);
+}
+
+function idsBelow(group: 'active' | 'earlier', sessions: readonly Session[]): string[] {
+  return nodes.sessions(group, sessions, NO_FILTER).map((node) => node.session.id);
+}
+
+beforeEach(() => {
+  nodes = new SessionNodes();
+  draw(first);
+});
+
+describe('what has to be drawn again', () => {
+  test('is nothing where the same sessions are listed anew', () => {
+    expect(nodes.changed(structuredClone(first), NO_FILTER)).toEqual([]);
+  });
+
+  test('is the entry of the session that is other than before, which stays the same entry', () => {
+    const b = nodes.drawn.find((node) => node.session.id === 'b');
+    const now = [session('a'), session('b', { runningTurn: 'trn-1' }), c];
+    const changed = nodes.changed(now, NO_FILTER);
+    expect(changed).toHaveLength(1);
+    expect(changed?.[0]).toBe(b);
+    expect(b?.session.runningTurn).toBe('trn-1');
+    expect(nodes.changed(now, NO_FILTER)).toEqual([]);
+  });
+
+  test('is the group whose order or members are others, until it was asked for', () => {
+    const now = [session('a'), session('b', { pinned: true }), c];
+    const active = [{ kind: 'group', group: 'active' }];
+    expect(nodes.changed(now, NO_FILTER)).toEqual(active);
+    expect(nodes.changed(now, NO_FILTER)).toEqual(active);
+    expect(idsBelow('active', now)).toEqual(['b', 'a']);
+    expect(nodes.changed(now, NO_FILTER)).toEqual([]);
+  });
+
+  test('is both groups where a session goes from one to the other, and no entry is in both', () => {
+    const now = [session('a'), session('b', { status: 'resumable' }), c];
+    const before = nodes.drawn.find((node) => node.session.id === 'b');
+    expect(nodes.changed(now, NO_FILTER)).toEqual([
+      { kind: 'group', group: 'active' },
+      { kind: 'group', group: 'earlier' },
+    ]);
+    draw(now);
+    const after = nodes.drawn.find((node) => node.session.id === 'b');
+    expect(after).not.toBe(before);
+    expect(before?.session.status).toBe('idle');
+  });
+
+  test('is everything where a heading comes or goes', () => {
+    expect(nodes.changed(first.slice(0, 2), NO_FILTER)).toBeUndefined();
+    draw(first.slice(0, 2));
+    expect(nodes.changed(first, NO_FILTER)).toBeUndefined();
+    draw([]);
+    expect(nodes.drawn).toEqual([]);
+    expect(nodes.changed([], NO_FILTER)).toEqual([]);
+  });
+});
