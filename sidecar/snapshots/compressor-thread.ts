@@ -1,10 +1,18 @@
 // A thread that compresses frames, one after the other, while their files are still being read.
-import { parentPort } from 'node:worker_threads';
-import type { CompressorAnswer, CompressorRequest } from './compressor.ts';
+import { parentPort, workerData } from 'node:worker_threads';
+import {
+  type CompressorAnswer,
+  type CompressorPlaces,
+  type CompressorRequest,
+  SAID,
+} from './compressor-messages.ts';
 import { packInPlace } from './pack-in-place.ts';
 
 const port = parentPort;
+const { said } = workerData as CompressorPlaces;
 port?.on('message', ({ raw }: CompressorRequest) => {
   const { encoding, stored, checksum } = packInPlace(Buffer.from(raw.buffer, raw.byteOffset, raw.byteLength));
   port.postMessage({ length: stored.length, encoding, checksum } satisfies CompressorAnswer);
+  Atomics.add(said, SAID.done, 1);
 });
+Atomics.store(said, SAID.runs, 1);

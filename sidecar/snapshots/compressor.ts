@@ -1,19 +1,14 @@
 import { extname, join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { type Encoding, FRAME, type Frame } from '../../protocol/snapshots/frames.ts';
+import { FRAME, type Frame } from '../../protocol/snapshots/frames.ts';
+import {
+  type CompressorAnswer,
+  type CompressorPlaces,
+  type CompressorRequest,
+  SAID,
+} from './compressor-messages.ts';
 import { packInPlace } from './pack-in-place.ts';
-
-export interface CompressorRequest {
-  readonly raw: Uint8Array<SharedArrayBuffer>;
-}
-
-/** What was made of it lies where it was. */
-export interface CompressorAnswer {
-  readonly length: number;
-  readonly encoding: Encoding;
-  readonly checksum: number;
-}
 
 interface Waiting {
   readonly raw: SharedArrayBuffer;
@@ -30,19 +25,22 @@ const PROGRAM = join(
 );
 /** Frames after which there is enough to do for a thread: it takes as long to start as ten of them. */
 const FRAMES_ALONE = 3;
-/** Frames that are not laid down yet, for the thread to work on while more is read: enough of them. */
-export const FRAMES_AHEAD = 12;
-
-/** Compresses frames, those of a large scan in a thread beside the one that reads. Answers come in the order of the requests. */
+/** Frames for the thread to work on while more is read; each is memory that nobody has touched before. */
+export const FRAMES_AHEAD = 6;
+/**
+ * Compresses frames, those of a large scan in a thread beside the one that reads, which compresses too while the other one has not
+ * started or has enough to do. Answers come in the order of the requests.
+ */
 export class Compressor {
   readonly #program: string;
   #worker: Worker | null = null;
   readonly #waiting: Waiting[] = [];
   /** Memory that both threads see: what is handed over would count as garbage that is to be collected, again and again. */
   readonly #free: SharedArrayBuffer[] = [];
-  /** Its thread has answered. */
-  #isReady = false;
+  readonly #said = new Int32Array(new SharedArrayBuffer(8));
+  /** Frames that came, and those of them that went to the thread. */
   #packed = 0;
+  #handedOver = 0;
   #failure: HoldfastError | null = null;
 
   /** `program`: the file of compressor-thread. */
@@ -61,13 +59,18 @@ export class Compressor {
     const memory = raw.buffer;
     if (!(memory instanceof SharedArrayBuffer)) throw new TypeError('not from `room`');
     this.#packed += 1;
-    const isStarting = !this.#isReady && this.#waiting.length >= FRAMES_AHEAD;
-    if (this.#packed <= FRAMES_ALONE || isStarting) return Promise.resolve(packInPlace(raw));
-    this.#worker ??= this.#start();
+    if (this.#packed > FRAMES_ALONE) this.start();
+    if (!this.#isFree) return Promise.resolve(packInPlace(raw));
+    this.#handedOver += 1;
     const packed = Promise.withResolvers<Packed>();
     this.#waiting.push({ raw: memory, packed });
-    this.#worker.postMessage({ raw: new Uint8Array(memory, 0, raw.length) } satisfies CompressorRequest);
+    this.#worker?.postMessage({ raw: new Uint8Array(memory, 0, raw.length) } satisfies CompressorRequest);
     return packed.promise;
+  }
+
+  /** There will be much to compress. */
+  start(): void {
+    this.#worker ??= this.#begin();
   }
 
   /** Nobody looks any more into what `room` gave. */
@@ -79,11 +82,19 @@ export class Compressor {
     void this.#worker?.terminate();
   }
 
-  #start(): Worker {
-    const worker = new Worker(this.#program, { resourceLimits: { maxYoungGenerationSizeMb: 4 } });
+  /** The thread will be done before this one has read as much again. */
+  get #isFree(): boolean {
+    const left = this.#handedOver - Atomics.load(this.#said, SAID.done);
+    return Atomics.load(this.#said, SAID.runs) === 1 && left < FRAMES_AHEAD;
+  }
+
+  #begin(): Worker {
+    const worker = new Worker(this.#program, {
+      workerData: { said: this.#said } satisfies CompressorPlaces,
+      resourceLimits: { maxYoungGenerationSizeMb: 4 },
+    });
     worker.unref();
     worker.on('message', ({ length, encoding, checksum }: CompressorAnswer) => {
-      this.#isReady = true;
       const waiting = this.#waiting.shift();
       waiting?.packed.resolve({ stored: Buffer.from(waiting.raw, 0, length), encoding, checksum });
     });

@@ -17,12 +17,13 @@ import type { Store } from './store.ts';
 /** What is collected before the store is asked for all of it together. */
 const BATCH_BYTES = 4 * 2 ** 20;
 /**
- * The store checks a pack when it is complete, while the next one comes. So the first ones are short, that it begins soon, and none
- * is so long that its check takes long after the scan.
+ * The store checks a pack when it is complete, while the next one comes. So the first ones and those at the end are short, that it
+ * begins soon and has little left to do after the scan; in between they are a part of what was sent before, and none is very long.
  */
-const PACK_BYTES = { first: 2 * 2 ** 20, most: PACK.targetBytes / 2 } as const;
-/** Packs that the store checks while more is read. */
-const SEALS_AHEAD = 3;
+const PACK_BYTES = { least: 2 ** 20, most: PACK.targetBytes / 2 } as const;
+const PART_OF_SENT = 1 / 4;
+/** Packs that the store checks while more is read: so many, and so long together. */
+const SEALS_AHEAD = { packs: 6, bytes: 2 * PACK_BYTES.most } as const;
 /** What one `store/put` carries at most. */
 export const PUT_BYTES = 4 * 2 ** 20;
 
@@ -99,8 +100,7 @@ export class Outbox implements ObjectOutlet {
   #frame: FrameMemory | null = null;
   /** In the order in which they were made, on their way through the compressor. */
   readonly #frames: Promise<Frame>[] = [];
-  #packBytes: number = PACK_BYTES.first;
-  #pack = new PackWriter(PACK_BYTES.first);
+  #pack = new PackWriter(PACK_BYTES.least);
   #number = 0;
   /** Bytes of the pack that were not sent yet, and where they begin. */
   readonly #unsent = Buffer.allocUnsafeSlow(PUT_BYTES);
@@ -108,6 +108,10 @@ export class Outbox implements ObjectOutlet {
   #unsentFrom = 0;
   readonly #puts = new Set<Promise<void>>();
   readonly #seals = new Set<Promise<void>>();
+  /** Bytes of the packs of `#seals`. */
+  #sealing = 0;
+  /** Little more is to come. */
+  #isEnding = false;
   #failure: { readonly error: unknown } | null = null;
   newObjects = 0;
   newBytes = 0;
@@ -151,6 +155,7 @@ export class Outbox implements ObjectOutlet {
   }
 
   begin(): void {
+    this.#isEnding = true;
     if (this.#begun !== null || this.#frames.length > 0 || this.#waitingBytes < BEGUN_BYTES) return;
     const memory = new FrameMemory(this.#compressor.room());
     let count = 0;
@@ -211,7 +216,10 @@ export class Outbox implements ObjectOutlet {
     const frame = this.#frameNow();
     frame.add(hash, kind, body);
     this.newObjects += 1;
-    if (frame.isFull) this.#endFrame();
+    if (!frame.isFull) return;
+    // All that is there will be sent.
+    if (!this.#asks) this.#compressor.start();
+    this.#endFrame();
   }
 
   /** How many of the first objects are done with. None where the store has one of them: then they are compressed without it. */
@@ -245,7 +253,8 @@ export class Outbox implements ObjectOutlet {
   }
 
   async #append(frame: Frame): Promise<void> {
-    if (this.#pack.isFull) await this.#seal();
+    const isLongEnough = this.#isEnding && this.#pack.length >= PACK_BYTES.least;
+    if (this.#pack.isFull || isLongEnough) await this.#seal();
     for (const part of this.#pack.append(frame)) await this.#queue(part);
     this.#compressor.giveBack(frame.stored);
   }
@@ -256,15 +265,19 @@ export class Outbox implements ObjectOutlet {
       await this.#queue(index.subarray(from, from + PUT_BYTES));
     }
     await this.#put();
-    while (this.#seals.size >= SEALS_AHEAD) await Promise.race(this.#seals);
+    while (this.#seals.size >= SEALS_AHEAD.packs || this.#sealing >= SEALS_AHEAD.bytes) {
+      await Promise.race(this.#seals);
+    }
     this.#throwIfFailed();
     const { length, objects } = this.#pack;
+    this.#sealing += length;
     // The store takes calls in their order: it has what was put before.
-    this.#track(this.#seals, this.#store.sealed(this.#number, length, objects));
+    const sealed = this.#store.sealed(this.#number, length, objects).finally(() => (this.#sealing -= length));
+    this.#track(this.#seals, sealed);
     this.newBytes += length;
     this.#number += 1;
-    this.#packBytes = Math.min(this.#packBytes * 2, PACK_BYTES.most);
-    this.#pack = new PackWriter(this.#packBytes);
+    const { least, most } = PACK_BYTES;
+    this.#pack = new PackWriter(Math.min(Math.max(this.newBytes * PART_OF_SENT, least), most));
     this.#unsentFrom = 0;
   }
 

@@ -16,8 +16,11 @@ import { OpenPackFile } from './pack-files.ts';
 const { hashBytes } = SNAPSHOT_LIMITS;
 /** Packs of one scan that may be written at once. */
 const MOST_OPEN = 4;
-/** Packs that are checked while more comes: bounds what lies on the disk for nothing where one of them is refused. */
-const MOST_CHECKED = 4;
+/**
+ * Packs that are checked while more comes, as many and as long together: bounds what lies on the disk for nothing where one of them
+ * is refused.
+ */
+const MOST_CHECKED = { packs: 8, bytes: 256 * 2 ** 20 } as const;
 /** A smaller pack is checked before a thread for it has started. */
 const IN_PLACE_BYTES = 2 ** 20;
 
@@ -51,6 +54,8 @@ export class Incoming {
   readonly #checker = new PackChecker();
   /** Packs that are being checked; these never reject. */
   readonly #checks = new Set<Promise<void>>();
+  /** Bytes of these. */
+  #checking = 0;
   #writing = new Map<number, Writing>();
   #ended = new Set<number>();
   #scans = 0;
@@ -138,7 +143,9 @@ export class Incoming {
       if (writing?.length !== bytes) throw refused('a pack of another length than it was');
       this.#writing.delete(pack);
       this.#ended.add(pack);
-      while (this.#checks.size >= MOST_CHECKED) await Promise.race(this.#checks);
+      while (this.#checks.size >= MOST_CHECKED.packs || this.#checking >= MOST_CHECKED.bytes) {
+        await Promise.race(this.#checks);
+      }
       // In an object, because a promise in its place would be waited for.
       return { done: this.#beginCheck(writing, objects) };
     });
@@ -203,8 +210,12 @@ export class Incoming {
       () => undefined,
       () => undefined,
     );
-    const counted = settled.finally(() => this.#checks.delete(counted));
+    const counted = settled.finally(() => {
+      this.#checks.delete(counted);
+      this.#checking -= writing.length;
+    });
     this.#checks.add(counted);
+    this.#checking += writing.length;
     return done;
   }
 

@@ -1,10 +1,11 @@
 import { randomBytes } from 'node:crypto';
-import { writeFileSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { HoldfastError } from '../../../../protocol/errors.ts';
 import { hashOf, OBJECT_KINDS } from '../../../../protocol/snapshots/objects.ts';
 import { Compressor } from '../../../../sidecar/snapshots/compressor.ts';
+import { SAID } from '../../../../sidecar/snapshots/compressor-messages.ts';
 import { Outbox } from '../../../../sidecar/snapshots/outbox.ts';
 import type { Store } from '../../../../sidecar/snapshots/store.ts';
 import { errorOf, temporaryDirectory } from '../../store/temporary-home.ts';
@@ -50,22 +51,53 @@ test('while the store checks packs the next ones are sent, within a bound, and t
     const rest = fill(outbox, 70)
       .then(() => outbox.end())
       .then(() => void (isOver = true));
-    while (most() < 3) await new Promise(setImmediate);
-    const puts = kept.calls.get('put') ?? 0;
+    while (most() < 6) await new Promise(setImmediate);
     await new Promise((resolve) => setTimeout(resolve, 300));
     expect(isOver).toBe(false);
-    expect(most()).toBe(3);
-    // What is sent ahead is bounded: the packs that are checked are 2, 4 and 8 MiB, the next one is 16.
-    expect((kept.calls.get('put') ?? 0) * 4).toBeLessThan(2 + 4 + 8 + 16 + 3 * 4 + puts);
+    expect(most()).toBe(6);
+    // What is sent ahead is bounded: six packs are checked, of 1 to 2 MiB, and the next one waits for its seal.
+    expect(kept.calls.get('put') ?? 0).toBeLessThanOrEqual(7);
     release();
     await rest;
     expect(kept.objects.size).toBe(78);
     expect(outbox.newObjects).toBe(78);
     expect(outbox.newBytes).toBe(kept.bytes);
-    // The first ones are short, none is long.
-    const sizes = kept.packs().map((pack) => Math.round(pack.length / MIB));
-    expect(sizes.slice(0, 4)).toEqual([2, 4, 8, 16]);
-    expect(Math.max(...sizes)).toBeLessThanOrEqual(33);
+    // The first ones are short, and each is a part of what was there before.
+    const sizes = kept.packs().map((pack) => pack.length / MIB);
+    expect(sizes.slice(0, 4).map(Math.round)).toEqual([1, 1, 1, 1]);
+    let before = 0;
+    for (const size of sizes) {
+      expect(size).toBeLessThan(Math.max(1, before / 4) + 1.1);
+      before += size;
+    }
+    expect(sizes.length).toBeLessThan(20);
+  } finally {
+    outbox.close();
+  }
+});
+
+test('packs at the end are short, so that little is left to check then', async () => {
+  const kept = new KeptStore();
+  const sizes: number[] = [];
+  const store: Store = {
+    ...kept.store(),
+    sealed: (pack, bytes, objects) => {
+      sizes.push(bytes / MIB);
+      return kept.store().sealed(pack, bytes, objects);
+    },
+  };
+  const outbox = new Outbox(store, false, new Set());
+  try {
+    await fill(outbox, 60);
+    const long = sizes.length;
+    outbox.begin();
+    await fill(outbox, 5);
+    await outbox.end();
+    expect(Math.max(...sizes.slice(0, long))).toBeGreaterThan(6);
+    // One was begun before.
+    expect(sizes.length).toBeGreaterThan(long + 2);
+    for (const size of sizes.slice(long + 1)) expect(size).toBeLessThan(2.1);
+    expect(kept.objects.size).toBe(65);
   } finally {
     outbox.close();
   }
@@ -92,16 +124,26 @@ test('where the thread that compresses ends, the scan ends, and nothing half is 
   const kept = new KeptStore();
   const folder = temporaryDirectory();
   const program = join(folder, 'ends.cjs');
-  writeFileSync(program, `require('node:worker_threads').parentPort.on('message', () => process.exit(3));`);
-  const outbox = new Outbox(kept.store(), false, new Set(), new Compressor(program));
+  const runs = join(folder, 'runs');
+  writeFileSync(
+    program,
+    `const { parentPort, workerData } = require('node:worker_threads');
+parentPort.on('message', () => process.exit(3));
+Atomics.store(workerData.said, ${SAID.runs}, 1);
+require('node:fs').writeFileSync(${JSON.stringify(runs)}, '');`,
+  );
+  const compressor = new Compressor(program);
+  const outbox = new Outbox(kept.store(), false, new Set(), compressor);
   try {
+    compressor.start();
+    await vi.waitUntil(() => existsSync(runs), { timeout: 30_000 });
     const error = await errorOf(fill(outbox, 40).then(() => outbox.end()));
     expect(error).toMatchObject({ code: 'internal', why: 'its thread ended' });
   } finally {
     outbox.close();
   }
-  // What was compressed before there was a thread is all that can have been sealed.
-  expect(kept.objects.size).toBeLessThanOrEqual(3);
+  // All that went to the thread is missing, and what came after that.
+  expect(kept.objects.size).toBe(0);
 });
 
 test('what is read into the room of an outbox is what its store has, also what is there twice and what is large', async () => {

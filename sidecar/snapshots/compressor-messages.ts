@@ -1,0 +1,21 @@
+import type { Encoding } from '../../protocol/snapshots/frames.ts';
+
+/** What the thread is told when it is made. */
+export interface CompressorPlaces {
+  /** By SAID: 1 once it runs, and how many frames it is done with. */
+  readonly said: Int32Array<SharedArrayBuffer>;
+}
+
+/** What the thread says of itself in memory that both see: messages are heard only when the one that reads has to wait. */
+export const SAID = { runs: 0, done: 1 } as const;
+
+export interface CompressorRequest {
+  readonly raw: Uint8Array<SharedArrayBuffer>;
+}
+
+/** What was made of it lies where it was. */
+export interface CompressorAnswer {
+  readonly length: number;
+  readonly encoding: Encoding;
+  readonly checksum: number;
+}
