@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { ErrorDataSchema } from './error-data.ts';
-import { ExecIdSchema, SessionIdSchema, SessionRefSchema, TurnIdSchema } from './ids.ts';
+import { ExecIdSchema, SessionIdSchema, SessionRefSchema, SnapshotIdSchema, TurnIdSchema } from './ids.ts';
 
 /** ISO 8601, UTC. */
 export const TimeSchema = z.iso.datetime();
@@ -41,6 +41,14 @@ export type DispatchCase = z.infer<typeof DispatchCaseSchema>;
 export const DispatchedSchema = z.object({ reused: z.boolean(), case: DispatchCaseSchema });
 export type Dispatched = z.infer<typeof DispatchedSchema>;
 
+/** The files of the snapshot that a session begins with are still being brought. */
+export const FillingSchema = z.object({
+  snapshotId: SnapshotIdSchema,
+  /** What the last try ended with, null while none has failed. The session's next use is another try. */
+  failed: z.object({ code: z.string(), why: z.string() }).nullable(),
+});
+export type Filling = z.infer<typeof FillingSchema>;
+
 export const SessionSchema = z.object({
   id: SessionIdSchema,
   name: z.string(),
@@ -59,6 +67,8 @@ export const SessionSchema = z.object({
   model: z.string().nullable(),
   workspaceBytes: z.number().int().nonnegative().nullable(),
   backing: z.enum(['directory', 'volume']),
+  /** Null where the files are all there. Until they are, whoever uses the workspace waits for them. */
+  filling: FillingSchema.nullable(),
   /** False while the engine cannot be asked: `status` is then the last one known. */
   engineReachable: z.boolean(),
   runningTurn: TurnIdSchema.nullable(),

@@ -173,6 +173,8 @@ export const EVENTS = {
     touched: bytes,
     bytes,
   }),
+  /** The files of the snapshot that the session begins with could not be brought; the next use tries again. */
+  'workspace.fill-failed': z.object({ snapshotId: SnapshotIdSchema, code: z.string(), why: z.string() }),
   /** 90 % of `workspace.limit` are used, or more. Once, until it is clearly less. */
   'workspace.near-limit': z.object({ bytes, limit: bytes }),
   'snapshot.created': z.object({

@@ -309,6 +309,11 @@ export const METHODS = {
     params: session,
     result: WorkspaceInfoSchema.extend({ snapshots: SnapshotUsageSchema }),
   },
+  /**
+   * Answered when all files are there that the session begins with: at once where nothing is being brought. Fails as a use of the
+   * workspace would. Cancelled, they are brought all the same.
+   */
+  'workspace/wait': { params: session, result: z.object({ session: SessionSchema }) },
   /** Empties the workspace. Refused with `confirmation_required` unless `force`, with `conflict` while a turn is live. */
   'workspace/clean': {
     params: session.extend({ force: z.boolean(), opId }),

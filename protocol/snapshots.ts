@@ -223,7 +223,10 @@ export const SNAPSHOT_METHODS = {
     }),
     result: RestoredSchema.extend({ snapshot: SnapshotIdSchema, undo: SnapshotIdSchema.nullable() }),
   },
-  /** A new session with the snapshot's files, and the history of its session up to there. */
+  /**
+   * A new session with the snapshot's files, and the history of its session up to there. It is answered when it is there for good; its
+   * files are brought meanwhile (`filling`), and `workspace/wait` is answered when they are there.
+   */
   'snapshot/fork': {
     params: snapshot.extend({ name: SessionNameSchema.optional(), opId }),
     result: z.object({ session: SessionSchema }),

@@ -60,6 +60,7 @@ export const FAILPOINTS = [
   'restore.after-files',
   'restore.after-end',
   'fork.after-row',
+  'fork.before-files',
   'fork.after-files',
 ] as const;
 export type FailpointName = (typeof FAILPOINTS)[number];

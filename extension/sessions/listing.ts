@@ -107,6 +107,7 @@ export function statusWord(session: Session): string {
   if (session.runningTurn !== null) {
     return session.queuedTurns > 0 ? `running, ${session.queuedTurns} queued` : 'running';
   }
+  if (session.filling !== null) return session.filling.failed === null ? 'being filled' : 'not filled';
   return session.status;
 }
 

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Uri } from 'vscode';
 import { ProgressLocation, commands, window, workspace } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import type { Change, ChangeTotals, Snapshot } from '../../protocol/snapshots.ts';
 import type { CommandWork } from '../commands/registry.ts';
@@ -15,7 +16,7 @@ import { mayEndWork } from '../sessions/live-work.ts';
 import { openWorkspace } from '../sessions/open-workspace.ts';
 import { onlySessionHere, pickSession } from '../sessions/pick.ts';
 import { pickSnapshot } from './pick-snapshot.ts';
-import { snapshotTitle, totalsWords } from './words.ts';
+import { farWords, snapshotTitle, totalsWords } from './words.ts';
 
 /** Files that are compared side by side at most; the rest is counted. */
 const MOST_COMPARED = 500;
@@ -145,8 +146,33 @@ export class SnapshotCommands {
       opId: randomUUID(),
     });
     void this.#sessions.refresh();
+    this.#showFilling(forked.session);
     if (typeof called !== 'string') await openWorkspace(forked.session);
     return forked.session.id;
+  }
+
+  /** Says how far its files are, and why where they cannot be brought; whoever opens one waits for them. */
+  #showFilling(session: Session): void {
+    if (session.filling === null) return;
+    const name = inert(titleOf(session));
+    const shown = window.withProgress(
+      { location: ProgressLocation.Notification, title: `Bringing the files of ${name}` },
+      (progress) =>
+        this.#connection.call(
+          'workspace/wait',
+          { session: session.id },
+          {
+            repeatable: true,
+            onProgress: ({ stage, done, of }) =>
+              progress.report({ message: inert(done === null ? stage : `${stage} ${farWords(done, of)}`) }),
+          },
+        ),
+    );
+    void shown
+      .then(undefined, (error: unknown) =>
+        window.showWarningMessage(inert(HoldfastError.from(error, `${name} has no files yet`).sentence)),
+      )
+      .then(() => this.#sessions.refresh());
   }
 
   /** Two snapshots, or one and now, in VS Code's editor for many comparisons. Gives how much differs. */

@@ -15,6 +15,12 @@ export function totalsWords(totals: ChangeTotals): string {
   return said.length === 0 ? 'nothing differs' : said.join(', ');
 }
 
+/** How much of what is done, as `1,200 of 5,000`. */
+export function farWords(done: number, of: number | null): string {
+  const so = done.toLocaleString('en-US');
+  return of === null ? so : `${so} of ${of.toLocaleString('en-US')}`;
+}
+
 /** What a snapshot is called: its label, or why it was taken. */
 export function snapshotTitle({ label, reason }: Pick<Snapshot, 'label' | 'reason'>): string {
   if (label !== null) return label;

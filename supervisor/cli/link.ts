@@ -32,6 +32,7 @@ const REPEATABLE: ReadonlySet<MethodName> = new Set<MethodName>([
   'terminal/read',
   'terminal/resize',
   'workspace/info',
+  'workspace/wait',
   'files/stat',
   'files/list',
   'files/read',

@@ -38,8 +38,7 @@ export function handlersOf(rooms: Rooms, program: Program, life: Life, log: Log)
     'supervisor/status': () =>
       supervisorStatus(rooms, program, { startedAt: life.startedAt, connections: life.connections() }),
     'supervisor/stop': async ({ sandboxes }) => {
-      const stopped = sandboxes === true ? await sessionService.stopAll() : 0;
-      if (sandboxes === true) await removeSidecars(rooms);
+      const stopped = sandboxes === true ? await stopSandboxes() : 0;
       life.leaveSoon('stop');
       return { stopped };
     },
@@ -84,6 +83,19 @@ export function handlersOf(rooms: Rooms, program: Program, life: Life, log: Log)
       ids: randomIds,
     }),
   };
+
+  async function stopSandboxes(): Promise<number> {
+    const stopped = await sessionService.stopAll();
+    // One that is being filled would have its sidecar again.
+    const goOn = await rooms.custody.pauseFills();
+    try {
+      await removeSidecars(rooms);
+    } catch (error) {
+      goOn();
+      throw error;
+    }
+    return stopped;
+  }
 
   async function removeSidecars({ engine: on }: Pick<Rooms, 'engine'>): Promise<void> {
     if (!engine.status().reachable) return;
@@ -145,6 +157,7 @@ export function handlersOfDamaged(damage: HoldfastError, doctor: Doctor, life: L
     'terminal/resize': refuse,
     'terminal/close': refuse,
     'workspace/info': refuse,
+    'workspace/wait': refuse,
     'workspace/clean': refuse,
     'policy/show': refuse,
     'policy/allow': refuse,

@@ -130,10 +130,11 @@ export class Supervisor {
       .info('ready', { pid: process.pid, version: program.info.version, build: program.info.build });
   }
 
-  /** By a client, or by a sandbox: somebody has to end what is idle. */
+  /** By a client, by a sandbox – somebody has to end what is idle – or by a workspace that is being filled. */
   #isNeeded(): boolean {
     if ((this.#server?.connections ?? 0) > 0) return true;
     if (this.#rooms === null) return false;
+    if (this.#rooms.sessionParts.snapshots.fills.isBusy) return true;
     const { active, idle, paused } = this.#rooms.sessions.counts();
     const { running, queued } = this.#rooms.turns.counts();
     return active + idle + paused + running + queued > 0;
@@ -172,6 +173,8 @@ export class Supervisor {
     this.#unneeded?.close();
     this.#unfollow();
     if (reason === 'handover') await failpoint('handover.after-ack');
+    // First: what else ends here may wait for one.
+    await this.#try('fills', () => within(DRAIN_MS, this.#rooms?.custody.pauseFills()));
     await this.#try('profiles', () => within(DRAIN_MS, this.#rooms?.profileService.drained()));
     await this.#try('server', () => within(DRAIN_MS, this.#server?.close()));
     await this.#try('watches', () => within(DRAIN_MS, this.#rooms?.watching.close()));

@@ -131,6 +131,7 @@ function step(state: ProjectedSession, entry: EventEntry): ProjectedSession {
     case 'workspace.seeded':
     case 'workspace.near-limit':
     case 'workspace.restored':
+    case 'workspace.fill-failed':
     case 'snapshot.created':
     case 'snapshot.deleted':
     case 'snapshot.failed':

@@ -28,10 +28,19 @@ export class Custody {
     limits.start();
   }
 
+  /**
+   * Ends what the next supervisor goes on with by itself and nobody has to wait for: workspaces that are being filled. Settles when
+   * nothing is; gives the way to go on after all.
+   */
+  async pauseFills(): Promise<() => void> {
+    return await this.#parts.snapshots.fills.pause();
+  }
+
   /** Sandboxes, turns and terminals go on without us, execs end. */
   async letGo(): Promise<void> {
     const { idle, limits, execs, terminals, queue, reconciler, lanes, background, snapshots } = this.#parts;
     const { sidecars, observations } = this.#parts;
+    await snapshots.fills.pause();
     await idle.stop();
     await limits.close();
     await execs.close();

@@ -178,6 +178,15 @@ export function sessionHandlers<P extends Client>(
     },
 
     'workspace/info': ({ session }) => service.workspaceInfo(service.find(session)),
+    'workspace/wait': async ({ session }, { signal, progress }) => {
+      const { id } = service.find(session);
+      await service.filled(id, {
+        signal,
+        onProgress: ({ stage, done, of, unit }) =>
+          progress(stage, done ?? undefined, of ?? undefined, unit ?? undefined),
+      });
+      return { session: service.view(service.find(id)) };
+    },
     'workspace/clean': ({ session, force, opId }) => service.clean(service.find(session), force, opId),
   };
 }

@@ -258,9 +258,12 @@ export function sessionParts(options: SessionPartsOptions): SessionParts {
       options.policies.forgetSession(sessionId);
       limits.forget(sessionId);
     },
+    endFill: (sessionId, why) => snapshots.fills.end(sessionId, why),
     alone: (sessionId, act) => snapshots.takes.alone(sessionId, act),
     keepLast: async (row) => {
-      if (!row.throwaway) await snapshots.service.beforeDelete(row);
+      // Of one that is not filled yet everything is in the snapshot that it begins with.
+      if (snapshots.restores.fills(row.id) !== null) await snapshots.restores.quieten(row);
+      else if (!row.throwaway) await snapshots.service.beforeDelete(row);
     },
   });
   const limits = new StorageLimits({
@@ -294,7 +297,7 @@ export function sessionParts(options: SessionPartsOptions): SessionParts {
         limits.look(sessionId, true);
       },
     },
-    undoFork: (sessionId) => removal.deleteSession(sessionId, 'its files could not be brought'),
+    background,
     log: log.room('snapshots'),
   });
 
@@ -316,7 +319,7 @@ export function sessionParts(options: SessionPartsOptions): SessionParts {
     restores: snapshots.restores,
     snapshots: snapshots.service,
   });
-  const unfinished = new Unfinished({ removal, restores: snapshots.restores, access, log });
+  const unfinished = new Unfinished({ removal, snapshots, access, log });
   const reconciler = new Reconciler({
     engine,
     observations,
@@ -348,7 +351,14 @@ export function sessionParts(options: SessionPartsOptions): SessionParts {
   });
   return {
     records,
-    views: new SessionViews({ sessions, turns, profiles, events, engine }),
+    views: new SessionViews({
+      sessions,
+      turns,
+      profiles,
+      events,
+      engine,
+      fillingOf: (sessionId) => snapshots.fills.of(sessionId),
+    }),
     creation,
     lanes,
     live,

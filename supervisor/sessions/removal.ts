@@ -47,6 +47,8 @@ export interface RemovalOptions {
   /** The workspace is to be filled again, or never. Called in a transaction. */
   readonly seedAgain: (sessionId: string) => void;
   readonly seedNever: (sessionId: string) => void;
+  /** Ends the filling of its workspace, until the returned function is called. */
+  readonly endFill: (sessionId: string, why: HoldfastError) => () => void;
   /** Nothing else looks at the workspace as a whole meanwhile. Comes before the session's lane. */
   readonly alone: <T>(sessionId: string, act: () => Promise<T>) => Promise<T>;
   /** Keeps what the workspace of a session is that is being deleted. Never rejects. In its lane, with its sidecar up. */
@@ -176,14 +178,16 @@ export class Removal {
   }
 
   async #delete(operation: Operation, sessionId: string, why: string): Promise<void> {
-    const { quiet } = this.#options;
+    const { quiet, endFill } = this.#options;
     this.#deleting.add(sessionId);
+    const release = endFill(sessionId, beingDeleted(sessionId));
     try {
       await failpoint('delete.after-intent');
       await quiet(sessionId, 'its session was deleted');
       await this.#deleteInLane(operation, sessionId, why);
     } finally {
       this.#deleting.delete(sessionId);
+      release();
     }
   }
 
@@ -250,4 +254,10 @@ export class Removal {
     reserve.ensure();
     return result;
   }
+}
+
+function beingDeleted(sessionId: string): HoldfastError {
+  return new HoldfastError('not_found', `Session ${sessionId} is being deleted`, {
+    next: 'see `holdfast session list`',
+  });
 }

@@ -2,6 +2,7 @@ import type { Session, Turn, WorkspaceInfo } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { SnapshotUsage } from '../../protocol/snapshots.ts';
 import type { Engine } from '../engine/port.ts';
+import type { SnapshotCallOptions } from '../snapshots/connection.ts';
 import type { Operations } from '../store/operations.ts';
 import type { Profiles } from '../store/profiles.ts';
 import type { SessionFilter, SessionRow, Sessions } from '../store/sessions.ts';
@@ -63,7 +64,7 @@ export class SessionService {
     const snapshot = from === undefined ? undefined : this.#parts.snapshots.service.find(from);
     const row = await this.#parts.creation.create(profileName, { name, from: snapshot }, opId);
     this.#parts.idle.touch(row.id);
-    if (snapshot !== undefined) await this.#parts.snapshots.forks.filled(row.id);
+    if (snapshot !== undefined) this.#parts.snapshots.fills.begin(row.id);
     return row;
   }
 
@@ -71,6 +72,12 @@ export class SessionService {
     const row = await this.#parts.snapshots.forks.fork(snapshot, name, opId);
     this.#parts.idle.touch(row.id);
     return row;
+  }
+
+  /** Settles when the files are all there that the session begins with. */
+  async filled(sessionId: string, options: SnapshotCallOptions): Promise<void> {
+    const { fills } = this.#parts.snapshots;
+    if (fills.of(sessionId) !== null) await fills.wait(sessionId, options);
   }
 
   async startTurn(request: TurnRequest): Promise<{ turn: Turn; session: Session }> {

@@ -1,4 +1,4 @@
-import type { Session } from '../../protocol/entities.ts';
+import type { Filling, Session } from '../../protocol/entities.ts';
 import type { Engine } from '../engine/port.ts';
 import type { EventLog } from '../history/events.ts';
 import type { ProfileRow, Profiles } from '../store/profiles.ts';
@@ -13,6 +13,8 @@ export interface SessionViewsOptions {
   readonly profiles: Profiles;
   readonly events: EventLog;
   readonly engine: Pick<Engine, 'status'>;
+  /** What is known of the files that the session still waits for; null for none. */
+  readonly fillingOf: (sessionId: string) => Filling | null;
 }
 
 interface LiveTurns {
@@ -55,6 +57,7 @@ export class SessionViews {
       { ...row, expiresAt: expires ? row.lastActiveAt + idleTimes(profile.config).expire : row.expiresAt },
       {
         engineReachable,
+        filling: row.status === 'deleted' ? null : this.#options.fillingOf(row.id),
         runningTurn: turns.running,
         queuedTurns: turns.queued,
         lastSeq: this.#options.events.last(row.id).seq,

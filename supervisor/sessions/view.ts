@@ -1,4 +1,4 @@
-import type { Session, Turn } from '../../protocol/entities.ts';
+import type { Filling, Session, Turn } from '../../protocol/entities.ts';
 import type { Terminal } from '../../protocol/terminals.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { TerminalRow } from '../store/terminals.ts';
@@ -10,6 +10,7 @@ export function iso(ms: number): string {
 
 /** What of a session is not in its row. */
 export interface SessionSurroundings {
+  readonly filling: Filling | null;
   readonly engineReachable: boolean;
   readonly runningTurn: string | null;
   readonly queuedTurns: number;

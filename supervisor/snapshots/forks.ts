@@ -12,13 +12,15 @@ import type { Database } from '../store/database.ts';
 import type { Operations } from '../store/operations.ts';
 import type { Profiles } from '../store/profiles.ts';
 import type { SessionRow, Sessions } from '../store/sessions.ts';
-import type { SnapshotRow } from '../store/snapshots.ts';
+import type { SnapshotRow, Snapshots } from '../store/snapshots.ts';
 import type { TurnRow, Turns } from '../store/turns.ts';
+import type { Fills } from './fills.ts';
 import type { Restores } from './restores.ts';
 
 export interface ForksOptions {
   readonly database: Database;
   readonly sessions: Sessions;
+  readonly snapshots: Pick<Snapshots, 'existing'>;
   readonly turns: Turns;
   readonly profiles: Profiles;
   readonly operations: Operations;
@@ -28,10 +30,7 @@ export interface ForksOptions {
   readonly creation: SessionCreation;
   readonly restores: Restores;
   readonly ids: Ids;
-  /** Brings its files: the intent is on the disk by then. */
-  readonly fill: (sessionId: string) => Promise<void>;
-  /** Takes a session away that could not be filled. */
-  readonly undo: (sessionId: string) => Promise<void>;
+  readonly fills: Pick<Fills, 'begin'>;
 }
 
 /** A turn of the other session and what it is called here. */
@@ -42,7 +41,7 @@ interface CopiedTurn {
 
 /**
  * Makes sessions that begin where others were. Row, history and the intent to bring the files are one transaction: a fork is there with all of
- * it, or not at all. What it was made from is not touched.
+ * it, or not at all. Its files are brought after that. What it was made from is not touched.
  */
 export class Forks {
   readonly #options: ForksOptions;
@@ -51,32 +50,21 @@ export class Forks {
     this.#options = options;
   }
 
-  /** Errors: `not_found` where the profile is not deployed any more, `already_exists` for the name, those of a restore. */
+  /** Errors: `not_found` where the profile is not deployed any more, `already_exists` for the name. */
   async fork(snapshot: SnapshotRow, name: string | undefined, opId?: string): Promise<SessionRow> {
     const { operations, sessions } = this.#options;
     const earlier = operations.firstAnswer(opId, 'snapshot.fork');
     const sessionId =
       earlier === null ? await this.#make(snapshot, name, opId) : (earlier.result as { id: string }).id;
     await failpoint('fork.after-row');
-    await this.filled(sessionId);
-    await failpoint('fork.after-files');
-    return sessions.find(sessionId);
-  }
-
-  /** A session that begins with a snapshot is there with its files, or not at all. */
-  async filled(sessionId: string): Promise<void> {
-    const { fill, undo } = this.#options;
-    try {
-      await fill(sessionId);
-    } catch (error) {
-      await undo(sessionId);
-      throw error;
-    }
+    const row = sessions.find(sessionId);
+    this.#options.fills.begin(sessionId);
+    return row;
   }
 
   async #make(snapshot: SnapshotRow, name: string | undefined, opId: string | undefined): Promise<string> {
-    const { database, sessions, profiles, operations, events, creation, restores, turns, output, ids } =
-      this.#options;
+    const { database, sessions, snapshots, profiles, operations, events, creation, restores } = this.#options;
+    const { turns, output, ids } = this.#options;
     const source = sessions.get(snapshot.sessionId);
     if (source === null) throw new HoldfastError('not_found', `There is no session ${snapshot.sessionId}`);
     const profile = profiles.existing(source.profile);
@@ -86,6 +74,8 @@ export class Forks {
     await this.#copyFiles(source.id, id, copied);
     const { result } = operations.once(opId, 'snapshot.fork', () => {
       database.transaction(() => {
+        // Gone while files of the history were copied: from here on the intent holds what it needs.
+        snapshots.existing(snapshot.id);
         const row: SessionRow = {
           ...creation.row(profile, { name: name ?? id, throwaway: false }),
           id,

@@ -3,6 +3,7 @@ import type { Artifacts } from '../history/artifacts.ts';
 import type { Engine } from '../engine/port.ts';
 import type { EventLog } from '../history/events.ts';
 import type { TurnOutput } from '../history/turn-output.ts';
+import type { BackgroundWork } from '../sessions/background-work.ts';
 import type { SessionCreation } from '../sessions/creation.ts';
 import type { Ids } from '../sessions/ids.ts';
 import type { Lanes } from '../sessions/lanes.ts';
@@ -20,7 +21,8 @@ import type { SidecarAccess } from '../workspace/files-connections.ts';
 import type { Seeding } from '../workspace/seed.ts';
 import type { WriteGate } from '../workspace/write-gate.ts';
 import { Comparisons } from './comparisons.ts';
-import { Forks, type ForksOptions } from './forks.ts';
+import { Fills } from './fills.ts';
+import { Forks } from './forks.ts';
 import type { Freezing } from './freezing.ts';
 import { HeldRoots } from './held-roots.ts';
 import { KeptScans } from './kept-scans.ts';
@@ -56,8 +58,7 @@ export interface SnapshotPartsOptions {
   readonly writes: WriteGate;
   readonly limitOf: TakesOptions['limitOf'];
   readonly workspace: Pick<RestoresOptions, 'refuseLive' | 'quiet' | 'finishCleans' | 'resized'>;
-  /** Takes a fork away that could not be filled. */
-  readonly undoFork: ForksOptions['undo'];
+  readonly background: BackgroundWork;
   readonly ids: Ids;
   readonly log: Log;
   /** ms since 1970. */
@@ -71,6 +72,7 @@ export interface SnapshotParts {
   readonly comparisons: Comparisons;
   readonly upkeep: SnapshotUpkeep;
   readonly restores: Restores;
+  readonly fills: Fills;
   readonly forks: Forks;
 }
 
@@ -96,12 +98,12 @@ export function snapshotParts(options: SnapshotPartsOptions): SnapshotParts {
     remove: (row, why) => service.remove(row, why),
     log,
   });
-  const restores = new Restores({ ...options, ...options.workspace, takes, service });
-  const forks = new Forks({
+  const fills = new Fills({
     ...options,
-    restores,
-    fill: (sessionId) => access.ensure(sessionId),
-    undo: options.undoFork,
+    snapshotFor: (sessionId) => restores.fills(sessionId),
+    use: (sessionId) => access.ensure(sessionId),
   });
-  return { keptScans, takes, service, comparisons, upkeep, restores, forks };
+  const restores: Restores = new Restores({ ...options, ...options.workspace, takes, service, fills });
+  const forks = new Forks({ ...options, restores, fills });
+  return { keptScans, takes, service, comparisons, upkeep, restores, fills, forks };
 }

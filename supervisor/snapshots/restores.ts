@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import { HoldfastError } from '../../protocol/errors.ts';
+import { type ErrorCode, HoldfastError } from '../../protocol/errors.ts';
 import { type Restored, RestoredSchema, type SnapshotReason } from '../../protocol/snapshots.ts';
 import type { RestoreResult } from '../../protocol/snapshots/wire.ts';
 import { failpoint } from '../failpoints.ts';
@@ -16,6 +16,7 @@ import type { SidecarAccess } from '../workspace/files-connections.ts';
 import type { Seeding } from '../workspace/seed.ts';
 import type { WriteGate } from '../workspace/write-gate.ts';
 import type { SnapshotCallOptions } from './connection.ts';
+import type { Fills } from './fills.ts';
 import type { SnapshotService } from './service.ts';
 import type { LineageStores } from './store/stores.ts';
 import type { Takes } from './takes.ts';
@@ -24,12 +25,18 @@ const RESTORE = 'snapshot.restore';
 /** A sidecar that ends in the middle is followed by another one that goes on. */
 const TRIES = 5;
 const AGAIN_MS = 200;
+/** How long a sidecar may take to let go of what was ended. */
+const QUIET_MS = 10_000;
+/** Not failures: it was ended here. */
+const PASSING: ReadonlySet<ErrorCode> = new Set(['shutting_down', 'not_found']);
 
 const DataSchema = z.object({
   snapshot: z.string(),
   root: z.string(),
   path: z.string().nullable(),
   undo: z.string().nullable(),
+  /** The session begins with it. */
+  fill: z.boolean().default(false),
 });
 type Data = z.infer<typeof DataSchema>;
 
@@ -48,6 +55,7 @@ export interface RestoresOptions {
   readonly lanes: Lanes;
   readonly seeding: Pick<Seeding, 'settle'>;
   readonly access: SidecarAccess;
+  readonly fills: Pick<Fills, 'bring' | 'forget'>;
   readonly writes: Pick<WriteGate, 'shut'>;
   /** Throws where something is live in the session. */
   readonly refuseLive: (row: SessionRow, what: string) => void;
@@ -60,6 +68,8 @@ export interface RestoresOptions {
 }
 
 export interface ChangeRequest extends SnapshotCallOptions {
+  /** Only what is there changes; all of it where it is null or left out. */
+  readonly path?: string | null;
   /** End what is live instead of refusing. */
   readonly cancel: boolean;
   /** Go on where the snapshot before it cannot be taken. */
@@ -68,7 +78,6 @@ export interface ChangeRequest extends SnapshotCallOptions {
 
 export interface RestoreRequest extends ChangeRequest {
   readonly snapshot: SnapshotRow;
-  /** Null for all of it. */
   readonly path: string | null;
   readonly opId?: string | undefined;
 }
@@ -96,13 +105,15 @@ export class Restores {
     const earlier = this.#options.operations.firstAnswer(opId, RESTORE);
     if (earlier !== null) return AnswerSchema.parse(earlier.result);
     return await this.changing(session, 'before-restore', 'restored', request, async (row, undo) => {
-      const data: Data = { snapshot: snapshot.id, root: snapshot.root, path, undo: undo?.id ?? null };
+      const { id, root } = snapshot;
+      const data: Data = { snapshot: id, root, path, undo: undo?.id ?? null, fill: false };
+      const filled = this.fills(row.id);
       const operation = this.#begin(row.id, data, opId);
       await failpoint('restore.after-intent');
       try {
         return await this.#apply(row, operation, request, undo?.root ?? null);
       } catch (error) {
-        throw this.#failed(row, operation, error, data.undo);
+        throw this.#failed(row, operation, error, data.undo, filled);
       }
     });
   }
@@ -133,6 +144,8 @@ export class Restores {
       const inLane = async (): Promise<T> => {
         refuseLive(session, what);
         await finishCleans(session.id);
+        // What stays must be there.
+        if (typeof request.path === 'string') await this.finishInLane(session.id);
         const row = await lifecycle.onlySidecarInLane(records.get(session.id), `its workspace is ${what}`);
         await seeding.settle(row);
         return await act(row, await this.#undo(row, reason, request));
@@ -147,34 +160,52 @@ export class Restores {
 
   /** Part of the transaction that makes a session which begins with a snapshot: its files come before its first use. */
   intend(sessionId: string, snapshot: SnapshotRow): void {
-    this.#begin(sessionId, { snapshot: snapshot.id, root: snapshot.root, path: null, undo: null }, undefined);
+    const { id, root } = snapshot;
+    this.#begin(sessionId, { snapshot: id, root, path: null, undo: null, fill: true }, undefined);
   }
 
   /** Finishes what was begun. In the session's lane, before anything else happens in its workspace. */
   async finishInLane(sessionId: string): Promise<void> {
     const operation = this.#begun.get(sessionId);
     if (operation === undefined) return;
-    const { records, lifecycle } = this.#options;
+    const { records, fills } = this.#options;
     const row = records.peek(sessionId);
     if (row === null || row.status === 'deleted') {
       this.drop(sessionId);
       return;
     }
-    // The agent may still run if the machine went down before its end was written.
-    const stopped =
-      row.generation === 0 ? row : await lifecycle.endAgentInLane(row, 'its workspace is restored');
+    const { fill, snapshot } = DataSchema.parse(operation.data);
     try {
-      await lifecycle.sidecarInLane(stopped);
-      await this.#apply(stopped, operation, {}, null);
+      if (fill) await fills.bring(sessionId, (options) => this.#finish(row, operation, options));
+      else await this.#finish(row, operation, {});
     } catch (error) {
       const failure = HoldfastError.from(error);
+      if (PASSING.has(failure.code)) throw failure;
+      const begun = fill ? `it begins with snapshot ${snapshot}, which` : 'a restore was begun and';
       throw new HoldfastError(failure.code, `The files of ${row.name} are not all there`, {
-        why: `a restore was begun and cannot be finished: ${failure.sentence}`,
+        why: `${begun} cannot be ${fill ? 'brought' : 'finished'}: ${failure.sentence}`,
         next: `try again, or give it other files (\`holdfast session reset ${row.id}\`, \`holdfast snapshot restore\`)`,
         details: failure.details,
         cause: error,
       });
     }
+  }
+
+  /** The snapshot that a session begins with, where its files are not all there; else null. */
+  fills(sessionId: string): string | null {
+    const operation = this.#begun.get(sessionId);
+    if (operation === undefined) return null;
+    const { fill, snapshot } = DataSchema.parse(operation.data);
+    return fill ? snapshot : null;
+  }
+
+  /** Settles when the session's sidecar restores nothing any more that was ended here. In its lane. Never rejects. */
+  async quieten({ id, lineage }: SessionRow): Promise<void> {
+    const { stores, takes } = this.#options;
+    const signal = AbortSignal.timeout(QUIET_MS);
+    await stores
+      .use(lineage, (store) => takes.connected(id, (connection) => connection.keep(true, store, { signal })))
+      .catch(() => false);
   }
 
   /** Sessions with something left to finish. */
@@ -193,6 +224,7 @@ export class Restores {
       }),
     );
     this.#begun.delete(sessionId);
+    this.#options.fills.forget(sessionId);
   }
 
   #begin(sessionId: string, data: Data & OperationData, opId: string | undefined): Operation {
@@ -214,9 +246,21 @@ export class Restores {
     });
   }
 
+  async #finish(row: SessionRow, operation: Operation, options: SnapshotCallOptions): Promise<void> {
+    const { lifecycle } = this.#options;
+    // The agent may still run if the machine went down before its end was written.
+    const stopped =
+      row.generation === 0 ? row : await lifecycle.endAgentInLane(row, 'its workspace is restored');
+    await lifecycle.sidecarInLane(stopped);
+    await this.#apply(stopped, operation, options, null);
+  }
+
+  /** Of a workspace that is not filled yet it is what it is filled with: nothing else has been in it. */
   async #undo(row: SessionRow, reason: SnapshotReason, request: ChangeRequest): Promise<SnapshotRow | null> {
     const { takes, service } = this.#options;
     const { signal, onProgress } = request;
+    const beginning = this.fills(row.id);
+    if (beginning !== null) return service.find(beginning);
     const take = () => takes.takeInLane(row, { reason, signal, onProgress });
     if (request.force) return await service.automatic(row, reason, take);
     try {
@@ -243,7 +287,7 @@ export class Restores {
     options: SnapshotCallOptions,
     seen: string | null,
   ): Promise<RestoreAnswer> {
-    const { database, operations, events, resized } = this.#options;
+    const { database, operations, events, fills, resized } = this.#options;
     const data = DataSchema.parse(operation.data);
     const { snapshot, path, undo } = data;
     const restored = await this.#restored(row, data, options, seen);
@@ -258,6 +302,7 @@ export class Restores {
       operations.finish(operation, answer);
     });
     this.#begun.delete(row.id);
+    fills.forget(row.id);
     resized(row.id);
     await failpoint('restore.after-end');
     return answer;
@@ -285,8 +330,15 @@ export class Restores {
     });
   }
 
-  /** Told to whoever asked: it is theirs to decide what comes now. */
-  #failed(row: SessionRow, operation: Operation, error: unknown, undo: string | null): HoldfastError {
+  /** Told to whoever asked: it is theirs to decide what comes now. `filled`: the snapshot that the session still waited for. */
+  #failed(
+    row: SessionRow,
+    operation: Operation,
+    error: unknown,
+    undo: string | null,
+    filled: string | null,
+  ): HoldfastError {
+    const { database, operations, service } = this.#options;
     const failure = HoldfastError.from(error, 'The restore failed');
     const told = new HoldfastError(failure.code, failure.message, {
       why: failure.why,
@@ -301,8 +353,11 @@ export class Restores {
       details: { ...failure.details, undo },
       cause: error,
     });
-    this.#options.operations.fail(operation, told);
-    this.#begun.delete(row.id);
+    database.transaction(() => {
+      operations.fail(operation, told);
+      this.#begun.delete(row.id);
+      if (filled !== null) this.intend(row.id, service.find(filled));
+    });
     return told;
   }
 }

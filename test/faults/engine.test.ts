@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { Turn } from '../../protocol/entities.ts';
+import type { Session, Turn } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { bareImage } from '../engine-harness/fixture.ts';
 import { engineAt, PrivateEngine, privateEngineObstacle } from '../engine-harness/private-engine.ts';
@@ -120,6 +120,26 @@ describe.skipIf(obstacle !== null)(`an engine without live-restore (${obstacle ?
     await expectWholeHistory(home, session.id);
     await home.call('session/stop', { session: session.id });
   });
+
+  test('that is down: a fork is answered, says why it has no files, and gets them when it is back', async () => {
+    const { session } = await home.call('session/create', { profile: 'bare' });
+    await run(home, session.id, 'echo kept > f');
+    const { id: snapshot } = await home.call('snapshot/create', { session: session.id });
+    await home.call('session/stop', { session: session.id });
+    await engine.killDaemon();
+    await eventually('it is known as down', () => unreachable(home), 20_000);
+    const fork = (await home.call('snapshot/fork', { snapshot })).session;
+    const filling = async (): Promise<Session['filling']> =>
+      (await home.call('session/show', { session: fork.id })).session.filling;
+    await eventually('it is told', async () => (await filling())?.failed?.code !== undefined, BOUND_MS);
+    expect(await filling()).toMatchObject({ snapshotId: snapshot, failed: { code: 'engine_unavailable' } });
+    await engine.startDaemon();
+    await eventually('its files are there', async () => (await filling()) === null, 60_000);
+    expect((await run(home, fork.id, 'cat f')).text).toBe('kept\n');
+    await expectSettled(home, 15_000);
+    await expectWholeHistory(home, fork.id);
+    await home.call('session/stop', { session: fork.id });
+  }, 180_000);
 
   test('that hangs: every request ends typed and in time, and it goes on when the engine does', async () => {
     const { session } = await home.call('session/create', { profile: 'bare' });

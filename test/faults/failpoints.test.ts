@@ -68,6 +68,7 @@ const SCENARIOS: Record<FailpointName, Scenario> = {
   'restore.after-files': restored,
   'restore.after-end': restored,
   'fork.after-row': forked,
+  'fork.before-files': forked,
   'fork.after-files': forked,
 };
 

@@ -5,6 +5,7 @@ import type { ResumeSource } from '../../../protocol/snapshots.ts';
 import { confirmedSession } from '../confirm.ts';
 import type { Context } from '../context.ts';
 import { UsageError } from '../failure.ts';
+import { filled, tellMade, WAIT } from '../filling.ts';
 import { oneOf, positiveInteger, repeated } from '../option-values.ts';
 import { newOpId } from '../opid.ts';
 import type { Registry } from '../registry.ts';
@@ -30,6 +31,12 @@ export function registerSessions(registry: Registry): Command {
   return group;
 }
 
+interface CreateOptions {
+  name?: string;
+  from?: string;
+  wait?: boolean;
+}
+
 function registerCreate(registry: Registry, group: Command): void {
   const command = registry
     .leaf(group, {
@@ -39,20 +46,19 @@ function registerCreate(registry: Registry, group: Command): void {
       examples: ['holdfast session create counter --name user-123'],
     })
     .option('--name <name>', 'unique within the profile')
-    .option('--from <snapshot>', 'begin with the files of snapshot:ID instead of the project');
-  registry.act(command, async (context, options: { name?: string; from?: string }, profile: string) => {
+    .option('--from <snapshot>', 'begin with the files of snapshot:ID instead of the project')
+    .option(...WAIT);
+  registry.act(command, async (context, options: CreateOptions, profile: string) => {
     const params: Params<'session/create'> = {
       profile,
       opId: newOpId(),
       ...(options.name === undefined ? {} : { name: options.name }),
       ...(options.from === undefined ? {} : { from: snapshotSource(options.from) }),
     };
-    const { session } = await context.call('session/create', params, { stage: 'Making the session' });
+    const made = await context.call('session/create', params, { stage: 'Making the session' });
+    const session = options.wait === true ? await filled(context, made.session) : made.session;
     if (context.json) await context.document({ session });
-    else {
-      await context.print(`${context.style.bold(visible(session.name))} is there: ${session.id}`);
-      await context.hint(`Give it work: holdfast prompt ${shellWord(session.name)} '…'`);
-    }
+    else await tellMade(context, session);
     return undefined;
   });
 }

@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import type { Params } from '../../../protocol/methods.ts';
+import { filled, tellMade, WAIT } from '../filling.ts';
 import { newOpId } from '../opid.ts';
 import type { Registry } from '../registry.ts';
 import { size } from '../render/quantity.ts';
@@ -75,20 +76,20 @@ function registerFork(registry: Registry, group: Command): void {
       description: 'make a session with its files, and the history of its session up to there',
       examples: ['holdfast snapshot fork snp-… --name another-way'],
     })
-    .option('--name <name>', 'unique within the profile');
-  registry.act(command, async (context, options: { name?: string }, id: string) => {
+    .option('--name <name>', 'unique within the profile')
+    .option(...WAIT);
+  registry.act(command, async (context, options: { name?: string; wait?: boolean }, id: string) => {
     const { name } = options;
     const params = {
       snapshot: snapshotId(id),
       opId: newOpId(),
       ...(name === undefined ? {} : { name }),
     };
-    const { session } = await context.call('snapshot/fork', params, { stage: 'Copying the workspace' });
-    if (context.json) await context.document({ sessionId: session.id, name: session.name });
-    else {
-      await context.print(`${context.style.bold(visible(session.name))} is there: ${session.id}`);
-      await context.hint(`Give it work: holdfast prompt ${shellWord(session.name)} '…'`);
-    }
+    const made = await context.call('snapshot/fork', params, { stage: 'Making the session' });
+    const session = options.wait === true ? await filled(context, made.session) : made.session;
+    const { id: sessionId, name: called, filling } = session;
+    if (context.json) await context.document({ sessionId, name: called, filling });
+    else await tellMade(context, session);
     return undefined;
   });
 }

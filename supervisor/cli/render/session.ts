@@ -45,10 +45,24 @@ function marks(session: Session): string {
     session.archived ? 'archived' : '',
     ...session.tags.map((tag) => `#${tag}`),
     queued,
+    fillingMark(session),
     session.engineReachable ? '' : 'engine unreachable',
   ]
     .filter((mark) => mark !== '')
     .join(' ');
+}
+
+function fillingMark({ filling }: Session): string {
+  if (filling === null) return '';
+  return filling.failed === null ? 'being filled' : 'not filled';
+}
+
+function fillingFact({ filling }: Session): string | null {
+  if (filling === null) return null;
+  const { snapshotId, failed } = filling;
+  return failed === null
+    ? `being brought from ${snapshotId}`
+    : `not all there: ${snapshotId} could not be brought (${failed.code}: ${failed.why}); the next use tries again`;
 }
 
 /** A throw-away is named by its id, which has a column of its own. */
@@ -115,6 +129,7 @@ export function sessionFacts(session: Session, style: Style, now: number): strin
       ['Last active', when(session.lastActiveAt)],
       ['Expires', session.expiresAt === null ? null : when(session.expiresAt)],
       ['Workspace', `${workspaceKind(session)}, ${session.backing}`],
+      ['Files', fillingFact(session)],
       ['Size', session.workspaceBytes === null ? 'not measured yet' : size(session.workspaceBytes)],
       ['Running turn', session.runningTurn],
       ['Waiting turns', session.queuedTurns === 0 ? null : count(session.queuedTurns, 'turn')],

@@ -95,6 +95,7 @@ test(
       damages: [],
     });
     const fork = await home.call('snapshot/fork', { snapshot: taken.id });
+    await home.call('workspace/wait', { session: fork.session.id });
     const copy = join(home.path, 'workspaces', fork.session.id);
     expect(differing(before, manifest(copy))).toEqual([]);
 

@@ -429,6 +429,7 @@ describe('what is stored', () => {
     expect(usage).toMatchObject({ snapshots: 1, uniqueBytes: usage.bytes });
     // A fork shares all of it, until one of them has something of its own.
     const fork = (await home.call('snapshot/fork', { snapshot: kept })).session.id;
+    await home.call('workspace/wait', { session: fork });
     await writeFile(join(home.path, 'workspaces', fork, 'more'), randomBytes(MIB));
     await snapshot(fork);
     expect((await home.call('snapshot/list', { session: fork })).usage.uniqueBytes).toBeNull();

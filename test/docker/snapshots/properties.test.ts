@@ -77,7 +77,7 @@ test(
         `taking changes nothing, round ${round}`,
       ).toEqual([]);
 
-      const fork = ForkedSchema.parse(await home.json(['snapshot', 'fork', first.id])).sessionId;
+      const fork = ForkedSchema.parse(await home.json(['snapshot', 'fork', first.id, '--wait'])).sessionId;
       expect(differences(before, await describeTree(fork)), `the fork, round ${round}`).toEqual([]);
       const same = await take(fork);
       expect(same.newBytes, `equal trees share everything, round ${round}`).toBe(0);

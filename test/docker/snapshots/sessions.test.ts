@@ -185,7 +185,7 @@ describe('the command line takes, compares and brings back', () => {
     expect((await home.run(['session', 'verify', sessionId])).code).toBe(0);
     const refused = await home.run(['snapshot', 'delete', snapshot, '--force']);
     expect(refused.stderr).toMatch(/^error conflict: .*began with it/);
-    const other = await made('shell', 'begun', '--from', `snapshot:${snapshot}`);
+    const other = await made('shell', 'begun', '--from', `snapshot:${snapshot}`, '--wait');
     expect(await readFile(inside(other, 'f'), 'utf8')).toBe('one\n');
   });
 
@@ -232,7 +232,7 @@ describe('the command line takes, compares and brings back', () => {
     expect(await prompt('kept', 'cat f')).toBe('1\n');
   });
 
-  test('one that is damaged is never restored: nothing is touched, no fork is made, and reset still works', async () => {
+  test('one that is damaged is never restored: nothing is touched, a fork says so, and reset still works', async () => {
     const session = await made('shell', 'damaged');
     await prompt('damaged', 'head -c 200000 /dev/urandom > f; echo one > g');
     const { id: snapshot } = await take('damaged', '--label', 'of it');
@@ -248,9 +248,34 @@ describe('the command line takes, compares and brings back', () => {
     const restored = await home.run(['snapshot', 'restore', 'damaged', snapshot]);
     expect(restored.stderr).toMatch(/^error snapshot_damaged: /);
     expect(await treeOf(session)).toEqual(before);
-    const forked = await home.run(['snapshot', 'fork', snapshot, '--name', 'never']);
-    expect(forked.stderr).toMatch(/^error snapshot_damaged: /);
-    expect((await home.run(['session', 'show', 'never'])).stderr).toMatch(/^error not_found/);
+    const forked = await home.run(['snapshot', 'fork', snapshot, '--name', 'fruitless', '--wait']);
+    expect(forked.stderr).toMatch(/^error snapshot_damaged: The files of fruitless are not all there; /);
+    // It is there, says why it has no files, and takes others.
+    expect(await home.succeed(['session', 'show', 'fruitless'])).toMatch(
+      new RegExp(`not all there: ${snapshot} could not be brought .snapshot_damaged: `),
+    );
+    expect(await home.succeed(['session', 'list'])).toMatch(/fruitless .*not filled/);
+    expect((await home.run(['prompt', 'fruitless', 'true'])).stderr).toMatch(/snapshot_damaged/);
+    const failures = (
+      await home.succeed(['session', 'events', 'fruitless', '--type', 'workspace.fill-failed', '--json'])
+    ).trim();
+    expect(failures.split('\n').map((line) => (JSON.parse(line) as { data: unknown }).data)).toMatchObject([
+      { snapshotId: snapshot, code: 'snapshot_damaged' },
+    ]);
+    await home.succeed(['session', 'reset', 'fruitless']);
+    expect(await prompt('fruitless', 'ls -A')).toBe('');
+    const again = await home.run([
+      'session',
+      'create',
+      'shell',
+      '--name',
+      'never',
+      '--from',
+      `snapshot:${snapshot}`,
+      '--wait',
+    ]);
+    expect(again.stderr).toMatch(/^error snapshot_damaged: /);
+    await home.succeed(['session', 'delete', 'never', '--force']);
     const verified = await home.run(['snapshot', 'verify', snapshot]);
     expect([verified.code, verified.stdout]).toEqual([1, expect.stringContaining('f') as string]);
     await home.succeed(['session', 'reset', 'damaged']);

@@ -149,9 +149,18 @@ export async function forked(point: FailpointName): Promise<void> {
     const { id: snapshot } = await at.call('snapshot/create', { session: id });
     await run(at, id, 'rm -rf *');
     const request = { snapshot, name: fresh('fork'), opId: fresh('op-fork') };
-    await killedDuring(at, point, () => at.call('snapshot/fork', request));
+    await killedDuring(at, point, async () => {
+      const answered = await at.call('snapshot/fork', request);
+      await at.call('workspace/wait', { session: answered.session.id });
+    });
+    // The next supervisor goes on by itself: nobody uses the fork.
     await nextCommand(at);
     const { session: fork } = await askAgain(at, 'snapshot/fork', request);
+    await eventually(
+      'its files are there',
+      async () => (await at.call('session/show', { session: fork.id })).session.filling === null,
+      30_000,
+    );
     const { sessions } = await at.call('session/list', { limit: 1000 });
     expect(sessions.filter(({ name }) => name === request.name)).toHaveLength(1);
     const { turns } = await at.call('turn/list', { session: fork.id });

@@ -134,6 +134,7 @@ export function session(changes: Partial<Session> = {}): Session {
     model: null,
     workspaceBytes: 1536,
     backing: 'directory',
+    filling: null,
     engineReachable: true,
     runningTurn: null,
     queuedTurns: 0,

@@ -31,6 +31,7 @@ function session(more: Partial<Session>): Session {
     model: null,
     workspaceBytes: null,
     backing: 'directory',
+    filling: null,
     engineReachable: true,
     runningTurn: null,
     queuedTurns: 0,
@@ -82,6 +83,10 @@ test('menus go by words that tell apart what can be done', () => {
   ]);
   expect(iconOf(running).id).toBe('loading~spin');
   expect(statusWord(running)).toBe('running, 2 queued');
+  const filling = { snapshotId: 'snp-aaaaaaaaaaaaaaaa', failed: null };
+  expect(statusWord(session({ status: 'created', filling }))).toBe('being filled');
+  const failed = { code: 'no_space', why: 'The disk is full' };
+  expect(statusWord(session({ status: 'created', filling: { ...filling, failed } }))).toBe('not filled');
 });
 
 test('times are told as people say them', () => {

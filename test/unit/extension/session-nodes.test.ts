@@ -21,6 +21,7 @@ function session(id: string, more: Partial<Session> = {}): Session {
     model: null,
     workspaceBytes: null,
     backing: 'directory',
+    filling: null,
     engineReachable: true,
     runningTurn: null,
     queuedTurns: 0,
