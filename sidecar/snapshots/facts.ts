@@ -73,6 +73,11 @@ export function forgetFacts(facts: Uint32Array, at: number): void {
   facts[at + CTIME + 2] = NO_NANOSECONDS;
 }
 
+/** `forgetFacts` was the last that was said of it. */
+export function areForgotten(facts: Uint32Array, at: number): boolean {
+  return facts[at + CTIME + 2] === NO_NANOSECONDS;
+}
+
 /** Type and permissions. */
 export function modeOf(facts: Uint32Array, at = 0): number {
   return word(facts, at);

@@ -38,6 +38,11 @@ const PERMISSIONS = 0o7777;
 /** How often a file that changes while it is read is read again. */
 const READS = 3;
 const { groupBytes } = SNAPSHOT_LIMITS;
+/**
+ * Nanoseconds after the change time of a file in which its bytes may still be on their way: a write notes its time first. On a busy machine
+ * those of one call with 4 MB came up to 70 ms later. More than the most is not waited for: large files would be read time and again.
+ */
+const UNDER_WAY = { least: 100_000_000, aByte: 15, most: 2_000_000_000 } as const;
 
 export interface ScanOptions {
   readonly system: System;
@@ -79,6 +84,8 @@ export class Scan implements Walker {
   readonly #givenBack = new Map<ReturnType<typeof inodeOf>, bigint>();
   /** What an open file looked like last. */
   readonly #now = new Uint32Array(FACT_WORDS);
+  /** What was known of the names of the folder in which something was looked at again last. */
+  #entries: { readonly folder: Folder; readonly encoded: ReadonlyMap<string, TreeEntry> } | null = null;
   #budget: number;
   #changedFiles = 0;
   #changedBytes = 0;
@@ -145,7 +152,12 @@ export class Scan implements Walker {
   }
 
   /** At once where it can be: most files are small, and waiting costs as much as reading them. */
-  changed(place: LinkedName, directory: number, facts: Uint32Array): boolean | Promise<boolean> {
+  changed(
+    place: LinkedName,
+    directory: number,
+    facts: Uint32Array,
+    isAgain: boolean,
+  ): boolean | Promise<boolean> {
     const isFile = (modeOf(facts) & S_IFMT) === S_IFREG;
     if (isFile) {
       if (sizeOf(facts) > this.#budget) return false;
@@ -156,8 +168,8 @@ export class Scan implements Walker {
     const began = performance.now();
     try {
       const entry = isFile ? this.#fileOf(place, directory, facts) : this.#entryOf(place, directory, facts);
-      if (entry instanceof Promise) return this.#noteLater(place, entry, began);
-      this.#note(place, entry);
+      if (entry instanceof Promise) return this.#noteLater(place, entry, facts, isAgain, began);
+      this.#note(place, entry, facts, isAgain);
     } catch (error) {
       throw explained(error, formatPath(pathOf(place)));
     }
@@ -165,9 +177,15 @@ export class Scan implements Walker {
     return this.#options.outlet.isFull ? this.#flush() : true;
   }
 
-  async #noteLater(place: LinkedName, entry: Promise<TreeEntry | null>, began: number): Promise<true> {
+  async #noteLater(
+    place: LinkedName,
+    entry: Promise<TreeEntry | null>,
+    facts: Uint32Array,
+    isAgain: boolean,
+    began: number,
+  ): Promise<true> {
     try {
-      this.#note(place, await entry);
+      this.#note(place, await entry, facts, isAgain);
     } catch (error) {
       throw explained(error, formatPath(pathOf(place)));
     }
@@ -183,16 +201,24 @@ export class Scan implements Walker {
     return true;
   }
 
-  #note(place: LinkedName, entry: TreeEntry | null): void {
+  #note(place: LinkedName, entry: TreeEntry | null, facts: Uint32Array, isAgain: boolean): void {
     const { folder, name } = place;
     if (entry === null) {
       this.#movedAt(pathOf(place));
       return;
     }
+    if (isAgain && linksOf(facts) === 1 && this.#isKnown(folder, entry)) return;
     folder.changed.set(keyOf(name), entry);
     folder.isDirty = true;
     this.#changedFiles += 1;
     if (entry.type === 'file') this.#changedBytes += entry.size;
+  }
+
+  /** As it was made of the same name before. */
+  #isKnown(folder: Folder, entry: TreeEntry): boolean {
+    if (this.#entries?.folder !== folder) this.#entries = { folder, encoded: folder.encoded() };
+    const known = this.#entries.encoded.get(keyOf(entry.name));
+    return known !== undefined && areSameEntries(entry, known);
   }
 
   /** Of what is no regular file. Null when it is something else by now; then it will be looked at again. */
@@ -329,8 +355,9 @@ export class Scan implements Walker {
   ): TreeEntry {
     const { size, sparse, content } = read.content;
     const mtimeNs = mtimeOf(facts);
-    // A change within the same tick of the clock as the last one would leave the same time: it is read again.
-    if (ctimeOf(facts) >= read.clock) forgetFacts(facts, 0);
+    // A change within the same tick of the clock as the last one would leave the same time, and so do the bytes of a write that is
+    // under way: it is read again the next time.
+    if (ctimeOf(facts) + underWay(size) >= read.clock) forgetFacts(facts, 0);
     return { name, mode, mtimeNs, xattrs: read.xattrs, group: null, type: 'file', size, sparse, content };
   }
 
@@ -473,6 +500,10 @@ export class Scan implements Walker {
 const NOTHING: Buffer = Buffer.alloc(0);
 function pathOf({ folder, name }: LinkedName): Buffer[] {
   return [...folder.path(), name];
+}
+
+function underWay(bytes: number): bigint {
+  return BigInt(Math.min(UNDER_WAY.least + bytes * UNDER_WAY.aByte, UNDER_WAY.most));
 }
 
 const NO_TOTALS: Totals = { files: 0, directories: 0, bytes: 0 };

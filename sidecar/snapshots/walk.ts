@@ -6,6 +6,7 @@ import { explained } from '../files/failures.ts';
 import { O_PATH } from '../files/resolver.ts';
 import {
   areFacts,
+  areForgotten,
   areSame,
   FACT_WORDS,
   inodeOf,
@@ -56,9 +57,15 @@ export interface Totals {
 export interface Walker {
   /**
    * A name that is no directory is new or looks otherwise than it did. `facts` are what it looks like now; what is in them
-   * afterwards is what it will be known by. False: the walk is to end.
+   * afterwards is what it will be known by. `isAgain`: the last look was not to be relied on (`forgetFacts`), which is why it is told of.
+   * False: the walk is to end.
    */
-  changed(place: LinkedName, directory: number, facts: Uint32Array): boolean | Promise<boolean>;
+  changed(
+    place: LinkedName,
+    directory: number,
+    facts: Uint32Array,
+    isAgain: boolean,
+  ): boolean | Promise<boolean>;
   /** The same of a directory itself; `fd` is open for reading. */
   folderChanged(folder: Folder, fd: number, facts: Uint32Array): void;
   /** Every name of it was looked at. */
@@ -328,7 +335,7 @@ export class Walk {
           continue;
         }
         const facts = this.#facts.slice();
-        const went = this.#walker.changed({ folder, name }, fd, facts);
+        const went = this.#walker.changed({ folder, name }, fd, facts, areForgotten(stats, index));
         goesOn = typeof went === 'boolean' ? went : await went;
         if (!goesOn) continue;
         stats.set(facts, index);

@@ -70,7 +70,7 @@ test('a restore gives back what a scan saw, in every attribute', async () => {
       expect(again.newObjects).toBe(0);
     });
   }
-}, 600_000);
+}, times(600_000, 3_600_000));
 
 test('where files are walked to by hand, snapshots are the same; without native calls at all they are refused', async () => {
   const walking = await bench.pair({ code: TREE_CODE, sidecarEnv: ['HOLDFAST_WITHOUT_NATIVE=1'] });

@@ -1,5 +1,15 @@
+import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { appendFileSync, readdirSync, statSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
+import { once } from 'node:events';
+import {
+  appendFileSync,
+  mkdirSync,
+  readdirSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
@@ -10,8 +20,8 @@ import { LocalWorkspace } from './local-workspace.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
 
-/** Longer than a tick of the clock that files' times are taken from. */
-const SETTLED_MS = 30;
+/** Longer than bytes may be on their way: what was written before is relied on then. */
+const SETTLED_MS = 150;
 
 async function opened(): Promise<{
   workspace: LocalWorkspace;
@@ -313,4 +323,53 @@ test('a renamed folder is known again', async () => {
   expect(after.changedFiles).toBe(3);
   const fresh = await LocalWorkspace.open(join(workspace.path, '..'), new KeptStore());
   expect((await fresh.scan()).root).toBe(after.root);
+});
+
+test('bytes that come later than the time of their write are in the next tree, and what did not change is no change', async () => {
+  const store = new KeptStore();
+  const below = temporaryDirectory();
+  mkdirSync(join(below, 'workspace'));
+  const path = join(below, 'workspace', 'file');
+  writeFileSync(path, Buffer.alloc(4096, 'x'));
+  writeFileSync(join(below, 'workspace', 'other'), 'stays');
+  // Through a page that was written to already a byte leaves no time: as it is with one that a write brings late.
+  const program = [
+    'import mmap, sys',
+    `file = open(${JSON.stringify(path)}, 'r+b')`,
+    'page = mmap.mmap(file.fileno(), 4096)',
+    'page[0:1] = b"a"',
+    'print("ready", flush=True)',
+    'sys.stdin.readline()',
+    'page[1:2] = b"b"',
+    'print("done", flush=True)',
+    'sys.stdin.readline()',
+  ].join('\n');
+  const writer = spawn('python3', ['-c', program], { stdio: ['pipe', 'pipe', 'inherit'] });
+  const ended = new Promise((resolve) => writer.once('exit', resolve));
+  try {
+    await once(writer.stdout, 'data');
+    const { ctimeNs } = statSync(path, { bigint: true });
+    let clock = ctimeNs + 50_000_000n;
+    using workspace = await LocalWorkspace.open(below, store, (system) => ({
+      ...system,
+      fileClock: () => (clock += 1000n),
+    }));
+    const first = await workspace.scan();
+    writer.stdin.write('\n');
+    await once(writer.stdout, 'data');
+    expect(statSync(path, { bigint: true }).ctimeNs).toBe(ctimeNs);
+    const second = await workspace.scan(first.root);
+    expect(second).toMatchObject({ changedFiles: 1, changedBytes: 4096 });
+    using other = await LocalWorkspace.open(below, new KeptStore());
+    expect((await other.scan()).root).toBe(second.root);
+    // It is looked at again, and nothing comes of it; a while later it is not looked at any more.
+    clock += 5_000_000_000n;
+    expect(await workspace.scan(second.root)).toMatchObject({ root: second.root, changedFiles: 0 });
+    store.calls.clear();
+    expect(await workspace.scan(second.root)).toMatchObject({ root: second.root, changedFiles: 0 });
+    expect([...store.calls.keys()]).toEqual([]);
+  } finally {
+    writer.stdin.end();
+    await ended;
+  }
 });

@@ -62,7 +62,7 @@ test('killed before whatever change, a restore that is repeated makes all of it 
     expect(readdirSync(workspace.path).filter((name) => name.startsWith('.holdfast'))).toEqual([]);
     expect(readdirSync(join(below, 'control', 'snapshots'))).toEqual([]);
   }
-}, 600_000);
+}, times(600_000, 3_600_000));
 
 test('a sidecar that died with a mode lent is made good by the next one', async () => {
   const below = temporaryDirectory();
