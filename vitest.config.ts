@@ -33,12 +33,12 @@ const needsDocker = {
   sequence: { groupOrder: 1 },
 };
 
-/** After the others: a workbench that waits for a processor is mistaken for one that is slow. */
+/** After the others, which a workbench would keep from the processor. */
 const needsEditor = {
   ...needsDocker,
   globalSetup: ['test/setup/docker.ts', 'test/setup/editor.ts'],
-  testTimeout: 180_000,
-  maxWorkers: 1,
+  testTimeout: 300_000,
+  hookTimeout: 240_000,
   sequence: { groupOrder: 2 },
 };
 

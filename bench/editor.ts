@@ -10,6 +10,7 @@ import { packageExtension } from '../scripts/setup/package.mjs';
 import { ensureEditor } from '../scripts/setup/vscode.mjs';
 import { Workbench } from '../test/editor/harness/browser.ts';
 import { CodeServer } from '../test/editor/harness/code-server.ts';
+import { installExtension } from '../test/editor/harness/extensions-folder.ts';
 import type { EditorJob, EditorSamples } from './editor-host.ts';
 import { Installation } from './installation.ts';
 import { median, p99, Report } from './measure.ts';
@@ -55,9 +56,11 @@ await build({
 const installation = await Installation.open();
 const { client, home, agentImage } = installation;
 const work = await mkdtemp(join(tmpdir(), 'holdfast-bench-editor-'));
+const extensions = join(work, 'extensions');
+await installExtension(codeServer, vsix, extensions);
 const server = await CodeServer.start({
   codeServer,
-  install: vsix,
+  extensions,
   developer: true,
   env: { HOLDFAST_HOME: home },
 });

@@ -45,13 +45,8 @@ afterAll(async () => {
   await home.end();
 });
 
-async function told(story: () => Promise<void>, name: string): Promise<void> {
-  try {
-    await story();
-  } catch (error) {
-    await person.shot(`failed-${name}`);
-    throw error;
-  }
+function told(story: () => Promise<void>, name: string): Promise<void> {
+  return person.tells(name, story);
 }
 
 test('what a person saves the agent reads, and what the agent writes the person sees', () =>

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { readFileSync, readdirSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import { PrivateEngine, privateEngineObstacle } from '../engine-harness/private-engine.ts';
 import { TestHome } from '../setup/home.ts';
@@ -14,6 +14,7 @@ import type { Person } from './harness/person.ts';
 const obstacle = privateEngineObstacle();
 /** Packages of a small Debian are fetched and unpacked, on a machine that may be busy. */
 const BUILD_MS = 15 * 60_000;
+const GONE = { timeout: 30_000 };
 
 interface Machine {
   readonly engine: PrivateEngine;
@@ -52,42 +53,39 @@ async function trusts(person: Person): Promise<void> {
     .click();
 }
 
-test.skipIf(obstacle !== null)(
-  `with the package alone and no way to what images are made of, a person is told what is missing (${obstacle ?? 'private'})`,
-  async () => {
-    const nowhere = { npm_config_registry: 'http://127.0.0.1:9/', npm_config_fetch_retries: '0' };
-    await onNewMachine(nowhere, async ({ home, env, folder }) => {
-      await journey('lone-package', { home: home.path, open: { folder }, env }, async (person) => {
-        await trusts(person);
-        await asksForSession(person);
-        await person.press(/holdfast\/agent:[0-9a-f]+ is not on the engine/, 'Build Images');
-        await person
-          .toast(
-            /could not be built: node-linux-\w+@[\d.]+ is missing: npm pack failed.*ECONNREFUSED.*npm can reach its registry/s,
-          )
-          .first()
-          .waitFor({ timeout: 60_000 });
-        await person.shot('images-missing-dark');
-      });
-    });
-  },
-);
+/** A registry that is asked for a package and never answers; while it is closed nobody is there. */
+class SilentRegistry {
+  readonly #server = createServer((socket) => {
+    this.#sockets.add(socket.on('error', () => undefined));
+    socket.once('data', () => this.#asked.resolve(true));
+  });
+  readonly #sockets = new Set<Socket>();
+  #asked = Promise.withResolvers<true>();
+  #port = 0;
 
-/** A registry that is asked for a package and never answers. */
-async function withSilentRegistry(
-  story: (env: Readonly<Record<string, string>>, asked: Promise<true>) => Promise<void>,
-): Promise<void> {
-  const asked = Promise.withResolvers<true>();
-  const silent = createServer((socket) => socket.once('data', () => asked.resolve(true))).listen(
-    0,
-    '127.0.0.1',
-  );
-  await once(silent, 'listening');
-  const { port } = silent.address() as AddressInfo;
-  try {
-    await story({ npm_config_registry: `http://127.0.0.1:${port}/` }, asked.promise);
-  } finally {
-    silent.close();
+  async open(): Promise<void> {
+    this.#asked = Promise.withResolvers();
+    this.#server.listen(this.#port, '127.0.0.1');
+    await once(this.#server, 'listening');
+    this.#port = (this.#server.address() as AddressInfo).port;
+  }
+
+  async close(): Promise<void> {
+    if (!this.#server.listening) return;
+    const closed = once(this.#server, 'close');
+    this.#server.close();
+    for (const socket of this.#sockets) socket.destroy();
+    this.#sockets.clear();
+    await closed;
+  }
+
+  get address(): string {
+    return `http://127.0.0.1:${this.#port}/`;
+  }
+
+  /** Since it was opened. */
+  get asked(): Promise<true> {
+    return this.#asked.promise;
   }
 }
 
@@ -109,40 +107,55 @@ function buildersIn(folder: string): string[] {
     .filter((line) => line.includes(folder) && line.includes('setup/images.cjs'));
 }
 
-test.skipIf(obstacle !== null)('building the images can be cancelled, and leaves nothing', async () => {
-  await withSilentRegistry((registry, asked) =>
-    onNewMachine(registry, async ({ home, env, folder }) => {
-      await journey('lone-package-cancel', { home: home.path, open: { folder }, env }, async (person) => {
-        await trusts(person);
-        await asksForSession(person);
-        await person.press(/is not on the engine/, 'Build Images');
-        await asked;
-        expect(await beingBuilt(person.server)).toHaveLength(1);
-        await person.press("Holdfast's images", 'Cancel');
-        await expect.poll(() => beingBuilt(person.server), { timeout: 20_000 }).toEqual([]);
-        await person.toast("Holdfast's images").first().waitFor({ state: 'detached' });
-        expect(buildersIn(person.server.folder)).toEqual([]);
-      });
-    }),
-  );
-});
+test.skipIf(obstacle !== null)(
+  `with the package alone a person is told what is missing; building it can be cancelled, says what it lacks, and ends with the editor (${obstacle ?? 'private'})`,
+  async () => {
+    const registry = new SilentRegistry();
+    await registry.open();
+    const more = { npm_config_registry: registry.address, npm_config_fetch_retries: '0' };
+    try {
+      await onNewMachine(more, async ({ home, env, folder }) => {
+        let place = '';
+        await journey('lone-package', { home: home.path, open: { folder }, env }, async (person) => {
+          place = person.server.folder;
+          const build = async (): Promise<void> => {
+            await asksForSession(person);
+            await person.press(/holdfast\/agent:[0-9a-f]+ is not on the engine/, 'Build Images');
+          };
+          await trusts(person);
 
-test.skipIf(obstacle !== null)('building the images ends with the editor', async () => {
-  await withSilentRegistry((registry, asked) =>
-    onNewMachine(registry, async ({ home, env, folder }) => {
-      let place = '';
-      await journey('lone-package-left', { home: home.path, open: { folder }, env }, async (person) => {
-        place = person.server.folder;
-        await trusts(person);
-        await asksForSession(person);
-        await person.press(/is not on the engine/, 'Build Images');
-        await asked;
-        expect(buildersIn(place)).toHaveLength(1);
+          await build();
+          await registry.asked;
+          expect(await beingBuilt(person.server)).toHaveLength(1);
+          await person.press("Holdfast's images", 'Cancel');
+          await expect.poll(() => beingBuilt(person.server), GONE).toEqual([]);
+          await person.toast("Holdfast's images").first().waitFor({ state: 'detached' });
+          expect(buildersIn(place)).toEqual([]);
+
+          await registry.close();
+          await person.clearToasts();
+          await build();
+          await person
+            .toast(
+              /could not be built: node-linux-\w+@[\d.]+ is missing: npm pack failed.*ECONNREFUSED.*npm can reach its registry/s,
+            )
+            .first()
+            .waitFor({ timeout: 60_000 });
+          await person.shot('images-missing-dark');
+
+          await registry.open();
+          await person.clearToasts();
+          await build();
+          await registry.asked;
+          expect(buildersIn(place)).toHaveLength(1);
+        });
+        await expect.poll(() => buildersIn(place), GONE).toEqual([]);
       });
-      await expect.poll(() => buildersIn(place), { timeout: 20_000 }).toEqual([]);
-    }),
-  );
-});
+    } finally {
+      await registry.close();
+    }
+  },
+);
 
 test.skipIf(obstacle !== null || !SOAK)(
   'with the package alone a person builds the images, begins a session and runs a turn',

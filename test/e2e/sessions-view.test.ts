@@ -40,13 +40,8 @@ async function rows(): Promise<string[]> {
   return all.map((one) => one.trim());
 }
 
-async function told(story: () => Promise<void>, name: string): Promise<void> {
-  try {
-    await story();
-  } catch (error) {
-    await person.shot(`failed-${name}`);
-    throw error;
-  }
+function told(story: () => Promise<void>, name: string): Promise<void> {
+  return person.tells(name, story);
 }
 
 beforeAll(async () => {
@@ -54,13 +49,16 @@ beforeAll(async () => {
   await home.succeed(['deploy', await writeProject(home.projects, shellProject('shell'))]);
   const short = shellProject('short', 'persistence: ephemeral\n');
   await home.succeed(['deploy', await writeProject(home.projects, short)]);
-  await made('fresh');
-  for (const name of ['at-work', 'resting', 'put-down'])
-    await home.succeed(['prompt', await made(name), `echo ${name} > /workspace/mine`]);
-  await home.succeed(['prompt', await made('over', 'short'), 'true']);
-  await home.succeed(['session', 'pause', 'resting']);
-  await home.succeed(['session', 'stop', 'put-down']);
-  await home.succeed(['session', 'stop', 'over']);
+  const used = async (name: string, profile?: string): Promise<void> => {
+    await home.succeed(['prompt', await made(name, profile), `echo ${name} > /workspace/mine`]);
+  };
+  await Promise.all([
+    made('fresh'),
+    used('at-work'),
+    used('resting').then(() => home.succeed(['session', 'pause', 'resting'])),
+    used('put-down').then(() => home.succeed(['session', 'stop', 'put-down'])),
+    used('over', 'short').then(() => home.succeed(['session', 'stop', 'over'])),
+  ]);
   person = await Person.sitsDown({ home: home.path, open: {} });
   await person.sessions();
   await person.session('at-work').first().waitFor();

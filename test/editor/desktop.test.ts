@@ -30,6 +30,7 @@ test.skipIf(process.env['HOLDFAST_TEST_VSCODE'] !== undefined)(
       expect(outcomes.map(({ state }) => state)).toEqual(['passed', 'passed', 'passed', 'failed']);
 
       await home.succeed(['deploy', join(checkout().root, 'examples/counter')]);
+      await home.succeed(['supervisor', 'stop']);
       const again = await runInExtensionHost(options);
       expect(again.outcomes.map(({ state }) => state)).toEqual(['passed', 'passed', 'passed', 'passed']);
 

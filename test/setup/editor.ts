@@ -3,6 +3,7 @@ import { build } from 'esbuild';
 import { packageExtension } from '../../scripts/setup/package.mjs';
 import { Progress } from '../../scripts/setup/progress.mjs';
 import { ensureEditor } from '../../scripts/setup/vscode.mjs';
+import { installExtension } from '../editor/harness/extensions-folder.ts';
 import { checkout } from '../editor/harness/places.ts';
 
 const SHARED = Symbol.for('holdfast.test.editor');
@@ -16,6 +17,7 @@ export default async function setup(): Promise<void> {
 async function prepare(): Promise<void> {
   const progress = new Progress();
   // Where the suites run in VS Code for the desktop, that one is there already (scripts/test-electron.mjs).
+  let server: string | undefined;
   if (process.env['HOLDFAST_TEST_VSCODE'] === undefined) {
     const { codeServer, chromium } = await progress.step(
       'VS Code and Chromium',
@@ -24,9 +26,10 @@ async function prepare(): Promise<void> {
     );
     // Workers of the test runner are started later and inherit them.
     process.env['HOLDFAST_TEST_CODE_SERVER'] = codeServer;
+    server = codeServer;
     process.env['HOLDFAST_TEST_CHROMIUM'] = chromium;
   }
-  const { root, suite, vsix } = checkout();
+  const { root, suite, vsix, extensions } = checkout();
   await progress.step('suite for the extension host', async () => {
     await build({
       absWorkingDir: root,
@@ -42,5 +45,8 @@ async function prepare(): Promise<void> {
       logLevel: 'warning',
     });
   });
-  await progress.step('package', () => packageExtension(vsix));
+  await progress.step('package', async () => {
+    await packageExtension(vsix);
+    if (server !== undefined) await installExtension(server, vsix, extensions);
+  });
 }

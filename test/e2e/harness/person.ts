@@ -34,11 +34,11 @@ export class Person {
     readonly settings?: Readonly<Record<string, unknown>>;
     readonly env?: Readonly<Record<string, string>>;
   }): Promise<Person> {
-    const { codeServer, chromium, vsix, shots } = editorPlaces();
+    const { codeServer, chromium, extensions, shots } = editorPlaces();
     const colorScheme = options.colorScheme ?? 'dark';
     const server = await CodeServer.start({
       codeServer,
-      install: vsix,
+      extensions,
       env: { HOLDFAST_HOME: options.home, ...options.env },
       settings: {
         'workbench.colorTheme': THEMES[colorScheme],
@@ -250,6 +250,29 @@ export class Person {
     await this.#workbench.shot(name);
   }
 
+  /** A part of a journey: where something does not come about, there is a picture of the screen, and the error says what VS Code had said. */
+  async tells(name: string, story: () => Promise<void>): Promise<void> {
+    try {
+      await story();
+    } catch (error) {
+      await this.shot(`failed-${name}`).catch(() => undefined);
+      const said = await this.#notifications().catch(() => ['(cannot be read)']);
+      const what = error instanceof Error ? error.message : String(error);
+      throw new Error(`${what}\nnotifications:\n${said.join('\n')}`, { cause: error });
+    }
+  }
+
+  /** Also those that have gone from the screen. */
+  async #notifications(): Promise<string[]> {
+    await this.command('Notifications: Show Notifications');
+    const all = this.page.locator('.notifications-center .notification-list-item-message');
+    await all
+      .first()
+      .waitFor({ timeout: COMMAND_MS })
+      .catch(() => undefined);
+    return all.allTextContents();
+  }
+
   async leaves(): Promise<void> {
     await this.#workbench.close();
     await this.server.stop();
@@ -264,7 +287,7 @@ export class Person {
   }
 }
 
-/** What a person did, with a picture of the screen where something did not come about. */
+/** What a person did, with a picture of the screen where something did not come about, and what VS Code had said until then. */
 export async function journey(
   name: string,
   options: Parameters<typeof Person.sitsDown>[0],
@@ -272,10 +295,7 @@ export async function journey(
 ): Promise<void> {
   const person = await Person.sitsDown(options);
   try {
-    await story(person);
-  } catch (error) {
-    await person.shot(`failed-${name}`).catch(() => undefined);
-    throw error;
+    await person.tells(name, () => story(person));
   } finally {
     await person.leaves();
   }

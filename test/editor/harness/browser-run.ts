@@ -45,7 +45,7 @@ export async function runInBrowser(options: SuiteOptions): Promise<HostEnd> {
         }),
       );
       if (options.trust === true) void trust(page);
-      const code = await within(options.timeoutMs ?? 120_000, ended);
+      const code = await within(options.timeoutMs ?? 240_000, ended);
       await workbench.shot(`host-${options.name}`);
       return { code, said: server.said };
     } finally {

@@ -3,6 +3,7 @@ import type { ChildProcess } from 'node:child_process';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { copyExtensions } from './extensions-folder.ts';
 import { TEST_SETTINGS, testEnvironment } from './surroundings.ts';
 
 const START_MS = 60_000;
@@ -16,8 +17,8 @@ export interface CodeServerOptions {
   readonly settings?: Readonly<Record<string, unknown>>;
   /** Lets the page load an extension from a folder and run tests in it. Hides notification toasts. */
   readonly developer?: boolean;
-  /** A .vsix to install first. */
-  readonly install?: string;
+  /** A folder of installed extensions to begin with a copy of. */
+  readonly extensions?: string;
 }
 
 /** What the page is to open. */
@@ -51,7 +52,9 @@ export class CodeServer implements Addresses {
     const folder = await mkdtemp(join(tmpdir(), 'holdfast-vscode-'));
     try {
       await mkdir(join(folder, 'user/User'), { recursive: true });
-      await mkdir(join(folder, 'extensions'));
+      const extensions = join(folder, 'extensions');
+      if (options.extensions === undefined) await mkdir(extensions);
+      else await copyExtensions(options.extensions, extensions);
       await writeFile(
         join(folder, 'user/User/settings.json'),
         JSON.stringify({ ...TEST_SETTINGS, ...options.settings }),
@@ -59,20 +62,7 @@ export class CodeServer implements Addresses {
       await writeFile(join(folder, 'config.yaml'), 'auth: none\n');
       const env = testEnvironment(folder, { XDG_RUNTIME_DIR: folder, ...options.env });
       const entry = join(options.codeServer, 'out/node/entry.js');
-      const places = [
-        '--user-data-dir',
-        join(folder, 'user'),
-        '--extensions-dir',
-        join(folder, 'extensions'),
-      ];
-      if (options.install !== undefined) {
-        await finished(
-          spawn(process.execPath, [entry, ...places, '--install-extension', options.install], {
-            env,
-            stdio: ['ignore', 'pipe', 'pipe'],
-          }),
-        );
-      }
+      const places = ['--user-data-dir', join(folder, 'user'), '--extensions-dir', extensions];
       const args = [
         entry,
         ...[
@@ -169,15 +159,4 @@ function listening(child: ChildProcess, keep: (text: string) => void, said: () =
     child.once('error', (error) => fail(`cannot be run: ${error.message}`));
     child.once('exit', (code, signal) => fail(`ended with ${String(code ?? signal)}`));
   });
-}
-
-async function finished(child: ChildProcess): Promise<void> {
-  let said = '';
-  child.stdout?.setEncoding('utf8').on('data', (text: string) => (said += text));
-  child.stderr?.setEncoding('utf8').on('data', (text: string) => (said += text));
-  const code = await new Promise((resolve, reject) => {
-    child.once('error', reject);
-    child.once('close', resolve);
-  });
-  if (code !== 0) throw new Error(`the extension was not installed (${String(code)}):\n${said}`);
 }

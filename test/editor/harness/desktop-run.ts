@@ -48,7 +48,7 @@ export async function runInDesktop(program: string, options: SuiteOptions): Prom
       child.once('exit', (code, signal) => resolve(code ?? (signal === null ? 1 : 128)));
     });
     try {
-      return { code: await within(options.timeoutMs ?? 120_000, ended), said };
+      return { code: await within(options.timeoutMs ?? 240_000, ended), said };
     } finally {
       signal(child.pid, 'SIGTERM');
       await within(STOP_MS, ended).catch(() => undefined);

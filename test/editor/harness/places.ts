@@ -6,6 +6,8 @@ export interface Checkout {
   /** What runs in the extension host, bundled. */
   readonly suite: string;
   readonly vsix: string;
+  /** A folder of extensions in which the .vsix is installed. */
+  readonly extensions: string;
 }
 
 /** Where the pieces of a test of the editor are; the global set-up has made sure of all of them. */
@@ -19,7 +21,12 @@ export interface EditorPlaces extends Checkout {
 const ROOT = join(import.meta.dirname, '../../..');
 
 export function checkout(): Checkout {
-  return { root: ROOT, suite: join(ROOT, 'dist/test/suite.cjs'), vsix: join(ROOT, 'dist/holdfast.vsix') };
+  return {
+    root: ROOT,
+    suite: join(ROOT, 'dist/test/suite.cjs'),
+    vsix: join(ROOT, 'dist/holdfast.vsix'),
+    extensions: join(ROOT, 'dist/test/extensions'),
+  };
 }
 
 export function editorPlaces(): EditorPlaces {

@@ -19,6 +19,9 @@ export const TEST_SETTINGS = {
   'git.openRepositoryInParentFolders': 'never',
   'typescript.disableAutomaticTypeAcquisition': true,
   'window.confirmBeforeClose': 'never',
+  // Nothing moves by itself: a picture is the same whenever it is taken, and the processor is left to the work.
+  'workbench.reduceMotion': 'on',
+  'editor.cursorBlinking': 'solid',
   // Rows of text in the page instead of a picture of them.
   'terminal.integrated.gpuAcceleration': 'off',
 };
