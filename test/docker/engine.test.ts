@@ -128,12 +128,13 @@ describe('a sandbox', () => {
       });
       return performance.now() - started;
     };
-    const polite = await stop('echo bye > /workspace/said; exit 0', 8000);
+    const polite = await stop('echo bye > /workspace/said; exit 0', 30_000);
     expect(readdirSync(join(home.folder, 'workspaces', spec.sessionId))).toContain('said');
-    expect(polite).toBeLessThan(6000);
+    expect(polite).toBeLessThan(20_000);
     const stubborn = await stop('true', 1000);
     expect(stubborn).toBeGreaterThan(950);
-    expect(stubborn).toBeLessThan(6000);
+    // Less than an engine waits by itself.
+    expect(stubborn).toBeLessThan(9000);
     await engine.removeSandbox(spec.sessionId, 0);
   });
 
@@ -253,7 +254,7 @@ describe('the sidecar', () => {
     const killed = performance.now();
     await docker.getContainer(sidecar?.objectId ?? '').kill();
     await expect(waiting).rejects.toThrow(expect.objectContaining({ code: 'sandbox_lost' }));
-    expect(performance.now() - killed).toBeLessThan(3000);
+    expect(performance.now() - killed).toBeLessThan(8000);
     await engine.removeSandbox(spec.sessionId, 0);
   });
 

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import type { Turn } from '../../protocol/entities.ts';
@@ -10,20 +10,23 @@ import type { SupervisorProcess } from './harness/supervisor-process.ts';
 import { endOfTurn, eventually, useWorkbench } from './harness/workbench.ts';
 import { times } from '../setup/run-length.ts';
 
-const LINES = 60;
-const NUMBERED = Array.from({ length: LINES }, (_, at) => `line ${at + 1}\n`).join('');
-/** Numbered lines at a walking pace; after each it writes down how far it is. */
+const LINES = 20;
+const numbered = (lines: number): string =>
+  Array.from({ length: lines }, (_, at) => `line ${at + 1}\n`).join('');
+/** Numbered lines at a walking pace until the test has seen enough; after each it writes down how far it is. */
 const SLOW = `echo ran >> ran; n=1
-while [ $n -le ${LINES} ]; do echo line $n; echo $n > progress; n=$((n+1)); sleep 0.05; done`;
+until [ $n -gt ${LINES} -a -e enough ]; do echo line $n; echo $n > progress; n=$((n+1)); sleep 0.05; done`;
 const SLOW_HANDLER = {
   'holdfast.yaml': 'name: handler\nagent: { protocol: handler, entry: agent.py }\npersistence: persistent\n',
   'agent.py': `
-import time
+import os, time
 def handler(input):
     with open('/workspace/ran', 'a') as f: f.write('ran\\n')
-    for n in range(1, ${LINES + 1}):
+    n = 1
+    while n <= ${LINES} or not os.path.exists('/workspace/enough'):
         print('line', n, flush=True)
         with open('/workspace/progress', 'w') as f: f.write(str(n))
+        n += 1
         time.sleep(0.05)
     return 'done'
 `,
@@ -80,13 +83,21 @@ async function inTheMiddle(
   const { session } = await home.call('session/create', { profile });
   const work = profile === 'shell' ? { prompt: SLOW } : { input: {} };
   const { turn } = await home.call('turn/start', { session: session.id, ...work });
-  await eventually('the turn is in its middle', async () => (await progress(home, session.id)) > 10, 20_000);
+  await eventually('the turn is in its middle', async () => (await progress(home, session.id)) > 10, 30_000);
   return { session: session.id, turn: turn.turnId };
 }
 
+/** Its turn ends when it has written all lines that it must. */
+async function enough(home: FaultHome, session: string): Promise<void> {
+  await writeFile(join(home.path, 'workspaces', session, 'enough'), '');
+}
+
 async function expectWholeTurn(home: FaultHome, session: string, turn: string): Promise<void> {
+  await enough(home, session);
   expect(await endOfTurn(home, turn)).toMatchObject({ status: 'succeeded', error: null });
-  expect((await outputOf(home, turn, 'stdout')).toString()).toBe(NUMBERED);
+  const written = await progress(home, session);
+  expect(written).toBeGreaterThanOrEqual(LINES);
+  expect((await outputOf(home, turn, 'stdout')).toString()).toBe(numbered(written));
   expect(await readFile(join(home.path, 'workspaces', session, 'ran'), 'utf8')).toBe('ran\n');
   await expectSettled(home);
   await expectWholeHistory(home, session);
@@ -105,9 +116,11 @@ async function expectLostTurn(home: FaultHome, session: string, turn: string): P
   const after = await endOfTurn(home, turn);
   expect(after).toMatchObject({ status: 'failed', error: { data: { code: 'sandbox_lost' } } });
   const text = (await outputOf(home, turn, 'stdout')).toString();
-  expect(NUMBERED.startsWith(text)).toBe(true);
-  expect(text.split('\n').length - 1).toBeGreaterThanOrEqual(written);
+  const lines = text.split('\n').length - 1;
+  expect(text).toBe(numbered(lines));
+  expect(lines).toBeGreaterThanOrEqual(written);
   await expectSettled(home);
+  await enough(home, session);
   const [profile, work] = [(await home.call('session/show', { session })).session.profile, 'cat ran'];
   const next = await home.call('turn/start', {
     session,
@@ -135,6 +148,7 @@ describe.each(['shell', 'handler'] as const)('in the middle of a turn (%s), kill
     const { session, turn } = await inTheMiddle(home, profile);
     const agent = await containerOf(home, session, 'agent');
     await killContainer(home, session, 'sidecar');
+    await enough(home, session);
     expect(await endOfTurn(home, turn)).toMatchObject({ status: 'succeeded' });
     expect(await containerOf(home, session, 'agent')).toBe(agent);
     const next = await home.docker.getContainer(await containerOf(home, session, 'sidecar')).inspect();
@@ -155,8 +169,9 @@ describe.each(['shell', 'handler'] as const)('in the middle of a turn (%s), kill
     await home.call('session/resume', { session: session.id });
     await killSupervisor();
     // Dispatched, and not yet told that the sandbox is gone.
-    serving = await home.start({ 'turn.after-snapshot': 'delay:3000' });
+    serving = await home.start({ 'turn.after-snapshot': 'delay:5000' });
     const work = profile === 'shell' ? { prompt: SLOW } : { input: {} };
+    await enough(home, session.id);
     const { turn } = await home.call('turn/start', { session: session.id, ...work });
     await eventually('it is dispatched', async () => {
       const { events } = await home.call('session/events', { session: session.id, type: 'snapshot.created' });

@@ -50,7 +50,7 @@ describe('homes', () => {
     );
     const { turn } = await busySession(home);
     const late = home.spawn();
-    expect(await late.endsWithin(10_000)).toEqual({ code: 3, signal: null });
+    expect(await late.endsWithin(30_000)).toEqual({ code: 3, signal: null });
     expect(await endOfTurn(home, turn)).toMatchObject({ status: 'succeeded' });
     expect((await outputOf(home, turn, 'stdout')).toString()).toBe(counted);
     await expectSettled(home);

@@ -253,7 +253,7 @@ test('another sandbox is not reached, and its rules are of no use here', async (
     .object({ path: z.string() })
     .parse(await arena.home.json(['workspace', 'info', 'neighbour/default'])).path;
   await expect
-    .poll(() => readFile(join(neighbour, 'serving'), 'utf8').catch(() => ''), { timeout: 10_000 })
+    .poll(() => readFile(join(neighbour, 'serving'), 'utf8').catch(() => ''), { timeout: 30_000 })
     .toBe('9000');
   const direct = await arena.attack(OutcomesSchema, {
     deed: 'direct',

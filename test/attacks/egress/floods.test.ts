@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
 import { Arena, OPEN } from './arena.ts';
-import { figure } from '../../setup/run-length.ts';
+import { figure, times } from '../../setup/run-length.ts';
 
 /** Beyond what both programs hold at rest: what as many connections as a session may have may cost each of them. */
 const MOST_BYTES = 400 * 2 ** 20;
@@ -119,7 +119,9 @@ test('more connections than a session may have are reset, told of, and leave roo
 
 test('1,000 readers that do not read stop their source: memory does not follow', async () => {
   const before = await arena.descriptors();
-  const { deed, supervisor, sidecar } = await whileHolding(1000, get('/endless'), () => sleep(6000));
+  const { deed, supervisor, sidecar } = await whileHolding(1000, get('/endless'), () =>
+    sleep(times(2500, 6000)),
+  );
   expect(deed.held).toBe(1000);
   figure(`1,000 readers that do not read: supervisor +${mb(supervisor)} MB, sidecar +${mb(sidecar)} MB`);
   expect([supervisor < MOST_BYTES, sidecar < MOST_BYTES]).toEqual([true, true]);
@@ -128,7 +130,12 @@ test('1,000 readers that do not read stop their source: memory does not follow',
 }, 90_000);
 
 test('200 readers that take 100 bytes at a time are no better', async () => {
-  const { deed, supervisor, sidecar } = await whileHolding(200, get('/endless'), () => sleep(6000), 100);
+  const { deed, supervisor, sidecar } = await whileHolding(
+    200,
+    get('/endless'),
+    () => sleep(times(2500, 6000)),
+    100,
+  );
   expect(deed.read).toBeGreaterThan(1000);
   figure(`200 slow readers: supervisor +${mb(supervisor)} MB, sidecar +${mb(sidecar)} MB`);
   expect([supervisor < MOST_BYTES, sidecar < MOST_BYTES]).toEqual([true, true]);

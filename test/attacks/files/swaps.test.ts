@@ -3,11 +3,11 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Seeded } from '../../unit/protocol/seeded.ts';
 import { Arena, CANARY, outcome, OUTSIDE, STALL_MS } from './arena.ts';
-import { SOAK } from '../../setup/run-length.ts';
+import { SOAK, times } from '../../setup/run-length.ts';
 
 /** Attempts of each kind: of those that wait for the disk, and of the others. */
-const ATTEMPTS = SOAK ? { disk: 100_000, quick: 100_000 } : { disk: 400, quick: 2000 };
-const MOST_SECONDS = SOAK ? '7200' : '120';
+const ATTEMPTS = SOAK ? { disk: 100_000, quick: 100_000 } : { disk: 200, quick: 1000 };
+const MOST_SECONDS = SOAK ? '7200' : '300';
 /** What may happen to somebody whose path is pulled away from under them. */
 const TYPED = new Set([
   'file_not_found', 'file_unavailable', 'file_not_a_directory', 'file_is_a_directory', 'file_not_regular', 'file_exists', 'conflict',
@@ -210,7 +210,8 @@ describe.each([
       );
       let [whole, conflicts] = [0, 0];
       await arena.during(['turns', path, String(piece * pieces), MOST_SECONDS], async () => {
-        for (let round = 0; round < (SOAK ? 5000 : 60); round += 1) {
+        const isEnough = (round: number) => !SOAK && round >= 20 && whole > 0 && conflicts > 0;
+        for (let round = 0; round < times(300, 5000) && !isEnough(round); round += 1) {
           let first: { version: string; letter: number | undefined } | undefined;
           for (let n = 0; n < pieces; n += 1) {
             const got = await outcome(

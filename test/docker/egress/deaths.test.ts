@@ -66,7 +66,7 @@ async function die(kill: () => Promise<void>): Promise<string> {
   const { turnId } = z
     .object({ turnId: z.string() })
     .parse(await home.json(['run', 'deaths', script(), '--no-wait']));
-  await expect.poll(() => origin.seen.length - before, { timeout: 15_000 }).toBe(2);
+  await expect.poll(() => origin.seen.length - before, { timeout: 30_000 }).toBe(2);
   expect(origin.open).toBeGreaterThanOrEqual(2);
   await kill();
   return turnId;
@@ -75,14 +75,14 @@ async function die(kill: () => Promise<void>): Promise<string> {
 describe('kill -9 in the middle of a download', () => {
   test('of the supervisor: it breaks off, nothing opens up, and the next one brings the way out back', async () => {
     const turnId = await die(async () => void process.kill(await home.supervisorPid(), 'SIGKILL'));
-    await expect.poll(log, { timeout: 15_000 }).toContain('direct');
+    await expect.poll(log, { timeout: 30_000 }).toContain('direct');
     expect(await logged()).toEqual({
       tunnel: String(CURL.broken),
       plain: String(CURL.broken),
       while: String(CURL.refused),
       direct: String(CURL.refused),
     });
-    await expect.poll(() => origin.open, { timeout: 10_000 }).toBe(0);
+    await expect.poll(() => origin.open, { timeout: 30_000 }).toBe(0);
     // Another supervisor comes with the next request of anybody.
     await home.succeed(['profiles']);
     await writeFile(join(workspace, 'go'), '');
@@ -93,10 +93,10 @@ describe('kill -9 in the middle of a download', () => {
 
   test('of the sidecar: the same, and its successor listens again', async () => {
     const turnId = await die(() => home.killContainer(session, 'sidecar'));
-    await expect.poll(log, { timeout: 15_000 }).toContain('direct');
+    await expect.poll(log, { timeout: 30_000 }).toContain('direct');
     const { tunnel, plain, direct } = await logged();
     expect([tunnel, plain, direct]).toEqual([CURL.broken, CURL.broken, CURL.refused].map(String));
-    await expect.poll(() => origin.open, { timeout: 10_000 }).toBe(0);
+    await expect.poll(() => origin.open, { timeout: 30_000 }).toBe(0);
     await writeFile(join(workspace, 'go'), '');
     await home.succeed(['turn', 'wait', turnId]);
     expect(await logged()).toMatchObject({ again: String(CURL.done) });
@@ -114,7 +114,7 @@ test('with an empty list nothing listens, and the first host that is allowed is 
     .parse(
       await home.json([
         ...['run', 'empty', '--no-wait'],
-        `touch started; for n in $(seq 100); do curl -sSf --noproxy '' ${base}/hello && exit 0; sleep 0.1; done; exit 1`,
+        `touch started; for n in $(seq 400); do curl -sSf --noproxy '' ${base}/hello && exit 0; sleep 0.1; done; exit 1`,
       ]),
     );
   const path = z
@@ -127,7 +127,7 @@ test('with an empty list nothing listens, and the first host that is allowed is 
           () => true,
           () => false,
         ),
-      { timeout: 10_000 },
+      { timeout: 30_000 },
     )
     .toBe(true);
   await home.succeed(['policy', 'allow', 'empty/default', `127.0.0.1:${origin.port}`]);

@@ -159,18 +159,22 @@ def handler(input):
 
   test('W7: a turn outlives the client that started it, and its output can be read later', async () => {
     await home.succeed(['deploy', await writeProject(projects, shellProject('w7'))]);
-    const { turnId } = z
-      .object({ turnId: z.string() })
+    const { turnId, sessionId } = z
+      .object({ turnId: z.string(), sessionId: z.string() })
       .parse(
-        await home.json(['run', 'w7', 'for i in 1 2 3 4 5 6; do echo line $i; sleep 0.3; done', '--no-wait']),
+        await home.json([
+          'run',
+          'w7',
+          'for i in 1 2 3; do echo line $i; done; until [ -e go ]; do sleep 0.1; done; echo line 4',
+          '--no-wait',
+        ]),
       );
     const shown = z.object({ turn: z.object({ status: z.string() }) });
     expect(['queued', 'running']).toContain(
       shown.parse(await home.json(['turn', 'show', turnId])).turn.status,
     );
-    expect(await home.succeed(['turn', 'wait', turnId])).toBe(
-      'line 1\nline 2\nline 3\nline 4\nline 5\nline 6\n',
-    );
+    await home.succeed(['exec', sessionId, '--', 'touch', '/workspace/go']);
+    expect(await home.succeed(['turn', 'wait', turnId])).toBe('line 1\nline 2\nline 3\nline 4\n');
   });
 });
 

@@ -7,6 +7,7 @@ import { OBJECT_KINDS, type ObjectKindName } from '../../../protocol/snapshots/o
 import { LineageStore } from '../../../supervisor/snapshots/store/lineage-store.ts';
 import { FaultHome } from '../../faults/harness/fault-home.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
+import { times } from '../../setup/run-length.ts';
 
 const MIB = 2 ** 20;
 let home: FaultHome;
@@ -89,16 +90,25 @@ test.each(Object.keys(OBJECT_KINDS) as ObjectKindName[])(
   },
 );
 
-test('so is a pack that is cut off, and one whose index is not what it was', async () => {
-  for (const path of await packs()) {
-    if ((await lstat(path)).size < MIB) continue;
+test.each<[string, (whole: Buffer) => Buffer]>([
+  ['that lacks its last byte', (whole) => whole.subarray(0, whole.length - 1)],
+  ['of which next to nothing is there', (whole) => whole.subarray(0, 100)],
+  [
+    'whose index is not what it was',
+    (whole) => {
+      const index = Buffer.from(whole);
+      index[index.length - 70] = (index[index.length - 70] ?? 0) ^ 1;
+      return index;
+    },
+  ],
+])('so is a pack %s', async (_what, broken) => {
+  const large: string[] = [];
+  for (const path of await packs()) if ((await lstat(path)).size >= MIB) large.push(path);
+  expect(large.length).toBeGreaterThan(0);
+  for (const path of large.slice(0, times(1, large.length))) {
     const whole = await readFile(path);
-    const index = Buffer.from(whole);
-    index[index.length - 70] = (index[index.length - 70] ?? 0) ^ 1;
-    for (const broken of [whole.subarray(0, whole.length - 1), whole.subarray(0, 100), index]) {
-      await writeFile(path, broken);
-      await expectFound(path.slice(path.lastIndexOf('/') + 1));
-    }
+    await writeFile(path, broken(whole));
+    await expectFound(path.slice(path.lastIndexOf('/') + 1));
     await writeFile(path, whole);
   }
 });

@@ -2,9 +2,13 @@ import { existsSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { SidecarClient } from '../../../supervisor/workspace/sidecar-client.ts';
+import { times } from '../../setup/run-length.ts';
 import { until } from '../../unit/sidecar/collect.ts';
 import { PairBench } from '../sidecar-pair.ts';
 import { Screen } from './screen.ts';
+
+/** Of a window that is dragged while its terminal is frozen. */
+const SIZES = times(300, 3000);
 
 let bench: PairBench;
 beforeAll(async () => {
@@ -76,11 +80,11 @@ test('its window is changed while a program runs, and also while it is frozen', 
   await pair.sidecar.resizeTerminal({ terminalId: screen.terminalId, columns: 120, rows: 40 });
   await screen.shows('40 120');
   await pair.freeze();
-  for (let columns = 1; columns <= 3000; columns += 1) {
+  for (let columns = 1; columns <= SIZES; columns += 1) {
     await pair.sidecar.resizeTerminal({ terminalId: screen.terminalId, columns, rows: 50 });
   }
   await pair.thaw();
-  await screen.shows('50 3000');
+  await screen.shows(`50 ${String(SIZES)}`);
   await pair.sidecar.closeTerminal(screen.terminalId);
   expect(await screen.ends()).toBe(129);
 });
@@ -156,13 +160,13 @@ test('one line of a gigabyte is bounded on disk and in memory, and ^C is felt in
 test('a terminal that nobody reads goes on, and keeps the last of what it said', async () => {
   const pair = await bench.pair();
   const screen = await Screen.open(() => pair.sidecar, {
-    argv: ['bash', '-c', 'head -c 8M /dev/zero | tr "\\0" x; echo; echo the end'],
+    argv: ['bash', '-c', 'head -c 4M /dev/zero | tr "\\0" x; echo; echo the end'],
   });
   let ended = await pair.sidecar.terminalProgress(screen.terminalId, 0);
   for (let tries = 0; ended.state !== 'ended' && tries < 20; tries += 1)
     ended = await pair.sidecar.terminalProgress(screen.terminalId, 2000);
   expect(ended.exitCode).toBe(0);
-  expect(ended.total).toBeGreaterThan(8 * 2 ** 20);
+  expect(ended.total).toBeGreaterThan(4 * 2 ** 20);
   expect(ended.total - ended.start).toBeLessThanOrEqual(2 ** 21);
   await screen.shows('the end');
   expect(screen.text.length).toBeLessThanOrEqual(2 ** 21);

@@ -283,7 +283,9 @@ describe('terminals', () => {
     const seat = new Seat(home, id);
     expect(await seat.ended).toBe(2);
     expect(seat.text).toBe('/tmp\r\nb c\r\n');
-    await Promise.all(Array.from({ length: 16 }, () => openTerminal(home, name, '--', 'sleep', '600')));
+    const { peer, close } = await connectTo(home.path);
+    const asleep = { session: name, command: ['sleep', '600'], columns: 80, rows: 24 };
+    await Promise.all(Array.from({ length: 16 }, () => peer.call('terminal/open', asleep))).finally(close);
     const refused = await home.run(['terminal', 'open', name, '--detach']);
     expect(refused.stderr).toMatch(/^error overloaded: .*16 are open/m);
     await home.succeed(['session', 'delete', name, '--force']);

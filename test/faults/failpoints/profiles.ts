@@ -21,35 +21,32 @@ import {
 export async function deployed(point: FailpointName): Promise<void> {
   const at = await home();
   await served(at);
-  const name = fresh('code');
-  const project = { ...shellProject(name), 'which.txt': 'first' };
-  await bench.deploy(at, project);
-  const id = await session(at, name);
-  expect(await run(at, id, 'cat /agent/which.txt')).toBe('first');
-
-  const known = await writeProject(await bench.folder(), { ...project, 'which.txt': 'second' });
-  const unknown = await writeProject(await bench.folder(), shellProject(`${name}-new`));
-  for (const [directory, profile] of variants(point, [
-    [known, name],
-    [unknown, `${name}-new`],
-  ] as const)) {
+  for (const kind of variants(point, ['known', 'new'])) {
+    const profile = fresh('code');
+    const isKnown = kind === 'known';
+    const project = { ...shellProject(profile), 'which.txt': 'first' };
+    if (isKnown) await bench.deploy(at, project);
+    const id = isKnown ? await session(at, profile) : null;
+    if (id !== null) expect(await run(at, id, 'cat /agent/which.txt')).toBe('first');
+    const directory = await writeProject(await bench.folder(), { ...project, 'which.txt': 'second' });
     const request = { directory, opId: fresh('op-deploy') };
     await killedDuring(at, point, () => at.call('profile/deploy', request));
     await nextCommand(at);
     await expectSettled(at);
     const { profiles } = await at.call('profile/list', {});
-    expect(profiles.find((one) => one.name === profile)?.version ?? 0).toBe(profile === name ? 1 : 0);
+    expect(profiles.find((one) => one.name === profile)?.version ?? 0).toBe(isKnown ? 1 : 0);
     await eventually('no code of the cut off deploy is left', async () => {
       const versions = await readdir(join(at.path, 'deploys', profile)).catch(() => []);
-      return versions.join() === (profile === name ? '1' : '');
+      return versions.join() === (isKnown ? '1' : '');
     });
-    if (profile === name) expect(await run(at, id, 'cat /agent/which.txt')).toBe('first');
+    if (id !== null) expect(await run(at, id, 'cat /agent/which.txt')).toBe('first');
     const answer = await askAgain(at, 'profile/deploy', request);
-    expect(answer).toMatchObject({ replaced: profile === name, unchanged: false });
+    expect(answer).toMatchObject({ replaced: isKnown, unchanged: false });
     expect(await at.call('profile/deploy', request)).toEqual(answer);
-    if (profile === name) expect(await run(at, id, 'cat /agent/which.txt')).toBe('second');
+    if (id === null) continue;
+    expect(await run(at, id, 'cat /agent/which.txt')).toBe('second');
+    await at.call('session/stop', { session: id });
   }
-  await at.call('session/stop', { session: id });
 }
 
 export async function undeployed(point: FailpointName): Promise<void> {

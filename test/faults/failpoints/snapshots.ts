@@ -9,6 +9,7 @@ import {
   askAgain,
   fresh,
   home,
+  isWhole,
   killedDuring,
   nextCommand,
   run,
@@ -17,6 +18,7 @@ import {
   status,
   stopsWhole,
   variants,
+  warm,
 } from './stage.ts';
 
 const TREE =
@@ -29,9 +31,9 @@ const RESTLESS =
   'write() { n=0; while [ ! -e stop ]; do n=$((n+1)); echo $n > d$((n%8+1))/last$1; done; }; ' +
   'write 1 & write 2 & write 3; wait; echo stopped';
 
-/** A session with files of every kind, and how they look from within. */
+/** A warm session with files of every kind, and how they look from within. */
 async function withTree(at: FaultHome, profile: string): Promise<{ id: string; seen: string }> {
-  const id = await session(at, profile);
+  const id = await warm(at, profile);
   await run(at, id, TREE);
   return { id, seen: await run(at, id, SHOWN) };
 }
@@ -40,11 +42,12 @@ export async function snapshotted(point: FailpointName): Promise<void> {
   const at = await home();
   for (const profile of variants(point, ['shell', 'volume'])) {
     const { id, seen } = await withTree(at, profile);
-    const request = { session: id, label: fresh('label'), opId: fresh('op-snapshot') };
+    const mark = fresh('label');
+    const request = { session: id, label: mark, opId: fresh('op-snapshot') };
     await killedDuring(at, point, () => at.call('snapshot/create', request));
     await nextCommand(at);
     const labelled = async (): Promise<number> =>
-      (await at.call('snapshot/list', { session: id })).snapshots.filter(({ label }) => label !== null)
+      (await at.call('snapshot/list', { session: id })).snapshots.filter(({ label }) => label === mark)
         .length;
     expect(await labelled()).toBe(point === 'snapshot.after-row' ? 1 : 0);
     expect(await readdir(join(at.path, 'store', id))).not.toContain('incoming');
@@ -53,7 +56,7 @@ export async function snapshotted(point: FailpointName): Promise<void> {
     await run(at, id, 'rm -rf *; echo other > a');
     await at.call('snapshot/restore', { session: id, snapshot: taken.id });
     expect(await run(at, id, SHOWN)).toBe(seen);
-    await stopsWhole(at, id);
+    await isWhole(at, id);
   }
 }
 
@@ -127,6 +130,9 @@ export async function restored(point: FailpointName): Promise<void> {
     const { id, seen } = await withTree(at, profile);
     const { id: snapshot } = await at.call('snapshot/create', { session: id });
     await run(at, id, 'rm -rf *; mkdir a; echo other > a/one; echo mine > n');
+    const brought = async (): Promise<number> =>
+      (await at.call('session/events', { session: id, type: 'workspace.restored' })).events.length;
+    const before = await brought();
     const request = { session: id, snapshot, opId: fresh('op-restore') };
     await killedDuring(at, point, () => at.call('snapshot/restore', request));
     await nextCommand(at);
@@ -136,16 +142,17 @@ export async function restored(point: FailpointName): Promise<void> {
     expect(answer.snapshot).toBe(snapshot);
     await at.call('snapshot/restore', { session: id, snapshot: answer.undo ?? '' });
     expect(await run(at, id, 'find . -type f | sort; cat n')).toBe('./a/one\n./n\nmine\n');
-    const { events } = await at.call('session/events', { session: id, type: 'workspace.restored' });
-    expect(events).toHaveLength(2);
-    await stopsWhole(at, id);
+    expect(await brought()).toBe(before + 2);
+    await isWhole(at, id);
   }
 }
 
 export async function forked(point: FailpointName): Promise<void> {
   const at = await home();
   for (const profile of variants(point, ['shell', 'volume'])) {
-    const { id, seen } = await withTree(at, profile);
+    const id = await session(at, profile);
+    await run(at, id, TREE);
+    const seen = await run(at, id, SHOWN);
     const { id: snapshot } = await at.call('snapshot/create', { session: id });
     await run(at, id, 'rm -rf *');
     const request = { snapshot, name: fresh('fork'), opId: fresh('op-fork') };

@@ -8,7 +8,7 @@ import { expectSettled, expectWholeHistory, outputOf } from '../harness/expectat
 import type { FaultHome } from '../harness/fault-home.ts';
 import { endOfTurn, eventually, useWorkbench } from '../harness/workbench.ts';
 import { HANDLER } from './counting.ts';
-import { times } from '../../setup/run-length.ts';
+import { SOAK, times } from '../../setup/run-length.ts';
 
 /** The operation that passes a failpoint, and what must be true once a supervisor was killed there and another came. */
 export type Scenario = (point: FailpointName) => Promise<void>;
@@ -19,7 +19,7 @@ let serial = 0;
 export const fresh = (word: string): string => `${word}-${(serial += 1)}`;
 
 /** All variants in the full run; else one, so that neighbouring places of an operation get different ones. */
-export function variants<T>(point: FailpointName, all: readonly [T, T]): readonly T[] {
+export function variants<const T>(point: FailpointName, all: readonly [T, T]): readonly T[] {
   return times(1, all.length) === all.length ? all : [all[FAILPOINTS.indexOf(point) % 2 === 0 ? 0 : 1]];
 }
 
@@ -94,8 +94,12 @@ export async function served(at: FaultHome): Promise<void> {
   if ((await at.call('ping', {}).catch(() => null)) === null) await nextCommand(at);
 }
 
-/** The next command of a person, which brings up the next supervisor. */
+/** The next command of a person, which brings up the next supervisor. Most runs leave out the command, whose start is proved elsewhere. */
 export async function nextCommand(at: FaultHome): Promise<void> {
+  if (!SOAK) {
+    await at.start();
+    return;
+  }
   const { code, stderr } = await bench.holdfast(at, ['session', 'list', '--json']);
   expect([code, stderr]).toEqual([0, '']);
 }
@@ -122,6 +126,17 @@ export async function session(at: FaultHome, profile = 'shell', name = fresh(pro
   return (await at.call('session/create', { profile, name })).session.id;
 }
 
+const warmed = new Map<string, string>();
+
+/** A session that runs, which earlier scenarios may have used: for what needs none of its own, as starting one is what takes long. */
+export async function warm(at: FaultHome, profile = 'shell'): Promise<string> {
+  await served(at);
+  const id = warmed.get(profile) ?? (await session(at, profile));
+  warmed.set(profile, id);
+  await at.call('session/resume', { session: id });
+  return id;
+}
+
 /** Runs it to its end, and gives what it wrote. */
 export async function run(at: FaultHome, id: string, prompt: string): Promise<string> {
   const { turn } = await at.call('turn/start', { session: id, prompt });
@@ -140,9 +155,14 @@ export async function containers(at: FaultHome, id: string): Promise<string[]> {
     .sort();
 }
 
+/** What is said of it, what the engine shows, and what its history tells are the same. */
+export async function isWhole(at: FaultHome, id: string): Promise<void> {
+  await expectSettled(at);
+  await expectWholeHistory(at, id);
+}
+
 /** It can be stopped, nothing of it is left on the engine then, and its history tells all. */
 export async function stopsWhole(at: FaultHome, id: string): Promise<void> {
   await at.call('session/stop', { session: id });
-  await expectSettled(at);
-  await expectWholeHistory(at, id);
+  await isWhole(at, id);
 }

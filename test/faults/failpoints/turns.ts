@@ -5,22 +5,16 @@ import type { FailpointName } from '../../../supervisor/failpoints.ts';
 import { expectSettled, expectWholeHistory, outputOf } from '../harness/expectations.ts';
 import { endOfTurn } from '../harness/workbench.ts';
 import { NUMBERED, script } from './counting.ts';
-import { KILLED, askAgain, fresh, home, leave, nextCommand, served, session } from './stage.ts';
-
-const warm = new Map<string, string>();
+import { KILLED, askAgain, fresh, home, leave, nextCommand, variants, warm } from './stage.ts';
 
 export async function turned(point: FailpointName): Promise<void> {
-  await turnedAgain('shell', point);
-  await turnedAgain('handler', point);
+  for (const profile of variants(point, ['shell', 'handler'])) await turnedAgain(profile, point);
 }
 
 /** A turn whose supervisor is killed at each of `points` in turn. */
 export async function turnedAgain(profile: 'shell' | 'handler', ...points: FailpointName[]): Promise<void> {
   const at = await home();
-  await served(at);
-  const id = warm.get(profile) ?? (await session(at, profile));
-  warm.set(profile, id);
-  await at.call('session/resume', { session: id });
+  const id = await warm(at, profile);
   const mark = fresh('mark');
   const request = {
     session: id,

@@ -1,7 +1,6 @@
 import { expect } from 'vitest';
 import type { FailpointName } from '../../../supervisor/failpoints.ts';
-import { expectSettled } from '../harness/expectations.ts';
-import { askAgain, fresh, home, killedDuring, nextCommand, run, session, stopsWhole } from './stage.ts';
+import { askAgain, fresh, home, killedDuring, nextCommand, run, session, stopsWhole, warm } from './stage.ts';
 
 export async function seeded(point: FailpointName): Promise<void> {
   const at = await home();
@@ -19,7 +18,7 @@ export async function seeded(point: FailpointName): Promise<void> {
 
 export async function cleaned(point: FailpointName): Promise<void> {
   const at = await home();
-  const [id, other] = [await session(at), await session(at)];
+  const [id, other] = [await session(at), await warm(at)];
   await run(at, id, 'mkdir d; echo 1 > d/f; echo 2 > g');
   await run(at, other, 'echo kept > f');
   const request = { session: id, force: true, opId: fresh('op-clean') };
@@ -34,6 +33,5 @@ export async function cleaned(point: FailpointName): Promise<void> {
   expect(await run(at, other, 'cat f')).toBe('kept\n');
   const { events } = await at.call('session/events', { session: id, type: 'workspace.cleaned' });
   expect(events).toHaveLength(1);
-  for (const one of [id, other]) await at.call('session/stop', { session: one });
-  await expectSettled(at);
+  await stopsWhole(at, id);
 }

@@ -10,10 +10,10 @@ import { Sessions } from '../../../supervisor/store/sessions.ts';
 import { Turns } from '../../../supervisor/store/turns.ts';
 import type { FaultHome } from './fault-home.ts';
 
-const SETTLE_MS = 5000;
+const SETTLE_MS = 20_000;
 
 /**
- * Within five seconds: what sessions say of themselves is what Docker shows, and nothing is left that belongs to no session.
+ * Soon: what sessions say of themselves is what Docker shows, and nothing is left that belongs to no session.
  * Fails with all that is still wrong then.
  */
 export async function expectSettled(home: FaultHome, ms = SETTLE_MS): Promise<void> {
@@ -95,9 +95,9 @@ export async function expectWholeHistory(home: FaultHome, session: string): Prom
   }
 }
 
-/** The rows may move on between two looks: they agree within two seconds or they do not. */
+/** The rows may move on between two looks: they agree soon or they do not. */
 async function expectReplayed(home: FaultHome, session: string): Promise<void> {
-  const until = Date.now() + 2000;
+  const until = Date.now() + 10_000;
   for (;;) {
     const database = new Database(new DatabaseSync(join(home.path, 'holdfast.db'), { readOnly: true }));
     try {

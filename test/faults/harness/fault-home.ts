@@ -177,14 +177,17 @@ export class FaultHome {
   }
 
   async #removeObjects(): Promise<void> {
+    const objects = await this.objects();
+    const of = (wanted: EngineObject['kind']) => objects.filter(({ kind }) => kind === wanted);
     // Containers first: a volume in use cannot be removed.
-    for (const { kind, id } of (await this.objects()).sort((a, b) => (a.kind < b.kind ? -1 : 1))) {
-      const removed =
-        kind === 'container'
-          ? this.docker.getContainer(id).remove({ force: true, v: true })
-          : this.docker.getVolume(id).remove({ force: true });
-      await removed.catch(unlessGone);
-    }
+    await Promise.all(
+      of('container').map(({ id }) =>
+        this.docker.getContainer(id).remove({ force: true, v: true }).catch(unlessGone),
+      ),
+    );
+    await Promise.all(
+      of('volume').map(({ id }) => this.docker.getVolume(id).remove({ force: true }).catch(unlessGone)),
+    );
   }
 
   #disconnect(): void {

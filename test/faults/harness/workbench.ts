@@ -10,7 +10,7 @@ import type { Turn } from '../../../protocol/entities.ts';
 import { writeProject } from '../../setup/profiles.ts';
 import { BUNDLE, FaultHome, type FaultHomeOptions } from './fault-home.ts';
 
-const GONE_MS = 15_000;
+const GONE_MS = 30_000;
 const TURN_MS = 60_000;
 
 /** How a program of the command line ended. */
@@ -123,7 +123,7 @@ export async function endOfTurn(home: FaultHome, turn: string, ms = TURN_MS): Pr
 export async function eventually(
   what: string,
   check: () => boolean | Promise<boolean>,
-  ms = 10_000,
+  ms = 20_000,
 ): Promise<void> {
   const until = Date.now() + ms;
   while (!(await check())) {

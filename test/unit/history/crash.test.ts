@@ -23,7 +23,7 @@ import {
 import { outputByte } from './crash-pattern.ts';
 import { times } from '../../setup/run-length.ts';
 
-const KILLS = times(6, 150);
+const KILLS = times(4, 150);
 const SESSION = sessionId(0);
 const TURN = turnId(1);
 const AcknowledgedSchema = z.tuple([z.int(), z.int(), z.int()]);
@@ -59,7 +59,7 @@ async function writeAndKill(home: Home, seed: number, ms: number): Promise<Ackno
 
 test(
   `kill -9 in the middle of writing, ${KILLS} times: nothing acknowledged is lost, and nothing is half there`,
-  { timeout: KILLS * 5000 },
+  { timeout: KILLS * 15_000 },
   async () => {
     const home = temporaryHome();
     const first = openDatabase(home);

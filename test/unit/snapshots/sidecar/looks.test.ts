@@ -14,6 +14,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
 import { HoldfastError } from '../../../../protocol/errors.ts';
+import { SOAK, times } from '../../../setup/run-length.ts';
 import { temporaryDirectory } from '../../store/temporary-home.ts';
 import { KeptStore } from '../kept-store.ts';
 import { LocalWorkspace } from './local-workspace.ts';
@@ -219,7 +220,7 @@ test('a scan during which something is written says that it is not of one moment
 
   // What is written to what was seen already need not be known; what is new when it is seen must be.
   let noticed = 0;
-  for (let round = 0; round < 4; round += 1) {
+  for (let round = 0; round < times(10, 40) && (SOAK || noticed === 0); round += 1) {
     writeFileSync(at('big'), randomBytes(48 * 2 ** 20));
     await sleep(SETTLED_MS);
     const names = ['a/b/1', 'a/b/4', 'c/x', 'later'];

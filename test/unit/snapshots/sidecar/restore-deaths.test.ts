@@ -52,7 +52,7 @@ test('killed before whatever change, a restore that is repeated makes all of it 
   const changes = Number(whole.stdout);
   expect(changes).toBeGreaterThan(30);
 
-  const every = Math.ceil(changes / times(12, changes));
+  const every = Math.ceil(changes / times(6, changes));
   for (let step = 1; step <= changes; step += every) {
     workspace.run(EDITED);
     expect(restore(step).signal, `step ${step}`).toBe('SIGKILL');

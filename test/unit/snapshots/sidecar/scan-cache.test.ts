@@ -108,7 +108,7 @@ test('a store that has its root has all of it, and one that has not is asked: wh
 
 test('a take with it finds what a take without it finds, whatever was changed', async () => {
   const seed = seedOfRun('scan cache');
-  for (let round = 0; round < times(6, 400); round += 1) {
+  for (let round = 0; round < times(3, 400); round += 1) {
     const random = new Seeded(seed + round);
     const below = temporaryDirectory();
     const store = new KeptStore();

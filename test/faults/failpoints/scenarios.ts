@@ -1,15 +1,13 @@
 import { describe, test } from 'vitest';
-import { FAILPOINTS, type FailpointName } from '../../supervisor/failpoints.ts';
-import { seedOfRun } from '../unit/protocol/seeded.ts';
-import { deployed, undeployed } from './failpoints/profiles.ts';
-import { handedOver } from './failpoints/programs.ts';
-import { created, deleted, paused, started, stopped } from './failpoints/sessions.ts';
-import { collected, forked, frozen, restored, scanned, snapshotted } from './failpoints/snapshots.ts';
-import type { Scenario } from './failpoints/stage.ts';
-import { terminalEnded, terminalOpened } from './failpoints/terminals.ts';
-import { turned, turnedAgain } from './failpoints/turns.ts';
-import { cleaned, seeded } from './failpoints/workspaces.ts';
-import { times } from '../setup/run-length.ts';
+import { FAILPOINTS, type FailpointName } from '../../../supervisor/failpoints.ts';
+import { deployed, undeployed } from './profiles.ts';
+import { handedOver } from './programs.ts';
+import { created, deleted, paused, started, stopped } from './sessions.ts';
+import { collected, forked, frozen, restored, scanned, snapshotted } from './snapshots.ts';
+import type { Scenario } from './stage.ts';
+import { terminalEnded, terminalOpened } from './terminals.ts';
+import { turned } from './turns.ts';
+import { cleaned, seeded } from './workspaces.ts';
 
 /** One for every name: without it this file does not compile. */
 const SCENARIOS: Record<FailpointName, Scenario> = {
@@ -72,24 +70,38 @@ const SCENARIOS: Record<FailpointName, Scenario> = {
   'fork.after-files': forked,
 };
 
-describe('a supervisor killed at', () => {
-  test.each(FAILPOINTS)('%s: all is finished or as if never asked', async (point) => {
-    await SCENARIOS[point](point);
-  });
+type OperationOf<Name> = Name extends `${infer Operation}.${string}` ? Operation : never;
+type Operation = OperationOf<FailpointName>;
+export type Part = 'sessions' | 'turns' | 'workspaces' | 'snapshots';
 
-  test('two places, the second while the next one puts right what the first left', async () => {
-    const order: FailpointName[] = [
-      'turn.before-launch',
-      'turn.after-launch',
-      'turn.during-output',
-      'turn.before-end',
-    ];
-    const pairs = order.flatMap((first, at) => order.slice(at).map((second) => [first, second] as const));
-    const seed = seedOfRun('places to be killed at');
-    const chosen = Array.from(
-      { length: times(2, pairs.length) },
-      (_, at) => pairs[(seed + at * 3) % pairs.length],
-    );
-    for (const pair of chosen) if (pair !== undefined) await turnedAgain('shell', ...pair);
+/** The test file of each operation, `<part>.test.ts`: one file with all would run long after the others have ended. */
+const PARTS: Record<Operation, Part> = {
+  create: 'sessions',
+  start: 'sessions',
+  pause: 'sessions',
+  stop: 'sessions',
+  delete: 'sessions',
+  turn: 'turns',
+  terminal: 'turns',
+  handover: 'turns',
+  deploy: 'workspaces',
+  undeploy: 'workspaces',
+  clean: 'workspaces',
+  seed: 'workspaces',
+  gc: 'workspaces',
+  snapshot: 'snapshots',
+  scans: 'snapshots',
+  freeze: 'snapshots',
+  restore: 'snapshots',
+  fork: 'snapshots',
+};
+
+/** The tests of a part. */
+export function killedIn(part: Part): void {
+  const points = FAILPOINTS.filter((point) => PARTS[point.split('.')[0] as Operation] === part);
+  describe('a supervisor killed at', () => {
+    test.each(points)('%s: all is finished or as if never asked', async (point) => {
+      await SCENARIOS[point](point);
+    });
   });
-});
+}

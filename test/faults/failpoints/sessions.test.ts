@@ -1,0 +1,3 @@
+import { killedIn } from './scenarios.ts';
+
+killedIn('sessions');
