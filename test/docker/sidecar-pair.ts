@@ -1,5 +1,15 @@
 import { randomBytes } from 'node:crypto';
-import { chmodSync, chownSync, cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  chownSync,
+  copyFileSync,
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -15,7 +25,7 @@ import {
 import { dialChecked } from '../../supervisor/engine/docker/dial.ts';
 import type { SandboxSpec } from '../../supervisor/engine/port.ts';
 import { SidecarClient } from '../../supervisor/workspace/sidecar-client.ts';
-import { imageFile } from '../setup/image-file.ts';
+import { busyboxOfImage } from '../setup/busybox.ts';
 import { isOfThisRun } from '../setup/run-homes.ts';
 import { newId, until } from '../unit/sidecar/collect.ts';
 
@@ -34,7 +44,7 @@ export class PairBench {
     isOfThisRun(bench.home);
     chmodSync(bench.root, 0o755);
     cpSync(RUNTIME, join(bench.root, 'runtime'), { recursive: true });
-    writeFileSync(join(bench.root, 'runtime/busybox'), await bench.busybox(), { mode: 0o755 });
+    copyFileSync(await busyboxOfImage(), join(bench.root, 'runtime/busybox'));
     return bench;
   }
 
@@ -71,7 +81,7 @@ export class PairBench {
   }
 
   async busybox(): Promise<Buffer> {
-    return imageFile(docker, __SIDECAR_IMAGE__, '/bin/busybox', { 'dev.holdfast.home': this.home });
+    return await readFile(await busyboxOfImage());
   }
 
   async end(): Promise<void> {

@@ -15,12 +15,13 @@ const ImagesSchema = z.object({ sidecar: z.string() });
 export default async function setup(): Promise<void> {
   const places = (process.env['PATH'] ?? '').split(delimiter).map((place) => join(place, 'busybox'));
   const own = process.env['HOLDFAST_BUSYBOX'] ?? places.find((place) => existsSync(place));
-  const path = own ?? (await ofTheImage().catch(() => null));
+  const path = own ?? (await busyboxOfImage().catch(() => null));
   // Workers of the test runner are started later and inherit it.
   if (path !== null) process.env['HOLDFAST_BUSYBOX'] = path;
 }
 
-async function ofTheImage(): Promise<string> {
+/** Path of the busybox in the sidecar's image, taken out of it once for each image. Fails where there is no engine that has it. */
+export async function busyboxOfImage(): Promise<string> {
   const { sidecar } = ImagesSchema.parse(JSON.parse(await readFile(join(DIST, 'images.json'), 'utf8')));
   const folder = join(DIST, 'test', sidecar.replaceAll(/[^a-z0-9]/g, '-'));
   const path = join(folder, 'busybox');

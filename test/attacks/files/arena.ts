@@ -10,7 +10,7 @@ import { until } from '../../unit/sidecar/collect.ts';
 
 export const CANARY = 'canary: a byte from outside';
 /** What the sidecar's own folder holds, and nothing else. */
-export const OUTSIDE = ['secret', 'sidecar.sock', 'terminals', 'writes'];
+export const OUTSIDE = ['secret', 'sidecar.sock', 'snapshots', 'terminals', 'writes'];
 
 /**
  * As long may a small answer take while something large is at work, ms: far less than the whole of it, and more than a busy machine keeps
@@ -38,6 +38,8 @@ export class Arena {
       const attacker = readFileSync(join(import.meta.dirname, 'attacker.py'), 'utf8');
       const pair = await bench.pair({ code: { 'attacker.py': attacker }, sidecarEnv });
       writeFileSync(pair.path('control/secret'), CANARY, { mode: 0o666 });
+      // It answers before it has made all of its folders.
+      await until('its folders are there', () => existsSync(pair.path('control/snapshots')));
       return new Arena(bench, pair, await connectFiles(pair), await connectFiles(pair));
     } catch (error) {
       await bench.end();

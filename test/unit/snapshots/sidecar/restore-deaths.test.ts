@@ -31,38 +31,42 @@ function describe(workspace: LocalWorkspace): string {
   return workspace.run(DESCRIBE);
 }
 
-test('killed before whatever change, a restore that is repeated makes all of it right', async () => {
-  const below = temporaryDirectory();
-  const store = new KeptStore();
-  using workspace = await LocalWorkspace.open(below, store);
-  workspace.run(OLD);
-  const wanted = describe(workspace);
-  const { root } = await workspace.scan();
-  const packs = join(below, 'packs');
-  mkdirSync(packs);
-  store.packs().forEach((bytes, index) => writeFileSync(join(packs, String(index)), bytes));
+test(
+  'killed before whatever change, a restore that is repeated makes all of it right',
+  async () => {
+    const below = temporaryDirectory();
+    const store = new KeptStore();
+    using workspace = await LocalWorkspace.open(below, store);
+    workspace.run(OLD);
+    const wanted = describe(workspace);
+    const { root } = await workspace.scan();
+    const packs = join(below, 'packs');
+    mkdirSync(packs);
+    store.packs().forEach((bytes, index) => writeFileSync(join(packs, String(index)), bytes));
 
-  const restore = (step: number): ReturnType<typeof spawnSync> =>
-    spawnSync(process.execPath, [PROGRAM, below, packs, root, String(step)], { encoding: 'utf8' });
+    const restore = (step: number): ReturnType<typeof spawnSync> =>
+      spawnSync(process.execPath, [PROGRAM, below, packs, root, String(step)], { encoding: 'utf8' });
 
-  workspace.run(EDITED);
-  const whole = restore(0);
-  expect(whole.stderr).toBe('');
-  expect(describe(workspace)).toBe(wanted);
-  const changes = Number(whole.stdout);
-  expect(changes).toBeGreaterThan(30);
-
-  const every = Math.ceil(changes / times(6, changes));
-  for (let step = 1; step <= changes; step += every) {
     workspace.run(EDITED);
-    expect(restore(step).signal, `step ${step}`).toBe('SIGKILL');
-    const again = restore(0);
-    expect(again.stderr, `step ${step}`).toBe('');
-    expect(describe(workspace), `step ${step}`).toBe(wanted);
-    expect(readdirSync(workspace.path).filter((name) => name.startsWith('.holdfast'))).toEqual([]);
-    expect(readdirSync(join(below, 'control', 'snapshots'))).toEqual([]);
-  }
-}, times(600_000, 3_600_000));
+    const whole = restore(0);
+    expect(whole.stderr).toBe('');
+    expect(describe(workspace)).toBe(wanted);
+    const changes = Number(whole.stdout);
+    expect(changes).toBeGreaterThan(30);
+
+    const every = Math.ceil(changes / times(6, changes));
+    for (let step = 1; step <= changes; step += every) {
+      workspace.run(EDITED);
+      expect(restore(step).signal, `step ${step}`).toBe('SIGKILL');
+      const again = restore(0);
+      expect(again.stderr, `step ${step}`).toBe('');
+      expect(describe(workspace), `step ${step}`).toBe(wanted);
+      expect(readdirSync(workspace.path).filter((name) => name.startsWith('.holdfast'))).toEqual([]);
+      expect(readdirSync(join(below, 'control', 'snapshots'))).toEqual([]);
+    }
+  },
+  times(600_000, 3_600_000),
+);
 
 test('a sidecar that died with a mode lent is made good by the next one', async () => {
   const below = temporaryDirectory();
