@@ -1,5 +1,4 @@
 import type { Session } from '../../protocol/entities.ts';
-import { HoldfastError } from '../../protocol/errors.ts';
 import type { Context } from './context.ts';
 import { shellWord, visible } from './render/text.ts';
 
@@ -15,12 +14,12 @@ export async function filled(context: Context, { id, name }: Session): Promise<S
     );
     return session;
   } catch (error) {
-    if (!(error instanceof HoldfastError) || error.code !== 'cancelled') throw error;
-    throw new HoldfastError('cancelled', `Nobody waits for the files of ${visible(name)} any more`, {
-      why: 'the session is there, and they are brought all the same',
-      next: `\`holdfast session show ${shellWord(id)}\` says when they are there`,
-      cause: error,
-    });
+    if (context.interrupted.aborted) {
+      await context.note(
+        `${visible(name)} is there (${id}), and its files are brought all the same; \`holdfast session show ${id}\` says when they are`,
+      );
+    }
+    throw error;
   }
 }
 
