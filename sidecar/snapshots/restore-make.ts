@@ -1,5 +1,6 @@
 import { closeSync, constants, fstatSync } from 'node:fs';
 import { HoldfastError } from '../../protocol/errors.ts';
+import { formatPath } from '../../protocol/paths.ts';
 import { type DirectoryEntry, parseTree, type TreeEntry } from '../../protocol/snapshots/entries.ts';
 import { damaged, OBJECT_KINDS } from '../../protocol/snapshots/objects.ts';
 import { piecesOf } from '../../protocol/snapshots/refs.ts';
@@ -47,8 +48,8 @@ export interface MakeOptions {
   /** The workspace's folder. */
   readonly root: number;
   readonly staging: () => Staging;
-  /** Not everything is restored: what a file of several names has besides must be right already. */
-  readonly isPart: boolean;
+  /** Empty: everything. Else what a file of several names has besides must be right already. */
+  readonly path: readonly Buffer[];
   readonly check: () => void;
 }
 
@@ -181,7 +182,7 @@ export class Maker {
         }
       }
     }
-    if (only !== undefined && files.length + folders.length === 0) throw notInSnapshot();
+    if (only !== undefined && files.length + folders.length === 0) throw notInSnapshot(this.#options.path);
     return { files, folders, body: only === undefined ? ownCopy(Buffer.concat(bodies)) : null };
   }
 
@@ -285,7 +286,7 @@ export class Maker {
   }
 
   async #makeLinkable(name: Buffer, entry: Linkable): Promise<void> {
-    const { system, staging, links, isPart } = this.#options;
+    const { system, staging, links, path } = this.#options;
     if (entry.group === null) {
       const { bytes, facts } = await this.#makeOne(this.#here(), name, entry);
       this.bytes += bytes;
@@ -296,7 +297,7 @@ export class Maker {
     let source = this.#groups.get(key);
     if (source === undefined) {
       source = staging().newName();
-      const there = links.find(entry, isPart);
+      const there = links.find(entry, path.length > 0);
       if (there === null) this.bytes += (await this.#makeOne(staging().fd, source, entry)).bytes;
       else this.#linkPresent(there, source);
       this.#groups.set(key, source);
@@ -358,6 +359,8 @@ function lendOpen(lent: LentModes, fd: number, path: readonly Buffer[]): () => v
 
 const NO_FACTS = new Uint32Array(FACT_WORDS);
 
-export function notInSnapshot(): HoldfastError {
-  return new HoldfastError('file_not_found', 'The snapshot has nothing at that path');
+export function notInSnapshot(path: readonly Buffer[]): HoldfastError {
+  return new HoldfastError('file_not_found', `The snapshot has no ${formatPath(path)}`, {
+    next: 'see `holdfast workspace ls SESSION --snapshot SNAPSHOT`',
+  });
 }

@@ -126,7 +126,7 @@ export class RestorePlan {
       }
       const [next, now] = pair;
       const rest = level.only.slice(1);
-      if (rest.length > 0 && next?.type !== 'directory') throw notInSnapshot();
+      if (rest.length > 0 && next?.type !== 'directory') throw notInSnapshot(this.#options.path);
       if (next?.type === 'directory' && now?.type === 'directory') {
         const below = level.folder.folders.find(({ name }) => name.equals(now.name));
         if (below === undefined) throw changedMeanwhile();
@@ -175,7 +175,7 @@ export class RestorePlan {
     }
     if (name === undefined) for (const entry of present.values()) pairs.push([null, entry]);
     else if (pairs.length === 0) {
-      throw notInSnapshot();
+      throw notInSnapshot(this.#options.path);
     }
     return pairs.reverse();
   }

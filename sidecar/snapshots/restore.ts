@@ -41,7 +41,7 @@ export class Restore {
   /** Folders that are new, and known. */
   readonly adopted: Folder[] = [];
   /** Something was touched. */
-  #isBegun = false;
+  isBegun = false;
   #isDone = false;
 
   constructor(options: RestoreOptions) {
@@ -66,7 +66,7 @@ export class Restore {
       } finally {
         giveBack?.(root.fd);
         // The staging folder has come and gone: nothing else may have changed at the top.
-        if (!this.#isBegun || path.length > 1) system.setMtime(root.fd, entry.mtimeNs);
+        if (!this.isBegun || path.length > 1) system.setMtime(root.fd, entry.mtimeNs);
         else if (path.length === 0 && this.#isDone) dress(system, root.fd, wanted);
       }
     } catch (error) {
@@ -84,15 +84,14 @@ export class Restore {
       const links = new HardLinks(linked);
       const plan = this.#plan(links, () => staging().newName());
       await plan.make(wanted, known);
-      const isPart = path.length > 0;
-      const maker = new Maker({ system, lent, objects, links, root: root.fd, staging, isPart, check });
+      const maker = new Maker({ system, lent, objects, links, root: root.fd, staging, path, check });
       await maker.make(plan.wanted);
       plan.counts.created += maker.created;
       plan.counts.bytes += maker.bytes;
       // Then what is known of files that were made by now can be trusted.
       if (maker.made.size > 0) await nextTick(system);
       // From here on it is shorter to finish than to be asked.
-      this.#isBegun = true;
+      this.isBegun = true;
       takeSteps(plan.steps, { system, lent, root: root.fd, staging });
       this.#isDone = true;
       for (const { staged, folder, entry } of plan.wanted) {

@@ -93,11 +93,20 @@ export class WorkspaceSnapshots implements Disposable {
     };
   }
 
-  /** See SNAPSHOT_CALLS. `file_not_found` where the snapshot has nothing at `path`. */
+  /**
+   * See SNAPSHOT_CALLS. `file_not_found` where the snapshot has nothing at `path`. What fails before it has touched anything says so:
+   * `untouched` in its details.
+   */
   async restore({ root, path, dryRun, seen }: TaskParams<'restore'>, work: Work): Promise<RestoreResult> {
     const objects = new RemoteObjects(work.store);
+    const run = { isBegun: () => false };
     try {
-      return await this.#restore({ root, path, dryRun, seen }, objects, work);
+      return await this.#restore({ root, path, dryRun, seen }, objects, work, run);
+    } catch (error) {
+      if (run.isBegun() || !(error instanceof HoldfastError)) throw error;
+      const { code, message, why, next, details } = error;
+      const told = { why, next, details: { ...details, untouched: true }, cause: error };
+      throw new HoldfastError(code, message, told);
     } finally {
       objects.close();
     }
@@ -107,6 +116,7 @@ export class WorkspaceSnapshots implements Disposable {
     { root, path, dryRun, seen }: TaskParams<'restore'>,
     objects: RemoteObjects,
     work: Work,
+    run: { isBegun: () => boolean },
   ): Promise<RestoreResult> {
     const names = path === null ? [] : parsePath(path);
     const wanted = parseRoot(await objects.read(parseHash(root), OBJECT_KINDS.root));
@@ -127,6 +137,7 @@ export class WorkspaceSnapshots implements Disposable {
       work,
     });
     if (dryRun) return await restore.count(wanted);
+    run.isBegun = () => restore.isBegun;
     this.#last = null;
     this.#linked = null;
     const result = await restore.run(wanted);

@@ -94,5 +94,7 @@ function usageOf(error: CommanderError, program: Command): CommanderError | Usag
   const hint = more.join(' ').replace(/^\(Did you mean (one of )?(.*)\?\)$/, 'did you mean $2?');
   const where =
     error.code === 'commander.unknownCommand' || hint === '' ? `see \`${program.name()} --help\`` : '';
-  return new UsageError(visible([complaint, hint, where].filter((part) => part !== '').join('; ')));
+  return new UsageError(
+    visible([complaint.replace(/\.$/, ''), hint, where].filter((part) => part !== '').join('; ')),
+  );
 }

@@ -1,6 +1,7 @@
 import { lstat, readdir, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Garbage } from '../../protocol/entities.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
 import type { ObservedObject } from '../engine/port.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import { removeTree } from '../store/remove-tree.ts';
@@ -34,9 +35,18 @@ export class GarbageCollector {
     this.#log = log;
   }
 
-  /** With `dryRun` nothing is removed. What cannot be removed now is in neither list. */
+  /**
+   * With `dryRun` nothing is removed. What cannot be removed now is in neither list. Where the engine cannot be asked, what snapshots do
+   * not need goes all the same: it may be all that gives a full disk room again.
+   */
   async collect(dryRun: boolean): Promise<Collected> {
-    const observed = await this.#rooms.engine.observe();
+    const { upkeep } = this.#rooms.sessionParts.snapshots;
+    let observed: readonly ObservedObject[];
+    try {
+      observed = await this.#rooms.engine.observe();
+    } catch (error) {
+      throw onlySnapshots(error, await upkeep.collect(dryRun), dryRun);
+    }
     const rows = new Map(this.#rooms.sessions.all().map((row) => [row.id, row]));
     const alive = (id: string): boolean => {
       const row = rows.get(id);
@@ -60,7 +70,7 @@ export class GarbageCollector {
         this.#log.warn('garbage could not be removed', { garbage: garbage.name, error });
       }
     }
-    removed.push(...(await this.#rooms.sessionParts.snapshots.upkeep.collect(dryRun)));
+    removed.push(...(await upkeep.collect(dryRun)));
     return { removed, kept };
   }
 
@@ -182,6 +192,17 @@ export class GarbageCollector {
     }
     return finds;
   }
+}
+
+function onlySnapshots(error: unknown, given: readonly Garbage[], dryRun: boolean): HoldfastError {
+  const failure = HoldfastError.from(error);
+  const bytes = given.reduce((sum, one) => sum + (one.bytes ?? 0), 0);
+  const would = dryRun ? 'would be' : 'was';
+  return new HoldfastError(failure.code, `Only what no snapshot needs ${would} given back: ${bytes} bytes`, {
+    why: `the rest needs the engine: ${failure.sentence}`,
+    details: { ...failure.details, bytes },
+    cause: error,
+  });
 }
 
 async function directory(path: string, kind: 'directory' | 'deploy' | 'runtime', why: string): Promise<Find> {

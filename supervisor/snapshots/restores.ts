@@ -322,7 +322,7 @@ export class Restores {
           const params = { root, path, dryRun: false, seen };
           return await takes.connected(row.id, (connection) => connection.restore(params, store, options));
         } catch (error) {
-          if (tries === TRIES || !isCutOff(error)) throw error;
+          if (tries === TRIES || !isCutOff(error)) throw tries === 1 ? error : afterOthers(error);
           // The engine may take a moment to see that it is gone.
           await sleep(tries * AGAIN_MS);
         }
@@ -344,9 +344,11 @@ export class Restores {
       why: failure.why,
       next: [
         failure.next,
-        undo === null
-          ? undefined
-          : `\`holdfast snapshot restore ${row.id} ${undo}\` makes the workspace what it was before`,
+        failure.details?.['untouched'] === true
+          ? 'nothing was changed'
+          : undo === null
+            ? undefined
+            : `\`holdfast snapshot restore ${row.id} ${undo}\` makes the workspace what it was before`,
       ]
         .filter((part) => part !== undefined)
         .join('; '),
@@ -360,6 +362,17 @@ export class Restores {
     });
     return told;
   }
+}
+
+/** What one of several tries says is not true of those before it, which may have touched something. */
+function afterOthers(error: unknown): HoldfastError {
+  const { code, message, why, next, details } = HoldfastError.from(error);
+  return new HoldfastError(code, message, {
+    why,
+    next,
+    details: { ...details, untouched: false },
+    cause: error,
+  });
 }
 
 function isCutOff(error: unknown): boolean {

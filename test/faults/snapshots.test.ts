@@ -8,7 +8,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import { hasErrorCode } from '../../supervisor/store/storage-error.ts';
 import { shellProject } from '../setup/profiles.ts';
 import { expectSettled, expectWholeHistory, outputOf } from './harness/expectations.ts';
-import type { FaultHome } from './harness/fault-home.ts';
+import { FaultHome } from './harness/fault-home.ts';
 import { endOfTurn, eventually, useWorkbench, type Workbench } from './harness/workbench.ts';
 
 const run = promisify(execFile);
@@ -149,6 +149,40 @@ describe('a store that is full', () => {
     await prompt(home, id, 'rm big; echo small > f');
     expect((await home.call('snapshot/create', { session: id })).created).toBe(true);
   });
+});
+
+test('without an engine what no snapshot needs is given back all the same, and the rest is said to stay', async () => {
+  const home = await bench.home();
+  const supervisor = await home.start();
+  await bench.deploy(home, shellProject('shell'));
+  const { id } = (await home.call('session/create', { profile: 'shell' })).session;
+  await prompt(home, id, `head -c ${2 * MIB} /dev/urandom > big`);
+  const { id: big } = await home.call('snapshot/create', { session: id });
+  await prompt(home, id, 'rm big');
+  await home.call('snapshot/create', { session: id });
+  await home.call('snapshot/delete', { snapshot: big, force: true });
+  await home.call('session/stop', { session: id });
+  await supervisor.kill();
+  const env = { DOCKER_HOST: `unix://${join(await bench.folder(), 'none.sock')}` };
+  const without = await FaultHome.create({ path: home.path, env });
+  const blind = await without.start();
+  try {
+    for (const [dryRun, said] of [
+      [true, 'would be'],
+      [false, 'was'],
+    ] as const) {
+      const error: unknown = await without.call('gc', { dryRun }).catch((reason: unknown) => reason);
+      expect(error).toMatchObject({
+        code: 'engine_unavailable',
+        message: expect.stringContaining(`Only what no snapshot needs ${said} given back`) as string,
+        details: { bytes: expect.toSatisfy((bytes: number) => bytes > MIB) as number },
+      });
+    }
+  } finally {
+    await blind.kill();
+  }
+  await home.start();
+  expect((await home.call('snapshot/list', { session: id })).usage.bytes).toBeLessThan(MIB);
 });
 
 test('what is mounted in a workspace is refused by its path, and the turn goes on', async ({ skip }) => {

@@ -214,9 +214,11 @@ function registerReset(registry: Registry, group: Command): void {
       operands: ['session'],
     })
     .option('--cancel', CANCEL)
-    .option('--force', FORCE);
+    .option('--force', FORCE)
+    .option('--preview', 'only say what it would change in the workspace');
   registry.act(command, async (context, options: ResumeOptions, reference: string) => {
-    await resume(context, reference, 'clean', options);
+    if (options.preview === true) await previewChanges(context, { session: reference, from: 'clean' });
+    else await resume(context, reference, 'clean', options);
     return undefined;
   });
 }

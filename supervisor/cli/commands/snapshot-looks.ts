@@ -156,7 +156,9 @@ async function writePatch(context: Context, params: Params<'snapshot/patch'>): P
   }
   if (leftOut === 0) return;
   const more = leftOut > paths.length ? ', …' : '';
-  await context.hint(`Not in the patch, as git would refuse it: ${paths.map(visible).join(', ')}${more}`);
+  await context.hint(
+    `Not in the patch, as git would refuse it, or too large for one: ${paths.map(visible).join(', ')}${more}`,
+  );
 }
 
 function side(text: string): string {

@@ -334,7 +334,15 @@ describe('on the command line', () => {
       const would = await holdfast(...args);
       expect(would.stdout).toBe('M /workspace/a\nR /workspace/moved → /workspace/moves\n');
     }
+    const reset = await holdfast('session', 'reset', id, '--preview');
+    expect(reset.stdout).toBe('D /workspace/a\nD /workspace/moved\n');
     expect(await readFile(join(folder, 'a'), 'utf8')).toBe('two\n');
+    const nothing = await holdfast('snapshot', 'restore', id, taken, '--path', 'no/such');
+    expect(nothing).toMatchObject({
+      code: 1,
+      stderr:
+        'error file_not_found: The snapshot has no /workspace/no/such; see `holdfast workspace ls SESSION --snapshot SNAPSHOT`; nothing was changed\n',
+    });
 
     expect(await holdfast('snapshot', 'verify', taken)).toMatchObject({
       code: 0,
@@ -351,9 +359,9 @@ describe('on the command line', () => {
     // And it does not come back as something else. (This supervisor still has it in memory, as it was.)
     await supervisor.kill();
     supervisor = await home.start();
-    expect((await holdfast('snapshot', 'restore', id, taken, '--force')).stderr).toMatch(
-      /^error snapshot_damaged/,
-    );
+    const refused = (await holdfast('snapshot', 'restore', id, taken, '--force')).stderr;
+    expect(refused).toMatch(/^error snapshot_damaged/);
+    expect(refused).toMatch(/nothing was changed$/m);
     expect(await readFile(join(folder, 'a'), 'utf8')).toBe('two\n');
     expect((await holdfast('snapshot', 'diff', 'x', 'now')).code).toBe(2);
   });
