@@ -4,15 +4,18 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { SidecarClient } from '../../../supervisor/workspace/sidecar-client.ts';
 import { times } from '../../setup/run-length.ts';
 import { until } from '../../unit/sidecar/collect.ts';
-import { PairBench } from '../sidecar-pair.ts';
+import { PairBench, type SidecarPair } from '../sidecar-pair.ts';
 import { Screen } from './screen.ts';
 
 /** Of a window that is dragged while its terminal is frozen. */
 const SIZES = times(300, 3000);
 
 let bench: PairBench;
+/** For tests that leave it as it was, but for what they left running. */
+let shared: SidecarPair;
 beforeAll(async () => {
   bench = await PairBench.create();
+  shared = await bench.pair();
 });
 afterAll(async () => {
   await bench.end();
@@ -35,8 +38,7 @@ async function atRest(client: SidecarClient, terminalId: string): Promise<void> 
 }
 
 test('a shell has a real terminal in /workspace: size, Unicode, job control, exit code', async () => {
-  const pair = await bench.pair();
-  const screen = await Screen.open(() => pair.sidecar, { columns: 101, rows: 33 });
+  const screen = await Screen.open(() => shared.sidecar, { columns: 101, rows: 33 });
   await screen.shows('$ ');
   expect(screen.text).not.toMatch(/^\s*\r/);
   await screen.type('tty; pwd; stty size; stty -a | grep -o .iutf8; echo $TERM\r');
@@ -52,7 +54,7 @@ test('a shell has a real terminal in /workspace: size, Unicode, job control, exi
 
   await screen.prompts();
   const asleep = async (how: RegExp): Promise<void> => {
-    await until('it sleeps', async () => (await pair.processes()).some((line) => how.test(line)));
+    await until('it sleeps', async () => (await shared.processes()).some((line) => how.test(line)));
   };
   await screen.type('sleep 600\r');
   await asleep(/^S\S*\+ sleep 600/);
@@ -68,34 +70,32 @@ test('a shell has a real terminal in /workspace: size, Unicode, job control, exi
 
   await screen.type('exit 7\r');
   expect(await screen.ends()).toBe(7);
-  expect((await pair.processes()).filter((line) => /telnetd|terminal\.sh|bash/.test(line))).toEqual([]);
+  expect((await shared.processes()).filter((line) => /telnetd|terminal\.sh|bash/.test(line))).toEqual([]);
 });
 
 test('its window is changed while a program runs, and also while it is frozen', async () => {
-  const pair = await bench.pair();
-  const screen = await Screen.open(() => pair.sidecar, {
+  const screen = await Screen.open(() => shared.sidecar, {
     argv: ['bash', '-c', 'trap "stty size" WINCH; echo ready; while :; do sleep 0.05; done'],
   });
   await screen.shows('ready');
-  await pair.sidecar.resizeTerminal({ terminalId: screen.terminalId, columns: 120, rows: 40 });
+  await shared.sidecar.resizeTerminal({ terminalId: screen.terminalId, columns: 120, rows: 40 });
   await screen.shows('40 120');
-  await pair.freeze();
+  await shared.freeze();
   for (let columns = 1; columns <= SIZES; columns += 1) {
-    await pair.sidecar.resizeTerminal({ terminalId: screen.terminalId, columns, rows: 50 });
+    await shared.sidecar.resizeTerminal({ terminalId: screen.terminalId, columns, rows: 50 });
   }
-  await pair.thaw();
+  await shared.thaw();
   await screen.shows(`50 ${String(SIZES)}`);
-  await pair.sidecar.closeTerminal(screen.terminalId);
+  await shared.sidecar.closeTerminal(screen.terminalId);
   expect(await screen.ends()).toBe(129);
 });
 
 test('all output before the end is there, however slowly it is read, and what is left behind does not hold the terminal', async () => {
-  const pair = await bench.pair();
-  const screen = await Screen.open(() => pair.sidecar, {
+  const screen = await Screen.open(() => shared.sidecar, {
     argv: ['bash', '-c', '(trap "" HUP; sleep 600) & seq 1 60000; exit 3'],
   });
   // It has got as far as it gets while nobody reads.
-  await atRest(pair.sidecar, screen.terminalId);
+  await atRest(shared.sidecar, screen.terminalId);
   await screen.shows('\r\n59999\r\n60000\r\n');
   expect(await screen.ends()).toBe(3);
   expect(screen.text.trim().split('\r\n')).toEqual(Array.from({ length: 60000 }, (_, n) => String(n + 1)));
@@ -137,14 +137,13 @@ test('a terminal ends with its container, and what it said can still be read', a
 });
 
 test('one line of a gigabyte is bounded on disk and in memory, and ^C is felt in the middle of it', async () => {
-  const pair = await bench.pair();
-  const screen = await Screen.open(() => pair.sidecar);
+  const screen = await Screen.open(() => shared.sidecar);
   await screen.shows('$ ');
   await screen.type('head -c 1G /dev/zero | tr "\\0" x\r');
   await screen.shows('\rxxxxxxxx');
   const before = screen.offset;
-  await atRest(pair.sidecar, screen.terminalId);
-  const { total, start } = await pair.sidecar.terminalProgress(screen.terminalId, 0);
+  await atRest(shared.sidecar, screen.terminalId);
+  const { total, start } = await shared.sidecar.terminalProgress(screen.terminalId, 0);
   // Nobody reads: it has stopped a little ahead of us.
   expect(total - before).toBeLessThan(2 ** 20);
   expect(total - start).toBeLessThanOrEqual(2 ** 21);
@@ -154,17 +153,16 @@ test('one line of a gigabyte is bounded on disk and in memory, and ^C is felt in
   await screen.shows('after');
   // Long before the line is over.
   expect(screen.offset - before).toBeLessThan(2 ** 29);
-  expect(await pair.sidecarMemory()).toBeLessThan(200 * 2 ** 20);
+  expect(await shared.sidecarMemory()).toBeLessThan(200 * 2 ** 20);
 });
 
 test('a terminal that nobody reads goes on, and keeps the last of what it said', async () => {
-  const pair = await bench.pair();
-  const screen = await Screen.open(() => pair.sidecar, {
+  const screen = await Screen.open(() => shared.sidecar, {
     argv: ['bash', '-c', 'head -c 4M /dev/zero | tr "\\0" x; echo; echo the end'],
   });
-  let ended = await pair.sidecar.terminalProgress(screen.terminalId, 0);
+  let ended = await shared.sidecar.terminalProgress(screen.terminalId, 0);
   for (let tries = 0; ended.state !== 'ended' && tries < 20; tries += 1)
-    ended = await pair.sidecar.terminalProgress(screen.terminalId, 2000);
+    ended = await shared.sidecar.terminalProgress(screen.terminalId, 2000);
   expect(ended.exitCode).toBe(0);
   expect(ended.total).toBeGreaterThan(4 * 2 ** 20);
   expect(ended.total - ended.start).toBeLessThanOrEqual(2 ** 21);

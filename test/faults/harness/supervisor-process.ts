@@ -1,5 +1,9 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { join } from 'node:path';
 import type { FailpointName } from '../../../supervisor/failpoints.ts';
+
+/** What `holdfast` of a checkout keeps, too: compiling is a good part of a start. */
+const COMPILED = join(import.meta.dirname, '../../../dist/.compile-cache');
 
 export interface Ended {
   readonly code: number | null;
@@ -41,7 +45,7 @@ export class SupervisorProcess {
       cwd: '/',
       detached: true,
       stdio: ['ignore', 'ignore', 'pipe'],
-      env: { ...process.env, ...env, HOLDFAST_HOME: home },
+      env: { ...process.env, NODE_COMPILE_CACHE: COMPILED, ...env, HOLDFAST_HOME: home },
     });
     if (child.pid === undefined) throw new Error(`${bundle} cannot be run`);
     return new SupervisorProcess(child, child.pid);

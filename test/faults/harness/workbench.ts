@@ -96,7 +96,7 @@ function command(home: FaultHome, args: readonly string[], options: CommandOptio
 }
 
 /** Ends the supervisor that serves this home, whoever started it. */
-async function sendAway(home: FaultHome): Promise<void> {
+export async function sendAway(home: FaultHome): Promise<void> {
   const answered = await home.call('supervisor/status', {}).catch(() => null);
   if (answered === null) return;
   await home.call('supervisor/stop', {});
