@@ -15,6 +15,8 @@ const READER_MS = 10_000;
 const UNWATCHED_MS = 10;
 /** No output for this long after the program's end is the end of its output. */
 const QUIET_MS = 60;
+/** As long may the beginning of the output, which is there before any program, be on its way on a busy machine. */
+const BEGIN_MS = 10_000;
 /** How long the exit code may be late when the pty is gone. */
 const EXIT_MS = 1500;
 /** A window that is being dragged has many sizes; each that is told costs the agent's container a process. */
@@ -54,6 +56,8 @@ export class Terminal {
   /** Somebody has read or typed. */
   #usedAt = performance.now();
   #outputEndedAt = 0;
+  /** Its program was first seen to be over. */
+  #overAt: number | null = null;
   /** The furthest offset that somebody has asked for. */
   #asked = 0;
   #readers = 0;
@@ -239,9 +243,10 @@ export class Terminal {
 
   #lookForEnd(): void {
     const { files } = this.#options;
-    const quiet = this.#outputEnded || this.#isQuiet;
     const exit = files.text('exit');
-    if (!quiet && (exit !== null || files.has('code'))) {
+    const isOver = exit !== null || files.has('code');
+    if (isOver) this.#overAt ??= performance.now();
+    if (isOver && !this.#outputEnded && !this.#isQuiet(this.#overAt ?? 0)) {
       this.#lookAgain ??= setTimeout(() => {
         this.#lookAgain = undefined;
         this.#look();
@@ -259,11 +264,15 @@ export class Terminal {
     }
   }
 
-  /** Nothing has come for a while, and not because we did not take it. */
-  get #isQuiet(): boolean {
+  /**
+   * Nothing has come for a while, and not because we did not take it; counted from its end on, as what a short program says may come
+   * after its exit code.
+   */
+  #isQuiet(overAt: number): boolean {
     const output = this.#output;
     if (output === null) return true;
-    return !output.isPaused() && performance.now() - this.#dataAt > QUIET_MS;
+    const quietMs = this.#decoder.hasBegun ? QUIET_MS : BEGIN_MS;
+    return !output.isPaused() && performance.now() - Math.max(this.#dataAt, overAt) > quietMs;
   }
 
   #end(): void {
