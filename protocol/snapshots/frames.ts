@@ -7,6 +7,7 @@ import {
   zstdDecompressSync,
 } from 'node:zlib';
 import { HoldfastError } from '../errors.ts';
+import { letGo } from './let-go.ts';
 import {
   checkObject,
   damaged,
@@ -116,6 +117,7 @@ function packOptions(length: number): ZstdOptions {
 function smallerOf(raw: Buffer, packed: Buffer): PackedRaw {
   const isWorthIt = packed.length < raw.length - raw.length / 32;
   const stored = isWorthIt ? packed : raw;
+  if (!isWorthIt) letGo(packed);
   return { encoding: isWorthIt ? ENCODINGS.zstd : ENCODINGS.raw, stored, checksum: crc32(stored) };
 }
 

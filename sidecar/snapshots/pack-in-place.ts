@@ -1,8 +1,13 @@
 import { ENCODINGS, type Frame, packRaw } from '../../protocol/snapshots/frames.ts';
+import { letGo } from '../../protocol/snapshots/let-go.ts';
 
 /** Compresses a frame where that makes it smaller; what is stored then lies where it began. */
 export function packInPlace(raw: Buffer): Pick<Frame, 'encoding' | 'stored' | 'checksum'> {
   const { encoding, stored, checksum } = packRaw(raw);
-  if (encoding !== ENCODINGS.raw) raw.set(stored);
-  return { encoding, stored: raw.subarray(0, stored.length), checksum };
+  const { length } = stored;
+  if (encoding !== ENCODINGS.raw) {
+    raw.set(stored);
+    letGo(stored);
+  }
+  return { encoding, stored: raw.subarray(0, length), checksum };
 }

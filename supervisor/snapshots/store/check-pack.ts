@@ -1,4 +1,5 @@
 import { objectInFrame, unpackFrame } from '../../../protocol/snapshots/frames.ts';
+import { letGo } from '../../../protocol/snapshots/let-go.ts';
 import { damaged, type Hash } from '../../../protocol/snapshots/objects.ts';
 import { type PackFile, PackIndex, readStored } from '../../../protocol/snapshots/pack-index.ts';
 import { isAmong, kindsOf, Lacking } from './lacking.ts';
@@ -40,7 +41,7 @@ export class PackChecker {
   }
 }
 
-/** Objects must not share bytes, so that what is hashed is never more than what was sent. */
+/** Objects must not share bytes, so that what is hashed is never more than what was sent. `onReference` keeps nothing of what it is told. */
 async function checkObjects(
   file: PackFile,
   index: PackIndex,
@@ -48,7 +49,8 @@ async function checkObjects(
 ): Promise<void> {
   for (const [at, objects] of index.byFrame().entries()) {
     const frame = index.frame(at);
-    const raw = unpackFrame(frame.encoding, frame.rawLength, await readStored(file, frame));
+    const stored = await readStored(file, frame);
+    const raw = unpackFrame(frame.encoding, frame.rawLength, stored);
     let end = 0;
     for (const object of objects) {
       if (object.offset < end) throw damaged('objects share bytes of their frame');
@@ -56,5 +58,6 @@ async function checkObjects(
       const body = objectInFrame(raw, object, true);
       for (const reference of referencesOf(object.kind, body)) onReference(reference);
     }
+    if (raw !== stored) letGo(raw);
   }
 }
