@@ -103,6 +103,7 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
     if (!this.#isWritable && known !== undefined && this.#connection.state.kind !== 'unused') {
       return { ...known, permissions: FilePermission.Readonly };
     }
+    this.#watches.looked(location.session);
     const { stat, isLink } = await answered(this.#files.stat({ session: location.session }, location.path));
     const shown = this.#shown(uri, stat, isLink);
     this.#known.keep(key, shown);
@@ -113,6 +114,7 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
     const location = locate(uri);
     if (location.kind === 'root') return [[WORKSPACE.slice(1), FileType.Directory]];
     if (location.kind === 'nowhere') throw notThere(uri);
+    this.#watches.looked(location.session);
     const entries = await answered(this.#files.list({ session: location.session }, location.path));
     for (const { name, type, mtimeMs } of entries) {
       if (type === 'file') this.#times.seen(uriOf(location.session, `${location.path}/${name}`), mtimeMs);
@@ -126,6 +128,7 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
     if (location.kind === 'root') throw FileSystemError.FileIsADirectory(uri);
     if (location.kind === 'nowhere') throw notThere(uri);
     const { session, path } = location;
+    this.#watches.looked(session);
     const file = await answered(this.#files.read({ session }, path));
     this.#bases.read(uri, file);
     return file.bytes;

@@ -26,7 +26,7 @@ interface Watch {
   /** What the supervisor calls it, on the connection that it was asked for on. */
   subscription: { readonly peer: SupervisorPeer; readonly id: string } | undefined;
   opening: boolean;
-  /** It has been told of changes once: whatever comes after a gap needs another look. */
+  /** It has been open, or would have been: whatever comes after the gap needs another look. */
   begun: boolean;
   failures: number;
   again: NodeJS.Timeout | undefined;
@@ -39,6 +39,8 @@ export class Watches implements Disposable {
   readonly #tell: (events: FileChangeEvent[]) => void;
   readonly #lookAgain: (session: string, path: string) => void;
   readonly #watches = new Set<Watch>();
+  /** Sessions that were looked at while no watch told of their changes. */
+  readonly #unwatched = new Set<string>();
   readonly #owned = new Disposal();
 
   constructor(options: {
@@ -90,6 +92,16 @@ export class Watches implements Disposable {
     return new Disposable(() => this.#end(watch));
   }
 
+  /** Something of a session is about to be read: what becomes of it is told by an open watch, else there has to be another look. */
+  looked(session: string): void {
+    const isWatched = [...this.#watches].some((one) => one.session === session && this.#isOpen(one));
+    if (!isWatched) this.#unwatched.add(session);
+  }
+
+  #isOpen({ subscription }: Watch): boolean {
+    return subscription !== undefined && subscription.peer === this.#connection.peer;
+  }
+
   #listen(peer: SupervisorPeer): void {
     // The listener goes with its peer.
     peer.onNotification('files/changed', ({ subscription, changes, overflow, ended }) => {
@@ -125,7 +137,7 @@ export class Watches implements Disposable {
       });
       watch.subscription = { peer, id: subscription };
       watch.failures = 0;
-      if (watch.begun) this.#lookAgain(session, path);
+      if (this.#unwatched.delete(session) || watch.begun) this.#lookAgain(session, path);
       watch.begun = true;
     } catch (error) {
       this.#failed(watch, error);

@@ -12,7 +12,7 @@ for folder in range(100, 200):
     for file in range(1000):
         os.close(os.open(f'/workspace/many/{folder}/{file}.txt', os.O_CREAT))
 `;
-const RUN_MS = 240_000;
+const RUN_MS = 360_000;
 
 test(
   'in a window of a workspace of 100,000 files little is asked',

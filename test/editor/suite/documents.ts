@@ -1,9 +1,14 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, it } from 'mocha';
 import * as vscode from 'vscode';
-import { commandLine } from './command-line.ts';
+import { commandLine, holdfast } from './command-line.ts';
 import { extension, until } from './extension.ts';
-import { at, inSandbox, write } from './session.ts';
+import { SESSION, at, inSandbox, write } from './session.ts';
+import { holdingBack } from './wire-tap.ts';
+
+interface Shown {
+  readonly session: { readonly id: string; readonly profile: string };
+}
 
 async function open(path: string): Promise<vscode.TextEditor> {
   const document = await vscode.workspace.openTextDocument(at(path));
@@ -61,6 +66,23 @@ export function defineDocuments(): void {
       await insert(await vscode.window.showTextDocument(document), 'mine and ');
       assert.equal(await document.save(), true);
       assert.equal(await inSandbox('cat /workspace/docs/live'), 'mine and after\n');
+    });
+
+    it('show what the agent wrote after they were read and before their watch was open', async () => {
+      // Of a session that is no folder of this window: VS Code watches its documents when it shows them.
+      const { session: here } = (await holdfast(['session', 'show', SESSION])) as Shown;
+      const { session: other } = (await holdfast(['session', 'create', here.profile])) as Shown;
+      const does = (script: string) => commandLine(['exec', other.id, '--', 'sh', '-c', script]);
+      await does('echo early > /workspace/late');
+      const { document } = await holdingBack('files/watch', async (held) => {
+        const uri = at('/workspace/late').with({ authority: other.id });
+        const editor = await vscode.window.showTextDocument(uri, { preview: false });
+        await until('the request for a watch', held);
+        await does('echo late > /workspace/late');
+        assert.equal(editor.document.getText(), 'early\n');
+        return editor;
+      });
+      await until('the new text', () => document.getText() === 'late\n');
     });
 
     it('are not saved over what the agent wrote meanwhile, though it has the same size', async () => {

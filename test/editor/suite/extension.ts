@@ -7,8 +7,8 @@ export function extension(): vscode.Extension<unknown> {
   return found;
 }
 
-/** Waits until `look` gives something true; fails with what it gave last. */
-export async function until<T>(what: string, look: () => T | Promise<T>, timeoutMs = 10_000): Promise<T> {
+/** Waits until `look` gives something true. The limit is for what hangs: on a busy machine everything takes its time. */
+export async function until<T>(what: string, look: () => T | Promise<T>, timeoutMs = 30_000): Promise<T> {
   const deadline = Date.now() + timeoutMs;
   for (;;) {
     const value = await look();

@@ -119,5 +119,5 @@ export function defineHostileWorkspace(): void {
 
 /** What a person has started leaves its mark. */
 async function marked(name: string): Promise<void> {
-  await until(name, async () => (await readdir(MARKS)).includes(name), 25_000);
+  await until(name, async () => (await readdir(MARKS)).includes(name));
 }

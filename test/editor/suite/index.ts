@@ -25,7 +25,7 @@ const SUITES: Readonly<Record<string, () => void>> = {
 
 /** VS Code calls this in its extension host; what it throws makes the run fail. */
 export async function run(): Promise<void> {
-  const mocha = new Mocha({ ui: 'bdd', timeout: 30_000, color: false });
+  const mocha = new Mocha({ ui: 'bdd', timeout: 90_000, color: false });
   mocha.suite.emit('pre-require', globalThis, '', mocha);
   for (const name of (process.env['HOLDFAST_SUITES'] ?? '').split(',')) {
     const define = SUITES[name];

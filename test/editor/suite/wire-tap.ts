@@ -27,6 +27,24 @@ export async function sentDuring(work: () => unknown): Promise<Sent[]> {
   return sent;
 }
 
+/** What `work` gives, during which requests of one method do not leave this process; they do afterwards. `held` tells whether there are any. */
+export async function holdingBack<T>(method: string, work: (held: () => boolean) => Promise<T>): Promise<T> {
+  const kept: (() => void)[] = [];
+  const write = Socket.prototype.write;
+  Socket.prototype.write = function (this: Socket, ...args: Parameters<typeof write>) {
+    const [chunk] = args as readonly unknown[];
+    if (!requestsIn(chunk).some((sent) => sent.method === method)) return write.apply(this, args);
+    kept.push(() => write.apply(this, args));
+    return true;
+  } as typeof write;
+  try {
+    return await work(() => kept.length > 0);
+  } finally {
+    Socket.prototype.write = write;
+    for (const send of kept) send();
+  }
+}
+
 function requestsIn(chunk: unknown): Sent[] {
   const text = typeof chunk === 'string' ? chunk : Buffer.isBuffer(chunk) ? chunk.toString('latin1') : '';
   return text
