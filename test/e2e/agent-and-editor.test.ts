@@ -24,12 +24,12 @@ function agent(script: string): Promise<string> {
   return home.succeed(['prompt', session, script]);
 }
 
-async function openFile(name: string, text: string): Promise<void> {
+/** Opens a file of the Explorer and begins to type in it. */
+async function typeInto(name: string, line: string, text: string): Promise<void> {
   await person.unfold('workspace');
   await person.file(name).first().dblclick();
-  await person.line(text).first().waitFor();
-  await person.line(text).first().click();
-  await person.page.keyboard.press('Control+Home');
+  await person.typeAtTop(line, text);
+  await person.tab(name, 'dirty').waitFor();
 }
 
 beforeAll(async () => {
@@ -51,11 +51,8 @@ function told(story: () => Promise<void>, name: string): Promise<void> {
 
 test('what a person saves the agent reads, and what the agent writes the person sees', () =>
   told(async () => {
-    await openFile('live.md', 'first of live');
-    await person.page.keyboard.type('typed by a person, ');
-    await person.tab('live.md', 'dirty').waitFor();
-    await person.page.keyboard.press('Control+S');
-    await person.tab('live.md').waitFor();
+    await typeInto('live.md', 'first of live', 'typed by a person, ');
+    await person.save('live.md');
     expect(await agent('cat /workspace/live.md')).toContain('typed by a person, first of live');
 
     await agent(
@@ -70,9 +67,7 @@ test('what a person saves the agent reads, and what the agent writes the person 
 test('who changes the same file as the agent is asked once, and loses nothing', () =>
   told(async () => {
     const change = async (name: string, theirs: string): Promise<void> => {
-      await openFile(`${name}.md`, `first of ${name}`);
-      await person.page.keyboard.type('MY ');
-      await person.tab(`${name}.md`, 'dirty').waitFor();
+      await typeInto(`${name}.md`, `first of ${name}`, 'MY ');
       // As many bytes as before: times and sizes do not tell the two apart.
       await agent(`echo "${theirs}" > /workspace/${name}.md`);
       await person.page.keyboard.press('Control+S');
@@ -112,9 +107,7 @@ test('who changes the same file as the agent is asked once, and loses nothing', 
 
 test('a reload in the middle of a turn keeps unsaved text, and what it began from', () =>
   told(async () => {
-    await openFile('again.md', 'first of again');
-    await person.page.keyboard.type('UNSAVED ');
-    await person.tab('again.md', 'dirty').waitFor();
+    await typeInto('again.md', 'first of again', 'UNSAVED ');
     const turn = agent(
       'echo "agent in between" > /workspace/again.md; sleep 6; echo done > /workspace/late.md',
     );

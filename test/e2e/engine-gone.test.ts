@@ -31,9 +31,7 @@ test.skipIf(obstacle !== null)(
         async (person) => {
           await person.unfold('workspace');
           await person.file('notes.md').first().dblclick();
-          await person.line('on the disk').first().click();
-          await person.page.keyboard.press('Control+Home');
-          await person.page.keyboard.type('before, ');
+          await person.typeAtTop('on the disk', 'before, ');
           await person.tab('notes.md', 'dirty').waitFor();
 
           await engine.killDaemon();
@@ -47,8 +45,7 @@ test.skipIf(obstacle !== null)(
             .locator('.statusbar-item', { hasText: 'Docker is not running' })
             .waitFor({ state: 'detached', timeout: 60_000 });
           await person.page.keyboard.type('after, ');
-          await person.page.keyboard.press('Control+S');
-          await person.tab('notes.md').waitFor();
+          await person.save('notes.md');
           expect(await person.page.locator('.notification-toast').count()).toBe(0);
           expect(await home.succeed(['workspace', 'cat', id, 'notes.md'])).toBe(
             'before, while it was down, after, on the disk\n',

@@ -25,11 +25,8 @@ async function worksIn(person: Person, home: TestHome, id: string): Promise<void
   await home.succeed(['prompt', id, 'echo more >> /workspace/notes.md; touch /workspace/made-meanwhile']);
   await person.line('more').first().waitFor({ timeout: 15_000 });
   await person.file('made-meanwhile').first().waitFor({ timeout: 15_000 });
-  await person.line('of the session').first().click();
-  await person.page.keyboard.press('Control+Home');
-  await person.page.keyboard.type('typed ');
-  await person.page.keyboard.press('Control+S');
-  await person.tab('notes.md').waitFor();
+  await person.typeAtTop('of the session', 'typed ');
+  await person.save('notes.md');
   await person.typeInTerminal('cat notes.md');
   await person.terminalRow('typed of the session').first().waitFor();
 }
@@ -98,6 +95,7 @@ test('a session beside a local folder: both are there, and VS Code asks before a
         await person.file('notes').first().waitFor();
         await person.isThere();
         await person.status('Restricted Mode');
+        await person.status(/Holdfast\s*$/);
 
         await person.command('Agent: Open Terminal');
         const question = person.page.locator('.monaco-dialog-box', { hasText: 'Do you trust the authors' });

@@ -6,6 +6,9 @@ import { shellProject, writeProject } from '../setup/profiles.ts';
 import { journey } from './harness/person.ts';
 
 const KEPT_MS = 3_000;
+/** A link is found sooner. */
+const FOUND_MS = 2_000;
+const FOUND_TRIES = 10;
 const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
 
 test('a terminal is as before after the window was reloaded and the supervisor killed; its paths open the session’s files; it follows the window', async () => {
@@ -27,17 +30,32 @@ test('a terminal is as before after the window was reloaded and the supervisor k
       const type = (text: string) => person.typeInTerminal(text);
 
       // Over what lies above the letters: the pointer, not the element, is what a terminal looks at.
-      const follow = async (line: Locator, x: number): Promise<void> => {
+      const pointAt = async (line: Locator, x: number): Promise<void> => {
         await line.first().waitFor();
         const box = await line.first().boundingBox();
         const [left, middle] = [(box?.x ?? 0) + x, (box?.y ?? 0) + (box?.height ?? 0) / 2];
         await page.mouse.move(left + 40, middle);
-        await page.keyboard.down('Control');
         await page.mouse.move(left, middle, { steps: 5 });
-        // VS Code asks for links when the pointer rests.
-        await page.waitForTimeout(2_000);
-        await page.mouse.click(left, middle);
+      };
+      const click = async (): Promise<void> => {
+        await page.mouse.down();
+        await page.mouse.up();
         await page.keyboard.up('Control');
+      };
+      /** Clicks a link once VS Code has found it, which it looks for when the pointer rests. */
+      const follow = async (line: Locator, x: number): Promise<void> => {
+        await page.keyboard.down('Control');
+        const hand = page.locator('.terminal .xterm-cursor-pointer').first();
+        for (let tries = 1; ; tries += 1) {
+          await pointAt(line, x);
+          try {
+            await hand.waitFor({ timeout: FOUND_MS });
+            break;
+          } catch (error) {
+            if (tries === FOUND_TRIES) throw error;
+          }
+        }
+        await click();
       };
 
       await person.command('Agent: Open Terminal');
@@ -64,14 +82,18 @@ test('a terminal is as before after the window was reloaded and the supervisor k
         )
         .toBeGreaterThan(0);
 
+      let asked = 0;
       const columns = async (): Promise<number> => {
-        await type('stty size > /workspace/size');
-        await page.waitForTimeout(1_000);
-        return Number((await inside('cat /workspace/size')).split(' ')[1]);
+        asked += 1;
+        await type(`stty size > /workspace/asked && mv /workspace/asked /workspace/size-${asked}`);
+        await expect
+          .poll(() => inside(`cat /workspace/size-${asked} || true`), { timeout: 30_000, interval: 250 })
+          .toMatch(/^\d+ \d+/);
+        return Number((await inside(`cat /workspace/size-${asked}`)).split(' ')[1]);
       };
       const before = await columns();
       await page.setViewportSize({ width: 900, height: 700 });
-      await expect.poll(columns, { timeout: 20_000 }).toBeLessThan(before);
+      await expect.poll(columns, { timeout: 60_000 }).toBeLessThan(before);
 
       await type(
         String.raw`clear; printf '\033]8;;command:workbench.action.files.newUntitledFile\007a link\033]8;;\007\n'; cd src; echo linked.ts:2:2: here`,
@@ -95,7 +117,10 @@ test('a terminal is as before after the window was reloaded and the supervisor k
       await row(/^a link/)
         .first()
         .waitFor();
-      await follow(row(/^a link/), 15);
+      await page.keyboard.down('Control');
+      await pointAt(row(/^a link/), 15);
+      await page.waitForTimeout(FOUND_MS);
+      await click();
       await page.waitForTimeout(700);
       expect(await page.locator('.tab', { hasText: 'Untitled' }).count()).toBe(0);
     });

@@ -111,8 +111,9 @@ export class Person {
     await this.#row(text).first().click();
   }
 
-  /** Types into the box that is open. */
+  /** Types into the box that is open, once the list before it has gone. */
   async answer(text: string): Promise<void> {
+    await this.page.locator('.quick-input-widget .quick-input-list').waitFor({ state: 'hidden' });
     await this.#input.waitFor();
     await this.#input.fill(text);
     await this.page.keyboard.press('Enter');
@@ -172,9 +173,17 @@ export class Person {
     await entry.click({ button: 'right' });
     const label = this.page.locator('.monaco-menu .action-label').getByText(item, { exact: true });
     await label.hover();
-    // A click at once would be that of the hand that opened the menu.
-    await this.page.waitForTimeout(MENU_MS);
-    await label.click();
+    for (let tries = 1; ; tries += 1) {
+      // A click at once would be that of the hand that opened the menu.
+      await this.page.waitForTimeout(MENU_MS);
+      await label.click();
+      try {
+        await label.waitFor({ state: 'detached', timeout: CLICK_MS });
+        return;
+      } catch (error) {
+        if (tries === CLICKS) throw error;
+      }
+    }
   }
 
   /** What an entry offers while the pointer is on it. */
@@ -221,6 +230,21 @@ export class Person {
 
   line(text: string | RegExp): Locator {
     return this.page.locator('.editor-instance .view-line', { hasText: text });
+  }
+
+  /** Begins to type in the first line of the text that is open. */
+  async typeAtTop(line: string | RegExp, text: string): Promise<void> {
+    await this.line(line).first().click();
+    await this.page.locator('.editor-instance .monaco-editor.focused').first().waitFor();
+    await this.page.keyboard.press('Control+Home');
+    await this.page.keyboard.type(text);
+  }
+
+  /** Types nothing more, saves, and waits until that is done. */
+  async save(name: string): Promise<void> {
+    await this.tab(name, 'dirty').first().waitFor();
+    await this.page.keyboard.press('Control+S');
+    await this.tab(name).first().waitFor();
   }
 
   tab(name: string, state: 'dirty' | 'saved' = 'saved'): Locator {
