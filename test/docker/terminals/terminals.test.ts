@@ -127,7 +127,7 @@ describe('terminals', () => {
   });
 
   test('one that nobody watches and that says nothing is let go with its session; while it is watched, or works, it is not', async () => {
-    const idle = 'persistence: persistent\nidle: { pause: 1s, stop: 4s }\n';
+    const idle = 'persistence: persistent\nidle: { pause: 1s, stop: 6s }\n';
     await home.succeed(['deploy', await writeProject(home.projects, shellProject('quiet', idle))]);
     await home.succeed(['session', 'create', 'quiet', '--name', 'silent']);
     const { id, sessionId } = await openTerminal(home, 'silent');
@@ -151,17 +151,19 @@ describe('terminals', () => {
     const seat = new Seat(home, id);
     seat.type('x=kept; echo he""re\r');
     await seat.shows('here');
-    await sleep(6000);
+    await sleep(8000);
     expect(await status('silent')).toBe('active');
     // Left to itself, but at work for longer than it may be silent.
-    seat.type('for n in $(seq 25); do sleep 0.2; echo tick; done; date +%s%3N > last\r~.');
+    seat.type('for n in $(seq 35); do sleep 0.2; echo ti""ck; done; date +%s%3N > last\r');
+    await seat.shows('tick');
+    seat.type('\r~.');
     await seat.ended;
     await until('it is paused', () => movedTo('paused') !== undefined, 40_000);
     expect(told).toMatch(/silent for long/);
     const last = Number(readFileSync(join(home.path, 'workspaces', sessionId, 'last'), 'utf8'));
     // It was held until its silence was over, and idle for as long as that is allowed, a second.
-    expect(Number(movedTo('idle')?.at) - last).toBeGreaterThan(3900);
-    expect(Number(movedTo('paused')?.at) - last).toBeGreaterThan(4900);
+    expect(Number(movedTo('idle')?.at) - last).toBeGreaterThan(5900);
+    expect(Number(movedTo('paused')?.at) - last).toBeGreaterThan(6900);
     const again = new Seat(home, id);
     again.type('echo still $x\r');
     await again.shows('still kept');

@@ -123,7 +123,7 @@ export async function endOfTurn(home: FaultHome, turn: string, ms = TURN_MS): Pr
 export async function eventually(
   what: string,
   check: () => boolean | Promise<boolean>,
-  ms = 20_000,
+  ms = 40_000,
 ): Promise<void> {
   const until = Date.now() + ms;
   while (!(await check())) {
