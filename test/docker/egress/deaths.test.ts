@@ -138,4 +138,4 @@ test('with an empty list nothing listens, and the first host that is allowed is 
     `NO_PROXY= no_proxy= node -e 'fetch("${base}/hello").then((r) => r.text()).then(console.log)'`,
   ]);
   expect(fetched.trim()).toBe('hello');
-}, 60_000);
+});

@@ -137,7 +137,7 @@ test('a client’s own descriptors stay its own', async () => {
   expect(targets).not.toContain(marker);
 });
 
-test('clients that come all at once end up with one supervisor', { timeout: 30_000 }, async () => {
+test('clients that come all at once end up with one supervisor', async () => {
   const home = newHome();
   const connections = await Promise.all(
     Array.from({ length: 6 }, () => connect(options(home, { behaviour: 'slow' }))),
@@ -156,7 +156,7 @@ test('the socket of a supervisor that was killed is no obstacle', async () => {
   expect(second.hello.supervisor.pid).not.toBe(pid);
 });
 
-test('an older supervisor makes room, for many clients at once', { timeout: 30_000 }, async () => {
+test('an older supervisor makes room, for many clients at once', async () => {
   const home = newHome();
   const old = await connect(options(home, { version: '1.0.0' }));
   const newer = await Promise.all([1, 2, 3].map(() => connect(options(home, { version: '1.1.0' }))));

@@ -245,7 +245,7 @@ test('calls that wait are bounded on the caller’s side too', async () => {
 
 test(
   'a sender that awaits keeps to a slow reader’s pace; one that does not is cut off',
-  { timeout: 30_000 },
+  { timeout: 60_000 },
   async () => {
     const chunk = Buffer.alloc(MiB, 2);
     const patient = await sockets.pair();
