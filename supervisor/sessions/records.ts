@@ -22,9 +22,15 @@ export class SessionRecords {
   /** The row of a session that is not deleted. */
   get(sessionId: string): SessionRow {
     const row = this.#sessions.get(sessionId);
-    if (row === null || row.status === 'deleted') {
+    if (row === null) {
       throw new HoldfastError('not_found', `There is no session ${sessionId}`, {
         next: 'see `holdfast session list`',
+      });
+    }
+    if (row.status === 'deleted') {
+      throw new HoldfastError('not_found', `There is no session ${sessionId}`, {
+        why: 'it was deleted',
+        next: `see \`holdfast session list\`; \`holdfast snapshot list ${sessionId}\` shows what is left of its files, and \`holdfast snapshot fork\` makes a session of it`,
       });
     }
     return row;

@@ -196,6 +196,11 @@ describe('the command line takes, compares and brings back', () => {
     expect(await readdir(join(home.path, 'workspaces'))).not.toContain(session);
     const [last] = (await list(session)).snapshots;
     expect(last).toMatchObject({ reason: 'before-delete', files: 1 });
+    expect((await home.run(['snapshot', 'restore', session, last?.id ?? ''])).stderr).toMatch(
+      /it was deleted/,
+    );
+    const compared = await home.run(['snapshot', 'diff', last?.id ?? '', 'now']);
+    expect(compared.stderr).toMatch(/^error not_found: .*it was deleted.*snapshot fork/);
     await home.succeed(['snapshot', 'fork', last?.id ?? '', '--name', 'back']);
     expect(await prompt('back', 'cat d/f')).toBe('dear\n');
     // Nothing is kept of a workspace that is empty, nor of a throw-away.
