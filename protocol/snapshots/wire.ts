@@ -115,7 +115,8 @@ export const STORE_CALLS = {
   },
   /**
    * The pack is complete and has this many bytes. The store answers when it has checked all of it, and its objects count as had then; the
-   * next packs may be put meanwhile.
+   * next packs may be put meanwhile. A short one is checked while the answer is on its way: that it is refused comes with what follows, and
+   * is known before anything is published.
    */
   'store/sealed': {
     params: z.object({ pack: count, bytes: count, objects: count }),

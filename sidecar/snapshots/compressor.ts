@@ -1,13 +1,14 @@
 import { extname, join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { FRAME, type Frame } from '../../protocol/snapshots/frames.ts';
+import type { Frame } from '../../protocol/snapshots/frames.ts';
 import {
   type CompressorAnswer,
   type CompressorPlaces,
   type CompressorRequest,
   SAID,
 } from './compressor-messages.ts';
+import { OutboxMemory } from './outbox-memory.ts';
 import { packInPlace } from './pack-in-place.ts';
 
 interface Waiting {
@@ -35,8 +36,7 @@ export class Compressor {
   readonly #program: string;
   #worker: Worker | null = null;
   readonly #waiting: Waiting[] = [];
-  /** Memory that both threads see: what is handed over would count as garbage that is to be collected, again and again. */
-  readonly #free: SharedArrayBuffer[] = [];
+  readonly #memory: OutboxMemory;
   readonly #said = new Int32Array(new SharedArrayBuffer(8));
   /** Frames that came, and those of them that went to the thread. */
   #packed = 0;
@@ -44,13 +44,14 @@ export class Compressor {
   #failure: HoldfastError | null = null;
 
   /** `program`: the file of compressor-thread. */
-  constructor(program: string = PROGRAM) {
+  constructor(memory: OutboxMemory = new OutboxMemory(), program: string = PROGRAM) {
+    this.#memory = memory;
     this.#program = program;
   }
 
   /** FRAME.mostBytes for one frame, to be handed to `pack`. */
   room(): Buffer {
-    return Buffer.from(this.#free.pop() ?? new SharedArrayBuffer(FRAME.mostBytes));
+    return Buffer.from(this.#memory.frame());
   }
 
   /** `raw`: the beginning of what `room` gave. `giveBack` what comes of it. */
@@ -75,7 +76,7 @@ export class Compressor {
 
   /** Nobody looks any more into what `room` gave. */
   giveBack({ buffer }: Buffer): void {
-    if (buffer instanceof SharedArrayBuffer) this.#free.push(buffer);
+    if (buffer instanceof SharedArrayBuffer) this.#memory.giveBack(buffer);
   }
 
   close(): void {

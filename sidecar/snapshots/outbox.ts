@@ -12,10 +12,9 @@ import { SNAPSHOT_WIRE_LIMITS } from '../../protocol/snapshots/wire.ts';
 import { Compressor, FRAMES_AHEAD } from './compressor.ts';
 import { keyOf } from './folder.ts';
 import { FrameMemory } from './frame-memory.ts';
+import { BATCH_BYTES, OutboxMemory, PUT_BYTES } from './outbox-memory.ts';
 import type { Store } from './store.ts';
 
-/** What is collected before the store is asked for all of it together. */
-const BATCH_BYTES = 4 * 2 ** 20;
 /**
  * The store checks a pack when it is complete, while the next one comes. So the first ones and those at the end are short, that it
  * begins soon and has little left to do after the scan; in between they are a part of what was sent before, and none is very long.
@@ -24,9 +23,6 @@ const PACK_BYTES = { least: 2 ** 20, most: PACK.targetBytes / 2 } as const;
 const PART_OF_SENT = 1 / 4;
 /** Packs that the store checks while more is read: so many, and so long together. */
 const SEALS_AHEAD = { packs: 6, bytes: 2 * PACK_BYTES.most } as const;
-/** What one `store/put` carries at most. */
-export const PUT_BYTES = 4 * 2 ** 20;
-
 /** Less is compressed sooner than handed over. */
 const BEGUN_BYTES = 64 * 1024;
 
@@ -36,18 +32,28 @@ interface Begun {
   readonly frame: Promise<Frame>;
 }
 
+/** What the store was asked for before there was time to wait for its answer. */
+interface Asked {
+  readonly count: number;
+  readonly has: Promise<(index: number) => boolean>;
+}
+
 interface Waiting {
   readonly hash: Hash;
   readonly kind: ObjectKind;
   readonly body: Buffer;
+  readonly names: readonly Hash[];
 }
 
 /** Where the objects of a scan go. */
 export interface ObjectOutlet {
   /** Memory for a body that is read from somewhere, until something is added. */
   room(length: number): Buffer;
-  /** Takes an object; the body must not change any more, unless it lies in memory from here. */
-  add(kind: ObjectKind, body: Buffer): Hash;
+  /**
+   * Takes an object; the body must not change any more, unless it lies in memory from here. `names`: some of the objects that it needs. A
+   * store that lacks one of them cannot have it.
+   */
+  add(kind: ObjectKind, body: Buffer, names?: readonly Hash[]): Hash;
   /** True when `flush` should be awaited before more is added. */
   readonly isFull: boolean;
   flush(): Promise<void>;
@@ -90,12 +96,15 @@ export class Outbox implements ObjectOutlet {
   readonly #asks: boolean;
   /** Hashes (latin1) that the store has or that are on their way. */
   readonly #made: Set<string>;
-  /** Bodies that the store is to be asked for. Fresh memory for each would be given back far later than it is needed no more. */
-  #memory: Buffer | null = null;
+  readonly #memory: OutboxMemory;
+  /** Of the memory for what waits. */
   #used = 0;
+  /** Bytes of all that was added. */
+  #added = 0;
   #waiting: Waiting[] = [];
   #waitingBytes = 0;
   #begun: Begun | null = null;
+  #asked: Asked | null = null;
   readonly #compressor: Compressor;
   #frame: FrameMemory | null = null;
   /** In the order in which they were made, on their way through the compressor. */
@@ -103,7 +112,6 @@ export class Outbox implements ObjectOutlet {
   #pack = new PackWriter(PACK_BYTES.least);
   #number = 0;
   /** Bytes of the pack that were not sent yet, and where they begin. */
-  readonly #unsent = Buffer.allocUnsafeSlow(PUT_BYTES);
   #unsentLength = 0;
   #unsentFrom = 0;
   readonly #puts = new Set<Promise<void>>();
@@ -116,8 +124,18 @@ export class Outbox implements ObjectOutlet {
   newObjects = 0;
   newBytes = 0;
 
-  /** `asks`: the store may have others than `made` already. What is sent is added to that. `compressor`: closed with this. */
-  constructor(store: Store, asks: boolean, made: Set<string>, compressor: Compressor = new Compressor()) {
+  /**
+   * `asks`: the store may have others than `made` already. What is sent is added to that. `memory`: nobody else's until this is closed.
+   * `compressor`: closed with this.
+   */
+  constructor(
+    store: Store,
+    asks: boolean,
+    made: Set<string>,
+    memory: OutboxMemory = new OutboxMemory(),
+    compressor: Compressor = new Compressor(memory),
+  ) {
+    this.#memory = memory;
     this.#compressor = compressor;
     this.#store = store;
     this.#asks = asks;
@@ -135,28 +153,33 @@ export class Outbox implements ObjectOutlet {
 
   room(length: number): Buffer {
     if (!this.#asks) return this.#frameNow().room(length);
-    this.#memory ??= Buffer.allocUnsafeSlow(BATCH_BYTES + SNAPSHOT_LIMITS.objectBytes);
+    const { waiting } = this.#memory;
     const from = this.#used;
-    if (from + length > this.#memory.length) return Buffer.allocUnsafe(length);
+    if (from + length > waiting.length) return Buffer.allocUnsafe(length);
     this.#used += length;
-    return this.#memory.subarray(from, this.#used);
+    return waiting.subarray(from, this.#used);
   }
 
-  add(kind: ObjectKind, body: Buffer): Hash {
-    const hash = hashBehind(kind, this.#asks ? this.#memory : this.#frameNow().bytes, body);
+  add(kind: ObjectKind, body: Buffer, names: readonly Hash[] = []): Hash {
+    const hash = hashBehind(kind, this.#asks ? this.#memory.waiting : this.#frameNow().bytes, body);
     const key = keyOf(hash);
     if (this.#made.has(key)) return hash;
     this.#made.add(key);
+    this.#added += body.length;
     if (this.#asks) {
-      this.#waiting.push({ hash, kind, body });
+      this.#waiting.push({ hash, kind, body, names });
       this.#waitingBytes += body.length;
-    } else this.#take({ hash, kind, body });
+    } else this.#take({ hash, kind, body, names });
     return hash;
   }
 
   begin(): void {
     this.#isEnding = true;
-    if (this.#begun !== null || this.#frames.length > 0 || this.#waitingBytes < BEGUN_BYTES) return;
+    if (this.#waiting.length === 0 || this.#waiting.length > SNAPSHOT_WIRE_LIMITS.have) return;
+    const has = this.#store.have(this.#waiting.map(({ hash }) => hash));
+    has.catch(() => undefined);
+    this.#asked = { count: this.#waiting.length, has };
+    if (this.#frames.length > 0 || this.#waitingBytes < BEGUN_BYTES) return;
     const memory = new FrameMemory(this.#compressor.room());
     let count = 0;
     for (const { hash, kind, body } of this.#waiting) {
@@ -165,7 +188,10 @@ export class Outbox implements ObjectOutlet {
       count += 1;
     }
     const { raw, records: objects } = memory;
-    const frame = packRawBeside(raw).then((packed) => ({ ...packed, rawLength: raw.length, objects }));
+    const frame = packRawBeside(raw).then((packed) => {
+      if (packed.stored !== raw) this.#compressor.giveBack(raw);
+      return { ...packed, rawLength: raw.length, objects };
+    });
     // Its failure is met when its turn comes.
     frame.catch(() => undefined);
     this.#begun = { count, frame };
@@ -178,15 +204,22 @@ export class Outbox implements ObjectOutlet {
     this.#waitingBytes = 0;
     const begun = this.#begun;
     this.#begun = null;
-    for (let from = 0; from < batch.length; from += SNAPSHOT_WIRE_LIMITS.have) {
-      const part = batch.slice(from, from + SNAPSHOT_WIRE_LIMITS.have);
-      const has = await this.#store.have(part.map(({ hash }) => hash));
-      const taken = from === 0 && begun !== null ? this.#takeBegun(begun, has) : 0;
-      for (const [index, object] of part.entries()) {
-        if (index < taken || has(index)) continue;
-        this.#take(object);
-        if (this.#frames.length >= 2 * FRAMES_AHEAD) await this.#appendTo(FRAMES_AHEAD);
+    const asked = this.#asked;
+    this.#asked = null;
+    if (asked === null) await this.#takeMissing(batch);
+    else {
+      const first = batch.slice(0, asked.count);
+      const has = await asked.has;
+      await this.#takeFirst(first, has, begun);
+      const lacking = new Set(first.filter((_, index) => !has(index)).map(({ hash }) => keyOf(hash)));
+      const unknown: Waiting[] = [];
+      for (const object of batch.slice(asked.count)) {
+        if (object.names.some((name) => lacking.has(keyOf(name)))) {
+          lacking.add(keyOf(object.hash));
+          await this.#takePaced(object);
+        } else unknown.push(object);
       }
+      await this.#takeMissing(unknown);
     }
     // All of them are in frames now, or not needed.
     this.#used = 0;
@@ -206,6 +239,7 @@ export class Outbox implements ObjectOutlet {
   /** Whatever became of it: nothing more is compressed. */
   close(): void {
     this.#compressor.close();
+    this.#memory.rest(this.#added);
   }
 
   #frameNow(): FrameMemory {
@@ -220,6 +254,32 @@ export class Outbox implements ObjectOutlet {
     // All that is there will be sent.
     if (!this.#asks) this.#compressor.start();
     this.#endFrame();
+  }
+
+  async #takePaced(object: Waiting): Promise<void> {
+    this.#take(object);
+    if (this.#frames.length >= 2 * FRAMES_AHEAD) await this.#appendTo(FRAMES_AHEAD);
+  }
+
+  /** Those of them that the store has not. */
+  async #takeMissing(batch: readonly Waiting[]): Promise<void> {
+    for (let from = 0; from < batch.length; from += SNAPSHOT_WIRE_LIMITS.have) {
+      const part = batch.slice(from, from + SNAPSHOT_WIRE_LIMITS.have);
+      const has = await this.#store.have(part.map(({ hash }) => hash));
+      for (const [index, object] of part.entries()) if (!has(index)) await this.#takePaced(object);
+    }
+  }
+
+  /** The same where the store has been asked already. */
+  async #takeFirst(
+    first: readonly Waiting[],
+    has: (index: number) => boolean,
+    begun: Begun | null,
+  ): Promise<void> {
+    const taken = begun === null ? 0 : this.#takeBegun(begun, has);
+    for (const [index, object] of first.entries()) {
+      if (index >= taken && !has(index)) await this.#takePaced(object);
+    }
   }
 
   /** How many of the first objects are done with. None where the store has one of them: then they are compressed without it. */
@@ -283,7 +343,7 @@ export class Outbox implements ObjectOutlet {
 
   async #queue(bytes: Buffer): Promise<void> {
     if (this.#unsentLength + bytes.length > PUT_BYTES) await this.#put();
-    this.#unsent.set(bytes, this.#unsentLength);
+    this.#memory.unsent.set(bytes, this.#unsentLength);
     this.#unsentLength += bytes.length;
   }
 
@@ -292,7 +352,7 @@ export class Outbox implements ObjectOutlet {
     if (this.#unsentLength === 0) return;
     while (this.#puts.size >= SNAPSHOT_WIRE_LIMITS.putsInFlight) await Promise.race(this.#puts);
     this.#throwIfFailed();
-    const bytes = this.#unsent.subarray(0, this.#unsentLength);
+    const bytes = this.#memory.unsent.subarray(0, this.#unsentLength);
     this.#track(this.#puts, this.#store.put(this.#number, this.#unsentFrom, bytes));
     this.#unsentFrom += this.#unsentLength;
     this.#unsentLength = 0;

@@ -29,7 +29,7 @@ import type { GiveBack, LentModes } from './lent-modes.ts';
 import type { ObjectOutlet } from './outbox.ts';
 import { areSameEntries, groupOf } from './same.ts';
 import { LOOK_FLAGS, STAT, type System } from './system.ts';
-import { nextTick } from './tick.ts';
+import { nextTick, surelyLater } from './tick.ts';
 import { isGone, type LinkedName, type Totals, Walk, type Walker, type WalkResult } from './walk.ts';
 
 const { O_NOFOLLOW, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK } = constants;
@@ -37,6 +37,11 @@ const OWNER_READS = 0o400;
 const PERMISSIONS = 0o7777;
 /** How often a file that changes while it is read is read again. */
 const READS = 3;
+/**
+ * A workspace of so many files is looked through twice in less time than it would take to wait for a tick of the clock again and again; so
+ * many entries wait for their folder to be encoded as they are, as bytes are not made of them twice then.
+ */
+const SMALL = 5000;
 const { groupBytes } = SNAPSHOT_LIMITS;
 /**
  * Nanoseconds after the change time of a file in which its bytes may still be on their way: a write notes its time first. On a busy machine
@@ -52,6 +57,8 @@ export interface ScanOptions {
   readonly known: Folder;
   /** Names of files with several at the last scan; null where that is not known. */
   readonly linkedBefore: number | null;
+  /** How many there were at the last look; 0 where that is not known. */
+  readonly filesBefore: number;
   readonly outlet: ObjectOutlet;
   readonly budgetBytes: number | null;
   readonly frozen: boolean;
@@ -87,10 +94,17 @@ export class Scan implements Walker {
   /** What was known of the names of the folder in which something was looked at again last. */
   #entries: { readonly folder: Folder; readonly encoded: ReadonlyMap<string, TreeEntry> } | null = null;
   #budget: number;
+  /** Entries that are among those that have changed: one that is read in both of two looks is one. */
+  readonly #counted = new Set<TreeEntry>();
   #changedFiles = 0;
   #changedBytes = 0;
   #readMs = 0;
   #moved = false;
+  /** Of something that has changed it is known that it did so after the begin. */
+  #isSure = false;
+  /** What has this time, or a later one, was surely not there before the begin. */
+  #surely = 0n;
+  #wasRenamed = false;
 
   constructor(options: ScanOptions) {
     this.#options = options;
@@ -99,17 +113,25 @@ export class Scan implements Walker {
   }
 
   async run(): Promise<Scanned> {
-    const { system, lent, known, root, linkedBefore } = this.#options;
+    const { system, linkedBefore, filesBefore, frozen } = this.#options;
+    const isSmall = filesBefore > 0 && filesBefore <= SMALL;
     // Else what was written just before would look as if it were written meanwhile, and an agent be frozen for nothing.
-    if (!this.#options.frozen) this.#begun = await nextTick(system);
-    const tour = new Walk({ system, lent, walker: this, top: known });
-    const walk = await tour.run(root);
+    if (!frozen && !isSmall) this.#begun = await nextTick(system);
+    this.#surely = surelyLater();
+    let walk = await this.#walk();
+    if (!frozen && isSmall && walk.complete && this.#moved && !this.#isSure) {
+      // Before or after, by their times nobody can tell: a look that begins now can.
+      this.#begun = await nextTick(system);
+      this.#moved = false;
+      this.#entries = null;
+      walk = await this.#walk();
+    }
     let hash: Hash | null = null;
     if (walk.complete) {
       let linked = 0;
       for (const names of walk.linked.values()) linked += names.length;
       this.#linkedNames.count = linked;
-      if (this.#linkedNames.changed || tour.wasRenamed || linked !== linkedBefore) this.#group(walk);
+      if (this.#linkedNames.changed || this.#wasRenamed || linked !== linkedBefore) this.#group(walk);
       this.#options.outlet.begin();
       hash = await this.#encode(walk);
     }
@@ -127,6 +149,14 @@ export class Scan implements Walker {
     };
   }
 
+  async #walk(): Promise<WalkResult> {
+    const { system, lent, known, root } = this.#options;
+    const tour = new Walk({ system, lent, walker: this, top: known });
+    const walk = await tour.run(root);
+    if (tour.wasRenamed) this.#wasRenamed = true;
+    return walk;
+  }
+
   check(totals: Readonly<Totals>): void {
     this.#options.check(totals);
   }
@@ -136,7 +166,9 @@ export class Scan implements Walker {
   }
 
   visited(folder: Folder): void {
+    if (this.#changedFiles <= SMALL) return;
     folder.compact();
+    this.#counted.clear();
   }
 
   folderChanged(folder: Folder, fd: number, facts: Uint32Array): void {
@@ -208,10 +240,14 @@ export class Scan implements Walker {
       return;
     }
     if (isAgain && linksOf(facts) === 1 && this.#isKnown(folder, entry)) return;
-    folder.changed.set(keyOf(name), entry);
+    const key = keyOf(name);
+    const before = folder.changed.get(key);
+    folder.changed.set(key, entry);
     folder.isDirty = true;
-    this.#changedFiles += 1;
-    if (entry.type === 'file') this.#changedBytes += entry.size;
+    const isCounted = before !== undefined && this.#counted.delete(before);
+    this.#counted.add(entry);
+    if (!isCounted) this.#changedFiles += 1;
+    this.#changedBytes += bytesOf(entry) - (isCounted ? bytesOf(before) : 0);
   }
 
   /** As it was made of the same name before. */
@@ -333,7 +369,7 @@ export class Scan implements Walker {
         if (!isSteady && tries < READS) continue;
         if (!isSteady) this.#movedAt(pathOf(place));
         this.#noteTime(facts);
-        if (tries > 1) this.#moved = true;
+        if (tries > 1) this.#moved = this.#isSure = true;
         const entry = this.#fileEntry(place, open, facts, { xattrs, content, clock });
         if (!isSteady) forgetFacts(facts, 0);
         return entry;
@@ -430,11 +466,13 @@ export class Scan implements Walker {
   /** Somebody changed it since the look began, unless it was we who gave it back then, which all names of a file show. */
   #noteTime(facts: Uint32Array): void {
     const changedAt = ctimeOf(facts);
-    if (changedAt >= this.#begun && this.#givenBack.get(inodeOf(facts)) !== changedAt) this.#moved = true;
+    if (changedAt < this.#begun || this.#givenBack.get(inodeOf(facts)) === changedAt) return;
+    this.#moved = true;
+    if (changedAt >= this.#surely) this.#isSure = true;
   }
 
   #movedAt(path: readonly Buffer[]): void {
-    this.#moved = true;
+    this.#moved = this.#isSure = true;
     if (!this.#options.frozen) return;
     throw new HoldfastError('file_unavailable', 'The workspace could not be read as it is at one moment', {
       why: `${formatPath(path)} changed meanwhile`,
@@ -474,16 +512,21 @@ export class Scan implements Walker {
       this.#options.check(NO_TOTALS);
     }
     known.isEntryNew = false;
-    return outlet.add(OBJECT_KINDS.root, encodeRoot(known.entry));
+    return outlet.add(OBJECT_KINDS.root, encodeRoot(known.entry), hashesOf(known.entry));
   }
 
   /** `fresh`: folders in it whose entries are not as they were. */
   #encodeFolder(folder: Folder, fresh: readonly Folder[]): void {
     const { outlet } = this.#options;
     const bodies = piecesOf(folder, fresh);
+    // Which piece of several names what is not worth finding out.
+    const names =
+      bodies.length > 1
+        ? []
+        : [...folder.changed.values(), ...fresh.map(({ entry }) => entry)].flatMap(hashesOf);
     const pieces: Piece[] = bodies.map((body, index) => ({
       index,
-      hash: outlet.add(OBJECT_KINDS.tree, body),
+      hash: outlet.add(OBJECT_KINDS.tree, body, names),
     }));
     const content = buildRef(pieces, (kind, body) => outlet.add(kind, body));
     const entry = { ...folder.entry, content };
@@ -504,6 +547,16 @@ function pathOf({ folder, name }: LinkedName): Buffer[] {
 
 function underWay(bytes: number): bigint {
   return BigInt(Math.min(UNDER_WAY.least + bytes * UNDER_WAY.aByte, UNDER_WAY.most));
+}
+
+function bytesOf(entry: TreeEntry): number {
+  return entry.type === 'file' ? entry.size : 0;
+}
+
+function hashesOf(entry: TreeEntry): Hash[] {
+  return entry.type === 'file' || entry.type === 'directory'
+    ? entry.content.items.map(({ hash }) => hash)
+    : [];
 }
 
 const NO_TOTALS: Totals = { files: 0, directories: 0, bytes: 0 };

@@ -6,7 +6,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import type { Hash } from '../../protocol/snapshots/objects.ts';
 import { Directory } from '../files/directory.ts';
 import { O_PATH } from '../files/resolver.ts';
-import { PUT_BYTES } from './outbox.ts';
+import { PUT_BYTES } from './outbox-memory.ts';
 import type { Store, Work } from './store.ts';
 import { loadSystem } from './system.ts';
 import { CANCELLED, LEAVING } from './thread-messages.ts';

@@ -11,10 +11,15 @@ const MOST_BEHIND = 50;
  */
 export async function nextTick(system: Pick<System, 'fileClock'>): Promise<bigint> {
   const before = system.fileClock();
-  const called = BigInt(Date.now() + 1) * MILLISECOND;
+  const called = surelyLater();
   for (let waited = 0; ; waited += 1) {
     const now = system.fileClock();
     if (now > before && (now >= called || waited >= MOST_BEHIND)) return now;
     await sleep(1);
   }
+}
+
+/** A time (ns) that no change has which was made before the call. One that is made after it may have an earlier one, for some milliseconds. */
+export function surelyLater(): bigint {
+  return BigInt(Date.now() + 1) * MILLISECOND;
 }

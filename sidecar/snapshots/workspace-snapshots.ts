@@ -7,7 +7,8 @@ import type { Directory } from '../files/directory.ts';
 import { FACT_WORDS, forgetFacts } from './facts.ts';
 import { Folder, keyOf } from './folder.ts';
 import { LentModes } from './lent-modes.ts';
-import { Nowhere, type ObjectOutlet, Outbox, PUT_BYTES } from './outbox.ts';
+import { Nowhere, type ObjectOutlet, Outbox } from './outbox.ts';
+import { OutboxMemory, PUT_BYTES } from './outbox-memory.ts';
 import { isLeftOut, recordLength, recordName } from './records.ts';
 import { RemoteObjects } from './remote-objects.ts';
 import { Restore } from './restore.ts';
@@ -45,6 +46,7 @@ export class WorkspaceSnapshots implements Disposable {
   readonly #made = new Set<string>();
   /** What an earlier sidecar has left was looked for. */
   #isRecalled = false;
+  readonly #memory = new OutboxMemory();
   /** What the next sidecar would have to read again. */
   readonly #unkept = { files: 0, bytes: 0 };
 
@@ -65,7 +67,7 @@ export class WorkspaceSnapshots implements Disposable {
     if (base === null) this.#isRecalled = true;
     if (base !== null && (await this.#recall(work, !doubts))) this.#confirmed = base;
     else await this.#trustOnly(base, work.store, doubts);
-    const outbox = new Outbox(work.store, base !== null, this.#made);
+    const outbox = new Outbox(work.store, base !== null, this.#made, this.#memory);
     let scanned: Scanned;
     try {
       scanned = await this.#look(work, { outlet: outbox, budgetBytes, frozen });
@@ -236,6 +238,7 @@ export class WorkspaceSnapshots implements Disposable {
       root: this.#root.fd,
       known: this.#known,
       linkedBefore: this.#linked,
+      filesBefore: this.#files,
       ...options,
       check,
     });

@@ -58,7 +58,7 @@ export class SnapshotConnection {
           return {};
         },
         'store/sealed': async ({ pack, bytes, objects }) => {
-          await this.#receiving().seal(pack, bytes, objects);
+          await this.#receiving().take(pack, bytes, objects);
           return {};
         },
         'store/read': async ({ hashes }, { bytes }) => {

@@ -6,12 +6,12 @@ import { type Hash, OBJECT_KINDS, parseHash, SNAPSHOT_LIMITS } from '../../../pr
 import type { PackIndex } from '../../../protocol/snapshots/pack-index.ts';
 import { PACK } from '../../../protocol/snapshots/pack-layout.ts';
 import { Slices } from '../../../protocol/slices.ts';
-import { storageError } from '../../store/storage-error.ts';
+import { hasErrorCode, storageError } from '../../store/storage-error.ts';
 import { type CheckedPack, PackChecker } from './check-pack.ts';
 import { CheckThread } from './check-thread.ts';
 import { isAmong, Lacking, refused } from './lacking.ts';
 import type { LineageStore } from './lineage-store.ts';
-import { OpenPackFile } from './pack-files.ts';
+import { HeldPackFile, OpenPackFile } from './pack-files.ts';
 
 const { hashBytes } = SNAPSHOT_LIMITS;
 /** Packs of one scan that may be written at once. */
@@ -25,9 +25,13 @@ const MOST_CHECKED = { packs: 8, bytes: 256 * 2 ** 20 } as const;
 const IN_PLACE_BYTES = 2 ** 20;
 
 interface Writing {
-  readonly handle: FileHandle;
   readonly path: string;
+  readonly opened: Promise<FileHandle>;
+  /** Settles when all that has come is in the file. */
+  written: Promise<void>;
   length: number;
+  /** All of it, where it came at once and is short: it is checked while it is written. */
+  held: Buffer | null;
 }
 
 interface Sealed {
@@ -110,7 +114,7 @@ export class Incoming {
   put(pack: number, offset: number, bytes: Buffer): Promise<void> {
     return this.#inTurn(async () => {
       if (this.#ended.has(pack)) throw refused('a pack that has ended');
-      const writing = this.#writing.get(pack) ?? (await this.#begin(pack));
+      const writing = this.#writing.get(pack) ?? this.#begin(pack);
       if (offset !== writing.length) throw refused('bytes that do not follow those before');
       if (writing.length + bytes.length > PACK.mostBytes) throw refused('a pack that is too long');
       const room = await this.#askRoom();
@@ -121,24 +125,41 @@ export class Incoming {
         });
       }
       this.#bytes += bytes.length;
-      let written = 0;
-      while (written < bytes.length) {
-        const { bytesWritten } = await writing.handle.write(
-          bytes,
-          written,
-          bytes.length - written,
-          offset + written,
-        );
-        written += bytesWritten;
-      }
       writing.length += bytes.length;
+      if (offset === 0 && bytes.length < IN_PLACE_BYTES) {
+        // The caller uses its memory again.
+        writing.held = Buffer.from(bytes);
+        writing.written = writeAll(writing.opened, writing.held, 0);
+        // Its failure is met with what comes next, at the latest by the check.
+        writing.written.catch(() => undefined);
+        return;
+      }
+      writing.held = null;
+      await writing.written;
+      writing.written = writeAll(writing.opened, bytes, offset);
+      await writing.written;
       if (writing.length >= IN_PLACE_BYTES) this.#thread.start();
     });
   }
 
   /** Its objects are had when it resolves. What follows is taken before that, within bounds. */
   async seal(pack: number, bytes: number, objects: number): Promise<void> {
-    const check = await this.#inTurn(async () => {
+    await (
+      await this.#end(pack, bytes, objects)
+    ).done;
+  }
+
+  /**
+   * The same for who may be told of a refusal with what comes next, at the latest with `publish`: a short pack is checked while the
+   * answer is on its way.
+   */
+  async take(pack: number, bytes: number, objects: number): Promise<void> {
+    const check = await this.#end(pack, bytes, objects);
+    if (bytes >= IN_PLACE_BYTES) await check.done;
+  }
+
+  #end(pack: number, bytes: number, objects: number): Promise<{ readonly done: Promise<void> }> {
+    return this.#inTurn(async () => {
       const writing = this.#writing.get(pack);
       if (writing?.length !== bytes) throw refused('a pack of another length than it was');
       this.#writing.delete(pack);
@@ -149,7 +170,6 @@ export class Incoming {
       // In an object, because a promise in its place would be waited for.
       return { done: this.#beginCheck(writing, objects) };
     });
-    await check.done;
   }
 
   /**
@@ -158,9 +178,9 @@ export class Incoming {
   publish(root: string): Promise<void> {
     return this.#inTurn(async () => {
       await this.#checked();
-      for await (const { hash } of this.#lackingOf(this.#lacking)) {
+      await this.#eachLacking(this.#lacking, (hash) => {
         throw refused(`a tree that names an object which is not there (${hash.toString('hex')})`);
-      }
+      });
       this.#lacking.clear();
       if (!this.#isThere(parseHash(root), 1 << OBJECT_KINDS.root)) throw refused('a root that is not there');
       await this.#store.publish(this.#sealed);
@@ -184,21 +204,36 @@ export class Incoming {
     return (this.#room ??= this.#mostBytes());
   }
 
-  async #begin(pack: number): Promise<Writing> {
+  #begin(pack: number): Writing {
     if (this.#writing.size >= MOST_OPEN) throw refused('more packs at once than it may');
-    const directory = this.#store.incomingDirectory;
-    if (this.#files.size === 0) await mkdir(directory, { recursive: true, mode: 0o700 });
-    const path = join(directory, `${this.#name}-${this.#scans}-${pack}.pack`);
+    const path = join(this.#store.incomingDirectory, `${this.#name}-${this.#scans}-${pack}.pack`);
     this.#files.add(path);
-    const writing = { handle: await open(path, 'wx+', 0o600), path, length: 0 };
+    const opened = this.#create(path);
+    const written = opened.then(() => undefined);
+    written.catch(() => undefined);
+    const writing = { path, opened, written, length: 0, held: null };
     this.#writing.set(pack, writing);
     return writing;
+  }
+
+  async #create(path: string): Promise<FileHandle> {
+    try {
+      return await open(path, 'wx+', 0o600);
+    } catch (error) {
+      if (!hasErrorCode(error, 'ENOENT')) throw error;
+    }
+    await mkdir(this.#store.incomingDirectory, { recursive: true, mode: 0o700 });
+    return await open(path, 'wx+', 0o600);
   }
 
   async #closeWriting(): Promise<void> {
     const left = [...this.#writing.values()];
     this.#writing = new Map();
-    for (const { handle } of left) await handle.close();
+    for (const { opened, written } of left) {
+      await written.catch(() => undefined);
+      const handle = await opened.catch(() => null);
+      await handle?.close();
+    }
   }
 
   /** Takes the file over. Rejects as `seal` does. */
@@ -219,24 +254,32 @@ export class Incoming {
     return done;
   }
 
-  async #check({ handle, path, length }: Writing, objects: number): Promise<void> {
+  async #check(writing: Writing, objects: number): Promise<void> {
+    const { path, length, opened } = writing;
     let checked: CheckedPack;
     try {
-      const isInPlace = length < IN_PLACE_BYTES && !this.#thread.isStarted;
-      const check = isInPlace
-        ? this.#checker.check(new OpenPackFile(handle, length))
-        : this.#thread.check(path, length);
-      const [first, second] = await Promise.allSettled([check, handle.datasync()]);
+      const [first, second] = await Promise.allSettled([this.#contentOf(writing), synced(writing)]);
       if (first.status === 'rejected') throw first.reason;
       if (second.status === 'rejected') throw second.reason;
       checked = first.value;
     } finally {
-      await handle.close();
+      await (await opened.catch(() => null))?.close();
     }
     const { index, lacking } = checked;
     if (index.objects !== objects) throw refused('a pack with another number of objects');
-    for await (const { hash, kinds } of this.#lackingOf(lacking)) this.#lacking.note(hash, kinds);
+    await this.#eachLacking(lacking, (hash, kinds) => this.#lacking.note(hash, kinds));
     this.#sealed.push({ path, bytes: length, index });
+  }
+
+  /** Every object of a pack is looked at. */
+  async #contentOf({ path, length, held, opened, written }: Writing): Promise<CheckedPack> {
+    if (length < IN_PLACE_BYTES && !this.#thread.isStarted) {
+      return await this.#checker.check(
+        held === null ? new OpenPackFile(await opened, length) : new HeldPackFile(held),
+      );
+    }
+    await written;
+    return await this.#thread.check(path, length);
   }
 
   /** All that has come is checked. Throws where something of it is refused. */
@@ -246,11 +289,11 @@ export class Incoming {
   }
 
   /** Those that are not there now. */
-  async *#lackingOf(lacking: Lacking): AsyncGenerator<{ hash: Hash; kinds: number }, void, undefined> {
+  async #eachLacking(lacking: Lacking, act: (hash: Hash, kinds: number) => void): Promise<void> {
     const slices = new Slices();
     for (const { hash, kinds } of lacking) {
       if (slices.isLong) await slices.rest();
-      if (!this.#isThere(hash, kinds)) yield { hash, kinds };
+      if (!this.#isThere(hash, kinds)) act(hash, kinds);
     }
   }
 
@@ -287,4 +330,19 @@ export class Incoming {
     this.#broken ??= storageError(error, 'The snapshot could not be stored');
     return this.#broken;
   }
+}
+
+async function writeAll(opened: Promise<FileHandle>, bytes: Buffer, offset: number): Promise<void> {
+  const handle = await opened;
+  let written = 0;
+  while (written < bytes.length) {
+    const { bytesWritten } = await handle.write(bytes, written, bytes.length - written, offset + written);
+    written += bytesWritten;
+  }
+}
+
+/** All of it is on the disk. */
+async function synced({ opened, written }: Writing): Promise<void> {
+  await written;
+  await (await opened).datasync();
 }

@@ -18,6 +18,23 @@ export class OpenPackFile implements PackFile {
   }
 }
 
+/** A pack that is in memory, maybe on its way to a file. What it gives are copies: who checks objects writes between them. */
+export class HeldPackFile implements PackFile {
+  readonly size: number;
+  readonly #bytes: Buffer;
+
+  constructor(bytes: Buffer) {
+    this.#bytes = bytes;
+    this.size = bytes.length;
+  }
+
+  read(offset: number, length: number): Promise<Buffer> {
+    return offset + length > this.#bytes.length
+      ? Promise.reject(damaged('a pack ends too early'))
+      : Promise.resolve(Buffer.from(this.#bytes.subarray(offset, offset + length)));
+  }
+}
+
 /** A pack on the disk, opened when it is read: there may be more of them than a process may have open. */
 export class StoredPackFile implements PackFile {
   readonly size: number;

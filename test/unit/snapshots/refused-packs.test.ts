@@ -1,11 +1,14 @@
+import { randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { FrameBuilder } from '../../../protocol/snapshots/frames.ts';
 import { hashOf, OBJECT_KINDS } from '../../../protocol/snapshots/objects.ts';
 import { PackWriter } from '../../../protocol/snapshots/pack-writer.ts';
-import type { Incoming } from '../../../supervisor/snapshots/store/incoming.ts';
+import { Incoming } from '../../../supervisor/snapshots/store/incoming.ts';
+import { temporaryHome } from '../store/temporary-home.ts';
 import { blobOf, objectsOf } from './small-tree.ts';
 import { StoredObjects } from './stored-objects.ts';
-import { MIB, TREE, WHOLE, ROOT, send, refusal } from './store-scene.ts';
+import { LINEAGE, MIB, refusal, ROOT, send, storesOf, TREE, WHOLE } from './store-scene.ts';
 
 const PACKED = WHOLE.pack();
 
@@ -127,4 +130,32 @@ test.each([
   ],
 ] as const)('a sidecar that sends %s is refused, and nothing is published', async (_what, act, why) => {
   expect(await refusal(act)).toMatch(why);
+});
+
+test('a short pack is taken before it is checked: its refusal is told when it is to be published, and nothing of it is', async () => {
+  const { objects, root } = objectsOf(TREE);
+  const harmed = objects.pack();
+  harmed[20] = (harmed[20] ?? 0) ^ 1;
+  const said = await refusal(async (incoming) => {
+    await incoming.put(0, 0, harmed);
+    await incoming.take(0, harmed.length, objects.bodies.size);
+    await incoming.publish(root);
+  });
+  expect(said).toMatch(/^snapshot_damaged: .*frame/);
+});
+
+test('a short pack is stored as it came, whatever becomes of the memory that it came in, also where nothing makes it smaller', async () => {
+  const { objects, root } = objectsOf(TREE);
+  for (let at = 0; at < 40; at += 1) objects.add(OBJECT_KINDS.blob, randomBytes(10_000));
+  const bytes = objects.pack();
+  const sent = Buffer.from(bytes);
+  await storesOf(temporaryHome()).use(LINEAGE, async (store) => {
+    const incoming = new Incoming(store, () => Promise.resolve(64 * MIB));
+    await incoming.beginScan();
+    const put = incoming.put(0, 0, sent).then(() => sent.fill(0));
+    const taken = incoming.take(0, bytes.length, objects.bodies.size);
+    await Promise.all([put, taken, incoming.publish(root)]);
+    await incoming.close();
+    expect(store.packs.map(({ path }) => readFileSync(path))).toEqual([bytes]);
+  });
 });

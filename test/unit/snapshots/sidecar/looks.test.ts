@@ -4,7 +4,9 @@ import { once } from 'node:events';
 import {
   appendFileSync,
   mkdirSync,
+  mkdtempSync,
   readdirSync,
+  rmSync,
   statSync,
   symlinkSync,
   utimesSync,
@@ -177,7 +179,11 @@ test('what was sent and then not kept is sent again', async () => {
 
 test('where the store has found damage, all that is known is asked for, and what it lacks is sent again', async () => {
   const store = new KeptStore();
-  using workspace = await LocalWorkspace.open(temporaryDirectory(), store);
+  // Long after the files were written: none is read again for that it was just before.
+  using workspace = await LocalWorkspace.open(temporaryDirectory(), store, (system) => ({
+    ...system,
+    fileClock: () => system.fileClock() + 5_000_000_000n,
+  }));
   workspace.run('mkdir a b; echo one > a/one; echo two > b/two; head -c 9000000 /dev/urandom > large');
   const { root } = await workspace.scan();
   expect(await workspace.scan(root)).toMatchObject({ root, newObjects: 0 });
@@ -247,6 +253,41 @@ test('what was written just before a scan is not taken for written meanwhile: no
     writeFileSync(at('last'), `round ${round}`);
     const taken = await workspace.scan(root);
     expect(taken, `round ${round}`).toMatchObject({ moved: false });
+    ({ root } = taken);
+  }
+});
+
+test('what is written while a look cannot tell it from what was written before is in its tree, whatever was seen already', async () => {
+  const { workspace, store, at } = await opened();
+  let act: (() => void) | null = null;
+  const hooked = await LocalWorkspace.open(join(workspace.path, '..'), store, (system) => ({
+    ...system,
+    statAt: (directory, name) => {
+      const isThere = system.statAt(directory, name);
+      const now = act;
+      act = null;
+      now?.();
+      return isThere;
+    },
+  }));
+  let { root } = await hooked.scan();
+  // However long it takes on a busy machine: no time tells that something was written after the begin.
+  const now = Date.now.bind(Date);
+  vi.spyOn(Date, 'now').mockImplementation(() => now() + 10_000);
+  for (let round = 0; round < 8; round += 1) {
+    await sleep(SETTLED_MS);
+    root = (await hooked.scan(root)).root;
+    const names = readdirSync(at('a/b'));
+    for (const name of names) writeFileSync(at(`a/b/${name}`), `before ${round}`);
+    // The first name that is looked at was seen when it is written to again.
+    act = () => {
+      for (const name of names) writeFileSync(at(`a/b/${name}`), `meanwhile ${round}`);
+    };
+    const taken = await hooked.scan(root);
+    expect(act).toBe(null);
+    expect(taken.moved, `round ${round}`).toBe(false);
+    using fresh = await LocalWorkspace.open(join(workspace.path, '..'), new KeptStore());
+    expect((await fresh.scan()).root, `round ${round}`).toBe(taken.root);
     ({ root } = taken);
   }
 });
@@ -328,7 +369,8 @@ test('a renamed folder is known again', async () => {
 
 test('bytes that come later than the time of their write are in the next tree, and what did not change is no change', async () => {
   const store = new KeptStore();
-  const below = temporaryDirectory();
+  // In memory: a disk that wrote the page back just then would have the next write leave a time.
+  const below = mkdtempSync('/dev/shm/holdfast-');
   mkdirSync(join(below, 'workspace'));
   const path = join(below, 'workspace', 'file');
   writeFileSync(path, Buffer.alloc(4096, 'x'));
@@ -372,5 +414,6 @@ test('bytes that come later than the time of their write are in the next tree, a
   } finally {
     writer.stdin.end();
     await ended;
+    rmSync(below, { recursive: true, force: true });
   }
 });

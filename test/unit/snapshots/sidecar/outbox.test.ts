@@ -7,6 +7,7 @@ import { hashOf, OBJECT_KINDS } from '../../../../protocol/snapshots/objects.ts'
 import { Compressor } from '../../../../sidecar/snapshots/compressor.ts';
 import { SAID } from '../../../../sidecar/snapshots/compressor-messages.ts';
 import { Outbox } from '../../../../sidecar/snapshots/outbox.ts';
+import { OutboxMemory } from '../../../../sidecar/snapshots/outbox-memory.ts';
 import type { Store } from '../../../../sidecar/snapshots/store.ts';
 import { errorOf, temporaryDirectory } from '../../store/temporary-home.ts';
 import { KeptStore } from '../kept-store.ts';
@@ -132,8 +133,9 @@ parentPort.on('message', () => process.exit(3));
 Atomics.store(workerData.said, ${SAID.runs}, 1);
 require('node:fs').writeFileSync(${JSON.stringify(runs)}, '');`,
   );
-  const compressor = new Compressor(program);
-  const outbox = new Outbox(kept.store(), false, new Set(), compressor);
+  const memory = new OutboxMemory();
+  const compressor = new Compressor(memory, program);
+  const outbox = new Outbox(kept.store(), false, new Set(), memory, compressor);
   try {
     compressor.start();
     await vi.waitUntil(() => existsSync(runs), { timeout: 30_000 });
@@ -169,5 +171,78 @@ test('what is read into the room of an outbox is what its store has, also what i
     expect(hashes).toEqual(bodies.map((body) => hashOf(OBJECT_KINDS.blob, body)));
     for (const hash of hashes) expect(kept.objects.has(hash.toString('hex'))).toBe(true);
     expect(outbox.newObjects).toBe(new Set(bodies.map((body) => body.toString('latin1'))).size);
+  }
+});
+
+test('the store is asked once for what was read, not for what names something that it lacks, and sent nothing that it has', async () => {
+  const kept = new KeptStore();
+  const old = Buffer.from('known to the store');
+  const earlier = new Outbox(kept.store(), true, new Set());
+  earlier.add(OBJECT_KINDS.blob, old);
+  await earlier.end();
+  earlier.close();
+  kept.calls.clear();
+
+  const outbox = new Outbox(kept.store(), true, new Set());
+  try {
+    const read = [old, randomBytes(70_000), Buffer.from('new')].map((body) =>
+      outbox.add(OBJECT_KINDS.blob, body),
+    );
+    outbox.begin();
+    const [oldHash, large, small] = read;
+    if (oldHash === undefined || large === undefined || small === undefined) throw new Error('three objects');
+    const tree = outbox.add(OBJECT_KINDS.list, Buffer.from('a tree'), [oldHash, small]);
+    outbox.add(OBJECT_KINDS.list, Buffer.from('above it'), [tree]);
+    await outbox.end();
+    expect(kept.calls.get('have')).toBe(1);
+    expect(outbox.newObjects).toBe(4);
+  } finally {
+    outbox.close();
+  }
+  kept.calls.clear();
+
+  // A tree that names only what the store has may be there itself: it is asked for.
+  const again = new Outbox(kept.store(), true, new Set());
+  try {
+    const hash = again.add(OBJECT_KINDS.blob, old);
+    again.begin();
+    again.add(OBJECT_KINDS.list, Buffer.from('a tree'), [hash]);
+    again.add(OBJECT_KINDS.list, Buffer.from('another tree'), [hash]);
+    await again.end();
+    expect(kept.calls.get('have')).toBe(2);
+    expect(again.newObjects).toBe(1);
+  } finally {
+    again.close();
+  }
+});
+
+test('outboxes that use the same memory one after the other send what is theirs, also after one that was given up', async () => {
+  const kept = new KeptStore();
+  const memory = new OutboxMemory();
+  const failing: Store = {
+    ...kept.store(),
+    have: () => Promise.reject(new HoldfastError('connection_closed', 'gone')),
+  };
+  for (let round = 0; round < 6; round += 1) {
+    const isGivenUp = round % 3 === 1;
+    const outbox = new Outbox(isGivenUp ? failing : kept.store(), true, new Set(), memory);
+    const hashes = [];
+    try {
+      for (let at = 0; at < 40; at += 1) {
+        // Some of it is stored as it is, since nothing makes it smaller.
+        const body = at % 2 === 0 ? randomBytes(20_000) : Buffer.alloc(20_000, `${round} ${at}`);
+        const room = outbox.room(body.length);
+        room.set(body);
+        hashes.push(outbox.add(OBJECT_KINDS.blob, room));
+      }
+      outbox.begin();
+      hashes.push(outbox.add(OBJECT_KINDS.list, Buffer.from(`tree ${round}`), hashes.slice(0, 1)));
+      if (isGivenUp) await errorOf(outbox.end());
+      else await outbox.end();
+    } finally {
+      outbox.close();
+    }
+    // It has checked each body by its hash.
+    for (const hash of hashes) expect(kept.objects.has(hash.toString('hex'))).toBe(!isGivenUp);
   }
 });

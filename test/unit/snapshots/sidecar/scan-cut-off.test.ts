@@ -40,7 +40,13 @@ test('a scan that cannot go on at whatever object is followed by one that finds 
   const lent = new LentModes(join(below, 'notes'));
   const root = openSync(path, O_PATH | constants.O_DIRECTORY);
   const scan = async (known: Folder, outlet: Nowhere): Promise<string | undefined> => {
-    const rest = { linkedBefore: null, budgetBytes: null, frozen: false, check: () => undefined };
+    const rest = {
+      linkedBefore: null,
+      filesBefore: 0,
+      budgetBytes: null,
+      frozen: false,
+      check: () => undefined,
+    };
     const { root: hash } = await new Scan({ system, lent, root, known, outlet, ...rest }).run();
     return hash?.toString('hex');
   };
