@@ -16,8 +16,10 @@ import { TerminalRecords, type TerminalRecordsOptions } from './terminal-records
 import { pause, TerminalSandboxes } from './terminal-sandboxes.ts';
 import { terminalView } from './view.ts';
 
-/** How long a terminal may take to begin. */
-const START_MS = 10_000;
+/** How long a terminal may take to begin: on a busy machine a shell takes its time. */
+const START_MS = 30_000;
+/** A look that comes when it has begun waits for its end, so looks are short. */
+const LOOK_MS = 500;
 const READY_MS = 3000;
 const READY_TRIES = 3;
 /** How long one that is closed may take to be over. */
@@ -253,13 +255,22 @@ export class Terminals {
     }
   }
 
+  /** Its state once it is not about to begin any more, or the time for that is over. */
+  async #begun(id: string, client: SidecarClient): Promise<string> {
+    const deadline = performance.now() + START_MS;
+    for (;;) {
+      const { state } = await client.terminalProgress(id, LOOK_MS);
+      if (state !== 'starting' || performance.now() > deadline) return state;
+    }
+  }
+
   async #begin(row: TerminalRow, client: SidecarClient, request: TerminalRequest): Promise<void> {
     const { id, command, cwd } = row;
     const { columns, rows, env } = request;
     try {
       await client.openTerminal({ terminalId: id, argv: command, cwd, env: { ...env }, columns, rows });
       await failpoint('terminal.after-launch');
-      const { state } = await client.terminalProgress(id, START_MS);
+      const state = await this.#begun(id, client);
       if (state === 'starting' || state === 'absent') {
         await client.forgetTerminal(id);
         throw new HoldfastError('sandbox_failed', 'The terminal did not begin', {
