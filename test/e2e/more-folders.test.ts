@@ -90,7 +90,7 @@ test('a session beside a local folder: both are there, and VS Code asks before a
         await person
           .file('notes')
           .first()
-          .waitFor({ timeout: 30_000 })
+          .waitFor({ timeout: 8_000 })
           .catch(() => person.reload());
         await person.file('notes').first().waitFor();
         await person.isThere();
