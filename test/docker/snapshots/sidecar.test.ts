@@ -31,46 +31,51 @@ async function withClient<T>(work: (client: SnapshotClient, store: KeptStore) =>
   }
 }
 
-test('a restore gives back what a scan saw, in every attribute', async () => {
-  const seed = seedOfRun('snapshots');
-  for (let round = 0; round < times(3, 300); round += 1) {
-    await tree.clear();
-    await tree.make(seed + round);
-    const before = await tree.describe();
-    await withClient(async (client) => {
-      const first = await client.scan();
-      expect(first.complete, `round ${round}`).toBe(true);
-      expect(differences(before, await tree.describe()), `a scan changes nothing, round ${round}`).toEqual(
-        [],
-      );
-
-      await tree.edit(seed + round + 1_000_000);
-      const edited = await tree.describe();
-      const second = await client.scan({ base: first.root });
-
-      const counted = await client.restore({ root: first.root, dryRun: true });
-      expect(differences(edited, await tree.describe()), `counting changes nothing, round ${round}`).toEqual(
-        [],
-      );
-      const restored = await client.restore({ root: first.root });
-      expect(differences(before, await tree.describe()), `back, round ${round}`).toEqual([]);
-      expect(restored, `as it was counted, round ${round}`).toEqual(counted);
-      expect((await client.scan({ base: second.root })).root, `the same tree, round ${round}`).toBe(
-        first.root,
-      );
-
-      await client.restore({ root: second.root });
-      expect(differences(edited, await tree.describe()), `and forth, round ${round}`).toEqual([]);
-
+test(
+  'a restore gives back what a scan saw, in every attribute',
+  async () => {
+    const seed = seedOfRun('snapshots');
+    for (let round = 0; round < times(3, 300); round += 1) {
       await tree.clear();
-      await client.restore({ root: first.root });
-      expect(differences(before, await tree.describe()), `out of nothing, round ${round}`).toEqual([]);
-      const again = await client.scan({ base: first.root });
-      expect(again.root, `out of nothing, round ${round}`).toBe(first.root);
-      expect(again.newObjects).toBe(0);
-    });
-  }
-}, times(600_000, 3_600_000));
+      await tree.make(seed + round);
+      const before = await tree.describe();
+      await withClient(async (client) => {
+        const first = await client.scan();
+        expect(first.complete, `round ${round}`).toBe(true);
+        expect(differences(before, await tree.describe()), `a scan changes nothing, round ${round}`).toEqual(
+          [],
+        );
+
+        await tree.edit(seed + round + 1_000_000);
+        const edited = await tree.describe();
+        const second = await client.scan({ base: first.root });
+
+        const counted = await client.restore({ root: first.root, dryRun: true });
+        expect(
+          differences(edited, await tree.describe()),
+          `counting changes nothing, round ${round}`,
+        ).toEqual([]);
+        const restored = await client.restore({ root: first.root });
+        expect(differences(before, await tree.describe()), `back, round ${round}`).toEqual([]);
+        expect(restored, `as it was counted, round ${round}`).toEqual(counted);
+        expect((await client.scan({ base: second.root })).root, `the same tree, round ${round}`).toBe(
+          first.root,
+        );
+
+        await client.restore({ root: second.root });
+        expect(differences(edited, await tree.describe()), `and forth, round ${round}`).toEqual([]);
+
+        await tree.clear();
+        await client.restore({ root: first.root });
+        expect(differences(before, await tree.describe()), `out of nothing, round ${round}`).toEqual([]);
+        const again = await client.scan({ base: first.root });
+        expect(again.root, `out of nothing, round ${round}`).toBe(first.root);
+        expect(again.newObjects).toBe(0);
+      });
+    }
+  },
+  times(600_000, 3_600_000),
+);
 
 test('where files are walked to by hand, snapshots are the same; without native calls at all they are refused', async () => {
   const walking = await bench.pair({ code: TREE_CODE, sidecarEnv: ['HOLDFAST_WITHOUT_NATIVE=1'] });
