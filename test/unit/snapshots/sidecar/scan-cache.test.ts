@@ -12,8 +12,8 @@ import { LocalWorkspace } from './local-workspace.ts';
 
 vi.setConfig({ testTimeout: 120_000 });
 
-/** Longer than a tick of the clock that files' times are taken from. */
-const SETTLED_MS = 30;
+/** Longer than bytes of a small write may be on their way: what was written before is relied on then. */
+const SETTLED_MS = 150;
 const FILES = 300;
 const TREE = `
   for d in $(seq 10); do mkdir -p "d$d/in"; for n in $(seq 30); do echo "file $d $n" > "d$d/in/f$n"; done; done
