@@ -29,6 +29,12 @@ export class HistoryDocuments implements TextDocumentContentProvider, Disposable
   constructor(events: SessionEvents) {
     this.#events = events;
     this.#owned.own(workspace.registerTextDocumentContentProvider(SCHEME, this));
+    // What was told while VS Code was still making the document it has dropped.
+    this.#owned.own(
+      workspace.onDidOpenTextDocument(({ uri }) => {
+        if (uri.scheme === SCHEME) this.#changed.fire(uri);
+      }),
+    );
     this.#owned.own(
       workspace.onDidCloseTextDocument(({ uri }) => {
         if (uri.scheme === SCHEME) this.#close(uri.toString());

@@ -130,14 +130,19 @@ export class Lifecycle {
   }
 
   /** The sidecar's connection, starting it alone where the session does not run. Never touches the agent. */
-  async withSidecar<T>(sessionId: string, use: (client: SidecarClient) => Promise<T>): Promise<T> {
+  async withSidecar<T>(
+    sessionId: string,
+    use: (client: SidecarClient) => Promise<T>,
+    doubts = false,
+  ): Promise<T> {
     const release = this.#sidecars.hold(sessionId);
     try {
       const client = await this.#lanes.run(sessionId, async () => {
         await this.#finishEarlier(sessionId);
         const row = this.#records.get(sessionId);
         // Asking the engine takes longer than many a call.
-        const there = (await this.#sidecars.standing(sessionId)) ?? (await this.sidecarInLane(row));
+        const standing = doubts ? null : await this.#sidecars.standing(sessionId);
+        const there = standing ?? (await this.sidecarInLane(row));
         await this.#seeding.settle(row);
         return there;
       });

@@ -122,7 +122,7 @@ export function sessionParts(options: SessionPartsOptions): SessionParts {
   const observations = new Observations(engine);
   const sidecars = new Sidecars(engine, now, (sessionId) => egress.look(sessionId, false));
   const access: SidecarAccess = {
-    ensure: (sessionId) => lifecycle.withSidecar(sessionId, () => Promise.resolve()),
+    ensure: (sessionId, doubts) => lifecycle.withSidecar(sessionId, () => Promise.resolve(), doubts),
     hold: (sessionId) => sidecars.hold(sessionId),
     dial: (sessionId) => engine.dial(sessionId),
   };

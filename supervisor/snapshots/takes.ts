@@ -13,7 +13,7 @@ import type { Home } from '../store/home.ts';
 import type { Operations } from '../store/operations.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { SnapshotRow, Snapshots } from '../store/snapshots.ts';
-import type { SidecarAccess } from '../workspace/files-connections.ts';
+import { type SidecarAccess, withLiving } from '../workspace/files-connections.ts';
 import type { SnapshotConnection } from './connection.ts';
 import type { Freezing } from './freezing.ts';
 import { StandingConnections } from './standing-connections.ts';
@@ -112,16 +112,7 @@ export class Takes {
     return this.alone(sessionId, async () => {
       const release = access.hold(sessionId);
       try {
-        await access.ensure(sessionId);
-        try {
-          return await this.#take(records.get(sessionId), request, false);
-        } catch (error) {
-          // It went just now.
-          const isGone = error instanceof HoldfastError && error.code === 'sandbox_lost';
-          if (!isGone) throw error;
-        }
-        await access.ensure(sessionId);
-        return await this.#take(records.get(sessionId), request, false);
+        return await withLiving(access, sessionId, () => this.#take(records.get(sessionId), request, false));
       } finally {
         release();
       }
@@ -142,24 +133,30 @@ export class Takes {
     act: (store: LineageStore, scan: ScanResult) => Promise<T>,
     options: Options = {},
   ): Promise<T> {
-    const { access, records, stores } = this.#options;
+    const { access, records } = this.#options;
     return this.alone(sessionId, async () => {
       const release = access.hold(sessionId);
       try {
-        await access.ensure(sessionId);
-        const row = records.get(sessionId);
-        return await stores.use(row.lineage, (store) =>
-          this.#receive(row, store, async (connection, incoming) => {
-            const params = { base: this.#base(row), budgetBytes: null, frozen: false, doubts: false };
-            const scan = await connection.scan(params, store, incoming, options);
-            await incoming.publish(scan.root);
-            return await act(store, scan);
-          }),
-        );
+        return await withLiving(access, sessionId, () => this.#now(records.get(sessionId), act, options));
       } finally {
         release();
       }
     });
+  }
+
+  async #now<T>(
+    row: SessionRow,
+    act: (store: LineageStore, scan: ScanResult) => Promise<T>,
+    options: Options,
+  ): Promise<T> {
+    return await this.#options.stores.use(row.lineage, (store) =>
+      this.#receive(row, store, async (connection, incoming) => {
+        const params = { base: this.#base(row), budgetBytes: null, frozen: false, doubts: false };
+        const scan = await connection.scan(params, store, incoming, options);
+        await incoming.publish(scan.root);
+        return await act(store, scan);
+      }),
+    );
   }
 
   async #take(row: SessionRow, request: TakeRequest, inLane: boolean): Promise<Taken | null> {

@@ -13,8 +13,8 @@ export type SidecarHello = z.output<(typeof SIDECAR_METHODS)['hello']['result']>
 const HELLO_MS = 10_000;
 
 /**
- * A connection to the sidecar of this session, greeted. Fails as `dial` does, with `conflict` when something else answers, or with
- * `version_mismatch`.
+ * A connection to the sidecar of this session, greeted. Fails as `dial` does, also where the sidecar goes before it answers; with
+ * `conflict` when something else answers, or with `version_mismatch`.
  */
 export async function greetSidecar(
   dial: () => Promise<Duplex>,
@@ -48,6 +48,11 @@ export async function greet<S extends MethodMap>(
     return hello;
   } catch (error) {
     peer.close();
-    throw error;
+    if (!(error instanceof HoldfastError) || error.code !== 'connection_closed') throw error;
+    throw new HoldfastError('sandbox_lost', `The sidecar of ${sessionId} has just ended`, {
+      next: 'send the next request: it gets a new one',
+      details: { session: sessionId },
+      cause: error,
+    });
   }
 }

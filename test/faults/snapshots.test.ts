@@ -6,6 +6,7 @@ import type { Container } from 'dockerode';
 import { afterAll, describe, expect, test } from 'vitest';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { hasErrorCode } from '../../supervisor/store/storage-error.ts';
+import { times } from '../setup/run-length.ts';
 import { shellProject } from '../setup/profiles.ts';
 import { expectSettled, expectWholeHistory, outputOf } from './harness/expectations.ts';
 import { FaultHome } from './harness/fault-home.ts';
@@ -264,6 +265,21 @@ describe('kill -9 of the sidecar', () => {
     const taken = await home.call('snapshot/create', { session: id });
     expect(taken).toMatchObject({ created: true, files: 24 });
     expect((await home.call('snapshot/verify', { snapshot: taken.id })).ok).toBe(true);
+  });
+
+  test('a moment ago: whoever asks gets another one', async () => {
+    const { home, id } = await begun();
+    await home.call('snapshot/create', { session: id });
+    for (const ask of [
+      () => home.call('snapshot/create', { session: id }),
+      () => home.call('files/list', { session: id, path: '/workspace' }),
+    ]) {
+      for (let round = 0; round < times(3, 50); round += 1) {
+        const { Pid } = (await (await sidecarOf(home, id)).inspect()).State;
+        process.kill(Pid, 'SIGKILL');
+        await ask();
+      }
+    }
   });
 
   test(

@@ -35,8 +35,9 @@ function connected(path: string): Promise<Socket | null> {
   const socket = connectScratch(path);
   const failed = (error: Error): void => {
     socket.destroy();
-    // A socket without a listener is one that was left behind, or is about to be listened to.
-    if (['ECONNREFUSED', 'ENOENT', 'EAGAIN'].includes(codeOf(error) ?? '')) resolve(null);
+    // A socket without a listener is one that was left behind, that is just closed, or is about to be listened to.
+    if (['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ENOENT', 'EAGAIN'].includes(codeOf(error) ?? ''))
+      resolve(null);
     else reject(error);
   };
   socket.once('error', failed);
