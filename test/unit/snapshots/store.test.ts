@@ -219,7 +219,8 @@ test('what a killed supervisor had begun to receive goes at the next start; a br
     const incoming = new Incoming(store, () => Promise.resolve(MIB));
     await incoming.beginScan();
     await incoming.put(0, 0, Buffer.from('half a pack'));
-    expect(readdirSync(store.incomingDirectory).length).toBe(1);
+    // It is taken before it is written.
+    await expect.poll(() => readdirSync(store.incomingDirectory).length).toBe(1);
   });
   const next = storesOf(home);
   await next.clearIncoming();
