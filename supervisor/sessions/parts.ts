@@ -19,7 +19,7 @@ import { TerminalRows } from '../store/terminals.ts';
 import type { Turns } from '../store/turns.ts';
 import type { Egress } from '../trust/egress/egress.ts';
 import type { Policies } from '../trust/egress/policies.ts';
-import type { SidecarAccess } from '../workspace/files-connections.ts';
+import type { SidecarAccess } from '../workspace/sidecar-access.ts';
 import { WriteGate } from '../workspace/write-gate.ts';
 import { Seeding } from '../workspace/seed.ts';
 import { StorageLimits } from '../workspace/storage-limits.ts';

@@ -1,7 +1,7 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Log } from '../daemon/logs.ts';
 import type { SnapshotParts } from '../snapshots/parts.ts';
-import type { SidecarAccess } from '../workspace/files-connections.ts';
+import type { SidecarAccess } from '../workspace/sidecar-access.ts';
 import type { Removal } from './removal.ts';
 
 export interface UnfinishedOptions {

@@ -4,7 +4,7 @@ import type { Log } from '../daemon/logs.ts';
 import type { Engine } from '../engine/port.ts';
 import { Lanes } from '../sessions/lanes.ts';
 import type { SessionRow } from '../store/sessions.ts';
-import type { SidecarAccess } from '../workspace/files-connections.ts';
+import type { SidecarAccess } from '../workspace/sidecar-access.ts';
 import { SnapshotConnection } from './connection.ts';
 import { ScanCacheFile } from './store/scan-cache-file.ts';
 import type { LineageStores } from './store/stores.ts';

@@ -17,7 +17,7 @@ import type { Reserve } from '../store/reserve.ts';
 import type { Sessions } from '../store/sessions.ts';
 import type { Snapshots } from '../store/snapshots.ts';
 import type { Turns } from '../store/turns.ts';
-import type { SidecarAccess } from '../workspace/files-connections.ts';
+import type { SidecarAccess } from '../workspace/sidecar-access.ts';
 import type { Seeding } from '../workspace/seed.ts';
 import type { WriteGate } from '../workspace/write-gate.ts';
 import { Comparisons } from './comparisons.ts';

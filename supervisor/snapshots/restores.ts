@@ -12,7 +12,7 @@ import type { Database } from '../store/database.ts';
 import type { Operation, OperationData, Operations } from '../store/operations.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { SnapshotRow } from '../store/snapshots.ts';
-import type { SidecarAccess } from '../workspace/files-connections.ts';
+import type { SidecarAccess } from '../workspace/sidecar-access.ts';
 import type { Seeding } from '../workspace/seed.ts';
 import type { WriteGate } from '../workspace/write-gate.ts';
 import type { SnapshotCallOptions } from './connection.ts';

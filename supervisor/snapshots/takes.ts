@@ -13,7 +13,7 @@ import type { Home } from '../store/home.ts';
 import type { Operations } from '../store/operations.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { SnapshotRow, Snapshots } from '../store/snapshots.ts';
-import { type SidecarAccess, withLiving } from '../workspace/files-connections.ts';
+import { type SidecarAccess, withLiving } from '../workspace/sidecar-access.ts';
 import type { SnapshotConnection } from './connection.ts';
 import type { Freezing } from './freezing.ts';
 import { StandingConnections } from './standing-connections.ts';

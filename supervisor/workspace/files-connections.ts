@@ -1,22 +1,11 @@
-import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { PayloadBuffers } from '../../protocol/wire/payload-buffers.ts';
 import { FilesConnection } from './files-connection.ts';
-
-const TRIES = 5;
-const AGAIN_MS = 100;
+import { AGAIN_MS, type SidecarAccess, TRIES, withLiving } from './sidecar-access.ts';
 
 /** `quick` calls never wait behind the bytes of `bulk` ones. */
 export type Lane = 'quick' | 'bulk';
-
-export interface SidecarAccess {
-  /** Starts the sidecar alone where it does not run; never touches the agent. `doubts`: a connection that stands is no proof. */
-  ensure(sessionId: string, doubts?: boolean): Promise<void>;
-  /** Keeps it until the returned function is called. */
-  hold(sessionId: string): () => void;
-  dial(sessionId: string): Promise<Duplex>;
-}
 
 /** Standing connections for files: two for each session whose files are looked at, made at the first call. */
 export class FilesConnections {
@@ -84,25 +73,6 @@ export class FilesConnections {
     return await withLiving(this.#access, sessionId, () =>
       FilesConnection.open(() => this.#access.dial(sessionId), sessionId, this.#payloads),
     );
-  }
-}
-
-/** `act` with a sidecar that runs; again with another one where it turns out to have gone just now. */
-export async function withLiving<T>(
-  access: Pick<SidecarAccess, 'ensure'>,
-  sessionId: string,
-  act: () => Promise<T>,
-): Promise<T> {
-  for (let tries = 1; ; tries += 1) {
-    try {
-      await access.ensure(sessionId, tries > 1);
-      return await act();
-    } catch (error) {
-      const isGone = error instanceof HoldfastError && error.code === 'sandbox_lost';
-      if (!isGone || tries === TRIES) throw error;
-      // The engine may take a moment to see it.
-      await sleep((tries - 1) * AGAIN_MS);
-    }
   }
 }
 
