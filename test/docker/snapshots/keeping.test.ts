@@ -10,6 +10,8 @@ import { shellProject, writeProject } from '../../setup/profiles.ts';
 const run = promisify(execFile);
 /** More than what is left behind at once, without an end. */
 const FILES = 1500;
+/** Longer than bytes of a small write may be on their way: what was written before is relied on then. */
+const SETTLED_MS = 250;
 
 let home: FaultHome;
 
@@ -30,15 +32,14 @@ async function filled(): Promise<{ id: string; first: string }> {
   await home.call('session/resume', { session: id });
   const script = `for n in $(seq ${FILES}); do echo file $n > f$n; done; mkdir d; ln f1 d/same; ln -s f1 link; chown -hR --reference=. .`;
   await run('sh', ['-c', script], { cwd: folderOf(id) });
-  // Longer than a tick of the clock that files' times are taken from.
-  await sleep(50);
+  await sleep(SETTLED_MS);
   return { id, first: (await take(id)).id };
 }
 
 /** Changes one file and says how many a snapshot had to read. */
 async function readAfterChange(id: string, text: string): Promise<number> {
   await writeFile(join(folderOf(id), 'f7'), text);
-  await sleep(50);
+  await sleep(SETTLED_MS);
   return (await take(id)).changedFiles;
 }
 
