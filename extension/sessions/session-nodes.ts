@@ -29,7 +29,7 @@ export class SessionNodes {
 
   /** Headings that have something below them. */
   groups(sessions: readonly Session[], filter: Filter): GroupNode[] {
-    const groups = GROUPS.filter(({ group }) => listed(sessions, group, filter).length > 0);
+    const groups = groupsOf(sessions, filter);
     this.#groups = groups;
     return groups;
   }
@@ -53,7 +53,7 @@ export class SessionNodes {
 
   /** What has to be drawn again, maybe nothing; undefined: all of it. */
   changed(sessions: readonly Session[], filter: Filter): Node[] | undefined {
-    const groups = GROUPS.filter(({ group }) => listed(sessions, group, filter).length > 0);
+    const groups = groupsOf(sessions, filter);
     if (!isDeepStrictEqual(groups, this.#groups)) return undefined;
     return groups.flatMap((node): Node[] => {
       const now = listed(sessions, node.group, filter);
@@ -67,6 +67,10 @@ export class SessionNodes {
       });
     });
   }
+}
+
+function groupsOf(sessions: readonly Session[], filter: Filter): GroupNode[] {
+  return GROUPS.filter(({ group }) => listed(sessions, group, filter).length > 0);
 }
 
 function idsOf(sessions: readonly Session[]): string[] {

@@ -1,6 +1,7 @@
 import type { TerminalLaunch } from '../../../sidecar/wire.ts';
 import type { SidecarClient } from '../../../supervisor/workspace/sidecar-client.ts';
 import { newId } from '../../unit/sidecar/collect.ts';
+import { endOfShown } from './shown.ts';
 
 export function terminalOf(part: Partial<TerminalLaunch> = {}): TerminalLaunch {
   return {
@@ -47,11 +48,10 @@ export class Screen {
     const deadline = performance.now() + withinMs;
     for (;;) {
       const since = this.text.slice(this.#seen);
-      const found = typeof wanted === 'string' ? wanted : wanted.exec(since)?.[0];
-      const at = found === undefined ? -1 : since.indexOf(found);
-      if (found !== undefined && at !== -1) {
-        this.#seen += at + found.length;
-        return since.slice(0, at + found.length);
+      const end = endOfShown(since, wanted);
+      if (end !== null) {
+        this.#seen += end;
+        return since.slice(0, end);
       }
       if (performance.now() > deadline) {
         throw new Error(`${String(wanted)} was not shown, but ${JSON.stringify(since.slice(-2000))}`);

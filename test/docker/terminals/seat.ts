@@ -1,6 +1,7 @@
 import type { ChildProcessWithoutNullStreams } from 'node:child_process';
 import { z } from 'zod';
 import type { TestHome } from '../../setup/home.ts';
+import { endOfShown } from './shown.ts';
 
 const OpenedSchema = z.object({ terminal: z.object({ terminalId: z.string(), sessionId: z.string() }) });
 
@@ -46,11 +47,10 @@ export class Seat {
     const deadline = performance.now() + withinMs;
     for (;;) {
       const fresh = this.text.slice(this.#seen);
-      const found = typeof wanted === 'string' ? wanted : wanted.exec(fresh)?.[0];
-      const at = found === undefined ? -1 : fresh.indexOf(found);
-      if (found !== undefined && at !== -1) {
-        this.#seen += at + found.length;
-        return fresh.slice(0, at + found.length);
+      const end = endOfShown(fresh, wanted);
+      if (end !== null) {
+        this.#seen += end;
+        return fresh.slice(0, end);
       }
       const left = deadline - performance.now();
       if (left <= 0)

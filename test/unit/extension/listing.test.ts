@@ -12,34 +12,7 @@ import {
   titleOf,
 } from '../../../extension/sessions/listing.ts';
 import type { Session } from '../../../protocol/entities.ts';
-
-function session(more: Partial<Session>): Session {
-  return {
-    id: 'ses-aaaaaaaaaaaaaaaa',
-    name: 'default',
-    profile: 'counter',
-    status: 'idle',
-    persistent: true,
-    throwaway: false,
-    createdAt: '2026-01-01T00:00:00.000Z',
-    lastActiveAt: '2026-01-01T00:00:00.000Z',
-    expiresAt: null,
-    pinned: false,
-    starred: false,
-    archived: false,
-    tags: [],
-    model: null,
-    workspaceBytes: null,
-    backing: 'directory',
-    filling: null,
-    engineReachable: true,
-    runningTurn: null,
-    queuedTurns: 0,
-    about: null,
-    lastSeq: 1,
-    ...more,
-  };
-}
+import { session } from './a-session.ts';
 
 const all = [
   session({ name: 'old', lastActiveAt: '2026-01-01T00:00:00.000Z' }),

@@ -2,34 +2,9 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { NO_FILTER } from '../../../extension/sessions/listing.ts';
 import { SessionNodes } from '../../../extension/sessions/session-nodes.ts';
 import type { Session } from '../../../protocol/entities.ts';
+import { session as sessionOf } from './a-session.ts';
 
-function session(id: string, more: Partial<Session> = {}): Session {
-  return {
-    id,
-    name: id,
-    profile: 'counter',
-    status: 'idle',
-    persistent: true,
-    throwaway: false,
-    createdAt: '2026-01-01T00:00:00.000Z',
-    lastActiveAt: '2026-01-01T00:00:00.000Z',
-    expiresAt: null,
-    pinned: false,
-    starred: false,
-    archived: false,
-    tags: [],
-    model: null,
-    workspaceBytes: null,
-    backing: 'directory',
-    filling: null,
-    engineReachable: true,
-    runningTurn: null,
-    queuedTurns: 0,
-    about: null,
-    lastSeq: 1,
-    ...more,
-  };
-}
+const session = (id: string, more: Partial<Session> = {}): Session => sessionOf({ id, name: id, ...more });
 
 const c = session('c', { status: 'resumable' });
 const first = [session('a'), session('b'), c];

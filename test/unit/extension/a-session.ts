@@ -1,0 +1,30 @@
+import type { Session } from '../../../protocol/entities.ts';
+
+/** One that is idle and has nothing to tell. */
+export function session(more: Partial<Session>): Session {
+  return {
+    id: 'ses-aaaaaaaaaaaaaaaa',
+    name: 'default',
+    profile: 'counter',
+    status: 'idle',
+    persistent: true,
+    throwaway: false,
+    createdAt: '2026-01-01T00:00:00.000Z',
+    lastActiveAt: '2026-01-01T00:00:00.000Z',
+    expiresAt: null,
+    pinned: false,
+    starred: false,
+    archived: false,
+    tags: [],
+    model: null,
+    workspaceBytes: null,
+    backing: 'directory',
+    filling: null,
+    engineReachable: true,
+    runningTurn: null,
+    queuedTurns: 0,
+    about: null,
+    lastSeq: 1,
+    ...more,
+  };
+}
