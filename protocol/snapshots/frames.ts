@@ -3,6 +3,7 @@ import {
   crc32,
   zstdCompress,
   zstdCompressSync,
+  zstdDecompress,
   type ZstdOptions,
   zstdDecompressSync,
 } from 'node:zlib';
@@ -21,12 +22,20 @@ import {
 export const FRAME = {
   /** A frame is ended when it holds this much: what a read of one small file costs at most. */
   targetBytes: 512 * 1024,
+  /**
+   * The same of the first ones of a snapshot, so that a small workspace has only such: bringing 20 files back takes a third of the
+   * time then, packs are 8 % larger (measured with sources), and so is the work of making and checking them.
+   */
+  shortBytes: 128 * 1024,
   /** Uncompressed. */
   mostBytes: 2 * 2 ** 20,
   mostObjects: 4096,
   /** One record of a frame's table, see `encodeRecords`. */
   recordBytes: 41,
 } as const;
+
+/** Less is packed or unpacked sooner than handed to another thread. */
+const BESIDE_BYTES = 32 * 1024;
 
 /** The least that zlib takes as the size of its output's pieces. */
 const LEAST_CHUNK = 64;
@@ -95,8 +104,9 @@ export function packRaw(raw: Buffer): PackedRaw {
   return smallerOf(raw, zstdCompressSync(raw, packOptions(raw.length)));
 }
 
-/** The same, made beside this thread; `raw` must not change until it resolves. */
+/** The same, made beside this thread where that is worth it; `raw` must not change until it resolves. */
 export function packRawBeside(raw: Buffer): Promise<PackedRaw> {
+  if (raw.length < BESIDE_BYTES) return Promise.resolve(packRaw(raw));
   return new Promise((resolve, reject) => {
     zstdCompress(raw, packOptions(raw.length), (error, packed) => {
       if (error === null) resolve(smallerOf(raw, packed));
@@ -131,23 +141,55 @@ export function unpackOptions(rawLength: number): {
 
 /** The uncompressed bytes of a frame; never more than its table says. Throws `snapshot_damaged`. */
 export function unpackFrame(encoding: number, rawLength: number, stored: Buffer): Buffer {
-  if (rawLength > FRAME.mostBytes) throw damaged('a frame is too large');
-  if (encoding === ENCODINGS.raw) {
-    if (stored.length !== rawLength) throw damaged('a frame is not as long as it says');
-    return stored;
-  }
-  if (encoding !== ENCODINGS.zstd) throw damaged('a frame is stored in a way that we do not know');
+  if (isStoredRaw(encoding, rawLength, stored)) return stored;
   let raw: Buffer;
   try {
     raw = zstdDecompressSync(stored, unpackOptions(rawLength));
   } catch (cause) {
-    throw new HoldfastError('snapshot_damaged', 'A snapshot cannot be read', {
-      why: 'a frame cannot be decompressed',
-      cause,
-    });
+    throw notUnpacked(cause);
   }
-  if (raw.length !== rawLength) throw damaged('a frame is not as long as it says');
+  return asLongAs(raw, rawLength);
+}
+
+/** The same, beside this thread where that is worth it. */
+export async function unpackFrameBeside(
+  encoding: number,
+  rawLength: number,
+  stored: Buffer,
+): Promise<Buffer> {
+  if (rawLength < BESIDE_BYTES) return unpackFrame(encoding, rawLength, stored);
+  if (isStoredRaw(encoding, rawLength, stored)) return stored;
+  return await new Promise((resolve, reject) => {
+    zstdDecompress(stored, unpackOptions(rawLength), (error, raw) => {
+      if (error !== null) reject(notUnpacked(error));
+      else if (raw.length !== rawLength) reject(anotherLength());
+      else resolve(raw);
+    });
+  });
+}
+
+/** False: it is to be decompressed. */
+function isStoredRaw(encoding: number, rawLength: number, stored: Buffer): boolean {
+  if (rawLength > FRAME.mostBytes) throw damaged('a frame is too large');
+  if (encoding === ENCODINGS.raw) return asLongAs(stored, rawLength) === stored;
+  if (encoding !== ENCODINGS.zstd) throw damaged('a frame is stored in a way that we do not know');
+  return false;
+}
+
+function asLongAs(raw: Buffer, rawLength: number): Buffer {
+  if (raw.length !== rawLength) throw anotherLength();
   return raw;
+}
+
+function anotherLength(): HoldfastError {
+  return damaged('a frame is not as long as it says');
+}
+
+function notUnpacked(cause: unknown): HoldfastError {
+  return new HoldfastError('snapshot_damaged', 'A snapshot cannot be read', {
+    why: 'a frame cannot be decompressed',
+    cause,
+  });
 }
 
 /**

@@ -2,7 +2,7 @@ import type { Encoding } from '../../protocol/snapshots/frames.ts';
 
 /** What the thread is told when it is made. */
 export interface CompressorPlaces {
-  /** By SAID: 1 once it runs, and how many frames it is done with. */
+  /** By SAID: 1 once it runs, and how many bytes of frames it is done with. */
   readonly said: Int32Array<SharedArrayBuffer>;
 }
 

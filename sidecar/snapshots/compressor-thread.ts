@@ -11,8 +11,9 @@ import { packInPlace } from './pack-in-place.ts';
 const port = parentPort;
 const { said } = workerData as CompressorPlaces;
 port?.on('message', ({ raw }: CompressorRequest) => {
-  const { encoding, stored, checksum } = packInPlace(Buffer.from(raw.buffer, raw.byteOffset, raw.byteLength));
+  const { byteLength } = raw;
+  const { encoding, stored, checksum } = packInPlace(Buffer.from(raw.buffer, raw.byteOffset, byteLength));
   port.postMessage({ length: stored.length, encoding, checksum } satisfies CompressorAnswer);
-  Atomics.add(said, SAID.done, 1);
+  Atomics.add(said, SAID.done, byteLength);
 });
 Atomics.store(said, SAID.runs, 1);

@@ -1,7 +1,7 @@
 import { extname, join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { Frame } from '../../protocol/snapshots/frames.ts';
+import { type Frame, packRawBeside } from '../../protocol/snapshots/frames.ts';
 import {
   type CompressorAnswer,
   type CompressorPlaces,
@@ -16,7 +16,7 @@ interface Waiting {
   readonly packed: PromiseWithResolvers<Packed>;
 }
 
-/** `stored` is in memory from `room`. */
+/** `stored` may lie in the frame's memory. */
 type Packed = Pick<Frame, 'encoding' | 'stored' | 'checksum'>;
 
 /** Beside this program, of the same kind. */
@@ -24,13 +24,19 @@ const PROGRAM = join(
   import.meta.dirname,
   `compressor-thread${extname(import.meta.filename) === '.ts' ? '.ts' : '.cjs'}`,
 );
-/** Frames after which there is enough to do for a thread: it takes as long to start as ten of them. */
-const FRAMES_ALONE = 3;
-/** Frames for the thread to work on while more is read; each is memory that nobody has touched before. */
-export const FRAMES_AHEAD = 6;
 /**
- * Compresses frames, those of a large scan in a thread beside the one that reads, which compresses too while the other one has not
- * started or has enough to do. Answers come in the order of the requests.
+ * Frames after which there is enough to do for a thread of ours: it takes as long to start as forty of them. Those before are compressed by
+ * Node's own ones, which are there, but take a frame only when this thread rests.
+ */
+const FRAMES_BEFORE_THREAD = 12;
+/** Of those, how many at once. */
+const MOST_BESIDE = 2;
+/** Bytes for the thread to work on while more is read: memory that nobody has touched before. */
+const BYTES_AHEAD = 3 * 2 ** 20;
+
+/**
+ * Compresses frames, those of a large scan in a thread beside the one that reads, which compresses too while the others have not
+ * started or have enough to do.
  */
 export class Compressor {
   readonly #program: string;
@@ -38,9 +44,12 @@ export class Compressor {
   readonly #waiting: Waiting[] = [];
   readonly #memory: OutboxMemory;
   readonly #said = new Int32Array(new SharedArrayBuffer(8));
-  /** Frames that came, and those of them that went to the thread. */
+  /** Frames that came. */
   #packed = 0;
+  /** Bytes of those that went to the thread. */
   #handedOver = 0;
+  /** Frames that Node's threads compress now. */
+  #beside = 0;
   #failure: HoldfastError | null = null;
 
   /** `program`: the file of compressor-thread. */
@@ -49,34 +58,25 @@ export class Compressor {
     this.#program = program;
   }
 
-  /** FRAME.mostBytes for one frame, to be handed to `pack`. */
-  room(): Buffer {
-    return Buffer.from(this.#memory.frame());
-  }
-
-  /** `raw`: the beginning of what `room` gave. `giveBack` what comes of it. */
-  pack(raw: Buffer): Promise<Packed> {
-    if (this.#failure !== null) return Promise.reject(this.#failure);
+  /** `raw`: the beginning of a frame's memory. What comes of it may lie there. */
+  async pack(raw: Buffer): Promise<Packed> {
+    if (this.#failure !== null) throw this.#failure;
     const memory = raw.buffer;
-    if (!(memory instanceof SharedArrayBuffer)) throw new TypeError('not from `room`');
+    if (!(memory instanceof SharedArrayBuffer)) throw new TypeError('not the memory of a frame');
     this.#packed += 1;
-    if (this.#packed > FRAMES_ALONE) this.start();
-    if (!this.#isFree) return Promise.resolve(packInPlace(raw));
-    this.#handedOver += 1;
+    if (this.#packed > FRAMES_BEFORE_THREAD) this.start();
+    if (this.#worker === null && this.#beside < MOST_BESIDE) return await this.#packBeside(raw);
+    if (!this.#isFree) return packInPlace(raw);
+    this.#handedOver += raw.length;
     const packed = Promise.withResolvers<Packed>();
     this.#waiting.push({ raw: memory, packed });
     this.#worker?.postMessage({ raw: new Uint8Array(memory, 0, raw.length) } satisfies CompressorRequest);
-    return packed.promise;
+    return await packed.promise;
   }
 
   /** There will be much to compress. */
   start(): void {
     this.#worker ??= this.#begin();
-  }
-
-  /** Nobody looks any more into what `room` gave. */
-  giveBack({ buffer }: Buffer): void {
-    if (buffer instanceof SharedArrayBuffer) this.#memory.giveBack(buffer);
   }
 
   close(): void {
@@ -85,8 +85,20 @@ export class Compressor {
 
   /** The thread will be done before this one has read as much again. */
   get #isFree(): boolean {
-    const left = this.#handedOver - Atomics.load(this.#said, SAID.done);
-    return Atomics.load(this.#said, SAID.runs) === 1 && left < FRAMES_AHEAD;
+    // The thread counts in 32 bits, over and over.
+    const left = (this.#handedOver - Atomics.load(this.#said, SAID.done)) | 0;
+    return Atomics.load(this.#said, SAID.runs) === 1 && left < BYTES_AHEAD;
+  }
+
+  async #packBeside(raw: Buffer): Promise<Packed> {
+    this.#beside += 1;
+    try {
+      const packed = await packRawBeside(raw);
+      if (packed.stored !== raw) this.#memory.giveBack(raw.buffer);
+      return packed;
+    } finally {
+      this.#beside -= 1;
+    }
   }
 
   #begin(): Worker {

@@ -5,12 +5,14 @@ import { type Hash, type ObjectKind, SNAPSHOT_LIMITS } from '../../protocol/snap
 export class FrameMemory {
   /** All of its memory. */
   readonly bytes: Buffer;
+  readonly #targetBytes: number;
   #length = 0;
   #records: FrameRecord[] = [];
 
-  /** `bytes`: FRAME.mostBytes of them. */
-  constructor(bytes: Buffer) {
+  /** `targetBytes`: of which the frame is full. */
+  constructor(bytes: Buffer, targetBytes: number) {
     this.bytes = bytes;
+    this.#targetBytes = targetBytes;
   }
 
   get records(): readonly FrameRecord[] {
@@ -19,7 +21,7 @@ export class FrameMemory {
 
   /** No more belongs into it. */
   get isFull(): boolean {
-    return this.#length >= FRAME.targetBytes || this.#records.length >= FRAME.mostObjects;
+    return this.#length >= this.#targetBytes || this.#records.length >= FRAME.mostObjects;
   }
 
   /** What was added. */
@@ -27,12 +29,16 @@ export class FrameMemory {
     return this.bytes.subarray(0, this.#length);
   }
 
-  /** Where the next body comes to lie; until something is added. */
+  hasRoom(length: number): boolean {
+    return this.#length + length <= this.bytes.length;
+  }
+
+  /** Where the next body comes to lie, if there is room; until something is added. */
   room(length: number): Buffer {
     return this.bytes.subarray(this.#length, this.#length + length);
   }
 
-  /** The body is copied, unless it lies in `room`. */
+  /** Where there is room for it. The body is copied, unless it lies in `room`. */
   add(hash: Hash, kind: ObjectKind, body: Buffer): void {
     const { length } = body;
     if (length > SNAPSHOT_LIMITS.objectBytes) throw new RangeError('an object is too large');

@@ -1,12 +1,14 @@
 import { FRAME } from '../../protocol/snapshots/frames.ts';
 import { SNAPSHOT_LIMITS } from '../../protocol/snapshots/objects.ts';
 
-/** What is collected before the store is asked for all of it together. */
+/** What is collected at most while the store is asked which of it it has. */
 export const BATCH_BYTES = 4 * 2 ** 20;
 /** What one `store/put` carries at most. */
 export const PUT_BYTES = 4 * 2 ** 20;
 /** What a scan may have sent for its memory to be kept: untouched memory costs nothing. */
 const KEPT_BYTES = 4 * 2 ** 20;
+/** Of a short frame, into which most files fit, and of any other. */
+const FRAME_BYTES = { least: 3 * FRAME.shortBytes, most: FRAME.mostBytes } as const;
 
 /**
  * Memory that scans use one after the other. Fresh memory for each would count as garbage, for which after a few small scans all that is
@@ -16,7 +18,8 @@ export class OutboxMemory {
   #waiting: Buffer | null = null;
   #unsent: Buffer | null = null;
   /** Threads see them together: what is handed over would count as garbage, too. */
-  readonly #frames: SharedArrayBuffer[] = [];
+  #frames: SharedArrayBuffer[] = [];
+  #longFrames: SharedArrayBuffer[] = [];
 
   /** For bodies that the store is to be asked for: a batch, and one object more. */
   get waiting(): Buffer {
@@ -28,13 +31,20 @@ export class OutboxMemory {
     return (this.#unsent ??= Buffer.allocUnsafeSlow(PUT_BYTES));
   }
 
-  /** FRAME.mostBytes that are the caller's until they are given back; what is not is only lost. */
-  frame(): SharedArrayBuffer {
-    return this.#frames.pop() ?? new SharedArrayBuffer(FRAME.mostBytes);
+  /**
+   * For a frame of which at least so many bytes will be filled: FRAME.targetBytes, or a first object. It is the caller's until it is given
+   * back; what is not is only lost.
+   */
+  frame(length: number): SharedArrayBuffer {
+    return length <= FRAME_BYTES.least
+      ? (this.#frames.pop() ?? new SharedArrayBuffer(FRAME_BYTES.least))
+      : (this.#longFrames.pop() ?? new SharedArrayBuffer(FRAME_BYTES.most));
   }
 
-  giveBack(frame: SharedArrayBuffer): void {
-    this.#frames.push(frame);
+  giveBack(frame: ArrayBufferLike): void {
+    if (!(frame instanceof SharedArrayBuffer)) return;
+    if (frame.byteLength === FRAME_BYTES.least) this.#frames.push(frame);
+    else this.#longFrames.push(frame);
   }
 
   /** A scan is over that had so many bytes of objects: what a large one has filled goes. */
@@ -42,6 +52,7 @@ export class OutboxMemory {
     if (bytes <= KEPT_BYTES) return;
     this.#waiting = null;
     this.#unsent = null;
-    this.#frames.length = 0;
+    this.#frames = [];
+    this.#longFrames = [];
   }
 }

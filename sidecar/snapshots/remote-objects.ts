@@ -20,8 +20,10 @@ const KEPT_BYTES = 24 * 2 ** 20;
 const AHEAD_BYTES = 12 * 2 ** 20;
 /** What a fetch ahead must be worth: each costs a round trip. */
 const LEAST_AHEAD = 64;
-/** Frames that are unpacked ahead before a thread is started for it: it takes longer to start than a few frames. */
-const FRAMES_BEFORE_THREAD = 96;
+/** Bytes that are unpacked before a thread is started for it: it takes longer to start than a few frames. */
+const BEFORE_THREAD_BYTES = 48 * 2 ** 20;
+/** Without that thread, handing over a shorter frame takes as long as unpacking it. */
+const BESIDE_BYTES = 256 * 1024;
 const NONE: ReadonlySet<string> = new Set();
 
 interface KeptFrame {
@@ -59,7 +61,8 @@ export class RemoteObjects implements ObjectReader {
   #asked: ReadonlySet<string> = NONE;
   #ahead: Promise<void> = Promise.resolve();
   #unpacker: Unpacker | null = null;
-  #unpackedAhead = 0;
+  /** Of all frames that came, uncompressed. */
+  #keptBytes = 0;
   #storedBytes = 0;
   #rawBytes = 0;
 
@@ -99,11 +102,13 @@ export class RemoteObjects implements ObjectReader {
     );
   }
 
-  /** What `read` gives, where it is here and unpacked; else null. */
+  /** What `read` gives, where it is here and can be had at once; else null. */
   readNow(hash: Hash, kind: ObjectKind): Buffer | null {
     const key = keyOf(hash);
-    const raw = this.#places.get(key)?.frame.raw ?? null;
-    return raw === null ? null : this.#given(key, hash, kind, raw);
+    const frame = this.#places.get(key)?.frame;
+    if (frame?.unpacking !== null) return null;
+    if (frame.raw === null && frame.rawLength >= BESIDE_BYTES) return null;
+    return this.#given(key, hash, kind, frame.raw ?? this.#unpack(frame));
   }
 
   async read(hash: Hash, kind: ObjectKind): Promise<Buffer> {
@@ -183,6 +188,7 @@ export class RemoteObjects implements ObjectReader {
       at += stored;
       this.#frames.add(frame);
       this.#storedBytes += stored;
+      this.#keptBytes += raw;
       for (const record of records) {
         const key = keyOf(record.hash);
         const before = this.#places.get(key)?.frame;
@@ -229,6 +235,7 @@ export class RemoteObjects implements ObjectReader {
     for (const frame of this.#frames) {
       if (frame.wanted === 0 || frame.raw !== null || frame.unpacking !== null) continue;
       if (frame.encoding !== ENCODINGS.zstd || frame.rawLength > FRAME.mostBytes) continue;
+      if (frame.rawLength < BESIDE_BYTES && this.#keptBytes < BEFORE_THREAD_BYTES) continue;
       if (!this.#hasRoomFor(frame.rawLength)) return;
       this.#rawBytes += frame.rawLength;
       frame.unpacking = this.#unpackBeside(frame).then((raw) => {
@@ -241,8 +248,7 @@ export class RemoteObjects implements ObjectReader {
   }
 
   async #unpackBeside(frame: KeptFrame): Promise<Buffer | null> {
-    this.#unpackedAhead += 1;
-    if (this.#unpackedAhead > FRAMES_BEFORE_THREAD) this.#unpacker ??= Unpacker.start();
+    if (this.#keptBytes >= BEFORE_THREAD_BYTES) this.#unpacker ??= Unpacker.start();
     if (this.#unpacker !== null) {
       const raw = await this.#unpacker.unpack(frame);
       frame.isChecked = raw !== null;

@@ -165,10 +165,13 @@ export class Scan implements Walker {
     this.#movedAt([...folder.path(), name]);
   }
 
-  visited(folder: Folder): void {
-    if (this.#changedFiles <= SMALL) return;
-    folder.compact();
-    this.#counted.clear();
+  visited(folder: Folder): Promise<void> | undefined {
+    if (this.#changedFiles > SMALL) {
+      folder.compact();
+      this.#counted.clear();
+    }
+    const { outlet } = this.#options;
+    return outlet.isFull ? outlet.flush() : undefined;
   }
 
   folderChanged(folder: Folder, fd: number, facts: Uint32Array): void {

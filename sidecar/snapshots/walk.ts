@@ -68,8 +68,8 @@ export interface Walker {
   ): boolean | Promise<boolean>;
   /** The same of a directory itself; `fd` is open for reading. */
   folderChanged(folder: Folder, fd: number, facts: Uint32Array): void;
-  /** Every name of it was looked at. */
-  visited(folder: Folder): void;
+  /** Every name of it was looked at. The walk goes on when it settles. */
+  visited(folder: Folder): Promise<void> | undefined;
   /** A name is gone that was there a moment ago. */
   vanished(folder: Folder, name: Buffer): void;
   check(totals: Readonly<Totals>): void;
@@ -366,7 +366,8 @@ export class Walk {
       this.#walker.vanished(folder, name);
       removeName(folder, name);
     }
-    this.#walker.visited(folder);
+    const rest = this.#walker.visited(folder);
+    if (rest !== undefined) await rest;
     return goesOn;
   }
 

@@ -208,8 +208,9 @@ export class Lifecycle {
 
   /** The same, and the sidecar runs afterwards. */
   async onlySidecarInLane(row: SessionRow, why: string): Promise<SessionRow> {
-    const { agent, sidecar } = await this.#engine.observeSession(row.id);
-    if (agent === null && sidecar?.state === 'running') return row;
+    // Agents begin here only: that there is none is known. Asking the engine takes longer than many a call.
+    const { agent } = await this.#observations.look(row.id);
+    if (agent === null && (await this.#sidecars.standing(row.id)) !== null) return row;
     const ended = await this.endAgentInLane(row, why);
     await this.sidecarInLane(ended);
     return ended;

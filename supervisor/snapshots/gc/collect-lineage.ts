@@ -8,7 +8,7 @@ import { Slices } from '../../../protocol/slices.ts';
 import type { LineageStore, StoredPack } from '../store/lineage-store.ts';
 import { type Reference, referencesOf } from '../store/references.ts';
 import type { LineageStores } from '../store/stores.ts';
-import { isNaming, Marks, markTree, type ObjectPlace, placeOf, storedBytes } from './marks.ts';
+import { isNaming, Marks, NAMING_KINDS, markTree, type ObjectPlace, placeOf, storedBytes } from './marks.ts';
 import { PackCopy } from './pack-copy.ts';
 import { type CollectionPlan, type PackUse, planCollection } from './plan.ts';
 
@@ -132,7 +132,7 @@ async function survey(store: LineageStore, { roots, signal }: CollectOptions): P
 
 /** Below a tree that cannot be read nobody knows what is needed. Content that is lost takes nothing with it. */
 function throwForNaming({ kinds }: Reference, error: Error): void {
-  if (kinds.some(isNaming)) throw error;
+  if ((kinds & NAMING_KINDS) !== 0) throw error;
 }
 
 /** How each pack is used, and which unneeded objects stand in the way of which others. */

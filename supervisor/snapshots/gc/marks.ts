@@ -2,7 +2,7 @@ import type { Hash, ObjectKind } from '../../../protocol/snapshots/objects.ts';
 import { damaged, OBJECT_KINDS } from '../../../protocol/snapshots/objects.ts';
 import type { Slices } from '../../../protocol/slices.ts';
 import type { LineageStore, StoredPack } from '../store/lineage-store.ts';
-import { type Reference, referencesOf } from '../store/references.ts';
+import { bitOf, isAmong, type Reference, referencesOf } from '../store/references.ts';
 
 const { tree, list, root: rootKind } = OBJECT_KINDS;
 
@@ -52,9 +52,11 @@ export function storedBytes({ pack, index }: ObjectPlace): number {
   return rawLength === 0 ? 0 : (length * storedLength) / rawLength;
 }
 
+export const NAMING_KINDS = bitOf(tree) | bitOf(list) | bitOf(rootKind);
+
 /** Whether an object names others: then it must not stay without them. */
 export function isNaming(kind: ObjectKind): boolean {
-  return kind === tree || kind === list || kind === rootKind;
+  return isAmong(kind, NAMING_KINDS);
 }
 
 export interface MarkListener {
@@ -72,7 +74,7 @@ export async function markTree(
   slices: Slices,
   { onMark, onLost }: MarkListener,
 ): Promise<void> {
-  const open: Reference[] = [{ hash: root, kinds: [rootKind] }];
+  const open: Reference[] = [{ hash: root, kinds: bitOf(rootKind) }];
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
     if (slices.isLong) await slices.rest();
     const { hash, kinds } = next;
@@ -85,7 +87,7 @@ export async function markTree(
     onMark?.(place);
     const { kind } = place.pack.index.object(place.index);
     try {
-      if (!kinds.includes(kind)) throw damaged('an object is of another kind');
+      if (!isAmong(kind, kinds)) throw damaged('an object is of another kind');
       if (isNaming(kind)) open.push(...referencesOf(kind, await store.read(hash, kind)));
     } catch (error) {
       onLost(next, error instanceof Error ? error : new Error(String(error)));

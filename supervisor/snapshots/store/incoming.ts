@@ -9,9 +9,10 @@ import { Slices } from '../../../protocol/slices.ts';
 import { hasErrorCode, storageError } from '../../store/storage-error.ts';
 import { type CheckedPack, PackChecker } from './check-pack.ts';
 import { CheckThread } from './check-thread.ts';
-import { isAmong, Lacking, refused } from './lacking.ts';
+import { Lacking, refused } from './lacking.ts';
 import type { LineageStore } from './lineage-store.ts';
 import { HeldPackFile, OpenPackFile } from './pack-files.ts';
+import { bitOf, isAmong } from './references.ts';
 
 const { hashBytes } = SNAPSHOT_LIMITS;
 /** Packs of one scan that may be written at once. */
@@ -21,8 +22,13 @@ const MOST_OPEN = 4;
  * is refused.
  */
 const MOST_CHECKED = { packs: 8, bytes: 256 * 2 ** 20 } as const;
-/** A smaller pack is checked before a thread for it has started. */
-const IN_PLACE_BYTES = 2 ** 20;
+/** A shorter pack that comes at once is checked from memory. */
+const HELD_BYTES = 2 ** 20;
+/**
+ * Of so much that has come packs are checked here, with Node's own threads to unpack them. What comes after that has a thread of its own,
+ * which takes as long to start as checking some MiB.
+ */
+const HERE_BYTES = 2 * 2 ** 20;
 
 interface Writing {
   readonly path: string;
@@ -55,6 +61,7 @@ export class Incoming {
   readonly #files = new Set<string>();
   readonly #sealed: Sealed[] = [];
   readonly #thread: CheckThread;
+  readonly #hereBytes: number;
   readonly #checker = new PackChecker();
   /** Packs that are being checked; these never reject. */
   readonly #checks = new Set<Promise<void>>();
@@ -69,15 +76,17 @@ export class Incoming {
   #turn: Promise<unknown> = Promise.resolve();
   #broken: HoldfastError | null = null;
 
-  /** `mostBytes`: what all packs together may have, asked for when something is to come. `thread`: closed with this. */
+  /** `mostBytes`: what all packs together may have, asked for when something is to come. `thread`: closed with this. `hereBytes`: see HERE_BYTES. */
   constructor(
     store: LineageStore,
     mostBytes: () => Promise<number>,
     thread: CheckThread = new CheckThread(),
+    hereBytes = HERE_BYTES,
   ) {
     this.#store = store;
     this.#mostBytes = mostBytes;
     this.#thread = thread;
+    this.#hereBytes = hereBytes;
   }
 
   /** Bytes of the packs that were published. */
@@ -126,7 +135,7 @@ export class Incoming {
       }
       this.#bytes += bytes.length;
       writing.length += bytes.length;
-      if (offset === 0 && bytes.length < IN_PLACE_BYTES) {
+      if (offset === 0 && bytes.length < HELD_BYTES) {
         // The caller uses its memory again.
         writing.held = Buffer.from(bytes);
         writing.written = writeAll(writing.opened, writing.held, 0);
@@ -138,7 +147,7 @@ export class Incoming {
       await writing.written;
       writing.written = writeAll(writing.opened, bytes, offset);
       await writing.written;
-      if (writing.length >= IN_PLACE_BYTES) this.#thread.start();
+      if (this.#bytes > this.#hereBytes / 2) this.#thread.start();
     });
   }
 
@@ -155,7 +164,7 @@ export class Incoming {
    */
   async take(pack: number, bytes: number, objects: number): Promise<void> {
     const check = await this.#end(pack, bytes, objects);
-    if (bytes >= IN_PLACE_BYTES) await check.done;
+    if (bytes >= HELD_BYTES) await check.done;
   }
 
   #end(pack: number, bytes: number, objects: number): Promise<{ readonly done: Promise<void> }> {
@@ -182,7 +191,8 @@ export class Incoming {
         throw refused(`a tree that names an object which is not there (${hash.toString('hex')})`);
       });
       this.#lacking.clear();
-      if (!this.#isThere(parseHash(root), 1 << OBJECT_KINDS.root)) throw refused('a root that is not there');
+      if (!this.#isThere(parseHash(root), bitOf(OBJECT_KINDS.root)))
+        throw refused('a root that is not there');
       await this.#store.publish(this.#sealed);
       for (const { path, bytes } of this.#sealed.splice(0)) {
         this.#files.delete(path);
@@ -273,12 +283,10 @@ export class Incoming {
 
   /** Every object of a pack is looked at. */
   async #contentOf({ path, length, held, opened, written }: Writing): Promise<CheckedPack> {
-    if (length < IN_PLACE_BYTES && !this.#thread.isStarted) {
-      return await this.#checker.check(
-        held === null ? new OpenPackFile(await opened, length) : new HeldPackFile(held),
-      );
-    }
+    const isHere = this.#bytes <= this.#hereBytes;
+    if (isHere && held !== null) return await this.#checker.check(new HeldPackFile(held));
     await written;
+    if (isHere) return await this.#checker.check(new OpenPackFile(await opened, length));
     return await this.#thread.check(path, length);
   }
 

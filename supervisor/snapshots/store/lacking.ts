@@ -1,6 +1,5 @@
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { type Hash, SNAPSHOT_LIMITS } from '../../../protocol/snapshots/objects.ts';
-import type { Reference } from './references.ts';
 
 const { hashBytes } = SNAPSHOT_LIMITS;
 /** Objects that may be named before they come: bounds the memory that a scan costs. */
@@ -52,14 +51,6 @@ export class Lacking {
   *[Symbol.iterator](): Generator<{ readonly hash: Hash; readonly kinds: number }, void, undefined> {
     for (const [name, kinds] of this.#kinds) yield { hash: Buffer.from(name, 'latin1'), kinds };
   }
-}
-
-export function kindsOf({ kinds }: Reference): number {
-  return kinds.reduce<number>((bits, kind) => bits | (1 << kind), 0);
-}
-
-export function isAmong(kind: number, kinds: number): boolean {
-  return (kinds & (1 << kind)) !== 0;
 }
 
 /** What a sidecar is told that sends what no scan would. */

@@ -186,27 +186,33 @@ export class LineageStore implements ObjectReader {
 
   /** The answer to `store/read`. Errors: `snapshot_damaged` where the first one is not there or cannot be read. */
   async framesWith(hashes: readonly Hash[]): Promise<{ frames: SentFrame[]; bytes: Buffer }> {
+    const chosen: Hash[] = [];
+    const taken = new Set<string>();
+    let expected = 0;
+    for (const hash of hashes) {
+      const found = chosen.length === 0 ? this.#existing(hash) : this.find(hash);
+      if (found === null) break;
+      const { pack, object } = found;
+      const key = `${pack.name} ${object.frame}`;
+      if (taken.has(key)) continue;
+      const table = this.#objectsOf(pack)[object.frame]?.length ?? 0;
+      expected += table * FRAME.recordBytes + pack.index.frame(object.frame).storedLength;
+      if (chosen.length > 0 && expected > FRAME_LIMITS.payloadBytes) break;
+      taken.add(key);
+      chosen.push(hash);
+    }
+    const read = await Promise.all(
+      chosen.map((hash) => this.#whereSound(hash, (found) => this.#storedWith(found))),
+    );
     const frames: SentFrame[] = [];
     const parts: Buffer[] = [];
-    const taken = new Set<string>();
     let bytes = 0;
-    for (const hash of hashes) {
-      if (frames.length > 0 && this.find(hash) === null) break;
-      const goesOn = await this.#whereSound(hash, async ({ pack, object }) => {
-        const key = `${pack.name} ${object.frame}`;
-        if (taken.has(key)) return true;
-        const { encoding, rawLength, storedLength, ...place } = pack.index.frame(object.frame);
-        const table = encodeRecords(this.#objectsOf(pack)[object.frame] ?? []);
-        if (frames.length > 0 && bytes + table.length + storedLength > FRAME_LIMITS.payloadBytes)
-          return false;
-        parts.push(table, await readStored(pack.file, { encoding, rawLength, storedLength, ...place }));
-        taken.add(key);
-        bytes += table.length + storedLength;
-        const objects = table.length / FRAME.recordBytes;
-        frames.push({ objects, stored: storedLength, raw: rawLength, encoding });
-        return true;
-      });
-      if (!goesOn) break;
+    for (const { frame, table, stored } of read) {
+      // One that had to be read from another pack may be longer than the one that was chosen.
+      if (frames.length > 0 && bytes + table.length + stored.length > FRAME_LIMITS.payloadBytes) break;
+      parts.push(table, stored);
+      bytes += table.length + stored.length;
+      frames.push(frame);
     }
     return { frames, bytes: Buffer.concat(parts) };
   }
@@ -290,6 +296,22 @@ export class LineageStore implements ObjectReader {
         found = other;
       }
     }
+  }
+
+  /** The frame that the object lies in, as it is sent. */
+  async #storedWith({
+    pack,
+    object,
+  }: StoredObject): Promise<{ frame: SentFrame; table: Buffer; stored: Buffer }> {
+    const place = pack.index.frame(object.frame);
+    const records = this.#objectsOf(pack)[object.frame] ?? [];
+    const stored = await readStored(pack.file, place);
+    const { rawLength: raw, encoding } = place;
+    return {
+      frame: { objects: records.length, stored: stored.length, raw, encoding },
+      table: encodeRecords(records),
+      stored,
+    };
   }
 
   #existing(hash: Hash): StoredObject {

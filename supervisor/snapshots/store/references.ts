@@ -9,53 +9,71 @@ import {
 } from '../../../protocol/snapshots/objects.ts';
 import { parseList } from '../../../protocol/snapshots/refs.ts';
 
-/** An object that another one needs, and what it may be. */
+/** An object that another one needs. */
 export interface Reference {
   readonly hash: Hash;
-  readonly kinds: readonly ObjectKind[];
+  /** What it may be: see `bitOf`. */
+  readonly kinds: number;
 }
 
 const { blob, tree, list, root, block } = OBJECT_KINDS;
-const LISTS: readonly ObjectKind[] = [list];
-const TREE_PIECE: readonly ObjectKind[] = [tree];
-const BLOB_PIECE: readonly ObjectKind[] = [blob];
-const BLOCK_PIECE: readonly ObjectKind[] = [block];
+const LISTS = bitOf(list);
 /** A list does not say whose pieces it has. */
-const ANY_PIECE: readonly ObjectKind[] = [blob, tree, block];
+const ANY_PIECE = bitOf(blob) | bitOf(tree) | bitOf(block);
+
+/** A set of one kind. */
+export function bitOf(kind: ObjectKind): number {
+  return 1 << kind;
+}
+
+export function isAmong(kind: number, kinds: number): boolean {
+  return (kinds & (1 << kind)) !== 0;
+}
 
 /** What this object names directly. Throws `snapshot_damaged` where it is not in order. */
-export function* referencesOf(kind: ObjectKind, body: Buffer): Generator<Reference, void, undefined> {
+export function referencesOf(kind: ObjectKind, body: Buffer): Reference[] {
+  const references: Reference[] = [];
+  eachReference(kind, body, (hash, kinds) => references.push({ hash, kinds }));
+  return references;
+}
+
+/** The same one by one, each hash a view of the body: trees name most of what there is. */
+export function eachReference(
+  kind: ObjectKind,
+  body: Buffer,
+  act: (hash: Hash, kinds: number) => void,
+): void {
   switch (kind) {
     case blob:
     case block:
       return;
     case tree: {
       const cursor = new EntryCursor(body);
-      while (cursor.next()) yield* ofEntry(body, cursor);
+      while (cursor.next()) eachOfEntry(body, cursor, act);
       if (body.length === 0) throw emptyPiece();
       return;
     }
     case root: {
       const { depth, items } = parseRoot(body).content;
-      for (const { hash } of items) yield { hash, kinds: depth > 0 ? LISTS : TREE_PIECE };
+      for (const { hash } of items) act(hash, depth > 0 ? LISTS : bitOf(tree));
       return;
     }
     case list: {
       const level = new ByteReader(body).varint(SNAPSHOT_LIMITS.depth);
       const kinds = level > 1 ? LISTS : ANY_PIECE;
-      for (const { hash } of parseList(body, level)) yield { hash, kinds };
+      for (const { hash } of parseList(body, level)) act(hash, kinds);
       return;
     }
   }
 }
 
-function* ofEntry(body: Buffer, cursor: EntryCursor): Generator<Reference, void, undefined> {
+function eachOfEntry(body: Buffer, cursor: EntryCursor, act: (hash: Hash, kinds: number) => void): void {
   const { type, flags, depth, pieces } = cursor;
   const isSparse = (flags & ENTRY_FLAGS.sparse) !== 0;
-  const piece = type === ENTRY_TYPES.directory ? TREE_PIECE : isSparse ? BLOCK_PIECE : BLOB_PIECE;
-  const kinds = depth > 0 ? LISTS : piece;
+  const piece = type === ENTRY_TYPES.directory ? tree : isSparse ? block : blob;
+  const kinds = depth > 0 ? LISTS : bitOf(piece);
   for (let each = 0; each < pieces; each += 1) {
     const at = cursor.hashAt(each);
-    yield { hash: body.subarray(at, at + SNAPSHOT_LIMITS.hashBytes), kinds };
+    act(body.subarray(at, at + SNAPSHOT_LIMITS.hashBytes), kinds);
   }
 }

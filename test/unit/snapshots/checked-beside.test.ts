@@ -19,7 +19,7 @@ test('packs that a thread checks are published when it is done, with all that co
   const large = largeObjects(0);
   const { objects, root } = objectsOf({ ...TREE, 'another.txt': 'small' });
   await storesOf(temporaryHome()).use(LINEAGE, async (store) => {
-    const incoming = new Incoming(store, () => Promise.resolve(64 * MIB));
+    const incoming = new Incoming(store, () => Promise.resolve(64 * MIB), new CheckThread(), MIB);
     await incoming.beginScan();
     const bytes = large.objects.pack();
     const small = objects.pack();
@@ -42,7 +42,7 @@ test('packs that a thread checks are published when it is done, with all that co
 test('a thread that checks keeps nobody else waiting', async () => {
   const large = largeObjects(1);
   await storesOf(temporaryHome()).use(LINEAGE, async (store) => {
-    const incoming = new Incoming(store, () => Promise.resolve(64 * MIB));
+    const incoming = new Incoming(store, () => Promise.resolve(64 * MIB), new CheckThread(), MIB);
     await incoming.beginScan();
     const bytes = large.objects.pack();
     await incoming.put(0, 0, bytes);
@@ -97,7 +97,7 @@ test('where the thread that checks ends, whoever waits is told, and nothing is p
   const program = join(home.store, '..', 'ends.cjs');
   writeFileSync(program, `require('node:worker_threads').parentPort.on('message', () => process.exit(3));`);
   await storesOf(home).use(LINEAGE, async (store) => {
-    const incoming = new Incoming(store, () => Promise.resolve(64 * MIB), new CheckThread(program));
+    const incoming = new Incoming(store, () => Promise.resolve(64 * MIB), new CheckThread(program), MIB);
     await incoming.beginScan();
     const bytes = large.objects.pack();
     await incoming.put(0, 0, bytes);
@@ -116,7 +116,7 @@ test('closed in the middle of a check, it ends at once and leaves nothing', asyn
   const program = join(home.store, '..', 'hangs.cjs');
   writeFileSync(program, `require('node:worker_threads').parentPort.on('message', () => { for (;;); });`);
   await storesOf(home).use(LINEAGE, async (store) => {
-    const incoming = new Incoming(store, () => Promise.resolve(64 * MIB), new CheckThread(program));
+    const incoming = new Incoming(store, () => Promise.resolve(64 * MIB), new CheckThread(program), MIB);
     await incoming.beginScan();
     const bytes = large.objects.pack();
     await incoming.put(0, 0, bytes);

@@ -3,12 +3,15 @@ import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
 import { HoldfastError } from '../../../../protocol/errors.ts';
+import { FRAME } from '../../../../protocol/snapshots/frames.ts';
 import { hashOf, OBJECT_KINDS } from '../../../../protocol/snapshots/objects.ts';
+import { PackIndex } from '../../../../protocol/snapshots/pack-index.ts';
 import { Compressor } from '../../../../sidecar/snapshots/compressor.ts';
 import { SAID } from '../../../../sidecar/snapshots/compressor-messages.ts';
 import { Outbox } from '../../../../sidecar/snapshots/outbox.ts';
 import { OutboxMemory } from '../../../../sidecar/snapshots/outbox-memory.ts';
 import type { Store } from '../../../../sidecar/snapshots/store.ts';
+import { HeldPackFile } from '../../../../supervisor/snapshots/store/pack-files.ts';
 import { errorOf, temporaryDirectory } from '../../store/temporary-home.ts';
 import { KeptStore } from '../kept-store.ts';
 
@@ -245,4 +248,99 @@ test('outboxes that use the same memory one after the other send what is theirs,
     // It has checked each body by its hash.
     for (const hash of hashes) expect(kept.objects.has(hash.toString('hex'))).toBe(!isGivenUp);
   }
+});
+
+/** A store that answers what it has when it is told to. */
+function askedStore(kept: KeptStore): { store: Store; answer: () => void; asked: () => number } {
+  const answered = Promise.withResolvers<undefined>();
+  let asked = 0;
+  const store: Store = {
+    ...kept.store(),
+    have: async (hashes) => {
+      asked += 1;
+      await answered.promise;
+      return await kept.store().have(hashes);
+    },
+  };
+  return { store, answer: () => answered.resolve(undefined), asked: () => asked };
+}
+
+test('the store is asked, and sent what it lacks, while more is added', async () => {
+  const kept = new KeptStore();
+  const outbox = new Outbox(kept.store(), true, new Set());
+  try {
+    for (let at = 0; at < 600 && (kept.calls.get('sealed') ?? 0) === 0; at += 1) {
+      outbox.add(OBJECT_KINDS.blob, randomBytes(50_000));
+      if (outbox.isFull) await outbox.flush();
+    }
+    expect(kept.calls.get('have')).toBeGreaterThan(3);
+    expect(kept.calls.get('sealed')).toBeGreaterThan(0);
+    await outbox.end();
+  } finally {
+    outbox.close();
+  }
+});
+
+test('what waits for the answer of a slow store is bounded: whoever reads waits too', async () => {
+  const kept = new KeptStore();
+  const { store, answer } = askedStore(kept);
+  const outbox = new Outbox(store, true, new Set());
+  let added = 0;
+  try {
+    const filling = (async () => {
+      for (; added < 200; added += 1) {
+        const room = outbox.room(100_000);
+        randomBytes(100_000).copy(room);
+        outbox.add(OBJECT_KINDS.blob, room);
+        if (outbox.isFull) await outbox.flush();
+      }
+    })();
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect(added * 100_000).toBeLessThan(5 * MIB);
+    answer();
+    await filling;
+    await outbox.end();
+    expect(kept.objects.size).toBe(200);
+  } finally {
+    outbox.close();
+  }
+});
+
+test('an outbox that was given up says nothing more to the store, whatever that answers', async () => {
+  const kept = new KeptStore();
+  const { store, answer, asked } = askedStore(kept);
+  const outbox = new Outbox(store, true, new Set());
+  for (let at = 0; at < 20; at += 1) outbox.add(OBJECT_KINDS.blob, randomBytes(100_000));
+  await vi.waitUntil(() => asked() > 0);
+  outbox.close();
+  answer();
+  await expect(outbox.end()).rejects.toThrow('nothing is sent any more');
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  expect(asked()).toBe(1);
+  expect(kept.calls.get('put')).toBeUndefined();
+});
+
+test('the first frames of a scan are short, those of a large one are not', async () => {
+  const kept = new KeptStore();
+  const outbox = new Outbox(kept.store(), false, new Set());
+  try {
+    for (let at = 0; at < 4500; at += 1) {
+      outbox.add(OBJECT_KINDS.blob, Buffer.alloc(20_000, `${at} `));
+      if (outbox.isFull) await outbox.flush();
+    }
+    await outbox.end();
+  } finally {
+    outbox.close();
+  }
+  const lengths: number[] = [];
+  for (const pack of kept.packs()) {
+    const index = await PackIndex.read(new HeldPackFile(pack));
+    for (let frame = 0; frame < index.frames; frame += 1) lengths.push(index.frame(frame).rawLength);
+  }
+  const { shortBytes, targetBytes } = FRAME;
+  const inShort = lengths
+    .filter((length) => length < shortBytes + 20_000)
+    .reduce((sum, each) => sum + each, 0);
+  expect(inShort).toBeGreaterThan(60 * MIB);
+  expect(Math.max(...lengths)).toBeGreaterThanOrEqual(targetBytes);
 });
