@@ -7,7 +7,7 @@ import {
 } from '../../protocol/snapshots/entries.ts';
 import { EMPTY_REF } from '../../protocol/snapshots/refs.ts';
 import { FACT_WORDS, inodeOf } from './facts.ts';
-import { recordOf, TYPE_DIRECTORY } from './records.ts';
+import { isLeftOut, recordLength, recordName, recordOf, TYPE_DIRECTORY } from './records.ts';
 
 const NOTHING = Buffer.alloc(0);
 
@@ -71,6 +71,29 @@ export class Folder {
     this.folders = [...others, child];
     // It is to be listed anew in any case.
     this.isTyped = false;
+    this.isDirty = true;
+    this.areNamesNew = true;
+  }
+
+  /** As if the name had never been listed. */
+  forget(name: Buffer): void {
+    const { records, stats } = this;
+    const kept: Buffer[] = [];
+    const keptStats: Uint32Array[] = [];
+    let index = 0;
+    for (let at = 0; at < records.length; at += recordLength(records, at)) {
+      const isOurs = isLeftOut(records, at);
+      if (isOurs || !recordName(records, at).equals(name)) {
+        kept.push(records.subarray(at, at + recordLength(records, at)));
+        if (!isOurs) keptStats.push(stats.subarray(index, index + FACT_WORDS));
+      }
+      if (!isOurs) index += FACT_WORDS;
+    }
+    this.records = Buffer.concat(kept);
+    this.stats = new Uint32Array(keptStats.length * FACT_WORDS);
+    keptStats.forEach((facts, at) => this.stats.set(facts, at * FACT_WORDS));
+    this.folders = this.folders.filter((below) => !below.name.equals(name));
+    this.changed.delete(keyOf(name));
     this.isDirty = true;
     this.areNamesNew = true;
   }

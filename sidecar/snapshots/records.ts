@@ -40,3 +40,19 @@ export function isLeftOut(records: Buffer, at: number): boolean {
   if (second === 0 || (second === DOT && records[from + 2] === 0)) return true;
   return isReserved(recordName(records, at));
 }
+
+/** Without those that are left out. */
+export function countNames(records: Buffer): number {
+  let count = 0;
+  for (let at = 0; at < records.length; at += recordLength(records, at)) {
+    if (!isLeftOut(records, at)) count += 1;
+  }
+  return count;
+}
+
+export function hasUnknownTypes(records: Buffer): boolean {
+  for (let at = 0; at < records.length; at += recordLength(records, at)) {
+    if (recordType(records, at) === TYPE_UNKNOWN) return true;
+  }
+  return false;
+}

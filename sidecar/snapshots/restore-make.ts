@@ -12,11 +12,10 @@ import { Folder, keyOf, ownCopy } from './folder.ts';
 import type { HardLinks } from './hard-links.ts';
 import type { LentModes } from './lent-modes.ts';
 import { type Made, makeEntry, makeFileNow } from './make-entry.ts';
-import { isLeftOut, recordLength, recordName } from './records.ts';
+import { hasUnknownTypes, isLeftOut, recordLength, recordName } from './records.ts';
 import type { RemoteObjects } from './remote-objects.ts';
 import type { Staging } from './staging.ts';
 import { LIST_FLAGS, type System } from './system.ts';
-import { hasUnknownTypes } from './walk.ts';
 
 const { O_DIRECTORY, O_NOFOLLOW } = constants;
 const OWN_FOLDER = 0o700;

@@ -28,9 +28,9 @@ import { keyOf, ownCopy } from './folder.ts';
 import type { GiveBack, LentModes } from './lent-modes.ts';
 import type { ObjectOutlet } from './outbox.ts';
 import { areSameEntries, groupOf } from './same.ts';
-import { LOOK_FLAGS, STAT, type System } from './system.ts';
+import { isGone, LOOK_FLAGS, STAT, type System } from './system.ts';
 import { nextTick, surelyLater } from './tick.ts';
-import { isGone, type LinkedName, type Totals, Walk, type Walker, type WalkResult } from './walk.ts';
+import { type LinkedName, type Totals, Walk, type Walker, type WalkResult } from './walk.ts';
 
 const { O_NOFOLLOW, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK } = constants;
 const OWNER_READS = 0o400;

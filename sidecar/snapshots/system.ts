@@ -286,3 +286,9 @@ export async function loadSystem(): Promise<System | null> {
 export const LOOK_FLAGS =
   constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK | constants.O_NOCTTY;
 export const LIST_FLAGS = LOOK_FLAGS | constants.O_DIRECTORY;
+
+/** A name that is no directory now, or no name at all. */
+export function isGone(error: unknown): boolean {
+  const code = errnoOf(error);
+  return code === 'ENOENT' || code === 'ENOTDIR' || code === 'ELOOP';
+}

@@ -1,9 +1,4 @@
-import { constants, openSync } from 'node:fs';
-import { HoldfastError } from '../../protocol/errors.ts';
-import { formatPath } from '../../protocol/paths.ts';
-import { errnoOf } from '../files/directory.ts';
-import { explained } from '../files/failures.ts';
-import { O_PATH } from '../files/resolver.ts';
+import { constants } from 'node:fs';
 import {
   areFacts,
   areForgotten,
@@ -17,8 +12,10 @@ import {
   sizeOf,
 } from './facts.ts';
 import { Folder, keyOf, ownCopy } from './folder.ts';
-import type { GiveBack, LentModes } from './lent-modes.ts';
+import type { LentModes } from './lent-modes.ts';
 import {
+  countNames,
+  hasUnknownTypes,
   isLeftOut,
   NAME_IN_RECORD,
   recordLength,
@@ -27,17 +24,11 @@ import {
   TYPE_DIRECTORY,
   TYPE_UNKNOWN,
 } from './records.ts';
-import { LIST_FLAGS, STAT, type System } from './system.ts';
+import type { System } from './system.ts';
+import { type Level, WayDown } from './way-down.ts';
 
-const { O_NOFOLLOW, S_IFDIR, S_IFMT, S_IFREG } = constants;
-const NAME_FLAGS = O_PATH | constants.O_DIRECTORY | O_NOFOLLOW;
-/** Folders on the way down that stay open; those above are closed and found again through `..`. */
-const OPEN_LEVELS = 128;
-/** What a walk needs of a directory. */
-const LIST_AND_ENTER = 0o500;
+const { S_IFDIR, S_IFMT, S_IFREG } = constants;
 const NO_RECORDS = Buffer.alloc(0);
-const DOT = Buffer.from('.');
-const DOTS = Buffer.from('..');
 /** Names between two looks at whether the work is to end. */
 const NAMES_A_CHECK = 512;
 
@@ -75,15 +66,6 @@ export interface Walker {
   check(totals: Readonly<Totals>): void;
 }
 
-interface Level {
-  readonly folder: Folder;
-  fd: number;
-  /** Index of the next folder in it. */
-  next: number;
-  readonly giveBack: GiveBack | null;
-  readonly before: Uint32Array | null;
-}
-
 export interface WalkResult extends Totals {
   /** False: `changed` has ended it. */
   readonly complete: boolean;
@@ -108,7 +90,6 @@ export class Walk {
   readonly #linked = new Map<bigint, LinkedName[]>();
   readonly #totals: Totals = { files: 0, directories: -1, bytes: 0 };
   readonly #facts = new Uint32Array(FACT_WORDS);
-  #device = { major: 0, minor: 0 };
   /** Folders by inode, for those that were renamed; made when it is first needed. */
   #byInode: Map<bigint, Folder> | null = null;
 
@@ -121,158 +102,31 @@ export class Walk {
 
   /** `root` stays the caller's. Errors: `file_not_regular` for a device, and those of the system, explained. */
   async run(root: number): Promise<WalkResult> {
-    const levels: Level[] = [];
+    const way = new WayDown({ system: this.#system, lent: this.#lent });
     try {
-      const top = this.#opened(root, this.#top);
+      const top = way.enter(root, this.#top);
       if (top === null) throw new Error('the workspace cannot be opened');
-      levels.push(top);
       let complete = await this.#visit(top);
-      for (let level = levels.at(-1); level !== undefined && complete; level = levels.at(-1)) {
+      for (let level = way.innermost; level !== undefined && complete; level = way.innermost) {
         const folder = level.folder.folders[level.next];
         if (folder === undefined) {
-          this.#leave(levels);
+          way.leave();
           continue;
         }
         level.next += 1;
-        const below = this.#opened(level.fd, folder);
-        if (below === null) {
-          this.#dropFolder(level, folder);
-          continue;
-        }
-        levels.push(below);
-        this.#closeAbove(levels);
-        complete = await this.#visit(below);
+        const below = way.enter(level.fd, folder);
+        if (below === null) this.#dropFolder(level, folder);
+        else complete = await this.#visit(below);
       }
       return { ...this.#totals, complete, folders: this.#folders, linked: this.#linked };
     } finally {
-      while (levels.length > 0) this.#end(levels.pop());
-    }
-  }
-
-  #opened(directory: number, folder: Folder): Level | null {
-    try {
-      return this.#open(directory, folder);
-    } catch (error) {
-      throw explained(error, formatPath(folder.path()));
-    }
-  }
-
-  /** Null when it is no directory any more. */
-  #open(directory: number, folder: Folder): Level | null {
-    const system = this.#system;
-    const name = folder.parent === null ? DOT : folder.name;
-    let fd: number;
-    try {
-      fd = system.openAt(directory, system.nameAt(name), LIST_FLAGS);
-    } catch (error) {
-      if (isGone(error)) return null;
-      if (errnoOf(error) === 'EACCES') return this.#openDenied(directory, folder);
-      throw error;
-    }
-    try {
-      this.#checkDevice(fd, folder);
-    } catch (error) {
-      system.close(fd);
-      throw error;
-    }
-    if (this.#mayListAndEnter()) return { folder, fd, next: 0, giveBack: null, before: null };
-    system.close(fd);
-    return this.#openDenied(directory, folder);
-  }
-
-  /** One whose mode denies its owner something. */
-  #openDenied(directory: number, folder: Folder): Level | null {
-    const system = this.#system;
-    const name = folder.parent === null ? DOT : folder.name;
-    let fd: number;
-    let giveBack: GiveBack | null = null;
-    /** What it was before its mode was lent. */
-    let before: Uint32Array | null = null;
-    try {
-      fd = system.openAt(directory, system.nameAt(name), NAME_FLAGS);
-    } catch (error) {
-      if (isGone(error)) return null;
-      throw error;
-    }
-    try {
-      this.#checkDevice(fd, folder);
-      if (!this.#mayListAndEnter()) {
-        before = this.#facts.slice();
-        giveBack = this.#lent.lend(fd, folder.path(), LIST_AND_ENTER);
-      }
-      const listed = openSync(`/proc/self/fd/${fd}`, LIST_FLAGS & ~O_NOFOLLOW);
-      system.close(fd);
-      return { folder, fd: listed, next: 0, giveBack, before };
-    } catch (error) {
-      giveBack?.(fd);
-      system.close(fd);
-      throw error;
-    }
-  }
-
-  /** Of what was looked at last. */
-  #mayListAndEnter(): boolean {
-    return (modeOf(this.#facts) & LIST_AND_ENTER) === LIST_AND_ENTER;
-  }
-
-  /** Leaves the facts of the open directory in `#facts`. */
-  #checkDevice(fd: number, folder: Folder): void {
-    const { stat } = this.#system;
-    this.#system.statOpen(fd);
-    noteFacts(stat, this.#facts, 0);
-    const major = stat[STAT.device] ?? 0;
-    const minor = stat[STAT.device + 1] ?? 0;
-    if (folder.parent === null) this.#device = { major, minor };
-    else if (major !== this.#device.major || minor !== this.#device.minor) {
-      throw new HoldfastError('not_supported', `${formatPath(folder.path())} cannot be in a snapshot`, {
-        why: 'another file system is mounted there',
-      });
-    }
-  }
-
-  #leave(levels: Level[]): void {
-    const done = levels.pop();
-    const parent = levels.at(-1);
-    if (done !== undefined && parent?.fd === -1) {
-      const fd = this.#system.openAt(done.fd, this.#system.nameAt(DOTS), LIST_FLAGS);
-      this.#system.statOpen(fd);
-      noteFacts(this.#system.stat, this.#facts, 0);
-      if (inodeOf(this.#facts) !== inodeOf(parent.folder.facts)) {
-        this.#system.close(fd);
-        this.#end(done);
-        throw new HoldfastError('file_unavailable', 'The workspace was not looked through', {
-          why: `${formatPath(done.folder.path())} was moved meanwhile`,
-          next: 'try again',
-        });
-      }
-      parent.fd = fd;
-    }
-    this.#end(done);
-  }
-
-  #closeAbove(levels: Level[]): void {
-    const above = levels.at(-1 - OPEN_LEVELS);
-    if (above === undefined || above.fd === -1 || above.giveBack !== null) return;
-    this.#system.close(above.fd);
-    above.fd = -1;
-  }
-
-  #end(level: Level | undefined): void {
-    if (level === undefined) return;
-    try {
-      if (level.giveBack === null) return;
-      level.giveBack(level.fd);
-      this.#system.statOpen(level.fd);
-      noteFacts(this.#system.stat, this.#facts, 0);
-      level.folder.facts.set(this.#facts);
-    } finally {
-      if (level.fd !== -1) this.#system.close(level.fd);
+      way.end();
     }
   }
 
   #dropFolder(level: Level, folder: Folder): void {
     this.#walker.vanished(level.folder, folder.name);
-    removeName(level.folder, folder.name);
+    level.folder.forget(folder.name);
     level.next -= 1;
     this.#totals.directories -= 1;
   }
@@ -364,7 +218,7 @@ export class Walk {
     }
     for (const name of gone) {
       this.#walker.vanished(folder, name);
-      removeName(folder, name);
+      folder.forget(name);
     }
     const rest = this.#walker.visited(folder);
     if (rest !== undefined) await rest;
@@ -414,12 +268,6 @@ export class Walk {
   }
 }
 
-/** A name that is no directory now, or no name at all. */
-export function isGone(error: unknown): boolean {
-  const code = errnoOf(error);
-  return code === 'ENOENT' || code === 'ENOTDIR' || code === 'ELOOP';
-}
-
 type KnownNames = ReadonlyMap<string, { readonly index: number; readonly folder: Folder | undefined }>;
 
 function knownNames(folder: Folder): KnownNames {
@@ -433,42 +281,4 @@ function knownNames(folder: Folder): KnownNames {
     index += FACT_WORDS;
   }
   return known;
-}
-
-function countNames(records: Buffer): number {
-  let count = 0;
-  for (let at = 0; at < records.length; at += recordLength(records, at)) {
-    if (!isLeftOut(records, at)) count += 1;
-  }
-  return count;
-}
-
-export function hasUnknownTypes(records: Buffer): boolean {
-  for (let at = 0; at < records.length; at += recordLength(records, at)) {
-    if (recordType(records, at) === TYPE_UNKNOWN) return true;
-  }
-  return false;
-}
-
-/** As if it had never been listed. */
-function removeName(folder: Folder, name: Buffer): void {
-  const { records, stats } = folder;
-  const kept: Buffer[] = [];
-  const keptStats: Uint32Array[] = [];
-  let index = 0;
-  for (let at = 0; at < records.length; at += recordLength(records, at)) {
-    const isOurs = isLeftOut(records, at);
-    if (isOurs || !recordName(records, at).equals(name)) {
-      kept.push(records.subarray(at, at + recordLength(records, at)));
-      if (!isOurs) keptStats.push(stats.subarray(index, index + FACT_WORDS));
-    }
-    if (!isOurs) index += FACT_WORDS;
-  }
-  folder.records = Buffer.concat(kept);
-  folder.stats = new Uint32Array(keptStats.length * FACT_WORDS);
-  keptStats.forEach((facts, at) => folder.stats.set(facts, at * FACT_WORDS));
-  folder.folders = folder.folders.filter((below) => !below.name.equals(name));
-  folder.changed.delete(keyOf(name));
-  folder.isDirty = true;
-  folder.areNamesNew = true;
 }
