@@ -5,6 +5,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { LargeTree } from './large-tree.ts';
 import { Installation } from './installation.ts';
@@ -14,10 +15,19 @@ const run = promisify(execFile);
 const CHANGED = 20;
 const wanted = process.argv.indexOf('--rounds');
 const rounds = wanted < 0 ? 5 : Number(process.argv[wanted + 1]);
-const TREES = [
-  { name: 'S', files: 2000, bytes: 50e6 },
-  ...(process.argv.includes('--small') ? [] : [{ name: 'L', files: 100_000, bytes: 1e9 }]),
+/** `anew`: how often what begins a session is measured, each time with another one. */
+interface Size {
+  readonly name: string;
+  readonly files: number;
+  readonly bytes: number;
+  readonly anew: number;
+}
+const TREES: Size[] = [
+  { name: 'S', files: 2000, bytes: 50e6, anew: rounds },
+  ...(process.argv.includes('--small') ? [] : [{ name: 'L', files: 100_000, bytes: 1e9, anew: 1 }]),
 ];
+/** The sidecar's thread for snapshots starts a moment after it: whoever resumes a session works in it first. */
+const SETTLED_MS = 2500;
 
 function versionOf(program: string, ...args: string[]): string | null {
   const { status, stdout } = spawnSync(program, args, { encoding: 'utf8' });
@@ -70,9 +80,11 @@ class Peers {
     await this.#shell(`find "$1" -printf '%p %s %T@ %m\\n' >/dev/null`, this.#tree);
   }
 
-  async copy(): Promise<void> {
-    this.#copies += 1;
-    await run('cp', ['-a', this.#tree, join(this.#place, 'copies', String(this.#copies))]);
+  async copy(): Promise<number> {
+    const place = join(this.#place, 'copies', String((this.#copies += 1)));
+    const took = await timed(() => run('cp', ['-a', this.#tree, place]));
+    await rm(place, { recursive: true });
+    return took;
   }
 
   /** Into the container's own file system, for `commit`. */
@@ -106,7 +118,37 @@ const place = mkdtempSync(join(tmpdir(), 'holdfast-bench-snapshots-'));
 /** What docker keeps for us. */
 const left: string[][] = [];
 
-async function measure(name: string, files: number, bytes: number): Promise<void> {
+interface Begun {
+  readonly session: { readonly id: string };
+  readonly made: LargeTree;
+  readonly peers: Peers;
+  /** Of its first snapshot, and of tar, ms. */
+  readonly first: number;
+  readonly tar: number | null;
+}
+
+/** A session with a tree, and its first snapshot. */
+async function begin({ name, files, bytes }: Size, round: number): Promise<Begun> {
+  const { session } = await client.call('session/create', { profile: 'bench-snapshots' });
+  const tree = join(installation.home, 'workspaces', session.id);
+  await client.call('session/resume', { session: session.id });
+  const made = new LargeTree(tree, files, bytes);
+  made.make();
+  const folder = join(place, `${name}-${round}`);
+  await mkdir(folder);
+  const peers = new Peers(tree, folder);
+  await peers.prepare();
+  // All of them find the tree in the machine's memory.
+  await peers.find();
+  if (zstd !== null) await peers.tar();
+  await sleep(SETTLED_MS);
+  const first = await timed(() => client.call('snapshot/create', { session: session.id }));
+  const tar = zstd === null ? null : await timed(() => peers.tar());
+  return { session, made, peers, first, tar };
+}
+
+async function measure(size: Size): Promise<void> {
+  const { name, anew } = size;
   const figure = (what: string, ours: number, more: Partial<Figure> = {}): void => {
     report.add({ name: `${name}: ${what}`, ours, unit: 'ms', ...more });
   };
@@ -116,23 +158,20 @@ async function measure(name: string, files: number, bytes: number): Promise<void
     ...(atMost === undefined ? {} : { target: { atMost } }),
   });
 
-  const { session } = await client.call('session/create', { profile: 'bench-snapshots' });
-  const tree = join(installation.home, 'workspaces', session.id);
-  await client.call('session/resume', { session: session.id });
-  const made = new LargeTree(tree, files, bytes);
-  made.make();
-  const folder = join(place, name);
-  await mkdir(folder);
-  const peers = new Peers(tree, folder);
-  await peers.prepare();
-  // All of them find the tree in the machine's memory.
-  await peers.find();
-  if (zstd !== null) await peers.tar();
-
-  const first = await timed(() => client.call('snapshot/create', { session: session.id }));
+  const begun: Begun[] = [];
+  for (let round = 0; round < anew; round += 1) {
+    const before = begun.at(-1);
+    if (before !== undefined)
+      await client.call('session/delete', { session: before.session.id, force: true });
+    begun.push(await begin(size, round));
+  }
+  const last = begun.at(-1);
+  if (last === undefined) throw new Error('nothing was measured');
+  const { session, made, peers } = last;
+  const first = median(begun.map((one) => one.first));
   const base = await client.call('snapshot/list', { session: session.id, limit: 1 });
   if (zstd !== null) {
-    const tar = await timed(() => peers.tar());
+    const tar = median(begun.map((one) => one.tar ?? Number.NaN));
     figure('first snapshot', first, against('tar | zstd -1, fsync', tar, first, 1.5));
   } else figure('first snapshot', first);
   if (restic !== null) {
@@ -140,8 +179,7 @@ async function measure(name: string, files: number, bytes: number): Promise<void
   }
   if (git !== null)
     figure('first snapshot', first, against('shadow git', await timed(() => peers.shadow()), first));
-  const copied = await timed(() => peers.copy());
-  figure('first snapshot', first, against('cp -a', copied, first));
+  figure('first snapshot', first, against('cp -a', await peers.copy(), first));
   const container = (await run('docker', ['create', installation.agentImage, 'true'])).stdout.trim();
   left.push(['rm', '-f', container]);
   await peers.intoContainer(container);
@@ -229,13 +267,25 @@ async function measure(name: string, files: number, bytes: number): Promise<void
 
   const snapshot = base.snapshots[0]?.id ?? '';
   // Answered when it is there for good, and usable when its files are: both are told, and held against the same.
-  const started = performance.now();
-  const { session: fork } = await client.call('snapshot/fork', { snapshot, name: `fork-${name}` });
-  const answered = performance.now() - started;
-  await client.call('workspace/wait', { session: fork.id });
-  const whole = performance.now() - started;
-  figure('fork', answered, against('cp -a', copied, answered, 1.2));
-  figure('fork, until its files are all there', whole, against('cp -a', copied, whole, 1.2));
+  const forks = { answered: [] as number[], whole: [] as number[], copied: [] as number[] };
+  for (let round = 0; round < anew; round += 1) {
+    if (round % 2 === 1) forks.copied.push(await peers.copy());
+    const started = performance.now();
+    const { session: fork } = await client.call('snapshot/fork', { snapshot, name: `fork-${name}-${round}` });
+    forks.answered.push(performance.now() - started);
+    await client.call('workspace/wait', { session: fork.id });
+    forks.whole.push(performance.now() - started);
+    await client.call('session/delete', { session: fork.id, force: true });
+    if (round % 2 === 0) forks.copied.push(await peers.copy());
+  }
+  const copied = median(forks.copied);
+  for (const [what, samples] of [
+    ['fork', forks.answered],
+    ['fork, until its files are all there', forks.whole],
+  ] as const) {
+    const ours = median(samples);
+    figure(what, ours, against('cp -a', copied, ours, 1.2));
+  }
 
   // An agent that writes all the time, so that it has to stand still.
   await client.call('session/resume', { session: session.id });
@@ -262,7 +312,7 @@ try {
   await mkdir(project);
   await writeFile(join(project, 'holdfast.yaml'), `${profile}workspace: { seed: false }\n`);
   await client.call('profile/deploy', { directory: project });
-  for (const { name, files, bytes } of TREES) await measure(name, files, bytes);
+  for (const size of TREES) await measure(size);
 } finally {
   for (const args of left) spawnSync('docker', args);
   await installation.close();

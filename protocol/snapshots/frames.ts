@@ -3,7 +3,6 @@ import {
   crc32,
   zstdCompress,
   zstdCompressSync,
-  zstdDecompress,
   type ZstdOptions,
   zstdDecompressSync,
 } from 'node:zlib';
@@ -34,8 +33,8 @@ export const FRAME = {
   recordBytes: 41,
 } as const;
 
-/** Less is packed or unpacked sooner than handed to another thread. */
-const BESIDE_BYTES = 32 * 1024;
+/** Less is packed sooner than handed to another thread. */
+const BESIDE_BYTES = 64 * 1024;
 
 /** The least that zlib takes as the size of its output's pieces. */
 const LEAST_CHUNK = 64;
@@ -141,55 +140,23 @@ export function unpackOptions(rawLength: number): {
 
 /** The uncompressed bytes of a frame; never more than its table says. Throws `snapshot_damaged`. */
 export function unpackFrame(encoding: number, rawLength: number, stored: Buffer): Buffer {
-  if (isStoredRaw(encoding, rawLength, stored)) return stored;
+  if (rawLength > FRAME.mostBytes) throw damaged('a frame is too large');
+  if (encoding === ENCODINGS.raw) {
+    if (stored.length !== rawLength) throw damaged('a frame is not as long as it says');
+    return stored;
+  }
+  if (encoding !== ENCODINGS.zstd) throw damaged('a frame is stored in a way that we do not know');
   let raw: Buffer;
   try {
     raw = zstdDecompressSync(stored, unpackOptions(rawLength));
   } catch (cause) {
-    throw notUnpacked(cause);
-  }
-  return asLongAs(raw, rawLength);
-}
-
-/** The same, beside this thread where that is worth it. */
-export async function unpackFrameBeside(
-  encoding: number,
-  rawLength: number,
-  stored: Buffer,
-): Promise<Buffer> {
-  if (rawLength < BESIDE_BYTES) return unpackFrame(encoding, rawLength, stored);
-  if (isStoredRaw(encoding, rawLength, stored)) return stored;
-  return await new Promise((resolve, reject) => {
-    zstdDecompress(stored, unpackOptions(rawLength), (error, raw) => {
-      if (error !== null) reject(notUnpacked(error));
-      else if (raw.length !== rawLength) reject(anotherLength());
-      else resolve(raw);
+    throw new HoldfastError('snapshot_damaged', 'A snapshot cannot be read', {
+      why: 'a frame cannot be decompressed',
+      cause,
     });
-  });
-}
-
-/** False: it is to be decompressed. */
-function isStoredRaw(encoding: number, rawLength: number, stored: Buffer): boolean {
-  if (rawLength > FRAME.mostBytes) throw damaged('a frame is too large');
-  if (encoding === ENCODINGS.raw) return asLongAs(stored, rawLength) === stored;
-  if (encoding !== ENCODINGS.zstd) throw damaged('a frame is stored in a way that we do not know');
-  return false;
-}
-
-function asLongAs(raw: Buffer, rawLength: number): Buffer {
-  if (raw.length !== rawLength) throw anotherLength();
+  }
+  if (raw.length !== rawLength) throw damaged('a frame is not as long as it says');
   return raw;
-}
-
-function anotherLength(): HoldfastError {
-  return damaged('a frame is not as long as it says');
-}
-
-function notUnpacked(cause: unknown): HoldfastError {
-  return new HoldfastError('snapshot_damaged', 'A snapshot cannot be read', {
-    why: 'a frame cannot be decompressed',
-    cause,
-  });
 }
 
 /**

@@ -165,6 +165,13 @@ export class PackIndex {
     };
   }
 
+  /** Of all frames, uncompressed. */
+  get rawBytes(): number {
+    let bytes = 0;
+    for (let index = 0; index < this.frames; index += 1) bytes += this.frame(index).rawLength;
+    return bytes;
+  }
+
   /** Objects by frame, each frame's in the order in which they lie there: for who copies or sends whole frames. */
   byFrame(): PackObject[][] {
     const groups: PackObject[][] = Array.from({ length: this.frames }, () => []);

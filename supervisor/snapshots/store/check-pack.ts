@@ -1,12 +1,8 @@
-import {
-  type FrameRecord,
-  objectInFrame,
-  unpackFrame,
-  unpackFrameBeside,
-} from '../../../protocol/snapshots/frames.ts';
+import { objectInFrame, unpackFrame } from '../../../protocol/snapshots/frames.ts';
 import { letGo } from '../../../protocol/snapshots/let-go.ts';
 import { damaged, type Hash } from '../../../protocol/snapshots/objects.ts';
 import { type PackFile, PackIndex, readStored } from '../../../protocol/snapshots/pack-index.ts';
+import { Slices } from '../../../protocol/slices.ts';
 import { Lacking } from './lacking.ts';
 import { ObjectTable } from './object-table.ts';
 import { eachReference, isAmong } from './references.ts';
@@ -17,16 +13,6 @@ export interface CheckedPack {
   readonly lacking: Lacking;
 }
 
-/** Frames that are read and unpacked at once. */
-const AHEAD = 4;
-
-interface Unpacked {
-  readonly raw: Buffer;
-  readonly objects: readonly FrameRecord[];
-  /** Nobody else has its memory. */
-  readonly isOwn: boolean;
-}
-
 /** Checks the packs of one snapshot, one at a time. Whoever made them need not be believed. */
 export class PackChecker {
   readonly #indexes: PackIndex[] = [];
@@ -34,16 +20,24 @@ export class PackChecker {
   readonly #table = new ObjectTable();
 
   /**
-   * Reads all of a pack and checks every frame and every object in it, frames unpacked beside this thread. `ownThread`: in this one, with
-   * the same file again, of which what `read` gives need only last until the next one. Throws `snapshot_damaged`, `invalid_params`, and what reading throws; nothing is to be checked after that.
+   * Reads all of a pack and checks every frame and every object in it. `frames`: the same file, where what `read` gives need only
+   * last until the next one. Throws `snapshot_damaged`, `invalid_params`, and what reading throws; nothing is to be checked after that.
    */
-  async check(file: PackFile, ownThread?: PackFile): Promise<CheckedPack> {
+  async check(file: PackFile, frames: PackFile = file): Promise<CheckedPack> {
+    return await this.#checked(await PackIndex.read(file), frames);
+  }
+
+  /** The same; null, and nothing done, for a pack of which more than `mostRawBytes` would have to be unpacked. */
+  async checkShort(file: PackFile, mostRawBytes: number): Promise<CheckedPack | null> {
     const index = await PackIndex.read(file);
+    return index.rawBytes > mostRawBytes ? null : await this.#checked(index, file);
+  }
+
+  async #checked(index: PackIndex, frames: PackFile): Promise<CheckedPack> {
     this.#indexes.push(index);
     this.#table.add(index);
     const lacking = new Lacking();
-    const frames = ownThread === undefined ? unpackedBeside(file, index) : unpacked(ownThread, index);
-    await checkObjects(frames, (hash, kinds) => {
+    await checkObjects(frames, index, (hash, kinds) => {
       if (!this.#has(hash, kinds)) lacking.note(hash, kinds);
     });
     return { index, lacking };
@@ -58,10 +52,16 @@ export class PackChecker {
 
 /** Objects must not share bytes, so that what is hashed is never more than what was sent. `onReference` keeps nothing of what it is told. */
 async function checkObjects(
-  frames: AsyncIterable<Unpacked>,
+  file: PackFile,
+  index: PackIndex,
   onReference: (hash: Hash, kinds: number) => void,
 ): Promise<void> {
-  for await (const { raw, objects, isOwn } of frames) {
+  const slices = new Slices();
+  for (const [at, objects] of index.byFrame().entries()) {
+    if (slices.isLong) await slices.rest();
+    const frame = index.frame(at);
+    const stored = await readStored(file, frame);
+    const raw = unpackFrame(frame.encoding, frame.rawLength, stored);
     let end = 0;
     for (const object of objects) {
       if (object.offset < end) throw damaged('objects share bytes of their frame');
@@ -69,34 +69,6 @@ async function checkObjects(
       const body = objectInFrame(raw, object, true);
       eachReference(object.kind, body, onReference);
     }
-    if (isOwn) letGo(raw);
+    if (raw !== stored) letGo(raw);
   }
-}
-
-async function* unpacked(file: PackFile, index: PackIndex): AsyncGenerator<Unpacked> {
-  for (const [at, objects] of index.byFrame().entries()) {
-    const frame = index.frame(at);
-    const stored = await readStored(file, frame);
-    const raw = unpackFrame(frame.encoding, frame.rawLength, stored);
-    yield { raw, objects, isOwn: raw !== stored };
-  }
-}
-
-async function* unpackedBeside(file: PackFile, index: PackIndex): AsyncGenerator<Unpacked> {
-  const coming: Promise<Unpacked>[] = [];
-  const begin = async (at: number, objects: readonly FrameRecord[]): Promise<Unpacked> => {
-    const frame = index.frame(at);
-    const stored = await readStored(file, frame);
-    const raw = await unpackFrameBeside(frame.encoding, frame.rawLength, stored);
-    return { raw, objects, isOwn: true };
-  };
-  for (const [at, objects] of index.byFrame().entries()) {
-    const next = begin(at, objects);
-    // Its failure is met when its turn comes.
-    next.catch(() => undefined);
-    coming.push(next);
-    const first = coming.length < AHEAD ? undefined : coming.shift();
-    if (first !== undefined) yield await first;
-  }
-  for (const next of coming) yield await next;
 }

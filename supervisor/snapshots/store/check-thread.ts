@@ -42,6 +42,10 @@ export class CheckThread {
     this.#program = program;
   }
 
+  get isStarted(): boolean {
+    return this.#worker !== null;
+  }
+
   /** There will be something to check: starting takes as long as a few MiB. */
   start(): void {
     if (this.#failure === null) this.#worker ??= this.#begin();

@@ -11,7 +11,7 @@ import { type CheckedPack, PackChecker } from './check-pack.ts';
 import { CheckThread } from './check-thread.ts';
 import { Lacking, refused } from './lacking.ts';
 import type { LineageStore } from './lineage-store.ts';
-import { HeldPackFile, OpenPackFile } from './pack-files.ts';
+import { HeldPackFile } from './pack-files.ts';
 import { bitOf, isAmong } from './references.ts';
 
 const { hashBytes } = SNAPSHOT_LIMITS;
@@ -22,13 +22,10 @@ const MOST_OPEN = 4;
  * is refused.
  */
 const MOST_CHECKED = { packs: 8, bytes: 256 * 2 ** 20 } as const;
-/** A shorter pack that comes at once is checked from memory. */
-const HELD_BYTES = 2 ** 20;
-/**
- * Of so much that has come packs are checked here, with Node's own threads to unpack them. What comes after that has a thread of its own,
- * which takes as long to start as checking some MiB.
- */
-const HERE_BYTES = 2 * 2 ** 20;
+/** A smaller pack is checked before a thread for it has started. */
+const IN_PLACE_BYTES = 2 ** 20;
+/** Unless it becomes longer than this. */
+const IN_PLACE_RAW_BYTES = 16 * 2 ** 20;
 
 interface Writing {
   readonly path: string;
@@ -36,8 +33,8 @@ interface Writing {
   /** Settles when all that has come is in the file. */
   written: Promise<void>;
   length: number;
-  /** All of it, where it came at once and is short: it is checked while it is written. */
-  held: Buffer | null;
+  /** All of it, where it is short: it is checked while it is written. */
+  held: Buffer[] | null;
 }
 
 interface Sealed {
@@ -61,7 +58,6 @@ export class Incoming {
   readonly #files = new Set<string>();
   readonly #sealed: Sealed[] = [];
   readonly #thread: CheckThread;
-  readonly #hereBytes: number;
   readonly #checker = new PackChecker();
   /** Packs that are being checked; these never reject. */
   readonly #checks = new Set<Promise<void>>();
@@ -76,17 +72,15 @@ export class Incoming {
   #turn: Promise<unknown> = Promise.resolve();
   #broken: HoldfastError | null = null;
 
-  /** `mostBytes`: what all packs together may have, asked for when something is to come. `thread`: closed with this. `hereBytes`: see HERE_BYTES. */
+  /** `mostBytes`: what all packs together may have, asked for when something is to come. `thread`: closed with this. */
   constructor(
     store: LineageStore,
     mostBytes: () => Promise<number>,
     thread: CheckThread = new CheckThread(),
-    hereBytes = HERE_BYTES,
   ) {
     this.#store = store;
     this.#mostBytes = mostBytes;
     this.#thread = thread;
-    this.#hereBytes = hereBytes;
   }
 
   /** Bytes of the packs that were published. */
@@ -135,10 +129,11 @@ export class Incoming {
       }
       this.#bytes += bytes.length;
       writing.length += bytes.length;
-      if (offset === 0 && bytes.length < HELD_BYTES) {
+      if (writing.held !== null && writing.length < IN_PLACE_BYTES) {
         // The caller uses its memory again.
-        writing.held = Buffer.from(bytes);
-        writing.written = writeAll(writing.opened, writing.held, 0);
+        const own = Buffer.from(bytes);
+        writing.held.push(own);
+        writing.written = writing.written.then(() => writeAll(writing.opened, own, offset));
         // Its failure is met with what comes next, at the latest by the check.
         writing.written.catch(() => undefined);
         return;
@@ -147,7 +142,7 @@ export class Incoming {
       await writing.written;
       writing.written = writeAll(writing.opened, bytes, offset);
       await writing.written;
-      if (this.#bytes > this.#hereBytes / 2) this.#thread.start();
+      if (writing.length >= IN_PLACE_BYTES) this.#thread.start();
     });
   }
 
@@ -164,7 +159,7 @@ export class Incoming {
    */
   async take(pack: number, bytes: number, objects: number): Promise<void> {
     const check = await this.#end(pack, bytes, objects);
-    if (bytes >= HELD_BYTES) await check.done;
+    if (bytes >= IN_PLACE_BYTES) await check.done;
   }
 
   #end(pack: number, bytes: number, objects: number): Promise<{ readonly done: Promise<void> }> {
@@ -221,7 +216,7 @@ export class Incoming {
     const opened = this.#create(path);
     const written = opened.then(() => undefined);
     written.catch(() => undefined);
-    const writing = { path, opened, written, length: 0, held: null };
+    const writing = { path, opened, written, length: 0, held: [] };
     this.#writing.set(pack, writing);
     return writing;
   }
@@ -282,11 +277,15 @@ export class Incoming {
   }
 
   /** Every object of a pack is looked at. */
-  async #contentOf({ path, length, held, opened, written }: Writing): Promise<CheckedPack> {
-    const isHere = this.#bytes <= this.#hereBytes;
-    if (isHere && held !== null) return await this.#checker.check(new HeldPackFile(held));
+  async #contentOf({ path, length, held, written }: Writing): Promise<CheckedPack> {
+    if (held !== null && !this.#thread.isStarted) {
+      const checked = await this.#checker.checkShort(
+        new HeldPackFile(Buffer.concat(held)),
+        IN_PLACE_RAW_BYTES,
+      );
+      if (checked !== null) return checked;
+    }
     await written;
-    if (isHere) return await this.#checker.check(new OpenPackFile(await opened, length));
     return await this.#thread.check(path, length);
   }
 

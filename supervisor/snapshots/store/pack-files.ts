@@ -3,21 +3,6 @@ import { damaged } from '../../../protocol/snapshots/objects.ts';
 import type { PackFile } from '../../../protocol/snapshots/pack-index.ts';
 import type { OpenFiles } from './open-files.ts';
 
-/** A pack that is open. */
-export class OpenPackFile implements PackFile {
-  readonly size: number;
-  readonly #handle: FileHandle;
-
-  constructor(handle: FileHandle, size: number) {
-    this.#handle = handle;
-    this.size = size;
-  }
-
-  read(offset: number, length: number): Promise<Buffer> {
-    return readAll(this.#handle, offset, length);
-  }
-}
-
 /** A pack that is in memory, maybe on its way to a file. What it gives are copies: who checks objects writes between them. */
 export class HeldPackFile implements PackFile {
   readonly size: number;

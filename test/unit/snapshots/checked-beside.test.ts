@@ -1,12 +1,12 @@
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { parseHash } from '../../../protocol/snapshots/objects.ts';
+import { OBJECT_KINDS, parseHash } from '../../../protocol/snapshots/objects.ts';
 import { CheckThread } from '../../../supervisor/snapshots/store/check-thread.ts';
 import { Incoming } from '../../../supervisor/snapshots/store/incoming.ts';
 import { errorOf, temporaryHome } from '../store/temporary-home.ts';
 import { objectsOf } from './small-tree.ts';
-import type { StoredObjects } from './stored-objects.ts';
+import { StoredObjects } from './stored-objects.ts';
 import { MIB, LINEAGE, TREE, storesOf, noise, refusal } from './store-scene.ts';
 
 /** Takes some 3 MiB in a pack, so that a thread checks it. */
@@ -19,7 +19,7 @@ test('packs that a thread checks are published when it is done, with all that co
   const large = largeObjects(0);
   const { objects, root } = objectsOf({ ...TREE, 'another.txt': 'small' });
   await storesOf(temporaryHome()).use(LINEAGE, async (store) => {
-    const incoming = new Incoming(store, () => Promise.resolve(64 * MIB), new CheckThread(), MIB);
+    const incoming = new Incoming(store, () => Promise.resolve(64 * MIB));
     await incoming.beginScan();
     const bytes = large.objects.pack();
     const small = objects.pack();
@@ -42,7 +42,7 @@ test('packs that a thread checks are published when it is done, with all that co
 test('a thread that checks keeps nobody else waiting', async () => {
   const large = largeObjects(1);
   await storesOf(temporaryHome()).use(LINEAGE, async (store) => {
-    const incoming = new Incoming(store, () => Promise.resolve(64 * MIB), new CheckThread(), MIB);
+    const incoming = new Incoming(store, () => Promise.resolve(64 * MIB));
     await incoming.beginScan();
     const bytes = large.objects.pack();
     await incoming.put(0, 0, bytes);
@@ -97,7 +97,7 @@ test('where the thread that checks ends, whoever waits is told, and nothing is p
   const program = join(home.store, '..', 'ends.cjs');
   writeFileSync(program, `require('node:worker_threads').parentPort.on('message', () => process.exit(3));`);
   await storesOf(home).use(LINEAGE, async (store) => {
-    const incoming = new Incoming(store, () => Promise.resolve(64 * MIB), new CheckThread(program), MIB);
+    const incoming = new Incoming(store, () => Promise.resolve(64 * MIB), new CheckThread(program));
     await incoming.beginScan();
     const bytes = large.objects.pack();
     await incoming.put(0, 0, bytes);
@@ -110,13 +110,31 @@ test('where the thread that checks ends, whoever waits is told, and nothing is p
   });
 });
 
+test('a short pack of which much would have to be unpacked is checked by the thread too', async () => {
+  const home = temporaryHome();
+  const program = join(home.store, '..', 'ends.cjs');
+  writeFileSync(program, `require('node:worker_threads').parentPort.on('message', () => process.exit(3));`);
+  const objects = new StoredObjects();
+  for (let at = 0; at < 20; at += 1) objects.add(OBJECT_KINDS.blob, Buffer.alloc(MIB, at));
+  const bytes = objects.pack();
+  expect(bytes.length).toBeLessThan(MIB / 8);
+  await storesOf(home).use(LINEAGE, async (store) => {
+    const incoming = new Incoming(store, () => Promise.resolve(64 * MIB), new CheckThread(program));
+    await incoming.beginScan();
+    await incoming.put(0, 0, bytes);
+    const error = await errorOf(incoming.seal(0, bytes.length, objects.bodies.size));
+    expect(error).toMatchObject({ code: 'internal', why: 'its thread ended' });
+    await incoming.close();
+  });
+});
+
 test('closed in the middle of a check, it ends at once and leaves nothing', async () => {
   const home = temporaryHome();
   const large = largeObjects(4);
   const program = join(home.store, '..', 'hangs.cjs');
   writeFileSync(program, `require('node:worker_threads').parentPort.on('message', () => { for (;;); });`);
   await storesOf(home).use(LINEAGE, async (store) => {
-    const incoming = new Incoming(store, () => Promise.resolve(64 * MIB), new CheckThread(program), MIB);
+    const incoming = new Incoming(store, () => Promise.resolve(64 * MIB), new CheckThread(program));
     await incoming.beginScan();
     const bytes = large.objects.pack();
     await incoming.put(0, 0, bytes);
