@@ -38,6 +38,11 @@ export interface LinkedName {
   readonly name: Buffer;
 }
 
+/** Names from the workspace, which has none, to this. */
+export function pathOf({ folder, name }: LinkedName): Buffer[] {
+  return [...folder.path(), name];
+}
+
 export interface Totals {
   files: number;
   directories: number;

@@ -1,0 +1,285 @@
+import { closeSync, constants, openSync } from 'node:fs';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { formatPath } from '../../protocol/paths.ts';
+import type { DirectoryEntry, ExtendedAttribute, TreeEntry } from '../../protocol/snapshots/entries.ts';
+import { SNAPSHOT_LIMITS } from '../../protocol/snapshots/objects.ts';
+import { errnoOf } from '../files/directory.ts';
+import { O_PATH } from '../files/resolver.ts';
+import { type Content, readContent, readSmall } from './content.ts';
+import {
+  areSame,
+  ctimeOf,
+  FACT_WORDS,
+  forgetFacts,
+  isSameFile,
+  modeOf,
+  mtimeOf,
+  noteFacts,
+  sizeOf,
+} from './facts.ts';
+import type { Folder } from './folder.ts';
+import type { GiveBack, LentModes } from './lent-modes.ts';
+import type { Moment } from './moment.ts';
+import type { ObjectOutlet } from './outbox.ts';
+import { isGone, LOOK_FLAGS, STAT, type System } from './system.ts';
+import { type LinkedName, pathOf } from './walk.ts';
+
+const { O_NOFOLLOW, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFSOCK } = constants;
+const OWNER_READS = 0o400;
+const PERMISSIONS = 0o7777;
+/** How often a file that changes while it is read is read again. */
+const READS = 3;
+/**
+ * Nanoseconds after the change time of a file in which its bytes may still be on their way: a write notes its time first. On a busy machine
+ * those of one call with 4 MB came up to 70 ms later. More than the most is not waited for: large files would be read time and again.
+ */
+const UNDER_WAY = { least: 100_000_000, aByte: 15, most: 2_000_000_000 } as const;
+
+interface OpenFile {
+  readonly fd: number;
+  /** As it was before it was lent. */
+  readonly mode: number;
+  readonly giveBack: GiveBack | null;
+}
+
+export interface EntryReaderOptions {
+  readonly system: System;
+  readonly lent: LentModes;
+  readonly outlet: ObjectOutlet;
+  readonly moment: Moment;
+  /** Throws where the work is to end; called between the pieces of a large file. */
+  readonly check: () => void;
+}
+
+/**
+ * Makes entries of what a walk has found: what is in it goes to the outlet, and that it changed meanwhile to the moment. `facts` are what it
+ * looked like; what is in them afterwards is what it will be known by, nothing where it is to be looked at again.
+ */
+export class EntryReader {
+  readonly #options: EntryReaderOptions;
+  readonly #moment: Moment;
+  /** What an open file looked like last. */
+  readonly #now = new Uint32Array(FACT_WORDS);
+
+  constructor(options: EntryReaderOptions) {
+    this.#options = options;
+    this.#moment = options.moment;
+  }
+
+  /** Of a directory that is open for reading; its content is what it was. */
+  folder(folder: Folder, fd: number, facts: Uint32Array): DirectoryEntry {
+    const entry = {
+      ...folder.entry,
+      mode: modeOf(facts) & PERMISSIONS,
+      mtimeNs: mtimeOf(facts),
+      xattrs: checkedXattrs(this.#options.system.xattrs(fd), () => folder.path()),
+    };
+    this.#moment.settle(facts);
+    return entry;
+  }
+
+  /** Of what is no regular file. Null when it is something else by now; then it will be looked at again. */
+  other(place: LinkedName, directory: number, facts: Uint32Array): TreeEntry | null {
+    const { name } = place;
+    const basics = {
+      name,
+      mode: modeOf(facts) & PERMISSIONS,
+      mtimeNs: mtimeOf(facts),
+      xattrs: [],
+      group: null,
+    };
+    switch (modeOf(facts) & S_IFMT) {
+      case S_IFLNK: {
+        const target = this.#linkText(directory, name);
+        if (target === null) return null;
+        this.#moment.settle(facts);
+        return { ...basics, type: 'symlink', target };
+      }
+      case S_IFIFO:
+        return { ...basics, type: 'fifo' };
+      case S_IFSOCK:
+        return { ...basics, type: 'socket' };
+      case S_IFDIR:
+        return null;
+      default:
+        throw new HoldfastError('file_not_regular', `${formatPath(pathOf(place))} cannot be in a snapshot`, {
+          why: 'it is a device',
+          next: 'remove it',
+        });
+    }
+  }
+
+  /** Of a regular file; null as with `other`. At once where it can be; later where it takes longer, or changes while it is read. */
+  file(
+    place: LinkedName,
+    directory: number,
+    facts: Uint32Array,
+  ): TreeEntry | null | Promise<TreeEntry | null> {
+    const { system, outlet } = this.#options;
+    const open = this.#open(place, directory, facts);
+    if (open === null) return null;
+    const { fd } = open;
+    let isOurs = true;
+    try {
+      if (open.giveBack === null) {
+        // What `#open` saw is what it is now; the clock is read before the content is.
+        const blocks = system.stat[STAT.blocks] ?? 0;
+        const clock = system.fileClock();
+        facts.set(this.#now);
+        const xattrs = checkedXattrs(system.xattrs(fd), () => pathOf(place));
+        const content = readSmall(
+          system,
+          fd,
+          { size: sizeOf(facts), blocks, hasXattrs: xattrs.length > 0 },
+          outlet,
+        );
+        if (content !== null) {
+          this.#look(fd);
+          if (areSame(this.#now, facts)) {
+            this.#moment.note(facts);
+            return this.#fileEntry(place, open, facts, { xattrs, content, clock });
+          }
+        }
+      }
+      isOurs = false;
+      return this.#slowFile(place, open, facts);
+    } finally {
+      if (isOurs) system.close(fd);
+    }
+  }
+
+  /** Null when it is no link any more. */
+  #linkText(directory: number, name: Buffer): Buffer | null {
+    const { system } = this.#options;
+    try {
+      return system.readLinkAt(directory, system.nameAt(name));
+    } catch (error) {
+      if (isGone(error) || errnoOf(error) === 'EINVAL') return null;
+      throw error;
+    }
+  }
+
+  /** Takes the descriptor over. */
+  async #slowFile(place: LinkedName, open: OpenFile, facts: Uint32Array): Promise<TreeEntry> {
+    const { system, outlet } = this.#options;
+    const { fd } = open;
+    try {
+      let xattrs: readonly ExtendedAttribute[];
+      try {
+        xattrs = checkedXattrs(system.xattrs(fd), () => pathOf(place));
+      } finally {
+        open.giveBack?.(fd);
+      }
+      for (let tries = 1; ; tries += 1) {
+        const blocks = this.#look(fd);
+        const clock = system.fileClock();
+        facts.set(this.#now);
+        if (open.giveBack !== null) this.#moment.noteGivenBack(facts);
+        const content: Content = await readContent(
+          system,
+          fd,
+          { size: sizeOf(facts), blocks, hasXattrs: xattrs.length > 0 },
+          outlet,
+          async () => {
+            this.#options.check();
+            if (outlet.isFull) await outlet.flush();
+          },
+        );
+        this.#look(fd);
+        const isSteady = areSame(this.#now, facts);
+        if (!isSteady && tries < READS) continue;
+        if (!isSteady) this.#moment.movedAt(pathOf(place));
+        this.#moment.note(facts);
+        if (tries > 1) this.#moment.noteChange();
+        const entry = this.#fileEntry(place, open, facts, { xattrs, content, clock });
+        if (!isSteady) forgetFacts(facts, 0);
+        return entry;
+      }
+    } finally {
+      system.close(fd);
+    }
+  }
+
+  #fileEntry(
+    { name }: LinkedName,
+    { mode }: OpenFile,
+    facts: Uint32Array,
+    read: {
+      readonly xattrs: readonly ExtendedAttribute[];
+      readonly content: Content;
+      readonly clock: bigint;
+    },
+  ): TreeEntry {
+    const { size, sparse, content } = read.content;
+    const mtimeNs = mtimeOf(facts);
+    // A change within the same tick of the clock as the last one would leave the same time, and so do the bytes of a write that is
+    // under way: it is read again the next time.
+    if (ctimeOf(facts) + underWay(size) >= read.clock) forgetFacts(facts, 0);
+    return { name, mode, mtimeNs, xattrs: read.xattrs, group: null, type: 'file', size, sparse, content };
+  }
+
+  /** What an open file looks like goes into `#now`. Gives its blocks. */
+  #look(fd: number): number {
+    const { system } = this.#options;
+    system.statOpen(fd);
+    noteFacts(system.stat, this.#now, 0);
+    return system.stat[STAT.blocks] ?? 0;
+  }
+
+  /** What it looks like is in `#now` then. */
+  #open(place: LinkedName, directory: number, facts: Uint32Array): OpenFile | null {
+    const { system, lent } = this.#options;
+    const { name } = place;
+    const mode = modeOf(facts) & PERMISSIONS;
+    let fd: number;
+    let giveBack: GiveBack | null = null;
+    try {
+      fd = system.openAt(directory, system.nameAt(name), LOOK_FLAGS);
+    } catch (error) {
+      if (isGone(error) || errnoOf(error) === 'ENXIO') return null;
+      if (errnoOf(error) !== 'EACCES' || (mode & OWNER_READS) !== 0) throw error;
+      let named: number;
+      try {
+        named = system.openAt(directory, system.nameAt(name), O_PATH | O_NOFOLLOW);
+      } catch (cause) {
+        if (isGone(cause)) return null;
+        throw cause;
+      }
+      try {
+        if (!this.#isThat(named, facts)) return null;
+        giveBack = lent.lend(named, pathOf(place), OWNER_READS);
+        fd = openSync(`/proc/self/fd/${named}`, LOOK_FLAGS & ~O_NOFOLLOW);
+      } catch (cause) {
+        giveBack?.(named);
+        throw cause;
+      } finally {
+        closeSync(named);
+      }
+    }
+    if (this.#isThat(fd, facts)) return { fd, mode, giveBack };
+    giveBack?.(fd);
+    system.close(fd);
+    return null;
+  }
+
+  /** Whether the descriptor leads to the file that was looked at. */
+  #isThat(fd: number, facts: Uint32Array): boolean {
+    this.#look(fd);
+    return isSameFile(this.#now, facts);
+  }
+}
+
+function underWay(bytes: number): bigint {
+  return BigInt(Math.min(UNDER_WAY.least + bytes * UNDER_WAY.aByte, UNDER_WAY.most));
+}
+
+function checkedXattrs(xattrs: ExtendedAttribute[], path: () => readonly Buffer[]): ExtendedAttribute[] {
+  if (xattrs.length === 0) return xattrs;
+  const bytes = xattrs.reduce((sum, { name, value }) => sum + name.length + value.length + 8, 0);
+  if (bytes > SNAPSHOT_LIMITS.entryBytes / 2) {
+    throw new HoldfastError('file_too_large', `${formatPath(path())} cannot be in a snapshot`, {
+      why: 'its extended attributes are larger than a snapshot can hold',
+    });
+  }
+  return xattrs;
+}

@@ -1,0 +1,42 @@
+import { createHash } from 'node:crypto';
+import type { TreeEntry } from '../../protocol/snapshots/entries.ts';
+import { SNAPSHOT_LIMITS } from '../../protocol/snapshots/objects.ts';
+import { type Folder, keyOf } from './folder.ts';
+import { groupOf } from './same.ts';
+import { type LinkedName, pathOf, type WalkResult } from './walk.ts';
+
+const { groupBytes } = SNAPSHOT_LIMITS;
+
+/** Gives the names of one file what they have in common: their entries say so. `linked`: as a whole walk has found them. */
+export function groupLinkedNames(linked: WalkResult['linked']): void {
+  const parsed = new Map<Folder, Map<string, TreeEntry>>();
+  for (const names of linked.values()) {
+    const group = names.length > 1 ? groupName(names) : null;
+    for (const { folder, name } of names) {
+      const key = keyOf(name);
+      let entries = parsed.get(folder);
+      if (entries === undefined) parsed.set(folder, (entries = folder.encoded()));
+      const entry = entries.get(key);
+      if (entry === undefined || entry.type === 'directory') continue;
+      const before = groupOf(entry);
+      if (before === null ? group === null : group !== null && before.equals(group)) continue;
+      folder.changed.set(key, { ...entry, group });
+      folder.isDirty = true;
+    }
+  }
+}
+
+/** Of the bytewise first of a file's paths. */
+function groupName(names: readonly LinkedName[]): Buffer {
+  const paths = names.map((place) => joined(pathOf(place)));
+  const [first] = paths.sort((one, other) => one.compare(other));
+  return createHash('sha256')
+    .update(first ?? '')
+    .digest()
+    .subarray(0, groupBytes);
+}
+
+function joined(names: readonly Buffer[]): Buffer {
+  const slash = Buffer.from('/');
+  return Buffer.concat(names.flatMap((name, index) => (index === 0 ? [name] : [slash, name])));
+}
