@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { mkdir, readdir, rm, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -30,6 +31,14 @@ async function shown(home: FaultHome, session: string): Promise<Session> {
 
 const filled = (home: FaultHome, session: string): Promise<void> =>
   eventually('its files are there', async () => (await shown(home, session)).filling === null, 60_000);
+
+/** Its files are being made. */
+async function untilWritten(home: FaultHome, session: string): Promise<void> {
+  await eventually('it writes', async () => {
+    const names = await readdir(join(home.path, 'workspaces', session)).catch(() => []);
+    return names.some((name) => name.startsWith('.holdfast-write-restore'));
+  });
+}
 
 async function failure(asked: Promise<unknown>): Promise<HoldfastError> {
   return await asked.then(
@@ -151,10 +160,7 @@ test(
     await home.start();
     const { id, snapshot } = await source(home, `seq ${FILES} | xargs touch; echo one > f`);
     const { id: fork } = (await home.call('snapshot/fork', { snapshot })).session;
-    const workspace = join(home.path, 'workspaces', fork);
-    await eventually('it writes', async () =>
-      (await readdir(workspace).catch(() => [])).some((name) => name.startsWith('.holdfast-write-restore')),
-    );
+    await untilWritten(home, fork);
     // Whoever waits for the files is told, too.
     const waiting = failure(home.call('workspace/wait', { session: fork }));
     await home.call('session/delete', { session: fork, force: true });
@@ -168,20 +174,52 @@ test(
   },
 );
 
-test(
-  'a disk that is full: the fork says so, its next use too, and it has its files when there is space',
+test('a purge while sessions are filled takes all of it away', LONG, async () => {
+  const home = await bench.home();
+  const supervisor = await home.start();
+  const { snapshot } = await source(home, `seq ${FILES} | xargs touch; echo one > f`);
+  const forks: string[] = [];
+  for (let n = 0; n < 3; n += 1) forks.push((await home.call('snapshot/fork', { snapshot })).session.id);
+  await untilWritten(home, forks[0] ?? '');
+  const id = await home.id();
+  await home.call('purge', { force: true });
+  await supervisor.endsWithin(40_000);
+  expect(await home.objects(id)).toEqual([]);
+  expect(existsSync(home.path)).toBe(false);
+});
+
+/** Each with files that fit in once the filler is gone, and the options of a file system for them. */
+const FULL = [
+  {
+    of: 'bytes',
+    files: 'head -c 9000000 /dev/urandom > big; echo one > f',
+    options: [],
+    fill: (folder: string) => writeFile(join(folder, 'big'), Buffer.alloc(8 * MIB)),
+  },
+  {
+    of: 'inodes',
+    files: 'seq 400 | xargs touch; head -c 9000000 /dev/urandom > big; echo one > f',
+    options: ['-N', '608'],
+    fill: async (folder: string) => {
+      for (let n = 0; n < 300; n += 1) await writeFile(join(folder, `${n}`), '');
+    },
+  },
+] as const;
+
+test.for(FULL)(
+  'a disk that is full of $of: the fork says so, its next use too, and it has its files when there is space',
   LONG,
-  async ({ skip }) => {
+  async ({ files, options, fill }, { skip }) => {
     const home = await bench.home();
     await home.start();
-    const { snapshot } = await source(home, 'head -c 9000000 /dev/urandom > big; echo one > f');
+    const { snapshot } = await source(home, files);
     // From here on workspaces lie on a disk of their own, which has no room.
     const image = join(await bench.folder(), 'image');
     await writeFile(image, '');
     await truncate(image, 16 * MIB);
     const workspaces = join(home.path, 'workspaces');
     try {
-      await run('mkfs.ext4', ['-q', '-O', '^has_journal', image]);
+      await run('mkfs.ext4', ['-q', '-O', '^has_journal', ...options, image]);
       await run('mount', ['-o', 'loop', image, workspaces]);
     } catch {
       skip('a small disk needs the right to mount one');
@@ -189,7 +227,7 @@ test(
     }
     bench.atEnd(() => run('umount', ['-l', workspaces]));
     await mkdir(join(workspaces, 'filler'));
-    await writeFile(join(workspaces, 'filler/big'), Buffer.alloc(8 * MIB));
+    await fill(join(workspaces, 'filler'));
 
     const fork = (await home.call('snapshot/fork', { snapshot, name: 'fork' })).session;
     await eventually(

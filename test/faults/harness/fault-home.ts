@@ -130,9 +130,9 @@ export class FaultHome {
     throw new Error('the request was answered; its failpoint was not reached');
   }
 
-  /** Everything of this home on the engine. */
-  async objects(): Promise<EngineObject[]> {
-    const filters = { label: [`${HOME_LABEL}=${await this.id()}`] };
+  /** Everything of this home on the engine. `id`: its id, where its folder is gone. */
+  async objects(id?: string): Promise<EngineObject[]> {
+    const filters = { label: [`${HOME_LABEL}=${id ?? (await this.id())}`] };
     const [containers, { Volumes }] = await Promise.all([
       this.docker.listContainers({ all: true, filters }),
       this.docker.listVolumes({ filters }),
