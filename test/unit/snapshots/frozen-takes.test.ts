@@ -1,0 +1,82 @@
+import { expect, test } from 'vitest';
+import { HoldfastError } from '../../../protocol/errors.ts';
+import { Freezing } from '../../../supervisor/snapshots/freezing.ts';
+import { errorOf } from '../store/temporary-home.ts';
+import { OTHER, room, SESSION } from './take-scene.ts';
+
+test('a tree that moves is looked at once more while the agent stands still, with the intent on the disk', async () => {
+  const { sidecar, take, agent, freezes } = room();
+  sidecar.tree = { a: 'one' };
+  const during: unknown[] = [];
+  sidecar.onScan = ({ frozen, budgetBytes }) => {
+    during.push([frozen, budgetBytes !== null, agent.state, freezes.all()]);
+    return Promise.resolve({ moved: !frozen });
+  };
+  const { row } = await take();
+  expect(during).toEqual([
+    [false, false, 'running', []],
+    [true, true, 'paused', [SESSION]],
+  ]);
+  expect([agent.asked, agent.state, freezes.all()]).toEqual([['pause', 'unpause'], 'running', []]);
+  expect(agent.guards).toBe(0);
+  expect(row.frozenMs).toBeGreaterThan(0);
+});
+
+test('what is too much to read at a stand is read while the agent runs, then it is frozen again', async () => {
+  const { sidecar, take, agent } = room();
+  sidecar.tree = { a: 'one' };
+  const budgets: (number | null)[] = [];
+  sidecar.onScan = ({ frozen, budgetBytes }) => {
+    budgets.push(budgetBytes);
+    return Promise.resolve({ moved: !frozen, complete: !frozen || agent.asked.length > 2 });
+  };
+  await take();
+  expect(agent.asked).toEqual(['pause', 'unpause', 'pause', 'unpause']);
+  expect(budgets).toEqual([null, expect.any(Number), null, expect.any(Number)]);
+  sidecar.tree = { a: 'faster than it can be read' };
+  sidecar.onScan = ({ frozen }) => Promise.resolve({ moved: true, complete: !frozen });
+  expect((await errorOf(take())).code).toBe('conflict');
+  expect(agent.state).toBe('running');
+});
+
+test('a scan that fails at a stand thaws; a thaw that fails is made up for at the next look, also by the next supervisor', async () => {
+  const { sidecar, take, agent, freezes, freezing, log } = room();
+  sidecar.tree = { a: 'one' };
+  sidecar.onScan = ({ frozen }) =>
+    frozen
+      ? Promise.reject(new HoldfastError('file_unavailable', 'Broken on purpose'))
+      : Promise.resolve({ moved: true });
+  expect((await errorOf(take())).code).toBe('file_unavailable');
+  expect([agent.state, freezes.all()]).toEqual(['running', []]);
+  agent.failsToThaw = true;
+  expect((await errorOf(take())).code).toBe('file_unavailable');
+  expect([agent.state, freezes.all()]).toEqual(['paused', [SESSION]]);
+  agent.failsToThaw = false;
+  const next = new Freezing({
+    engine: agent.engine,
+    observations: { forget: () => undefined },
+    freezes,
+    log,
+  });
+  await next.thawLeft(OTHER);
+  expect(agent.state).toBe('paused');
+  await next.thawLeft(SESSION);
+  expect([agent.state, freezes.all()]).toEqual(['running', []]);
+  await freezing.thawLeft(SESSION);
+  expect(agent.asked.filter((what) => what === 'unpause').length).toBe(2);
+});
+
+test('an agent that a person has paused is not thawed, and one that is gone not looked for', async () => {
+  const { sidecar, take, agent } = room();
+  sidecar.onScan = ({ frozen }) => Promise.resolve({ moved: sidecar.scans.length < 2 && !frozen });
+  agent.state = 'paused';
+  sidecar.tree = { a: 'one' };
+  expect((await take()).row.frozenMs).toBe(0);
+  expect(sidecar.scans.map(({ frozen }) => frozen)).toEqual([false, true]);
+  agent.state = null;
+  sidecar.scans.length = 0;
+  sidecar.tree = { a: 'two' };
+  expect((await take()).row.frozenMs).toBe(0);
+  expect(sidecar.scans.map(({ frozen }) => frozen)).toEqual([false, false]);
+  expect([agent.asked, agent.state]).toEqual([[], null]);
+});
