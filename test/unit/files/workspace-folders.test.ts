@@ -1,0 +1,101 @@
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readlinkSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { describe, expect, test } from 'vitest';
+import { ESCAPE } from '../../../protocol/paths.ts';
+import { codeOf, everything, signal, tree, WAYS, workspaceScene } from './workspace-scene.ts';
+
+describe.each(WAYS)('files of a workspace, where %s', (_how, withoutNative) => {
+  const scene = workspaceScene(withoutNative);
+  const { at, put, read } = scene;
+
+  test('hard names are read, written, renamed and removed', async () => {
+    const hard = [
+      Buffer.from('caf\xe9', 'latin1'),
+      Buffer.from('a\nb'),
+      Buffer.from('-rf'),
+      Buffer.from('\u202egpj.exe'),
+      Buffer.from('a\\b'),
+      Buffer.from(ESCAPE),
+    ];
+    for (const name of hard) writeFileSync(Buffer.concat([Buffer.from(at('')), name]), name);
+    const { entries } = await scene.files.list('/workspace', { cursor: undefined, limit: 100, signal });
+    for (const { name } of entries) {
+      const path = `/workspace/${name}`;
+      const { bytes, version } = await scene.files.read(path, everything);
+      await scene.files.write(path, { ifVersion: version }, Buffer.concat([bytes, Buffer.from('!')]), signal);
+      await scene.files.rename(path, `${path}2`, false);
+    }
+    const found = readdirSync(at(''), { encoding: 'buffer' }).map((name) => name.toString('latin1'));
+    expect(found.sort()).toEqual(hard.map((name) => `${name.toString('latin1')}2`).sort());
+    for (const { name } of entries)
+      await scene.files.delete(`/workspace/${name}2`, { ...tree, recursive: false });
+    expect(readdirSync(at(''))).toEqual([]);
+  });
+
+  test('folders: made, moved, copied, removed', async () => {
+    expect(await scene.files.mkdir('/workspace/a', false)).toBe(true);
+    expect(await codeOf(scene.files.mkdir('/workspace/a', false))).toBe('file_exists');
+    expect(await codeOf(scene.files.mkdir('/workspace/x/y', false))).toBe('file_not_found');
+    expect(await codeOf(scene.files.mkdir('/workspace', false))).toBe('file_exists');
+    expect(await scene.files.mkdir('/workspace/x/y/z', true)).toBe(true);
+    expect(await scene.files.mkdir('/workspace/x/y/z', true)).toBe(false);
+    expect(statSync(at('x/y')).mode & 0o777).toBe(0o755);
+    writeFileSync(at('x/y/f'), '1', { mode: 0o600 });
+    symlinkSync('/etc/passwd', at('x/l'));
+    expect(await codeOf(scene.files.rename('/workspace/x', '/workspace/a', false))).toBe('file_exists');
+    expect(await codeOf(scene.files.rename('/workspace/x', '/workspace/x/y/q', false))).toBe(
+      'invalid_params',
+    );
+    expect(await codeOf(scene.files.rename('/workspace', '/workspace/q', false))).toBe('permission_denied');
+    expect(await codeOf(scene.files.rename('/workspace/none', '/workspace/q', false))).toBe('file_not_found');
+    await scene.files.rename('/workspace/x', '/workspace/a', true);
+    expect(await codeOf(scene.files.copy('/workspace/a', '/workspace/a/in', false, tree))).toBe(
+      'invalid_params',
+    );
+    expect(await scene.files.copy('/workspace/a', '/workspace/b', false, tree)).toEqual({
+      files: 2,
+      bytes: 1,
+      skipped: 0,
+    });
+    expect([statSync(at('b/y/f')).mode & 0o777, readlinkSync(at('b/l'))]).toEqual([0o600, '/etc/passwd']);
+    expect(await codeOf(scene.files.copy('/workspace/a', '/workspace/b', false, tree))).toBe('file_exists');
+    expect(await codeOf(scene.files.delete('/workspace/b', { ...tree, recursive: false }))).toBe(
+      'directory_not_empty',
+    );
+    expect(await scene.files.delete('/workspace/b', { ...tree, recursive: true })).toEqual({
+      files: 2,
+      bytes: 1,
+    });
+    expect(await codeOf(scene.files.delete('/workspace', { ...tree, recursive: true }))).toBe(
+      'permission_denied',
+    );
+    expect(readdirSync(at(''))).toEqual(['a']);
+    expect(existsSync('/etc/passwd')).toBe(true);
+  });
+
+  test('deleting a link to a folder removes the link', async () => {
+    mkdirSync(at('d'));
+    writeFileSync(at('d/keep'), '');
+    symlinkSync('d', at('l'));
+    await scene.files.delete('/workspace/l', { ...tree, recursive: true });
+    expect([existsSync(at('d/keep')), existsSync(at('l'))]).toEqual([true, false]);
+  });
+
+  test('a deep tree is copied and removed', async () => {
+    const deep = Array.from({ length: 150 }, () => 'd').join('/');
+    await scene.files.mkdir(`/workspace/${deep}`, true);
+    await put(`/workspace/${deep}/f`, 'deep');
+    await scene.files.copy('/workspace/d', '/workspace/c', false, tree);
+    expect(await read(`/workspace/c/${deep.slice(2)}/f`)).toBe('deep');
+    await scene.files.delete('/workspace/d', { ...tree, recursive: true });
+    await scene.files.delete('/workspace/c', { ...tree, recursive: true });
+    expect(readdirSync(at(''))).toEqual([]);
+  });
+});

@@ -1,0 +1,167 @@
+import { createHash } from 'node:crypto';
+import {
+  chmodSync,
+  closeSync,
+  existsSync,
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  readdirSync,
+  readlinkSync,
+  renameSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { HoldfastError } from '../../../protocol/errors.ts';
+import { codeOf, everything, stat, WAYS, workspaceScene } from './workspace-scene.ts';
+
+describe.each(WAYS)('files of a workspace, where %s', (_how, withoutNative) => {
+  const scene = workspaceScene(withoutNative);
+  const { at, left, put, read } = scene;
+
+  test('a write says what it expects to find', async () => {
+    expect(await codeOf(put('/workspace/a', '1', {}))).toBe('invalid_params');
+    expect(await codeOf(put('/workspace/a', '1', { overwrite: true }))).toBe('file_not_found');
+    expect(await codeOf(put('/workspace/a', '1', { ifVersion: 'c-x' }))).toBe('conflict');
+    const first = await put('/workspace/a', '1', { create: true });
+    expect(first).toMatchObject({ created: true, hardlinked: false, size: 1 });
+    expect(statSync(at('a')).mode & 0o777).toBe(0o644);
+    expect(await codeOf(put('/workspace/a', '2', { create: true }))).toBe('file_exists');
+    const second = await put('/workspace/a', '2', { ifVersion: first.version });
+    expect(second.created).toBe(false);
+    expect(await codeOf(put('/workspace/a', '3', { ifVersion: first.version }))).toBe('conflict');
+    expect(await read('/workspace/a')).toBe('2');
+    expect((await scene.files.stat('/workspace/a', stat)).version).toBe(second.version);
+    expect(await codeOf(put('/workspace', '1'))).toBe('file_is_a_directory');
+    expect(await codeOf(put('/workspace/a/b', '1'))).toBe('file_not_a_directory');
+    expect(await codeOf(put('/workspace/none/b', '1'))).toBe('file_not_found');
+    expect(left()).toEqual([]);
+    expect(readdirSync(join(scene.top, 'control/writes'))).toEqual([]);
+  });
+
+  test('an edit of the same size and time conflicts and is not overwritten', async () => {
+    const { version } = await put('/workspace/a', 'one');
+    const { atimeMs, mtimeMs } = statSync(at('a'));
+    writeFileSync(at('a'), 'two');
+    utimesSync(at('a'), atimeMs / 1000, mtimeMs / 1000);
+    const error = await put('/workspace/a', 'six', { ifVersion: version }).catch((caught: unknown) => caught);
+    expect(error).toBeInstanceOf(HoldfastError);
+    expect((error as HoldfastError).code).toBe('conflict');
+    const now = (await scene.files.stat('/workspace/a', stat)).version;
+    expect((error as HoldfastError).details).toEqual({ version: now });
+    expect(readFileSync(at('a'), 'utf8')).toBe('two');
+    expect(left()).toEqual([]);
+  });
+
+  test('what is there already may be written again: the answer of the first may have been lost', async () => {
+    const { version } = await put('/workspace/a', 'one');
+    const second = await put('/workspace/a', 'two', { ifVersion: version });
+    const again = await put('/workspace/a', 'two', { ifVersion: version });
+    expect(again.version).toBe(second.version);
+  });
+
+  test('a write keeps the mode, drops set-id bits, and takes a hard link apart', async () => {
+    writeFileSync(at('a'), 'old');
+    chmodSync(at('a'), 0o4750);
+    linkSync(at('a'), at('other'));
+    expect((await put('/workspace/a', 'new')).hardlinked).toBe(true);
+    expect([readFileSync(at('a'), 'utf8'), readFileSync(at('other'), 'utf8')]).toEqual(['new', 'old']);
+    expect(statSync(at('a')).mode & 0o7777).toBe(0o750);
+    chmodSync(at('a'), 0o444);
+    expect(await codeOf(put('/workspace/a', 'newer'))).toBe('permission_denied');
+  });
+
+  test('a write through a link reaches what it leads to, and the link stays', async () => {
+    mkdirSync(at('d'));
+    writeFileSync(at('d/x'), 'old');
+    symlinkSync('/workspace/d/x', at('link'));
+    symlinkSync('d/new', at('to-be'));
+    symlinkSync('../escape', at('escape'));
+    await put('/workspace/link', 'new');
+    await put('/workspace/to-be', 'made');
+    expect([
+      readFileSync(at('d/x'), 'utf8'),
+      readFileSync(at('d/new'), 'utf8'),
+      readlinkSync(at('link')),
+    ]).toEqual(['new', 'made', '/workspace/d/x']);
+    expect(await codeOf(put('/workspace/escape', 'x'))).toBe('file_not_found');
+    expect(existsSync(join(scene.top, 'escape'))).toBe(false);
+  });
+
+  test('a large file is written in pieces and read in pieces of one version', async () => {
+    const content = Buffer.alloc(9 * 2 ** 20 + 17, 'abcdefg');
+    const uploads = await scene.files.uploads();
+    const id = uploads.begin(await scene.files.target('/workspace/big'), { create: true });
+    expect(existsSync(at('big'))).toBe(false);
+    for (let offset = 0; offset < content.length; offset += 2 ** 22) {
+      await uploads.append(id, offset, content.subarray(offset, offset + 2 ** 22));
+    }
+    expect(await codeOf(uploads.append(id, 5, content.subarray(0, 1)))).toBe('invalid_params');
+    const done = await uploads.commit(id, content.length);
+    expect(await codeOf(uploads.commit(id, 1))).toBe('not_found');
+    const hash = createHash('sha256');
+    for (let offset = 0; offset < content.length;) {
+      const { bytes, version } = await scene.files.read('/workspace/big', {
+        ...everything,
+        offset,
+        ifVersion: done.version,
+      });
+      expect(version).toBe(done.version);
+      hash.update(bytes);
+      offset += bytes.length;
+    }
+    expect(hash.digest('hex')).toBe(createHash('sha256').update(content).digest('hex'));
+    const fd = openSync(at('big'), 'r+');
+    writeSync(fd, 'X', 100);
+    closeSync(fd);
+    expect(await codeOf(scene.files.read('/workspace/big', { ...everything, ifVersion: done.version }))).toBe(
+      'conflict',
+    );
+    const stale = uploads.begin(await scene.files.target('/workspace/big'), { ifVersion: done.version });
+    expect(await codeOf(uploads.commit(stale, 0))).toBe('conflict');
+    uploads.begin(await scene.files.target('/workspace/never'), { create: true });
+    uploads.close();
+    expect(left()).toEqual([]);
+    expect(readdirSync(at(''))).toEqual(['big']);
+  });
+
+  test('a large file that is replaced by version is the one that was looked at', async () => {
+    writeFileSync(at('big'), Buffer.alloc(5 * 2 ** 20, 'a'));
+    const { version } = await scene.files.read('/workspace/big', { ...everything, length: 1 });
+    expect(version).toMatch(/^s-/);
+    await put('/workspace/big', 'small', { ifVersion: version });
+    expect(readFileSync(at('big'), 'utf8')).toBe('small');
+  });
+
+  test('what an editor and the agent write at once is one of the two, or a conflict', async () => {
+    let { version } = await put('/workspace/a', 'editor 0');
+    let conflicts = 0;
+    for (let round = 1; round <= 100; round += 1) {
+      const write = put('/workspace/a', `editor ${round}`, { ifVersion: version }).catch(
+        (error: unknown) => error,
+      );
+      if (round % 2 === 0) {
+        writeFileSync(at('agent'), `agent! ${round}`);
+        renameSync(at('agent'), at('a'));
+      }
+      const answer = await write;
+      const now = readFileSync(at('a'), 'utf8');
+      if (answer instanceof HoldfastError) {
+        expect(answer.code).toBe('conflict');
+        expect(now).toBe(`agent! ${round}`);
+        conflicts += 1;
+      } else expect([`editor ${round}`, `agent! ${round}`]).toContain(now);
+      version = (await scene.files.stat('/workspace/a', stat)).version ?? '';
+    }
+    expect(conflicts).toBeGreaterThan(0);
+    expect(left()).toEqual([]);
+    expect(lstatSync(at('a')).isFile()).toBe(true);
+  });
+});
