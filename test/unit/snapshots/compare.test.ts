@@ -1,19 +1,3 @@
-import { execFile } from 'node:child_process';
-import {
-  chmod,
-  lstat,
-  mkdir,
-  mkdtemp,
-  readdir,
-  readFile,
-  readlink,
-  rm,
-  symlink,
-  writeFile,
-} from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import type { Change } from '../../../protocol/snapshots.ts';
 import { encodeRoot, TreeCutter, type TreeEntry } from '../../../protocol/snapshots/entries.ts';
@@ -26,14 +10,10 @@ import {
 import type { Ref } from '../../../protocol/snapshots/refs.ts';
 import { Comparison } from '../../../supervisor/snapshots/compare/comparison.ts';
 import type { Names } from '../../../supervisor/snapshots/compare/differences.ts';
-import { LineThread } from '../../../supervisor/snapshots/patch/line-thread.ts';
-import { patchChangeOf } from '../../../supervisor/snapshots/patch/patch-changes.ts';
-import { type PatchChange, writePatch } from '../../../supervisor/snapshots/patch/write-patch.ts';
 import { Seeded, seedOfRun } from '../protocol/seeded.ts';
 import {
   byPath,
   folder,
-  type Item,
   itemAt,
   type ModelTree,
   plainFile,
@@ -43,102 +23,7 @@ import {
 } from './model-tree.ts';
 import { StoredObjects } from './stored-objects.ts';
 import { times } from '../../setup/run-length.ts';
-import { PLAIN_GIT, THREAD } from './patching.ts';
-
-/** What the comparison must say, thought of in the simplest way. Paths are the model's. */
-interface Expected {
-  readonly path: string;
-  readonly kind: Change['kind'];
-  readonly oldPath?: string;
-}
-
-function naive(before: ModelTree, after: ModelTree, within = ''): Expected[] {
-  const inside = (path: string): boolean => within === '' || path === within || path.startsWith(`${within}/`);
-  const found: Expected[] = [];
-  for (const path of new Set([...before.keys(), ...after.keys()].filter(inside))) {
-    const old = before.get(path);
-    const now = after.get(path);
-    if (old === undefined) found.push({ path, kind: 'added' });
-    else if (now === undefined) found.push({ path, kind: 'deleted' });
-    else if (old.type !== now.type) found.push({ path, kind: 'typechange' });
-    else if (old.type !== 'directory' && (!old.bytes.equals(now.bytes) || old.sparse !== now.sparse)) {
-      found.push({ path, kind: 'modified' });
-    } else if (attributes(old) !== attributes(now)) found.push({ path, kind: 'mode' });
-    else if (old.mtimeNs !== now.mtimeNs) {
-      const same = old.type !== 'directory' || children(before, path) === children(after, path);
-      if (same) found.push({ path, kind: 'mode' });
-    }
-  }
-  found.sort((one, other) => byPath(one.path, other.path));
-
-  // The rule of renames: same content, same name first, then in order.
-  const content = (tree: ModelTree, { path }: Expected): string => {
-    const { type, bytes, sparse } = itemAt(tree, path);
-    return type === 'file' && bytes.length > 0 ? `${sparse} ${bytes.toString('latin1')}` : '';
-  };
-  const nameOf = (path: string): string => path.slice(path.lastIndexOf('/') + 1);
-  const come = found.filter((one) => one.kind === 'added' && content(after, one) !== '');
-  const gone = found.filter((one) => one.kind === 'deleted' && content(before, one) !== '');
-  const origins = new Map<string, string>();
-  for (const byName of [true, false]) {
-    for (const to of come) {
-      const from = gone.find(
-        (one) =>
-          content(before, one) === content(after, to) &&
-          (!byName || nameOf(one.path) === nameOf(to.path)) &&
-          ![...origins.values()].includes(one.path),
-      );
-      if (from !== undefined && !origins.has(to.path)) origins.set(to.path, from.path);
-    }
-  }
-  const left = new Set(origins.values());
-  return found
-    .filter(({ path, kind }) => kind !== 'deleted' || !left.has(path))
-    .map((one) => {
-      const oldPath = one.kind === 'added' ? origins.get(one.path) : undefined;
-      return oldPath === undefined ? one : { path: one.path, kind: 'renamed', oldPath };
-    });
-}
-
-function attributes({ mode, xattrs, group }: Item): string {
-  const named = xattrs.map(({ name, value }) => `${name.toString('hex')}=${value.toString('hex')}`);
-  return JSON.stringify([mode, named, group?.toString('hex') ?? null]);
-}
-
-/** All that is below a folder, as one text. */
-function children(tree: ModelTree, path: string): string {
-  const below = [...tree].filter(([one]) => one !== path && (path === '' || one.startsWith(`${path}/`)));
-  return below
-    .sort(([one], [other]) => byPath(one, other))
-    .map(([one, item]) =>
-      [one, item.type, attributes(item), item.mtimeNs, item.sparse, item.bytes.toString('base64')].join(),
-    )
-    .join('\n');
-}
-
-const namesOf = (path: string): Names =>
-  path === '' ? [] : path.split('/').map((name) => Buffer.from(name, 'latin1'));
-const pathOf = (names: Names): string => names.map((name) => name.toString('latin1')).join('/');
-
-async function all(comparison: Comparison, behind: Names | null = null): Promise<Expected[]> {
-  const found: Expected[] = [];
-  for await (const { path, kind, origin } of comparison.differences(behind)) {
-    const oldPath = origin === null ? {} : { oldPath: pathOf(origin.path) };
-    found.push({ path: pathOf(path), kind, ...oldPath });
-  }
-  return found;
-}
-
-function compare(
-  objects: ObjectReader,
-  before: Hash,
-  after: Hash,
-  path = '',
-  budget?: number,
-): Promise<Comparison> {
-  const renameBudgetBytes = budget === undefined ? {} : { renameBudgetBytes: budget };
-  return Comparison.make(objects, { before, after, path: namesOf(path), ...renameBudgetBytes });
-}
+import { all, compare, naive, namesOf } from './naive-comparison.ts';
 
 describe('the comparison of two trees', () => {
   test(
@@ -340,95 +225,4 @@ class CountedReader implements ObjectReader {
     this.reads += 1;
     return this.#reader.read(hash, kind);
   }
-}
-
-const run = promisify(execFile);
-describe('the patch of a comparison', () => {
-  test('real git makes the one tree the other with it', { timeout: 600_000 }, async () => {
-    const random = new Seeded(seedOfRun('patches'));
-    const trees = new RandomTrees(random);
-    const lines = new LineThread(THREAD);
-    const root = await mkdtemp(join(tmpdir(), 'holdfast-compare-'));
-    try {
-      for (let round = 0; round < times(8, 400); round += 1) {
-        const before = trees.tree(30);
-        for (const path of [...before.keys()]) if (/(^|\/)\.git$/.test(path)) remove(before, path);
-        const after = trees.edited(before, 8);
-        for (const path of [...after.keys()]) if (/(^|\/)\.git$/.test(path)) remove(after, path);
-        const objects = new StoredObjects();
-        const comparison = await compare(
-          objects,
-          storeTree(before, objects.add),
-          storeTree(after, objects.add),
-        );
-        const changes: PatchChange[] = [];
-        for await (const difference of comparison.differences()) {
-          const change = patchChangeOf(objects, difference);
-          if (change !== null) changes.push(change);
-        }
-        const patch: Buffer[] = [];
-        for await (const piece of writePatch(changes, lines, (path) => expect.fail(String(path)))) {
-          patch.push(piece);
-        }
-        const place = join(root, `case-${round}`);
-        await lay(place, before);
-        await writeFile(`${place}.patch`, Buffer.concat(patch));
-        if (patch.length > 0) {
-          await run('git', ['apply', '--whitespace=nowarn', `${place}.patch`], {
-            cwd: place,
-            env: PLAIN_GIT,
-          });
-        }
-        expect(await found(place)).toEqual(forGit(after));
-      }
-    } finally {
-      await lines.end();
-      await rm(root, { recursive: true, force: true });
-    }
-  });
-});
-
-const on = (place: string, path: string): Buffer =>
-  Buffer.concat([Buffer.from(`${place}/`), Buffer.from(path, 'latin1')]);
-
-/** Files and links, and the folders that they need: a folder that git does not know of would be in its way. */
-async function lay(place: string, tree: ModelTree): Promise<void> {
-  await mkdir(place);
-  for (const [path, { type, mode, bytes }] of [...tree].sort(([one], [other]) => byPath(one, other))) {
-    if (type !== 'file' && type !== 'symlink') continue;
-    await mkdir(on(place, path.slice(0, Math.max(path.lastIndexOf('/'), 0))), { recursive: true });
-    if (type === 'symlink') await symlink(bytes, on(place, path));
-    else {
-      await writeFile(on(place, path), bytes);
-      await chmod(on(place, path), (mode & 0o100) === 0 ? 0o644 : 0o755);
-    }
-  }
-}
-
-/** Path → what git knows of it: files and links. */
-function forGit(tree: ModelTree): Record<string, string> {
-  return Object.fromEntries(
-    [...tree]
-      .filter(([, { type }]) => type === 'file' || type === 'symlink')
-      .map(([path, { type, mode, bytes }]) => [
-        path,
-        `${type} ${type === 'file' && (mode & 0o100) !== 0} ${bytes.toString('base64')}`,
-      ]),
-  );
-}
-
-async function found(place: string, below = ''): Promise<Record<string, string>> {
-  const tree: Record<string, string> = {};
-  for (const name of await readdir(on(place, below), { encoding: 'latin1' })) {
-    const path = below === '' ? name : `${below}/${name}`;
-    const status = await lstat(on(place, path));
-    if (status.isDirectory()) Object.assign(tree, await found(place, path));
-    else if (status.isSymbolicLink()) {
-      tree[path] = `symlink false ${(await readlink(on(place, path), 'buffer')).toString('base64')}`;
-    } else {
-      const bytes = await readFile(on(place, path));
-      tree[path] = `file ${(status.mode & 0o100) !== 0} ${bytes.toString('base64')}`;
-    }
-  }
-  return tree;
 }
