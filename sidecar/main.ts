@@ -5,6 +5,7 @@ import { join } from 'node:path';
 /**
  * The sidecar: `sidecar.cjs` serves the supervisor on a socket in /ctl, `sidecar.cjs relay` joins its own stdio to that socket.
  * The environment may put its folders elsewhere: HOLDFAST_CONTROL, _RUN, _WORKSPACE, _RUNTIME, _AGENT, and _RIPGREP (a program).
+ * HOLDFAST_ALONE: no agent starts beside it now.
  */
 const started = performance.now();
 /** After this whatever a session starts with has happened. */
@@ -40,15 +41,27 @@ function listen(): void {
   });
   server.on('error', fail);
 
-  const loaded = new Promise<void>((resolve) => server.once('listening', () => setImmediate(resolve)))
+  const listening = new Promise<void>((resolve) => server.once('listening', () => setImmediate(resolve)));
+  const thread = listening
+    .then(() => import('./snapshots/thread-client.ts'))
+    .then(({ SnapshotThread }) => {
+      const snapshots = new SnapshotThread(join(import.meta.dirname, 'snapshots.cjs'), {
+        workspace: placeOf('WORKSPACE', '/workspace'),
+        notes: join(placeOf('CONTROL', '/ctl'), 'snapshots'),
+      });
+      // Whoever wants no agent may well want a snapshot: it starts while the rest is loaded.
+      if (process.env['HOLDFAST_ALONE'] !== undefined) snapshots.warm();
+      return snapshots;
+    });
+  const loaded = listening
     .then(() =>
       Promise.all([
+        thread,
         import('./serve.ts'),
         import('./turns/keeper.ts'),
         import('./files/workspace-files.ts'),
         import('./watch/watches.ts'),
         import('./egress/listener.ts'),
-        import('./snapshots/thread-client.ts'),
         import('../protocol/wire/payload-buffers.ts'),
         import('../protocol/wire/scratch-socket.ts'),
         import('./terminals/terminals.ts'),
@@ -56,12 +69,12 @@ function listen(): void {
     )
     .then(
       ([
+        snapshots,
         { serve },
         { Keeper },
         { WorkspaceFiles },
         { WatchedTrees },
         { EgressListener },
-        { SnapshotThread },
         { PayloadBuffers },
         { acceptScratch },
         { Terminals },
@@ -84,10 +97,6 @@ function listen(): void {
         files.settle().catch((error: unknown) => console.error('files:', error));
         const trees = new WatchedTrees(files);
         const egress = new EgressListener();
-        const snapshots = new SnapshotThread(join(import.meta.dirname, 'snapshots.cjs'), {
-          workspace,
-          notes: join(placeOf('CONTROL', '/ctl'), 'snapshots'),
-        });
         const warming = setTimeout(() => snapshots.warm(), QUIET_MS);
         const payloads = new PayloadBuffers();
         const ripgrep = process.env['HOLDFAST_RIPGREP'] ?? '/usr/bin/rg';

@@ -33,7 +33,7 @@ interface Waiting {
 
 /** Where the objects of a scan go. */
 export interface ObjectOutlet {
-  /** Memory for a body that is read from somewhere, until something is added. */
+  /** Memory for a body that is read from somewhere, until something is added: in the same turn of the event loop. */
   room(length: number): Buffer;
   /**
    * Takes an object; the body must not change any more, unless it lies in memory from here. `names`: some of the objects that it needs. A
@@ -229,7 +229,7 @@ export class Outbox implements ObjectOutlet {
     this.#asking = this.#asking.then(async () => {
       try {
         if (this.#failure === null) await this.#takeMissing(batch);
-        if (ends) this.#endFrame();
+        if (ends && !this.#isClosed) this.#endFrame();
       } catch (error) {
         this.#failure ??= { error };
       }

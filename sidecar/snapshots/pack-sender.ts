@@ -23,7 +23,7 @@ const IN_FLIGHT = { most: 6 * 2 ** 20, again: 4 * 2 ** 20 } as const;
 export class PackSender {
   readonly #store: Store;
   readonly #memory: OutboxMemory;
-  readonly #compressor: Compressor;
+  readonly #compressor: Pick<Compressor, 'pack' | 'close'>;
   /** In the order in which they were made. */
   readonly #frames: Promise<Frame>[] = [];
   /** Bytes of those, uncompressed, and of the one that is being appended. */
@@ -46,7 +46,7 @@ export class PackSender {
   newBytes = 0;
 
   /** `compressor`: closed with this. */
-  constructor(store: Store, memory: OutboxMemory, compressor: Compressor) {
+  constructor(store: Store, memory: OutboxMemory, compressor: Pick<Compressor, 'pack' | 'close'>) {
     this.#store = store;
     this.#compressor = compressor;
     this.#memory = memory;
@@ -74,7 +74,9 @@ export class PackSender {
 
   /** Resolves when more may be sent. */
   async room(): Promise<void> {
-    while (this.#inFlight > IN_FLIGHT.again && this.#failure === null) await this.#stepped.promise;
+    while (this.#inFlight > IN_FLIGHT.again && this.#failure === null && !this.#isClosed) {
+      await this.#stepped.promise;
+    }
     this.#throwIfFailed();
   }
 
@@ -96,6 +98,7 @@ export class PackSender {
   close(): void {
     this.#isClosed = true;
     this.#compressor.close();
+    this.#step();
   }
 
   async #compress({ raw, records: objects }: FrameMemory): Promise<Frame> {
@@ -176,6 +179,7 @@ export class PackSender {
   #track(group: Set<Promise<void>>, call: Promise<void>): void {
     const settled = call.catch((error: unknown) => {
       this.#failure ??= { error };
+      this.#step();
     });
     const counted = settled.finally(() => group.delete(counted));
     group.add(counted);

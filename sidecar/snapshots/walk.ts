@@ -133,7 +133,6 @@ export class Walk {
     this.#walker.vanished(level.folder, folder.name);
     level.folder.forget(folder.name);
     level.next -= 1;
-    this.#totals.directories -= 1;
   }
 
   /** Looks at every name of a directory; false when the walk is to end. */

@@ -69,21 +69,24 @@ export class WayDown {
   leave(): void {
     const done = this.#levels.pop();
     const parent = this.#levels.at(-1);
-    if (done !== undefined && parent?.fd === -1) {
-      const fd = this.#system.openAt(done.fd, this.#system.nameAt(DOTS), LIST_FLAGS);
-      this.#system.statOpen(fd);
-      noteFacts(this.#system.stat, this.#facts, 0);
-      if (inodeOf(this.#facts) !== inodeOf(parent.folder.facts)) {
-        this.#system.close(fd);
-        this.#close(done);
-        throw new HoldfastError('file_unavailable', 'The workspace was not looked through', {
-          why: `${formatPath(done.folder.path())} was moved meanwhile`,
-          next: 'try again',
-        });
-      }
-      parent.fd = fd;
+    try {
+      if (done !== undefined && parent?.fd === -1) parent.fd = this.#above(done, parent);
+    } finally {
+      this.#close(done);
     }
-    this.#close(done);
+  }
+
+  /** The folder above, found again from the one below, and open. */
+  #above(done: Level, { folder }: Level): number {
+    const fd = this.#system.openAt(done.fd, this.#system.nameAt(DOTS), LIST_FLAGS);
+    this.#system.statOpen(fd);
+    noteFacts(this.#system.stat, this.#facts, 0);
+    if (inodeOf(this.#facts) === inodeOf(folder.facts)) return fd;
+    this.#system.close(fd);
+    throw new HoldfastError('file_unavailable', 'The workspace was not looked through', {
+      why: `${formatPath(done.folder.path())} was moved meanwhile`,
+      next: 'try again',
+    });
   }
 
   /** Leaves all of them, wherever the walk is. */

@@ -208,7 +208,7 @@ export class Lifecycle {
 
   /** The same, and the sidecar runs afterwards. */
   async onlySidecarInLane(row: SessionRow, why: string): Promise<SessionRow> {
-    // Agents begin here only: that there is none is known. Asking the engine takes longer than many a call.
+    // Agents begin here only, in this lane: that there is none cannot be behind. Asking the engine takes longer than many a call.
     const { agent } = await this.#observations.look(row.id);
     if (agent === null && (await this.#sidecars.standing(row.id)) !== null) return row;
     const ended = await this.endAgentInLane(row, why);

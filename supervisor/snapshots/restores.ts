@@ -19,7 +19,7 @@ import type { SnapshotCallOptions } from './connection.ts';
 import type { Fills } from './fills.ts';
 import type { SnapshotService } from './service.ts';
 import type { LineageStores } from './store/stores.ts';
-import type { Takes } from './takes.ts';
+import type { Taken, Takes } from './takes.ts';
 
 const RESTORE = 'snapshot.restore';
 /** A sidecar that ends in the middle is followed by another one that goes on. */
@@ -257,11 +257,21 @@ export class Restores {
 
   /** Of a workspace that is not filled yet it is what it is filled with: nothing else has been in it. */
   async #undo(row: SessionRow, reason: SnapshotReason, request: ChangeRequest): Promise<SnapshotRow | null> {
-    const { takes, service } = this.#options;
+    const { takes, service, lifecycle } = this.#options;
     const { signal, onProgress } = request;
     const beginning = this.fills(row.id);
     if (beginning !== null) return service.find(beginning);
-    const take = () => takes.takeInLane(row, { reason, signal, onProgress });
+    const take = async (): Promise<Taken | null> => {
+      const once = () => takes.takeInLane(row, { reason, signal, onProgress });
+      try {
+        return await once();
+      } catch (error) {
+        // Its sidecar ended a moment ago.
+        if (!isCutOff(error)) throw error;
+        await lifecycle.sidecarInLane(row);
+        return await once();
+      }
+    };
     if (request.force) return await service.automatic(row, reason, take);
     try {
       return (await take())?.row ?? null;

@@ -40,12 +40,14 @@ function runtimeOf(name: string): { Runtime?: string } {
   return name === '' || name === 'default' ? {} : { Runtime: name };
 }
 
+/** `isAlone`: no agent starts with it. */
 export function sidecarBody(
   spec: SandboxSpec,
   image: string,
   mounts: MountSettings[],
   network: Network,
   labels: Record<string, string>,
+  isAlone = false,
 ): ContainerCreateOptions {
   return {
     Image: image,
@@ -57,7 +59,12 @@ export function sidecarBody(
     ],
     Cmd: [],
     WorkingDir: '/',
-    Env: [`HOLDFAST_SESSION=${spec.sessionId}`, 'HOME=/tmp', 'LANG=C.UTF-8'],
+    Env: [
+      `HOLDFAST_SESSION=${spec.sessionId}`,
+      'HOME=/tmp',
+      'LANG=C.UTF-8',
+      ...(isAlone ? ['HOLDFAST_ALONE=1'] : []),
+    ],
     Labels: labels,
     Healthcheck: { Test: ['NONE'] },
     StopSignal: 'SIGTERM',

@@ -170,6 +170,7 @@ export class Sandboxes {
               mounts.sidecar,
               network,
               label(role, hashes.sidecar),
+              !withAgent,
             )
           : agentBody(spec, mounts.agent, network, label(role, hashes.agent));
       const id = await containers.create(what, naming.container(spec.sessionId, role), body);

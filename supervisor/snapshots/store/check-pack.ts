@@ -13,7 +13,7 @@ export interface CheckedPack {
   readonly lacking: Lacking;
 }
 
-/** Checks the packs of one snapshot, one at a time. Whoever made them need not be believed. */
+/** Checks the packs of one snapshot. Whoever made them need not be believed. */
 export class PackChecker {
   readonly #indexes: PackIndex[] = [];
   /** Of `#indexes`. */

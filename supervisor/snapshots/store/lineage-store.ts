@@ -24,6 +24,8 @@ import { StoredPackFile } from './pack-files.ts';
 const CACHED_BYTES = 32 * 2 ** 20;
 /** Packs that stay open between two reads. */
 const OPEN_PACKS = 16;
+/** Frames that one answer reads at once: each may lie in another pack. */
+const READ_AT_ONCE = 8;
 
 /** A published pack. */
 export interface StoredPack {
@@ -201,18 +203,23 @@ export class LineageStore implements ObjectReader {
       taken.add(key);
       chosen.push(hash);
     }
-    const read = await Promise.all(
-      chosen.map((hash) => this.#whereSound(hash, (found) => this.#storedWith(found))),
-    );
     const frames: SentFrame[] = [];
     const parts: Buffer[] = [];
     let bytes = 0;
-    for (const { frame, table, stored } of read) {
-      // One that had to be read from another pack may be longer than the one that was chosen.
-      if (frames.length > 0 && bytes + table.length + stored.length > FRAME_LIMITS.payloadBytes) break;
-      parts.push(table, stored);
-      bytes += table.length + stored.length;
-      frames.push(frame);
+    for (let from = 0; from < chosen.length; from += READ_AT_ONCE) {
+      const read = await Promise.all(
+        chosen
+          .slice(from, from + READ_AT_ONCE)
+          .map((hash) => this.#whereSound(hash, (found) => this.#storedWith(found))),
+      );
+      for (const { frame, table, stored } of read) {
+        // One that had to be read from another pack may be longer than the one that was chosen.
+        if (frames.length > 0 && bytes + table.length + stored.length > FRAME_LIMITS.payloadBytes)
+          return { frames, bytes: Buffer.concat(parts) };
+        parts.push(table, stored);
+        bytes += table.length + stored.length;
+        frames.push(frame);
+      }
     }
     return { frames, bytes: Buffer.concat(parts) };
   }

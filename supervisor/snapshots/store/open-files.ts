@@ -51,7 +51,8 @@ export class OpenFiles {
   async #closeMore(): Promise<void> {
     if (this.#open.size <= this.#most) return;
     for (const [path, { users }] of [...this.#open]) {
-      if (users === 0) await this.close(path);
+      // While another one was closed it may have gone, and come again.
+      if (users === 0 && this.#open.get(path)?.users === 0) await this.close(path);
       if (this.#open.size <= this.#most) return;
     }
   }
