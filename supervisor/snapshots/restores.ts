@@ -12,7 +12,7 @@ import type { Database } from '../store/database.ts';
 import type { Operation, OperationData, Operations } from '../store/operations.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { SnapshotRow } from '../store/snapshots.ts';
-import type { SidecarAccess } from '../workspace/sidecar-access.ts';
+import { againIfGone, type SidecarAccess } from '../workspace/sidecar-access.ts';
 import type { Seeding } from '../workspace/seed.ts';
 import type { WriteGate } from '../workspace/write-gate.ts';
 import type { SnapshotCallOptions } from './connection.ts';
@@ -146,7 +146,9 @@ export class Restores {
         await finishCleans(session.id);
         // What stays must be there.
         if (typeof request.path === 'string') await this.finishInLane(session.id);
-        const row = await lifecycle.onlySidecarInLane(records.get(session.id), `its workspace is ${what}`);
+        const row = await againIfGone(() =>
+          lifecycle.onlySidecarInLane(records.get(session.id), `its workspace is ${what}`),
+        );
         await seeding.settle(row);
         return await act(row, await this.#undo(row, reason, request));
       };
@@ -261,17 +263,11 @@ export class Restores {
     const { signal, onProgress } = request;
     const beginning = this.fills(row.id);
     if (beginning !== null) return service.find(beginning);
-    const take = async (): Promise<Taken | null> => {
-      const once = () => takes.takeInLane(row, { reason, signal, onProgress });
-      try {
-        return await once();
-      } catch (error) {
-        // Its sidecar ended a moment ago.
-        if (!isCutOff(error)) throw error;
-        await lifecycle.sidecarInLane(row);
-        return await once();
-      }
-    };
+    const take = (): Promise<Taken | null> =>
+      againIfGone(async (isAgain) => {
+        if (isAgain) await lifecycle.sidecarInLane(row);
+        return await takes.takeInLane(row, { reason, signal, onProgress });
+      });
     if (request.force) return await service.automatic(row, reason, take);
     try {
       return (await take())?.row ?? null;

@@ -16,15 +16,22 @@ export interface SidecarAccess {
 }
 
 /** `act` with a sidecar that runs; again with another one where it turns out to have gone just now. */
-export async function withLiving<T>(
+export function withLiving<T>(
   access: Pick<SidecarAccess, 'ensure'>,
   sessionId: string,
   act: () => Promise<T>,
 ): Promise<T> {
+  return againIfGone(async (isAgain) => {
+    await access.ensure(sessionId, isAgain);
+    return await act();
+  });
+}
+
+/** `act` until it does not end with `sandbox_lost`, a few times at most. `isAgain`: it did before. */
+export async function againIfGone<T>(act: (isAgain: boolean) => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries += 1) {
     try {
-      await access.ensure(sessionId, tries > 1);
-      return await act();
+      return await act(tries > 1);
     } catch (error) {
       const isGone = error instanceof HoldfastError && error.code === 'sandbox_lost';
       if (!isGone || tries === TRIES) throw error;

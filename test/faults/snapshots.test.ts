@@ -269,9 +269,10 @@ describe('kill -9 of the sidecar', () => {
 
   test('a moment ago: whoever asks gets another one', async () => {
     const { home, id } = await begun();
-    await home.call('snapshot/create', { session: id });
+    const { id: snapshot } = await home.call('snapshot/create', { session: id });
     for (const ask of [
       () => home.call('snapshot/create', { session: id }),
+      () => home.call('snapshot/restore', { session: id, snapshot, cancel: true }),
       () => home.call('files/list', { session: id, path: '/workspace' }),
     ]) {
       for (let round = 0; round < times(3, 50); round += 1) {
