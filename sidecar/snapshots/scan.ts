@@ -31,8 +31,8 @@ export interface ScanOptions {
   readonly known: Folder;
   /** Names of files with several at the last scan; null where that is not known. */
   readonly linkedBefore: number | null;
-  /** How many there were at the last look; 0 where that is not known. */
-  readonly filesBefore: number;
+  /** How many there were at the last look; null where that is not known. */
+  readonly filesBefore: number | null;
   readonly outlet: ObjectOutlet;
   readonly budgetBytes: number | null;
   readonly frozen: boolean;
@@ -81,7 +81,7 @@ export class Scan implements Walker {
 
   async run(): Promise<Scanned> {
     const { linkedBefore, filesBefore, frozen } = this.#options;
-    const isSmall = filesBefore > 0 && filesBefore <= SMALL;
+    const isSmall = filesBefore !== null && filesBefore <= SMALL;
     // Else what was written just before would look as if it were written meanwhile, and an agent be frozen for nothing.
     await this.#moment.begin(!frozen && !isSmall);
     let walk = await this.#walk();

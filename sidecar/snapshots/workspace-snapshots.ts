@@ -37,7 +37,8 @@ export class WorkspaceSnapshots implements Disposable {
   #names: WalkResult['linked'] = new Map();
   /** How many there are. */
   #linked: number | null = null;
-  #files = 0;
+  /** At the last complete look. */
+  #files: number | null = null;
   /** Tree that the last complete scan found, in hexadecimal. */
   #last: string | null = null;
   /** Newest tree of which we heard that the store has it. */
@@ -158,7 +159,7 @@ export class WorkspaceSnapshots implements Disposable {
     const { files, bytes } = this.#unkept;
     const place = placeOf(this.#system, this.#root.fd);
     if (this.#last === null || place === null || (files < WORTH.files && bytes < WORTH.bytes)) return false;
-    const known = { top: this.#known, root: this.#last, linked: this.#linked, files: this.#files };
+    const known = { top: this.#known, root: this.#last, linked: this.#linked, files: this.#files ?? 0 };
     let sent = 0;
     let unsent: Buffer[] = [];
     const send = async (): Promise<void> => {
@@ -230,7 +231,8 @@ export class WorkspaceSnapshots implements Disposable {
       const now = performance.now();
       if (files === 0 || now - said < PROGRESS_MS) return;
       said = now;
-      work.progress('scanning', files, this.#files === 0 ? undefined : Math.max(files, this.#files));
+      const before = this.#files ?? 0;
+      work.progress('scanning', files, before === 0 ? undefined : Math.max(files, before));
     };
     const scan = new Scan({
       system: this.#system,

@@ -130,7 +130,7 @@ test.skipIf(obstacle !== null)(
           await person.press("Holdfast's images", 'Cancel');
           await expect.poll(() => beingBuilt(person.server), GONE).toEqual([]);
           await person.toast("Holdfast's images").first().waitFor({ state: 'detached' });
-          expect(buildersIn(place)).toEqual([]);
+          await expect.poll(() => buildersIn(place), GONE).toEqual([]);
 
           await registry.close();
           await person.clearToasts();

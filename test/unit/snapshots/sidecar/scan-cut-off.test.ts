@@ -42,7 +42,7 @@ test('a scan that cannot go on at whatever object is followed by one that finds 
   const scan = async (known: Folder, outlet: Nowhere): Promise<string | undefined> => {
     const rest = {
       linkedBefore: null,
-      filesBefore: 0,
+      filesBefore: null,
       budgetBytes: null,
       frozen: false,
       check: () => undefined,
