@@ -30,7 +30,8 @@ const needsDocker = {
   // What takes seconds takes ten times as long beside a busy neighbour; only what hangs is to be ended.
   testTimeout: 150_000,
   hookTimeout: 180_000,
-  maxWorkers: 2,
+  // They wait for containers more than they work.
+  maxWorkers: 3,
   sequence: { groupOrder: 1 },
 };
 
@@ -40,6 +41,7 @@ const needsEditor = {
   globalSetup: ['test/setup/docker.ts', 'test/setup/editor.ts'],
   testTimeout: 300_000,
   hookTimeout: 240_000,
+  maxWorkers: 2,
   sequence: { groupOrder: 2 },
 };
 
