@@ -99,6 +99,8 @@ describe('homes', () => {
       const own = join(folder, 'own');
       // As an installation that everybody may read, wherever this one lies.
       await cp(join(BUNDLE, '..'), join(folder, 'program'), { recursive: true });
+      const node = join(folder, 'program/node');
+      await cp(process.execPath, node);
       await execute('chmod', ['-R', 'a+rX', join(folder, 'program')]);
       await mkdir(own);
       await cp(COUNTER, join(own, 'counter'), { recursive: true });
@@ -116,7 +118,7 @@ describe('homes', () => {
       };
       const identity = [`--reuid=${STRANGER}`, `--regid=${STRANGER}`, '--clear-groups'];
       const holdfast = async (...args: string[]): Promise<string> => {
-        const command = [...identity, process.execPath, join(folder, 'program/holdfast.cjs'), ...args];
+        const command = [...identity, node, join(folder, 'program/holdfast.cjs'), ...args];
         return (await execute('setpriv', command, { env, cwd: own })).stdout;
       };
       bench.atEnd(async () => existsSync(path) && (await holdfast('purge', '--force')));

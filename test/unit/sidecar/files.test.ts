@@ -63,8 +63,9 @@ function nest(below: string, depth: number): void {
 function clearAs12345(): string {
   const module = JSON.stringify(join(import.meta.dirname, '../../../sidecar/workspace/clear.ts'));
   const program = `
-    process.setgid(12345); process.setuid(12345);
+    // Loaded with the test's own rights: the checkout may lie where no other user can read.
     const { clearWorkspace } = await import(${module});
+    process.setgid(12345); process.setuid(12345);
     try { console.log(JSON.stringify(await clearWorkspace(${JSON.stringify(root)}, {}))); }
     catch (error) { console.error(error.code); process.exit(1); }`;
   return execFileSync(process.execPath, ['--input-type=module', '-e', program], {
