@@ -1,28 +1,53 @@
 import { EventEmitter, FilePermission, FileType } from 'vscode';
 import type { Disposable, FileStat, Uri } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
 import type { Connection } from '../connection/connection.ts';
 import { uriOf } from './location.ts';
 
 const PATH = '/.vscode/settings.json';
 
+/**
+ * Settings of every session folder, whoever the session is. VS Code's Git would take the path of the folder for a path of this machine:
+ * *Initialize Repository* made a repository of the machine's root directory.
+ */
+const SESSION_FOLDER_SETTINGS = {
+  'git.enabled': false,
+} as const;
+
 type Named = Pick<Session, 'id' | 'name' | 'profile'>;
 
+interface Served {
+  readonly text: string;
+  /** Time of the last change, ms. */
+  readonly at: number;
+}
+
 /**
- * Where VS Code looks for the configuration of a session's folder no agent can put a file. It finds there what only a folder's settings can say: whose
- * window it is. (The folder's own name is `/`.) The file is in no listing.
+ * Serves `holdfast://<session>/.vscode/settings.json`, the place where VS Code looks for the configuration of a session's folder and where no
+ * agent can put a file. It holds what only the settings of a folder can say: the title of the window, and what is off or different in a
+ * window of a session. The file is in no listing.
+ *
+ * The safety settings do not depend on the supervisor: without one the file is served without a title, and it gets its title later.
  */
 export class OwnSettings implements Disposable {
   readonly #connection: Connection;
-  readonly #given = new Map<string, { readonly text: string; readonly at: number }>();
+  readonly #served = new Map<string, Served>();
   readonly #changed = new EventEmitter<Uri>();
+  /** Sessions that were served without a title. */
+  readonly #untitled = new Set<string>();
+  readonly #listener: Disposable;
   readonly onDidChange = this.#changed.event;
 
   constructor(connection: Connection) {
     this.#connection = connection;
+    this.#listener = connection.onDidConnect(() => {
+      for (const id of this.#untitled) void this.#findTitle(id);
+    });
   }
 
   dispose(): void {
+    this.#listener.dispose();
     this.#changed.dispose();
   }
 
@@ -40,33 +65,74 @@ export class OwnSettings implements Disposable {
     return Buffer.from((await this.#look(uri.authority)).text);
   }
 
-  /** A session may have another name now. */
+  /** Serves the current names of the sessions from now on. */
   heard(sessions: readonly Named[]): void {
     for (const session of sessions) {
-      const given = this.#given.get(session.id);
-      if (given === undefined || given.text === settingsOf(session)) continue;
-      this.#keep(session);
-      this.#changed.fire(uriOf(session.id, PATH));
+      if (this.#served.has(session.id)) this.#update(session);
     }
   }
 
-  async #look(id: string): Promise<{ readonly text: string; readonly at: number }> {
-    const { session } = await this.#connection.call('session/show', { session: id }, { repeatable: true });
-    return this.#keep(session);
+  /** Errors: `not_found` where the supervisor knows no such session. */
+  async #look(id: string): Promise<Served> {
+    if (this.#connection.peer === undefined) {
+      // VS Code waits for this answer before it applies any setting of the folder, and the supervisor may take a while to start.
+      this.#connection.use();
+      return this.#withoutSupervisor(id);
+    }
+    try {
+      return this.#keep(id, settingsOf(await this.#session(id)));
+    } catch (error) {
+      if (HoldfastError.from(error).code === 'not_found') throw error;
+      return this.#withoutSupervisor(id);
+    }
   }
 
-  #keep(session: Named): { readonly text: string; readonly at: number } {
-    const text = settingsOf(session);
-    const known = this.#given.get(session.id);
-    const kept = known?.text === text ? known : { text, at: Date.now() };
-    this.#given.set(session.id, kept);
-    return kept;
+  #withoutSupervisor(id: string): Served {
+    const served = this.#served.get(id);
+    if (served !== undefined) return served;
+    this.#untitled.add(id);
+    return this.#keep(id, settingsOf(null));
+  }
+
+  async #findTitle(id: string): Promise<void> {
+    try {
+      this.#update(await this.#session(id));
+    } catch (error) {
+      // A session that is gone needs no title; the others get theirs from the next connection.
+      if (HoldfastError.from(error).code === 'not_found') this.#untitled.delete(id);
+    }
+  }
+
+  async #session(id: string): Promise<Named> {
+    return (await this.#connection.call('session/show', { session: id }, { repeatable: true })).session;
+  }
+
+  #update(session: Named): void {
+    this.#untitled.delete(session.id);
+    const before = this.#served.get(session.id);
+    if (this.#keep(session.id, settingsOf(session)) !== before) this.#changed.fire(uriOf(session.id, PATH));
+  }
+
+  #keep(id: string, text: string): Served {
+    const before = this.#served.get(id);
+    if (before?.text === text) return before;
+    const served = { text, at: Date.now() };
+    this.#served.set(id, served);
+    return served;
   }
 }
 
-function settingsOf({ id, name, profile }: Named): string {
-  // VS Code fills in what begins with a dollar sign.
+/** The text of the file; `session` is null where the names are not known yet. */
+function settingsOf(session: Named | null): string {
+  const settings = {
+    ...(session === null ? {} : { 'window.title': titleOf(session) }),
+    ...SESSION_FOLDER_SETTINGS,
+  };
+  return `${JSON.stringify(settings, null, 2)}\n`;
+}
+
+function titleOf({ id, name, profile }: Named): string {
+  // VS Code replaces variables, which begin with a dollar sign.
   const title = (name === id ? profile : `${profile}/${name}`).replaceAll('$', '');
-  const parts = ['${dirty}${activeEditorShort}', title, '${appName}'];
-  return `${JSON.stringify({ 'window.title': parts.join('${separator}') }, null, 2)}\n`;
+  return ['${dirty}${activeEditorShort}', title, '${appName}'].join('${separator}');
 }

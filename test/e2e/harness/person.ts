@@ -92,6 +92,14 @@ export class Person {
     await this.page.keyboard.press('Enter');
   }
 
+  /** Whether the Command Palette lists a command of this title. */
+  async isOffered(title: string): Promise<boolean> {
+    const offered = await this.#finds(title);
+    await this.page.keyboard.press('Escape');
+    await this.page.locator('.quick-input-widget').first().waitFor({ state: 'hidden' });
+    return offered;
+  }
+
   /** Whether Enter would run the command. */
   async #finds(title: string): Promise<boolean> {
     const timeout = COMMAND_MS;
