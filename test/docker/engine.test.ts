@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { DockerEngine } from '../../supervisor/engine/docker/engine.ts';
 import { TestHome, bareImage, echo, eventually, execSpec, shell } from '../engine-harness/fixture.ts';
 import { engineAt } from '../engine-harness/private-engine.ts';
+import { times } from '../setup/run-length.ts';
 
 const docker = engineAt('/var/run/docker.sock');
 let image: Awaited<ReturnType<typeof bareImage>>;
@@ -161,6 +162,31 @@ describe('a sandbox', () => {
     await expect(engine.pause(spec.sessionId)).rejects.toThrow(
       expect.objectContaining({ code: 'sandbox_lost' }),
     );
+  });
+
+  test('is paused and resumed by several at once: each of them finds it done, and it can be ended', async () => {
+    const spec = await home.session();
+    await engine.startSandbox(spec);
+    const { agent } = await engine.observeSession(spec.sessionId);
+    if (agent === null) throw new Error('it has no agent');
+    const rounds = times(8, 200);
+    // Beside our own order of verbs, as another process of ours and a person's `docker unpause` are.
+    const beside = docker.getContainer(agent.objectId);
+    for (let round = 0; round < rounds; round += 1) {
+      await engine.pause(spec.sessionId);
+      await Promise.all([
+        engine.unpause(spec.sessionId),
+        ...[1, 2, 3].map(() => beside.unpause().catch(() => undefined)),
+      ]);
+      expect((await engine.observeSession(spec.sessionId)).agent?.state).toBe('running');
+    }
+    await engine.pause(spec.sessionId);
+    await Promise.all([
+      beside.unpause().catch(() => undefined),
+      engine.removeSandbox(spec.sessionId, 300),
+      beside.unpause().catch(() => undefined),
+    ]);
+    expect((await engine.observeSession(spec.sessionId)).agent).toBeNull();
   });
 
   test('is joined when it stands, also by a new supervisor; what changed is replaced, and nothing else', async () => {

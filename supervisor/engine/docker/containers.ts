@@ -29,6 +29,8 @@ const REMOVE_TRIES = 20;
 const REMOVE_PAUSE_MS = 100;
 
 const FREEZE_ATTEMPTS = 3;
+const THAW_ATTEMPTS = 10;
+const THAW_PAUSE_MS = 100;
 
 /** Containers and volumes of one home, by our names and labels; every verb may be repeated. */
 export class Containers {
@@ -105,29 +107,47 @@ export class Containers {
     await this.#post(what, id, 'start', this.#patience.workMs, [304]);
   }
 
+  /** What the container does now, in the engine's words (`running`, `paused`, `exited`, …); null when there is none. */
+  async status(id: string): Promise<string | null> {
+    return (await this.inspect(id))?.State.Status ?? null;
+  }
+
+  /** What the container does after a refusal decides, because every engine version words its refusals in its own way. */
   async pause(what: string, id: string): Promise<void> {
     for (let attempt = 1; ; attempt += 1) {
       try {
         await this.#post(what, id, 'pause', this.#patience.quickMs);
         return;
       } catch (error) {
-        if (!isRefusal(error, 409, 500)) throw error;
-        if (/already paused/i.test(error.reason)) return;
+        if (!isRefusal(error)) throw error;
+        const status = await this.status(id);
+        if (status === 'paused') return;
         // On a busy machine the freezer gives up now and then, and thaws what it had frozen.
-        if (attempt === FREEZE_ATTEMPTS || !/unable to freeze/i.test(error.reason)) throw error;
+        if (status !== 'running' || attempt === FREEZE_ATTEMPTS) throw error;
       }
     }
   }
 
+  /** As `pause`. Where somebody else resumes the container at the same time, the engine may show it as paused for a moment longer. */
   async unpause(what: string, id: string): Promise<void> {
-    try {
-      await this.#post(what, id, 'unpause', this.#patience.quickMs);
-    } catch (error) {
-      if (!isRefusal(error, 409, 500) || !/not paused/i.test(error.reason)) throw error;
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        await this.#post(what, id, 'unpause', this.#patience.quickMs);
+        return;
+      } catch (error) {
+        if (!isRefusal(error)) throw error;
+        const status = await this.status(id);
+        if (status === 'running') return;
+        if (status !== 'paused' || attempt === THAW_ATTEMPTS) throw error;
+        await sleep(THAW_PAUSE_MS);
+      }
     }
   }
 
-  /** TERM, up to `graceMs` for an end of its own, then KILL. A frozen one is thawed first. */
+  /**
+   * TERM, and up to `graceMs` for an end of its own; `remove` kills what is left. A frozen one is thawed first. What the engine refuses
+   * here must not keep the container from being removed.
+   */
   async stop(what: string, id: string, state: string, graceMs: number): Promise<void> {
     if (graceMs <= 0 || (state !== 'running' && state !== 'paused')) return;
     const api = await this.#api();
@@ -142,8 +162,8 @@ export class Containers {
         timeoutMs: this.#patience.quickMs,
       });
     } catch (error) {
-      // Gone or ended already: what we wanted.
-      if (!isRefusal(error, 404, 409)) throw error;
+      // Gone or ended already, or it gets no time to end by itself.
+      if (!isRefusal(error)) throw error;
       return;
     }
     const grace = AbortSignal.timeout(graceMs);
@@ -157,7 +177,7 @@ export class Containers {
         signal: grace,
       });
     } catch (error) {
-      if (!grace.aborted && !isRefusal(error, 404)) throw error;
+      if (!grace.aborted && !isRefusal(error)) throw error;
     }
   }
 
@@ -180,6 +200,19 @@ export class Containers {
         if (!isRefusal(error, 409, 500) || tries >= REMOVE_TRIES) throw error;
         await sleep(REMOVE_PAUSE_MS);
       }
+    }
+  }
+
+  async hasImage(reference: string): Promise<boolean> {
+    const what = `Cannot look for image ${reference}`;
+    try {
+      const api = await this.#api();
+      const path = `/images/${reference}/json`;
+      await api.json({ what, method: 'GET', path, timeoutMs: this.#patience.quickMs });
+      return true;
+    } catch (error) {
+      if (isRefusal(error, 404)) return false;
+      throw error;
     }
   }
 

@@ -22,6 +22,13 @@ export interface RawExec {
   readonly socket: Socket;
 }
 
+interface ExecTerminal {
+  readonly sessionId: string;
+  readonly containerId: string;
+  readonly id: string;
+  readonly ended: () => boolean;
+}
+
 /** Processes that are started beside a container's main one. */
 export class Execs {
   readonly #api: () => Promise<DockerApi>;
@@ -52,7 +59,7 @@ export class Execs {
       });
       return { id: Id, socket };
     } catch (error) {
-      throw refusedExec(error, what);
+      throw await this.#explained(error, containerId, what);
     }
   }
 
@@ -98,7 +105,7 @@ export class Execs {
     const outputs = tty ? { stdout: socket.pipe(new PassThrough()), stderr: null } : takeApart(socket);
     if (tty) socket.on('close', () => (outputs.stdout as PassThrough).end());
     const resize = (columns: number, rows: number): Promise<void> =>
-      this.#resize(sessionId, id, columns, rows, () => ended);
+      this.#resize({ sessionId, containerId, id, ended: () => ended }, columns, rows);
     try {
       if (spec.tty !== null) await resize(spec.tty.columns, spec.tty.rows);
     } catch (error) {
@@ -125,13 +132,8 @@ export class Execs {
     for (const resize of again ?? []) await resize();
   }
 
-  async #resize(
-    sessionId: string,
-    id: string,
-    columns: number,
-    rows: number,
-    ended: () => boolean,
-  ): Promise<void> {
+  async #resize(terminal: ExecTerminal, columns: number, rows: number): Promise<void> {
+    const { sessionId, containerId, id, ended } = terminal;
     const api = await this.#api();
     for (let tries = 1; !ended(); tries += 1) {
       try {
@@ -145,9 +147,9 @@ export class Execs {
         return;
       } catch (error) {
         if (!(error instanceof EngineRefusal)) throw error;
-        if (/paused/i.test(error.reason)) {
+        if ((await this.#containers.status(containerId)) === 'paused') {
           const later = this.#refused.get(sessionId) ?? new Set();
-          later.add(() => this.#resize(sessionId, id, columns, rows, ended));
+          later.add(() => this.#resize(terminal, columns, rows));
           this.#refused.set(sessionId, later);
           return;
         }
@@ -156,6 +158,33 @@ export class Execs {
         await sleep(RESIZE_PAUSE_MS);
       }
     }
+  }
+
+  /** What a refused exec means is what its container does now: the engine's words for it differ with its version. */
+  async #explained(error: unknown, containerId: string, what: string): Promise<unknown> {
+    if (!isRefusal(error, 404, 409, 500)) return error;
+    const status = await this.#containers.status(containerId);
+    if (status === 'paused') {
+      return new HoldfastError('invalid_state', what, {
+        why: 'the sandbox is paused',
+        next: 'wake the session first',
+        cause: error,
+      });
+    }
+    // It runs, and the refusal is about something else; a conflict was about a moment that is over.
+    if (status === 'running') {
+      if (error.status !== 409) return error;
+      return new HoldfastError('invalid_state', what, {
+        why: `the sandbox was about to change its state: ${error.reason}`,
+        next: 'try again',
+        cause: error,
+      });
+    }
+    return new HoldfastError('sandbox_lost', what, {
+      why: error.reason,
+      next: 'send the next request: it gets a new sandbox',
+      cause: error,
+    });
   }
 
   /** The engine may tell of a killed process before it tells that its container is ending with it. */
@@ -191,22 +220,4 @@ export class Execs {
       throw error;
     }
   }
-}
-
-function refusedExec(error: unknown, what: string): unknown {
-  if (isRefusal(error, 409) && /paused/i.test(error.reason)) {
-    return new HoldfastError('invalid_state', what, {
-      why: 'the sandbox is paused',
-      next: 'wake the session first',
-      cause: error,
-    });
-  }
-  if (isRefusal(error, 404, 409) || (isRefusal(error, 500) && /not running/i.test(error.reason))) {
-    return new HoldfastError('sandbox_lost', what, {
-      why: error.reason,
-      next: 'send the next request: it gets a new sandbox',
-      cause: error,
-    });
-  }
-  return error;
 }

@@ -196,12 +196,23 @@ export class Sandboxes {
       } else await settled(starting);
     } catch (error) {
       const leftovers = await Promise.allSettled(made.map((id) => containers.remove(what, id)));
-      const failure = startFailure(error, what, spec, this.#options.sidecarImage, mounts);
+      const failure = startFailure(error, what, spec, await this.#missingImage(error, spec), mounts);
       for (const result of leftovers) {
         if (result.status === 'rejected') failure.cause = new AggregateError([error, result.reason], what);
       }
       throw failure;
     }
+  }
+
+  /** The image whose absence can be why a start was refused; null where both are there. */
+  async #missingImage(error: unknown, spec: SandboxSpec): Promise<string | null> {
+    if (!isRefusal(error, 404)) return null;
+    const { containers, sidecarImage } = this.#options;
+    for (const image of [sidecarImage, spec.image]) {
+      // The refusal is what the caller must hear, not that this look failed as well.
+      if (!(await containers.hasImage(image).catch(() => true))) return image;
+    }
+    return null;
   }
 
   /** An engine refuses more processors than it has. */
@@ -247,14 +258,12 @@ function startFailure(
   error: unknown,
   what: string,
   spec: SandboxSpec,
-  sidecarImage: string,
+  missing: string | null,
   mounts: SandboxMounts,
 ): HoldfastError {
   if (error instanceof HoldfastError) return error;
   if (!(error instanceof EngineRefusal)) return HoldfastError.from(error, what);
-  if (isRefusal(error, 404) && /no such image/i.test(error.reason)) {
-    return missingImage(error.reason.includes(sidecarImage) ? sidecarImage : spec.image, error);
-  }
+  if (missing !== null) return missingImage(missing, error);
   return new HoldfastError('sandbox_failed', what, {
     why: error.reason,
     next: nextAfter(error.reason),

@@ -11,24 +11,46 @@ const TRIES = 120;
 const PAUSE_MS = 500;
 const ANSWER_MS = 10_000;
 
-/** True when there is nothing left to do: it runs, or it is no more. */
-function unpause(): Promise<boolean> {
+interface Answer {
+  readonly status: number;
+  readonly text: string;
+}
+
+/** Null where the engine does not answer. */
+function ask(method: 'GET' | 'POST', verb: string): Promise<Answer | null> {
   return new Promise((resolve) => {
-    const path = `/containers/${encodeURIComponent(container)}/unpause`;
-    const asked = request({ socketPath, path, method: 'POST', timeout: ANSWER_MS }, (answer) => {
-      let said = '';
+    const path = `/containers/${encodeURIComponent(container)}/${verb}`;
+    const asked = request({ socketPath, path, method, timeout: ANSWER_MS }, (answer) => {
+      let text = '';
       answer.setEncoding('utf8');
-      answer.on('data', (text: string) => (said += text));
-      answer.on('error', () => resolve(false));
-      answer.on('end', () => {
-        const { statusCode = 0 } = answer;
-        resolve(statusCode < 300 || statusCode === 404 || /not paused|not running/i.test(said));
-      });
+      answer.on('data', (part: string) => (text += part));
+      answer.on('error', () => resolve(null));
+      answer.on('end', () => resolve({ status: answer.statusCode ?? 0, text }));
     });
     asked.on('timeout', () => asked.destroy());
-    asked.on('error', () => resolve(false));
+    asked.on('error', () => resolve(null));
     asked.end();
   });
+}
+
+/** True when there is nothing left to do. What the container does decides, not how the engine words a refusal. */
+async function unpause(): Promise<boolean> {
+  const answer = await ask('POST', 'unpause');
+  if (answer === null) return false;
+  if (answer.status < 300 || answer.status === 404) return true;
+  const seen = await ask('GET', 'json');
+  if (seen === null) return false;
+  return seen.status === 404 || (seen.status < 300 && !isPaused(seen.text));
+}
+
+function isPaused(text: string): boolean {
+  try {
+    const facts = JSON.parse(text) as { State?: { Status?: unknown } } | null;
+    return facts?.State?.Status === 'paused';
+  } catch {
+    // Not understood: it is asked again.
+    return true;
+  }
 }
 
 let released = false;
