@@ -134,6 +134,7 @@ export function openRooms(home: Home, engine: Engine, program: Program, log: Log
       },
     },
     policies,
+    reserve,
     log: log.room('profiles'),
     defaultImage: program.agentImage,
     now,

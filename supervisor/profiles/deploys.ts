@@ -7,13 +7,14 @@ import { failpoint } from '../failpoints.ts';
 import type { Lanes } from '../sessions/lanes.ts';
 import { syncDirectory } from '../store/home.ts';
 import { type Operation, resultOf } from '../store/operations.ts';
-import type { ProfileRow } from '../store/profiles.ts';
+import type { NewProfileRow } from '../store/profiles.ts';
 import { removeTree } from '../store/remove-tree.ts';
 import { copyProject } from './copy.ts';
 import { requireImage, type TellProgress } from './images.ts';
-import { asFailure, isCutOff, type ProfileServiceOptions } from './requests.ts';
+import { asFailure, endFailed, type ProfileServiceOptions } from './requests.ts';
 import { requireEngine, requireEntry, requireOutside } from './requirements.ts';
 import { summarize } from './summary.ts';
+import { deployedAgain, UNDEPLOY } from './undeploys.ts';
 import type { CodeVersions } from './versions.ts';
 
 export const DEPLOY = 'profile/deploy';
@@ -32,7 +33,12 @@ const DeployedSchema = z.object({
 });
 export type Deployed = z.infer<typeof DeployedSchema>;
 
-const DataSchema = z.object({ profile: z.string().optional(), version: z.number().int().optional() });
+const DataSchema = z.object({
+  profile: z.string().optional(),
+  version: z.number().int().optional(),
+  /** No other deploy can have the version until this one has ended. */
+  reserved: z.boolean().default(false),
+});
 
 /**
  * Brings a folder to where sandboxes can mount it, as a version that never changes again. A deploy that is cut off anywhere
@@ -65,8 +71,7 @@ export class Deploys {
       return await this.#lanes.run(profile.name, () => this.#inLane(operation, directory, profile, request));
     } catch (error) {
       const failure = asFailure(error);
-      if (isCutOff(failure)) operations.forget(operation);
-      else operations.fail(operation, failure);
+      endFailed(operations, operation, failure);
       throw failure;
     } finally {
       this.#running.delete(operation.id);
@@ -76,8 +81,14 @@ export class Deploys {
   /** After a crash. Undoing is complete, so a client that asks again with its opId gets a deploy, not the story of a crash. */
   async undo(operation: Operation): Promise<void> {
     if (this.#running.has(operation.id)) return;
-    await this.#removeCode(operation);
-    this.#options.operations.forget(operation);
+    const { profile } = DataSchema.parse(operation.data);
+    const undo = async (): Promise<void> => {
+      await this.#removeCode(operation);
+      this.#options.operations.forget(operation);
+    };
+    // Another deploy of the profile may have begun since.
+    if (profile === undefined) await undo();
+    else await this.#lanes.run(profile, undo);
   }
 
   async #inLane(
@@ -86,14 +97,17 @@ export class Deploys {
     profile: Profile,
     { signal, tell }: DeployRequest,
   ): Promise<Deployed> {
-    const { engine, profiles, defaultImage, operations, log } = this.#options;
+    const { engine, database, profiles, defaultImage, operations, log, now } = this.#options;
     signal.throwIfAborted();
     await requireEngine(engine, profile);
     const image = profile.image ?? defaultImage;
     await requireImage(engine.images, image, profile.image === undefined, tell, signal);
 
-    const version = profiles.nextVersion(profile.name);
-    const operation = operations.step(begun, 'numbered', { profile: profile.name, version });
+    const { version, operation } = database.transaction(() => {
+      const version = profiles.reserveVersion(profile.name, now());
+      const numbered = { profile: profile.name, version, reserved: true };
+      return { version, operation: operations.step(begun, 'numbered', numbered) };
+    });
     await failpoint('deploy.after-intent');
     try {
       return await this.#publish(operation, { directory, profile, image, version }, tell, signal);
@@ -137,6 +151,7 @@ export class Deploys {
     const before = profiles.get(profile.name);
     if (before?.sourceHash === copied.hash && before.image === image) {
       await removeTree(unfinished);
+      profiles.releaseVersion(profile.name, version);
       // What the same file means may have changed with the program.
       return this.#record(
         operation,
@@ -170,9 +185,14 @@ export class Deploys {
     return deployed;
   }
 
-  #record(operation: Operation, row: ProfileRow, how: { replaced: boolean; unchanged: boolean }): Deployed {
+  #record(
+    operation: Operation,
+    row: NewProfileRow,
+    how: { replaced: boolean; unchanged: boolean },
+  ): Deployed {
     const { database, profiles, operations, sessions, log } = this.#options;
     const deployed = database.transaction(() => {
+      this.#cancelUndeploys(row.name);
       profiles.upsert(row);
       const answer = { profile: summarize(row, sessions.sessionsOf(row.name).length), ...how };
       operations.finish(operation, answer);
@@ -188,14 +208,25 @@ export class Deploys {
     return deployed;
   }
 
+  /** An undeploy of an earlier supervisor that is still to be finished: whoever deploys the profile again wants to keep it. */
+  #cancelUndeploys(name: string): void {
+    const { operations } = this.#options;
+    for (const operation of operations.pending()) {
+      if (operation.kind !== UNDEPLOY || operation.data['profile'] !== name) continue;
+      operations.fail(operation, deployedAgain(name));
+    }
+  }
+
   /** Takes back what a deploy that did not come to its end has written. Harmless where there is nothing. */
   async #removeCode(operation: Operation): Promise<void> {
     const { home, engine, profiles } = this.#options;
-    const { profile, version } = DataSchema.parse(operation.data);
-    if (profile === undefined || version === undefined || profiles.get(profile)?.version === version) return;
+    const { profile, version, reserved } = DataSchema.parse(operation.data);
+    // An operation without a reservation is of an earlier program: its number may be another deploy's by now.
+    if (profile === undefined || version === undefined || profiles.hasVersion(profile, version)) return;
     const target = home.deploy(profile, version);
     await removeTree(`${target}.tmp`);
     await engine.removeCode(profile, version);
     await removeTree(target);
+    if (reserved) profiles.releaseVersion(profile, version);
   }
 }

@@ -1,8 +1,9 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Database } from '../store/database.ts';
 import type { Home } from '../store/home.ts';
-import type { Operations } from '../store/operations.ts';
+import type { Operation, Operations } from '../store/operations.ts';
 import type { Profiles } from '../store/profiles.ts';
+import type { Reserve } from '../store/reserve.ts';
 import { hasErrorCode } from '../store/storage-error.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { Policies } from '../trust/egress/policies.ts';
@@ -26,6 +27,8 @@ export interface ProfileServiceOptions {
   readonly sessions: SessionsOfProfiles;
   /** Rules that people added for every session of a profile. */
   readonly policies: Pick<Policies, 'forgetProfile'>;
+  /** What an undeploy writes frees space: it must be writable on a full disk. */
+  readonly reserve: Pick<Reserve, 'urgently'>;
   readonly log: Log;
   /** What a profile without `image` runs in. */
   readonly defaultImage: string;
@@ -35,6 +38,19 @@ export interface ProfileServiceOptions {
 /** The request was stopped from outside, not refused: the same one may be asked again and succeed. */
 export function isCutOff({ code }: HoldfastError): boolean {
   return ['cancelled', 'connection_closed', 'shutting_down', 'engine_unavailable'].includes(code);
+}
+
+/**
+ * Ends an operation whose error the caller is told, so that nobody resumes it. One that was only cut off is forgotten: the same opId may
+ * be asked again.
+ */
+export function endFailed(operations: Operations, operation: Operation, failure: HoldfastError): void {
+  try {
+    if (isCutOff(failure)) operations.forget(operation);
+    else operations.fail(operation, failure);
+  } catch {
+    operations.abandon(operation, failure);
+  }
 }
 
 export function asFailure(error: unknown): HoldfastError {

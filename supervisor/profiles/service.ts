@@ -50,7 +50,7 @@ export class ProfileService {
   }
 
   /**
-   * After a start or when the engine is back: undoes deploys that were cut off, goes on with undeploys. What cannot be done
+   * After a start or when the engine is back: undoes deploys that were cut off, goes on with undeploys. What needs an engine that is away
    * now stays for the next call.
    */
   async recover(): Promise<void> {
@@ -60,7 +60,10 @@ export class ProfileService {
         if (operation.kind === DEPLOY) await this.#deploys.undo(operation);
         else if (operation.kind === UNDEPLOY) await this.#undeploys.resume(operation);
       } catch (error) {
-        log.warn('an operation of an earlier supervisor waits', { operation: operation.kind, error });
+        log.warn('an operation of an earlier supervisor could not be finished', {
+          operation: operation.kind,
+          error,
+        });
       }
     }
   }

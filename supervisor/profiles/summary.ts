@@ -1,9 +1,9 @@
 import type { ProfileSummary } from '../../protocol/entities.ts';
 import type { AgentConfig } from '../../protocol/profile.ts';
-import type { ProfileRow } from '../store/profiles.ts';
+import type { NewProfileRow } from '../store/profiles.ts';
 
 /** A profile as clients see it. */
-export function summarize(row: ProfileRow, sessions: number): ProfileSummary {
+export function summarize(row: NewProfileRow, sessions: number): ProfileSummary {
   return {
     name: row.name,
     version: row.version,

@@ -4,7 +4,7 @@ import { failpoint } from '../failpoints.ts';
 import type { Lanes } from '../sessions/lanes.ts';
 import { type Operation, resultOf } from '../store/operations.ts';
 import type { ProfileRow } from '../store/profiles.ts';
-import { asFailure, type ProfileServiceOptions } from './requests.ts';
+import { asFailure, endFailed, isCutOff, type ProfileServiceOptions } from './requests.ts';
 import type { CodeVersions } from './versions.ts';
 
 export const UNDEPLOY = 'profile/undeploy';
@@ -12,9 +12,25 @@ export const UNDEPLOY = 'profile/undeploy';
 const UndeployedSchema = z.object({ sessionsDeleted: z.number().int() });
 export type Undeployed = z.infer<typeof UndeployedSchema>;
 
-const DataSchema = z.object({ profile: z.string(), sessionsDeleted: z.number().int().default(0) });
+const DataSchema = z.object({
+  profile: z.string(),
+  /** Of the profile that was meant. Programs before this one did not write it. */
+  incarnation: z.int().optional(),
+  sessionsDeleted: z.number().int().default(0),
+});
 
-/** Deletes a profile with all that hangs on it. Once begun it is finished, by the next supervisor if need be. */
+/** Why an undeploy that was cut off is not finished. */
+export function deployedAgain(profile: string): HoldfastError {
+  return new HoldfastError('interrupted', `The profile ${profile} was not undeployed to the end`, {
+    why: 'it was deployed again meanwhile',
+    next: `repeat it with \`holdfast undeploy ${profile}\` to delete what is deployed now`,
+  });
+}
+
+/**
+ * Deletes a profile with all that hangs on it. A supervisor that is killed is followed by one that finishes it, unless the profile was
+ * deployed again. One that failed has told its caller so, and is over: asking again begins with what is left.
+ */
 export class Undeploys {
   readonly #options: ProfileServiceOptions;
   readonly #lanes: Lanes;
@@ -29,21 +45,49 @@ export class Undeploys {
 
   /** Deleting was confirmed. Errors: `not_found`. */
   async run(name: string, opId: string | undefined): Promise<Undeployed> {
-    const { operations } = this.#options;
-    const begun = operations.begin({ opId, kind: UNDEPLOY, sessionId: null, data: { profile: name } });
+    const { operations, profiles, reserve } = this.#options;
+    const incarnation = profiles.get(name)?.incarnation;
+    const data = { profile: name, ...(incarnation === undefined ? {} : { incarnation }) };
+    const begun = reserve.urgently(() => operations.begin({ opId, kind: UNDEPLOY, sessionId: null, data }));
     if ('replay' in begun) return UndeployedSchema.parse(resultOf(begun.replay));
-    if (this.#options.profiles.get(name) === null) {
-      const missing = new HoldfastError('not_found', `There is no profile ${name}`, {
-        next: 'see `holdfast profiles`',
-      });
-      operations.fail(begun.operation, missing);
-      throw missing;
+    const { operation } = begun;
+    this.#running.add(operation.id);
+    try {
+      if (incarnation === undefined) {
+        throw new HoldfastError('not_found', `There is no profile ${name}`, {
+          next: 'see `holdfast profiles`',
+        });
+      }
+      return await this.#lanes.run(name, () => this.#inLane(operation, incarnation));
+    } catch (error) {
+      const failure = asFailure(error);
+      endFailed(operations, operation, failure);
+      throw failure;
+    } finally {
+      this.#running.delete(operation.id);
     }
-    return await this.#guarded(begun.operation);
   }
 
+  /** After a crash. Only what an engine that is away keeps from being done is left for later. */
   async resume(operation: Operation): Promise<void> {
-    if (!this.#running.has(operation.id)) await this.#guarded(operation);
+    if (this.#running.has(operation.id)) return;
+    const { operations } = this.#options;
+    const { profile, incarnation } = DataSchema.parse(operation.data);
+    this.#running.add(operation.id);
+    try {
+      await this.#lanes.run(profile, async () => {
+        // A deploy that came before it may have cancelled it.
+        if (!operations.isPending(operation)) return;
+        if (incarnation === undefined) throw ofUnknown(profile);
+        await this.#inLane(operation, incarnation);
+      });
+    } catch (error) {
+      const failure = asFailure(error);
+      if (!isCutOff(failure)) endFailed(operations, operation, failure);
+      throw failure;
+    } finally {
+      this.#running.delete(operation.id);
+    }
   }
 
   /** What the person is asked before anything is deleted. */
@@ -65,44 +109,47 @@ export class Undeploys {
     });
   }
 
-  /** A failure leaves the operation on record: it has begun to delete, and goes on when it can. */
-  async #guarded(operation: Operation): Promise<Undeployed> {
-    const { profile } = DataSchema.parse(operation.data);
-    this.#running.add(operation.id);
-    try {
-      return await this.#lanes.run(profile, () => this.#inLane(operation));
-    } catch (error) {
-      throw asFailure(error);
-    } finally {
-      this.#running.delete(operation.id);
-    }
-  }
-
-  async #inLane(begun: Operation): Promise<Undeployed> {
-    const { profiles, policies, sessions, operations, database, log } = this.#options;
+  async #inLane(begun: Operation, incarnation: number): Promise<Undeployed> {
+    const { profiles, policies, sessions, operations, database, reserve, log } = this.#options;
     let operation = begun;
     const { profile: name } = DataSchema.parse(operation.data);
     let { sessionsDeleted } = DataSchema.parse(operation.data);
+    const row = profiles.get(name);
+    if (row === null) {
+      // Somebody else undeployed it while this one waited.
+      reserve.urgently(() => operations.finish(operation, { sessionsDeleted }));
+      return { sessionsDeleted };
+    }
+    // The name is all that a new deployment has in common with the one that was meant.
+    if (row.incarnation !== incarnation) throw deployedAgain(name);
     await failpoint('undeploy.after-intent');
     for (;;) {
       for (const { id } of sessions.sessionsOf(name)) {
         await sessions.deleteSession(id, { force: true });
         sessionsDeleted += 1;
-        operation = operations.step(operation, 'deleting', { sessionsDeleted });
+        const step = { sessionsDeleted };
+        operation = reserve.urgently(() => operations.step(operation, 'deleting', step));
       }
       await failpoint('undeploy.after-sessions');
-      const done = database.transaction(() => {
+      const finish = (): boolean => {
         // One that was created meanwhile goes too; after the row has gone none can be.
         if (sessions.sessionsOf(name).length > 0) return false;
         profiles.remove(name);
         policies.forgetProfile(name);
         operations.finish(operation, { sessionsDeleted });
         return true;
-      });
-      if (done) break;
+      };
+      if (reserve.urgently(() => database.transaction(finish))) break;
     }
     log.info('undeployed', { profile: name, sessionsDeleted });
     await this.#versions.removeUnused(name);
     return { sessionsDeleted };
   }
+}
+
+function ofUnknown(profile: string): HoldfastError {
+  return new HoldfastError('interrupted', `The profile ${profile} was not undeployed to the end`, {
+    why: 'an earlier version of Holdfast began it and did not write down which deployment was meant',
+    next: `repeat it with \`holdfast undeploy ${profile}\``,
+  });
 }

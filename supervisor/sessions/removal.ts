@@ -62,7 +62,8 @@ export class Removal {
   readonly #options: RemovalOptions;
   /** Operations that this process works on: not for `recover` to take up a second time. */
   readonly #active = new Set<number>();
-  readonly #deleting = new Set<string>();
+  /** How many deletions of each session are under way. */
+  readonly #deleting = new Map<string, number>();
   #left: Map<string, Operation> | null = null;
 
   constructor(options: RemovalOptions) {
@@ -133,9 +134,12 @@ export class Removal {
     return this.#left;
   }
 
-  /** Completes what an earlier supervisor had begun. An operation that fails now stays for the next start. */
+  /**
+   * Completes what an earlier supervisor had begun. What needs an engine that is away now stays for the next call. A deletion that fails
+   * otherwise ends: the session is there, its person goes on with it, and a later supervisor must not delete it after all.
+   */
   async recover(): Promise<void> {
-    const { operations, records, lanes, log } = this.#options;
+    const { operations, lanes, log } = this.#options;
     for (const operation of operations.pending()) {
       const { sessionId } = operation;
       if (sessionId === null || this.#active.has(operation.id)) continue;
@@ -144,12 +148,11 @@ export class Removal {
         if (operation.kind === CLEAN) {
           await lanes.run(sessionId, () => this.finishInLane(sessionId));
         } else if (operation.kind === 'session.delete') {
-          const row = records.peek(sessionId);
-          if (row === null || row.status === 'deleted') operations.finish(operation, {});
-          else await this.#delete(operation, sessionId, 'deleted');
+          await this.#delete(operation, sessionId, 'deleted');
         }
       } catch (error) {
-        log.warn('an operation stays unfinished', {
+        this.#recoveryFailed(operation, error);
+        log.warn('an operation of an earlier supervisor could not be finished', {
           operation: operation.kind,
           session: sessionId,
           why: HoldfastError.from(error).sentence,
@@ -157,6 +160,21 @@ export class Removal {
       } finally {
         this.#active.delete(operation.id);
       }
+    }
+  }
+
+  #recoveryFailed(operation: Operation, error: unknown): void {
+    if (operation.kind !== 'session.delete' || isPassing(HoldfastError.from(error))) return;
+    this.#fail(operation, error);
+  }
+
+  /** Nobody resumes it, not even where this cannot be written now. */
+  #fail(operation: Operation, error: unknown): void {
+    const { operations, reserve } = this.#options;
+    try {
+      reserve.urgently(() => operations.fail(operation, error));
+    } catch {
+      operations.abandon(operation, error);
     }
   }
 
@@ -170,7 +188,7 @@ export class Removal {
     try {
       return await act();
     } catch (error) {
-      this.#options.reserve.urgently(() => this.#options.operations.fail(operation, error));
+      this.#fail(operation, error);
       throw error;
     } finally {
       this.#active.delete(operation.id);
@@ -179,14 +197,16 @@ export class Removal {
 
   async #delete(operation: Operation, sessionId: string, why: string): Promise<void> {
     const { quiet, endFill } = this.#options;
-    this.#deleting.add(sessionId);
+    this.#deleting.set(sessionId, (this.#deleting.get(sessionId) ?? 0) + 1);
     const release = endFill(sessionId, beingDeleted(sessionId));
     try {
       await failpoint('delete.after-intent');
       await quiet(sessionId, 'its session was deleted');
       await this.#deleteInLane(operation, sessionId, why);
     } finally {
-      this.#deleting.delete(sessionId);
+      const others = (this.#deleting.get(sessionId) ?? 1) - 1;
+      if (others > 0) this.#deleting.set(sessionId, others);
+      else this.#deleting.delete(sessionId);
       release();
     }
   }
@@ -196,7 +216,12 @@ export class Removal {
       this.#options;
     const { alone, keepLast } = this.#options;
     const inLane = async (): Promise<void> => {
-      const row = records.get(sessionId);
+      const row = records.peek(sessionId);
+      // Somebody else deleted it before it was our turn: a throw-away goes by itself when its turn has ended.
+      if (row === null || row.status === 'deleted') {
+        reserve.urgently(() => operations.finish(operation, {}));
+        return;
+      }
       await engine.stopAgent(sessionId, STOP_GRACE_MS);
       await failpoint('delete.after-sandbox');
       // Only the sidecar may touch what the agent wrote.
@@ -254,6 +279,13 @@ export class Removal {
     reserve.ensure();
     return result;
   }
+}
+
+/** It can be done when the engine is back, or by the next supervisor. */
+function isPassing({ code }: HoldfastError): boolean {
+  return ['engine_unavailable', 'shutting_down', 'connection_closed', 'sandbox_lost', 'timeout'].includes(
+    code,
+  );
 }
 
 function beingDeleted(sessionId: string): HoldfastError {

@@ -109,8 +109,8 @@ export class Restores {
       const data: Data = { snapshot: id, root, path, undo: undo?.id ?? null, fill: false };
       const filled = this.fills(row.id);
       const operation = this.#begin(row.id, data, opId);
-      await failpoint('restore.after-intent');
       try {
+        await failpoint('restore.after-intent');
         return await this.#apply(row, operation, request, undo?.root ?? null);
       } catch (error) {
         throw this.#failed(row, operation, error, data.undo, filled);
@@ -361,11 +361,17 @@ export class Restores {
       details: { ...failure.details, undo },
       cause: error,
     });
-    database.transaction(() => {
-      operations.fail(operation, told);
-      this.#begun.delete(row.id);
-      if (filled !== null) this.intend(row.id, service.find(filled));
-    });
+    this.#begun.delete(row.id);
+    try {
+      database.transaction(() => {
+        operations.fail(operation, told);
+        if (filled !== null) this.intend(row.id, service.find(filled));
+      });
+    } catch (unwritten) {
+      // The caller is told of its failure all the same, so nobody may go on with it.
+      operations.abandon(operation, told);
+      if (filled !== null) throw unwritten;
+    }
     return told;
   }
 }

@@ -41,9 +41,14 @@ export interface Intent {
 
 const KEPT_MS = 7 * 86_400_000;
 
-/** Durable intents. Every step is on the disk when its call returns. */
+/**
+ * Durable intents. Every step is on the disk when its call returns. An intent names its object by an identity that is never used
+ * again (a session's id, a profile's incarnation), because a name can mean something else by the time the intent is resumed.
+ */
 export class Operations {
   readonly #database: Database;
+  /** Reported as failed, which could not be written yet. */
+  readonly #abandoned = new Map<number, string>();
 
   constructor(database: Database) {
     this.#database = database;
@@ -54,6 +59,7 @@ export class Operations {
    * one is still at work, `invalid_params` when the `opId` was used for something else.
    */
   begin(intent: Intent): Begun {
+    this.#writeAbandoned();
     return this.#database.transaction((): Begun => {
       const earlier = intent.opId === undefined ? null : this.#byOpId(intent.opId);
       if (earlier !== null) return { replay: replayOf(earlier, intent.kind) };
@@ -128,6 +134,24 @@ export class Operations {
     this.#end(operation, 'failed', null, toJson({ message: failure.message, data: failure.toData() }));
   }
 
+  /**
+   * Ends an operation whose error the caller is told now: nobody resumes it. Never throws. Where the failure cannot be written (a full
+   * disk), it is written before anybody asks what is pending.
+   */
+  abandon(operation: Operation, error: unknown): void {
+    const failure = HoldfastError.from(error);
+    this.#abandoned.set(operation.id, toJson({ message: failure.message, data: failure.toData() }));
+    this.#writeAbandoned();
+  }
+
+  /** Whether the operation has neither ended nor failed since it was read. */
+  isPending({ id }: Operation): boolean {
+    return (
+      !this.#abandoned.has(id) &&
+      this.#database.get("SELECT 1 FROM operations WHERE id = ? AND state = 'pending'", id) !== undefined
+    );
+  }
+
   /** For what was undone without a trace: asking again with the same `opId` starts anew. */
   forget(operation: Operation): void {
     this.#database.run("DELETE FROM operations WHERE id = ? AND state = 'pending'", operation.id);
@@ -140,9 +164,11 @@ export class Operations {
 
   /** What was begun and has neither ended nor failed, the oldest first: after a start, what a crash left. */
   pending(): Operation[] {
+    this.#writeAbandoned();
     return this.#database
       .all("SELECT * FROM operations WHERE state = 'pending' ORDER BY id")
-      .map((row) => parseRow(OperationRowSchema, 'operations', row));
+      .map((row) => parseRow(OperationRowSchema, 'operations', row))
+      .filter(({ id }) => !this.#abandoned.has(id));
   }
 
   /** Forgets answers that are older than 7 days. Returns how many. */
@@ -164,6 +190,25 @@ export class Operations {
     );
     if (changed === 0)
       throw new HoldfastError('internal', `The operation ${operation.kind} has ended already`);
+  }
+
+  #writeAbandoned(): void {
+    // A surrounding transaction may be undone, and the failure with it.
+    if (this.#abandoned.size === 0 || this.#database.inTransaction) return;
+    for (const [id, error] of this.#abandoned) {
+      try {
+        this.#database.run(
+          "UPDATE operations SET state = 'failed', error = ?, updatedAt = ? WHERE id = ? AND state = 'pending'",
+          error,
+          Date.now(),
+          id,
+        );
+        this.#abandoned.delete(id);
+      } catch {
+        // It stays among the abandoned, so that nothing resumes it, and is written with the next look.
+        return;
+      }
+    }
   }
 
   #byOpId(opId: string): OperationRow | null {

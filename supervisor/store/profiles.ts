@@ -7,6 +7,8 @@ import { StoredProfileSchema } from './profile-config.ts';
 
 const ProfileRowSchema = z.object({
   name: z.string(),
+  /** Identifies this deployment of the name: one that is deployed again after an undeploy has another. Never used twice. */
+  incarnation: z.int().nonnegative(),
   /** Of its code; the current one. Never given twice, even after an undeploy. */
   version: z.int().positive(),
   deployedAt: time,
@@ -21,6 +23,9 @@ const ProfileRowSchema = z.object({
 export interface ProfileRow extends z.output<typeof ProfileRowSchema> {
   readonly config: Profile;
 }
+
+/** A profile as a deploy writes it: the store gives the incarnation. */
+export type NewProfileRow = Omit<ProfileRow, 'incarnation'>;
 
 export interface VersionRow {
   readonly profile: string;
@@ -67,13 +72,48 @@ export class Profiles {
     return parseRow(z.object({ next: z.int() }), 'profile_versions', row).next;
   }
 
-  /** Makes `row.version` the current one. The same version again only renews what is said about it. */
-  upsert(row: ProfileRow): void {
-    this.#database.transaction(() => {
+  /** Reserves the next version for a deploy that has begun: nobody else gets the number until it is released or recorded. */
+  reserveVersion(name: string, at: number): number {
+    return this.#database.transaction(() => {
+      const version = this.nextVersion(name);
       this.#database.run(
-        `INSERT OR REPLACE INTO profiles (name, version, deployedAt, source, config, sourceHash, files, bytes, image)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+        'INSERT INTO profile_versions (profile, version, deployedAt, removed) VALUES (?, ?, ?, 1)',
+        name,
+        version,
+        at,
+      );
+      return version;
+    });
+  }
+
+  /** Releases a reserved version whose deploy left nothing behind. */
+  releaseVersion(name: string, version: number): void {
+    this.#database.run(
+      'DELETE FROM profile_versions WHERE profile = ? AND version = ? AND removed = 1',
+      name,
+      version,
+    );
+  }
+
+  /** Whether the version was deployed and its code is still there. */
+  hasVersion(name: string, version: number): boolean {
+    const sql = 'SELECT 1 FROM profile_versions WHERE profile = ? AND version = ? AND removed = 0';
+    return this.#database.get(sql, name, version) !== undefined;
+  }
+
+  /**
+   * Makes `row.version` the current one. The same version again only renews what is said about it. A profile keeps its incarnation
+   * until it is removed.
+   */
+  upsert(row: NewProfileRow): void {
+    this.#database.transaction(() => {
+      const incarnation = this.get(row.name)?.incarnation ?? this.#nextIncarnation();
+      this.#database.run(
+        `INSERT OR REPLACE INTO profiles
+           (name, incarnation, version, deployedAt, source, config, sourceHash, files, bytes, image)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
         row.name,
+        incarnation,
         row.version,
         row.deployedAt,
         row.source,
@@ -133,5 +173,12 @@ export class Profiles {
   /** Takes the profile away; its versions stay noted until their code is removed. */
   remove(name: string): void {
     this.#database.run('DELETE FROM profiles WHERE name = ?', name);
+  }
+
+  #nextIncarnation(): number {
+    const row = this.#database.get(
+      "UPDATE counters SET value = value + 1 WHERE name = 'incarnation' RETURNING value",
+    );
+    return parseRow(z.object({ value: z.int() }), 'counters', row).value;
   }
 }

@@ -141,6 +141,31 @@ describe.skipIf(obstacle !== null)(`an engine without live-restore (${obstacle ?
     await home.call('session/stop', { session: fork.id });
   }, 180_000);
 
+  test('that is down during an undeploy: it fails for good, and a later deploy of the name is not its', async () => {
+    const project = bareProject('reused', image.reference);
+    await bench.deploy(home, project);
+    const { session } = await home.call('session/create', { profile: 'reused', name: 'first' });
+    await run(home, session.id, 'echo first > f');
+    await engine.killDaemon();
+    await eventually('it is known as down', () => unreachable(home), 20_000);
+    await expect(home.call('profile/undeploy', { profile: 'reused', force: true })).rejects.toMatchObject({
+      code: 'engine_unavailable',
+    });
+    await expect(
+      home.call('session/delete', { session: session.id, force: true, opId: 'op-engine-away' }),
+    ).rejects.toMatchObject({ code: 'engine_unavailable' });
+    await engine.startDaemon();
+    await eventually('it is known as up', async () => !(await unreachable(home)), 20_000);
+    await bench.deploy(home, { ...project, more: 'more' });
+    expect((await run(home, session.id, 'cat f; echo second > f')).text).toBe('first\n');
+    const { pid } = await home.call('supervisor/status', {});
+    process.kill(pid, 'SIGKILL');
+    await home.start();
+    await expectSettled(home, 15_000);
+    expect((await run(home, session.id, 'cat f')).text).toBe('second\n');
+    await home.call('profile/undeploy', { profile: 'reused', force: true });
+  }, 180_000);
+
   test('that hangs: every request ends typed and in time, and it goes on when the engine does', async () => {
     const { session } = await home.call('session/create', { profile: 'bare' });
     await run(home, session.id, 'echo kept > f');

@@ -2,6 +2,7 @@ import { firstTables } from './001-first-tables.ts';
 import { egressRules } from './002-egress-rules.ts';
 import { snapshots } from './003-snapshots.ts';
 import { terminals } from './004-terminals.ts';
+import { incarnations } from './005-incarnations.ts';
 
 /** One step of the schema. `sql` runs in one transaction together with the new version number. */
 export interface Migration {
@@ -10,4 +11,10 @@ export interface Migration {
 }
 
 /** In order and without gaps. What was released is never changed: a further step is added. */
-export const MIGRATIONS: readonly Migration[] = [firstTables, egressRules, snapshots, terminals];
+export const MIGRATIONS: readonly Migration[] = [
+  firstTables,
+  egressRules,
+  snapshots,
+  terminals,
+  incarnations,
+];

@@ -47,13 +47,14 @@ export function home(): Promise<FaultHome> {
   return shared;
 }
 
-/** Ends whoever serves the home and starts one that dies at `point`. */
+/** Ends whoever serves the home and starts one that dies, or fails, at `point`. */
 export async function serveUntil(
   at: FaultHome,
   point: FailpointName,
+  how: 'kill' | 'error' = 'kill',
 ): Promise<{ died: () => Promise<void> }> {
   await leave(at);
-  const supervisor = await at.start({ [point]: 'kill' });
+  const supervisor = await at.start({ [point]: how });
   return {
     died: async () => {
       expect(await supervisor.endsWithin(30_000)).toEqual(KILLED);

@@ -21,6 +21,7 @@ import { EgressRules } from '../../../supervisor/store/egress-rules.ts';
 import { Home } from '../../../supervisor/store/home.ts';
 import { Operations } from '../../../supervisor/store/operations.ts';
 import { Profiles } from '../../../supervisor/store/profiles.ts';
+import { Reserve } from '../../../supervisor/store/reserve.ts';
 import type { SessionRow } from '../../../supervisor/store/sessions.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
 import { Policies } from '../../../supervisor/trust/egress/policies.ts';
@@ -32,6 +33,7 @@ class FakeEngine {
   published: string[] = [];
   removed: string[] = [];
   failing: 'publish' | null = null;
+  publishing: () => void = () => undefined;
   readonly images = {
     has: async (reference: string) => this.present.has(reference),
     pull: async (reference: string) => {
@@ -63,6 +65,7 @@ class FakeEngine {
   async publishCode(profile: string, version: number): Promise<void> {
     if (this.failing === 'publish') throw new HoldfastError('engine_error', 'It broke');
     this.published.push(`${profile}/${version}`);
+    this.publishing();
   }
   async removeCode(profile: string, version: number): Promise<void> {
     this.removed.push(`${profile}/${version}`);
@@ -78,6 +81,8 @@ let database: Database;
 let engine: FakeEngine;
 let rows: SessionRow[];
 let deleted: string[];
+/** What deleting a session fails with; null while it works. */
+let undeletable: HoldfastError | null;
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'holdfast-deploy-'));
   project = join(folder, 'project');
@@ -88,6 +93,7 @@ beforeEach(() => {
   engine = new FakeEngine();
   rows = [];
   deleted = [];
+  undeletable = null;
 });
 afterEach(() => {
   database.close();
@@ -113,11 +119,13 @@ function service(): ProfileService {
     sessions: {
       sessionsOf: (profile) => rows.filter((row) => row.profile === profile),
       deleteSession: async (id) => {
+        if (undeletable !== null) throw undeletable;
         deleted.push(id);
         rows = rows.filter((row) => row.id !== id);
       },
     },
     policies: policies(),
+    reserve: new Reserve(home),
     log: silent,
     defaultImage: 'holdfast/agent:test',
     now: () => 1_000_000,
@@ -288,6 +296,26 @@ describe('deploy', () => {
     expect(await deploy(next, 'op-crash-1')).toMatchObject({ profile: { version: 2 }, replaced: true });
   });
 
+  test('cut off by a crash, its undoing never takes the code of a deploy that came after it', async () => {
+    const operations = new Operations(database);
+    await deploy();
+    const begun = operations.begin({ kind: 'profile/deploy', sessionId: null, data: {} });
+    if (!('operation' in begun)) throw new Error('asked before');
+    const version = new Profiles(database).reserveVersion('counter', 1);
+    operations.step(begun.operation, 'numbered', { profile: 'counter', version, reserved: true });
+    const next = service();
+    write('two');
+    let recovered = Promise.resolve();
+    engine.publishing = () => {
+      recovered = next.recover();
+    };
+    const deployed = await deploy(next);
+    await recovered;
+    expect([version, deployed.profile.version]).toEqual([2, 3]);
+    expect([versions(), engine.removed]).toEqual([['3'], ['counter/1', 'counter/2']]);
+    expect(operations.pending()).toEqual([]);
+  });
+
   test('recovery leaves alone what this supervisor is doing', async () => {
     const by = service();
     const running = deploy(by);
@@ -348,7 +376,7 @@ describe('undeploy', () => {
       opId: 'op-undeploy',
       kind: 'profile/undeploy',
       sessionId: null,
-      data: { profile: 'counter', sessionsDeleted: 1 },
+      data: { profile: 'counter', incarnation: 1, sessionsDeleted: 1 },
     });
     expect('operation' in begun).toBe(true);
     const next = service();
@@ -357,5 +385,95 @@ describe('undeploy', () => {
     expect(await next.undeploy('counter', { force: true, opId: 'op-undeploy' })).toEqual({
       sessionsDeleted: 2,
     });
+  });
+
+  test.each([
+    ['for good', 'engine_error', 'op-failed-1'],
+    ['because the engine is away', 'engine_unavailable', undefined],
+  ] as const)(
+    'that failed %s is over: nobody goes on with it, and it can be repeated',
+    async (_, code, opId) => {
+      const by = service();
+      await deploy(by);
+      rows = [session('ses-1', 'default'), session('ses-2', 'other')];
+      undeletable = new HoldfastError(code, 'The session was not deleted');
+      await expect(by.undeploy('counter', { force: true, opId })).rejects.toMatchObject({ code });
+      undeletable = null;
+      await by.recover();
+      await service().recover();
+      expect(new Operations(database).pending()).toEqual([]);
+      expect([deleted, by.list().length]).toEqual([[], 1]);
+      // What is deployed under the name now has nothing to do with it either.
+      write('two');
+      await deploy(by);
+      await service().recover();
+      expect([deleted, by.get('counter').version]).toEqual([[], 2]);
+      expect(await by.undeploy('counter', { force: true })).toEqual({ sessionsDeleted: 2 });
+    },
+  );
+
+  const cutOff = (data: { profile: string; incarnation?: number }) =>
+    new Operations(database).begin({ kind: 'profile/undeploy', sessionId: null, data });
+
+  test.each([
+    ['before it was resumed', 'write'],
+    ['before it was resumed, with the same files', 'leave'],
+  ])('cut off by a crash and deployed again %s: the profile stays', async (_, how) => {
+    await deploy();
+    rows = [session('ses-1', 'default')];
+    cutOff({ profile: 'counter', incarnation: 1 });
+    const next = service();
+    if (how === 'write') write('two');
+    await deploy(next);
+    await next.recover();
+    await service().recover();
+    expect([deleted, next.list().length, new Operations(database).pending()]).toEqual([[], 1, []]);
+  });
+
+  test('cut off by a crash, it never deletes another deployment of the name', async () => {
+    const by = service();
+    await deploy(by);
+    await by.undeploy('counter', { force: true });
+    await deploy(by);
+    rows = [session('ses-1', 'default')];
+    cutOff({ profile: 'counter', incarnation: 1 });
+    await by.recover();
+    expect([deleted, by.list().length, new Operations(database).pending()]).toEqual([[], 1, []]);
+  });
+
+  test('cut off in a program that did not note which deployment was meant: nothing is deleted', async () => {
+    const by = service();
+    await deploy(by);
+    rows = [session('ses-1', 'default')];
+    cutOff({ profile: 'counter' });
+    await by.recover();
+    expect([deleted, by.list().length, new Operations(database).pending()]).toEqual([[], 1, []]);
+  });
+
+  test('cut off by a crash, it waits for an engine that is away and for nothing else', async () => {
+    const by = service();
+    await deploy(by);
+    rows = [session('ses-1', 'default')];
+    cutOff({ profile: 'counter', incarnation: 1 });
+    undeletable = new HoldfastError('engine_unavailable', 'There is no engine');
+    await by.recover();
+    expect(new Operations(database).pending()).toHaveLength(1);
+    undeletable = new HoldfastError('engine_error', 'It broke');
+    await by.recover();
+    expect(new Operations(database).pending()).toEqual([]);
+    undeletable = null;
+    await by.recover();
+    expect([deleted, by.list().length]).toEqual([[], 1]);
+  });
+
+  test('asked for twice at once deletes once', async () => {
+    const by = service();
+    await deploy(by);
+    rows = [session('ses-1', 'default')];
+    const both = await Promise.all([
+      by.undeploy('counter', { force: true }),
+      by.undeploy('counter', { force: true }),
+    ]);
+    expect([both.map(({ sessionsDeleted }) => sessionsDeleted), deleted]).toEqual([[1, 0], ['ses-1']]);
   });
 });

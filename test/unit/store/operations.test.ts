@@ -87,6 +87,34 @@ describe('an operation', () => {
     expect(operations.begin(intent)).toEqual({ replay: { result: 1 } });
   });
 
+  test('whose failure was reported but could not be written is never resumed, and is written later', () => {
+    const database = temporaryDatabase();
+    const operations = new Operations(database);
+    const operation = begin(operations);
+    // A trigger stands for a disk that is full.
+    database.run(
+      "CREATE TRIGGER full BEFORE UPDATE ON operations BEGIN SELECT RAISE(FAIL, 'disk full'); END",
+    );
+    operations.abandon(operation, new HoldfastError('engine_error', 'It broke'));
+    expect(operations.pending()).toEqual([]);
+    expect(operations.isPending(operation)).toBe(false);
+    expect(new Operations(database).isPending(operation)).toBe(true);
+    database.run('DROP TRIGGER full');
+    // Undone with the transaction around it, it would be lost.
+    expect(() =>
+      database.transaction(() => {
+        operations.pending();
+        throw new Error('undone');
+      }),
+    ).toThrow('undone');
+    expect(operations.pending()).toEqual([]);
+    expect(new Operations(database).pending()).toEqual([]);
+    const again = operations.begin(intent);
+    expect('replay' in again && 'error' in again.replay ? again.replay.error.code : null).toBe(
+      'engine_error',
+    );
+  });
+
   test('is forgotten seven days after it ended, never before', () => {
     const operations = new Operations(temporaryDatabase());
     operations.finish(begin(operations), 1);

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { ProfileSchema } from '../../../protocol/profile.ts';
 import { Profiles } from '../../../supervisor/store/profiles.ts';
-import type { ProfileRow } from '../../../supervisor/store/profiles.ts';
+import type { NewProfileRow } from '../../../supervisor/store/profiles.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
 import { Turns } from '../../../supervisor/store/turns.ts';
 import { newTurn, sessionId, sessionRow, temporaryDatabase, turnId } from './temporary-home.ts';
@@ -21,7 +21,7 @@ const full = ProfileSchema.parse({
   checks: { test: 'npm test' },
 });
 
-const row = (version: number, changes: Partial<ProfileRow> = {}): ProfileRow => ({
+const row = (version: number, changes: Partial<NewProfileRow> = {}): NewProfileRow => ({
   name: 'counter',
   version,
   deployedAt: 1000 + version,
@@ -48,7 +48,7 @@ describe('profiles', () => {
   ])('come back as they were parsed, with %s', (_, config) => {
     const profiles = new Profiles(temporaryDatabase());
     profiles.upsert(row(1, { config }));
-    expect(profiles.get('counter')).toEqual(row(1, { config }));
+    expect(profiles.get('counter')).toEqual({ ...row(1, { config }), incarnation: 1 });
     expect(profiles.get('other')).toBeNull();
   });
 
@@ -63,6 +63,32 @@ describe('profiles', () => {
     expect(profiles.list()).toEqual([]);
     expect(profiles.nextVersion('counter')).toBe(3);
     expect(profiles.versions()).toEqual([]);
+  });
+
+  test('keep their incarnation while they are deployed, and get another one after an undeploy', () => {
+    const profiles = new Profiles(temporaryDatabase());
+    profiles.upsert(row(1));
+    profiles.upsert(row(1, { name: 'other' }));
+    profiles.upsert(row(2));
+    expect([profiles.get('counter')?.incarnation, profiles.get('other')?.incarnation]).toEqual([1, 2]);
+    profiles.remove('other');
+    profiles.remove('counter');
+    profiles.upsert(row(3));
+    expect(profiles.get('counter')?.incarnation).toBe(3);
+  });
+
+  test('give a reserved version to nobody else until it is released', () => {
+    const profiles = new Profiles(temporaryDatabase());
+    profiles.upsert(row(1));
+    expect(profiles.reserveVersion('counter', 5)).toBe(2);
+    expect(profiles.reserveVersion('counter', 5)).toBe(3);
+    expect(profiles.versions().map(({ version }) => version)).toEqual([1]);
+    profiles.releaseVersion('counter', 3);
+    profiles.releaseVersion('counter', 1);
+    expect(profiles.reserveVersion('counter', 5)).toBe(3);
+    expect([profiles.hasVersion('counter', 1), profiles.hasVersion('counter', 2)]).toEqual([true, false]);
+    profiles.upsert(row(2));
+    expect(profiles.hasVersion('counter', 2)).toBe(true);
   });
 
   test('know which versions are in use', () => {
@@ -88,7 +114,7 @@ describe('profiles', () => {
     const profiles = new Profiles(temporaryDatabase());
     profiles.upsert(row(1));
     profiles.upsert(row(1, { source: '/elsewhere' }));
-    expect(profiles.list()).toEqual([row(1, { source: '/elsewhere' })]);
+    expect(profiles.list()).toEqual([{ ...row(1, { source: '/elsewhere' }), incarnation: 1 }]);
     expect(profiles.nextVersion('counter')).toBe(2);
   });
 });

@@ -1,0 +1,88 @@
+import { expect } from 'vitest';
+import type { FailpointName } from '../../../supervisor/failpoints.ts';
+import { shellProject, writeProject } from '../../setup/profiles.ts';
+import { expectSettled } from '../harness/expectations.ts';
+import {
+  bench,
+  fresh,
+  home,
+  leave,
+  nextCommand,
+  run,
+  serveUntil,
+  served,
+  session,
+  stopsWhole,
+} from './stage.ts';
+
+/** Where operations fail whose object has a name, or a workspace, that is used again afterwards. */
+export const FAILURES = [
+  'undeploy.after-intent',
+  'undeploy.after-sessions',
+  'deploy.after-intent',
+  'deploy.after-publish',
+  'deploy.before-row',
+  'delete.after-intent',
+  'delete.after-sandbox',
+  'delete.after-snapshot',
+  'delete.before-row',
+  'clean.after-intent',
+  'restore.after-intent',
+  'restore.after-files',
+] as const satisfies readonly FailpointName[];
+type Failing = (typeof FAILURES)[number];
+
+/** What was asked for failed and its caller was told so: later supervisors leave alone what people do with the same name then. */
+export async function failedAndUsedAgain(point: Failing): Promise<void> {
+  const at = await home();
+  await served(at);
+  const [operation] = point.split('.');
+  const name = fresh('reused');
+  const project = shellProject(name);
+  await bench.deploy(at, project);
+  const before = await session(at, name, 'before');
+  await run(at, before, 'echo before > before');
+  const { id: snapshot } = await at.call('snapshot/create', { session: before });
+  const ask = async (): Promise<unknown> => {
+    switch (operation) {
+      case 'undeploy':
+        return at.call('profile/undeploy', { profile: name, force: true });
+      case 'deploy':
+        return bench.deploy(at, { ...project, other: 'other' });
+      case 'delete':
+        return at.call('session/delete', { session: before, force: true });
+      case 'clean':
+        return at.call('workspace/clean', { session: before, force: true });
+      default:
+        return at.call('snapshot/restore', { session: before, snapshot, cancel: true });
+    }
+  };
+  await at.call('session/stop', { session: before });
+  await serveUntil(at, point, 'error');
+  await expect(ask()).rejects.toMatchObject({ code: 'internal' });
+
+  // What the person does next, with the same names: before another supervisor comes that could go on with what failed.
+  if (operation === 'deploy') {
+    await leave(at);
+    await nextCommand(at);
+  }
+  await at.call('profile/deploy', { directory: await writeProject(await bench.folder(), project) });
+  const { sessions } = await at.call('session/list', { limit: 1000 });
+  const there = sessions.find((one) => one.profile === name && one.name === 'before');
+  const id = there?.id ?? (await session(at, name, 'before'));
+  expect(await run(at, id, 'echo work > work; cat work')).toBe('work\n');
+  await at.call('session/stop', { session: id });
+
+  for (const _ of [1, 2]) {
+    await leave(at);
+    await nextCommand(at);
+    await expectSettled(at);
+    expect((await at.call('session/show', { session: id })).session.name).toBe('before');
+    expect(await run(at, id, 'cat work')).toBe('work\n');
+    await at.call('session/stop', { session: id });
+  }
+  await stopsWhole(at, id);
+  // And what failed can be asked for again.
+  if (operation === 'undeploy' || operation === 'delete') await expect(ask()).resolves.toBeDefined();
+  else if (there !== undefined) await ask();
+}
