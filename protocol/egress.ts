@@ -5,6 +5,12 @@ import { canonicalHost, showHost, splitAuthority } from './host-name.ts';
 /** Where the proxy is for the programs in a sandbox: a listener on its own loopback. */
 export const EGRESS_PROXY = { host: '127.0.0.1', port: 3128 } as const;
 
+/**
+ * The supervisor's machine under a name that every sandbox knows. The address is the sandbox's own: the sidecar listens there on each
+ * port that a rule names, and the supervisor dials the same port of its own loopback.
+ */
+export const HOST_MACHINE = { name: 'host.holdfast.internal', address: '127.0.0.2' } as const;
+
 /** Ports of a rule that names none. */
 export const USUAL_PORTS: readonly number[] = [443, 80];
 
@@ -26,6 +32,8 @@ export function parseHostPattern(text: string): HostPattern | { readonly refused
   const canonical = canonicalHost(wildcard ? parts.host.slice(2) : parts.host);
   if ('refused' in canonical) return canonical;
   if (wildcard && canonical.kind !== 'name') return { refused: 'an address has no wildcard' };
+  if (canonical.host === HOST_MACHINE.name && !wildcard && parts.port === null)
+    return { refused: `it is your own machine: name a port, such as ${HOST_MACHINE.name}:8080` };
   return { host: canonical.host, wildcard, port: parts.port };
 }
 
@@ -48,9 +56,13 @@ export const HostPatternSchema = z
     return z.NEVER;
   });
 
-/** One way out, as a profile has it. `methods` and `path` narrow it; not every version enforces them. */
+/**
+ * One host that a profile's sandboxes may reach. `methods` and `path` narrow it; not every version enforces them. With `quiet` the host
+ * stays denied, and denials of it are not reported.
+ */
 export const EgressRuleSchema = z.strictObject({
   host: HostPatternSchema,
+  quiet: z.literal(true).optional(),
   methods: z
     .array(z.string().regex(/^[A-Z]{1,20}$/))
     .min(1)
@@ -72,6 +84,8 @@ export const PolicyRuleSchema = z.object({
   host: z.string(),
   effect: z.enum(['allow', 'deny']),
   from: RuleOriginSchema,
+  /** A denial that is not reported. */
+  quiet: z.boolean(),
   /** When it was added; null for those of the file. */
   addedAt: TimeSchema.nullable(),
 });

@@ -61,7 +61,7 @@ function listen(): void {
         import('./turns/keeper.ts'),
         import('./files/workspace-files.ts'),
         import('./watch/watches.ts'),
-        import('./egress/listener.ts'),
+        import('./egress/listeners.ts'),
         import('../protocol/wire/payload-buffers.ts'),
         import('../protocol/wire/scratch-socket.ts'),
         import('./terminals/terminals.ts'),
@@ -74,7 +74,7 @@ function listen(): void {
         { Keeper },
         { WorkspaceFiles },
         { WatchedTrees },
-        { EgressListener },
+        { EgressListeners },
         { PayloadBuffers },
         { acceptScratch },
         { Terminals },
@@ -96,7 +96,7 @@ function listen(): void {
         });
         files.settle().catch((error: unknown) => console.error('files:', error));
         const trees = new WatchedTrees(files);
-        const egress = new EgressListener();
+        const egress = new EgressListeners();
         const warming = setTimeout(() => snapshots.warm(), QUIET_MS);
         const payloads = new PayloadBuffers();
         const ripgrep = process.env['HOLDFAST_RIPGREP'] ?? '/usr/bin/rg';

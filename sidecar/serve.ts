@@ -6,6 +6,7 @@ import { STORE_CALLS } from '../protocol/snapshots/wire.ts';
 import { NOTHING, withBytes } from '../protocol/wire/shapes.ts';
 import { acceptOn } from './egress/accept.ts';
 import type { EgressListener } from './egress/listener.ts';
+import type { EgressListeners } from './egress/listeners.ts';
 import { Directory } from './files/directory.ts';
 import { filesHandlers } from './files/handlers.ts';
 import type { WorkspaceFiles } from './files/workspace-files.ts';
@@ -32,7 +33,7 @@ export interface ServeOptions {
   readonly trees: WatchedTrees;
   /** Where ripgrep is. */
   readonly ripgrep: string;
-  readonly egress: EgressListener;
+  readonly egress: EgressListeners;
   readonly payloads: PayloadBuffers;
   readonly snapshots: SnapshotThread;
 }
@@ -44,7 +45,7 @@ export function serve(
 ): Peer<typeof SIDECAR_METHODS, typeof STORE_CALLS> {
   const { promise: closed, resolve: close } = Promise.withResolvers<undefined>();
   stream.once('close', () => close(undefined));
-  let accepts = false;
+  const accepts = new Set<EgressListener>();
   return new Peer({
     stream,
     name: 'the supervisor',
@@ -105,10 +106,11 @@ export function serve(
       ...watchHandlers(trees, closed),
       ...searchHandlers(files, ripgrep, closed),
       ...snapshotHandlers(snapshots),
-      'egress/accept': (_params, { peer, signal, progress }) => {
-        if (!accepts) egress.use(closed);
-        accepts = true;
-        return acceptOn(egress, peer, signal, {
+      'egress/accept': ({ hostPort }, { peer, signal, progress }) => {
+        const listener = egress.of(hostPort);
+        if (!accepts.has(listener)) listener.use(closed);
+        accepts.add(listener);
+        return acceptOn(listener, peer, signal, {
           listening: () => progress('listening'),
           refused: (count) => progress('refused', count, undefined, 'connections'),
         });

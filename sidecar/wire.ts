@@ -50,7 +50,7 @@ export const IN_SANDBOX = {
  *   terminals/TERMINAL/code      decimal exit code; then the pty is kept until a line is in the FIFO `done`
  *   terminals/TERMINAL/exit      decimal exit code once telnetd has ended
  */
-export const SIDECAR_PROTOCOL = '1';
+export const SIDECAR_PROTOCOL = '2';
 
 export const TurnLaunchSchema = z.object({
   turnId: TurnIdSchema,
@@ -243,10 +243,11 @@ export const SIDECAR_METHODS = {
    * carries that process's bytes as `protocol/wire/tunnel-frames.ts` has them, and nothing else any more. The sidecar says nothing
    * before it hears a first piece, so that the answer is the last thing that is read as a message: the supervisor begins
    * with one byte, which belongs to nobody. Progress tells `listening` once the listener is there, and `refused` with how many
-   * connections have been reset since. `waiting`: how many others have connected and wait.
+   * connections have been reset since. `waiting`: how many others have connected and wait. `hostPort`: not the proxy's listener, but the
+   * one for this port of the supervisor's machine (`HOST_MACHINE`).
    */
   'egress/accept': {
-    params: z.object({}),
+    params: z.object({ hostPort: z.number().int().min(1).max(65_535).optional() }),
     result: z.object({ waiting: z.number().int().nonnegative() }),
   },
   /** Reads a small file below /workspace as the agent sees it; for conformance checks and `doctor`. At most 1 MiB. */

@@ -32,13 +32,17 @@ export const PROFILE_FIELDS: Readonly<Record<string, string>> = {
   'setup.secrets': 'Names of the secrets that the script sees.',
   'setup.egress': 'What the script may reach.',
   'setup.egress.*.host': 'Host name, with a port if it is not 443.',
+  'setup.egress.*.quiet': 'The host stays denied, and denials of it are not reported.',
   'setup.egress.*.methods': 'HTTP methods that are allowed.',
   'setup.egress.*.path': 'Beginning of the paths that are allowed.',
   'setup.timeout': `How long the script may take. ${DURATION}`,
   secrets: `Names of the secrets that the agent may use. ${NOT_YET}`,
   egress: 'What the agent may reach; nothing without it.',
   'egress.*.host':
-    'A name, an address, or *.NAME for every name below; ports 443 and 80, or the one behind a colon.',
+    'A name, an address, or *.NAME for every name below; ports 443 and 80, or the one behind a colon. ' +
+    'host.holdfast.internal:PORT is a port of your own machine.',
+  'egress.*.quiet':
+    'The host stays denied, and denials of it are not reported: for telemetry that nobody misses.',
   'egress.*.methods': `HTTP methods that are allowed. ${NOT_YET}`,
   'egress.*.path': `Beginning of the paths that are allowed. ${NOT_YET}`,
   env: 'Variables of the agent’s environment. Not a place for secrets.',

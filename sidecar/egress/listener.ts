@@ -1,5 +1,4 @@
 import { createServer, type Server, type Socket } from 'node:net';
-import { EGRESS_PROXY } from '../../protocol/egress.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { type Linger, loadLinger } from './linger.ts';
 
@@ -37,10 +36,11 @@ interface Waiting {
 }
 
 /**
- * The proxy's listener on the sandbox's loopback. It is there while the supervisor wants connections: without one, as with an
- * empty list of rules, whoever connects is refused at once.
+ * A listener on the sandbox's loopback. It is there while the supervisor wants connections: without one, as with an empty list of
+ * rules, whoever connects is refused at once.
  */
 export class EgressListener {
+  readonly #host: string;
   readonly #port: number;
   readonly #takers: Taker[] = [];
   readonly #waiting: Waiting[] = [];
@@ -53,7 +53,8 @@ export class EgressListener {
   #refused = 0;
   #reporting: NodeJS.Timeout | undefined;
 
-  constructor(port: number = EGRESS_PROXY.port) {
+  constructor(host: string, port: number) {
+    this.#host = host;
     this.#port = port;
   }
 
@@ -120,14 +121,14 @@ export class EgressListener {
       server.once('error', (cause) => {
         if (this.#server === server) this.#server = null;
         reject(
-          new HoldfastError('conflict', 'The proxy cannot listen in the sandbox', {
+          new HoldfastError('conflict', `Nothing can listen on ${this.#host}:${this.#port} in the sandbox`, {
             why: cause.message,
-            next: `end what uses port ${this.#port} there`,
+            next: `end what uses port ${this.#port} there, or have it listen on 127.0.0.1 only`,
             cause,
           }),
         );
       });
-      server.listen({ host: EGRESS_PROXY.host, port: this.#port, backlog: MOST_SOCKETS }, resolve);
+      server.listen({ host: this.#host, port: this.#port, backlog: MOST_SOCKETS }, resolve);
     });
     server.on('error', (error) => console.error('egress:', error));
     return linger;

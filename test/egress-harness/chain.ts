@@ -7,7 +7,8 @@ import type { EgressEvent, RuleScope } from '../../protocol/egress.ts';
 import { Peer } from '../../protocol/wire/peer.ts';
 import { NOTHING } from '../../protocol/wire/shapes.ts';
 import { acceptOn } from '../../sidecar/egress/accept.ts';
-import { EgressListener } from '../../sidecar/egress/listener.ts';
+import type { EgressListener } from '../../sidecar/egress/listener.ts';
+import { EgressListeners } from '../../sidecar/egress/listeners.ts';
 import { SIDECAR_METHODS, SIDECAR_PROTOCOL } from '../../sidecar/wire.ts';
 import type { Log } from '../../supervisor/daemon/logs.ts';
 import { EventLog } from '../../supervisor/history/events.ts';
@@ -43,7 +44,7 @@ export class Chain {
   readonly policies: Policies;
   readonly egress: Egress;
   readonly events: EventLog;
-  readonly listener: EgressListener;
+  readonly listeners: EgressListeners;
   readonly #folder: string;
   readonly #database: Database;
   readonly #sidecar: Server;
@@ -62,7 +63,7 @@ export class Chain {
     const rules = new EgressRules(this.#database);
     const { events } = this;
     this.policies = new Policies({ database: this.#database, rules, profiles, sessions, events, now });
-    this.listener = new EgressListener(port);
+    this.listeners = new EgressListeners(port);
     this.#sidecar = createServer((socket) => this.#serve(socket));
     const socketPath = join(folder, 'sidecar.sock');
     this.#sidecar.listen(socketPath);
@@ -138,7 +139,7 @@ export class Chain {
     this.egress.close();
     for (const client of this.#clients) client.destroy();
     for (const carrier of this.#carriers) carrier.destroy();
-    this.listener.close();
+    this.listeners.close();
     await new Promise((resolve) => this.#sidecar.close(resolve));
     // What the ledger still had to tell comes with the next turn of the loop.
     await new Promise((resolve) => setTimeout(resolve, 20));
@@ -154,7 +155,7 @@ export class Chain {
         resolve();
       });
     });
-    let accepts = false;
+    const accepts = new Set<EgressListener>();
     new Peer({
       stream: socket,
       name: 'the supervisor',
@@ -169,10 +170,11 @@ export class Chain {
           build: randomBytes(8).toString('hex'),
           watch: 'inotify' as const,
         }),
-        'egress/accept': (_params, { peer, signal, progress }) => {
-          if (!accepts) this.listener.use(closed);
-          accepts = true;
-          return acceptOn(this.listener, peer, signal, {
+        'egress/accept': ({ hostPort }, { peer, signal, progress }) => {
+          const listener = this.listeners.of(hostPort);
+          if (!accepts.has(listener)) listener.use(closed);
+          accepts.add(listener);
+          return acceptOn(listener, peer, signal, {
             listening: () => progress('listening'),
             refused: (count) => progress('refused', count, undefined, 'connections'),
           });

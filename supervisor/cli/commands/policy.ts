@@ -95,7 +95,7 @@ async function tell(context: Context, policy: Policy): Promise<void> {
       { title: 'HOST', value: ({ host }) => host },
       {
         title: 'EFFECT',
-        value: ({ effect }) => effect,
+        value: ({ effect, quiet }) => (quiet ? `${effect}, not reported` : effect),
         paint: ({ effect }) => (effect === 'allow' ? style.green : style.red),
       },
       { title: 'FROM', value: ({ from }) => ORIGIN[from] },

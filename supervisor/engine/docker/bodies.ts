@@ -1,4 +1,5 @@
 import type { ContainerCreateOptions, MountSettings } from 'dockerode';
+import { HOST_MACHINE } from '../../../protocol/egress.ts';
 import { IN_SANDBOX } from '../../../sidecar/wire.ts';
 import type { SandboxSpec } from '../port.ts';
 
@@ -176,7 +177,7 @@ export function choreBody(options: {
  * get empty files and cannot look up `localhost`; and the engine's own resolv.conf names the host's name servers.
  */
 export const NETWORK_FILES = {
-  hosts: '127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost ip6-loopback\n',
+  hosts: `127.0.0.1 localhost sandbox\n${HOST_MACHINE.address} ${HOST_MACHINE.name}\n::1 localhost ip6-localhost ip6-loopback\n`,
   hostname: 'sandbox\n',
   'resolv.conf': '# There is no network here, and so no name server.\n',
 } as const;

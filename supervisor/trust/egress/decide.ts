@@ -1,5 +1,6 @@
 import {
   type EgressReason,
+  HOST_MACHINE,
   type HostPattern,
   type RuleOrigin,
   showPattern,
@@ -13,6 +14,8 @@ export interface Rule {
   readonly from: RuleOrigin;
   /** Of its row, for a rule that is used up; null for those of the file. */
   readonly id: number | null;
+  /** A denial that nobody is told of. */
+  readonly quiet?: boolean;
 }
 
 export type Verdict =
@@ -33,7 +36,7 @@ const NEAREST: readonly RuleOrigin[] = ['once', 'session', 'profile', 'file'];
  * wins. A rule for once is left alone where another one allows it too.
  */
 export function decide(rules: readonly Rule[], host: string, port: number): Verdict {
-  const allow = showPattern({ host, wildcard: false, port: USUAL_PORTS.includes(port) ? null : port });
+  const allow = narrowestPattern(host, port);
   const named = rules.filter(({ pattern }) => namesHost(pattern, host));
   const matching = named.filter(({ pattern }) => matchesPort(pattern, port));
   let once: Rule | null = null;
@@ -69,7 +72,21 @@ export function addressVerdict(
   return verdict.reason === 'denied' ? 'denied' : 'unnamed';
 }
 
+/** What a rule would have to say, and no more. A loopback address is the sandbox's own everywhere but in the proxy: it gets its name. */
+function narrowestPattern(host: string, port: number): string {
+  if (isLoopback(host) || host === HOST_MACHINE.name)
+    return showPattern({ host: HOST_MACHINE.name, wildcard: false, port });
+  return showPattern({ host, wildcard: false, port: USUAL_PORTS.includes(port) ? null : port });
+}
+
+/** `host` is canonical. */
+export function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || /^127\.\d+\.\d+\.\d+$/.test(host);
+}
+
 function namesHost({ host, wildcard }: HostPattern, wanted: string): boolean {
+  // A person's own machine is named in full, never as one of many.
+  if (wanted === HOST_MACHINE.name) return !wildcard && host === wanted;
   return wildcard ? wanted.endsWith(`.${host}`) : wanted === host;
 }
 

@@ -1,5 +1,5 @@
 import { connect, isIP, type OnReadOpts, type Socket } from 'node:net';
-import type { EgressReason } from '../../../protocol/egress.ts';
+import { type EgressReason, HOST_MACHINE } from '../../../protocol/egress.ts';
 import { isPublicAddress } from './addresses.ts';
 import { addressVerdict, type Rule } from './decide.ts';
 import type { ResolveName } from './resolver.ts';
@@ -9,6 +9,8 @@ const CONNECT_MS = 10_000;
 const DIAL_MS = 20_000;
 const KEEP_ALIVE_MS = 60_000;
 const MOST_ADDRESSES = 8;
+/** Where the supervisor reaches the services of its own machine. */
+const OWN_ADDRESSES: readonly string[] = ['127.0.0.1', '::1'];
 
 /** Why nothing was dialled, or nobody answered. */
 export class NotDialled extends Error {
@@ -62,9 +64,11 @@ export async function checkedAddresses(
   rules: readonly Rule[],
   resolve: ResolveName,
 ): Promise<readonly string[]> {
+  const isHostMachine = host === HOST_MACHINE.name;
   let found: readonly string[];
   try {
-    found = isIP(host) === 0 ? await resolve(host) : [host];
+    if (isHostMachine) found = OWN_ADDRESSES;
+    else found = isIP(host) === 0 ? await resolve(host) : [host];
   } catch (error) {
     const why = error instanceof Error && 'code' in error ? String(error.code) : String(error);
     throw new NotDialled('not_resolved', `the name was not found (${why})`, null, error);
@@ -73,7 +77,8 @@ export async function checkedAddresses(
     const verdict = addressVerdict(rules, address, port);
     const passes = verdict === 'named' || (verdict === 'unnamed' && isPublicAddress(address));
     // What was asked for by its address has been decided on already.
-    return { address, verdict, passes: passes || (address === host && verdict !== 'denied') };
+    const isDecided = address === host || isHostMachine;
+    return { address, verdict, passes: passes || (isDecided && verdict !== 'denied') };
   });
   const passed = verdicts.filter(({ passes }) => passes).map(({ address }) => address);
   if (passed.length > 0) return passed;

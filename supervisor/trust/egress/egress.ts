@@ -27,6 +27,8 @@ export interface EgressOptions {
 
 interface WayOut {
   readonly pool: EgressPool;
+  /** By port of this machine. */
+  readonly forwards: Map<number, EgressPool>;
   readonly proxy: SessionProxy;
   readonly ledger: EgressLedger;
 }
@@ -55,9 +57,11 @@ export class Egress {
     this.look(sessionId, true);
     const way = this.#open.get(sessionId);
     if (way === undefined) return;
+    way.ledger.beginTurn();
     const late = new AbortController();
     const waited = sleep(READY_MS, 'late', { signal: late.signal }).catch(() => 'in time');
-    if ((await Promise.race([way.pool.listening, waited])) === 'late')
+    const listening = [way.pool, ...way.forwards.values()].map((pool) => pool.listening);
+    if ((await Promise.race([Promise.all(listening), waited])) === 'late')
       this.#options.log.warn('a sandbox begins without its way out', { session: sessionId });
     late.abort();
   }
@@ -84,13 +88,40 @@ export class Egress {
   #settle(sessionId: string): void {
     const wanted = !this.#closed && this.#live.has(sessionId) && this.#options.policies.isOpen(sessionId);
     const way = this.#open.get(sessionId);
-    if (wanted && way === undefined) this.#open.set(sessionId, this.#make(sessionId));
-    else if (!wanted && way !== undefined) {
+    if (wanted) {
+      const open = way ?? this.#make(sessionId);
+      this.#open.set(sessionId, open);
+      this.#forward(sessionId, open);
+    } else if (way !== undefined) {
       this.#open.delete(sessionId);
-      way.pool.close();
+      for (const pool of [way.pool, ...way.forwards.values()]) pool.close();
       way.proxy.close();
       // After the ends of what it carried, which come with the next turn of the loop.
       setImmediate(() => way.ledger.close());
+    }
+  }
+
+  /** One pool for each port of this machine that the rules allow, and no other. */
+  #forward(sessionId: string, { forwards, proxy }: WayOut): void {
+    const ports = this.#options.policies.hostPorts(sessionId);
+    for (const [port, pool] of forwards) {
+      if (ports.has(port)) continue;
+      pool.close();
+      forwards.delete(port);
+    }
+    for (const port of ports) {
+      if (forwards.has(port)) continue;
+      forwards.set(
+        port,
+        new EgressPool({
+          sessionId,
+          hostPort: port,
+          dial: () => this.#options.dial(sessionId),
+          serve: (tunnel) => proxy.forward(tunnel, port),
+          refused: (count) => proxy.refused(count),
+          log: this.#options.log,
+        }),
+      );
     }
   }
 
@@ -117,6 +148,6 @@ export class Egress {
       refused: (count) => proxy.refused(count),
       log,
     });
-    return { pool, proxy, ledger };
+    return { pool, forwards: new Map(), proxy, ledger };
   }
 }

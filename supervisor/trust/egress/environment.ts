@@ -1,8 +1,8 @@
-import { EGRESS_PROXY } from '../../../protocol/egress.ts';
+import { EGRESS_PROXY, HOST_MACHINE } from '../../../protocol/egress.ts';
 
 const PROXY = `http://${EGRESS_PROXY.host}:${String(EGRESS_PROXY.port)}`;
-/** The sandbox's own loopback is reached directly: servers that an agent starts are its own. */
-const DIRECT = 'localhost,127.0.0.1,::1';
+/** The sandbox's own loopback is reached directly: servers that an agent starts are its own, and the host's ports are there under its name. */
+const DIRECT = `localhost,127.0.0.1,::1,${HOST_MACHINE.name}`;
 
 /**
  * What makes the programs in a sandbox use its proxy. Programs that know no proxy reach nothing. Every sandbox has it, so that a

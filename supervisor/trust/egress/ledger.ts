@@ -4,8 +4,10 @@ import type { EventEntry } from '../../../protocol/events.ts';
 /** Repeats of one thing are told together: first after this long, then after twice as long, up to the longest. */
 const FIRST_WINDOW_MS = 5000;
 const LONGEST_WINDOW_MS = 10 * 60_000;
+/** A denied host is reported once for each turn, however often the program tries; a longer turn hears of it again after this long. */
+const DENIED_WINDOW_MS = LONGEST_WINDOW_MS;
 /** Different things of one session that are told one by one at a time; beyond it, those of one kind go together. */
-const MOST_KINDS = 64;
+const MOST_KINDS = 256;
 /** A program that tries host after host is told of one by one so often, and then once in a while. */
 const BURST = 200;
 const REFILL_MS = 5000;
@@ -60,7 +62,8 @@ export class EgressLedger {
     const window = this.#windows.get(key);
     if (window === undefined) {
       this.#tell(told, count, now, now, seen.bytesIn, seen.bytesOut);
-      this.#windows.set(key, this.#open(key, this.#options.firstWindowMs ?? FIRST_WINDOW_MS));
+      const first = seen.decision === 'denied' ? DENIED_WINDOW_MS : FIRST_WINDOW_MS;
+      this.#windows.set(key, this.#open(key, this.#options.firstWindowMs ?? first));
       return;
     }
     const { waiting } = window;
@@ -79,6 +82,16 @@ export class EgressLedger {
     waiting.lastAt = now;
     waiting.bytesIn += seen.bytesIn;
     waiting.bytesOut += seen.bytesOut;
+  }
+
+  /** What was denied before is reported with its count, and is reported anew when it happens again. */
+  beginTurn(): void {
+    for (const [key, { waiting, timer }] of this.#windows) {
+      if (!key.startsWith(DENIED_KEY)) continue;
+      clearTimeout(timer);
+      this.#windows.delete(key);
+      if (waiting !== null) this.#tellWaiting(waiting);
+    }
   }
 
   /** Tells what waits. */
@@ -137,7 +150,10 @@ export class EgressLedger {
   }
 }
 
+const DENIED_KEY = 'denied ';
+
 function keyOf({ decision, host, port, rule, reason, method }: Seen): string {
+  if (decision === 'denied') return `${DENIED_KEY}${host} ${reason ?? ''}`;
   const kind = method === 'CONNECT' ? 'CONNECT' : 'plain';
   return [decision, host, port, rule ?? '', reason ?? '', kind].join(' ');
 }

@@ -1,4 +1,5 @@
 import {
+  HOST_MACHINE,
   parseHostPattern,
   type Policy,
   type PolicyRule,
@@ -54,6 +55,15 @@ export class Policies {
     return this.#dated(sessionId).some(({ effect }) => effect === 'allow');
   }
 
+  /** Ports of the supervisor's machine that some rule allows. */
+  hostPorts(sessionId: string): ReadonlySet<number> {
+    const rules = this.#dated(sessionId);
+    const ports = rules.flatMap(({ effect, pattern: { host, wildcard, port } }) =>
+      effect === 'allow' && host === HOST_MACHINE.name && !wildcard && port !== null ? [port] : [],
+    );
+    return new Set(ports.filter((port) => decide(rules, HOST_MACHINE.name, port).allowed));
+  }
+
   /** Decides, and uses up a rule for once: durable before anything is dialled. */
   decide(sessionId: string, host: string, port: number): Verdict {
     const verdict = decide(this.rulesOf(sessionId), host, port);
@@ -79,6 +89,7 @@ export class Policies {
             host: rule.shown,
             effect: rule.effect,
             from: rule.from,
+            quiet: rule.quiet ?? false,
             addedAt: rule.addedAt === null ? null : new Date(rule.addedAt).toISOString(),
           })),
       ),
@@ -135,11 +146,12 @@ export class Policies {
       ...rules
         .of(sessionId, row.profile)
         .map(({ id, scope, host, effect, addedAt }) => ({ id, from: scope, host, effect, addedAt })),
-      ...(profile?.config.egress ?? []).map(({ host }) => ({
+      ...(profile?.config.egress ?? []).map(({ host, quiet = false }) => ({
         id: null,
         from: 'file' as const,
         host,
-        effect: 'allow' as const,
+        effect: quiet ? ('deny' as const) : ('allow' as const),
+        quiet,
         addedAt: null,
       })),
     ].flatMap(({ host, ...rest }) => {

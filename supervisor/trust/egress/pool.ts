@@ -16,6 +16,8 @@ const LONGEST_PAUSE_MS = 5000;
 
 export interface EgressPoolOptions {
   readonly sessionId: string;
+  /** Of the supervisor's machine, for a pool that is not the proxy's. */
+  readonly hostPort?: number;
   readonly dial: () => Promise<Duplex>;
   readonly serve: (tunnel: Tunnel) => void;
   /** The sidecar has reset so many connections for want of room. */
@@ -75,9 +77,13 @@ export class EgressPool {
   async #rest(error: unknown): Promise<void> {
     if (this.#resting) return;
     this.#resting = true;
-    const { sessionId, log } = this.#options;
+    const { sessionId, hostPort, log } = this.#options;
     if (this.#pause === FIRST_PAUSE_MS)
-      log.info('the proxy is away', { session: sessionId, why: HoldfastError.from(error).sentence });
+      log.info('the proxy is away', {
+        session: sessionId,
+        hostPort,
+        why: HoldfastError.from(error).sentence,
+      });
     const pause = this.#pause;
     this.#pause = Math.min(pause * 2, LONGEST_PAUSE_MS);
     // The sleep ends early only with the pool.
@@ -87,7 +93,7 @@ export class EgressPool {
   }
 
   async #accept(): Promise<{ tunnel: Tunnel; waiting: number }> {
-    const { sessionId, dial } = this.#options;
+    const { sessionId, hostPort, dial } = this.#options;
     const { signal } = this.#ending;
     const peer = new Peer<typeof NOTHING, typeof SIDECAR_METHODS>({
       stream: await dial(),
@@ -110,7 +116,10 @@ export class EgressPool {
         this.#pause = FIRST_PAUSE_MS;
         this.#listening.resolve(undefined);
       };
-      const { waiting } = await peer.call('egress/accept', {}, { signal, onProgress });
+      const { waiting } = await peer.call('egress/accept', hostPort === undefined ? {} : { hostPort }, {
+        signal,
+        onProgress,
+      });
       return { tunnel: new Tunnel(peer.release()), waiting };
     } catch (error) {
       peer.close();

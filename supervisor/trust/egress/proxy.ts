@@ -7,10 +7,10 @@ import {
 } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { type EgressReason, type RuleOrigin, showPattern } from '../../../protocol/egress.ts';
+import { type EgressReason, HOST_MACHINE, type RuleOrigin, showPattern } from '../../../protocol/egress.ts';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import type { Log } from '../../daemon/logs.ts';
-import { decide, type Rule } from './decide.ts';
+import { decide, isLoopback, type Rule } from './decide.ts';
 import { checkedAddresses, dialAddresses, NotDialled } from './dial.ts';
 import { Intake } from './intake.ts';
 import type { EgressLedger } from './ledger.ts';
@@ -44,6 +44,9 @@ const LAST_WORDS_MS = 2000;
 /** A connection on which nothing moves for so long is given up; sooner when one side has ended it. */
 const SILENT_MS = 3600_000;
 const HALF_CLOSED_MS = 300_000;
+
+/** A person means their own machine, and a program in the sandbox asks for itself. */
+const LOOPBACK_HINT = `; in a sandbox this address is the sandbox itself, and your machine is ${HOST_MACHINE.name}`;
 
 const WHY: Record<'no_rule' | 'other_port' | 'denied', string> = {
   no_rule: 'no rule names it',
@@ -115,11 +118,34 @@ export class SessionProxy {
 
   /** Takes over a connection of the sandbox. */
   serve(tunnel: Tunnel): void {
+    if (this.#carry(tunnel) !== null) this.#server.emit('connection', tunnel);
+  }
+
+  /** Takes over a connection of the sandbox to a port of this machine: whatever is spoken there, it is carried as it is. */
+  forward(tunnel: Tunnel, port: number): void {
+    const carried = this.#carry(tunnel);
+    if (carried === null) return;
+    this.#first(carried);
+    this.#guard(carried, this.#forward(carried, { host: HOST_MACHINE.name, port }));
+  }
+
+  async #forward(carried: Carried, target: Target): Promise<void> {
+    const { tunnel } = carried;
+    const intake = new Intake();
+    const upstream = await this.#dial(carried, target, 'TCP', () => tunnel.destroy(), intake);
+    if (upstream === null) return;
+    join(tunnel, upstream);
+    tunnel.pipe(upstream);
+    intake.into(tunnel, upstream);
+  }
+
+  /** Null where the session has as many connections as it may have. */
+  #carry(tunnel: Tunnel): Carried | null {
     tunnel.on('error', () => tunnel.destroy());
     if (this.#carried.size >= MOST_TUNNELS) {
       this.#tell('denied', null, '', 'too_many', null);
       tunnel.destroy();
-      return;
+      return null;
     }
     const carried: Carried = {
       tunnel,
@@ -135,7 +161,7 @@ export class SessionProxy {
       this.#carried.delete(tunnel);
       this.#ended(carried);
     });
-    this.#server.emit('connection', tunnel);
+    return carried;
   }
 
   /** Its sidecar has reset connections already: there were too many. */
@@ -255,7 +281,8 @@ export class SessionProxy {
     const verdict = policies.decide(sessionId, host, port);
     if (!verdict.allowed) {
       const { reason, allow, rule } = verdict;
-      return deny(this.#refusal(target, reason, WHY[reason], allow), rule);
+      const why = isLoopback(host) ? WHY[reason] + LOOPBACK_HINT : WHY[reason];
+      return deny(this.#refusal(target, reason, why, allow), rule);
     }
     const { rule } = verdict;
     try {
@@ -335,6 +362,7 @@ export class SessionProxy {
     address: string | null = null,
     { count = 1, ...bytes }: { count?: number; bytesIn?: number; bytesOut?: number } = {},
   ): void {
+    if (decision === 'denied' && rule?.quiet === true) return;
     const from: RuleOrigin | null = rule?.from ?? null;
     const seen = {
       decision,

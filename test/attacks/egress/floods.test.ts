@@ -80,6 +80,8 @@ test('1,000 denied ones are denied at once, and told of together', async () => {
     seconds: 30,
   });
   expect(answers).toEqual({ 'HTTP/1.1 403': 1000 });
+  // The count of what was repeated is reported when the next turn begins.
+  await ask();
   const told = async () => (await arena.decisions()).filter(({ host }) => host === 'evil.test');
   await expect
     .poll(async () => (await told()).reduce((sum, { count }) => sum + count, 0), { timeout: 20_000 })

@@ -34,9 +34,10 @@ const seen = (host: string, more: Partial<Seen> = {}): Seen => ({
 const counts = () => told.map(({ host, count }) => [host, count]);
 
 test('the first of a kind is told at once, repeats together and ever more rarely', () => {
-  ledger.add(seen('a.test'));
+  const allowed = { decision: 'allowed', reason: null, rule: 'a.test' } as const;
+  ledger.add(seen('a.test', allowed));
   expect(counts()).toEqual([['a.test', 1]]);
-  for (let at = 0; at < 10; at += 1) ledger.add(seen('a.test', { bytesIn: 2, bytesOut: 1 }));
+  for (let at = 0; at < 10; at += 1) ledger.add(seen('a.test', { ...allowed, bytesIn: 2, bytesOut: 1 }));
   expect(told).toHaveLength(1);
   vi.advanceTimersByTime(5000);
   expect(counts()).toEqual([
@@ -46,7 +47,7 @@ test('the first of a kind is told at once, repeats together and ever more rarely
   expect(told[1]).toMatchObject({ bytesIn: 20, bytesOut: 10 });
   // A program that goes on for a day: twice as long each time, up to ten minutes.
   for (let second = 0; second < 86_400; second += 1) {
-    ledger.add(seen('a.test'));
+    ledger.add(seen('a.test', allowed));
     vi.advanceTimersByTime(1000);
   }
   expect(told.length).toBeLessThan(2 + 8 + 144);
@@ -55,14 +56,38 @@ test('the first of a kind is told at once, repeats together and ever more rarely
 });
 
 test('another decision, port, reason or rule is another kind; after a quiet while it is a first again', () => {
-  ledger.add(seen('a.test'));
-  ledger.add(seen('a.test', { port: 80 }));
-  ledger.add(seen('a.test', { reason: 'denied' }));
+  const failed = { decision: 'failed', reason: 'not_reached' } as const;
+  ledger.add(seen('a.test', failed));
+  ledger.add(seen('a.test', { ...failed, port: 80 }));
+  ledger.add(seen('a.test', { ...failed, reason: 'not_resolved' }));
   ledger.add(seen('a.test', { decision: 'allowed', reason: null, rule: '*.test' }));
   expect(told).toHaveLength(4);
   vi.advanceTimersByTime(5000);
-  ledger.add(seen('a.test'));
+  ledger.add(seen('a.test', failed));
   expect(told).toHaveLength(5);
+});
+
+test('a denied host is reported once for each turn, whatever its ports, and its count when the next turn begins', () => {
+  for (let turn = 0; turn < 3; turn += 1) {
+    ledger.beginTurn();
+    for (let at = 0; at < 13; at += 1) {
+      ledger.add(seen('telemetry.test', { port: at % 2 === 0 ? 443 : 80 }));
+      vi.advanceTimersByTime(400);
+    }
+    ledger.add(seen('other.test'));
+  }
+  ledger.close();
+  expect(counts()).toEqual([
+    ['telemetry.test', 1],
+    ['other.test', 1],
+    ['telemetry.test', 12],
+    ['telemetry.test', 1],
+    ['other.test', 1],
+    ['telemetry.test', 12],
+    ['telemetry.test', 1],
+    ['other.test', 1],
+    ['telemetry.test', 12],
+  ]);
 });
 
 test('what was counted elsewhere keeps its count', () => {
@@ -79,7 +104,7 @@ test('host after host fills no history: beyond some they are told of as many', (
   for (let at = 0; at < 10_000; at += 1) ledger.add(seen(`h${String(at)}.test`));
   vi.advanceTimersByTime(3600_000);
   ledger.close();
-  expect(told.length).toBeLessThan(80);
+  expect(told.length).toBeLessThan(210);
   expect(told.reduce((sum, { count }) => sum + count, 0)).toBe(10_000);
   const together = told.filter(({ host }) => host === '*').map(({ allow }) => allow);
   expect(new Set(together)).toEqual(new Set([null]));

@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { mkdir, rename, rm, symlink, truncate, writeFile } from 'node:fs/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { SIDECAR_PROTOCOL } from '../../../sidecar/wire.ts';
 import { BUSYBOX, HostPair } from './host-pair.ts';
 import { follow, launchOf, newId, runTurn, until } from './collect.ts';
 
@@ -380,7 +381,11 @@ describe.skipIf(BUSYBOX === null)(
 
     test('another session is refused, and so is an id that is none', async () => {
       await expect(pair.connectAs(newId('ses'))).rejects.toMatchObject({ code: 'conflict' });
-      expect(pair.client.hello).toMatchObject({ protocol: '1', session: pair.session, watch: 'inotify' });
+      expect(pair.client.hello).toMatchObject({
+        protocol: SIDECAR_PROTOCOL,
+        session: pair.session,
+        watch: 'inotify',
+      });
       await expect(
         pair.client.turnProgress({ turnId: '../etc', stdout: 0, stderr: 0, waitMs: 0 }),
       ).rejects.toMatchObject({
