@@ -107,6 +107,8 @@ export const TurnSchema = z.object({
   endedAt: TimeSchema.nullable(),
   /** Turns of the session before this one that have not ended; 0 once it runs. */
   ahead: z.number().int().nonnegative(),
+  /** Why it does not go on now, where that is known. `disk_space`: the disk of the home is full; its output and its end wait for room. */
+  waitingFor: z.enum(['disk_space']).nullable().default(null),
   sandbox: DispatchedSchema.nullable(),
   /** Handler: the JSON value it returned. Command: null, its output is read with `turn/output`. Large values: null and `outputArtifact`. */
   output: z.json().nullable(),

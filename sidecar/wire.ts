@@ -40,8 +40,9 @@ export const IN_SANDBOX = {
  *   turns/TURN/pid               process group, runner and warm worker
  *   turns/TURN/worker            handler only: JSON of `TurnProgress.worker`, once the agent's code is loaded
  *   turns/TURN/result            handler only: JSON, see `HandlerResultSchema`, renamed into place
- *   turns/TURN/exit              decimal exit code, renamed into place when the turn's process, or the worker before it
- *                                answered, has ended
+ *   turns/TURN/exit.tmp          made by the sidecar with room for `exit`, so that a full disk does not lose it
+ *   turns/TURN/exit              decimal exit code, or `-` where nobody knows it, and after it the limits that were met (`Limit`),
+ *                                renamed into place when the turn's process, or the worker before it answered, has ended
  *   terminals/TERMINAL/launch    as for a turn
  *   terminals/TERMINAL/started   as for a turn
  *   terminals/TERMINAL/running   written once telnetd has input, output and done open
@@ -65,6 +66,13 @@ export const TurnLaunchSchema = z.object({
 });
 export type TurnLaunch = z.infer<typeof TurnLaunchSchema>;
 
+/**
+ * What ran out. `memory`: the kernel killed a process. `processes`: a process could not be started. `workspace`, `tmp`, `home`:
+ * /workspace, /tmp or HOME is full; `disk`: one of them, not known which.
+ */
+export const LimitSchema = z.enum(['memory', 'processes', 'workspace', 'tmp', 'home', 'disk']);
+export type Limit = z.infer<typeof LimitSchema>;
+
 export const TurnProgressSchema = z.object({
   state: z.enum(['absent', 'accepted', 'running', 'ended']),
   /** Bytes there are in all, by stream. */
@@ -75,6 +83,12 @@ export const TurnProgressSchema = z.object({
   worker: z.object({ id: z.string(), reused: z.boolean(), startMs: z.number().nullable() }).nullable(),
   /** The warm worker died before it answered. */
   workerDied: z.boolean(),
+  /** Limits of the sandbox that processes met during the turn. */
+  limits: z.array(LimitSchema).default([]),
+  /** The disk of the run directory has no room: output, and the answer of a handler, wait for it. */
+  full: z.boolean().default(false),
+  /** What the agent did to the files of the turn, so that its end cannot become known. */
+  damage: z.string().nullable().default(null),
 });
 export type TurnProgress = z.infer<typeof TurnProgressSchema>;
 
@@ -112,6 +126,7 @@ export const HandlerResultSchema = z.discriminatedUnion('ok', [
       traceback: z.string().optional(),
       /** What the person can do, where we know. */
       next: z.string().optional(),
+      limits: z.array(LimitSchema).optional(),
     }),
   }),
 ]);

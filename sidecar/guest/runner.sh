@@ -59,25 +59,88 @@ hf_claim() { # DIRECTORY
   ) 2>/dev/null
 }
 
-# Renames a line into place, whatever the agent put there before.
+# Renames a line into place, whatever the agent put there before. The sidecar has made FILE.tmp with room for the line: writing over
+# that needs none on a full disk. Where it does, this waits: what is told is not known to anybody else.
 hf_tell() { # FILE TEXT
-  [ ! -e "$1.tmp" ] && [ ! -L "$1.tmp" ] || "$hf_bb" rm -rf "$1.tmp"
-  echo "$2" >"$1.tmp" || return
+  until hf_put "$1" "$2" || [ ! -d "${1%/*}" ]; do
+    "$hf_bb" usleep 200000
+  done
+}
+
+hf_put() { # FILE TEXT
+  [ -f "$1.tmp" ] && [ ! -L "$1.tmp" ] && [ -w "$1.tmp" ] || "$hf_bb" rm -rf "$1.tmp"
+  echo "$2" 1<>"$1.tmp" || return
   "$hf_bb" mv -fT "$1.tmp" "$1" && return
   "$hf_bb" rm -rf "$1" && "$hf_bb" mv -fT "$1.tmp" "$1"
+}
+
+# Whether the sidecar knows how this turn ended, whatever the agent put in that place.
+hf_has_ended() { # DIRECTORY
+  if hf_is_file "$1/result"; then return; fi
+  hf_is_file "$1/exit" || return
+  read -r -t 1 hf_code hf_rest <>"$1/exit"
+  [ "$hf_code" = - ] || hf_is_number "$hf_code"
+}
+
+hf_is_file() { # FILE
+  [ -f "$1" ] && [ ! -L "$1" ] && [ -r "$1" ] && [ -s "$1" ]
+}
+
+# Sets hf_memory and hf_processes: how often the kernel has killed a process here because memory ran out, and refused to start one
+# because of the limit. Both versions of cgroups tell; where neither can be read both stay 0.
+hf_count_limits() {
+  hf_counter oom_kill /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control
+  hf_memory=$hf_value
+  hf_counter max /sys/fs/cgroup/pids.events /sys/fs/cgroup/pids/pids.events
+  hf_processes=$hf_value
+}
+
+hf_counter() { # NAME FILE…
+  hf_value=0 hf_name=$1
+  shift
+  for hf_file; do
+    [ -r "$hf_file" ] || continue
+    while read -r hf_word hf_rest; do
+      [ "$hf_word" = "$hf_name" ] && hf_is_number "$hf_rest" && hf_value=$hf_rest
+    done <"$hf_file"
+  done
+}
+
+# Sets hf_met to the limits that were met since the counts were MEMORY and PROCESSES, each with a blank before it. Folders that are full
+# count where it ended badly.
+hf_meet_limits() { # CODE MEMORY PROCESSES
+  hf_met=
+  hf_count_limits
+  if hf_is_number "$2" && [ "$hf_memory" -gt "$2" ]; then hf_met=' memory'; fi
+  # Looking at the folders needs processes.
+  if hf_is_number "$3" && [ "$hf_processes" -gt "$3" ]; then hf_met="$hf_met processes" && return; fi
+  [ "$1" != 0 ] || return 0
+  ! hf_is_full "${HOLDFAST_WORKSPACE:-/workspace}" || hf_met="$hf_met workspace"
+  ! hf_is_full "${HOLDFAST_TMP:-/tmp}" || hf_met="$hf_met tmp"
+  [ -z "$HOME" ] || ! hf_is_full "$HOME" || hf_met="$hf_met home"
+}
+
+hf_is_full() { # FOLDER
+  [ "$("$hf_bb" stat -f -c %a "$1" 2>/dev/null)" = 0 ]
 }
 
 # The turn is claimed already, here and below.
 hf_keep_turn() { # TURN
   # Caught, not ignored: the keeper outlives the end of the container long enough to write the exit code.
   trap : TERM INT HUP
+  hf_count_limits
+  set -- "$1" "$hf_memory" "$hf_processes"
   HOLDFAST_TURN=$1 "$hf_bb" setsid "$hf_bb" sh "$hf_here/turn.sh" "$hf_bb" "$hf_run/turns/$1"
-  hf_tell "$hf_run/turns/$1/exit" $?
+  set -- "$?" "$@"
+  hf_meet_limits "$1" "$3" "$4"
+  hf_tell "$hf_run/turns/$2/exit" "$1$hf_met"
 }
 
 hf_keep_worker() { # ID TURN
   trap : TERM INT HUP
-  HOLDFAST_WORKER=$1 HOLDFAST_FIRST_TURN=$2 "$hf_bb" setsid "$hf_bb" sh "$hf_here/turn.sh" "$hf_bb" "$hf_run/turns/$2"
+  hf_count_limits
+  HOLDFAST_WORKER=$1 HOLDFAST_FIRST_TURN=$2 "$hf_bb" setsid "$hf_bb" sh "$hf_here/turn.sh" "$hf_bb" "$hf_run/turns/$2" \
+    "$hf_memory $hf_processes"
   hf_worker_over "$1" $? "$2"
 }
 
@@ -85,18 +148,22 @@ hf_keep_worker() { # ID TURN
 hf_worker_over() { # ID CODE TURN
   hf_signal KILL $(hf_marked "HOLDFAST_WORKER=$1")
   for hf_dir in "$hf_run/turns/$3" "$hf_run"/turns/turn-*; do
-    [ -d "$hf_dir" ] && [ ! -e "$hf_dir/result" ] && [ ! -e "$hf_dir/exit" ] || continue
+    [ -d "$hf_dir" ] && ! hf_has_ended "$hf_dir" || continue
     hf_read_group "$hf_dir"
     [ "$hf_of" = "$1" ] || [ "$hf_dir" = "$hf_run/turns/$3" ] || continue
-    hf_tell "$hf_dir/exit" "$2"
+    hf_meet_limits "$2" $hf_counts
+    hf_tell "$hf_dir/exit" "$2$hf_met"
   done
 }
 
-# Sets hf_group and hf_of from a turn's pid file when this runner's turn wrote it.
+# Sets hf_group and hf_of, and what a worker counted at the turn's beginning, from a turn's pid file when this runner's turn wrote it.
 hf_read_group() { # DIRECTORY
-  hf_group= hf_of=
+  hf_group= hf_of= hf_counts='- -'
   [ -f "$1/pid" ] || return
   read -r hf_group hf_by hf_of hf_rest <"$1/pid"
+  case $hf_rest in
+    [0-9]*' '[0-9]*) hf_counts=$hf_rest ;;
+  esac
   hf_is_number "$hf_group" && [ "$hf_group" -gt 1 ] && [ "$hf_by" = "$HOLDFAST_RUNNER" ] || hf_group= hf_of=
   hf_is_id "$hf_of" w- || hf_of=
 }
@@ -111,7 +178,7 @@ hf_kill_turn() { # TURN GRACE_MS
   hf_left=$2
   # Claimed a moment ago and not yet running: its pid file is about to come.
   hf_tries=0
-  until hf_read_group "$hf_dir"; [ -n "$hf_group" ] || [ -e "$hf_dir/exit" ] || [ ! -d "$hf_dir" ] || [ $hf_tries -ge 40 ]; do
+  until hf_read_group "$hf_dir"; [ -n "$hf_group" ] || hf_has_ended "$hf_dir" || [ ! -d "$hf_dir" ] || [ $hf_tries -ge 40 ]; do
     "$hf_bb" usleep 25000
     hf_tries=$((hf_tries + 1))
   done
@@ -172,16 +239,19 @@ hf_stop_worker() {
 }
 
 hf_check() { # TURN
-  [ -e "$hf_run/turns/$1/started" ] && [ ! -e "$hf_run/turns/$1/exit" ] || return 0
+  [ -e "$hf_run/turns/$1/started" ] && ! hf_has_ended "$hf_run/turns/$1" || return 0
   eval "hf_pid=\$hf_keeper_${1#turn-}"
   if [ -n "$hf_pid" ]; then
     kill -0 "$hf_pid" 2>/dev/null && return
     # It may have done its work since we looked.
-    [ ! -e "$hf_run/turns/$1/exit" ] || return 0
+    ! hf_has_ended "$hf_run/turns/$1" || return 0
     hf_signal KILL $(hf_marked "HOLDFAST_TURN=$1")
-    hf_tell "$hf_run/turns/$1/exit" 137
+    # Something killed the keeper: only it knew the exit code.
+    hf_tell "$hf_run/turns/$1/exit" - &
+    eval "hf_keeper_${1#turn-}=$!"
   elif [ -n "$hf_worker_keeper" ] && ! kill -0 "$hf_worker_keeper" 2>/dev/null; then
-    hf_worker_over "$hf_worker" 137 "$1"
+    hf_worker_over "$hf_worker" - "$1" &
+    hf_worker_keeper=$!
   fi
 }
 
@@ -228,7 +298,7 @@ hf_answer() { # LINE'S WORDS
     kill)
       hf_is_id "$2" turn- && hf_is_number "$3" || return
       # In the order of the lines: what nobody has taken yet is never going to run.
-      if hf_claim "$hf_run/turns/$2"; then hf_tell "$hf_run/turns/$2/exit" 143; else hf_kill_turn "$2" "$3" & fi
+      if hf_claim "$hf_run/turns/$2"; then hf_tell "$hf_run/turns/$2/exit" 143 & else hf_kill_turn "$2" "$3" & fi
       ;;
     worker)
       case $2 in
@@ -272,8 +342,19 @@ hf_answer() { # LINE'S WORDS
   esac
 }
 
+# The shell ends itself when it cannot start a process. The code tells the supervisor why: see `reconcile.ts`.
+hf_end() { # CODE
+  set -- "$1" "$hf_all_processes"
+  hf_count_limits
+  if [ "$1" != 143 ] && [ "$hf_processes" -gt "$2" ]; then exit 96; fi
+  exit "$1"
+}
+
 hf_open
 trap hf_leave TERM INT HUP
+hf_count_limits
+hf_all_processes=$hf_processes
+trap 'hf_end $?' EXIT
 # A child that ended interrupts `read`, and `jobs` reaps it.
 trap : CHLD
 while :; do

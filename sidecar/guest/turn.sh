@@ -1,5 +1,5 @@
 #!/opt/holdfast/busybox sh
-# Becomes the program of one turn (or a warm worker): `turn.sh BUSYBOX DIRECTORY`. DIRECTORY/launch, written by the
+# Becomes the program of one turn (or a warm worker): `turn.sh BUSYBOX DIRECTORY [COUNTS]`. DIRECTORY/launch, written by the
 # sidecar, sets the arguments, exports the environment and says in hf_fresh_tmp and hf_entry what else is wanted.
 hf_bb=$1
 hf_dir=$2
@@ -12,7 +12,7 @@ if [ -n "$HOLDFAST_WORKER" ]; then
 else
   exec <"$hf_dir/input"
 fi
-echo "$$ $HOLDFAST_RUNNER $HOLDFAST_WORKER" >"$hf_dir/pid"
+echo "$$ $HOLDFAST_RUNNER $HOLDFAST_WORKER $3" >"$hf_dir/pid"
 
 hf_fail() { # CODE WHY NEXT
   echo "holdfast: $2" >&2

@@ -11,6 +11,7 @@ import {
   renameSync,
   rmSync,
   statSync,
+  statfsSync,
   writeFileSync,
   writeSync,
 } from 'node:fs';
@@ -25,6 +26,7 @@ const WORKER = process.env.HOLDFAST_WORKER ?? '';
 const TURN = /^turn-[a-z2-7]{16}$/;
 const TRACEBACK_CHARS = 64 * 1024;
 const MESSAGE_CHARS = 8000;
+const ROOM_MS = 300;
 const { O_WRONLY, O_RDWR, O_CREAT, O_EXCL, O_TRUNC, O_APPEND, O_NOFOLLOW, O_NONBLOCK } = constants;
 
 /** The process group of this worker; it was started as the leader of its own. */
@@ -41,10 +43,56 @@ class ProcessExit extends Error {
   name = 'ProcessExit';
 }
 
+function isNoSpace(error) {
+  return error?.code === 'ENOSPC' || error?.code === 'EDQUOT';
+}
+
+/** A count that the kernel keeps of this sandbox, of either version of cgroups; 0 where it cannot be read. */
+function counter(name, ...paths) {
+  for (const path of paths) {
+    try {
+      const found = new RegExp(`^${name} ([0-9]+)$`, 'm').exec(readFileSync(path, 'latin1'));
+      if (found !== null) return Number(found[1]);
+    } catch {
+      // not this version
+    }
+  }
+  return 0;
+}
+
+/** How often a process was killed because memory ran out, and one could not be started because of the limit. */
+function counts() {
+  return {
+    killed: counter('oom_kill', '/sys/fs/cgroup/memory.events', '/sys/fs/cgroup/memory/memory.oom_control'),
+    refused: counter('max', '/sys/fs/cgroup/pids.events', '/sys/fs/cgroup/pids/pids.events'),
+  };
+}
+
+function isFull(folder) {
+  try {
+    return statfsSync(folder).bavail === 0;
+  } catch {
+    return false;
+  }
+}
+
+/** The limits that a failed turn met; their names are those of `Limit` in the sidecar's wire.ts. */
+function metLimits(error, before) {
+  const now = counts();
+  const places = { workspace: WORKSPACE, tmp: TMP, home: process.env.HOME || '/' };
+  const full = Object.keys(places).filter((name) => isFull(places[name]));
+  return [
+    ...(now.killed > before.killed ? ['memory'] : []),
+    ...(now.refused > before.refused ? ['processes'] : []),
+    ...(full.length === 0 && isNoSpace(error) ? ['disk'] : full),
+  ];
+}
+
 class Turn {
   constructor(id) {
     this.id = id;
     this.directory = join(RUN, 'turns', id);
+    this.counts = counts();
   }
 
   path(name) {
@@ -59,8 +107,15 @@ class Turn {
       return false;
     }
     const fd = openSync(this.path('pid'), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK, 0o600);
-    writeSync(fd, `${GROUP} ${process.env.HOLDFAST_RUNNER ?? '-'} ${WORKER}\n`);
-    closeSync(fd);
+    const { killed, refused } = this.counts;
+    try {
+      writeSync(fd, `${GROUP} ${process.env.HOLDFAST_RUNNER ?? '-'} ${WORKER} ${killed} ${refused}\n`);
+    } catch (error) {
+      // On a full disk the runner finds our processes by their environment.
+      if (!isNoSpace(error)) throw error;
+    } finally {
+      closeSync(fd);
+    }
     return true;
   }
 
@@ -71,8 +126,35 @@ class Turn {
 
   publish(name, text) {
     const temporary = this.path(`${name}.${WORKER}`);
-    writeFileSync(temporary, text, { flag: 'wx', mode: 0o600 });
+    try {
+      writeFileSync(temporary, text, { flag: 'wx', mode: 0o600 });
+    } catch (error) {
+      // What stays of it would fill a full disk further.
+      if (isNoSpace(error)) rmSync(temporary, { force: true });
+      throw error;
+    }
     renameSync(temporary, this.path(name));
+  }
+
+  /** Waits while the disk is full: nobody else has this. Not with a timer: it is also called when the process ends. */
+  publishWithRoom(name, text) {
+    for (;;) {
+      try {
+        this.publish(name, text);
+        return;
+      } catch (error) {
+        if (!isNoSpace(error)) throw error;
+      }
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ROOM_MS);
+    }
+  }
+
+  publishIfRoom(name, text) {
+    try {
+      this.publish(name, text);
+    } catch (error) {
+      if (!isNoSpace(error)) throw error;
+    }
   }
 }
 
@@ -93,7 +175,7 @@ function pointTo(fd, path, flags) {
   }
 }
 
-function failure(error) {
+function failure(error, turn) {
   const isError = error instanceof Error;
   let type = 'Error';
   let message = '';
@@ -114,7 +196,12 @@ function failure(error) {
     .slice(0, TRACEBACK_CHARS);
   return {
     ok: false,
-    error: { type: type.slice(0, 200), message: message.slice(0, MESSAGE_CHARS), traceback },
+    error: {
+      type: type.slice(0, 200),
+      message: message.slice(0, MESSAGE_CHARS),
+      traceback,
+      limits: metLimits(error, turn.counts),
+    },
   };
 }
 
@@ -170,9 +257,9 @@ function answer(turn, text, isLast) {
   // Before the answer is seen: the next turn must not be given to a worker that ends.
   if (isLast) requests.destroy();
   try {
-    turn.publish('result', text);
+    turn.publishWithRoom('result', text);
   } catch (error) {
-    writeSync(2, `holdfast: the answer could not be written: ${error.message}\n`);
+    console.error(`holdfast: the answer could not be written: ${error.message}`);
     process.exit(1);
   }
 }
@@ -186,10 +273,10 @@ async function run(turn) {
     process.chdir(WORKSPACE);
     handler ??= await load();
     const startMs = turns > 1 ? null : Math.round(performance.now() * 1000) / 1000;
-    turn.publish('worker', JSON.stringify({ id: WORKER, reused: turns > 1, startMs }));
+    turn.publishIfRoom('worker', JSON.stringify({ id: WORKER, reused: turns > 1, startMs }));
     text = encode(await handler(readInput(turn)));
   } catch (error) {
-    text = JSON.stringify(failure(error));
+    text = JSON.stringify(failure(error, turn));
   }
   // What could not be loaded is tried anew by the next worker.
   answer(turn, text, handler === undefined);
@@ -203,7 +290,7 @@ function fail(error) {
   if (current === null) {
     console.error(error);
   } else {
-    answer(current, JSON.stringify(failure(error)), true);
+    answer(current, JSON.stringify(failure(error, current)), true);
   }
   process.exit(1);
 }
@@ -212,7 +299,7 @@ process.on('unhandledRejection', fail);
 process.on('exit', (code) => {
   if (current !== null) {
     const error = new ProcessExit(`the handler ended its process with process.exit(${code})`);
-    answer(current, JSON.stringify(failure(error)), true);
+    answer(current, JSON.stringify(failure(error, current)), true);
   }
 });
 

@@ -4,6 +4,7 @@ Loads ENTRY once and calls its handler(input) for each turn. Output of a turn go
 descriptors 1 and 2 point there while it runs; its answer is a file of its own. Python 3.7 or newer, nothing but the
 standard library.
 """
+import errno
 import importlib.util
 import inspect
 import json
@@ -19,6 +20,8 @@ WORKSPACE = os.environ.get("HOLDFAST_WORKSPACE", "/workspace")
 TMP = os.environ.get("HOLDFAST_TMP", "/tmp")
 WORKER = os.environ.get("HOLDFAST_WORKER", "")
 TURN = re.compile(r"^turn-[a-z2-7]{16}$")
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+ROOM_SECONDS = 0.3
 TRACEBACK_CHARS = 64 * 1024
 MESSAGE_CHARS = 8000
 
@@ -48,12 +51,57 @@ def write_all(fd, data):
         view = view[os.write(fd, view):]
 
 
+def counter(name, *paths):
+    """A count that the kernel keeps of this sandbox, of either version of cgroups; 0 where it cannot be read."""
+    for path in paths:
+        try:
+            with open(path) as file:
+                for line in file:
+                    words = line.split()
+                    if len(words) == 2 and words[0] == name:
+                        return int(words[1])
+        except (OSError, ValueError):
+            pass
+    return 0
+
+
+def counts():
+    """How often a process was killed because memory ran out, and one could not be started because of the limit."""
+    return (
+        counter("oom_kill", "/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"),
+        counter("max", "/sys/fs/cgroup/pids.events", "/sys/fs/cgroup/pids/pids.events"),
+    )
+
+
+def is_full(folder):
+    try:
+        return os.statvfs(folder).f_bavail == 0
+    except OSError:
+        return False
+
+
+def met_limits(error, before):
+    """The limits that a failed turn met; their names are those of `Limit` in the sidecar's wire.ts."""
+    killed, refused = counts()
+    met = []
+    if killed > before[0] or isinstance(error, MemoryError):
+        met.append("memory")
+    if refused > before[1]:
+        met.append("processes")
+    places = (("workspace", WORKSPACE), ("tmp", TMP), ("home", os.environ.get("HOME") or "/"))
+    full = [name for name, folder in places if is_full(folder)]
+    if not full and isinstance(error, OSError) and error.errno in NO_SPACE:
+        full = ["disk"]
+    return met + full
+
+
 class Turn:
     """The files of one turn."""
 
     def __init__(self, turn_id):
         self.id = turn_id
         self.dir = os.path.join(RUN, "turns", turn_id)
+        self.counts = counts()
 
     def path(self, name):
         return os.path.join(self.dir, name)
@@ -65,8 +113,15 @@ class Turn:
         except OSError:
             return False
         fd = own(self.path("pid"), os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK)
-        write_all(fd, ("%d %s %s\n" % (os.getpgrp(), os.environ.get("HOLDFAST_RUNNER", "-"), WORKER)).encode())
-        os.close(fd)
+        runner = os.environ.get("HOLDFAST_RUNNER", "-")
+        try:
+            write_all(fd, ("%d %s %s %d %d\n" % (os.getpgrp(), runner, WORKER, *self.counts)).encode())
+        except OSError as error:
+            # On a full disk the runner finds our processes by their environment.
+            if error.errno not in NO_SPACE:
+                raise
+        finally:
+            os.close(fd)
         return True
 
     def redirect(self):
@@ -80,12 +135,33 @@ class Turn:
         fd = own(temporary, os.O_WRONLY | os.O_EXCL)
         try:
             write_all(fd, value)
+        except OSError:
+            # What stays of it would fill a full disk further.
+            os.unlink(temporary)
+            raise
         finally:
             os.close(fd)
         os.rename(temporary, self.path(name))
 
+    def publish_with_room(self, name, value):
+        """Waits while the disk is full: nobody else has this."""
+        while True:
+            try:
+                return self.publish(name, value)
+            except OSError as error:
+                if error.errno not in NO_SPACE:
+                    raise
+            time.sleep(ROOM_SECONDS)
 
-def failure(error, kind=None):
+    def publish_if_room(self, name, value):
+        try:
+            self.publish(name, value)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+
+
+def failure(error, turn):
     frames = error.__traceback__
     # Frames of this file say nothing about the agent.
     while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
@@ -101,9 +177,10 @@ def failure(error, kind=None):
     return {
         "ok": False,
         "error": {
-            "type": kind or type(error).__name__,
+            "type": type(error).__name__,
             "message": message[:MESSAGE_CHARS],
             "traceback": text[-TRACEBACK_CHARS:],
+            "limits": met_limits(error, turn.counts),
         },
     }
 
@@ -190,7 +267,7 @@ class Worker:
             if self.handler is None:
                 self.handler = load(self.entry)
             about = {"id": WORKER, "reused": self.turns > 1, "startMs": None if self.turns > 1 else age_ms()}
-            turn.publish("worker", json.dumps(about).encode())
+            turn.publish_if_room("worker", json.dumps(about).encode())
             result = self.handler(read_input(turn))
             if inspect.isawaitable(result):
                 result = self.loop.result(result)
@@ -199,9 +276,9 @@ class Worker:
             except (TypeError, ValueError, RecursionError) as error:
                 raise NotSerializable("the handler's return value is not JSON: %s" % error) from None
         except Exception as error:
-            return json.dumps(failure(error)).encode(), self.handler is not None
+            return json.dumps(failure(error, turn)).encode(), self.handler is not None
         except BaseException as error:  # sys.exit, KeyboardInterrupt: answered, and this process ends
-            return json.dumps(failure(error)).encode(), False
+            return json.dumps(failure(error, turn)).encode(), False
 
     def run(self, turn):
         """True while the worker can go on."""
@@ -213,7 +290,7 @@ class Worker:
             # Before the answer is seen: the next turn must not be given to us.
             os.close(self.requests)
         try:
-            turn.publish("result", answer)
+            turn.publish_with_room("result", answer)
         except OSError as error:
             print("holdfast: the answer could not be written: %s" % error, file=sys.stderr)
             return False

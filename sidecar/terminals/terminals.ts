@@ -58,6 +58,7 @@ export class Terminals {
       });
     }
     const script = Buffer.from(terminalScript(launch));
+    this.#run.repair();
     const files = TurnFiles.create(this.#run.terminals, terminalId, { launch: script }, []);
     const terminal = this.#adopt(terminalId, files);
     try {

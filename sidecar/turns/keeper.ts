@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { HoldfastError } from '../../protocol/errors.ts';
+import { isAboutTheFile } from '../files/directory.ts';
 import { hasReader, sendLine } from '../files/fifo.ts';
 import type { TurnLaunch, TurnProgress } from '../wire.ts';
 import { Changes, type WatchMode } from './changes.ts';
@@ -21,6 +22,11 @@ const SEND_AGAIN_MS = { first: 1000, most: 10_000 } as const;
 /** A warm worker that has not taken a turn after this many requests is replaced. */
 const WORKER_CHANCES = 3;
 const CHECK_TICKS = 2;
+/** How often the run directory is repaired for one turn. */
+const REPAIR_TRIES = 3;
+/** The runner writes its exit code over this, and renames the file: neither needs room on a full disk. */
+const EXIT_ROOM = ' '.repeat(63) + '\n';
+const UNPUBLISHED = '.tmp';
 /** How long a request waits for room in a FIFO that is full. */
 const ROOM_MS = 2000;
 
@@ -86,8 +92,9 @@ export class Keeper {
       const turn = this.#find(asked.turnId);
       if (turn === null) return ABSENT;
       const progress = turn.progress();
-      if (progress.state === 'accepted' || progress.state === 'running') this.#lookAfter(turn);
-      else return progress;
+      if (progress.state !== 'accepted' && progress.state !== 'running') return progress;
+      this.#lookAfter(turn);
+      if (progress.damage !== null) return progress;
       const now = performance.now();
       const early = turn.answeredAt + GROWTH_MS - now;
       const grown = progress.stdout > asked.stdout || progress.stderr > asked.stderr;
@@ -151,13 +158,32 @@ export class Keeper {
 
   #create(launch: TurnLaunch, input: Uint8Array): Turn {
     const argv = launch.kind === 'handler' ? workerCommand(launch.entry ?? '', this.#agent) : launch.argv;
-    const script = launchScript(launch, argv);
-    const files = TurnFiles.create(this.#run.turns, launch.turnId, {
-      launch: Buffer.from(script),
+    const contents = {
+      launch: Buffer.from(launchScript(launch, argv)),
       input,
       kind: Buffer.from(`${launch.kind}${launch.freshTmp ? ' tmp' : ''}\n`),
-    });
+      [`exit${UNPUBLISHED}`]: Buffer.from(EXIT_ROOM),
+    };
+    const files = this.#repaired(() => TurnFiles.create(this.#run.turns, launch.turnId, contents));
     return this.#adopt(launch.turnId, launch.kind, launch.freshTmp, files);
+  }
+
+  /** Does `make` in a run directory that is whole; a process of the agent may be damaging it at this very moment. */
+  #repaired<T>(make: () => T): T {
+    for (let tries = 1; ; tries += 1) {
+      try {
+        this.#run.repair();
+        return make();
+      } catch (error) {
+        if (!isAboutTheFile(error)) throw error;
+        if (tries < REPAIR_TRIES) continue;
+        throw new HoldfastError('sandbox_lost', 'The turn cannot be handed to the sandbox', {
+          why: 'something in the sandbox keeps removing or replacing its run directory',
+          details: { runDirectory: 'damaged' },
+          cause: error,
+        });
+      }
+    }
   }
 
   /** A turn that we know, or that an earlier sidecar left. */
@@ -174,7 +200,7 @@ export class Keeper {
     const changes = new Changes(files.directory, (mode) => {
       this.#mode = mode;
     });
-    const turn = new Turn({ id, kind, freshTmp, files, changes, turns: this.#run.turns });
+    const turn = new Turn({ id, kind, freshTmp, files, changes, run: this.#run });
     this.#known.set(id, turn);
     return turn;
   }

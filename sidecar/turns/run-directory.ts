@@ -1,31 +1,94 @@
 import { randomBytes } from 'node:crypto';
-import { lstatSync, mkdirSync, readdirSync, renameSync, unlinkSync } from 'node:fs';
+import {
+  chmodSync,
+  fchmodSync,
+  fstatSync,
+  lstatSync,
+  mkdirSync,
+  opendirSync,
+  renameSync,
+  statfsSync,
+  unlinkSync,
+} from 'node:fs';
 import { TurnIdSchema } from '../../protocol/ids.ts';
-import { Directory, errnoOf } from '../files/directory.ts';
+import { Directory, errnoOf, isAboutTheFile } from '../files/directory.ts';
 import { removeTree } from '../files/remove-tree.ts';
 
 const MOST_LISTED = 10_000;
+/** A file system that is full may still claim a few blocks. */
+const FULL_BYTES = 64 * 1024;
+const OWNER_ALL = 0o700;
+const FOLDERS = ['turns', 'worker', 'terminals'] as const;
+type Folder = (typeof FOLDERS)[number];
 
 /** The session's run directory with its folders. The agent can write to all of it. */
 export class RunDirectory implements Disposable {
   readonly root: Directory;
-  readonly turns: Directory;
-  readonly worker: Directory;
-  readonly terminals: Directory;
+  readonly #folders: Record<Folder, Directory>;
+  /** What is being removed, one after the other. */
+  #removals: Promise<void> = Promise.resolve();
 
   /** `path` is a mount point. Folders that are missing, or were replaced by something else, are made anew. */
   constructor(path: string) {
-    this.root = Directory.at(path);
-    this.turns = prepared(this.root, 'turns');
-    this.worker = prepared(this.root, 'worker');
-    this.terminals = prepared(this.root, 'terminals');
+    this.root = openMountPoint(path);
+    restoreMode(this.root);
+    this.#folders = {
+      turns: this.#prepare('turns'),
+      worker: this.#prepare('worker'),
+      terminals: this.#prepare('terminals'),
+    };
+  }
+
+  get turns(): Directory {
+    return this.#folders.turns;
+  }
+
+  get worker(): Directory {
+    return this.#folders.worker;
+  }
+
+  get terminals(): Directory {
+    return this.#folders.terminals;
+  }
+
+  /**
+   * Makes sure that the agent's processes find our folders under their names and can use them: what was removed or replaced
+   * is made anew, empty.
+   */
+  repair(): void {
+    restoreMode(this.root);
+    for (const name of FOLDERS) {
+      const open = this.#folders[name];
+      if (isNamed(this.root, name, open)) {
+        restoreMode(open);
+        continue;
+      }
+      this.#folders[name] = this.#prepare(name);
+      // Not before what is removed in there is gone: its descriptor could come to name another folder.
+      this.#removals = this.#removals.then(() => open.close());
+    }
+  }
+
+  /** Whether the agent's processes find this directory as the one of the turn. */
+  hasTurn(turnId: string, directory: Directory): boolean {
+    restoreMode(this.root);
+    if (!isNamed(this.root, 'turns', this.turns)) return false;
+    restoreMode(this.turns);
+    if (!isNamed(this.turns, turnId, directory)) return false;
+    restoreMode(directory);
+    return true;
+  }
+
+  /** Whether its disk has next to no room. */
+  isFull(): boolean {
+    const { bavail, bsize } = statfsSync(this.root.self);
+    return bavail * bsize < FULL_BYTES;
   }
 
   /** Ids of the turns there are. */
   list(): string[] {
-    return readdirSync(this.turns.self)
-      .filter((name) => TurnIdSchema.safeParse(name).success)
-      .slice(0, MOST_LISTED);
+    this.repair();
+    return names(this.turns, (name) => TurnIdSchema.safeParse(name).success);
   }
 
   /** Takes a turn's directory away: at once under its name, its content in the background. */
@@ -44,20 +107,55 @@ export class RunDirectory implements Disposable {
       [this.terminals, /^(new|gone)-/],
       [this.root, /^gone-/],
     ] as const) {
-      for (const name of readdirSync(directory.self).filter((one) => pattern.test(one)))
-        discard(directory, name);
+      for (const name of names(directory, (one) => pattern.test(one))) this.#discard(directory, name);
     }
   }
 
   #setAside(directory: Directory, name: string): void {
     const aside = setAside(directory, name);
-    if (aside !== null) discard(directory, aside);
+    if (aside !== null) this.#discard(directory, aside);
+  }
+
+  /** In the background: it may be large. What fails is tried again by the next sweep. */
+  #discard(parent: Directory, name: string): void {
+    this.#removals = this.#removals
+      .then(() => removeTree(parent, name))
+      .then(
+        () => undefined,
+        (error: unknown) => console.error(`left over in the run directory: ${String(error)}`),
+      );
+  }
+
+  #prepare(name: Folder): Directory {
+    for (let tries = 0; ; tries += 1) {
+      try {
+        const directory = this.root.directory(name);
+        restoreMode(directory);
+        return directory;
+      } catch (error) {
+        if (tries === 5) throw error;
+        switch (errnoOf(error)) {
+          case 'ENOENT':
+          case 'ENOTDIR':
+          case 'ELOOP':
+          case 'EACCES':
+            break;
+          case undefined:
+          default:
+            throw error;
+        }
+      }
+      this.#setAside(this.root, name);
+      try {
+        mkdirSync(this.root.path(name), OWNER_ALL);
+      } catch (error) {
+        if (errnoOf(error) !== 'EEXIST') throw error;
+      }
+    }
   }
 
   close(): void {
-    this.turns.close();
-    this.worker.close();
-    this.terminals.close();
+    for (const name of FOLDERS) this.#folders[name].close();
     this.root.close();
   }
 
@@ -66,30 +164,46 @@ export class RunDirectory implements Disposable {
   }
 }
 
-function prepared(root: Directory, name: string): Directory {
-  for (let tries = 0; ; tries += 1) {
-    try {
-      return root.directory(name);
-    } catch (error) {
-      if (tries === 5) throw error;
-      switch (errnoOf(error)) {
-        case 'ENOENT':
-        case 'ENOTDIR':
-        case 'ELOOP':
-        case 'EACCES':
-          break;
-        case undefined:
-        default:
-          throw error;
-      }
-    }
-    setAside(root, name);
-    try {
-      mkdirSync(root.path(name), 0o700);
-    } catch (error) {
-      if (errnoOf(error) !== 'EEXIST') throw error;
-    }
+/** The agent may have taken our own right to open it. */
+function openMountPoint(path: string): Directory {
+  try {
+    return Directory.at(path);
+  } catch (error) {
+    if (errnoOf(error) !== 'EACCES') throw error;
+    chmodSync(path, OWNER_ALL);
+    return Directory.at(path);
   }
+}
+
+/** Gives us and the agent's processes, which are of our uid, the use of a folder again. */
+function restoreMode(directory: Directory): void {
+  if ((fstatSync(directory.fd).mode & OWNER_ALL) !== OWNER_ALL) fchmodSync(directory.fd, OWNER_ALL);
+}
+
+function isNamed(parent: Directory, name: string, directory: Directory): boolean {
+  try {
+    const named = lstatSync(parent.path(name), { bigint: true });
+    const ours = fstatSync(directory.fd, { bigint: true });
+    return named.ino === ours.ino && named.dev === ours.dev;
+  } catch (error) {
+    if (isAboutTheFile(error)) return false;
+    throw error;
+  }
+}
+
+/** Names in a folder, of which the agent can make any number. */
+function names(directory: Directory, fits: (name: string) => boolean): string[] {
+  const found: string[] = [];
+  const entries = opendirSync(directory.self);
+  try {
+    for (let entry = entries.readSync(); entry !== null; entry = entries.readSync()) {
+      if (fits(entry.name)) found.push(entry.name);
+      if (found.length === MOST_LISTED) break;
+    }
+  } finally {
+    entries.closeSync();
+  }
+  return found;
 }
 
 /** Frees a name. Returns the new name of a folder that has something in it. */
@@ -106,11 +220,4 @@ function setAside(directory: Directory, name: string): string | null {
     if (errnoOf(error) === 'ENOENT') return null;
     throw error;
   }
-}
-
-/** In the background: it may be large. What fails is tried again by the next sweep. */
-function discard(parent: Directory, name: string): void {
-  removeTree(parent, name).catch((error: unknown) => {
-    console.error(`left over in the run directory: ${String(error)}`);
-  });
 }

@@ -94,7 +94,7 @@ export class TurnFiles {
 
   /** The text of a small file, cut at 4 KiB; null when there is none that can be read. */
   text(name: string): string | null {
-    const fd = this.directory.readable(name);
+    const fd = this.#readable(name);
     if (fd === null) return null;
     try {
       const buffer = Buffer.allocUnsafe(SMALL_BYTES);
@@ -117,16 +117,26 @@ export class TurnFiles {
   /** Bytes that a stream has now. An agent that truncates its own output makes it smaller. */
   size(stream: Stream): number {
     const fd = this.#descriptor(stream);
-    return fd === null ? 0 : Math.min(fstatSync(fd).size, Number.MAX_SAFE_INTEGER);
+    if (fd === null) return 0;
+    const size = Math.min(fstatSync(fd).size, Number.MAX_SAFE_INTEGER);
+    // An answer comes whole, by a rename: an empty file is not it, and another one may take its place.
+    if (size === 0 && stream === 'result') this.#release(stream);
+    return size;
+  }
+
+  #release(stream: Stream): void {
+    const fd = this.#open.get(stream);
+    this.#open.delete(stream);
+    if (fd !== undefined) closeSync(fd);
   }
 
   /** At most `limit` bytes from `offset`; fewer at the end. */
   read(stream: Stream, offset: number, limit: number): Buffer {
-    const fd = this.#descriptor(stream);
-    if (fd === null) return Buffer.alloc(0);
     const length = Math.max(0, Math.min(limit, this.size(stream) - offset));
+    const fd = this.#descriptor(stream);
+    if (fd === null || length === 0) return Buffer.alloc(0);
     const buffer = Buffer.allocUnsafe(length);
-    return buffer.subarray(0, length === 0 ? 0 : readSync(fd, buffer, 0, length, offset));
+    return buffer.subarray(0, readSync(fd, buffer, 0, length, offset));
   }
 
   close(): void {
@@ -138,9 +148,19 @@ export class TurnFiles {
   #descriptor(stream: Stream): number | null {
     const known = this.#open.get(stream);
     if (known !== undefined) return known;
-    const fd = this.directory.readable(stream);
+    const fd = this.#readable(stream);
     if (fd !== null) this.#open.set(stream, fd);
     return fd;
+  }
+
+  /** Null also where the agent holds a lease on the file: it cannot be opened until the kernel breaks that. */
+  #readable(name: string): number | null {
+    try {
+      return this.directory.readable(name);
+    } catch (error) {
+      if (errnoOf(error) === 'EAGAIN') return null;
+      throw error;
+    }
   }
 }
 

@@ -1,9 +1,7 @@
-import { fstatSync, lstatSync } from 'node:fs';
 import { z } from 'zod';
-import type { Directory } from '../files/directory.ts';
-import { isAboutTheFile } from '../files/directory.ts';
-import type { TurnProgress } from '../wire.ts';
+import { type Limit, LimitSchema, type TurnProgress } from '../wire.ts';
 import type { Changes } from './changes.ts';
+import type { RunDirectory } from './run-directory.ts';
 import type { TurnFiles } from './turn-files.ts';
 
 export type TurnKind = 'command' | 'handler';
@@ -14,6 +12,15 @@ const WorkerSchema = z.object({
   startMs: z.number().nonnegative().nullable(),
 });
 
+/**
+ * How long something else may be where the exit code or the answer belongs. The runner replaces it when the turn ends; what stays
+ * is there to hide the end from us.
+ */
+const DAMAGE_MS = 2000;
+
+/** A code, or `-` where it is not known, and the limits that were met; see `turns/TURN/exit` in `wire.ts`. */
+const EXIT = /^([0-9]{1,3}|-)((?: [a-z]+)*)\n\s*$/;
+
 export const ABSENT: TurnProgress = {
   state: 'absent',
   stdout: 0,
@@ -22,6 +29,9 @@ export const ABSENT: TurnProgress = {
   exitCode: null,
   worker: null,
   workerDied: false,
+  limits: [],
+  full: false,
+  damage: null,
 };
 
 /** One turn as its directory tells it. */
@@ -31,7 +41,9 @@ export class Turn {
   readonly freshTmp: boolean;
   readonly files: TurnFiles;
   readonly changes: Changes;
-  readonly #turns: Directory;
+  readonly #run: RunDirectory;
+  /** Since when something is in the place of the exit code or the answer, ms of the monotonic clock. */
+  #damagedSince: number | null = null;
   /** When somebody was last told that there is more, ms of the monotonic clock. */
   answeredAt = -Infinity;
   /** How often its request was sent, and when to send it again, ms of the monotonic clock. */
@@ -44,31 +56,52 @@ export class Turn {
     readonly freshTmp: boolean;
     readonly files: TurnFiles;
     readonly changes: Changes;
-    readonly turns: Directory;
+    readonly run: RunDirectory;
   }) {
     this.id = options.id;
     this.kind = options.kind;
     this.freshTmp = options.freshTmp;
     this.files = options.files;
     this.changes = options.changes;
-    this.#turns = options.turns;
+    this.#run = options.run;
   }
 
   /** Looks now. The end is looked for first: what was written before it is then counted. */
   progress(): TurnProgress {
-    const exitCode = this.#exitCode();
+    const end = this.#end();
     const result = this.kind === 'handler' ? this.files.size('result') : 0;
-    const ended = exitCode !== null || result > 0;
-    const state = ended ? 'ended' : this.#isReplaced() ? 'absent' : this.isClaimed ? 'running' : 'accepted';
+    const ended = end !== null || result > 0;
+    const isThere = this.#run.hasTurn(this.id, this.files.directory);
+    const state = ended ? 'ended' : !isThere ? 'absent' : this.isClaimed ? 'running' : 'accepted';
     return {
       state,
       stdout: this.files.size('stdout'),
       stderr: this.files.size('stderr'),
       result,
-      exitCode,
+      exitCode: end?.exitCode ?? null,
+      limits: end?.limits ?? [],
       worker: this.kind === 'handler' ? this.#worker() : null,
-      workerDied: this.kind === 'handler' && exitCode !== null && result === 0,
+      workerDied: this.kind === 'handler' && end !== null && result === 0,
+      full: !ended && this.#run.isFull(),
+      damage: ended ? null : this.#damage(),
     };
+  }
+
+  /** What hides the end of the turn, once it has been there for a while. */
+  #damage(): string | null {
+    const name = this.#spoiledName();
+    if (name === null) {
+      this.#damagedSince = null;
+      return null;
+    }
+    this.#damagedSince ??= performance.now();
+    if (performance.now() - this.#damagedSince < DAMAGE_MS) return null;
+    return `something else is in the place of \`${name}\` in the folder of the turn`;
+  }
+
+  #spoiledName(): 'exit' | 'result' | null {
+    if (this.files.has('exit')) return 'exit';
+    return this.kind === 'handler' && this.files.has('result') ? 'result' : null;
   }
 
   /** Somebody in the agent's container has taken it. */
@@ -81,9 +114,11 @@ export class Turn {
     this.files.close();
   }
 
-  #exitCode(): number | null {
-    const text = this.files.text('exit');
-    return text !== null && /^[0-9]{1,3}\n$/.test(text) ? Number(text) : null;
+  #end(): { exitCode: number | null; limits: Limit[] } | null {
+    const [, code, words] = EXIT.exec(this.files.text('exit') ?? '') ?? [];
+    if (code === undefined) return null;
+    const limits = [...new Set(words?.split(' '))].flatMap((word) => LimitSchema.safeParse(word).data ?? []);
+    return { exitCode: code === '-' ? null : Number(code), limits };
   }
 
   #worker(): TurnProgress['worker'] {
@@ -93,18 +128,6 @@ export class Turn {
       return WorkerSchema.parse(JSON.parse(text));
     } catch {
       return null; // the agent wrote it: not knowing the worker is all that follows
-    }
-  }
-
-  /** The agent removed or renamed the directory: what runs cannot tell us its end any more. */
-  #isReplaced(): boolean {
-    try {
-      const named = lstatSync(this.#turns.path(this.id), { bigint: true });
-      const ours = fstatSync(this.files.directory.fd, { bigint: true });
-      return named.ino !== ours.ino || named.dev !== ours.dev;
-    } catch (error) {
-      if (isAboutTheFile(error)) return true;
-      throw error;
     }
   }
 }

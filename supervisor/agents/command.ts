@@ -1,6 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { AgentConfig, Profile } from '../../protocol/profile.ts';
+import { withLimits } from './limits.ts';
 import { type AgentDriver, turnError } from './outcome.ts';
 
 /** The kernel's limit for one argument, less a little for its ending. */
@@ -49,22 +50,39 @@ export const commandDriver = (config: Extract<AgentConfig, { protocol: 'command'
     const { exitCode } = progress;
     if (exitCode === 0) return { status: 'succeeded', exitCode, output: null, error: null };
     const program = config.command[0] ?? '';
+    const next = 'see its error output with `holdfast turn show TURN` or `session events`';
+    if (exitCode === null) {
+      return {
+        status: 'failed',
+        exitCode,
+        output: null,
+        error: turnError(
+          'agent_failed',
+          'Nobody knows the exit code of the agent',
+          withLimits(
+            { why: 'something in the sandbox killed the process that keeps it', next },
+            progress.limits,
+          ),
+        ),
+      };
+    }
     const why =
       exitCode === 127
         ? `${program} was not found in the image`
         : exitCode === 126
           ? `${program} cannot be run`
-          : exitCode !== null && exitCode > 128
+          : exitCode > 128
             ? `it was ended by signal ${String(exitCode - 128)}`
             : undefined;
     return {
       status: 'failed',
       exitCode,
       output: null,
-      error: turnError('agent_failed', `The agent ended with exit code ${String(exitCode)}`, {
-        ...(why === undefined ? {} : { why }),
-        next: 'see its error output with `holdfast turn show TURN` or `session events`',
-      }),
+      error: turnError(
+        'agent_failed',
+        `The agent ended with exit code ${String(exitCode)}`,
+        withLimits({ ...(why === undefined ? {} : { why }), next }, progress.limits),
+      ),
     };
   },
 });

@@ -1,6 +1,7 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { AgentConfig, Profile } from '../../protocol/profile.ts';
 import { type HandlerResult, HandlerResultSchema } from '../../sidecar/wire.ts';
+import { withLimits } from './limits.ts';
 import { type AgentDriver, turnError } from './outcome.ts';
 
 /** The longest texts that are kept of an agent's error. */
@@ -49,13 +50,20 @@ export const handlerDriver = (config: Extract<AgentConfig, { protocol: 'handler'
         status: 'failed',
         exitCode,
         output: null,
-        error: turnError('worker_crashed', "The handler's process ended before it answered", {
-          why:
-            exitCode === null
-              ? 'it was killed or ended itself'
-              : `it ended with exit code ${String(exitCode)}`,
-          next: 'the next request gets a new worker; see what it printed with `holdfast turn show TURN`',
-        }),
+        error: turnError(
+          'worker_crashed',
+          "The handler's process ended before it answered",
+          withLimits(
+            {
+              why:
+                exitCode === null
+                  ? 'it was killed or ended itself'
+                  : `it ended with exit code ${String(exitCode)}`,
+              next: 'the next request gets a new worker; see what it printed with `holdfast turn show TURN`',
+            },
+            progress.limits,
+          ),
+        ),
       };
     }
     const answer = parseAnswer(result);
@@ -81,7 +89,7 @@ export const handlerDriver = (config: Extract<AgentConfig, { protocol: 'handler'
       error: turnError(
         'agent_failed',
         `The handler raised ${type}: ${message.slice(0, MESSAGE_CHARACTERS)}`,
-        { details: { type }, ...(next === undefined ? {} : { next }) },
+        withLimits({ details: { type }, ...(next === undefined ? {} : { next }) }, answer.error.limits ?? []),
         traceback?.slice(-TRACEBACK_CHARACTERS),
       ),
     };

@@ -2,6 +2,7 @@ import type { Turn } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Context } from './context.ts';
 import { EXIT } from './failure.ts';
+import { noticeFullDisk } from './space-notice.ts';
 import type { TurnSinks } from './turn-output.ts';
 
 const PULL_BYTES = 2 ** 20;
@@ -72,6 +73,7 @@ export async function followTurn(
   signal?: AbortSignal,
 ): Promise<Turn> {
   context.progress.begin('Waiting for the agent');
+  const endNotices = noticeFullDisk(context, turnId);
   try {
     await Promise.all([
       pull(context, turnId, 'stdout', (bytes) => sinks.stdout(bytes), signal),
@@ -92,6 +94,7 @@ export async function followTurn(
       cause: error,
     });
   } finally {
+    endNotices();
     context.progress.end();
   }
 }

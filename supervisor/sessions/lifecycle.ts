@@ -7,9 +7,11 @@ import type { ProfileRow, Profiles } from '../store/profiles.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { Egress } from '../trust/egress/egress.ts';
 import type { Seeding } from '../workspace/seed.ts';
+import type { Limit } from '../../sidecar/wire.ts';
 import type { SidecarClient } from '../workspace/sidecar-client.ts';
 import { dispatch, type Plan } from './dispatch.ts';
 import { statusWithoutSandbox } from './idle.ts';
+import { agentEnd, limitsAtEnd } from './reconcile.ts';
 import type { Lanes } from './lanes.ts';
 import type { LiveThings } from './live.ts';
 import type { Observations } from './observations.ts';
@@ -22,6 +24,11 @@ export const STOP_GRACE_MS = 3000;
 
 /** What acting on a sandbox that has changed meanwhile fails with. */
 const STALE: ReadonlySet<ErrorCode> = new Set(['sandbox_lost', 'engine_error', 'invalid_state', 'conflict']);
+
+export interface AgentEnd {
+  readonly why: string;
+  readonly limits: readonly Limit[];
+}
 
 export interface Ready {
   readonly dispatched: Dispatched;
@@ -152,14 +159,16 @@ export class Lifecycle {
     }
   }
 
-  /** The sidecar's connection, and whether the sandbox on record still has its agent. Starts no agent. */
-  attach(sessionId: string): Promise<{ client: SidecarClient; agentAlive: boolean }> {
+  /** The sidecar's connection, and how the agent of the sandbox on record has ended; null while it lives. Starts no agent. */
+  attach(sessionId: string): Promise<{ client: SidecarClient; agentEnd: AgentEnd | null }> {
     return this.#lanes.run(sessionId, async () => {
       const row = this.#records.get(sessionId);
       const { agent } = await this.#engine.observeSession(sessionId);
       const agentAlive =
         agent?.generation === row.generation && (agent.state === 'running' || agent.state === 'paused');
-      return { client: await this.sidecarInLane(row), agentAlive };
+      const ours = agent?.generation === row.generation ? agent : null;
+      const end = agentAlive ? null : { why: agentEnd(ours), limits: limitsAtEnd(ours) };
+      return { client: await this.sidecarInLane(row), agentEnd: end };
     });
   }
 

@@ -199,6 +199,7 @@ export function sessionParts(options: SessionPartsOptions): SessionParts {
     log: log.room('turns'),
     profileOf: (turn) => profiles.existing(records.get(turn.sessionId).profile).config,
     drained: (sessionId) => throwaways.drained(sessionId),
+    reserve: options.reserve,
     beforeTurn: (session, signal) => snapshots.service.beforeTurn(session, signal),
   });
   const execs = new Execs({ engine, lifecycle, records, events, live, ids, now, log: log.room('execs') });
@@ -333,8 +334,8 @@ export function sessionParts(options: SessionPartsOptions): SessionParts {
     beforeSidecarEnds,
     log: log.room('reconcile'),
     reconnected: () => background.add(unfinished.finish()),
-    agentGone: (sessionId, why) => {
-      queue.agentGone(sessionId, why);
+    agentGone: (sessionId, why, limits) => {
+      queue.agentGone(sessionId, why, limits);
       execs.agentGone(sessionId);
       terminals.agentGone(sessionId, why);
     },

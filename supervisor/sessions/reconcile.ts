@@ -1,5 +1,9 @@
 import type { SessionStatus } from '../../protocol/entities.ts';
-import type { ObservedSandbox } from '../engine/port.ts';
+import type { Limit } from '../../sidecar/wire.ts';
+import type { ObservedSandbox, ObservedSide } from '../engine/port.ts';
+
+/** The runner's exit code when it ended because no process could be started; see guest/runner.sh. */
+const NO_PROCESSES = 96;
 
 export interface ReconcileRecord {
   readonly status: SessionStatus;
@@ -75,7 +79,22 @@ export function reconcile(record: ReconcileRecord | null, observed: ObservedSand
   }
 }
 
+/** Why an agent container that does not run any more has ended, for whoever waits for something in it. */
+export function agentEnd(agent: ObservedSide | null): string {
+  if (agent?.state !== 'exited') return 'the container is gone';
+  return `the container ended${exitText(agent.exitCode, agent.oomKilled)}`;
+}
+
+/** The limits that ended an agent container. */
+export function limitsAtEnd(
+  end: { readonly exitCode: number | null; readonly oomKilled: boolean } | null,
+): Limit[] {
+  if (end?.oomKilled === true) return ['memory'];
+  return end?.exitCode === NO_PROCESSES ? ['processes'] : [];
+}
+
 function exitText(exitCode: number | null, oomKilled: boolean): string {
   if (oomKilled) return ' because it ran out of memory';
+  if (exitCode === NO_PROCESSES) return ' because it ran out of processes';
   return exitCode === null ? '' : ` with exit code ${String(exitCode)}`;
 }

@@ -1,5 +1,6 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Log } from '../daemon/logs.ts';
+import type { Limit } from '../../sidecar/wire.ts';
 import type { Engine, ObservedObject, ObservedSandbox } from '../engine/port.ts';
 import type { SessionRow, Sessions } from '../store/sessions.ts';
 import { statusWithoutSandbox } from './idle.ts';
@@ -9,7 +10,7 @@ import type { Lanes } from './lanes.ts';
 import { STOP_GRACE_MS } from './lifecycle.ts';
 import type { LiveThings } from './live.ts';
 import type { Observations } from './observations.ts';
-import { reconcile, type Repair } from './reconcile.ts';
+import { limitsAtEnd, reconcile, type Repair } from './reconcile.ts';
 import type { SessionRecords } from './records.ts';
 import type { Sidecars } from './sidecars.ts';
 
@@ -32,7 +33,7 @@ export interface ReconcilerOptions {
   readonly beforeSidecarEnds: (row: SessionRow) => Promise<void>;
   readonly log: Log;
   /** The agent of this session ended under us: its turn and its execs must know. */
-  readonly agentGone: (sessionId: string, why: string) => void;
+  readonly agentGone: (sessionId: string, why: string, limits: readonly Limit[]) => void;
   /** The engine answers again: what could not be finished without it can be now. */
   readonly reconnected: () => void;
 }
@@ -145,7 +146,7 @@ export class Reconciler {
         records.change(sessionId, { status: statusWithoutSandbox(row), codeVersion: null }, repair.why, [
           { type: 'sandbox.lost', data: { generation: row.generation, why: repair.why } },
         ]);
-        this.#options.agentGone(sessionId, repair.why);
+        this.#options.agentGone(sessionId, repair.why, limitsAtEnd(repair));
         return;
       }
       case 'record-paused':

@@ -1,4 +1,6 @@
 import type { HoldfastError } from '../../protocol/errors.ts';
+import type { Limit } from '../../sidecar/wire.ts';
+import { withLimits } from '../agents/limits.ts';
 import { turnError } from '../agents/outcome.ts';
 import type { TurnEnd } from './turn-records.ts';
 
@@ -14,14 +16,27 @@ export function failed(failure: HoldfastError): TurnEnd {
   };
 }
 
-export function lost(why: string): TurnEnd {
+export function lost(why: string, limits: readonly Limit[] = []): TurnEnd {
   return {
     status: 'failed',
     exitCode: null,
     output: null,
-    error: turnError('sandbox_lost', "The agent's container ended during the turn", {
+    error: turnError(
+      'sandbox_lost',
+      "The agent's container ended during the turn",
+      withLimits({ why, next: 'run it again: the workspace is as the agent left it' }, limits),
+    ),
+  };
+}
+
+export function damaged(why: string): TurnEnd {
+  return {
+    status: 'failed',
+    exitCode: null,
+    output: null,
+    error: turnError('agent_failed', 'The agent damaged what its turn is run with', {
       why,
-      next: 'run it again: the workspace is as the agent left it',
+      next: 'programs must leave /run/holdfast alone; the next request is not affected',
     }),
   };
 }

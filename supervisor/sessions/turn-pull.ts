@@ -5,6 +5,7 @@ import type { SidecarClient } from '../workspace/sidecar-client.ts';
 import type { Changes } from './changes.ts';
 
 const READ_BYTES = 1024 * 1024;
+const TAIL_BYTES = 4096;
 /** A waiting question is answered this long after its time at the latest, or is asked anew. */
 const ANSWER_MS = 5000;
 
@@ -72,6 +73,13 @@ export class TurnPull {
       changes.tell(turnId);
     }
     return true;
+  }
+
+  /** The end of what it wrote to its standard error. */
+  errorTail(): string {
+    const { output, turnId } = this.#options;
+    const end = this.#stored.stderr;
+    return output.read(turnId, 'stderr', Math.max(0, end - TAIL_BYTES), TAIL_BYTES).toString('utf8');
   }
 
   /** A handler's answer, as it was written. */

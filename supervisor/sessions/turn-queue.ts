@@ -9,6 +9,7 @@ import type { SessionRow } from '../store/sessions.ts';
 import { type NewTurn, UNSTARTED_TURN } from '../store/turns.ts';
 import type { TurnRow, TurnSummary } from '../store/turns.ts';
 import type { Ids } from './ids.ts';
+import type { Limit } from '../../sidecar/wire.ts';
 import type { SessionRecords } from './records.ts';
 import { TurnRun, type TurnRunOptions } from './turn-run.ts';
 import { turnView } from './view.ts';
@@ -100,7 +101,10 @@ export class TurnQueue {
   }
 
   view(turn: TurnSummary): Turn {
-    return turnView(turn, turn.status === 'queued' ? this.#options.turns.ahead(turn) : 0);
+    const run = this.#running.get(turn.sessionId);
+    const isWaiting = run?.turnId === turn.id && run.isWaitingForSpace && !TURN_ENDED.has(turn.status);
+    const ahead = turn.status === 'queued' ? this.#options.turns.ahead(turn) : 0;
+    return turnView(turn, ahead, isWaiting ? 'disk_space' : null);
   }
 
   /** The turn when it has ended, or as it is after `timeoutMs`. */
@@ -115,24 +119,29 @@ export class TurnQueue {
   }
 
   cancel(turnId: string): TurnRow {
-    const { database, turns, events, records } = this.#options;
+    const { database, turns, events, records, reserve } = this.#options;
     const turn = this.get(turnId);
     if (TURN_ENDED.has(turn.status)) return turn;
     if (!turn.cancelRequested) {
-      database.transaction(() => {
-        turns.update(turnId, { cancelRequested: true });
-        events.append(turn.sessionId, [{ type: 'turn.cancelling', data: { turnId } }]);
-      });
+      // Whoever cancels on a full disk wants what the agent wrote there to stop.
+      reserve.urgently(() =>
+        database.transaction(() => {
+          turns.update(turnId, { cancelRequested: true });
+          events.append(turn.sessionId, [{ type: 'turn.cancelling', data: { turnId } }]);
+        }),
+      );
     }
     const run = this.#running.get(turn.sessionId);
     if (run?.turnId === turnId) run.cancel();
     else if (turn.status === 'queued') {
-      records.ended(turnId, {
-        status: 'cancelled',
-        exitCode: null,
-        output: null,
-        error: { message: 'The turn was cancelled before it began', data: { code: 'cancelled' } },
-      });
+      reserve.urgently(() =>
+        records.ended(turnId, {
+          status: 'cancelled',
+          exitCode: null,
+          output: null,
+          error: { message: 'The turn was cancelled before it began', data: { code: 'cancelled' } },
+        }),
+      );
     }
     return this.get(turnId);
   }
@@ -152,8 +161,8 @@ export class TurnQueue {
     }
   }
 
-  agentGone(sessionId: string, why: string): void {
-    this.#running.get(sessionId)?.agentGone(why);
+  agentGone(sessionId: string, why: string, limits: readonly Limit[]): void {
+    this.#running.get(sessionId)?.agentGone(why, limits);
   }
 
   /** Lets go of every turn; they go on in their sandboxes. */

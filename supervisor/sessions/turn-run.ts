@@ -1,27 +1,30 @@
 import { DEFAULTS, type Profile } from '../../protocol/profile.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { TurnProgress } from '../../sidecar/wire.ts';
+import type { Limit, TurnProgress } from '../../sidecar/wire.ts';
 import { driverFor } from '../agents/drivers.ts';
+import { saysDiskIsFull } from '../agents/limits.ts';
 import type { AgentDriver } from '../agents/outcome.ts';
 import type { Log } from '../daemon/logs.ts';
 import { failpoint } from '../failpoints.ts';
 import type { TurnOutput } from '../history/turn-output.ts';
+import type { Reserve } from '../store/reserve.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { TurnRow, Turns } from '../store/turns.ts';
 import type { SidecarClient } from '../workspace/sidecar-client.ts';
 import type { Changes } from './changes.ts';
-import type { Lifecycle, Ready } from './lifecycle.ts';
+import type { AgentEnd, Lifecycle, Ready } from './lifecycle.ts';
 import type { LiveThings } from './live.ts';
 import { TurnEnding } from './turn-ending.ts';
-import { answerTooLarge, endedBy, failed, isPassing, lost } from './turn-ends.ts';
+import { answerTooLarge, damaged, endedBy, failed, isPassing, lost } from './turn-ends.ts';
 import { TurnPull } from './turn-pull.ts';
 import type { TurnEnd, TurnRecords } from './turn-records.ts';
+import { TurnTaking } from './turn-taking.ts';
 
 const POLL_MS = 1000;
 /** A handler's answer larger than this is refused: it belongs into a file. */
 const RESULT_BYTES = 32 * 1024 * 1024;
 /** TERM and KILL end a turn like this; so does an engine that ends the container around it. */
-const ENDED_BY_SIGNAL: ReadonlySet<number | null> = new Set([143, 137]);
+const ENDED_BY_SIGNAL: ReadonlySet<number | null> = new Set([143, 137, null]);
 /** How long a container that is being ended may take to be gone after its turn. */
 const CONTAINER_END_MS = 1500;
 const RETRY_MS = { first: 50, most: 2000 } as const;
@@ -37,6 +40,7 @@ export interface TurnRunOptions {
   readonly profileOf: (turn: TurnRow) => Profile;
   /** What is to happen to the workspace before the turn begins. Never rejects; ends soon once nobody waits for the turn any more. */
   readonly beforeTurn: (session: SessionRow, signal: AbortSignal) => Promise<void>;
+  readonly reserve: Pick<Reserve, 'urgently'>;
   readonly log: Log;
   readonly now: () => number;
 }
@@ -55,7 +59,9 @@ export class TurnRun {
   readonly #pull: TurnPull;
   readonly #ending: TurnEnding;
   #client: SidecarClient | null = null;
-  #agentGone: string | null = null;
+  #agentGone: AgentEnd | null = null;
+  readonly #taking = new TurnTaking();
+  #isWaitingForSpace = false;
 
   constructor(turn: TurnRow, options: TurnRunOptions) {
     this.turnId = turn.id;
@@ -76,6 +82,11 @@ export class TurnRun {
       leaving: this.#stopping.signal,
       stored: { stdout: turn.stdoutBytes, stderr: turn.stderrBytes },
     });
+  }
+
+  /** The disk is full: the turn, or its end, waits for room. Known in memory only, because telling it durably would need room too. */
+  get isWaitingForSpace(): boolean {
+    return this.#isWaitingForSpace;
   }
 
   /** Settles when the turn has ended, or when `leave` was called. Never rejects. */
@@ -114,10 +125,15 @@ export class TurnRun {
     for (let tries = 1; ; tries += 1) {
       if (this.#isLeaving()) return false;
       try {
-        records.ended(this.turnId, storable);
+        // Somebody wants it to end: that is what the reserve is for.
+        if (this.#ending.why === 'cancelled') {
+          const end = storable;
+          this.#options.reserve.urgently(() => records.ended(this.turnId, end));
+        } else records.ended(this.turnId, storable);
         return true;
       } catch (error) {
         const failure = HoldfastError.from(error);
+        this.#isWaitingForSpace = failure.code === 'no_space';
         // What is refused for itself, not for want of space, is refused for ever: the session must not wait for that.
         if (failure.code === 'internal' && tries >= RECORD_TRIES) storable = failed(failure);
         log.error('the end of a turn could not be stored, trying again', {
@@ -142,8 +158,8 @@ export class TurnRun {
   }
 
   /** The agent container is gone: what it wrote is read to its end, then the turn is over. */
-  agentGone(why: string): void {
-    this.#agentGone = why;
+  agentGone(why: string, limits: readonly Limit[]): void {
+    this.#agentGone = { why, limits };
     this.#options.changes.tell(this.#wakeKey);
   }
 
@@ -192,6 +208,12 @@ export class TurnRun {
         if (this.#isLeaving()) return null;
         const failure = HoldfastError.from(error);
         if (!isPassing(failure)) throw error;
+        this.#isWaitingForSpace = failure.code === 'no_space';
+        if (failure.details?.['runDirectory'] === 'damaged') {
+          await this.#options.lifecycle.endAgent(this.sessionId);
+          await this.#restart(failure.why ?? failure.message);
+          continue;
+        }
         // The sidecar, the engine or the connection went away: the turn goes on in the agent's container, so look again.
         this.#options.log.warn('turn is followed again', {
           turn: this.turnId,
@@ -213,9 +235,9 @@ export class TurnRun {
 
   async #attach(): Promise<SidecarClient> {
     if (this.#client !== null) return this.#client;
-    const { client, agentAlive } = await this.#options.lifecycle.attach(this.sessionId);
+    const { client, agentEnd } = await this.#options.lifecycle.attach(this.sessionId);
     // Its end may have come while nobody listened: before this supervisor started, or while the engine was away.
-    if (!agentAlive) this.#agentGone ??= 'the container is gone';
+    this.#agentGone ??= agentEnd;
     this.#client = client;
     return client;
   }
@@ -266,28 +288,43 @@ export class TurnRun {
         turn = records.takenBy(turn, progress.worker);
       }
       await this.#store(client, progress);
+      this.#isWaitingForSpace = progress.full;
       // Its output may be stored in part only: the next supervisor goes on from there.
       if (this.#isLeaving()) return null;
       if (progress.state === 'ended') return await this.#outcome(client, driver, progress);
-      if (progress.state === 'absent') return lost('its run directory is gone');
+      if (progress.state === 'absent') return this.#lostOrEnded(gone ?? (await this.#endDamagedAgent()));
+      if (progress.damage !== null && this.#ending.why === null) return damaged(progress.damage);
       if (gone !== null) {
         // What it had written is stored. A request that was never taken starts anew in a fresh sandbox.
         return progress.state === 'accepted' && this.#ending.why === null
-          ? await this.#restart()
+          ? await this.#restart(gone.why)
           : this.#lostOrEnded(gone);
+      }
+      const isPaused = this.#options.lifecycle.row(this.sessionId).status === 'paused';
+      if (this.#ending.why === null && this.#taking.isOverdue(progress.state, isPaused)) {
+        this.#options.log.warn('nobody takes the turn; its container is ended', { turn: this.turnId });
+        await this.#options.lifecycle.endAgent(this.sessionId);
+        return await this.#restart('its main process did not take the turn in time');
       }
       if (this.#pull.isOverLimit) this.#ending.decide('output_limit');
       this.#ending.watchClock(deadline);
       if (this.#ending.why !== null) {
         const ended = await this.#ending.kill(client);
-        if (ended !== null) this.#agentGone ??= ended;
+        if (ended !== null) this.#agentGone ??= { why: ended, limits: [] };
       }
       progress = await this.#pull.progress(client, POLL_MS);
     }
   }
 
-  /** The agent's container died before it took the request: nothing of the turn has happened yet. */
-  async #restart(): Promise<'again'> {
+  /** Nothing that runs where the run directory is not the one that we know can tell us anything. */
+  async #endDamagedAgent(): Promise<AgentEnd> {
+    await this.#options.lifecycle.endAgent(this.sessionId);
+    return { why: 'something in it removed or replaced its run directory, so it was ended', limits: [] };
+  }
+
+  /** The agent's container died, or was ended, before it took the request: nothing of the turn has happened yet. */
+  async #restart(why: string): Promise<'again'> {
+    this.#taking.failed(why);
     const ready = await this.#options.lifecycle.dispatch(this.sessionId, this.turnId);
     this.#attached(ready);
     await ready.client.forgetTurn(this.turnId);
@@ -296,7 +333,15 @@ export class TurnRun {
   }
 
   async #store(client: SidecarClient, progress: TurnProgress): Promise<void> {
-    if (!(await this.#pull.store(client, progress))) this.#ending.decide('output_limit');
+    try {
+      if (!(await this.#pull.store(client, progress))) this.#ending.decide('output_limit');
+    } catch (error) {
+      const isFull = error instanceof HoldfastError && error.code === 'no_space';
+      const { why } = this.#ending;
+      // It is to end first. Then its output waits for room, unless somebody who cancelled it waits for the end.
+      if (!isFull || why === null || (progress.state === 'ended' && why !== 'cancelled')) throw error;
+      this.#options.log.warn('output of a cancelled turn is lost: the disk is full', { turn: this.turnId });
+    }
   }
 
   /** Null when the supervisor leaves before all of the output is stored. */
@@ -309,31 +354,32 @@ export class TurnRun {
     await this.#store(client, await this.#pull.progress(client, 0));
     if (this.#isLeaving()) return null;
     if (this.#ending.why !== null) return endedBy(this.#ending.why, progress.exitCode);
-    if (ENDED_BY_SIGNAL.has(progress.exitCode)) {
+    if (ENDED_BY_SIGNAL.has(progress.exitCode) && progress.result === 0) {
       const gone = await this.#containerEnd();
       if (gone !== null) return this.#lostOrEnded(gone);
     }
     if (progress.result > RESULT_BYTES) return answerTooLarge(progress.result, RESULT_BYTES);
+    const isNamed = progress.limits.length > 0 || progress.exitCode === 0 || driver.kind === 'handler';
+    const limits = !isNamed && saysDiskIsFull(this.#pull.errorTail()) ? ['disk' as const] : progress.limits;
     return driver.outcome(
-      progress,
+      { ...progress, limits },
       progress.result > 0 ? await this.#pull.result(client, progress.result) : null,
     );
   }
 
   /** Why the agent's container has ended or does so now; null when it goes on without the turn. */
-  async #containerEnd(): Promise<string | null> {
+  async #containerEnd(): Promise<AgentEnd | null> {
     const until = performance.now() + CONTAINER_END_MS;
     while (this.#agentGone === null && performance.now() < until && !this.#isLeaving()) {
       await this.#options.changes.wait(this.#wakeKey, 300, this.#stopping.signal);
-      const { agentAlive } = await this.#options.lifecycle.attach(this.sessionId);
-      if (!agentAlive) this.#agentGone ??= 'the container is gone';
+      this.#agentGone ??= (await this.#options.lifecycle.attach(this.sessionId)).agentEnd;
     }
     return this.#agentGone;
   }
 
-  #lostOrEnded(why: string): TurnEnd {
+  #lostOrEnded({ why, limits }: AgentEnd): TurnEnd {
     const { why: ending } = this.#ending;
-    return ending === null ? lost(why) : endedBy(ending, null);
+    return ending === null ? lost(why, limits) : endedBy(ending, null);
   }
 
   async #forget(): Promise<void> {

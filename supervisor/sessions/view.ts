@@ -40,7 +40,8 @@ export function sessionView(row: SessionRow, around: SessionSurroundings): Sessi
   };
 }
 
-export function turnView(turn: TurnSummary, ahead: number): Turn {
+/** `waitingFor` is not in its row: see `TurnSchema`. */
+export function turnView(turn: TurnSummary, ahead: number, waitingFor: Turn['waitingFor']): Turn {
   return {
     turnId: turn.id,
     sessionId: turn.sessionId,
@@ -49,6 +50,7 @@ export function turnView(turn: TurnSummary, ahead: number): Turn {
     startedAt: turn.startedAt === null ? null : iso(turn.startedAt),
     endedAt: turn.endedAt === null ? null : iso(turn.endedAt),
     ahead,
+    waitingFor,
     sandbox: turn.dispatchCase === null ? null : { case: turn.dispatchCase, reused: turn.reused ?? false },
     output: turn.output,
     outputArtifact: turn.outputArtifact,

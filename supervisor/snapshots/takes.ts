@@ -17,13 +17,11 @@ import { type SidecarAccess, withLiving } from '../workspace/sidecar-access.ts';
 import type { SnapshotConnection } from './connection.ts';
 import type { Freezing } from './freezing.ts';
 import { StandingConnections } from './standing-connections.ts';
-import { Incoming } from './store/incoming.ts';
+import { Incoming, LEFT_FREE_MIB } from './store/incoming.ts';
 import type { LineageStore } from './store/lineage-store.ts';
 import type { LineageStores } from './store/stores.ts';
 
 const MIB = 2 ** 20;
-/** What a snapshot leaves free on the disk of the home. */
-const LEFT_FREE = 64 * MIB;
 /** What a sidecar may send beyond what the workspace may hold: trees, indexes, content that changed while it was read. */
 const BEYOND_LIMIT = 256 * MIB;
 /** How much may be read while the agent stands still, freeze by freeze; in between it is read while the agent runs. */
@@ -345,7 +343,7 @@ export class Takes {
   async #mostBytes(sessionId: string): Promise<number> {
     const { home, limitOf } = this.#options;
     const { bavail, bsize } = await statfs(home.store);
-    const free = Math.max(0, bavail * bsize - LEFT_FREE);
+    const free = Math.max(0, bavail * bsize - LEFT_FREE_MIB * MIB);
     const limit = limitOf(sessionId);
     return limit === null ? free : Math.min(free, limit * 2 + BEYOND_LIMIT);
   }

@@ -6,8 +6,8 @@ import { storageError } from './storage-error.ts';
 const RESERVE_BYTES = 8 * 2 ** 20;
 
 /**
- * A file that only takes up space. On a full disk it is given up, so that deleting – which has to write its intent, its
- * events and its rows first – still works there.
+ * A file that only takes up space. On a full disk it is given up, so that deleting and cancelling – which have to write
+ * intents, events and rows first – still work there.
  */
 export class Reserve {
   readonly #path: string;
@@ -39,7 +39,7 @@ export class Reserve {
     }
   }
 
-  /** Does `fn`, and once more with the reserve given up when the disk is full. For what frees space, nothing else. */
+  /** Does `fn`, and once more with the reserve given up when the disk is full. For what frees space or stops its use, nothing else. */
   urgently<T>(fn: () => T): T {
     try {
       return fn();

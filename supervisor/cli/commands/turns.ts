@@ -175,6 +175,7 @@ function turnFacts(context: Context, turn: Turn): string[] {
       ['Turn', turn.turnId],
       ['Session', turn.sessionId],
       ['Status', turn.status + (turn.ahead > 0 ? `, ${turn.ahead} before it` : '')],
+      ['Waits for', turn.waitingFor === null ? null : 'room on the disk of the home, which is full'],
       ['Asked', when(turn.createdAt)],
       ['Started', when(turn.startedAt)],
       ['Ended', when(turn.endedAt)],

@@ -95,9 +95,13 @@ export function agentBody(
     Entrypoint: [`${IN_SANDBOX.runtime}/busybox`, 'sh', `${IN_SANDBOX.runtime}/runner.sh`],
     Cmd: [],
     WorkingDir: IN_SANDBOX.workspace,
-    Env: Object.entries({ ...agentEnvironment(spec.sessionId), ...spec.env }).map(
-      ([name, value]) => `${name}=${value}`,
-    ),
+    Env: [
+      ...Object.entries({ ...agentEnvironment(spec.sessionId), ...spec.env, ...RUNNER_ENVIRONMENT }).map(
+        ([name, value]) => `${name}=${value}`,
+      ),
+      // A name without a value is taken out of what the image sets.
+      ...RUNNER_SETS,
+    ],
     Labels: labels,
     Healthcheck: { Test: ['NONE'] },
     StopSignal: 'SIGTERM',
@@ -117,6 +121,23 @@ export function agentBody(
     },
   };
 }
+
+/** What our scripts in the container obey: neither the image nor a profile has a say in it. */
+const RUNNER_ENVIRONMENT = {
+  HOLDFAST_BUSYBOX: `${IN_SANDBOX.runtime}/busybox`,
+  HOLDFAST_RUN: IN_SANDBOX.run,
+  HOLDFAST_WORKSPACE: IN_SANDBOX.workspace,
+  HOLDFAST_TMP: '/tmp',
+} as const;
+/** What they set for the processes that they start, and know those by. */
+const RUNNER_SETS = [
+  'HOLDFAST_RUNNER',
+  'HOLDFAST_TURN',
+  'HOLDFAST_WORKER',
+  'HOLDFAST_FIRST_TURN',
+  'HOLDFAST_EXEC',
+  'HOLDFAST_TERMINAL',
+];
 
 /** PATH stays the image's. */
 function agentEnvironment(sessionId: string): Record<string, string> {

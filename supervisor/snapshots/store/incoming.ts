@@ -14,6 +14,8 @@ import type { LineageStore } from './lineage-store.ts';
 import { HeldPackFile } from './pack-files.ts';
 import { bitOf, isAmong } from './references.ts';
 
+/** What a snapshot leaves free on the disk of the home. */
+export const LEFT_FREE_MIB = 64;
 const { hashBytes } = SNAPSHOT_LIMITS;
 /** Packs of one scan that may be written at once. */
 const MOST_OPEN = 4;
@@ -123,7 +125,10 @@ export class Incoming {
       const room = await this.#askRoom();
       if (this.#bytes + bytes.length > room) {
         throw new HoldfastError('no_space', 'The snapshot could not be stored', {
-          why: `it takes more than the ${room} bytes that there are for it`,
+          why:
+            room === 0
+              ? `the disk of the home has less than the ${LEFT_FREE_MIB} MiB that snapshots leave free for everything else`
+              : `it needs more than the ${Math.floor(room / 2 ** 20)} MiB that it may take; ${LEFT_FREE_MIB} MiB of the disk stay free for everything else`,
           next: 'free some space (`holdfast gc`, or delete snapshots or sessions you no longer need) and try again',
         });
       }

@@ -153,6 +153,7 @@ export function turn(changes: Partial<Turn> = {}): Turn {
     startedAt: '2026-03-01T11:59:01.000Z',
     endedAt: '2026-03-01T11:59:02.000Z',
     ahead: 0,
+    waitingFor: null,
     sandbox: { reused: true, case: 'reuse' },
     output: { count: 1 },
     outputArtifact: false,

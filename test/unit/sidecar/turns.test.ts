@@ -226,7 +226,7 @@ describe.skipIf(BUSYBOX === null)(
       await pair.client.launchTurn(launch, Buffer.alloc(0));
       expect((await follow(pair.client, launch.turnId)).progress).toMatchObject({
         state: 'ended',
-        exitCode: 137,
+        exitCode: null,
       });
     });
 
@@ -269,7 +269,8 @@ describe.skipIf(BUSYBOX === null)(
         expect(await hostile('worker', spoil, true), what).toBe('start\ninput');
         expect(await hostile('exit', spoil, true), what).toBe('start\ninput');
       }
-      expect(readdirSync(pair.path('run/turns'))).toEqual([]);
+      // What was forgotten is removed in the background.
+      await until('nothing is left', () => readdirSync(pair.path('run/turns')).length === 0);
 
       const launch = launchOf({ argv: ['sleep', '0.2'] });
       await pair.client.launchTurn(launch, Buffer.alloc(0));

@@ -1,0 +1,152 @@
+import { execFile } from 'node:child_process';
+import { rm, statfs, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { describe, expect, test } from 'vitest';
+import type { Turn } from '../../protocol/entities.ts';
+import { handlerProject, shellProject } from '../setup/profiles.ts';
+import { outputOf } from './harness/expectations.ts';
+import type { FaultHome } from './harness/fault-home.ts';
+import { endOfTurn, eventually, useWorkbench } from './harness/workbench.ts';
+
+const execute = promisify(execFile);
+const bench = useWorkbench();
+const FULL = 'cat /dev/zero > fill 2>/dev/null';
+const LONG = { timeout: 180_000 };
+
+interface SmallDisk {
+  readonly home: FaultHome;
+  /** Uses up what is left for others. */
+  readonly fillRest: () => Promise<void>;
+  readonly isFull: () => Promise<boolean>;
+  /** Makes room without asking anybody. */
+  readonly makeRoom: (session: string) => Promise<void>;
+}
+
+async function smallDisk(): Promise<SmallDisk> {
+  const folder = await bench.folder();
+  await execute('mount', ['-t', 'tmpfs', '-o', 'size=48m,mode=0755', 'holdfast-test', folder]);
+  bench.atEnd(() => execute('umount', ['-l', folder]));
+  const home = await bench.home({ path: join(folder, 'home') });
+  await home.start();
+  const isFull = async (): Promise<boolean> => (await statfs(folder)).bavail < 16;
+  return {
+    home,
+    isFull,
+    async fillRest() {
+      await eventually('the disk is full', isFull, 60_000);
+      await writeFile(join(folder, 'last'), Buffer.alloc(64 * 1024)).catch(() => undefined);
+    },
+    async makeRoom(session) {
+      await rm(join(folder, 'last'), { force: true });
+      await rm(join(home.path, 'workspaces', session, 'fill'));
+    },
+  };
+}
+
+async function shown(home: FaultHome, turn: string): Promise<Turn> {
+  return (await home.call('turn/show', { turn })).turn;
+}
+
+const untilWaiting = (home: FaultHome, turn: string): Promise<void> =>
+  eventually(
+    'it says that it waits for room',
+    async () => (await shown(home, turn)).waitingFor === 'disk_space',
+  );
+
+describe.skipIf(process.getuid?.() !== 0)('turns on a full disk (needs root)', () => {
+  test(
+    'a program that ends on a full disk keeps its exit code, whoever waits is told, and it ends once there is room',
+    LONG,
+    async () => {
+      const { home, fillRest, makeRoom } = await smallDisk();
+      await bench.deploy(home, shellProject('sh'));
+      for (const code of [0, 3]) {
+        const { turn, session } = await home.call('turn/start', {
+          profile: 'sh',
+          prompt: `echo first; sleep 1; ${FULL}; exit ${String(code)}`,
+        });
+        const following = bench.holdfast(home, ['turn', 'wait', turn.turnId]);
+        await fillRest();
+        await untilWaiting(home, turn.turnId);
+        // Long enough for whatever looks after turns to look again, and for the command to tell.
+        await new Promise((resolve) => setTimeout(resolve, 8000));
+        expect(await shown(home, turn.turnId)).toMatchObject({ status: 'running', waitingFor: 'disk_space' });
+        await makeRoom(session.id);
+        expect(await endOfTurn(home, turn.turnId)).toMatchObject({
+          status: code === 0 ? 'succeeded' : 'failed',
+          exitCode: code,
+          waitingFor: null,
+        });
+        const said = await following;
+        expect(said.stdout).toBe('first\n');
+        expect(said.stderr).toContain(
+          `The disk of the home is full: the end of ${turn.turnId} waits for room`,
+        );
+        expect((await outputOf(home, turn.turnId, 'stdout')).toString()).toBe('first\n');
+      }
+    },
+  );
+
+  test('the answer of a handler waits for room', LONG, async () => {
+    const { home, fillRest, makeRoom } = await smallDisk();
+    const body = `def handler(i):
+    if i.get("fill"):
+        with open("fill", "wb", buffering=0) as f:
+            try:
+                while True: f.write(bytes(4096))
+            except OSError: pass
+    return {"kept": i["n"]}
+`;
+    await bench.deploy(home, handlerProject('py', body));
+    const ask = async (input: object) =>
+      await home.call('turn/start', { profile: 'py', prompt: JSON.stringify(input) });
+    const before = await ask({ n: 1 });
+    const first = await endOfTurn(home, before.turn.turnId);
+    expect(first).toMatchObject({ status: 'succeeded', output: { kept: 1 } });
+    const { turn, session } = await ask({ n: 2, fill: true });
+    await fillRest();
+    await untilWaiting(home, turn.turnId);
+    await new Promise((resolve) => setTimeout(resolve, 3000));
+    await makeRoom(session.id);
+    const second = await endOfTurn(home, turn.turnId);
+    expect(second).toMatchObject({ status: 'succeeded', output: { kept: 2 } });
+    const after = await ask({ n: 3 });
+    const third = await endOfTurn(home, after.turn.turnId);
+    // The worker has not died of it.
+    expect(third).toMatchObject({
+      status: 'succeeded',
+      output: { kept: 3 },
+      worker: { id: first.worker?.id },
+    });
+  });
+
+  test(
+    'cancelling works while the disk is full, of a turn that runs, of one that has ended and of one that waits',
+    LONG,
+    async () => {
+      const { home, fillRest, isFull, makeRoom } = await smallDisk();
+      await bench.deploy(home, shellProject('sh'));
+      const start = async (prompt: string) => await home.call('turn/start', { profile: 'sh', prompt });
+      const running = await start(`echo begun; ${FULL}; sleep 600`);
+      const queued = await start('echo never');
+      await fillRest();
+      for (const { turn } of [queued, running]) {
+        await home.call('turn/cancel', { turn: turn.turnId });
+        expect(await endOfTurn(home, turn.turnId)).toMatchObject({ status: 'cancelled', waitingFor: null });
+      }
+      expect((await outputOf(home, running.turn.turnId, 'stdout')).toString()).toBe('begun\n');
+      await makeRoom(running.session.id);
+
+      const ended = await start(`${FULL}; exit 4`);
+      await eventually('the disk is full', isFull, 60_000);
+      await fillRest();
+      await untilWaiting(home, ended.turn.turnId);
+      await home.call('turn/cancel', { turn: ended.turn.turnId }).catch(() => undefined);
+      await makeRoom(ended.session.id);
+      expect((await endOfTurn(home, ended.turn.turnId)).exitCode).toBe(4);
+      const { turn } = await start('echo works');
+      expect(await endOfTurn(home, turn.turnId)).toMatchObject({ status: 'succeeded', exitCode: 0 });
+    },
+  );
+});
