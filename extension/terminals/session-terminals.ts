@@ -159,7 +159,17 @@ export class SessionTerminals implements Disposable {
       name: `${inert(titleOf(session), 40)}${what}`,
       iconPath: new ThemeIcon('vm'),
       shellPath,
-      shellArgs: [...before, 'terminal', 'attach', terminalId, '--no-escape', '--hold', '--home', home],
+      shellArgs: [
+        ...before,
+        'terminal',
+        'attach',
+        terminalId,
+        '--detach-keys',
+        'none',
+        '--hold',
+        '--home',
+        home,
+      ],
       cwd: nowhere,
       env: {
         ELECTRON_RUN_AS_NODE: environment['ELECTRON_RUN_AS_NODE'] ?? null,

@@ -29,6 +29,9 @@ hf_fail() { # CODE WHY
 trap : INT QUIT TSTP
 cd "$hf_cwd" || hf_fail 126 "$hf_cwd: cannot be entered"
 unset OLDPWD
+# Terminals of today show 24 bits of colour; whoever opens this one may say that theirs does not.
+export COLORTERM="${COLORTERM-truecolor}"
+[ -n "$COLORTERM" ] || unset COLORTERM
 if [ $# -eq 0 ]; then
   for hf_found in /bin/bash /usr/bin/bash /bin/sh /usr/bin/sh; do
     [ ! -x "$hf_found" ] || break

@@ -4,6 +4,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import type { Params, Result } from '../../protocol/methods.ts';
 import type { Context } from './context.ts';
 import { EXIT, UsageError } from './failure.ts';
+import { terminalEnvironment } from './terminal/terminal-environment.ts';
 
 export interface ExecRequest {
   readonly session: string;
@@ -100,8 +101,7 @@ class RunningExec {
   async #start(): Promise<Result<'exec/start'>> {
     const context = this.#context;
     const request = this.#request;
-    const { TERM: term } = context.io.env;
-    const env = { ...(request.tty && term !== undefined ? { TERM: term } : {}), ...request.env };
+    const env = { ...(request.tty ? terminalEnvironment(context.io.env) : {}), ...request.env };
     const params: Params<'exec/start'> = {
       session: request.session,
       command: [...request.command],

@@ -8,13 +8,23 @@ import type { Registry } from '../registry.ts';
 import { relativeTime } from '../render/quantity.ts';
 import { table } from '../render/table.ts';
 import { visible } from '../render/text.ts';
+import type { DetachKeys } from '../terminal/detach-keys.ts';
+import { terminalEnvironment } from '../terminal/terminal-environment.ts';
 
 interface OpenOptions {
   detach?: boolean;
-  escape: boolean;
+  detachKeys?: string;
   env?: Record<string, string>;
   cwd?: string;
 }
+
+interface AttachCommandOptions {
+  detachKeys?: string;
+  hold?: boolean;
+}
+
+const DETACH_KEYS_HELP =
+  'the keys that leave it: ctrl-],d (default), ctrl-a,d, …, or none; HOLDFAST_DETACH_KEYS sets them for all';
 
 export function registerTerminals(registry: Registry): void {
   const group = registry.group('terminal', 'terminals in a sandbox, which go on without you');
@@ -38,13 +48,16 @@ function registerOpen(registry: Registry, group: Command): void {
       ],
     })
     .option('-d, --detach', 'do not join it')
-    .option('--no-escape', 'pass on ~. too, which otherwise leaves it')
+    .option('--detach-keys <keys>', DETACH_KEYS_HELP)
     .option('--env <name=value>', 'a variable of its environment; may be repeated', environment)
     .option('--cwd <dir>', 'where it runs (default: /workspace)');
   registry.act(command, async (context, options: OpenOptions, session: string, words: string[]) => {
     const { attach, windowSize } = await import('../terminal/attach.ts');
-    const { TERM: term } = context.io.env;
-    const env = { ...(context.stdout.isTTY && term !== undefined ? { TERM: term } : {}), ...options.env };
+    // A mistake in them is found before a terminal is opened.
+    const detachKeys = await detachKeysOf(context, options.detachKeys);
+    // Without COLORTERM a sandbox takes 24 bits of colour for granted; an empty one says that this terminal promises less.
+    const shown = context.stdout.isTTY ? { COLORTERM: '', ...terminalEnvironment(context.io.env) } : {};
+    const env = { ...shown, ...options.env };
     const { terminal, sandbox } = await context.call(
       'terminal/open',
       {
@@ -59,7 +72,7 @@ function registerOpen(registry: Registry, group: Command): void {
     );
     if (context.json) await context.document({ terminal, sandbox });
     else if (options.detach === true) await context.print(terminal.terminalId);
-    else return attach(context, { terminal: terminal.terminalId, escape: options.escape });
+    else return attach(context, { terminal: terminal.terminalId, detachKeys });
     return undefined;
   });
 }
@@ -87,11 +100,12 @@ function registerAttach(registry: Registry, group: Command): void {
         'join one: shows its last output and passes keys on; its exit code is passed on when it ends',
       withoutJson: true,
     })
-    .option('--no-escape', 'pass on ~. too, which otherwise leaves it')
+    .option('--detach-keys <keys>', DETACH_KEYS_HELP)
     .option('--hold', 'where it was not its program that ended it, stay until a key is pressed');
-  registry.act(command, async (context, options: { escape: boolean; hold?: boolean }, terminal: string) => {
+  registry.act(command, async (context, options: AttachCommandOptions, terminal: string) => {
     const { attach } = await import('../terminal/attach.ts');
-    return attach(context, { terminal: checkedId(terminal), ...options });
+    const detachKeys = await detachKeysOf(context, options.detachKeys);
+    return attach(context, { terminal: checkedId(terminal), detachKeys, hold: options.hold ?? false });
   });
 }
 
@@ -110,6 +124,16 @@ function registerClose(registry: Registry, group: Command): void {
     else await context.print(`${terminal.terminalId} is closed`);
     return undefined;
   });
+}
+
+/** Without the option, keys leave only where a person types them: what comes from a pipe goes through as it is. */
+async function detachKeysOf(context: Context, option: string | undefined): Promise<DetachKeys | null> {
+  const { DEFAULT_DETACH_KEYS, DETACH_KEYS_VARIABLE, parseDetachKeys } =
+    await import('../terminal/detach-keys.ts');
+  if (option !== undefined) return parseDetachKeys(option);
+  if (context.io.stdin.isTTY !== true) return null;
+  const { [DETACH_KEYS_VARIABLE]: chosen = '' } = context.io.env;
+  return parseDetachKeys(chosen === '' ? DEFAULT_DETACH_KEYS : chosen);
 }
 
 function checkedId(terminal: string): string {

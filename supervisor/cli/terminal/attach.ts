@@ -7,15 +7,17 @@ import type { Context } from '../context.ts';
 import type { StartMode } from '../link.ts';
 import { failureOf } from '../failure.ts';
 import { visible } from '../render/text.ts';
+import { DetachKeyFilter, nameOfDetachKeys } from './detach-keys.ts';
+import type { DetachKeys, TypedKeys } from './detach-keys.ts';
 import { InertOutput } from './inert-output.ts';
-import { LeaveKeys } from './leave-keys.ts';
+import { KeySender } from './key-sender.ts';
 
 const WAIT_MS = 30_000;
 const RETRY_MS = 500;
-/** Other screen, mouse, bracketed paste, hidden cursor, colours: what a program may have switched on and nobody switches off for it. */
-const PLAIN_AGAIN = '\x1b[?1049l\x1b[?1000;1002;1003;1006;2004l\x1b[?25h\x1b[0m';
-const CTRL_C = 0x03;
-const MOST_HELD = 4096;
+/** Escape alone, and the beginning of what a terminal sends for another key, differ by what comes in this time. */
+const ESCAPE_MS = 50;
+/** Keys that were typed before somebody leaves have this time to be taken. */
+const LAST_KEYS_MS = 1000;
 
 /** A window's size; a terminal that nobody has given one says 0. */
 export function windowSize(context: Context): WindowSize {
@@ -27,15 +29,15 @@ export function windowSize(context: Context): WindowSize {
 
 export interface AttachOptions {
   readonly terminal: string;
-  /** Whether ~. leaves. */
-  readonly escape: boolean;
+  /** The keys that leave it; null for none. */
+  readonly detachKeys: DetachKeys | null;
   /** Stays until a key is pressed where it was not the program that ended it: for windows that close with their process. */
   readonly hold?: boolean;
 }
 
 /**
- * Joins this process's terminal to one in a sandbox until that ends: its exit code. The terminal goes on when this process ends, and
- * this process when the supervisor does: it waits for the next one, which ^C or ~. ends.
+ * Joins this process's terminal to one in a sandbox until that ends, and returns its exit code. The terminal goes on when this process ends. When
+ * the supervisor ends, this process waits for the next one, until ^C or the keys that leave.
  */
 export async function attach(context: Context, options: AttachOptions): Promise<number> {
   const attached = new AttachedTerminal(context, options);
@@ -49,7 +51,9 @@ export async function attach(context: Context, options: AttachOptions): Promise<
 class AttachedTerminal {
   readonly #context: Context;
   readonly #terminal: string;
-  readonly #leaveKeys: LeaveKeys | null;
+  readonly #detachKeys: DetachKeys | null;
+  readonly #typed: DetachKeyFilter;
+  readonly #keys: KeySender;
   readonly #hold: boolean;
   readonly #output = new InertOutput();
   readonly #endings: (() => void)[] = [];
@@ -57,20 +61,28 @@ class AttachedTerminal {
   readonly #failed = Promise.withResolvers<never>();
   readonly #leaving = Promise.withResolvers<null>();
   readonly #key = Promise.withResolvers<null>();
+  #escapeTimer: NodeJS.Timeout | undefined;
   #isOver = false;
   #isReading = false;
-  #away = false;
-  /** Keys that were pressed while nobody took them. */
-  #held = Buffer.alloc(0);
+  #isAway = false;
+  /** The title says that the supervisor is away. */
+  #hasAwayTitle = false;
+  /** Something was shown that has not been restored. */
+  #hasShown = false;
   #start: StartMode = 'auto';
   /** Who ended it, where its program did not. */
   #why: string | null = null;
 
-  constructor(context: Context, { terminal, escape, hold = false }: AttachOptions) {
+  constructor(context: Context, { terminal, detachKeys, hold = false }: AttachOptions) {
     this.#context = context;
     this.#terminal = terminal;
     this.#hold = hold;
-    this.#leaveKeys = escape ? new LeaveKeys() : null;
+    this.#detachKeys = detachKeys;
+    this.#typed = new DetachKeyFilter(detachKeys);
+    this.#keys = new KeySender({
+      pieceBytes: TERMINAL_LIMITS.piece,
+      send: (bytes) => this.#tell('terminal/write', { terminal: this.#terminal }, bytes),
+    });
     this.#failed.promise.catch(() => undefined);
   }
 
@@ -80,6 +92,7 @@ class AttachedTerminal {
       if (this.#why !== null) await this.#untilKey();
       return exitCode;
     } catch (error) {
+      await this.#restoreScreen('\r\n');
       if (this.#hold) await this.#context.note(failureOf(error).line);
       await this.#untilKey();
       throw error;
@@ -90,7 +103,7 @@ class AttachedTerminal {
     if (!this.#hold || this.#left.signal.aborted) return;
     this.#isOver = true;
     if (!this.#isReading) void this.#forwardKeys();
-    await this.#context.hint('\r\nPress a key to close it');
+    await this.#context.hint('Press a key to close it');
     await Promise.race([this.#key.promise, this.#leaving.promise]);
   }
 
@@ -102,6 +115,12 @@ class AttachedTerminal {
       { stage: 'Joining the terminal' },
     );
     const { stdin } = context.io;
+    if (this.#detachKeys !== null && context.stdout.isTTY) {
+      // Before the program shows anything: later it would be in its way.
+      await context.hint(
+        `${nameOfDetachKeys(this.#detachKeys)} leaves this terminal, which goes on without you`,
+      );
+    }
     this.#endings.push(context.takeInterrupts(() => this.#leave()));
     if (stdin.isTTY === true) {
       stdin.setRawMode?.(true);
@@ -118,17 +137,20 @@ class AttachedTerminal {
       this.#leaving.promise,
     ]);
     if (this.#left.signal.aborted) {
-      if (context.stdout.isTTY) await context.stdout.write(`${PLAIN_AGAIN}\r\n`);
+      await this.#restoreScreen('\r\n');
       await context.hint(`The terminal goes on: \`holdfast terminal attach ${this.#terminal}\``);
       return 0;
     }
-    if (this.#why !== null) await context.hint(`\r\nThe terminal was ended: ${visible(this.#why)}`);
+    // Text that follows needs a line of its own.
+    await this.#restoreScreen(this.#why === null && exitCode !== null ? '' : '\r\n');
+    if (this.#why !== null) await context.hint(`The terminal was ended: ${visible(this.#why)}`);
     if (exitCode !== null) return exitCode;
     throw new HoldfastError('sandbox_lost', 'The terminal was cut off', { why: 'its sandbox went away' });
   }
 
   close(): void {
     this.#left.abort();
+    clearTimeout(this.#escapeTimer);
     for (const ending of this.#endings.splice(0).reverse()) ending();
   }
 
@@ -148,6 +170,7 @@ class AttachedTerminal {
         inCutLine = end === -1 && offset + piece.length < shownBefore;
         piece = end === -1 ? piece.subarray(piece.length) : piece.subarray(end + 1);
       }
+      this.#hasShown ||= piece.length > 0;
       await this.#context.stdout.write(this.#output.pass(piece, offset < shownBefore));
       offset += bytes.length;
       this.#why = result.why;
@@ -163,21 +186,15 @@ class AttachedTerminal {
   } | null> {
     const peer = await this.#peer();
     if (peer === null) return null;
-    // Whoever comes back has keys to pass on before there is anything new to read.
-    const waitMs = this.#away ? 0 : WAIT_MS;
+    // After a supervisor's return there are keys to pass on before there is anything new to read.
+    const waitMs = this.#isAway ? 0 : WAIT_MS;
     try {
       const answer = await peer.callWithBytes(
         'terminal/read',
         { terminal: this.#terminal, offset, limit: TERMINAL_LIMITS.piece, waitMs },
         { signal: this.#left.signal },
       );
-      if (this.#away) {
-        this.#away = false;
-        this.#resize();
-        const held = this.#held;
-        this.#held = Buffer.alloc(0);
-        await this.#write(held);
-      }
+      if (this.#isAway) await this.#isBack();
       return answer;
     } catch (error) {
       if (this.#left.signal.aborted) return null;
@@ -204,9 +221,43 @@ class AttachedTerminal {
   }
 
   async #waitABit(): Promise<void> {
-    if (!this.#away) await this.#context.hint('\r\nThe supervisor is away; waiting for it (^C leaves)\r');
-    this.#away = true;
+    if (!this.#isAway) {
+      this.#isAway = true;
+      this.#keys.pause();
+      await this.#tellAway();
+    }
     await sleep(RETRY_MS, undefined, { signal: this.#left.signal }).catch(() => undefined);
+  }
+
+  /** In the title where the program has the screen: a line in between would spoil what it shows. */
+  async #tellAway(): Promise<void> {
+    const how = this.#detachKeys === null ? '^C' : `^C or ${nameOfDetachKeys(this.#detachKeys)}`;
+    const text = `The supervisor is away; waiting for it (${how} leaves)`;
+    if (!this.#context.stdout.isTTY || !this.#output.modes.isFullScreen) {
+      await this.#context.hint(`\r\n${text}\r`);
+      return;
+    }
+    this.#hasAwayTitle = true;
+    await this.#context.stdout.write(titled(text));
+  }
+
+  async #isBack(): Promise<void> {
+    this.#isAway = false;
+    if (this.#hasAwayTitle) {
+      this.#hasAwayTitle = false;
+      await this.#context.stdout.write(titled(this.#output.modes.title ?? ''));
+    }
+    this.#resize();
+    this.#keys.resume();
+  }
+
+  /** Takes back what the program has changed of the terminal, before anything else is shown on it. */
+  async #restoreScreen(after: string): Promise<void> {
+    if (!this.#hasShown || !this.#context.stdout.isTTY) return;
+    this.#hasShown = false;
+    const title = this.#hasAwayTitle ? titled(this.#output.modes.title ?? '') : '';
+    this.#hasAwayTitle = false;
+    await this.#context.stdout.write(`${this.#output.modes.restored()}${title}${after}`);
   }
 
   async #forwardKeys(): Promise<void> {
@@ -215,15 +266,10 @@ class AttachedTerminal {
     this.#endings.push(() => stdin.pause());
     try {
       for await (const chunk of stdin as AsyncIterable<string | Buffer>) {
-        if (this.#left.signal.aborted || this.#isOver) return;
+        clearTimeout(this.#escapeTimer);
         const bytes = typeof chunk === 'string' ? Buffer.from(chunk, 'utf8') : chunk;
-        if (this.#away && bytes.includes(CTRL_C)) this.#leave();
-        const { keys, leaves } = this.#leaveKeys?.take(bytes) ?? { keys: bytes, leaves: false };
-        if (leaves) {
-          if (!this.#away) await this.#write(keys);
-          this.#leave();
-        } else if (this.#away) this.#held = Buffer.concat([this.#held, keys]).subarray(0, MOST_HELD);
-        else await this.#write(keys);
+        if (await this.#take(this.#typed.take(bytes))) return;
+        if (this.#typed.isAmbiguous) this.#escapeTimer = setTimeout(() => this.#flushEscape(), ESCAPE_MS);
       }
     } catch (error) {
       this.#failed.reject(error);
@@ -233,11 +279,32 @@ class AttachedTerminal {
     }
   }
 
-  async #write(keys: Buffer): Promise<void> {
-    for (let at = 0; at < keys.length; at += TERMINAL_LIMITS.piece) {
-      const bytes = keys.subarray(at, at + TERMINAL_LIMITS.piece);
-      await this.#tell('terminal/write', { terminal: this.#terminal }, bytes);
+  #flushEscape(): void {
+    this.#take(this.#typed.flush()).then(
+      (isDone) => {
+        if (isDone) this.#key.resolve(null);
+      },
+      (error: unknown) => this.#failed.reject(error),
+    );
+  }
+
+  /** Passes on what was typed; whether nothing more is wanted. */
+  async #take({ passed, leaves, interrupts, isTyped }: TypedKeys): Promise<boolean> {
+    if (this.#left.signal.aborted) return true;
+    // It is the end that is shown, and what the terminal says by itself is no sign of a person.
+    if (this.#isOver) return isTyped;
+    if (this.#isAway && interrupts) this.#leave();
+    else await this.#keys.add(passed);
+    if (leaves) {
+      const late = new AbortController();
+      await Promise.race([
+        this.#keys.empty(),
+        sleep(LAST_KEYS_MS, undefined, { signal: late.signal }).catch(() => undefined),
+      ]);
+      late.abort();
+      this.#leave();
     }
+    return this.#left.signal.aborted;
   }
 
   #resize(): void {
@@ -246,7 +313,7 @@ class AttachedTerminal {
 
   /** That the terminal has ended meanwhile, or nobody is there to be told, shows in its output. */
   async #tell<M extends MethodName>(method: M, params: Params<M>, bytes?: Uint8Array): Promise<void> {
-    if (this.#away) return;
+    if (this.#isAway || this.#hasLeft()) return;
     try {
       const peer = await this.#context.link(this.#start).peer();
       const signal = this.#left.signal;
@@ -256,14 +323,23 @@ class AttachedTerminal {
         isAway(error) ||
         (error instanceof HoldfastError &&
           ['not_found', 'invalid_state', 'interrupted', 'cancelled', 'sandbox_lost'].includes(error.code));
-      if (!late && !this.#left.signal.aborted) this.#failed.reject(error);
+      if (!late && !this.#hasLeft()) this.#failed.reject(error);
     }
+  }
+
+  #hasLeft(): boolean {
+    return this.#left.signal.aborted;
   }
 
   #leave(): void {
     this.#left.abort();
     this.#leaving.resolve(null);
   }
+}
+
+/** Sets the window's title. */
+function titled(text: string): string {
+  return `\x1b]2;${text}\x07`;
 }
 
 /** The supervisor, or the engine that it needs, is not there now. */

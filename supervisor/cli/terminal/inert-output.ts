@@ -1,3 +1,5 @@
+import { TerminalModes } from './terminal-modes.ts';
+
 const ESC = 0x1b;
 const BEL = 0x07;
 const CAN = 0x18;
@@ -40,6 +42,8 @@ type State =
  * whatever pieces come, and holds at most one short sequence back.
  */
 export class InertOutput {
+  /** What of it a terminal that is left has to be rid of. */
+  readonly modes = new TerminalModes();
   #state: State = 'text';
   #sequence: number[] = [];
   #tooLong = false;
@@ -138,6 +142,10 @@ export class InertOutput {
     this.#sequence.push(byte);
     if (byte >= 0x20 && byte <= 0x2f && this.#sequence.length < 4) return;
     this.#state = 'text';
+    const text = String.fromCharCode(...this.#sequence);
+    // With one-character controls from the terminal keys would look another way.
+    if (text === ' G') return;
+    this.modes.escapeSequence(text);
     this.#put(ESC, ...this.#sequence);
   }
 
@@ -154,8 +162,9 @@ export class InertOutput {
       if (byte < 0x40) return;
       this.#state = 'text';
       const text = String.fromCharCode(...this.#sequence);
-      if (!this.#tooLong && byte <= 0x7e && !(replayed && isQuestion(text)) && !/^2[01]t$/.test(text))
-        this.#put(ESC, 0x5b, ...this.#sequence);
+      if (this.#tooLong || byte > 0x7e || (replayed && isQuestion(text)) || isRefused(text)) return;
+      this.modes.controlSequence(text);
+      this.#put(ESC, 0x5b, ...this.#sequence);
     }
   }
 
@@ -181,6 +190,7 @@ export class InertOutput {
     const [command = ''] = text.split(';', 1);
     if (!HARMLESS_COMMANDS.has(command) || /[\p{Cc}]/u.test(text)) return;
     if (replayed && text.includes('?')) return;
+    this.modes.command(command, text.slice(command.length + 1));
     this.#put(ESC, 0x5d, ...Buffer.from(text), BEL);
   }
 
@@ -226,6 +236,11 @@ export class InertOutput {
 
 function mayEndString(byte: number | undefined): boolean {
   return byte === ESC || byte === BEL || byte === CAN || byte === SUB || byte === 0x9c;
+}
+
+/** Asking for the title, which would be typed; locking the keyboard, which could not be left any more. */
+function isRefused(sequence: string): boolean {
+  return /^2[01]t$|^(?:\d+;)*2(?:;\d+)*h$/.test(sequence);
 }
 
 /** Attributes, status, modes, versions: a terminal answers these as if somebody typed. */

@@ -148,7 +148,7 @@ describe('terminals', () => {
         .slice(0, -1)
         .map((line) => MoveSchema.parse(JSON.parse(line)));
     const movedTo = (status: string) => moves().find(({ data }) => data.to === status);
-    const seat = new Seat(home, id);
+    const seat = new Seat(home, id, '--detach-keys', 'ctrl-],d');
     seat.type('x=kept; echo he""re\r');
     await seat.shows('here');
     await sleep(8000);
@@ -156,7 +156,7 @@ describe('terminals', () => {
     // Left to itself, but at work for longer than it may be silent.
     seat.type('for n in $(seq 35); do sleep 0.2; echo ti""ck; done; date +%s%3N > last\r');
     await seat.shows('tick');
-    seat.type('\r~.');
+    seat.type('\x1dd');
     await seat.ended;
     await until('it is paused', () => movedTo('paused') !== undefined, 40_000);
     expect(told).toMatch(/silent for long/);
@@ -178,7 +178,7 @@ describe('terminals', () => {
   test('paused by hand it waits with what was typed; joining it wakes the session', async () => {
     const name = await session('pause');
     const { id } = await openTerminal(home, name);
-    const seat = new Seat(home, id);
+    const seat = new Seat(home, id, '--detach-keys', 'ctrl-],d');
     await seat.shows('$ ');
     await home.succeed(['session', 'pause', name]);
     seat.type('echo wo""ken\r');
@@ -189,7 +189,7 @@ describe('terminals', () => {
     await seat.shows('woken');
     await other.shows('woken');
     expect(await status(name)).toBe('active');
-    seat.type('\r~.');
+    seat.type('\x1dd');
     expect(await seat.ended).toBe(0);
     await home.succeed(['terminal', 'close', id]);
     await other.ended;

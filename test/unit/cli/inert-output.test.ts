@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
 import { InertOutput } from '../../../supervisor/cli/terminal/inert-output.ts';
-import { LeaveKeys } from '../../../supervisor/cli/terminal/leave-keys.ts';
 
 /** In pieces of every size: what comes out must not depend on them. */
 function pass(text: string | Buffer, replayed = false): string {
@@ -51,6 +50,8 @@ describe('what a sandboxed program writes, on its way to a terminal', () => {
     ['numbers that are written otherwise', '\x1b]08;;x\x07\x1b]8 ;;x\x07y', 'y'],
     ['control characters in a title', '\x1b]0;a\nb\x07y', 'y'],
     ['asking for the title', '\x1b[21ty', 'y'],
+    ['locking the keyboard', '\x1b[2hy\x1b[4;2hz', 'yz'],
+    ['one-character controls from the terminal', '\x1b Gy\x1b F', 'y\x1b F'],
     [
       'UTF-8 that is broken off before one',
       Buffer.from('e2c29d383b3b78c29c79', 'hex'),
@@ -77,28 +78,5 @@ describe('what a sandboxed program writes, on its way to a terminal', () => {
     expect(pass('a\x1b[6n\x1b[c\x1b[>c\x1b[?25$p\x1b[>q\x1b]11;?\x07\x1b[18tb\x1b[31mc', true)).toBe(
       'ab\x1b[31mc',
     );
-  });
-});
-
-describe('~. at the beginning of a line', () => {
-  const typed = (...pieces: string[]): [string, boolean] => {
-    const keys = new LeaveKeys();
-    let text = '';
-    for (const piece of pieces) {
-      const taken = keys.take(Buffer.from(piece));
-      text += taken.keys.toString();
-      if (taken.leaves) return [text, true];
-    }
-    return [text, false];
-  };
-  test.each([
-    [['~.'], '', true],
-    [['ls\r', '~', '.'], 'ls\r', true],
-    [['ls ~.x\r'], 'ls ~.x\r', false],
-    [['~~.'], '~.', false],
-    [['~x\r~/bin\r'], '~x\r~/bin\r', false],
-    [['~\r~.'], '~\r', true],
-  ])('%j', (pieces, text, leaves) => {
-    expect(typed(...pieces)).toEqual([text, leaves]);
   });
 });

@@ -152,23 +152,149 @@ describe('terminal attach', () => {
     expect((await own.finished).code).toBe(3);
   });
 
-  test('~. leaves it, and puts the screen right; --no-escape passes it on', async () => {
+  test('Ctrl+] d leaves it: the program gets no byte of that, the screen is given back, and then it is said how to return', async () => {
     const echo = new Echo();
     const { home } = await serve(echo);
     const driven = new Driven(['terminal', 'attach', ID], { home, terminal: 90 });
-    driven.stdin.write('vi\r');
-    await expect.poll(() => echo.typed).toBe('vi\r');
-    driven.stdin.write('~.');
+    await driven.shows('Ctrl+] d leaves this terminal');
+    echo.show('\x1b[?1049h\x1b[?25l\x1b[>1u\x1b[?1004h❯ 1. Yes');
+    await driven.shows('1. Yes');
+    driven.stdin.write('x');
+    await expect.poll(() => echo.typed).toBe('x');
+    // A terminal with kitty keys that reports focus and modifier keys.
+    driven.stdin.write('\x1b[I\x1b[57442;5u');
+    for (const part of ['\x1b[9', '3;5', 'u', '\x1b[O', 'd', '\r']) driven.stdin.write(part);
     const { code, stdout, stderr } = await driven.finished;
     expect(code).toBe(0);
-    expect(stdout).toContain('\x1b[?1049l');
+    expect(echo.typed).toBe('x\x1b[I\x1b[57442;5u\x1b[O');
+    expect(stdout.slice(stdout.indexOf('1. Yes'))).toBe('1. Yes\x1b[<1u\x1b[?1049l\x1b[?1004l\x1b[?25h\r\n');
     expect(stderr).toContain(`holdfast terminal attach ${ID}`);
+    expect(driven.rawMode).toBe(false);
+  });
 
-    const other = new Driven(['terminal', 'attach', ID, '--no-escape'], { home, terminal: 90 });
-    other.stdin.write('~.');
-    await expect.poll(() => echo.typed).toBe('vi\r~.');
+  test('twice the prefix is one for the program, pasted ones are text, and Escape is passed on after a moment', async () => {
+    const echo = new Echo();
+    const { home } = await serve(echo);
+    const driven = new Driven(['terminal', 'attach', ID], { home, terminal: 90 });
+    await driven.shows('leaves this terminal');
+    driven.stdin.write('\x1d\x1d\x1b[200~\x1dd\x1b[201~');
+    await expect.poll(() => echo.typed).toBe('\x1d\x1b[200~\x1dd\x1b[201~');
+    echo.typed = '';
+    driven.stdin.write('\x1b');
+    await expect.poll(() => echo.typed).toBe('\x1b');
     echo.end(0);
-    expect((await other.finished).code).toBe(0);
+    expect((await driven.finished).code).toBe(0);
+  });
+
+  test('the keys that leave can be chosen, or be none; a mistake in them is found before anything is opened', async () => {
+    const echo = new Echo();
+    const { home } = await serve(echo);
+    const leave = async (args: string[], keys: string, env: Record<string, string> = {}): Promise<void> => {
+      echo.typed = '';
+      const driven = new Driven(['terminal', 'attach', ID, ...args], { home, terminal: 90, env });
+      await expect.poll(() => driven.rawMode).toBe(true);
+      driven.stdin.write(keys);
+      expect((await driven.finished).stderr).toContain('The terminal goes on');
+    };
+    await leave(['--detach-keys', 'ctrl-p,ctrl-q'], 'a\x10\x11');
+    expect(echo.typed).toBe('a');
+    await leave([], '\x1dd\x01k', { HOLDFAST_DETACH_KEYS: 'ctrl-a,k' });
+    expect(echo.typed).toBe('\x1dd');
+    await leave(['--detach-keys', 'ctrl-b'], '\x1dd\x02d', { HOLDFAST_DETACH_KEYS: 'ctrl-a,k' });
+    expect(echo.typed).toBe('\x1dd');
+
+    echo.typed = '';
+    const none = new Driven(['terminal', 'attach', ID, '--detach-keys', 'none'], { home, terminal: 90 });
+    none.stdin.write('\x1dd');
+    await expect.poll(() => echo.typed).toBe('\x1dd');
+    echo.end(0);
+    expect((await none.finished).stderr).not.toContain('leaves');
+    const asked = fake?.asked.length;
+    for (const [args, env] of [
+      [['open', 'default', '--detach-keys', 'enter'], {}],
+      [['open', 'default'], { HOLDFAST_DETACH_KEYS: 'ctrl-m' }],
+    ] as const) {
+      expect(await new Driven(['terminal', ...args], { home, terminal: 90, env }).finished).toMatchObject({
+        code: 2,
+        stderr: expect.stringMatching(/no keys to leave a terminal with/) as string,
+      });
+    }
+    expect(fake?.asked.length).toBe(asked);
+  });
+
+  test('what comes from a pipe goes through as it is', async () => {
+    const echo = new Echo();
+    const { home } = await serve(echo);
+    const driven = new Driven(['terminal', 'attach', ID], { home, stdin: 'a\x1dd\x1b' });
+    await expect.poll(() => echo.typed).toBe('a\x1dd\x1b');
+    echo.end(0);
+    expect((await driven.finished).code).toBe(0);
+  });
+
+  test('a program that takes no keys can be left', async () => {
+    const echo = new Echo();
+    const { home } = await serve(echo, { 'terminal/write': () => new Promise(() => undefined) });
+    const driven = new Driven(['terminal', 'attach', ID], { home, terminal: 90 });
+    await driven.shows('leaves this terminal');
+    driven.stdin.write('typed\r');
+    driven.stdin.write('\x1dd');
+    expect((await driven.finished).code).toBe(0);
+  });
+
+  test('where it is ended by somebody else, or cut off, the screen is given back before that is said', async () => {
+    for (const [why, exitCode, said] of [
+      ['its session was stopped', 129, 'The terminal was ended'],
+      [null, null, 'error sandbox_lost'],
+    ] as const) {
+      const echo = new Echo();
+      const { home } = await serve(echo);
+      const driven = new Driven(['terminal', 'attach', ID, '--hold'], { home, terminal: 90 });
+      echo.show('\x1b[?1049h\x1b[?1004hfull');
+      await driven.shows('full');
+      echo.why = why;
+      echo.end(exitCode);
+      await driven.shows(said);
+      expect(driven.bytes().toString()).toBe('\x1b[?1049h\x1b[?1004hfull\x1b[?1049l\x1b[?1004l\r\n');
+      await driven.shows('Press a key');
+      // The window was left and entered: nobody has pressed a key.
+      driven.stdin.write('\x1b[O\x1b[I');
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      expect(driven.rawMode).toBe(true);
+      driven.stdin.write('q');
+      await driven.finished;
+      await fake?.end();
+    }
+    fake = undefined;
+  });
+
+  test('a program that ends by itself and leaves modes behind is cleaned up after, without a line of ours', async () => {
+    const echo = new Echo();
+    const { home } = await serve(echo);
+    const driven = new Driven(['terminal', 'attach', ID], { home, terminal: 90 });
+    echo.show('\x1b[?1003h\x1b[31mkilled\r\n');
+    await driven.shows('killed');
+    echo.end(137);
+    expect(await driven.finished).toMatchObject({
+      code: 137,
+      stdout: '\x1b[?1003h\x1b[31mkilled\r\n\x1b[?1003l\x1b[0m',
+    });
+  });
+
+  test('where a program has the screen the window’s title says that the supervisor is away, and the program’s comes back', async () => {
+    const echo = new Echo();
+    const { home } = await serve(echo);
+    const driven = new Driven(['terminal', 'attach', ID], { home, terminal: 90 });
+    echo.show('\x1b]2;mine\x07\x1b[?1049hfull');
+    await driven.shows('full');
+    await fake?.end();
+    fake = undefined;
+    await driven.shows('\x1b]2;The supervisor is away; waiting for it (^C or Ctrl+] d leaves)\x07');
+    // ^C as a terminal with kitty keys sends it.
+    driven.stdin.write('\x1b[99;5u');
+    const { code, stdout, stderr } = await driven.finished;
+    expect(code).toBe(0);
+    expect(stderr).not.toContain('away');
+    expect(stdout.endsWith('\x07\x1b[?1049l\x1b]2;mine\x07\r\n')).toBe(true);
   });
 
   test('a supervisor that was stopped is waited for, and ^C ends the waiting', async () => {
