@@ -20,9 +20,6 @@ export const PATH_LIMITS = {
   characters: 3 * 4096,
 } as const;
 
-/** Names of files that are ours while an operation is under way. They are in no listing, and no request may name them. */
-export const RESERVED_NAMES = ['.holdfast-write-', '.holdfast-removing-'] as const;
-
 const SLASH = 0x2f;
 const BACKSTOP = '\ufffd';
 
@@ -86,11 +83,6 @@ export function parsePath(path: string): Buffer[] {
       why: `only what is below ${WORKSPACE} can be reached`,
     });
   }
-  if (below.some(isReserved)) {
-    throw new HoldfastError('permission_denied', `${shown(path)} cannot be used`, {
-      why: `names that begin with ${RESERVED_NAMES.join(' or ')} are kept for files that are being written`,
-    });
-  }
   return below;
 }
 
@@ -99,17 +91,12 @@ export function formatPath(names: readonly Uint8Array[]): string {
   return [WORKSPACE, ...names.map(encodeName)].join('/');
 }
 
-export function isReserved(name: Uint8Array): boolean {
-  return RESERVED_PREFIXES.some((prefix) => prefix.equals(name.subarray(0, prefix.length)));
-}
-
 /** The text of a link is bytes too, but has slashes and need not be a path of ours. */
 export function encodeLink(text: Uint8Array): string {
   return encodeName(text);
 }
 
 const WORKSPACE_NAME = Buffer.from(WORKSPACE.slice(1));
-const RESERVED_PREFIXES = RESERVED_NAMES.map((prefix) => Buffer.from(prefix));
 
 function escaped(bytes: Uint8Array): string {
   return [...bytes].map((byte) => ESCAPE + byte.toString(16).padStart(2, '0')).join('');

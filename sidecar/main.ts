@@ -47,7 +47,7 @@ function listen(): void {
     .then(({ SnapshotThread }) => {
       const snapshots = new SnapshotThread(join(import.meta.dirname, 'snapshots.cjs'), {
         workspace: placeOf('WORKSPACE', '/workspace'),
-        notes: join(placeOf('CONTROL', '/ctl'), 'snapshots'),
+        control: placeOf('CONTROL', '/ctl'),
       });
       // Whoever wants no agent may well want a snapshot: it starts while the rest is loaded.
       if (process.env['HOLDFAST_ALONE'] !== undefined) snapshots.warm();

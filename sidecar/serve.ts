@@ -99,6 +99,7 @@ export function serve(
       },
       'workspace/clear': async (_params, { signal, progress }) =>
         clearWorkspace(workspace, {
+          own: files.own,
           signal,
           onProgress: ({ files }) => progress('removing', files, undefined, 'files'),
         }),

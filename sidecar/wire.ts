@@ -24,6 +24,8 @@ export const IN_SANDBOX = {
   socketName: 'sidecar.sock',
   /** In there, and kept for the next sidecar where something is in it: notes of modes that a look or a restore has lent itself. */
   lentName: 'snapshots',
+  /** The same: notes of temporary entries that the sidecar has in the workspace. */
+  entriesName: 'entries',
 } as const;
 
 /**

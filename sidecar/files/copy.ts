@@ -10,12 +10,12 @@ import {
 } from 'node:fs';
 import { promisify } from 'node:util';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { isReserved } from '../../protocol/paths.ts';
 import { Directory } from './directory.ts';
 import { systemError } from './failures.ts';
 import type { NamedPlace } from './folders.ts';
 import type { Native } from './native.ts';
 import { identityOf, OpenFile, openFolder, openRegular } from './open-file.ts';
+import type { OwnEntries } from './own-entries.ts';
 import { linkText, O_PATH } from './resolver.ts';
 import { Slices } from '../../protocol/slices.ts';
 import type { StagedFile } from './staged-file.ts';
@@ -37,6 +37,7 @@ export interface Copied {
 
 export interface CopyOptions {
   readonly native: Native | null;
+  readonly own: OwnEntries;
   /** Content for a new name, which `place` then puts there; both as a write does it. */
   readonly copyFile: (from: OpenFile, to: NamedPlace, copied: Copied) => Promise<void>;
   readonly signal: AbortSignal;
@@ -88,7 +89,7 @@ export async function copyTree(
     try {
       top ??= identityOf(made);
       using listed = openFolder(named);
-      const names = await namesOf(Directory.over(listed.fd), slices);
+      const names = await namesOf(Directory.over(listed.fd), options.own, slices);
       const folder = Directory.over(openSync(`/proc/self/fd/${named.fd}`, O_PATH | O_DIRECTORY));
       return { from: folder, to: made, names, mode };
     } catch (error) {
@@ -163,13 +164,13 @@ export async function copyContent(
   if (to.size < end) ftruncateSync(to.fd, end);
 }
 
-async function namesOf(directory: Directory, slices: Slices): Promise<Buffer[]> {
+async function namesOf(directory: Directory, own: OwnEntries, slices: Slices): Promise<Buffer[]> {
   const names: Buffer[] = [];
   const entries = opendirSync(directory.self, { encoding: 'latin1' });
   try {
     for (let entry = entries.readSync(); entry !== null; entry = entries.readSync()) {
       const name = Buffer.from(entry.name, 'latin1');
-      if (!isReserved(name)) names.push(name);
+      if (!own.isOurs(directory.fd, name)) names.push(name);
       if (slices.isLong) await slices.rest();
     }
   } finally {

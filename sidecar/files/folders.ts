@@ -6,6 +6,7 @@ import { errnoOf } from './directory.ts';
 import { systemError } from './failures.ts';
 import type { Native } from './native.ts';
 import { OpenFile } from './open-file.ts';
+import type { OwnEntries } from './own-entries.ts';
 import { emptyDirectory, lendModes, type Removed } from './remove-tree.ts';
 import { O_PATH, type Place, type Resolver } from './resolver.ts';
 
@@ -96,6 +97,7 @@ export function renamePath(
 }
 
 export interface DeleteOptions {
+  readonly own: OwnEntries;
   readonly recursive: boolean;
   readonly signal: AbortSignal;
   readonly onProgress: (removed: Readonly<Removed>) => void;
@@ -129,13 +131,13 @@ export async function deletePath(place: NamedPlace, options: DeleteOptions): Pro
 async function deleteFolder(
   parent: Directory,
   name: Buffer,
-  { signal, onProgress }: DeleteOptions,
+  { own, signal, onProgress }: DeleteOptions,
 ): Promise<Removed> {
   lendModes(parent, name);
   let removed: Removed;
   {
     using folder = parent.directory(name);
-    removed = await emptyDirectory(folder, { signal, onProgress });
+    removed = await emptyDirectory(folder, { own, signal, onProgress });
   }
   rmdirSync(parent.pathOf(name));
   return removed;

@@ -1,9 +1,10 @@
 import { opendirSync } from 'node:fs';
 import type { FileEntry } from '../../protocol/files.ts';
-import { decodeName, encodeName, RESERVED_NAMES } from '../../protocol/paths.ts';
+import { decodeName, encodeName } from '../../protocol/paths.ts';
 import { Directory } from './directory.ts';
 import { OpenFile, openFolder } from './open-file.ts';
 import type { Native } from './native.ts';
+import type { OwnEntries } from './own-entries.ts';
 import type { Resolver } from './resolver.ts';
 import { Slices } from '../../protocol/slices.ts';
 import { statEntry } from './stat.ts';
@@ -23,7 +24,7 @@ export interface ListOptions {
  * time comes exactly once, however the folder changes between pages. Memory is bounded by the page, not by the folder.
  */
 export async function listPath(
-  looker: { readonly resolver: Resolver; readonly native: Native | null },
+  looker: { readonly resolver: Resolver; readonly native: Native | null; readonly own: OwnEntries },
   path: readonly Buffer[],
   { cursor, limit, signal }: ListOptions,
 ): Promise<{ entries: FileEntry[]; nextCursor: string | null }> {
@@ -32,7 +33,7 @@ export async function listPath(
   using folder = openFolder(named);
   const directory = Directory.over(folder.fd);
   const after = cursor === undefined ? '' : decodeName(cursor).toString('latin1');
-  const { names, more } = await namesAfter(directory, after, limit, slices);
+  const { names, more } = await namesAfter(directory, looker.own, { after, limit }, slices);
 
   const entries: FileEntry[] = [];
   let characters = 0;
@@ -56,8 +57,8 @@ export async function listPath(
 /** The first `limit` names after `after`, sorted, one character per byte. Keeps no more than a few pages of them. */
 async function namesAfter(
   directory: Directory,
-  after: string,
-  limit: number,
+  own: OwnEntries,
+  { after, limit }: { readonly after: string; readonly limit: number },
   slices: Slices,
 ): Promise<{ names: string[]; more: boolean }> {
   let names: string[] = [];
@@ -77,7 +78,7 @@ async function namesAfter(
     for (let entry = entries.readSync(); entry !== null; entry = entries.readSync()) {
       const { name } = entry;
       const isWanted = name > after && (page.last === null || name < page.last);
-      if (isWanted && !RESERVED_NAMES.some((prefix) => name.startsWith(prefix))) names.push(name);
+      if (isWanted && !own.isOurs(directory.fd, name)) names.push(name);
       if (names.length >= limit * 4 + READ_AHEAD) {
         cut();
         names = [...names];

@@ -14,6 +14,7 @@ import {
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Directory } from './directory.ts';
 import { errnoOf } from './directory.ts';
+import type { OwnEntries } from './own-entries.ts';
 import { Slices } from '../../protocol/slices.ts';
 
 const { O_DIRECTORY, O_NOFOLLOW } = constants;
@@ -29,6 +30,8 @@ export interface Removed {
 }
 
 export interface RemoveOptions {
+  /** Where others see the folder: names that it gets meanwhile are noted as ours. */
+  readonly own?: OwnEntries;
   readonly signal?: AbortSignal;
   /** Called at every break. */
   readonly onProgress?: (removed: Readonly<Removed>) => void;
@@ -39,9 +42,25 @@ export interface RemoveOptions {
  * root, so that no path gets long and two descriptors are enough; killed in between, the next call goes on with what is left.
  */
 export async function emptyDirectory(root: Directory, options: RemoveOptions = {}): Promise<Removed> {
+  const { own } = options;
+  const moved =
+    own?.newName('removing') ?? Buffer.from(`.holdfast-removing-${randomBytes(8).toString('hex')}`);
+  const names = { moved, count: 0, noted: false };
+  try {
+    return await emptied(root, options, () => {
+      if (!names.noted) own?.note(moved, root);
+      names.noted = true;
+      names.count += 1;
+      return `${moved.toString()}-${names.count}`;
+    });
+  } finally {
+    if (names.noted) own?.forget(moved);
+  }
+}
+
+async function emptied(root: Directory, options: RemoveOptions, newName: () => string): Promise<Removed> {
   const removed: Removed = { files: 0, bytes: 0 };
   const slices = new Slices(options.signal);
-  const moved = `.holdfast-removing-${randomBytes(6).toString('hex')}-`;
   let count = 0;
   let stuck = 0;
   let cause: unknown;
@@ -80,7 +99,7 @@ export async function emptyDirectory(root: Directory, options: RemoveOptions = {
 
   const raise = async (from: Directory, name: Buffer): Promise<boolean> => {
     lendModes(from, name);
-    renameSync(from.pathOf(name), root.path(`${moved}${count}`));
+    renameSync(from.pathOf(name), root.path(newName()));
     count += 1;
     return true;
   };
@@ -128,11 +147,16 @@ export async function removeTree(parent: Directory, name: string): Promise<void>
 export function lendModes(parent: Directory, name: Buffer): void {
   const fd = openSync(parent.pathOf(name), O_PATH | O_DIRECTORY | O_NOFOLLOW);
   try {
-    const { mode } = fstatSync(fd);
-    if ((mode & OWNER_ALL) !== OWNER_ALL) chmodSync(`/proc/self/fd/${fd}`, (mode & 0o7777) | OWNER_ALL);
+    lendOpenModes(fd);
   } finally {
     closeSync(fd);
   }
+}
+
+/** The same for an open folder. */
+export function lendOpenModes(fd: number): void {
+  const { mode } = fstatSync(fd);
+  if ((mode & OWNER_ALL) !== OWNER_ALL) chmodSync(`/proc/self/fd/${fd}`, (mode & 0o7777) | OWNER_ALL);
 }
 
 /** False when it is a folder. */

@@ -24,11 +24,22 @@ const writeAsync = promisify(writeCallback);
 export const syncFile = promisify(fsync);
 const dataSync = promisify(fdatasync);
 const WRITE_BEHIND_BYTES = 8 * 2 ** 20;
+/** Names are random: that one is taken means that somebody makes them up as fast as we do. */
+const TRIES = 8;
 
 /** A name that a staged file has for a moment. */
 export interface TemporaryName {
   readonly directory: Directory;
   readonly name: Buffer;
+}
+
+/** Where temporary names come from, and who is to know of them. */
+export interface TemporaryNames {
+  readonly newName: () => Buffer;
+  /** From now on there may be a file of that name; `identity` of it, null until it is made. */
+  readonly announce: (name: TemporaryName, identity: string | null) => void;
+  /** There is none after all. */
+  readonly forget: (name: TemporaryName) => void;
 }
 
 /**
@@ -51,13 +62,8 @@ export class StagedFile {
     this.#temporary = temporary;
   }
 
-  /** In `directory`, which stays the caller's. `announce` is told a temporary name before there is a file of that name. */
-  static create(
-    directory: Directory,
-    native: Native | null,
-    newName: () => Buffer,
-    announce: (name: TemporaryName) => void,
-  ): StagedFile {
+  /** In `directory`, which stays the caller's. */
+  static create(directory: Directory, native: Native | null, names: TemporaryNames): StagedFile {
     if (native !== null) {
       try {
         return new StagedFile(openSync(directory.self, O_TMPFILE | O_RDWR, 0o600), null);
@@ -65,15 +71,13 @@ export class StagedFile {
         if (!isUnsupported(error)) throw error;
       }
     }
-    const temporary = { directory: sameDirectory(directory), name: newName() };
-    try {
-      announce(temporary);
+    return withFreeName(directory, names, (temporary) => {
+      names.announce(temporary, null);
       const path = directory.pathOf(temporary.name);
-      return new StagedFile(openSync(path, O_CREAT | O_EXCL | O_NOFOLLOW | O_RDWR, 0o600), temporary);
-    } catch (error) {
-      temporary.directory.close();
-      throw error;
-    }
+      const file = new StagedFile(openSync(path, O_CREAT | O_EXCL | O_NOFOLLOW | O_RDWR, 0o600), temporary);
+      names.announce(temporary, file.identity);
+      return file;
+    });
   }
 
   get size(): number {
@@ -137,23 +141,13 @@ export class StagedFile {
   }
 
   /** Gives it a temporary name beside its place, if it has none yet. */
-  giveName(
-    directory: Directory,
-    native: Native,
-    name: Buffer,
-    announce: (name: TemporaryName) => void,
-  ): TemporaryName {
-    if (this.#temporary !== null) return this.#temporary;
-    const temporary = { directory: sameDirectory(directory), name };
-    try {
-      announce(temporary);
-      native.linkOpen(this.fd, directory.fd, name);
-    } catch (error) {
-      temporary.directory.close();
-      throw error;
-    }
-    this.#temporary = temporary;
-    return temporary;
+  giveName(directory: Directory, native: Native, names: TemporaryNames): TemporaryName {
+    this.#temporary ??= withFreeName(directory, names, (temporary) => {
+      names.announce(temporary, this.identity);
+      native.linkOpen(this.fd, directory.fd, temporary.name);
+      return temporary;
+    });
+    return this.#temporary;
   }
 
   /** The temporary name is now that of something else, or of nothing: it is not ours to remove. */
@@ -174,6 +168,24 @@ export class StagedFile {
       // A descriptor that is still being synced must not become another file's.
       if (this.#behind === null) closeSync(this.fd);
       else void this.#behind.then(() => closeSync(this.fd));
+    }
+  }
+}
+
+/** Makes something of a new name; where somebody has that name already, of another one. */
+function withFreeName<T>(
+  directory: Directory,
+  names: TemporaryNames,
+  make: (temporary: TemporaryName) => T,
+): T {
+  for (let tries = 1; ; tries += 1) {
+    const temporary = { directory: sameDirectory(directory), name: names.newName() };
+    try {
+      return make(temporary);
+    } catch (error) {
+      names.forget(temporary);
+      temporary.directory.close();
+      if (errnoOf(error) !== 'EEXIST' || tries === TRIES) throw error;
     }
   }
 }

@@ -1,5 +1,4 @@
 import { openSync, constants } from 'node:fs';
-import { join } from 'node:path';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { FileStat, Written } from '../../protocol/files.ts';
 import { parsePath } from '../../protocol/paths.ts';
@@ -11,13 +10,14 @@ import { Gate } from './gate.ts';
 import { type ListOptions, listPath } from './list.ts';
 import { loadNative, type Native } from './native.ts';
 import { readPath, type ReadOptions, type ReadPiece } from './read.ts';
+import { OwnEntries } from './own-entries.ts';
 import type { Removed } from './remove-tree.ts';
 import { O_PATH, placeAt, Resolver } from './resolver.ts';
 import { statPath, type StatOptions } from './stat.ts';
 import { sameDirectory } from './staged-file.ts';
 import { Uploads } from './uploads.ts';
 import { type Expectation, type Target, Writer } from './write.ts';
-import { hasIntents, WriteIntents } from './write-intents.ts';
+import { WriteIntents } from './write-intents.ts';
 
 /** Reads and writes of whole pieces at a time: what they hold in memory is bounded by this. */
 const BULK_PLACES = 4;
@@ -29,7 +29,7 @@ const SMALL_BYTES = 64 * 1024;
 export interface WorkspaceFilesOptions {
   /** The workspace's folder as this process sees it; nobody untrusted can replace it. */
   readonly workspace: string;
-  /** A folder of ours for notes about writes under way; the agent cannot reach it. */
+  /** A folder for notes about what is under way; the agent cannot reach it. */
   readonly control: string;
   /** Use nothing but what Node can do; for tests, and for machines where nothing else is to be had. */
   readonly withoutNative?: boolean;
@@ -37,6 +37,7 @@ export interface WorkspaceFilesOptions {
 
 interface Ready {
   readonly native: Native | null;
+  readonly own: OwnEntries;
   readonly resolver: Resolver;
   readonly writer: Writer;
 }
@@ -48,8 +49,9 @@ export interface TreeOptions<P> {
 
 /** The files of one workspace, by protocol paths. Every failure is a HoldfastError of the `file_*` kind or a bug. */
 export class WorkspaceFiles {
+  /** Temporary entries of this sidecar in the workspace. */
+  readonly own: OwnEntries;
   readonly #options: WorkspaceFilesOptions;
-  readonly #intents: string;
   readonly #bulk = new Gate(BULK_PLACES);
   readonly #trees = new Gate(TREE_PLACES);
   #root: Directory | undefined;
@@ -57,7 +59,7 @@ export class WorkspaceFiles {
 
   constructor(options: WorkspaceFilesOptions) {
     this.#options = options;
-    this.#intents = join(options.control, 'writes');
+    this.own = new OwnEntries(options.control);
   }
 
   /** Loads what the calls need, and settles writes that an earlier sidecar left half done. Every call does so by itself. */
@@ -71,7 +73,9 @@ export class WorkspaceFiles {
 
   /** At the start: writes that were cut off are finished or undone before anybody looks, if there are any. */
   async settle(): Promise<void> {
-    if (hasIntents(this.#intents)) await this.ready();
+    // What a removal had moved when it was cut off is seen like the rest of its folder; whoever wanted it away asks again.
+    for (const { name } of this.own.left('removing')) this.own.forget(name);
+    if (this.own.hasLeft('write')) await this.ready();
   }
 
   stat(path: string, options: StatOptions): Promise<FileStat & { version: string | null }> {
@@ -129,7 +133,7 @@ export class WorkspaceFiles {
     return this.#on(path, ({ resolver }, names) =>
       this.#trees.run(options.signal, async () => {
         using place = namedPlace(resolver, names, path);
-        return await deletePath(place, options);
+        return await deletePath(place, { ...options, own: this.own });
       }),
     );
   }
@@ -147,6 +151,7 @@ export class WorkspaceFiles {
           return await copyTree(source, place, from, {
             ...options,
             native,
+            own: this.own,
             copyFile: async (file, at, copied) => {
               const expectation = { create: true, overwrite, mode: Number(file.stat().mode & 0o777n) };
               const { directory, name } = at;
@@ -181,9 +186,9 @@ export class WorkspaceFiles {
     this.#root?.close();
     this.#root = root;
     const resolver = new Resolver(root, native);
-    const intents = new WriteIntents(this.#intents);
+    const intents = new WriteIntents(this.own);
     await intents.recover(resolver, native, workspace);
-    return { native, resolver, writer: new Writer({ native, intents }) };
+    return { native, own: this.own, resolver, writer: new Writer({ native, intents }) };
   }
 }
 

@@ -1,28 +1,17 @@
-import { randomBytes } from 'node:crypto';
-import {
-  constants,
-  mkdirSync,
-  openSync,
-  readFileSync,
-  readdirSync,
-  readlinkSync,
-  renameSync,
-  unlinkSync,
-  writeFileSync,
-} from 'node:fs';
-import { join } from 'node:path';
+import { constants, lstatSync, openSync, readlinkSync } from 'node:fs';
 import { z } from 'zod';
-import { RESERVED_NAMES, WORKSPACE } from '../../protocol/paths.ts';
-import { Directory, errnoOf } from './directory.ts';
+import { WORKSPACE } from '../../protocol/paths.ts';
+import { Directory, errnoOf, isAboutTheFile } from './directory.ts';
 import type { Native } from './native.ts';
 import { OpenFile, openRegular } from './open-file.ts';
+import type { OwnEntries } from './own-entries.ts';
 import { O_PATH, type Resolver } from './resolver.ts';
 import { removeName, type TemporaryName } from './staged-file.ts';
 import { versionOf } from './version.ts';
 
 const SLASH = '/'.charCodeAt(0);
-/** A note on its way: the one that it replaces, if any, holds until it has its name. */
-const UNFINISHED = '.new';
+/** Of a note whose file has not been made yet. */
+export const NOT_MADE_YET = 'not made yet';
 
 /** What the file that is to be replaced must be: exactly this content, exactly this file unchanged, or anything. */
 export const ExpectedSchema = z.discriminatedUnion('kind', [
@@ -36,108 +25,67 @@ export type Expected = z.infer<typeof ExpectedSchema>;
 const IntentSchema = z.object({
   /** Of the folder, below the workspace. */
   folder: z.string(),
-  temporary: z.string(),
   target: z.string(),
-  /** Device and inode of the new content. */
+  /** Device and inode of the new content, or NOT_MADE_YET. */
   staged: z.string(),
   expected: ExpectedSchema,
 });
 
 /**
- * Notes, in a folder that the agent cannot reach, of the moments in which a write has a temporary name. After a crash the
- * next sidecar finishes or undoes those writes: the workspace has the old or the new content, and no temporary file.
+ * Notes of the moments in which a write has a temporary name. After a crash the next sidecar finishes or undoes those writes: the
+ * workspace has the old or the new content, and no temporary file.
  */
 export class WriteIntents {
-  readonly #folder: string;
-  readonly #run = randomBytes(4).toString('hex');
-  #count = 0;
+  readonly #own: OwnEntries;
 
-  /** `folder` is made if it is not there. */
-  constructor(folder: string) {
-    this.#folder = folder;
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
+  constructor(own: OwnEntries) {
+    this.#own = own;
   }
 
   newName(): Buffer {
-    this.#count += 1;
-    return Buffer.from(`${RESERVED_NAMES[0]}${this.#run}-${this.#count}`);
+    return this.#own.newName('write');
   }
 
-  /** In one step, also where it replaces an earlier note: from then on there may be a file of the temporary name. */
-  note(temporary: TemporaryName, target: Buffer, staged: string, expected: Expected): void {
-    const folder = readlinkSync(`/proc/self/fd/${temporary.directory.fd}`, { encoding: 'buffer' });
+  /** From then on there may be a file of the temporary name. */
+  note({ directory, name }: TemporaryName, target: Buffer, staged: string, expected: Expected): void {
+    const folder = readlinkSync(`/proc/self/fd/${directory.fd}`, { encoding: 'buffer' });
     const intent: z.input<typeof IntentSchema> = {
       folder: folder.toString('hex'),
-      temporary: temporary.name.toString('hex'),
       target: target.toString('hex'),
       staged,
       expected,
     };
-    const path = this.#path(temporary);
-    writeFileSync(path + UNFINISHED, JSON.stringify(intent), { mode: 0o600 });
-    renameSync(path + UNFINISHED, path);
+    this.#own.note(name, directory, intent);
   }
 
   /** The temporary name is gone. */
-  forget(temporary: TemporaryName): void {
-    try {
-      unlinkSync(this.#path(temporary));
-    } catch (error) {
-      if (errnoOf(error) !== 'ENOENT') throw error;
-    }
+  forget({ name }: TemporaryName): void {
+    this.#own.forget(name);
   }
 
   /** Settles what an earlier sidecar left. `root` is the workspace's path as this process sees it. */
   async recover(resolver: Resolver, native: Native | null, root: string): Promise<number> {
     let settled = 0;
-    for (const name of readdirSync(this.#folder)) {
-      const path = join(this.#folder, name);
-      if (name.endsWith(UNFINISHED)) {
-        unlinkSync(path);
-        continue;
-      }
-      const parsed = IntentSchema.safeParse(readIntent(path));
+    for (const { name, note } of this.#own.left('write')) {
+      const parsed = IntentSchema.safeParse(note);
       if (parsed.success) {
         try {
-          await settle(parsed.data, resolver, native, root);
+          await settle(name, parsed.data, resolver, native, root);
         } catch (error) {
           if (errnoOf(error) === undefined) throw error;
           console.error('files: a write that was cut off could not be settled:', error);
         }
       }
-      unlinkSync(path);
+      this.#own.forget(name);
       settled += 1;
     }
     return settled;
   }
-
-  #path(temporary: TemporaryName): string {
-    return join(this.#folder, temporary.name.toString('latin1'));
-  }
-}
-
-/** Whether an earlier sidecar left notes in `folder`, which need not be there. */
-export function hasIntents(folder: string): boolean {
-  try {
-    return readdirSync(folder).length > 0;
-  } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return false;
-    throw error;
-  }
-}
-
-/** Undefined for what is no note. */
-function readIntent(path: string): unknown {
-  try {
-    return JSON.parse(readFileSync(path, 'utf8'));
-  } catch (error) {
-    if (error instanceof SyntaxError) return undefined;
-    throw error;
-  }
 }
 
 async function settle(
-  { folder, temporary, target, staged, expected }: z.output<typeof IntentSchema>,
+  temporary: Buffer,
+  { folder, target, staged, expected }: z.output<typeof IntentSchema>,
   resolver: Resolver,
   native: Native | null,
   root: string,
@@ -154,7 +102,7 @@ async function settle(
     throw error;
   }
   using directory = Directory.over(fd);
-  const left = { directory, name: Buffer.from(temporary, 'hex') };
+  const left = { directory, name: temporary };
   let out: OpenFile;
   try {
     out = new OpenFile(openSync(directory.pathOf(left.name), O_PATH | constants.O_NOFOLLOW));
@@ -163,13 +111,41 @@ async function settle(
     throw error;
   }
   using file = out;
-  const { dev, ino } = file.stat();
-  // Ours before the exchange, or what it replaced and was meant to replace. Anything else is somebody's change: it goes back.
-  const isOurs = `${dev}:${ino}` === staged;
-  if (!isOurs && native !== null && !(await isExpected(file, expected))) {
-    native.exchange(directory.fd, left.name, directory.fd, Buffer.from(target, 'hex'));
+  const { dev, ino, size } = file.stat();
+  if (staged === NOT_MADE_YET) {
+    // Nothing was written to it: what has content is somebody else's.
+    if (file.stat().isFile() && size === 0n) removeName(left);
+    return;
   }
-  removeName(left);
+  // Ours, before the names were swapped.
+  if (`${dev}:${ino}` === staged) {
+    removeName(left);
+    return;
+  }
+  // What the write was to replace.
+  if (expected.kind !== 'anything' && (await isExpected(file, expected))) {
+    removeName(left);
+    return;
+  }
+  const name = Buffer.from(target, 'hex');
+  // Somebody put it there, and nothing was swapped: it is theirs, and stays.
+  if (identityAt(directory, name) !== staged) return;
+  // Somebody's change came out of the swap: it goes back.
+  if (expected.kind !== 'anything' && native !== null) {
+    native.exchange(directory.fd, left.name, directory.fd, name);
+    if (identityAt(directory, left.name) !== staged) return;
+  }
+  if (expected.kind === 'anything' || native !== null) removeName(left);
+}
+
+function identityAt(directory: Directory, name: Buffer): string | null {
+  try {
+    const { dev, ino } = lstatSync(directory.pathOf(name), { bigint: true });
+    return `${dev}:${ino}`;
+  } catch (error) {
+    if (isAboutTheFile(error)) return null;
+    throw error;
+  }
 }
 
 /** True when the file named by an O_PATH descriptor is what a write was to replace. */

@@ -6,11 +6,11 @@ import type { Native } from './native.ts';
 import { identityOf, OpenFile, openRegular } from './open-file.ts';
 import { changed } from './read.ts';
 import { openName, O_PATH, type Place } from './resolver.ts';
-import { removeName, StagedFile, syncFile, type TemporaryName } from './staged-file.ts';
+import { removeName, StagedFile, syncFile, type TemporaryName, type TemporaryNames } from './staged-file.ts';
 import { systemError } from './failures.ts';
 import { view } from './stat.ts';
 import { CONTENT_BYTES, contentVersion, versionOf } from './version.ts';
-import { type Expected, factsOf, isExpected, type WriteIntents } from './write-intents.ts';
+import { type Expected, factsOf, isExpected, NOT_MADE_YET, type WriteIntents } from './write-intents.ts';
 
 /** How often a place that changes under our hands is looked at again. */
 const TRIES = 8;
@@ -83,9 +83,17 @@ export class Writer {
     using current = this.#lookAt(place);
     checkPlace(current, text, expectation);
     const { name } = place;
-    const announce = (temporary: TemporaryName): void =>
-      this.#intents.note(temporary, name, 'not made yet', { kind: 'anything' });
-    return StagedFile.create(place.directory, this.#native, () => this.#intents.newName(), announce);
+    return StagedFile.create(place.directory, this.#native, this.#namesFor(name, { kind: 'anything' }));
+  }
+
+  /** Temporary names for what is to replace `target`. */
+  #namesFor(target: Buffer, expected: Expected): TemporaryNames {
+    return {
+      newName: () => this.#intents.newName(),
+      announce: (temporary, identity) =>
+        this.#intents.note(temporary, target, identity ?? NOT_MADE_YET, expected),
+      forget: (temporary) => this.#intents.forget(temporary),
+    };
   }
 
   discard(staged: StagedFile): void {
@@ -189,14 +197,13 @@ export class Writer {
     expected: Expected,
   ): Promise<{ hardlinked: boolean } | null> {
     const { identity } = staged;
-    const announce = (temporary: TemporaryName): void =>
-      this.#intents.note(temporary, name, identity, expected);
+    const names = this.#namesFor(name, expected);
     const native = this.#canExchange ? this.#native : null;
     if (native === null) return await this.#replaceUnswapped(staged, place, name, expected);
     const named = staged.temporary;
     // What it is to replace may be something else than at the try before.
-    if (named !== null) announce(named);
-    const temporary = named ?? staged.giveName(place.directory, native, this.#intents.newName(), announce);
+    if (named !== null) names.announce(named, identity);
+    const temporary = named ?? staged.giveName(place.directory, native, names);
     const swap = (): void =>
       native.exchange(temporary.directory.fd, temporary.name, place.directory.fd, name);
     try {
@@ -266,9 +273,8 @@ export class Writer {
     let { temporary } = staged;
     if (temporary === null) {
       if (this.#native === null) throw systemError('ENOSYS', 'linkat');
-      const announce = (named: TemporaryName): void =>
-        this.#intents.note(named, name, staged.identity, { kind: 'anything' });
-      temporary = staged.giveName(place.directory, this.#native, this.#intents.newName(), announce);
+      const names = this.#namesFor(name, { kind: 'anything' });
+      temporary = staged.giveName(place.directory, this.#native, names);
     }
     using current = this.#lookAt(place);
     if (current === null || !(await isExpected(current, expected))) return null;

@@ -1,5 +1,3 @@
-import { isReserved } from '../../protocol/paths.ts';
-
 /** Records of `getdents64`: inode (8 bytes), place (8), length (2), type (1), name with NUL. */
 const LENGTH = 16;
 const TYPE = 18;
@@ -32,13 +30,24 @@ export function recordName(records: Buffer, at: number): Buffer {
   return records.subarray(from, records.indexOf(0, from));
 }
 
-/** `.`, `..`, and names of ours. */
+/** `.` and `..`. */
 export function isLeftOut(records: Buffer, at: number): boolean {
   const from = at + NAME_IN_RECORD;
   if (records[from] !== DOT) return false;
   const second = records[from + 1];
-  if (second === 0 || (second === DOT && records[from + 2] === 0)) return true;
-  return isReserved(recordName(records, at));
+  return second === 0 || (second === DOT && records[from + 2] === 0);
+}
+
+/** Without the names that `isOurs` says. The very buffer where there is none. */
+export function withoutNames(records: Buffer, isOurs: (name: Buffer) => boolean): Buffer {
+  const kept: Buffer[] = [];
+  let from = 0;
+  for (let at = 0; at < records.length; at += recordLength(records, at)) {
+    if (!isOurs(recordName(records, at))) continue;
+    kept.push(records.subarray(from, at));
+    from = at + recordLength(records, at);
+  }
+  return from === 0 ? records : Buffer.concat([...kept, records.subarray(from)]);
 }
 
 /** Without those that are left out. */

@@ -3,6 +3,7 @@ import type { RestoreResult } from '../../protocol/snapshots/wire.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import type { Directory } from '../files/directory.ts';
 import { explained } from '../files/failures.ts';
+import type { OwnEntries } from '../files/own-entries.ts';
 import { dress } from './attributes.ts';
 import { type Folder, keyOf } from './folder.ts';
 import { HardLinks } from './hard-links.ts';
@@ -22,6 +23,7 @@ const OWNER_ALL = 0o700;
 export interface RestoreOptions {
   readonly system: System;
   readonly lent: LentModes;
+  readonly own: OwnEntries;
   readonly root: Directory;
   /** What a complete look has found just now. */
   readonly known: Folder;
@@ -75,11 +77,10 @@ export class Restore {
   }
 
   async #staged(wanted: DirectoryEntry): Promise<RestoreResult> {
-    const { system, lent, root, known, linked, objects, path, work } = this.#options;
+    const { system, lent, own, root, known, linked, objects, path, work } = this.#options;
     const check = (): void => work.check();
-    await Staging.clear(root);
     let opened: Staging | undefined;
-    const staging = (): Staging => (opened ??= Staging.create(system, root));
+    const staging = (): Staging => (opened ??= Staging.create({ system, own, root }));
     try {
       const links = new HardLinks(linked);
       const plan = this.#plan(links, () => staging().newName());

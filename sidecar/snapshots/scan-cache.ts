@@ -9,7 +9,7 @@ import { isLeftOut, NAME_IN_RECORD, recordLength, recordType, TYPE_DIRECTORY } f
 import { STAT, type System } from './system.ts';
 
 /** Changes with whatever is written here, and with what the facts and entries of a folder mean. */
-const MAGIC = Buffer.from('HFSCAN1\n');
+const MAGIC = Buffer.from('HFSCAN2\n');
 /** Unpacked bytes of a piece. */
 const PIECE_BYTES = 2 ** 20;
 /** Of a piece: stored and unpacked length, encoding, and a hash over all that came before and this. */

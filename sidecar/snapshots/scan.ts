@@ -4,6 +4,7 @@ import { encodeRoot, type TreeEntry } from '../../protocol/snapshots/entries.ts'
 import { type Hash, OBJECT_KINDS } from '../../protocol/snapshots/objects.ts';
 import { buildRef, type Piece } from '../../protocol/snapshots/refs.ts';
 import { explained } from '../files/failures.ts';
+import type { OwnEntries } from '../files/own-entries.ts';
 import { EntryReader } from './entry-reader.ts';
 import { linksOf, modeOf, sizeOf } from './facts.ts';
 import { type Folder, keyOf, ownCopy } from './folder.ts';
@@ -26,6 +27,8 @@ const SMALL = 5000;
 export interface ScanOptions {
   readonly system: System;
   readonly lent: LentModes;
+  /** What the sidecar has in the workspace for a while. */
+  readonly own: OwnEntries;
   /** Descriptor of the workspace; O_PATH is enough. */
   readonly root: number;
   readonly known: Folder;
@@ -115,8 +118,8 @@ export class Scan implements Walker {
   }
 
   async #walk(): Promise<WalkResult> {
-    const { system, lent, known, root } = this.#options;
-    const tour = new Walk({ system, lent, walker: this, top: known });
+    const { system, lent, own, known, root } = this.#options;
+    const tour = new Walk({ system, lent, own, walker: this, top: known });
     const walk = await tour.run(root);
     if (tour.wasRenamed) this.#wasRenamed = true;
     return walk;

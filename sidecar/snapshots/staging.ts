@@ -1,44 +1,89 @@
-import { randomBytes } from 'node:crypto';
-import { closeSync, constants, readdirSync } from 'node:fs';
-import { RESERVED_NAMES } from '../../protocol/paths.ts';
-import { Directory } from '../files/directory.ts';
-import { lendModes, removeTree } from '../files/remove-tree.ts';
+import { closeSync, constants, openSync, rmdirSync } from 'node:fs';
+import { z } from 'zod';
+import { Directory, errnoOf, isAboutTheFile } from '../files/directory.ts';
+import { inodeOf, type OwnEntries } from '../files/own-entries.ts';
+import { emptyDirectory, lendModes, lendOpenModes } from '../files/remove-tree.ts';
 import { O_PATH } from '../files/resolver.ts';
+import { changedMeanwhile } from './attributes.ts';
 import type { System } from './system.ts';
 
 const { O_DIRECTORY, O_NOFOLLOW } = constants;
-const PREFIX = `${RESERVED_NAMES[0]}restore-`;
+const FOLDER_FLAGS = O_PATH | O_DIRECTORY | O_NOFOLLOW;
+const OWN_FOLDER = 0o700;
+/** Names are random: that one is taken means that somebody makes them up as fast as we do. */
+const TRIES = 8;
+/** A leftover to which somebody goes on writing is let be after this. */
+const CLEAR_MS = 60_000;
+
+/** Without an inode: killed before the folder was made, or between that and the next step. */
+const StagingNoteSchema = z.object({ within: z.string(), inode: z.string().optional() });
+
+export interface StagingOptions {
+  readonly system: System;
+  readonly own: OwnEntries;
+  /** The workspace's folder, which stays the caller's. */
+  readonly root: Directory;
+}
 
 /**
  * A folder in the workspace where everything new is made before anything is touched: a restore that finds an object damaged or
- * the disk full has changed nothing. What is replaced is moved here and removed at the end.
+ * the disk full has changed nothing. What is replaced is moved here and removed at the end. It is known by its note (OwnEntries) and
+ * its inode: what else has a name like it is an entry of the workspace like any other.
  */
 export class Staging {
   readonly fd: number;
-  readonly #system: System;
-  readonly #root: Directory;
-  readonly #name: string;
+  readonly #options: StagingOptions;
+  readonly #name: Buffer;
   #count = 0;
 
-  private constructor(system: System, root: Directory, name: string, fd: number) {
-    this.#system = system;
-    this.#root = root;
+  private constructor(options: StagingOptions, name: Buffer, fd: number) {
+    this.#options = options;
     this.#name = name;
     this.fd = fd;
   }
 
-  /** `root` stays the caller's. */
-  static create(system: System, root: Directory): Staging {
-    const name = PREFIX + randomBytes(6).toString('hex');
-    system.makeDirectoryAt(root.fd, Buffer.from(name), 0o700);
-    const at = system.nameAt(Buffer.from(name));
-    return new Staging(system, root, name, system.openAt(root.fd, at, O_PATH | O_DIRECTORY | O_NOFOLLOW));
+  static create(options: StagingOptions): Staging {
+    const { system, own, root } = options;
+    for (let tries = 1; ; tries += 1) {
+      const name = own.newName('restore');
+      own.note(name, root);
+      try {
+        system.makeDirectoryAt(root.fd, name, OWN_FOLDER);
+      } catch (error) {
+        own.forget(name);
+        if (errnoOf(error) !== 'EEXIST' || tries === TRIES) throw error;
+        continue;
+      }
+      let fd: number;
+      try {
+        fd = openSync(root.pathOf(name), FOLDER_FLAGS);
+      } catch (error) {
+        own.forget(name);
+        throw isAboutTheFile(error) ? changedMeanwhile() : error;
+      }
+      own.note(name, root, { inode: inodeOf(fd) });
+      return new Staging(options, name, fd);
+    }
   }
 
-  /** Removes what restores that were cut off have left. */
-  static async clear(root: Directory): Promise<number> {
-    const left = readdirSync(root.self, 'latin1').filter((name) => name.startsWith(PREFIX));
-    for (const name of left) await removeTree(root, name);
+  /**
+   * Removes what restores that were cut off have left: only folders that are noted, and only if they are what was noted. Whatever has such
+   * a name besides stays. Returns how many notes there were.
+   */
+  static async clear({ own, root }: Pick<StagingOptions, 'own' | 'root'>): Promise<number> {
+    const left = own.left('restore');
+    for (const { name, note } of left) {
+      const parsed = StagingNoteSchema.safeParse(note);
+      try {
+        if (parsed.success && parsed.data.within === inodeOf(root.fd)) {
+          await removeLeft(root, name, parsed.data.inode);
+        }
+      } catch (error) {
+        // What cannot be removed is seen from now on, and no obstacle.
+        console.error('snapshots: what a restore left could not be removed:', error);
+      }
+      own.forget(name);
+    }
     return left.length;
   }
 
@@ -51,11 +96,55 @@ export class Staging {
   takeAway(directory: number, name: Buffer): void {
     // To move a folder is to write its `..`.
     lendModes(Directory.over(directory), name);
-    this.#system.renameAt(directory, name, this.fd, this.newName());
+    this.#options.system.renameAt(directory, name, this.fd, this.newName());
   }
 
   async end(): Promise<void> {
-    closeSync(this.fd);
-    await removeTree(this.#root, this.#name);
+    const { own, root } = this.#options;
+    try {
+      lendOpenModes(this.fd);
+      await emptyDirectory(Directory.over(this.fd));
+      const there = openFolder(root, this.#name);
+      if (there === null) return;
+      using folder = there;
+      if (inodeOf(folder.fd) === inodeOf(this.fd)) rmdirSync(root.pathOf(this.#name));
+    } finally {
+      own.forget(this.#name);
+      closeSync(this.fd);
+    }
+  }
+}
+
+async function removeLeft(root: Directory, name: Buffer, inode: string | undefined): Promise<void> {
+  const there = openFolder(root, name);
+  if (there === null) return;
+  using folder = there;
+  // Nothing can be in it yet, if it is ours.
+  if (inode === undefined) {
+    removeIfEmpty(root, name);
+    return;
+  }
+  if (inodeOf(folder.fd) !== inode) return;
+  lendOpenModes(folder.fd);
+  await emptyDirectory(folder, { signal: AbortSignal.timeout(CLEAR_MS) });
+  removeIfEmpty(root, name);
+}
+
+/** Null where there is no folder of that name. */
+function openFolder(root: Directory, name: Buffer): Directory | null {
+  try {
+    return Directory.over(openSync(root.pathOf(name), FOLDER_FLAGS));
+  } catch (error) {
+    if (isAboutTheFile(error)) return null;
+    throw error;
+  }
+}
+
+function removeIfEmpty(root: Directory, name: Buffer): void {
+  try {
+    rmdirSync(root.pathOf(name));
+  } catch (error) {
+    const code = errnoOf(error);
+    if (code !== 'ENOTEMPTY' && code !== 'EEXIST' && !isAboutTheFile(error)) throw error;
   }
 }

@@ -6,8 +6,8 @@ import type { SentFrame } from './store.ts';
 /** What the thread is told when it is made. */
 export interface ThreadPlaces {
   readonly workspace: string;
-  /** A folder that the agent cannot reach. */
-  readonly notes: string;
+  /** The sidecar's own folder, which the agent cannot reach. */
+  readonly control: string;
 }
 
 type Calls = typeof SNAPSHOT_CALLS;

@@ -27,7 +27,7 @@ const ROOT_FLAGS = O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 
 const port = parentPort;
 if (port === null) throw new Error('this is a thread of the sidecar');
-const { workspace, notes } = workerData as ThreadPlaces;
+const { workspace, control } = workerData as ThreadPlaces;
 
 const waiting = new Map<number, PromiseWithResolvers<StoreAnswer>>();
 let calls = 0;
@@ -161,5 +161,6 @@ async function resultOf(task: Task, work: Work): Promise<TaskResult<TaskKind>> {
 async function open(): Promise<WorkspaceSnapshots> {
   const system = await native;
   if (system === null) throw notHere();
-  return new WorkspaceSnapshots(system, Directory.over(openSync(workspace, ROOT_FLAGS)), notes);
+  const root = Directory.over(openSync(workspace, ROOT_FLAGS));
+  return await WorkspaceSnapshots.open({ system, root, control });
 }

@@ -12,6 +12,7 @@ import {
   sizeOf,
 } from './facts.ts';
 import { Folder, keyOf, ownCopy } from './folder.ts';
+import { mayHaveOwn, type OwnEntries } from '../files/own-entries.ts';
 import type { LentModes } from './lent-modes.ts';
 import {
   countNames,
@@ -23,6 +24,7 @@ import {
   recordType,
   TYPE_DIRECTORY,
   TYPE_UNKNOWN,
+  withoutNames,
 } from './records.ts';
 import type { System } from './system.ts';
 import { type Level, WayDown } from './way-down.ts';
@@ -89,6 +91,7 @@ export class Walk {
   wasRenamed = false;
   readonly #system: System;
   readonly #lent: LentModes;
+  readonly #own: OwnEntries;
   readonly #walker: Walker;
   readonly #top: Folder;
   readonly #folders = new Set<Folder>();
@@ -98,9 +101,10 @@ export class Walk {
   /** Folders by inode, for those that were renamed; made when it is first needed. */
   #byInode: Map<bigint, Folder> | null = null;
 
-  constructor(options: { system: System; lent: LentModes; walker: Walker; top: Folder }) {
+  constructor(options: { system: System; lent: LentModes; own: OwnEntries; walker: Walker; top: Folder }) {
     this.#system = options.system;
     this.#lent = options.lent;
+    this.#own = options.own;
     this.#walker = options.walker;
     this.#top = options.top;
   }
@@ -229,7 +233,7 @@ export class Walk {
     return goesOn;
   }
 
-  /** All names of an open directory. The very buffer that is known where they are the same. */
+  /** All names of an open directory but those of our own. The very buffer that is known where they are the same. */
   #list(fd: number, known: Buffer): { records: Buffer; isInScratch: boolean } {
     const scratch = this.#system.records;
     const first = this.#system.list(fd);
@@ -239,8 +243,11 @@ export class Walk {
     for (let more = this.#system.list(fd); more > 0; more = this.#system.list(fd)) {
       parts.push(ownCopy(scratch.subarray(0, more)));
     }
-    const isInScratch = parts.length === 1;
-    const records = isInScratch ? (parts[0] ?? NO_RECORDS) : Buffer.concat(parts);
+    const listed = parts.length === 1 ? (parts[0] ?? NO_RECORDS) : Buffer.concat(parts);
+    // Names of our own operations under way are no part of the workspace. What is known has none of them.
+    const isOurs = (name: Buffer): boolean => this.#own.isOurs(fd, name);
+    const records = listed !== known && mayHaveOwn(listed) ? withoutNames(listed, isOurs) : listed;
+    const isInScratch = parts.length === 1 && records === listed;
     return { records: records !== known && records.equals(known) ? known : records, isInScratch };
   }
 

@@ -1,9 +1,13 @@
+import { fstatSync } from 'node:fs';
+import { join } from 'node:path';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { parsePath } from '../../protocol/paths.ts';
 import { parseRoot, type TreeEntry } from '../../protocol/snapshots/entries.ts';
 import { type Hash, OBJECT_KINDS, parseHash } from '../../protocol/snapshots/objects.ts';
 import { type RestoreResult, type ScanResult, SNAPSHOT_WIRE_LIMITS } from '../../protocol/snapshots/wire.ts';
 import type { Directory } from '../files/directory.ts';
+import { OwnEntries } from '../files/own-entries.ts';
+import { IN_SANDBOX } from '../wire.ts';
 import { FACT_WORDS, forgetFacts } from './facts.ts';
 import { Folder, keyOf } from './folder.ts';
 import { LentModes } from './lent-modes.ts';
@@ -13,6 +17,7 @@ import { isLeftOut, recordLength, recordName } from './records.ts';
 import { RemoteObjects } from './remote-objects.ts';
 import { Restore } from './restore.ts';
 import { Scan, type Scanned } from './scan.ts';
+import { Staging } from './staging.ts';
 import { placeOf, readCache, writeCache } from './scan-cache.ts';
 import type { Store, Work } from './store.ts';
 import type { System } from './system.ts';
@@ -21,8 +26,17 @@ import type { Totals, WalkResult } from './walk.ts';
 
 const NO_ROOT = '0'.repeat(64);
 const PROGRESS_MS = 200;
+const OWNER_ALL = 0o700;
 /** Less than this is read again in no time. */
 const WORTH = { files: 100, bytes: 2 ** 20 } as const;
+
+export interface WorkspaceSnapshotsOptions {
+  readonly system: System;
+  /** A folder that nobody untrusted can replace; taken over. */
+  readonly root: Directory;
+  /** The sidecar's own folder, which the agent cannot reach. */
+  readonly control: string;
+}
 
 /**
  * The workspace as snapshots see it, and what is known of it from call to call. One call at a time. Nothing here trusts that an
@@ -32,6 +46,7 @@ export class WorkspaceSnapshots implements Disposable {
   readonly #system: System;
   readonly #root: Directory;
   readonly #lent: LentModes;
+  readonly #own: OwnEntries;
   #known = new Folder(null, Buffer.alloc(0));
   /** Names of files with several, as the last look found them. */
   #names: WalkResult['linked'] = new Map();
@@ -51,12 +66,34 @@ export class WorkspaceSnapshots implements Disposable {
   /** What the next sidecar would have to read again. */
   readonly #unkept = { files: 0, bytes: 0 };
 
-  /** `root`: a folder that nobody untrusted can replace; taken over. `notes`: a folder that the agent cannot reach. */
-  constructor(system: System, root: Directory, notes: string) {
+  private constructor({ system, root, control }: WorkspaceSnapshotsOptions) {
     this.#system = system;
     this.#root = root;
-    this.#lent = new LentModes(notes);
-    this.#lent.recover(root);
+    this.#own = new OwnEntries(control);
+    this.#lent = new LentModes(join(control, IN_SANDBOX.lentName));
+  }
+
+  /** Puts right what an earlier sidecar has left half done. */
+  static async open(options: WorkspaceSnapshotsOptions): Promise<WorkspaceSnapshots> {
+    const snapshots = new WorkspaceSnapshots(options);
+    snapshots.#lent.recover(options.root);
+    await snapshots.#clear();
+    return snapshots;
+  }
+
+  /** Removes what a restore that was cut off has left. True where there was something. */
+  async #clear(): Promise<boolean> {
+    if (!this.#own.hasLeft('restore')) return false;
+    const root = this.#root;
+    const { mode, mtimeNs } = fstatSync(root.fd, { bigint: true });
+    const isDenied = (Number(mode) & OWNER_ALL) !== OWNER_ALL;
+    const giveBack = isDenied ? this.#lent.lend(root.fd, [], OWNER_ALL) : null;
+    try {
+      return (await Staging.clear({ own: this.#own, root })) > 0;
+    } finally {
+      giveBack?.(root.fd);
+      this.#system.setMtime(root.fd, mtimeNs);
+    }
   }
 
   [Symbol.dispose](): void {
@@ -123,7 +160,8 @@ export class WorkspaceSnapshots implements Disposable {
   ): Promise<RestoreResult> {
     const names = path === null ? [] : parsePath(path);
     const wanted = parseRoot(await objects.read(parseHash(root), OBJECT_KINDS.root));
-    if (seen === null || seen !== this.#last) {
+    const cleared = !dryRun && (await this.#clear());
+    if (cleared || seen === null || seen !== this.#last) {
       await this.#recall(work, false);
       const outlet = new Nowhere(this.#made);
       await this.#look(work, { outlet, budgetBytes: null, frozen: false });
@@ -132,6 +170,7 @@ export class WorkspaceSnapshots implements Disposable {
     const restore = new Restore({
       system: this.#system,
       lent: this.#lent,
+      own: this.#own,
       root: this.#root,
       known: this.#known,
       linked: this.#names,
@@ -237,6 +276,7 @@ export class WorkspaceSnapshots implements Disposable {
     const scan = new Scan({
       system: this.#system,
       lent: this.#lent,
+      own: this.#own,
       root: this.#root.fd,
       known: this.#known,
       linkedBefore: this.#linked,

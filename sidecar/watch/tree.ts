@@ -1,7 +1,8 @@
 import { type BigIntStats, fstatSync, lstatSync, opendirSync } from 'node:fs';
-import { encodeName, isReserved } from '../../protocol/paths.ts';
+import { encodeName } from '../../protocol/paths.ts';
 import type { FileChange, WatchMode } from '../../protocol/watch.ts';
 import { type Directory, isAboutTheFile } from '../files/directory.ts';
+import { hasOwnForm, type OwnEntries } from '../files/own-entries.ts';
 import { Slices } from '../../protocol/slices.ts';
 import type { WatchBudget } from './budget.ts';
 import { EventQueue } from './event-queue.ts';
@@ -34,6 +35,8 @@ export interface WatchListener {
 export interface WatchTreeOptions {
   /** The folder, which is the tree's from now on. */
   readonly root: Directory;
+  /** Nothing is told of these. */
+  readonly own: OwnEntries;
   /** How the folder is spelled; what is told begins with it. */
   readonly path: string;
   readonly recursive: boolean;
@@ -154,7 +157,7 @@ export class WatchTree {
     const known = folder.entries?.has(name);
     if (stat === null) {
       if (child !== undefined) this.#folders.drop(child);
-      if (known !== false) this.#tell(folder, name, 'deleted');
+      if (known !== false && !this.#options.own.wasOurs(name)) this.#tell(folder, name, 'deleted');
       this.#folders.forget(folder, name);
       return;
     }
@@ -318,11 +321,16 @@ export class WatchTree {
     }
   }
 
+  #isOurs(folder: WatchedFolder, name: string): boolean {
+    if (!hasOwnForm(name)) return false;
+    const directory = this.#open(folder);
+    return directory !== null && this.#options.own.isOurs(directory.fd, name);
+  }
+
   #isLeftOut(folder: WatchedFolder, name: string): boolean {
     const { only, excludes } = this.#options;
-    const bytes = Buffer.from(name, 'latin1');
-    if (isReserved(bytes)) return true;
-    if (only !== null) return !only.equals(bytes);
+    if (this.#isOurs(folder, name)) return true;
+    if (only !== null) return !only.equals(Buffer.from(name, 'latin1'));
     if (excludes === null) return false;
     return excludes(
       [...namesOf(folder), name].map((one) => encodeName(Buffer.from(one, 'latin1'))).join('/'),

@@ -10,7 +10,7 @@ import type { WorkspaceFiles } from '../files/workspace-files.ts';
 import { WatchBudget, type WatchLimits } from './budget.ts';
 import { compileExcludes, type Excludes } from './excludes.ts';
 import { type Batch, PendingChanges } from './pending-changes.ts';
-import { WatchTree } from './tree.ts';
+import { WatchTree, type WatchTreeOptions } from './tree.ts';
 
 /** Characters of all paths of one batch: it has to fit into one line of at most 1 MiB. */
 const MOST_CHARACTERS = 200_000;
@@ -74,16 +74,17 @@ export class WatchedTrees {
   async #open({ path, recursive, excludes }: WatchRequest): Promise<WatchTree> {
     const names = parsePath(path);
     const matcher = compiled(excludes);
-    const { resolver } = await this.#files.ready();
+    const { resolver, own } = await this.#files.ready();
     const tree = await about(path, () => {
       const folder = opened(resolver, names);
-      if (folder !== null) return this.#tree(folder, names, { recursive, only: null, excludes: matcher });
+      if (folder !== null)
+        return this.#tree(folder, names, { own, recursive, only: null, excludes: matcher });
       const parent = opened(resolver, names.slice(0, -1));
       const only = names.at(-1) ?? null;
       if (parent === null || only === null) {
         throw new HoldfastError('file_not_a_directory', `${path} leads through something that is no folder`);
       }
-      return this.#tree(parent, names.slice(0, -1), { recursive: false, only, excludes: null });
+      return this.#tree(parent, names.slice(0, -1), { own, recursive: false, only, excludes: null });
     });
     try {
       await tree.start();
@@ -97,7 +98,7 @@ export class WatchedTrees {
   #tree(
     root: Directory,
     names: readonly Buffer[],
-    rest: { readonly recursive: boolean; readonly only: Buffer | null; readonly excludes: Excludes | null },
+    rest: Pick<WatchTreeOptions, 'own' | 'recursive' | 'only' | 'excludes'>,
   ): WatchTree {
     const poll = this.#pollMs === undefined ? {} : { pollMs: this.#pollMs };
     return new WatchTree({ root, path: formatPath(names), budget: this.#budget, ...rest, ...poll });

@@ -1,7 +1,7 @@
 import { lstat, open, readdir, readlink } from 'node:fs/promises';
 import { posix } from 'node:path';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { formatPath, isReserved } from '../../protocol/paths.ts';
+import { formatPath } from '../../protocol/paths.ts';
 import { Ignores } from '../profiles/ignores.ts';
 
 /** Bytes of a path, one character each: names that are not UTF-8 stay what they are. */
@@ -44,7 +44,7 @@ export async function* seedItems({ code, folder, ignore }: SeedSource): AsyncGen
       const below = join(relative, name);
       const source = onDisk(join(top, below));
       const status = await lstat(source);
-      if (isReserved(onDisk(name)) || ignores.ignores(readable(below), status.isDirectory())) continue;
+      if (ignores.ignores(readable(below), status.isDirectory())) continue;
       const path = formatPath(below.split('/').map(onDisk));
       if (status.isDirectory()) {
         yield { kind: 'folder', path };

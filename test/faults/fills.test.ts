@@ -36,7 +36,7 @@ const filled = (home: FaultHome, session: string): Promise<void> =>
 async function untilWritten(home: FaultHome, session: string): Promise<void> {
   await eventually('it writes', async () => {
     const names = await readdir(join(home.path, 'workspaces', session)).catch(() => []);
-    return names.some((name) => name.startsWith('.holdfast-write-restore'));
+    return names.some((name) => name.startsWith('.holdfast-restore-'));
   });
 }
 

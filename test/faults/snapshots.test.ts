@@ -332,7 +332,7 @@ describe('kill -9 of the sidecar', () => {
     const restoring = home.call('snapshot/restore', { session: id, snapshot });
     const workspace = join(home.path, 'workspaces', id);
     await eventually('it writes', async () =>
-      (await readdir(workspace)).some((name) => name.startsWith('.holdfast-write-restore')),
+      (await readdir(workspace)).some((name) => name.startsWith('.holdfast-restore-')),
     );
     await killSidecar(home, id);
     expect((await restoring).undo).not.toBeNull();

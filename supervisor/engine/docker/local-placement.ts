@@ -24,6 +24,8 @@ import type { Placement, SandboxMounts, VolumeWorkspaces } from './placement.ts'
 import { bind, workspaceMissing } from './placement.ts';
 import type { Programs } from './programs.ts';
 
+/** In the control folder. */
+const NOTES: readonly string[] = [IN_SANDBOX.lentName, IN_SANDBOX.entriesName];
 const GONE = '.gone-';
 
 /** The engine sees this machine's files: folders of the home are mounted as they are. */
@@ -62,7 +64,8 @@ export class LocalPlacement implements Placement {
   async discard(sessionId: string): Promise<void> {
     const runs = join(this.#home, 'run');
     const gone = join(runs, `${GONE}${sessionId}-${randomBytes(4).toString('hex')}`);
-    if (await this.#hasLent(sessionId)) await this.#discardButNotes(sessionId, gone);
+    const notes = await this.#notes(sessionId);
+    if (notes.length > 0) await this.#discardBut(notes, sessionId, gone);
     else await renameIfThere(this.#run(sessionId), gone);
     // Also what an earlier attempt left when it was killed.
     const left = (await namesIn(runs)).filter((name) => name.startsWith(`${GONE}${sessionId}-`));
@@ -118,21 +121,30 @@ export class LocalPlacement implements Placement {
     return dialChecked(join(this.#run(sessionId, 'control'), IN_SANDBOX.socketName));
   }
 
-  /** A sidecar that was killed had lent itself modes of files: the next one of the session, which may be of another sandbox, gives them back. */
-  async #hasLent(sessionId: string): Promise<boolean> {
+  /**
+   * Folders in which a sidecar that was killed has left notes of what it had lent itself or made in the workspace: the next one of the
+   * session, which may be of another sandbox, puts that right.
+   */
+  async #notes(sessionId: string): Promise<string[]> {
     const control = this.#run(sessionId, 'control');
-    const notes = join(control, IN_SANDBOX.lentName);
-    return (await isFolder(control)) && (await isFolder(notes)) && (await namesIn(notes)).length > 0;
+    if (!(await isFolder(control))) return [];
+    const left = [];
+    for (const name of NOTES) {
+      const notes = join(control, name);
+      if ((await isFolder(notes)) && (await namesIn(notes)).length > 0) left.push(name);
+    }
+    return left;
   }
 
-  async #discardButNotes(sessionId: string, gone: string): Promise<void> {
+  async #discardBut(notes: readonly string[], sessionId: string, gone: string): Promise<void> {
     await mkdir(join(gone, 'control'), { recursive: true, mode: 0o700 });
-    for (const [part, kept] of [
-      ['', 'control'],
-      ['control', IN_SANDBOX.lentName],
-    ] as const) {
+    const parts: readonly (readonly [part: '' | 'control', kept: readonly string[]])[] = [
+      ['', ['control']],
+      ['control', notes],
+    ];
+    for (const [part, kept] of parts) {
       for (const name of await namesIn(this.#run(sessionId, part))) {
-        if (name !== kept)
+        if (!kept.includes(name))
           await renameIfThere(join(this.#run(sessionId, part), name), join(gone, part, name));
       }
     }

@@ -10,7 +10,7 @@ import { until } from '../../unit/sidecar/collect.ts';
 
 export const CANARY = 'canary: a byte from outside';
 /** What the sidecar's own folder holds, and nothing else. */
-export const OUTSIDE = ['secret', 'sidecar.sock', 'snapshots', 'terminals', 'writes'];
+export const OUTSIDE = ['entries', 'secret', 'sidecar.sock', 'snapshots', 'terminals'];
 
 /**
  * As long may a small answer take while something large is at work, ms: far less than the whole of it, and more than a busy machine keeps

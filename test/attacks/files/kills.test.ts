@@ -63,7 +63,7 @@ test(
       expect(readdirSync(arena.pair.path('workspace')).sort()).toEqual(
         SIZES.map((size) => `file-${size}`).sort(),
       );
-      expect(readdirSync(arena.pair.path('control/writes'))).toEqual([]);
+      expect(readdirSync(arena.pair.path('control/entries'))).toEqual([]);
     }
     files.close();
   },

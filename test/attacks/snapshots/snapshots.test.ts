@@ -7,7 +7,7 @@ import { SOAK } from '../../setup/run-length.ts';
 
 const MIB = 2 ** 20;
 /** Folders of the sidecar's beside the canary. */
-const OURS = new Set(['secret', 'sidecar.sock', 'snapshots', 'terminals', 'writes']);
+const OURS = new Set(['entries', 'secret', 'sidecar.sock', 'snapshots', 'terminals']);
 const ROUNDS = SOAK ? 3000 : 60;
 /** What somebody may be told whose workspace is being turned over while it is looked at. */
 const TYPED = new Set(['file_unavailable', 'file_not_found', 'file_not_a_directory', 'directory_not_empty']);
@@ -102,6 +102,47 @@ describe('trees that somebody made to do harm', () => {
     },
   );
 });
+
+test.each([
+  ['a file', 'echo x > $name'],
+  ['a link', 'ln -s /ctl $name'],
+  ['a FIFO', 'mkfifo $name'],
+  ['a socket', `python3 -c "import socket; socket.socket(socket.AF_UNIX).bind('$name')"`],
+  ['a folder', 'mkdir $name; echo x > $name/x'],
+])(
+  '%s with a name like those of the sidecar disables no restore, is seen, and can be removed',
+  async (_what, make) => {
+    await clear();
+    const names = ['write-restore-q', 'restore-0123456789abcdef', 'write-0123456789abcdef', 'removing-q'].map(
+      (name) => `.holdfast-${name}`,
+    );
+    const run = async (script: string): Promise<void> => {
+      const bash = await arena.pair.runInAgent(['bash', '-euc', `cd /workspace; ${script}`]);
+      expect(bash).toMatchObject({ exitCode: 0 });
+    };
+    await run(`echo one > one; mkdir d; echo two > d/two; for name in ${names.join(' ')}; do ${make}; done`);
+    const before = await look();
+    const { root } = await client.scan();
+    await run('echo other > one; rm -r d');
+    await client.restore({ root });
+    expect(await look()).toBe(before);
+
+    const path = '/workspace';
+    const { entries } = (await arena.files.call('files/list', { path })).result;
+    expect(entries.map(({ name }) => name)).toEqual([...names, 'd', 'one'].toSorted());
+    for (const name of names) {
+      await arena.files.call('files/delete', { path: `${path}/${name}`, recursive: true });
+      await arena.files.call(
+        'files/write',
+        { path: `${path}/${name}`, create: true },
+        { bytes: Buffer.from('put') },
+      );
+      await arena.files.call('files/delete', { path: `${path}/${name}` });
+    }
+    expect((await arena.files.call('files/list', { path })).result.entries).toHaveLength(2);
+    expectNothingFromOutside();
+  },
+);
 
 describe('somebody who swaps names while they are used', () => {
   test(

@@ -13,6 +13,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { Directory } from '../../../sidecar/files/directory.ts';
 import { loadNative, type Native } from '../../../sidecar/files/native.ts';
+import { OwnEntries } from '../../../sidecar/files/own-entries.ts';
 import { Resolver } from '../../../sidecar/files/resolver.ts';
 import { contentVersion } from '../../../sidecar/files/version.ts';
 import { WriteIntents } from '../../../sidecar/files/write-intents.ts';
@@ -57,7 +58,7 @@ describe('an agent that is faster than the swap of names', () => {
         after[swaps]?.();
       },
     };
-    const intents = new WriteIntents(join(top, 'control'));
+    const intents = new WriteIntents(new OwnEntries(join(top, 'control')));
     const resolver = new Resolver(root, native);
     const target = { text: '/workspace/a', locate: () => resolver.parent([Buffer.from('a')], true) };
     try {
@@ -68,7 +69,7 @@ describe('an agent that is faster than the swap of names', () => {
       return error.code;
     } finally {
       expect(readdirSync(join(top, 'workspace'))).toEqual(['a']);
-      expect(readdirSync(join(top, 'control'))).toEqual([]);
+      expect(readdirSync(join(top, 'control', 'entries'))).toEqual([]);
     }
   }
   const ifOld = { ifVersion: contentVersion(Buffer.from('old')) };

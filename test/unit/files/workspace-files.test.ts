@@ -14,6 +14,7 @@ import {
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
+import { Directory } from '../../../sidecar/files/directory.ts';
 import { ESCAPE } from '../../../protocol/paths.ts';
 import { codeOf, everything, signal, stat, tree, WAYS, workspaceScene } from './workspace-scene.ts';
 
@@ -185,11 +186,49 @@ describe.each(WAYS)('files of a workspace, where %s', (_how, withoutNative) => {
     expect(open()).toBe(before);
   });
 
-  test('a temporary file is never listed, and cannot be named', async () => {
-    writeFileSync(at('.holdfast-write-1'), '');
-    expect((await scene.files.list('/workspace', { cursor: undefined, limit: 9, signal })).entries).toEqual(
-      [],
-    );
-    expect(await codeOf(put('/workspace/.holdfast-write-1', ''))).toBe('permission_denied');
+  test('a temporary entry of ours is not listed or copied; what only has such a name is a file like any other', async () => {
+    const { own } = scene.files;
+    const list = async (path: string): Promise<string[]> =>
+      (await scene.files.list(path, { cursor: undefined, limit: 99, signal })).entries.map(
+        ({ name }) => name,
+      );
+    // By now the notes of an earlier sidecar are settled.
+    await scene.files.ready();
+    mkdirSync(at('d'));
+    const ours = own.newName('write');
+    const planted = ['.holdfast-write-restore-q', '.holdfast-removing-1', own.newName('write').toString()];
+    {
+      using folder = Directory.at(at('d'));
+      own.note(ours, folder);
+    }
+    for (const name of [ours.toString(), ...planted]) writeFileSync(at(`d/${name}`), 'x');
+    // Of the same name, but in another folder.
+    writeFileSync(at(ours.toString()), 'x');
+    expect(await list('/workspace/d')).toEqual(planted.toSorted());
+    expect(await list('/workspace')).toEqual([ours.toString(), 'd']);
+    await scene.files.copy('/workspace/d', '/workspace/e', false, tree);
+    expect(readdirSync(at('e')).toSorted()).toEqual(planted.toSorted());
+
+    for (const name of planted) {
+      expect(await read(`/workspace/d/${name}`)).toBe('x');
+      await put(`/workspace/d/${name}`, 'y');
+      await scene.files.delete(`/workspace/d/${name}`, { ...tree, recursive: false });
+    }
+    expect(await list('/workspace/d')).toEqual([]);
+    own.forget(ours);
+    expect(await list('/workspace/d')).toEqual([ours.toString()]);
+  });
+
+  test('who has a name of ours already keeps it: the write takes another', async () => {
+    const names = [Buffer.from('.holdfast-write-0000000000000001'), scene.files.own.newName('write')];
+    const taken = names[0]?.toString() ?? '';
+    writeFileSync(at(taken), 'planted');
+    writeFileSync(at('a'), 'old');
+    scene.files.own.newName = () => names.shift() ?? Buffer.from('none left');
+    await put('/workspace/a', 'new');
+    expect(names).toEqual([]);
+    expect(await read('/workspace/a')).toBe('new');
+    expect(await read(`/workspace/${taken}`)).toBe('planted');
+    expect(scene.left()).toEqual([taken]);
   });
 });

@@ -43,7 +43,7 @@ describe.each(WAYS)('files of a workspace, where %s', (_how, withoutNative) => {
     expect(await codeOf(put('/workspace/a/b', '1'))).toBe('file_not_a_directory');
     expect(await codeOf(put('/workspace/none/b', '1'))).toBe('file_not_found');
     expect(left()).toEqual([]);
-    expect(readdirSync(join(scene.top, 'control/writes'))).toEqual([]);
+    expect(readdirSync(join(scene.top, 'control/entries'))).toEqual([]);
   });
 
   test('an edit of the same size and time conflicts and is not overwritten', async () => {

@@ -13,9 +13,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { Directory } from '../../../sidecar/files/directory.ts';
+import { OwnEntries } from '../../../sidecar/files/own-entries.ts';
 import { contentVersion } from '../../../sidecar/files/version.ts';
 import { WorkspaceFiles } from '../../../sidecar/files/workspace-files.ts';
-import { type Expected, WriteIntents } from '../../../sidecar/files/write-intents.ts';
+import { type Expected, NOT_MADE_YET, WriteIntents } from '../../../sidecar/files/write-intents.ts';
 
 describe('a write that was cut off is finished or undone by the next sidecar', () => {
   let top: string;
@@ -36,7 +37,7 @@ describe('a write that was cut off is finished or undone by the next sidecar', (
     stagedIs: 'named' | 'temporary',
     expected: Expected,
   ): Promise<{ content: string; names: string[]; notes: string[] }> {
-    const intents = new WriteIntents(join(top, 'control', 'writes'));
+    const intents = new WriteIntents(new OwnEntries(join(top, 'control')));
     const name = intents.newName();
     writeFileSync(join(folder, 'a'), named);
     if (temporary !== null) writeFileSync(join(folder, name.toString()), temporary);
@@ -53,7 +54,7 @@ describe('a write that was cut off is finished or undone by the next sidecar', (
     return {
       content: readFileSync(join(folder, 'a'), 'utf8'),
       names: readdirSync(folder),
-      notes: readdirSync(join(top, 'control', 'writes')),
+      notes: readdirSync(join(top, 'control', 'entries')),
     };
   }
   const old: Expected = { kind: 'content', version: contentVersion(Buffer.from('old')) };
@@ -83,9 +84,9 @@ describe('a write that was cut off is finished or undone by the next sidecar', (
   });
 
   test('a note that is written anew holds until the new one is whole', async () => {
-    const intents = new WriteIntents(join(top, 'control', 'writes'));
+    const intents = new WriteIntents(new OwnEntries(join(top, 'control')));
     const name = intents.newName();
-    const path = join(top, 'control', 'writes', name.toString());
+    const path = join(top, 'control', 'entries', name.toString());
     using directory = Directory.at(folder);
     intents.note({ directory, name }, Buffer.from('a'), 'not made yet', { kind: 'anything' });
     const before = readFileSync(path, 'utf8');
@@ -100,18 +101,66 @@ describe('a write that was cut off is finished or undone by the next sidecar', (
   });
 
   test('a note that was cut off, or a folder that has gone, is no obstacle', async () => {
-    mkdirSync(join(top, 'control', 'writes'), { recursive: true });
-    writeFileSync(join(top, 'control', 'writes', 'half'), '{"folder": "2f');
+    const entries = join(top, 'control', 'entries');
+    mkdirSync(entries, { recursive: true });
+    writeFileSync(join(entries, '.holdfast-write-0000000000000001'), '{"folder": "2f');
     const gone = {
+      within: '1',
       folder: Buffer.from(join(top, 'workspace', 'gone')).toString('hex'),
-      temporary: '61',
       target: '62',
       staged: '1:1',
     };
     writeFileSync(
-      join(top, 'control', 'writes', 'gone'),
+      join(entries, '.holdfast-write-0000000000000002'),
       JSON.stringify({ ...gone, expected: { kind: 'anything' } }),
     );
     expect((await after('new', null, 'named', old)).notes).toEqual([]);
+  });
+
+  describe('what somebody else put under a temporary name stays', () => {
+    /** `staged`: what the note says of the new content; `there`: what has the temporary name now. */
+    async function left(
+      staged: string,
+      expected: Expected,
+      there: (path: string) => void,
+    ): Promise<string[]> {
+      const intents = new WriteIntents(new OwnEntries(join(top, 'control')));
+      const name = intents.newName();
+      writeFileSync(join(folder, 'a'), 'old');
+      there(join(folder, name.toString()));
+      {
+        using directory = Directory.at(folder);
+        intents.note({ directory, name }, Buffer.from('a'), staged, expected);
+      }
+      const files = new WorkspaceFiles({ workspace: join(top, 'workspace'), control: join(top, 'control') });
+      await files.settle();
+      files.close();
+      expect(readFileSync(join(folder, 'a'), 'utf8')).toBe('old');
+      expect(readdirSync(join(top, 'control', 'entries'))).toEqual([]);
+      const names = readdirSync(folder)
+        .map((one) => (one === name.toString() ? 'theirs' : one))
+        .toSorted();
+      rmSync(join(folder, name.toString()), { recursive: true, force: true });
+      return names;
+    }
+    const file = (path: string): void => writeFileSync(path, 'of the agent');
+
+    test('before the file was made', async () => {
+      expect(await left(NOT_MADE_YET, { kind: 'anything' }, file)).toEqual(['a', 'theirs']);
+      expect(await left(NOT_MADE_YET, { kind: 'anything' }, (path) => mkdirSync(path))).toEqual([
+        'a',
+        'theirs',
+      ]);
+      expect(await left(NOT_MADE_YET, { kind: 'anything' }, (path) => writeFileSync(path, ''))).toEqual([
+        'a',
+      ]);
+    });
+
+    test('before the names were swapped', async () => {
+      for (const expected of [old, { kind: 'anything' }] as const) {
+        expect(await left('1:1', expected, file)).toEqual(['a', 'theirs']);
+        expect(await left('1:1', expected, (path) => mkdirSync(path))).toEqual(['a', 'theirs']);
+      }
+    });
   });
 });

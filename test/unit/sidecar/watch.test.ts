@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { Directory } from '../../../sidecar/files/directory.ts';
 import { WorkspaceFiles } from '../../../sidecar/files/workspace-files.ts';
 import { compileExcludes } from '../../../sidecar/watch/excludes.ts';
 import { PendingChanges } from '../../../sidecar/watch/pending-changes.ts';
@@ -115,12 +116,28 @@ describe('watching', () => {
     expect(await heard(watch)).toEqual(['created /workspace/a/seen']);
   });
 
-  test('names that are not UTF-8, and our own temporary ones', async () => {
+  test('names that are not UTF-8, and those that only look like temporary ones of ours', async () => {
     const { watch } = await watches.open(all());
     writeFileSync(Buffer.concat([Buffer.from(`${workspace}/x`), Buffer.from([0xff])]), '1');
+    const { own } = files;
+    const [ours, gone] = [own.newName('restore'), own.newName('write')];
+    {
+      using folder = Directory.at(workspace);
+      own.note(ours, folder);
+      own.note(gone, folder);
+    }
+    mkdirSync(join(workspace, ours.toString()));
+    writeFileSync(join(workspace, ours.toString(), 'in it'), '1');
+    writeFileSync(join(workspace, gone.toString()), '1');
+    rmSync(join(workspace, gone.toString()));
+    own.forget(gone);
     writeFileSync(join(workspace, '.holdfast-write-1'), '1');
     writeFileSync(join(workspace, '-rf\n'), '1');
-    expect(await heard(watch)).toEqual(['created /workspace/-rf\n', 'created /workspace/x\u241bff']);
+    expect(await heard(watch)).toEqual([
+      'created /workspace/-rf\n',
+      'created /workspace/.holdfast-write-1',
+      'created /workspace/x\u241bff',
+    ]);
   });
 
   test('one file, and a folder without those below', async () => {

@@ -34,7 +34,11 @@ export class LocalWorkspace implements Disposable {
     const system = await loadSystem();
     if (system === null) throw new Error('this machine has no native calls');
     const root = Directory.over(openSync(path, O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW));
-    const snapshots = new WorkspaceSnapshots(around(system), root, join(below, 'control', 'snapshots'));
+    const snapshots = await WorkspaceSnapshots.open({
+      system: around(system),
+      root,
+      control: join(below, 'control'),
+    });
     return new LocalWorkspace(path, snapshots, { store: store.store(), check, progress: () => undefined });
   }
 

@@ -58,6 +58,12 @@ test(
     for (let step = 1; step <= changes; step += every) {
       workspace.run(EDITED);
       expect(restore(step).signal, `step ${step}`).toBe('SIGKILL');
+      {
+        // A sidecar that only comes, and is asked for nothing.
+        using next = await LocalWorkspace.open(below, store);
+        expect(readdirSync(next.path).filter((name) => name.startsWith('.holdfast'))).toEqual([]);
+        expect(readdirSync(join(below, 'control', 'entries'))).toEqual([]);
+      }
       const again = restore(0);
       expect(again.stderr, `step ${step}`).toBe('');
       expect(describe(workspace), `step ${step}`).toBe(wanted);

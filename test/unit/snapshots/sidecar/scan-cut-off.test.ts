@@ -5,6 +5,7 @@ import { expect, test } from 'vitest';
 import type { Hash, ObjectKind } from '../../../../protocol/snapshots/objects.ts';
 import { O_PATH } from '../../../../sidecar/files/resolver.ts';
 import { Folder } from '../../../../sidecar/snapshots/folder.ts';
+import { OwnEntries } from '../../../../sidecar/files/own-entries.ts';
 import { LentModes } from '../../../../sidecar/snapshots/lent-modes.ts';
 import { Nowhere } from '../../../../sidecar/snapshots/outbox.ts';
 import { Scan } from '../../../../sidecar/snapshots/scan.ts';
@@ -38,6 +39,7 @@ test('a scan that cannot go on at whatever object is followed by one that finds 
   const system = await loadSystem();
   if (system === null) throw new Error('this machine has no native calls');
   const lent = new LentModes(join(below, 'notes'));
+  const own = new OwnEntries(below);
   const root = openSync(path, O_PATH | constants.O_DIRECTORY);
   const scan = async (known: Folder, outlet: Nowhere): Promise<string | undefined> => {
     const rest = {
@@ -47,7 +49,7 @@ test('a scan that cannot go on at whatever object is followed by one that finds 
       frozen: false,
       check: () => undefined,
     };
-    const { root: hash } = await new Scan({ system, lent, root, known, outlet, ...rest }).run();
+    const { root: hash } = await new Scan({ system, lent, own, root, known, outlet, ...rest }).run();
     return hash?.toString('hex');
   };
   const anew = (): Folder => new Folder(null, Buffer.alloc(0));
