@@ -6,14 +6,22 @@ import { ExecIdSchema, SessionIdSchema, SessionRefSchema, SnapshotIdSchema, Turn
 export const TimeSchema = z.iso.datetime();
 
 export { ExecIdSchema, SessionIdSchema, SessionRefSchema, TurnIdSchema };
-/** Names people give: no slash (it separates profile and name), no control characters, not an id. */
+/** The form of every id that there is. */
+const ID_FORM = /^(ses|turn|exec|term|snp|sub)-[a-z2-7]{16}$/i;
+/**
+ * Names people give, in Unicode's form NFC: what looks the same is the same name. No slash (it separates profile and name), no control
+ * characters or line ends, and nothing that a command line or a path would take for something else.
+ */
 export const SessionNameSchema = z
   .string()
+  .normalize('NFC')
   .min(1)
   .max(128)
-  .regex(/^[^\p{C}/]+$/u, 'no slash and no control characters')
+  .regex(/^[^\p{C}\p{Zl}\p{Zp}/]+$/u, 'no slash and no control characters')
   .refine((name) => name.trim() === name, 'no spaces at either end')
-  .refine((name) => !SessionIdSchema.safeParse(name).success, 'not the form of a session id');
+  .refine((name) => !name.startsWith('-'), 'no dash at the beginning: commands would take it for an option')
+  .refine((name) => name !== '.' && name !== '..', 'not "." or "..", which stand for folders')
+  .refine((name) => !ID_FORM.test(name), 'not the form of an id');
 /** Chosen by the client, kept with the result: asking twice with one opId gives the first answer. */
 export const OpIdSchema = z
   .string()

@@ -36,6 +36,7 @@ export const ERROR_CODES = {
   home_newer: -33031,
   home_damaged: -33032,
   no_space: -33033,
+  path_too_long: -33034,
 
   // The engine and what it runs
   engine_unavailable: -33040,

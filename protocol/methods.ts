@@ -121,7 +121,13 @@ export const METHODS = {
   'profile/deploy': {
     /** `directory` is absolute, on the supervisor's machine. */
     params: z.object({ directory: z.string().min(1).max(4096), opId }),
-    result: z.object({ profile: ProfileSummarySchema, replaced: z.boolean(), unchanged: z.boolean() }),
+    result: z.object({
+      profile: ProfileSummarySchema,
+      replaced: z.boolean(),
+      unchanged: z.boolean(),
+      /** What a person should know of it, one sentence each. */
+      warnings: z.array(z.string()),
+    }),
   },
   'profile/undeploy': {
     params: z.object({ profile: ProfileNameSchema, force: z.boolean(), opId }),

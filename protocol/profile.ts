@@ -164,22 +164,44 @@ export const DEFAULTS = {
   turnTimeout: 12 * 3600 * SECOND,
 } as const;
 
-/** Fields that parse but that this version does not do, each with what to do instead. Empty when all is well. */
+export interface UnsupportedField {
+  /** As in the published schema: `*` is any item of a list or any of several forms. */
+  readonly field: string;
+  /** Only this value of it; left out: the field as such. */
+  readonly value?: string;
+  /** What to do instead. */
+  readonly next: string;
+}
+
+/** What parses but this version does not do. Deploy refuses it, and the published schema says so, both from this list. */
+export const UNSUPPORTED_FIELDS: readonly UnsupportedField[] = [
+  { field: 'setup', next: 'put what the agent needs into the image for now' },
+  { field: 'secrets', next: 'remove it; secrets are not available to agents yet' },
+  { field: 'dockerfile', next: 'build the image yourself and name it in `image`' },
+  { field: 'agent.*.protocol', value: 'acp', next: 'use `command` or `handler`' },
+  { field: 'workspace.scope', value: 'profile', next: 'use `session`' },
+  { field: 'workspace.repository', next: 'clone inside the first turn' },
+  { field: 'egress.*.methods', next: 'remove it; rules are for hosts and ports only' },
+  { field: 'egress.*.path', next: 'remove it; rules are for hosts and ports only' },
+  { field: 'retention', next: 'remove it; nothing is deleted by age yet' },
+];
+
+/** The unsupported fields that a profile uses, each with what to do instead. Empty when all is well. */
 export function unsupportedFields(profile: Profile): { field: string; next: string }[] {
-  const found: { field: string; next: string }[] = [];
-  const refuse = (field: string, next: string) => found.push({ field, next });
-  if (profile.setup !== undefined) refuse('setup', 'put what the agent needs into the image for now');
-  if (profile.secrets !== undefined) refuse('secrets', 'remove it; secrets are not available to agents yet');
-  if (profile.dockerfile !== undefined)
-    refuse('dockerfile', 'build the image yourself and name it in `image`');
-  if (profile.agent.protocol === 'acp') refuse('agent.protocol: acp', 'use `command` or `handler`');
-  if (profile.workspace?.scope === 'profile') refuse('workspace.scope: profile', 'use `session`');
-  if (profile.workspace?.repository !== undefined)
-    refuse('workspace.repository', 'clone inside the first turn');
-  if (profile.egress?.some(({ methods }) => methods !== undefined) === true)
-    refuse('egress.methods', 'remove it; rules are for hosts and ports only');
-  if (profile.egress?.some(({ path }) => path !== undefined) === true)
-    refuse('egress.path', 'remove it; rules are for hosts and ports only');
-  if (profile.retention !== undefined) refuse('retention', 'remove it; nothing is deleted by age yet');
-  return found;
+  return UNSUPPORTED_FIELDS.flatMap(({ field, value, next }) => {
+    const used = valuesAt(profile, field.split('.')).some((one) =>
+      value === undefined ? one !== undefined : one === value,
+    );
+    const shown = `${field.replaceAll('.*', '')}${value === undefined ? '' : `: ${value}`}`;
+    return used ? [{ field: shown, next }] : [];
+  });
+}
+
+function valuesAt(value: unknown, path: readonly string[]): unknown[] {
+  const [key, ...rest] = path;
+  if (key === undefined) return [value];
+  if (Array.isArray(value)) return value.flatMap((item) => valuesAt(item, key === '*' ? rest : path));
+  if (typeof value !== 'object' || value === null) return [];
+  if (key === '*') return valuesAt(value, rest);
+  return valuesAt(Object.getOwnPropertyDescriptor(value, key)?.value, rest);
 }

@@ -10,7 +10,7 @@ import {
   PROTOCOL_VERSIONS,
 } from '../methods.ts';
 import type { MethodShape } from '../methods.ts';
-import { ProfileSchema } from '../profile.ts';
+import { ProfileSchema, UNSUPPORTED_FIELDS } from '../profile.ts';
 import { FRAME_LIMITS } from '../wire/limits.ts';
 import { PROFILE_FIELDS } from './profile-fields.ts';
 
@@ -43,7 +43,7 @@ function describe(schema: Schema, path: string, unused: Set<string>): void {
     if (description === undefined)
       throw new Error(`the field ${at(name)} has no description in protocol/schema/profile-fields.ts`);
     unused.delete(at(name));
-    properties[name] = { description, ...property };
+    properties[name] = { description: [description, ...refusals(at(name))].join(' '), ...property };
     describe(property, at(name), unused);
   }
   const forms = schema['oneOf'] ?? schema['anyOf'];
@@ -51,6 +51,18 @@ function describe(schema: Schema, path: string, unused: Set<string>): void {
     if (isSchema(form)) describe(form, at('*'), unused);
   }
   if (isSchema(schema['items'])) describe(schema['items'], at('*'), unused);
+}
+
+/** What deploy refuses of a field: the field, the one that it is a part of, or one of its values. */
+function refusals(path: string): string[] {
+  const concerned = UNSUPPORTED_FIELDS.filter(
+    ({ field, value }) => field === path || (value === undefined && path.startsWith(`${field}.`)),
+  );
+  return concerned.map(({ value }) =>
+    value === undefined
+      ? 'Not supported by this version: deploy refuses it.'
+      : `${value} is not supported by this version: deploy refuses it.`,
+  );
 }
 
 /**

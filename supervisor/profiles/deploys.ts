@@ -1,7 +1,9 @@
 import { mkdir, rename } from 'node:fs/promises';
+import { totalmem } from 'node:os';
 import { dirname } from 'node:path';
 import { z } from 'zod';
 import { ProfileSummarySchema } from '../../protocol/entities.ts';
+import { profileWarnings } from '../../protocol/profile-bounds.ts';
 import type { Profile } from '../../protocol/profile.ts';
 import { failpoint } from '../failpoints.ts';
 import type { Lanes } from '../sessions/lanes.ts';
@@ -30,6 +32,7 @@ const DeployedSchema = z.object({
   profile: ProfileSummarySchema,
   replaced: z.boolean(),
   unchanged: z.boolean(),
+  warnings: z.array(z.string()).default([]),
 });
 export type Deployed = z.infer<typeof DeployedSchema>;
 
@@ -194,7 +197,8 @@ export class Deploys {
     const deployed = database.transaction(() => {
       this.#cancelUndeploys(row.name);
       profiles.upsert(row);
-      const answer = { profile: summarize(row, sessions.sessionsOf(row.name).length), ...how };
+      const profile = summarize(row, sessions.sessionsOf(row.name).length);
+      const answer = { profile, ...how, warnings: this.#warnings(row.config) };
       operations.finish(operation, answer);
       return answer;
     });
@@ -206,6 +210,11 @@ export class Deploys {
       ...how,
     });
     return deployed;
+  }
+
+  #warnings(profile: Profile): string[] {
+    const { localPaths } = this.#options.engine.capabilities();
+    return profileWarnings(profile, localPaths ? totalmem() : null);
   }
 
   /** An undeploy of an earlier supervisor that is still to be finished: whoever deploys the profile again wants to keep it. */

@@ -1,6 +1,7 @@
 import { constants, open, stat, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { HoldfastError } from '../../protocol/errors.ts';
+import { startProblems } from '../../protocol/profile-bounds.ts';
 import { ProfileSchema, type Profile, unsupportedFields } from '../../protocol/profile.ts';
 import { type ProfileProblem, findProblems, parseYaml } from './problems.ts';
 import { PROFILE_FILE } from './profile-file.ts';
@@ -29,6 +30,16 @@ export function checkProfile(text: string): Profile {
   if ('problems' in document) throw invalid(document.problems);
   const parsed = ProfileSchema.safeParse(document.value);
   if (!parsed.success) throw invalid(findProblems(document, parsed.error.issues));
+  const unstartable = startProblems(parsed.data);
+  if (unstartable.length > 0) {
+    const issues = unstartable.map(({ path, message }) => ({
+      code: 'custom' as const,
+      path: path.map((key) => (/^\d+$/.test(key) ? Number(key) : key)),
+      message,
+      input: undefined,
+    }));
+    throw invalid(findProblems(document, issues));
+  }
   const unsupported = unsupportedFields(parsed.data);
   if (unsupported.length > 0) {
     throw new HoldfastError('not_supported', `${PROFILE_FILE} asks for what this version cannot do`, {

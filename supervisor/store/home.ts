@@ -9,6 +9,7 @@ import {
   openSync,
   readFileSync,
   readdirSync,
+  realpathSync,
   renameSync,
   rmSync,
   statSync,
@@ -24,6 +25,14 @@ const ID = /^[a-z2-7]{26}$/;
 const ALPHABET = 'abcdefghijklmnopqrstuvwxyz234567';
 /** Becomes one part of a path: never empty, never `.` or `..`, no slash. */
 const PATH_PART = /^[A-Za-z0-9][A-Za-z0-9._-]{0,120}$/;
+/** SQLite opens no file whose real path is longer: 512 bytes with the 8 that it adds for its journal. */
+const LONGEST_DATABASE_PATH = 504;
+/** The longest path of a database below a home: a backup that is being written. */
+const LONGEST_DATABASE_NAME = '/backups/holdfast-0000-20000101T000000000Z.db.part';
+/** Bytes of a home's path, links resolved. Everything else below it has room. */
+export const LONGEST_HOME = LONGEST_DATABASE_PATH - LONGEST_DATABASE_NAME.length;
+/** Bytes of one part of a path, on every file system that Linux knows. */
+const LONGEST_PART = 255;
 /** What may lie in a folder that is about to become a home. */
 const OURS =
   /^(\.|supervisor|holdfast|id$|logs$|workspaces$|run$|deploys$|runtime$|artifacts$|store$|backups$|reserve$)/;
@@ -89,11 +98,12 @@ export class Home {
 
   /**
    * Opens the home at `root`, making what is missing; doing so twice changes nothing.
-   * Errors: `home_damaged` (not a directory, not ours, writable by others, or a folder of something else), `no_space`,
-   * `permission_denied`.
+   * Errors: `path_too_long` (nothing was made), `home_damaged` (not a directory, not ours, writable by others, or a folder of
+   * something else), `no_space`, `permission_denied`.
    */
   static open(root: string): Home {
     const path = resolve(root);
+    requireRoom(path);
     try {
       makeFolder(path);
       checkRoot(path);
@@ -167,6 +177,36 @@ export class Home {
     } catch (error) {
       return !(hasErrorCode(error, 'ENOENT') || hasErrorCode(error, 'ENOTDIR'));
     }
+  }
+}
+
+/** Before anything is made: what has to be opened below it later would fail one by one. */
+function requireRoom(path: string): void {
+  const refused = (why: string): HoldfastError =>
+    new HoldfastError('path_too_long', 'The path of the home is too long', {
+      why,
+      next: 'name a shorter one in HOLDFAST_HOME',
+      details: { home: path, longest: LONGEST_HOME },
+    });
+  const parts = path.split('/');
+  if (parts.some((part) => Buffer.byteLength(part) > LONGEST_PART))
+    throw refused(`one part of it has more than ${LONGEST_PART} bytes: ${path}`);
+  for (const one of [path, realPath(path)]) {
+    const bytes = Buffer.byteLength(one);
+    if (bytes > LONGEST_HOME)
+      throw refused(
+        `it has ${bytes} bytes, and ${LONGEST_HOME} are the most that a database can be below: ${one}`,
+      );
+  }
+}
+
+/** With links resolved as far as there is something. */
+function realPath(path: string): string {
+  try {
+    return realpathSync(path);
+  } catch {
+    const parent = dirname(path);
+    return parent === path ? path : join(realPath(parent), basename(path));
   }
 }
 

@@ -86,13 +86,13 @@ export class Sessions {
     return this.#one('SELECT * FROM sessions WHERE id = ?', id);
   }
 
-  /** Among those not deleted. */
+  /** Among those not deleted; names are compared in Unicode's form NFC. */
   byName(profile: string, name: string): SessionRow | null {
-    return this.#one(
-      "SELECT * FROM sessions WHERE profile = ? AND name = ? AND status <> 'deleted'",
-      profile,
-      name,
-    );
+    const sql = "SELECT * FROM sessions WHERE profile = ? AND name = ? AND status <> 'deleted'";
+    const wanted = name.normalize('NFC');
+    const row = this.#one(sql, profile, wanted);
+    if (row !== null || isAscii(wanted)) return row;
+    return this.#decomposed(wanted).find((one) => one.profile === profile) ?? null;
   }
 
   /** By id, by name, or by `profile/name`. Errors: `not_found`, `ambiguous_name` (names the candidates). */
@@ -114,10 +114,11 @@ export class Sessions {
       if (row === null) throw missing();
       return row;
     }
-    const rows = this.#many(
-      "SELECT * FROM sessions WHERE name = ? AND status <> 'deleted' ORDER BY profile",
-      ref,
-    );
+    const wanted = ref.normalize('NFC');
+    const rows = [
+      ...this.#many("SELECT * FROM sessions WHERE name = ? AND status <> 'deleted' ORDER BY profile", wanted),
+      ...(isAscii(wanted) ? [] : this.#decomposed(wanted)),
+    ];
     const [first, second] = rows;
     if (first === undefined) throw missing();
     if (second === undefined) return first;
@@ -254,6 +255,13 @@ export class Sessions {
     );
   }
 
+  /** Sessions of programs before this one that have the name in another Unicode form. */
+  #decomposed(wanted: string): SessionRow[] {
+    return this.all().filter(
+      ({ name, status }) => status !== 'deleted' && name !== wanted && name.normalize('NFC') === wanted,
+    );
+  }
+
   #existing(id: string): SessionRow {
     const row = this.get(id);
     if (row === null) throw new HoldfastError('not_found', `There is no session ${id}`);
@@ -268,6 +276,11 @@ export class Sessions {
   #many(sql: string, ...values: (string | number)[]): SessionRow[] {
     return this.#database.all(sql, ...values).map((row) => parseRow(SessionRowSchema, 'sessions', row));
   }
+}
+
+/** Such names have one form only. */
+function isAscii(text: string): boolean {
+  return /^[\0-\x7f]*$/.test(text);
 }
 
 function writeCursor(lastActiveAt: number, id: string): string {

@@ -5,6 +5,7 @@ import {
   type RuleScope,
   showPattern,
 } from '../../../protocol/egress.ts';
+import { wideWildcard } from '../../../protocol/profile-bounds.ts';
 import type { Context } from '../context.ts';
 import { UsageError } from '../failure.ts';
 import type { Registry } from '../registry.ts';
@@ -61,6 +62,9 @@ export function registerPolicy(registry: Registry): void {
       const params = { session, host: checked(host), scope: scopeOf(options) };
       const { policy } = await context.call(`policy/${effect}`, params);
       await tell(context, policy);
+      const pattern = parseHostPattern(params.host);
+      const wide = effect === 'deny' || 'refused' in pattern ? null : wideWildcard(pattern);
+      if (wide !== null) await context.note(`warning: the rule ${params.host} is wide: ${wide}`);
       return undefined;
     });
   }

@@ -72,7 +72,8 @@ async function showDeployed(context: Context, result: Result<'profile/deploy'>):
     await context.document(result);
     return;
   }
-  const { profile, replaced, unchanged } = result;
+  const { profile, replaced, unchanged, warnings } = result;
+  for (const warning of warnings) await context.note(`warning: ${visible(warning)}`);
   const what = unchanged ? 'is unchanged, still' : replaced ? 'is replaced, now' : 'is deployed as';
   const extent = `${count(profile.files, 'file')}, ${size(profile.bytes)}`;
   await context.print(

@@ -54,7 +54,7 @@ describe('--json prints one document and nothing else', () => {
   const garbage = [{ kind: 'container' as const, name: 'hf-x', why: 'its session is gone', bytes: null }];
   const one = { session: session() };
   const handlers: FakeHandlers = {
-    'profile/deploy': () => ({ profile: profile(), replaced: true, unchanged: false }),
+    'profile/deploy': () => ({ profile: profile(), replaced: true, unchanged: false, warnings: [] }),
     'profile/undeploy': () => ({ sessionsDeleted: 2 }),
     'profile/list': () => ({ profiles: [profile()] }),
     'session/create': () => one,
@@ -83,7 +83,7 @@ describe('--json prints one document and nothing else', () => {
   };
 
   test.each([
-    [['deploy', '.'], { profile: profile(), replaced: true, unchanged: false }],
+    [['deploy', '.'], { profile: profile(), replaced: true, unchanged: false, warnings: [] }],
     [['undeploy', 'counter', '--force'], { profile: 'counter', sessionsDeleted: 2 }],
     [['profiles'], { profiles: [profile()] }],
     [['session', 'create', 'counter', '--name', 'a'], one],

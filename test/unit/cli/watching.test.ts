@@ -125,7 +125,7 @@ describe('deploy --watch', () => {
     const supervisor = await serve({
       'profile/deploy': () => {
         if (broken) throw new HoldfastError('profile_invalid', 'holdfast.yaml is wrong', { why: 'line 3' });
-        return { profile: profile(), replaced: true, unchanged: false };
+        return { profile: profile(), replaced: true, unchanged: false, warnings: [] };
       },
     });
     const deploys = () => supervisor.asked.filter(({ method }) => method === 'profile/deploy');

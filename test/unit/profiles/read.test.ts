@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { nearest } from '../../../supervisor/profiles/problems.ts';
+import { profileWarnings } from '../../../protocol/profile-bounds.ts';
 import { checkProfile, readProfile } from '../../../supervisor/profiles/read.ts';
 
 const GOOD = 'name: counter\nagent: { protocol: handler, entry: agent.py }\n';
@@ -117,6 +118,71 @@ describe('a profile that is wrong says where and how', () => {
   test('__proto__ is an unknown key like any other', () => {
     expect(refusal(`${GOOD}__proto__: { polluted: true }\n`).why).toContain('unknown key "__proto__"');
     expect(({} as Record<string, unknown>)['polluted']).toBeUndefined();
+  });
+});
+
+describe('a profile whose sandbox could never start is refused, with the place', () => {
+  test.each<[string, string, RegExp]>([
+    ['memory that no sandbox starts with', 'limits: { memory: 1B }', /at least 32MiB/],
+    ['memory just below', 'limits: { memory: 31.9MiB }', /at least 32MiB/],
+    ['memory that no engine can count', 'limits: { memory: 999999999TiB }', /at most 8191TiB/],
+    ['output that nobody can count', 'limits: { output: 999999999TiB }', /at most 8191TiB/],
+    ['a workspace that nobody can count', 'workspace: { limit: 8192TiB }', /at most 8191TiB/],
+    ['hardly any processor', 'limits: { cpus: 0.001 }', /at least 0.01/],
+    ['NUL in a variable', 'env: { A: "a\\0b" }', /NUL/],
+    ['a variable of ours', 'env: { HOLDFAST_RUN: /evil }', /reserved/],
+    ['a variable of ours in other letters', 'env: { holdfast_busybox: /evil }', /reserved/],
+    ['a variable that no program can be given', `env: { A: ${'x'.repeat(131_070)} }`, /128 KiB/],
+    ['NUL in a folder', 'workspace: { seed: "a\\0b" }', /NUL/],
+    ['NUL in a check', 'checks: { test: "a\\0b" }', /NUL/],
+  ])('%s', (_, line, message) => {
+    const error = refusal(`${GOOD}${line}\n`);
+    expect(error.code).toBe('profile_invalid');
+    expect(error.why).toMatch(message);
+    expect(error.details).toMatchObject({ line: 3, problems: [{ line: 3 }] });
+    expect(error.details?.['column']).toBeGreaterThan(1);
+  });
+
+  test('NUL in a command', () => {
+    const error = refusal('name: c\nagent: { protocol: command, command: [sh, "-c\\0"] }\n');
+    expect([error.code, error.details]).toMatchObject(['profile_invalid', { line: 2, column: 43 }]);
+  });
+
+  test.each([
+    'limits: { memory: 32MiB, cpus: 0.01, pids: 16, output: 8191TiB }',
+    `env: { A: ${'x'.repeat(131_069)}, B: "two\\nlines" }`,
+  ])('%.60s: accepted', (line) => {
+    expect(checkProfile(`${GOOD}${line}\n`)).toBeDefined();
+  });
+});
+
+describe('a rule that is wider than it looks', () => {
+  const warnings = (rules: string, memory: number | null = null): string[] =>
+    profileWarnings(checkProfile(`${GOOD}${rules}\n`), memory);
+
+  test.each(['*.co', '*.com:8443', '*.co.uk', '*.com.au', '*.github.io', '*.amazonaws.com'])(
+    '%s: a warning that names it',
+    (host) => {
+      expect(warnings(`egress: [{ host: "${host}" }]`)).toEqual([expect.stringContaining(host)]);
+    },
+  );
+
+  test.each(['*.example.com', 'co', 'github.io', 'user.github.io', '*.user.github.io', '*.bbc.co.uk'])(
+    '%s: none',
+    (host) => {
+      expect(warnings(`egress: [{ host: "${host}" }]`)).toEqual([]);
+    },
+  );
+
+  test('one that only silences a denial: none', () => {
+    expect(warnings('egress: [{ host: "*.co", quiet: true }]')).toEqual([]);
+  });
+
+  test('memory beyond the machine’s: a warning, where the machine is known', () => {
+    expect(warnings('limits: { memory: 4GiB }', 2 ** 31)).toEqual([expect.stringContaining('2048MiB')]);
+    expect(warnings('limits: { memory: 2GiB }', 2 ** 31)).toEqual([]);
+    expect(warnings('limits: { memory: 4GiB }')).toEqual([]);
+    expect(warnings('', 2 ** 20)).toEqual([]);
   });
 });
 

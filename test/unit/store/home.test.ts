@@ -1,17 +1,23 @@
 import {
   chmodSync,
+  existsSync,
   mkdirSync,
   readFileSync,
   readdirSync,
   renameSync,
   rmSync,
   statSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, test } from 'vitest';
 import { homeFromEnvironment } from '../../../protocol/home.ts';
-import { Home } from '../../../supervisor/store/home.ts';
+import { backUp } from '../../../supervisor/store/backups.ts';
+import { openDatabase } from '../../../supervisor/store/database.ts';
+import { Home, LONGEST_HOME } from '../../../supervisor/store/home.ts';
+import { HomeLock } from '../../../supervisor/store/lock.ts';
 import { failureOf, temporaryDirectory } from './temporary-home.ts';
 
 const root = (): string => join(temporaryDirectory(), 'home');
@@ -48,6 +54,52 @@ describe('a home', () => {
     expect(Home.open(path).workspace('ses-aaaaaaaaaaaaaaaa')).toBe(
       join(path, 'workspaces', 'ses-aaaaaaaaaaaaaaaa'),
     );
+  });
+
+  /** A path of exactly `bytes` bytes below `under`. */
+  const pathOf = (under: string, bytes: number): string => {
+    let path = under;
+    while (path.length < bytes) {
+      const left = bytes - path.length - 1;
+      path = join(path, 'x'.repeat(left > 202 ? 200 : left > 200 ? 198 : left));
+    }
+    return path;
+  };
+
+  test('may have a path as long as a database allows, through an upgrade too', () => {
+    const path = pathOf(temporaryDirectory(), LONGEST_HOME);
+    expect(Buffer.byteLength(path)).toBe(LONGEST_HOME);
+    const home = Home.open(path);
+    const lock = HomeLock.acquire(home, { waitMs: 0 });
+    openDatabase(home).close();
+    const connection = new DatabaseSync(home.database);
+    expect(existsSync(backUp(connection, home, 9999))).toBe(true);
+    connection.close();
+    lock.release();
+  });
+
+  test.each([
+    ['one byte longer', (under: string) => pathOf(under, LONGEST_HOME + 1)],
+    ['501 bytes', (under: string) => pathOf(under, 501)],
+    ['5000 bytes', (under: string) => pathOf(under, 5000)],
+    ['characters of several bytes', (under: string) => join(under, '語'.repeat(80), '語'.repeat(80))],
+    ['a part that no file system takes', (under: string) => join(under, 'deep', 'x'.repeat(256))],
+  ])('with a path too long (%s) is refused before anything is made', (_, pathBelow) => {
+    const under = temporaryDirectory();
+    const failure = failureOf(() => Home.open(pathBelow(under)));
+    expect(failure.code).toBe('path_too_long');
+    expect(failure.next).toContain('HOLDFAST_HOME');
+    expect(readdirSync(under)).toEqual([]);
+  });
+
+  test('is as long as what a link leads to', () => {
+    const under = temporaryDirectory();
+    const target = pathOf(under, LONGEST_HOME - 5);
+    mkdirSync(target, { recursive: true });
+    const link = join(temporaryDirectory(), 'link');
+    symlinkSync(target, link);
+    expect(failureOf(() => Home.open(join(link, 'long-home'))).code).toBe('path_too_long');
+    expect(readdirSync(target)).toEqual([]);
   });
 
   test('that others could read is closed to them', () => {

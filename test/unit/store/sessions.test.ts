@@ -45,6 +45,19 @@ describe('sessions', () => {
     expect(failureOf(() => sessions.update(sessionId(1), { status: 'idle' })).code).toBe('already_exists');
   });
 
+  test('have one name however its letters are composed, those of earlier programs too', () => {
+    const [composed, decomposed] = ['caf\u00e9', 'cafe\u0301'];
+    const sessions = store();
+    sessions.insert(sessionRow(1, { name: decomposed }));
+    expect(sessions.byName('counter', composed)?.id).toBe(sessionId(1));
+    expect(sessions.find(`counter/${composed}`).id).toBe(sessionId(1));
+    expect([sessions.find(composed).id, sessions.find(decomposed).id]).toEqual([sessionId(1), sessionId(1)]);
+    expect(failureOf(() => sessions.insert(sessionRow(2, { name: composed }))).code).toBe('already_exists');
+    sessions.update(sessionId(1), { name: composed });
+    expect(sessions.find(decomposed).id).toBe(sessionId(1));
+    expect(failureOf(() => sessions.find('cafe')).code).toBe('not_found');
+  });
+
   test('are found by id, name, or profile/name', () => {
     const sessions = store();
     sessions.insert(sessionRow(1, { name: 'same' }));

@@ -1,0 +1,127 @@
+import { describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { HoldfastError } from '../../../protocol/errors.ts';
+import { profileDocument } from '../../../protocol/schema/documents.ts';
+import { checkProfile } from '../../../supervisor/profiles/read.ts';
+
+const NodeSchema = z.object({
+  description: z.string().optional(),
+  properties: z.record(z.string(), z.json()).optional(),
+  oneOf: z.array(z.json()).optional(),
+  anyOf: z.array(z.json()).optional(),
+  items: z.json().optional(),
+});
+
+/** Every field of the published schema by its path, with what is said of it. A path is there once for each form that has it. */
+function fieldsOf(schema: unknown, path = ''): [path: string, description: string][] {
+  const { properties = {}, oneOf = [], anyOf = [], items } = NodeSchema.parse(schema);
+  const at = (name: string): string => (path === '' ? name : `${path}.${name}`);
+  return [
+    ...Object.entries(properties).flatMap(([name, inner]): [string, string][] => [
+      [at(name), NodeSchema.parse(inner).description ?? ''],
+      ...fieldsOf(inner, at(name)),
+    ]),
+    ...[...oneOf, ...anyOf].flatMap((form) => fieldsOf(form, at('*'))),
+    ...(items === undefined ? [] : fieldsOf(items, at('*'))),
+  ];
+}
+
+const HANDLER = { protocol: 'handler', entry: 'agent.py' };
+const COMMAND = { protocol: 'command', command: ['cat'] };
+const RULE = { host: 'example.org' };
+
+/** A profile that uses the field, and as little else as it needs. */
+const USES: Readonly<Record<string, object>> = {
+  name: {},
+  image: { image: 'debian:12' },
+  dockerfile: { dockerfile: './Dockerfile' },
+  agent: {},
+  'agent.*.protocol': {},
+  'agent.*.entry': { agent: HANDLER },
+  'agent.*.command': { agent: COMMAND },
+  'agent.*.prompt': { agent: { ...COMMAND, prompt: 'argument' } },
+  'agent.*.timeout': { agent: { ...HANDLER, timeout: '1h' } },
+  persistence: { persistence: 'persistent' },
+  workspace: { workspace: {} },
+  'workspace.scope': { workspace: { scope: 'session' } },
+  'workspace.backing': { workspace: { backing: 'volume' } },
+  'workspace.limit': { workspace: { limit: '1GiB' } },
+  'workspace.seed': { workspace: { seed: 'start' } },
+  'workspace.ignore': { workspace: { ignore: ['*.o'] } },
+  'workspace.repository': { workspace: { repository: { url: 'https://example.org/x' } } },
+  'workspace.repository.url': { workspace: { repository: { url: 'https://example.org/x' } } },
+  'workspace.repository.ref': { workspace: { repository: { url: 'https://example.org/x', ref: 'main' } } },
+  setup: { setup: {} },
+  'setup.run': { setup: { run: 'make' } },
+  'setup.resume': { setup: { resume: 'make' } },
+  'setup.secrets': { setup: { secrets: ['A'] } },
+  'setup.egress': { setup: { egress: [] } },
+  'setup.egress.*.host': { setup: { egress: [RULE] } },
+  'setup.egress.*.quiet': { setup: { egress: [{ ...RULE, quiet: true }] } },
+  'setup.egress.*.methods': { setup: { egress: [{ ...RULE, methods: ['GET'] }] } },
+  'setup.egress.*.path': { setup: { egress: [{ ...RULE, path: '/' }] } },
+  'setup.timeout': { setup: { timeout: '1m' } },
+  secrets: { secrets: ['A'] },
+  egress: { egress: [] },
+  'egress.*.host': { egress: [RULE] },
+  'egress.*.quiet': { egress: [{ ...RULE, quiet: true }] },
+  'egress.*.methods': { egress: [{ ...RULE, methods: ['GET'] }] },
+  'egress.*.path': { egress: [{ ...RULE, path: '/' }] },
+  env: { env: { A: 'x' } },
+  limits: { limits: {} },
+  'limits.memory': { limits: { memory: '1GiB' } },
+  'limits.cpus': { limits: { cpus: 1 } },
+  'limits.pids': { limits: { pids: 100 } },
+  'limits.output': { limits: { output: '1GiB' } },
+  runtime: { runtime: 'runsc' },
+  idle: { idle: {} },
+  'idle.pause': { idle: { pause: '1m' } },
+  'idle.stop': { idle: { stop: '1m' } },
+  'idle.expire': { idle: { expire: '1m' } },
+  retention: { retention: {} },
+  'retention.snapshots': { retention: { snapshots: '1d' } },
+  'retention.events': { retention: { events: '1d' } },
+  'retention.artifacts': { retention: { artifacts: '1d' } },
+  'retention.memory': { retention: { memory: '1d' } },
+  checks: { checks: { test: 'make' } },
+};
+/** Values that are told apart from their field in the text. */
+const REFUSED_VALUES: Readonly<Record<string, readonly [value: string, uses: object]>> = {
+  'agent.*.protocol': ['acp', { agent: { protocol: 'acp', command: ['x'] } }],
+  'workspace.scope': ['profile', { workspace: { scope: 'profile' } }],
+};
+
+const SAYS_REFUSED = 'Not supported by this version: deploy refuses it.';
+const fields = new Map(fieldsOf(profileDocument()));
+
+/** Null where deploy takes it. */
+function refusal(uses: object): string | null {
+  try {
+    checkProfile(JSON.stringify({ name: 'counter', agent: HANDLER, ...uses }));
+    return null;
+  } catch (error) {
+    if (error instanceof HoldfastError) return error.code;
+    throw error;
+  }
+}
+
+describe('what the published schema says of a field is what deploy does', () => {
+  test('for every field that there is', () => {
+    expect(Object.keys(USES).sort()).toEqual([...fields.keys()].sort());
+  });
+
+  test.each(Object.entries(USES))('%s', (path, uses) => {
+    const description = fields.get(path) ?? '';
+    expect(refusal(uses)).toBe(description.includes(SAYS_REFUSED) ? 'not_supported' : null);
+  });
+
+  test.each(Object.entries(REFUSED_VALUES))('a value of %s', (path, [value, uses]) => {
+    expect(refusal(uses)).toBe('not_supported');
+    expect(fields.get(path)).toContain(`${value} is not supported by this version: deploy refuses it.`);
+  });
+
+  test('and says nothing of values that it takes', () => {
+    const mentioning = [...fields].filter(([, text]) => text.includes(' is not supported by this version'));
+    expect(mentioning.map(([path]) => path).sort()).toEqual(Object.keys(REFUSED_VALUES).sort());
+  });
+});
