@@ -182,6 +182,7 @@ export function sessionParts(options: SessionPartsOptions): SessionParts {
     output,
     live,
     changes,
+    reserve: options.reserve,
     now,
   });
   const queue = new TurnQueue({

@@ -5,6 +5,7 @@ import { driverFor } from '../agents/drivers.ts';
 import { failpoint } from '../failpoints.ts';
 import type { EventLog } from '../history/events.ts';
 import type { Database } from '../store/database.ts';
+import type { Reserve } from '../store/reserve.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import { type NewTurn, UNSTARTED_TURN } from '../store/turns.ts';
 import type { TurnRow, TurnSummary } from '../store/turns.ts';
@@ -24,6 +25,7 @@ export interface TurnQueueOptions extends TurnRunOptions {
   readonly events: EventLog;
   readonly sessions: SessionRecords;
   readonly ids: Ids;
+  readonly reserve: Pick<Reserve, 'urgently' | 'ensure'>;
   /** Called when a session's last turn has ended: a throw-away session is put away then. */
   readonly drained: (sessionId: string) => void;
 }
@@ -134,14 +136,12 @@ export class TurnQueue {
     const run = this.#running.get(turn.sessionId);
     if (run?.turnId === turnId) run.cancel();
     else if (turn.status === 'queued') {
-      reserve.urgently(() =>
-        records.ended(turnId, {
-          status: 'cancelled',
-          exitCode: null,
-          output: null,
-          error: { message: 'The turn was cancelled before it began', data: { code: 'cancelled' } },
-        }),
-      );
+      records.ended(turnId, {
+        status: 'cancelled',
+        exitCode: null,
+        output: null,
+        error: { message: 'The turn was cancelled before it began', data: { code: 'cancelled' } },
+      });
     }
     return this.get(turnId);
   }
@@ -191,6 +191,7 @@ export class TurnQueue {
     for (;;) {
       const turn = this.#next(sessionId);
       if (turn === null || this.#leaving) break;
+      this.#restoreReserve();
       const run = new TurnRun(turn, this.#options);
       this.#running.set(sessionId, run);
       try {
@@ -199,7 +200,17 @@ export class TurnQueue {
         this.#running.delete(sessionId);
       }
     }
+    this.#restoreReserve();
     if (!this.#leaving) this.#options.drained(sessionId);
+  }
+
+  /** What a full disk has used of it, by cancelling a turn for example. */
+  #restoreReserve(): void {
+    try {
+      this.#options.reserve.ensure();
+    } catch (error) {
+      this.#options.log.warn('the reserve of the home cannot be made', { error });
+    }
   }
 
   #next(sessionId: string): TurnRow | null {

@@ -7,6 +7,7 @@ import type { EventLog } from '../history/events.ts';
 import type { TurnOutput } from '../history/turn-output.ts';
 import { type Json, JsonSchema } from '../store/columns.ts';
 import type { Database } from '../store/database.ts';
+import type { Reserve } from '../store/reserve.ts';
 import type { TurnRow, Turns } from '../store/turns.ts';
 import type { Changes } from './changes.ts';
 import type { Ready } from './lifecycle.ts';
@@ -33,6 +34,7 @@ export class TurnRecords {
   readonly #output: TurnOutput;
   readonly #live: LiveThings;
   readonly #changes: Changes;
+  readonly #reserve: Pick<Reserve, 'urgently'>;
   readonly #now: () => number;
 
   constructor(options: {
@@ -43,6 +45,7 @@ export class TurnRecords {
     output: TurnOutput;
     live: LiveThings;
     changes: Changes;
+    reserve: Pick<Reserve, 'urgently'>;
     now: () => number;
   }) {
     this.#database = options.database;
@@ -52,6 +55,7 @@ export class TurnRecords {
     this.#output = options.output;
     this.#live = options.live;
     this.#changes = options.changes;
+    this.#reserve = options.reserve;
     this.#now = options.now;
   }
 
@@ -114,6 +118,16 @@ export class TurnRecords {
 
   /** The end, with everything of the agent's output stored before it. Ends a turn once: a second end is ignored. */
   ended(turnId: string, end: TurnEnd): void {
+    // Somebody waits for the end of a cancelled turn to free the disk: that is what the reserve is for.
+    if (end.status === 'cancelled' || this.#turns.get(turnId)?.cancelRequested === true)
+      this.#reserve.urgently(() => this.#storeEnd(turnId, end));
+    else this.#storeEnd(turnId, end);
+    const sessionId = this.#turns.get(turnId)?.sessionId;
+    if (sessionId !== undefined) this.#live.remove(sessionId, turnId);
+    this.#changes.tell(turnId);
+  }
+
+  #storeEnd(turnId: string, end: TurnEnd): void {
     const now = this.#now();
     this.#database.transaction(() => {
       const turn = this.#turns.get(turnId);
@@ -152,9 +166,6 @@ export class TurnRecords {
       });
       this.#settle(turn.sessionId, turnId, now);
     });
-    const sessionId = this.#turns.get(turnId)?.sessionId;
-    if (sessionId !== undefined) this.#live.remove(sessionId, turnId);
-    this.#changes.tell(turnId);
   }
 
   /** With the last live thing gone the session is idle – unless its sandbox went first, which `reconcile` has recorded. */

@@ -7,7 +7,6 @@ import type { AgentDriver } from '../agents/outcome.ts';
 import type { Log } from '../daemon/logs.ts';
 import { failpoint } from '../failpoints.ts';
 import type { TurnOutput } from '../history/turn-output.ts';
-import type { Reserve } from '../store/reserve.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { TurnRow, Turns } from '../store/turns.ts';
 import type { SidecarClient } from '../workspace/sidecar-client.ts';
@@ -40,7 +39,6 @@ export interface TurnRunOptions {
   readonly profileOf: (turn: TurnRow) => Profile;
   /** What is to happen to the workspace before the turn begins. Never rejects; ends soon once nobody waits for the turn any more. */
   readonly beforeTurn: (session: SessionRow, signal: AbortSignal) => Promise<void>;
-  readonly reserve: Pick<Reserve, 'urgently'>;
   readonly log: Log;
   readonly now: () => number;
 }
@@ -125,11 +123,7 @@ export class TurnRun {
     for (let tries = 1; ; tries += 1) {
       if (this.#isLeaving()) return false;
       try {
-        // Somebody wants it to end: that is what the reserve is for.
-        if (this.#ending.why === 'cancelled') {
-          const end = storable;
-          this.#options.reserve.urgently(() => records.ended(this.turnId, end));
-        } else records.ended(this.turnId, storable);
+        records.ended(this.turnId, storable);
         return true;
       } catch (error) {
         const failure = HoldfastError.from(error);

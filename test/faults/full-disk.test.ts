@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { rm, statfs, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -142,11 +143,13 @@ describe.skipIf(process.getuid?.() !== 0)('turns on a full disk (needs root)', (
       await eventually('the disk is full', isFull, 60_000);
       await fillRest();
       await untilWaiting(home, ended.turn.turnId);
-      await home.call('turn/cancel', { turn: ended.turn.turnId }).catch(() => undefined);
-      await makeRoom(ended.session.id);
+      await home.call('turn/cancel', { turn: ended.turn.turnId });
       expect((await endOfTurn(home, ended.turn.turnId)).exitCode).toBe(4);
+      await makeRoom(ended.session.id);
       const { turn } = await start('echo works');
       expect(await endOfTurn(home, turn.turnId)).toMatchObject({ status: 'succeeded', exitCode: 0 });
+      // What was given up for it is there for the next time.
+      await eventually('the reserve', () => existsSync(join(home.path, 'reserve')));
     },
   );
 });
