@@ -9,10 +9,13 @@ import type { SupervisorProgram } from './connection/program.ts';
 import { StatusItem } from './connection/status-item.ts';
 import { Disposal } from './disposal.ts';
 import { DocumentBases } from './files/document-bases.ts';
+import { ConfigurationMarks } from './files/configuration-marks.ts';
+import { GuardedFiles } from './files/guarded-files.ts';
 import { SCHEME, SNAPSHOT_SCHEME } from './files/location.ts';
 import { OwnSettings } from './files/own-settings.ts';
 import { ChangeTimes, TurnChanges } from './files/turn-changes.ts';
 import { WorkspaceFiles } from './files/provider.ts';
+import { WindowGuard } from './files/window-guard.ts';
 import { buildImages } from './images/build-images.ts';
 import { Notices } from './notices.ts';
 import { HistoryDocuments } from './history/history-documents.ts';
@@ -50,13 +53,18 @@ export class Holdfast implements Disposable {
     const times = new ChangeTimes();
     const ownSettings = own.own(new OwnSettings(connection));
     const files = own.own(new WorkspaceFiles(connection, bases, times, ownSettings));
-    own.own(workspace.registerFileSystemProvider(SCHEME, files, { isCaseSensitive: true }));
+    // Before the first file can be read.
+    const guard = own.own(new WindowGuard(context.globalState));
+    const shown = new GuardedFiles(files, guard);
+    own.own(workspace.registerFileSystemProvider(SCHEME, shown, { isCaseSensitive: true }));
+    const snapshotFiles = new GuardedFiles(own.own(new SnapshotFiles(connection)), guard);
     own.own(
-      workspace.registerFileSystemProvider(SNAPSHOT_SCHEME, own.own(new SnapshotFiles(connection)), {
+      workspace.registerFileSystemProvider(SNAPSHOT_SCHEME, snapshotFiles, {
         isCaseSensitive: true,
         isReadonly: new MarkdownString('A snapshot does not change. Restore it, or fork a session from it.'),
       }),
     );
+    own.own(window.registerFileDecorationProvider(new ConfigurationMarks()));
     const sessions = own.own(new KnownSessions(connection));
     own.own(sessions.onDidChange((all) => ownSettings.heard(all)));
     const unread = own.own(new Unread(connection, sessions, context.globalState));

@@ -1,6 +1,7 @@
 import { Uri } from 'vscode';
 import { SessionIdSchema, SnapshotIdSchema } from '../../protocol/ids.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
+import { realPath, shownPath } from './configuration-paths.ts';
 
 /** `holdfast://<session>/workspace/…` */
 export const SCHEME = 'holdfast';
@@ -30,22 +31,30 @@ function below({ authority: session, path }: Uri): Location {
   if (trimmed === '' || trimmed === '/') return { kind: 'root', session };
   if (trimmed !== WORKSPACE && !trimmed.startsWith(`${WORKSPACE}/`)) return { kind: 'nowhere' };
   if (/\/\.\.?(?=\/|$)/.test(trimmed)) return { kind: 'nowhere' };
-  return { kind: 'workspace', session, path: trimmed };
+  const real = realPath(trimmed);
+  return real.kind === 'path' ? { kind: 'workspace', session, path: real.path } : { kind: 'nowhere' };
 }
 
-/** The folder that a window opens: it shows `workspace/`, so nothing that an agent writes is ever VS Code's configuration. */
+/** The first name of a workspace's path under which VS Code looks for its own configuration; undefined where the address has none. */
+export function configurationNameIn({ path }: Uri): string | undefined {
+  if (!path.startsWith(`${WORKSPACE}/`)) return undefined;
+  const real = realPath(path);
+  return real.kind === 'configuration' ? real.name : undefined;
+}
+
+/** The folder that a window opens: it shows `workspace/`, so VS Code finds none of the agent's files where it looks for a folder's configuration. */
 export function rootOf(session: string): Uri {
   return Uri.from({ scheme: SCHEME, authority: session, path: '/' });
 }
 
-/** `path`: `/workspace/…` */
+/** `path`: `/workspace/…` as the agent sees it. `locate` is the reverse. */
 export function uriOf(session: string, path: string): Uri {
-  return Uri.from({ scheme: SCHEME, authority: session, path });
+  return Uri.from({ scheme: SCHEME, authority: session, path: shownPath(path) });
 }
 
 /** What a snapshot has, which never changes. */
 export function snapshotUriOf(snapshot: string, path: string): Uri {
-  return Uri.from({ scheme: SNAPSHOT_SCHEME, authority: snapshot, path });
+  return Uri.from({ scheme: SNAPSHOT_SCHEME, authority: snapshot, path: shownPath(path) });
 }
 
 export function lastName(path: string): string {

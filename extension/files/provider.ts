@@ -13,6 +13,7 @@ import type { FileStat as SessionStat } from '../../protocol/files.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import type { Connection } from '../connection/connection.ts';
 import { Disposal } from '../disposal.ts';
+import { shownName } from './configuration-paths.ts';
 import { Conflicts } from './conflicts.ts';
 import type { DocumentBases } from './document-bases.ts';
 import { answered, asFileSystemError, notHere, notThere } from './file-errors.ts';
@@ -119,7 +120,7 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
     for (const { name, type, mtimeMs } of entries) {
       if (type === 'file') this.#times.seen(uriOf(location.session, `${location.path}/${name}`), mtimeMs);
     }
-    return entries.map(({ name, type, linkType }) => [name, entryType(type, linkType)]);
+    return entries.map(({ name, type, linkType }) => [shownName(name), entryType(type, linkType)]);
   }
 
   async readFile(uri: Uri): Promise<Uint8Array> {

@@ -2,6 +2,7 @@ import { EventEmitter, FileSystemError } from 'vscode';
 import type { Disposable, FileChangeEvent, FileStat, FileSystemProvider, FileType, Uri } from 'vscode';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import type { Connection } from '../connection/connection.ts';
+import { shownName } from '../files/configuration-paths.ts';
 import { answered, notThere } from '../files/file-errors.ts';
 import { ROOT_STAT, entryType, statType } from '../files/file-types.ts';
 import { locateSnapshot } from '../files/location.ts';
@@ -38,7 +39,7 @@ export class SnapshotFiles implements FileSystemProvider, Disposable {
     if (location.kind === 'root') return [[WORKSPACE.slice(1), ROOT_STAT.type]];
     if (location.kind === 'nowhere') throw notThere(uri);
     const entries = await answered(this.#files.list({ snapshot: location.session }, location.path));
-    return entries.map(({ name, type, linkType }) => [name, entryType(type, linkType)]);
+    return entries.map(({ name, type, linkType }) => [shownName(name), entryType(type, linkType)]);
   }
 
   async readFile(uri: Uri): Promise<Uint8Array> {

@@ -4,18 +4,135 @@ import { join } from 'node:path';
 import { before, describe, it } from 'mocha';
 import * as vscode from 'vscode';
 import { extension, until } from './extension.ts';
-import { at, textOf } from './session.ts';
+import { SESSION, at, failure, inSandbox, textOf, write } from './session.ts';
 
 /** Where a program of the workspace would leave a file, if this machine ran it. */
 const MARKS = process.env['HOLDFAST_TEST_MARKS'] ?? '';
+
+/** Where VS Code, what comes with it, or an agent inside it looks for configuration (see test/editor/hostile.ts). */
+const CONFIGURATION = [
+  '.vscode',
+  '.vscode/settings.json',
+  '.vscode/tasks.json',
+  '.vscode/launch.json',
+  '.vscode/mcp.json',
+  '.vscode/extensions.json',
+  '.vscode/evil.code-snippets',
+  '.mcp.json',
+  '.cursor/mcp.json',
+  '.claude/settings.json',
+  '.claude/settings.local.json',
+  '.claude/agents/evil.md',
+  '.github/agents/evil.agent.md',
+  '.github/copilot/settings.json',
+  '.devcontainer/devcontainer.json',
+  'evil.code-workspace',
+  'team.code-workspace',
+];
 
 /** The workspace is full of configuration that an agent wrote for the editor (see test/editor/hostile.ts). */
 export function defineHostileWorkspace(): void {
   describe('a workspace that wants to configure the editor', () => {
     before(() => extension().activate());
 
-    it('is shown as it is', async () => {
-      assert.match(await textOf('/workspace/.vscode/settings.json'), /evil/);
+    it('shows the session and no folder below it', async () => {
+      // A window may have been opened on something else, which is replaced.
+      await until('the safe root', () => unsafeFolders().length === 0);
+      const roots = (vscode.workspace.workspaceFolders ?? []).map(({ uri }) => uri.toString());
+      assert.ok(roots.includes(`holdfast://${SESSION}/`), roots.join(' '));
+      await until('its files', () => textOf('/workspace/notes.md').catch(() => undefined));
+    });
+
+    it('has no configuration where VS Code looks for it', async () => {
+      const { fs } = vscode.workspace;
+      for (const path of CONFIGURATION) {
+        const uri = at(`/workspace/${path}`);
+        const outcomes = await Promise.all([
+          failure(fs.stat(uri)),
+          failure(fs.readFile(uri)),
+          failure(fs.readDirectory(uri)),
+          failure(fs.writeFile(uri, Buffer.from('{}'))),
+          failure(fs.createDirectory(uri)),
+          failure(fs.delete(uri)),
+          failure(fs.rename(uri, at('/workspace/moved'))),
+          failure(fs.copy(uri, at('/workspace/copied'))),
+          failure(fs.rename(at('/workspace/notes.md'), uri)),
+        ]);
+        assert.deepEqual(new Set(outcomes), new Set(['NoPermissions']), `${path}: ${outcomes.join(' ')}`);
+      }
+      assert.equal(await inSandbox('ls /workspace/moved /workspace/copied 2>/dev/null || true'), '');
+    });
+
+    it('has none under a link, another way to write the address, or in a snapshot', async () => {
+      await inSandbox(
+        'cd /workspace && mkdir -p linked other && ln -sfn ../.vscode linked/.vscode && ln -sfn ../evil.code-workspace linked/x.code-workspace && ln -sfn .. linked/up',
+      );
+      const snapshot = await vscode.commands.executeCommand('holdfast.takeSnapshot', SESSION, 'hostile');
+      const { fs } = vscode.workspace;
+      for (const path of [
+        '/workspace/linked/.vscode/settings.json',
+        '/workspace/linked/x.code-workspace',
+        '/workspace/linked/up/.vscode/settings.json',
+        '/workspace/.vscode/',
+        '/workspace//.vscode/settings.json',
+        '/workspace/.VSCode/settings.json',
+        '/workspace/./.vscode/settings.json',
+        '/workspace/linked/../.vscode/settings.json',
+      ]) {
+        assert.equal(await failure(fs.stat(at(path))), 'NoPermissions', path);
+        assert.equal(await failure(fs.readFile(at(path).with({ query: 'x' }))), 'NoPermissions', path);
+        const then = at(path).with({ scheme: 'holdfast-snapshot', authority: String(snapshot) });
+        assert.equal(await failure(fs.stat(then)), 'NoPermissions', path);
+        assert.equal(await failure(fs.readFile(then)), 'NoPermissions', path);
+      }
+      // What a link of another name leads to is a file like any other: VS Code looks for nothing there.
+      assert.match(await textOf('/workspace/linked/up/.vscode (agent)/settings.json'), /evil/);
+      const shown = at('/workspace/.vscode (agent)/settings.json');
+      const before = shown.with({ scheme: 'holdfast-snapshot', authority: String(snapshot) });
+      assert.match(Buffer.from(await fs.readFile(before)).toString('utf8'), /evil/);
+      await vscode.commands.executeCommand('vscode.diff', before, shown);
+      await until('both sides', () =>
+        [before, shown].every((uri) =>
+          vscode.workspace.textDocuments.some((one) => one.uri.toString() === uri.toString()),
+        ),
+      );
+      await vscode.commands.executeCommand('workbench.action.closeAllEditors');
+      await inSandbox('rm -r /workspace/linked /workspace/other');
+    });
+
+    it('lists, opens and saves the files of configuration under marked names', async () => {
+      const names = (await vscode.workspace.fs.readDirectory(at('/workspace'))).map(([name]) => name);
+      for (const name of [
+        '.vscode (agent)',
+        '.mcp.json (agent)',
+        '.github (agent)',
+        '.claude (agent)',
+        'evil.code-workspace (agent)',
+      ])
+        assert.ok(names.includes(name), `${name} in ${names.join(' ')}`);
+      assert.ok(!names.some((name) => CONFIGURATION.includes(name)));
+
+      const uri = at('/workspace/.vscode (agent)/extensions.json');
+      const original = await textOf(uri.path);
+      const document = await vscode.workspace.openTextDocument(uri);
+      const editor = await vscode.window.showTextDocument(document);
+      await inSandbox("echo '{}' > /workspace/.vscode/extensions.json");
+      await until('the change of the session', () => document.getText() === '{}\n');
+      await editor.edit((edit) => edit.insert(new vscode.Position(0, 0), ' '));
+      assert.equal(await document.save(), true);
+      assert.equal(await inSandbox('cat /workspace/.vscode/extensions.json'), ' {}\n');
+      await vscode.commands.executeCommand('workbench.action.closeAllEditors');
+      await write(uri.path, original);
+
+      // A file of the workspace that is called like a marked one is another file.
+      await inSandbox('echo other > "/workspace/.mcp.json (agent)"');
+      assert.match(await textOf('/workspace/.mcp.json (agent)'), /evil/);
+      assert.equal(await textOf('/workspace/.mcp.json (agent) (agent)'), 'other\n');
+      await vscode.workspace.fs.delete(at('/workspace/.mcp.json (agent) (agent)'));
+      assert.equal(await inSandbox('cd /workspace && ls -d .mcp.json*'), '.mcp.json\n');
+    });
+
+    it('is trusted only where it stands alone', () => {
       assert.equal(vscode.workspace.isTrusted, (vscode.workspace.workspaceFolders?.length ?? 0) === 1);
     });
 
@@ -25,6 +142,19 @@ export function defineHostileWorkspace(): void {
       assert.deepEqual([profile?.workspaceValue, profile?.workspaceFolderValue], [undefined, undefined]);
       assert.notEqual(terminal.get('defaultProfile.linux'), 'evil');
       assert.notEqual(vscode.workspace.getConfiguration('editor', at('/workspace/any.md')).get('tabSize'), 7);
+    });
+
+    it('offers no snippets', async () => {
+      const document = await vscode.workspace.openTextDocument(at('/workspace/notes.md'));
+      await vscode.window.showTextDocument(document);
+      const offered = await vscode.commands.executeCommand<vscode.CompletionList>(
+        'vscode.executeCompletionItemProvider',
+        document.uri,
+        new vscode.Position(0, 0),
+      );
+      const labels = offered.items.map(({ label }) => (typeof label === 'string' ? label : label.label));
+      assert.ok(!labels.includes('evilsnippet'), labels.join(' '));
+      await vscode.commands.executeCommand('workbench.action.closeAllEditors');
     });
 
     it('offers nothing to debug', async () => {
@@ -67,6 +197,22 @@ export function defineHostileWorkspace(): void {
           const launch = vscode.workspace.getConfiguration('launch', folder.uri);
           assert.deepEqual(launch.get('configurations', []), []);
         }
+      });
+
+      it('sets, offers and runs nothing as a folder that is added later either', async function () {
+        const folders = vscode.workspace.workspaceFolders ?? [];
+        // A window of one folder would begin anew, and this run with it.
+        if (folders.length < 2) this.skip();
+        vscode.workspace.updateWorkspaceFolders(folders.length, 0, { uri: at('/workspace') });
+        await until('the folder is there', () => unsafeFolders().length === 1);
+        await until('it is gone again', () => unsafeFolders().length === 0);
+        assert.equal(vscode.workspace.workspaceFolders?.length, folders.length);
+        const tasks = await vscode.tasks.fetchTasks();
+        assert.deepEqual(
+          tasks.filter(({ name }) => name.includes('evil')),
+          [],
+        );
+        assert.deepEqual(await readdir(MARKS), []);
       });
 
       it('has no say in a local terminal', async () => {
@@ -115,6 +261,13 @@ export function defineHostileWorkspace(): void {
       });
     });
   });
+}
+
+/** Folders of the window that an agent can write. */
+function unsafeFolders(): readonly vscode.WorkspaceFolder[] {
+  return (vscode.workspace.workspaceFolders ?? []).filter(
+    ({ uri }) => uri.scheme.startsWith('holdfast') && uri.path !== '/',
+  );
 }
 
 /** What a person has started leaves its mark. */

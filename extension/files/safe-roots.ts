@@ -1,0 +1,42 @@
+import type { Uri } from 'vscode';
+
+export interface Root {
+  readonly uri: Uri;
+  readonly name: string;
+}
+
+/** What a window has to show instead, so that none of its folders and no workspace file is one that an agent can write. */
+export type SafeRoots =
+  | { readonly kind: 'asIs' }
+  | { readonly kind: 'open'; readonly root: Uri }
+  /** In a workspace file of the person's: `count` folders from the one at `from` on become these. */
+  | { readonly kind: 'replace'; readonly from: number; readonly count: number; readonly folders: Root[] };
+
+/** `isOurs`: the address is one of a session's or a snapshot's files. */
+export function safeRoots(
+  workspaceFile: Uri | undefined,
+  folders: readonly Root[],
+  isOurs: (uri: Uri) => boolean,
+): SafeRoots {
+  if (workspaceFile !== undefined && isOurs(workspaceFile))
+    return { kind: 'open', root: rootAbove(workspaceFile) };
+  const isUnsafe = ({ uri }: Root): boolean => isOurs(uri) && uri.path !== '/' && uri.path !== '';
+  const from = folders.findIndex(isUnsafe);
+  const first = folders[from];
+  if (first === undefined) return { kind: 'asIs' };
+  if (workspaceFile === undefined) return { kind: 'open', root: rootAbove(first.uri) };
+  const taken = new Set(folders.slice(0, from).map(({ uri }) => uri.toString()));
+  const safe: Root[] = [];
+  for (const folder of folders.slice(from)) {
+    const uri = isUnsafe(folder) ? rootAbove(folder.uri) : folder.uri;
+    // A session is shown once.
+    if (taken.has(uri.toString())) continue;
+    taken.add(uri.toString());
+    safe.push({ uri, name: folder.name });
+  }
+  return { kind: 'replace', from, count: folders.length - from, folders: safe };
+}
+
+function rootAbove(uri: Uri): Uri {
+  return uri.with({ path: '/', query: '', fragment: '' });
+}

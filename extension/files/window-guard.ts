@@ -1,0 +1,86 @@
+import { FileSystemError, commands, window, workspace } from 'vscode';
+import type { Disposable, Memento, Uri } from 'vscode';
+import { z } from 'zod';
+import { Disposal } from '../disposal.ts';
+import { SCHEME, SNAPSHOT_SCHEME } from './location.ts';
+import { safeRoots } from './safe-roots.ts';
+
+const REOPENED = 'holdfast.reopened';
+/** A window that takes longer to come back has been seen by the person meanwhile. */
+const EXPLAINED_MS = 120_000;
+const reopenedSchema = () => z.object({ root: z.string(), at: z.number() });
+
+const REOPEN = 'Reopen';
+const WHY =
+  'VS Code takes settings, tasks and terminal profiles from the folder or workspace file that a window is opened on, and the agent can write there';
+
+/**
+ * A window whose folder is `holdfast://<session>/workspace`, or whose workspace file lies in a session, would take its configuration from what an
+ * agent wrote. Until such a window shows the session's root instead, it gets no files at all. That also clears what VS Code remembers
+ * of the configuration from an earlier time: it forgets it when reading fails for lack of permission.
+ */
+export class WindowGuard implements Disposable {
+  readonly #state: Memento;
+  readonly #owned = new Disposal();
+  #isClosed = false;
+
+  constructor(state: Memento) {
+    this.#state = state;
+    this.#owned.own(workspace.onDidChangeWorkspaceFolders(() => this.#check()));
+    this.#check();
+    void this.#explain();
+  }
+
+  dispose(): void {
+    this.#owned.dispose();
+  }
+
+  /** Throws `NoPermissions` while the window is opened on something that an agent can write. */
+  assertOpen(): void {
+    if (this.#isClosed) throw FileSystemError.NoPermissions(`No files are shown in this window: ${WHY}`);
+  }
+
+  #check(): void {
+    const folders = (workspace.workspaceFolders ?? []).map(({ uri, name }) => ({ uri, name }));
+    const safe = safeRoots(workspace.workspaceFile, folders, isOurs);
+    const wasClosed = this.#isClosed;
+    this.#isClosed = safe.kind !== 'asIs';
+    switch (safe.kind) {
+      case 'asIs':
+        if (wasClosed) void window.showWarningMessage(explanation('replaced the folder'));
+        return;
+      case 'open':
+        void this.#reopen(safe.root);
+        return;
+      case 'replace':
+        workspace.updateWorkspaceFolders(safe.from, safe.count, ...safe.folders);
+    }
+  }
+
+  async #reopen(root: Uri): Promise<void> {
+    await this.#state.update(REOPENED, { root: root.toString(), at: Date.now() });
+    await commands.executeCommand('vscode.openFolder', root, { forceReuseWindow: true });
+    // Where the window stays (unsaved changes, a question that was cancelled) it has no files, and a person may try again.
+    const choice = await window.showWarningMessage(explanation('reopens the window'), REOPEN);
+    if (choice === REOPEN && !this.#owned.isDisposed) await this.#reopen(root);
+  }
+
+  /** The window has just come back on the session's root. */
+  async #explain(): Promise<void> {
+    const reopened = reopenedSchema().safeParse(this.#state.get(REOPENED)).data;
+    if (reopened === undefined || this.#isClosed) return;
+    const isHere = workspace.workspaceFolders?.some(({ uri }) => uri.toString() === reopened.root) === true;
+    if (!isHere) return;
+    await this.#state.update(REOPENED, undefined);
+    if (Date.now() - reopened.at < EXPLAINED_MS)
+      await window.showWarningMessage(explanation('reopened the window'));
+  }
+}
+
+function isOurs({ scheme }: Uri): boolean {
+  return scheme === SCHEME || scheme === SNAPSHOT_SCHEME;
+}
+
+function explanation(what: string): string {
+  return `Holdfast ${what} on the session itself, with the same files below “workspace”. ${WHY}.`;
+}
