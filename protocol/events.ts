@@ -56,6 +56,8 @@ export const EVENTS = {
   }),
   /** The workspace is gone or going; the row stays as a tombstone. */
   'session.deleted': z.object({ why: z.string() }),
+  /** A week after the deletion: inputs, outputs and what the events before this one held are gone; their hashes stay. */
+  'session.contents-removed': z.object({}),
 
   /** A new generation is begun: containers of an older one no longer count. */
   'sandbox.starting': z.object({ generation: z.number().int().positive() }),

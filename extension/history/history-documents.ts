@@ -61,7 +61,9 @@ export class HistoryDocuments implements TextDocumentContentProvider, Disposable
     const key = uri.toString();
     const history = this.#open.get(key) ?? this.#follow(key, uri);
     const earlier =
-      history.left === 0 ? [] : [`… ${history.left} earlier events: holdfast events ${uri.authority}`];
+      history.left === 0
+        ? []
+        : [`… ${history.left} earlier events: holdfast session events ${uri.authority}`];
     return `${[...earlier, ...history.texts].join('\n')}\n`;
   }
 

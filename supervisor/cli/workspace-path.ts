@@ -15,6 +15,12 @@ export function workspacePath(typed: string): string {
     });
   }
   const path = `/${names.join('/')}`;
+  if (names[0] !== WORKSPACE.slice(1)) {
+    throw new HoldfastError('file_not_found', `${JSON.stringify(typed)} is not in the workspace`, {
+      why: `these commands see the files of the workspace only, and the agent has it at ${WORKSPACE}`,
+      next: `write ${WORKSPACE}, or a path without a slash at the beginning; \`holdfast exec\` sees the rest of the sandbox`,
+    });
+  }
   parsePath(path);
   return path;
 }

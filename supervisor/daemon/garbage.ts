@@ -59,6 +59,7 @@ export class GarbageCollector {
       ...(await this.#deploys()),
       ...(await this.#runtimes(observed)),
       ...(await this.#artifacts(alive)),
+      ...this.#contents(),
     ];
     const removed: Garbage[] = [];
     const kept: Garbage[] = [];
@@ -177,6 +178,22 @@ export class GarbageCollector {
       finds.push(await directory(join(home.runtimes, name), 'runtime', 'program files of another build'));
     }
     return finds;
+  }
+
+  #contents(): Find[] {
+    const { deletedSessions } = this.#rooms;
+    return deletedSessions.due().map(({ sessionId, bytes }) => ({
+      garbage: {
+        kind: 'database',
+        name: sessionId,
+        why: 'inputs, outputs and events of a session that was deleted over a week ago',
+        bytes,
+      },
+      remove: async () => {
+        deletedSessions.remove(sessionId);
+        await Promise.resolve();
+      },
+    }));
   }
 
   async #artifacts(alive: (id: string) => boolean): Promise<Find[]> {

@@ -2,6 +2,7 @@ import { PayloadBuffers } from '../../protocol/wire/payload-buffers.ts';
 import { DockerEngine } from '../engine/docker/engine.ts';
 import type { Engine } from '../engine/port.ts';
 import { Artifacts } from '../history/artifacts.ts';
+import { DeletedSessions } from '../history/deleted-sessions.ts';
 import { EventLog } from '../history/events.ts';
 import { TurnOutput } from '../history/turn-output.ts';
 import { ProfileService } from '../profiles/service.ts';
@@ -52,6 +53,7 @@ export interface Rooms {
   readonly profileService: ProfileService;
   readonly policies: Policies;
   readonly egress: Egress;
+  readonly deletedSessions: DeletedSessions;
 }
 
 /** The engine connects in the background from here on. */
@@ -161,5 +163,13 @@ export function openRooms(home: Home, engine: Engine, program: Program, log: Log
     files: new FilesConnections(parts.access, payloads),
     watching: new FilesConnections(parts.access, payloads),
     profileService,
+    deletedSessions: new DeletedSessions({
+      database,
+      sessions,
+      events,
+      artifacts,
+      log: log.room('history'),
+      now,
+    }),
   };
 }

@@ -141,13 +141,17 @@ export class Supervisor {
   }
 
   /** Reconciles before the first request; an engine that hangs must not keep clients from hearing that it does. */
-  async #firstLook({ custody, profileService, operations }: Rooms): Promise<void> {
+  async #firstLook({ custody, profileService, operations, deletedSessions }: Rooms): Promise<void> {
     const log = this.#options.log.room('daemon');
     const recover = (): void => {
       profileService.recover().catch((error: unknown) => log.error('recovery failed', { error }));
       removeLeftHelpers(this.#engine).catch((error: unknown) => log.warn('left helpers stay', { error }));
     };
-    const started = custody.takeOver().then(recover);
+    const started = custody.takeOver().then(() => {
+      recover();
+      // After the snapshots whose time was over: those that are left keep the history.
+      deletedSessions.start();
+    });
     await Promise.race([started, sleep(FIRST_LOOK_MS, undefined, { ref: false })]);
     started.catch((error: unknown) => log.error('the sessions could not be looked at', { error }));
     operations.prune();
@@ -170,6 +174,7 @@ export class Supervisor {
     const daemon = log.room('daemon');
     daemon.info('leaving', { reason });
     this.#watch?.close();
+    this.#rooms?.deletedSessions.close();
     this.#unneeded?.close();
     this.#unfollow();
     if (reason === 'handover') await failpoint('handover.after-ack');

@@ -107,6 +107,8 @@ function step(state: ProjectedSession, entry: EventEntry): ProjectedSession {
       return { ...state, ...given(entry.data) };
     case 'session.deleted':
       return { ...state, status: 'deleted' };
+    case 'session.contents-removed':
+      return { ...state, about: null, tags: [], model: null };
     case 'sandbox.starting':
       return { ...state, generation: entry.data.generation };
     case 'sandbox.started':

@@ -177,7 +177,7 @@ export function sessionHandlers<P extends Client>(
       return {};
     },
 
-    'workspace/info': ({ session }) => service.workspaceInfo(service.find(session)),
+    'workspace/info': ({ session }) => service.workspaceInfo(service.findOrDefault(session)),
     'workspace/wait': async ({ session }, { signal, progress }) => {
       const { id } = service.find(session);
       await service.filled(id, {

@@ -1,5 +1,6 @@
 import type { Session, Turn, WorkspaceInfo } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
+import { ProfileNameSchema } from '../../protocol/profile.ts';
 import type { SnapshotUsage } from '../../protocol/snapshots.ts';
 import type { Engine } from '../engine/port.ts';
 import type { SnapshotCallOptions } from '../snapshots/connection.ts';
@@ -44,6 +45,30 @@ export class SessionService {
 
   find(ref: string): SessionRow {
     return this.#options.sessions.find(ref);
+  }
+
+  /**
+   * As `find`; the name of a persistent profile stands for its session `default`, where no session has that name. For what only looks:
+   * what deletes asks for the session itself.
+   */
+  findOrDefault(ref: string): SessionRow {
+    const { sessions, profiles } = this.#options;
+    try {
+      return sessions.find(ref);
+    } catch (error) {
+      const profile = ProfileNameSchema.safeParse(ref).success ? profiles.get(ref) : null;
+      if (!(error instanceof HoldfastError) || error.code !== 'not_found' || profile === null) throw error;
+      const row = sessions.byName(ref, 'default');
+      if (row !== null) return row;
+      throw new HoldfastError('not_found', `The profile ${ref} has no session named default`, {
+        why:
+          profile.config.persistence === 'persistent'
+            ? 'its first turn without --session makes one'
+            : 'it is ephemeral: each turn without --session has a session of its own',
+        next: `see \`holdfast session list --profile ${ref}\``,
+        cause: error,
+      });
+    }
   }
 
   view(row: SessionRow): Session {

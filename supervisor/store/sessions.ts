@@ -66,7 +66,7 @@ export const FIRST_SESSION_UID = 200_000;
 const COLUMNS = Object.keys(SessionRowSchema.shape) as (keyof SessionRow)[];
 const PATCHABLE = COLUMNS.filter((column) => column !== 'id');
 const INSERT = `INSERT INTO sessions (${COLUMNS.join(', ')}) VALUES (${COLUMNS.map(() => '?').join(', ')})`;
-const CursorSchema = z.tuple([z.int(), z.string()]);
+const CursorSchema = z.tuple([flag, z.int(), z.string()]);
 
 export class Sessions {
   readonly #database: Database;
@@ -148,7 +148,7 @@ export class Sessions {
     return this.#existing(id);
   }
 
-  /** The latest active first. Errors: `invalid_params` for a cursor that is not one of ours. */
+  /** Pinned ones first, then the latest active. Errors: `invalid_params` for a cursor that is not one of ours. */
   list(filter: SessionFilter = {}): SessionPage {
     const limit = filter.limit ?? 100;
     const conditions: string[] = [];
@@ -168,18 +168,18 @@ export class Sessions {
       where("(name LIKE ? ESCAPE '\\' OR about LIKE ? ESCAPE '\\')", pattern, pattern);
     }
     if (filter.cursor !== undefined) {
-      const [lastActiveAt, id] = readCursor(filter.cursor);
-      where('(lastActiveAt < ? OR (lastActiveAt = ? AND id > ?))', lastActiveAt, lastActiveAt, id);
+      const [pinned, lastActiveAt, id] = readCursor(filter.cursor);
+      where('(-pinned, -lastActiveAt, id) > (?, ?, ?)', pinned ? -1 : 0, -lastActiveAt, id);
     }
     const rows = this.#many(
-      `SELECT * FROM sessions WHERE ${conditions.join(' AND ')} ORDER BY lastActiveAt DESC, id LIMIT ?`,
+      `SELECT * FROM sessions WHERE ${conditions.join(' AND ')} ORDER BY pinned DESC, lastActiveAt DESC, id LIMIT ?`,
       ...values,
       limit + 1,
     );
     const page = rows.slice(0, limit);
     const last = page.at(-1);
     const more = rows.length > limit && last !== undefined;
-    return { rows: page, nextCursor: more ? writeCursor(last.lastActiveAt, last.id) : null };
+    return { rows: page, nextCursor: more ? writeCursor(last) : null };
   }
 
   /** Every session in one of the statuses; without them all, the deleted ones too. */
@@ -283,8 +283,8 @@ function isAscii(text: string): boolean {
   return /^[\0-\x7f]*$/.test(text);
 }
 
-function writeCursor(lastActiveAt: number, id: string): string {
-  return Buffer.from(JSON.stringify([lastActiveAt, id])).toString('base64url');
+function writeCursor({ pinned, lastActiveAt, id }: SessionRow): string {
+  return Buffer.from(JSON.stringify([pinned ? 1 : 0, lastActiveAt, id])).toString('base64url');
 }
 
 function readCursor(cursor: string): z.output<typeof CursorSchema> {

@@ -78,11 +78,12 @@ function registerList(registry: Registry, group: Command): void {
   const command = registry
     .leaf(group, {
       usage: 'list',
-      description: 'list sessions: active ones first, then those to come back to',
+      description:
+        'list sessions: active ones first, then those to come back to; pinned ones at the top of each, archived ones left out',
       examples: ['holdfast session list --search invoice', 'holdfast session list --status resumable --json'],
     })
     .option('--status <status>', STATUSES.join(', '), oneOf(STATUSES))
-    .option('--search <text>', 'in names and first requests')
+    .option('--search <text>', 'in names and first requests; archived ones too')
     .option('--profile <profile>', 'of one profile')
     .option('--pinned', 'only pinned ones')
     .option('--archived', 'only archived ones')
@@ -96,7 +97,8 @@ function registerList(registry: Registry, group: Command): void {
       ...(search === undefined ? {} : { search }),
       ...(profile === undefined ? {} : { profile }),
       ...(options.pinned === true ? { pinned: true } : {}),
-      ...(options.archived === true ? { archived: true } : {}),
+      // Out of the everyday list; who searches wants to find them.
+      ...(options.archived === true ? { archived: true } : search === undefined ? { archived: false } : {}),
       ...(tag === undefined ? {} : { tag }),
       ...(limit === undefined ? {} : { limit }),
       ...(cursor === undefined ? {} : { cursor }),
@@ -280,16 +282,21 @@ function registerUpdate(registry: Registry, group: Command): void {
   const command = registry
     .leaf(group, {
       usage: 'update <session>',
-      description: 'rename, pin, star, archive or tag a session, or choose its model',
+      description: 'rename, pin, star, archive or tag a session, or note the model that it is to use',
       operands: ['session'],
       examples: ['holdfast session update default --name invoices --pin --tag q3'],
     })
     .option('--name <name>', 'its new name')
-    .addOption(new Option('--pin', 'keep it at the top').conflicts('unpin'))
+    .addOption(new Option('--pin', 'keep it at the top of lists').conflicts('unpin'))
     .option('--unpin')
     .addOption(new Option('--star', 'mark it').conflicts('unstar'))
     .option('--unstar')
-    .addOption(new Option('--archive', 'out of the everyday list').conflicts('unarchive'))
+    .addOption(
+      new Option(
+        '--archive',
+        'leave it out of lists, except with `session list --archived` or `--search`',
+      ).conflicts('unarchive'),
+    )
     .option('--unarchive')
     .addOption(
       new Option('--tag <tag>', 'its tags from now on; may be repeated')
@@ -297,7 +304,10 @@ function registerUpdate(registry: Registry, group: Command): void {
         .conflicts('untag'),
     )
     .option('--untag', 'no tags any more')
-    .option('--model <model>', "what the agent is told to use; '' for the profile's own");
+    .option(
+      '--model <model>',
+      "the model that it is to use ('' for the profile's own); stored, and not given to agents by this version",
+    );
   registry.act(command, async (context, options: UpdateOptions, reference: string) => {
     const either = (on: boolean | undefined, off: boolean | undefined) =>
       on === true ? true : off === true ? false : undefined;
@@ -318,6 +328,8 @@ function registerUpdate(registry: Registry, group: Command): void {
     const { session } = await context.call('session/update', { session: reference, ...change });
     if (context.json) await context.document({ session });
     else await context.print(...sessionFacts(session, context.style, context.io.now()));
+    if (typeof change.model === 'string')
+      await context.note('warning: the model is stored, but this version does not give it to agents');
     return undefined;
   });
 }

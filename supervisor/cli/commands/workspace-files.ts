@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { HoldfastError } from '../../../protocol/errors.ts';
@@ -35,11 +36,20 @@ export function registerWorkspaceFiles(registry: Registry, group: Command): void
       usage: 'cat <session> <paths...>',
       description: 'write files of the workspace to standard output, byte for byte',
       operands: ['session', 'none'],
-      withoutJson: true,
     })
     .option('--snapshot <id>', 'as they were in that snapshot');
   registry.act(cat, async (context, options: FromSnapshot, session: string, paths: string[]) => {
-    for (const path of paths) await copyOut(context, { session, ...options }, workspacePath(path));
+    const source = { session, ...options };
+    if (context.json) {
+      await context.document({ files: await contents(context, source, paths.map(workspacePath)) });
+      return undefined;
+    }
+    for (const path of paths) {
+      await pieces(context, source, workspacePath(path), async (bytes) => {
+        await context.stdout.write(bytes);
+        await context.stdout.flush();
+      });
+    }
     return undefined;
   });
 
@@ -170,8 +180,51 @@ function nameText({ name, type, link }: FileEntry): string {
   return type === 'directory' ? `${name}/` : name;
 }
 
-/** Reads ahead by one piece, so that the way there and the way out overlap. */
-async function copyOut(context: Context, source: Source, path: string): Promise<void> {
+/** The most that one JSON document holds of files. */
+const DOCUMENT_BYTES = 16 * 2 ** 20;
+
+interface FileContent {
+  readonly path: string;
+  readonly bytes: number;
+  /** Of a file that is UTF-8; of any other one `base64`. */
+  readonly text?: string;
+  readonly base64?: string;
+}
+
+/** Errors: `file_too_large` where they are more than a document can hold. */
+async function contents(context: Context, source: Source, paths: readonly string[]): Promise<FileContent[]> {
+  const files: FileContent[] = [];
+  let total = 0;
+  for (const path of paths) {
+    const parts: Buffer[] = [];
+    await pieces(context, source, path, (bytes) => {
+      total += bytes.length;
+      if (total > DOCUMENT_BYTES) {
+        throw new HoldfastError('file_too_large', `${path} is not printed as JSON`, {
+          why: `one document holds at most ${size(DOCUMENT_BYTES)} of files`,
+          next: 'leave out --json: the bytes come as they are',
+        });
+      }
+      // The memory of a piece is used again.
+      parts.push(Buffer.from(bytes));
+      return Promise.resolve();
+    });
+    const content = Buffer.concat(parts);
+    const shown = isUtf8(content)
+      ? { text: content.toString('utf8') }
+      : { base64: content.toString('base64') };
+    files.push({ path, bytes: content.length, ...shown });
+  }
+  return files;
+}
+
+/** Reads ahead by one piece, so that the way there and the way out overlap. `take` owns a piece until it settles. */
+async function pieces(
+  context: Context,
+  source: Source,
+  path: string,
+  take: (bytes: Buffer) => Promise<void>,
+): Promise<void> {
   const piece = (offset: number) =>
     context
       .link()
@@ -190,8 +243,7 @@ async function copyOut(context: Context, source: Source, path: string): Promise<
       // Should writing fail first, nobody waits for this one any more.
       next.catch(() => undefined);
     }
-    await context.stdout.write(bytes);
-    await context.stdout.flush();
+    await take(bytes);
     release();
     if (!more) return;
   }

@@ -12,8 +12,10 @@ export function registerWorkspace(registry: Registry): void {
   const group = registry.group('workspace', 'where a workspace lives and how large it is; empty it');
   const info = registry.leaf(group, {
     usage: 'info <session>',
-    description: 'where the workspace lives, its size, files and last use',
+    description:
+      'where the workspace lives, its size, files and last use; a persistent profile stands for its session default',
     operands: ['session'],
+    examples: ['holdfast workspace info counter', 'holdfast workspace info counter/user-123'],
   });
   registry.act(info, async (context, _options, session: string) => {
     const found = await context.call('workspace/info', { session }, { stage: 'Measuring' });

@@ -133,7 +133,10 @@ export function sessionFacts(session: Session, style: Style, now: number): strin
       ['Size', session.workspaceBytes === null ? 'not measured yet' : size(session.workspaceBytes)],
       ['Running turn', session.runningTurn],
       ['Waiting turns', session.queuedTurns === 0 ? null : count(session.queuedTurns, 'turn')],
-      ['Model', session.model],
+      [
+        'Model',
+        session.model === null ? null : `${session.model} (stored; not given to the agent by this version)`,
+      ],
       ['Marks', marks(session)],
       ['Events', String(session.lastSeq)],
     ],

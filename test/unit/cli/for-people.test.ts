@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { cli } from './driver.ts';
-import { session } from './fake-supervisor.ts';
+import { profile, session } from './fake-supervisor.ts';
 import { serve } from './served.ts';
 
 describe('for people', () => {
@@ -14,6 +14,56 @@ describe('for people', () => {
     expect(list.stderr).toContain('holdfast run PROFILE');
     expect((await cli(['session', 'list', '--pinned'], { home })).stdout).toBe('No session is like that.\n');
     expect((await cli(['profiles'], { home })).stderr).toContain('holdfast deploy DIR');
+  });
+
+  test('archived sessions are in no everyday list; who searches finds them', async () => {
+    const { home, asked } = await serve({ 'session/list': () => ({ sessions: [], nextCursor: null }) });
+    for (const options of [[], ['--pinned'], ['--archived'], ['--search', 'x']])
+      await cli(['session', 'list', ...options], { home });
+    expect(asked.map(({ params }) => params)).toEqual([
+      { archived: false },
+      { archived: false, pinned: true },
+      { archived: true },
+      { search: 'x' },
+    ]);
+  });
+
+  test('a model that is chosen is stored, and it is said that no agent gets it', async () => {
+    const { home } = await serve({ 'session/update': () => ({ session: session({ model: 'm-1' }) }) });
+    const run = await cli(['session', 'update', 'default', '--model', 'm-1'], { home });
+    expect(run.stdout).toMatch(/Model +m-1 \(stored; not given to the agent by this version\)/);
+    expect(run.stderr).toContain('does not give it to agents');
+    const json = await cli(['session', 'update', 'default', '--model', 'm-1', '--json'], { home });
+    expect(JSON.parse(json.stdout)).toMatchObject({ session: { model: 'm-1' } });
+    const help = await cli(['session', 'update', '--help'], { home });
+    expect(help.stdout.replace(/\s+/g, ' ')).toContain('stored, and not given to agents by this version');
+  });
+
+  test('a warning of a deploy is on standard error, beside the document too', async () => {
+    const warnings = ['the egress rule *.co is wide: it is'];
+    const { home } = await serve({
+      'profile/deploy': () => ({ profile: profile(), replaced: false, unchanged: false, warnings }),
+    });
+    const run = await cli(['deploy', '.'], { home });
+    expect(run.stderr).toContain('warning: the egress rule *.co is wide: it is\n');
+    expect(JSON.parse((await cli(['deploy', '.', '--json'], { home })).stdout)).toMatchObject({ warnings });
+  });
+
+  test('a wide rule that is allowed by hand is warned of', async () => {
+    const policy = { sessionId: 'ses-aaaaaaaaaaaaaaaa', profile: 'p', rules: [], open: true };
+    const { home } = await serve({ 'policy/allow': () => ({ policy }), 'policy/deny': () => ({ policy }) });
+    expect((await cli(['policy', 'allow', 'default', '*.co'], { home })).stderr).toContain(
+      'warning: the rule *.co',
+    );
+    expect((await cli(['policy', 'deny', 'default', '*.co'], { home })).stderr).not.toContain('warning');
+  });
+
+  test.each(['/', '/etc/passwd', '/work'])('%s is said to be outside of the workspace', async (path) => {
+    const { home, asked } = await serve({});
+    const run = await cli(['workspace', 'ls', 'default', path], { home });
+    expect(run).toMatchObject({ code: 1, stdout: '' });
+    expect(run.stderr).toMatch(/^error file_not_found: ".*" is not in the workspace; .*\/workspace/);
+    expect(asked).toEqual([]);
   });
 
   test('the filters of session list reach the supervisor', async () => {

@@ -58,6 +58,20 @@ describe('sessions', () => {
     expect(failureOf(() => sessions.find('cafe')).code).toBe('not_found');
   });
 
+  test('are listed with the pinned ones first, page by page', () => {
+    const sessions = store();
+    for (let at = 1; at <= 6; at += 1)
+      sessions.insert(sessionRow(at, { name: `n${at}`, lastActiveAt: at, pinned: at % 3 === 0 }));
+    const names: string[] = [];
+    let cursor: string | undefined;
+    do {
+      const page = sessions.list({ limit: 1, cursor });
+      names.push(...page.rows.map(({ name }) => name));
+      cursor = page.nextCursor ?? undefined;
+    } while (cursor !== undefined);
+    expect(names).toEqual(['n6', 'n3', 'n5', 'n4', 'n2', 'n1']);
+  });
+
   test('are found by id, name, or profile/name', () => {
     const sessions = store();
     sessions.insert(sessionRow(1, { name: 'same' }));
@@ -84,15 +98,15 @@ describe('sessions', () => {
     sessions.insert(sessionRow(4, { name: 'was', status: 'deleted' }));
     const names = (filter: Parameters<Sessions['list']>[0]): string[] =>
       sessions.list(filter).rows.map((row) => row.name);
-    expect(names({})).toEqual(['beta', 'alpha 2', 'Alpha_1']);
+    expect(names({})).toEqual(['Alpha_1', 'beta', 'alpha 2']);
     expect(names({ status: 'deleted' })).toEqual(['was']);
     expect(names({ status: 'idle' })).toEqual(['beta']);
-    expect(names({ profile: 'counter' })).toEqual(['alpha 2', 'Alpha_1']);
+    expect(names({ profile: 'counter' })).toEqual(['Alpha_1', 'alpha 2']);
     expect(names({ pinned: true })).toEqual(['Alpha_1']);
-    expect(names({ archived: false })).toEqual(['beta', 'Alpha_1']);
-    expect(names({ tag: 'x' })).toEqual(['beta', 'Alpha_1']);
+    expect(names({ archived: false })).toEqual(['Alpha_1', 'beta']);
+    expect(names({ tag: 'x' })).toEqual(['Alpha_1', 'beta']);
     expect(names({ tag: 'X"]' })).toEqual([]);
-    expect(names({ search: 'ALPHA' })).toEqual(['alpha 2', 'Alpha_1']);
+    expect(names({ search: 'ALPHA' })).toEqual(['Alpha_1', 'alpha 2']);
     expect(names({ search: '_' })).toEqual(['Alpha_1']);
     expect(names({ search: '0%' })).toEqual(['alpha 2']);
     expect(names({ search: '\\' })).toEqual([]);
