@@ -109,6 +109,13 @@ function registerList(registry: Registry, group: Command): void {
     }
     const filtered = Object.keys(options).some((name) => name !== 'home' && name !== 'limit');
     if (page.sessions.length === 0) {
+      const isAnyArchived =
+        !filtered && (await context.call('session/list', { archived: true, limit: 1 })).sessions.length > 0;
+      if (isAnyArchived) {
+        await context.print('All sessions are archived.');
+        await context.hint('See them: holdfast session list --archived');
+        return undefined;
+      }
       await context.print(filtered ? 'No session is like that.' : 'There are no sessions yet.');
       if (!filtered)
         await context.hint(`Start one with a turn: holdfast run PROFILE '{}' (see holdfast profiles)`);

@@ -18,14 +18,25 @@ describe('for people', () => {
 
   test('archived sessions are in no everyday list; who searches finds them', async () => {
     const { home, asked } = await serve({ 'session/list': () => ({ sessions: [], nextCursor: null }) });
-    for (const options of [[], ['--pinned'], ['--archived'], ['--search', 'x']])
+    for (const options of [['--pinned'], ['--archived'], ['--search', 'x']])
       await cli(['session', 'list', ...options], { home });
     expect(asked.map(({ params }) => params)).toEqual([
-      { archived: false },
       { archived: false, pinned: true },
       { archived: true },
       { search: 'x' },
     ]);
+  });
+
+  test('where all sessions are archived, the everyday list says so', async () => {
+    const { home } = await serve({
+      'session/list': ({ archived }) => ({
+        sessions: archived === true ? [session({ archived: true })] : [],
+        nextCursor: null,
+      }),
+    });
+    const run = await cli(['session', 'list'], { home });
+    expect(run.stdout).toBe('All sessions are archived.\n');
+    expect(run.stderr).toContain('holdfast session list --archived');
   });
 
   test('a model that is chosen is stored, and it is said that no agent gets it', async () => {
