@@ -8,11 +8,22 @@ import { uriOf } from './location.ts';
 const PATH = '/.vscode/settings.json';
 
 /**
- * Settings of every session folder, whoever the session is. VS Code's Git would take the path of the folder for a path of this machine:
- * *Initialize Repository* made a repository of the machine's root directory.
+ * Settings of every session folder, whoever the session is. The features that they turn off would take the path of the folder or of a file in it for a
+ * path of this machine (docs/editor.md has the table of all).
  */
 const SESSION_FOLDER_SETTINGS = {
+  // *Initialize Repository* made a repository of the machine's root directory.
   'git.enabled': false,
+  // *Run Script* and *Debug* would start in `/workspace` of this machine.
+  'npm.scriptHover': false,
+  'debug.javascript.codelens.npmScripts': 'never',
+  'npm.autoDetect': 'off',
+  'typescript.tsc.autoDetect': 'off',
+  'js/ts.tsc.autoDetect': 'off',
+  // The npm of this machine would ask its registry about names that the agent chose, and fetch packages.
+  'npm.fetchOnlinePackageInfo': false,
+  'typescript.disableAutomaticTypeAcquisition': true,
+  'js/ts.tsserver.automaticTypeAcquisition.enabled': false,
 } as const;
 
 type Named = Pick<Session, 'id' | 'name' | 'profile'>;

@@ -4,6 +4,7 @@ import { defineActivation } from './activation.ts';
 import { defineChecks } from './checks.ts';
 import { defineDocuments } from './documents.ts';
 import { defineFileSystem } from './file-system.ts';
+import { defineHostPaths } from './host-paths.ts';
 import { defineHostileWorkspace } from './hostile-workspace.ts';
 import { definePaths } from './paths.ts';
 import { defineRoundTrips } from './round-trips.ts';
@@ -16,6 +17,7 @@ const SUITES: Readonly<Record<string, () => void>> = {
   'file-system': defineFileSystem,
   documents: defineDocuments,
   'hostile-workspace': defineHostileWorkspace,
+  'host-paths': defineHostPaths,
   paths: definePaths,
   sessions: defineSessions,
   'round-trips': defineRoundTrips,
