@@ -25,6 +25,7 @@ import { Denials } from './policy/denials.ts';
 import { SearchCommands } from './search/commands.ts';
 import { SessionCommands } from './sessions/commands.ts';
 import { KnownSessions } from './sessions/known-sessions.ts';
+import { trackSessionWindow } from './sessions/session-window.ts';
 import { SessionsView } from './sessions/sessions-view.ts';
 import { Unread } from './sessions/unread.ts';
 import { SnapshotCommands } from './snapshots/commands.ts';
@@ -65,6 +66,7 @@ export class Holdfast implements Disposable {
       }),
     );
     own.own(window.registerFileDecorationProvider(new ConfigurationMarks()));
+    own.own(trackSessionWindow());
     const sessions = own.own(new KnownSessions(connection));
     own.own(sessions.onDidChange((all) => ownSettings.heard(all)));
     const unread = own.own(new Unread(connection, sessions, context.globalState));
@@ -72,7 +74,7 @@ export class Holdfast implements Disposable {
     const events = own.own(new SessionEvents(connection));
     own.own(new Denials(connection, events, sessions));
     own.own(window.registerFileDecorationProvider(own.own(new TurnChanges(connection, events, times))));
-    const search = own.own(new SearchCommands(connection, sessions));
+    const search = own.own(new SearchCommands(connection, sessions, context.workspaceState));
     const snapshots = new SnapshotCommands(connection, sessions);
     const policy = new PolicyCommands(connection, sessions);
     const histories = own.own(new HistoryDocuments(events));

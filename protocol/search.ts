@@ -35,6 +35,8 @@ export const SearchParamsSchema = z.object({
   /** `smart` (default): exact when the pattern has a capital letter. */
   letterCase: z.enum(['exact', 'ignore', 'smart']).optional(),
   word: z.boolean().optional(),
+  /** `path`: files in the order of their paths, so that a search that stops at its limit stops at the same line each time. Default `none`. */
+  sort: z.enum(['none', 'path']).optional(),
   before: count.max(100).optional(),
   after: count.max(100).optional(),
   limit: z.number().int().min(1).max(SEARCH_LIMITS.results.most).optional(),

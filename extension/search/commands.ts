@@ -1,47 +1,66 @@
-import type { Disposable } from 'vscode';
+import type { Disposable, Memento } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
 import type { SearchSummary } from '../../protocol/search.ts';
 import type { CommandWork } from '../commands/registry.ts';
 import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
+import { Disposal } from '../disposal.ts';
 import type { KnownSessions } from '../sessions/known-sessions.ts';
 import { onlySessionHere, pickSession } from '../sessions/pick.ts';
-import { findFile } from './find-file.ts';
+import { FileFinder } from './find-file.ts';
+import { RecentFiles } from './recent-files.ts';
+import type { ReplaceCount } from './replace-preview.ts';
 import { TextSearch } from './text-search.ts';
 
-/** Looking for files and text in a workspace. */
+/** Finding files and text in a workspace, and replacing text. */
 export class SearchCommands implements Disposable {
-  readonly #connection: Connection;
   readonly #sessions: KnownSessions;
+  readonly #owned = new Disposal();
   readonly #search: TextSearch;
+  readonly #finder: FileFinder;
 
-  constructor(connection: Connection, sessions: KnownSessions) {
-    this.#connection = connection;
+  constructor(connection: Connection, sessions: KnownSessions, state: Memento) {
     this.#sessions = sessions;
-    this.#search = new TextSearch(connection);
+    this.#search = this.#owned.own(new TextSearch(connection));
+    const recent = this.#owned.own(new RecentFiles(state));
+    this.#finder = this.#owned.own(new FileFinder(connection, recent));
   }
 
   get works() {
     return {
       'holdfast.findFile': (target) => this.#findFile(target),
-      'holdfast.searchText': (target, pattern) => this.#searchText(target, pattern),
+      'holdfast.searchText': (target, query) => this.#searchText(target, query),
       'holdfast.openResult': (result) => this.#search.openResult(result),
+      'holdfast.refreshSearch': () => this.#search.refresh(),
       'holdfast.clearSearch': () => this.#search.clear(),
+      'holdfast.toggleSearchCase': () => this.#search.toggle('matchCase'),
+      'holdfast.toggleSearchWord': () => this.#search.toggle('wholeWord'),
+      'holdfast.toggleSearchRegex': () => this.#search.toggle('regex'),
+      'holdfast.replaceText': (target, text) => this.#replaceText(target, text),
+      'holdfast.applyReplace': () => this.#search.applyReplace(),
+      'holdfast.discardReplace': () => this.#search.discardReplace(),
     } as const satisfies Partial<Record<CommandId, CommandWork>>;
   }
 
   dispose(): void {
-    this.#search.dispose();
+    this.#owned.dispose();
   }
 
   async #findFile(target: unknown): Promise<void> {
     const session = await this.#pick(target, 'Find File');
-    if (session !== undefined) findFile(this.#connection, session);
+    if (session !== undefined) this.#finder.show(session);
   }
 
-  async #searchText(target: unknown, pattern: unknown): Promise<SearchSummary | undefined> {
+  async #searchText(target: unknown, query: unknown): Promise<SearchSummary | undefined> {
     const session = await this.#pick(target, 'Search Text');
-    return session === undefined ? undefined : this.#search.search(session, pattern);
+    return session === undefined ? undefined : this.#search.search(session, query);
+  }
+
+  /** In the results of the last search; where there are none, searches first. */
+  async #replaceText(target: unknown, text: unknown): Promise<ReplaceCount | undefined> {
+    if (this.#search.hasResults) return this.#search.replace(undefined, text);
+    const session = await this.#pick(target, 'Replace Text');
+    return session === undefined ? undefined : this.#search.replace(session, text);
   }
 
   #pick(target: unknown, title: string): Promise<Session | undefined> {

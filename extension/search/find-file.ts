@@ -1,5 +1,14 @@
-import { Disposable, window, workspace } from 'vscode';
-import type { QuickPickItem, Range } from 'vscode';
+import {
+  Disposable,
+  QuickPickItemKind,
+  Range,
+  ThemeIcon,
+  ViewColumn,
+  commands,
+  window,
+  workspace,
+} from 'vscode';
+import type { QuickInputButton, QuickPick, QuickPickItem } from 'vscode';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Session } from '../../protocol/entities.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
@@ -7,66 +16,217 @@ import type { Connection } from '../connection/connection.ts';
 import { lastName, uriOf } from '../files/location.ts';
 import { inert } from '../inert.ts';
 import { titleOf } from '../sessions/listing.ts';
+import { isForVsCode, parseFileQuery } from './quick-open.ts';
+import type { RecentFiles } from './recent-files.ts';
+import { ALWAYS_EXCLUDED } from './search-query.ts';
 
 const PAUSE_MS = 60;
+/** What is typed in the moment in which VS Code's list takes the place of ours is lost: that moment comes when the person pauses. */
+const HAND_OVER_PAUSE_MS = 120;
 const MOST = 200;
+const MOST_RECENT = 12;
+
+const TO_THE_SIDE: QuickInputButton = {
+  iconPath: new ThemeIcon('split-horizontal'),
+  tooltip: 'Open to the Side',
+};
 
 interface FileItem extends QuickPickItem {
-  readonly path: string;
+  /** Undefined for a heading. */
+  readonly path?: string;
 }
 
-/** A list of the workspace's files that narrows while a person types; the sandbox's sidecar does the looking. */
-export function findFile(connection: Connection, session: Session): void {
-  const picker = window.createQuickPick<FileItem>();
-  picker.title = `Files of ${inert(titleOf(session))}`;
-  picker.placeholder = 'Letters of the path, in order';
-  let looking: AbortController | undefined;
-  let timer: NodeJS.Timeout | undefined;
-  const look = async (query: string): Promise<void> => {
-    looking?.abort();
-    const mine = (looking = new AbortController());
+/** *Go to File* for a session: the sidecar searches, so that a large workspace costs no more than a small one. */
+export class FileFinder implements Disposable {
+  readonly #connection: Connection;
+  readonly #recent: RecentFiles;
+  #open: FilePicker | undefined;
+
+  constructor(connection: Connection, recent: RecentFiles) {
+    this.#connection = connection;
+    this.#recent = recent;
+  }
+
+  /** Where the list is open already, its next entry becomes the active one, as with VS Code's own key. */
+  show(session: Session): void {
+    if (this.#open?.isOpen === true && this.#open.session === session.id) this.#open.next();
+    else this.#open = new FilePicker(this.#connection, this.#recent, session);
+  }
+
+  dispose(): void {
+    this.#open?.hide();
+  }
+}
+
+/** One list of files that narrows while a person types. */
+class FilePicker {
+  readonly session: string;
+  readonly #connection: Connection;
+  readonly #recent: RecentFiles;
+  readonly #picker: QuickPick<FileItem> = window.createQuickPick<FileItem>();
+  #searching: AbortController | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  /** The query whose results are shown. */
+  #shown: string | undefined;
+  /** The person pressed Enter before the results of what was typed had come. */
+  #isAccepted = false;
+  isOpen = true;
+
+  constructor(connection: Connection, recent: RecentFiles, session: Session) {
+    this.#connection = connection;
+    this.#recent = recent;
+    this.session = session.id;
+    const picker = this.#picker;
+    picker.title = `Files of ${inert(titleOf(session))}`;
+    picker.placeholder = 'Search files by name (append : to go to a line, or type ? for other lists)';
+    const listeners = Disposable.from(
+      picker.onDidChangeValue((value) => this.#typed(value)),
+      picker.onDidAccept(() => this.#accept()),
+      picker.onDidTriggerItemButton(({ item }) => this.#openFile(item, ViewColumn.Beside)),
+      picker.onDidHide(() => {
+        this.isOpen = false;
+        clearTimeout(this.#timer);
+        this.#searching?.abort();
+        listeners.dispose();
+        picker.dispose();
+      }),
+    );
+    picker.show();
+    void this.#search('');
+  }
+
+  hide(): void {
+    this.#picker.hide();
+  }
+
+  /** Makes the next file of the list the active one. */
+  next(): void {
+    const files = this.#picker.items.filter(({ path }) => path !== undefined);
+    const [active] = this.#picker.activeItems;
+    const item = files[(active === undefined ? -1 : files.indexOf(active)) + 1] ?? files[0];
+    if (item !== undefined) this.#picker.activeItems = [item];
+  }
+
+  #typed(value: string): void {
+    this.#isAccepted = false;
+    clearTimeout(this.#timer);
+    if (isForVsCode(value)) {
+      this.#searching?.abort();
+      this.#picker.items = [];
+      this.#shown = undefined;
+      this.#timer = setTimeout(() => this.#handOver(), HAND_OVER_PAUSE_MS);
+      return;
+    }
+    const { query } = parseFileQuery(value);
+    if (query === this.#shown) {
+      this.#searching?.abort();
+      this.#picker.busy = false;
+      return;
+    }
+    this.#timer = setTimeout(() => void this.#search(query), PAUSE_MS);
+  }
+
+  /** VS Code's own list takes the place of this one, which is hidden by that. */
+  #handOver(): void {
+    clearTimeout(this.#timer);
+    void commands.executeCommand('workbench.action.quickOpen', this.#picker.value);
+  }
+
+  async #search(query: string): Promise<void> {
+    this.#searching?.abort();
+    const mine = (this.#searching = new AbortController());
+    const picker = this.#picker;
     picker.busy = true;
     try {
-      const { paths } = await connection.call(
+      const found = this.#connection.call(
         'files/find',
-        { session: session.id, query, limit: MOST },
+        { session: this.session, query, limit: MOST, hidden: true, exclude: [...ALWAYS_EXCLUDED] },
         { repeatable: true, signal: mine.signal },
       );
-      if (!mine.signal.aborted) picker.items = paths.map(itemOf);
+      const recent = query === '' ? await this.#recentFiles() : [];
+      const { paths } = await found;
+      if (mine.signal.aborted) return;
+      const others = paths.filter((path) => !recent.includes(path));
+      picker.items = [...section('recently opened', recent), ...section('files', others)];
+      this.#shown = query;
+      if (this.#isAccepted) this.#accept();
     } catch (error) {
-      if (!mine.signal.aborted) picker.placeholder = inert(HoldfastError.from(error).sentence);
+      if (mine.signal.aborted) return;
+      picker.items = [];
+      picker.placeholder = inert(HoldfastError.from(error).sentence);
     } finally {
-      if (looking === mine) picker.busy = false;
+      if (this.#searching === mine) picker.busy = false;
     }
-  };
-  const listeners = Disposable.from(
-    picker.onDidChangeValue((query) => {
-      clearTimeout(timer);
-      timer = setTimeout(() => void look(query), PAUSE_MS);
-    }),
-    picker.onDidAccept(() => {
-      const [picked] = picker.selectedItems;
-      if (picked !== undefined) void open(session.id, picked.path);
-      picker.hide();
-    }),
-    picker.onDidHide(() => {
-      clearTimeout(timer);
-      looking?.abort();
-      listeners.dispose();
-      picker.dispose();
-    }),
-  );
-  picker.show();
-  void look('');
+  }
+
+  /** Opens the active file; where the list is still that of an earlier query, the first file of the one to come. */
+  #accept(): void {
+    if (isForVsCode(this.#picker.value)) {
+      this.#handOver();
+      return;
+    }
+    const isCurrent = parseFileQuery(this.#picker.value).query === this.#shown;
+    if (!isCurrent) {
+      this.#isAccepted = true;
+      return;
+    }
+    const first = this.#picker.items.find(({ path }) => path !== undefined);
+    const item = this.#isAccepted ? first : (this.#picker.selectedItems[0] ?? this.#picker.activeItems[0]);
+    if (item !== undefined) this.#openFile(item, ViewColumn.Active);
+  }
+
+  #openFile({ path }: FileItem, column: ViewColumn): void {
+    if (path === undefined) return;
+    const { position } = parseFileQuery(this.#picker.value);
+    this.#picker.hide();
+    const at = position === undefined ? undefined : ([position.line - 1, position.column - 1] as const);
+    void open(this.session, path, at === undefined ? undefined : new Range(...at, ...at), column);
+  }
+
+  /** Those that are still there. */
+  async #recentFiles(): Promise<string[]> {
+    const files = this.#recent.of(this.session).slice(0, MOST_RECENT);
+    const there = await Promise.all(
+      files.map(async ({ path }) => {
+        try {
+          await workspace.fs.stat(uriOf(this.session, path));
+          return [path];
+        } catch {
+          return [];
+        }
+      }),
+    );
+    return there.flat();
+  }
+}
+
+function section(heading: string, paths: readonly string[]): FileItem[] {
+  if (paths.length === 0) return [];
+  return [{ label: heading, kind: QuickPickItemKind.Separator }, ...paths.map(itemOf)];
 }
 
 function itemOf(path: string): FileItem {
   const folder = path.slice(WORKSPACE.length + 1, -lastName(path).length - 1);
-  // VS Code's own filter knows less than the one that found them.
-  return { label: inert(lastName(path)), description: inert(folder), path, alwaysShow: true };
+  return {
+    label: inert(lastName(path)),
+    description: inert(folder),
+    iconPath: ThemeIcon.File,
+    buttons: [TO_THE_SIDE],
+    path,
+    // The sidecar has chosen these; VS Code's own filter would drop some of them.
+    alwaysShow: true,
+  };
 }
 
-export async function open(session: string, path: string, selection?: Range): Promise<void> {
-  const document = await workspace.openTextDocument(uriOf(session, path));
-  await window.showTextDocument(document, selection === undefined ? {} : { selection });
+/** Opens a file in the editor that fits it, an image too. VS Code itself says why where it cannot. */
+export async function open(
+  session: string,
+  path: string,
+  selection?: Range,
+  viewColumn = ViewColumn.Active,
+): Promise<void> {
+  await commands.executeCommand('vscode.open', uriOf(session, path), {
+    viewColumn,
+    ...(selection === undefined ? {} : { selection }),
+  });
 }

@@ -3,6 +3,7 @@ import { EventEmitter, Range, ThemeIcon, TreeItem, TreeItemCollapsibleState, com
 import type { Disposable, Event, TreeDataProvider, TreeView } from 'vscode';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Session } from '../../protocol/entities.ts';
+import { WORKSPACE } from '../../protocol/paths.ts';
 import type { SearchLine, SearchSummary } from '../../protocol/search.ts';
 import type { Connection } from '../connection/connection.ts';
 import { Disposal } from '../disposal.ts';
@@ -10,44 +11,48 @@ import { lastName, uriOf } from '../files/location.ts';
 import { inert } from '../inert.ts';
 import { titleOf } from '../sessions/listing.ts';
 import { open } from './find-file.ts';
+import { ReplacePreview } from './replace-preview.ts';
+import type { ReplaceCount } from './replace-preview.ts';
+import { SearchInput } from './search-input.ts';
+import { NO_OPTIONS, optionsWords, parseQuery, searchParams, summaryText } from './search-query.ts';
+import type { SearchOptions, SearchQuery, SearchToggle } from './search-query.ts';
+import { SearchResults, labelOf } from './search-results.ts';
+import type { FileResult } from './search-results.ts';
 
 const VIEW = 'holdfast.search';
 const REDRAW_MS = 100;
 
-interface FileNode {
+interface FileNode extends FileResult {
   readonly kind: 'file';
-  readonly session: string;
-  readonly path: string;
-  readonly lines: SearchLine[];
 }
 interface LineNode {
   readonly kind: 'line';
-  readonly session: string;
   readonly line: SearchLine;
 }
 type Node = FileNode | LineNode;
 
-/** What a pattern is: between slashes a regular expression (`i` behind: letters of either case), else the text itself. */
-export function parsePattern(text: string): {
-  readonly pattern: string;
-  readonly syntax: 'regex' | 'fixed';
-  readonly letterCase: 'smart' | 'ignore';
-} {
-  const regex = /^\/(.+)\/(i?)$/.exec(text);
-  if (regex?.[1] === undefined) return { pattern: text, syntax: 'fixed', letterCase: 'smart' };
-  return { pattern: regex[1], syntax: 'regex', letterCase: regex[2] === 'i' ? 'ignore' : 'smart' };
+/** A search and what it has found so far. */
+interface Search {
+  readonly session: Session;
+  readonly query: SearchQuery;
+  readonly results: SearchResults;
+  readonly running: AbortController;
 }
 
-/** Text search in a workspace, and its results as a tree that fills while the sidecar looks. */
+/** Text search in a workspace, and its results as a tree that fills while the sidecar searches. */
 export class TextSearch implements TreeDataProvider<Node>, Disposable {
   readonly #connection: Connection;
   readonly #owned = new Disposal();
   readonly #changed = this.#owned.own(new EventEmitter<undefined>());
+  readonly #replace = this.#owned.own(new ReplacePreview());
+  readonly #input = new SearchInput();
   readonly #view: TreeView<Node>;
-  #files = new Map<string, FileNode>();
-  #running: AbortController | undefined;
+  #search: Search | undefined;
   #redraw: NodeJS.Timeout | undefined;
-  #last = '';
+  #pattern = '';
+  #options: SearchOptions = NO_OPTIONS;
+  #replacement = '';
+  #summary = '';
 
   constructor(connection: Connection) {
     this.#connection = connection;
@@ -65,117 +70,165 @@ export class TextSearch implements TreeDataProvider<Node>, Disposable {
     this.#owned.dispose();
   }
 
-  /** Asks for a pattern where none is given; gives how much was found. */
-  async search(session: Session, given: unknown): Promise<SearchSummary | undefined> {
-    const text = typeof given === 'string' ? given : await this.#ask(session);
-    if (text === undefined || text === '') return undefined;
-    this.#last = text;
-    this.#stop();
-    this.#files = new Map();
-    await commands.executeCommand('setContext', 'holdfast.searched', true);
-    this.#view.description = `${inert(text, 60)} in ${inert(titleOf(session))}`;
-    this.#view.message = 'Searching …';
-    this.#changed.fire(undefined);
-    void commands.executeCommand(`${VIEW}.focus`);
-    const running = (this.#running = new AbortController());
-    try {
-      const summary = await this.#run(session.id, text, running.signal);
-      if (this.#running === running) this.#view.message = summaryText(summary);
-      return summary;
-    } catch (error) {
-      const failure = HoldfastError.from(error, 'The search failed');
-      if (this.#running === running) this.#view.message = inert(failure.sentence, 400);
-      if (failure.code === 'cancelled') return undefined;
-      throw failure;
-    } finally {
-      this.#draw();
+  /** Asks for a pattern where none is given; gives how much was found. Programs give a text, or a text with options. */
+  async search(session: Session, given?: unknown): Promise<SearchSummary | undefined> {
+    const query = given === undefined ? await this.#ask(session) : parseQuery(given);
+    return query === undefined ? undefined : this.#run(session, query);
+  }
+
+  /** Searches again with an option changed; while the person is typing a pattern, changes it there. */
+  async toggle(option: SearchToggle): Promise<SearchSummary | undefined> {
+    if (this.#input.toggle(option) || this.#search === undefined) return undefined;
+    const { session, query } = this.#search;
+    this.#options = { ...this.#options, [option]: !query[option] };
+    return this.#run(session, { ...query, [option]: !query[option] });
+  }
+
+  /** Searches again. */
+  async refresh(): Promise<SearchSummary | undefined> {
+    return this.#search === undefined ? undefined : this.#run(this.#search.session, this.#search.query);
+  }
+
+  get hasResults(): boolean {
+    return (this.#search?.results.files.length ?? 0) > 0;
+  }
+
+  /** Shows what replacing the matches would change. Asks for the text where none is given. */
+  async replace(session: Session | undefined, given: unknown): Promise<ReplaceCount | undefined> {
+    if (session !== undefined) await this.search(session);
+    const search = this.#search;
+    if (search === undefined) return undefined;
+    const text = typeof given === 'string' ? given : await this.#askReplacement(search);
+    if (text === undefined) return undefined;
+    this.#replacement = text;
+    const count = await this.#replace.show(search.session, search.results.files, search.query, text);
+    if (this.#replace.isPending) {
+      this.#view.message = 'Review the replacement, then apply (✓) or discard (✗) it above.';
     }
+    return count;
+  }
+
+  /** Makes the changes that were shown, and searches again. */
+  async applyReplace(): Promise<ReplaceCount | undefined> {
+    const count = await this.#replace.apply();
+    if (count !== undefined) await this.refresh();
+    return count;
+  }
+
+  async discardReplace(): Promise<void> {
+    await this.#replace.discard();
+    this.#view.message = this.#summary;
   }
 
   /** Forgets the results, and the view goes. */
-  clear(): void {
+  async clear(): Promise<void> {
     this.#stop();
-    this.#files = new Map();
+    this.#search = undefined;
     this.#draw();
-    void commands.executeCommand('setContext', 'holdfast.searched', false);
+    await this.#replace.discard();
+    await commands.executeCommand('setContext', 'holdfast.searched', false);
   }
 
   getChildren(parent?: Node): Node[] {
-    if (parent === undefined) return [...this.#files.values()];
-    if (parent.kind === 'line') return [];
-    return parent.lines.map((line) => ({ kind: 'line', session: parent.session, line }));
+    if (parent === undefined) {
+      return (this.#search?.results.files ?? []).map((file) => ({ kind: 'file', ...file }));
+    }
+    return parent.kind === 'line' ? [] : parent.lines.map((line) => ({ kind: 'line', line }));
   }
 
   getTreeItem(node: Node): TreeItem {
     if (node.kind === 'file') {
       const { path, lines } = node;
       const item = new TreeItem(inert(lastName(path)), TreeItemCollapsibleState.Expanded);
-      item.resourceUri = uriOf(node.session, path);
+      if (this.#search !== undefined) item.resourceUri = uriOf(this.#search.session.id, path);
       item.iconPath = ThemeIcon.File;
-      item.description = `${inert(path.slice(0, -lastName(path).length - 1))} · ${lines.length}`;
+      const folder = path.slice(WORKSPACE.length + 1, -lastName(path).length - 1);
+      item.description = `${folder === '' ? '' : `${inert(folder)} · `}${lines.length}`;
       return item;
     }
-    const { line } = node;
-    const item = new TreeItem(labelOf(line), TreeItemCollapsibleState.None);
-    item.description = String(line.line);
-    item.command = {
-      title: 'Open',
-      command: 'holdfast.openResult',
-      arguments: [node],
-    };
+    const item = new TreeItem(
+      labelOf(node.line, (text) => inert(text, 1_000)),
+      TreeItemCollapsibleState.None,
+    );
+    item.command = { title: 'Open', command: 'holdfast.openResult', arguments: [node] };
     return item;
   }
 
-  /** Shows the line of a result, the first match selected. */
+  /** Shows the line of a result, the first match selected. Only what is in the tree is opened: anybody can call the command. */
   async openResult(node: unknown): Promise<void> {
-    const line = this.#lineOf(node);
-    if (line === undefined) return;
-    const [first] = line.line.ranges;
-    const at = line.line.line - 1;
-    await open(line.session, line.line.path, new Range(at, first?.start ?? 0, at, first?.end ?? 0));
+    const search = this.#search;
+    if (search === undefined || typeof node !== 'object' || node === null || !('line' in node)) return;
+    const { line } = node;
+    if (!search.results.has(line)) return;
+    const [first] = line.ranges;
+    const at = line.line - 1;
+    await open(search.session.id, line.path, new Range(at, first?.start ?? 0, at, first?.end ?? 0));
   }
 
-  /** Only what is in the tree is opened: commands can be called by anybody with anything. */
-  #lineOf(node: unknown): LineNode | undefined {
-    if (typeof node !== 'object' || node === null || !('line' in node)) return undefined;
-    for (const { lines, session } of this.#files.values()) {
-      const line = lines.find((one) => one === node.line);
-      if (line !== undefined) return { kind: 'line', session, line };
-    }
-    return undefined;
+  async #ask(session: Session): Promise<SearchQuery | undefined> {
+    const pattern = selectedText() ?? this.#pattern;
+    const asked = await this.#input.ask(`Search in ${inert(titleOf(session))}`, {
+      pattern,
+      options: this.#options,
+    });
+    if (asked === undefined) return undefined;
+    this.#pattern = asked.pattern;
+    this.#options = asked.options;
+    return { ...asked.options, pattern: asked.pattern };
   }
 
-  async #ask(session: Session): Promise<string | undefined> {
+  #askReplacement({ session, query }: Search): Thenable<string | undefined> {
     return window.showInputBox({
-      title: `Search in ${inert(titleOf(session))}`,
-      value: this.#last,
-      prompt: 'Text as it stands, or a regular expression between slashes (/x+/, /x+/i)',
+      title: `Replace “${inert(query.pattern, 60)}” in ${inert(titleOf(session))}`,
+      value: this.#replacement,
+      placeHolder: 'Replace',
+      prompt: query.regex
+        ? 'Enter shows the changes first. $1 stands for the first group, $& for the match'
+        : 'Enter shows the changes first',
     });
   }
 
-  async #run(session: string, text: string, signal: AbortSignal): Promise<SearchSummary> {
+  async #run(session: Session, query: SearchQuery): Promise<SearchSummary> {
+    const params = searchParams(query);
+    this.#stop();
+    await this.#replace.discard();
+    const running = new AbortController();
+    const search = (this.#search = { session, query, results: new SearchResults(), running });
+    await commands.executeCommand('setContext', 'holdfast.searched', true);
+    const words = optionsWords(query);
+    this.#view.description = `${inert(query.pattern, 60)} in ${inert(titleOf(session))}${words === '' ? '' : ` (${inert(words, 100)})`}`;
+    this.#view.message = 'Searching…';
+    this.#changed.fire(undefined);
+    void commands.executeCommand(`${VIEW}.focus`);
+    try {
+      const summary = await this.#request(search, params);
+      if (this.#search === search) this.#view.message = this.#summary = summaryText(summary);
+      return summary;
+    } catch (error) {
+      const failure = HoldfastError.from(error, 'The search failed');
+      if (this.#search === search) this.#view.message = inert(failure.sentence, 400);
+      throw failure;
+    } finally {
+      if (this.#search === search) this.#draw();
+    }
+  }
+
+  async #request(
+    { session, results, running: { signal } }: Search,
+    params: ReturnType<typeof searchParams>,
+  ): Promise<SearchSummary> {
     const peer = await this.#connection.ready();
     const token = randomUUID();
     const stop = peer.onNotification('files/found', (found) => {
       if (found.token !== token || signal.aborted) return;
-      for (const line of found.lines) this.#add(session, line);
+      results.add(found.lines);
       this.#redraw ??= setTimeout(() => this.#draw(), REDRAW_MS);
     });
     try {
-      return await peer.call(
-        'files/search',
-        { session, token, hidden: true, ...parsePattern(text) },
-        { signal },
-      );
+      return await peer.call('files/search', { session: session.id, token, ...params }, { signal });
     } finally {
       stop();
     }
-  }
-
-  #add(session: string, line: SearchLine): void {
-    const known = this.#files.get(line.path);
-    if (known !== undefined) known.lines.push(line);
-    else this.#files.set(line.path, { kind: 'file', session, path: line.path, lines: [line] });
   }
 
   #draw(): void {
@@ -185,38 +238,16 @@ export class TextSearch implements TreeDataProvider<Node>, Disposable {
   }
 
   #stop(): void {
-    this.#running?.abort();
-    this.#running = undefined;
+    this.#search?.running.abort();
     clearTimeout(this.#redraw);
     this.#redraw = undefined;
   }
 }
 
-function labelOf(line: SearchLine): { label: string; highlights: [number, number][] } {
-  const shown = line.preview.trimStart();
-  const from = line.previewStart + line.preview.length - shown.length;
-  const label = inert(shown, 1_000);
-  // What had to be made visible has other columns.
-  if (label !== shown) return { label, highlights: [] };
-  const highlights = line.ranges
-    .map(({ start, end }): [number, number] => [
-      Math.max(0, start - from),
-      Math.min(shown.length, end - from),
-    ])
-    .filter(([start, end]) => end > start);
-  return { label, highlights };
-}
-
-/** How much there is, and why there may be more. */
-export function summaryText({ matches, files, stopped, skipped }: SearchSummary): string {
-  if (matches === 0 && stopped === null) return 'Nothing found.';
-  const found = `${matches.toLocaleString('en-US')} ${matches === 1 ? 'line' : 'lines'} in ${files.toLocaleString('en-US')} ${files === 1 ? 'file' : 'files'}`;
-  const more =
-    stopped === 'limit'
-      ? '; there are more: narrow the search'
-      : stopped === 'time'
-        ? '; it took too long and was ended: narrow the search'
-        : '';
-  const left = skipped === 0 ? '' : `; ${skipped} left out (too long, or just changed)`;
-  return `${found}${more}${left}.`;
+/** What a person has selected in the editor, where that is within a line. */
+function selectedText(): string | undefined {
+  const editor = window.activeTextEditor;
+  if (editor === undefined || editor.selection.isEmpty || !editor.selection.isSingleLine) return undefined;
+  const text = editor.document.getText(editor.selection);
+  return text.length <= 1_000 ? text : undefined;
 }

@@ -18,7 +18,7 @@ const ALWAYS = [
 
 /** Every value is joined to its option, so that none can be taken for another option. */
 export function textArguments(params: SearchParams): string[] {
-  const { syntax, letterCase, word, before, after, maxFileSize, pattern } = params;
+  const { syntax, letterCase, word, sort, before, after, maxFileSize, pattern } = params;
   return [
     ...ALWAYS,
     '--json',
@@ -27,6 +27,7 @@ export function textArguments(params: SearchParams): string[] {
     { exact: '--case-sensitive', ignore: '--ignore-case', smart: '--smart-case' }[letterCase ?? 'smart'],
     ...(syntax === 'fixed' ? ['--fixed-strings'] : []),
     ...(word === true ? ['--word-regexp'] : []),
+    ...(sort === 'path' ? ['--sort=path'] : []),
     `--before-context=${String(before ?? 0)}`,
     `--after-context=${String(after ?? 0)}`,
     `--max-filesize=${String(maxFileSize ?? SEARCH_LIMITS.fileSize.default)}`,

@@ -41,6 +41,20 @@ const places = ({ lines }: { lines: SearchLine[] }) =>
   lines.map(({ path, line }) => `${path}:${String(line)}`).sort();
 
 describe('text', () => {
+  test('sorted by path stops at the same line each time', async () => {
+    await sh('for d in b a c; do mkdir $d; for f in 3 1 2; do printf "hit\\nhit\\n" > $d/$f; done; done');
+    const sorted = [];
+    for (let round = 0; round < 5; round += 1) {
+      const { lines, summary } = await search({ pattern: 'hit', sort: 'path', limit: 7 });
+      expect(summary.stopped).toBe('limit');
+      sorted.push(lines.map(({ path, line }) => `${path}:${String(line)}`));
+    }
+    expect(sorted[0]).toEqual(
+      ['a/1:1', 'a/1:2', 'a/2:1', 'a/2:2', 'a/3:1', 'a/3:2', 'b/1:1'].map((place) => `/workspace/${place}`),
+    );
+    for (const one of sorted) expect(one).toEqual(sorted[0]);
+  });
+
   test('a regular expression, with columns as editors count them', async () => {
     await sh(
       `mkdir src && printf 'one\\n  \\xf0\\x9f\\x98\\x80\\xc3\\xa9 find me and find me\\r\\n' > src/a.txt && echo nothing > b.txt`,

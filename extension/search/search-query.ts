@@ -1,0 +1,139 @@
+import { z } from 'zod';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { SearchParams, SearchSummary } from '../../protocol/search.ts';
+
+const LIMITS = { lines: 5_000, previewCharacters: 1_000, globs: 100, globCharacters: 900 } as const;
+/** Version control data is neither found nor replaced, as in VS Code's own search. */
+export const ALWAYS_EXCLUDED = ['**/.git', '**/.hg', '**/.svn'] as const;
+
+/** How to search. `include` and `exclude` are globs separated by commas, as a person types them. */
+export interface SearchOptions {
+  readonly matchCase: boolean;
+  readonly wholeWord: boolean;
+  readonly regex: boolean;
+  readonly include: string;
+  readonly exclude: string;
+}
+export type SearchToggle = 'matchCase' | 'wholeWord' | 'regex';
+export interface SearchQuery extends SearchOptions {
+  readonly pattern: string;
+}
+
+export const NO_OPTIONS: SearchOptions = {
+  matchCase: false,
+  wholeWord: false,
+  regex: false,
+  include: '',
+  exclude: '',
+};
+
+/** Made where it is used: the window does not wait for it. */
+const querySchema = () => {
+  const option = z.boolean().default(false);
+  const globs = z.string().max(10_000).default('');
+  return z.strictObject({
+    pattern: z.string().min(1).max(10_000),
+    matchCase: option,
+    wholeWord: option,
+    regex: option,
+    include: globs,
+    exclude: globs,
+  });
+};
+
+/** What a program gives the command instead of a person: the text itself, or the text with options. Errors: `invalid_params`. */
+export function parseQuery(given: unknown): SearchQuery {
+  const parsed = querySchema().safeParse(typeof given === 'string' ? { pattern: given } : given);
+  if (parsed.success) return parsed.data;
+  throw new HoldfastError('invalid_params', 'This is not a search', {
+    next: 'give the text to search for, or { pattern, matchCase, wholeWord, regex, include, exclude }',
+  });
+}
+
+/**
+ * Globs as they are typed → globs of ripgrep, with VS Code's meaning: a name matches a file or a folder with all that is in it, at any
+ * depth; with `./` in front, below the workspace's root only. Commas inside braces do not separate.
+ * Errors: `invalid_params`.
+ */
+export function parseGlobs(text: string): string[] {
+  const globs = split(text).flatMap((typed) => {
+    const isAnchored = typed.startsWith('./') || typed.startsWith('/');
+    const trimmed = typed.replace(/^(\.\/|\/)+/, '').replace(/\/+$/, '');
+    if (trimmed === '' || trimmed === '.') return [];
+    const glob = isAnchored ? `/${trimmed}` : trimmed.startsWith('**/') ? trimmed : `**/${trimmed}`;
+    return trimmed === '**' || trimmed.endsWith('/**') ? [glob] : [glob, `${glob}/**`];
+  });
+  const isTooLong = globs.some((glob) => glob.length > LIMITS.globCharacters);
+  if (isTooLong || globs.length > 2 * LIMITS.globs) {
+    throw new HoldfastError('invalid_params', 'There are too many patterns for files, or one is too long', {
+      why: `at most ${LIMITS.globs} patterns of ${LIMITS.globCharacters} characters are used`,
+      next: 'use fewer or shorter patterns',
+    });
+  }
+  return globs;
+}
+
+function split(text: string): string[] {
+  const parts: string[] = [];
+  let depth = 0;
+  let part = '';
+  for (const character of text) {
+    if (character === '{') depth += 1;
+    if (character === '}') depth = Math.max(0, depth - 1);
+    if (character === ',' && depth === 0) {
+      parts.push(part);
+      part = '';
+    } else part += character;
+  }
+  return [...parts, part].map((one) => one.trim());
+}
+
+/** The request for a query. Sorted by path, so that the lines that a truncated search has are the same each time. */
+export function searchParams(query: SearchQuery): SearchParams {
+  const include = parseGlobs(query.include);
+  return {
+    pattern: query.pattern,
+    syntax: query.regex ? 'regex' : 'fixed',
+    letterCase: query.matchCase ? 'exact' : 'ignore',
+    word: query.wholeWord,
+    hidden: true,
+    sort: 'path',
+    limit: LIMITS.lines,
+    previewCharacters: LIMITS.previewCharacters,
+    ...(include.length === 0 ? {} : { include }),
+    exclude: [...ALWAYS_EXCLUDED, ...parseGlobs(query.exclude)],
+  };
+}
+
+/** The options that differ from the default, for a person: `match case, regular expression, in src, not in *.min.js`. */
+export function optionsWords(options: SearchOptions): string {
+  const { include, exclude } = options;
+  return [
+    options.matchCase ? 'match case' : '',
+    options.wholeWord ? 'whole word' : '',
+    options.regex ? 'regular expression' : '',
+    include.trim() === '' ? '' : `in ${include.trim()}`,
+    exclude.trim() === '' ? '' : `not in ${exclude.trim()}`,
+  ]
+    .filter((part) => part !== '')
+    .join(', ');
+}
+
+/** How many results there are, and why there may be more. */
+export function summaryText({ matches, files, stopped, skipped }: SearchSummary): string {
+  if (matches === 0 && stopped === null) return 'No results found.';
+  const found = `${counted(matches, 'line')} in ${counted(files, 'file')}`;
+  const more =
+    stopped === 'limit'
+      ? '. The results are truncated: narrow the search to see the others'
+      : stopped === 'time'
+        ? '. The search took too long and was stopped: narrow it to see the others'
+        : '';
+  const left =
+    skipped === 0 ? '' : `. ${counted(skipped, 'line')} left out: too long, or changed during the search`;
+  return `${found}${more}${left}.`;
+}
+
+export function counted(number: number, noun: string): string {
+  return `${number.toLocaleString('en-US')} ${noun}${number === 1 ? '' : 's'}`;
+}

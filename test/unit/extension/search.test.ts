@@ -1,0 +1,215 @@
+import { describe, expect, test } from 'vitest';
+import { isForVsCode, parseFileQuery } from '../../../extension/search/quick-open.ts';
+import { Replacement } from '../../../extension/search/replacement.ts';
+import {
+  NO_OPTIONS,
+  optionsWords,
+  parseGlobs,
+  searchParams,
+  summaryText,
+} from '../../../extension/search/search-query.ts';
+import type { SearchOptions } from '../../../extension/search/search-query.ts';
+import { SearchResults, comparePaths, labelOf } from '../../../extension/search/search-results.ts';
+import type { SearchLine } from '../../../protocol/search.ts';
+import { SearchParamsSchema } from '../../../protocol/search.ts';
+import { Seeded, seedOfRun } from '../protocol/seeded.ts';
+
+describe('what is typed into Go to File', () => {
+  test('leads to VS Code where it begins with one of its prefixes', () => {
+    for (const value of ['>reload', '@', '@:sym', ':12', '#Class', '?', 'term ', 'task build']) {
+      expect(isForVsCode(value)).toBe(true);
+    }
+    for (const value of ['', 'a>b', 'terminal', 'a@b', 'file:12', 'C#', '%'])
+      expect(isForVsCode(value)).toBe(false);
+  });
+
+  test('names a file, and a position in it', () => {
+    const at = (line: number, column: number) => ({ line, column });
+    expect(parseFileQuery('main.py')).toEqual({ query: 'main.py', position: undefined });
+    expect(parseFileQuery('main.py:')).toEqual({ query: 'main.py', position: undefined });
+    expect(parseFileQuery('main.py:12')).toEqual({ query: 'main.py', position: at(12, 1) });
+    expect(parseFileQuery('main.py:12:')).toEqual({ query: 'main.py', position: at(12, 1) });
+    expect(parseFileQuery('src/main.py:12:3')).toEqual({ query: 'src/main.py', position: at(12, 3) });
+    expect(parseFileQuery('main.py(12,3)')).toEqual({ query: 'main.py', position: at(12, 3) });
+    expect(parseFileQuery('main.py(12')).toEqual({ query: 'main.py', position: at(12, 1) });
+    expect(parseFileQuery('main.py#7')).toEqual({ query: 'main.py', position: at(7, 1) });
+    expect(parseFileQuery('main.py:0')).toEqual({ query: 'main.py', position: undefined });
+    expect(parseFileQuery('notes (copy).md')).toEqual({ query: 'notes (copy).md', position: undefined });
+    expect(parseFileQuery('')).toEqual({ query: '', position: undefined });
+  });
+});
+
+describe('patterns for files', () => {
+  test('mean what they mean in VS Code: a name at any depth, with all that is in it', () => {
+    expect(parseGlobs('')).toEqual([]);
+    expect(parseGlobs(' , ./ , / ')).toEqual([]);
+    expect(parseGlobs('src')).toEqual(['**/src', '**/src/**']);
+    expect(parseGlobs('*.ts, *.{js,jsx}')).toEqual([
+      '**/*.ts',
+      '**/*.ts/**',
+      '**/*.{js,jsx}',
+      '**/*.{js,jsx}/**',
+    ]);
+    expect(parseGlobs('./src/')).toEqual(['/src', '/src/**']);
+    expect(parseGlobs('**/test/**')).toEqual(['**/test/**']);
+  });
+
+  test('are refused where they are too long or too many, before they are sent', () => {
+    expect(() => parseGlobs('x'.repeat(901))).toThrow(/too many patterns/);
+    expect(() => parseGlobs(Array.from({ length: 101 }, (_, at) => `a${at}`).join(','))).toThrow(
+      /too many patterns/,
+    );
+    const most = Array.from({ length: 98 }, (_, at) => `${at}${'y'.repeat(880)}`).join(',');
+    const params = searchParams({
+      ...NO_OPTIONS,
+      pattern: 'x',
+      include: most,
+      exclude: most.slice(0, 9_000),
+    });
+    expect(SearchParamsSchema.safeParse(params).success).toBe(true);
+  });
+});
+
+describe('a search', () => {
+  test('asks for what its options say', () => {
+    expect(searchParams({ ...NO_OPTIONS, pattern: 'a.b' })).toMatchObject({
+      syntax: 'fixed',
+      letterCase: 'ignore',
+      word: false,
+      sort: 'path',
+      exclude: ['**/.git', '**/.hg', '**/.svn'],
+    });
+    const options: SearchOptions = {
+      matchCase: true,
+      wholeWord: true,
+      regex: true,
+      include: 'src',
+      exclude: '*.min.js',
+    };
+    expect(searchParams({ ...options, pattern: 'a.b' })).toMatchObject({
+      syntax: 'regex',
+      letterCase: 'exact',
+      word: true,
+      include: ['**/src', '**/src/**'],
+      exclude: ['**/.git', '**/.hg', '**/.svn', '**/*.min.js', '**/*.min.js/**'],
+    });
+    expect(optionsWords(options)).toBe('match case, whole word, regular expression, in src, not in *.min.js');
+    expect(optionsWords(NO_OPTIONS)).toBe('');
+  });
+
+  test('says how much it found, and why there may be more', () => {
+    expect(summaryText({ matches: 0, files: 0, stopped: null, skipped: 0 })).toBe('No results found.');
+    expect(summaryText({ matches: 1, files: 1, stopped: null, skipped: 0 })).toBe('1 line in 1 file.');
+    expect(summaryText({ matches: 5000, files: 20, stopped: 'limit', skipped: 1 })).toBe(
+      '5,000 lines in 20 files. The results are truncated: narrow the search to see the others. 1 line left out: too long, or changed during the search.',
+    );
+    expect(summaryText({ matches: 0, files: 0, stopped: 'time', skipped: 0 })).toMatch(/took too long/);
+  });
+});
+
+function line(path: string, number: number, preview: string, ...ranges: [number, number][]): SearchLine {
+  return {
+    path,
+    kind: 'match',
+    line: number,
+    preview,
+    previewStart: 0,
+    ranges: ranges.map(([start, end]) => ({ start, end })),
+  };
+}
+
+describe('results', () => {
+  test('are grouped by file and sorted, in whatever order they arrive', () => {
+    const random = new Seeded(seedOfRun('search results'));
+    const paths = [
+      '/workspace/a/b.txt',
+      '/workspace/a/b2.txt',
+      '/workspace/a/b10.txt',
+      '/workspace/ä',
+      '/workspace/a.txt',
+    ];
+    const all = paths.flatMap((path) => [1, 2, 10, 11].map((number) => line(path, number, 'x', [0, 1])));
+    const orders = Array.from({ length: 20 }, () => {
+      const results = new SearchResults();
+      const waiting = [...all];
+      while (waiting.length > 0) results.add(waiting.splice(random.below(waiting.length), 1));
+      return results.files.map(({ path, lines }) => [path, ...lines.map((one) => one.line)]);
+    });
+    expect(orders[0]?.map(([path]) => path)).toEqual([...paths].sort(comparePaths));
+    expect(orders[0]?.map(([path]) => path).slice(0, 3)).toEqual(paths.slice(0, 3));
+    for (const order of orders) expect(order).toEqual(orders[0]);
+    expect(orders[0]?.[0]?.slice(1)).toEqual([1, 2, 10, 11]);
+  });
+
+  test('show the number of the line first, then the line with its matches', () => {
+    const found = line('/workspace/f', 12, '  find me and find me', [2, 6], [14, 18]);
+    const { label, highlights } = labelOf(found, (text) => text);
+    expect(label).toBe('12: find me and find me');
+    expect(highlights.map(([from, to]) => label.slice(from, to))).toEqual(['find', 'find']);
+    expect(labelOf(found, (text) => `\\${text}`).highlights).toEqual([]);
+    const cut = { ...found, preview: 'me and find', previewStart: 7 };
+    expect(labelOf(cut, (text) => text)).toEqual({ label: '12: me and find', highlights: [[11, 15]] });
+  });
+});
+
+describe('a replacement', () => {
+  const query = { ...NO_OPTIONS, pattern: '(\\w+)@(?P<host>\\w+)', regex: true };
+  const made = (
+    text: string,
+    file: string,
+    found: SearchLine[],
+    pattern: Parameters<typeof searchParams>[0] = query,
+  ) => {
+    const lines = file.split('\n');
+    const outcome = new Replacement(pattern, text).editsFor(found, (at) => lines[at]);
+    if ('leftOut' in outcome) return outcome.leftOut;
+    for (const { line: at, start, end, text: put } of outcome.edits.toReversed()) {
+      lines[at] = (lines[at] ?? '').slice(0, start) + put + (lines[at] ?? '').slice(end);
+    }
+    return lines.join('\n');
+  };
+  const found = [line('/f', 2, 'to a@b, c@d', [3, 6], [8, 11])];
+
+  test('puts groups in where it is for a regular expression, and the text itself where not', () => {
+    expect(made('$2 at $1$$ $& $<host>\\n', 'x\nto a@b, c@d\ny', found)).toBe(
+      'x\nto b at a$ a@b b\n, d at c$ c@d d\n\ny',
+    );
+    expect(made('$1\\n', 'x\nto a@b, c@d', found, { ...NO_OPTIONS, pattern: '@' })).toBe(
+      'x\nto $1\\n, $1\\n',
+    );
+    expect(made('', 'x\nto a@b, c@d', found)).toBe('x\nto , ');
+  });
+
+  test('takes the match that ripgrep found, where JavaScript would take a shorter one', () => {
+    const words = { ...NO_OPTIONS, pattern: '(a|ab)', regex: true, wholeWord: true };
+    expect(made('<$1>', 'ab', [line('/f', 1, 'ab', [0, 2])], words)).toBe('<ab>');
+  });
+
+  test('leaves a file out that is not what was found', () => {
+    expect(made('x', 'x\nto a@b', found)).toBe('changed');
+    expect(made('x', 'x', found)).toBe('changed');
+    expect(made('x', 'x\nto a@b, \uFFFD', [line('/f', 2, 'to a@b, \uFFFD', [3, 6])])).toBe('not UTF-8');
+    const cut = { ...line('/f', 1, 'abc', [0, 1], [5, 6]), previewStart: 0 };
+    expect(made('x', 'abcdefg', [cut])).toBe('line too long');
+    const many = Array.from({ length: 200 }, (_, at): [number, number] => [at, at + 1]);
+    expect(made('x', 'x'.repeat(200), [line('/f', 1, 'x'.repeat(200), ...many)])).toBe(
+      'too many matches in a line',
+    );
+    expect(made('$1', 'xyz', [line('/f', 1, 'xyz', [0, 2])])).toBe('ambiguous groups');
+  });
+
+  test('knows that the editor does not show a byte order mark', () => {
+    expect(made('z', 'a@b', [line('/f', 1, '\uFEFFa@b', [1, 4])])).toBe('z');
+  });
+
+  test('ends where the groups of hostile text take too long', () => {
+    const slow = { ...NO_OPTIONS, pattern: '(x+x+)+y', regex: true };
+    const text = 'x'.repeat(60);
+    const started = performance.now();
+    expect(() => made('$1', text, [line('/f', 1, text, [0, 60])], slow)).toThrow(/take too long/);
+    expect(performance.now() - started).toBeLessThan(10_000);
+    expect(() => made('$1', 'a', [line('/f', 1, 'a', [0, 1])], { ...slow, pattern: '(?x) (a)' })).toThrow(
+      /cannot be used/,
+    );
+  });
+});
