@@ -29,6 +29,7 @@ import { trackSessionWindow } from './sessions/session-window.ts';
 import { SessionsView } from './sessions/sessions-view.ts';
 import { Unread } from './sessions/unread.ts';
 import { SnapshotCommands } from './snapshots/commands.ts';
+import { registerModeDocuments } from './snapshots/mode-documents.ts';
 import { SnapshotFiles } from './snapshots/snapshot-provider.ts';
 import { SessionTerminals } from './terminals/session-terminals.ts';
 
@@ -75,6 +76,7 @@ export class Holdfast implements Disposable {
     own.own(new Denials(connection, events, sessions));
     own.own(window.registerFileDecorationProvider(own.own(new TurnChanges(connection, events, times))));
     const search = own.own(new SearchCommands(connection, sessions, context.workspaceState));
+    own.own(registerModeDocuments());
     const snapshots = new SnapshotCommands(connection, sessions);
     const policy = new PolicyCommands(connection, sessions);
     const histories = own.own(new HistoryDocuments(events));

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { TimeSchema, OpIdSchema, SessionNameSchema, SessionSchema } from './entities.ts';
+import { TimeSchema, OpIdSchema, SessionNameSchema, SessionSchema, TurnIdSchema } from './entities.ts';
 import { WorkspacePathSchema } from './files.ts';
 import { SessionIdSchema, SessionRefSchema, SnapshotIdSchema } from './ids.ts';
 
@@ -54,26 +54,36 @@ export const SnapshotSchema = z.object({
   frozenMs: ms,
   /** Last event of the session's history that came before it. */
   eventSeq: count,
+  /** The turn that it was taken for, and what that was asked, as one short line; null for other reasons. */
+  turn: z.object({ id: TurnIdSchema, prompt: z.string() }).nullable(),
 });
 export type Snapshot = z.infer<typeof SnapshotSchema>;
 
 export const CHANGE_KINDS = ['added', 'modified', 'deleted', 'renamed', 'mode', 'typechange'] as const;
 
-/** One path that differs. `mode`: content is the same, permission bits, mtime or attributes are not. */
+/**
+ * One path that differs. `mode`: content is the same, permission bits, mtime or attributes are not. `renamed`: the content is the same,
+ * or most of it.
+ */
 export const ChangeSchema = z.object({
   path: z.string(),
   kind: z.enum(CHANGE_KINDS),
   /** Where it was, for a renamed one. */
   oldPath: z.string().optional(),
+  /** For a renamed one: its content is not the same any more. */
+  edited: z.boolean().optional(),
   /** What it is now, or was if it is gone. */
   type: z.enum(['file', 'directory', 'symlink', 'fifo', 'socket']),
   /** Bytes before and after; null where there was or is no file. */
   oldBytes: count.nullable(),
   newBytes: count.nullable(),
+  /** Permission bits before and after; null where there was or is nothing. */
+  oldMode: count.nullable(),
+  newMode: count.nullable(),
 });
 export type Change = z.infer<typeof ChangeSchema>;
 
-/** Of a whole comparison, whatever its page shows. */
+/** Of a whole comparison, whatever its page shows. Folders count apart: the other numbers are of files, links and the like. */
 export const ChangeTotalsSchema = z.object({
   added: count,
   modified: count,
@@ -81,6 +91,8 @@ export const ChangeTotalsSchema = z.object({
   renamed: count,
   mode: count,
   typechange: count,
+  /** Folders that were added or deleted, or have other attributes. */
+  directories: count,
   /** Bytes of the files that are added or modified, as they are afterwards. */
   bytes: count,
 });

@@ -9,7 +9,7 @@ const PICTURES = {
   'resume.png': 'resume-dark.png',
   'workspace.png': 'workspace-dark.png',
   'conflict.png': 'conflict-dark.png',
-  'compare.png': 'multi-diff-dark.png',
+  'compare.png': 'turn-diff-dark.png',
   'search.png': 'search-light.png',
   'allow.png': 'allow-host-light.png',
 };

@@ -42,6 +42,10 @@ function told(entry: EventEntry): Told {
       const block = data.error?.traceback ?? (data.output === null ? undefined : JSON.stringify(data.output));
       return block === undefined ? { line: how + why } : { line: how + why, block };
     }
+    case 'snapshot.created': {
+      const what = data.label ?? data.reason.replace('-', ' ');
+      return { line: `${data.snapshotId}  ${what}: ${data.files} files, ${data.changedFiles} changed` };
+    }
     case 'egress': {
       const why = data.reason === null ? '' : ` (${data.reason})`;
       const times = data.count === 1 ? '' : ` × ${data.count}`;

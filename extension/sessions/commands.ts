@@ -161,7 +161,7 @@ export class SessionCommands {
       { session: session.id, from: 'clean', limit: 1 },
       { repeatable: true },
     );
-    if (totals.deleted === 0) return true;
+    if (totals.deleted + totals.directories === 0) return true;
     const CLEAN = 'Empty It';
     const sure = await window.showWarningMessage(
       `Empty the workspace of ${inert(titleOf(session))}?`,

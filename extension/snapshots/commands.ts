@@ -15,6 +15,7 @@ import { titleOf } from '../sessions/listing.ts';
 import { mayEndWork } from '../sessions/live-work.ts';
 import { openWorkspace } from '../sessions/open-workspace.ts';
 import { onlySessionHere, pickSession } from '../sessions/pick.ts';
+import { modeUri } from './mode-documents.ts';
 import { pickSnapshot } from './pick-snapshot.ts';
 import { farWords, snapshotTitle, totalsWords } from './words.ts';
 
@@ -196,14 +197,16 @@ export class SnapshotCommands {
       { a: idOf(a), b: idOf(b), session: session.id, limit: MOST_COMPARED },
       { repeatable: true },
     );
-    const files = changes.filter(({ type, kind }) => type === 'file' && kind !== 'mode');
+    const resources = changes.flatMap((change) => sidesOf(session.id, a, b, change));
     const title = `${inert(titleOf(session))}: ${sideTitle(a)} → ${sideTitle(b)} (${totalsWords(totals)})`;
-    if (files.length === 0) void window.showInformationMessage(`${title}.`);
+    if (resources.length === 0) void window.showInformationMessage(`${title}.`);
     else {
-      const resources = files.map((change) => sidesOf(session.id, a, b, change));
       await commands.executeCommand('vscode.changes', title, resources);
-      if (files.length < changes.length || totalOf(totals) > changes.length) {
-        window.setStatusBarMessage(`${files.length} files are shown: ${totalsWords(totals)} in all`, 10_000);
+      if (totalOf(totals) > changes.length) {
+        window.setStatusBarMessage(
+          `The first ${changes.length} changes are shown: ${totalsWords(totals)} in all`,
+          10_000,
+        );
       }
     }
     return totals;
@@ -218,7 +221,7 @@ export class SnapshotCommands {
     if (snapshot === undefined || snapshot === 'now') return;
     workspace.updateWorkspaceFolders(workspace.workspaceFolders?.length ?? 0, 0, {
       uri: snapshotUriOf(snapshot.id, '/'),
-      name: `${titleOf(session)}: ${snapshotTitle(snapshot)}`,
+      name: inert(`${titleOf(session)}: ${snapshotTitle(snapshot)}`),
     });
   }
 
@@ -240,23 +243,32 @@ function idOf(side: Side): string {
 }
 
 function sideTitle(side: Side): string {
-  return side === 'now' ? 'now' : inert(snapshotTitle(side), 60);
+  return side === 'now' ? 'now' : inert(snapshotTitle(side));
 }
 
-function totalOf({ added, modified, deleted, renamed, mode, typechange }: ChangeTotals): number {
-  return added + modified + deleted + renamed + mode + typechange;
+function totalOf({ bytes: _bytes, ...counts }: ChangeTotals): number {
+  return Object.values(counts).reduce((sum, count) => sum + count, 0);
 }
 
-/** What VS Code calls the entry, then both sides; undefined where there is no file. */
-function sidesOf(
-  session: string,
-  a: Side,
-  b: Side,
-  { path, oldPath, kind }: Change,
-): [Uri, Uri | undefined, Uri | undefined] {
+type Sides = [Uri, Uri | undefined, Uri | undefined];
+
+/**
+ * What the comparison shows of one change: what VS Code calls the entry, then both sides, undefined where there is no file. Files by
+ * their content, and whatever has another mode by that.
+ */
+function sidesOf(session: string, a: Side, b: Side, change: Change): Sides[] {
+  const { path, oldPath, kind, type, oldMode, newMode } = change;
   const at = (side: Side, where: string): Uri =>
     side === 'now' ? uriOf(session, where) : snapshotUriOf(side.id, where);
-  const left = kind === 'added' ? undefined : at(a, oldPath ?? path);
-  const right = kind === 'deleted' ? undefined : at(b, path);
-  return [uriOf(session, path.startsWith(WORKSPACE) ? path : `${WORKSPACE}/${path}`), left, right];
+  const name = uriOf(session, path.startsWith(WORKSPACE) ? path : `${WORKSPACE}/${path}`);
+  const sides: Sides[] = [];
+  if (type === 'file' && kind !== 'mode') {
+    const left = kind === 'added' ? undefined : at(a, oldPath ?? path);
+    const right = kind === 'deleted' ? undefined : at(b, path);
+    sides.push([name, left, right]);
+  }
+  if (kind !== 'typechange' && oldMode !== null && newMode !== null && oldMode !== newMode) {
+    sides.push([name, modeUri(path, oldMode), modeUri(path, newMode)]);
+  }
+  return sides;
 }

@@ -26,7 +26,7 @@ export async function snapshotItems(connection: Connection, { id }: Session): Pr
   );
   const now = Date.now();
   return snapshots.map((snapshot) => ({
-    label: inert(snapshotTitle(snapshot)),
+    label: inert(snapshotTitle(snapshot, now)),
     iconPath: new ThemeIcon(snapshot.label === null ? 'history' : 'bookmark'),
     description: `${ago(snapshot.createdAt, now)} · ${snapshot.files.toLocaleString('en-US')} files, ${sizeWords(snapshot.bytes)}`,
     snapshot,
@@ -51,7 +51,7 @@ export async function pickSnapshot(
   }
   const items = await snapshotItems(connection, session);
   if (items.length === 0) {
-    throw new HoldfastError('not_found', 'There is no snapshot yet', {
+    throw new HoldfastError('not_found', 'There are no snapshots yet', {
       next: 'take one with Agent: Take Snapshot; every turn takes one before it begins, too',
     });
   }

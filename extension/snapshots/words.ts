@@ -1,18 +1,31 @@
 import type { ChangeTotals, Snapshot } from '../../protocol/snapshots.ts';
 
-/** How much differs, as `2 added, 1 changed, 3 deleted`. */
+/** Of a prompt so much is in the name of a snapshot. */
+const PROMPT_CHARACTERS = 48;
+
+/**
+ * How many files differ, as `2 added, 1 changed, 3 deleted`. Folders are told of only where nothing else differs: what is in them
+ * counts.
+ */
 export function totalsWords(totals: ChangeTotals): string {
+  const { mode, directories } = totals;
   const parts: [number, string][] = [
     [totals.added, 'added'],
     [totals.modified + totals.typechange, 'changed'],
     [totals.deleted, 'deleted'],
     [totals.renamed, 'renamed'],
-    [totals.mode, 'with another mode or time'],
+    [mode, mode === 1 ? 'mode or time change' : 'mode or time changes'],
   ];
-  const said = parts
+  const said = wordsOf(parts);
+  if (said !== '') return said;
+  return wordsOf([[directories, directories === 1 ? 'folder' : 'folders']]) || 'no differences';
+}
+
+function wordsOf(parts: readonly [number, string][]): string {
+  return parts
     .filter(([number]) => number > 0)
-    .map(([number, what]) => `${number.toLocaleString('en-US')} ${what}`);
-  return said.length === 0 ? 'nothing differs' : said.join(', ');
+    .map(([number, what]) => `${number.toLocaleString('en-US')} ${what}`)
+    .join(', ');
 }
 
 /** How much of what is done, as `1,200 of 5,000`. */
@@ -21,19 +34,52 @@ export function farWords(done: number, of: number | null): string {
   return of === null ? so : `${so} of ${of.toLocaleString('en-US')}`;
 }
 
-/** What a snapshot is called: its label, or why it was taken. */
-export function snapshotTitle({ label, reason }: Pick<Snapshot, 'label' | 'reason'>): string {
-  if (label !== null) return label;
+/** What tells a snapshot from others for a person: its label, or what it was taken before; and when. */
+export function snapshotTitle(
+  snapshot: Pick<Snapshot, 'label' | 'reason' | 'turn' | 'createdAt'>,
+  now: number = Date.now(),
+): string {
+  return `${snapshot.label ?? reasonWords(snapshot)} · ${timeWords(snapshot.createdAt, now)}`;
+}
+
+function reasonWords({ reason, turn }: Pick<Snapshot, 'reason' | 'turn'>): string {
   switch (reason) {
     case 'manual':
       return 'Snapshot';
     case 'before-turn':
-      return 'Before a turn';
+      return turn === null || turn.prompt === '' ? 'Before a turn' : `Before "${short(turn.prompt)}"`;
     case 'before-restore':
-      return 'Before it was restored';
+      return 'Before restore';
     case 'before-reset':
-      return 'Before it was emptied';
+      return 'Before reset';
     case 'before-delete':
-      return 'Before it was deleted';
+      return 'Before deletion';
   }
+}
+
+function short(prompt: string): string {
+  const characters = Array.from(prompt);
+  return characters.length <= PROMPT_CHARACTERS
+    ? prompt
+    : `${characters.slice(0, PROMPT_CHARACTERS - 1).join('')}…`;
+}
+
+const TIME = { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' } as const;
+const DAY = { month: 'short', day: 'numeric' } as const;
+
+/** The time of day; of another day, that too. */
+function timeWords(at: string, now: number): string {
+  const [time, today] = [new Date(at), new Date(now)];
+  const clock = time.toLocaleTimeString('en-US', TIME);
+  if (time.toDateString() === today.toDateString()) return clock;
+  const isThisYear = time.getFullYear() === today.getFullYear();
+  return `${time.toLocaleDateString('en-US', isThisYear ? DAY : { ...DAY, year: 'numeric' })}, ${clock}`;
+}
+
+/** Permission bits as `ls` and `chmod` write them: `rwxr-xr-x (755)`. */
+export function modeWords(mode: number): string {
+  const letters = Array.from('rwxrwxrwx')
+    .map((letter, at) => ((mode >> (8 - at)) & 1 ? letter : '-'))
+    .join('');
+  return `${letters} (${(mode & 0o7777).toString(8).padStart(3, '0')})`;
 }

@@ -13,7 +13,7 @@ import {
 import type { SessionRow } from '../store/sessions.ts';
 import type { SnapshotRow } from '../store/snapshots.ts';
 import type { SeedItem } from '../workspace/seed-source.ts';
-import { Comparison } from './compare/comparison.ts';
+import { Comparison, NO_CHANGES } from './compare/comparison.ts';
 import { readDiffCursor, writeDiffCursor } from './compare/diff-cursor.ts';
 import type { Names } from './compare/differences.ts';
 import { seedTree } from './compare/seed-tree.ts';
@@ -117,7 +117,7 @@ export class Comparisons {
     const { lineage, id: sessionId } = session;
     switch (from) {
       case 'files':
-        return { changes: [], totals: NOTHING, nextCursor: null };
+        return { changes: [], totals: NO_CHANGES, nextCursor: null };
       case 'memory':
         throw new HoldfastError('not_supported', 'Resuming from memory is not in this version', {
           next: 'resume with --from files',
@@ -249,7 +249,13 @@ export class Comparisons {
       const after = rootOf(b, now) ?? (await clean());
       if (known !== null && !(known.before.equals(before) && known.after.equals(after))) throw anew();
       for (const root of isNow ? [now] : []) if (root !== null) held.hold(lineage, root);
-      const kept = await this.#comparison(store, overlay, { lineage, before, after, names }, options.signal);
+      const kept = await this.#comparison(
+        store,
+        overlay,
+        // Of a clean workspace the tree is known, and not what its files hold.
+        { lineage, before, after, names, findEdited: a !== 'clean' && b !== 'clean' },
+        options.signal,
+      );
       const behind = known?.behind ?? null;
       const isInside = behind !== null && names.every((name, index) => behind[index]?.equals(name));
       return await act(
@@ -273,7 +279,7 @@ export class Comparisons {
   async #comparison(
     store: LineageStore,
     overlay: ReadonlyMap<string, Buffer>,
-    { lineage, before, after, names }: Compared,
+    { lineage, before, after, names, findEdited }: Compared,
     signal: AbortSignal | undefined,
   ): Promise<KeptComparison> {
     const key = keyOf({ lineage, before, after, names });
@@ -282,7 +288,8 @@ export class Comparisons {
     const reader = known?.reader ?? new BorrowedReader(overlay);
     reader.store = store;
     const comparison =
-      known?.comparison ?? (await Comparison.make(reader, { before, after, path: names, signal }));
+      known?.comparison ??
+      (await Comparison.make(reader, { before, after, path: names, signal, findEdited }));
     const kept = { comparison, reader };
     this.#kept.set(key, kept);
     for (const oldest of this.#kept.keys()) {
@@ -314,9 +321,10 @@ interface Compared {
   readonly before: Hash;
   readonly after: Hash;
   readonly names: Names;
+  readonly findEdited: boolean;
 }
 
-function keyOf({ lineage, before, after, names }: Compared): string {
+function keyOf({ lineage, before, after, names }: Omit<Compared, 'findEdited'>): string {
   return [lineage, before.toString('hex'), after.toString('hex'), formatPath(names)].join(' ');
 }
 
@@ -330,16 +338,6 @@ interface Trees {
 /** How the cursor of a patch says whether it ends between two files. */
 const CUT = 'c';
 const WHOLE = 'w';
-const NOTHING: ChangeTotals = {
-  added: 0,
-  modified: 0,
-  deleted: 0,
-  renamed: 0,
-  mode: 0,
-  typechange: 0,
-  bytes: 0,
-};
-
 function anew(): HoldfastError {
   return new HoldfastError('conflict', 'The comparison cannot be gone on with', {
     why: 'what it compared is not kept any more',

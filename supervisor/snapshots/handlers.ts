@@ -2,7 +2,6 @@ import type { SNAPSHOT_METHODS } from '../../protocol/snapshots.ts';
 import { type HandlerContext, type Handlers, type Progress, withBytes } from '../../protocol/wire/shapes.ts';
 import type { SessionService } from '../sessions/service.ts';
 import type { SnapshotParts } from './parts.ts';
-import { snapshotView } from './view.ts';
 
 export interface SnapshotHandlersOptions {
   readonly sessions: Pick<SessionService, 'view' | 'fork'>;
@@ -26,15 +25,15 @@ export function snapshotHandlers<P>({
         ...request,
         ...passing(context),
       });
-      return { ...snapshotView(row), created };
+      return { ...service.view(row), created };
     },
     'snapshot/list': async ({ session, ...filter }) => {
       const row = service.session(session);
       return { ...service.list(row, filter), usage: await upkeep.usage(row) };
     },
-    'snapshot/show': ({ snapshot, session }) => ({ snapshot: snapshotView(service.find(snapshot, session)) }),
+    'snapshot/show': ({ snapshot, session }) => ({ snapshot: service.view(service.find(snapshot, session)) }),
     'snapshot/update': ({ snapshot, session, ...patch }) => ({
-      snapshot: snapshotView(service.update(service.find(snapshot, session), patch)),
+      snapshot: service.view(service.update(service.find(snapshot, session), patch)),
     }),
     'snapshot/verify': ({ snapshot, session }, { signal }) =>
       upkeep.verify(service.find(snapshot, session), signal),

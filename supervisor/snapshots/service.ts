@@ -7,9 +7,10 @@ import type { Operations } from '../store/operations.ts';
 import type { Reserve } from '../store/reserve.ts';
 import type { SessionRow, Sessions } from '../store/sessions.ts';
 import type { SnapshotFilter, SnapshotPatch, SnapshotRow, Snapshots } from '../store/snapshots.ts';
+import type { Turns } from '../store/turns.ts';
 import type { LineageStores } from './store/stores.ts';
 import type { TakeRequest, Taken, Takes } from './takes.ts';
-import { snapshotView } from './view.ts';
+import { SnapshotViews } from './view.ts';
 
 const DAY_MS = 86_400_000;
 /** How long the snapshots of a deleted session stay. */
@@ -23,6 +24,7 @@ export interface SnapshotServiceOptions {
   readonly snapshots: Snapshots;
   readonly stores: LineageStores;
   readonly events: EventLog;
+  readonly turns: Turns;
   readonly operations: Operations;
   readonly takes: Takes;
   /** What is written here frees space: it must be writable on a full disk. */
@@ -35,11 +37,13 @@ export interface SnapshotServiceOptions {
 /** Snapshots as clients know them. */
 export class SnapshotService {
   readonly #options: SnapshotServiceOptions;
+  readonly #views: SnapshotViews;
   #tick: NodeJS.Timeout | null = null;
   #tidying: Promise<unknown> = Promise.resolve();
 
   constructor(options: SnapshotServiceOptions) {
     this.#options = options;
+    this.#views = new SnapshotViews(options);
   }
 
   /** Takes away what is over. Before the first request. */
@@ -128,7 +132,11 @@ export class SnapshotService {
     filter: SnapshotFilter,
   ): { readonly snapshots: Snapshot[]; readonly nextCursor: string | null } {
     const { rows, nextCursor } = this.#options.snapshots.list(session.id, filter);
-    return { snapshots: rows.map(snapshotView), nextCursor };
+    return { snapshots: rows.map((row) => this.view(row)), nextCursor };
+  }
+
+  view(row: SnapshotRow): Snapshot {
+    return this.#views.of(row);
   }
 
   update(row: SnapshotRow, patch: SnapshotPatch): SnapshotRow {

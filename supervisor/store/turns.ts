@@ -111,6 +111,16 @@ export class Turns {
     return this.#one(`${SELECT} WHERE turns.id = ?`, id);
   }
 
+  /** At most so many bytes of the beginning of its input; null where there is no such turn. */
+  inputStart(id: string, bytes: number): Uint8Array | null {
+    const row = this.#database.get(
+      'SELECT substr(bytes, 1, ?2) AS input FROM turn_inputs WHERE turnId = ?1',
+      id,
+      bytes,
+    );
+    return row === undefined ? null : parseRow(z.object({ input: blob }), 'turns', row).input;
+  }
+
   /** Errors: `not_found`. */
   existing(id: string): TurnRow {
     const row = this.get(id);

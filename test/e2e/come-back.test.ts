@@ -58,15 +58,24 @@ test('a person makes a session, works, stops it, and finds everything again', as
 
       // What the turn did is compared with what was before it, and taken back.
       await person.command('Agent: Restore Snapshot');
-      await person.pick('Before a turn');
+      await person.pick(/^Before/);
       await person.page.locator('.monaco-dialog-box', { hasText: '1 changed' }).waitFor();
       await person.shot('restore-dark');
       await person.page.locator('.monaco-dialog-box .monaco-button', { hasText: 'Compare' }).click();
       await person.page.locator('.multiDiffEntry').first().waitFor();
       await person.shot('multi-diff-dark');
       await person.command('View: Close All Editors');
+      // A comparison has what was before on the left.
+      await person.command('Agent: Compare Snapshots');
+      await person.pick(/^Before/);
+      await person.pick('Now');
+      const side = (name: string) => person.page.locator(`.multiDiffEntry .editor.${name} .view-line`);
+      await side('original').filter({ hasText: '1' }).first().waitFor();
+      await side('modified').filter({ hasText: '2' }).first().waitFor();
+      await person.shot('turn-diff-dark');
+      await person.command('View: Close All Editors');
       await person.command('Agent: Restore Snapshot');
-      await person.pick('Before a turn');
+      await person.pick(/^Before/);
       await person.page.locator('.monaco-dialog-box .monaco-button', { hasText: 'Restore' }).click();
       await person.toast('is restored').first().waitFor();
       await person.file('count').first().dblclick();

@@ -93,7 +93,7 @@ function registerList(registry: Registry, group: Command): void {
       return undefined;
     }
     if (snapshots.length === 0) {
-      await context.print('There is no snapshot like that.');
+      await context.print('No snapshots match.');
       return undefined;
     }
     const { style } = context;

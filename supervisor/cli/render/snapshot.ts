@@ -23,7 +23,8 @@ export function snapshotTable(snapshots: readonly Snapshot[], options: SnapshotT
       { title: 'SIZE', value: ({ bytes }) => size(bytes), align: 'right' },
       { title: 'ADDED TO DISK', value: ({ newBytes }) => size(newBytes), align: 'right' },
       { title: 'MARKS', value: ({ pinned }) => (pinned ? 'pinned' : ''), giveWay: 2 },
-      { title: 'LABEL', value: ({ label }) => label ?? '', paint: () => style.dim, giveWay: 1 },
+      { title: 'LABEL', value: ({ label }) => label ?? '', giveWay: 1 },
+      { title: 'PROMPT', value: ({ turn }) => turn?.prompt ?? '', paint: () => style.dim, giveWay: 3 },
     ],
     { width, header: style.dim },
   );
@@ -38,6 +39,7 @@ export function snapshotFacts(snapshot: Snapshot, style: Style, now: number): st
       ['Session', snapshot.sessionId],
       ['Taken', `${relativeTime(snapshot.createdAt, now)} (${snapshot.createdAt})`],
       ['Why', snapshot.reason],
+      ['Turn', snapshot.turn === null ? null : `${snapshot.turn.id}: ${snapshot.turn.prompt}`],
       ['Label', snapshot.label],
       ['Pinned', snapshot.pinned ? 'yes' : 'no'],
       ['Before it', snapshot.base],
@@ -60,21 +62,37 @@ const MARKS: Readonly<Record<Change['kind'], string>> = {
   typechange: 'T',
 };
 
-/** `M path`, `R old → new`: a line for each change. */
-export function changeLine({ kind, path, oldPath }: Change, style: Style): string {
+/** A line for each change: `M path`, `R old → new (edited)`, `m path (644 → 755)`. */
+export function changeLine(change: Change, style: Style): string {
+  const { kind, path, oldPath } = change;
   const paint = { A: style.green, D: style.red }[MARKS[kind]] ?? style.yellow;
   const where = oldPath === undefined ? visible(path) : `${visible(oldPath)} → ${visible(path)}`;
-  return `${paint(MARKS[kind])} ${where}`;
+  const notes = [change.edited === true ? 'edited' : '', modeChange(change)].filter((note) => note !== '');
+  return `${paint(MARKS[kind])} ${where}${notes.length === 0 ? '' : ` (${notes.join(', ')})`}`;
 }
 
-/** `3 added, 1 modified; 20 KiB`, or that nothing differs. */
+function modeChange({ kind, oldMode, newMode }: Change): string {
+  const isSame = oldMode === null || newMode === null || oldMode === newMode;
+  // Of a file that became a link nobody wants to know the mode.
+  return isSame || kind === 'typechange' ? '' : `${octal(oldMode)} → ${octal(newMode)}`;
+}
+
+function octal(mode: number): string {
+  return mode.toString(8).padStart(3, '0');
+}
+
+/** `3 added, 1 modified, 2 folders; 20 KiB of content`, or that nothing differs. */
 export function totalsLine(totals: ChangeTotals): string {
-  const { bytes, ...kinds } = totals;
-  const names = { ...kinds, mode: 0, typechange: 0 };
+  const { added, modified, deleted, renamed, mode, typechange, directories, bytes } = totals;
   const told = [
-    ...Object.entries(names).map(([name, many]) => (many === 0 ? '' : `${many} ${name}`)),
-    totals.mode === 0 ? '' : `${totals.mode} with other attributes`,
-    totals.typechange === 0 ? '' : `${totals.typechange} of another type`,
+    ...Object.entries({ added, modified, deleted, renamed }).map(([name, many]) => said(many, name)),
+    mode === 0 ? '' : count(mode, 'mode or time change'),
+    said(typechange, 'of another type'),
+    directories === 0 ? '' : count(directories, 'folder'),
   ].filter((part) => part !== '');
   return told.length === 0 ? 'Nothing differs.' : `${told.join(', ')}; ${size(bytes)} of content`;
+}
+
+function said(many: number, what: string): string {
+  return many === 0 ? '' : `${many.toLocaleString('en-US')} ${what}`;
 }

@@ -1,6 +1,7 @@
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { formatPath } from '../../../protocol/paths.ts';
 import type { Change, ChangeTotals } from '../../../protocol/snapshots.ts';
+import { contentOf } from '../../../protocol/snapshots/content.ts';
 import type { TreeEntry } from '../../../protocol/snapshots/entries.ts';
 import type { Hash, ObjectReader } from '../../../protocol/snapshots/objects.ts';
 import { Slices } from '../../../protocol/slices.ts';
@@ -23,12 +24,16 @@ export interface ComparisonOptions {
   readonly signal?: AbortSignal | undefined;
   /** What looking for renames may take. */
   readonly renameBudgetBytes?: number;
+  /** Whether files may be read to find those that were renamed and edited. Not where the reader has trees only. Default true. */
+  readonly findEdited?: boolean;
 }
 
-/** A difference, and where its file was before if it only moved. */
+/** A difference, and where its file was before if it moved. */
 export interface PairedDifference extends Difference {
   readonly kind: Change['kind'];
   readonly origin: Origin | null;
+  /** What was at its origin, where that is not what `after` has. */
+  readonly movedFrom: TreeEntry | null;
 }
 
 /**
@@ -38,11 +43,19 @@ export interface PairedDifference extends Difference {
 export class Comparison {
   readonly totals: ChangeTotals;
   readonly #reader: ObjectReader;
+  readonly #before: Hash;
   readonly #top: Difference;
   readonly #renames: Renames;
 
-  private constructor(reader: ObjectReader, top: Difference, renames: Renames, totals: ChangeTotals) {
+  private constructor(
+    reader: ObjectReader,
+    before: Hash,
+    top: Difference,
+    renames: Renames,
+    totals: ChangeTotals,
+  ) {
     this.#reader = reader;
+    this.#before = before;
     this.#top = top;
     this.#renames = renames;
     this.totals = totals;
@@ -50,7 +63,7 @@ export class Comparison {
 
   /** Errors: `file_not_found` where neither tree has the path, `snapshot_damaged`, `output_limit`. */
   static async make(reader: ObjectReader, options: ComparisonOptions): Promise<Comparison> {
-    const { before, after, path, signal, renameBudgetBytes } = options;
+    const { before, after, path, signal, renameBudgetBytes, findEdited = true } = options;
     const top = {
       path,
       before: await findEntry(reader, before, path),
@@ -60,7 +73,7 @@ export class Comparison {
       throw new HoldfastError('file_not_found', `There is no ${formatPath(path)} on either side`);
     }
     const renames = new Renames(renameBudgetBytes);
-    const totals = { added: 0, modified: 0, deleted: 0, renamed: 0, mode: 0, typechange: 0, bytes: 0 };
+    const totals = { ...NO_CHANGES };
     let count = 0;
     for await (const difference of differences(reader, top, new Slices(signal))) {
       const kind = kindOf(difference.before, difference.after);
@@ -71,15 +84,20 @@ export class Comparison {
           next: 'compare a folder of them',
         });
       }
-      totals[kind] += 1;
+      totals[isFolder(difference) ? 'directories' : kind] += 1;
       if (kind !== 'mode') totals.bytes += bytesOf(difference.after) ?? 0;
       renames.add(difference);
     }
     totals.bytes -= renames.pair();
+    if (findEdited) {
+      const read = contentReader(reader, { before, after });
+      await renames.pairEdited(read, new Slices(signal));
+    }
+    renames.end();
     totals.renamed = renames.count;
     totals.added -= renames.count;
     totals.deleted -= renames.count;
-    return new Comparison(reader, top, renames, totals);
+    return new Comparison(reader, before, top, renames, totals);
   }
 
   /** All that differs, in the order of the paths; with `behind`, what comes behind that path. */
@@ -92,7 +110,10 @@ export class Comparison {
       const origin = before === null ? this.#renames.originOf(path) : null;
       if (after === null && this.#renames.hasLeft(path)) continue;
       const kind = origin === null ? kindOf(before, after) : 'renamed';
-      if (kind !== null) yield { ...difference, kind, origin };
+      if (kind === null) continue;
+      const movedFrom =
+        origin?.isEdited === true ? await findEntry(this.#reader, this.#before, origin.path) : null;
+      yield { ...difference, kind, origin, movedFrom };
     }
   }
 
@@ -117,14 +138,51 @@ export class Comparison {
   }
 }
 
+export const NO_CHANGES: ChangeTotals = {
+  added: 0,
+  modified: 0,
+  deleted: 0,
+  renamed: 0,
+  mode: 0,
+  typechange: 0,
+  directories: 0,
+  bytes: 0,
+};
+
+/** A folder on each side where there is something. */
+function isFolder({ before, after }: Difference): boolean {
+  return [before, after].every((entry) => entry === null || entry.type === 'directory');
+}
+
+/** Whole files of the two trees. Null for what is not there or damaged: that is told where it is asked for by name. */
+function contentReader(
+  reader: ObjectReader,
+  roots: { readonly before: Hash; readonly after: Hash },
+): (side: 'before' | 'after', path: Names) => Promise<Uint8Array | null> {
+  return async (side, path) => {
+    try {
+      const entry = await findEntry(reader, roots[side], path);
+      if (entry?.type !== 'file') return null;
+      const pieces: Uint8Array[] = [];
+      for await (const { bytes } of contentOf(reader, entry)) pieces.push(bytes);
+      return Buffer.concat(pieces);
+    } catch (error) {
+      if (error instanceof HoldfastError && error.code === 'snapshot_damaged') return null;
+      throw error;
+    }
+  };
+}
+
 function changeOf({ path, before, after, kind, origin }: PairedDifference): Change {
   return {
     path: formatPath(path),
     kind,
-    ...(origin === null ? {} : { oldPath: formatPath(origin.path) }),
+    ...(origin === null ? {} : { oldPath: formatPath(origin.path), edited: origin.isEdited }),
     type: (after ?? before)?.type ?? 'file',
-    oldBytes: bytesOf(origin === null ? before : after),
+    oldBytes: origin === null ? bytesOf(before) : origin.size,
     newBytes: bytesOf(after),
+    oldMode: origin === null ? (before?.mode ?? null) : origin.mode,
+    newMode: after?.mode ?? null,
   };
 }
 

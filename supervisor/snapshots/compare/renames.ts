@@ -1,25 +1,39 @@
 import { createHash } from 'node:crypto';
+import type { Slices } from '../../../protocol/slices.ts';
 import { ByteWriter } from '../../../protocol/snapshots/bytes.ts';
 import type { FileEntry, TreeEntry } from '../../../protocol/snapshots/entries.ts';
 import { writeRef } from '../../../protocol/snapshots/refs.ts';
 import type { Difference, Names } from './differences.ts';
+import { pairSimilar, type SimilarCandidate } from './similar-files.ts';
 
 /** What the candidates of one comparison may take. Above it nothing is called renamed. */
 const BUDGET_BYTES = 64 * 2 ** 20;
-/** Beside its path. */
-const CANDIDATE_BYTES = 150;
+/** Beside its path, which is there twice in part. */
+const CANDIDATE_BYTES = 200;
 
-/** Where a renamed file was. */
+/** Where a renamed file was, and what it was there: the content may have been edited. */
 export interface Origin {
   readonly path: Names;
   readonly executable: boolean;
+  readonly mode: number;
+  readonly size: number;
+  readonly isEdited: boolean;
 }
 
-/** A file that is not where it was. */
-interface Gone {
-  readonly key: string;
-  readonly executable: boolean;
-  readonly size: number;
+/** A file that is at one path before, and not after, or the other way round. */
+interface Candidate extends SimilarCandidate {
+  readonly mode: number;
+  /** A file with holes is long, and may hold nothing. */
+  readonly sparse: boolean;
+}
+/** Which candidates there are on each side without a partner. */
+interface Unpaired {
+  readonly gone: readonly Candidate[];
+  readonly come: readonly Candidate[];
+}
+
+function namesOf(key: string): Names {
+  return key.split('\0').map((name) => Buffer.from(name, 'latin1'));
 }
 
 /** A path as the key of a map. Keys sort as paths do: name by name. */
@@ -28,14 +42,14 @@ export function keyOf(path: Names): string {
 }
 
 /**
- * Files that went and files that came with the same content. An empty file is nobody's: it would be like any other. Of
+ * Files that went and files that came with the same content, or with much of it. An empty file is nobody's: it would be like any other. Of
  * several with the same content those with the same name belong together, then the first ones in the order of their paths.
  */
 export class Renames {
-  #gone = new Map<string, Gone[]>();
-  #come = new Map<string, string[]>();
+  #gone = new Map<string, Candidate[]>();
+  #come = new Map<string, Candidate[]>();
   #budget: number;
-  readonly #origins = new Map<string, Gone>();
+  readonly #origins = new Map<string, Candidate & { readonly isEdited: boolean }>();
   readonly #left = new Set<string>();
 
   constructor(budgetBytes: number = BUDGET_BYTES) {
@@ -54,38 +68,70 @@ export class Renames {
       this.#come.clear();
       return;
     }
-    const content = contentKey(one);
-    if (before === null) push(this.#come, content, key);
-    else push(this.#gone, content, { key, executable: isExecutable(one), size: one.size });
+    const { mode, size, sparse } = one;
+    const candidate = { key, name: nameIn(key), mode, size, sparse };
+    push(before === null ? this.#come : this.#gone, contentKey(one), candidate);
   }
 
-  /** When all have been looked at. Gives how many bytes moved. */
+  /** When all have been looked at: pairs files with equal content. Gives how many bytes moved. */
   pair(): number {
     let bytes = 0;
-    const join = (from: Gone, to: string): void => {
-      this.#origins.set(to, from);
-      this.#left.add(from.key);
+    const join = (from: Candidate, to: Candidate): void => {
+      this.#join(from, to, false);
       bytes += from.size;
     };
     for (const [content, come] of this.#come) {
       const gone = this.#gone.get(content);
       if (gone === undefined) continue;
       const byName = new Map<string, typeof gone>();
-      for (const from of gone) push(byName, nameIn(from.key), from);
-      const others = come.filter((key) => {
-        const from = byName.get(nameIn(key))?.shift();
-        if (from !== undefined) join(from, key);
+      for (const from of gone) push(byName, from.name, from);
+      const others = come.filter((to) => {
+        const from = byName.get(to.name)?.shift();
+        if (from !== undefined) join(from, to);
         return from === undefined;
       });
       const free = gone.filter(({ key }) => !this.#left.has(key));
-      others.slice(0, free.length).forEach((key, index) => {
+      others.slice(0, free.length).forEach((to, index) => {
         const from = free[index];
-        if (from !== undefined) join(from, key);
+        if (from !== undefined) join(from, to);
       });
     }
+    return bytes;
+  }
+
+  /** After `pair`: pairs files whose content was edited as well. Reads what a few of them hold, by the path before or after. */
+  async pairEdited(
+    read: (side: 'before' | 'after', path: Names) => Promise<Uint8Array | null>,
+    slices: Slices,
+  ): Promise<void> {
+    const { gone, come } = this.#unpaired();
+    const isGone = new Set(gone);
+    const contentOf = (one: Candidate): Promise<Uint8Array | null> =>
+      read(isGone.has(one) ? 'before' : 'after', namesOf(one.key));
+    if (gone.length === 0 || come.length === 0) return;
+    for (const { gone: from, come: to } of await pairSimilar(gone, come, contentOf, slices)) {
+      this.#join(from, to, true);
+    }
+  }
+
+  /** After the last pair was made. */
+  end(): void {
     this.#gone = new Map();
     this.#come = new Map();
-    return bytes;
+  }
+
+  #join(from: Candidate, to: Candidate, isEdited: boolean): void {
+    this.#origins.set(to.key, { ...from, isEdited });
+    this.#left.add(from.key);
+  }
+
+  #unpaired(): Unpaired {
+    const rest = (all: ReadonlyMap<string, Candidate[]>, isPaired: (key: string) => boolean): Candidate[] =>
+      [...all.values()].flat().filter(({ key, sparse }) => !sparse && !isPaired(key));
+    return {
+      gone: rest(this.#gone, (key) => this.#left.has(key)),
+      come: rest(this.#come, (key) => this.#origins.has(key)),
+    };
   }
 
   get count(): number {
@@ -97,8 +143,8 @@ export class Renames {
     if (this.#origins.size === 0) return null;
     const origin = this.#origins.get(keyOf(path));
     if (origin === undefined) return null;
-    const names = origin.key.split('\0').map((name) => Buffer.from(name, 'latin1'));
-    return { path: names, executable: origin.executable };
+    const { key, mode, size, isEdited } = origin;
+    return { path: namesOf(key), executable: isExecutable(origin), mode, size, isEdited };
   }
 
   /** Whether what was at this path is elsewhere now. */
@@ -107,7 +153,7 @@ export class Renames {
   }
 }
 
-export function isExecutable({ mode }: TreeEntry): boolean {
+export function isExecutable({ mode }: Pick<TreeEntry, 'mode'>): boolean {
   return (mode & 0o100) !== 0;
 }
 

@@ -17,12 +17,14 @@ const SLASH = Buffer.from('/');
  * executed. The sides read their objects when they are asked for their content.
  */
 export function patchChangeOf(reader: ObjectReader, difference: PairedDifference): PatchChange | null {
-  const { path, before, after, origin } = difference;
+  const { path, before, after, origin, movedFrom } = difference;
   const now = sideOf(reader, path, after);
   const old =
     origin === null || now === null
       ? sideOf(reader, path, before)
-      : { ...now, path: joined(origin.path), executable: origin.executable };
+      : movedFrom === null
+        ? { ...now, path: joined(origin.path), executable: origin.executable }
+        : sideOf(reader, origin.path, movedFrom);
   return old === null && now === null ? null : { before: old, after: now };
 }
 

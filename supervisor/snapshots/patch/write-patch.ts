@@ -17,7 +17,7 @@ export interface PatchFile {
   readonly content: () => AsyncIterable<Uint8Array>;
 }
 
-/** One change; both sides with different paths and equal content are a rename. A side that is null is not there. */
+/** One change; both sides with different paths are a rename. A side that is null is not there. */
 export interface PatchChange {
   readonly before: PatchFile | null;
   readonly after: PatchFile | null;

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { cp, mkdir, mkdtemp, readdir, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { cp, mkdir, mkdtemp, readFile, readdir, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -79,6 +79,7 @@ describe('what differs', () => {
       renamed: 1,
       mode: 0,
       typechange: 0,
+      directories: 0,
       bytes: 4,
     });
     expect(whole.nextCursor).toBeNull();
@@ -108,8 +109,53 @@ describe('what differs', () => {
       Array.from({ length: 6 }, (_, file) => `deleted /workspace/new-${file}`),
     );
     const clean = await home.call('snapshot/preview', { session: id, from: 'clean' });
-    expect(clean.totals).toMatchObject({ deleted: 6 + 4, added: 0, modified: 0 });
+    expect(clean.totals).toMatchObject({ deleted: 6 + 3, directories: 1, added: 0, modified: 0 });
     expect((await home.call('snapshot/preview', { session: id, from: 'files' })).changes).toEqual([]);
+  });
+
+  test('a file that was renamed and edited is one change, and git applies its patch; a chmod tells both modes', async () => {
+    const { id, folder } = await scene.session();
+    const text = Array.from({ length: 20 }, (_, line) => `line ${line}\n`).join('');
+    await mkdir(join(folder, 'src'));
+    await writeFile(join(folder, 'src/parser.ts'), text);
+    await writeFile(join(folder, 'run.sh'), 'echo\n', { mode: 0o644 });
+    const taken = await scene.snapshot(id);
+    await mkdir(join(folder, 'lib'));
+    await rename(join(folder, 'src/parser.ts'), join(folder, 'lib/scanner.ts'));
+    await writeFile(join(folder, 'lib/scanner.ts'), `${text}and more\n`);
+    await run('chmod', ['755', join(folder, 'run.sh')]);
+
+    const { changes, totals } = await home.call('snapshot/diff', { a: taken, b: 'now' });
+    expect(
+      changes.map(({ path, kind, oldPath, edited, oldMode, newMode }) => [
+        path,
+        kind,
+        oldPath,
+        edited,
+        oldMode,
+        newMode,
+      ]),
+    ).toEqual([
+      ['/workspace/lib', 'added', undefined, undefined, null, 0o755],
+      ['/workspace/lib/scanner.ts', 'renamed', '/workspace/src/parser.ts', true, 0o644, 0o644],
+      ['/workspace/run.sh', 'mode', undefined, undefined, 0o644, 0o755],
+    ]);
+    expect(totals).toMatchObject({ added: 0, deleted: 0, renamed: 1, mode: 1, directories: 1 });
+    const { text: said } = await patch({ a: taken, b: 'now' });
+    expect(said.toString()).toContain('rename from src/parser.ts\nrename to lib/scanner.ts\n');
+    expect(said.toString()).toContain('+and more\n');
+    const place = await mkdtemp(join(tmpdir(), 'holdfast-renamed-'));
+    try {
+      await mkdir(join(place, 'src'));
+      await writeFile(join(place, 'src/parser.ts'), text);
+      await writeFile(join(place, 'run.sh'), 'echo\n', { mode: 0o644 });
+      await writeFile(`${place}.patch`, said);
+      await run('git', ['apply', `${place}.patch`], { cwd: place });
+      expect(await readFile(join(place, 'lib/scanner.ts'), 'utf8')).toBe(`${text}and more\n`);
+    } finally {
+      await rm(place, { recursive: true, force: true });
+      await rm(`${place}.patch`, { force: true });
+    }
   });
 
   test(

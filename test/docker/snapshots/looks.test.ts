@@ -1,6 +1,17 @@
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdir, readdir, readFile, rename, rm, stat, symlink, truncate, writeFile } from 'node:fs/promises';
+import {
+  chmod,
+  mkdir,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  symlink,
+  truncate,
+  writeFile,
+} from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -95,6 +106,22 @@ describe('on the command line', () => {
     expect(refused).toMatch(/nothing was changed$/m);
     expect(await readFile(join(folder, 'a'), 'utf8')).toBe('two\n');
     expect((await holdfast('snapshot', 'diff', 'x', 'now')).code).toBe(2);
+  });
+
+  test('a rename with an edit and a chmod, as lines', async () => {
+    const { id, folder } = await scene.session();
+    await writeFile(join(folder, 'before.txt'), 'one\ntwo\nthree\n');
+    await writeFile(join(folder, 'run.sh'), 'echo\n', { mode: 0o644 });
+    const taken = await scene.snapshot(id);
+    await rename(join(folder, 'before.txt'), join(folder, 'after.txt'));
+    await writeFile(join(folder, 'after.txt'), 'one\ntwo\nthree\nfour\n');
+    await chmod(join(folder, 'run.sh'), 0o755);
+    const { stdout } = await holdfast('snapshot', 'diff', taken, 'now');
+    expect(stdout).toBe(
+      'R /workspace/before.txt → /workspace/after.txt (edited)\nm /workspace/run.sh (644 → 755)\n',
+    );
+    const stat = await holdfast('snapshot', 'diff', taken, 'now', '--stat');
+    expect(stat.stdout).toMatch(/^1 renamed, 1 mode or time change; /);
   });
 
   test('files of a snapshot', async () => {

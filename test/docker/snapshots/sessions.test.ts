@@ -17,7 +17,13 @@ const TakenSchema = z.object({
 });
 const ListSchema = z.object({
   snapshots: z.array(
-    z.object({ id: z.string(), reason: z.string(), label: z.string().nullable(), files: z.int() }),
+    z.object({
+      id: z.string(),
+      reason: z.string(),
+      label: z.string().nullable(),
+      files: z.int(),
+      turn: z.object({ id: z.string(), prompt: z.string() }).nullable(),
+    }),
   ),
   usage: z.object({ snapshots: z.int(), bytes: z.int() }),
 });
@@ -62,6 +68,22 @@ describe('the command line takes, compares and brings back', () => {
     }
     return seen;
   }
+
+  test('a snapshot says what the turn after it was asked', async () => {
+    await made('shell', 'named');
+    await prompt('named', 'echo first > one');
+    await prompt('named', 'echo second > two\n# and\tmore');
+    await take('named', '--label', 'by hand');
+    const { snapshots } = await list('named');
+    expect(snapshots.map(({ reason, turn }) => [reason, turn?.prompt])).toEqual([
+      ['manual', undefined],
+      ['before-turn', 'echo second > two # and more'],
+      ['before-turn', 'echo first > one'],
+    ]);
+    const shown = await home.succeed(['snapshot', 'list', 'named']);
+    expect(shown).toMatch(/ PROMPT$/m);
+    expect(shown).toMatch(/ echo second > two # and more$/m);
+  });
 
   test('a tree comes back exactly, whole or in part, and a restore can be undone', async () => {
     await prompt(

@@ -105,7 +105,9 @@ export function defineSessions(): void {
       const totals = (await run('compareSnapshots', snapshot, 'now')) as Record<string, number>;
       assert.deepEqual([totals['added'], totals['modified'], totals['deleted']], [1, 1, 1]);
       const label = (): string => vscode.window.tabGroups.activeTabGroup.activeTab?.label ?? '';
-      await until('the comparison', () => label().includes('before → now (1 added, 1 changed, 1 deleted)'));
+      await until('the comparison', () =>
+        /before · \d\d:\d\d → now \(1 added, 1 changed, 1 deleted\)/.test(label()),
+      );
 
       const forked = (await run('forkSession', snapshot, 'fork-of-it')) as string;
       const list = await commandLine(['workspace', 'cat', forked, '/workspace/kept/file']);

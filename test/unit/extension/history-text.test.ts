@@ -15,6 +15,24 @@ test('an event is a line that says when and what', () => {
   );
 });
 
+test('a snapshot is told by its label, or by why it was taken', () => {
+  const data = {
+    snapshotId: 'snp-aaaaaaaaaaaaaaaa',
+    reason: 'before-turn',
+    label: null,
+    root: '0'.repeat(64),
+    files: 12,
+    bytes: 100,
+    changedFiles: 3,
+    newBytes: 10,
+    frozenMs: 0,
+  };
+  expect(eventText(event('snapshot.created', data))).toMatch(
+    / snp-aaaaaaaaaaaaaaaa before turn: 12 files, 3 changed$/,
+  );
+  expect(eventText(event('snapshot.created', { ...data, label: 'works' }))).toMatch(/ works: 12 files/);
+});
+
 test('what an agent printed follows, a bar before each line, and nothing in it is obeyed', () => {
   const text = 'one\r\n\u001b]52;c;evil\u0007\u202e\u2028two\n';
   const data = { turnId, stream: 'stdout', offset: 0, bytes: 20, text };

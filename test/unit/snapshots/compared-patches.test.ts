@@ -40,11 +40,8 @@ describe('the patch of a comparison', () => {
         const after = trees.edited(before, 8);
         for (const path of [...after.keys()]) if (/(^|\/)\.git$/.test(path)) remove(after, path);
         const objects = new StoredObjects();
-        const comparison = await compare(
-          objects,
-          storeTree(before, objects.add),
-          storeTree(after, objects.add),
-        );
+        const [a, b] = [storeTree(before, objects.add), storeTree(after, objects.add)];
+        const comparison = await compare(objects, a, b, '', { findEdited: true });
         const changes: PatchChange[] = [];
         for await (const difference of comparison.differences()) {
           const change = patchChangeOf(objects, difference);

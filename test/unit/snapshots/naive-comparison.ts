@@ -1,6 +1,6 @@
 import type { Change } from '../../../protocol/snapshots.ts';
 import type { Hash, ObjectReader } from '../../../protocol/snapshots/objects.ts';
-import { Comparison } from '../../../supervisor/snapshots/compare/comparison.ts';
+import { Comparison, type ComparisonOptions } from '../../../supervisor/snapshots/compare/comparison.ts';
 import type { Names } from '../../../supervisor/snapshots/compare/differences.ts';
 import { byPath, type Item, itemAt, type ModelTree } from './model-tree.ts';
 
@@ -90,13 +90,13 @@ export async function all(comparison: Comparison, behind: Names | null = null): 
   return found;
 }
 
+/** Without those that were renamed and edited, of which the naive comparison knows nothing, unless `findEdited`. */
 export function compare(
   objects: ObjectReader,
   before: Hash,
   after: Hash,
   path = '',
-  budget?: number,
+  options: Pick<ComparisonOptions, 'renameBudgetBytes' | 'findEdited'> = { findEdited: false },
 ): Promise<Comparison> {
-  const renameBudgetBytes = budget === undefined ? {} : { renameBudgetBytes: budget };
-  return Comparison.make(objects, { before, after, path: namesOf(path), ...renameBudgetBytes });
+  return Comparison.make(objects, { before, after, path: namesOf(path), ...options });
 }

@@ -13,6 +13,7 @@ import { Freezes } from '../../../supervisor/store/freezes.ts';
 import { Operations } from '../../../supervisor/store/operations.ts';
 import { Reserve } from '../../../supervisor/store/reserve.ts';
 import { type SessionRow, Sessions } from '../../../supervisor/store/sessions.ts';
+import { Turns } from '../../../supervisor/store/turns.ts';
 import { Snapshots } from '../../../supervisor/store/snapshots.ts';
 import { sessionId, sessionRow, temporaryDatabase, temporaryHome } from '../store/temporary-home.ts';
 import { TestSidecar } from './test-sidecar.ts';
@@ -113,6 +114,7 @@ export function room() {
     snapshots,
     stores,
     events,
+    turns: new Turns(database),
     operations,
     takes,
     reserve: new Reserve(home),
