@@ -70,8 +70,7 @@ export class ReplacePreview implements TextDocumentContentProvider, Disposable {
   }
 
   provideTextDocumentContent({ path }: Uri): string {
-    const name = path.slice(path.indexOf('/', 1));
-    return this.#pending?.files.find((file) => file.path === name)?.after ?? '';
+    return this.#pending?.files.find((file) => file.path === path)?.after ?? '';
   }
 
   /** Shows what the replacement would change. Undefined where that is nothing, or the person cancelled. */
@@ -125,7 +124,11 @@ export class ReplacePreview implements TextDocumentContentProvider, Disposable {
     const pending = this.#pending;
     if (pending === undefined) return undefined;
     const skipped: Skipped[] = [];
-    const applied: EditedFile[] = [];
+    const applied: {
+      readonly file: EditedFile;
+      readonly document: TextDocument;
+      readonly wasDirty: boolean;
+    }[] = [];
     const edit = new WorkspaceEdit();
     for (const file of pending.files) {
       const uri = uriOf(pending.session, file.path);
@@ -134,20 +137,27 @@ export class ReplacePreview implements TextDocumentContentProvider, Disposable {
         skipped.push({ path: file.path, why: document === undefined ? 'cannot be read' : 'changed' });
         continue;
       }
-      applied.push(file);
+      applied.push({ file, document, wasDirty: document.isDirty });
       for (const { line, start, end, text } of file.edits)
         edit.replace(uri, new Range(line, start, line, end), text);
     }
-    // As a refactoring VS Code saves the files that it did not have open.
     if (applied.length > 0 && !(await workspace.applyEdit(edit, { isRefactoring: true }))) {
       throw new HoldfastError('conflict', 'Nothing was replaced', {
         why: 'a file changed at the same moment',
         next: 'apply the replacement again',
       });
     }
+    // VS Code saves by itself only what no editor shows, and the comparison shows these. What had unsaved changes stays unsaved.
+    const unsaved: Skipped[] = [];
+    for (const { file, document, wasDirty } of applied) {
+      if (!wasDirty && document.isDirty && !(await isSaved(document))) {
+        unsaved.push({ path: file.path, why: 'not saved' });
+      }
+    }
     await this.discard();
     tellSkipped('Nothing was replaced in', skipped);
-    const replacements = countOf(applied);
+    tellSkipped('The replacement is not saved yet in', unsaved);
+    const replacements = countOf(applied.map(({ file }) => file));
     window.setStatusBarMessage(
       `Replaced ${replacements.toLocaleString('en-US')} in ${counted(applied.length, 'file')}`,
       8_000,
@@ -169,7 +179,7 @@ export class ReplacePreview implements TextDocumentContentProvider, Disposable {
 
   #previewUri(path: string): Uri {
     // A serial number, as VS Code keeps the text of an address that it has seen.
-    return Uri.from({ scheme: SCHEME, path: `/${this.#serial}${path}` });
+    return Uri.from({ scheme: SCHEME, path, query: String(this.#serial) });
   }
 }
 
@@ -236,6 +246,15 @@ async function documentAt(uri: Uri): Promise<TextDocument | undefined> {
     return await workspace.openTextDocument(uri);
   } catch {
     return undefined;
+  }
+}
+
+/** A save fails where the agent has written the file meanwhile, which is told by whoever refused it. */
+async function isSaved(document: TextDocument): Promise<boolean> {
+  try {
+    return await document.save();
+  } catch {
+    return false;
   }
 }
 

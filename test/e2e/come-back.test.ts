@@ -68,7 +68,7 @@ test('a person makes a session, works, stops it, and finds everything again', as
       // A comparison has what was before on the left.
       await person.command('Agent: Compare Snapshots');
       await person.pick(/^Before/);
-      await person.pick('Now');
+      await person.pick(/^Now/);
       const side = (name: string) => person.page.locator(`.multiDiffEntry .editor.${name} .view-line`);
       await side('original').filter({ hasText: '1' }).first().waitFor();
       await side('modified').filter({ hasText: '2' }).first().waitFor();
