@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { DeployedSchema } from './deployed.ts';
 import {
   CheckSchema,
   DispatchedSchema,
@@ -121,13 +122,7 @@ export const METHODS = {
   'profile/deploy': {
     /** `directory` is absolute, on the supervisor's machine. */
     params: z.object({ directory: z.string().min(1).max(4096), opId }),
-    result: z.object({
-      profile: ProfileSummarySchema,
-      replaced: z.boolean(),
-      unchanged: z.boolean(),
-      /** What a person should know of it, one sentence each. */
-      warnings: z.array(z.string()),
-    }),
+    result: DeployedSchema,
   },
   'profile/undeploy': {
     params: z.object({ profile: ProfileNameSchema, force: z.boolean(), opId }),

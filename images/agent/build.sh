@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The root filesystem of the default agent image: a small Debian 12 with what coding agents reach for.
-# Usage: build.sh OUT.tar NODE_BINARY NPM_TARBALL   (Debian or Ubuntu with mmdebstrap)
+# The root filesystem of an agent image: a small Debian 12 with Node and the packages of a list.
+# Usage: build.sh OUT.tar NODE_BINARY NPM_TARBALL PACKAGES   (Debian or Ubuntu with mmdebstrap)
 set -euo pipefail
-out=$(realpath "$1") node=$(realpath "$2") npm=$(realpath "$3")
+out=$(realpath "$1") node=$(realpath "$2") npm=$(realpath "$3") list=$(realpath "$4")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -18,7 +18,14 @@ tar -cf "$work/local.tar" --owner=0 --group=0 --numeric-owner -C "$work/local" .
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 options=()
 [ -f "$keyring" ] && options+=("--keyring=$keyring")
-packages=bash,ca-certificates,curl,git,jq,less,openssh-client,procps,python3,python3-pip,python3-venv,ripgrep,sqlite3,xz-utils,zstd
+packages=$(grep -v '^#' "$list" | paste -sd,)
+# `pip install` works as it is: into the user's own site where the system's is read-only. Nothing else manages Python here.
+cat >"$work/pip.conf" <<'END'
+[global]
+break-system-packages = true
+disable-pip-version-check = true
+root-user-action = ignore
+END
 mmdebstrap --quiet --variant=minbase --include="$packages" "${options[@]}" \
   --aptopt='APT::Install-Recommends "false"' --aptopt='Acquire::Languages "none"' \
   --dpkgopt='force-unsafe-io' \
@@ -28,6 +35,7 @@ mmdebstrap --quiet --variant=minbase --include="$packages" "${options[@]}" \
   --customize-hook='useradd -R "$1" -u 1000 -g 1000 -m -s /bin/bash agent' \
   --customize-hook='mkdir -p "$1/workspace" "$1/agent" && chown 1000:1000 "$1/workspace"' \
   --customize-hook="tar -xf '$work/local.tar' -C \"\$1/usr/local\"" \
+  --customize-hook="install -m 644 '$work/pip.conf' \"\$1/etc/pip.conf\"" \
   --customize-hook='rm -rf "$1"/etc/apt/sources.list.d/0000* "$1"/etc/apt/apt.conf.d/99mmdebstrap "$1"/var/log/*' \
   --customize-hook=': >"$1/etc/hostname"; : >"$1/etc/resolv.conf"' \
   --customize-hook='echo "deb http://deb.debian.org/debian bookworm main" >"$1/etc/apt/sources.list"' \

@@ -6,27 +6,35 @@ import { onPath, run } from './command.mjs';
 import { canInstall, install, isDebian } from './debian.mjs';
 import { fetchPackage, nodeForImages } from './node.mjs';
 import { SetupError, reasonOf } from './project.mjs';
-import { recipes } from './recipes.mjs';
+import { minimalRecipe, recipes } from './recipes.mjs';
 
 /** npm for the agent image; its tarball comes from the registry that npm on this machine uses. */
 const NPM = 'npm@11.19.1';
 
 /**
  * @param {import('./docker-api.mjs').DockerApi} api @param {import('./progress.mjs').Step} step
+ * @param {{ minimal?: boolean }} options `minimal`: the small variant of the agent image as well
  * @returns {Promise<string[]>} what was done for each image
  */
-export async function ensureImages(api, step) {
+export async function ensureImages(api, step, { minimal = false } = {}) {
   const done = [];
-  for (const recipe of Object.values(recipes())) {
-    if (await api.hasImage(recipe.reference)) {
-      done.push(`${recipe.reference} there`);
-      continue;
-    }
-    const pulled = await pull(api, recipe, step);
-    if (!pulled) await buildHere(api, recipe, step);
-    done.push(`${recipe.reference} ${pulled ? 'pulled' : 'built'}`);
+  for (const recipe of [...Object.values(recipes()), ...(minimal ? [minimalRecipe()] : [])]) {
+    done.push(`${recipe.reference} ${await ensureImage(api, recipe, step)}`);
+    // Each time: another checkout may have moved it to an image of its own.
+    if (recipe.stable !== null) await api.tag(recipe.reference, recipe.stable);
   }
   return done;
+}
+
+/**
+ * @param {import('./docker-api.mjs').DockerApi} api @param {import('./recipes.mjs').Recipe} recipe
+ * @param {import('./progress.mjs').Step} step
+ */
+async function ensureImage(api, recipe, step) {
+  if (await api.hasImage(recipe.reference)) return 'there';
+  if (await pull(api, recipe, step)) return 'pulled';
+  await buildHere(api, recipe, step);
+  return 'built';
 }
 
 /**
@@ -73,9 +81,9 @@ async function buildHere(api, recipe, step) {
     const tar = join(work, 'root.tar');
     step.show('Node for the images');
     const inputs = [tar, await nodeForImages(work)];
-    if (recipe.name === 'agent') {
+    if (recipe.packages !== null) {
       step.show('fetching npm');
-      inputs.push(await fetchPackage(NPM, work));
+      inputs.push(await fetchPackage(NPM, work), recipe.packages);
     }
     step.show(`building ${recipe.name} from Debian packages (a minute at most)`);
     // Not by its own mode: an unpacked archive may have lost it.
@@ -100,7 +108,7 @@ async function ensureTools(recipe, step) {
       'Set HOLDFAST_REGISTRY to a registry that has it (HOST/PATH, with PATH/sidecar and PATH/agent)',
     );
   }
-  if (recipe.name !== 'agent') return;
+  if (recipe.packages === null) return;
   const missing = onPath('mmdebstrap') === undefined ? ['mmdebstrap'] : [];
   // Ubuntu does not know Debian's keys.
   if (!existsSync('/usr/share/keyrings/debian-archive-keyring.gpg')) missing.push('debian-archive-keyring');

@@ -13,8 +13,10 @@ import {
   symlink,
 } from 'node:fs/promises';
 import { posix } from 'node:path';
+import type { LeftOut } from '../../protocol/deployed.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { IGNORE_FILES, Ignores } from './ignores.ts';
+import { IGNORE_FILES, Ignores, isRepository } from './ignores.ts';
+import { LeftOutEntries } from './left-out.ts';
 import { PROFILE_FILE } from './profile-file.ts';
 
 export interface CopyLimits {
@@ -39,6 +41,8 @@ export interface CopiedProject {
   readonly bytes: number;
   /** Same paths, kinds, executable bits and contents: same hash. */
   readonly hash: string;
+  /** What ignore files kept out. */
+  readonly leftOut: LeftOut;
   /** Whether the path (relative, UTF-8) is a regular file of the copy. */
   has(path: string): boolean;
 }
@@ -69,6 +73,7 @@ class ProjectCopy {
   readonly #limits: CopyLimits;
   readonly #hash = createHash('sha256');
   readonly #regular = new Set<string>();
+  readonly #leftOut = new LeftOutEntries();
   readonly #buffer = Buffer.alloc(CHUNK);
   #root: RawPath = '';
   #except: Stats | undefined;
@@ -88,10 +93,12 @@ class ProjectCopy {
     await this.#folder('', Ignores.none(), 0);
     this.#options.progress?.(this.#files);
     const regular = this.#regular;
+    const leftOut = await this.#leftOut.measure(this.#options.signal);
     return {
       files: this.#files,
       bytes: this.#bytes,
       hash: this.#hash.digest('hex'),
+      leftOut,
       has: (path) => regular.has(posix.normalize(raw(path))),
     };
   }
@@ -113,7 +120,11 @@ class ProjectCopy {
       const path = relative === '' ? name : `${relative}/${name}`;
       const status = await this.#reading(path, lstat(onDisk(join(this.#source, path))));
       const isProfile = path === PROFILE_FILE;
-      if (!isProfile && ignores.ignores(readable(path), status.isDirectory())) continue;
+      if (!isProfile && ignores.ignores(readable(path), status.isDirectory())) {
+        if (!isRepository(readable(path)))
+          this.#leftOut.add(readable(path), onDisk(join(this.#source, path)));
+        continue;
+      }
       if (status.isDirectory()) {
         await this.#folder(path, ignores, depth + 1);
       } else {

@@ -2,7 +2,8 @@ import { mkdir, rename } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { dirname } from 'node:path';
 import { z } from 'zod';
-import { ProfileSummarySchema } from '../../protocol/entities.ts';
+import { type Deployed, DeployedSchema } from '../../protocol/deployed.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
 import { profileWarnings } from '../../protocol/profile-bounds.ts';
 import type { Profile } from '../../protocol/profile.ts';
 import { failpoint } from '../failpoints.ts';
@@ -12,6 +13,7 @@ import { type Operation, resultOf } from '../store/operations.ts';
 import type { NewProfileRow } from '../store/profiles.ts';
 import { removeTree } from '../store/remove-tree.ts';
 import { copyProject } from './copy.ts';
+import { seedItems } from '../workspace/seed-source.ts';
 import { requireImage, type TellProgress } from './images.ts';
 import { asFailure, endFailed, type ProfileServiceOptions } from './requests.ts';
 import { requireEngine, requireEntry, requireOutside } from './requirements.ts';
@@ -27,14 +29,6 @@ export interface DeployRequest {
   readonly tell: TellProgress;
   readonly signal: AbortSignal;
 }
-
-const DeployedSchema = z.object({
-  profile: ProfileSummarySchema,
-  replaced: z.boolean(),
-  unchanged: z.boolean(),
-  warnings: z.array(z.string()).default([]),
-});
-export type Deployed = z.infer<typeof DeployedSchema>;
 
 const DataSchema = z.object({
   profile: z.string().optional(),
@@ -151,6 +145,7 @@ export class Deploys {
     requireEntry(profile, copied);
     await failpoint('deploy.after-copy');
 
+    const report = { leftOut: copied.leftOut, seed: await seedExtent(unfinished, profile, signal) };
     const before = profiles.get(profile.name);
     if (before?.sourceHash === copied.hash && before.image === image) {
       await removeTree(unfinished);
@@ -159,7 +154,7 @@ export class Deploys {
       return this.#record(
         operation,
         { ...before, source: directory, config: profile },
-        { replaced: false, unchanged: true },
+        { replaced: false, unchanged: true, ...report },
       );
     }
     signal.throwIfAborted();
@@ -183,16 +178,13 @@ export class Deploys {
       bytes,
       image,
     };
-    const deployed = this.#record(operation, row, { replaced: before !== null, unchanged: false });
+    const how = { replaced: before !== null, unchanged: false, ...report };
+    const deployed = this.#record(operation, row, how);
     await this.#versions.removeUnused(profile.name);
     return deployed;
   }
 
-  #record(
-    operation: Operation,
-    row: NewProfileRow,
-    how: { replaced: boolean; unchanged: boolean },
-  ): Deployed {
+  #record(operation: Operation, row: NewProfileRow, how: Omit<Deployed, 'profile' | 'warnings'>): Deployed {
     const { database, profiles, operations, sessions, log } = this.#options;
     const deployed = database.transaction(() => {
       this.#cancelUndeploys(row.name);
@@ -207,7 +199,8 @@ export class Deploys {
       version: row.version,
       files: row.files,
       bytes: row.bytes,
-      ...how,
+      replaced: how.replaced,
+      unchanged: how.unchanged,
     });
     return deployed;
   }
@@ -238,4 +231,28 @@ export class Deploys {
     await removeTree(target);
     if (reserved) profiles.releaseVersion(profile, version);
   }
+}
+
+/** What a new workspace of the profile would begin with; null for nothing. */
+async function seedExtent(
+  code: string,
+  { workspace }: Profile,
+  signal: AbortSignal,
+): Promise<Deployed['seed']> {
+  const { seed = '.', ignore = [] } = workspace ?? {};
+  if (seed === false) return null;
+  const extent = { files: 0, bytes: 0 };
+  try {
+    for await (const item of seedItems({ code, folder: seed, ignore })) {
+      signal.throwIfAborted();
+      if (item.kind === 'folder') continue;
+      extent.files += 1;
+      if (item.kind === 'file') extent.bytes += item.size;
+    }
+  } catch (error) {
+    // Whoever starts a session is told so; the code itself is good.
+    if (error instanceof HoldfastError && error.code === 'not_found') return null;
+    throw error;
+  }
+  return extent;
 }

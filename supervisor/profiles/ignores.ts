@@ -34,7 +34,7 @@ export class Ignores {
 
   /** `path` relative to the project, its parents known not to be ignored. */
   ignores(path: string, isFolder: boolean): boolean {
-    if (lastPart(path) === '.git') return true;
+    if (isRepository(path)) return true;
     for (const { base, rules } of this.#levels.toReversed()) {
       const relative = path.slice(base.length) + (isFolder ? '/' : '');
       const { ignored, unignored } = rules.test(relative);
@@ -43,6 +43,11 @@ export class Ignores {
     }
     return false;
   }
+}
+
+/** Git's own folder or file, which is left out whatever ignore files say. */
+export function isRepository(path: string): boolean {
+  return lastPart(path) === '.git';
 }
 
 function lastPart(path: string): string {

@@ -1,7 +1,8 @@
 import type { ProfileSummary } from '../../protocol/entities.ts';
 import { Lanes } from '../sessions/lanes.ts';
 import type { ProfileRow } from '../store/profiles.ts';
-import { DEPLOY, type Deployed, type DeployRequest, Deploys } from './deploys.ts';
+import type { Deployed } from '../../protocol/deployed.ts';
+import { DEPLOY, type DeployRequest, Deploys } from './deploys.ts';
 import type { ProfileServiceOptions } from './requests.ts';
 import { summarize } from './summary.ts';
 import { UNDEPLOY, type Undeployed, Undeploys } from './undeploys.ts';

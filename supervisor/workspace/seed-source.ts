@@ -3,6 +3,7 @@ import { posix } from 'node:path';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { formatPath } from '../../protocol/paths.ts';
 import { Ignores } from '../profiles/ignores.ts';
+import { PROFILE_FILE } from '../profiles/profile-file.ts';
 
 /** Bytes of a path, one character each: names that are not UTF-8 stay what they are. */
 type RawPath = string;
@@ -35,7 +36,9 @@ export async function* seedItems({ code, folder, ignore }: SeedSource): AsyncGen
     throw noFolder(folder, cause);
   });
   if (!there.isDirectory()) throw noFolder(folder);
-  const ignores = Ignores.none().within('', [ignore.join('\n')]);
+  // How the agent is run is no work of the agent's; a rule of the profile's own can bring it along (`!/holdfast.yaml`).
+  const own = posix.join(folder, '/') === './' ? [`/${PROFILE_FILE}`] : [];
+  const ignores = Ignores.none().within('', [[...own, ...ignore].join('\n')]);
 
   async function* inside(relative: RawPath): AsyncGenerator<SeedItem> {
     const entries = await readdir(onDisk(join(top, relative)), { encoding: 'buffer' });

@@ -1,4 +1,7 @@
 import { execFile } from 'node:child_process';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 
@@ -29,7 +32,70 @@ async function inside(image: string, script: string): Promise<string> {
   return stdout;
 }
 
+/** The Dockerfile of docs/images.md, without what needs a network. */
+const DERIVED = `FROM holdfast/agent:latest
+USER root
+COPY greet-1.0/ /tmp/greet-1.0/
+RUN pip install --no-index --no-build-isolation /tmp/greet-1.0
+USER agent
+`;
+const GREET = {
+  'setup.py':
+    'from setuptools import setup\nsetup(name="greet", version="1.0", py_modules=["greet"], entry_points={"console_scripts": ["greet = greet:main"]})\n',
+  'greet.py': 'def main():\n    print("hello from greet")\n',
+};
+
 describe('the images that sandboxes run in', () => {
+  test('pip installs a package without a network into the home, and its program is found', async () => {
+    const files = Object.entries(GREET)
+      .map(([name, text]) => `printf '%s' '${text}' > /tmp/src/${name}`)
+      .join('; ');
+    const lines = await inside(
+      __AGENT_IMAGE__,
+      `set -e; export HOME=/tmp/home; mkdir -p $HOME /tmp/src; ${files}
+       pip install --quiet --no-index --no-build-isolation /tmp/src
+       python3 -c 'import greet; print(greet.__file__)'; $HOME/.local/bin/greet`,
+    );
+    expect(lines.trim().split('\n')).toEqual([
+      expect.stringMatching(/^\/tmp\/home\/\.local\/lib\/python3[.0-9]+\/site-packages\/greet\.py$/),
+      'hello from greet',
+    ]);
+    const path = await inside(__AGENT_IMAGE__, 'echo $PATH');
+    expect(path.split(':')[0]).toBe('/home/agent/.local/bin');
+  });
+
+  test('a compiler, make and patch work', async () => {
+    const script = `set -e; cd /tmp; printf '#include <iostream>\nint main() { std::cout << "one" << std::endl; }\n' > a.cpp
+      printf 'a: a.cpp\n\tg++ -o a a.cpp\n' > Makefile; make --silent; ./a
+      printf -- '--- a.cpp\n+++ a.cpp\n@@ -1,2 +1,2 @@\n #include <iostream>\n-int main() { std::cout << "one" << std::endl; }\n+int main() { std::cout << "two" << std::endl; }\n' > p
+      patch --quiet -p0 < p; make --silent; ./a; file --brief a | cut -d, -f1; gpg --version | head -n 1 | cut -d' ' -f1`;
+    expect((await inside(__AGENT_IMAGE__, script)).trim().split('\n')).toEqual([
+      'one',
+      'two',
+      expect.stringMatching(/^ELF 64-bit/),
+      'gpg',
+    ]);
+  });
+
+  test('an image of one’s own begins with the stable tag', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'holdfast-derived-'));
+    const tag = `holdfast-test-derived:${basename(folder).toLowerCase()}`;
+    try {
+      await mkdir(join(folder, 'greet-1.0'));
+      await writeFile(join(folder, 'Dockerfile'), DERIVED);
+      for (const [name, text] of Object.entries(GREET))
+        await writeFile(join(folder, 'greet-1.0', name), text);
+      const env = { ...process.env, DOCKER_BUILDKIT: '0' };
+      await run('docker', ['build', '--network', 'none', '--tag', tag, folder], { env });
+      expect(await inside(tag, 'greet; id -u nobody >/dev/null && command -v git')).toBe(
+        'hello from greet\n/usr/bin/git\n',
+      );
+    } finally {
+      await run('docker', ['image', 'rm', '--force', tag]).catch(() => undefined);
+      await rm(folder, { recursive: true, force: true });
+    }
+  });
+
   test('the sidecar image has Node 24, a static busybox and ripgrep, and no package manager or compiler', async () => {
     const script = `node --version; rg --version | head -n 1; busybox | head -n 1
       for tool in apt python3 gcc curl; do command -v $tool; done; true`;
@@ -43,7 +109,7 @@ describe('the images that sandboxes run in', () => {
 
   test('the agent image has what coding agents reach for, and a user whose workspace it is', async () => {
     const script = `set -e
-      for tool in bash curl git jq less ssh ps python3 pip3 rg sqlite3 zstd node npm npx; do command -v $tool >/dev/null; done
+      for tool in bash curl file g++ gcc git gpg jq less make nano node npm npx patch pip3 ps python3 rg sqlite3 ssh tree unzip wget zip zstd; do command -v $tool >/dev/null; done
       node --version
       git init --quiet /tmp/repository
       python3 -m venv /tmp/venv && /tmp/venv/bin/pip --version >/dev/null

@@ -1,4 +1,4 @@
-import { chmod, mkdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, open, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -34,16 +34,7 @@ describe('a new workspace holds the project', () => {
     await mkdir(join(project, 'empty'));
     await writeFile(join(project, 'large.bin'), Buffer.alloc(9 * 2 ** 20, 7));
     await home.succeed(['deploy', project]);
-    const all = [
-      './.gitignore',
-      './empty',
-      './holdfast.yaml',
-      './large.bin',
-      './link',
-      './run.sh',
-      './src',
-      './src/main.txt',
-    ];
+    const all = ['./.gitignore', './empty', './large.bin', './link', './run.sh', './src', './src/main.txt'];
     expect(await tree('seeded')).toEqual(all);
     // Relative paths work, and all of it is the agent's own.
     expect(
@@ -77,6 +68,43 @@ describe('a new workspace holds the project', () => {
     expect(events.trim().split('\n')).toHaveLength(2);
   });
 
+  test('deploy tells what ignore files left out, and warns of a large beginning', async () => {
+    const project = await writeProject(home.projects, {
+      'holdfast.yaml': PROFILE('told', 'workspace: { ignore: ["*.mp4"] }\n'),
+      '.gitignore': 'node_modules\n*.log\n',
+      'node_modules/x/index.js': 'x'.repeat(5000),
+      'a.log': 'x'.repeat(100),
+      'film.mp4': 'x'.repeat(300),
+      b: 'b',
+    });
+    const told = await home.run(['deploy', project]);
+    expect(told.stderr).toContain(
+      'Left out by .gitignore and .holdfastignore: 2 files, 5.0 KiB; the largest: node_modules (4.9 KiB), a.log (100 B)',
+    );
+    expect(told.stderr).not.toContain('Warning');
+    expect(await home.json(['deploy', project])).toMatchObject({
+      unchanged: true,
+      leftOut: {
+        files: 2,
+        bytes: 5100,
+        complete: true,
+        biggest: [
+          { path: 'node_modules', files: 1, bytes: 5000 },
+          { path: 'a.log', files: 1, bytes: 100 },
+        ],
+      },
+      seed: { files: 2, bytes: 'node_modules\n*.log\n'.length + 1 },
+    });
+
+    const large = await open(join(project, 'large'), 'w');
+    await large.truncate(100_000_001);
+    await large.close();
+    const warned = await home.run(['deploy', project]);
+    expect(warned.stderr).toContain('Warning: every new workspace begins with 95 MiB (3 files)');
+    await writeFile(join(project, 'holdfast.yaml'), PROFILE('told', 'workspace: { ignore: [large] }\n'));
+    expect((await home.run(['deploy', project])).stderr).not.toContain('Warning');
+  });
+
   test('a folder of it, or nothing; visible before the first turn', async () => {
     const files = { 'start/a': '1', b: '2' };
     await home.succeed([
@@ -86,6 +114,14 @@ describe('a new workspace holds the project', () => {
         'holdfast.yaml': PROFILE('part', 'workspace: { seed: start }\n'),
       }),
     ]);
+    await home.succeed([
+      'deploy',
+      await writeProject(home.projects, {
+        ...files,
+        'holdfast.yaml': PROFILE('own', 'workspace: { ignore: ["start/", "!/holdfast.yaml"] }\n'),
+      }),
+    ]);
+    expect(await tree('own')).toEqual(['./b', './holdfast.yaml']);
     const created = z
       .object({ session: z.object({ id: z.string() }) })
       .parse(await home.json(['session', 'create', 'part', '--name', 'default']));

@@ -1,4 +1,5 @@
 import { resolve } from 'node:path';
+import { LARGE_SEED_BYTES } from '../../../protocol/deployed.ts';
 import type { ProfileSummary } from '../../../protocol/entities.ts';
 import type { Params, Result } from '../../../protocol/methods.ts';
 import { confirmDeletion } from '../confirm.ts';
@@ -79,7 +80,30 @@ async function showDeployed(context: Context, result: Result<'profile/deploy'>):
   await context.print(
     `${context.style.bold(visible(profile.name))} ${what} version ${profile.version} (${extent})`,
   );
+  await tellExtent(context, result);
   if (!unchanged) await context.hint(`Run it: holdfast run ${profile.name} ${exampleInput(profile)}`);
+}
+
+/** What is in no workspace, and what is in every one. */
+async function tellExtent(context: Context, { leftOut, seed }: Result<'profile/deploy'>): Promise<void> {
+  if (leftOut.files > 0) {
+    const biggest = leftOut.biggest
+      .slice(0, 3)
+      .map(({ path, files, bytes }) => {
+        const extent = files === 1 ? size(bytes) : `${count(files, 'file')}, ${size(bytes)}`;
+        return `${visible(path)} (${extent})`;
+      })
+      .join(', ');
+    const atLeast = leftOut.complete ? '' : 'at least ';
+    const extent = `${atLeast}${count(leftOut.files, 'file')}, ${size(leftOut.bytes)}`;
+    await context.note(`Left out by .gitignore and .holdfastignore: ${extent}; the largest: ${biggest}`);
+  }
+  if (seed !== null && seed.bytes > LARGE_SEED_BYTES) {
+    await context.note(
+      `Warning: every new workspace begins with ${size(seed.bytes)} (${count(seed.files, 'file')}). ` +
+        'Name what sessions do not need in `workspace.ignore`, or in .holdfastignore',
+    );
+  }
 }
 
 function exampleInput(profile: ProfileSummary): string {

@@ -52,10 +52,27 @@ describe('for people', () => {
 
   test('a warning of a deploy is on standard error, beside the document too', async () => {
     const warnings = ['the egress rule *.co is wide: it is'];
+    const biggest = [
+      { path: 'out', files: 2, bytes: 1950 },
+      { path: 'a.log', files: 1, bytes: 50 },
+    ];
+    const leftOut = { files: 3, bytes: 2000, complete: false, biggest };
+    const seed = { files: 7, bytes: 200_000_000 };
     const { home } = await serve({
-      'profile/deploy': () => ({ profile: profile(), replaced: false, unchanged: false, warnings }),
+      'profile/deploy': () => ({
+        profile: profile(),
+        replaced: false,
+        unchanged: false,
+        warnings,
+        leftOut,
+        seed,
+      }),
     });
     const run = await cli(['deploy', '.'], { home });
+    expect(run.stderr).toContain(
+      'Left out by .gitignore and .holdfastignore: at least 3 files, 2.0 KiB; the largest: out (2 files, 1.9 KiB), a.log (50 B)\n',
+    );
+    expect(run.stderr).toContain('Warning: every new workspace begins with 191 MiB (7 files). Name what');
     expect(run.stderr).toContain('warning: the egress rule *.co is wide: it is\n');
     expect(JSON.parse((await cli(['deploy', '.', '--json'], { home })).stdout)).toMatchObject({ warnings });
   });

@@ -4,6 +4,8 @@ import { cli } from './driver.ts';
 import { type FakeHandlers, profile, session, SESSION_ID, TURN_ID, turn } from './fake-supervisor.ts';
 import { serve } from './served.ts';
 
+const EXTENT = { warnings: [], leftOut: { files: 0, bytes: 0, complete: true, biggest: [] }, seed: null };
+
 const nowhere = '/nonexistent/home';
 
 describe('--json prints one document and nothing else', () => {
@@ -54,7 +56,7 @@ describe('--json prints one document and nothing else', () => {
   const garbage = [{ kind: 'container' as const, name: 'hf-x', why: 'its session is gone', bytes: null }];
   const one = { session: session() };
   const handlers: FakeHandlers = {
-    'profile/deploy': () => ({ profile: profile(), replaced: true, unchanged: false, warnings: [] }),
+    'profile/deploy': () => ({ profile: profile(), replaced: true, unchanged: false, ...EXTENT }),
     'profile/undeploy': () => ({ sessionsDeleted: 2 }),
     'profile/list': () => ({ profiles: [profile()] }),
     'session/create': () => one,
@@ -83,7 +85,7 @@ describe('--json prints one document and nothing else', () => {
   };
 
   test.each([
-    [['deploy', '.'], { profile: profile(), replaced: true, unchanged: false, warnings: [] }],
+    [['deploy', '.'], { profile: profile(), replaced: true, unchanged: false, ...EXTENT }],
     [['undeploy', 'counter', '--force'], { profile: 'counter', sessionsDeleted: 2 }],
     [['profiles'], { profiles: [profile()] }],
     [['session', 'create', 'counter', '--name', 'a'], one],

@@ -9,6 +9,8 @@ import { cli, Driven } from './driver.ts';
 import { FakeSupervisor, profile, session, SESSION_ID } from './fake-supervisor.ts';
 import type { ClientPeer, FakeHandlers } from './fake-supervisor.ts';
 
+const EXTENT = { warnings: [], leftOut: { files: 0, bytes: 0, complete: true, biggest: [] }, seed: null };
+
 const ends: (() => Promise<void> | void)[] = [];
 afterEach(async () => {
   for (const end of ends.splice(0)) await end();
@@ -125,7 +127,7 @@ describe('deploy --watch', () => {
     const supervisor = await serve({
       'profile/deploy': () => {
         if (broken) throw new HoldfastError('profile_invalid', 'holdfast.yaml is wrong', { why: 'line 3' });
-        return { profile: profile(), replaced: true, unchanged: false, warnings: [] };
+        return { profile: profile(), replaced: true, unchanged: false, ...EXTENT };
       },
     });
     const deploys = () => supervisor.asked.filter(({ method }) => method === 'profile/deploy');

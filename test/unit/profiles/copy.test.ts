@@ -17,6 +17,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { LeftOutEntries } from '../../../supervisor/profiles/left-out.ts';
 import { copyProject, type CopyOptions } from '../../../supervisor/profiles/copy.ts';
 
 let folder: string;
@@ -41,6 +42,42 @@ function write(files: Readonly<Record<string, string>>): void {
 const copy = (options: CopyOptions = {}) => copyProject(source, target, options);
 const copied = () => readdirSync(target, { recursive: true, encoding: 'utf8' }).sort();
 const mode = (name: string) => (statSync(join(target, name)).mode & 0o7777).toString(8);
+
+test('what ignore files leave out is counted, the largest first, and no longer than it may take', async () => {
+  write({
+    '.gitignore': 'out\n*.log\nlink\nclosed\n',
+    '.git/objects/pack/large': 'x'.repeat(9000),
+    'out/a/b': 'x'.repeat(2000),
+    'out/c': 'x'.repeat(500),
+    'small.log': 'x',
+    'src/large.log': 'x'.repeat(4000),
+    'src/main': 'kept',
+  });
+  symlinkSync('/', join(source, 'link'));
+  const { files, leftOut } = await copy();
+  expect(files).toBe(2);
+  const link = { path: 'link', files: 1, bytes: 0 };
+  expect(leftOut).toEqual({
+    files: 5,
+    bytes: 6501,
+    complete: true,
+    biggest: [
+      { path: 'src/large.log', files: 1, bytes: 4000 },
+      { path: 'out', files: 2, bytes: 2500 },
+      { path: 'small.log', files: 1, bytes: 1 },
+      link,
+    ],
+  });
+
+  const entries = new LeftOutEntries();
+  entries.add('out', Buffer.from(join(source, 'out')));
+  expect(await entries.measure(undefined, { entries: 2, ms: 60_000 })).toMatchObject({ complete: false });
+  expect(await entries.measure(undefined, { entries: 4, ms: 60_000 })).toMatchObject({
+    complete: true,
+    files: 2,
+  });
+  expect(await entries.measure(undefined, { entries: 100, ms: 0 })).toMatchObject({ complete: false });
+});
 
 describe('what is copied', () => {
   test('files, folders and executable bits; everybody may read, whatever the umask and the source’s modes', async () => {
