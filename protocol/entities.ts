@@ -106,6 +106,21 @@ export const TURN_ENDED: ReadonlySet<TurnStatus> = new Set([
   'interrupted',
 ]);
 
+/** The snapshot before a turn, as far as it has come. */
+export const TurnSnapshotSchema = z.object({
+  /** `taking`: the turn began without waiting for it any longer. */
+  state: z.enum(['taking', 'taken', 'failed']),
+  /** Also an earlier one, where nothing had changed since; null unless it is taken. */
+  snapshotId: SnapshotIdSchema.nullable(),
+  /** It was still being taken when the turn began: it may hold some of what the turn has done. */
+  duringTurn: z.boolean(),
+  /** Paths that it lacks because they could not be read. */
+  missing: z.number().int().nonnegative(),
+  /** Why there is none. */
+  failure: z.object({ code: z.string(), why: z.string() }).nullable(),
+});
+export type TurnSnapshot = z.infer<typeof TurnSnapshotSchema>;
+
 export const TurnSchema = z.object({
   turnId: TurnIdSchema,
   sessionId: SessionIdSchema,
@@ -138,6 +153,8 @@ export const TurnSchema = z.object({
   }),
   /** Which warm worker answered: the same value means in-memory state was shared. Null for commands. */
   worker: z.object({ id: z.string(), reused: z.boolean() }).nullable(),
+  /** Null before the turn begins, and where none is taken (the turn of a throw-away). */
+  snapshot: TurnSnapshotSchema.nullable(),
 });
 export type Turn = z.infer<typeof TurnSchema>;
 

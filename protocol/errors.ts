@@ -67,6 +67,8 @@ export const ERROR_CODES = {
 
   // Snapshots
   snapshot_damaged: -33100,
+  /** The profile lets no turn begin without a complete snapshot, and there is none. */
+  snapshot_required: -33101,
 } as const;
 
 export type ErrorCode = keyof typeof ERROR_CODES;

@@ -190,10 +190,23 @@ export const EVENTS = {
     changedFiles: bytes,
     newBytes: bytes,
     frozenMs: z.number().nonnegative(),
+    /** The turn that it was taken for. */
+    turnId: TurnIdSchema.optional(),
+    /** That turn had begun before it was complete. */
+    duringTurn: z.boolean().optional(),
+    /** How many paths it lacks because they could not be read, and the first of them. */
+    missing: bytes.optional(),
+    missingPaths: z.array(z.string()).optional(),
   }),
   'snapshot.deleted': z.object({ snapshotId: SnapshotIdSchema, why: z.string() }),
   /** One that Holdfast takes by itself could not be taken; what it was for went on. */
-  'snapshot.failed': z.object({ reason: SnapshotReasonSchema, code: z.string(), why: z.string() }),
+  'snapshot.failed': z.object({
+    reason: SnapshotReasonSchema,
+    code: z.string(),
+    why: z.string(),
+    /** The turn that it was for. */
+    turnId: TurnIdSchema.optional(),
+  }),
   /**
    * What comes before it in this history is the other session's, up to its event `eventSeq`, chained anew with new ids of
    * turns. From here on it is this session's own.

@@ -152,6 +152,11 @@ export const ProfileSchema = z.strictObject({
     })
     .optional(),
   checks: ChecksSchema.optional(),
+  /**
+   * The snapshot before a turn. `auto`: the turn begins without it where it takes long or cannot be taken, and says so. `required`: the
+   * turn waits for it, and fails where no complete one can be taken.
+   */
+  snapshots: z.enum(['auto', 'required']).default('auto'),
 });
 /** A profile after parsing: durations in ms, sizes in bytes. */
 export type Profile = z.infer<typeof ProfileSchema>;

@@ -7,6 +7,8 @@ import { SessionIdSchema, SessionRefSchema, SnapshotIdSchema } from './ids.ts';
 export const DIFF_LIMITS = { default: 1000, most: 5000 } as const;
 /** Patch bytes behind one answer. */
 export const PATCH_PIECE_BYTES = 4 * 2 ** 20;
+/** Paths that a snapshot names of those that it lacks. */
+export const MISSING_PATHS = 100;
 /** Paths that a patch leaves out, which one answer names. */
 export const LEFT_OUT_PATHS = 100;
 
@@ -56,6 +58,12 @@ export const SnapshotSchema = z.object({
   eventSeq: count,
   /** The turn that it was taken for, and what that was asked, as one short line; null for other reasons. */
   turn: z.object({ id: TurnIdSchema, prompt: z.string() }).nullable(),
+  /** It was taken for a turn that had begun before it was complete: it may hold some of what the turn has done. */
+  duringTurn: z.boolean(),
+  /** Paths that it lacks because they could not be read: it is incomplete unless this is 0. */
+  missing: count,
+  /** The first of them. */
+  missingPaths: z.array(z.string()),
 });
 export type Snapshot = z.infer<typeof SnapshotSchema>;
 
@@ -132,6 +140,22 @@ export const SnapshotSourceSchema = z.string().regex(/^snapshot:snp-[a-z2-7]{16}
 export const ResumeSourceSchema = z.enum(['files', 'clean', 'memory']).or(SnapshotSourceSchema);
 export type ResumeSource = z.infer<typeof ResumeSourceSchema>;
 
+/** What a comparison cannot tell of one of its sides. */
+export const CaveatSchema = z.object({
+  side: z.enum(['a', 'b']),
+  /** Null for the workspace as it is. */
+  snapshotId: SnapshotIdSchema.nullable(),
+  /**
+   * `during-turn`: the snapshot was taken after its turn had begun; changes from the beginning of the turn may be on both sides.
+   * `incomplete`: the side lacks paths that could not be read; they are not among the changes.
+   */
+  kind: z.enum(['during-turn', 'incomplete']),
+  /** Of the paths that are missing: how many, and the first of them. */
+  missing: count,
+  missingPaths: z.array(z.string()),
+});
+export type Caveat = z.infer<typeof CaveatSchema>;
+
 const session = z.object({ session: SessionRefSchema });
 /** With `session`, a snapshot that is not of its lineage is `not_found`. */
 const snapshot = z.object({ snapshot: SnapshotIdSchema, session: SessionRefSchema.optional() });
@@ -152,6 +176,7 @@ const changes = z.object({
   changes: z.array(ChangeSchema),
   totals: ChangeTotalsSchema,
   nextCursor: z.string().nullable(),
+  caveats: z.array(CaveatSchema),
 });
 
 /** client → supervisor. Part of METHODS. */
@@ -209,6 +234,7 @@ export const SNAPSHOT_METHODS = {
       nextCursor: z.string().nullable(),
       leftOut: count,
       leftOutPaths: z.array(z.string()),
+      caveats: z.array(CaveatSchema),
     }),
     bytes: 'result',
   },

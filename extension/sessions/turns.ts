@@ -4,6 +4,7 @@ import type { Session, Turn } from '../../protocol/entities.ts';
 import { TURN_ENDED } from '../../protocol/entities.ts';
 import type { Connection } from '../connection/connection.ts';
 import { inert } from '../inert.ts';
+import { farWords, turnSnapshotWords } from '../snapshots/words.ts';
 import type { KnownSessions } from './known-sessions.ts';
 import { titleOf } from './listing.ts';
 import { dispatchWords, turnWords } from './words.ts';
@@ -76,19 +77,39 @@ async function ask(session: Session, isHandler: boolean): Promise<string | undef
 
 async function follow(connection: Connection, begun: Turn, say: (message: string) => void): Promise<Turn> {
   let turn = begun;
+  const scanning = { is: false };
+  const onProgress = ({
+    stage,
+    done,
+    of,
+  }: {
+    stage: string;
+    done: number | null;
+    of: number | null;
+  }): void => {
+    scanning.is = true;
+    say(inert(done === null ? stage : `${stage} ${farWords(done, of)}`));
+  };
   for (;;) {
-    if (turn.status === 'queued') say(turn.ahead > 0 ? `waiting for ${turn.ahead} before it` : 'starting');
-    else if (turn.sandbox !== null) say(`running; ${dispatchWords(turn.sandbox)}`);
+    if (turn.status === 'queued') {
+      if (!scanning.is) say(turn.ahead > 0 ? `waiting for ${turn.ahead} before it` : 'starting');
+    } else if (turn.sandbox !== null) say(`running; ${dispatchWords(turn.sandbox)}`);
     if (TURN_ENDED.has(turn.status)) return turn;
     const timeoutMs = turn.sandbox === null ? DISPATCH_MS : WAIT_MS;
-    ({ turn } = await connection.call('turn/wait', { turn: turn.turnId, timeoutMs }, { repeatable: true }));
+    ({ turn } = await connection.call(
+      'turn/wait',
+      { turn: turn.turnId, timeoutMs },
+      { repeatable: true, onProgress },
+    ));
   }
 }
 
 function tell(session: Session, turn: Turn): void {
-  const text = `${inert(titleOf(session))}: ${inert(turnWords(turn), 400)}`;
+  const note = turnSnapshotWords(turn);
+  const ended = `${inert(titleOf(session))}: ${inert(turnWords(turn), 400)}`;
+  const text = note === null ? ended : `${ended} – ${inert(note, 400)}`;
   const told =
-    turn.status === 'succeeded' || turn.status === 'cancelled'
+    note === null && (turn.status === 'succeeded' || turn.status === 'cancelled')
       ? window.showInformationMessage(text, SHOW_HISTORY)
       : window.showWarningMessage(text, SHOW_HISTORY);
   void told.then((choice) => {

@@ -17,7 +17,7 @@ import { openWorkspace } from '../sessions/open-workspace.ts';
 import { onlySessionHere, pickSession } from '../sessions/pick.ts';
 import { modeUri } from './mode-documents.ts';
 import { pickSnapshot } from './pick-snapshot.ts';
-import { farWords, snapshotTitle, totalsWords } from './words.ts';
+import { caveatsWords, farWords, snapshotTitle, totalsWords } from './words.ts';
 
 /** Files that are compared side by side at most; the rest is counted. */
 const MOST_COMPARED = 500;
@@ -192,13 +192,14 @@ export class SnapshotCommands {
   }
 
   async #compareSides(session: Session, a: Side, b: Side): Promise<ChangeTotals> {
-    const { changes, totals } = await this.#connection.call(
+    const { changes, totals, caveats } = await this.#connection.call(
       'snapshot/diff',
       { a: idOf(a), b: idOf(b), session: session.id, limit: MOST_COMPARED },
       { repeatable: true },
     );
     const resources = changes.flatMap((change) => sidesOf(session.id, a, b, change));
-    const title = `${inert(titleOf(session))}: ${sideTitle(a)} → ${sideTitle(b)} (${totalsWords(totals)})`;
+    const told = [totalsWords(totals), caveatsWords(caveats)].filter((words) => words !== null).join('; ');
+    const title = `${inert(titleOf(session))}: ${sideTitle(a)} → ${sideTitle(b)} (${told})`;
     if (resources.length === 0) void window.showInformationMessage(`${title}.`);
     else {
       await commands.executeCommand('vscode.changes', title, resources);

@@ -1,4 +1,5 @@
-import type { ChangeTotals, Snapshot } from '../../protocol/snapshots.ts';
+import type { Turn } from '../../protocol/entities.ts';
+import type { Caveat, ChangeTotals, Snapshot } from '../../protocol/snapshots.ts';
 
 /** Of a prompt so much is in the name of a snapshot. */
 const PROMPT_CHARACTERS = 48;
@@ -82,4 +83,30 @@ export function modeWords(mode: number): string {
     .map((letter, at) => ((mode >> (8 - at)) & 1 ? letter : '-'))
     .join('');
   return `${letters} (${(mode & 0o7777).toString(8).padStart(3, '0')})`;
+}
+
+/** What a person must know of the snapshot before their turn; null where it is as it should be. */
+export function turnSnapshotWords({ snapshot, error }: Pick<Turn, 'snapshot' | 'error'>): string | null {
+  // The error of the turn says it.
+  if (snapshot === null || error?.data.code === 'snapshot_required') return null;
+  const { state, duringTurn, missing, failure } = snapshot;
+  if (state === 'failed') {
+    if (failure?.code === 'cancelled') return null;
+    return `no snapshot was taken before it: ${failure?.why ?? 'the reason is not known'}`;
+  }
+  const parts = [
+    missing > 0 ? `its snapshot lacks ${missing.toLocaleString('en-US')} files that could not be read` : '',
+    state === 'taking' || duringTurn ? 'its snapshot was completed after it had begun' : '',
+  ].filter((part) => part !== '');
+  return parts.length === 0 ? null : parts.join('; ');
+}
+
+/** What a comparison cannot tell, in a few words; null for nothing. */
+export function caveatsWords(caveats: readonly Caveat[]): string | null {
+  const parts = caveats.map(({ kind, missing }) =>
+    kind === 'during-turn'
+      ? 'may be incomplete: the snapshot was completed after its turn had begun'
+      : `${missing.toLocaleString('en-US')} files could not be read and are not compared`,
+  );
+  return parts.length === 0 ? null : [...new Set(parts)].join('; ');
 }

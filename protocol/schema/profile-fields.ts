@@ -65,5 +65,7 @@ export const PROFILE_FIELDS: Readonly<Record<string, string>> = {
   'retention.events': DURATION,
   'retention.artifacts': DURATION,
   'retention.memory': DURATION,
+  snapshots:
+    'auto: a turn begins without its snapshot where that takes long or cannot be taken, and says so. required: it waits, and fails without a complete one.',
   checks: 'Commands by name that tell whether the work is good; the editor runs them in the sandbox.',
 };

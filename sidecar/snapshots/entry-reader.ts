@@ -12,12 +12,14 @@ import {
   FACT_WORDS,
   forgetFacts,
   isSameFile,
+  linksOf,
   modeOf,
   mtimeOf,
   noteFacts,
   sizeOf,
 } from './facts.ts';
 import type { Folder } from './folder.ts';
+import type { LinkedContents } from './linked-contents.ts';
 import type { GiveBack, LentModes } from './lent-modes.ts';
 import type { Moment } from './moment.ts';
 import type { ObjectOutlet } from './outbox.ts';
@@ -27,6 +29,8 @@ import { type LinkedName, pathOf } from './walk.ts';
 const { O_NOFOLLOW, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFSOCK } = constants;
 const OWNER_READS = 0o400;
 const PERMISSIONS = 0o7777;
+/** Of `STAT.blocks`. */
+const BLOCK_BYTES = 512;
 /** How often a file that changes while it is read is read again. */
 const READS = 3;
 /**
@@ -47,6 +51,8 @@ export interface EntryReaderOptions {
   readonly lent: LentModes;
   readonly outlet: ObjectOutlet;
   readonly moment: Moment;
+  /** What was read under other names in this walk. */
+  readonly linked: LinkedContents;
   /** Throws where the work is to end; called between the pieces of a large file. */
   readonly check: () => void;
 }
@@ -137,7 +143,7 @@ export class EntryReader {
           this.#look(fd);
           if (areSame(this.#now, facts)) {
             this.#moment.note(facts);
-            return this.#fileEntry(place, open, facts, { xattrs, content, clock });
+            return this.#fileEntry(place, open, facts, { xattrs, content, clock, onDisk: content.size });
           }
         }
       }
@@ -146,6 +152,12 @@ export class EntryReader {
     } finally {
       if (isOurs) system.close(fd);
     }
+  }
+
+  /** Of a file that was read under another of its names in this walk, and looks as it did then. Null: it is to be read. */
+  linkedFile({ name }: LinkedName, facts: Uint32Array): TreeEntry | null {
+    const content = this.#options.linked.find(facts);
+    return content === null ? null : { ...content, name, group: null, type: 'file' };
   }
 
   /** Null when it is no link any more. */
@@ -191,7 +203,8 @@ export class EntryReader {
         if (!isSteady) this.#moment.movedAt(pathOf(place));
         this.#moment.note(facts);
         if (tries > 1) this.#moment.noteChange();
-        const entry = this.#fileEntry(place, open, facts, { xattrs, content, clock });
+        const onDisk = isSteady ? Math.min(content.size, blocks * BLOCK_BYTES) : 0;
+        const entry = this.#fileEntry(place, open, facts, { xattrs, content, clock, onDisk });
         if (!isSteady) forgetFacts(facts, 0);
         return entry;
       }
@@ -208,14 +221,19 @@ export class EntryReader {
       readonly xattrs: readonly ExtendedAttribute[];
       readonly content: Content;
       readonly clock: bigint;
+      /** Bytes of its data on the disk; 0 where it changed meanwhile. */
+      readonly onDisk: number;
     },
   ): TreeEntry {
     const { size, sparse, content } = read.content;
     const mtimeNs = mtimeOf(facts);
+    const made = { mode, mtimeNs, xattrs: read.xattrs, size, sparse, content };
+    const seen = linksOf(facts) > 1 ? facts.slice() : null;
     // A change within the same tick of the clock as the last one would leave the same time, and so do the bytes of a write that is
     // under way: it is read again the next time.
     if (ctimeOf(facts) + underWay(size) >= read.clock) forgetFacts(facts, 0);
-    return { name, mode, mtimeNs, xattrs: read.xattrs, group: null, type: 'file', size, sparse, content };
+    if (seen !== null) this.#options.linked.remember(seen, facts, read.onDisk, made);
+    return { ...made, name, group: null, type: 'file' };
   }
 
   /** What an open file looks like goes into `#now`. Gives its blocks. */

@@ -11,6 +11,7 @@ import { type Folder, keyOf, ownCopy } from './folder.ts';
 import { piecesOf } from './folder-pieces.ts';
 import { groupLinkedNames } from './hard-link-groups.ts';
 import type { LentModes } from './lent-modes.ts';
+import { LinkedContents } from './linked-contents.ts';
 import { Moment } from './moment.ts';
 import type { ObjectOutlet } from './outbox.ts';
 import { areSameEntries } from './same.ts';
@@ -57,12 +58,13 @@ export class Scan implements Walker {
   readonly #options: ScanOptions;
   readonly #moment: Moment;
   readonly #reader: EntryReader;
+  readonly #linkedContents = new LinkedContents();
   readonly #linkedNames: { count: number; changed: boolean } = { count: 0, changed: false };
   /** What was known of the names of the folder in which something was looked at again last. */
   #entries: { readonly folder: Folder; readonly encoded: ReadonlyMap<string, TreeEntry> } | null = null;
   #budget: number;
-  /** Entries that are among those that have changed: one that is read in both of two looks is one. */
-  readonly #counted = new Set<TreeEntry>();
+  /** Entries that are among those that have changed, with the bytes read for them: one that is read in both of two looks is one. */
+  readonly #counted = new Map<TreeEntry, number>();
   #changedFiles = 0;
   #changedBytes = 0;
   #readMs = 0;
@@ -78,6 +80,7 @@ export class Scan implements Walker {
       lent,
       outlet,
       moment: this.#moment,
+      linked: this.#linkedContents,
       check: () => check(NO_TOTALS),
     });
   }
@@ -119,6 +122,7 @@ export class Scan implements Walker {
 
   async #walk(): Promise<WalkResult> {
     const { system, lent, own, known, root } = this.#options;
+    this.#linkedContents.clear();
     const tour = new Walk({ system, lent, own, walker: this, top: known });
     const walk = await tour.run(root);
     if (tour.wasRenamed) this.#wasRenamed = true;
@@ -156,12 +160,18 @@ export class Scan implements Walker {
     isAgain: boolean,
   ): boolean | Promise<boolean> {
     const isFile = (modeOf(facts) & S_IFMT) === S_IFREG;
+    if (linksOf(facts) > 1) this.#linkedNames.changed = true;
     if (isFile) {
+      const linked = this.#reader.linkedFile(place, facts);
+      if (linked !== null) {
+        // That it changed meanwhile was noted under its first name.
+        this.#note(place, linked, facts, isAgain, 0);
+        return this.#options.outlet.isFull ? this.#flush() : true;
+      }
       if (sizeOf(facts) > this.#budget) return false;
       this.#budget -= sizeOf(facts);
     }
     this.#moment.note(facts);
-    if (linksOf(facts) > 1) this.#linkedNames.changed = true;
     const began = performance.now();
     try {
       const entry = isFile
@@ -200,7 +210,14 @@ export class Scan implements Walker {
     return true;
   }
 
-  #note(place: LinkedName, entry: TreeEntry | null, facts: Uint32Array, isAgain: boolean): void {
+  /** `read`: bytes of it that were read for this name; all of them where it is left out. */
+  #note(
+    place: LinkedName,
+    entry: TreeEntry | null,
+    facts: Uint32Array,
+    isAgain: boolean,
+    read?: number,
+  ): void {
     const { folder, name } = place;
     if (entry === null) {
       this.#moment.movedAt(pathOf(place));
@@ -211,10 +228,12 @@ export class Scan implements Walker {
     const before = folder.changed.get(key);
     folder.changed.set(key, entry);
     folder.isDirty = true;
-    const isCounted = before !== undefined && this.#counted.delete(before);
-    this.#counted.add(entry);
-    if (!isCounted) this.#changedFiles += 1;
-    this.#changedBytes += bytesOf(entry) - (isCounted ? bytesOf(before) : 0);
+    const counted = before === undefined ? undefined : this.#counted.get(before);
+    if (before !== undefined) this.#counted.delete(before);
+    const bytes = read ?? bytesOf(entry);
+    this.#counted.set(entry, bytes);
+    if (counted === undefined) this.#changedFiles += 1;
+    this.#changedBytes += bytes - (counted ?? 0);
   }
 
   /** As it was made of the same name before. */

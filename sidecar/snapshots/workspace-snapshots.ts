@@ -265,10 +265,13 @@ export class WorkspaceSnapshots implements Disposable {
     },
   ): Promise<Scanned> {
     let said = performance.now();
-    const check = ({ files }: Readonly<Totals>): void => {
+    let files = 0;
+    const check = (totals: Readonly<Totals>): void => {
       work.check();
+      // A large file counts when it was read; until then its pieces only say that the scan goes on.
+      files = Math.max(files, totals.files);
       const now = performance.now();
-      if (files === 0 || now - said < PROGRESS_MS) return;
+      if (now - said < PROGRESS_MS) return;
       said = now;
       const before = this.#files ?? 0;
       work.progress('scanning', files, before === 0 ? undefined : Math.max(files, before));

@@ -2,12 +2,16 @@ import type { Turn } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Context } from './context.ts';
 import { EXIT } from './failure.ts';
+import { turnSnapshotNote } from './render/snapshot.ts';
 import { noticeFullDisk } from './space-notice.ts';
 import type { TurnSinks } from './turn-output.ts';
 
 const PULL_BYTES = 2 ** 20;
 /** One question waits at most this long for output, so that a connection that died unnoticed is noticed. */
 const WAIT_MS = 25_000;
+const WAITING = 'Waiting for the agent';
+/** The turn is asked for this often until it runs: then it is known what became of the snapshot before it. */
+const BEGIN_MS = 1000;
 
 /**
  * ^C while a turn is waited for. The first asks the supervisor to cancel the turn and goes on waiting for its end, the second
@@ -63,6 +67,31 @@ export class TurnInterrupts {
 }
 
 /**
+ * The turn once it has ended. Says on standard error when its snapshot is not what a person relies on: as soon as the turn runs, and at its
+ * end where more is known then. Shows how far the snapshot is while the turn waits for it.
+ */
+async function waitForEnd(context: Context, turnId: string, signal: AbortSignal | undefined): Promise<Turn> {
+  let said: string | null = null;
+  for (let timeoutMs = 0; ;) {
+    const { turn } = await context
+      .link()
+      .call(
+        'turn/wait',
+        { turn: turnId, timeoutMs },
+        { signal, patient: true, onProgress: (report) => context.progress.update(report) },
+      );
+    const isWaiting = turn.startedAt === null && turn.endedAt === null;
+    const note = isWaiting ? null : turnSnapshotNote(turn);
+    if (note !== null && note !== said && (said === null || turn.endedAt !== null)) await context.note(note);
+    said ??= note;
+    if (turn.endedAt !== null) return turn;
+    // What was shown of the snapshot is over.
+    if (!isWaiting && timeoutMs === BEGIN_MS) context.progress.begin(WAITING);
+    timeoutMs = isWaiting ? BEGIN_MS : WAIT_MS;
+  }
+}
+
+/**
  * Streams a turn's output from its beginning into `sinks` and gives the turn once it has ended. Goes on at the same offset after
  * a broken connection. Rejects with the reason of `signal` when that aborts.
  */
@@ -72,20 +101,16 @@ export async function followTurn(
   sinks: TurnSinks,
   signal?: AbortSignal,
 ): Promise<Turn> {
-  context.progress.begin('Waiting for the agent');
+  context.progress.begin(WAITING);
   const endNotices = noticeFullDisk(context, turnId);
   try {
-    await Promise.all([
+    const [turn] = await Promise.all([
+      waitForEnd(context, turnId, signal),
       pull(context, turnId, 'stdout', (bytes) => sinks.stdout(bytes), signal),
       pull(context, turnId, 'stderr', (bytes) => sinks.stderr(bytes), signal),
     ]);
     await sinks.end();
-    for (;;) {
-      const { turn } = await context
-        .link()
-        .call('turn/wait', { turn: turnId, timeoutMs: WAIT_MS }, { signal, patient: true });
-      if (turn.endedAt !== null) return turn;
-    }
+    return turn;
   } catch (error) {
     if (!(error instanceof HoldfastError) || error.code !== 'connection_closed') throw error;
     throw new HoldfastError('connection_closed', `${turnId} is not waited for any more`, {

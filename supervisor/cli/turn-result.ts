@@ -26,7 +26,7 @@ export function exitCodeOfTurn(status: TurnStatus): number {
 
 /** A turn as `run`, `prompt` and `turn wait` print it with --json. */
 export function turnDocument(turn: Turn, output: unknown, truncated: boolean): Record<string, unknown> {
-  const { sessionId, turnId, status, sandbox, timings, exitCode, error, worker, bytes } = turn;
+  const { sessionId, turnId, status, sandbox, timings, exitCode, error, worker, bytes, snapshot } = turn;
   return {
     sessionId,
     turnId,
@@ -38,6 +38,7 @@ export function turnDocument(turn: Turn, output: unknown, truncated: boolean): R
     error,
     worker,
     bytes,
+    snapshot,
     ...(truncated ? { outputTruncated: true } : {}),
   };
 }

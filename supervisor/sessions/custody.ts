@@ -17,6 +17,7 @@ export class Custody {
       this.#parts;
     this.#reserve.ensure();
     await snapshots.service.start();
+    snapshots.beforeTurns.recover();
     snapshots.upkeep.start();
     // Turns first: a session with a turn to go on with is live, and the first look must not take it for idle.
     queue.recover();
@@ -46,6 +47,7 @@ export class Custody {
     await execs.close();
     await terminals.leave();
     await queue.leave();
+    await snapshots.beforeTurns.close();
     await reconciler.stop();
     await lanes.drained();
     await background.settled();

@@ -26,7 +26,7 @@ type SessionMethods = {
 
 export interface SessionHandlersOptions {
   readonly service: SessionService;
-  readonly parts: Pick<SessionParts, 'queue' | 'changes' | 'execs'>;
+  readonly parts: Pick<SessionParts, 'queue' | 'changes' | 'execs' | 'snapshots'>;
   readonly events: EventLog;
   readonly output: TurnOutput;
   readonly turns: Turns;
@@ -39,6 +39,7 @@ export function sessionHandlers<P extends Client>(
 ): Handlers<SessionMethods, P> {
   const { service, events, output, turns, ids } = options;
   const { queue, changes, execs } = options.parts;
+  const { beforeTurns } = options.parts.snapshots;
   const subscriptions = new Map<string, { readonly client: P; readonly subscription: Subscription }>();
 
   return {
@@ -134,9 +135,16 @@ export function sessionHandlers<P extends Client>(
     'turn/list': ({ session, limit }) => ({
       turns: turns.listOf(service.find(session).id, limit ?? 100).map((turn) => listed(queue.view(turn))),
     }),
-    'turn/wait': async ({ turn, timeoutMs }, { signal }) => ({
-      turn: queue.view(await queue.wait(turn, timeoutMs ?? DAY_MS, signal)),
-    }),
+    'turn/wait': async ({ turn, timeoutMs }, { signal, progress }) => {
+      const release = beforeTurns.follow(turn, ({ stage, done, of, unit }) =>
+        progress(stage, done ?? undefined, of ?? undefined, unit ?? undefined),
+      );
+      try {
+        return { turn: queue.view(await queue.wait(turn, timeoutMs ?? DAY_MS, signal)) };
+      } finally {
+        release();
+      }
+    },
     'turn/cancel': ({ turn }) => ({ turn: queue.view(queue.cancel(turn)) }),
     'turn/output': async ({ turn: turnId, stream, offset, limit, waitMs }, { signal }) => {
       const until = performance.now() + (waitMs ?? 0);

@@ -201,7 +201,7 @@ export function sessionParts(options: SessionPartsOptions): SessionParts {
     profileOf: (turn) => profiles.existing(records.get(turn.sessionId).profile).config,
     drained: (sessionId) => throwaways.drained(sessionId),
     reserve: options.reserve,
-    beforeTurn: (session, signal) => snapshots.service.beforeTurn(session, signal),
+    beforeTurn: (session, turnId, signal) => snapshots.beforeTurns.before(session, turnId, signal),
   });
   const execs = new Execs({ engine, lifecycle, records, events, live, ids, now, log: log.room('execs') });
   const terminals = new Terminals({
@@ -261,6 +261,7 @@ export function sessionParts(options: SessionPartsOptions): SessionParts {
       limits.forget(sessionId);
     },
     endFill: (sessionId, why) => snapshots.fills.end(sessionId, why),
+    endScans: (sessionId, why) => snapshots.takes.interrupt(sessionId, why),
     alone: (sessionId, act) => snapshots.takes.alone(sessionId, act),
     keepLast: async (row) => {
       // Of one that is not filled yet everything is in the snapshot that it begins with.
@@ -289,6 +290,7 @@ export function sessionParts(options: SessionPartsOptions): SessionParts {
     creation,
     access,
     writes,
+    changes,
     limitOf,
     workspace: {
       refuseLive: (row, what) => live.refuse(row, what, '--cancel'),

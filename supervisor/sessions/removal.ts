@@ -49,6 +49,8 @@ export interface RemovalOptions {
   readonly seedNever: (sessionId: string) => void;
   /** Ends the filling of its workspace, until the returned function is called. */
   readonly endFill: (sessionId: string, why: HoldfastError) => () => void;
+  /** Ends what looks at its workspace as a whole: a deletion does not wait for that. */
+  readonly endScans: (sessionId: string, why: HoldfastError) => void;
   /** Nothing else looks at the workspace as a whole meanwhile. Comes before the session's lane. */
   readonly alone: <T>(sessionId: string, act: () => Promise<T>) => Promise<T>;
   /** Keeps what the workspace of a session is that is being deleted. Never rejects. In its lane, with its sidecar up. */
@@ -196,12 +198,13 @@ export class Removal {
   }
 
   async #delete(operation: Operation, sessionId: string, why: string): Promise<void> {
-    const { quiet, endFill } = this.#options;
+    const { quiet, endFill, endScans } = this.#options;
     this.#deleting.set(sessionId, (this.#deleting.get(sessionId) ?? 0) + 1);
     const release = endFill(sessionId, beingDeleted(sessionId));
     try {
       await failpoint('delete.after-intent');
       await quiet(sessionId, 'its session was deleted');
+      endScans(sessionId, beingDeleted(sessionId));
       await this.#deleteInLane(operation, sessionId, why);
     } finally {
       const others = (this.#deleting.get(sessionId) ?? 1) - 1;

@@ -37,8 +37,11 @@ export interface TurnRunOptions {
   readonly live: LiveThings;
   readonly changes: Changes;
   readonly profileOf: (turn: TurnRow) => Profile;
-  /** What is to happen to the workspace before the turn begins. Never rejects; ends soon once nobody waits for the turn any more. */
-  readonly beforeTurn: (session: SessionRow, signal: AbortSignal) => Promise<void>;
+  /**
+   * What is to happen to the workspace before the turn begins. Ends soon once nobody waits for the turn any more. Rejects where the turn must
+   * not begin.
+   */
+  readonly beforeTurn: (session: SessionRow, turnId: string, signal: AbortSignal) => Promise<void>;
   readonly log: Log;
   readonly now: () => number;
 }
@@ -142,7 +145,7 @@ export class TurnRun {
   /** The supervisor is going: the turn itself goes on in its sandbox. */
   leave(): void {
     this.#stopping.abort();
-    this.#unwanted.abort();
+    this.#unwanted.abort(new HoldfastError('shutting_down', 'The supervisor is leaving'));
     this.#options.changes.tell(this.#wakeKey);
   }
 
@@ -180,7 +183,7 @@ export class TurnRun {
       const ready = await this.#options.lifecycle.dispatch(this.sessionId, this.turnId);
       // At once: its end may come while the snapshot is taken.
       this.#attached(ready);
-      await this.#options.beforeTurn(ready.row, this.#unwanted.signal);
+      await this.#options.beforeTurn(ready.row, this.turnId, this.#unwanted.signal);
       await failpoint('turn.after-snapshot');
       if (this.#isLeaving()) return null;
       turn = this.#options.records.started(turn, ready);

@@ -64,6 +64,7 @@ export function turnView(turn: TurnSummary, ahead: number, waitingFor: Turn['wai
       workerStartMs: turn.workerStartMs,
     },
     worker: turn.workerId === null ? null : { id: turn.workerId, reused: turn.workerReused ?? false },
+    snapshot: turn.snapshot,
   };
 }
 

@@ -1,6 +1,12 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import { formatPath, parsePath } from '../../protocol/paths.ts';
-import { type Change, type ChangeTotals, DIFF_LIMITS, type ResumeSource } from '../../protocol/snapshots.ts';
+import {
+  type Caveat,
+  type Change,
+  type ChangeTotals,
+  DIFF_LIMITS,
+  type ResumeSource,
+} from '../../protocol/snapshots.ts';
 import { parseRoot } from '../../protocol/snapshots/entries.ts';
 import {
   type Hash,
@@ -13,6 +19,7 @@ import {
 import type { SessionRow } from '../store/sessions.ts';
 import type { SnapshotRow } from '../store/snapshots.ts';
 import type { SeedItem } from '../workspace/seed-source.ts';
+import { caveatsOf } from './compare/caveats.ts';
 import { Comparison, NO_CHANGES } from './compare/comparison.ts';
 import { readDiffCursor, writeDiffCursor } from './compare/diff-cursor.ts';
 import type { Names } from './compare/differences.ts';
@@ -71,6 +78,7 @@ export interface ChangesPage {
   readonly changes: Change[];
   readonly totals: ChangeTotals;
   readonly nextCursor: string | null;
+  readonly caveats: Caveat[];
 }
 
 interface KeptComparison {
@@ -92,6 +100,7 @@ export interface PatchAnswer {
   readonly nextCursor: string | null;
   readonly leftOut: number;
   readonly leftOutPaths: string[];
+  readonly caveats: Caveat[];
 }
 
 /** Snapshots, and workspaces as they are now, beside each other. */
@@ -117,7 +126,7 @@ export class Comparisons {
     const { lineage, id: sessionId } = session;
     switch (from) {
       case 'files':
-        return { changes: [], totals: NO_CHANGES, nextCursor: null };
+        return { changes: [], totals: NO_CHANGES, nextCursor: null, caveats: [] };
       case 'memory':
         throw new HoldfastError('not_supported', 'Resuming from memory is not in this version', {
           next: 'resume with --from files',
@@ -133,13 +142,15 @@ export class Comparisons {
 
   /** The next piece of a patch. */
   async patch(request: CompareRequest, options: SnapshotCallOptions): Promise<PatchAnswer> {
-    return await this.#compared(this.#sides(request), request, options, async (kept, trees, store) => {
+    const sides = this.#sides(request);
+    return await this.#compared(sides, request, options, async (kept, trees, store) => {
       const patch = this.#openPatch(request.cursor, kept, trees);
       patch.reader.store = store;
       let isKept = false;
       try {
         const { bytes, behind, isCut, isLast, leftOut, leftOutPaths } = await patch.stream.next();
-        const told = { bytes, leftOut, leftOutPaths: leftOutPaths.map(formatPath) };
+        const caveats = caveatsOfSides(sides);
+        const told = { bytes, leftOut, leftOutPaths: leftOutPaths.map(formatPath), caveats };
         if (isLast) return { ...told, nextCursor: null };
         this.#serial += 1;
         const { before, after } = trees;
@@ -213,6 +224,7 @@ export class Comparisons {
         changes,
         totals: comparison.totals,
         nextCursor: next === null ? null : writeDiffCursor({ before, after, behind: next, rest: '' }),
+        caveats: caveatsOfSides(sides),
       };
     });
   }
@@ -314,6 +326,13 @@ export class Comparisons {
       end(oldest);
     }
   }
+}
+
+function caveatsOfSides({ a, b }: ComparedSides): Caveat[] {
+  return [
+    ...(a === 'now' || a === 'clean' ? [] : caveatsOf('a', a)),
+    ...(b === 'now' || b === 'clean' ? [] : caveatsOf('b', b)),
+  ];
 }
 
 interface Compared {

@@ -4,6 +4,7 @@ import type { Engine } from '../engine/port.ts';
 import type { EventLog } from '../history/events.ts';
 import type { TurnOutput } from '../history/turn-output.ts';
 import type { BackgroundWork } from '../sessions/background-work.ts';
+import type { Changes } from '../sessions/changes.ts';
 import type { SessionCreation } from '../sessions/creation.ts';
 import type { Ids } from '../sessions/ids.ts';
 import type { Lanes } from '../sessions/lanes.ts';
@@ -30,6 +31,7 @@ import { Restores, type RestoresOptions } from './restores.ts';
 import { SnapshotService } from './service.ts';
 import type { LineageStores } from './store/stores.ts';
 import { Takes, type TakesOptions } from './takes.ts';
+import { TurnSnapshots } from './turn-snapshots.ts';
 import { SnapshotUpkeep } from './upkeep.ts';
 
 export interface SnapshotPartsOptions {
@@ -38,6 +40,7 @@ export interface SnapshotPartsOptions {
   readonly engine: Pick<Engine, 'observeSession'>;
   readonly sessions: Sessions;
   readonly turns: Turns;
+  readonly changes: Changes;
   readonly profiles: Profiles;
   readonly operations: Operations;
   readonly snapshots: Snapshots;
@@ -69,6 +72,7 @@ export interface SnapshotParts {
   readonly keptScans: KeptScans;
   readonly takes: Takes;
   readonly service: SnapshotService;
+  readonly beforeTurns: TurnSnapshots;
   readonly comparisons: Comparisons;
   readonly upkeep: SnapshotUpkeep;
   readonly restores: Restores;
@@ -82,6 +86,11 @@ export function snapshotParts(options: SnapshotPartsOptions): SnapshotParts {
   const keptScans = new KeptScans(options);
   const takes = new Takes({ ...options, scanned: (row, scan) => keptScans.noticed(row, scan) });
   const service = new SnapshotService({ ...options, takes });
+  const beforeTurns = new TurnSnapshots({
+    ...options,
+    takes,
+    isRequired: ({ profile }) => options.profiles.get(profile)?.config.snapshots === 'required',
+  });
   const held = new HeldRoots(now);
   const comparisons = new Comparisons({
     stores,
@@ -105,5 +114,5 @@ export function snapshotParts(options: SnapshotPartsOptions): SnapshotParts {
   });
   const restores: Restores = new Restores({ ...options, ...options.workspace, takes, service, fills });
   const forks = new Forks({ ...options, restores, fills });
-  return { keptScans, takes, service, comparisons, upkeep, restores, fills, forks };
+  return { keptScans, takes, service, beforeTurns, comparisons, upkeep, restores, fills, forks };
 }

@@ -15,8 +15,8 @@ import { SnapshotViews } from './view.ts';
 const DAY_MS = 86_400_000;
 /** How long the snapshots of a deleted session stay. */
 const GRACE_MS = 7 * DAY_MS;
-/** A turn waits this long for the snapshot before it. */
-const BEFORE_TURN_MS = 600_000;
+/** A deletion waits this long for the snapshot before it; what was taken before stays in any case. */
+const BEFORE_DELETE_MS = 20_000;
 
 export interface SnapshotServiceOptions {
   readonly database: Database;
@@ -30,6 +30,8 @@ export interface SnapshotServiceOptions {
   /** What is written here frees space: it must be writable on a full disk. */
   readonly reserve: Reserve;
   readonly log: Log;
+  /** BEFORE_DELETE_MS when left out. */
+  readonly beforeDeleteMs?: number | undefined;
   /** ms since 1970. */
   readonly now: () => number;
 }
@@ -83,29 +85,14 @@ export class SnapshotService {
     }
   }
 
-  /** Settles when the turn may begin. `signal`: nobody waits for it any more. */
-  async beforeTurn(session: SessionRow, signal: AbortSignal): Promise<void> {
-    // Of a throw-away nobody will ever want its beginning back.
-    if (session.throwaway || signal.aborted) return;
-    const late = AbortSignal.timeout(BEFORE_TURN_MS);
-    const request: TakeRequest = {
-      reason: 'before-turn',
-      signal: AbortSignal.any([signal, late]),
-    };
-    await this.automatic(session, 'before-turn', async () => {
-      try {
-        return await this.#options.takes.take(session.id, request);
-      } catch (error) {
-        if (signal.aborted) return null;
-        throw error;
-      }
-    });
-  }
-
   /** Settles when the workspace of a session that is being deleted may go. In its lane, `alone`. */
   async beforeDelete(session: SessionRow): Promise<void> {
     await this.automatic(session, 'before-delete', () =>
-      this.#options.takes.takeInLane(session, { reason: 'before-delete', notEmpty: true }),
+      this.#options.takes.takeInLane(session, {
+        reason: 'before-delete',
+        notEmpty: true,
+        signal: AbortSignal.timeout(this.#options.beforeDeleteMs ?? BEFORE_DELETE_MS),
+      }),
     );
   }
 

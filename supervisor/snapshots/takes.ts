@@ -54,6 +54,10 @@ export interface TakeRequest {
   /** A snapshot of a workspace with nothing in it is worth nothing: null instead. */
   readonly notEmpty?: boolean;
   readonly opId?: string | undefined;
+  /** The turn that it is taken for. */
+  readonly turnId?: string;
+  /** Whether that turn has begun. Asked when the snapshot is complete. */
+  readonly isDuringTurn?: () => boolean;
   readonly signal?: AbortSignal | undefined;
   readonly onProgress?: ((progress: Progress) => void) | undefined;
 }
@@ -79,6 +83,8 @@ export class Takes {
   readonly #options: TakesOptions;
   readonly #alone = new Lanes();
   readonly #connections: StandingConnections;
+  /** What looks at the workspace of a session or waits to do so, with who may interrupt it. */
+  readonly #under = new Map<string, Set<AbortController>>();
   /** Damage of the store that sidecars have been told of, by session. */
   readonly #toldOf = new Map<string, string>();
 
@@ -96,6 +102,42 @@ export class Takes {
     return this.#connections.use(sessionId, act);
   }
 
+  /** Ends what looks at the workspace of a session, and what waits to do so. What is in the session's lane goes on. */
+  interrupt(sessionId: string, why: HoldfastError): void {
+    for (const interrupted of this.#under.get(sessionId) ?? []) interrupted.abort(why);
+  }
+
+  /** `act` alone, with a signal that `interrupt` aborts, too. */
+  async #interruptible<T>(
+    sessionId: string,
+    signal: AbortSignal | undefined,
+    act: (signal: AbortSignal) => Promise<T>,
+  ): Promise<T> {
+    const interrupted = new AbortController();
+    const under = this.#under.get(sessionId) ?? new Set();
+    this.#under.set(sessionId, under);
+    under.add(interrupted);
+    const either = signal === undefined ? interrupted.signal : AbortSignal.any([interrupted.signal, signal]);
+    const { access } = this.#options;
+    try {
+      return await this.alone(sessionId, async () => {
+        either.throwIfAborted();
+        const release = access.hold(sessionId);
+        try {
+          return await withLiving(access, sessionId, () => act(either));
+        } finally {
+          release();
+        }
+      });
+    } catch (error) {
+      if (interrupted.signal.aborted) throw interrupted.signal.reason;
+      throw error;
+    } finally {
+      under.delete(interrupted);
+      if (under.size === 0) this.#under.delete(sessionId);
+    }
+  }
+
   /** No snapshot of the session is taken beside `act`. */
   alone<T>(sessionId: string, act: () => Promise<T>): Promise<T> {
     return this.#alone.run(sessionId, act);
@@ -106,15 +148,10 @@ export class Takes {
    * the sidecar (`file_*` with the path), `no_space`, `conflict` where it changes too fast, `snapshot_damaged`.
    */
   take(sessionId: string, request: TakeRequest): Promise<Taken | null> {
-    const { access, records } = this.#options;
-    return this.alone(sessionId, async () => {
-      const release = access.hold(sessionId);
-      try {
-        return await withLiving(access, sessionId, () => this.#take(records.get(sessionId), request, false));
-      } finally {
-        release();
-      }
-    });
+    const { records } = this.#options;
+    return this.#interruptible(sessionId, request.signal, (signal) =>
+      this.#take(records.get(sessionId), { ...request, signal }, false),
+    );
   }
 
   /** As `take`, for callers that are `alone` and in the session's lane, with its sidecar running. */
@@ -131,15 +168,10 @@ export class Takes {
     act: (store: LineageStore, scan: ScanResult) => Promise<T>,
     options: Options = {},
   ): Promise<T> {
-    const { access, records } = this.#options;
-    return this.alone(sessionId, async () => {
-      const release = access.hold(sessionId);
-      try {
-        return await withLiving(access, sessionId, () => this.#now(records.get(sessionId), act, options));
-      } finally {
-        release();
-      }
-    });
+    const { records } = this.#options;
+    return this.#interruptible(sessionId, options.signal, (signal) =>
+      this.#now(records.get(sessionId), act, { ...options, signal }),
+    );
   }
 
   async #now<T>(
@@ -267,8 +299,10 @@ export class Takes {
    * Whether an earlier one of the same tree is the answer. A person's has the history up to now, for who forks it: a turn that ended
    * since is a change, even one that left no trace in the files.
    */
-  #isOne(newest: SnapshotRow, { reason, label }: TakeRequest): boolean {
+  #isOne(newest: SnapshotRow, { reason, label, isDuringTurn }: TakeRequest): boolean {
     if (label !== undefined) return false;
+    // This one is known to be of a moment before the turn.
+    if (newest.duringTurn && isDuringTurn?.() !== true) return false;
     if (reason !== 'manual') return true;
     const { sessionId, eventSeq } = newest;
     return (
@@ -297,7 +331,7 @@ export class Takes {
   /** Part of the caller's transaction. */
   #insert(
     session: SessionRow,
-    { reason, label, pinned }: TakeRequest,
+    { reason, label, pinned, turnId, isDuringTurn }: TakeRequest,
     { scan, frozenMs }: Looked,
     newBytes: number,
     newest: SnapshotRow | null,
@@ -323,6 +357,9 @@ export class Takes {
       scanMs,
       frozenMs,
       eventSeq: events.last(session.id).seq,
+      duringTurn: isDuringTurn?.() ?? false,
+      missing: 0,
+      missingPaths: [],
     };
     snapshots.insert(row);
     const told = {
@@ -335,6 +372,8 @@ export class Takes {
       changedFiles,
       newBytes,
       frozenMs,
+      ...(turnId === undefined ? {} : { turnId }),
+      ...(row.duringTurn ? { duringTurn: true } : {}),
     };
     events.append(session.id, [{ type: 'snapshot.created', data: told }]);
     return row;

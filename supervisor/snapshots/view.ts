@@ -25,10 +25,11 @@ export class SnapshotViews {
     return { ...rest, createdAt: iso(createdAt), turn: this.#turnOf(row) };
   }
 
-  /** The turn that it was taken for: the first one that started after it. */
-  #turnOf({ sessionId, reason, eventSeq }: SnapshotRow): Snapshot['turn'] {
+  /** The turn that it was taken for: the first one that started after it, or the one that started while it was being taken. */
+  #turnOf({ sessionId, reason, eventSeq, duringTurn }: SnapshotRow): Snapshot['turn'] {
     if (reason !== 'before-turn') return null;
-    const [started] = this.#events.read(sessionId, { after: eventSeq, type: 'turn.started', limit: 1 });
+    const type = duringTurn ? 'snapshot.created' : 'turn.started';
+    const [started] = this.#events.read(sessionId, { after: eventSeq, type, limit: 1 });
     const id = TurnStartedSchema.safeParse(started?.data).data?.turnId;
     if (id === undefined) return null;
     const input = this.#turns.inputStart(id, INPUT_BYTES);

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { type SnapshotReason, SnapshotReasonSchema } from '../../protocol/snapshots.ts';
 import { RootHashSchema } from '../../protocol/snapshots/wire.ts';
-import { count, flag, parseRow, time, toColumn } from './columns.ts';
+import { count, flag, json, parseRow, time, toColumn } from './columns.ts';
 import type { Database } from './database.ts';
 
 const SnapshotRowSchema = z.object({
@@ -26,6 +26,12 @@ const SnapshotRowSchema = z.object({
   scanMs: z.number(),
   frozenMs: z.number(),
   eventSeq: count,
+  /** The turn that it was taken for had begun before it was complete. */
+  duringTurn: flag,
+  /** Paths that could not be read. */
+  missing: count,
+  /** The first of them. */
+  missingPaths: json(z.array(z.string())),
 });
 export type SnapshotRow = z.output<typeof SnapshotRowSchema>;
 /** What is left out stays. */

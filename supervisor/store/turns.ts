@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { DispatchCaseSchema, TurnStatusSchema } from '../../protocol/entities.ts';
+import { DispatchCaseSchema, TurnSnapshotSchema, TurnStatusSchema } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { TurnErrorSchema } from '../../protocol/events.ts';
 import { JsonSchema, blob, count, flag, json, parseRow, time, toColumn, toJson } from './columns.ts';
@@ -42,6 +42,7 @@ export const TurnSummarySchema = z.object({
   workerId: z.string().nullable(),
   workerReused: flag.nullable(),
   cancelRequested: flag,
+  snapshot: json(TurnSnapshotSchema).nullable(),
 });
 /** A turn without its input, which may be 4 MiB: what lists hold. */
 export type TurnSummary = z.output<typeof TurnSummarySchema>;
@@ -73,6 +74,7 @@ export const UNSTARTED_TURN = {
   workerId: null,
   workerReused: null,
   cancelRequested: false,
+  snapshot: null,
 } as const satisfies Partial<NewTurn>;
 
 const TurnRowSchema = TurnSummarySchema.extend({ input: blob });
@@ -156,6 +158,13 @@ export class Turns {
     return this.#one(
       `${SELECT} WHERE sessionId = ? AND status = 'running' ORDER BY ordinal LIMIT 1`,
       sessionId,
+    );
+  }
+
+  /** Those whose snapshot was being taken when the supervisor ended, the oldest first. */
+  withUnfinishedSnapshot(): TurnSummary[] {
+    return this.#many(
+      "SELECT * FROM turns WHERE snapshot IS NOT NULL AND json_extract(snapshot, '$.state') = 'taking' ORDER BY ordinal",
     );
   }
 

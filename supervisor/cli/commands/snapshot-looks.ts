@@ -1,12 +1,12 @@
 import { Option } from 'commander';
 import type { Command } from 'commander';
-import type { Change, ChangeTotals } from '../../../protocol/snapshots.ts';
+import type { Caveat, Change, ChangeTotals } from '../../../protocol/snapshots.ts';
 import type { Params } from '../../../protocol/methods.ts';
 import type { Context } from '../context.ts';
 import { EXIT, UsageError } from '../failure.ts';
 import type { Registry } from '../registry.ts';
 import { size } from '../render/quantity.ts';
-import { changeLine, totalsLine } from '../render/snapshot.ts';
+import { caveatLine, changeLine, totalsLine } from '../render/snapshot.ts';
 import { count, visible } from '../render/text.ts';
 import { snapshotId } from '../snapshot-id.ts';
 import { workspacePath } from '../workspace-path.ts';
@@ -95,6 +95,7 @@ function registerVerify(registry: Registry, group: Command): void {
 interface Page {
   readonly changes: readonly Change[];
   readonly totals: ChangeTotals;
+  readonly caveats: readonly Caveat[];
   readonly nextCursor: string | null;
 }
 
@@ -105,10 +106,13 @@ async function showChanges(
   get: (cursor: string | undefined, limit: number | undefined) => Promise<Page>,
 ): Promise<void> {
   let page = await get(undefined, onlyTotals ? 1 : undefined);
-  const { totals } = page;
+  const { totals, caveats } = page;
   if (onlyTotals) {
-    if (context.json) await context.document({ totals });
-    else await context.print(totalsLine(totals));
+    if (context.json) await context.document({ totals, caveats });
+    else {
+      await context.print(totalsLine(totals));
+      await noteCaveats(context, caveats);
+    }
     return;
   }
   const all: Change[] = [];
@@ -120,8 +124,15 @@ async function showChanges(
     if (page.nextCursor === null) break;
     page = await get(page.nextCursor, undefined);
   }
-  if (context.json) await context.document({ changes: all, totals });
-  else await context.hint(totalsLine(totals));
+  if (context.json) await context.document({ changes: all, totals, caveats });
+  else {
+    await context.hint(totalsLine(totals));
+    await noteCaveats(context, caveats);
+  }
+}
+
+async function noteCaveats(context: Context, caveats: readonly Caveat[]): Promise<void> {
+  for (const caveat of caveats) await context.note(caveatLine(caveat));
 }
 
 /** What resuming from there would change. */
@@ -137,6 +148,7 @@ export async function previewChanges(context: Context, params: Params<'snapshot/
 
 async function writePatch(context: Context, params: Params<'snapshot/patch'>): Promise<void> {
   let leftOut = 0;
+  const caveats: Caveat[] = [];
   const paths: string[] = [];
   for (let cursor: string | undefined; ;) {
     const { result, bytes, release } = await context
@@ -146,6 +158,7 @@ async function writePatch(context: Context, params: Params<'snapshot/patch'>): P
         { ...params, ...(cursor === undefined ? {} : { cursor }) },
         { signal: context.interrupted },
       );
+    if (cursor === undefined) caveats.push(...result.caveats);
     await context.stdout.write(bytes);
     await context.stdout.flush();
     release();
@@ -154,6 +167,7 @@ async function writePatch(context: Context, params: Params<'snapshot/patch'>): P
     if (result.nextCursor === null) break;
     cursor = result.nextCursor;
   }
+  await noteCaveats(context, caveats);
   if (leftOut === 0) return;
   const more = leftOut > paths.length ? ', …' : '';
   await context.hint(

@@ -9,6 +9,7 @@ import { durationValue, positiveInteger } from '../option-values.ts';
 import type { Registry } from '../registry.ts';
 import { readableJson } from '../render/json.ts';
 import { duration, relativeTime, size } from '../render/quantity.ts';
+import { turnSnapshotFact } from '../render/snapshot.ts';
 import { facts, table } from '../render/table.ts';
 import { visible, visibleLines } from '../render/text.ts';
 import { agentKind, kindByTraces, sinksFor } from '../turn-output.ts';
@@ -184,6 +185,7 @@ function turnFacts(context: Context, turn: Turn): string[] {
       ['Took', took(turn.timings.turnMs)],
       ['Sandbox', sandbox],
       ['Worker', worker],
+      ['Snapshot', turnSnapshotFact(turn)],
       ['Exit code', turn.exitCode === null ? null : String(turn.exitCode)],
       ['Output', turn.output === null ? null : readableJson(turn.output)],
       ['Printed', `${size(turn.bytes.stdout)} to stdout, ${size(turn.bytes.stderr)} to stderr`],

@@ -3,6 +3,7 @@ import { egressRules } from './002-egress-rules.ts';
 import { snapshots } from './003-snapshots.ts';
 import { terminals } from './004-terminals.ts';
 import { incarnations } from './005-incarnations.ts';
+import { turnSnapshots } from './006-turn-snapshots.ts';
 
 /** One step of the schema. `sql` runs in one transaction together with the new version number. */
 export interface Migration {
@@ -17,4 +18,5 @@ export const MIGRATIONS: readonly Migration[] = [
   snapshots,
   terminals,
   incarnations,
+  turnSnapshots,
 ];

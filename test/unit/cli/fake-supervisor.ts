@@ -162,6 +162,7 @@ export function turn(changes: Partial<Turn> = {}): Turn {
     bytes: { stdout: 0, stderr: 0, result: 0 },
     timings: { queuedMs: 1, dispatchMs: 2, turnMs: 3, workerStartMs: null },
     worker: { id: 'worker-1', reused: true },
+    snapshot: null,
     ...changes,
   };
 }

@@ -24,6 +24,9 @@ test('rows: the newest first in pages, by reason, and what may be changed', () =
     scanMs: 1.5,
     frozenMs: 0,
     eventSeq: n,
+    duringTurn: false,
+    missing: 0,
+    missingPaths: [],
     ...change,
   });
   const rows = [row(0), row(1, { reason: 'before-turn' }), row(2, { pinned: true, label: 'good' }), row(3)];

@@ -2,6 +2,7 @@ import { onTestFinished } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import type { Engine, SideState } from '../../../supervisor/engine/port.ts';
 import { EventLog } from '../../../supervisor/history/events.ts';
+import { Changes } from '../../../supervisor/sessions/changes.ts';
 import { randomIds } from '../../../supervisor/sessions/ids.ts';
 import { Lanes } from '../../../supervisor/sessions/lanes.ts';
 import { SessionRecords } from '../../../supervisor/sessions/records.ts';
@@ -9,13 +10,21 @@ import { Freezing } from '../../../supervisor/snapshots/freezing.ts';
 import { SnapshotService } from '../../../supervisor/snapshots/service.ts';
 import { LineageStores } from '../../../supervisor/snapshots/store/stores.ts';
 import { type TakeRequest, type Taken, Takes } from '../../../supervisor/snapshots/takes.ts';
+import { TurnSnapshots } from '../../../supervisor/snapshots/turn-snapshots.ts';
 import { Freezes } from '../../../supervisor/store/freezes.ts';
 import { Operations } from '../../../supervisor/store/operations.ts';
 import { Reserve } from '../../../supervisor/store/reserve.ts';
 import { type SessionRow, Sessions } from '../../../supervisor/store/sessions.ts';
-import { Turns } from '../../../supervisor/store/turns.ts';
 import { Snapshots } from '../../../supervisor/store/snapshots.ts';
-import { sessionId, sessionRow, temporaryDatabase, temporaryHome } from '../store/temporary-home.ts';
+import { Turns } from '../../../supervisor/store/turns.ts';
+import {
+  newTurn,
+  sessionId,
+  sessionRow,
+  temporaryDatabase,
+  temporaryHome,
+  turnId,
+} from '../store/temporary-home.ts';
 import { TestSidecar } from './test-sidecar.ts';
 
 export const SESSION = sessionId(0);
@@ -68,11 +77,13 @@ class TestAgent {
 }
 
 /** All that takes snapshots of two sessions, each a lineage of its own, with a sidecar each that a test plays. */
-export function room() {
+export function room(given: { readonly startAfterMs?: number; readonly beforeDeleteMs?: number } = {}) {
   const home = temporaryHome();
   const database = temporaryDatabase(home);
   const sessions = new Sessions(database);
   for (const n of [0, 1]) sessions.insert(sessionRow(n, { status: 'idle', generation: 1 }));
+  const turns = new Turns(database);
+  for (const n of [0, 1, 2]) turns.insert(newTurn(n, { sessionId: SESSION }));
   const snapshots = new Snapshots(database);
   const events = new EventLog(database);
   const operations = new Operations(database);
@@ -114,13 +125,27 @@ export function room() {
     snapshots,
     stores,
     events,
-    turns: new Turns(database),
+    turns,
     operations,
     takes,
     reserve: new Reserve(home),
     log,
+    beforeDeleteMs: given.beforeDeleteMs,
     now: Date.now,
   });
+  const required = { is: false };
+  const changes = new Changes();
+  const options = {
+    takes,
+    turns,
+    events,
+    changes,
+    isRequired: () => required.is,
+    log,
+    startAfterMs: given.startAfterMs,
+  };
+  const beforeTurns = new TurnSnapshots(options);
+  onTestFinished(() => beforeTurns.close());
   onTestFinished(() => service.close());
   return {
     home,
@@ -133,6 +158,15 @@ export function room() {
     agent,
     takes,
     service,
+    turns,
+    beforeTurns,
+    /** As the next supervisor has them. */
+    nextBeforeTurns: () => new TurnSnapshots(options),
+    required,
+    /** Settles when the nth turn may begin. */
+    before: (n: number, signal = new AbortController().signal) =>
+      beforeTurns.before(service.session(SESSION), turnId(n), signal),
+    turnSnapshot: (n: number) => turns.existing(turnId(n)).snapshot,
     sidecar,
     other,
     log,

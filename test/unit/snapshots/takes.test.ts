@@ -71,25 +71,6 @@ test('asked twice with one opId there is one, and both get the first answer', as
   expect(snapshots.count(SESSION)).toBe(1);
 });
 
-test('one that cannot be taken is an event, and what it was for goes on', async () => {
-  const { sidecar, service, session, told, published } = room();
-  sidecar.tree = { a: 'one' };
-  sidecar.onScan = () => Promise.reject(new HoldfastError('file_unavailable', 'Broken on purpose'));
-  await service.beforeTurn(session(), new AbortController().signal);
-  expect(told('snapshot.failed')).toMatchObject([{ reason: 'before-turn', code: 'file_unavailable' }]);
-  expect(await published()).toBe(0);
-  const aborted = new AbortController();
-  sidecar.onScan = () => new Promise(() => undefined);
-  const waiting = service.beforeTurn(session(), aborted.signal);
-  await expect.poll(() => sidecar.scans.length).toBe(2);
-  aborted.abort();
-  await waiting;
-  expect(told('snapshot.failed').length).toBe(1);
-  sidecar.onScan = () => Promise.resolve(undefined);
-  await service.beforeTurn(session(), new AbortController().signal);
-  expect(told('snapshot.created').length).toBe(1);
-});
-
 test('a base that cannot be read does not keep the next snapshot from being taken', async () => {
   const { sidecar, take } = room();
   sidecar.tree = { a: 'one' };

@@ -2,7 +2,7 @@ import { type Duplex, duplexPair } from 'node:stream';
 import { parseHash } from '../../../protocol/snapshots/objects.ts';
 import { type ScanResult, STORE_CALLS } from '../../../protocol/snapshots/wire.ts';
 import { Peer } from '../../../protocol/wire/peer.ts';
-import { NOTHING } from '../../../protocol/wire/shapes.ts';
+import { type HandlerContext, NOTHING } from '../../../protocol/wire/shapes.ts';
 import { SIDECAR_METHODS, SIDECAR_PROTOCOL } from '../../../sidecar/wire.ts';
 import { objectsOf, type Tree } from './small-tree.ts';
 import { StoredObjects } from './stored-objects.ts';
@@ -21,8 +21,11 @@ export class TestSidecar {
   /** What it was asked for. */
   readonly scans: ScanParams[] = [];
   /** Answers a scan in its own way; undefined: as usual, with these members of the answer changed. */
-  onScan: (params: ScanParams, peer: SidecarPeer) => Promise<Partial<ScanResult> | undefined> = () =>
-    Promise.resolve(undefined);
+  onScan: (
+    params: ScanParams,
+    peer: SidecarPeer,
+    context: Pick<HandlerContext, 'signal' | 'progress'>,
+  ) => Promise<Partial<ScanResult> | undefined> = () => Promise.resolve(undefined);
   peer: SidecarPeer | null = null;
 
   readonly dial = (session: string): Promise<Duplex> => {
@@ -37,9 +40,9 @@ export class TestSidecar {
       partial: true,
       handlers: {
         hello: () => ({ protocol: SIDECAR_PROTOCOL, session, build: 'test', watch: 'inotify' as const }),
-        'snapshot/scan': async (params, { peer }) => {
+        'snapshot/scan': async (params, { peer, signal, progress }) => {
           this.scans.push(params);
-          const changed = await this.onScan(params, peer);
+          const changed = await this.onScan(params, peer, { signal, progress });
           return { ...(await this.#scan(peer)), ...changed };
         },
       },

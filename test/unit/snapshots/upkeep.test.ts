@@ -76,6 +76,9 @@ function rooms() {
       scanMs: 1,
       frozenMs: 0,
       eventSeq: 0,
+      duringTurn: false,
+      missing: 0,
+      missingPaths: [],
     });
     return id;
   };

@@ -1,0 +1,11 @@
+import type { Caveat } from '../../../protocol/snapshots.ts';
+import type { SnapshotRow } from '../../store/snapshots.ts';
+
+/** What a comparison cannot tell of one of its sides. */
+export function caveatsOf(side: Caveat['side'], snapshot: SnapshotRow): Caveat[] {
+  const { id: snapshotId, duringTurn, missing, missingPaths } = snapshot;
+  const caveats: Caveat[] = [];
+  if (duringTurn) caveats.push({ side, snapshotId, kind: 'during-turn', missing: 0, missingPaths: [] });
+  if (missing > 0) caveats.push({ side, snapshotId, kind: 'incomplete', missing, missingPaths });
+  return caveats;
+}

@@ -1,0 +1,145 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { HoldfastError } from '../../../protocol/errors.ts';
+import type { Progress } from '../../../protocol/wire/shapes.ts';
+import { errorOf, turnId } from '../store/temporary-home.ts';
+import { room, SESSION } from './take-scene.ts';
+
+const SHORT_MS = 50;
+
+test('a turn has the snapshot that was taken for it, or the earlier one where nothing has changed', async () => {
+  const { sidecar, before, turnSnapshot, told, snapshots } = room();
+  sidecar.tree = { a: 'one' };
+  await before(0);
+  const id = snapshots.newest(SESSION)?.id;
+  expect(turnSnapshot(0)).toEqual({
+    state: 'taken',
+    snapshotId: id,
+    duringTurn: false,
+    missing: 0,
+    failure: null,
+  });
+  await before(1);
+  expect(turnSnapshot(1)?.snapshotId).toBe(id);
+  expect(told('snapshot.created')).toMatchObject([{ snapshotId: id, turnId: turnId(0) }]);
+});
+
+test('one that cannot be taken is told with the turn and in the history, and the turn begins', async () => {
+  const { sidecar, before, turnSnapshot, told, published } = room();
+  sidecar.tree = { a: 'one' };
+  sidecar.onScan = () => Promise.reject(new HoldfastError('file_unavailable', 'Broken on purpose'));
+  await before(0);
+  const told0 = { code: 'file_unavailable', why: 'Broken on purpose' };
+  expect(told('snapshot.failed')).toEqual([{ reason: 'before-turn', turnId: turnId(0), ...told0 }]);
+  expect(turnSnapshot(0)).toMatchObject({ state: 'failed', snapshotId: null, failure: told0 });
+  expect(await published()).toBe(0);
+  sidecar.onScan = () => Promise.resolve(undefined);
+  await before(1);
+  expect(told('snapshot.created').length).toBe(1);
+});
+
+test('a turn that is cancelled ends the scan it waits for, and that is no failure', async () => {
+  const { sidecar, before, told, take } = room();
+  const aborted = new AbortController();
+  let ended = false;
+  sidecar.onScan = () => new Promise(() => undefined);
+  const waiting = before(0, aborted.signal).then(() => (ended = true));
+  await expect.poll(() => sidecar.scans.length).toBe(1);
+  expect(ended).toBe(false);
+  aborted.abort();
+  await waiting;
+  expect(told('snapshot.failed')).toEqual([]);
+  sidecar.onScan = () => Promise.resolve(undefined);
+  await take();
+});
+
+test('a turn does not wait long: its snapshot is completed while it runs, and marked', async () => {
+  const { sidecar, before, turnSnapshot, told, snapshots, take } = room({ startAfterMs: SHORT_MS });
+  sidecar.tree = { a: 'one' };
+  const scan = Promise.withResolvers<undefined>();
+  sidecar.onScan = () => scan.promise;
+  await before(0);
+  expect(turnSnapshot(0)).toMatchObject({ state: 'taking', duringTurn: true });
+  // The next turn does not begin a second one beside it, and says so.
+  await before(1);
+  expect(turnSnapshot(1)).toMatchObject({ state: 'failed', failure: { code: 'timeout' } });
+  expect(sidecar.scans.length).toBe(1);
+  scan.resolve(undefined);
+  await expect.poll(() => turnSnapshot(0)?.state).toBe('taken');
+  const late = snapshots.newest(SESSION);
+  expect(late?.duringTurn).toBe(true);
+  expect(turnSnapshot(0)).toMatchObject({ snapshotId: late?.id, duringTurn: true });
+  expect(told('snapshot.created')).toMatchObject([{ turnId: turnId(0), duringTurn: true }]);
+  // The same tree, now known to be of one moment before a turn, is another snapshot.
+  await before(2);
+  expect(turnSnapshot(2)).toMatchObject({ state: 'taken', duringTurn: false });
+  expect(turnSnapshot(2)?.snapshotId).not.toBe(late?.id);
+  expect((await take()).row.duringTurn).toBe(false);
+});
+
+test('one that is completed while its turn runs ends with the turn being cancelled, and with the supervisor', async () => {
+  const { sidecar, before, turnSnapshot, beforeTurns, nextBeforeTurns, told } = room({
+    startAfterMs: SHORT_MS,
+  });
+  sidecar.onScan = () => new Promise(() => undefined);
+  const cancelled = new AbortController();
+  await before(0, cancelled.signal);
+  cancelled.abort();
+  await expect.poll(() => turnSnapshot(0)?.failure?.code).toBe('cancelled');
+  await before(1);
+  await beforeTurns.close();
+  expect(turnSnapshot(1)?.state).toBe('taking');
+  nextBeforeTurns().recover();
+  expect(turnSnapshot(1)).toMatchObject({
+    state: 'failed',
+    duringTurn: true,
+    failure: { code: 'interrupted' },
+  });
+  expect(told('snapshot.failed')).toMatchObject([{ turnId: turnId(1), code: 'interrupted' }]);
+});
+
+test('where the profile requires it the turn waits for its snapshot, and does not begin without one', async () => {
+  const { sidecar, before, turnSnapshot, required } = room({ startAfterMs: SHORT_MS });
+  required.is = true;
+  sidecar.tree = { a: 'one' };
+  const scan = Promise.withResolvers<undefined>();
+  sidecar.onScan = () => scan.promise;
+  let began = false;
+  const waiting = before(0).then(() => (began = true));
+  await sleep(SHORT_MS * 3);
+  expect(began).toBe(false);
+  scan.resolve(undefined);
+  await waiting;
+  expect(turnSnapshot(0)).toMatchObject({ state: 'taken', duringTurn: false });
+  sidecar.onScan = () => Promise.reject(new HoldfastError('no_space', 'Broken on purpose'));
+  const error = await errorOf(before(1));
+  expect(error.code).toBe('snapshot_required');
+  expect(error.sentence).toContain('Broken on purpose');
+  expect(error.details).toEqual({ code: 'no_space' });
+});
+
+test('how far it is can be followed until the turn begins', async () => {
+  const { sidecar, before, beforeTurns } = room({ startAfterMs: 400 });
+  sidecar.onScan = async (_params, _peer, { progress }) => {
+    progress('scanning', 12, 100);
+    await sleep(SHORT_MS);
+    return undefined;
+  };
+  const heard: Progress[] = [];
+  const release = beforeTurns.follow(turnId(0), (progress) => heard.push(progress));
+  await before(0);
+  release();
+  expect(heard).toMatchObject([{ stage: 'snapshot before the turn: scanning', done: 12, of: 100 }]);
+});
+
+test('a deletion ends what looks at the workspace, and its own snapshot is bounded', async () => {
+  const { sidecar, take, takes, service, session, told } = room({ beforeDeleteMs: SHORT_MS });
+  sidecar.onScan = () => new Promise(() => undefined);
+  const [first, second] = [errorOf(take()), errorOf(take())];
+  await expect.poll(() => sidecar.scans.length).toBe(1);
+  takes.interrupt(SESSION, new HoldfastError('not_found', 'It is being deleted'));
+  expect((await first).code).toBe('not_found');
+  expect((await second).code).toBe('not_found');
+  await takes.alone(SESSION, () => service.beforeDelete(session()));
+  expect(told('snapshot.failed')).toMatchObject([{ reason: 'before-delete' }]);
+});
