@@ -179,6 +179,9 @@ const changes = z.object({
   caveats: z.array(CaveatSchema),
 });
 
+/** Of an incomplete snapshot: how many files it lacks, which are left as they are, or not there; and the first of them. */
+const lacking = { missing: count.default(0), missingPaths: z.array(z.string()).default([]) };
+
 /** client → supervisor. Part of METHODS. */
 export const SNAPSHOT_METHODS = {
   /**
@@ -259,7 +262,11 @@ export const SNAPSHOT_METHODS = {
       force: z.boolean().optional(),
       opId,
     }),
-    result: RestoredSchema.extend({ snapshot: SnapshotIdSchema, undo: SnapshotIdSchema.nullable() }),
+    result: RestoredSchema.extend({
+      snapshot: SnapshotIdSchema,
+      undo: SnapshotIdSchema.nullable(),
+      ...lacking,
+    }),
   },
   /**
    * A new session with the snapshot's files, and the history of its session up to there. It is answered when it is there for good; its
@@ -267,6 +274,6 @@ export const SNAPSHOT_METHODS = {
    */
   'snapshot/fork': {
     params: snapshot.extend({ name: SessionNameSchema.optional(), opId }),
-    result: z.object({ session: SessionSchema }),
+    result: z.object({ session: SessionSchema, ...lacking }),
   },
 } as const;

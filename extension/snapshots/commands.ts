@@ -83,7 +83,7 @@ export class SnapshotCommands {
     const RESTORE = 'Restore';
     const choice = await window.showWarningMessage(
       `Restore ${name} to “${inert(snapshotTitle(snapshot))}”?`,
-      { modal: true, detail: `In the workspace: ${totalsWords(totals)}. A snapshot is taken first.` },
+      { modal: true, detail: restoreDetail(snapshot, totalsWords(totals)) },
       RESTORE,
       COMPARE,
     );
@@ -147,6 +147,12 @@ export class SnapshotCommands {
       opId: randomUUID(),
     });
     void this.#sessions.refresh();
+    if (forked.missing > 0) {
+      const paths = inert(forked.missingPaths.slice(0, 3).join(', '), 200);
+      void window.showWarningMessage(
+        `The snapshot was incomplete: ${forked.missing.toLocaleString('en-US')} files are not in the fork, such as ${paths}.`,
+      );
+    }
     this.#showFilling(forked.session);
     if (typeof called !== 'string') await openWorkspace(forked.session);
     return forked.session.id;
@@ -229,6 +235,14 @@ export class SnapshotCommands {
   #pick(target: unknown, title: string): Promise<Session | undefined> {
     return pickSession(this.#sessions, target ?? onlySessionHere(), { title });
   }
+}
+
+function restoreDetail({ missing }: Snapshot, totals: string): string {
+  const lacking =
+    missing === 0
+      ? ''
+      : ` The snapshot lacks ${missing.toLocaleString('en-US')} files that could not be read; those stay as they are.`;
+  return `In the workspace: ${totals}. A snapshot is taken first.${lacking}`;
 }
 
 async function askLabel(session: Session): Promise<string | undefined> {

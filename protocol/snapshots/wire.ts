@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { WorkspacePathSchema } from '../files.ts';
+import { MISSING_PATHS } from '../snapshots.ts';
 import { FRAME } from './frames.ts';
 import { SNAPSHOT_LIMITS } from './objects.ts';
 
@@ -35,6 +36,12 @@ export const ScanResultSchema = z.object({
   readMs: z.number().nonnegative(),
   /** Something changed while it ran: the result is not of one moment. */
   moved: z.boolean(),
+  /**
+   * Files that could not be read, because programs hold leases on them: in the tree stands only that they are there (`missing.ts`). The
+   * first of their paths.
+   */
+  missing: count.default(0),
+  missingPaths: z.array(z.string().max(20_000)).max(MISSING_PATHS).default([]),
 });
 export type ScanResult = z.infer<typeof ScanResultSchema>;
 
@@ -54,7 +61,7 @@ export const SNAPSHOT_CALLS = {
   /**
    * `base`: hash of a tree all of whose objects the store has and keeps until this is over, the newest one; null: the store is
    * empty, or nothing in it need be shared. `budgetBytes`: give up (`complete: false`) where more content than this had to be
-   * read. `doubts`: of what the base has something was found damaged; the store is asked for all of it. `frozen`: nothing else runs in the workspace, so a file that changes under our hands is an error and not `moved`.
+   * read. `doubts`: of what the base has something was found damaged; the store is asked for all of it. `frozen`: nothing else runs in the workspace, so a file that changes under our hands is an error and not `moved`. `awaitsLeases`: wait until the kernel takes leases from programs that do not give them up.
    */
   'snapshot/scan': {
     params: z.object({
@@ -62,6 +69,7 @@ export const SNAPSHOT_CALLS = {
       budgetBytes: count.nullable(),
       frozen: z.boolean(),
       doubts: z.boolean().default(false),
+      awaitsLeases: z.boolean().default(false),
     }),
     result: ScanResultSchema,
   },

@@ -268,7 +268,11 @@ export class EntryReader {
         giveBack = lent.lend(named, pathOf(place), OWNER_READS);
         fd = openSync(`/proc/self/fd/${named}`, LOOK_FLAGS & ~O_NOFOLLOW);
       } catch (cause) {
-        giveBack?.(named);
+        if (giveBack !== null) {
+          giveBack(named);
+          this.#look(named);
+          this.#moment.noteGivenBack(this.#now);
+        }
         throw cause;
       } finally {
         closeSync(named);

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { TreeEntry } from '../../protocol/snapshots/entries.ts';
+import { isMissing } from '../../protocol/snapshots/missing.ts';
 import { SNAPSHOT_LIMITS } from '../../protocol/snapshots/objects.ts';
 import { type Folder, keyOf } from './folder.ts';
 import { groupOf } from './same.ts';
@@ -17,7 +18,7 @@ export function groupLinkedNames(linked: WalkResult['linked']): void {
       let entries = parsed.get(folder);
       if (entries === undefined) parsed.set(folder, (entries = folder.encoded()));
       const entry = entries.get(key);
-      if (entry === undefined || entry.type === 'directory') continue;
+      if (entry === undefined || entry.type === 'directory' || isMissing(entry)) continue;
       const before = groupOf(entry);
       if (before === null ? group === null : group !== null && before.equals(group)) continue;
       folder.changed.set(key, { ...entry, group });

@@ -3,6 +3,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import { formatPath } from '../../protocol/paths.ts';
 import { type DirectoryEntry, parseTree, type TreeEntry } from '../../protocol/snapshots/entries.ts';
 import { damaged, OBJECT_KINDS } from '../../protocol/snapshots/objects.ts';
+import { isMissing } from '../../protocol/snapshots/missing.ts';
 import { piecesOf } from '../../protocol/snapshots/refs.ts';
 import { Slices } from '../../protocol/slices.ts';
 import { O_PATH } from '../files/resolver.ts';
@@ -60,6 +61,8 @@ type Operation =
       readonly name: Buffer;
       readonly entry: DirectoryEntry;
       readonly body: Buffer | null;
+      /** Not all that `body` names is made: the snapshot lacks it. */
+      readonly lacks: boolean;
     }
   | { readonly do: 'leave' };
 
@@ -71,6 +74,8 @@ interface Level {
   readonly facts: Map<string, Uint32Array>;
   /** The listing is that of the whole directory. */
   readonly isWhole: boolean;
+  /** The directory has less than the snapshot names. */
+  readonly lacks: boolean;
 }
 
 /**
@@ -140,8 +145,8 @@ export class Maker {
       { name: staged, entry: top, only },
     ];
     for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
-      const { files, folders, body } = await this.#listing(next.entry, next.only);
-      yield { do: 'enter', name: next.name, entry: next.entry, body };
+      const { files, folders, body, lacks } = await this.#listing(next.entry, next.only);
+      yield { do: 'enter', name: next.name, entry: next.entry, body, lacks };
       for (const entry of files) yield { do: 'file', name: entry.name, entry };
       levels.push({ left: folders.reverse(), rest: next.only.slice(1) });
       for (let level = levels.at(-1); level !== undefined; level = levels.at(-1)) {
@@ -160,11 +165,12 @@ export class Maker {
   async #listing(
     { content }: DirectoryEntry,
     [only]: readonly Buffer[],
-  ): Promise<{ files: Linkable[]; folders: DirectoryEntry[]; body: Buffer | null }> {
+  ): Promise<{ files: Linkable[]; folders: DirectoryEntry[]; body: Buffer | null; lacks: boolean }> {
     const { objects } = this.#options;
     const files: Linkable[] = [];
     const folders: DirectoryEntry[] = [];
     const bodies: Buffer[] = [];
+    let lacks = false;
     let last: Buffer | undefined;
     for await (const { hash } of piecesOf(objects, content)) {
       const body = await objects.read(hash, OBJECT_KINDS.tree);
@@ -173,6 +179,11 @@ export class Maker {
         if (last !== undefined && last.compare(entry.name) >= 0) throw damaged('names are out of order');
         last = entry.name;
         if (only !== undefined && !entry.name.equals(only)) continue;
+        if (isMissing(entry)) {
+          if (only !== undefined) throw lackedBySnapshot(this.#options.path);
+          lacks = true;
+          continue;
+        }
         if (entry.type === 'directory') folders.push(entry);
         else files.push(entry);
         // A file of several names is made once.
@@ -182,7 +193,7 @@ export class Maker {
       }
     }
     if (only !== undefined && files.length + folders.length === 0) throw notInSnapshot(this.#options.path);
-    return { files, folders, body: only === undefined ? ownCopy(Buffer.concat(bodies)) : null };
+    return { files, folders, body: only === undefined ? ownCopy(Buffer.concat(bodies)) : null, lacks };
   }
 
   async #perform(operation: Operation): Promise<void> {
@@ -194,7 +205,7 @@ export class Maker {
     if (this.#levels.length > 0 && operation.do !== 'leave') this.created += 1;
     switch (operation.do) {
       case 'enter':
-        this.#enter(operation.name, operation.entry, operation.body);
+        this.#enter(operation);
         break;
       case 'file':
         await this.#makeLinkable(operation.name, operation.entry);
@@ -209,7 +220,7 @@ export class Maker {
     return this.#levels.at(-1)?.fd ?? this.#options.staging().fd;
   }
 
-  #enter(name: Buffer, entry: DirectoryEntry, body: Buffer | null): void {
+  #enter({ name, entry, body, lacks }: Extract<Operation, { do: 'enter' }>): void {
     const { system } = this.#options;
     const at = this.#here();
     system.makeDirectoryAt(at, name, OWN_FOLDER);
@@ -220,7 +231,7 @@ export class Maker {
     const isWhole = body !== null;
     if (isWhole) folder.body = body;
     parent?.folder.folders.push(folder);
-    this.#levels.push({ folder, entry, fd, facts: new Map(), isWhole });
+    this.#levels.push({ folder, entry, fd, facts: new Map(), isWhole, lacks });
     this.#noteFolder(folder, fd);
     const above = this.#levels.at(-1 - OPEN_LEVELS);
     if (above === undefined || above.fd === -1) return;
@@ -258,7 +269,7 @@ export class Maker {
   }
 
   /** So that the next look knows all of it. */
-  #list({ folder, fd, facts }: Level): void {
+  #list({ folder, fd, facts, lacks }: Level): void {
     const { system } = this.#options;
     const parts: Buffer[] = [];
     for (let length = system.list(fd); length > 0; length = system.list(fd)) {
@@ -280,7 +291,8 @@ export class Maker {
     folder.stats = Uint32Array.from(stats);
     folder.folders = inOrder;
     folder.isTyped = !hasUnknownTypes(records);
-    folder.isDirty = false;
+    // The next scan encodes a directory anew that is not what the snapshot says.
+    folder.isDirty = lacks;
     folder.isEntryNew = false;
   }
 
@@ -357,6 +369,14 @@ function lendOpen(lent: LentModes, fd: number, path: readonly Buffer[]): () => v
 }
 
 const NO_FACTS = new Uint32Array(FACT_WORDS);
+
+/** The snapshot knows that something is there, and not what. */
+export function lackedBySnapshot(path: readonly Buffer[]): HoldfastError {
+  return new HoldfastError('file_unavailable', `The snapshot does not have ${formatPath(path)}`, {
+    why: 'the file could not be read when the snapshot was taken',
+    next: 'restore it from another snapshot',
+  });
+}
 
 export function notInSnapshot(path: readonly Buffer[]): HoldfastError {
   return new HoldfastError('file_not_found', `The snapshot has no ${formatPath(path)}`, {

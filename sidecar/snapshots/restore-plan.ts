@@ -7,13 +7,14 @@ import {
   type FileEntry,
   type TreeEntry,
 } from '../../protocol/snapshots/entries.ts';
+import { isMissing } from '../../protocol/snapshots/missing.ts';
 import type { RemoteObjects } from './remote-objects.ts';
 import { changedMeanwhile } from './attributes.ts';
 import { FACT_WORDS, inodeOf } from './facts.ts';
 import type { Folder } from './folder.ts';
 import { keyOf } from './folder.ts';
 import type { HardLinks } from './hard-links.ts';
-import { notInSnapshot, type Wanted } from './restore-make.ts';
+import { lackedBySnapshot, notInSnapshot, type Wanted } from './restore-make.ts';
 import { isLeftOut, recordLength, recordName } from './records.ts';
 import type { Present, RestoreStep } from './restore-steps.ts';
 import { haveSameAttributes, haveSameContent, haveSameGroup } from './same.ts';
@@ -126,6 +127,11 @@ export class RestorePlan {
       }
       const [next, now] = pair;
       const rest = level.only.slice(1);
+      // What the snapshot lacks stays as it is.
+      if (next !== null && isMissing(next)) {
+        if (level.only.length > 0) throw lackedBySnapshot(this.#options.path);
+        continue;
+      }
       if (rest.length > 0 && next?.type !== 'directory') throw notInSnapshot(this.#options.path);
       if (next?.type === 'directory' && now?.type === 'directory') {
         const below = level.folder.folders.find(({ name }) => name.equals(now.name));
@@ -194,7 +200,8 @@ export class RestorePlan {
         next: 'restore the folder above',
       });
     }
-    if (now !== null && next.type !== 'directory' && haveSameContent(next, now) && haveSameGroup(next, now)) {
+    const isKnown = now !== null && !isMissing(now);
+    if (isKnown && next.type !== 'directory' && haveSameContent(next, now) && haveSameGroup(next, now)) {
       if (haveSameAttributes(next, now)) return;
       this.steps.push({ step: 'dress', entry: next, inode: inodeOfName(folder, next.name) });
       this.counts.touched += 1;
@@ -231,6 +238,7 @@ export class RestorePlan {
       const [name] = next.rest;
       for await (const below of entriesOf(objects, next.entry)) {
         if (name !== undefined && !below.name.equals(name)) continue;
+        if (isMissing(below)) continue;
         this.counts.created += 1;
         waiting.push({ entry: below, rest: next.rest.slice(1) });
       }

@@ -1,12 +1,16 @@
 import { constants } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { formatPath } from '../../protocol/paths.ts';
 import { encodeRoot, type TreeEntry } from '../../protocol/snapshots/entries.ts';
 import { type Hash, OBJECT_KINDS } from '../../protocol/snapshots/objects.ts';
+import { missingEntry } from '../../protocol/snapshots/missing.ts';
 import { buildRef, type Piece } from '../../protocol/snapshots/refs.ts';
+import { MISSING_PATHS } from '../../protocol/snapshots.ts';
+import { errnoOf } from '../files/directory.ts';
 import { explained } from '../files/failures.ts';
 import type { OwnEntries } from '../files/own-entries.ts';
 import { EntryReader } from './entry-reader.ts';
-import { linksOf, modeOf, sizeOf } from './facts.ts';
+import { forgetFacts, linksOf, modeOf, sizeOf } from './facts.ts';
 import { type Folder, keyOf, ownCopy } from './folder.ts';
 import { piecesOf } from './folder-pieces.ts';
 import { groupLinkedNames } from './hard-link-groups.ts';
@@ -24,6 +28,10 @@ const { S_IFMT, S_IFREG } = constants;
  * many entries wait for their folder to be encoded as they are, as bytes are not made of them twice then.
  */
 const SMALL = 5000;
+/** Pauses before files that could not be read are tried again, ms; the last one again and again. */
+const AGAIN_MS = [10, 30, 100, 250, 500, 1000] as const;
+/** Characters of the paths of such files. */
+const MISSING_CHARACTERS = 64 * 1024;
 
 export interface ScanOptions {
   readonly system: System;
@@ -40,6 +48,10 @@ export interface ScanOptions {
   readonly outlet: ObjectOutlet;
   readonly budgetBytes: number | null;
   readonly frozen: boolean;
+  /** How long files that cannot be opened because of leases are tried again, ms. */
+  readonly patienceMs: number;
+  /** So many of them are waited for. */
+  readonly waiting: (files: number) => void;
   readonly check: (totals: Readonly<Totals>) => void;
 }
 
@@ -50,6 +62,9 @@ export interface Scanned extends Totals {
   readonly changedBytes: number;
   readonly readMs: number;
   readonly moved: boolean;
+  /** Files that could not be read, and the first of their paths. */
+  readonly missing: number;
+  readonly missingPaths: readonly string[];
   readonly walk: WalkResult;
 }
 
@@ -69,6 +84,10 @@ export class Scan implements Walker {
   #changedBytes = 0;
   #readMs = 0;
   #wasRenamed = false;
+  /** Of the last walk. */
+  #missing = 0;
+  #missingPaths: string[] = [];
+  #missingCharacters = 0;
 
   constructor(options: ScanOptions) {
     this.#options = options;
@@ -96,6 +115,7 @@ export class Scan implements Walker {
       this.#entries = null;
       walk = await this.#walk();
     }
+    walk = await this.#untilReadable(walk);
     let hash: Hash | null = null;
     if (walk.complete) {
       let linked = 0;
@@ -116,13 +136,35 @@ export class Scan implements Walker {
       changedBytes: this.#changedBytes,
       readMs: this.#readMs,
       moved: this.#moment.moved,
+      missing: this.#missing,
+      missingPaths: this.#missingPaths,
       walk,
     };
+  }
+
+  /** Walks again until every file could be read, or patience is at its end. Only names that were not read, or look otherwise, are opened. */
+  async #untilReadable(first: WalkResult): Promise<WalkResult> {
+    const { patienceMs, waiting, check } = this.#options;
+    const until = performance.now() + patienceMs;
+    let walk = first;
+    for (let tries = 0; walk.complete && this.#missing > 0; tries += 1) {
+      const left = until - performance.now();
+      if (left <= 0) break;
+      waiting(this.#missing);
+      const pause = AGAIN_MS[Math.min(tries, AGAIN_MS.length - 1)] ?? 0;
+      await sleep(Math.min(pause, left));
+      check(NO_TOTALS);
+      this.#entries = null;
+      walk = await this.#walk();
+    }
+    return walk;
   }
 
   async #walk(): Promise<WalkResult> {
     const { system, lent, own, known, root } = this.#options;
     this.#linkedContents.clear();
+    this.#missing = this.#missingCharacters = 0;
+    this.#missingPaths = [];
     const tour = new Walk({ system, lent, own, walker: this, top: known });
     const walk = await tour.run(root);
     if (tour.wasRenamed) this.#wasRenamed = true;
@@ -180,10 +222,23 @@ export class Scan implements Walker {
       if (entry instanceof Promise) return this.#noteLater(place, entry, facts, isAgain, began);
       this.#note(place, entry, facts, isAgain);
     } catch (error) {
-      throw explained(error, formatPath(pathOf(place)));
+      if (!isFile || !isLeased(error)) throw explained(error, formatPath(pathOf(place)));
+      this.#noteMissing(place, facts, isAgain);
     }
     this.#readMs += performance.now() - began;
     return this.#options.outlet.isFull ? this.#flush() : true;
+  }
+
+  /** The kernel has asked whoever holds the lease to give it up; until then the tree says only that the file is there. */
+  #noteMissing(place: LinkedName, facts: Uint32Array, isAgain: boolean): void {
+    this.#missing += 1;
+    if (this.#missingPaths.length < MISSING_PATHS) {
+      const path = formatPath(pathOf(place));
+      this.#missingCharacters += path.length;
+      if (this.#missingCharacters <= MISSING_CHARACTERS) this.#missingPaths.push(path);
+    }
+    forgetFacts(facts, 0);
+    this.#note(place, missingEntry(place.name), facts, isAgain, 0);
   }
 
   async #noteLater(
@@ -285,6 +340,13 @@ export class Scan implements Walker {
 }
 
 const NOTHING: Buffer = Buffer.alloc(0);
+
+/** What opening a file without waiting gives while another program holds a lease on it. */
+function isLeased(error: unknown): boolean {
+  const code = errnoOf(error);
+  return code === 'EAGAIN' || code === 'EWOULDBLOCK';
+}
+
 function bytesOf(entry: TreeEntry): number {
   return entry.type === 'file' ? entry.size : 0;
 }

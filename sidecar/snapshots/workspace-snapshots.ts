@@ -10,6 +10,7 @@ import { OwnEntries } from '../files/own-entries.ts';
 import { IN_SANDBOX } from '../wire.ts';
 import { FACT_WORDS, forgetFacts } from './facts.ts';
 import { Folder, keyOf } from './folder.ts';
+import { leasePatience } from './leases.ts';
 import { LentModes } from './lent-modes.ts';
 import { Nowhere, type ObjectOutlet, Outbox } from './outbox.ts';
 import { OutboxMemory, PUT_BYTES } from './outbox-memory.ts';
@@ -100,7 +101,10 @@ export class WorkspaceSnapshots implements Disposable {
     this.#root.close();
   }
 
-  async scan({ base, budgetBytes, frozen, doubts }: TaskParams<'scan'>, work: Work): Promise<ScanResult> {
+  async scan(
+    { base, budgetBytes, frozen, doubts, awaitsLeases }: TaskParams<'scan'>,
+    work: Work,
+  ): Promise<ScanResult> {
     const began = performance.now();
     if (base === null) this.#isRecalled = true;
     if (base !== null && (await this.#recall(work, !doubts))) this.#confirmed = base;
@@ -108,12 +112,18 @@ export class WorkspaceSnapshots implements Disposable {
     const outbox = new Outbox(work.store, base !== null, this.#made, this.#memory);
     let scanned: Scanned;
     try {
-      scanned = await this.#look(work, { outlet: outbox, budgetBytes, frozen });
+      scanned = await this.#look(work, {
+        outlet: outbox,
+        budgetBytes,
+        frozen,
+        patienceMs: leasePatience(awaitsLeases),
+      });
       await outbox.end();
     } finally {
       outbox.close();
     }
     const { root, files, directories, bytes, changedFiles, changedBytes, readMs, moved } = scanned;
+    const { missing, missingPaths } = scanned;
     this.#last = root === null ? null : root.toString('hex');
     this.#unkept.files += changedFiles;
     this.#unkept.bytes += changedBytes;
@@ -130,6 +140,8 @@ export class WorkspaceSnapshots implements Disposable {
       scanMs: performance.now() - began,
       readMs,
       moved,
+      missing,
+      missingPaths: [...missingPaths],
     };
   }
 
@@ -164,7 +176,7 @@ export class WorkspaceSnapshots implements Disposable {
     if (cleared || seen === null || seen !== this.#last) {
       await this.#recall(work, false);
       const outlet = new Nowhere(this.#made);
-      await this.#look(work, { outlet, budgetBytes: null, frozen: false });
+      await this.#look(work, { outlet, budgetBytes: null, frozen: false, patienceMs: leasePatience(false) });
     }
     const wasEmpty = this.#known.stats.length === 0;
     const restore = new Restore({
@@ -262,6 +274,7 @@ export class WorkspaceSnapshots implements Disposable {
       readonly outlet: ObjectOutlet;
       readonly budgetBytes: number | null;
       readonly frozen: boolean;
+      readonly patienceMs: number;
     },
   ): Promise<Scanned> {
     let said = performance.now();
@@ -285,6 +298,7 @@ export class WorkspaceSnapshots implements Disposable {
       linkedBefore: this.#linked,
       filesBefore: this.#files,
       ...options,
+      waiting: (files) => work.progress('waiting for files that a program has leased', files),
       check,
     });
     // Until it is over, what is known may be of several moments.

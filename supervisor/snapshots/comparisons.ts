@@ -16,10 +16,11 @@ import {
   type ObjectReader,
   parseHash,
 } from '../../protocol/snapshots/objects.ts';
+import type { ScanResult } from '../../protocol/snapshots/wire.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { SnapshotRow } from '../store/snapshots.ts';
 import type { SeedItem } from '../workspace/seed-source.ts';
-import { caveatsOf } from './compare/caveats.ts';
+import { caveatsOf, caveatsOfNow } from './compare/caveats.ts';
 import { Comparison, NO_CHANGES } from './compare/comparison.ts';
 import { readDiffCursor, writeDiffCursor } from './compare/diff-cursor.ts';
 import type { Names } from './compare/differences.ts';
@@ -143,13 +144,13 @@ export class Comparisons {
   /** The next piece of a patch. */
   async patch(request: CompareRequest, options: SnapshotCallOptions): Promise<PatchAnswer> {
     const sides = this.#sides(request);
-    return await this.#compared(sides, request, options, async (kept, trees, store) => {
+    return await this.#compared(sides, request, options, async (kept, trees, store, now) => {
       const patch = this.#openPatch(request.cursor, kept, trees);
       patch.reader.store = store;
       let isKept = false;
       try {
         const { bytes, behind, isCut, isLast, leftOut, leftOutPaths } = await patch.stream.next();
-        const caveats = caveatsOfSides(sides);
+        const caveats = caveatsOfSides(sides, now);
         const told = { bytes, leftOut, leftOutPaths: leftOutPaths.map(formatPath), caveats };
         if (isLast) return { ...told, nextCursor: null };
         this.#serial += 1;
@@ -216,7 +217,7 @@ export class Comparisons {
     request: Omit<CompareRequest, 'a' | 'b'>,
     options: SnapshotCallOptions,
   ): Promise<ChangesPage> {
-    return await this.#compared(sides, request, options, async ({ comparison }, trees) => {
+    return await this.#compared(sides, request, options, async ({ comparison }, trees, _store, now) => {
       const limit = request.limit ?? DIFF_LIMITS.default;
       const { changes, next } = await comparison.page(trees.behind, limit, options.signal);
       const { before, after } = trees;
@@ -224,7 +225,7 @@ export class Comparisons {
         changes,
         totals: comparison.totals,
         nextCursor: next === null ? null : writeDiffCursor({ before, after, behind: next, rest: '' }),
-        caveats: caveatsOfSides(sides),
+        caveats: caveatsOfSides(sides, now),
       };
     });
   }
@@ -234,7 +235,7 @@ export class Comparisons {
     sides: ComparedSides,
     { path, cursor }: Pick<CompareRequest, 'path' | 'cursor'>,
     options: SnapshotCallOptions,
-    act: (kept: KeptComparison, trees: Trees, store: LineageStore) => Promise<T>,
+    act: (kept: KeptComparison, trees: Trees, store: LineageStore, now: ScanResult | null) => Promise<T>,
   ): Promise<T> {
     const { stores, takes, held } = this.#options;
     const { lineage, sessionId, a, b } = sides;
@@ -244,7 +245,7 @@ export class Comparisons {
     const rootOf = (side: Side, now: Hash | null): Hash | null =>
       side === 'now' ? now : side === 'clean' ? null : parseHash(side.root);
 
-    const during = async (store: LineageStore, now: Hash | null): Promise<T> => {
+    const during = async (store: LineageStore, now: Hash | null, scan: ScanResult | null): Promise<T> => {
       const overlay = new Map<string, Buffer>();
       const clean = async (): Promise<Hash> => {
         if (known !== null && this.#kept.has(keyOf({ lineage, ...known, names }))) return known.after;
@@ -274,6 +275,7 @@ export class Comparisons {
         kept,
         { before, after, behind: isInside ? behind : null, rest: known?.rest ?? '' },
         store,
+        scan,
       );
     };
 
@@ -282,10 +284,14 @@ export class Comparisons {
       return await stores.use(lineage, async (store) => {
         const now = known === null ? null : a === 'now' ? known.before : known.after;
         if (isNow && now !== null && store.find(now) === null) throw anew();
-        return await during(store, isNow ? now : null);
+        return await during(store, isNow ? now : null, null);
       });
     }
-    return await takes.now(sessionId ?? '', (store, scan) => during(store, parseHash(scan.root)), options);
+    return await takes.now(
+      sessionId ?? '',
+      (store, scan) => during(store, parseHash(scan.root), scan),
+      options,
+    );
   }
 
   async #comparison(
@@ -328,11 +334,14 @@ export class Comparisons {
   }
 }
 
-function caveatsOfSides({ a, b }: ComparedSides): Caveat[] {
-  return [
-    ...(a === 'now' || a === 'clean' ? [] : caveatsOf('a', a)),
-    ...(b === 'now' || b === 'clean' ? [] : caveatsOf('b', b)),
-  ];
+/** `now`: what was found in the workspace, where the first page looked at it. */
+function caveatsOfSides({ a, b }: ComparedSides, now: ScanResult | null): Caveat[] {
+  const caveats = (name: Caveat['side'], side: Side): Caveat[] => {
+    if (side === 'clean') return [];
+    if (side !== 'now') return caveatsOf(name, side);
+    return now === null ? [] : caveatsOfNow(name, now);
+  };
+  return [...caveats('a', a), ...caveats('b', b)];
 }
 
 interface Compared {

@@ -97,6 +97,7 @@ export class SnapshotConnection {
       readonly budgetBytes: number | null;
       readonly frozen: boolean;
       readonly doubts: boolean;
+      readonly awaitsLeases: boolean;
     },
     store: LineageStore,
     incoming: Incoming,

@@ -49,17 +49,21 @@ export function snapshotHandlers<P>({
     'snapshot/preview': (request, context) => comparisons.preview(request, passing(context)),
     'snapshot/restore': async ({ session, snapshot, path, cancel, force, opId }, context) => {
       const row = service.session(session);
-      return await restores.restore(row, {
-        snapshot: service.find(snapshot, row.id),
+      const source = service.find(snapshot, row.id);
+      const restored = await restores.restore(row, {
+        snapshot: source,
         path: path ?? null,
         cancel: cancel ?? false,
         force: force ?? false,
         opId,
         ...passing(context),
       });
+      return { ...restored, missing: source.missing, missingPaths: source.missingPaths };
     },
-    'snapshot/fork': async ({ snapshot, session, name, opId }) => ({
-      session: sessions.view(await sessions.fork(service.find(snapshot, session), name, opId)),
-    }),
+    'snapshot/fork': async ({ snapshot, session, name, opId }) => {
+      const source = service.find(snapshot, session);
+      const made = sessions.view(await sessions.fork(source, name, opId));
+      return { session: made, missing: source.missing, missingPaths: source.missingPaths };
+    },
   };
 }

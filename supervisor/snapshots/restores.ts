@@ -270,7 +270,9 @@ export class Restores {
       });
     if (request.force) return await service.automatic(row, reason, take);
     try {
-      return (await take())?.row ?? null;
+      const undo = (await take())?.row ?? null;
+      if (undo !== null && undo.missing > 0) throw incomplete(undo);
+      return undo;
     } catch (error) {
       const failure = HoldfastError.from(error);
       throw new HoldfastError(
@@ -384,6 +386,13 @@ function afterOthers(error: unknown): HoldfastError {
     next,
     details: { ...details, untouched: false },
     cause: error,
+  });
+}
+
+/** What it lacks could not be brought back. */
+function incomplete({ id, missing, missingPaths }: SnapshotRow): HoldfastError {
+  return new HoldfastError('file_unavailable', `Snapshot ${id} is incomplete`, {
+    why: `${missing} files could not be read, such as ${missingPaths[0] ?? ''}`,
   });
 }
 

@@ -181,7 +181,13 @@ export class Takes {
   ): Promise<T> {
     return await this.#options.stores.use(row.lineage, (store) =>
       this.#receive(row, store, async (connection, incoming) => {
-        const params = { base: this.#base(row), budgetBytes: null, frozen: false, doubts: false };
+        const params = {
+          base: this.#base(row),
+          budgetBytes: null,
+          frozen: false,
+          doubts: false,
+          awaitsLeases: false,
+        };
         const scan = await connection.scan(params, store, incoming, options);
         await incoming.publish(scan.root);
         return await act(store, scan);
@@ -248,8 +254,13 @@ export class Takes {
     let base = this.#base(row);
     const { damage } = store;
     let doubts = damage !== null && this.#toldOf.get(row.id) !== damage;
-    const scan = async (frozen: boolean, budgetBytes: number | null): Promise<ScanResult> => {
-      return await connection.scan({ base, budgetBytes, frozen, doubts }, store, incoming, options);
+    const scan = async (
+      frozen: boolean,
+      budgetBytes: number | null,
+      awaitsLeases = false,
+    ): Promise<ScanResult> => {
+      const params = { base, budgetBytes, frozen, doubts, awaitsLeases };
+      return await connection.scan(params, store, incoming, options);
     };
     let first: ScanResult;
     try {
@@ -268,20 +279,28 @@ export class Takes {
       this.#toldOf.set(row.id, damage);
       doubts = false;
     }
+    // The kernel takes a lease from a program that does not give it up, some time after the file was first opened. While the agent runs it
+    // can have another one at once: only while it stands still it cannot.
+    let isPatient = first.missing === 0;
+    const isOne = ({ scan }: Looked): boolean =>
+      !scan.moved && scan.complete && (scan.missing === 0 || isPatient);
+    if (!isPatient) looked = added(looked, await scan(false, null, true), 0);
     for (const budget of FROZEN_BYTES) {
-      if (!looked.scan.moved && looked.scan.complete) return looked;
+      if (isOne(looked)) return looked;
       // The next look begins with this one: what is in the store need not be read again while the agent stands still.
       if (looked.scan.complete) {
         await incoming.publish(looked.scan.root);
         base = looked.scan.root;
       }
       const again = (): Promise<{ result: ScanResult; frozenMs: number }> =>
-        freezing.during(row.id, (still) => scan(still, still ? budget : null));
+        freezing.during(row.id, (still) => scan(still, still ? budget : null, still && awaitsLeases));
+      const awaitsLeases = looked.scan.missing > 0 && !isPatient;
       const { result, frozenMs } = inLane ? await again() : await lanes.run(row.id, again);
       looked = added(looked, result, frozenMs);
+      if (awaitsLeases) isPatient = true;
       if (!looked.scan.complete) looked = added(looked, await scan(false, null), 0);
     }
-    if (!looked.scan.moved && looked.scan.complete) return looked;
+    if (isOne(looked)) return looked;
     throw new HoldfastError('conflict', `No snapshot of ${row.name} was taken`, {
       why: `its files changed at each of ${FROZEN_BYTES.length + 1} looks`,
       next: 'try again when less is written to the workspace',
@@ -358,8 +377,8 @@ export class Takes {
       frozenMs,
       eventSeq: events.last(session.id).seq,
       duringTurn: isDuringTurn?.() ?? false,
-      missing: 0,
-      missingPaths: [],
+      missing: scan.missing,
+      missingPaths: scan.missingPaths,
     };
     snapshots.insert(row);
     const told = {
@@ -374,6 +393,7 @@ export class Takes {
       frozenMs,
       ...(turnId === undefined ? {} : { turnId }),
       ...(row.duringTurn ? { duringTurn: true } : {}),
+      ...(row.missing > 0 ? { missing: row.missing, missingPaths: row.missingPaths } : {}),
     };
     events.append(session.id, [{ type: 'snapshot.created', data: told }]);
     return row;

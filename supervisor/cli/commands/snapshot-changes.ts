@@ -4,6 +4,7 @@ import { filled, tellMade, WAIT } from '../filling.ts';
 import { newOpId } from '../opid.ts';
 import type { Registry } from '../registry.ts';
 import { size } from '../render/quantity.ts';
+import { lackingNote } from '../render/snapshot.ts';
 import { shellWord, visible } from '../render/text.ts';
 import { previewChanges } from './snapshot-looks.ts';
 import { snapshotId } from '../snapshot-id.ts';
@@ -64,6 +65,8 @@ function registerRestore(registry: Registry, group: Command): void {
       `${path === undefined ? 'The workspace' : visible(path)} is as in ${context.style.bold(snapshot)}`,
       `${created} made, ${replaced} replaced, ${removed} removed, ${touched} with other attributes; ${size(bytes)} written`,
     );
+    const lacking = lackingNote(snapshot, restored, 'stay as they are in the workspace');
+    if (lacking !== null) await context.note(lacking);
     if (undo !== null) await context.hint(`Undo it: holdfast snapshot restore ${shellWord(session)} ${undo}`);
     return undefined;
   });
@@ -88,8 +91,13 @@ function registerFork(registry: Registry, group: Command): void {
     const made = await context.call('snapshot/fork', params, { stage: 'Making the session' });
     const session = options.wait === true ? await filled(context, made.session) : made.session;
     const { id: sessionId, name: called, filling } = session;
-    if (context.json) await context.document({ sessionId, name: called, filling });
-    else await tellMade(context, session);
+    const { missing, missingPaths } = made;
+    if (context.json) await context.document({ sessionId, name: called, filling, missing, missingPaths });
+    else {
+      await tellMade(context, session);
+      const lacking = lackingNote(snapshotId(id), made, 'are not in this session');
+      if (lacking !== null) await context.note(lacking);
+    }
     return undefined;
   });
 }

@@ -7,7 +7,7 @@ import { oneOf, positiveInteger } from '../option-values.ts';
 import { newOpId } from '../opid.ts';
 import type { Registry } from '../registry.ts';
 import { duration, relativeTime, size } from '../render/quantity.ts';
-import { snapshotFacts, snapshotTable } from '../render/snapshot.ts';
+import { lackingNote, snapshotFacts, snapshotTable } from '../render/snapshot.ts';
 import { count, shellWord, visible } from '../render/text.ts';
 import { snapshotId } from '../snapshot-id.ts';
 import { registerSnapshotChanges } from './snapshot-changes.ts';
@@ -49,6 +49,8 @@ function registerCreate(registry: Registry, group: Command): void {
       return undefined;
     }
     const { id, created, files, bytes, changedFiles, newBytes, scanMs, frozenMs } = taken;
+    const lacking = lackingNote(id, taken, 'are not in it');
+    if (lacking !== null) await context.note(lacking);
     if (!created) {
       await context.print(`Nothing has changed since ${context.style.bold(id)}`);
       return undefined;

@@ -68,6 +68,16 @@ export function turnSnapshotNote({ snapshot, error }: Pick<Turn, 'snapshot' | 'e
   return [incomplete, late].filter((note) => note !== null).join('\n') || null;
 }
 
+/** What whoever brings back an incomplete snapshot must know; null where it is complete. `then`: what becomes of the files that it lacks. */
+export function lackingNote(
+  snapshot: string,
+  { missing, missingPaths }: Pick<Snapshot, 'missing' | 'missingPaths'>,
+  then: string,
+): string | null {
+  if (missing === 0) return null;
+  return `${snapshot} is incomplete: ${count(missing, 'file')} could not be read when it was taken and ${then}: ${missingWords(missing, missingPaths)}`;
+}
+
 /** The same in one line, with the id of the snapshot. */
 export function turnSnapshotFact({ snapshot }: Pick<Turn, 'snapshot'>): string | null {
   if (snapshot === null) return null;

@@ -1,4 +1,5 @@
 import type { Caveat } from '../../../protocol/snapshots.ts';
+import type { ScanResult } from '../../../protocol/snapshots/wire.ts';
 import type { SnapshotRow } from '../../store/snapshots.ts';
 
 /** What a comparison cannot tell of one of its sides. */
@@ -8,4 +9,12 @@ export function caveatsOf(side: Caveat['side'], snapshot: SnapshotRow): Caveat[]
   if (duringTurn) caveats.push({ side, snapshotId, kind: 'during-turn', missing: 0, missingPaths: [] });
   if (missing > 0) caveats.push({ side, snapshotId, kind: 'incomplete', missing, missingPaths });
   return caveats;
+}
+
+/** The same of the workspace as it is. */
+export function caveatsOfNow(
+  side: Caveat['side'],
+  { missing, missingPaths }: Pick<ScanResult, 'missing' | 'missingPaths'>,
+): Caveat[] {
+  return missing === 0 ? [] : [{ side, snapshotId: null, kind: 'incomplete', missing, missingPaths }];
 }

@@ -1,4 +1,5 @@
 import type { TreeEntry } from '../../../protocol/snapshots/entries.ts';
+import { isMissing } from '../../../protocol/snapshots/missing.ts';
 import type { ObjectReader } from '../../../protocol/snapshots/objects.ts';
 import type { Slices } from '../../../protocol/slices.ts';
 import { DirectoryCursor, skipEqual } from './directory-cursor.ts';
@@ -34,6 +35,7 @@ export async function* differences(
   slices: Slices,
   behind: Names | null = null,
 ): AsyncGenerator<Difference, void, undefined> {
+  if (isMissing(before) || isMissing(after)) return;
   if (!isSameEntry(before, after) && behind === null) yield { path, before, after };
   const levels: Level[] = [];
   const enter = (difference: Difference, seek: Names | null): void => {
@@ -48,6 +50,8 @@ export async function* differences(
       levels.pop();
       continue;
     }
+    // Of what one side lacks nobody knows whether it differs.
+    if (isMissing(difference.before) || isMissing(difference.after)) continue;
     const order = level.seek === null ? 1 : orderOf(difference, level.seek);
     if (order < 0) continue;
     if (order > 0 && !isSameEntry(difference.before, difference.after)) yield difference;

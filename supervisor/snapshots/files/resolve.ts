@@ -1,5 +1,6 @@
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { type DirectoryEntry, parseRoot, type TreeEntry } from '../../../protocol/snapshots/entries.ts';
+import { isMissing } from '../../../protocol/snapshots/missing.ts';
 import { type Hash, OBJECT_KINDS, type ObjectReader } from '../../../protocol/snapshots/objects.ts';
 import { childOf } from '../compare/find-entry.ts';
 
@@ -41,6 +42,7 @@ export async function resolveEntry(
     }
     const found = await childOf(reader, here, name);
     if (found === null) throw new HoldfastError('file_not_found', `There is no ${text} in the snapshot`);
+    if (isMissing(found)) throw lacking(text);
     const isLast = todo.length === 0;
     if (found.type === 'directory') way.push(found);
     else if (found.type === 'symlink' && (!isLast || follow)) {
@@ -70,6 +72,14 @@ function namesIn(target: Buffer): Buffer[] {
     .toString('latin1')
     .split('/')
     .map((name) => Buffer.from(name, 'latin1'));
+}
+
+/** The file was there when the snapshot was taken. */
+function lacking(text: string): HoldfastError {
+  return new HoldfastError('file_unavailable', `The snapshot does not have ${text}`, {
+    why: 'the file could not be read when the snapshot was taken',
+    next: 'see whether an earlier snapshot has it',
+  });
 }
 
 function outside(text: string): HoldfastError {

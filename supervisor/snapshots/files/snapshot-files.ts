@@ -19,6 +19,7 @@ import {
   type ObjectReader,
   SNAPSHOT_LIMITS,
 } from '../../../protocol/snapshots/objects.ts';
+import { isMissing } from '../../../protocol/snapshots/missing.ts';
 import { contentKey } from '../compare/renames.ts';
 import { Slices } from '../../../protocol/slices.ts';
 import { resolveEntry } from './resolve.ts';
@@ -72,6 +73,7 @@ export class SnapshotFiles {
     let characters = 0;
     for await (const entry of entriesOf(this.#reader, folder)) {
       if (slices.isLong) await slices.rest();
+      if (isMissing(entry)) continue;
       if (after !== null && entry.name.compare(after) <= 0) continue;
       if (entries.length >= limit || characters > PAGE_CHARACTERS) return { entries, nextCursor: last };
       const stat = await this.#view(entry, [...names, entry.name]);

@@ -80,3 +80,29 @@ test('an agent that a person has paused is not thawed, and one that is gone not 
   expect(sidecar.scans.map(({ frozen }) => frozen)).toEqual([false, false]);
   expect([agent.asked, agent.state]).toEqual([[], null]);
 });
+
+test('files that cannot be read are waited for while the agent runs, then while it stands still; what is left is named', async () => {
+  const { sidecar, take, agent, told } = room();
+  sidecar.tree = { a: 'one' };
+  const during: unknown[] = [];
+  const missingPaths = ['/workspace/leased'];
+  sidecar.onScan = ({ frozen, awaitsLeases }) => {
+    during.push([frozen, awaitsLeases, agent.state]);
+    return Promise.resolve({ missing: 1, missingPaths });
+  };
+  const { row } = await take();
+  expect(during).toEqual([
+    [false, false, 'running'],
+    [false, true, 'running'],
+    [true, true, 'paused'],
+  ]);
+  expect(agent.state).toBe('running');
+  expect(row).toMatchObject({ missing: 1, missingPaths });
+  expect(told('snapshot.created')).toMatchObject([{ missing: 1, missingPaths }]);
+  // Given up by then: nobody is frozen for it.
+  agent.asked.length = 0;
+  sidecar.onScan = ({ awaitsLeases }) => Promise.resolve(awaitsLeases ? {} : { missing: 1, missingPaths });
+  sidecar.tree = { a: 'two' };
+  expect((await take()).row.missing).toBe(0);
+  expect(agent.asked).toEqual([]);
+});

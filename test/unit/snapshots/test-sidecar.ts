@@ -13,6 +13,7 @@ interface ScanParams {
   readonly budgetBytes: number | null;
   readonly frozen: boolean;
   readonly doubts: boolean;
+  readonly awaitsLeases: boolean;
 }
 
 /** A program in the sidecar's place, which keeps to the contract unless a test tells it otherwise. Its workspace is `tree`. */
@@ -68,6 +69,8 @@ export class TestSidecar {
       scanMs: 1,
       readMs: 1,
       moved: false,
+      missing: 0,
+      missingPaths: [],
     };
   }
 }

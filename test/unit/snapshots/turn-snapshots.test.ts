@@ -116,6 +116,15 @@ test('where the profile requires it the turn waits for its snapshot, and does no
   expect(error.code).toBe('snapshot_required');
   expect(error.sentence).toContain('Broken on purpose');
   expect(error.details).toEqual({ code: 'no_space' });
+  // An incomplete one is not enough.
+  sidecar.tree = { a: 'two' };
+  sidecar.onScan = () => Promise.resolve({ missing: 1, missingPaths: ['/workspace/leased'] });
+  const incomplete = await errorOf(before(2));
+  expect([incomplete.code, incomplete.sentence]).toEqual([
+    'snapshot_required',
+    expect.stringContaining('/workspace/leased'),
+  ]);
+  expect(turnSnapshot(2)).toMatchObject({ state: 'taken', missing: 1 });
 });
 
 test('how far it is can be followed until the turn begins', async () => {

@@ -44,10 +44,10 @@ export class LocalWorkspace implements Disposable {
 
   scan(
     base: string | null = null,
-    more: { budgetBytes?: number; frozen?: boolean; doubts?: boolean } = {},
+    more: { budgetBytes?: number; frozen?: boolean; doubts?: boolean; awaitsLeases?: boolean } = {},
   ): Promise<ScanResult> {
     return this.#snapshots.scan(
-      { base, budgetBytes: null, frozen: false, doubts: false, ...more },
+      { base, budgetBytes: null, frozen: false, doubts: false, awaitsLeases: false, ...more },
       this.#work,
     );
   }

@@ -47,6 +47,8 @@ test('a scan that cannot go on at whatever object is followed by one that finds 
       filesBefore: null,
       budgetBytes: null,
       frozen: false,
+      patienceMs: 0,
+      waiting: () => undefined,
       check: () => undefined,
     };
     const { root: hash } = await new Scan({ system, lent, own, root, known, outlet, ...rest }).run();

@@ -1,0 +1,102 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { TestHome } from '../../setup/home.ts';
+import { shellProject, writeProject } from '../../setup/profiles.ts';
+
+/** The kernel takes a lease away 45 s after it was asked for; once while the agent runs, once while it stands still, and a busy machine. */
+const MOST_MS = 200_000;
+/**
+ * Keeps leases on a file that it writes to before each snapshot. `again`: it gives a lease up when it is asked to and has another one at
+ * once, so that the kernel never takes one away while it runs.
+ */
+const HOLDER = `
+import fcntl, os, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+fd = os.open('/workspace/leased', os.O_RDWR | os.O_CREAT, 0o644)
+os.write(fd, b'written by the holder')
+open('/workspace/begun', 'w').close()
+while True:
+    try:
+        if sys.argv[1] == 'again': fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    except OSError: pass
+`;
+
+let home: TestHome;
+beforeAll(async () => {
+  home = await TestHome.create();
+  await home.succeed(['deploy', await writeProject(home.projects, shellProject('sh'))]);
+  const required = shellProject('strict', 'persistence: persistent\nsnapshots: required\n');
+  await home.succeed(['deploy', await writeProject(home.projects, required)]);
+});
+afterAll(() => home.end());
+
+interface Taken {
+  readonly id: string;
+  readonly missing: number;
+  readonly missingPaths: readonly string[];
+}
+
+/** Settles when the leases are held; gives the way to end it. */
+async function hold(session: string, how: 'stays' | 'again'): Promise<() => void> {
+  const holder = home.start(['exec', session, '--', 'python3', '-c', HOLDER, how]);
+  await expect
+    .poll(async () => (await home.run(['workspace', 'cat', session, 'begun'])).code, { timeout: 60_000 })
+    .toBe(0);
+  return () => void holder.kill('SIGKILL');
+}
+
+test.each(['stays', 'again'] as const)(
+  'a lease that %s does not keep a snapshot from being taken',
+  async (how) => {
+    await home.succeed(['run', 'sh', 'echo kept > beside', '--session', how]);
+    const release = await hold(how, how);
+    try {
+      const began = performance.now();
+      const taken = (await home.json(['snapshot', 'create', how])) as Taken;
+      expect(performance.now() - began).toBeLessThan(MOST_MS);
+      expect(await home.succeed(['workspace', 'cat', how, 'beside', '--snapshot', taken.id])).toBe('kept\n');
+      // The kernel ends a lease that stays; of one that is taken again and again either the kernel does, or the snapshot says that it lacks it.
+      if (how === 'stays') expect(taken.missing).toBe(0);
+      if (taken.missing === 0) {
+        const text = await home.succeed(['workspace', 'cat', how, 'leased', '--snapshot', taken.id]);
+        expect(text).toBe('written by the holder');
+      } else expect(taken.missingPaths).toEqual(['/workspace/leased']);
+    } finally {
+      release();
+    }
+  },
+  MOST_MS + 90_000,
+);
+
+test(
+  'the next turn begins, and says that its snapshot was not there yet; where the profile requires it the turn waits',
+  async () => {
+    await Promise.all(
+      ['sh', 'strict'].map((profile) => home.succeed(['run', profile, 'true', '--session', 'held'])),
+    );
+    const release = await Promise.all([hold('sh/held', 'stays'), hold('strict/held', 'stays')]);
+    try {
+      const [auto, strict] = await Promise.all(
+        ['sh', 'strict'].map(async (profile) => {
+          const began = performance.now();
+          const { code, stdout, stderr } = await home.run(['run', profile, 'echo done', '--session', 'held']);
+          return { code, stdout, stderr, ms: performance.now() - began };
+        }),
+      );
+      expect(auto).toMatchObject({ code: 0, stdout: 'done\n' });
+      expect(auto?.stderr).toContain('took long: the turn began while it was being taken');
+      expect(strict).toMatchObject({ code: 0, stdout: 'done\n' });
+      expect(strict?.stderr).not.toContain('snapshot');
+      expect(strict?.ms).toBeGreaterThan(20_000);
+      await expect
+        .poll(async () => JSON.stringify(await home.json(['snapshot', 'list', 'sh/held'])), {
+          timeout: MOST_MS,
+          interval: 1000,
+        })
+        .toContain('"duringTurn":true');
+    } finally {
+      for (const one of release) one();
+    }
+  },
+  MOST_MS * 2,
+);
