@@ -33,7 +33,7 @@ describe('a session whose files are still being brought', () => {
 
   test('the JSON of a fork tells it', async () => {
     const { home } = await serve(made);
-    const told = { sessionId: SESSION_ID, name: 'default' };
+    const told = { sessionId: SESSION_ID, name: 'default', missing: 0, missingPaths: [] };
     const argv = ['snapshot', 'fork', SNAPSHOT, '--json'];
     expect(JSON.parse((await cli(argv, { home })).stdout)).toEqual({ ...told, filling });
     expect(JSON.parse((await cli([...argv, '--wait'], { home })).stdout)).toEqual({ ...told, filling: null });
