@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { MarkdownString, Uri, window, workspace } from 'vscode';
 import type { Disposable, ExtensionContext } from 'vscode';
 import { homeFromEnvironment } from '../protocol/home.ts';
@@ -25,6 +26,7 @@ import { Denials } from './policy/denials.ts';
 import { SearchCommands } from './search/commands.ts';
 import { SessionCommands } from './sessions/commands.ts';
 import { KnownSessions } from './sessions/known-sessions.ts';
+import { WindowSession } from './sessions/session-here.ts';
 import { trackSessionWindow } from './sessions/session-window.ts';
 import { SessionsView } from './sessions/sessions-view.ts';
 import { Unread } from './sessions/unread.ts';
@@ -50,7 +52,6 @@ export class Holdfast implements Disposable {
       });
     const connection = own.own(new Connection({ home, client: clientInfo(), program, log }));
     const notices = new Notices(log);
-    own.own(new StatusItem(connection));
     const bases = own.own(new DocumentBases(context.workspaceState));
     const times = new ChangeTimes();
     const ownSettings = own.own(new OwnSettings(connection));
@@ -69,6 +70,7 @@ export class Holdfast implements Disposable {
     own.own(window.registerFileDecorationProvider(new ConfigurationMarks()));
     own.own(trackSessionWindow());
     const sessions = own.own(new KnownSessions(connection));
+    own.own(new StatusItem(connection, own.own(new WindowSession(sessions))));
     own.own(sessions.onDidChange((all) => ownSettings.heard(all)));
     const unread = own.own(new Unread(connection, sessions, context.globalState));
     const view = own.own(new SessionsView(connection, sessions, unread));
@@ -80,7 +82,14 @@ export class Holdfast implements Disposable {
     const snapshots = new SnapshotCommands(connection, sessions);
     const policy = new PolicyCommands(connection, sessions);
     const histories = own.own(new HistoryDocuments(events));
-    const sessionCommands = new SessionCommands({ connection, sessions, view, unread, histories });
+    const sessionCommands = new SessionCommands({
+      connection,
+      sessions,
+      view,
+      unread,
+      histories,
+      example: join(context.extensionPath, 'examples/counter'),
+    });
     const checks = own.own(new CheckCommands(connection, sessions));
     const nowhere = Uri.joinPath(context.globalStorageUri, 'nowhere', 'workspace').fsPath;
     const terminals = own.own(

@@ -83,6 +83,8 @@ export const SessionSchema = z.object({
   queuedTurns: z.number().int().nonnegative(),
   /** The first request, shortened: what the session is about. */
   about: z.string().nullable(),
+  /** The latest request, shortened in the same way. */
+  lastPrompt: z.string().nullable(),
   lastSeq: z.number().int().nonnegative(),
 });
 export type Session = z.infer<typeof SessionSchema>;

@@ -4,6 +4,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import type { Connection } from '../connection/connection.ts';
 import { Disposal } from '../disposal.ts';
 import type { Notices } from '../notices.ts';
+import { reach } from './milestones.ts';
 import { COMMANDS, conduct } from './table.ts';
 import type { CommandId } from './table.ts';
 
@@ -35,7 +36,9 @@ export class CommandRegistry implements Disposable {
   async #run(id: CommandId, work: CommandWork, args: readonly unknown[]): Promise<unknown> {
     try {
       if (!(await this.#isPossible(id))) return undefined;
-      return await work(...args);
+      const outcome = await work(...args);
+      reach(id, outcome);
+      return outcome;
     } catch (error) {
       const failure = HoldfastError.from(error, 'The command failed');
       // Whoever cancelled knows.

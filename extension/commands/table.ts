@@ -33,6 +33,7 @@ const ALWAYS: Conducts = { connected: 'run', connecting: 'run', engineDown: 'run
 
 export const COMMANDS = {
   'holdfast.newSession': SANDBOX,
+  'holdfast.openSession': RECORDS,
   'holdfast.resumeSession': SANDBOX,
   'holdfast.resetSession': SANDBOX,
   'holdfast.runTurn': SANDBOX,

@@ -1,5 +1,5 @@
 import { StatusBarAlignment, ThemeColor, commands, window } from 'vscode';
-import type { Disposable } from 'vscode';
+import type { Disposable, Event } from 'vscode';
 import type { Connection } from './connection.ts';
 import type { ConnectionState } from './state.ts';
 
@@ -10,19 +10,36 @@ interface Appearance {
   readonly warn?: boolean;
 }
 
+/** The session that this window is of, as a person is shown it. */
+export interface SessionHere {
+  /** `profile/name` and its state. */
+  readonly text: string;
+  readonly tooltip: string;
+}
+
+export interface SessionsHere {
+  readonly current: SessionHere | undefined;
+  readonly onDidChange: Event<unknown>;
+}
+
 /** The one item in the status bar, and the context key that views and menus go by. */
 export class StatusItem implements Disposable {
   readonly #item = window.createStatusBarItem('holdfast.status', StatusBarAlignment.Left, 10);
-  readonly #listener: Disposable;
+  readonly #here: SessionsHere;
+  readonly #listeners: readonly Disposable[];
 
-  constructor(connection: Connection) {
+  constructor(connection: Connection, here: SessionsHere) {
     this.#item.name = 'Holdfast';
-    this.#listener = connection.onDidChange((state) => this.#show(state));
+    this.#here = here;
+    this.#listeners = [
+      connection.onDidChange((state) => this.#show(state)),
+      here.onDidChange(() => this.#show(connection.state)),
+    ];
     this.#show(connection.state);
   }
 
   dispose(): void {
-    this.#listener.dispose();
+    for (const listener of this.#listeners) listener.dispose();
     this.#item.dispose();
   }
 
@@ -32,7 +49,7 @@ export class StatusItem implements Disposable {
       this.#item.hide();
       return;
     }
-    const { text, tooltip, command, warn = false } = appearance(state);
+    const { text, tooltip, command, warn = false } = appearance(state, this.#here.current);
     this.#item.text = text;
     this.#item.tooltip = tooltip;
     this.#item.accessibilityInformation = { label: tooltip };
@@ -42,7 +59,10 @@ export class StatusItem implements Disposable {
   }
 }
 
-function appearance(state: Exclude<ConnectionState, { kind: 'unused' }>): Appearance {
+function appearance(
+  state: Exclude<ConnectionState, { kind: 'unused' }>,
+  here: SessionHere | undefined,
+): Appearance {
   switch (state.kind) {
     case 'connecting':
       return {
@@ -51,6 +71,14 @@ function appearance(state: Exclude<ConnectionState, { kind: 'unused' }>): Appear
         command: 'holdfast.showLog',
       };
     case 'connected':
+      if (here !== undefined) {
+        const { text, tooltip } = here;
+        return {
+          text: `$(shield) ${text}`,
+          tooltip: `Holdfast: ${tooltip}`,
+          command: 'holdfast.sessions.focus',
+        };
+      }
       return {
         text: '$(shield) Holdfast',
         tooltip: `Holdfast: connected. Engine ${state.engine.version ?? ''} at ${state.engine.endpoint}`,

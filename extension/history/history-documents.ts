@@ -5,6 +5,7 @@ import { Disposal } from '../disposal.ts';
 import { inert } from '../inert.ts';
 import { titleOf } from '../sessions/listing.ts';
 import { eventText } from './history-text.ts';
+import { transcriptText } from './transcript-text.ts';
 import type { SessionEvents } from './session-events.ts';
 
 const SCHEME = 'holdfast-history';
@@ -12,7 +13,19 @@ const SCHEME = 'holdfast-history';
 const MOST_EVENTS = 2_000;
 const REDRAW_MS = 150;
 
+/** Two ways to read what happened: every event, or what was asked and what came of it. */
+interface Reading {
+  readonly ending: string;
+  readonly text: (event: SessionEvent) => string;
+  readonly between: string;
+}
+const READINGS = {
+  history: { ending: ' history.log', text: eventText, between: '\n' },
+  transcript: { ending: ' transcript.txt', text: transcriptText, between: '' },
+} as const satisfies Record<string, Reading>;
+
 interface OpenHistory {
+  readonly reading: Reading;
   readonly texts: string[];
   left: number;
   redraw: NodeJS.Timeout | undefined;
@@ -51,10 +64,21 @@ export class HistoryDocuments implements TextDocumentContentProvider, Disposable
     this.#owned.dispose();
   }
 
-  async show(session: Session): Promise<void> {
+  async show(
+    session: Session,
+    reading: keyof typeof READINGS,
+    how: { readonly preview: boolean; readonly preserveFocus: boolean } = {
+      preview: false,
+      preserveFocus: false,
+    },
+  ): Promise<void> {
     const title = inert(titleOf(session)).replaceAll('/', '_');
-    const uri = Uri.from({ scheme: SCHEME, authority: session.id, path: `/${title} history.log` });
-    await window.showTextDocument(await workspace.openTextDocument(uri), { preview: false });
+    const uri = Uri.from({
+      scheme: SCHEME,
+      authority: session.id,
+      path: `/${title}${READINGS[reading].ending}`,
+    });
+    await window.showTextDocument(await workspace.openTextDocument(uri), how);
   }
 
   provideTextDocumentContent(uri: Uri): string {
@@ -64,11 +88,14 @@ export class HistoryDocuments implements TextDocumentContentProvider, Disposable
       history.left === 0
         ? []
         : [`… ${history.left} earlier events: holdfast session events ${uri.authority}`];
-    return `${[...earlier, ...history.texts].join('\n')}\n`;
+    const text = [...earlier, ...history.texts].join(history.reading.between);
+    return text === '' ? 'Nothing has been asked of this session yet.\n' : `${text.trimStart()}\n`;
   }
 
   #follow(key: string, uri: Uri): OpenHistory {
+    const reading = uri.path.endsWith(READINGS.transcript.ending) ? READINGS.transcript : READINGS.history;
     const history: OpenHistory = {
+      reading,
       texts: [],
       left: 0,
       redraw: undefined,
@@ -79,7 +106,9 @@ export class HistoryDocuments implements TextDocumentContentProvider, Disposable
   }
 
   #hear(history: OpenHistory, uri: Uri, event: SessionEvent): void {
-    history.texts.push(eventText(event));
+    const text = history.reading.text(event);
+    if (text === '') return;
+    history.texts.push(text);
     if (history.texts.length > MOST_EVENTS) {
       history.texts.shift();
       history.left += 1;

@@ -64,21 +64,22 @@ function facts(data: object): string {
 }
 
 function barred(text: string): string {
-  const lines = visible(text.endsWith('\n') ? text.slice(0, -1) : text).split('\n');
+  const lines = visibleLines(text.endsWith('\n') ? text.slice(0, -1) : text).split('\n');
   const shown = lines.slice(0, MOST_LINES).map((line) => `    │ ${cut(line)}`);
   const rest = lines.length - shown.length;
   return [...shown, ...(rest > 0 ? [`    │ … ${rest} more lines`] : [])].join('\n');
 }
 
 function short(text: string): string {
-  return cut(visible(text).replace(/\s+/g, ' '));
+  return cut(visibleLines(text).replace(/\s+/g, ' '));
 }
 
 function cut(line: string): string {
   return line.length > LONGEST_LINE ? `${line.slice(0, LONGEST_LINE)}…` : line;
 }
 
-function visible(text: string): string {
+/** Text of an agent with its line ends and tabs; every other control character, and what reorders text, is spelled out. */
+export function visibleLines(text: string): string {
   return text
     .replaceAll('\r\n', '\n')
     .replace(HIDDEN, (character) => `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`);

@@ -19,11 +19,11 @@ import type { KnownSessions } from './known-sessions.ts';
 import { NO_FILTER, shownStatuses, sizeWords, titleOf } from './listing.ts';
 import { newSession } from './new-session.ts';
 import { openWorkspace } from './open-workspace.ts';
-import { pickSession } from './pick.ts';
+import { pickSession, targetsOf } from './pick.ts';
 import type { SessionsView } from './sessions-view.ts';
 import { runTurn } from './turns.ts';
 import type { Unread } from './unread.ts';
-import { deletionWords, dispatchWords } from './words.ts';
+import { deletionWords, dispatchWords, severalDeletionsWords } from './words.ts';
 
 const OPEN_WORKSPACE = 'Open Workspace';
 const RUN_TURN = 'Run Turn';
@@ -40,6 +40,7 @@ export class SessionCommands {
   readonly #view: SessionsView;
   readonly #unread: Unread;
   readonly #histories: HistoryDocuments;
+  readonly #example: string;
 
   constructor(parts: {
     readonly connection: Connection;
@@ -47,33 +48,42 @@ export class SessionCommands {
     readonly view: SessionsView;
     readonly unread: Unread;
     readonly histories: HistoryDocuments;
+    /** Folder of the agent that people can try first. */
+    readonly example: string;
   }) {
     this.#connection = parts.connection;
     this.#sessions = parts.sessions;
     this.#view = parts.view;
     this.#unread = parts.unread;
     this.#histories = parts.histories;
+    this.#example = parts.example;
   }
 
   get works() {
     return {
       'holdfast.newSession': (profile) => this.#create(profile),
+      'holdfast.openSession': (target) => this.#openSession(target),
       'holdfast.resumeSession': (target, way) => this.#resume(target, way),
       'holdfast.resetSession': (target) => this.#reset(target),
       'holdfast.runTurn': (target, input) => this.#runTurn(target, input),
       'holdfast.cancelTurn': (target) => this.#cancelTurn(target),
-      'holdfast.pauseSession': (target) => this.#pause(target),
-      'holdfast.stopSession': (target) => this.#stop(target),
-      'holdfast.deleteSession': (target) => this.#onSelected(target, (one) => this.#delete(one)),
+      'holdfast.pauseSession': (target, selection) => this.#pause(targetsOf(target, selection)),
+      'holdfast.stopSession': (target, selection) => this.#stop(targetsOf(target, selection)),
+      'holdfast.deleteSession': (target, selection) =>
+        this.#onSelected(target, selection, (those) => this.#delete(those)),
       'holdfast.openWorkspace': (target) => this.#open(target),
       'holdfast.openWorkspaceInNewWindow': (target) => this.#open(target, 'newWindow'),
       'holdfast.addWorkspace': (target) => this.#open(target, 'add'),
       'holdfast.showHistory': (target) => this.#showHistory(target),
-      'holdfast.renameSession': (target) => this.#onSelected(target, (one) => this.#rename(one)),
-      'holdfast.pinSession': (target) => this.#update(target, 'Pin', { pinned: true }),
-      'holdfast.unpinSession': (target) => this.#update(target, 'Unpin', { pinned: false }),
-      'holdfast.archiveSession': (target) => this.#update(target, 'Archive', { archived: true }),
-      'holdfast.unarchiveSession': (target) => this.#update(target, 'Unarchive', { archived: false }),
+      'holdfast.renameSession': (target) => this.#onSelected(target, undefined, ([one]) => this.#rename(one)),
+      'holdfast.pinSession': (target, selection) =>
+        this.#update(targetsOf(target, selection), 'Pin', { pinned: true }),
+      'holdfast.unpinSession': (target, selection) =>
+        this.#update(targetsOf(target, selection), 'Unpin', { pinned: false }),
+      'holdfast.archiveSession': (target, selection) =>
+        this.#update(targetsOf(target, selection), 'Archive', { archived: true }),
+      'holdfast.unarchiveSession': (target, selection) =>
+        this.#update(targetsOf(target, selection), 'Unarchive', { archived: false }),
       'holdfast.refreshSessions': () => this.#sessions.refresh(),
       'holdfast.searchSessions': () => this.#search(),
       'holdfast.filterSessions': () => this.#filter(),
@@ -85,7 +95,7 @@ export class SessionCommands {
 
   /** A new session of a profile (asked for where it is not named); gives its id. */
   async #create(profile: unknown): Promise<string | undefined> {
-    const session = await newSession(this.#connection, profile);
+    const session = await newSession(this.#connection, profile, this.#example);
     if (session === undefined) return undefined;
     void this.#sessions.refresh();
     void window
@@ -233,7 +243,7 @@ export class SessionCommands {
   }
 
   async #runTurn(target: unknown, input: unknown): Promise<unknown> {
-    const session = await pickSession(this.#sessions, target, { title: 'Run Turn' });
+    const session = await pickSession(this.#sessions, target, { title: 'Run Turn', here: true });
     if (session === undefined) return undefined;
     const turn = await runTurn(this.#connection, this.#sessions, session, input);
     if (turn !== undefined) this.#unread.look(await this.#again(session));
@@ -243,6 +253,7 @@ export class SessionCommands {
   async #cancelTurn(target: unknown): Promise<void> {
     const session = await pickSession(this.#sessions, target, {
       title: 'Cancel Turn',
+      none: 'No turn is running.',
       fits: ({ runningTurn }) => runningTurn !== null,
     });
     if (session === undefined || session.runningTurn === null) return;
@@ -250,23 +261,36 @@ export class SessionCommands {
     void this.#sessions.refresh();
   }
 
-  async #pause(target: unknown): Promise<void> {
-    const session = await pickSession(this.#sessions, target, {
-      title: 'Pause',
-      fits: ({ status }) => status === 'active' || status === 'idle',
-    });
-    if (session === undefined) return;
-    await this.#connection.call('session/pause', { session: session.id }, { repeatable: true });
+  async #pause(targets: readonly unknown[]): Promise<void> {
+    const fits = ({ status }: Session): boolean => status === 'active' || status === 'idle';
+    for (const session of await this.#meant(targets, { title: 'Pause', fits })) {
+      await this.#connection.call('session/pause', { session: session.id }, { repeatable: true });
+    }
     void this.#sessions.refresh();
   }
 
-  /** Ends the sandbox. What is at work in it is told of first. */
-  async #stop(target: unknown): Promise<void> {
-    const session = await pickSession(this.#sessions, target, {
-      title: 'Stop',
-      fits: ({ status }) => ['active', 'idle', 'paused'].includes(status),
-    });
-    if (session === undefined) return;
+  async #stop(targets: readonly unknown[]): Promise<void> {
+    const fits = ({ status }: Session): boolean => ['active', 'idle', 'paused'].includes(status);
+    for (const session of await this.#meant(targets, { title: 'Stop', fits })) await this.#stopOne(session);
+    void this.#sessions.refresh();
+  }
+
+  /** The one session that is given or picked, or those of several that the command is for. */
+  async #meant(
+    targets: readonly unknown[],
+    options: { readonly title: string; readonly fits?: (session: Session) => boolean },
+  ): Promise<Session[]> {
+    const sessions: Session[] = [];
+    for (const target of targets) {
+      const session = await pickSession(this.#sessions, target, options);
+      if (session === undefined) continue;
+      if (targets.length === 1 || (options.fits?.(session) ?? true)) sessions.push(session);
+    }
+    return sessions;
+  }
+
+  /** Ends the sandbox. A person is asked first where something is at work in it. */
+  async #stopOne(session: Session): Promise<void> {
     const stop = (force: boolean): Promise<unknown> =>
       this.#connection.call('session/stop', { session: session.id, force }, { repeatable: true });
     try {
@@ -282,18 +306,47 @@ export class SessionCommands {
       if (choice !== STOP) return;
       await stop(true);
     }
+  }
+
+  /** A key means the entries that are selected, else the one that the keyboard is on, and nothing where it is on none. */
+  async #onSelected(
+    target: unknown,
+    selection: unknown,
+    work: (targets: readonly unknown[]) => Promise<void>,
+  ): Promise<void> {
+    const targets = target === SELECTED ? await this.#view.selected() : targetsOf(target, selection);
+    if (targets.length > 0) await work(targets);
+  }
+
+  async #delete(targets: readonly unknown[]): Promise<void> {
+    const [session, ...more] = await this.#meant(targets, { title: 'Delete' });
+    if (session === undefined) return;
+    if (more.length > 0) await this.#deleteSeveral([session, ...more]);
+    else await this.#deleteOne(session);
     void this.#sessions.refresh();
   }
 
-  /** A key means the entry that the keyboard is on, and nothing where it is on none. */
-  async #onSelected(target: unknown, work: (target: unknown) => Promise<void>): Promise<void> {
-    const meant = target === SELECTED ? await this.#view.selected() : target;
-    if (target !== SELECTED || meant !== undefined) await work(meant);
+  async #deleteSeveral(sessions: readonly Session[]): Promise<void> {
+    const DELETE = 'Delete';
+    const choice = await window.showWarningMessage(
+      `Delete ${sessions.length} sessions?`,
+      { modal: true, detail: severalDeletionsWords(sessions) },
+      DELETE,
+    );
+    if (choice !== DELETE) return;
+    await window.withProgress(
+      { location: ProgressLocation.Notification, title: 'Deleting sessions', cancellable: true },
+      async (progress, token) => {
+        for (const { id, ...session } of sessions) {
+          if (token.isCancellationRequested) return;
+          progress.report({ message: inert(titleOf({ id, ...session })), increment: 100 / sessions.length });
+          await this.#connection.call('session/delete', { session: id, force: true, opId: randomUUID() });
+        }
+      },
+    );
   }
 
-  async #delete(target: unknown): Promise<void> {
-    const session = await pickSession(this.#sessions, target, { title: 'Delete' });
-    if (session === undefined) return;
+  async #deleteOne(session: Session): Promise<void> {
     const { files, bytes } = await this.#connection.call(
       'workspace/info',
       { session: session.id },
@@ -310,21 +363,30 @@ export class SessionCommands {
     );
     if (choice !== DELETE) return;
     await this.#connection.call('session/delete', { session: session.id, force: true, opId: randomUUID() });
-    void this.#sessions.refresh();
   }
 
-  async #open(target: unknown, place?: 'newWindow' | 'add'): Promise<void> {
-    const session = await pickSession(this.#sessions, target, { title: 'Open Workspace' });
+  /** What an entry of the view shows when it is clicked or Enter is pressed: what the session did, as it happens. */
+  async #openSession(target: unknown): Promise<void> {
+    const session = await pickSession(this.#sessions, target, { title: 'Open Session' });
     if (session === undefined) return;
     this.#unread.look(session);
-    await openWorkspace(session, place);
+    // As a click in the Explorer: the keyboard stays in the view.
+    await this.#histories.show(session, 'transcript', { preview: true, preserveFocus: true });
+  }
+
+  /** Gives the session's id where its workspace was opened. */
+  async #open(target: unknown, place?: 'newWindow' | 'add'): Promise<string | undefined> {
+    const session = await pickSession(this.#sessions, target, { title: 'Open Workspace' });
+    if (session === undefined) return undefined;
+    this.#unread.look(session);
+    return (await openWorkspace(session, place)) ? session.id : undefined;
   }
 
   async #showHistory(target: unknown): Promise<void> {
-    const session = await pickSession(this.#sessions, target, { title: 'Show History' });
+    const session = await pickSession(this.#sessions, target, { title: 'Show History', here: true });
     if (session === undefined) return;
     this.#unread.look(session);
-    await this.#histories.show(session);
+    await this.#histories.show(session, 'history');
   }
 
   async #rename(target: unknown): Promise<void> {
@@ -339,9 +401,8 @@ export class SessionCommands {
     if (name !== undefined && name !== session.name) await this.#change(session, { name });
   }
 
-  async #update(target: unknown, title: string, patch: SessionPatch): Promise<void> {
-    const session = await pickSession(this.#sessions, target, { title });
-    if (session !== undefined) await this.#change(session, patch);
+  async #update(targets: readonly unknown[], title: string, patch: SessionPatch): Promise<void> {
+    for (const session of await this.#meant(targets, { title })) await this.#change(session, patch);
   }
 
   async #change({ id }: Session, patch: SessionPatch): Promise<void> {
@@ -353,7 +414,7 @@ export class SessionCommands {
     const search = await window.showInputBox({
       title: 'Search Sessions',
       value: this.#view.filter.search,
-      prompt: 'In names, profiles, tags, and what sessions are about',
+      prompt: 'Searches names, profiles, tags, and prompts',
     });
     if (search !== undefined) this.#view.filter = { ...this.#view.filter, search };
   }
@@ -362,11 +423,11 @@ export class SessionCommands {
     const { statuses, archived } = this.#view.filter;
     const items: (QuickPickItem & { status?: SessionStatus })[] = [
       ...shownStatuses().map((status) => ({ label: status, status, picked: statuses.includes(status) })),
-      { label: 'archived', description: 'what was put away, instead', picked: archived },
+      { label: 'archived', description: 'show archived sessions instead', picked: archived },
     ];
     const picked = await window.showQuickPick(items, {
       title: 'Filter Sessions',
-      placeHolder: 'Show only these; none: all',
+      placeHolder: 'Choose states to show',
       canPickMany: true,
     });
     if (picked === undefined) return;

@@ -1,7 +1,7 @@
 import { SESSION_STATUSES } from '../../protocol/entities.ts';
 import type { Session, SessionStatus } from '../../protocol/entities.ts';
 
-export type Group = 'active' | 'earlier';
+export type Group = 'active' | 'earlier' | 'unstarted';
 
 /** What a person wants to see of all sessions. */
 export interface Filter {
@@ -29,10 +29,17 @@ export function filterWords({ statuses, search, archived }: Filter): string {
   return words.filter((word) => word !== '').join(', ');
 }
 
-/** Active: has a sandbox, or is about to; earlier: there to come back to. */
-export function groupOf({ status }: Session): Group {
-  switch (status) {
-    case 'created':
+/** Active: has a sandbox, or is about to get one; earlier: there to come back to; unstarted: nothing has been asked of it yet. */
+export function groupOf(
+  session: Pick<Session, 'status' | 'about' | 'filling' | 'runningTurn' | 'queuedTurns'>,
+): Group {
+  switch (session.status) {
+    case 'created': {
+      const isStarting = session.runningTurn !== null || session.queuedTurns > 0 || session.filling !== null;
+      if (isStarting) return 'active';
+      // A fork is about what its session was about.
+      return session.about === null ? 'unstarted' : 'earlier';
+    }
     case 'active':
     case 'idle':
     case 'paused':
@@ -58,7 +65,9 @@ export function byRecency(a: Session, b: Session): number {
 function matches(session: Session, { statuses, search, archived }: Filter): boolean {
   if (session.status === 'deleted' || session.archived !== archived) return false;
   if (statuses.length > 0 && !statuses.includes(session.status)) return false;
-  const text = [session.name, session.profile, session.about ?? '', ...session.tags].join('\n').toLowerCase();
+  const text = [session.name, session.profile, session.about ?? '', session.lastPrompt ?? '', ...session.tags]
+    .join('\n')
+    .toLowerCase();
   return text.includes(search.toLowerCase());
 }
 

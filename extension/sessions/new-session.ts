@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { QuickPickItemKind, Uri, window, workspace } from 'vscode';
+import { QuickPickItemKind, Uri, commands, window, workspace } from 'vscode';
 import type { QuickPickItem, WorkspaceFolder } from 'vscode';
-import { HoldfastError } from '../../protocol/errors.ts';
 import type { Session } from '../../protocol/entities.ts';
 import { ProfileNameSchema } from '../../protocol/profile.ts';
 import type { Connection } from '../connection/connection.ts';
@@ -9,26 +8,46 @@ import { inert } from '../inert.ts';
 
 const PROFILE_FILE = 'holdfast.yaml';
 
-type Choice = { readonly profile: string } | { readonly folder: WorkspaceFolder };
+type Choice =
+  | { readonly profile: string }
+  | { readonly folder: WorkspaceFolder }
+  | { readonly example: string }
+  | { readonly command: string };
 
-/** A new session of a profile, or of the folder that is open; undefined where the person thought better of it. */
-export async function newSession(connection: Connection, named: unknown): Promise<Session | undefined> {
-  const choice = typeof named === 'string' ? { profile: named } : await pick(connection);
-  if (choice === undefined) return undefined;
-  const profile = 'profile' in choice ? choice.profile : await deployFolder(connection, choice.folder);
+const MANAGE_TRUST = 'Manage Trust';
+
+/**
+ * A new session of a profile, of the folder that is open, or of the example; undefined where the person chose to do something else first.
+ * `example`: the folder of an agent that needs nothing but its image.
+ */
+export async function newSession(
+  connection: Connection,
+  named: unknown,
+  example: string,
+): Promise<Session | undefined> {
+  const choice = typeof named === 'string' ? { profile: named } : await pick(connection, example);
+  const profile = choice === undefined ? undefined : await profileOf(connection, choice);
   if (profile === undefined) return undefined;
   const { session } = await connection.call('session/create', { profile, opId: randomUUID() });
   return session;
 }
 
-async function pick(connection: Connection): Promise<Choice | undefined> {
+async function profileOf(connection: Connection, choice: Choice): Promise<string | undefined> {
+  if ('profile' in choice) return choice.profile;
+  if ('folder' in choice) return deployFolder(connection, choice.folder);
+  if ('example' in choice) return deploy(connection, choice.example);
+  await commands.executeCommand(choice.command);
+  return undefined;
+}
+
+async function deploy(connection: Connection, directory: string): Promise<string> {
+  const { profile } = await connection.call('profile/deploy', { directory, opId: randomUUID() });
+  return profile.name;
+}
+
+async function pick(connection: Connection, example: string): Promise<Choice | undefined> {
   const { profiles } = await connection.call('profile/list', {}, { repeatable: true });
   const folders = (workspace.workspaceFolders ?? []).filter(({ uri }) => uri.scheme === 'file');
-  if (profiles.length === 0 && folders.length === 0) {
-    throw new HoldfastError('not_found', 'There is no profile to make a session of', {
-      next: 'open the folder of an agent, or deploy one with `holdfast deploy DIRECTORY`',
-    });
-  }
   const items: (QuickPickItem & { choice?: Choice })[] = [
     ...profiles.map(({ name, agent, persistent }) => ({
       label: name,
@@ -38,13 +57,27 @@ async function pick(connection: Connection): Promise<Choice | undefined> {
     ...(folders.length === 0 ? [] : [{ label: 'Open folders', kind: QuickPickItemKind.Separator }]),
     ...folders.map((folder) => ({
       label: `$(folder) ${inert(folder.name)}`,
-      description: 'deploy it as a profile and begin a session',
+      description: 'deploy this folder and start a session',
       choice: { folder },
     })),
+    { label: 'Get started', kind: QuickPickItemKind.Separator },
+    {
+      label: '$(folder-opened) Open Folder…',
+      description: 'a project for an agent to work on',
+      choice: { command: 'workbench.action.files.openFolder' },
+    },
+    {
+      label: '$(beaker) Try the Example',
+      description: 'an agent that counts, and goes on counting in a new sandbox',
+      choice: { example },
+    },
   ];
   const picked = await window.showQuickPick(items, {
     title: 'New Session',
-    placeHolder: 'Profile of the new session',
+    placeHolder:
+      profiles.length === 0 && folders.length === 0
+        ? 'No agent yet. Open a project folder, or try the example.'
+        : 'Start from a deployed agent or from a folder',
   });
   return picked?.choice;
 }
@@ -52,18 +85,19 @@ async function pick(connection: Connection): Promise<Choice | undefined> {
 /** The name of the profile that the folder is from now on. */
 async function deployFolder(connection: Connection, folder: WorkspaceFolder): Promise<string | undefined> {
   if (!workspace.isTrusted) {
-    throw new HoldfastError('permission_denied', `${folder.name} is not deployed`, {
-      why: 'this window does not trust its folder',
-      next: 'trust it first (Workspaces: Manage Workspace Trust)',
-    });
+    void window
+      .showWarningMessage(
+        `${inert(folder.name)} was not deployed: this window does not trust its folder. Trust it, then start a session again.`,
+        MANAGE_TRUST,
+      )
+      .then((chosen) => {
+        if (chosen === MANAGE_TRUST) void commands.executeCommand('workbench.trust.manage');
+      });
+    return undefined;
   }
   const file = Uri.joinPath(folder.uri, PROFILE_FILE);
   if (!(await exists(file)) && !(await writeFirst(file, folder.name))) return undefined;
-  const { profile } = await connection.call('profile/deploy', {
-    directory: folder.uri.fsPath,
-    opId: randomUUID(),
-  });
-  return profile.name;
+  return deploy(connection, folder.uri.fsPath);
 }
 
 async function exists(file: Uri): Promise<boolean> {
@@ -82,7 +116,7 @@ async function writeFirst(file: Uri, folder: string): Promise<boolean> {
     {
       modal: true,
       detail:
-        'A first one makes it a profile whose turns are shell scripts in a sandbox with a copy of the folder.',
+        'Create a starter holdfast.yaml? It runs your prompts as shell scripts in a sandboxed copy of this folder.',
     },
     WRITE,
   );

@@ -9,30 +9,31 @@ type Place = 'thisWindow' | 'newWindow' | 'add';
 
 /**
  * Shows a session's workspace: here where the window shows nothing yet, else where the person wants it. To be the first of several folders it would
- * have to be part of a file that VS Code makes and does not trust.
+ * have to be part of a file that VS Code makes and does not trust. False where the person chose no place.
  */
-export async function openWorkspace(session: Session, wanted?: Place): Promise<void> {
+export async function openWorkspace(session: Session, wanted?: Place): Promise<boolean> {
   const uri = rootOf(session.id);
   if (sessionsHere().has(session.id) && wanted === undefined) {
     await commands.executeCommand('revealInExplorer', Uri.joinPath(uri, 'workspace'));
-    return;
+    return true;
   }
   const isEmpty = (workspace.workspaceFolders?.length ?? 0) === 0;
   const place = isEmpty && wanted !== 'newWindow' ? 'thisWindow' : (wanted ?? (await placeFor(session)));
   switch (place) {
     case undefined:
-      return;
+      return false;
     case 'add':
       workspace.updateWorkspaceFolders(workspace.workspaceFolders?.length ?? 0, 0, {
         uri,
         name: titleOf(session),
       });
-      return;
+      return true;
     case 'thisWindow':
       await commands.executeCommand('vscode.openFolder', uri, { forceReuseWindow: true });
-      return;
+      return true;
     case 'newWindow':
       await commands.executeCommand('vscode.openFolder', uri, { forceNewWindow: true });
+      return true;
   }
 }
 
@@ -41,12 +42,12 @@ async function placeFor(session: Session): Promise<Place | undefined> {
   if (setting === 'thisWindow' || setting === 'newWindow' || setting === 'add') return setting;
   const places: { label: string; description: string; place: Place }[] = [
     { label: 'New Window', description: 'beside this one', place: 'newWindow' },
-    { label: 'This Window', description: 'instead of what it shows', place: 'thisWindow' },
+    { label: 'This Window', description: 'replaces the current folder', place: 'thisWindow' },
     { label: 'Add to This Window', description: 'as one more folder', place: 'add' },
   ];
   const picked = await window.showQuickPick(places, {
-    title: `Open the workspace of ${inert(titleOf(session))}`,
-    placeHolder: 'Where',
+    title: 'Open Workspace',
+    placeHolder: `Where should ${inert(titleOf(session))} open?`,
   });
   return picked?.place;
 }

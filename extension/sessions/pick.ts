@@ -6,6 +6,12 @@ import { inert } from '../inert.ts';
 import type { KnownSessions } from './known-sessions.ts';
 import { ago, byRecency, groupOf, iconOf, statusWord, subtitleOf, titleOf } from './listing.ts';
 
+/** What a command of several sessions is given: the entries that are selected where there are several, else the one. */
+export function targetsOf(target: unknown, selection: unknown): readonly unknown[] {
+  const several = Array.isArray(selection) ? selection.filter((one) => named(one) !== undefined) : [];
+  return several.length > 1 ? several : [target];
+}
+
 /** What a command is given: an entry of the tree, an id by a program, or nothing. */
 function named(target: unknown): string | undefined {
   if (typeof target === 'string') return target;
@@ -36,10 +42,17 @@ interface SessionItem extends QuickPickItem {
 export async function pickSession(
   sessions: KnownSessions,
   target: unknown,
-  options: { readonly title: string; readonly fits?: (session: Session) => boolean },
+  options: {
+    readonly title: string;
+    readonly fits?: (session: Session) => boolean;
+    /** Where a window shows one session and no other folder of one, nobody is asked which one is meant. */
+    readonly here?: boolean;
+    /** What is said where none fits. */
+    readonly none?: string;
+  },
 ): Promise<Session | undefined> {
   const all = await sessions.list();
-  const id = named(target);
+  const id = named(target) ?? (options.here === true ? onlySessionHere() : undefined);
   if (id !== undefined) return all.find((session) => session.id === id);
   const fitting = all
     .filter(
@@ -48,7 +61,9 @@ export async function pickSession(
     .sort(byRecency);
   if (fitting.length === 0) {
     void window.showInformationMessage(
-      all.length === 0 ? 'There are no sessions yet.' : `${options.title}: no session is there for it now.`,
+      all.length === 0
+        ? 'There are no sessions yet.'
+        : (options.none ?? `${options.title}: no session fits.`),
     );
     return undefined;
   }
@@ -65,6 +80,10 @@ export async function pickSession(
     ...section(
       'Earlier',
       fitting.filter((session) => !here.has(session.id) && groupOf(session) === 'earlier'),
+    ),
+    ...section(
+      'Not Started',
+      fitting.filter((session) => !here.has(session.id) && groupOf(session) === 'unstarted'),
     ),
   ];
   const picked = await window.showQuickPick(items, {
@@ -85,7 +104,7 @@ function section(title: string, sessions: readonly Session[]): SessionItem[] {
       label: inert(titleOf(session)),
       iconPath: new ThemeIcon(iconOf(session).id),
       description: `${subtitleOf(session)} · ${statusWord(session)} · ${ago(session.lastActiveAt, now)}`,
-      ...(session.about === null ? {} : { detail: inert(session.about, 100) }),
+      ...(session.lastPrompt === null ? {} : { detail: inert(session.lastPrompt, 100) }),
       session,
     })),
   ];

@@ -17,6 +17,7 @@ export type Node = GroupNode | SessionNode;
 const GROUPS: readonly GroupNode[] = [
   { kind: 'group', group: 'active' },
   { kind: 'group', group: 'earlier' },
+  { kind: 'group', group: 'unstarted' },
 ];
 
 /**

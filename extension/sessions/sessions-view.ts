@@ -17,6 +17,7 @@ import type { Connection } from '../connection/connection.ts';
 import { Disposal } from '../disposal.ts';
 import { inert } from '../inert.ts';
 import type { KnownSessions } from './known-sessions.ts';
+import { sessionsHere } from './pick.ts';
 import {
   NO_FILTER,
   ago,
@@ -30,7 +31,7 @@ import {
   subtitleOf,
   titleOf,
 } from './listing.ts';
-import type { Filter } from './listing.ts';
+import type { Filter, Group } from './listing.ts';
 import { SessionNodes } from './session-nodes.ts';
 import type { Node, SessionNode } from './session-nodes.ts';
 import type { Unread } from './unread.ts';
@@ -42,6 +43,15 @@ const REDRAW_MS = 60_000;
 /** How long VS Code is given to know again what is selected, and how often it is asked. */
 const SELECTED_MS = 1_000;
 const LOOK_MS = 20;
+/** More sessions than this that nothing was asked of are folded away. */
+const FEW = 5;
+
+const GROUPS: readonly Group[] = ['active', 'earlier', 'unstarted'];
+const GROUP_NAMES: Readonly<Record<Group, string>> = {
+  active: 'Active',
+  earlier: 'Earlier',
+  unstarted: 'Not Started',
+};
 
 /** The sessions in the side bar: active ones, and those to come back to. */
 export class SessionsView implements TreeDataProvider<Node>, Disposable {
@@ -61,7 +71,11 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
     this.#sessions = sessions;
     this.#unread = unread;
     this.#view = this.#owned.own(
-      window.createTreeView<Node>('holdfast.sessions', { treeDataProvider: this, showCollapseAll: false }),
+      window.createTreeView<Node>('holdfast.sessions', {
+        treeDataProvider: this,
+        showCollapseAll: false,
+        canSelectMany: true,
+      }),
     );
     this.#owned.own(this.#view.onDidChangeVisibility(({ visible }) => this.#follow(visible)));
     this.#owned.own(sessions.onDidChange((all) => this.#show(all)));
@@ -96,15 +110,16 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
     return this.#changed.event;
   }
 
-  /** The entry that the keyboard is on, when a key of the view was pressed; undefined where it is none of a session. */
-  async selected(): Promise<SessionNode | undefined> {
+  /** The entries that a key of the view means: those selected where there are several, else the one that the keyboard is on. */
+  async selected(): Promise<readonly SessionNode[]> {
+    const several = this.#view.selection.filter((node) => node.kind === 'session');
+    if (several.length > 1) return several;
     // Arrows move the keyboard and leave the selection where it was.
     await commands.executeCommand('list.selectAndPreserveFocus');
     // VS Code does not know what is selected while it asks for the entries again.
     const limit = performance.now() + SELECTED_MS;
     while (this.#view.selection.length === 0 && performance.now() < limit) await sleep(LOOK_MS);
-    const [node] = this.#view.selection;
-    return node?.kind === 'session' ? node : undefined;
+    return this.#view.selection.filter((node) => node.kind === 'session');
   }
 
   get filter(): Filter {
@@ -134,10 +149,11 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
 
   getTreeItem(node: Node): TreeItem {
     if (node.kind === 'group') {
-      const item = new TreeItem(
-        node.group === 'active' ? 'Active' : 'Earlier',
-        TreeItemCollapsibleState.Expanded,
-      );
+      const { Collapsed, Expanded } = TreeItemCollapsibleState;
+      const many = listed(this.#sessions.current ?? [], node.group, this.#filter).length;
+      const isFolded = node.group === 'unstarted' && many > FEW;
+      const item = new TreeItem(GROUP_NAMES[node.group], isFolded ? Collapsed : Expanded);
+      if (isFolded) item.description = String(many);
       item.id = node.group;
       item.contextValue = 'group';
       return item;
@@ -150,14 +166,16 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
     const { id, color } = iconOf(session);
     item.iconPath = new ThemeIcon(id, new ThemeColor(color));
     item.contextValue = contextOf(session);
-    const about = session.about === null ? '' : ` · ${inert(session.about, 60)}`;
-    const pin = session.pinned ? ' · pinned' : '';
-    item.description = `${subtitleOf(session)}${about} · ${ago(session.lastActiveAt, Date.now())}${pin}`;
+    item.command = { command: 'holdfast.openSession', title: 'Open Session', arguments: [node] };
+    const isHere = sessionsHere().has(session.id);
+    const prompt = session.lastPrompt === null ? '' : ` · ${inert(session.lastPrompt, 60)}`;
+    const marks = `${session.pinned ? ' · pinned' : ''}${isHere ? ' · this window' : ''}`;
+    item.description = `${subtitleOf(session)}${prompt} · ${ago(session.lastActiveAt, Date.now())}${marks}`;
     item.tooltip = tooltipOf(session);
     const unread = this.#unread.of(session.id);
     const news = unread === 0 ? '' : `, ${unreadWords(unread)}`;
     item.accessibilityInformation = {
-      label: `${inert(titleOf(session))}, ${statusWord(session)}, profile ${session.profile}${news}`,
+      label: `${inert(titleOf(session))}, ${statusWord(session)}, profile ${session.profile}${isHere ? ', this window' : ''}${news}`,
     };
     return item;
   }
@@ -194,15 +212,15 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
 
   /** Above sessions that are there all the same; where there are none, the view's own welcome says it, which a message would hide. */
   #explain(): void {
-    const shown = listed(this.#sessions.current ?? [], 'active', this.#filter).length;
-    const earlier = listed(this.#sessions.current ?? [], 'earlier', this.#filter).length;
+    const current = this.#sessions.current ?? [];
+    const isAny = GROUPS.some((group) => listed(current, group, this.#filter).length > 0);
     const words = [
       this.#connection.state.kind === 'engineDown'
         ? 'Docker is not running: this is what was known last.'
         : '',
       isFiltered(this.#filter) ? `Only: ${filterWords(this.#filter)}` : '',
     ];
-    this.#view.message = shown + earlier === 0 ? '' : words.filter((word) => word !== '').join(' ');
+    this.#view.message = !isAny ? '' : words.filter((word) => word !== '').join(' ');
   }
 
   #badge(uri: Uri): FileDecoration | undefined {
@@ -228,7 +246,8 @@ function addressOf(session: string): Uri {
 function tooltipOf(session: Session): MarkdownString {
   const lines = [
     `${inert(titleOf(session))}, of ${session.profile} — ${statusWord(session)}`,
-    session.about === null ? '' : `About: ${inert(session.about)}`,
+    session.about === null ? '' : `First prompt: ${inert(session.about)}`,
+    session.lastPrompt === null ? '' : `Last prompt: ${inert(session.lastPrompt)}`,
     `Last active ${session.lastActiveAt}`,
     session.tags.length === 0 ? '' : `Tags: ${session.tags.map((tag) => inert(tag)).join(', ')}`,
     session.engineReachable ? '' : 'Docker does not answer: this is what was known last.',

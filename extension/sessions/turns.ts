@@ -12,6 +12,7 @@ import { dispatchWords, turnWords } from './words.ts';
 const WAIT_MS = 30_000;
 /** Until the turn has a sandbox, how it came to it is asked for this often. */
 const DISPATCH_MS = 250;
+const SHOW_OUTPUT = 'Show Output';
 const SHOW_HISTORY = 'Show History';
 
 /** Gives the agent something to do and waits for the end; what was asked for as input where `given` is none. */
@@ -38,7 +39,10 @@ export async function runTurn(
         void connection.call('turn/cancel', { turn: turn.turnId }).catch(() => undefined);
       });
       try {
-        return await follow(connection, turn, (message) => progress.report({ message }));
+        const show = `[${SHOW_OUTPUT}](command:holdfast.openSession?${encodeURIComponent(JSON.stringify([session.id]))})`;
+        return await follow(connection, turn, (message) =>
+          progress.report({ message: `${message} · ${show}` }),
+        );
       } finally {
         cancelling.dispose();
       }
@@ -93,7 +97,7 @@ async function follow(connection: Connection, begun: Turn, say: (message: string
   for (;;) {
     if (turn.status === 'queued') {
       if (!scanning.is) say(turn.ahead > 0 ? `waiting for ${turn.ahead} before it` : 'starting');
-    } else if (turn.sandbox !== null) say(`running; ${dispatchWords(turn.sandbox)}`);
+    } else if (turn.sandbox !== null) say(`running, ${dispatchWords(turn.sandbox)}`);
     if (TURN_ENDED.has(turn.status)) return turn;
     const timeoutMs = turn.sandbox === null ? DISPATCH_MS : WAIT_MS;
     ({ turn } = await connection.call(
@@ -110,9 +114,10 @@ function tell(session: Session, turn: Turn): void {
   const text = note === null ? ended : `${ended} – ${inert(note, 400)}`;
   const told =
     note === null && (turn.status === 'succeeded' || turn.status === 'cancelled')
-      ? window.showInformationMessage(text, SHOW_HISTORY)
-      : window.showWarningMessage(text, SHOW_HISTORY);
+      ? window.showInformationMessage(text, SHOW_OUTPUT, SHOW_HISTORY)
+      : window.showWarningMessage(text, SHOW_OUTPUT, SHOW_HISTORY);
   void told.then((choice) => {
+    if (choice === SHOW_OUTPUT) void commands.executeCommand('holdfast.openSession', session.id);
     if (choice === SHOW_HISTORY) void commands.executeCommand('holdfast.showHistory', session.id);
   });
 }

@@ -1,11 +1,12 @@
 import type { Dispatched, Session, Turn } from '../../protocol/entities.ts';
-import { sizeWords } from './listing.ts';
+import { inert } from '../inert.ts';
+import { sizeWords, titleOf } from './listing.ts';
 
 /** How a session came to its sandbox, for a person. */
 export function dispatchWords({ case: how }: Dispatched): string {
   switch (how) {
     case 'reuse':
-      return 'its sandbox was still running';
+      return 'reusing its sandbox';
     case 'unpause':
       return 'its sandbox was paused and goes on where it was';
     case 'reattach':
@@ -13,7 +14,7 @@ export function dispatchWords({ case: how }: Dispatched): string {
     case 'fresh':
       return 'a new sandbox with a new workspace';
     case 'create':
-      return 'its first sandbox';
+      return 'starting its sandbox';
     case 'resurrect':
       return 'it had expired; a new sandbox with the workspace as it was';
   }
@@ -26,9 +27,9 @@ export function deletionWords(
   bytes: number,
 ): string {
   const held = `${files === 1 ? 'one file' : `${files.toLocaleString('en-US')} files`}, ${sizeWords(bytes)}`;
-  const words = [throwaway ? `Its workspace (${held}) goes for good.` : `Its workspace (${held}) goes.`];
-  if (!throwaway) words.push('A snapshot of it stays for a week.');
-  if (runningTurn !== null) words.push('The turn that runs now is ended.');
+  const words = [`The workspace (${held}) will be deleted${throwaway ? ' for good' : ''}.`];
+  if (!throwaway) words.push('A snapshot is kept for 7 days.');
+  if (runningTurn !== null) words.push('The running turn is ended.');
   if (queuedTurns > 0)
     words.push(
       queuedTurns === 1 ? 'One waiting turn never runs.' : `${queuedTurns} waiting turns never run.`,
@@ -36,6 +37,21 @@ export function deletionWords(
   return words.join(' ');
 }
 
+/** Of several sessions that are deleted together: which, and what stays of them. */
+export function severalDeletionsWords(
+  sessions: readonly Pick<Session, 'id' | 'name' | 'profile' | 'throwaway' | 'runningTurn'>[],
+): string {
+  const names = sessions.slice(0, MOST_NAMES).map((session) => inert(titleOf(session), 60));
+  if (sessions.length > MOST_NAMES) names.push(`and ${sessions.length - MOST_NAMES} more`);
+  const words = [`${names.join(', ')}. Their workspaces will be deleted.`];
+  if (sessions.some(({ throwaway }) => !throwaway)) words.push('A snapshot of each is kept for 7 days.');
+  const running = sessions.filter(({ runningTurn }) => runningTurn !== null).length;
+  if (running > 0)
+    words.push(running === 1 ? 'A running turn is ended.' : `${running} running turns are ended.`);
+  return words.join(' ');
+}
+
+const MOST_NAMES = 10;
 const LONGEST_OUTPUT = 200;
 
 /** How a turn has ended, on one line; what the agent gave is shown as text and must be made inert by whoever shows it. */

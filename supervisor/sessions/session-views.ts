@@ -5,6 +5,7 @@ import type { ProfileRow, Profiles } from '../store/profiles.ts';
 import type { SessionFilter, SessionRow, Sessions } from '../store/sessions.ts';
 import type { Turns } from '../store/turns.ts';
 import { idleTimes } from './idle.ts';
+import { PROMPT_CHARACTERS, shorten } from './shorten.ts';
 import { sessionView } from './view.ts';
 
 export interface SessionViewsOptions {
@@ -60,8 +61,15 @@ export class SessionViews {
         filling: row.status === 'deleted' ? null : this.#options.fillingOf(row.id),
         runningTurn: turns.running,
         queuedTurns: turns.queued,
+        lastPrompt: this.#lastPrompt(row.id),
         lastSeq: this.#options.events.last(row.id).seq,
       },
     );
+  }
+
+  #lastPrompt(sessionId: string): string | null {
+    // Enough for the characters that are shown, whatever their encoding and the white space between them.
+    const head = this.#options.turns.latestInput(sessionId, 8 * PROMPT_CHARACTERS);
+    return head === null ? null : shorten(head.toString('utf8'), PROMPT_CHARACTERS);
   }
 }

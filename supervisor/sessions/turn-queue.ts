@@ -12,11 +12,11 @@ import type { TurnRow, TurnSummary } from '../store/turns.ts';
 import type { Ids } from './ids.ts';
 import type { Limit } from '../../sidecar/wire.ts';
 import type { SessionRecords } from './records.ts';
+import { PROMPT_CHARACTERS, shorten } from './shorten.ts';
 import { TurnRun, type TurnRunOptions } from './turn-run.ts';
 import { turnView } from './view.ts';
 
 const PREVIEW_CHARACTERS = 200;
-const ABOUT_CHARACTERS = 80;
 /** Turns that may wait in one session: more is a mistake in a loop, not work. */
 const MAX_QUEUED = 1000;
 
@@ -85,7 +85,7 @@ export class TurnQueue {
         },
       ]);
       if (row.about === null) {
-        const about = shorten(preview, ABOUT_CHARACTERS);
+        const about = shorten(preview, PROMPT_CHARACTERS);
         sessions.change(row.id, { about }, 'first request', [{ type: 'session.updated', data: { about } }]);
       }
       return turns.existing(turn.id);
@@ -216,9 +216,4 @@ export class TurnQueue {
   #next(sessionId: string): TurnRow | null {
     return this.#options.turns.runningOf(sessionId) ?? this.#options.turns.nextQueued(sessionId);
   }
-}
-
-function shorten(text: string, characters: number): string {
-  const line = text.replaceAll(/[\s\p{C}]+/gu, ' ').trim();
-  return line.length <= characters ? line : `${line.slice(0, characters - 1)}…`;
 }

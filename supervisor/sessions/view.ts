@@ -14,6 +14,7 @@ export interface SessionSurroundings {
   readonly engineReachable: boolean;
   readonly runningTurn: string | null;
   readonly queuedTurns: number;
+  readonly lastPrompt: string | null;
   readonly lastSeq: number;
 }
 

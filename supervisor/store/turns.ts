@@ -202,6 +202,18 @@ export class Turns {
     return parseRow(z.object({ many: count }), 'turns', row).many;
   }
 
+  /** The first bytes of the latest turn's input, whatever became of it; null before the first turn. */
+  latestInput(sessionId: string, bytes: number): Buffer | null {
+    const row = this.#database.get(
+      `SELECT substr(turn_inputs.bytes, 1, ?) AS head FROM turns JOIN turn_inputs ON turn_inputs.turnId = turns.id
+       WHERE sessionId = ? ORDER BY ordinal DESC LIMIT 1`,
+      bytes,
+      sessionId,
+    );
+    if (row === undefined || row === null) return null;
+    return Buffer.from(parseRow(z.object({ head: z.instanceof(Uint8Array) }), 'turns', row).head);
+  }
+
   /** What is at work or waits, by session: for a whole list of them at once. */
   live(): Map<string, { running: string | null; queued: number }> {
     const rows = this.#database.all(

@@ -28,6 +28,7 @@ test('a view without sessions says why, and its buttons are the way on', async (
   const home = await TestHome.create(env);
   try {
     await journey('welcome', { home: home.path, open: {}, env, colorScheme: 'light' }, async (person) => {
+      const { page } = person;
       await person.sessions();
       const down = welcome(person, 'Docker is not running');
       await down.waitFor({ timeout: 60_000 });
@@ -42,8 +43,19 @@ test('a view without sessions says why, and its buttons are the way on', async (
       const none = welcome(person, 'No sessions yet');
       await none.waitFor({ timeout: 30_000 });
       await none.locator('.monaco-button', { hasText: 'New Session' }).click();
-      await person.toast('There is no profile to make a session of').first().waitFor();
+      await person.quickPick('Open Folder…').first().waitFor();
+      await person.shot('new-session-light');
+      await person.pick('Try the Example');
+      await person.press('New session of counter', 'Run Turn');
+      await person.answer('{}');
+      await person.press('The turn succeeded', 'Show Output');
+      await page
+        .locator('.view-lines', { hasText: /"count":\s1/ })
+        .first()
+        .waitFor();
       await person.clearToasts();
+      await home.succeed(['undeploy', 'counter', '--force']);
+      await none.waitFor({ timeout: 30_000 });
 
       await home.succeed(['supervisor', 'stop']);
       const gone = welcome(person, 'No supervisor answers');
@@ -58,7 +70,7 @@ test('a view without sessions says why, and its buttons are the way on', async (
           .first()
           .evaluate((one: { selectedOptions: ArrayLike<{ text: string }> }) => one.selectedOptions[0]?.text);
       await expect.poll(shown, { timeout: 10_000 }).toBe('Holdfast');
-      await gone.locator('.monaco-button', { hasText: 'Start or Find One' }).click();
+      await gone.locator('.monaco-button', { hasText: 'Connect' }).click();
       await none.waitFor({ timeout: 30_000 });
     });
   } finally {
@@ -79,7 +91,7 @@ test('the walkthrough, and a session of the folder that is open, with its first 
       async (person) => {
         const { page } = person;
         await person.command('Welcome: Open Walkthrough...');
-        await person.pick('Agents that keep their work');
+        await person.pick('Get started with Holdfast');
         for (const title of STEPS) {
           const step = page.locator('.getting-started-step', { hasText: title }).first();
           await step.waitFor();
@@ -103,10 +115,8 @@ test('the walkthrough, and a session of the folder that is open, with its first 
 
         // Nothing of a folder that is not trusted is deployed.
         await person.pick(name);
-        await person.toast('this window does not trust its folder').first().waitFor();
-        await person.clearToasts();
-        await person.command('Terminal: Create New Terminal');
-        await person.decide('Do you trust the authors', 'Trust');
+        await person.press('this window does not trust its folder', 'Manage Trust');
+        await page.locator('.workspace-trust-editor .monaco-button', { hasText: 'Trust' }).first().click();
         await page.locator('.statusbar-item', { hasText: 'Restricted Mode' }).waitFor({ state: 'detached' });
         await person.command('View: Close All Editors');
 
@@ -139,7 +149,7 @@ test('the walkthrough, and a session of the folder that is open, with its first 
 
         // The next one of the folder needs no questions.
         await person.command('Agent: New Session');
-        await person.pick(new RegExp(`${name}.*deploy it`));
+        await person.pick(new RegExp(`${name}.*deploy this folder`));
         await person.toast('New session of').first().waitFor({ timeout: 30_000 });
         expect(await person.page.locator('.monaco-dialog-box').count()).toBe(0);
       },

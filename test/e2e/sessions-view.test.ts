@@ -73,21 +73,13 @@ test('what can be done with a session fits its state', () =>
     const always = [
       'Run Turn',
       'Open Workspace',
-      'Open Workspace in New Window',
-      'Add Workspace to This Window',
       'Show History',
-      'Run Checks',
-      'Find File in Workspace…',
-      'Search in Workspace…',
-      'Take Snapshot',
-      'Compare Snapshots',
-      'Restore Snapshot',
-      'Open Snapshot',
-      'Fork',
+      'Workspace',
+      'Snapshots',
+      'Allow Host…',
       'Rename',
       'Pin',
       'Archive',
-      'Allow Host…',
       'Reset Workspace',
       'Delete',
     ];
@@ -130,7 +122,7 @@ test('a filter by state, and a search, show what fits and say so', () =>
     const said = person.page.locator('.sidebar .pane-body .message', { hasText: 'Only: paused' });
     await said.waitFor();
     await person.shot('filtered-dark');
-    await person.command('Agent: Clear Filter of Sessions');
+    await person.command('Agent: Clear Session Filter');
     await expect.poll(rows, SEEN).toEqual(expect.arrayContaining(['Earlier', 'put-down', 'over', 'fresh']));
     await said.waitFor({ state: 'detached' });
 
@@ -139,7 +131,7 @@ test('a filter by state, and a search, show what fits and say so', () =>
     await expect.poll(rows, SEEN).toEqual(['Earlier', 'put-down']);
     await person.command('Agent: Search Sessions');
     await person.answer('nothing is called so');
-    const welcome = person.page.locator('.pane-body', { hasText: 'No session is like that' }).first();
+    const welcome = person.page.locator('.pane-body', { hasText: 'No sessions match' }).first();
     await welcome.waitFor();
     await person.shot('nothing-found-dark');
     await welcome.locator('.monaco-button', { hasText: 'Show All' }).click();
@@ -155,7 +147,10 @@ test('renaming, pinning and putting away, with keys and from the menu', () =>
 
     await person.choose(person.session('over').first(), 'Pin');
     await expect.poll(rows, SEEN).toEqual(expect.arrayContaining(['Earlier', 'over', 'picked-up']));
-    const earlier = async (): Promise<string[]> => (await rows()).slice((await rows()).indexOf('Earlier'));
+    const earlier = async (): Promise<string[]> => {
+      const all = await rows();
+      return all.slice(all.indexOf('Earlier'), all.indexOf('Not Started'));
+    };
     await expect.poll(earlier, SEEN).toEqual(['Earlier', 'over', 'picked-up']);
     await person
       .session(/over.*pinned/)
@@ -173,7 +168,7 @@ test('renaming, pinning and putting away, with keys and from the menu', () =>
     await expect.poll(rows, SEEN).toEqual(['Earlier', 'over']);
     await person.choose(person.session('over').first(), 'Unarchive');
     await expect.poll(async () => (await listed('--archived')).length, SEEN).toBe(0);
-    await person.command('Agent: Clear Filter of Sessions');
+    await person.command('Agent: Clear Session Filter');
     await person.session('over').first().waitFor();
   }, 'rename'));
 
@@ -258,11 +253,51 @@ test('a key means the entry that the keyboard is on, whatever else happens in th
     await person.page.keyboard.press('Escape');
   }, 'keys'));
 
+test('Enter and a click show what a session did, live, and leave the keyboard in the view', () =>
+  told(async () => {
+    await person.pressOn(person.session('at-work').first(), 'Enter');
+    await person.tab('at-work transcript.txt').first().waitFor();
+    const text = person.page.locator('.view-lines', { hasText: 'echo at-work' });
+    await text.first().waitFor();
+    await home.succeed(['prompt', 'at-work', 'echo one more line']);
+    await person.page
+      .locator('.view-lines', { hasText: /one\smore\sline/ })
+      .first()
+      .waitFor();
+    await person.shot('transcript-dark');
+    await person.session('resting').first().click();
+    await person.tab('resting transcript.txt').first().waitFor();
+    await person.page
+      .locator('.sidebar .monaco-list:focus .monaco-list-row.focused', { hasText: 'resting' })
+      .waitFor();
+    await person.command('View: Close All Editors');
+  }, 'enter'));
+
+test('several that are selected are put away, and deleted, together', () =>
+  told(async () => {
+    await Promise.all([made('spare-1'), made('spare-2')]);
+    const spares = ['spare-1', 'spare-2'];
+    for (const name of spares) await person.session(name).first().waitFor();
+    await person.session('spare-1').first().click();
+    await person
+      .session('spare-2')
+      .first()
+      .click({ modifiers: ['Control'] });
+    expect(await person.menu(person.session('spare-2').first())).toEqual(['Pin', 'Archive', 'Delete']);
+    await person.page.keyboard.press('Delete');
+    await person.dialog('Delete 2 sessions?').waitFor();
+    await person.dialog('spare-1, spare-2').waitFor();
+    await person.shot('delete-several-dark');
+    await person.decide('Delete 2 sessions?', 'Delete');
+    for (const name of spares) await person.session(name).first().waitFor({ state: 'detached' });
+    expect((await listed()).map(({ name }) => name)).not.toEqual(expect.arrayContaining(['spare-1']));
+  }, 'several'));
+
 test('deleting says what goes and what stays, and asks', () =>
   told(async () => {
     await person.pressOn(person.session('picked-up').first(), 'Delete');
     await person.dialog('Delete picked-up?').waitFor();
-    await person.dialog('A snapshot of it stays for a week').waitFor();
+    await person.dialog('A snapshot is kept for 7 days').waitFor();
     await person.shot('delete-dark');
     await person.decide('Delete picked-up?', 'Cancel');
     expect((await listed()).map(({ name }) => name)).toContain('picked-up');

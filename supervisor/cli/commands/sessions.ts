@@ -116,7 +116,7 @@ function registerList(registry: Registry, group: Command): void {
         await context.hint('See them: holdfast session list --archived');
         return undefined;
       }
-      await context.print(filtered ? 'No session is like that.' : 'There are no sessions yet.');
+      await context.print(filtered ? 'No sessions match.' : 'There are no sessions yet.');
       if (!filtered)
         await context.hint(`Start one with a turn: holdfast run PROFILE '{}' (see holdfast profiles)`);
       return undefined;

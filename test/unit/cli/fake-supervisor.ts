@@ -139,6 +139,7 @@ export function session(changes: Partial<Session> = {}): Session {
     runningTurn: null,
     queuedTurns: 0,
     about: null,
+    lastPrompt: null,
     lastSeq: 7,
     ...changes,
   };

@@ -12,7 +12,7 @@ describe('for people', () => {
     const list = await cli(['session', 'list'], { home });
     expect(list.stdout).toBe('There are no sessions yet.\n');
     expect(list.stderr).toContain('holdfast run PROFILE');
-    expect((await cli(['session', 'list', '--pinned'], { home })).stdout).toBe('No session is like that.\n');
+    expect((await cli(['session', 'list', '--pinned'], { home })).stdout).toBe('No sessions match.\n');
     expect((await cli(['profiles'], { home })).stderr).toContain('holdfast deploy DIR');
   });
 

@@ -24,6 +24,7 @@ export function session(more: Partial<Session>): Session {
     runningTurn: null,
     queuedTurns: 0,
     about: null,
+    lastPrompt: null,
     lastSeq: 1,
     ...more,
   };

@@ -21,6 +21,7 @@ const all = [
   session({ name: 'gone', status: 'resumable', tags: ['money'] }),
   session({ name: 'put away', archived: true }),
   session({ name: 'removed', status: 'deleted' }),
+  session({ name: 'untouched', status: 'created' }),
 ];
 const names = (sessions: readonly Session[]): string[] => sessions.map(({ name }) => name);
 
@@ -30,9 +31,21 @@ describe('the sessions of a group', () => {
     expect(names(listed(all, 'earlier', NO_FILTER))).toEqual(['gone']);
     expect(groupOf(session({ status: 'paused' }))).toBe('active');
     expect(groupOf(session({ status: 'expired' }))).toBe('earlier');
+    expect(names(listed(all, 'unstarted', NO_FILTER))).toEqual(['untouched']);
+  });
+
+  test('one that nothing was asked of yet is neither active nor earlier, until its first turn is queued or its files are copied', () => {
+    const filling = { snapshotId: 'snp-aaaaaaaaaaaaaaaa', failed: null };
+    expect(groupOf(session({ status: 'created' }))).toBe('unstarted');
+    expect(groupOf(session({ status: 'created', queuedTurns: 1 }))).toBe('active');
+    expect(groupOf(session({ status: 'created', filling }))).toBe('active');
+    // A fork is about what its session was about.
+    expect(groupOf(session({ status: 'created', about: 'fix the parser' }))).toBe('earlier');
   });
 
   test('are searched in what they are called and are about', () => {
+    const asked = [session({ name: 'asked', lastPrompt: 'Now the tests' })];
+    expect(names(listed(asked, 'active', { ...NO_FILTER, search: 'the TESTS' }))).toEqual(['asked']);
     expect(names(listed(all, 'active', { ...NO_FILTER, search: 'invoice' }))).toEqual(['new']);
     expect(names(listed(all, 'earlier', { ...NO_FILTER, search: 'MONEY' }))).toEqual(['gone']);
     expect(names(listed(all, 'active', { ...NO_FILTER, search: 'counter' }))).toHaveLength(3);

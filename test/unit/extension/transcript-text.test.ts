@@ -1,0 +1,72 @@
+import { expect, test } from 'vitest';
+import { transcriptText } from '../../../extension/history/transcript-text.ts';
+import type { SessionEvent } from '../../../protocol/entities.ts';
+
+const turnId = 'turn-aaaaaaaaaaaaaaaa';
+
+function text(type: string, data: SessionEvent['data']): string {
+  const hash = '0'.repeat(64);
+  const sessionId = 'ses-aaaaaaaaaaaaaaaa';
+  return transcriptText({
+    sessionId,
+    seq: 1,
+    at: '2026-01-01T10:00:00.000Z',
+    type,
+    data,
+    prevHash: hash,
+    hash,
+  });
+}
+
+function output(more: SessionEvent['data']): string {
+  return text('turn.output', { turnId, stream: 'stdout', offset: 0, bytes: 4, ...more });
+}
+
+function ended(more: SessionEvent['data']): string {
+  return text('turn.ended', {
+    turnId,
+    status: 'succeeded',
+    exitCode: 0,
+    error: null,
+    output: null,
+    outputArtifact: false,
+    turnMs: 1234,
+    workerStartMs: null,
+    workerId: null,
+    workerReused: null,
+    ...more,
+  });
+}
+
+test('a turn reads as its prompt, its output without anything between its pieces, and how it ended', () => {
+  const queued = { turnId, kind: 'command', inputBytes: 9, preview: 'say hello', timeoutMs: 1000 };
+  const all = [
+    text('turn.queued', queued),
+    output({ text: 'hel' }),
+    output({ text: 'lo\n' }),
+    ended({}),
+  ].join('');
+  expect(all).toMatch(/^\n❯ say hello {3}· \d\d:\d\d:\d\d\nhello\n\n— Succeeded after 1\.2 s\n$/);
+});
+
+test('a failure names its reason, a handler its value', () => {
+  expect(ended({ status: 'failed', exitCode: 3 })).toBe('\n— Failed after 1.2 s: exit code 3\n');
+  const error = { message: 'the sandbox was lost', data: { code: 'sandbox_lost' } };
+  expect(ended({ status: 'failed', exitCode: null, turnMs: null, error })).toContain(
+    '— Failed: the sandbox was lost',
+  );
+  expect(ended({ output: { count: 1 } })).toContain('{\n  "count": 1\n}\n\n— Succeeded');
+});
+
+test('what an agent printed obeys nothing, is bounded, and is named where it is no text', () => {
+  expect(output({ text: '\u001b]52;c;evil\u0007\u202e\r\nnext' })).toBe(
+    '\\u{1b}]52;c;evil\\u{7}\\u{202e}\nnext',
+  );
+  expect(output({ text: 'x'.repeat(1e6) }).length).toBeLessThan(201_000);
+  expect(output({ base64: 'AAAA' })).toBe('\n(4 bytes of output are not text)\n');
+});
+
+test('what is no part of the conversation is left to the history', () => {
+  expect(text('session.status', { from: 'idle', to: 'paused', why: 'asked' })).toBe('');
+  expect(text('moon.rose', { phase: 'full' })).toBe('');
+});
