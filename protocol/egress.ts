@@ -11,6 +11,11 @@ export const EGRESS_PROXY = { host: '127.0.0.1', port: 3128 } as const;
  */
 export const HOST_MACHINE = { name: 'host.holdfast.internal', address: '127.0.0.2' } as const;
 
+/** `host` is canonical. In a sandbox it is the sandbox itself. */
+export function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || /^127\.\d+\.\d+\.\d+$/.test(host);
+}
+
 /** Ports of a rule that names none. */
 export const USUAL_PORTS: readonly number[] = [443, 80];
 

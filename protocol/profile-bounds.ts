@@ -1,4 +1,4 @@
-import { type HostPattern, parseHostPattern } from './egress.ts';
+import { HOST_MACHINE, type HostPattern, isLoopback, parseHostPattern } from './egress.ts';
 import type { Profile } from './profile.ts';
 
 /** What no sandbox can be started with, although it has the form that the schema asks for. */
@@ -107,8 +107,12 @@ export function wideWildcard({ host, wildcard }: HostPattern): string | null {
   return null;
 }
 
+/** A base URL that leads to where it is used: scheme, host, `:port`. */
+const LOOPBACK_URL =
+  /\b([a-z][a-z0-9+.-]*):\/\/(?:[^/@\s]*@)?(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?(?=[/?#\s]|$)/i;
+
 /** What a person should know about a profile that can be deployed. `memory`: bytes of the machine that runs it; null where not known. */
-export function profileWarnings({ egress = [], limits }: Profile, memory: number | null): string[] {
+export function profileWarnings({ egress = [], env = {}, limits }: Profile, memory: number | null): string[] {
   const found: string[] = [];
   for (const { host, quiet } of egress) {
     // That one denies.
@@ -116,6 +120,20 @@ export function profileWarnings({ egress = [], limits }: Profile, memory: number
     const pattern = parseHostPattern(host);
     const why = 'refused' in pattern ? null : wideWildcard(pattern);
     if (why !== null) found.push(`the egress rule ${host} is wide: ${why}; name the hosts that are needed`);
+    if (!('refused' in pattern) && isLoopback(pattern.host))
+      found.push(
+        `the egress rule ${host} holds for programs that use the proxy even for ${pattern.host}: in a sandbox that is the sandbox itself; ` +
+          `call your machine ${HOST_MACHINE.name}:${pattern.port ?? 'PORT'}`,
+      );
+  }
+  for (const [name, value] of Object.entries(env)) {
+    const [, scheme, host, port = ''] = LOOPBACK_URL.exec(value) ?? [];
+    if (host === undefined) continue;
+    const place = `${HOST_MACHINE.name}${port}`;
+    found.push(
+      `env.${name} leads to ${host}${port}, which in a sandbox is the sandbox itself; for a service of your machine use ` +
+        `${scheme}://${place} and the egress rule { host: "${port === '' ? `${place}:PORT` : place}" }`,
+    );
   }
   if (memory !== null && limits?.memory !== undefined && limits.memory > memory)
     found.push(

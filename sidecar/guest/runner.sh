@@ -355,11 +355,19 @@ trap hf_leave TERM INT HUP
 hf_count_limits
 hf_all_processes=$hf_processes
 trap 'hf_end $?' EXIT
+# A `read` that runs out of time drops what it has read. Whoever writes a line writes all of it at once, so only the wait for its
+# first byte may be short: a line that came in the last moment of the two seconds would lose its beginning on a busy machine.
+hf_read() {
+  hf_first= hf_verb= hf_a= hf_b= hf_c= hf_rest=
+  read -t 2 -r -n 1 hf_first <&3 || return
+  [ -z "$hf_first" ] || read -t 30 -r hf_verb hf_a hf_b hf_c hf_rest <&3 || return
+  hf_verb=$hf_first$hf_verb
+}
+
 # A child that ended interrupts `read`, and `jobs` reaps it.
 trap : CHLD
 while :; do
-  hf_verb= hf_a= hf_b= hf_c= hf_rest=
-  if read -t 2 -r hf_verb hf_a hf_b hf_c hf_rest <&3; then
+  if hf_read; then
     hf_answer "$hf_verb" "$hf_a" "$hf_b" "$hf_c" 3<&- </dev/null 2>/dev/null
   elif [ ! "$hf_run/requests" -ef /proc/self/fd/3 ]; then
     # The agent replaced the FIFO: go where the next request will come.

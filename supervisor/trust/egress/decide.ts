@@ -2,6 +2,7 @@ import {
   type EgressReason,
   HOST_MACHINE,
   type HostPattern,
+  isLoopback,
   type RuleOrigin,
   showPattern,
   USUAL_PORTS,
@@ -77,11 +78,6 @@ function narrowestPattern(host: string, port: number): string {
   if (isLoopback(host) || host === HOST_MACHINE.name)
     return showPattern({ host: HOST_MACHINE.name, wildcard: false, port });
   return showPattern({ host, wildcard: false, port: USUAL_PORTS.includes(port) ? null : port });
-}
-
-/** `host` is canonical. */
-export function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '::1' || /^127\.\d+\.\d+\.\d+$/.test(host);
 }
 
 function namesHost({ host, wildcard }: HostPattern, wanted: string): boolean {

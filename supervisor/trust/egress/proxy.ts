@@ -7,10 +7,16 @@ import {
 } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { type EgressReason, HOST_MACHINE, type RuleOrigin, showPattern } from '../../../protocol/egress.ts';
+import {
+  type EgressReason,
+  HOST_MACHINE,
+  isLoopback,
+  type RuleOrigin,
+  showPattern,
+} from '../../../protocol/egress.ts';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import type { Log } from '../../daemon/logs.ts';
-import { decide, isLoopback, type Rule } from './decide.ts';
+import { decide, type Rule } from './decide.ts';
 import { checkedAddresses, dialAddresses, NotDialled } from './dial.ts';
 import { Intake } from './intake.ts';
 import type { EgressLedger } from './ledger.ts';

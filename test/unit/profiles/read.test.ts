@@ -178,6 +178,31 @@ describe('a rule that is wider than it looks', () => {
     expect(warnings('egress: [{ host: "*.co", quiet: true }]')).toEqual([]);
   });
 
+  test.each([
+    ['BASE_URL: "http://127.0.0.1:11434/v1"', 'http://host.holdfast.internal:11434'],
+    ['BASE_URL: "http://localhost:8080"', 'host: "host.holdfast.internal:8080"'],
+    ['DATABASE: "postgres://me:secret@[::1]:5432/db"', 'postgres://host.holdfast.internal:5432'],
+  ])(
+    'env with a base URL of the sandbox’s own loopback, %s: a warning with the name that works',
+    (line, way) => {
+      const [warning] = warnings(`env: { ${line} }`);
+      expect(warning).toContain(way);
+      expect(warning).not.toContain('secret');
+    },
+  );
+
+  test('env without one, or with the name of the machine: none', () => {
+    const env =
+      'env: { A: "http://127.0.0.1.example.com/", B: "http://host.holdfast.internal:1", C: localhost }';
+    expect(warnings(env)).toEqual([]);
+  });
+
+  test('an egress rule for a loopback address: a warning with the name that works', () => {
+    expect(warnings('egress: [{ host: "127.0.0.1:8080" }]')).toEqual([
+      expect.stringContaining('host.holdfast.internal:8080'),
+    ]);
+  });
+
   test('memory beyond the machine’s: a warning, where the machine is known', () => {
     expect(warnings('limits: { memory: 4GiB }', 2 ** 31)).toEqual([expect.stringContaining('2048MiB')]);
     expect(warnings('limits: { memory: 2GiB }', 2 ** 31)).toEqual([]);

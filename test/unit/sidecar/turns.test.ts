@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { mkdir, rename, rm, symlink, truncate, writeFile } from 'node:fs/promises';
+import { mkdir, open, rename, rm, symlink, truncate, writeFile } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { SIDECAR_PROTOCOL } from '../../../sidecar/wire.ts';
 import { BUSYBOX, HostPair } from './host-pair.ts';
@@ -339,6 +340,22 @@ describe.skipIf(BUSYBOX === null)(
       expect(existsSync(pair.path('workspace/ran'))).toBe(false);
     });
 
+    test('a request that arrives slowly is not cut in two, and an empty line is no request', async () => {
+      const launch = launchOf({ argv: ['echo', 'whole'] });
+      await mkdir(pair.turn(launch.turnId));
+      const pipe = await open(pair.path('run/requests'), 'r+');
+      try {
+        for (const piece of ['\nki', 'll ', `${launch.turnId} 0\n`]) {
+          await pipe.write(piece);
+          // Longer than the runner waits for the beginning of a line.
+          await sleep(2500);
+        }
+      } finally {
+        await pipe.close();
+      }
+      expect((await follow(pair.client, launch.turnId)).progress.exitCode).toBe(143);
+    });
+
     test('100 MB of output come whole, in bounded pieces', async () => {
       const total = 100_000_000;
       const launch = launchOf({ argv: ['head', '-c', String(total), '/dev/zero'] });
@@ -372,7 +389,8 @@ describe.skipIf(BUSYBOX === null)(
       await pair.client.turnProgress({ turnId: launch.turnId, stdout: 0, stderr: 0, waitMs: 5000 });
       // Far below what an engine waits for before it kills, 10 s.
       expect(await pair.stopRunner()).toBeLessThan(4000);
-      expect(alive(`HOLDFAST_TURN=${launch.turnId}`)).toEqual([]);
+      // Without a container around it, its processes end a moment after the runner.
+      await until('nothing of it is left', () => alive(`HOLDFAST_TURN=${launch.turnId}`).length === 0);
       expect((await follow(pair.client, launch.turnId)).progress).toMatchObject({
         state: 'ended',
         exitCode: 143,
