@@ -42,6 +42,7 @@ export const COMMANDS = {
   'holdfast.stopSession': SANDBOX,
   'holdfast.deleteSession': SANDBOX,
   'holdfast.openTerminal': SANDBOX,
+  'holdfast.openHostTerminal': ALWAYS,
   'holdfast.runChecks': SANDBOX,
   'holdfast.takeSnapshot': SANDBOX,
   'holdfast.restoreSnapshot': SANDBOX,

@@ -3,13 +3,15 @@ import type { Disposable, FileStat, Uri } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Connection } from '../connection/connection.ts';
+import { sandboxTerminalSettings } from '../terminals/profile-titles.ts';
 import { uriOf } from './location.ts';
 
 const PATH = '/.vscode/settings.json';
 
 /**
  * Settings of every session folder, whoever the session is. The features that they turn off would take the path of the folder or of a file in it for a
- * path of this machine (docs/editor.md has the table of all).
+ * path of this machine (docs/editor.md has the table of all). New terminals are those of
+ * the sandbox.
  */
 const SESSION_FOLDER_SETTINGS = {
   // *Initialize Repository* made a repository of the machine's root directory.
@@ -24,6 +26,7 @@ const SESSION_FOLDER_SETTINGS = {
   'npm.fetchOnlinePackageInfo': false,
   'typescript.disableAutomaticTypeAcquisition': true,
   'js/ts.tsserver.automaticTypeAcquisition.enabled': false,
+  ...sandboxTerminalSettings(),
 } as const;
 
 type Named = Pick<Session, 'id' | 'name' | 'profile'>;

@@ -5,8 +5,10 @@ import {
   TerminalExitReason,
   TerminalProfile,
   ThemeIcon,
+  commands,
   window,
   type Disposable,
+  type ExtensionTerminalOptions,
   type Memento,
   type QuickPickItem,
   type Terminal as Window,
@@ -24,8 +26,11 @@ import { inert } from '../inert.ts';
 import type { KnownSessions } from '../sessions/known-sessions.ts';
 import { ago, titleOf } from '../sessions/listing.ts';
 import { onlySessionHere, pickSession } from '../sessions/pick.ts';
+import { openHostTerminal } from './host-terminal.ts';
 import { KnownTerminals } from './known-terminals.ts';
 import { PlaceLinks } from './link-provider.ts';
+import { cancelledTerminal, messageTerminal } from './message-terminal.ts';
+import { watchWindowKind } from './window-kind.ts';
 
 /** Until the terminal has a window, which then says its size. */
 const FIRST_SIZE = { columns: 80, rows: 24 };
@@ -51,16 +56,16 @@ export class SessionTerminals implements Disposable {
   readonly #known: KnownTerminals;
   /** Sessions of terminals that are about to be shown. */
   readonly #opening = new Map<string, string>();
+  /** What VS Code was given for terminals that it opens itself. */
+  readonly #provided = new WeakSet<object>();
 
   constructor(options: SessionTerminalsOptions) {
     this.#options = options;
     this.#known = new KnownTerminals(options.state);
+    this.#owned.own(watchWindowKind());
     this.#owned.own(
       window.registerTerminalProfileProvider('holdfast.terminal', {
-        provideTerminalProfile: async () => {
-          const options = await this.#opened(undefined);
-          return options === undefined ? undefined : new TerminalProfile(options);
-        },
+        provideTerminalProfile: () => this.#profile(),
       }),
     );
     this.#owned.own(
@@ -68,13 +73,19 @@ export class SessionTerminals implements Disposable {
         new PlaceLinks(options.connection, async (terminal) => (await this.#known.find(terminal))?.sessionId),
       ),
     );
-    this.#owned.own(window.onDidOpenTerminal((terminal) => void this.#remember(terminal)));
+    this.#owned.own(
+      window.onDidOpenTerminal((terminal) => {
+        this.#reveal(terminal);
+        void this.#remember(terminal);
+      }),
+    );
     this.#owned.own(window.onDidCloseTerminal((terminal) => void this.#closed(terminal)));
   }
 
   get works() {
     return {
       'holdfast.openTerminal': (target) => this.#open(target),
+      'holdfast.openHostTerminal': openHostTerminal,
     } as const satisfies Partial<Record<CommandId, CommandWork>>;
   }
 
@@ -91,14 +102,44 @@ export class SessionTerminals implements Disposable {
     return terminalIdOf(terminal);
   }
 
-  async #opened(target: unknown): Promise<TerminalOptions | undefined> {
-    const session = await pickSession(this.#options.sessions, target ?? onlySessionHere(), {
+  /** For `+`, *Split* and *New Terminal*: always a new one, and where there is none the terminal itself says why. */
+  async #profile(): Promise<TerminalProfile> {
+    const { connection } = this.#options;
+    try {
+      if (connection.state.kind === 'noSupervisor') connection.retry();
+      const options = await this.#opened(undefined, 'new');
+      return options === undefined ? new TerminalProfile(cancelledTerminal()) : this.#provide(options);
+    } catch (error) {
+      const { message, why, next } = HoldfastError.from(error, 'The terminal could not be opened');
+      const text = [message, why, next].filter((part) => part !== undefined).map((part) => inert(part, 500));
+      const tryAgain = (): void => void commands.executeCommand('holdfast.openTerminal', onlySessionHere());
+      return this.#provide(messageTerminal(text.join('\r\n'), tryAgain));
+    }
+  }
+
+  #provide(options: TerminalOptions | ExtensionTerminalOptions): TerminalProfile {
+    this.#provided.add(identityOf(options));
+    return new TerminalProfile(options);
+  }
+
+  /** Where VS Code runs its extensions on another machine it opens a terminal of theirs without showing it. */
+  #reveal(terminal: Window): void {
+    if (this.#provided.delete(identityOf(terminal.creationOptions))) terminal.show();
+  }
+
+  async #opened(target: unknown, which?: 'new'): Promise<TerminalOptions | undefined> {
+    const wanted = target ?? onlySessionHere();
+    const session = await pickSession(this.#options.sessions, wanted, {
       title: 'Open Terminal',
       fits: ({ status }) => status !== 'expired',
     });
-    if (session === undefined) return undefined;
+    if (session === undefined) {
+      // Nobody has been asked, so nobody has been told.
+      if (wanted !== undefined) throw new HoldfastError('not_found', 'The session is not there any more');
+      return undefined;
+    }
     // A program that names its session wants a new one.
-    const joined = typeof target === 'string' ? 'new' : await this.#pickOne(session);
+    const joined = which ?? (typeof target === 'string' ? 'new' : await this.#pickOne(session));
     if (joined === undefined) return undefined;
     const terminal = joined === 'new' ? await this.#new(session) : joined;
     this.#opening.set(terminal.terminalId, terminal.sessionId);
@@ -206,6 +247,11 @@ export class SessionTerminals implements Disposable {
       void window.showWarningMessage(`The terminal could not be ended: ${inert(failure.sentence)}`);
     }
   }
+}
+
+/** What VS Code keeps of the options that it was given. */
+function identityOf(options: Readonly<TerminalOptions | ExtensionTerminalOptions>): object {
+  return 'pty' in options ? options.pty : options;
 }
 
 /** The id of the terminal that one of VS Code's shows; undefined for those that are not ours. */

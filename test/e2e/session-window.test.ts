@@ -1,3 +1,6 @@
+import { existsSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { TestHome } from '../setup/home.ts';
@@ -48,6 +51,157 @@ test("the Git of VS Code, which would act on this machine's root directory, is o
           expect([command, await person.isOffered(command)]).toEqual([command, false]);
         }
         await person.shot('git-off');
+      },
+    );
+  } finally {
+    await home.end();
+  }
+});
+
+const TerminalsSchema = z.object({
+  terminals: z.array(z.object({ sessionId: z.string(), status: z.string() })),
+});
+
+test('in a session window +, New Terminal and Split open terminals of the sandbox; one of this machine says so in its name', async () => {
+  const home = await TestHome.create();
+  try {
+    const id = await createSession(home, 'fix-parser');
+    const running = async (): Promise<number> => {
+      const { terminals } = TerminalsSchema.parse(await home.json(['terminal', 'list']));
+      return terminals.filter(({ sessionId, status }) => sessionId === id && status === 'running').length;
+    };
+    await journey(
+      'new-terminals',
+      { home: home.path, open: { folder: `holdfast://${id}/` } },
+      async (person) => {
+        const { page } = person;
+        await person.file('workspace').first().waitFor({ timeout: 60_000 });
+        // VS Code has applied the settings of the folder: its title names the session.
+        await expect.poll(() => page.title(), { timeout: 60_000 }).toContain('fix-parser');
+
+        const seen = new Set<string>();
+        /** The terminal that has the focus writes its name into a file of the session, again until it is another one than before. */
+        const isAnotherOfTheSandbox = async (): Promise<void> => {
+          await page.locator('.terminal.xterm.focus').first().waitFor({ timeout: 60_000 });
+          await expect
+            .poll(
+              async () => {
+                await page.keyboard.type('tty > /workspace/tty');
+                await page.keyboard.press('Enter');
+                const tty = await home.succeed(['workspace', 'cat', id, 'tty']).catch(() => '');
+                if (!/^\/dev\/pts\/\d+\n$/.test(tty) || seen.has(tty)) return false;
+                seen.add(tty);
+                return true;
+              },
+              { timeout: 60_000, interval: 1_000 },
+            )
+            .toBe(true);
+        };
+        await person.command('Terminal: Create New Terminal');
+        await expect.poll(running, { timeout: 60_000 }).toBe(1);
+        await isAnotherOfTheSandbox();
+
+        await page.locator('.panel .action-label.codicon-plus').first().click();
+        await expect.poll(running, { timeout: 60_000 }).toBe(2);
+        await isAnotherOfTheSandbox();
+
+        await person.command('Terminal: Split Terminal');
+        await expect.poll(running, { timeout: 60_000 }).toBe(3);
+        await isAnotherOfTheSandbox();
+        await person.shot('new-terminals');
+
+        await person.command('Agent: New Terminal on This Machine');
+        const tabs = page.locator('.terminal-tabs-entry');
+        await tabs
+          .filter({ hasText: /host: / })
+          .first()
+          .waitFor({ timeout: 60_000 });
+        expect(await tabs.filter({ hasText: 'fix-parser' }).count()).toBe(3);
+        const mark = join(home.projects, 'on-this-machine');
+        await expect
+          .poll(
+            async () => {
+              await page.keyboard.type(`touch ${mark}`);
+              await page.keyboard.press('Enter');
+              return existsSync(mark);
+            },
+            { timeout: 30_000, interval: 1_000 },
+          )
+          .toBe(true);
+        await person.shot('host-terminal');
+        expect(await running()).toBe(3);
+      },
+    );
+  } finally {
+    await home.end();
+  }
+});
+
+test('where no sandbox can be had a new terminal says why instead of opening a shell of this machine', async () => {
+  const home = await TestHome.create();
+  try {
+    const id = await createSession(home, 'no-docker');
+    const env = { DOCKER_HOST: `unix://${join(home.projects, 'no-docker.sock')}` };
+    await home.succeed(['supervisor', 'stop']);
+    await journey(
+      'no-sandbox',
+      { home: home.path, open: { folder: `holdfast://${id}/` }, env },
+      async (person) => {
+        await person.status('Docker is not running');
+        await person.command('Terminal: Create New Terminal');
+        await person
+          .terminalRow(/Docker|engine/i)
+          .first()
+          .waitFor({ timeout: 60_000 });
+        await person.terminalRow('Press Enter to try again').first().waitFor();
+        await person.shot('no-sandbox');
+      },
+    );
+  } finally {
+    // The one that the window started knows no engine to clean up with.
+    await home.succeed(['supervisor', 'stop']);
+    await home.end();
+  }
+});
+
+test('beside a local folder the first button of the terminals opens one of the sandbox', async () => {
+  const home = await TestHome.create();
+  try {
+    const id = await createSession(home, 'mixed');
+    const local = await writeProject(home.projects, { 'readme.txt': 'a local file\n' });
+    const file = join(home.projects, 'mixed.code-workspace');
+    await writeFile(
+      file,
+      JSON.stringify({ folders: [{ path: local }, { uri: `holdfast://${id}/`, name: 'the session' }] }),
+    );
+    await journey(
+      'mixed-terminals',
+      { home: home.path, open: (server) => ({ workspace: server.remote(file) }) },
+      async (person) => {
+        await person.file('the session').first().waitFor({ timeout: 60_000 });
+        await person.command('Terminal: Focus on Terminal View');
+        const question = person.dialog('Do you trust the authors');
+        await question.waitFor({ timeout: 60_000 });
+        await question.locator('.monaco-button', { hasText: 'Trust Workspace & Continue' }).click();
+        const ours = person.page.locator('.panel .action-label[aria-label*="Open Terminal"]').first();
+        const plus = person.page.locator('.panel .action-label.codicon-plus').first();
+        await ours.waitFor({ timeout: 60_000 });
+        await plus.waitFor();
+        // Trusting the window starts more extensions, and the buttons are drawn anew meanwhile.
+        await expect
+          .poll(
+            async () => {
+              const [left, right] = [await ours.boundingBox(), await plus.boundingBox()];
+              return left !== null && right !== null && left.x < right.x;
+            },
+            { timeout: 60_000 },
+          )
+          .toBe(true);
+        await ours.click();
+        await expect
+          .poll(async () => JSON.stringify(await home.json(['terminal', 'list'])), { timeout: 60_000 })
+          .toContain(id);
+        await person.shot('mixed-terminals');
       },
     );
   } finally {

@@ -9,6 +9,9 @@ import { SESSION, at, failure, inSandbox, textOf, write } from './session.ts';
 /** Where a program of the workspace would leave a file, if this machine ran it. */
 const MARKS = process.env['HOLDFAST_TEST_MARKS'] ?? '';
 
+/** The terminal profile of the extension. */
+const SANDBOX = 'Agent (sandbox)';
+
 /** Where VS Code, what comes with it, or an agent inside it looks for configuration (see test/editor/hostile.ts). */
 const CONFIGURATION = [
   '.vscode',
@@ -136,11 +139,19 @@ export function defineHostileWorkspace(): void {
       assert.equal(vscode.workspace.isTrusted, (vscode.workspace.workspaceFolders?.length ?? 0) === 1);
     });
 
-    it('sets nothing', () => {
-      const terminal = vscode.workspace.getConfiguration('terminal.integrated', at('/workspace/any.md'));
-      const profile = terminal.inspect('defaultProfile.linux');
-      assert.deepEqual([profile?.workspaceValue, profile?.workspaceFolderValue], [undefined, undefined]);
-      assert.notEqual(terminal.get('defaultProfile.linux'), 'evil');
+    it('sets nothing', async () => {
+      const terminal = (): vscode.WorkspaceConfiguration =>
+        vscode.workspace.getConfiguration('terminal.integrated', at('/workspace/any.md'));
+      // In a window of its own the session's folder has Holdfast's settings; other windows take none of this kind from a folder.
+      const isAlone =
+        vscode.workspace.workspaceFolders?.length === 1 && vscode.workspace.workspaceFile === undefined;
+      if (isAlone)
+        await until('the settings of Holdfast', () => terminal().get('defaultProfile.linux') === SANDBOX);
+      const profile = terminal().inspect('defaultProfile.linux');
+      const expected = isAlone ? SANDBOX : undefined;
+      assert.deepEqual([profile?.workspaceValue, profile?.workspaceFolderValue], [expected, expected]);
+      assert.notEqual(terminal().get('defaultProfile.linux'), 'evil');
+      assert.doesNotMatch(JSON.stringify(terminal().get('profiles.linux')), /evil/);
       assert.notEqual(vscode.workspace.getConfiguration('editor', at('/workspace/any.md')).get('tabSize'), 7);
     });
 

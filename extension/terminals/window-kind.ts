@@ -1,0 +1,19 @@
+import { commands, workspace } from 'vscode';
+import type { Disposable } from 'vscode';
+import { SCHEME } from '../files/location.ts';
+
+/**
+ * Keeps the context key `holdfast.window`: `session` where a session's folder is all that the window shows, so that its settings decide about new
+ * terminals; `mixed` where there are other folders too; `other` where there is no session's folder.
+ */
+export function watchWindowKind(): Disposable {
+  const update = (): void => void commands.executeCommand('setContext', 'holdfast.window', windowKind());
+  update();
+  return workspace.onDidChangeWorkspaceFolders(update);
+}
+
+function windowKind(): 'session' | 'mixed' | 'other' {
+  const folders = workspace.workspaceFolders ?? [];
+  if (!folders.some(({ uri }) => uri.scheme === SCHEME)) return 'other';
+  return folders.length === 1 && workspace.workspaceFile === undefined ? 'session' : 'mixed';
+}
