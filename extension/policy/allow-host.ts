@@ -6,6 +6,7 @@ import type { Session } from '../../protocol/entities.ts';
 import { parseEvent } from '../../protocol/events.ts';
 import type { Connection } from '../connection/connection.ts';
 import { inert } from '../inert.ts';
+import { inputProblem } from '../input-problems.ts';
 import { titleOf } from '../sessions/listing.ts';
 
 const RECENT_EVENTS = 2_000;
@@ -42,7 +43,7 @@ async function pickHost(connection: Connection, session: Session): Promise<strin
   return window.showInputBox({
     ...title(session),
     prompt: 'As api.example.com, *.example.org:8443 or 127.0.0.1:8080',
-    validateInput: (text) => HostPatternSchema.safeParse(text).error?.issues[0]?.message,
+    validateInput: (text) => inputProblem(HostPatternSchema, text, 'a host name'),
   });
 }
 

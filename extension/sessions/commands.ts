@@ -12,6 +12,7 @@ import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
 import type { HistoryDocuments } from '../history/history-documents.ts';
 import { inert } from '../inert.ts';
+import { inputProblem } from '../input-problems.ts';
 import { mayEndWork } from './live-work.ts';
 import { snapshotItems } from '../snapshots/pick-snapshot.ts';
 import { snapshotTitle, totalsWords } from '../snapshots/words.ts';
@@ -396,7 +397,7 @@ export class SessionCommands {
       title: `Rename ${inert(titleOf(session))}`,
       value: session.name,
       prompt: `Unique within ${inert(session.profile)}`,
-      validateInput: (text) => SessionNameSchema.safeParse(text).error?.issues[0]?.message,
+      validateInput: (text) => inputProblem(SessionNameSchema, text, 'a name'),
     });
     if (name !== undefined && name !== session.name) await this.#change(session, { name });
   }

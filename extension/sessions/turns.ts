@@ -72,8 +72,8 @@ async function ask(session: Session, isHandler: boolean): Promise<string | undef
       try {
         JSON.parse(text);
         return undefined;
-      } catch (error) {
-        return error instanceof Error ? error.message : 'not JSON';
+      } catch {
+        return 'This is not JSON. Enter a value such as {"city": "Lima"}.';
       }
     },
   });

@@ -1,3 +1,4 @@
+import '../issue-words.ts';
 import type { z } from 'zod';
 import type { MethodShape } from '../methods.ts';
 import type { HoldfastError } from '../errors.ts';

@@ -101,7 +101,7 @@ test('params are checked on both sides', async () => {
     error: { code: number; data: { why: string } };
   };
   expect([id, error.code]).toEqual(['a', -32602]);
-  expect(error.data.why).toMatch(/^right: .*int/);
+  expect(error.data.why).toMatch(/^right: .*whole number/);
 });
 
 test('an answer that is not what was agreed is an error, and ends the connection', async () => {
