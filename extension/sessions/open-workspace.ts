@@ -1,9 +1,13 @@
 import { Uri, commands, window, workspace } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
 import { rootOf } from '../files/location.ts';
 import { inert } from '../inert.ts';
 import { titleOf } from './listing.ts';
 import { sessionsHere } from './pick.ts';
+
+/** How long the status bar says so. */
+const SHOWN_MS = 10_000;
 
 type Place = 'thisWindow' | 'newWindow' | 'add';
 
@@ -23,10 +27,7 @@ export async function openWorkspace(session: Session, wanted?: Place): Promise<b
     case undefined:
       return false;
     case 'add':
-      workspace.updateWorkspaceFolders(workspace.workspaceFolders?.length ?? 0, 0, {
-        uri,
-        name: titleOf(session),
-      });
+      await add(session, uri);
       return true;
     case 'thisWindow':
       await commands.executeCommand('vscode.openFolder', uri, { forceReuseWindow: true });
@@ -35,6 +36,22 @@ export async function openWorkspace(session: Session, wanted?: Place): Promise<b
       await commands.executeCommand('vscode.openFolder', uri, { forceNewWindow: true });
       return true;
   }
+}
+
+/** VS Code says nothing where it adds no folder, so that has to be found out and said here. */
+async function add(session: Session, uri: Uri): Promise<void> {
+  const name = titleOf(session);
+  if (sessionsHere().has(session.id)) {
+    await commands.executeCommand('revealInExplorer', Uri.joinPath(uri, 'workspace'));
+    window.setStatusBarMessage(`${inert(name)} is a folder of this window already`, SHOWN_MS);
+    return;
+  }
+  const count = workspace.workspaceFolders?.length ?? 0;
+  if (workspace.updateWorkspaceFolders(count, 0, { uri, name })) return;
+  throw new HoldfastError('not_supported', `${inert(name)} was not added to this window`, {
+    why: 'VS Code does not let the folders of this window be changed now',
+    next: 'open the workspace in a new window instead',
+  });
 }
 
 async function placeFor(session: Session): Promise<Place | undefined> {
