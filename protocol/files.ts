@@ -121,6 +121,11 @@ export const FILES_CALLS = {
     params: at.extend({ parents: z.boolean().optional() }),
     result: z.object({ created: z.boolean() }),
   },
+  /** A link with exactly this text, spelled as names are, wherever that leads; `file_exists` where there is something. */
+  'files/symlink': {
+    params: at.extend({ link: z.string().min(1).max(PATH_LIMITS.characters) }),
+    result: nothing,
+  },
   /** Without `overwrite`: `file_exists` where there is something. With it a file replaces a file, a folder an empty folder. */
   'files/rename': { params: moved, result: nothing },
   /** Files, links as links, folders with all in them. `skipped`: sockets, FIFOs and devices. `overwrite` is for files only. */
@@ -165,6 +170,10 @@ export const FILES_METHODS = {
   'files/abort': { ...FILES_CALLS['files/abort'], params: ofSession(FILES_CALLS['files/abort'].params) },
   'files/create': { ...FILES_CALLS['files/create'], params: ofSession(FILES_CALLS['files/create'].params) },
   'files/mkdir': { ...FILES_CALLS['files/mkdir'], params: ofSession(FILES_CALLS['files/mkdir'].params) },
+  'files/symlink': {
+    ...FILES_CALLS['files/symlink'],
+    params: ofSession(FILES_CALLS['files/symlink'].params),
+  },
   'files/rename': { ...FILES_CALLS['files/rename'], params: ofSession(FILES_CALLS['files/rename'].params) },
   'files/copy': { ...FILES_CALLS['files/copy'], params: ofSession(FILES_CALLS['files/copy'].params) },
   'files/delete': { ...FILES_CALLS['files/delete'], params: ofSession(FILES_CALLS['files/delete'].params) },

@@ -96,6 +96,16 @@ export function encodeLink(text: Uint8Array): string {
   return encodeName(text);
 }
 
+/** The reverse. Throws `invalid_params` for what `encodeLink` never gives, and for what no link can be. */
+export function decodeLink(spelled: string): Buffer {
+  const text = decodeName(spelled);
+  if (text.length === 0 || text.includes(0)) throw refused(spelled, 'a link has a text, without NUL');
+  if (text.length >= PATH_LIMITS.pathBytes) {
+    throw refused(spelled, `a link is shorter than ${PATH_LIMITS.pathBytes} bytes`);
+  }
+  return text;
+}
+
 const WORKSPACE_NAME = Buffer.from(WORKSPACE.slice(1));
 
 function escaped(bytes: Uint8Array): string {

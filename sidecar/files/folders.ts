@@ -1,4 +1,14 @@
-import { constants, chmodSync, lstatSync, mkdirSync, openSync, renameSync, rmdirSync, unlink } from 'node:fs';
+import {
+  constants,
+  chmodSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  renameSync,
+  rmdirSync,
+  symlinkSync,
+  unlink,
+} from 'node:fs';
 import { promisify } from 'node:util';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Directory } from './directory.ts';
@@ -69,6 +79,12 @@ function makeOne({ directory, name }: NamedPlace): void {
     openSync(directory.pathOf(name), O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW),
   );
   chmodSync(`/proc/self/fd/${made.fd}`, NEW_FOLDER);
+}
+
+/** Nothing looks at where it leads: that is decided by whoever follows it. */
+export function makeLink(resolver: Resolver, path: readonly Buffer[], text: string, link: Buffer): void {
+  using place = namedPlace(resolver, path, text);
+  symlinkSync(link, place.directory.pathOf(place.name));
 }
 
 /** Moves a name as it stands: a link moves itself. */

@@ -59,6 +59,10 @@ export function filesHandlers<P>(
     'files/create': ({ path, mode }, { signal }) =>
       files.write(path, { create: true, mode }, Buffer.alloc(0), signal),
     'files/mkdir': async ({ path, parents }) => ({ created: await files.mkdir(path, parents ?? false) }),
+    'files/symlink': async ({ path, link }) => {
+      await files.symlink(path, link);
+      return {};
+    },
     'files/rename': async ({ from, to, overwrite }) => {
       await files.rename(from, to, overwrite ?? false);
       return {};

@@ -1,11 +1,11 @@
 import { openSync, constants } from 'node:fs';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { FileStat, Written } from '../../protocol/files.ts';
-import { parsePath } from '../../protocol/paths.ts';
+import { decodeLink, parsePath } from '../../protocol/paths.ts';
 import { copyContent, copyTree, type Copied } from './copy.ts';
 import { Directory } from './directory.ts';
 import { about } from './failures.ts';
-import { deletePath, makeFolder, namedPlace, renamePath } from './folders.ts';
+import { deletePath, makeFolder, makeLink, namedPlace, renamePath } from './folders.ts';
 import { Gate } from './gate.ts';
 import { type ListOptions, listPath } from './list.ts';
 import { loadNative, type Native } from './native.ts';
@@ -116,6 +116,10 @@ export class WorkspaceFiles {
 
   mkdir(path: string, parents: boolean): Promise<boolean> {
     return this.#on(path, ({ resolver }, names) => makeFolder(resolver, names, path, parents));
+  }
+
+  symlink(path: string, link: string): Promise<void> {
+    return this.#on(path, ({ resolver }, names) => makeLink(resolver, names, path, decodeLink(link)));
   }
 
   rename(from: string, to: string, overwrite: boolean): Promise<void> {

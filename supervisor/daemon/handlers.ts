@@ -172,6 +172,7 @@ export function handlersOfDamaged(damage: HoldfastError, doctor: Doctor, life: L
     'files/abort': refuse,
     'files/create': refuse,
     'files/mkdir': refuse,
+    'files/symlink': refuse,
     'files/rename': refuse,
     'files/copy': refuse,
     'files/delete': refuse,

@@ -145,6 +145,8 @@ export function filesHandlers<P extends Client>(
       (await change(session, 'quick', (one) => one.call('files/create', params, passing(context)))).result,
     'files/mkdir': async ({ session, ...params }, context) =>
       (await change(session, 'quick', (one) => one.call('files/mkdir', params, passing(context)))).result,
+    'files/symlink': async ({ session, ...params }, context) =>
+      (await change(session, 'quick', (one) => one.call('files/symlink', params, passing(context)))).result,
     'files/rename': async ({ session, ...params }, context) =>
       (await change(session, 'quick', (one) => one.call('files/rename', params, passing(context)))).result,
     'files/copy': async ({ session, ...params }, context) =>

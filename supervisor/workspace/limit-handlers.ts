@@ -32,6 +32,10 @@ export function limited<P>(
       await demand(params.session, params.path, 0);
       return await handlers['files/mkdir'](params, context);
     },
+    'files/symlink': async (params, context) => {
+      await demand(params.session, params.path, 0);
+      return await handlers['files/symlink'](params, context);
+    },
     'files/copy': async (params, context) => {
       await demand(params.session, params.to, 0);
       return await handlers['files/copy'](params, context);

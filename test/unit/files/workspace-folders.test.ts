@@ -9,7 +9,7 @@ import {
 } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { ESCAPE } from '../../../protocol/paths.ts';
-import { codeOf, everything, signal, tree, WAYS, workspaceScene } from './workspace-scene.ts';
+import { codeOf, everything, signal, stat, tree, WAYS, workspaceScene } from './workspace-scene.ts';
 
 describe.each(WAYS)('files of a workspace, where %s', (_how, withoutNative) => {
   const scene = workspaceScene(withoutNative);
@@ -37,6 +37,40 @@ describe.each(WAYS)('files of a workspace, where %s', (_how, withoutNative) => {
     for (const { name } of entries)
       await scene.files.delete(`/workspace/${name}2`, { ...tree, recursive: false });
     expect(readdirSync(at(''))).toEqual([]);
+  });
+
+  test('a copy keeps the execute bit, and is a link where the original is one', async () => {
+    writeFileSync(at('run'), '#!/bin/sh', { mode: 0o755 });
+    symlinkSync('run', at('link'));
+    await scene.files.copy('/workspace/run', '/workspace/run 2', false, tree);
+    await scene.files.copy('/workspace/link', '/workspace/link 2', false, tree);
+    expect(statSync(at('run 2')).mode & 0o777).toBe(0o755);
+    expect(readlinkSync(at('link 2'))).toBe('run');
+  });
+
+  test('links are made with any text and followed by nobody', async () => {
+    await put('/workspace/there', 'x');
+    for (const [index, link] of [
+      'there',
+      '/etc/passwd',
+      '../../canary',
+      `caf${ESCAPE}e9`,
+      'x'.repeat(4_000),
+    ].entries()) {
+      const path = `/workspace/link-${String(index)}`;
+      await scene.files.symlink(path, link);
+      expect((await scene.files.stat(path, { ...stat, follow: false })).link).toBe(link);
+      expect(await codeOf(scene.files.symlink(path, link))).toBe('file_exists');
+    }
+    expect(readlinkSync(at('link-3'), { encoding: 'buffer' })).toEqual(Buffer.from('caf\xe9', 'latin1'));
+    // A link in the way is not followed either.
+    expect(await codeOf(scene.files.symlink('/workspace/link-2', 'x'))).toBe('file_exists');
+    expect(await codeOf(scene.files.symlink('/workspace/none/link', 'x'))).toBe('file_not_found');
+    expect(await codeOf(scene.files.symlink('/workspace', 'x'))).toBe('permission_denied');
+    expect(await codeOf(scene.files.symlink('/workspace/new', 'a\0b'))).toBe('invalid_params');
+    expect(await codeOf(scene.files.symlink('/workspace/new', `a${ESCAPE}`))).toBe('invalid_params');
+    expect(await codeOf(scene.files.symlink('/workspace/new', 'x'.repeat(5_000)))).toBe('invalid_params');
+    expect(readdirSync(scene.top).sort()).toEqual(['canary', 'control', 'workspace']);
   });
 
   test('folders: made, moved, copied, removed', async () => {
