@@ -127,6 +127,14 @@ function bundleOptions() {
   });
 }
 
+/** Parts of the extension that few windows use, and that use nothing of VS Code. */
+const LATE = [
+  'files/merge-lines.ts',
+  'transfer/export-tree.ts',
+  'transfer/import-tree.ts',
+  'transfer/session-tree.ts',
+];
+
 /**
  * The extension runs in VS Code's own Node, and in every window that has something of ours: it is small, and what speaks with the supervisor (three
  * quarters of it, with the schemas of all that is said) is loaded by the first who has something to say.
@@ -137,6 +145,7 @@ async function extensionBundles() {
     // Where the home is, is asked for at once; the file stands for itself.
     isLate: (path) =>
       (path.startsWith(inProtocol) && path !== join(inProtocol, 'home.ts')) ||
+      LATE.some((late) => path === join(ROOT, 'extension', late)) ||
       path.startsWith(join(ROOT, 'node_modules/zod') + sep),
     file: 'extension-protocol.cjs',
   });

@@ -9,6 +9,7 @@ import { bundledSupervisor, clientInfo, supervisorProgram } from './connection/p
 import type { SupervisorProgram } from './connection/program.ts';
 import { StatusItem } from './connection/status-item.ts';
 import { Disposal } from './disposal.ts';
+import { Conflicts } from './files/conflicts.ts';
 import { DocumentBases } from './files/document-bases.ts';
 import { ConfigurationMarks } from './files/configuration-marks.ts';
 import { GuardedFiles } from './files/guarded-files.ts';
@@ -16,6 +17,7 @@ import { SCHEME, SNAPSHOT_SCHEME } from './files/location.ts';
 import { OwnSettings } from './files/own-settings.ts';
 import { ChangeTimes, TurnChanges } from './files/turn-changes.ts';
 import { WorkspaceFiles } from './files/provider.ts';
+import { SessionFiles } from './files/session-files.ts';
 import { WindowGuard } from './files/window-guard.ts';
 import { buildImages } from './images/build-images.ts';
 import { Notices } from './notices.ts';
@@ -34,6 +36,7 @@ import { SnapshotCommands } from './snapshots/commands.ts';
 import { registerModeDocuments } from './snapshots/mode-documents.ts';
 import { SnapshotFiles } from './snapshots/snapshot-provider.ts';
 import { SessionTerminals } from './terminals/session-terminals.ts';
+import { TransferCommands } from './transfer/commands.ts';
 
 /** Puts the extension together and owns all of it. */
 export class Holdfast implements Disposable {
@@ -55,7 +58,11 @@ export class Holdfast implements Disposable {
     const bases = own.own(new DocumentBases(context.workspaceState));
     const times = new ChangeTimes();
     const ownSettings = own.own(new OwnSettings(connection));
-    const files = own.own(new WorkspaceFiles(connection, bases, times, ownSettings));
+    const sessionFiles = new SessionFiles(connection);
+    const conflicts = own.own(new Conflicts(connection, sessionFiles, bases));
+    const files = own.own(
+      new WorkspaceFiles({ connection, files: sessionFiles, bases, conflicts, times, settings: ownSettings }),
+    );
     // Before the first file can be read.
     const guard = own.own(new WindowGuard(context.globalState));
     const shown = new GuardedFiles(files, guard);
@@ -103,6 +110,8 @@ export class Holdfast implements Disposable {
         ...search.works,
         ...policy.works,
         ...snapshots.works,
+        ...conflicts.works,
+        ...new TransferCommands(connection, sessions).works,
         'holdfast.buildImages': () =>
           buildImages({ extensionPath: context.extensionPath, home, program, log }),
         'holdfast.connect': () => {

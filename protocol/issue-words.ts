@@ -43,7 +43,7 @@ export function issueWords(issue: z.core.$ZodRawIssue): string {
     case 'invalid_format':
       return formatWords(issue);
     case 'invalid_value':
-      return `must be ${alternatives(issue.values.map((value) => JSON.stringify(value) ?? String(value)))}`;
+      return `must be ${alternatives(issue.values.map((value) => (typeof value === 'string' ? `"${value}"` : String(value))))}`;
     case 'unrecognized_keys':
       return `may not have ${alternatives(issue.keys.map((key) => JSON.stringify(key)))}`;
     case 'invalid_key':

@@ -59,6 +59,12 @@ export class BaseVersions {
     this.#track(key).base = seen;
   }
 
+  /** Whether this version was read, with this text. */
+  isOf(key: string, { version }: Seen, text: string): boolean {
+    const readings = this.#tracks.get(key)?.readings ?? [];
+    return readings.some((one) => one.version === version && one.text === text);
+  }
+
   get(key: string): Seen | undefined {
     return this.#tracks.get(key)?.base;
   }
@@ -87,6 +93,23 @@ export class BaseVersions {
 
 function seenOf({ version, mtimeMs }: Reading): Seen {
   return { version, mtimeMs };
+}
+
+interface Looked {
+  readonly size: number;
+  readonly mtimeNs: string;
+  readonly version: string | null;
+}
+
+/** The version of the base under its new name. Where the file was changed meanwhile the old one stays, and a save finds the conflict. */
+export function carriedVersion(
+  { version }: Seen,
+  before: Looked | undefined,
+  after: Looked | undefined,
+): string {
+  if (before === undefined || after === undefined || before.version !== version) return version;
+  const isSame = before.mtimeNs === after.mtimeNs && before.size === after.size;
+  return isSame ? (after.version ?? version) : version;
 }
 
 /** Equal for texts that an editor shows alike: it drops a byte order mark and makes all line ends one. */

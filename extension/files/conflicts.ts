@@ -1,128 +1,236 @@
-import { FileSystemError, Uri, commands, window, workspace } from 'vscode';
+import {
+  StatusBarAlignment,
+  TextDocumentSaveReason,
+  ThemeColor,
+  Uri,
+  commands,
+  window,
+  workspace,
+} from 'vscode';
 import type { Disposable } from 'vscode';
+import type { CommandWork } from '../commands/registry.ts';
+import type { CommandId } from '../commands/table.ts';
+import type { Connection } from '../connection/connection.ts';
 import { Disposal } from '../disposal.ts';
 import { inert } from '../inert.ts';
+import { Comparisons, decoded } from './comparisons.ts';
+import { ANSWERS, askAboutFile, reviewConflicts, tellOfConflicts } from './conflict-questions.ts';
+import type { Conflict, ConflictAnswer } from './conflict-questions.ts';
 import type { DocumentBases } from './document-bases.ts';
 import { documentOf } from './document-bases.ts';
-import { lastName, uriOf } from './location.ts';
+import { asFileSystemError } from './file-errors.ts';
+import { SCHEME, lastName, locate, uriOf } from './location.ts';
+import { SaveMerging } from './save-merging.ts';
 import { isConflict } from './session-files.ts';
-import type { SessionFiles, WholeFile } from './session-files.ts';
+import type { SessionFiles } from './session-files.ts';
 
-/** What the session had at the moment of a conflict, for the left side of the comparison. */
-const THEIRS = 'holdfast-theirs';
-const MOST_TEXTS = 20;
+/** Saves that fail one after the other, as those of an autosave do, are told of together. */
+const GATHER_MS = 700;
+/** A person who pressed keys waits for the answer. */
+const ASK_MS = 100;
 
-const COMPARE = 'Compare';
-const OVERWRITE = 'Overwrite';
-const TAKE_THEIRS = 'Take Theirs';
-
-/** Saves of documents whose file has changed in the session since: the person decides, once, and nothing is lost meanwhile. */
+/**
+ * Saves of documents whose file has changed in the session since. Such a save fails at once, so that the document stays unsaved in
+ * the eyes of VS Code too; the person decides when they like, for each file or for all, and nothing is lost meanwhile.
+ */
 export class Conflicts implements Disposable {
   readonly #files: SessionFiles;
   readonly #bases: DocumentBases;
+  readonly #comparisons: Comparisons;
+  readonly #conflicts = new Map<string, Conflict>();
+  /** Why VS Code is saving a document. */
+  readonly #reasons = new Map<string, TextDocumentSaveReason>();
+  /** Deleted files that a person wants back. */
+  readonly #recreated = new Set<string>();
   readonly #owned = new Disposal();
-  readonly #asking = new Map<string, Promise<string | undefined>>();
-  readonly #texts = new Map<string, string>();
-  #number = 0;
+  readonly #item = this.#owned.own(
+    window.createStatusBarItem('holdfast.conflicts', StatusBarAlignment.Left, 0),
+  );
+  #telling: NodeJS.Timeout | undefined;
+  /** Documents that a person has just tried to save. */
+  readonly #asked = new Set<string>();
 
-  constructor(files: SessionFiles, bases: DocumentBases) {
+  constructor(connection: Connection, files: SessionFiles, bases: DocumentBases) {
     this.#files = files;
     this.#bases = bases;
+    this.#comparisons = this.#owned.own(new Comparisons(files));
     this.#owned.own(
-      workspace.registerTextDocumentContentProvider(THEIRS, {
-        provideTextDocumentContent: (uri) => this.#texts.get(uri.query) ?? '',
+      workspace.onWillSaveTextDocument(({ document: { uri }, reason }) => {
+        if (uri.scheme === SCHEME) this.#reasons.set(uri.toString(), reason);
       }),
     );
+    this.#owned.own(
+      new SaveMerging({
+        connection,
+        files,
+        bases,
+        isCompared: (uri) => this.#comparisons.seen(uri) !== undefined,
+      }),
+    );
+    this.#owned.own(workspace.onDidSaveTextDocument(({ uri }) => this.#settled(uri)));
+    this.#owned.own(
+      workspace.onDidCloseTextDocument(({ uri }) => {
+        // VS Code also says so when a document gets another language.
+        if (documentOf(uri) === undefined) this.#settled(uri);
+      }),
+    );
+    this.#owned.own(
+      workspace.onDidChangeTextDocument(({ document }) => {
+        // Reverted, or undone to what it began from.
+        if (!document.isDirty) this.#settled(document.uri);
+      }),
+    );
+    this.#owned.onEnd(() => clearTimeout(this.#telling));
+    this.#item.name = 'Save conflicts with the session';
+    this.#item.command = 'holdfast.reviewConflicts';
+    this.#item.backgroundColor = new ThemeColor('statusBarItem.warningBackground');
+  }
+
+  get works() {
+    return {
+      'holdfast.reviewConflicts': () => this.#review(),
+      'holdfast.compareConflict': (target) => this.#onTarget(target, 'compare'),
+      'holdfast.overwriteConflict': (target) => this.#onTarget(target, 'overwrite'),
+      'holdfast.takeTheirs': (target) => this.#onTarget(target, 'takeTheirs'),
+    } as const satisfies Partial<Record<CommandId, CommandWork>>;
   }
 
   dispose(): void {
     this.#owned.dispose();
   }
 
-  /**
-   * Writes what an editor holds over what it began from. Where the file is another one by now it asks; it throws, so that the
-   * save fails and the document stays as it is, unless the person said to overwrite.
-   */
+  /** Writes what an editor holds over what it began from. Where the file is another one by now it throws, and the person is asked. */
   async save(session: string, path: string, content: Uint8Array, base: string | undefined): Promise<void> {
     const uri = uriOf(session, path);
-    for (let expected = base; ;) {
-      try {
-        // An editor that does not know what it began from (its state was lost) may only make the file anew.
-        const expectation = expected === undefined ? { create: true } : { ifVersion: expected };
-        this.#bases.written(uri, await this.#files.write(session, path, content, expectation));
-        return;
-      } catch (error) {
-        const exists = error instanceof Error && 'code' in error && error.code === 'file_exists';
-        if (!isConflict(error) && !(expected === undefined && exists)) throw error;
-        if (isConflict(error) && error.details?.['version'] === null) {
-          // It was deleted. Saving brings it back, and takes nothing from anybody.
-          expected = undefined;
-          continue;
-        }
-        expected = await this.#decide(session, path, uri);
-      }
-    }
-  }
-
-  /** The version to write over. Throws where the person wants something else. */
-  async #decide(session: string, path: string, uri: Uri): Promise<string> {
-    const name = inert(lastName(path));
-    const choice = await this.#ask(uri, name);
-    switch (choice) {
-      case OVERWRITE:
-        return (await this.#files.read({ session }, path)).version;
-      case COMPARE: {
-        const theirs = await this.#files.read({ session }, path);
-        await this.#compare(uri, name, theirs);
-        throw FileSystemError.Unavailable(
-          `${name} has changed in the session. Merge on the right side of the comparison, then save again`,
-        );
-      }
-      case TAKE_THEIRS:
-        this.#takeTheirs(uri);
-        throw FileSystemError.Unavailable(`${name} is loaded from the session instead`);
-      default:
-        throw FileSystemError.Unavailable(`${name} has changed in the session. Save again to decide`);
-    }
-  }
-
-  #ask(uri: Uri, name: string): Promise<string | undefined> {
     const key = uri.toString();
-    const asked = this.#asking.get(key);
-    if (asked !== undefined) return asked;
-    const answer = Promise.resolve(
-      window.showWarningMessage(
-        `${name} was changed in the session while you were editing it. It is not saved yet.`,
-        COMPARE,
-        OVERWRITE,
-        TAKE_THEIRS,
-      ),
-    ).finally(() => this.#asking.delete(key));
-    this.#asking.set(key, answer);
-    return answer;
+    const isManual = (this.#reasons.get(key) ?? MANUAL) === MANUAL;
+    // Merging is editing the right side of the comparison: what is saved then takes the place of what is shown on its left.
+    const seen = isManual ? this.#comparisons.seen(uri)?.version : undefined;
+    const expected = this.#recreated.delete(key) ? undefined : (seen ?? base);
+    try {
+      // An editor that does not know what it began from (its state was lost) may only make the file anew.
+      const expectation = expected === undefined ? { create: true } : { ifVersion: expected };
+      const written = await this.#files.write(session, path, content, expectation);
+      this.#bases.written(uri, written, await decoded(uri, content));
+    } catch (error) {
+      const exists = error instanceof Error && 'code' in error && error.code === 'file_exists';
+      if (!isConflict(error) && !(expected === undefined && exists)) throw asFileSystemError(error);
+      const isDeleted = isConflict(error) && error.details?.['version'] === null;
+      this.#found({ uri, kind: isDeleted ? 'deleted' : 'changed' }, isManual);
+      throw new SaveConflict(inert(lastName(path)), isDeleted);
+    }
   }
 
-  async #compare(uri: Uri, name: string, theirs: WholeFile): Promise<void> {
-    this.#number += 1;
-    const id = String(this.#number);
-    this.#texts.set(id, theirs.bytes.toString('utf8'));
-    const [oldest] = this.#texts.keys();
-    if (this.#texts.size > MOST_TEXTS && oldest !== undefined) this.#texts.delete(oldest);
-    const left = Uri.from({ scheme: THEIRS, authority: uri.authority, path: uri.path, query: id });
-    await commands.executeCommand('vscode.diff', left, uri, `${name}: in the session ↔ yours`);
-    // Seen beside their own: the next save is an edit of it, and asks again only where it has changed once more.
-    this.#bases.compared(uri, theirs);
+  #found(conflict: Conflict, isManual: boolean): void {
+    const key = conflict.uri.toString();
+    const isNew = !this.#conflicts.has(key);
+    this.#conflicts.set(key, conflict);
+    this.#show();
+    if (!isNew && !isManual) return;
+    if (isManual) this.#asked.add(key);
+    clearTimeout(this.#telling);
+    this.#telling = setTimeout(() => void this.#tell(), isManual ? ASK_MS : GATHER_MS);
   }
 
-  /** After the failed save, because VS Code loads nothing into a document that is being saved. */
-  #takeTheirs(uri: Uri): void {
-    const timer = setTimeout(() => {
-      const document = documentOf(uri);
-      if (document === undefined) return;
-      void window
-        .showTextDocument(document)
-        .then(() => commands.executeCommand('workbench.action.files.revert'));
-    }, 0);
-    this.#owned.onEnd(() => clearTimeout(timer));
+  async #tell(): Promise<void> {
+    // VS Code says of each file that it could not be saved. That stays in its list of notifications until the file is saved.
+    await commands.executeCommand('notifications.hideToasts');
+    const all = [...this.#conflicts.values()];
+    const asked = all.filter(({ uri }) => this.#asked.has(uri.toString()));
+    this.#asked.clear();
+    const [one, ...others] = asked.length === 1 ? asked : all;
+    if (one === undefined) return;
+    if (others.length > 0) {
+      if (await tellOfConflicts()) await commands.executeCommand('holdfast.reviewConflicts');
+      return;
+    }
+    const answer = await askAboutFile(one);
+    if (answer !== undefined) await commands.executeCommand(ANSWERS[answer].command, one.uri);
+  }
+
+  async #review(): Promise<void> {
+    const answer = await reviewConflicts([...this.#conflicts.values()]);
+    if (answer === undefined) return;
+    for (const { uri } of answer.conflicts) await this.#decide(uri, answer.answer);
+  }
+
+  /** `target`: the address of a document, of a button or menu; else the document in front. */
+  async #onTarget(target: unknown, answer: ConflictAnswer): Promise<void> {
+    const uri = target instanceof Uri ? target : window.activeTextEditor?.document.uri;
+    if (uri !== undefined) await this.#decide(uri, answer);
+  }
+
+  async #decide(uri: Uri, answer: ConflictAnswer): Promise<void> {
+    const conflict = this.#conflicts.get(uri.toString());
+    const document = documentOf(uri);
+    // Somebody has settled it meanwhile.
+    if (conflict === undefined || document === undefined) return;
+    if (answer === 'compare') {
+      if (conflict.kind === 'changed') await this.#comparisons.open(uri);
+      else await window.showTextDocument(document, { preview: false });
+      return;
+    }
+    if (answer === 'takeTheirs') {
+      await window.showTextDocument(document, { preview: false });
+      const command = conflict.kind === 'changed' ? 'revert' : 'revertAndClose';
+      await commands.executeCommand(REVERTS[command]);
+    } else {
+      await this.#expectNow(conflict);
+      await document.save();
+    }
+    if (!document.isDirty || document.isClosed) await this.#comparisons.close(uri);
+  }
+
+  /** From here on a save takes the place of what the person has seen in a comparison, else of what the session has at this moment. */
+  async #expectNow({ uri }: Conflict): Promise<void> {
+    const location = locate(uri);
+    if (location.kind !== 'workspace') return;
+    const { session, path } = location;
+    const seen = this.#comparisons.seen(uri);
+    if (seen !== undefined) {
+      this.#bases.rebase(uri, seen);
+      return;
+    }
+    try {
+      const { version, mtimeMs } = await this.#files.versionedStat(session, path);
+      if (version !== null) this.#bases.rebase(uri, { version, mtimeMs });
+    } catch (error) {
+      if (!(error instanceof Error && 'code' in error && error.code === 'file_not_found')) throw error;
+      this.#recreated.add(uri.toString());
+    }
+  }
+
+  #settled(uri: Uri): void {
+    const key = uri.toString();
+    this.#recreated.delete(key);
+    if (this.#conflicts.delete(key)) this.#show();
+  }
+
+  #show(): void {
+    const count = this.#conflicts.size;
+    // VS Code offers its buttons for these documents.
+    const compared = [...this.#conflicts.values()].filter(({ kind }) => kind === 'changed');
+    const uris = compared.map(({ uri }) => uri.toString());
+    void commands.executeCommand('setContext', 'holdfast.conflicts', uris);
+    void commands.executeCommand('setContext', 'holdfast.hasConflicts', count > 0);
+    this.#item.text = `$(warning) ${count === 1 ? '1 conflict' : `${String(count)} conflicts`}`;
+    this.#item.tooltip = 'Files that the session changed while you edited them. They are not saved yet.';
+    if (count > 0) this.#item.show();
+    else this.#item.hide();
+  }
+}
+
+const MANUAL = TextDocumentSaveReason.Manual;
+const REVERTS = {
+  revert: 'workbench.action.files.revert',
+  revertAndClose: 'workbench.action.revertAndCloseActiveEditor',
+} as const;
+
+/** VS Code shows the sentence as it is where the error has no name, and would put the name of its class before it. */
+class SaveConflict extends Error {
+  override readonly name = '';
+
+  constructor(name: string, isDeleted: boolean) {
+    super(`The session has ${isDeleted ? 'deleted' : 'changed'} ${name} while you edited it`);
   }
 }

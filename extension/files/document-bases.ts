@@ -2,6 +2,7 @@ import { workspace } from 'vscode';
 import type { Disposable, Memento, TextDocument, Uri } from 'vscode';
 import { z } from 'zod';
 import { Disposal } from '../disposal.ts';
+import { BaseTexts } from './base-texts.ts';
 import { BaseVersions, fingerprint } from './base-versions.ts';
 import type { Seen } from './base-versions.ts';
 import { SCHEME } from './location.ts';
@@ -19,6 +20,9 @@ const keptSchema = () => z.record(z.string(), z.object({ version: z.string(), mt
  */
 export class DocumentBases implements Disposable {
   readonly #versions = new BaseVersions();
+  readonly #texts = new BaseTexts();
+  /** What dirty documents hold whose text cannot be compared with bytes: fingerprints, see `isOpaque`. */
+  readonly #unsaved = new Map<string, string>();
   readonly #state: Memento;
   #loaded: Map<string, Seen> | undefined;
   readonly #owned = new Disposal();
@@ -42,19 +46,47 @@ export class DocumentBases implements Disposable {
       document === undefined ? undefined : document.isDirty ? null : fingerprint(document.getText());
     const key = uri.toString();
     this.#versions.read(key, seenOf(file), fingerprint(file.bytes.toString('utf8')), shown);
-    if (document?.isDirty === false && isOpaque(document)) this.#versions.shownOpaque(key);
+    if (document?.isDirty !== false) return;
+    if (isOpaque(document)) this.#versions.shownOpaque(key);
+    this.#keepText(key, document);
   }
 
-  written(uri: Uri, { version, mtimeMs }: Seen): void {
+  /** `text`: what a document of it shows, where that is known. */
+  written(uri: Uri, { version, mtimeMs }: Seen, text?: string): void {
     this.#set(uri, { version, mtimeMs });
+    if (text !== undefined) this.#texts.keep(uri.toString(), version, text);
   }
 
   /**
-   * The person has seen this version beside their own text, which counts as an edit of it from now on. The time stays that of what
-   * VS Code has loaded: it would take a later one for a conflict.
+   * The document counts as an edit of this version from now on: the version was merged into it, or the person has seen it and wants
+   * their own text instead. The time stays that of what VS Code has loaded: it would take a later one for a conflict.
    */
-  compared(uri: Uri, { version, mtimeMs }: Seen): void {
-    this.#set(uri, { version, mtimeMs: this.ofDirty(uri).base?.mtimeMs ?? mtimeMs });
+  rebase(uri: Uri, { version, mtimeMs }: Seen, text?: string): void {
+    this.written(uri, { version, mtimeMs: this.ofDirty(uri).base?.mtimeMs ?? mtimeMs }, text);
+  }
+
+  /** The text of the base, for merging; undefined where it is not known. */
+  textOf(uri: Uri, { version }: Seen): string | undefined {
+    return this.#texts.get(uri.toString(), version);
+  }
+
+  /** The bases of this document, or of those below this folder. */
+  below(uri: Uri): { readonly uri: Uri; readonly base: Seen }[] {
+    const key = uri.toString();
+    return workspace.textDocuments.flatMap((document) => {
+      const own = document.uri.toString();
+      if (own !== key && !own.startsWith(`${key}/`)) return [];
+      const base = this.#versions.get(own) ?? this.#kept.get(own);
+      return base === undefined ? [] : [{ uri: document.uri, base }];
+    });
+  }
+
+  /** A document gets another path, or a copy, and its unsaved text with it. The old one is forgotten when it is closed. */
+  carry(from: Uri, to: Uri, base: Seen): void {
+    const key = from.toString();
+    const text = this.#texts.get(key, (this.#versions.get(key) ?? base).version);
+    this.written(to, base, text);
+    if (this.#kept.has(key)) this.#keep(to.toString());
   }
 
   /** The version that an editor's unsaved changes began from. */
@@ -80,15 +112,33 @@ export class DocumentBases implements Disposable {
     const key = document.uri.toString();
     if (document.isDirty) {
       if (!this.#kept.has(key)) this.#keep(key);
+      if (isOpaque(document)) this.#unsaved.set(key, fingerprint(document.getText()));
       return;
     }
-    if (isOpaque(document)) this.#versions.shownOpaque(key);
-    else if (this.#versions.shown(key, fingerprint(document.getText()))) this.#drop(key);
+    const text = fingerprint(document.getText());
+    if (isOpaque(document)) {
+      // VS Code calls a document clean for the time of a rename, with its unsaved text still in it.
+      if (this.#unsaved.get(key) !== text) this.#versions.shownOpaque(key);
+    } else if (this.#versions.shown(key, text)) this.#drop(key);
+    else return;
+    this.#keepText(key, document);
+  }
+
+  #keepText(key: string, document: TextDocument): void {
+    const base = this.#versions.get(key);
+    if (base === undefined || this.#texts.get(key, base.version) !== undefined) return;
+    const text = document.getText();
+    if (isOpaque(document) || this.#versions.isOf(key, base, fingerprint(text))) {
+      this.#texts.keep(key, base.version, text);
+    }
   }
 
   #close({ uri }: TextDocument): void {
-    if (uri.scheme !== SCHEME) return;
+    // VS Code also says so of a document that gets another language, after a rename for example; that one is still there.
+    if (uri.scheme !== SCHEME || documentOf(uri) !== undefined) return;
     this.#versions.forget(uri.toString());
+    this.#texts.forget(uri.toString());
+    this.#unsaved.delete(uri.toString());
     this.#drop(uri.toString());
   }
 

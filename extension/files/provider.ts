@@ -13,16 +13,18 @@ import type { FileStat as SessionStat } from '../../protocol/files.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import type { Connection } from '../connection/connection.ts';
 import { Disposal } from '../disposal.ts';
+import { carryBases } from './carried-bases.ts';
 import { shownName } from './configuration-paths.ts';
-import { Conflicts } from './conflicts.ts';
+import type { Conflicts } from './conflicts.ts';
 import type { DocumentBases } from './document-bases.ts';
 import { answered, asFileSystemError, notHere, notThere } from './file-errors.ts';
 import { ROOT_STAT, entryType, statType } from './file-types.ts';
 import { KnownStats } from './known-stats.ts';
+import { LargeFiles } from './large-files.ts';
 import { SCHEME, locate, rootOf, uriOf } from './location.ts';
 import type { Location } from './location.ts';
 import type { OwnSettings } from './own-settings.ts';
-import { SessionFiles } from './session-files.ts';
+import type { SessionFiles } from './session-files.ts';
 import type { ChangeTimes } from './turn-changes.ts';
 import { Watches, somethingNewIn } from './watches.ts';
 
@@ -35,6 +37,7 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
   readonly #bases: DocumentBases;
   readonly #conflicts: Conflicts;
   readonly #watches: Watches;
+  readonly #large: LargeFiles;
   readonly #times: ChangeTimes;
   readonly #settings: OwnSettings;
   readonly #known = new KnownStats();
@@ -43,21 +46,31 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
   #lost: NodeJS.Timeout | undefined;
   #isLost = false;
 
-  constructor(connection: Connection, bases: DocumentBases, times: ChangeTimes, settings: OwnSettings) {
+  constructor(options: {
+    readonly connection: Connection;
+    readonly files: SessionFiles;
+    readonly bases: DocumentBases;
+    readonly conflicts: Conflicts;
+    readonly times: ChangeTimes;
+    readonly settings: OwnSettings;
+  }) {
+    const { connection, files, bases, conflicts, times, settings } = options;
     this.#connection = connection;
-    this.#files = new SessionFiles(connection);
+    this.#files = files;
     this.#bases = bases;
     this.#times = times;
     this.#settings = settings;
     this.#owned.own(
       settings.onDidChange((uri) => this.#changed.fire([{ type: FileChangeType.Changed, uri }])),
     );
-    this.#conflicts = this.#owned.own(new Conflicts(this.#files, bases));
+    this.#conflicts = conflicts;
+    this.#large = this.#owned.own(new LargeFiles(files));
     this.#watches = this.#owned.own(
       new Watches({
         connection,
         tell: (events) => {
           this.#changed.fire(events);
+          this.#large.changed(events);
           times.changed(events.filter(({ type }) => type !== FileChangeType.Deleted).map(({ uri }) => uri));
         },
         lookAgain: (session, path) => this.#lookAgain(session, path),
@@ -130,9 +143,15 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
     if (location.kind === 'nowhere') throw notThere(uri);
     const { session, path } = location;
     this.#watches.looked(session);
-    const file = await answered(this.#files.read({ session }, path));
-    this.#bases.read(uri, file);
-    return file.bytes;
+    try {
+      const file = await this.#files.read({ session }, path);
+      this.#bases.read(uri, file);
+      return file.bytes;
+    } catch (error) {
+      const failure = HoldfastError.from(error, 'The file could not be read');
+      if (failure.code === 'file_too_large') this.#large.refused(uri);
+      throw asFileSystemError(failure);
+    }
   }
 
   async writeFile(
@@ -143,7 +162,7 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
     const { session, path } = workspaceFile(uri);
     const { isDirty, base } = this.#bases.ofDirty(uri);
     if (isDirty) {
-      await answered(this.#conflicts.save(session, path, content, base?.version));
+      await this.#conflicts.save(session, path, content, base?.version);
       return;
     }
     const { create, overwrite } = options;
@@ -166,12 +185,16 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
   async rename(from: Uri, to: Uri, options: { readonly overwrite: boolean }): Promise<void> {
     const [source, target] = inOneSession(from, to);
     if (source.path === WORKSPACE || target.path === WORKSPACE) throw notHere();
-    await answered(this.#files.rename(source.session, source.path, target.path, options.overwrite));
+    await carryBases(this.#files, this.#bases, { from, to }, () =>
+      answered(this.#files.rename(source.session, source.path, target.path, options.overwrite)),
+    );
   }
 
   async copy(from: Uri, to: Uri, options: { readonly overwrite: boolean }): Promise<void> {
     const [source, target] = inOneSession(from, to);
-    await answered(this.#files.copy(source.session, source.path, target.path, options.overwrite));
+    await carryBases(this.#files, this.#bases, { from, to }, () =>
+      answered(this.#files.copy(source.session, source.path, target.path, options.overwrite)),
+    );
   }
 
   get #isWritable(): boolean {

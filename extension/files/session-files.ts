@@ -19,6 +19,15 @@ export interface WholeFile {
   readonly mtimeMs: number;
 }
 
+/** What a file is, with the version that a write of it can be bound to. */
+export interface VersionedStat {
+  readonly size: number;
+  readonly mtimeMs: number;
+  readonly mtimeNs: string;
+  /** Null where it is no regular file. */
+  readonly version: string | null;
+}
+
 const AGAIN = { repeatable: true } as const;
 
 /** Whole files and listings of a session or snapshot, put together from the pieces that the protocol carries. */
@@ -35,6 +44,10 @@ export class SessionFiles {
     if (own.type !== 'symlink') return { stat: own, isLink: false };
     if (own.linkType === null) return { stat: own, isLink: true };
     return { stat: await this.#connection.call('files/stat', { ...source, path }, AGAIN), isLink: true };
+  }
+
+  async versionedStat(session: string, path: string): Promise<VersionedStat> {
+    return this.#connection.call('files/stat', { session, path, version: true }, AGAIN);
   }
 
   async list(source: FileSource, path: string): Promise<FileEntry[]> {
@@ -88,6 +101,17 @@ export class SessionFiles {
       version,
       mtimeMs,
     };
+  }
+
+  /** The last bytes of a file, as many as one message carries, and the size of all of it. */
+  async readTail(source: FileSource, path: string): Promise<{ bytes: Buffer; size: number }> {
+    const { size } = await this.#connection.call('files/stat', { ...source, path }, AGAIN);
+    const { result, bytes } = await this.#connection.callWithBytes(
+      'files/read',
+      { ...source, path, offset: Math.max(0, size - FILE_PIECE_BYTES), length: FILE_PIECE_BYTES },
+      AGAIN,
+    );
+    return { bytes, size: result.size };
   }
 
   /** Errors: `conflict` with `details.version` (null: the file is gone) where it is not what was expected. */

@@ -28,7 +28,7 @@ test('in a window of a session the suites pass', { timeout: RUN_MS + 60_000 }, a
     name: 'session-folder',
     timeoutMs: RUN_MS,
     open: () => ({ folder: `holdfast://${session}/` }),
-    suites: ['hostile-workspace', 'sessions', 'file-system', 'documents'],
+    suites: ['hostile-workspace', 'sessions', 'file-system'],
     env: { HOLDFAST_HOME: home.path, HOLDFAST_TEST_SESSION: session, HOLDFAST_TEST_MARKS: marks },
   });
   expect(failures(outcomes)).toBe('');

@@ -19,12 +19,6 @@ function insert(editor: vscode.TextEditor, text: string): Thenable<boolean> {
   return editor.edit((edit) => edit.insert(new vscode.Position(0, 0), text));
 }
 
-function accept(): Promise<unknown> {
-  return Promise.resolve(vscode.commands.executeCommand('notification.acceptPrimaryAction')).catch(
-    () => undefined,
-  );
-}
-
 function isReadonly(path: string): Promise<boolean> {
   return Promise.resolve(vscode.workspace.fs.stat(at(path))).then(
     ({ permissions }) => permissions === vscode.FilePermission.Readonly,
@@ -92,14 +86,8 @@ export function defineDocuments(): void {
       await inSandbox('echo bbbb > /workspace/docs/both');
       // Others read too: that is no look of the person's.
       await vscode.workspace.fs.readFile(at('/workspace/docs/both'));
-      const saving = editor.document.save();
-      await vscode.commands.executeCommand('notifications.showList');
-      await until('the question', async () => {
-        // Fails while there is none.
-        await accept();
-        return vscode.window.tabGroups.activeTabGroup.activeTab?.input instanceof vscode.TabInputTextDiff;
-      });
-      await Promise.resolve(saving).catch(() => false);
+      assert.equal(await editor.document.save(), false);
+      await vscode.commands.executeCommand('holdfast.compareConflict', editor.document.uri);
       assert.equal(await inSandbox('cat /workspace/docs/both'), 'bbbb\n');
       assert.equal(editor.document.getText(), 'mine aaaa\n');
       assert.equal(editor.document.isDirty, true);
@@ -108,13 +96,31 @@ export function defineDocuments(): void {
       assert.equal(await inSandbox('cat /workspace/docs/both'), 'mine aaaa\n');
     });
 
-    it('come back when they are saved after the agent deleted them', async () => {
-      await write('/workspace/docs/gone', 'here\n');
-      const editor = await open('/workspace/docs/gone');
-      await insert(editor, 'still ');
-      await inSandbox('rm /workspace/docs/gone');
-      assert.equal(await editor.document.save(), true);
-      assert.equal(await inSandbox('cat /workspace/docs/gone'), 'still here\n');
+    it('show the end of a file that is too large to be opened, read-only, and go on with it', async () => {
+      const path = '/workspace/docs/large.log';
+      await inSandbox(`(head -c 60000000 /dev/zero | tr '\\0' x | fold -w 99; echo; echo the end) > ${path}`);
+      await vscode.commands.executeCommand('vscode.open', at(path), { preview: false });
+      const document = await until('the end', () =>
+        vscode.window.visibleTextEditors
+          .map(({ document }) => document)
+          .find(({ uri }) => uri.scheme === 'holdfast-tail'),
+      );
+      assert.match(
+        document.lineAt(0).text,
+        /the last 4\.0 MB of \/workspace\/docs\/large\.log, which has 57\.\d MB/,
+      );
+      assert.match(document.getText(), /x\nthe end\n$/);
+      await inSandbox(`echo and more >> ${path}`);
+      await until('what was added', () => document.getText().endsWith('the end\nand more\n'));
+      const tabs = vscode.window.tabGroups.all.flatMap(({ tabs }) => tabs);
+      assert.deepEqual(
+        tabs.map(({ label }) => label),
+        ['large.log'],
+      );
+      // Nobody takes a part of a file for the file.
+      await assert.rejects(Promise.resolve(vscode.workspace.fs.readFile(at(path))));
+      await assert.rejects(Promise.resolve(vscode.workspace.fs.writeFile(document.uri, Buffer.from('x'))));
+      await inSandbox(`rm ${path}`);
     });
 
     it('are read-only while nobody answers; what is being typed goes on and is saved afterwards', async () => {

@@ -8,7 +8,11 @@ export function extension(): vscode.Extension<unknown> {
 }
 
 /** Waits until `look` gives something true. The limit is for what hangs: on a busy machine everything takes its time. */
-export async function until<T>(what: string, look: () => T | Promise<T>, timeoutMs = 30_000): Promise<T> {
+export async function until<T>(
+  what: string,
+  look: () => T | Promise<T>,
+  timeoutMs = 30_000,
+): Promise<NonNullable<T>> {
   const deadline = Date.now() + timeoutMs;
   for (;;) {
     const value = await look();

@@ -2,20 +2,25 @@ import { appendFileSync } from 'node:fs';
 import Mocha from 'mocha';
 import { defineActivation } from './activation.ts';
 import { defineChecks } from './checks.ts';
+import { defineConflicts } from './conflicts.ts';
 import { defineDocuments } from './documents.ts';
 import { defineFileSystem } from './file-system.ts';
 import { defineHostPaths } from './host-paths.ts';
 import { defineHostileWorkspace } from './hostile-workspace.ts';
+import { defineMovedDocuments } from './moved-documents.ts';
 import { definePaths } from './paths.ts';
 import { defineRoundTrips } from './round-trips.ts';
 import { defineSessions } from './sessions.ts';
 import { defineTerminals } from './terminals.ts';
+import { defineTransfer } from './transfer.ts';
 
 /** Suites by name. VS Code shapes differ in what they can show, so each run says which of them it wants. */
 const SUITES: Readonly<Record<string, () => void>> = {
   activation: defineActivation,
   'file-system': defineFileSystem,
   documents: defineDocuments,
+  'moved-documents': defineMovedDocuments,
+  conflicts: defineConflicts,
   'hostile-workspace': defineHostileWorkspace,
   'host-paths': defineHostPaths,
   paths: definePaths,
@@ -23,6 +28,7 @@ const SUITES: Readonly<Record<string, () => void>> = {
   'round-trips': defineRoundTrips,
   terminals: defineTerminals,
   checks: defineChecks,
+  transfer: defineTransfer,
 };
 
 /** VS Code calls this in its extension host; what it throws makes the run fail. */

@@ -1,0 +1,212 @@
+import { ProgressLocation, Uri, commands, env, window, workspace } from 'vscode';
+import type { OpenDialogOptions } from 'vscode';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { WORKSPACE } from '../../protocol/paths.ts';
+import type { CommandWork } from '../commands/registry.ts';
+import type { CommandId } from '../commands/table.ts';
+import type { Connection } from '../connection/connection.ts';
+import { lastName, locate } from '../files/location.ts';
+import { inert } from '../inert.ts';
+import type { KnownSessions } from '../sessions/known-sessions.ts';
+import { onlySessionHere, pickSession } from '../sessions/pick.ts';
+import { exportTree } from './export-tree.ts';
+import { importTree } from './import-tree.ts';
+import { exportSource, importTarget } from './session-tree.ts';
+import type { ExistingAnswer, TransferOptions, TransferReport } from './transfer.ts';
+import { leftOutText, reportWords } from './words.ts';
+
+const OVERWRITE = 'Overwrite All';
+const SKIP = 'Skip Existing';
+const SHOW = 'Show What Was Left Out';
+const REVEAL = 'Show Folder';
+const FILES = 'Files…';
+const FOLDER = 'Folder…';
+
+interface Place {
+  readonly session: string;
+  readonly path: string;
+}
+
+/**
+ * Copies between a workspace and this machine. VS Code carries contents only from one file system to another; these keep execute bits and
+ * links as well.
+ */
+export class TransferCommands {
+  readonly #connection: Connection;
+  readonly #sessions: KnownSessions;
+
+  constructor(connection: Connection, sessions: KnownSessions) {
+    this.#connection = connection;
+    this.#sessions = sessions;
+  }
+
+  get works() {
+    return {
+      'holdfast.importFiles': (target, _selected, from, existing) => this.#import(target, from, existing),
+      'holdfast.exportFiles': (target, selected, to, existing) =>
+        this.#export(target, selected, to, existing),
+    } as const satisfies Partial<Record<CommandId, CommandWork>>;
+  }
+
+  /** `from` and `existing`: given by programs, which are not asked. */
+  async #import(target: unknown, from: unknown, existing: unknown): Promise<TransferReport | undefined> {
+    const place = await this.#place(target, 'Import Into Workspace');
+    if (place === undefined) return undefined;
+    const { session } = place;
+    const stat = await this.#connection.call('files/stat', place, { repeatable: true });
+    const folder =
+      stat.type === 'directory' ? place.path : place.path.slice(0, -lastName(place.path).length - 1);
+    const locals = isStrings(from) ? from : await pickLocals(folder);
+    if (locals === undefined) return undefined;
+    const report = await withProgress(`Importing into ${inert(folder)}`, existing, (options) =>
+      importTree(locals, importTarget(this.#connection, session), folder, options),
+    );
+    if (typeof existing !== 'string')
+      void tell(`Imported ${reportWords(report)} into ${inert(folder)}.`, report);
+    return report;
+  }
+
+  async #export(
+    target: unknown,
+    selected: unknown,
+    to: unknown,
+    existing: unknown,
+  ): Promise<TransferReport | undefined> {
+    const place = await this.#place(target, 'Export From Workspace');
+    if (place === undefined) return undefined;
+    const { session } = place;
+    const paths = Array.isArray(selected)
+      ? selected.flatMap((uri: unknown) => (uri instanceof Uri ? (pathIn(session, uri) ?? []) : []))
+      : [];
+    const folder = typeof to === 'string' ? to : await pickFolder();
+    if (folder === undefined) return undefined;
+    const sources = paths.length > 0 ? paths : [place.path];
+    const report = await withProgress(`Exporting to ${inert(folder)}`, existing, (options) =>
+      exportTree(exportSource(this.#connection, session), sources, folder, options),
+    );
+    if (typeof existing !== 'string')
+      void tell(`Exported ${reportWords(report)} to ${inert(folder)}.`, report, folder);
+    return report;
+  }
+
+  /** An entry of the Explorer; else the workspace of a session. */
+  async #place(target: unknown, title: string): Promise<Place | undefined> {
+    if (target instanceof Uri) {
+      const location = locate(target);
+      if (location.kind === 'workspace') return { session: location.session, path: location.path };
+      if (location.kind === 'root') return { session: location.session, path: WORKSPACE };
+    }
+    const session = await pickSession(this.#sessions, target ?? onlySessionHere(), { title });
+    return session === undefined ? undefined : { session: session.id, path: WORKSPACE };
+  }
+}
+
+function pathIn(session: string, uri: Uri): string | undefined {
+  const location = locate(uri);
+  if (location.kind === 'nowhere' || location.session !== session) return undefined;
+  return location.kind === 'root' ? WORKSPACE : location.path;
+}
+
+async function pickLocals(folder: string): Promise<string[] | undefined> {
+  // A dialog of this machine chooses files or folders, not both.
+  const kind = await window.showQuickPick([FILES, FOLDER], { title: `Import into ${inert(folder)}` });
+  if (kind === undefined) return undefined;
+  const isFolder = kind === FOLDER;
+  const picked = await window.showOpenDialog({
+    ...LOCAL,
+    canSelectFiles: !isFolder,
+    canSelectFolders: isFolder,
+    canSelectMany: true,
+    openLabel: 'Import',
+  });
+  return picked?.map(localPath);
+}
+
+async function pickFolder(): Promise<string | undefined> {
+  const picked = await window.showOpenDialog({
+    ...LOCAL,
+    canSelectFiles: false,
+    canSelectFolders: true,
+    openLabel: 'Export Here',
+  });
+  const [folder] = picked ?? [];
+  return folder === undefined ? undefined : localPath(folder);
+}
+
+/** Begins on this machine, where the folder of the window is a session's. */
+const LOCAL: OpenDialogOptions = { defaultUri: Uri.file(process.env['HOME'] ?? '/') };
+
+function localPath(uri: Uri): string {
+  if (uri.scheme === 'file') return uri.fsPath;
+  throw new HoldfastError('not_supported', 'Nothing was copied', {
+    why: 'the place that was chosen is not on the machine that Holdfast runs on',
+    next: 'choose a folder of that machine',
+  });
+}
+
+async function withProgress(
+  title: string,
+  existing: unknown,
+  work: (options: TransferOptions) => Promise<TransferReport>,
+): Promise<TransferReport> {
+  return window.withProgress(
+    { location: ProgressLocation.Notification, title, cancellable: true },
+    async (progress, token) => {
+      const cancel = new AbortController();
+      const listener = token.onCancellationRequested(() =>
+        cancel.abort(new HoldfastError('cancelled', 'The copy was cancelled')),
+      );
+      let told = 0;
+      try {
+        return await work({
+          signal: cancel.signal,
+          onExisting: (path) => (isAnswer(existing) ? Promise.resolve(existing) : askExisting(path)),
+          onProgress: (report, path) => {
+            const now = Date.now();
+            if (now - told < PROGRESS_MS) return;
+            told = now;
+            progress.report({ message: `${reportWords(report)}: ${inert(lastName(path), 60)}` });
+          },
+        });
+      } finally {
+        listener.dispose();
+      }
+    },
+  );
+}
+
+const PROGRESS_MS = 200;
+
+async function askExisting(path: string): Promise<ExistingAnswer> {
+  const choice = await window.showWarningMessage(
+    `${inert(lastName(path))} is there already.`,
+    { modal: true, detail: 'This decides for all files that are there already.' },
+    OVERWRITE,
+    SKIP,
+  );
+  if (choice === OVERWRITE) return 'overwrite';
+  if (choice === SKIP) return 'skip';
+  throw new HoldfastError('cancelled', 'The copy was cancelled');
+}
+
+async function tell(message: string, report: TransferReport, folder?: string): Promise<void> {
+  const canReveal = folder !== undefined && env.remoteName === undefined;
+  const choice = await window.showInformationMessage(
+    message,
+    ...(report.leftOutCount > 0 ? [SHOW] : []),
+    ...(canReveal ? [REVEAL] : []),
+  );
+  if (choice === SHOW) {
+    await window.showTextDocument(await workspace.openTextDocument({ content: leftOutText(report) }));
+  } else if (choice === REVEAL && folder !== undefined) {
+    await commands.executeCommand('revealFileInOS', Uri.file(folder));
+  }
+}
+
+function isAnswer(value: unknown): value is ExistingAnswer {
+  return value === 'overwrite' || value === 'skip';
+}
+
+function isStrings(value: unknown): value is string[] {
+  return Array.isArray(value) && value.every((one) => typeof one === 'string');
+}

@@ -1,0 +1,255 @@
+import { randomBytes } from 'node:crypto';
+import { constants } from 'node:fs';
+import { lstat, mkdir, open, realpath, rename, symlink, unlink } from 'node:fs/promises';
+import type { FileHandle } from 'node:fs/promises';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { FileEntry, FileStat } from '../../protocol/files.ts';
+import { decodeName } from '../../protocol/paths.ts';
+import { foldedName, linkProblem, localNameProblem } from './local-names.ts';
+import { TransferReport, askingOnce, errnoOf, joined } from './transfer.ts';
+import type { TransferOptions } from './transfer.ts';
+
+const { O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY } = constants;
+const EXECUTABLE = 0o111;
+const TRIES = 3;
+/** Links are made last, and so remembered. */
+const MOST_LINKS = 100_000;
+
+export interface ReadPiece {
+  readonly bytes: Buffer;
+  readonly size: number;
+  readonly version: string;
+}
+
+/** The files of a workspace, as an export reads them. */
+export interface ExportSource {
+  stat(path: string): Promise<FileStat>;
+  list(path: string): AsyncIterable<FileEntry>;
+  /** Errors: `conflict` where the file is not that version any more. */
+  read(path: string, offset: number, ifVersion: string | undefined): Promise<ReadPiece>;
+}
+
+interface Link {
+  readonly path: string;
+  readonly local: Buffer;
+  readonly depth: number;
+  readonly target: string;
+}
+
+/**
+ * Copies files and folders of a workspace into a folder of this machine. An agent chose all names, contents and links: nothing is written
+ * through a link or out of the folder, no link is made that leads out of it, and nothing is replaced unless the person says so.
+ */
+export async function exportTree(
+  source: ExportSource,
+  paths: readonly string[],
+  folder: string,
+  options: TransferOptions & { readonly platform?: NodeJS.Platform },
+): Promise<TransferReport> {
+  const run = new Export(source, options);
+  const root = Buffer.from(await realpath(folder));
+  for (const path of paths) await run.entry(path, await source.stat(path), root, 0, new Set());
+  await run.makeLinks();
+  return run.report;
+}
+
+class Export {
+  readonly report = new TransferReport();
+  readonly #source: ExportSource;
+  readonly #options: TransferOptions;
+  readonly #platform: NodeJS.Platform;
+  readonly #onExisting: TransferOptions['onExisting'];
+  readonly #links: Link[] = [];
+
+  constructor(source: ExportSource, options: TransferOptions & { readonly platform?: NodeJS.Platform }) {
+    this.#source = source;
+    this.#options = options;
+    this.#platform = options.platform ?? process.platform;
+    this.#onExisting = askingOnce(options.onExisting);
+  }
+
+  /** `depth`: how far `parent` is below the chosen folder. `made`: names that this export has made in it. */
+  async entry(path: string, stat: FileStat, parent: Buffer, depth: number, made: Set<string>): Promise<void> {
+    this.#options.signal.throwIfAborted();
+    const name = decodeName(path.slice(path.lastIndexOf('/') + 1));
+    const problem = localNameProblem(name, this.#platform);
+    if (problem !== undefined) {
+      this.report.leave(path, problem);
+      return;
+    }
+    const local = joined(parent, name);
+    const folded = foldedName(name);
+    const isTwin = made.has(folded) && (await isThere(local));
+    if (isTwin) {
+      this.report.leave(path, 'another name differs from it only in its case');
+      return;
+    }
+    made.add(folded);
+    try {
+      if (stat.type === 'directory') await this.#folder(path, local, depth);
+      else if (stat.type === 'file') await this.#file(path, stat.mode, local);
+      else if (stat.type === 'symlink') this.#rememberLink(path, local, depth, stat.link ?? '');
+      else this.report.leave(path, 'it is no file, folder or link');
+    } catch (error) {
+      const why = whyLeftOut(error);
+      if (why === undefined) throw error;
+      this.report.leave(path, why);
+    }
+    this.#options.onProgress(this.report, path);
+  }
+
+  async #folder(path: string, local: Buffer, depth: number): Promise<void> {
+    try {
+      await mkdir(local);
+      this.report.folders += 1;
+    } catch (error) {
+      if (errnoOf(error) !== 'EEXIST') throw error;
+      if (!(await lstat(local)).isDirectory()) {
+        this.report.leave(path, 'something else than a folder is there');
+        return;
+      }
+    }
+    const made = new Set<string>();
+    for await (const entry of this.#source.list(path)) {
+      await this.entry(`${path}/${entry.name}`, entry, local, depth + 1, made);
+    }
+  }
+
+  async #file(path: string, mode: number, local: Buffer): Promise<void> {
+    const isExecutable = (mode & EXECUTABLE) !== 0;
+    const permissions = isExecutable ? 0o777 : 0o666;
+    if (!(await this.#mayTake(path, local))) return;
+    // Not the file that is there, which may be a link to another one, but one that takes its place when it is whole.
+    const written = joined(local.subarray(0, local.lastIndexOf('/')), temporaryName());
+    const file = await open(written, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, permissions);
+    try {
+      try {
+        await this.#copyInto(file, path);
+      } finally {
+        await file.close();
+      }
+      await rename(written, local);
+    } catch (error) {
+      await unlink(written).catch(() => undefined);
+      throw error;
+    }
+    this.report.files += 1;
+    if (isExecutable) this.report.executables += 1;
+  }
+
+  async #copyInto(file: FileHandle, path: string): Promise<void> {
+    for (let tries = 1; ; tries += 1) {
+      const before = this.report.bytes;
+      try {
+        let version: string | undefined;
+        for (let offset = 0, size = 1; offset < size;) {
+          this.#options.signal.throwIfAborted();
+          const piece = await this.#source.read(path, offset, version);
+          ({ size, version } = piece);
+          if (piece.bytes.length === 0) break;
+          await writeAll(file, piece.bytes, offset);
+          offset += piece.bytes.length;
+          this.report.bytes += piece.bytes.length;
+          this.#options.onProgress(this.report, path);
+        }
+        return;
+      } catch (error) {
+        if (!(error instanceof HoldfastError && error.code === 'conflict') || tries === TRIES) throw error;
+        await file.truncate(0);
+        this.report.bytes = before;
+      }
+    }
+  }
+
+  #rememberLink(path: string, local: Buffer, depth: number, target: string): void {
+    const problem = linkProblem(target, depth, this.#platform);
+    if (problem !== undefined) this.report.leave(path, problem);
+    else if (this.#links.length === MOST_LINKS) this.report.leave(path, 'there are too many links');
+    else this.#links.push({ path, local, depth, target });
+  }
+
+  /** After everything else, so that nothing was written through one of them. */
+  async makeLinks(): Promise<void> {
+    for (const { path, local, target } of this.#links) {
+      this.#options.signal.throwIfAborted();
+      try {
+        if (!(await this.#mayTake(path, local))) continue;
+        const written = joined(local.subarray(0, local.lastIndexOf('/')), temporaryName());
+        await symlink(decodeName(target), written);
+        try {
+          await rename(written, local);
+        } catch (error) {
+          await unlink(written).catch(() => undefined);
+          throw error;
+        }
+        this.report.links += 1;
+      } catch (error) {
+        const why = whyLeftOut(error);
+        if (why === undefined) throw error;
+        this.report.leave(path, why);
+      }
+    }
+  }
+
+  /** Whether this name may be given to a new file: nothing is there, or a person wants it replaced. */
+  async #mayTake(path: string, local: Buffer): Promise<boolean> {
+    let existing;
+    try {
+      existing = await lstat(local);
+    } catch (error) {
+      if (errnoOf(error) === 'ENOENT') return true;
+      throw error;
+    }
+    if (existing.isDirectory()) {
+      this.report.leave(path, 'a folder is there');
+      return false;
+    }
+    if ((await this.#onExisting(path)) === 'overwrite') return true;
+    this.report.existing += 1;
+    return false;
+  }
+}
+
+/** A failure that is about this one name and leaves the others to be done. */
+function whyLeftOut(error: unknown): string | undefined {
+  switch (errnoOf(error)) {
+    case 'ENAMETOOLONG':
+      return 'its path is too long for this machine';
+    case 'EILSEQ':
+    case 'EINVAL':
+      return 'this machine has no such names';
+    case 'EPERM':
+    case 'EACCES':
+    case 'permission_denied':
+      return 'it may not be read or written';
+    case 'ENOTDIR':
+    case 'EISDIR':
+      return 'something else is there';
+    case 'file_not_found':
+    case 'file_not_regular':
+    case 'file_is_a_directory':
+    case 'file_not_a_directory':
+    case 'conflict':
+      return 'it changed while it was being read';
+    default:
+      return undefined;
+  }
+}
+
+async function writeAll(file: FileHandle, bytes: Buffer, offset: number): Promise<void> {
+  for (let at = 0; at < bytes.length;) {
+    const { bytesWritten } = await file.write(bytes, at, bytes.length - at, offset + at);
+    at += bytesWritten;
+  }
+}
+
+async function isThere(local: Buffer): Promise<boolean> {
+  return lstat(local).then(
+    () => true,
+    () => false,
+  );
+}
+
+function temporaryName(): Buffer {
+  return Buffer.from(`.holdfast-export-${randomBytes(8).toString('hex')}`);
+}

@@ -1,0 +1,147 @@
+import { constants } from 'node:fs';
+import { lstat, open, opendir, readlink } from 'node:fs/promises';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { FILE_PIECE_BYTES } from '../../protocol/files.ts';
+import { encodeLink, encodeName } from '../../protocol/paths.ts';
+import { TransferReport, askingOnce, errnoOf, joined } from './transfer.ts';
+import type { TransferOptions } from './transfer.ts';
+
+const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
+const EXECUTABLE = 0o111;
+
+/** A workspace, as an import writes it. */
+export interface ImportTarget {
+  makeFolder(path: string): Promise<void>;
+  /** Errors: `file_exists` where there is something and it may not be replaced. */
+  write(
+    path: string,
+    pieces: AsyncIterable<Buffer>,
+    options: { readonly mode: number; readonly size: number; readonly overwrite: boolean },
+  ): Promise<void>;
+  /** Errors: `file_exists`. */
+  link(path: string, text: string): Promise<void>;
+  remove(path: string): Promise<void>;
+}
+
+/** Copies files and folders of this machine into a folder of a workspace: execute bits stay, links stay links and are never followed. */
+export async function importTree(
+  locals: readonly string[],
+  target: ImportTarget,
+  folder: string,
+  options: TransferOptions,
+): Promise<TransferReport> {
+  const report = new TransferReport();
+  const onExisting = askingOnce(options.onExisting);
+
+  /** Whether it is there now: made, or made in the place of what was there. */
+  const made = async (path: string, make: (overwrite: boolean) => Promise<void>): Promise<boolean> => {
+    try {
+      await make(false);
+      return true;
+    } catch (error) {
+      if (!(error instanceof HoldfastError) || error.code !== 'file_exists') throw error;
+    }
+    if ((await onExisting(path)) === 'skip') {
+      report.existing += 1;
+      return false;
+    }
+    await make(true);
+    return true;
+  };
+
+  const importFile = async (local: Buffer, path: string): Promise<void> => {
+    const file = await open(local, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    try {
+      const stat = await file.stat();
+      if (!stat.isFile()) {
+        report.leave(local.toString(), 'it is no file, folder or link');
+        return;
+      }
+      const isExecutable = (stat.mode & EXECUTABLE) !== 0;
+      const pieces = async function* (): AsyncGenerator<Buffer> {
+        for (let offset = 0; ;) {
+          options.signal.throwIfAborted();
+          const { buffer, bytesRead } = await file.read(
+            Buffer.allocUnsafe(FILE_PIECE_BYTES),
+            0,
+            FILE_PIECE_BYTES,
+            offset,
+          );
+          if (bytesRead === 0) return;
+          offset += bytesRead;
+          report.bytes += bytesRead;
+          options.onProgress(report, path);
+          yield buffer.subarray(0, bytesRead);
+        }
+      };
+      const mode = isExecutable ? 0o755 : 0o644;
+      const isMade = await made(path, (overwrite) =>
+        target.write(path, pieces(), { mode, size: stat.size, overwrite }),
+      );
+      if (!isMade) return;
+      report.files += 1;
+      if (isExecutable) report.executables += 1;
+    } finally {
+      await file.close();
+    }
+  };
+
+  const importLink = async (local: Buffer, path: string): Promise<void> => {
+    const text = encodeLink(await readlink(local, { encoding: 'buffer' }));
+    const isMade = await made(path, async (overwrite) => {
+      if (overwrite) await target.remove(path);
+      await target.link(path, text);
+    });
+    if (isMade) report.links += 1;
+  };
+
+  const one = async (local: Buffer, parent: string): Promise<void> => {
+    options.signal.throwIfAborted();
+    const name = local.subarray(local.lastIndexOf('/') + 1);
+    const path = `${parent}/${encodeName(name)}`;
+    if (name.toString() === '.git') {
+      report.leave(local.toString(), 'its configuration can hold passwords');
+      return;
+    }
+    try {
+      const stat = await lstat(local);
+      if (stat.isSymbolicLink()) await importLink(local, path);
+      else if (stat.isFile()) await importFile(local, path);
+      else if (stat.isDirectory()) {
+        await target.makeFolder(path);
+        report.folders += 1;
+        for await (const entry of await opendir(local, { encoding: 'latin1' })) {
+          await one(joined(local, Buffer.from(entry.name, 'latin1')), path);
+        }
+      } else report.leave(local.toString(), 'it is no file, folder or link');
+    } catch (error) {
+      const why = whyLeftOut(error);
+      if (why === undefined) throw error;
+      report.leave(local.toString(), why);
+    }
+    options.onProgress(report, path);
+  };
+
+  for (const local of locals) await one(Buffer.from(local), folder);
+  return report;
+}
+
+/** A failure that is about this one name and leaves the others to be done. */
+function whyLeftOut(error: unknown): string | undefined {
+  switch (errnoOf(error)) {
+    case 'ENOENT':
+    case 'ELOOP':
+      return 'it changed while it was being read';
+    case 'EACCES':
+    case 'EPERM':
+    case 'permission_denied':
+      return 'it may not be read or written';
+    case 'file_exists':
+    case 'file_is_a_directory':
+    case 'file_not_a_directory':
+    case 'directory_not_empty':
+      return 'something else is there';
+    default:
+      return undefined;
+  }
+}

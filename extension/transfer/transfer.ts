@@ -1,0 +1,49 @@
+/** What a person decides where a file is there already: once, for all that follow. */
+export type ExistingAnswer = 'overwrite' | 'skip';
+
+export interface LeftOut {
+  readonly path: string;
+  readonly why: string;
+}
+
+/** What an import or export has done so far. */
+export class TransferReport {
+  files = 0;
+  folders = 0;
+  links = 0;
+  /** Of the files. */
+  executables = 0;
+  bytes = 0;
+  /** There already, and left as they were. */
+  existing = 0;
+  leftOutCount = 0;
+  /** The first of them. */
+  readonly leftOut: LeftOut[] = [];
+
+  leave(path: string, why: string): void {
+    this.leftOutCount += 1;
+    if (this.leftOut.length < MOST_NAMED) this.leftOut.push({ path, why });
+  }
+}
+
+const MOST_NAMED = 1_000;
+
+export interface TransferOptions {
+  readonly signal: AbortSignal;
+  readonly onExisting: (name: string) => Promise<ExistingAnswer>;
+  readonly onProgress: (report: TransferReport, path: string) => void;
+}
+
+/** Asks once. */
+export function askingOnce(ask: (name: string) => Promise<ExistingAnswer>): typeof ask {
+  let answer: Promise<ExistingAnswer> | undefined;
+  return (name) => (answer ??= ask(name));
+}
+
+export function errnoOf(error: unknown): string | undefined {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
+}
+
+export function joined(folder: Buffer, name: Buffer): Buffer {
+  return Buffer.concat([folder, Buffer.from('/'), name]);
+}

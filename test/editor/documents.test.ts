@@ -1,0 +1,30 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { z } from 'zod';
+import { TestHome } from '../setup/home.ts';
+import { shellProject, writeProject } from '../setup/profiles.ts';
+import { failures, runInExtensionHost } from './harness/extension-host.ts';
+
+const RUN_MS = 300_000;
+
+let home: TestHome;
+let session: string;
+
+beforeAll(async () => {
+  home = await TestHome.create();
+  await home.succeed(['deploy', await writeProject(home.projects, shellProject('shell'))]);
+  ({ id: session } = z
+    .object({ session: z.object({ id: z.string() }) })
+    .parse(await home.json(['session', 'create', 'shell'])).session);
+});
+afterAll(() => home.end());
+
+test('in a window of a session documents are safe', { timeout: RUN_MS + 60_000 }, async () => {
+  const { outcomes } = await runInExtensionHost({
+    name: 'documents',
+    timeoutMs: RUN_MS,
+    open: () => ({ folder: `holdfast://${session}/` }),
+    suites: ['moved-documents', 'conflicts', 'documents', 'transfer'],
+    env: { HOLDFAST_HOME: home.path, HOLDFAST_TEST_SESSION: session },
+  });
+  expect(failures(outcomes)).toBe('');
+});

@@ -1,0 +1,183 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, before, describe, it } from 'mocha';
+import * as vscode from 'vscode';
+import { extension, until } from './extension.ts';
+import { at, inSandbox, write } from './session.ts';
+
+const FOLDER = '/workspace/conflicts';
+
+async function open(name: string): Promise<vscode.TextEditor> {
+  return vscode.window.showTextDocument(at(`${FOLDER}/${name}`), { preview: false });
+}
+
+function insert(editor: vscode.TextEditor, line: number, text: string): Thenable<boolean> {
+  return editor.edit((edit) => edit.insert(new vscode.Position(line, 0), text));
+}
+
+function content(name: string): Promise<string> {
+  return inSandbox(`cat ${FOLDER}/${name}`);
+}
+
+/** A document whose file the agent has changed since, as the first save of it has found. */
+async function conflicting(name: string): Promise<vscode.TextEditor> {
+  await write(`${FOLDER}/${name}`, 'first\n');
+  const editor = await open(name);
+  await insert(editor, 0, 'mine ');
+  await inSandbox(`echo agent > ${FOLDER}/${name}`);
+  assert.equal(await editor.document.save(), false);
+  return editor;
+}
+
+function autosave(value: 'off' | 'afterDelay'): Thenable<void> {
+  const settings = vscode.workspace.getConfiguration('files');
+  return settings.update('autoSave', value, vscode.ConfigurationTarget.Global);
+}
+
+function diffTabs(): vscode.Tab[] {
+  return vscode.window.tabGroups.all
+    .flatMap(({ tabs }) => tabs)
+    .filter(({ input }) => input instanceof vscode.TabInputTextDiff);
+}
+
+/** Saves whose file is another one by then. */
+export function defineConflicts(): void {
+  describe('a save of what the session has changed meanwhile', () => {
+    before(async () => {
+      await extension().activate();
+      await inSandbox(`mkdir -p ${FOLDER}`);
+    });
+    afterEach(async () => {
+      await autosave('off');
+      await vscode.commands.executeCommand('notifications.clearAll');
+      for (const document of vscode.workspace.textDocuments.filter(({ isDirty }) => isDirty)) {
+        await vscode.window.showTextDocument(document);
+        await vscode.commands.executeCommand('workbench.action.files.revert');
+      }
+      await vscode.commands.executeCommand('workbench.action.closeAllEditors');
+    });
+    after(() => inSandbox(`rm -rf ${FOLDER}`));
+
+    it('fails at once and leaves the document unsaved', async () => {
+      const begun = Date.now();
+      const { document } = await conflicting('at-once');
+      assert.ok(Date.now() - begun < 20_000);
+      assert.equal(document.isDirty, true);
+      assert.equal(document.getText(), 'mine first\n');
+      assert.equal(await content('at-once'), 'agent\n');
+      // It is asked about again whenever a person saves, and nothing is written before they have decided.
+      assert.equal(await document.save(), false);
+      assert.equal(document.isDirty, true);
+      assert.equal(await content('at-once'), 'agent\n');
+    });
+
+    it('leaves documents unsaved under autosave too', async () => {
+      const names = ['a', 'b', 'c', 'd', 'e'];
+      for (const name of names) await write(`${FOLDER}/auto-${name}`, 'first\n');
+      await autosave('afterDelay');
+      const editors: vscode.TextEditor[] = [];
+      for (const name of names) {
+        const editor = await open(`auto-${name}`);
+        await inSandbox(`sleep 0.2; true`);
+        editors.push(editor);
+      }
+      await autosave('off');
+      for (const { document } of editors) {
+        const editor = await vscode.window.showTextDocument(document, { preview: false });
+        await insert(editor, 0, 'mine ');
+      }
+      await inSandbox(`for f in ${names.join(' ')}; do echo agent > ${FOLDER}/auto-$f; done`);
+      await autosave('afterDelay');
+      await new Promise((resolve) => setTimeout(resolve, 4_000));
+      for (const name of names) assert.equal(await content(`auto-${name}`), 'agent\n');
+      for (const { document } of editors) assert.equal(document.isDirty, true);
+    });
+
+    it('is overwritten where the person says so', async () => {
+      const { document } = await conflicting('overwrite');
+      await vscode.commands.executeCommand('holdfast.overwriteConflict', document.uri);
+      assert.equal(document.isDirty, false);
+      assert.equal(await content('overwrite'), 'mine first\n');
+    });
+
+    it('gives way to theirs where the person says so', async () => {
+      const { document } = await conflicting('theirs');
+      await vscode.commands.executeCommand('holdfast.takeTheirs', document.uri);
+      assert.equal(document.isDirty, false);
+      assert.equal(document.getText(), 'agent\n');
+      assert.equal(await content('theirs'), 'agent\n');
+    });
+
+    it('is decided from the comparison, which closes then', async () => {
+      const { document } = await conflicting('compared');
+      await vscode.commands.executeCommand('holdfast.compareConflict', document.uri);
+      const [tab] = diffTabs();
+      assert.ok(tab?.input instanceof vscode.TabInputTextDiff);
+      assert.equal(tab.input.modified.toString(), document.uri.toString());
+      const left = await vscode.workspace.openTextDocument(tab.input.original);
+      assert.equal(left.getText(), 'agent\n');
+      await vscode.commands.executeCommand('holdfast.overwriteConflict', document.uri);
+      assert.equal(await content('compared'), 'mine first\n');
+      assert.deepEqual(diffTabs(), []);
+    });
+
+    it('is not overwritten from a comparison that shows less than the session has by now', async () => {
+      const { document } = await conflicting('outdated');
+      await vscode.commands.executeCommand('holdfast.compareConflict', document.uri);
+      await inSandbox(`echo later > ${FOLDER}/outdated`);
+      await vscode.commands.executeCommand('holdfast.overwriteConflict', document.uri);
+      assert.equal(document.isDirty, true);
+      assert.equal(await content('outdated'), 'later\n');
+    });
+
+    it('asks again once the comparison is closed without a decision', async () => {
+      const { document } = await conflicting('closed');
+      await vscode.commands.executeCommand('holdfast.compareConflict', document.uri);
+      await vscode.window.showTextDocument(document, { preview: false });
+      await vscode.window.tabGroups.close(diffTabs());
+      assert.equal(await document.save(), false);
+      assert.equal(await content('closed'), 'agent\n');
+    });
+
+    it('does not bring a deleted file back unasked', async () => {
+      await write(`${FOLDER}/gone`, 'here\n');
+      const editor = await open('gone');
+      await insert(editor, 0, 'still ');
+      await inSandbox(`rm ${FOLDER}/gone`);
+      assert.equal(await editor.document.save(), false);
+      assert.equal(editor.document.isDirty, true);
+      assert.equal(await inSandbox(`ls ${FOLDER} | grep gone || true`), '');
+      await vscode.commands.executeCommand('holdfast.overwriteConflict', editor.document.uri);
+      assert.equal(await content('gone'), 'still here\n');
+      assert.equal(editor.document.isDirty, false);
+    });
+
+    it('closes a document whose file was deleted where the person gives it up', async () => {
+      await write(`${FOLDER}/given-up`, 'here\n');
+      const editor = await open('given-up');
+      await insert(editor, 0, 'still ');
+      await inSandbox(`rm ${FOLDER}/given-up`);
+      assert.equal(await editor.document.save(), false);
+      await vscode.commands.executeCommand('holdfast.takeTheirs', editor.document.uri);
+      await until('closed', () => editor.document.isClosed || !editor.document.isDirty);
+      assert.equal(await inSandbox(`ls ${FOLDER} | grep given-up || true`), '');
+    });
+
+    it('takes in what the session changed on other lines, as an edit that can be undone', async () => {
+      await write(`${FOLDER}/merged`, 'one\ntwo\nthree\nfour\nfive\n');
+      const editor = await open('merged');
+      await insert(editor, 0, 'MINE ');
+      await inSandbox(`printf 'one\\ntwo\\nthree\\nfour\\nFIVE\\nsix\\n' > ${FOLDER}/merged`);
+      assert.equal(await editor.document.save(), true);
+      assert.equal(await content('merged'), 'MINE one\ntwo\nthree\nfour\nFIVE\nsix\n');
+      assert.equal(editor.document.getText(), 'MINE one\ntwo\nthree\nfour\nFIVE\nsix\n');
+      await vscode.commands.executeCommand('undo');
+      assert.equal(editor.document.getText(), 'MINE one\ntwo\nthree\nfour\nfive\n');
+      // The next change of theirs is merged with what was written last.
+      await vscode.commands.executeCommand('redo');
+      await insert(editor, 1, 'MORE ');
+      await inSandbox(`sed -i s/six/SIX/ ${FOLDER}/merged`);
+      assert.equal(await editor.document.save(), true);
+      assert.equal(await content('merged'), 'MINE one\nMORE two\nthree\nfour\nFIVE\nSIX\n');
+    });
+  });
+}

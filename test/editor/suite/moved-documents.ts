@@ -1,0 +1,143 @@
+import assert from 'node:assert/strict';
+import { after, afterEach, before, describe, it } from 'mocha';
+import * as vscode from 'vscode';
+import { extension, until } from './extension.ts';
+import { at, inSandbox, write } from './session.ts';
+
+const FOLDER = '/workspace/moved';
+
+/** Opens a file with unsaved text at its beginning. */
+async function typedInto(path: string): Promise<void> {
+  const editor = await vscode.window.showTextDocument(at(path), { preview: false });
+  await editor.edit((edit) => edit.insert(new vscode.Position(0, 0), 'typed '));
+  await until('the unsaved text', () => editor.document.isDirty);
+}
+
+/** As the Explorer does it. */
+async function rename(from: string, to: string, overwrite = false): Promise<void> {
+  const edit = new vscode.WorkspaceEdit();
+  edit.renameFile(at(from), at(to), { overwrite });
+  assert.equal(await vscode.workspace.applyEdit(edit), true);
+}
+
+async function moved(path: string): Promise<vscode.TextDocument> {
+  const key = at(path).toString();
+  return until(`the document ${path}`, () =>
+    vscode.workspace.textDocuments.find(({ uri, isDirty }) => uri.toString() === key && isDirty),
+  );
+}
+
+/** Saves it, which is no conflict, and gives what the session has then. */
+async function saved(path: string): Promise<string> {
+  const document = await moved(path);
+  assert.equal(await document.save(), true, 'it is saved');
+  assert.equal(document.isDirty, false);
+  return inSandbox(`head -c 30 ${path.replaceAll(' ', '\\ ')}`);
+}
+
+/** Unsaved text that VS Code carries along when its file gets another path. */
+export function defineMovedDocuments(): void {
+  describe('unsaved documents', () => {
+    before(async () => {
+      await extension().activate();
+      await inSandbox(`mkdir -p ${FOLDER}/folder/inner ${FOLDER}/other`);
+    });
+    afterEach(async () => {
+      while (vscode.window.activeTextEditor !== undefined) {
+        await vscode.commands.executeCommand('workbench.action.revertAndCloseActiveEditor');
+      }
+    });
+    after(() => inSandbox(`rm -rf ${FOLDER}`));
+
+    it('are saved after a rename, again and again', async () => {
+      await write(`${FOLDER}/one`, 'first\n');
+      await typedInto(`${FOLDER}/one`);
+      await rename(`${FOLDER}/one`, `${FOLDER}/two`);
+      assert.equal(await saved(`${FOLDER}/two`), 'typed first\n');
+      await typedInto(`${FOLDER}/two`);
+      await rename(`${FOLDER}/two`, `${FOLDER}/one`);
+      assert.equal(await saved(`${FOLDER}/one`), 'typed typed first\n');
+    });
+
+    it('are saved after renames there and back without a save in between', async () => {
+      await write(`${FOLDER}/there`, 'first\n');
+      await typedInto(`${FOLDER}/there`);
+      await rename(`${FOLDER}/there`, `${FOLDER}/back`);
+      await moved(`${FOLDER}/back`);
+      await rename(`${FOLDER}/back`, `${FOLDER}/there`);
+      assert.equal(await saved(`${FOLDER}/there`), 'typed first\n');
+    });
+
+    it('are saved after a rename that gives them another language', async () => {
+      await write(`${FOLDER}/notes.txt`, 'first\n');
+      await typedInto(`${FOLDER}/notes.txt`);
+      await rename(`${FOLDER}/notes.txt`, `${FOLDER}/notes.json`);
+      const document = await moved(`${FOLDER}/notes.json`);
+      await until('the language', () => document.languageId === 'json');
+      assert.equal(await saved(`${FOLDER}/notes.json`), 'typed first\n');
+    });
+
+    it('are saved after a rename that changes only the case', async () => {
+      await write(`${FOLDER}/case`, 'first\n');
+      await typedInto(`${FOLDER}/case`);
+      await rename(`${FOLDER}/case`, `${FOLDER}/CASE`);
+      assert.equal(await saved(`${FOLDER}/CASE`), 'typed first\n');
+    });
+
+    it('are saved after a rename over a file that was open with unsaved text too', async () => {
+      await write(`${FOLDER}/from`, 'from\n');
+      await write(`${FOLDER}/over`, 'over\n');
+      await typedInto(`${FOLDER}/over`);
+      await typedInto(`${FOLDER}/from`);
+      await rename(`${FOLDER}/from`, `${FOLDER}/over`, true);
+      await until('the text', async () => (await moved(`${FOLDER}/over`)).getText() === 'typed from\n');
+      assert.equal(await saved(`${FOLDER}/over`), 'typed from\n');
+    });
+
+    it('are saved after a folder above them was renamed', async () => {
+      await write(`${FOLDER}/folder/inner/deep`, 'deep\n');
+      await write(`${FOLDER}/folder/flat`, 'flat\n');
+      await typedInto(`${FOLDER}/folder/inner/deep`);
+      await typedInto(`${FOLDER}/folder/flat`);
+      await rename(`${FOLDER}/folder`, `${FOLDER}/renamed`);
+      assert.equal(await saved(`${FOLDER}/renamed/inner/deep`), 'typed deep\n');
+      assert.equal(await saved(`${FOLDER}/renamed/flat`), 'typed flat\n');
+    });
+
+    it('are saved after a rename though their version is that of a large file', async () => {
+      await inSandbox(`head -c 5000000 /dev/zero | tr '\\0' 'x' | fold -w 99 > ${FOLDER}/large`);
+      await typedInto(`${FOLDER}/large`);
+      await rename(`${FOLDER}/large`, `${FOLDER}/larger`);
+      assert.match(await saved(`${FOLDER}/larger`), /^typed x/);
+    });
+
+    it('are saved in both places after a copy', async () => {
+      await write(`${FOLDER}/source`, 'source\n');
+      await typedInto(`${FOLDER}/source`);
+      await vscode.workspace.fs.copy(at(`${FOLDER}/source`), at(`${FOLDER}/target`));
+      assert.equal(await saved(`${FOLDER}/source`), 'typed source\n');
+      assert.equal(await inSandbox(`cat ${FOLDER}/target`), 'source\n');
+    });
+
+    it('are not saved over what the agent wrote after the rename', async () => {
+      await write(`${FOLDER}/mine`, 'first\n');
+      await typedInto(`${FOLDER}/mine`);
+      await rename(`${FOLDER}/mine`, `${FOLDER}/ours`);
+      const document = await moved(`${FOLDER}/ours`);
+      await inSandbox(`echo agent > ${FOLDER}/ours`);
+      assert.equal(await document.save(), false);
+      assert.equal(document.isDirty, true);
+      assert.equal(await inSandbox(`cat ${FOLDER}/ours`), 'agent\n');
+    });
+
+    it('are not saved over what the agent wrote before the rename', async () => {
+      await write(`${FOLDER}/before`, 'first\n');
+      await typedInto(`${FOLDER}/before`);
+      await inSandbox(`echo agent > ${FOLDER}/before`);
+      await rename(`${FOLDER}/before`, `${FOLDER}/afterwards`);
+      const document = await moved(`${FOLDER}/afterwards`);
+      assert.equal(await document.save(), false);
+      assert.equal(await inSandbox(`cat ${FOLDER}/afterwards`), 'agent\n');
+    });
+  });
+}
