@@ -129,7 +129,11 @@ function bundleOptions() {
 
 /** Parts of the extension that few windows use, and that use nothing of VS Code. */
 const LATE = [
+  'checks/problem-reader.ts',
   'files/merge-lines.ts',
+  'files/tail-text.ts',
+  'history/history-text.ts',
+  'search/replacement.ts',
   'transfer/export-tree.ts',
   'transfer/import-tree.ts',
   'transfer/session-tree.ts',

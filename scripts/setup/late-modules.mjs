@@ -40,11 +40,10 @@ export function lateModules({ isLate, file }) {
 
 /** @param {readonly string[]} names @param {string} source where they are; looked at when one of them is used */
 function standIn(names, source) {
-  const getters = names.map(
-    (name) =>
-      `Object.defineProperty(exports, ${JSON.stringify(name)}, { enumerable: true, get: () => late().${name} });`,
-  );
-  return `let loaded; const late = () => (loaded ??= ${source});\n${getters.join('\n')}`;
+  // One loop instead of a line for each name: there are hundreds of them in the bundle that every window loads.
+  return `let loaded;
+for (const name of ${JSON.stringify(names)})
+  Object.defineProperty(exports, name, { enumerable: true, get: () => (loaded ??= ${source})[name] });`;
 }
 
 /** @param {string} path of a module; the names that it exports */
