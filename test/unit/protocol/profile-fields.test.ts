@@ -51,6 +51,7 @@ const USES: Readonly<Record<string, object>> = {
   'workspace.repository': { workspace: { repository: { url: 'https://example.org/x' } } },
   'workspace.repository.url': { workspace: { repository: { url: 'https://example.org/x' } } },
   'workspace.repository.ref': { workspace: { repository: { url: 'https://example.org/x', ref: 'main' } } },
+  snapshots: { snapshots: 'required' },
   setup: { setup: {} },
   'setup.run': { setup: { run: 'make' } },
   'setup.resume': { setup: { resume: 'make' } },
