@@ -292,12 +292,12 @@ describe('what scripts rely on', () => {
         z.object({
           path: z.string(),
           bytes: z.number(),
-          files: z.literal(4),
+          files: z.literal(3),
           limit: z.null(),
           lastUsedAt: z.string(),
         }),
       ],
-      [['workspace', 'clean', sessionId, '--force'], z.object({ removedFiles: z.literal(4) })],
+      [['workspace', 'clean', sessionId, '--force'], z.object({ removedFiles: z.literal(3) })],
       [
         ['gc', '--dry-run'],
         z.object({ removed: z.array(z.unknown()), kept: z.array(z.unknown()), dryRun: z.literal(true) }),

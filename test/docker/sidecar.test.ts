@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { lstatSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { SIDECAR_PROTOCOL } from '../../sidecar/wire.ts';
 import { dialChecked } from '../../supervisor/engine/docker/dial.ts';
 import { FilesConnection } from '../../supervisor/workspace/files-connection.ts';
 import { SidecarClient } from '../../supervisor/workspace/sidecar-client.ts';
@@ -215,7 +216,7 @@ test('a supervisor reaches the sidecar through a relay as well', async () => {
     ],
     { encoding: 'utf8' },
   ).trim();
-  const hello = `{"jsonrpc":"2.0","id":1,"method":"hello","params":{"protocol":"1","session":"${pair.session}"}}\n`;
+  const hello = `{"jsonrpc":"2.0","id":1,"method":"hello","params":{"protocol":"${SIDECAR_PROTOCOL}","session":"${pair.session}"}}\n`;
   const answer = execFileSync(
     'docker',
     [
