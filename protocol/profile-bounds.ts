@@ -1,5 +1,5 @@
 import { HOST_MACHINE, type HostPattern, isLoopback, parseHostPattern } from './egress.ts';
-import type { Profile } from './profile.ts';
+import { type Profile, seedOf } from './profile.ts';
 
 /** What no sandbox can be started with, although it has the form that the schema asks for. */
 export interface StartProblem {
@@ -60,7 +60,14 @@ export function startProblems(profile: Profile): StartProblem[] {
         word,
       ]),
     );
-  if (typeof workspace?.seed === 'string') texts.push([['workspace', 'seed'], workspace.seed]);
+  const seed = seedOf(profile);
+  if (seed !== null) texts.push([['workspace', 'seed'], seed.folder]);
+  // Paths in the history begin at the top of the repository.
+  if (seed?.git === true && !/^\.?(?:\/\.?)*$/.test(seed.folder))
+    report(
+      ['workspace', 'seed', 'path'],
+      'with `git: true` a workspace begins with the whole project; leave it out',
+    );
   for (const [path, text] of texts) if (text.includes('\0')) report(path, 'it must not hold a NUL character');
   return found;
 }

@@ -80,6 +80,12 @@ export const ChecksSchema = z
   .record(z.string().regex(/^[\p{L}\p{N}][\p{L}\p{N} _.:-]{0,63}$/u), z.string().min(1).max(10_000))
   .refine((checks) => Object.keys(checks).length <= MOST_CHECKS, `at most ${MOST_CHECKS} checks`);
 
+const SeedFolderSchema = z
+  .string()
+  .min(1)
+  .max(1000)
+  .refine((path) => !path.startsWith('/') && !path.split('/').includes('..'), 'a folder inside the project');
+
 export const ProfileSchema = z.strictObject({
   name: ProfileNameSchema,
   image: z
@@ -98,14 +104,15 @@ export const ProfileSchema = z.strictObject({
       limit: SizeSchema.optional(),
       /** Folder of the project that a new workspace begins with, `.` when left out; false: it begins empty. */
       seed: z
-        .string()
-        .min(1)
-        .max(1000)
-        .refine(
-          (path) => !path.startsWith('/') && !path.split('/').includes('..'),
-          'a folder inside the project',
-        )
-        .or(z.literal(false))
+        .union([
+          SeedFolderSchema,
+          z.literal(false),
+          z.strictObject({
+            path: SeedFolderSchema.optional(),
+            /** With the history of the repository whose top the project is. */
+            git: z.boolean().optional(),
+          }),
+        ])
         .optional(),
       ignore: z.array(z.string()).max(1000).optional(),
       repository: z.strictObject({ url: z.string(), ref: z.string().optional() }).optional(),
@@ -160,6 +167,22 @@ export const ProfileSchema = z.strictObject({
 });
 /** A profile after parsing: durations in ms, sizes in bytes. */
 export type Profile = z.infer<typeof ProfileSchema>;
+
+export interface Seed {
+  /** Folder of the project, relative. */
+  readonly folder: string;
+  /** With the git history. */
+  readonly git: boolean;
+  readonly ignore: readonly string[];
+}
+
+/** What a new workspace of the profile begins with; null for nothing. */
+export function seedOf({ workspace }: Pick<Profile, 'workspace'>): Seed | null {
+  const { seed = '.', ignore = [] } = workspace ?? {};
+  if (seed === false) return null;
+  if (typeof seed === 'string') return { folder: seed, git: false, ignore };
+  return { folder: seed.path ?? '.', git: seed.git ?? false, ignore };
+}
 export type AgentConfig = z.infer<typeof AgentSchema>;
 
 export const DEFAULTS = {

@@ -26,6 +26,11 @@ export const PROFILE_FIELDS: Readonly<Record<string, string>> = {
   'workspace.limit': `The most that it may hold. Above it the session takes no new turn. ${SIZE}`,
   'workspace.seed':
     'Folder of the project that a new workspace starts with, the whole project without it; false: it starts empty.',
+  'workspace.seed.*.path':
+    'Folder of the project that a new workspace starts with, the whole project without it.',
+  'workspace.seed.*.git':
+    'true: a new workspace starts with the git history of the project, whose folder is the top of a repository. Everything that ' +
+    'was ever committed is in it, secrets too.',
   'workspace.ignore': 'Patterns, as in .gitignore, of what a new workspace starts without.',
   'workspace.repository': 'Repository that a new workspace starts with.',
   'workspace.repository.url': 'Address of the repository.',

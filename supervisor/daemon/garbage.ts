@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import type { Garbage } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { ObservedObject } from '../engine/port.ts';
+import { HISTORY } from '../store/home.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import { removeTree } from '../store/remove-tree.ts';
 import { hasErrorCode } from '../store/storage-error.ts';
@@ -151,7 +152,11 @@ export class GarbageCollector {
     }));
     // A deploy that is under way has folders that are on no record yet.
     if (operations.pending().some(({ kind }) => kind === 'profile/deploy')) return finds;
-    const known = new Set(profiles.versions().map(({ profile, version }) => `${profile}/${version}`));
+    const known = new Set(
+      profiles
+        .versions()
+        .flatMap(({ profile, version }) => [`${profile}/${version}`, `${profile}/${version}${HISTORY}`]),
+    );
     for (const profile of await folderNames(home.deploys)) {
       for (const version of await folderNames(join(home.deploys, profile))) {
         if (known.has(`${profile}/${version}`)) continue;

@@ -258,13 +258,13 @@ class ProjectCopy {
 
   #reading<T>(path: RawPath, work: Promise<T>): Promise<T> {
     return work.catch((error: unknown) => {
-      throw explain(error, `${readable(path) || 'The project'} cannot be read`, readable(path));
+      throw explainFileError(error, `${readable(path) || 'The project'} cannot be read`, readable(path));
     });
   }
 
   #writing<T>(path: RawPath, work: Promise<T>): Promise<T> {
     return work.catch((error: unknown) => {
-      throw explain(error, `${readable(path) || 'The project'} cannot be copied`, readable(path));
+      throw explainFileError(error, `${readable(path) || 'The project'} cannot be copied`, readable(path));
     });
   }
 }
@@ -301,7 +301,7 @@ function kindOf(status: Stats): string {
   return 'no regular file';
 }
 
-function explain(error: unknown, what: string, path: string): unknown {
+export function explainFileError(error: unknown, what: string, path: string): unknown {
   if (!(error instanceof Error) || !('code' in error)) return error;
   const details = { path };
   switch (error.code) {

@@ -1,11 +1,13 @@
+import { createHash } from 'node:crypto';
 import { mkdir, rename } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { dirname } from 'node:path';
 import { z } from 'zod';
 import { type Deployed, DeployedSchema } from '../../protocol/deployed.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
+import { parsePath } from '../../protocol/paths.ts';
 import { profileWarnings } from '../../protocol/profile-bounds.ts';
-import type { Profile } from '../../protocol/profile.ts';
+import { type Profile, type Seed, seedOf } from '../../protocol/profile.ts';
 import { failpoint } from '../failpoints.ts';
 import type { Lanes } from '../sessions/lanes.ts';
 import { syncDirectory } from '../store/home.ts';
@@ -13,6 +15,7 @@ import { type Operation, resultOf } from '../store/operations.ts';
 import type { NewProfileRow } from '../store/profiles.ts';
 import { removeTree } from '../store/remove-tree.ts';
 import { copyProject } from './copy.ts';
+import { GitHistory } from './git/history.ts';
 import { seedItems } from '../workspace/seed-source.ts';
 import { requireImage, type TellProgress } from './images.ts';
 import { asFailure, endFailed, type ProfileServiceOptions } from './requests.ts';
@@ -136,6 +139,7 @@ export class Deploys {
     // Left over from a version of that number that never came to be.
     await removeTree(unfinished);
     await removeTree(target);
+    await removeTree(home.deployedHistory(profile.name, version));
     tell('copy');
     const copied = await copyProject(directory, unfinished, {
       except: home.root,
@@ -145,18 +149,39 @@ export class Deploys {
     requireEntry(profile, copied);
     await failpoint('deploy.after-copy');
 
-    const report = { leftOut: copied.leftOut, seed: await seedExtent(unfinished, profile, signal) };
+    const seed = seedOf(profile);
+    const history = seed?.git === true ? await this.#readHistory(directory, unfinished, seed, signal) : null;
+    const sourceHash =
+      history === null
+        ? copied.hash
+        : createHash('sha256').update(`${copied.hash}:${history.hash}`).digest('hex');
+    const report = async (code: string, historyVersion: number) => ({
+      leftOut: copied.leftOut,
+      seed: await seedExtent(
+        code,
+        history === null ? null : home.deployedHistory(profile.name, historyVersion),
+        seed,
+        signal,
+      ),
+    });
     const before = profiles.get(profile.name);
-    if (before?.sourceHash === copied.hash && before.image === image) {
+    if (before?.sourceHash === sourceHash && before.image === image) {
+      const extent = await report(unfinished, before.version);
       await removeTree(unfinished);
       profiles.releaseVersion(profile.name, version);
       // What the same file means may have changed with the program.
       return this.#record(
         operation,
         { ...before, source: directory, config: profile },
-        { replaced: false, unchanged: true, ...report },
+        { replaced: false, unchanged: true, ...extent },
       );
     }
+    await history?.copyTo(home.deployedHistory(profile.name, version), {
+      used: copied,
+      signal,
+      progress: (files) => tell('copy', files, undefined, 'files'),
+    });
+    const extent = await report(unfinished, version);
     signal.throwIfAborted();
     await rename(unfinished, target);
     syncDirectory(dirname(target));
@@ -164,7 +189,7 @@ export class Deploys {
     await engine.publishCode(profile.name, version, target);
     await failpoint('deploy.after-publish');
 
-    const { files, bytes, hash: sourceHash } = copied;
+    const { files, bytes } = copied;
     const deployedAt = this.#options.now();
     await failpoint('deploy.before-row');
     const row = {
@@ -178,7 +203,7 @@ export class Deploys {
       bytes,
       image,
     };
-    const how = { replaced: before !== null, unchanged: false, ...report };
+    const how = { replaced: before !== null, unchanged: false, ...extent };
     const deployed = this.#record(operation, row, how);
     await this.#versions.removeUnused(profile.name);
     return deployed;
@@ -205,6 +230,29 @@ export class Deploys {
     return deployed;
   }
 
+  async #readHistory(
+    directory: string,
+    code: string,
+    { folder, ignore }: Seed,
+    signal: AbortSignal,
+  ): Promise<GitHistory> {
+    const { home } = this.#options;
+    const paths = new Set<string>();
+    for await (const { path } of seedItems({ code, history: null, folder, ignore })) {
+      signal.throwIfAborted();
+      paths.add(
+        parsePath(path)
+          .map((name) => name.toString('latin1'))
+          .join('/'),
+      );
+    }
+    return await GitHistory.read(directory, {
+      isSeeded: (path) => paths.has(path),
+      requireAllowed: (from) => requireOutside(home.root, from),
+      signal,
+    });
+  }
+
   #warnings(profile: Profile): string[] {
     const { localPaths } = this.#options.engine.capabilities();
     return profileWarnings(profile, localPaths ? totalmem() : null);
@@ -228,6 +276,7 @@ export class Deploys {
     const target = home.deploy(profile, version);
     await removeTree(`${target}.tmp`);
     await engine.removeCode(profile, version);
+    await removeTree(home.deployedHistory(profile, version));
     await removeTree(target);
     if (reserved) profiles.releaseVersion(profile, version);
   }
@@ -236,14 +285,14 @@ export class Deploys {
 /** What a new workspace of the profile would begin with; null for nothing. */
 async function seedExtent(
   code: string,
-  { workspace }: Profile,
+  history: string | null,
+  seed: Seed | null,
   signal: AbortSignal,
 ): Promise<Deployed['seed']> {
-  const { seed = '.', ignore = [] } = workspace ?? {};
-  if (seed === false) return null;
+  if (seed === null) return null;
   const extent = { files: 0, bytes: 0 };
   try {
-    for await (const item of seedItems({ code, folder: seed, ignore })) {
+    for await (const item of seedItems({ code, history, folder: seed.folder, ignore: seed.ignore })) {
       signal.throwIfAborted();
       if (item.kind === 'folder') continue;
       extent.files += 1;

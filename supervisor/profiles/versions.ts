@@ -31,9 +31,10 @@ export class CodeVersions {
   }): Promise<number> {
     const { engine, home, profiles } = this.#options;
     await engine.removeCode(profile, version);
-    const { bytes } = await removeTree(home.deploy(profile, version));
+    const history = await removeTree(home.deployedHistory(profile, version));
+    const code = await removeTree(home.deploy(profile, version));
     profiles.versionRemoved(profile, version);
-    return bytes;
+    return code.bytes + history.bytes;
   }
 
   /** As far as it can be done now; the rest is left to gc. */

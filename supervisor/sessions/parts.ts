@@ -67,7 +67,7 @@ export interface SessionPartsOptions {
   readonly lineWorker: string;
   readonly stores: LineageStores;
   readonly artifacts: Artifacts;
-  readonly home: Pick<Home, 'deploy' | 'store'>;
+  readonly home: Pick<Home, 'deploy' | 'deployedHistory' | 'store'>;
   readonly ids: Ids;
   readonly log: Log;
   /** ms since 1970. */

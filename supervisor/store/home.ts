@@ -48,6 +48,9 @@ export interface RunPaths {
   readonly etc: string;
 }
 
+/** What the name of a deployed history ends with, behind the version. */
+export const HISTORY = '.git';
+
 /** The folder of one installation. Everything in it is the owner's alone. */
 export class Home {
   readonly root: string;
@@ -148,6 +151,11 @@ export class Home {
 
   deploy(profile: string, version: number): string {
     return join(this.deploys, part(profile), part(String(version)));
+  }
+
+  /** Git history of the version, beside its code: sandboxes mount the code. */
+  deployedHistory(profile: string, version: number): string {
+    return `${this.deploy(profile, version)}${HISTORY}`;
   }
 
   runtime(hash: string): string {

@@ -24,13 +24,15 @@ export type SeedItem =
 export interface SeedSource {
   /** A version of a profile's code: ours, and never changed. */
   readonly code: string;
+  /** The git history of that version; null: workspaces begin without. */
+  readonly history: string | null;
   /** Folder inside it, relative. */
   readonly folder: string;
   readonly ignore: readonly string[];
 }
 
 /** What a workspace begins with, folders before what is in them. Errors: `not_found` when the project has no such folder. */
-export async function* seedItems({ code, folder, ignore }: SeedSource): AsyncGenerator<SeedItem> {
+export async function* seedItems({ code, history, folder, ignore }: SeedSource): AsyncGenerator<SeedItem> {
   const top = Buffer.from(posix.join(code, folder), 'utf8').toString('latin1');
   const there = await lstat(onDisk(top)).catch((cause: unknown) => {
     throw noFolder(folder, cause);
@@ -40,6 +42,29 @@ export async function* seedItems({ code, folder, ignore }: SeedSource): AsyncGen
   const own = posix.join(folder, '/') === './' ? [`/${PROFILE_FILE}`] : [];
   const ignores = Ignores.none().within('', [[...own, ...ignore].join('\n')]);
 
+  yield* itemsBelow(top, '', (path, isFolder) => ignores.ignores(path, isFolder));
+  if (history !== null) yield* historyItems(history);
+}
+
+/**
+ * Objects come before what refers to them: where another version is deployed in the middle, and its history is copied on top, the
+ * refs that a workspace gets have their objects.
+ */
+async function* historyItems(history: string): AsyncGenerator<SeedItem> {
+  const top = Buffer.from(history, 'utf8').toString('latin1');
+  yield { kind: 'folder', path: formatPath([onDisk(GIT_FOLDER)]) };
+  yield { kind: 'folder', path: formatPath([GIT_FOLDER, 'objects'].map(onDisk)) };
+  yield* itemsBelow(join(top, 'objects'), `${GIT_FOLDER}/objects`, () => false);
+  yield* itemsBelow(top, GIT_FOLDER, (path) => path === 'objects');
+}
+const GIT_FOLDER = '.git';
+
+/** `isLeftOut` is asked with paths relative to `top`; the items' paths begin with `prefix`. */
+async function* itemsBelow(
+  top: RawPath,
+  prefix: RawPath,
+  isLeftOut: (path: string, isFolder: boolean) => boolean,
+): AsyncGenerator<SeedItem> {
   async function* inside(relative: RawPath): AsyncGenerator<SeedItem> {
     const entries = await readdir(onDisk(join(top, relative)), { encoding: 'buffer' });
     const names = entries.map((name) => name.toString('latin1')).sort();
@@ -47,8 +72,8 @@ export async function* seedItems({ code, folder, ignore }: SeedSource): AsyncGen
       const below = join(relative, name);
       const source = onDisk(join(top, below));
       const status = await lstat(source);
-      if (ignores.ignores(readable(below), status.isDirectory())) continue;
-      const path = formatPath(below.split('/').map(onDisk));
+      if (isLeftOut(readable(below), status.isDirectory())) continue;
+      const path = formatPath(join(prefix, below).split('/').map(onDisk));
       if (status.isDirectory()) {
         yield { kind: 'folder', path };
         yield* inside(below);

@@ -1,7 +1,7 @@
 import type { Duplex } from 'node:stream';
 import type { z } from 'zod';
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { Profile } from '../../protocol/profile.ts';
+import { type Profile, seedOf } from '../../protocol/profile.ts';
 import type { SeedEntrySchema } from '../../sidecar/wire.ts';
 import { failpoint } from '../failpoints.ts';
 import type { EventLog } from '../history/events.ts';
@@ -24,7 +24,7 @@ const PIECE_BYTES = 4 * 2 ** 20;
 const TRIES = 3;
 
 export interface SeedingOptions {
-  readonly home: Pick<Home, 'deploy'>;
+  readonly home: Pick<Home, 'deploy' | 'deployedHistory'>;
   readonly database: Database;
   readonly operations: Operations;
   readonly profiles: Profiles;
@@ -52,7 +52,7 @@ export class Seeding {
 
   /** The workspace is to be filled before its next use. Part of the caller's transaction. */
   intend(sessionId: string, profile: Profile): void {
-    if (profile.workspace?.seed === false) return;
+    if (seedOf(profile) === null) return;
     this.#settled.delete(sessionId);
     if (this.#intent(sessionId) !== null) return;
     this.#options.operations.begin({ kind: SEED, sessionId, data: {} });
@@ -78,10 +78,12 @@ export class Seeding {
     const { home, profiles } = this.#options;
     const profile = profiles.get(name);
     if (profile === null) return null;
-    const { seed = '.', ignore = [] } = profile.config.workspace ?? {};
-    return seed === false
-      ? null
-      : seedItems({ code: home.deploy(name, profile.version), folder: seed, ignore });
+    const seed = seedOf(profile.config);
+    if (seed === null) return null;
+    const { folder, git, ignore } = seed;
+    const { version } = profile;
+    const history = git ? home.deployedHistory(name, version) : null;
+    return seedItems({ code: home.deploy(name, version), history, folder, ignore });
   }
 
   #intent(sessionId: string): Operation | null {

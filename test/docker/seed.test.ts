@@ -1,4 +1,5 @@
-import { chmod, mkdir, open, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { execFileSync } from 'node:child_process';
+import { chmod, mkdir, open, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -103,6 +104,75 @@ describe('a new workspace holds the project', () => {
     expect(warned.stderr).toContain('Warning: every new workspace begins with 95 MiB (3 files)');
     await writeFile(join(project, 'holdfast.yaml'), PROFILE('told', 'workspace: { ignore: [large] }\n'));
     expect((await home.run(['deploy', project])).stderr).not.toContain('Warning');
+  });
+
+  test('with its git history: a repository that works, and none of the credentials of the config', async () => {
+    const project = await writeProject(home.projects, {
+      'holdfast.yaml': PROFILE('repository', 'workspace: { seed: { git: true }, ignore: ["*.mp4"] }\n'),
+      'a.txt': 'one\n',
+      'film.mp4': 'film\n',
+      'run.sh': 'true\n',
+    });
+    const git = (...args: string[]): string =>
+      execFileSync('git', ['-c', 'user.name=A', '-c', 'user.email=a@example.org', ...args], {
+        cwd: project,
+        encoding: 'utf8',
+      });
+    await chmod(join(project, 'run.sh'), 0o755);
+    git('init', '-q', '-b', 'main');
+    git('add', '.');
+    git('commit', '-q', '-m', 'first');
+    git('remote', 'add', 'origin', 'https://user:config-canary@example.org/x.git');
+    git('config', 'http.extraheader', 'Authorization: config-canary');
+    git('config', 'url.https://config-canary@example.org/.insteadOf', 'https://example.org/');
+    await writeFile(join(project, '.git/hooks/post-checkout'), '#!/bin/sh\necho config-canary\n', {
+      mode: 0o755,
+    });
+    await writeFile(join(project, 'a.txt'), 'two\n');
+    const first = z
+      .object({ unchanged: z.literal(false), seed: z.object({ files: z.number() }) })
+      .parse(await home.json(['deploy', project]));
+    expect(first.seed.files).toBeGreaterThan(8);
+    expect(await home.json(['deploy', project])).toMatchObject({ unchanged: true, seed: first.seed });
+
+    const inside = async (script: string): Promise<string> =>
+      await home.succeed(['run', 'repository', script]);
+    expect(await inside('git log --format=%s; git status --porcelain; git diff HEAD --stat')).toBe(
+      'first\n M a.txt\n a.txt | 2 +-\n 1 file changed, 1 insertion(+), 1 deletion(-)\n',
+    );
+    expect(await inside('git remote get-url origin; test ! -e .git/hooks; stat -c %a .git .git/config')).toBe(
+      'https://example.org/x.git\n755\n644\n',
+    );
+    expect(await inside('git fsck --full --strict && git gc -q && git fsck && echo sound')).toBe('sound\n');
+    expect(await inside('grep -rl config-canary /workspace /agent 2>/dev/null; echo searched')).toBe(
+      'searched\n',
+    );
+    expect(await inside('ls -A /agent')).not.toContain('.git');
+    expect(
+      await inside(
+        'git -c user.name=B -c user.email=b@example.org commit -q -a -m second; git ls-tree --name-only HEAD',
+      ),
+    ).toBe('a.txt\nfilm.mp4\nholdfast.yaml\nrun.sh\n');
+
+    // New commits are for new sessions.
+    git('commit', '-q', '-a', '-m', 'third');
+    expect(await home.json(['deploy', project])).toMatchObject({ unchanged: false });
+    expect(await inside('git log --format=%s')).toBe('second\nfirst\n');
+    await home.succeed(['workspace', 'clean', 'repository/default', '--force']);
+    expect(await inside('git log --format=%s; git status --porcelain')).toBe('third\nfirst\n');
+
+    const versions = async (): Promise<string[]> => await readdir(join(home.path, 'deploys/repository'));
+    await mkdir(join(home.path, 'deploys/repository/9.git'));
+    await home.succeed(['gc']);
+    const kept = await versions();
+    expect(kept).toEqual(expect.arrayContaining(['2', '2.git']));
+    expect(kept).not.toContain('9.git');
+    await writeFile(join(project, '.git/objects/info/alternates'), '/nowhere\n');
+    const refused = await home.run(['deploy', project]);
+    expect(refused.stderr).toContain('alternates');
+    expect(await versions()).toEqual(kept);
+    await home.succeed(['undeploy', 'repository', '--force']);
+    expect(await versions()).toEqual([]);
   });
 
   test('a folder of it, or nothing; visible before the first turn', async () => {

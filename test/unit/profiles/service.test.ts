@@ -288,6 +288,7 @@ describe('deploy', () => {
     operations.step(begun.operation, 'numbered', { profile: 'counter', version: 2 });
     mkdirSync(home.deploy('counter', 2));
     mkdirSync(`${home.deploy('counter', 2)}.tmp`);
+    mkdirSync(home.deployedHistory('counter', 2));
     const next = service();
     await next.recover();
     expect(versions()).toEqual(['1']);

@@ -47,6 +47,8 @@ const USES: Readonly<Record<string, object>> = {
   'workspace.backing': { workspace: { backing: 'volume' } },
   'workspace.limit': { workspace: { limit: '1GiB' } },
   'workspace.seed': { workspace: { seed: 'start' } },
+  'workspace.seed.*.path': { workspace: { seed: { path: 'start' } } },
+  'workspace.seed.*.git': { workspace: { seed: { git: true } } },
   'workspace.ignore': { workspace: { ignore: ['*.o'] } },
   'workspace.repository': { workspace: { repository: { url: 'https://example.org/x' } } },
   'workspace.repository.url': { workspace: { repository: { url: 'https://example.org/x' } } },

@@ -1,0 +1,93 @@
+import type { Stats } from 'node:fs';
+import { lstat, realpath } from 'node:fs/promises';
+import { dirname, join, resolve } from 'node:path';
+import { hasErrorCode } from '../../store/storage-error.ts';
+import { readSmallFile } from './read-file.ts';
+import { gitRefused } from './refusal.ts';
+
+export interface GitLocation {
+  /** Holds HEAD and the index of this work tree. */
+  readonly gitDirectory: string;
+  /** Holds refs, objects and config; another folder in a linked work tree only. */
+  readonly commonDirectory: string;
+}
+
+const LONGEST_POINTER = 4096 + 16;
+const MOST_PARENTS = 100;
+
+/**
+ * The git data of the work tree whose top is `project`. Errors: `profile_invalid` (there is none, or the project is a folder inside
+ * of a work tree).
+ */
+export async function locateRepository(project: string): Promise<GitLocation> {
+  const dotGit = join(project, '.git');
+  const status = await lstatIfThere(dotGit);
+  if (status === null) throw await noRepository(project);
+  if (status.isDirectory()) {
+    if ((await lstatIfThere(join(dotGit, 'commondir'))) !== null)
+      throw gitRefused('its .git folder has a file `commondir`', 'deploy a plain clone of the repository');
+    return { gitDirectory: dotGit, commonDirectory: dotGit };
+  }
+  if (!status.isFile())
+    throw gitRefused('.git is neither a folder nor a regular file', 'deploy a plain clone of the repository');
+
+  const target = /^gitdir: ([^\0\n]+)\n*$/.exec(await readPointer(dotGit))?.[1];
+  if (target === undefined)
+    throw gitRefused('the file .git does not say `gitdir: FOLDER`', 'repair it with `git worktree repair`');
+  const gitDirectory = resolve(project, target);
+  if ((await lstatIfThere(gitDirectory))?.isDirectory() !== true)
+    throw gitRefused(
+      `the file .git names ${gitDirectory}, which is no folder`,
+      'repair it with `git worktree repair`',
+    );
+  if ((await lstatIfThere(join(gitDirectory, 'commondir'))) === null)
+    return { gitDirectory, commonDirectory: gitDirectory };
+
+  // Git's own record of the linked work tree has to agree: a file .git alone could name the work tree of another repository.
+  const back = resolve(gitDirectory, lineOf(await readPointer(join(gitDirectory, 'gitdir'))));
+  const [named, own] = [await realpath(back).catch(() => null), await realpath(dotGit)];
+  if (named !== own)
+    throw gitRefused(
+      `${gitDirectory} is the data of another work tree (${back})`,
+      'repair it with `git worktree repair`',
+    );
+  const commonDirectory = resolve(gitDirectory, lineOf(await readPointer(join(gitDirectory, 'commondir'))));
+  if ((await lstatIfThere(commonDirectory))?.isDirectory() !== true)
+    throw gitRefused(
+      `the work tree names ${commonDirectory}, which is no folder`,
+      'repair it with `git worktree repair`',
+    );
+  return { gitDirectory, commonDirectory };
+}
+
+async function readPointer(path: string): Promise<string> {
+  const bytes = await readSmallFile(path, LONGEST_POINTER);
+  if (bytes === null) throw gitRefused(`${path} is missing`, 'repair it with `git worktree repair`');
+  return bytes.toString('utf8');
+}
+
+function lineOf(text: string): string {
+  return text.replace(/\n+$/, '');
+}
+
+async function noRepository(project: string): Promise<Error> {
+  let folder = dirname(project);
+  for (let count = 0; count < MOST_PARENTS && folder !== dirname(folder); count += 1) {
+    if ((await lstatIfThere(join(folder, '.git'))) !== null)
+      return gitRefused(
+        `the project is a folder inside of the repository ${folder}, and only a whole repository can be deployed with its history`,
+        `move holdfast.yaml to ${folder} and deploy that folder`,
+      );
+    folder = dirname(folder);
+  }
+  return gitRefused('the project has no folder .git', 'create a repository with `git init`');
+}
+
+export async function lstatIfThere(path: string): Promise<Stats | null> {
+  try {
+    return await lstat(path);
+  } catch (error) {
+    if (hasErrorCode(error, 'ENOENT') || hasErrorCode(error, 'ENOTDIR')) return null;
+    throw error;
+  }
+}

@@ -1,0 +1,48 @@
+import { constants } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { hasErrorCode } from '../../store/storage-error.ts';
+import { gitRefused } from './refusal.ts';
+
+/** The bytes of a regular file, null where there is none. Errors: `profile_invalid` (a link, a special file, more than `most` bytes). */
+export async function readSmallFile(path: string, most: number): Promise<Buffer | null> {
+  const file = await openRegular(path);
+  if (file === null) return null;
+  try {
+    const { size } = await file.stat();
+    if (size > most)
+      throw gitRefused(`${path} has more than ${most} bytes`, 'deploy a smaller clone of the repository');
+    // One more than it has: a file that grows meanwhile is noticed.
+    const buffer = Buffer.alloc(size + 1);
+    let length = 0;
+    for (;;) {
+      const { bytesRead } = await file.read(buffer, length, buffer.length - length, null);
+      length += bytesRead;
+      if (bytesRead === 0 || length === buffer.length) break;
+    }
+    if (length !== size) throw gitRefused(`${path} changed while it was read`, 'deploy again');
+    return buffer.subarray(0, length);
+  } finally {
+    await file.close();
+  }
+}
+
+/** Null where there is nothing of that name. Errors: `profile_invalid` (a link or a special file). */
+export async function openRegular(path: string): Promise<Awaited<ReturnType<typeof open>> | null> {
+  const { O_RDONLY, O_NOFOLLOW, O_NONBLOCK } = constants;
+  const file = await open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch((error: unknown) => {
+    if (hasErrorCode(error, 'ENOENT')) return null;
+    if (hasErrorCode(error, 'ELOOP') || hasErrorCode(error, 'ENXIO')) throw irregular(path);
+    throw error;
+  });
+  if (file === null) return null;
+  if ((await file.stat()).isFile()) return file;
+  await file.close();
+  throw irregular(path);
+}
+
+export function irregular(path: string): Error {
+  return gitRefused(
+    `${path} is a link or a special file, which git itself does not write there`,
+    'deploy a plain clone of the repository',
+  );
+}
