@@ -3,31 +3,8 @@ import type { Disposable, FileStat, Uri } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Connection } from '../connection/connection.ts';
-import { sandboxTerminalSettings } from '../terminals/profile-titles.ts';
+import { SETTINGS_PATH, folderSettings, isFolderSettings } from './folder-settings.ts';
 import { uriOf } from './location.ts';
-
-const PATH = '/.vscode/settings.json';
-
-/**
- * Settings of every session folder, whoever the session is. The features that they turn off would take the path of the folder or of a file in it for a
- * path of this machine (docs/editor.md has the table of all). New terminals are those of
- * the sandbox.
- */
-const SESSION_FOLDER_SETTINGS = {
-  // *Initialize Repository* made a repository of the machine's root directory.
-  'git.enabled': false,
-  // *Run Script* and *Debug* would start in `/workspace` of this machine.
-  'npm.scriptHover': false,
-  'debug.javascript.codelens.npmScripts': 'never',
-  'npm.autoDetect': 'off',
-  'typescript.tsc.autoDetect': 'off',
-  'js/ts.tsc.autoDetect': 'off',
-  // The npm of this machine would ask its registry about names that the agent chose, and fetch packages.
-  'npm.fetchOnlinePackageInfo': false,
-  'typescript.disableAutomaticTypeAcquisition': true,
-  'js/ts.tsserver.automaticTypeAcquisition.enabled': false,
-  ...sandboxTerminalSettings(),
-} as const;
 
 type Named = Pick<Session, 'id' | 'name' | 'profile'>;
 
@@ -66,7 +43,7 @@ export class OwnSettings implements Disposable {
   }
 
   isAt(uri: Uri): boolean {
-    return uri.path === PATH;
+    return isFolderSettings(uri);
   }
 
   async stat(uri: Uri): Promise<FileStat> {
@@ -124,7 +101,8 @@ export class OwnSettings implements Disposable {
   #update(session: Named): void {
     this.#untitled.delete(session.id);
     const before = this.#served.get(session.id);
-    if (this.#keep(session.id, settingsOf(session)) !== before) this.#changed.fire(uriOf(session.id, PATH));
+    if (this.#keep(session.id, settingsOf(session)) !== before)
+      this.#changed.fire(uriOf(session.id, SETTINGS_PATH));
   }
 
   #keep(id: string, text: string): Served {
@@ -138,11 +116,7 @@ export class OwnSettings implements Disposable {
 
 /** The text of the file; `session` is null where the names are not known yet. */
 function settingsOf(session: Named | null): string {
-  const settings = {
-    ...(session === null ? {} : { 'window.title': titleOf(session) }),
-    ...SESSION_FOLDER_SETTINGS,
-  };
-  return `${JSON.stringify(settings, null, 2)}\n`;
+  return folderSettings(session === null ? undefined : titleOf(session));
 }
 
 function titleOf({ id, name, profile }: Named): string {

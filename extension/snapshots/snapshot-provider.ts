@@ -1,14 +1,21 @@
-import { EventEmitter, FileSystemError } from 'vscode';
-import type { Disposable, FileChangeEvent, FileStat, FileSystemProvider, FileType, Uri } from 'vscode';
+import { EventEmitter, FileSystemError, FileType } from 'vscode';
+import type { Disposable, FileChangeEvent, FileStat, FileSystemProvider, Uri } from 'vscode';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import type { Connection } from '../connection/connection.ts';
 import { shownName } from '../files/configuration-paths.ts';
 import { answered, notThere } from '../files/file-errors.ts';
 import { ROOT_STAT, entryType, statType } from '../files/file-types.ts';
+import { folderSettings, isFolderSettings } from '../files/folder-settings.ts';
 import { locateSnapshot } from '../files/location.ts';
 import { SessionFiles } from '../files/session-files.ts';
 
-/** `holdfast-snapshot://<snapshot>/`, which shows `workspace/` as it was. */
+/** A snapshot never changes, and neither do they. */
+const SETTINGS = Buffer.from(folderSettings());
+
+/**
+ * `holdfast-snapshot://<snapshot>/`, which shows `workspace/` as it was. VS Code finds the settings of a folder of ours there too, without which its
+ * own Git and others would take the folder's path for one of this machine.
+ */
 export class SnapshotFiles implements FileSystemProvider, Disposable {
   readonly #files: SessionFiles;
   readonly #never = new EventEmitter<FileChangeEvent[]>();
@@ -27,6 +34,7 @@ export class SnapshotFiles implements FileSystemProvider, Disposable {
   }
 
   async stat(uri: Uri): Promise<FileStat> {
+    if (isSettings(uri)) return { ...ROOT_STAT, type: FileType.File, size: SETTINGS.length };
     const location = locateSnapshot(uri);
     if (location.kind === 'root') return ROOT_STAT;
     if (location.kind === 'nowhere') throw notThere(uri);
@@ -43,6 +51,7 @@ export class SnapshotFiles implements FileSystemProvider, Disposable {
   }
 
   async readFile(uri: Uri): Promise<Uint8Array> {
+    if (isSettings(uri)) return SETTINGS;
     const location = locateSnapshot(uri);
     if (location.kind === 'root') throw FileSystemError.FileIsADirectory(uri);
     if (location.kind === 'nowhere') throw notThere(uri);
@@ -62,6 +71,10 @@ export class SnapshotFiles implements FileSystemProvider, Disposable {
   rename(): never {
     throw unchangeable();
   }
+}
+
+function isSettings(uri: Uri): boolean {
+  return isFolderSettings(uri) && locateSnapshot(uri.with({ path: '/' })).kind === 'root';
 }
 
 function unchangeable(): FileSystemError {

@@ -1,10 +1,10 @@
 import { commands, workspace } from 'vscode';
 import type { Disposable } from 'vscode';
-import { SCHEME } from '../files/location.ts';
+import { SCHEME, SNAPSHOT_SCHEME } from '../files/location.ts';
 
 /**
- * Keeps the context key `holdfast.window`: `session` where a session's folder is all that the window shows, so that its settings decide about new
- * terminals; `mixed` where there are other folders too; `other` where there is no session's folder.
+ * Keeps the context key `holdfast.window`: `session` where the folder of a session or a snapshot is all that the window shows, so that its settings
+ * decide about new terminals; `mixed` where there are other folders too; `other` where there is no such folder.
  */
 export function watchWindowKind(): Disposable {
   const update = (): void => void commands.executeCommand('setContext', 'holdfast.window', windowKind());
@@ -14,6 +14,6 @@ export function watchWindowKind(): Disposable {
 
 function windowKind(): 'session' | 'mixed' | 'other' {
   const folders = workspace.workspaceFolders ?? [];
-  if (!folders.some(({ uri }) => uri.scheme === SCHEME)) return 'other';
+  if (!folders.some(({ uri: { scheme } }) => scheme === SCHEME || scheme === SNAPSHOT_SCHEME)) return 'other';
   return folders.length === 1 && workspace.workspaceFile === undefined ? 'session' : 'mixed';
 }

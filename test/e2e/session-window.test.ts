@@ -14,10 +14,12 @@ async function createSession(home: TestHome, name: string): Promise<string> {
   return CreatedSchema.parse(await home.json(['session', 'create', 'shell', '--name', name])).session.id;
 }
 
-test("the Git of VS Code, which would act on this machine's root directory, is off in a session window and on in others", async () => {
+test("the Git of VS Code, which would act on this machine's root directory, is off in the window of a session or a snapshot and on in others", async () => {
   const home = await TestHome.create();
   try {
     const id = await createSession(home, 'no-git');
+    const taken = await home.json(['snapshot', 'create', id]);
+    const { id: snapshot } = z.object({ id: z.string() }).parse(taken);
     const local = await writeProject(home.projects, { 'readme.txt': 'a local file\n' });
     await journey(
       'git-off',
@@ -39,16 +41,18 @@ test("the Git of VS Code, which would act on this machine's root directory, is o
         await offersRepository.first().waitFor({ timeout: 60_000 });
         expect(await person.isOffered('Git: Initialize Repository')).toBe(true);
 
-        await person.goTo({ folder: `holdfast://${id}/` });
-        await person.file('workspace').first().waitFor({ timeout: 60_000 });
-        await sourceControl.click();
-        await person.page
-          .locator('.scm-viewlet', { hasText: 'enable Git' })
-          .first()
-          .waitFor({ timeout: 60_000 });
-        expect(await offersRepository.count()).toBe(0);
-        for (const command of ['Git: Initialize Repository', 'Git: Clone', 'Git: Open Repository']) {
-          expect([command, await person.isOffered(command)]).toEqual([command, false]);
+        for (const folder of [`holdfast://${id}/`, `holdfast-snapshot://${snapshot}/`]) {
+          await person.goTo({ folder });
+          await person.file('workspace').first().waitFor({ timeout: 60_000 });
+          await sourceControl.click();
+          await person.page
+            .locator('.scm-viewlet', { hasText: 'enable Git' })
+            .first()
+            .waitFor({ timeout: 60_000 });
+          expect(await offersRepository.count()).toBe(0);
+          for (const command of ['Git: Initialize Repository', 'Git: Clone', 'Git: Open Repository']) {
+            expect([folder, command, await person.isOffered(command)]).toEqual([folder, command, false]);
+          }
         }
         await person.shot('git-off');
       },

@@ -11,6 +11,7 @@ import { defineMovedDocuments } from './moved-documents.ts';
 import { definePaths } from './paths.ts';
 import { defineRoundTrips } from './round-trips.ts';
 import { defineSessions } from './sessions.ts';
+import { defineSnapshotFolder } from './snapshot-folder.ts';
 import { defineTerminals } from './terminals.ts';
 import { defineTransfer } from './transfer.ts';
 
@@ -26,6 +27,7 @@ const SUITES: Readonly<Record<string, () => void>> = {
   paths: definePaths,
   sessions: defineSessions,
   'round-trips': defineRoundTrips,
+  'snapshot-folder': defineSnapshotFolder,
   terminals: defineTerminals,
   checks: defineChecks,
   transfer: defineTransfer,

@@ -100,7 +100,7 @@ export function defineSessions(): void {
         await failure(fs.writeFile(then('/workspace/kept/file'), Buffer.from('x'))),
         'NoPermissions',
       );
-      assert.equal(await failure(fs.stat(then('/.vscode/settings.json'))), 'FileNotFound');
+      assert.equal(await failure(fs.stat(then('/.vscode/tasks.json'))), 'FileNotFound');
 
       const totals = (await run('compareSnapshots', snapshot, 'now')) as Record<string, number>;
       assert.deepEqual([totals['added'], totals['modified'], totals['deleted']], [1, 1, 1]);
