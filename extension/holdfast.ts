@@ -14,6 +14,7 @@ import { DocumentBases } from './files/document-bases.ts';
 import { ConfigurationMarks } from './files/configuration-marks.ts';
 import { GuardedFiles } from './files/guarded-files.ts';
 import { SCHEME, SNAPSHOT_SCHEME } from './files/location.ts';
+import { ImportedConfiguration } from './files/imported-configuration.ts';
 import { OwnSettings } from './files/own-settings.ts';
 import { ChangeTimes, TurnChanges } from './files/turn-changes.ts';
 import { WorkspaceFiles } from './files/provider.ts';
@@ -65,7 +66,7 @@ export class Holdfast implements Disposable {
     );
     // Before the first file can be read.
     const guard = own.own(new WindowGuard(context.globalState));
-    const shown = new GuardedFiles(files, guard);
+    const shown = new GuardedFiles(files, guard, new ImportedConfiguration(files));
     own.own(workspace.registerFileSystemProvider(SCHEME, shown, { isCaseSensitive: true }));
     const snapshotFiles = new GuardedFiles(own.own(new SnapshotFiles(connection)), guard);
     own.own(

@@ -72,6 +72,14 @@ export function markedName(shown: string): string | undefined {
     : undefined;
 }
 
+/** A path with names as they are in the workspace, some of them marked already, as the editor shows it. */
+export function markedPath(path: string): string {
+  return path
+    .split('/')
+    .map((name) => (isConfigurationName(name) ? name + MARK : name))
+    .join('/');
+}
+
 export type RealPath =
   | { readonly kind: 'path'; readonly path: string }
   /** A name in it is one of configuration and is not marked: the editor finds nothing there. */

@@ -3,6 +3,7 @@ import type { Event, FileChangeEvent, FileStat, FileSystemProvider, FileType, Ur
 import { inert } from '../inert.ts';
 import { MARK } from './configuration-paths.ts';
 import { configurationNameIn } from './location.ts';
+import type { ImportedConfiguration } from './imported-configuration.ts';
 import type { WindowGuard } from './window-guard.ts';
 
 /**
@@ -13,12 +14,15 @@ import type { WindowGuard } from './window-guard.ts';
 export class GuardedFiles implements FileSystemProvider {
   readonly #files: FileSystemProvider;
   readonly #guard: WindowGuard;
+  readonly #imports: ImportedConfiguration | undefined;
   /** Absent where the files behind cannot: VS Code then copies by reading and writing. */
   readonly copy?: NonNullable<FileSystemProvider['copy']>;
 
-  constructor(files: FileSystemProvider, guard: WindowGuard) {
+  /** `imports` takes what a person brings in under a name of configuration; without it nothing can be written there. */
+  constructor(files: FileSystemProvider, guard: WindowGuard, imports?: ImportedConfiguration) {
     this.#files = files;
     this.#guard = guard;
+    this.#imports = imports;
     if (files.copy !== undefined) {
       const copy = files.copy.bind(files);
       this.copy = async (from, to, options) => {
@@ -45,8 +49,10 @@ export class GuardedFiles implements FileSystemProvider {
   }
 
   async stat(uri: Uri): Promise<FileStat> {
-    this.#assert(uri);
-    return this.#files.stat(uri);
+    const refusal = this.#refusal(uri);
+    if (refusal === undefined) return this.#files.stat(uri);
+    if (this.#imports === undefined) throw refusal;
+    return this.#imports.stat(uri, refusal);
   }
 
   async readDirectory(uri: Uri): Promise<[string, FileType][]> {
@@ -64,13 +70,17 @@ export class GuardedFiles implements FileSystemProvider {
     content: Uint8Array,
     options: { readonly create: boolean; readonly overwrite: boolean },
   ): Promise<void> {
-    this.#assert(uri);
-    await this.#files.writeFile(uri, content, options);
+    const refusal = this.#refusal(uri);
+    if (refusal === undefined) await this.#files.writeFile(uri, content, options);
+    else if (this.#imports !== undefined && options.create) await this.#imports.writeFile(uri, content);
+    else throw refusal;
   }
 
   async createDirectory(uri: Uri): Promise<void> {
-    this.#assert(uri);
-    await this.#files.createDirectory(uri);
+    const refusal = this.#refusal(uri);
+    if (refusal === undefined) await this.#files.createDirectory(uri);
+    else if (this.#imports !== undefined) await this.#imports.createDirectory(uri);
+    else throw refusal;
   }
 
   async delete(uri: Uri, options: { readonly recursive: boolean }): Promise<void> {
@@ -84,13 +94,19 @@ export class GuardedFiles implements FileSystemProvider {
   }
 
   #assert(...uris: readonly Uri[]): void {
-    this.#guard.assertOpen();
     for (const uri of uris) {
-      const name = configurationNameIn(uri);
-      if (name === undefined) continue;
-      throw FileSystemError.NoPermissions(
-        `VS Code takes ${inert(name)} for its own configuration, so a session’s is found under the name “${inert(name)}${MARK}” instead`,
-      );
+      const refusal = this.#refusal(uri);
+      if (refusal !== undefined) throw refusal;
     }
+  }
+
+  /** Why VS Code does not get the file; undefined where it does. Throws where it gets none at all. */
+  #refusal(uri: Uri): FileSystemError | undefined {
+    this.#guard.assertOpen();
+    const name = configurationNameIn(uri);
+    if (name === undefined) return undefined;
+    return FileSystemError.NoPermissions(
+      `VS Code takes ${inert(name)} for its own configuration, so a session’s is found under the name “${inert(name)}${MARK}” instead`,
+    );
   }
 }

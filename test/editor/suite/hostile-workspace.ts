@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { readdir, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { before, describe, it } from 'mocha';
 import * as vscode from 'vscode';
@@ -54,7 +55,6 @@ export function defineHostileWorkspace(): void {
           failure(fs.stat(uri)),
           failure(fs.readFile(uri)),
           failure(fs.readDirectory(uri)),
-          failure(fs.writeFile(uri, Buffer.from('{}'))),
           failure(fs.createDirectory(uri)),
           failure(fs.delete(uri)),
           failure(fs.rename(uri, at('/workspace/moved'))),
@@ -62,8 +62,11 @@ export function defineHostileWorkspace(): void {
           failure(fs.rename(at('/workspace/notes.md'), uri)),
         ]);
         assert.deepEqual(new Set(outcomes), new Set(['NoPermissions']), `${path}: ${outcomes.join(' ')}`);
+        const written = await failure(fs.writeFile(uri, Buffer.from('{}')));
+        assert.ok(['NoPermissions', 'FileExists'].includes(written), `${path}: ${written}`);
       }
       assert.equal(await inSandbox('ls /workspace/moved /workspace/copied 2>/dev/null || true'), '');
+      assert.match(await inSandbox('cat /workspace/.mcp.json'), /evil/);
     });
 
     it('has none under a link, another way to write the address, or in a snapshot', async () => {
@@ -78,7 +81,6 @@ export function defineHostileWorkspace(): void {
         '/workspace/linked/up/.vscode/settings.json',
         '/workspace/.vscode/',
         '/workspace//.vscode/settings.json',
-        '/workspace/.VSCode/settings.json',
         '/workspace/./.vscode/settings.json',
         '/workspace/linked/../.vscode/settings.json',
       ]) {
@@ -88,6 +90,9 @@ export function defineHostileWorkspace(): void {
         assert.equal(await failure(fs.stat(then)), 'NoPermissions', path);
         assert.equal(await failure(fs.readFile(then)), 'NoPermissions', path);
       }
+      const otherCase = at('/workspace/.VSCode/settings.json');
+      assert.equal(await failure(fs.stat(otherCase)), 'FileNotFound');
+      assert.equal(await failure(fs.readFile(otherCase)), 'NoPermissions');
       // What a link of another name leads to is a file like any other: VS Code looks for nothing there.
       assert.match(await textOf('/workspace/linked/up/.vscode (agent)/settings.json'), /evil/);
       const shown = at('/workspace/.vscode (agent)/settings.json');
@@ -133,6 +138,57 @@ export function defineHostileWorkspace(): void {
       assert.equal(await textOf('/workspace/.mcp.json (agent) (agent)'), 'other\n');
       await vscode.workspace.fs.delete(at('/workspace/.mcp.json (agent) (agent)'));
       assert.equal(await inSandbox('cd /workspace && ls -d .mcp.json*'), '.mcp.json\n');
+    });
+
+    it('takes in what a person copies from this machine under its real names, and VS Code still reads none of it', async () => {
+      const { fs } = vscode.workspace;
+      const local = await mkdtemp(join(tmpdir(), 'holdfast-import-'));
+      try {
+        await mkdir(join(local, '.github/workflows'), { recursive: true });
+        await mkdir(join(local, '.vscode'));
+        const names = ['.github/workflows/ci.yml', '.mcp.json', '.vscode/settings.json', 'a.ts'];
+        for (const name of names) await writeFile(join(local, name), `mine: ${name}\n`);
+        const mine = (name: string): vscode.Uri => vscode.Uri.file(join(local, name));
+
+        await fs.copy(mine(''), at('/workspace/imported'));
+        // One by one, as a browser does with what is dropped on the Explorer.
+        await fs.createDirectory(at('/workspace/dropped/.github/workflows'));
+        await fs.writeFile(at('/workspace/dropped/.github/workflows/ci.yml'), Buffer.from('mine\n'));
+        await fs.copy(mine('.vscode'), at('/workspace/dropped/.vscode'));
+        await fs.copy(mine('.mcp.json'), at('/workspace/dropped/.mcp.json'));
+        const found =
+          'cd /workspace && find imported dropped -type f | LC_ALL=C sort && cat imported/.mcp.json';
+        assert.deepEqual((await inSandbox(found)).split('\n'), [
+          'dropped/.github/workflows/ci.yml',
+          'dropped/.mcp.json',
+          'dropped/.vscode/settings.json',
+          ...names.map((name) => `imported/${name}`),
+          'mine: .mcp.json',
+          '',
+        ]);
+        const listed = (await fs.readDirectory(at('/workspace/imported'))).map(([name]) => name);
+        assert.deepEqual(listed.sort(), ['.github (agent)', '.mcp.json (agent)', '.vscode (agent)', 'a.ts']);
+
+        // The agent has its say about them from now on.
+        await inSandbox(
+          'cd /workspace && echo evil | tee imported/.mcp.json > imported/.vscode/settings.json',
+        );
+        for (const name of ['.mcp.json', '.vscode/settings.json', '.github/workflows/ci.yml'])
+          assert.equal(await failure(fs.readFile(at(`/workspace/imported/${name}`))), 'NoPermissions', name);
+        for (const name of ['.vscode', '.github', '.github/workflows'])
+          assert.equal(
+            await failure(fs.readDirectory(at(`/workspace/imported/${name}`))),
+            'NoPermissions',
+            name,
+          );
+        // What VS Code cannot see it cannot ask about.
+        for (const name of ['.mcp.json', '.vscode', '.github'])
+          assert.equal(await failure(fs.copy(mine(name), at(`/workspace/${name}`))), 'FileExists', name);
+        assert.match(await inSandbox('cat /workspace/.mcp.json'), /evil/);
+        await inSandbox('rm -r /workspace/imported /workspace/dropped');
+      } finally {
+        await rm(local, { recursive: true });
+      }
     });
 
     it('is trusted only where it stands alone', () => {

@@ -4,6 +4,7 @@ import {
   CONFIGURATION_NAMES,
   MARK,
   isConfigurationName,
+  markedPath,
   realPath,
   shownName,
   shownPath,
@@ -21,6 +22,8 @@ describe('names of configuration', () => {
       expect(shown.split('/').some((one) => NAMES.includes(one))).toBe(false);
       expect(realPath(shown)).toEqual({ kind: 'path', path });
       expect(realPath(path)).toEqual({ kind: 'configuration', name });
+      expect(markedPath(path)).toBe(shown);
+      expect(markedPath(shown)).toBe(shown);
     }
   });
 
