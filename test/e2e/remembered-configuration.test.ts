@@ -1,0 +1,101 @@
+import { copyFile, readdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { z } from 'zod';
+import { HOSTILE_TITLE, plantHostileFiles } from '../editor/hostile.ts';
+import { TestHome } from '../setup/home.ts';
+import { shellProject, writeProject } from '../setup/profiles.ts';
+import { journey } from './harness/person.ts';
+import type { Person } from './harness/person.ts';
+
+const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
+
+/** Longer than a window takes to apply what VS Code remembers: the control below waits for it. */
+const SETTLED_MS = 10_000;
+
+/** A program in the place of the extension's: `obeying` lets VS Code read settings of an agent, `silent` never answers. */
+function standIn(kind: 'obeying' | 'silent'): string {
+  return `
+const { Disposable, EventEmitter, FileSystemError, FileType, workspace } = require('vscode');
+const SETTINGS = Buffer.from(${JSON.stringify(JSON.stringify({ 'window.title': HOSTILE_TITLE }))});
+const FILES = new Map([
+  ['/workspace', FileType.Directory],
+  ['/workspace/.vscode', FileType.Directory],
+  ['/workspace/.vscode/settings.json', FileType.File],
+]);
+const never = () => new Promise(() => undefined);
+const answer = (work) => ${kind === 'silent' ? 'never' : '({ path }) => work(path)'};
+const stat = (path) => {
+  const type = FILES.get(path);
+  if (type === undefined) throw FileSystemError.FileNotFound(path);
+  return { type, ctime: 1, mtime: 1, size: SETTINGS.length };
+};
+exports.activate = ({ subscriptions }) => {
+  const provider = {
+    onDidChangeFile: new EventEmitter().event,
+    watch: () => new Disposable(() => undefined),
+    stat: answer(stat),
+    readDirectory: answer((path) =>
+      path === '/workspace' ? [['.vscode', FileType.Directory]] : [['settings.json', FileType.File]],
+    ),
+    readFile: answer((path) => (stat(path), SETTINGS)),
+    writeFile: never,
+    createDirectory: never,
+    delete: never,
+    rename: never,
+  };
+  subscriptions.push(workspace.registerFileSystemProvider('holdfast', provider, { isCaseSensitive: true }));
+};
+`;
+}
+
+test('settings of an agent that VS Code remembers from an earlier time are forgotten', async () => {
+  const home = await TestHome.create();
+  try {
+    await home.succeed(['deploy', await writeProject(home.projects, shellProject('shell'))]);
+    const { id } = CreatedSchema.parse(await home.json(['session', 'create', 'shell'])).session;
+    const marks = await plantHostileFiles(home, id);
+    const folder = `holdfast://${id}/workspace`;
+    await journey('remembered-configuration', { home: home.path, open: {} }, async (person) => {
+      const { page } = person;
+      const program = await programOfTheExtension(person);
+      const genuine = `${program}.genuine`;
+      await copyFile(program, genuine);
+
+      await writeFile(program, standIn('obeying'));
+      await person.goTo({ folder });
+      await expect.poll(() => page.title(), { timeout: 60_000 }).toContain(HOSTILE_TITLE);
+      // What VS Code remembers it writes down a moment later, which nothing shows from outside.
+      await page.waitForTimeout(SETTLED_MS);
+
+      // The control: nobody answers, and still the settings apply.
+      await writeFile(program, standIn('silent'));
+      await person.goTo({ folder });
+      await expect.poll(() => page.title(), { timeout: SETTLED_MS }).toContain(HOSTILE_TITLE);
+
+      await copyFile(genuine, program);
+      await person.goTo({ folder });
+      await page.waitForURL((url) => url.searchParams.get('folder') === `holdfast://${id}/`, {
+        timeout: 60_000,
+      });
+      await person.file('workspace').first().waitFor();
+      expect(await page.title()).not.toContain(HOSTILE_TITLE);
+
+      await writeFile(program, standIn('silent'));
+      await person.goTo({ folder });
+      await page.waitForTimeout(SETTLED_MS);
+      expect(await page.title()).not.toContain(HOSTILE_TITLE);
+      expect(await readdir(marks)).toEqual([]);
+    });
+  } finally {
+    await home.end();
+  }
+});
+
+/** What VS Code runs of the installed extension; each window that opens runs it anew. */
+async function programOfTheExtension({ server }: Person): Promise<string> {
+  const extensions = join(server.folder, 'extensions');
+  const [name] = (await readdir(extensions)).filter((one) => one.startsWith('holdfast.holdfast-'));
+  if (name === undefined) throw new Error(`the extension is not in ${extensions}`);
+  return join(extensions, name, 'dist/extension.cjs');
+}
