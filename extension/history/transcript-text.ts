@@ -28,7 +28,13 @@ export function transcriptText(event: SessionEvent): string {
     case 'turn.ended': {
       const time = data.turnMs === null ? '' : ` after ${duration(data.turnMs)}`;
       const result = data.output === null ? '' : `${visibleLines(JSON.stringify(data.output, null, 2))}\n`;
-      const why = data.error === null ? exit(data.exitCode) : `: ${visibleLines(data.error.message)}`;
+      const says = data.status === 'cancelled' ? null : data.error;
+      const why =
+        says === null
+          ? data.status === 'cancelled'
+            ? ''
+            : exit(data.exitCode)
+          : `: ${visibleLines(says.message)}`;
       const trace = data.error?.traceback === undefined ? '' : `${cut(visibleLines(data.error.traceback))}\n`;
       return `${result}\n— ${ENDED[data.status] ?? data.status}${time}${why}\n${trace}`;
     }

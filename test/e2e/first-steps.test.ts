@@ -12,7 +12,7 @@ const STEPS = [
   'Work in its workspace',
   'Come back to it',
   'See what a turn did, and take it back',
-  'Find things',
+  'Search files and text',
   'Decide what it may reach',
 ];
 
