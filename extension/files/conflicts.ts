@@ -24,8 +24,11 @@ import { SaveMerging } from './save-merging.ts';
 import { isConflict } from './session-files.ts';
 import type { SessionFiles } from './session-files.ts';
 
-/** Saves that fail one after the other, as those of an autosave do, are told of together. */
-const GATHER_MS = 700;
+/**
+ * Saves that fail one after the other, as those of an autosave do, are reported together. VS Code shows at most three notifications
+ * within 800 ms, and it has one of its own for each of these saves: ours has to come later, or it goes unseen.
+ */
+const GATHER_MS = 1_200;
 /** A person who pressed keys waits for the answer. */
 const ASK_MS = 100;
 
@@ -129,7 +132,8 @@ export class Conflicts implements Disposable {
     if (!isNew && !isManual) return;
     if (isManual) this.#asked.add(key);
     clearTimeout(this.#telling);
-    this.#telling = setTimeout(() => void this.#tell(), isManual ? ASK_MS : GATHER_MS);
+    const isOne = isManual && this.#asked.size === 1;
+    this.#telling = setTimeout(() => void this.#tell(), isOne ? ASK_MS : GATHER_MS);
   }
 
   async #tell(): Promise<void> {

@@ -48,6 +48,8 @@ test('files that the agent rewrites under autosave: one question for all, nothin
       await person.tab('one.md').first().waitFor();
       await person.page.locator('.monaco-diff-editor').waitFor({ state: 'detached' });
       await person.status('4 conflicts');
+      // The tabs move when that of the comparison goes.
+      await person.tab('in the session').waitFor({ state: 'detached' });
 
       // Saving by hand asks again, about that file.
       await person.tab('two.md', 'dirty').click();
