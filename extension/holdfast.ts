@@ -33,6 +33,7 @@ import { WindowSession } from './sessions/session-here.ts';
 import { trackSessionWindow } from './sessions/session-window.ts';
 import { SessionsView } from './sessions/sessions-view.ts';
 import { Unread } from './sessions/unread.ts';
+import { WindowSessionView } from './sessions/window-session-view.ts';
 import { SnapshotCommands } from './snapshots/commands.ts';
 import { registerModeDocuments } from './snapshots/mode-documents.ts';
 import { SnapshotFiles } from './snapshots/snapshot-provider.ts';
@@ -78,7 +79,9 @@ export class Holdfast implements Disposable {
     own.own(window.registerFileDecorationProvider(new ConfigurationMarks()));
     own.own(trackSessionWindow());
     const sessions = own.own(new KnownSessions(connection));
-    own.own(new StatusItem(connection, own.own(new WindowSession(sessions))));
+    const here = own.own(new WindowSession(sessions));
+    own.own(new StatusItem(connection, here));
+    own.own(new WindowSessionView(here));
     own.own(sessions.onDidChange((all) => ownSettings.heard(all)));
     const unread = own.own(new Unread(connection, sessions, context.globalState));
     const view = own.own(new SessionsView(connection, sessions, unread));

@@ -1,5 +1,6 @@
 import { EventEmitter, workspace } from 'vscode';
 import type { Disposable, Event } from 'vscode';
+import type { Session } from '../../protocol/entities.ts';
 import type { SessionHere, SessionsHere } from '../connection/status-item.ts';
 import { Disposal } from '../disposal.ts';
 import { inert } from '../inert.ts';
@@ -26,14 +27,26 @@ export class WindowSession implements SessionsHere, Disposable {
     return this.#changed.event;
   }
 
-  get current(): SessionHere | undefined {
+  /** As it was seen last. */
+  get session(): Session | undefined {
     const id = onlySessionHere();
-    const session = this.#sessions.current?.find((one) => one.id === id);
+    return this.#sessions.current?.find((one) => one.id === id);
+  }
+
+  /** `profile/name`, or the profile alone for one that nobody named. */
+  get name(): string | undefined {
+    const { session } = this;
     if (session === undefined) return undefined;
     const name = session.name === session.id ? session.profile : `${session.profile}/${session.name}`;
+    return inert(name, 40);
+  }
+
+  get current(): SessionHere | undefined {
+    const { session, name } = this;
+    if (session === undefined || name === undefined) return undefined;
     const prompt = session.lastPrompt === null ? '' : ` Last prompt: ${inert(session.lastPrompt)}`;
     return {
-      text: `${inert(name, 40)} · ${statusWord(session)}`,
+      text: `${name} · ${statusWord(session)}`,
       tooltip: `this window shows the session ${inert(titleOf(session))}, ${statusWord(session)}.${prompt}`,
     };
   }

@@ -212,3 +212,29 @@ test('beside a local folder the first button of the terminals opens one of the s
     await home.end();
   }
 });
+
+test('the Explorer and the status bar name the session whose files they show, and what it was asked last', async () => {
+  const home = await TestHome.create();
+  try {
+    const id = await createSession(home, 'parser');
+    await home.succeed(['prompt', id, 'echo fix the parser']);
+    await journey('named', { home: home.path, open: { folder: `holdfast://${id}/` } }, async (person) => {
+      const { page } = person;
+      const heading = page.locator('.sidebar .pane-header', { hasText: 'shell/parser' }).first();
+      await heading.waitFor({ timeout: 60_000 });
+      await page.locator('.statusbar-item', { hasText: 'shell/parser · idle' }).first().waitFor();
+      if ((await heading.getAttribute('aria-expanded')) !== 'true') await heading.click();
+      await page.locator('.sidebar .monaco-list-row', { hasText: 'echo fix the parser' }).first().click();
+      await person.tab('parser transcript.txt').first().waitFor();
+      await person.shot('named-dark');
+
+      // Nobody is asked which session is meant.
+      await person.command('Agent: Run Turn');
+      await person.answer('echo and the tests');
+      await person.toast('The turn succeeded').first().waitFor({ timeout: 60_000 });
+      await page.locator('.sidebar .monaco-list-row', { hasText: 'echo and the tests' }).first().waitFor();
+    });
+  } finally {
+    await home.end();
+  }
+});

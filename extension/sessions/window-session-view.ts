@@ -1,0 +1,81 @@
+import { EventEmitter, ThemeColor, ThemeIcon, TreeItem, TreeItemCollapsibleState, window } from 'vscode';
+import type { Disposable, Event, TreeDataProvider, TreeView } from 'vscode';
+import type { Session } from '../../protocol/entities.ts';
+import { Disposal } from '../disposal.ts';
+import { inert } from '../inert.ts';
+import { ago, contextOf, iconOf, statusWord } from './listing.ts';
+import type { WindowSession } from './session-here.ts';
+
+/** Times like `3 min` go on while nothing else happens. */
+const REDRAW_MS = 60_000;
+
+interface Row {
+  readonly text: string;
+  readonly description: string;
+  readonly icon: ThemeIcon;
+  readonly session: Session;
+}
+
+/**
+ * A section of the Explorer that says whose files it shows. VS Code heads the folder itself with its path, which is `/` for every
+ * session, and no extension can give it another name.
+ */
+export class WindowSessionView implements TreeDataProvider<Row>, Disposable {
+  readonly #here: WindowSession;
+  readonly #owned = new Disposal();
+  readonly #changed = this.#owned.own(new EventEmitter<undefined>());
+  readonly #view: TreeView<Row>;
+
+  constructor(here: WindowSession) {
+    this.#here = here;
+    this.#view = this.#owned.own(
+      window.createTreeView<Row>('holdfast.windowSession', { treeDataProvider: this }),
+    );
+    this.#owned.own(here.onDidChange(() => this.#show()));
+    const redraw = setInterval(() => this.#changed.fire(undefined), REDRAW_MS);
+    this.#owned.onEnd(() => clearInterval(redraw));
+    this.#show();
+  }
+
+  get onDidChangeTreeData(): Event<undefined> {
+    return this.#changed.event;
+  }
+
+  dispose(): void {
+    this.#owned.dispose();
+  }
+
+  getChildren(parent?: Row): Row[] {
+    const { session } = this.#here;
+    if (parent !== undefined || session === undefined) return [];
+    const { id, color } = iconOf(session);
+    const state: Row = {
+      text: statusWord(session),
+      description: ago(session.lastActiveAt, Date.now()),
+      icon: new ThemeIcon(id, new ThemeColor(color)),
+      session,
+    };
+    if (session.lastPrompt === null) return [state];
+    const prompt: Row = {
+      text: inert(session.lastPrompt, 100),
+      description: 'last prompt',
+      icon: new ThemeIcon('comment-discussion'),
+      session,
+    };
+    return [state, prompt];
+  }
+
+  getTreeItem({ text, description, icon, session }: Row): TreeItem {
+    const item = new TreeItem(text, TreeItemCollapsibleState.None);
+    item.description = description;
+    item.iconPath = icon;
+    item.contextValue = contextOf(session);
+    item.command = { command: 'holdfast.openSession', title: 'Open Session', arguments: [session.id] };
+    return item;
+  }
+
+  #show(): void {
+    this.#view.title = this.#here.name ?? 'Session';
+    this.#changed.fire(undefined);
+  }
+}
