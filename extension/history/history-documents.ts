@@ -27,6 +27,8 @@ const READINGS = {
 interface OpenHistory {
   readonly reading: Reading;
   readonly texts: string[];
+  /** A history begins with its session: without an event it is still being asked for. */
+  isHere: boolean;
   left: number;
   redraw: NodeJS.Timeout | undefined;
   readonly following: Disposable;
@@ -89,7 +91,8 @@ export class HistoryDocuments implements TextDocumentContentProvider, Disposable
         ? []
         : [`… ${history.left} earlier events: holdfast session events ${uri.authority}`];
     const text = [...earlier, ...history.texts].join(history.reading.between);
-    return text === '' ? 'Nothing has been asked of this session yet.\n' : `${text.trimStart()}\n`;
+    if (text !== '') return `${text.trimStart()}\n`;
+    return history.isHere ? 'Nothing has been asked of this session yet.\n' : 'Loading…\n';
   }
 
   #follow(key: string, uri: Uri): OpenHistory {
@@ -97,6 +100,7 @@ export class HistoryDocuments implements TextDocumentContentProvider, Disposable
     const history: OpenHistory = {
       reading,
       texts: [],
+      isHere: false,
       left: 0,
       redraw: undefined,
       following: this.#events.follow(uri.authority, 0, (event) => this.#hear(history, uri, event)),
@@ -107,8 +111,10 @@ export class HistoryDocuments implements TextDocumentContentProvider, Disposable
 
   #hear(history: OpenHistory, uri: Uri, event: SessionEvent): void {
     const text = history.reading.text(event);
-    if (text === '') return;
-    history.texts.push(text);
+    const isNews = text !== '' || !history.isHere;
+    history.isHere = true;
+    if (!isNews) return;
+    if (text !== '') history.texts.push(text);
     if (history.texts.length > MOST_EVENTS) {
       history.texts.shift();
       history.left += 1;

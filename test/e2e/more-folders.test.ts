@@ -5,6 +5,9 @@ import { shellProject, writeProject } from '../setup/profiles.ts';
 import { journey } from './harness/person.ts';
 import type { Person } from './harness/person.ts';
 
+/** The status item, which names the session where the window shows one and nothing else of ours. */
+const CONNECTED = /Holdfast\s*$|\S\/\S+ · \w+/;
+
 const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
 const TerminalsSchema = z.object({ terminals: z.array(z.object({ status: z.string() })) });
 
@@ -18,7 +21,7 @@ async function made(home: TestHome): Promise<string> {
 
 /** Connected; the session's files are there and live; a terminal of it works. */
 async function worksIn(person: Person, home: TestHome, id: string): Promise<void> {
-  await person.status(/Holdfast\s*$/);
+  await person.status(CONNECTED);
   await person.unfold('workspace');
   await person.file('notes.md').first().dblclick();
   await person.line('of the session').first().waitFor();
@@ -95,7 +98,7 @@ test('a session beside a local folder: both are there, and VS Code asks before a
         await person.file('notes').first().waitFor();
         await person.isThere();
         await person.status('Restricted Mode');
-        await person.status(/Holdfast\s*$/);
+        await person.status(CONNECTED);
 
         await person.command('Agent: Open Terminal');
         const question = person.page.locator('.monaco-dialog-box', { hasText: 'Do you trust the authors' });
