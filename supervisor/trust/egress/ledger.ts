@@ -62,7 +62,8 @@ export class EgressLedger {
     const window = this.#windows.get(key);
     if (window === undefined) {
       this.#tell(told, count, now, now, seen.bytesIn, seen.bytesOut);
-      const first = seen.decision === 'denied' ? DENIED_WINDOW_MS : FIRST_WINDOW_MS;
+      const isDeniedHost = told.decision === 'denied' && told.host !== '' && told.host !== '*';
+      const first = isDeniedHost ? DENIED_WINDOW_MS : FIRST_WINDOW_MS;
       this.#windows.set(key, this.#open(key, this.#options.firstWindowMs ?? first));
       return;
     }
