@@ -126,6 +126,8 @@ def handler(input):
     );
     const info = InfoSchema.parse(await home.json(['workspace', 'info', sessionId]));
     expect(info).toMatchObject({ bytes: 15, files: 3 });
+    // A persistent profile stands for its session `default`.
+    expect(InfoSchema.parse(await home.json(['workspace', 'info', 'w5']))).toEqual(info);
     expect(info.path.startsWith(home.path)).toBe(true);
     expect(await readFile(join(info.path, 'a/b/c'), 'utf8')).toBe('hello');
 
