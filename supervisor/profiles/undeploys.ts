@@ -58,7 +58,11 @@ export class Undeploys {
           next: 'see `holdfast profiles`',
         });
       }
-      return await this.#lanes.run(name, () => this.#inLane(operation, incarnation));
+      return await this.#lanes.run(name, async () => {
+        // A deploy that was at work before it has cancelled it: nothing may be deleted then.
+        if (!operations.isPending(operation)) throw deployedAgain(name);
+        return this.#inLane(operation, incarnation);
+      });
     } catch (error) {
       const failure = asFailure(error);
       endFailed(operations, operation, failure);

@@ -199,6 +199,7 @@ export function sessionParts(options: SessionPartsOptions): SessionParts {
     now,
     log: log.room('turns'),
     profileOf: (turn) => profiles.existing(records.get(turn.sessionId).profile).config,
+    isFrozen: (sessionId) => freezing.isFrozen(sessionId),
     drained: (sessionId) => throwaways.drained(sessionId),
     reserve: options.reserve,
     beforeTurn: (session, turnId, signal) => snapshots.beforeTurns.before(session, turnId, signal),

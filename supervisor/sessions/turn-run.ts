@@ -37,6 +37,8 @@ export interface TurnRunOptions {
   readonly live: LiveThings;
   readonly changes: Changes;
   readonly profileOf: (turn: TurnRow) => Profile;
+  /** The agent is paused for a snapshot: nobody in it can take a turn. */
+  readonly isFrozen: (sessionId: string) => boolean;
   /**
    * What is to happen to the workspace before the turn begins. Ends soon once nobody waits for the turn any more. Rejects where the turn must
    * not begin.
@@ -246,6 +248,7 @@ export class TurnRun {
     deadline: number,
   ): Promise<TurnEnd | 'again' | null> {
     const { live, records } = this.#options;
+    this.#ending.watchClock(deadline);
     let turn = this.#turn();
     const request = {
       turnId: turn.id,
@@ -284,6 +287,8 @@ export class TurnRun {
       if (progress.worker !== null && turn.workerId !== progress.worker.id) {
         turn = records.takenBy(turn, progress.worker);
       }
+      // Before anything that waits for room on a full disk.
+      this.#ending.watchClock(deadline);
       await this.#store(client, progress);
       this.#isWaitingForSpace = progress.full;
       // Its output may be stored in part only: the next supervisor goes on from there.
@@ -297,11 +302,14 @@ export class TurnRun {
           ? await this.#restart(gone.why)
           : this.#lostOrEnded(gone);
       }
-      const isPaused = this.#options.lifecycle.row(this.sessionId).status === 'paused';
+      const { isFrozen, lifecycle } = this.#options;
+      const isPaused = lifecycle.row(this.sessionId).status === 'paused' || isFrozen(this.sessionId);
       if (this.#ending.why === null && this.#taking.isOverdue(progress.state, isPaused)) {
         this.#options.log.warn('nobody takes the turn; its container is ended', { turn: this.turnId });
         await this.#options.lifecycle.endAgent(this.sessionId);
-        return await this.#restart('its main process did not take the turn in time');
+        // It may have been taken before the container ended: looked at again, and begun anew only where it was not.
+        this.#agentGone ??= { why: 'its main process did not take the turn in time', limits: [] };
+        continue;
       }
       if (this.#pull.isOverLimit) this.#ending.decide('output_limit');
       this.#ending.watchClock(deadline);

@@ -54,6 +54,11 @@ export class Freezing {
     }
   }
 
+  /** A freeze was begun for it and has not ended. */
+  isFrozen(sessionId: string): boolean {
+    return this.#frozen.has(sessionId);
+  }
+
   /** Thaws an agent that was left frozen. In the session's lane, before anybody takes it for paused. */
   async thawLeft(sessionId: string): Promise<void> {
     if (this.#frozen.has(sessionId)) await this.#thaw(sessionId);

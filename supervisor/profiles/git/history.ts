@@ -6,14 +6,13 @@ import { HoldfastError } from '../../../protocol/errors.ts';
 import { COPY_LIMITS, type CopyLimits, explainFileError } from '../copy.ts';
 import { allowedConfig, requireKnownFormat } from './allowed-config.ts';
 import { type ConfigEntry, parseGitConfig } from './config.ts';
-import { portableIndex } from './index-file.ts';
+import { LARGEST_INDEX, portableIndex } from './index-file.ts';
 import { type GitLocation, locateRepository, lstatIfThere } from './location.ts';
 import { openRegular, readSmallFile } from './read-file.ts';
 import { namesIn, packedRefs, readHead, readRefs, requireFolder } from './refs.ts';
 import { gitRefused } from './refusal.ts';
 
 const LARGEST_CONFIG = 2 ** 20;
-const LARGEST_INDEX = 128 * 2 ** 20;
 const LARGEST_LIST = 2 ** 20;
 const CHUNK = 256 * 1024;
 const OBJECT_MODE = 0o444;

@@ -8,6 +8,10 @@ const STAT_DATA = 40;
 const FIXED = STAT_DATA + HASH + 2;
 const MODE_AT = 24;
 const LONGEST_NAME = 0xfff;
+/** Of an index, as it is read; what is written may be twice that. */
+export const LARGEST_INDEX = 128 * 2 ** 20;
+/** PATH_MAX: no file of a work tree has a longer name. */
+const LONGEST_PATH = 4096;
 const EXTENDED = 0x4000;
 const STAGE = 0x3000;
 const SKIP_WORKTREE = 0x4000;
@@ -32,6 +36,7 @@ export function portableIndex(index: Buffer, isSeeded: (path: string) => boolean
   let isExtended = false;
   let at = HEADER;
   let name = '';
+  let bytes = 0;
   for (let number = 0; number < count; number += 1) {
     const start = at;
     if (at + FIXED > body.length) throw unreadable();
@@ -52,7 +57,7 @@ export function portableIndex(index: Buffer, isSeeded: (path: string) => boolean
       name = name.slice(0, name.length - prefix.value);
     } else name = '';
     const end = body.indexOf(0, at);
-    if (end === -1) throw unreadable();
+    if (end === -1 || name.length + (end - at) > LONGEST_PATH) throw unreadable();
     name += body.toString('latin1', at, end);
     at = version === 4 ? end + 1 : start + Math.ceil((end + 1 - start) / 8) * 8;
     if (name === '' || at > body.length) throw unreadable();
@@ -64,7 +69,12 @@ export function portableIndex(index: Buffer, isSeeded: (path: string) => boolean
     if (isSeeded(name)) extended &= ~SKIP_WORKTREE;
     else if ((flags & STAGE) === 0) extended |= SKIP_WORKTREE;
     if (extended !== 0) isExtended = true;
-    entries.push(encoded(mode, id, flags, extended, name));
+    const entry = encoded(mode, id, flags, extended, name);
+    // Version 4 shortens names that begin alike, which we write in full.
+    bytes += entry.length;
+    if (bytes > 2 * LARGEST_INDEX)
+      throw gitRefused('the index of the repository is too large', 'deploy a smaller clone');
+    entries.push(entry);
   }
   requireKnownExtensions(body, at);
 

@@ -2,6 +2,7 @@ import type { Stats } from 'node:fs';
 import { lstat, realpath } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { hasErrorCode } from '../../store/storage-error.ts';
+import { parseGitConfig } from './config.ts';
 import { readSmallFile } from './read-file.ts';
 import { gitRefused } from './refusal.ts';
 
@@ -14,6 +15,7 @@ export interface GitLocation {
 
 const LONGEST_POINTER = 4096 + 16;
 const MOST_PARENTS = 100;
+const LARGEST_CONFIG = 2 ** 20;
 
 /**
  * The git data of the work tree whose top is `project`. Errors: `profile_invalid` (there is none, or the project is a folder inside
@@ -40,8 +42,10 @@ export async function locateRepository(project: string): Promise<GitLocation> {
       `the file .git names ${gitDirectory}, which is no folder`,
       'repair it with `git worktree repair`',
     );
-  if ((await lstatIfThere(join(gitDirectory, 'commondir'))) === null)
+  if ((await lstatIfThere(join(gitDirectory, 'commondir'))) === null) {
+    await requireWorkTree(gitDirectory, project);
     return { gitDirectory, commonDirectory: gitDirectory };
+  }
 
   // Git's own record of the linked work tree has to agree: a file .git alone could name the work tree of another repository.
   const back = resolve(gitDirectory, lineOf(await readPointer(join(gitDirectory, 'gitdir'))));
@@ -57,7 +61,33 @@ export async function locateRepository(project: string): Promise<GitLocation> {
       `the work tree names ${commonDirectory}, which is no folder`,
       'repair it with `git worktree repair`',
     );
+  // That record could be in the project, too. Git keeps those of linked work trees in the repository itself.
+  const worktrees = join(await realpath(commonDirectory), 'worktrees');
+  if (dirname(await realpath(gitDirectory)) !== worktrees)
+    throw gitRefused(
+      `${gitDirectory} is no work tree of ${commonDirectory}`,
+      'repair it with `git worktree repair`',
+    );
   return { gitDirectory, commonDirectory };
+}
+
+/**
+ * A project whose content somebody else wrote could name any repository of this machine in its file .git. That of a submodule says whose
+ * data it is.
+ */
+async function requireWorkTree(gitDirectory: string, project: string): Promise<void> {
+  const config = await readSmallFile(join(gitDirectory, 'config'), LARGEST_CONFIG);
+  const entries = config === null ? [] : parseGitConfig(config.toString('utf8'));
+  const tree = entries.findLast(
+    ({ section, subsection, key }) => section === 'core' && subsection === null && key === 'worktree',
+  )?.value;
+  const named =
+    typeof tree === 'string' ? await realpath(resolve(gitDirectory, tree)).catch(() => null) : null;
+  if (named === (await realpath(project))) return;
+  throw gitRefused(
+    `the file .git names ${gitDirectory}, which does not name this folder as its work tree`,
+    'deploy a plain clone of the repository',
+  );
 }
 
 async function readPointer(path: string): Promise<string> {

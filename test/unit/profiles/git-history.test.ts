@@ -169,6 +169,17 @@ describe('a copied history', () => {
     mkdirSync(thief);
     cpSync(join(linked, '.git'), join(thief, '.git'));
     await expect(read(thief)).rejects.toMatchObject(refused(/another work tree/));
+    // Another repository of this machine, named by a file that came with the project.
+    writeFileSync(join(thief, '.git'), `gitdir: ${join(project, '.git')}\n`);
+    await expect(read(thief)).rejects.toMatchObject(refused(/does not name this folder/));
+    // The same with a record of a linked work tree that lies in the project itself.
+    const record = join(thief, 'record');
+    mkdirSync(record);
+    cpSync(join(project, '.git/HEAD'), join(record, 'HEAD'));
+    writeFileSync(join(record, 'gitdir'), `${join(thief, '.git')}\n`);
+    writeFileSync(join(record, 'commondir'), `${join(project, '.git')}\n`);
+    writeFileSync(join(thief, '.git'), 'gitdir: record\n');
+    await expect(read(thief)).rejects.toMatchObject(refused(/is no work tree of/));
     for (const text of ['gitdir: /nowhere\n', 'something', 'gitdir: \n', 'x'.repeat(10_000)]) {
       writeFileSync(join(thief, '.git'), text);
       await expect(read(thief), text.slice(0, 20)).rejects.toMatchObject({ code: 'profile_invalid' });
@@ -414,6 +425,27 @@ describe('the config of a workspace', () => {
   ])('the address %j becomes %j', (address, expected) => {
     expect(withoutCredentials(address)).toBe(expected);
   });
+});
+
+test('a small index of version 4 with names that multiply is refused, and so is a name no file can have', () => {
+  /** Each entry keeps all of the name before it and adds one byte. */
+  const index = (first: number, entries: number): Buffer => {
+    const header = Buffer.from('DIRC\0\0\0\u0004\0\0\0\0', 'latin1');
+    header.writeUInt32BE(entries, 8);
+    const fixed = Buffer.alloc(62);
+    fixed.writeUInt32BE(0o100644, 24);
+    const later = Buffer.concat([fixed, Buffer.from([0]), Buffer.from('x\0')]);
+    const parts = [header, fixed, Buffer.from([0]), Buffer.from(`${'n'.repeat(first)}\0`)];
+    for (let at = 1; at < entries; at += 1) parts.push(later);
+    return Buffer.concat([...parts, Buffer.alloc(20)]);
+  };
+  expect(() => portableIndex(index(20_000, 2), () => true)).toThrow(
+    expect.objectContaining({ code: 'profile_invalid' }),
+  );
+  expect(() => portableIndex(index(4000, 200), () => true)).toThrow(
+    expect.objectContaining({ code: 'profile_invalid' }),
+  );
+  expect(portableIndex(index(4000, 3), () => true).length).toBeGreaterThan(12_000);
 });
 
 test.each([2, 3, 4])('an index of version %i loses what is of this machine', (version) => {

@@ -467,6 +467,20 @@ describe('undeploy', () => {
     expect([deleted, by.list().length]).toEqual([[], 1]);
   });
 
+  test('that a deploy under way overtakes deletes nothing', async () => {
+    const by = service();
+    await deploy(by);
+    rows = [session('ses-1', 'default'), session('ses-2', 'other')];
+    let undeployed: Promise<unknown> | undefined;
+    engine.publishing = () => {
+      undeployed ??= by.undeploy('counter', { force: true }).catch((error: unknown) => error);
+    };
+    write('two');
+    await deploy(by);
+    expect(await undeployed).toMatchObject({ code: expect.not.stringMatching('internal') as string });
+    expect([deleted, by.list().length]).toEqual([[], 1]);
+  });
+
   test('asked for twice at once deletes once', async () => {
     const by = service();
     await deploy(by);
