@@ -59,6 +59,11 @@ export class Comparisons implements Disposable {
     return undefined;
   }
 
+  /** The person's text was saved: a comparison that stays open decides nothing any more. */
+  forget(uri: Uri): void {
+    this.#seen.delete(uri.toString());
+  }
+
   /** After the decision. */
   async close(uri: Uri): Promise<void> {
     this.#seen.delete(uri.toString());

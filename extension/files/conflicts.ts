@@ -114,6 +114,8 @@ export class Conflicts implements Disposable {
       // An editor that does not know what it began from (its state was lost) may only make the file anew.
       const expectation = expected === undefined ? { create: true } : { ifVersion: expected };
       const written = await this.#files.write(session, path, content, expectation);
+      // From here on the text is that of the session: what the comparison shows on its left is an earlier one.
+      this.#comparisons.forget(uri);
       this.#bases.written(uri, written, await decoded(uri, content));
     } catch (error) {
       const exists = error instanceof Error && 'code' in error && error.code === 'file_exists';

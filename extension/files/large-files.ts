@@ -71,13 +71,14 @@ export class LargeFiles implements Disposable {
 
   #look(tab: Tab): void {
     const { input } = tab;
-    if (!(input instanceof TabInputText) || input.uri.scheme !== SCHEME) return;
+    // Whoever else read the file: a tab with unsaved changes stays.
+    if (tab.isDirty || !(input instanceof TabInputText) || input.uri.scheme !== SCHEME) return;
     const key = input.uri.toString();
     const timer = this.#refused.get(key);
     if (timer === undefined) return;
     clearTimeout(timer);
     this.#refused.delete(key);
-    void this.#replace(tab, input.uri);
+    void this.#replace(tab, input.uri).catch(() => undefined);
   }
 
   async #replace(tab: Tab, uri: Uri): Promise<void> {
@@ -93,7 +94,7 @@ export class LargeFiles implements Disposable {
       preview: tab.isPreview,
       preserveFocus: !tab.isActive,
     });
-    await window.tabGroups.close(tab, true);
+    if (tab.group.tabs.includes(tab)) await window.tabGroups.close(tab, true);
   }
 
   async #read(tail: Uri): Promise<string> {

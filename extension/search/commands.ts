@@ -58,7 +58,7 @@ export class SearchCommands implements Disposable {
 
   /** In the results of the last search; where there are none, searches first. */
   async #replaceText(target: unknown, text: unknown): Promise<ReplaceCount | undefined> {
-    if (this.#search.hasResults) return this.#search.replace(undefined, text);
+    if (target === undefined && this.#search.hasResults) return this.#search.replace(undefined, text);
     const session = await this.#pick(target, 'Replace Text');
     return session === undefined ? undefined : this.#search.replace(session, text);
   }

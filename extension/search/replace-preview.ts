@@ -41,6 +41,15 @@ interface Pending {
   readonly title: string;
   readonly files: readonly EditedFile[];
 }
+interface Applied {
+  readonly file: EditedFile;
+  readonly document: TextDocument;
+  readonly wasDirty: boolean;
+}
+
+/** VS Code forgets documents that nobody shows when there are more than some fifty, and with them their versions. */
+const BATCH = 40;
+
 interface Skipped {
   readonly path: string;
   readonly why: string;
@@ -124,34 +133,15 @@ export class ReplacePreview implements TextDocumentContentProvider, Disposable {
     const pending = this.#pending;
     if (pending === undefined) return undefined;
     const skipped: Skipped[] = [];
-    const applied: {
-      readonly file: EditedFile;
-      readonly document: TextDocument;
-      readonly wasDirty: boolean;
-    }[] = [];
-    const edit = new WorkspaceEdit();
-    for (const file of pending.files) {
-      const uri = uriOf(pending.session, file.path);
-      const document = await documentAt(uri);
-      if (document?.getText() !== file.before) {
-        skipped.push({ path: file.path, why: document === undefined ? 'cannot be read' : 'changed' });
-        continue;
-      }
-      applied.push({ file, document, wasDirty: document.isDirty });
-      for (const { line, start, end, text } of file.edits)
-        edit.replace(uri, new Range(line, start, line, end), text);
-    }
-    if (applied.length > 0 && !(await workspace.applyEdit(edit, { isRefactoring: true }))) {
-      throw new HoldfastError('conflict', 'Nothing was replaced', {
-        why: 'a file changed at the same moment',
-        next: 'apply the replacement again',
-      });
-    }
-    // VS Code saves by itself only what no editor shows, and the comparison shows these. What had unsaved changes stays unsaved.
     const unsaved: Skipped[] = [];
-    for (const { file, document, wasDirty } of applied) {
-      if (!wasDirty && document.isDirty && !(await isSaved(document))) {
-        unsaved.push({ path: file.path, why: 'not saved' });
+    const applied: Applied[] = [];
+    for (let at = 0; at < pending.files.length; at += BATCH) {
+      const batch = await this.#applyBatch(pending.session, pending.files.slice(at, at + BATCH), skipped);
+      applied.push(...batch);
+      // VS Code saves by itself only what no editor shows, and the comparison shows these. What had unsaved changes stays unsaved.
+      for (const { file, document, wasDirty } of batch) {
+        if (!wasDirty && document.isDirty && !(await isSaved(document)))
+          unsaved.push({ path: file.path, why: 'not saved' });
       }
     }
     await this.discard();
@@ -163,6 +153,28 @@ export class ReplacePreview implements TextDocumentContentProvider, Disposable {
       8_000,
     );
     return { replacements, files: applied.length, skipped: skipped.map(({ path }) => path) };
+  }
+
+  /** Edits what still has the text that was shown, all at once and at the moment of the check; adds the rest to `skipped`. */
+  async #applyBatch(session: string, files: readonly EditedFile[], skipped: Skipped[]): Promise<Applied[]> {
+    const loaded: { readonly file: EditedFile; readonly document: TextDocument | undefined }[] = [];
+    for (const file of files) loaded.push({ file, document: await documentAt(uriOf(session, file.path)) });
+    const applied: Applied[] = [];
+    const edit = new WorkspaceEdit();
+    // Nothing may be waited for between here and the edit: VS Code checks versions from then on, of open documents only.
+    for (const { file, document } of loaded) {
+      if (document === undefined || document.isClosed || document.getText() !== file.before) {
+        skipped.push({ path: file.path, why: document === undefined ? 'cannot be read' : 'changed' });
+        continue;
+      }
+      applied.push({ file, document, wasDirty: document.isDirty });
+      for (const { line, start, end, text } of file.edits)
+        edit.replace(document.uri, new Range(line, start, line, end), text);
+    }
+    // Not as a refactoring: VS Code would save files with unsaved changes of a person's, too.
+    if (applied.length === 0 || (await workspace.applyEdit(edit))) return applied;
+    skipped.push(...applied.map(({ file }): Skipped => ({ path: file.path, why: 'changed' })));
+    return [];
   }
 
   /** Closes the preview; nothing is changed. */

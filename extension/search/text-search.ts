@@ -95,7 +95,7 @@ export class TextSearch implements TreeDataProvider<Node>, Disposable {
 
   /** Shows what replacing the matches would change. Asks for the text where none is given. */
   async replace(session: Session | undefined, given: unknown): Promise<ReplaceCount | undefined> {
-    if (session !== undefined) await this.search(session);
+    if (session !== undefined && (await this.search(session)) === undefined) return undefined;
     const search = this.#search;
     if (search === undefined) return undefined;
     const text = typeof given === 'string' ? given : await this.#askReplacement(search);

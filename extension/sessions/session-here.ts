@@ -1,4 +1,4 @@
-import { EventEmitter, workspace } from 'vscode';
+import { EventEmitter, window, workspace } from 'vscode';
 import type { Disposable, Event } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
 import type { SessionHere, SessionsHere } from '../connection/status-item.ts';
@@ -19,6 +19,8 @@ export class WindowSession implements SessionsHere, Disposable {
     this.#sessions = sessions;
     this.#owned.own(sessions.onDidChange(() => this.#changed.fire(undefined)));
     this.#owned.own(workspace.onDidChangeWorkspaceFolders(() => this.#follow()));
+    // A window in the background needs no news, and asking for them costs.
+    this.#owned.own(window.onDidChangeWindowState(() => this.#follow()));
     this.#owned.onEnd(() => void this.#following?.dispose());
     this.#follow();
   }
@@ -56,7 +58,7 @@ export class WindowSession implements SessionsHere, Disposable {
   }
 
   #follow(): void {
-    const isHere = onlySessionHere() !== undefined;
+    const isHere = window.state.focused && onlySessionHere() !== undefined;
     if (isHere) this.#following ??= this.#sessions.follow();
     else {
       void this.#following?.dispose();

@@ -32,7 +32,9 @@ export class WindowSessionView implements TreeDataProvider<Row>, Disposable {
       window.createTreeView<Row>('holdfast.windowSession', { treeDataProvider: this }),
     );
     this.#owned.own(here.onDidChange(() => this.#show()));
-    const redraw = setInterval(() => this.#changed.fire(undefined), REDRAW_MS);
+    const redraw = setInterval(() => {
+      if (this.#view.visible) this.#changed.fire(undefined);
+    }, REDRAW_MS);
     this.#owned.onEnd(() => clearInterval(redraw));
     this.#show();
   }

@@ -129,6 +129,18 @@ export function defineConflicts(): void {
       assert.equal(await content('outdated'), 'later\n');
     });
 
+    it('is over once the merge was saved in the comparison: further saves meet no conflict with it', async () => {
+      const { document } = await conflicting('merged');
+      await vscode.commands.executeCommand('holdfast.compareConflict', document.uri);
+      const editor = await vscode.window.showTextDocument(document);
+      for (const word of ['once ', 'twice ']) {
+        await insert(editor, 0, word);
+        assert.equal(await document.save(), true);
+        assert.equal(await content('merged'), document.getText());
+      }
+      assert.match(document.getText(), /^twice once mine/);
+    });
+
     it('asks again once the comparison is closed without a decision', async () => {
       const { document } = await conflicting('closed');
       await vscode.commands.executeCommand('holdfast.compareConflict', document.uri);
