@@ -21,9 +21,6 @@ const FOLDER_SETTINGS = {
   'npm.fetchOnlinePackageInfo': false,
   'typescript.disableAutomaticTypeAcquisition': true,
   'js/ts.tsserver.automaticTypeAcquisition.enabled': false,
-  // The whole server resolves an absolute path in a file to the file of this machine; the syntax server knows open documents only.
-  'typescript.tsserver.useSyntaxServer': 'always',
-  'js/ts.tsserver.useSyntaxServer': 'always',
   ...sandboxTerminalSettings(),
 } as const;
 

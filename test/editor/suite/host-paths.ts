@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { readdir, unlink, writeFile } from 'node:fs/promises';
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, describe, it } from 'mocha';
 import * as vscode from 'vscode';
@@ -94,37 +94,6 @@ export function defineHostPaths(): void {
     it('type definitions: fetched for no name that the agent chose', () => {
       assert.equal(setting('typescript.disableAutomaticTypeAcquisition'), true);
       assert.equal(setting('js/ts.tsserver.automaticTypeAcquisition.enabled'), false);
-    });
-
-    it('Go to Definition on a path of this machine in a TypeScript file: leads nowhere', async () => {
-      const mine = join(MARKS, 'mine.ts');
-      await writeFile(mine, 'export const secret = 1;\n');
-      try {
-        const text = `import { secret } from '${mine.slice(0, -3)}';\nexport const local = 1;\nlocal + secret;\n`;
-        await write('/workspace/evil.ts', text);
-        const document = await vscode.workspace.openTextDocument(at('/workspace/evil.ts'));
-        await vscode.window.showTextDocument(document);
-        const places = async (offset: number): Promise<string[]> => {
-          const found = await vscode.commands.executeCommand<(vscode.Location | vscode.LocationLink)[]>(
-            'vscode.executeDefinitionProvider',
-            document.uri,
-            document.positionAt(offset),
-          );
-          return found.map((one) => ('targetUri' in one ? one.targetUri : one.uri).toString());
-        };
-        // The language server is up, and answers for what is in the document.
-        await until('a definition in the document', async () => {
-          return (await places(text.lastIndexOf('local +') + 2)).some((uri) => uri.endsWith('evil.ts'));
-        });
-        for (const where of [text.indexOf(mine.slice(0, -3)) + 3, text.indexOf('secret') + 2]) {
-          assert.deepEqual(
-            (await places(where)).filter((uri) => !uri.startsWith('holdfast:')),
-            [],
-          );
-        }
-      } finally {
-        await unlink(mine);
-      }
     });
 
     it('Copy Path: the path in the sandbox', async () => {
