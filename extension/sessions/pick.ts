@@ -1,7 +1,7 @@
 import { QuickPickItemKind, ThemeIcon, window, workspace } from 'vscode';
 import type { QuickPickItem } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
-import { locate } from '../files/location.ts';
+import { SCHEME, locate } from '../files/location.ts';
 import { inert } from '../inert.ts';
 import type { KnownSessions } from './known-sessions.ts';
 import { ago, byRecency, groupOf, iconOf, statusWord, subtitleOf, titleOf } from './listing.ts';
@@ -24,7 +24,9 @@ function named(target: unknown): string | undefined {
 
 /** The sessions whose workspace this window shows. */
 export function sessionsHere(): ReadonlySet<string> {
-  const locations = (workspace.workspaceFolders ?? []).map(({ uri }) => locate(uri));
+  // By scheme first: to look into an address of ours loads what speaks with the supervisor.
+  const folders = (workspace.workspaceFolders ?? []).filter(({ uri }) => uri.scheme === SCHEME);
+  const locations = folders.map(({ uri }) => locate(uri));
   return new Set(locations.flatMap((location) => (location.kind === 'nowhere' ? [] : [location.session])));
 }
 

@@ -46,6 +46,9 @@ export interface SessionTerminalsOptions {
   readonly nowhere: string;
 }
 
+/** How long after its start a window may still be restoring terminals. */
+const RESTORING_MS = 20_000;
+
 /**
  * Terminals of sessions in VS Code's panel. The process that VS Code runs is `terminal attach ID` of the command line, so that it outlives a reload of
  * the window; the terminal itself is in the sandbox and outlives that too. Closing it by hand ends it.
@@ -56,6 +59,7 @@ export class SessionTerminals implements Disposable {
   readonly #known: KnownTerminals;
   /** Sessions of terminals that are about to be shown. */
   readonly #opening = new Map<string, string>();
+  readonly #startedAt = performance.now();
   /** What VS Code was given for terminals that it opens itself. */
   readonly #provided = new WeakSet<object>();
 
@@ -107,7 +111,9 @@ export class SessionTerminals implements Disposable {
     const { connection } = this.#options;
     try {
       if (connection.state.kind === 'noSupervisor') connection.retry();
-      const options = await this.#opened(undefined, 'new');
+      // Where a profile of an extension is the default, VS Code asks it anew for each terminal that it restores after a reload.
+      const isRestoring = performance.now() - this.#startedAt < RESTORING_MS;
+      const options = await this.#opened(undefined, isRestoring ? 'restored' : 'new');
       return options === undefined ? new TerminalProfile(cancelledTerminal()) : this.#provide(options);
     } catch (error) {
       const { message, why, next } = HoldfastError.from(error, 'The terminal could not be opened');
@@ -127,7 +133,7 @@ export class SessionTerminals implements Disposable {
     if (this.#provided.delete(identityOf(terminal.creationOptions))) terminal.show();
   }
 
-  async #opened(target: unknown, which?: 'new'): Promise<TerminalOptions | undefined> {
+  async #opened(target: unknown, which?: 'new' | 'restored'): Promise<TerminalOptions | undefined> {
     const wanted = target ?? onlySessionHere();
     const session = await pickSession(this.#options.sessions, wanted, {
       title: 'Open Terminal',
@@ -139,7 +145,10 @@ export class SessionTerminals implements Disposable {
       return undefined;
     }
     // A program that names its session wants a new one.
-    const joined = which ?? (typeof target === 'string' ? 'new' : await this.#pickOne(session));
+    const joined =
+      which === 'restored'
+        ? ((await this.#others(session))[0] ?? 'new')
+        : (which ?? (typeof target === 'string' ? 'new' : await this.#pickOne(session)));
     if (joined === undefined) return undefined;
     const terminal = joined === 'new' ? await this.#new(session) : joined;
     this.#opening.set(terminal.terminalId, terminal.sessionId);
@@ -160,8 +169,8 @@ export class SessionTerminals implements Disposable {
     return terminal;
   }
 
-  /** Running ones that are in no window of ours can be joined. */
-  async #pickOne(session: Session): Promise<Terminal | 'new' | undefined> {
+  /** Running ones that this window does not show, the oldest first. */
+  async #others(session: Session): Promise<Terminal[]> {
     const { terminals } = await this.#options.connection.call(
       'terminal/list',
       { session: session.id },
@@ -170,9 +179,16 @@ export class SessionTerminals implements Disposable {
     const shown = new Set(
       (await Promise.all(window.terminals.map((one) => this.#known.find(one)))).map((one) => one?.terminalId),
     );
-    const others = terminals.filter(
-      ({ terminalId, status }) => status === 'running' && !shown.has(terminalId),
-    );
+    return terminals
+      .filter(({ terminalId, status }) => {
+        return status === 'running' && !shown.has(terminalId) && !this.#opening.has(terminalId);
+      })
+      .sort((a, b) => (a.createdAt < b.createdAt ? -1 : 1));
+  }
+
+  /** Running ones that are in no window of ours can be joined. */
+  async #pickOne(session: Session): Promise<Terminal | 'new' | undefined> {
+    const others = await this.#others(session);
     if (others.length === 0) return 'new';
     const now = Date.now();
     const items: (QuickPickItem & { choice: Terminal | 'new' })[] = [

@@ -46,7 +46,6 @@ test('a person makes a session, works, stops it, and finds everything again', as
 
       // And the work goes on where it was.
       await person.command('Agent: Run Turn');
-      await person.pick('counter');
       await person.answer('{}');
       await person
         .toast(/"count":2/)

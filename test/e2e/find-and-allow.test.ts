@@ -40,7 +40,7 @@ test('a person finds files and text, sees what a turn changed, and lets a sessio
         await person.line('two needle').first().waitFor();
 
         await person.command('Agent: Search in Workspace');
-        await person.answer('/n[e]+dle/');
+        await person.answer('needle');
         await person.session('two needle').first().click();
         await person.page.locator('.statusbar-item', { hasText: 'Ln 2, Col 11' }).waitFor();
         await sleep(300);
