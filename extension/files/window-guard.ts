@@ -67,7 +67,9 @@ export class WindowGuard implements Disposable {
 
   /** The window has just come back on the session's root. */
   async #explain(): Promise<void> {
-    const reopened = reopenedSchema().safeParse(this.#state.get(REOPENED)).data;
+    const kept: unknown = this.#state.get(REOPENED);
+    // The schema is loaded only where there is something to read.
+    const reopened = kept === undefined ? undefined : reopenedSchema().safeParse(kept).data;
     if (reopened === undefined || this.#isClosed) return;
     const isHere = workspace.workspaceFolders?.some(({ uri }) => uri.toString() === reopened.root) === true;
     if (!isHere) return;
