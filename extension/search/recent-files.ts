@@ -50,8 +50,10 @@ export class RecentFiles implements Disposable {
 
   #opened(tab: Tab | undefined): void {
     const file = fileOf(tab);
+    // Before what is kept is read, which loads its schema: most windows show no file of a session.
+    if (file === undefined) return;
     const [latest] = this.#files;
-    if (file === undefined || (latest?.session === file.session && latest.path === file.path)) return;
+    if (latest?.session === file.session && latest.path === file.path) return;
     const others = this.#files.filter(({ session, path }) => session !== file.session || path !== file.path);
     this.#loaded = [file, ...others].slice(0, MOST);
     void this.#state.update(KEY, this.#loaded);
