@@ -13,15 +13,22 @@ const SCHEME = 'holdfast-history';
 const MOST_EVENTS = 2_000;
 const REDRAW_MS = 150;
 
-/** Two ways to read what happened: every event, or what was asked and what came of it. */
+/**
+ * Two ways to read what happened: every event, or what was asked and what came of it. Functions of their own: to name those of the other modules
+ * here would load them, and the second bundle with them, into every window.
+ */
 interface Reading {
   readonly ending: string;
   readonly text: (event: SessionEvent) => string;
   readonly between: string;
 }
 const READINGS = {
-  history: { ending: ' history.log', text: eventText, between: '\n' },
-  transcript: { ending: ' transcript.txt', text: transcriptText, between: '' },
+  history: { ending: ' history.log', text: (event: SessionEvent) => eventText(event), between: '\n' },
+  transcript: {
+    ending: ' transcript.txt',
+    text: (event: SessionEvent) => transcriptText(event),
+    between: '',
+  },
 } as const satisfies Record<string, Reading>;
 
 interface OpenHistory {
