@@ -27,7 +27,7 @@ const BUILD_TIME = '@@@@-build-time-@@@@@@@@'; // 2026-01-01T00:00:00.000Z
  * @type {{ entry: string, out: string }[]}
  */
 const BUNDLES = [
-  { entry: 'supervisor/main.ts', out: 'holdfast.cjs' },
+  { entry: 'cli/holdfast.ts', out: 'holdfast.cjs' },
   // Threads of the supervisor.
   { entry: 'supervisor/snapshots/patch/line-worker.ts', out: 'line-worker.cjs' },
   { entry: 'supervisor/snapshots/store/check-worker.ts', out: 'check-worker.cjs' },

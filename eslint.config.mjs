@@ -2,7 +2,7 @@ import { resolve } from 'node:path';
 import js from '@eslint/js';
 import { defineConfig } from 'eslint/config';
 import tseslint from 'typescript-eslint';
-import rooms from './scripts/lint/one-way-imports.mjs';
+import modules from './scripts/lint/one-way-imports.mjs';
 
 /** @type {Record<string, 'readonly'>} */
 const nodeGlobals = Object.fromEntries(
@@ -19,10 +19,10 @@ export default defineConfig(
   { ignores: ['node_modules/**', 'dist/**', 'coverage/**'] },
   js.configs.recommended,
   {
-    plugins: { rooms },
+    plugins: { modules },
     rules: {
-      'rooms/one-way-imports': 'error',
-      'rooms/telling-names': 'error',
+      'modules/one-way-imports': 'error',
+      'modules/telling-names': 'error',
       eqeqeq: 'error',
       'no-var': 'error',
       'prefer-const': 'error',

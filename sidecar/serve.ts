@@ -2,7 +2,7 @@ import type { Duplex } from 'node:stream';
 import { HoldfastError } from '../protocol/errors.ts';
 import type { PayloadBuffers } from '../protocol/wire/payload-buffers.ts';
 import { Peer } from '../protocol/wire/peer.ts';
-import { STORE_CALLS } from '../protocol/snapshots/wire.ts';
+import { STORE_CALLS } from '../snapshot-format/wire.ts';
 import { NOTHING, withBytes } from '../protocol/wire/shapes.ts';
 import { acceptOn } from './egress/accept.ts';
 import type { EgressListener } from './egress/listener.ts';

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { TerminalIdSchema, TurnIdSchema } from '../protocol/ids.ts';
 import { FILES_CALLS, WorkspacePathSchema } from '../protocol/files.ts';
 import { SEARCH_CALLS } from '../protocol/search.ts';
-import { SNAPSHOT_CALLS } from '../protocol/snapshots/wire.ts';
+import { SNAPSHOT_CALLS } from '../snapshot-format/wire.ts';
 import { TERMINAL_LIMITS, WindowSizeSchema } from '../protocol/terminals.ts';
 import { WATCH_CALLS } from '../protocol/watch.ts';
 

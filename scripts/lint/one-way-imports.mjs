@@ -1,35 +1,36 @@
-// Two rules about where code lives: which room may import which, and names that say nothing.
+// Two rules about where code lives: which module may import which, and names that say nothing.
 import { dirname, relative, resolve, sep } from 'node:path';
 
-/** Room → the rooms (or single files) it may import. A room may always import itself. */
+/** Module → the modules (or single files) it may import. A module may always import itself. */
 const ALLOWED = {
   protocol: [],
-  sidecar: ['protocol'],
-  'supervisor/cli': ['protocol'],
-  supervisor: ['protocol', 'sidecar/wire.ts'],
+  'snapshot-format': ['protocol'],
+  sidecar: ['protocol', 'snapshot-format'],
+  cli: ['protocol'],
+  supervisor: ['protocol', 'snapshot-format', 'sidecar/wire.ts'],
   // The entry is the one file that joins the command line and the daemon into one bundle.
-  'supervisor/main.ts': ['protocol', 'supervisor', 'supervisor/cli'],
+  'cli/holdfast.ts': ['protocol', 'supervisor', 'cli'],
   extension: ['protocol'],
   webview: ['protocol'],
 };
-const ROOMS = Object.keys(ALLOWED).sort((a, b) => b.length - a.length);
+const MODULES = Object.keys(ALLOWED).sort((a, b) => b.length - a.length);
 const VAGUE = /^(utils?|helpers?|commons?|misc|managers?)$/i;
 
 /** @param {string} path relative to the root of the repository */
-function roomOf(path) {
-  return ROOMS.find((room) => path === room || path.startsWith(`${room}/`));
+function moduleOf(path) {
+  return MODULES.find((module) => path === module || path.startsWith(`${module}/`));
 }
 
 /** @param {string} from @param {string} to both relative to the root; the reason against it, if there is one */
 export function importProblem(from, to) {
-  const own = roomOf(from);
-  const target = roomOf(to);
+  const own = moduleOf(from);
+  const target = moduleOf(to);
   if (target === undefined) {
     return own !== undefined && !to.startsWith('node_modules/') && to !== 'package.json'
-      ? `${own} imports nothing outside the rooms (${to})`
+      ? `${own} imports nothing outside the modules (${to})`
       : undefined;
   }
-  // Tests, benches and scripts stand outside the rooms and may look into any of them.
+  // Tests, benches and scripts stand outside the modules and may look into any of them.
   if (own === undefined || own === target) return undefined;
   const allowed = /** @type {Record<string, readonly string[]>} */ (ALLOWED)[own] ?? [];
   if (allowed.includes(target) || allowed.includes(to)) return undefined;

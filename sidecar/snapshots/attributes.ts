@@ -1,6 +1,6 @@
 import { chmodSync, closeSync, constants, fchmodSync } from 'node:fs';
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { DirectoryEntry, FileEntry, TreeEntry } from '../../protocol/snapshots/entries.ts';
+import type { DirectoryEntry, FileEntry, TreeEntry } from '../../snapshot-format/entries.ts';
 import { errnoOf } from '../files/directory.ts';
 import { O_PATH } from '../files/resolver.ts';
 import { FACT_WORDS, inodeOf, modeOf, noteFacts } from './facts.ts';

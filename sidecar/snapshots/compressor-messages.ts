@@ -1,4 +1,4 @@
-import type { Encoding } from '../../protocol/snapshots/frames.ts';
+import type { Encoding } from '../../snapshot-format/frames.ts';
 
 /** What the thread is told when it is made. */
 export interface CompressorPlaces {

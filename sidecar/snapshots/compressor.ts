@@ -1,7 +1,7 @@
 import { extname, join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { type Frame, packRawBeside } from '../../protocol/snapshots/frames.ts';
+import { type Frame, packRawBeside } from '../../snapshot-format/frames.ts';
 import {
   type CompressorAnswer,
   type CompressorPlaces,

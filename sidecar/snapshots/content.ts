@@ -1,7 +1,7 @@
 import { readSync } from 'node:fs';
-import { encodeBlock, type Extent } from '../../protocol/snapshots/content.ts';
-import { OBJECT_KINDS, SNAPSHOT_LIMITS } from '../../protocol/snapshots/objects.ts';
-import { buildRef, EMPTY_REF, type Piece, type Ref } from '../../protocol/snapshots/refs.ts';
+import { encodeBlock, type Extent } from '../../snapshot-format/content.ts';
+import { OBJECT_KINDS, SNAPSHOT_LIMITS } from '../../snapshot-format/objects.ts';
+import { buildRef, EMPTY_REF, type Piece, type Ref } from '../../snapshot-format/refs.ts';
 import type { ObjectOutlet } from './outbox.ts';
 import type { System } from './system.ts';
 

@@ -1,8 +1,8 @@
 import { closeSync, constants, openSync } from 'node:fs';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { formatPath } from '../../protocol/paths.ts';
-import type { DirectoryEntry, ExtendedAttribute, TreeEntry } from '../../protocol/snapshots/entries.ts';
-import { SNAPSHOT_LIMITS } from '../../protocol/snapshots/objects.ts';
+import type { DirectoryEntry, ExtendedAttribute, TreeEntry } from '../../snapshot-format/entries.ts';
+import { SNAPSHOT_LIMITS } from '../../snapshot-format/objects.ts';
 import { errnoOf } from '../files/directory.ts';
 import { O_PATH } from '../files/resolver.ts';
 import { type Content, readContent, readSmall } from './content.ts';

@@ -1,5 +1,5 @@
-import { parseTree, TreeCutter, type TreeEntry } from '../../protocol/snapshots/entries.ts';
-import { EntryCursor } from '../../protocol/snapshots/entry-cursor.ts';
+import { parseTree, TreeCutter, type TreeEntry } from '../../snapshot-format/entries.ts';
+import { EntryCursor } from '../../snapshot-format/entry-cursor.ts';
 import { type Folder, keyOf } from './folder.ts';
 import { isLeftOut, recordLength, recordName } from './records.ts';
 

@@ -1,11 +1,6 @@
-import { ByteWriter } from '../../protocol/snapshots/bytes.ts';
-import {
-  type DirectoryEntry,
-  parseTree,
-  type TreeEntry,
-  writeEntry,
-} from '../../protocol/snapshots/entries.ts';
-import { EMPTY_REF } from '../../protocol/snapshots/refs.ts';
+import { ByteWriter } from '../../snapshot-format/bytes.ts';
+import { type DirectoryEntry, parseTree, type TreeEntry, writeEntry } from '../../snapshot-format/entries.ts';
+import { EMPTY_REF } from '../../snapshot-format/refs.ts';
 import { FACT_WORDS, inodeOf } from './facts.ts';
 import { isLeftOut, recordLength, recordName, recordOf, TYPE_DIRECTORY } from './records.ts';
 

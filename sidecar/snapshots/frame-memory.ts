@@ -1,5 +1,5 @@
-import { FRAME, type FrameRecord } from '../../protocol/snapshots/frames.ts';
-import { type Hash, type ObjectKind, SNAPSHOT_LIMITS } from '../../protocol/snapshots/objects.ts';
+import { FRAME, type FrameRecord } from '../../snapshot-format/frames.ts';
+import { type Hash, type ObjectKind, SNAPSHOT_LIMITS } from '../../snapshot-format/objects.ts';
 
 /** A frame in the making, in memory that is compressed as it is. What is read from files is read to where it stays. */
 export class FrameMemory {

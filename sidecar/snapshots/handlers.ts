@@ -1,4 +1,4 @@
-import type { SNAPSHOT_CALLS, STORE_CALLS } from '../../protocol/snapshots/wire.ts';
+import type { SNAPSHOT_CALLS, STORE_CALLS } from '../../snapshot-format/wire.ts';
 import type { Peer } from '../../protocol/wire/peer.ts';
 import type { HandlerContext, Handlers, MethodMap } from '../../protocol/wire/shapes.ts';
 import type { SnapshotThread, TaskContext } from './thread-client.ts';

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
-import type { TreeEntry } from '../../protocol/snapshots/entries.ts';
-import { isMissing } from '../../protocol/snapshots/missing.ts';
-import { SNAPSHOT_LIMITS } from '../../protocol/snapshots/objects.ts';
+import type { TreeEntry } from '../../snapshot-format/entries.ts';
+import { isMissing } from '../../snapshot-format/missing.ts';
+import { SNAPSHOT_LIMITS } from '../../snapshot-format/objects.ts';
 import { type Folder, keyOf } from './folder.ts';
 import { groupOf } from './same.ts';
 import { type LinkedName, pathOf, type WalkResult } from './walk.ts';

@@ -1,4 +1,4 @@
-import type { DirectoryEntry, TreeEntry } from '../../protocol/snapshots/entries.ts';
+import type { DirectoryEntry, TreeEntry } from '../../snapshot-format/entries.ts';
 import type { Folder } from './folder.ts';
 import { keyOf } from './folder.ts';
 import { groupOf, haveSameAttributes, haveSameContent } from './same.ts';

@@ -1,4 +1,4 @@
-import type { FileEntry } from '../../protocol/snapshots/entries.ts';
+import type { FileEntry } from '../../snapshot-format/entries.ts';
 import { areSame, inodeOf, linksOf } from './facts.ts';
 
 /** Reading a smaller file again costs no more than remembering it. */

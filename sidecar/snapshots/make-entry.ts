@@ -1,7 +1,7 @@
 import { closeSync, constants, fchmodSync, ftruncateSync, writeSync } from 'node:fs';
-import { contentOf, pieceCount } from '../../protocol/snapshots/content.ts';
-import type { DirectoryEntry, FileEntry, TreeEntry } from '../../protocol/snapshots/entries.ts';
-import { OBJECT_KINDS, type ObjectReader, SNAPSHOT_LIMITS } from '../../protocol/snapshots/objects.ts';
+import { contentOf, pieceCount } from '../../snapshot-format/content.ts';
+import type { DirectoryEntry, FileEntry, TreeEntry } from '../../snapshot-format/entries.ts';
+import { OBJECT_KINDS, type ObjectReader, SNAPSHOT_LIMITS } from '../../snapshot-format/objects.ts';
 import { O_PATH } from '../files/resolver.ts';
 import { dress, dressOpen } from './attributes.ts';
 import { FACT_WORDS, modeOf, noteFacts } from './facts.ts';

@@ -1,5 +1,5 @@
-import { FRAME } from '../../protocol/snapshots/frames.ts';
-import { SNAPSHOT_LIMITS } from '../../protocol/snapshots/objects.ts';
+import { FRAME } from '../../snapshot-format/frames.ts';
+import { SNAPSHOT_LIMITS } from '../../snapshot-format/objects.ts';
 
 /** What is collected at most while the store is asked which of it it has. */
 export const BATCH_BYTES = 4 * 2 ** 20;

@@ -1,12 +1,12 @@
-import { FRAME } from '../../protocol/snapshots/frames.ts';
+import { FRAME } from '../../snapshot-format/frames.ts';
 import {
   type Hash,
   hashBehind,
   hashOf,
   type ObjectKind,
   SNAPSHOT_LIMITS,
-} from '../../protocol/snapshots/objects.ts';
-import { SNAPSHOT_WIRE_LIMITS } from '../../protocol/snapshots/wire.ts';
+} from '../../snapshot-format/objects.ts';
+import { SNAPSHOT_WIRE_LIMITS } from '../../snapshot-format/wire.ts';
 import { Compressor } from './compressor.ts';
 import { keyOf } from './folder.ts';
 import { FrameMemory } from './frame-memory.ts';

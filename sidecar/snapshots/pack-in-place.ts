@@ -1,5 +1,5 @@
-import { ENCODINGS, type Frame, packRaw } from '../../protocol/snapshots/frames.ts';
-import { letGo } from '../../protocol/snapshots/let-go.ts';
+import { ENCODINGS, type Frame, packRaw } from '../../snapshot-format/frames.ts';
+import { letGo } from '../../snapshot-format/let-go.ts';
 
 /** Compresses a frame where that makes it smaller; what is stored then lies where it began. */
 export function packInPlace(raw: Buffer): Pick<Frame, 'encoding' | 'stored' | 'checksum'> {

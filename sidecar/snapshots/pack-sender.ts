@@ -1,8 +1,8 @@
-import type { Frame } from '../../protocol/snapshots/frames.ts';
-import { letGo } from '../../protocol/snapshots/let-go.ts';
-import { PACK } from '../../protocol/snapshots/pack-layout.ts';
-import { PackWriter } from '../../protocol/snapshots/pack-writer.ts';
-import { SNAPSHOT_WIRE_LIMITS } from '../../protocol/snapshots/wire.ts';
+import type { Frame } from '../../snapshot-format/frames.ts';
+import { letGo } from '../../snapshot-format/let-go.ts';
+import { PACK } from '../../snapshot-format/pack-layout.ts';
+import { PackWriter } from '../../snapshot-format/pack-writer.ts';
+import { SNAPSHOT_WIRE_LIMITS } from '../../snapshot-format/wire.ts';
 import type { Compressor } from './compressor.ts';
 import type { FrameMemory } from './frame-memory.ts';
 import { type OutboxMemory, PUT_BYTES } from './outbox-memory.ts';

@@ -7,9 +7,9 @@ import {
   parseRecords,
   unpackFrame,
   unpackOptions,
-} from '../../protocol/snapshots/frames.ts';
-import { damaged, type Hash, type ObjectKind, type ObjectReader } from '../../protocol/snapshots/objects.ts';
-import { SNAPSHOT_WIRE_LIMITS } from '../../protocol/snapshots/wire.ts';
+} from '../../snapshot-format/frames.ts';
+import { damaged, type Hash, type ObjectKind, type ObjectReader } from '../../snapshot-format/objects.ts';
+import { SNAPSHOT_WIRE_LIMITS } from '../../snapshot-format/wire.ts';
 import { keyOf } from './folder.ts';
 import type { Store } from './store.ts';
 import { Unpacker } from './unpacker.ts';

@@ -1,10 +1,10 @@
 import { closeSync, constants, fstatSync } from 'node:fs';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { formatPath } from '../../protocol/paths.ts';
-import { type DirectoryEntry, parseTree, type TreeEntry } from '../../protocol/snapshots/entries.ts';
-import { damaged, OBJECT_KINDS } from '../../protocol/snapshots/objects.ts';
-import { isMissing } from '../../protocol/snapshots/missing.ts';
-import { piecesOf } from '../../protocol/snapshots/refs.ts';
+import { type DirectoryEntry, parseTree, type TreeEntry } from '../../snapshot-format/entries.ts';
+import { damaged, OBJECT_KINDS } from '../../snapshot-format/objects.ts';
+import { isMissing } from '../../snapshot-format/missing.ts';
+import { piecesOf } from '../../snapshot-format/refs.ts';
 import { Slices } from '../../protocol/slices.ts';
 import { O_PATH } from '../files/resolver.ts';
 import { changedMeanwhile, dressOpen } from './attributes.ts';

@@ -1,13 +1,13 @@
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { RestoreResult } from '../../protocol/snapshots/wire.ts';
-import { contentOf } from '../../protocol/snapshots/content.ts';
+import type { RestoreResult } from '../../snapshot-format/wire.ts';
+import { contentOf } from '../../snapshot-format/content.ts';
 import {
   type DirectoryEntry,
   entriesOf,
   type FileEntry,
   type TreeEntry,
-} from '../../protocol/snapshots/entries.ts';
-import { isMissing } from '../../protocol/snapshots/missing.ts';
+} from '../../snapshot-format/entries.ts';
+import { isMissing } from '../../snapshot-format/missing.ts';
 import type { RemoteObjects } from './remote-objects.ts';
 import { changedMeanwhile } from './attributes.ts';
 import { FACT_WORDS, inodeOf } from './facts.ts';

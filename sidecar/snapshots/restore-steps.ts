@@ -1,4 +1,4 @@
-import type { DirectoryEntry, TreeEntry } from '../../protocol/snapshots/entries.ts';
+import type { DirectoryEntry, TreeEntry } from '../../snapshot-format/entries.ts';
 
 /** What there is in the place of something new. */
 export type Present = 'nothing' | 'file' | 'folder';

@@ -1,5 +1,5 @@
-import type { DirectoryEntry } from '../../protocol/snapshots/entries.ts';
-import type { RestoreResult } from '../../protocol/snapshots/wire.ts';
+import type { DirectoryEntry } from '../../snapshot-format/entries.ts';
+import type { RestoreResult } from '../../snapshot-format/wire.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import type { Directory } from '../files/directory.ts';
 import { explained } from '../files/failures.ts';

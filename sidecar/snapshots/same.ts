@@ -1,5 +1,5 @@
-import type { ExtendedAttribute, TreeEntry } from '../../protocol/snapshots/entries.ts';
-import type { Ref } from '../../protocol/snapshots/refs.ts';
+import type { ExtendedAttribute, TreeEntry } from '../../snapshot-format/entries.ts';
+import type { Ref } from '../../snapshot-format/refs.ts';
 
 /** Equal in everything but the name. */
 export function areSameEntries(one: TreeEntry, other: TreeEntry): boolean {

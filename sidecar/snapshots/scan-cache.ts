@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
-import { ByteReader, ByteWriter } from '../../protocol/snapshots/bytes.ts';
-import { encodeRoot, parseRoot, parseTree, writeEntry } from '../../protocol/snapshots/entries.ts';
-import { packRaw, unpackFrame } from '../../protocol/snapshots/frames.ts';
-import { damaged, SNAPSHOT_LIMITS } from '../../protocol/snapshots/objects.ts';
+import { ByteReader, ByteWriter } from '../../snapshot-format/bytes.ts';
+import { encodeRoot, parseRoot, parseTree, writeEntry } from '../../snapshot-format/entries.ts';
+import { packRaw, unpackFrame } from '../../snapshot-format/frames.ts';
+import { damaged, SNAPSHOT_LIMITS } from '../../snapshot-format/objects.ts';
 import { FACT_WORDS } from './facts.ts';
 import { Folder, ownCopy } from './folder.ts';
 import { isLeftOut, NAME_IN_RECORD, recordLength, recordType, TYPE_DIRECTORY } from './records.ts';

@@ -1,10 +1,10 @@
 import { constants } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { formatPath } from '../../protocol/paths.ts';
-import { encodeRoot, type TreeEntry } from '../../protocol/snapshots/entries.ts';
-import { type Hash, OBJECT_KINDS } from '../../protocol/snapshots/objects.ts';
-import { missingEntry } from '../../protocol/snapshots/missing.ts';
-import { buildRef, type Piece } from '../../protocol/snapshots/refs.ts';
+import { encodeRoot, type TreeEntry } from '../../snapshot-format/entries.ts';
+import { type Hash, OBJECT_KINDS } from '../../snapshot-format/objects.ts';
+import { missingEntry } from '../../snapshot-format/missing.ts';
+import { buildRef, type Piece } from '../../snapshot-format/refs.ts';
 import { MISSING_PATHS } from '../../protocol/snapshots.ts';
 import { errnoOf } from '../files/directory.ts';
 import { explained } from '../files/failures.ts';

@@ -1,4 +1,4 @@
-import type { Hash } from '../../protocol/snapshots/objects.ts';
+import type { Hash } from '../../snapshot-format/objects.ts';
 
 /** A frame as the store sends it. */
 export interface SentFrame {

@@ -1,6 +1,6 @@
 import type { z } from 'zod';
 import type { ErrorData } from '../../protocol/errors.ts';
-import type { SNAPSHOT_CALLS } from '../../protocol/snapshots/wire.ts';
+import type { SNAPSHOT_CALLS } from '../../snapshot-format/wire.ts';
 import type { SentFrame } from './store.ts';
 
 /** What the thread is told when it is made. */

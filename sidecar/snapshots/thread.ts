@@ -3,7 +3,7 @@ import { constants, openSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';
 import { errorFromWire } from '../../protocol/error-data.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { Hash } from '../../protocol/snapshots/objects.ts';
+import type { Hash } from '../../snapshot-format/objects.ts';
 import { Directory } from '../files/directory.ts';
 import { O_PATH } from '../files/resolver.ts';
 import { PUT_BYTES } from './outbox-memory.ts';

@@ -1,6 +1,6 @@
 // A thread that unpacks frames and checks what is in them, one after the other, while files are made of those before.
 import { parentPort } from 'node:worker_threads';
-import { objectInFrame, parseRecords, unpackFrame } from '../../protocol/snapshots/frames.ts';
+import { objectInFrame, parseRecords, unpackFrame } from '../../snapshot-format/frames.ts';
 import type { UnpackerAnswer, UnpackerRequest } from './unpacker.ts';
 
 const port = parentPort;

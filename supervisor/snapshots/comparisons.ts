@@ -7,7 +7,7 @@ import {
   DIFF_LIMITS,
   type ResumeSource,
 } from '../../protocol/snapshots.ts';
-import { parseRoot } from '../../protocol/snapshots/entries.ts';
+import { parseRoot } from '../../snapshot-format/entries.ts';
 import {
   type Hash,
   hashOf,
@@ -15,8 +15,8 @@ import {
   type ObjectKind,
   type ObjectReader,
   parseHash,
-} from '../../protocol/snapshots/objects.ts';
-import type { ScanResult } from '../../protocol/snapshots/wire.ts';
+} from '../../snapshot-format/objects.ts';
+import type { ScanResult } from '../../snapshot-format/wire.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { SnapshotRow } from '../store/snapshots.ts';
 import type { SeedItem } from '../workspace/seed-source.ts';

@@ -1,7 +1,7 @@
 import type { Duplex } from 'node:stream';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { type Hash, SNAPSHOT_LIMITS } from '../../protocol/snapshots/objects.ts';
-import { type RestoreResult, type ScanResult, STORE_CALLS } from '../../protocol/snapshots/wire.ts';
+import { type Hash, SNAPSHOT_LIMITS } from '../../snapshot-format/objects.ts';
+import { type RestoreResult, type ScanResult, STORE_CALLS } from '../../snapshot-format/wire.ts';
 import { PayloadBuffers } from '../../protocol/wire/payload-buffers.ts';
 import { Peer } from '../../protocol/wire/peer.ts';
 import { NOTHING, type Progress, withBytes } from '../../protocol/wire/shapes.ts';

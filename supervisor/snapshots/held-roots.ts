@@ -1,4 +1,4 @@
-import type { Hash } from '../../protocol/snapshots/objects.ts';
+import type { Hash } from '../../snapshot-format/objects.ts';
 
 /** How long after its last use. */
 const HELD_MS = 10 * 60_000;

@@ -1,4 +1,4 @@
-import type { ScanResult } from '../../protocol/snapshots/wire.ts';
+import type { ScanResult } from '../../snapshot-format/wire.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Log } from '../daemon/logs.ts';
 import type { Engine } from '../engine/port.ts';

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { type ErrorCode, HoldfastError } from '../../protocol/errors.ts';
 import { type Restored, RestoredSchema, type SnapshotReason } from '../../protocol/snapshots.ts';
-import type { RestoreResult } from '../../protocol/snapshots/wire.ts';
+import type { RestoreResult } from '../../snapshot-format/wire.ts';
 import { failpoint } from '../failpoints.ts';
 import type { EventLog } from '../history/events.ts';
 import type { Lanes } from '../sessions/lanes.ts';

@@ -1,7 +1,7 @@
 import { statfs } from 'node:fs/promises';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { SnapshotReason } from '../../protocol/snapshots.ts';
-import type { ScanResult } from '../../protocol/snapshots/wire.ts';
+import type { ScanResult } from '../../snapshot-format/wire.ts';
 import type { Progress } from '../../protocol/wire/shapes.ts';
 import { failpoint } from '../failpoints.ts';
 import type { EventLog } from '../history/events.ts';

@@ -1,5 +1,5 @@
-import { RootHashSchema } from '../../protocol/snapshots/wire.ts';
-import { type Hash, parseHash } from '../../protocol/snapshots/objects.ts';
+import { RootHashSchema } from '../../snapshot-format/wire.ts';
+import { type Hash, parseHash } from '../../snapshot-format/objects.ts';
 import type { SnapshotUsage } from '../../protocol/snapshots.ts';
 import type { Garbage } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { type SnapshotReason, SnapshotReasonSchema } from '../../protocol/snapshots.ts';
-import { RootHashSchema } from '../../protocol/snapshots/wire.ts';
+import { RootHashSchema } from '../../snapshot-format/wire.ts';
 import { count, flag, json, parseRow, time, toColumn } from './columns.ts';
 import type { Database } from './database.ts';
 

@@ -1,5 +1,5 @@
 import type { Caveat } from '../../../protocol/snapshots.ts';
-import type { ScanResult } from '../../../protocol/snapshots/wire.ts';
+import type { ScanResult } from '../../../snapshot-format/wire.ts';
 import type { SnapshotRow } from '../../store/snapshots.ts';
 
 /** What a comparison cannot tell of one of its sides. */

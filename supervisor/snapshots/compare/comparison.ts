@@ -1,9 +1,9 @@
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { formatPath } from '../../../protocol/paths.ts';
 import type { Change, ChangeTotals } from '../../../protocol/snapshots.ts';
-import { contentOf } from '../../../protocol/snapshots/content.ts';
-import type { TreeEntry } from '../../../protocol/snapshots/entries.ts';
-import type { Hash, ObjectReader } from '../../../protocol/snapshots/objects.ts';
+import { contentOf } from '../../../snapshot-format/content.ts';
+import type { TreeEntry } from '../../../snapshot-format/entries.ts';
+import type { Hash, ObjectReader } from '../../../snapshot-format/objects.ts';
 import { Slices } from '../../../protocol/slices.ts';
 import { type Difference, differences, type Names } from './differences.ts';
 import { findEntry } from './find-entry.ts';

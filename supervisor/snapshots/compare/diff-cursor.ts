@@ -1,6 +1,6 @@
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { formatPath, parsePath, WORKSPACE } from '../../../protocol/paths.ts';
-import { type Hash, SNAPSHOT_LIMITS } from '../../../protocol/snapshots/objects.ts';
+import { type Hash, SNAPSHOT_LIMITS } from '../../../snapshot-format/objects.ts';
 import type { Names } from './differences.ts';
 
 /** Where a comparison goes on: of which two trees, behind which path. `rest`: what the caller keeps in it. */

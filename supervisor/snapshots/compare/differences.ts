@@ -1,6 +1,6 @@
-import type { TreeEntry } from '../../../protocol/snapshots/entries.ts';
-import { isMissing } from '../../../protocol/snapshots/missing.ts';
-import type { ObjectReader } from '../../../protocol/snapshots/objects.ts';
+import type { TreeEntry } from '../../../snapshot-format/entries.ts';
+import { isMissing } from '../../../snapshot-format/missing.ts';
+import type { ObjectReader } from '../../../snapshot-format/objects.ts';
 import type { Slices } from '../../../protocol/slices.ts';
 import { DirectoryCursor, skipEqual } from './directory-cursor.ts';
 import { haveSameContent, isSameEntry } from './same.ts';

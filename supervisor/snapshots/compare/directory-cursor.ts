@@ -1,6 +1,6 @@
-import { parseTree, type TreeEntry } from '../../../protocol/snapshots/entries.ts';
-import { damaged, OBJECT_KINDS, type ObjectReader } from '../../../protocol/snapshots/objects.ts';
-import { type Piece, piecesOf, type Ref } from '../../../protocol/snapshots/refs.ts';
+import { parseTree, type TreeEntry } from '../../../snapshot-format/entries.ts';
+import { damaged, OBJECT_KINDS, type ObjectReader } from '../../../snapshot-format/objects.ts';
+import { type Piece, piecesOf, type Ref } from '../../../snapshot-format/refs.ts';
 
 /** Goes through the entries of one directory, and can pass over a whole piece of it without reading it. */
 export class DirectoryCursor {

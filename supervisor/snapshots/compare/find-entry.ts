@@ -3,8 +3,8 @@ import {
   entriesOf,
   parseRoot,
   type TreeEntry,
-} from '../../../protocol/snapshots/entries.ts';
-import { type Hash, OBJECT_KINDS, type ObjectReader } from '../../../protocol/snapshots/objects.ts';
+} from '../../../snapshot-format/entries.ts';
+import { type Hash, OBJECT_KINDS, type ObjectReader } from '../../../snapshot-format/objects.ts';
 import type { Names } from './differences.ts';
 
 /** What a tree has at a path; null for nothing. Links are not followed. */

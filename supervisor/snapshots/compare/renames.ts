@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import type { Slices } from '../../../protocol/slices.ts';
-import { ByteWriter } from '../../../protocol/snapshots/bytes.ts';
-import type { FileEntry, TreeEntry } from '../../../protocol/snapshots/entries.ts';
-import { writeRef } from '../../../protocol/snapshots/refs.ts';
+import { ByteWriter } from '../../../snapshot-format/bytes.ts';
+import type { FileEntry, TreeEntry } from '../../../snapshot-format/entries.ts';
+import { writeRef } from '../../../snapshot-format/refs.ts';
 import type { Difference, Names } from './differences.ts';
 import { pairSimilar, type SimilarCandidate } from './similar-files.ts';
 

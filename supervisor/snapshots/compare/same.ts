@@ -1,6 +1,6 @@
 import type { Change } from '../../../protocol/snapshots.ts';
-import type { TreeEntry } from '../../../protocol/snapshots/entries.ts';
-import type { Ref } from '../../../protocol/snapshots/refs.ts';
+import type { TreeEntry } from '../../../snapshot-format/entries.ts';
+import type { Ref } from '../../../snapshot-format/refs.ts';
 
 type Kind = Exclude<Change['kind'], 'renamed'>;
 

@@ -5,15 +5,15 @@ import {
   entriesOf,
   TreeCutter,
   type TreeEntry,
-} from '../../../protocol/snapshots/entries.ts';
+} from '../../../snapshot-format/entries.ts';
 import {
   type Hash,
   hashOf,
   OBJECT_KINDS,
   type ObjectReader,
   SNAPSHOT_LIMITS,
-} from '../../../protocol/snapshots/objects.ts';
-import { buildRef, type ObjectSink, type Piece, type Ref } from '../../../protocol/snapshots/refs.ts';
+} from '../../../snapshot-format/objects.ts';
+import { buildRef, type ObjectSink, type Piece, type Ref } from '../../../snapshot-format/refs.ts';
 import { pieceOf, type SeedItem } from '../../workspace/seed-source.ts';
 
 const FOLDER_MODE = 0o755;

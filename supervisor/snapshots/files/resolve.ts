@@ -1,7 +1,7 @@
 import { HoldfastError } from '../../../protocol/errors.ts';
-import { type DirectoryEntry, parseRoot, type TreeEntry } from '../../../protocol/snapshots/entries.ts';
-import { isMissing } from '../../../protocol/snapshots/missing.ts';
-import { type Hash, OBJECT_KINDS, type ObjectReader } from '../../../protocol/snapshots/objects.ts';
+import { type DirectoryEntry, parseRoot, type TreeEntry } from '../../../snapshot-format/entries.ts';
+import { isMissing } from '../../../snapshot-format/missing.ts';
+import { type Hash, OBJECT_KINDS, type ObjectReader } from '../../../snapshot-format/objects.ts';
 import { childOf } from '../compare/find-entry.ts';
 
 /** As many links as the kernel follows. */

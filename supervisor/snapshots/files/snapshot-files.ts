@@ -7,19 +7,15 @@ import {
   LIST_LIMITS,
 } from '../../../protocol/files.ts';
 import { decodeName, encodeLink, encodeName, parsePath } from '../../../protocol/paths.ts';
-import { contentPieces, extentsOfPiece } from '../../../protocol/snapshots/content.ts';
-import {
-  entriesOf,
-  type FileEntry as StoredFile,
-  type TreeEntry,
-} from '../../../protocol/snapshots/entries.ts';
+import { contentPieces, extentsOfPiece } from '../../../snapshot-format/content.ts';
+import { entriesOf, type FileEntry as StoredFile, type TreeEntry } from '../../../snapshot-format/entries.ts';
 import {
   type Hash,
   OBJECT_KINDS,
   type ObjectReader,
   SNAPSHOT_LIMITS,
-} from '../../../protocol/snapshots/objects.ts';
-import { isMissing } from '../../../protocol/snapshots/missing.ts';
+} from '../../../snapshot-format/objects.ts';
+import { isMissing } from '../../../snapshot-format/missing.ts';
 import { contentKey } from '../compare/renames.ts';
 import { Slices } from '../../../protocol/slices.ts';
 import { resolveEntry } from './resolve.ts';

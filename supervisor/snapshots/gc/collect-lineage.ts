@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { failpoint } from '../../failpoints.ts';
 import { removeTree } from '../../store/remove-tree.ts';
 import { storageError } from '../../store/storage-error.ts';
-import type { Hash } from '../../../protocol/snapshots/objects.ts';
+import type { Hash } from '../../../snapshot-format/objects.ts';
 import { Slices } from '../../../protocol/slices.ts';
 import type { LineageStore, StoredPack } from '../store/lineage-store.ts';
 import { type Reference, referencesOf } from '../store/references.ts';

@@ -1,5 +1,5 @@
-import type { Hash, ObjectKind } from '../../../protocol/snapshots/objects.ts';
-import { damaged, OBJECT_KINDS } from '../../../protocol/snapshots/objects.ts';
+import type { Hash, ObjectKind } from '../../../snapshot-format/objects.ts';
+import { damaged, OBJECT_KINDS } from '../../../snapshot-format/objects.ts';
 import type { Slices } from '../../../protocol/slices.ts';
 import type { LineageStore, StoredPack } from '../store/lineage-store.ts';
 import { bitOf, isAmong, type Reference, referencesOf } from '../store/references.ts';

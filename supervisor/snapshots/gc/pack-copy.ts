@@ -1,9 +1,9 @@
 import { type FileHandle, mkdir, open } from 'node:fs/promises';
 import { join } from 'node:path';
-import { isEncoding, FrameBuilder, objectInFrame, unpackFrame } from '../../../protocol/snapshots/frames.ts';
-import type { PackObject } from '../../../protocol/snapshots/pack-index.ts';
-import { readStored } from '../../../protocol/snapshots/pack-index.ts';
-import { PackWriter } from '../../../protocol/snapshots/pack-writer.ts';
+import { isEncoding, FrameBuilder, objectInFrame, unpackFrame } from '../../../snapshot-format/frames.ts';
+import type { PackObject } from '../../../snapshot-format/pack-index.ts';
+import { readStored } from '../../../snapshot-format/pack-index.ts';
+import { PackWriter } from '../../../snapshot-format/pack-writer.ts';
 import type { StoredPack } from '../store/lineage-store.ts';
 
 /** Writes objects that are in packs already into new pack files of a folder. Nothing else knows of them until they are published. */

@@ -1,4 +1,4 @@
-import type { Hash } from '../../../protocol/snapshots/objects.ts';
+import type { Hash } from '../../../snapshot-format/objects.ts';
 import type { Slices } from '../../../protocol/slices.ts';
 import type { LineageStore } from '../store/lineage-store.ts';
 import { Marks, markTree, type ObjectPlace, storedBytes } from './marks.ts';

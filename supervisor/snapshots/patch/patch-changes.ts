@@ -1,6 +1,6 @@
-import { contentOf } from '../../../protocol/snapshots/content.ts';
-import type { FileEntry, TreeEntry } from '../../../protocol/snapshots/entries.ts';
-import type { ObjectReader } from '../../../protocol/snapshots/objects.ts';
+import { contentOf } from '../../../snapshot-format/content.ts';
+import type { FileEntry, TreeEntry } from '../../../snapshot-format/entries.ts';
+import type { ObjectReader } from '../../../snapshot-format/objects.ts';
 import type { PairedDifference } from '../compare/comparison.ts';
 import type { Names } from '../compare/differences.ts';
 import { contentKey, isExecutable } from '../compare/renames.ts';

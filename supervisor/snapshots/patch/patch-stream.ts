@@ -1,7 +1,7 @@
 import { LEFT_OUT_PATHS, PATCH_PIECE_BYTES } from '../../../protocol/snapshots.ts';
 import type { Comparison } from '../compare/comparison.ts';
 import type { Names } from '../compare/differences.ts';
-import type { ObjectReader } from '../../../protocol/snapshots/objects.ts';
+import type { ObjectReader } from '../../../snapshot-format/objects.ts';
 import { LineThread } from './line-thread.ts';
 import { isTooLarge, patchChangeOf } from './patch-changes.ts';
 import { writePatch } from './write-patch.ts';

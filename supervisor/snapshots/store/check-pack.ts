@@ -1,7 +1,7 @@
-import { objectInFrame, unpackFrame } from '../../../protocol/snapshots/frames.ts';
-import { letGo } from '../../../protocol/snapshots/let-go.ts';
-import { damaged, type Hash } from '../../../protocol/snapshots/objects.ts';
-import { type PackFile, PackIndex, readStored } from '../../../protocol/snapshots/pack-index.ts';
+import { objectInFrame, unpackFrame } from '../../../snapshot-format/frames.ts';
+import { letGo } from '../../../snapshot-format/let-go.ts';
+import { damaged, type Hash } from '../../../snapshot-format/objects.ts';
+import { type PackFile, PackIndex, readStored } from '../../../snapshot-format/pack-index.ts';
 import { Slices } from '../../../protocol/slices.ts';
 import { Lacking } from './lacking.ts';
 import { ObjectTable } from './object-table.ts';

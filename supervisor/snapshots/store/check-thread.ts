@@ -2,7 +2,7 @@ import { extname, join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { errorFromWire } from '../../../protocol/error-data.ts';
 import { type ErrorData, HoldfastError } from '../../../protocol/errors.ts';
-import { PackIndex } from '../../../protocol/snapshots/pack-index.ts';
+import { PackIndex } from '../../../snapshot-format/pack-index.ts';
 import type { CheckedPack } from './check-pack.ts';
 import { Lacking } from './lacking.ts';
 

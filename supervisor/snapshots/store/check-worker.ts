@@ -1,9 +1,9 @@
 // Runs in a thread of its own: checking what comes of a large snapshot takes seconds.
 import { closeSync, constants, openSync, readSync } from 'node:fs';
 import { parentPort } from 'node:worker_threads';
-import { FRAME } from '../../../protocol/snapshots/frames.ts';
-import { damaged } from '../../../protocol/snapshots/objects.ts';
-import type { PackFile } from '../../../protocol/snapshots/pack-index.ts';
+import { FRAME } from '../../../snapshot-format/frames.ts';
+import { damaged } from '../../../snapshot-format/objects.ts';
+import type { PackFile } from '../../../snapshot-format/pack-index.ts';
 import { storageError } from '../../store/storage-error.ts';
 import { PackChecker } from './check-pack.ts';
 import type { CheckAnswer, CheckRequest } from './check-thread.ts';

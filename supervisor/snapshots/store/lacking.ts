@@ -1,5 +1,5 @@
 import { HoldfastError } from '../../../protocol/errors.ts';
-import { type Hash, SNAPSHOT_LIMITS } from '../../../protocol/snapshots/objects.ts';
+import { type Hash, SNAPSHOT_LIMITS } from '../../../snapshot-format/objects.ts';
 
 const { hashBytes } = SNAPSHOT_LIMITS;
 /** Objects that may be named before they come: bounds the memory that a scan costs. */

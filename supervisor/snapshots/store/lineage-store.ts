@@ -2,14 +2,9 @@ import { randomBytes } from 'node:crypto';
 import { lstat, mkdir, readdir, rename } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { HoldfastError } from '../../../protocol/errors.ts';
-import { encodeRecords, FRAME, objectInFrame, unpackFrame } from '../../../protocol/snapshots/frames.ts';
-import {
-  damaged,
-  type Hash,
-  type ObjectKind,
-  type ObjectReader,
-} from '../../../protocol/snapshots/objects.ts';
-import { PackIndex, type PackObject, readStored } from '../../../protocol/snapshots/pack-index.ts';
+import { encodeRecords, FRAME, objectInFrame, unpackFrame } from '../../../snapshot-format/frames.ts';
+import { damaged, type Hash, type ObjectKind, type ObjectReader } from '../../../snapshot-format/objects.ts';
+import { PackIndex, type PackObject, readStored } from '../../../snapshot-format/pack-index.ts';
 import { FRAME_LIMITS } from '../../../protocol/wire/limits.ts';
 import { failpoint } from '../../failpoints.ts';
 import { hasErrorCode } from '../../store/storage-error.ts';

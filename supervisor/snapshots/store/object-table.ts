@@ -1,5 +1,5 @@
-import type { Hash } from '../../../protocol/snapshots/objects.ts';
-import type { PackIndex } from '../../../protocol/snapshots/pack-index.ts';
+import type { Hash } from '../../../snapshot-format/objects.ts';
+import type { PackIndex } from '../../../snapshot-format/pack-index.ts';
 
 /** Words of a slot: number of the pack and one, index in it. */
 const SLOT_WORDS = 2;

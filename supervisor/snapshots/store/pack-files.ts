@@ -1,6 +1,6 @@
 import type { FileHandle } from 'node:fs/promises';
-import { damaged } from '../../../protocol/snapshots/objects.ts';
-import type { PackFile } from '../../../protocol/snapshots/pack-index.ts';
+import { damaged } from '../../../snapshot-format/objects.ts';
+import type { PackFile } from '../../../snapshot-format/pack-index.ts';
 import type { OpenFiles } from './open-files.ts';
 
 /** A pack that is in memory, maybe on its way to a file. What it gives are copies: who checks objects writes between them. */

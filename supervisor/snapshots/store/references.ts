@@ -1,13 +1,13 @@
-import { emptyPiece, parseRoot } from '../../../protocol/snapshots/entries.ts';
-import { ENTRY_FLAGS, ENTRY_TYPES, EntryCursor } from '../../../protocol/snapshots/entry-cursor.ts';
-import { ByteReader } from '../../../protocol/snapshots/bytes.ts';
+import { emptyPiece, parseRoot } from '../../../snapshot-format/entries.ts';
+import { ENTRY_FLAGS, ENTRY_TYPES, EntryCursor } from '../../../snapshot-format/entry-cursor.ts';
+import { ByteReader } from '../../../snapshot-format/bytes.ts';
 import {
   type Hash,
   OBJECT_KINDS,
   type ObjectKind,
   SNAPSHOT_LIMITS,
-} from '../../../protocol/snapshots/objects.ts';
-import { parseList } from '../../../protocol/snapshots/refs.ts';
+} from '../../../snapshot-format/objects.ts';
+import { parseList } from '../../../snapshot-format/refs.ts';
 
 /** An object that another one needs. */
 export interface Reference {

@@ -1,9 +1,9 @@
 import { formatPath } from '../../../protocol/paths.ts';
 import type { Damage } from '../../../protocol/snapshots.ts';
-import { contentPieces, extentsOfPiece, pieceCount } from '../../../protocol/snapshots/content.ts';
-import { type FileEntry, parseRoot, parseTree } from '../../../protocol/snapshots/entries.ts';
-import { damaged, type Hash, OBJECT_KINDS, SNAPSHOT_LIMITS } from '../../../protocol/snapshots/objects.ts';
-import { parseList, type Ref } from '../../../protocol/snapshots/refs.ts';
+import { contentPieces, extentsOfPiece, pieceCount } from '../../../snapshot-format/content.ts';
+import { type FileEntry, parseRoot, parseTree } from '../../../snapshot-format/entries.ts';
+import { damaged, type Hash, OBJECT_KINDS, SNAPSHOT_LIMITS } from '../../../snapshot-format/objects.ts';
+import { parseList, type Ref } from '../../../snapshot-format/refs.ts';
 import type { Names } from '../compare/differences.ts';
 import { Marks, placeOf } from '../gc/marks.ts';
 import type { Slices } from '../../../protocol/slices.ts';

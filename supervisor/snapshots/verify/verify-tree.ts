@@ -1,7 +1,7 @@
 import type { Damage } from '../../../protocol/snapshots.ts';
-import { objectInFrame } from '../../../protocol/snapshots/frames.ts';
-import type { Hash } from '../../../protocol/snapshots/objects.ts';
-import { readFrame } from '../../../protocol/snapshots/pack-index.ts';
+import { objectInFrame } from '../../../snapshot-format/frames.ts';
+import type { Hash } from '../../../snapshot-format/objects.ts';
+import { readFrame } from '../../../snapshot-format/pack-index.ts';
 import { isNaming, Marks, markTree } from '../gc/marks.ts';
 import { Slices } from '../../../protocol/slices.ts';
 import type { LineageStore, StoredPack } from '../store/lineage-store.ts';

@@ -3,7 +3,7 @@ import { lstat, mkdir, open, readdir, readFile, rm, writeFile } from 'node:fs/pr
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { HoldfastError } from '../../../protocol/errors.ts';
-import { OBJECT_KINDS, type ObjectKindName } from '../../../protocol/snapshots/objects.ts';
+import { OBJECT_KINDS, type ObjectKindName } from '../../../snapshot-format/objects.ts';
 import { LineageStore } from '../../../supervisor/snapshots/store/lineage-store.ts';
 import { FaultHome } from '../../faults/harness/fault-home.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';

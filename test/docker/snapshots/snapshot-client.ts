@@ -7,7 +7,7 @@ import {
   type ScanResult,
   type SNAPSHOT_CALLS,
   STORE_CALLS,
-} from '../../../protocol/snapshots/wire.ts';
+} from '../../../snapshot-format/wire.ts';
 import { SIDECAR_METHODS, SIDECAR_PROTOCOL } from '../../../sidecar/wire.ts';
 import { dialChecked } from '../../../supervisor/engine/docker/dial.ts';
 import type { SidecarPair } from '../sidecar-pair.ts';

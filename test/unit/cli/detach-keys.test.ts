@@ -4,7 +4,7 @@ import {
   DetachKeyFilter,
   nameOfDetachKeys,
   parseDetachKeys,
-} from '../../../supervisor/cli/terminal/detach-keys.ts';
+} from '../../../cli/terminal/detach-keys.ts';
 
 interface Outcome {
   readonly passed: string;

@@ -1,6 +1,6 @@
 import { PassThrough } from 'node:stream';
-import { runCli } from '../../../supervisor/cli/main.ts';
-import type { CliIo, CliSignal } from '../../../supervisor/cli/main.ts';
+import { runCli } from '../../../cli/main.ts';
+import type { CliIo, CliSignal } from '../../../cli/main.ts';
 import { NOW } from './fake-supervisor.ts';
 
 export interface Finished {

@@ -11,7 +11,7 @@ import type { Methods, Notifications } from '../../../protocol/methods.ts';
 import { Peer } from '../../../protocol/wire/peer.ts';
 import { NOTHING, withBytes } from '../../../protocol/wire/shapes.ts';
 import type { Handlers, Nothing } from '../../../protocol/wire/shapes.ts';
-import { clientInfo } from '../../../supervisor/cli/version.ts';
+import { clientInfo } from '../../../cli/version.ts';
 
 export type ClientPeer = Peer<Methods, Nothing, Notifications>;
 export type FakeHandlers = Partial<Handlers<Methods, ClientPeer>>;

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { InertOutput } from '../../../supervisor/cli/terminal/inert-output.ts';
+import { InertOutput } from '../../../cli/terminal/inert-output.ts';
 
 /** In pieces of every size: what comes out must not depend on them. */
 function pass(text: string | Buffer, replayed = false): string {

@@ -4,7 +4,7 @@ import { PassThrough } from 'node:stream';
 import type { Command } from 'commander';
 import ts from 'typescript';
 import { describe, expect, test } from 'vitest';
-import { buildProgram } from '../../../supervisor/cli/program.ts';
+import { buildProgram } from '../../../cli/program.ts';
 
 const ROOT = join(import.meta.dirname, '../../..');
 

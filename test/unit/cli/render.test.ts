@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { jsonProblem, readableJson, safeJson } from '../../../supervisor/cli/render/json.ts';
-import { progressText } from '../../../supervisor/cli/render/progress.ts';
-import { duration, parseDuration, relativeTime, size } from '../../../supervisor/cli/render/quantity.ts';
-import { sessionLists } from '../../../supervisor/cli/render/session.ts';
-import { styleFor } from '../../../supervisor/cli/render/style.ts';
-import { facts, table } from '../../../supervisor/cli/render/table.ts';
-import { cut, shellWord, textWidth, visible, visibleLines } from '../../../supervisor/cli/render/text.ts';
+import { jsonProblem, readableJson, safeJson } from '../../../cli/render/json.ts';
+import { progressText } from '../../../cli/render/progress.ts';
+import { duration, parseDuration, relativeTime, size } from '../../../cli/render/quantity.ts';
+import { sessionLists } from '../../../cli/render/session.ts';
+import { styleFor } from '../../../cli/render/style.ts';
+import { facts, table } from '../../../cli/render/table.ts';
+import { cut, shellWord, textWidth, visible, visibleLines } from '../../../cli/render/text.ts';
 import { NOW, session } from './fake-supervisor.ts';
 
 const plain = styleFor(false, {});

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { InertOutput } from '../../../supervisor/cli/terminal/inert-output.ts';
+import { InertOutput } from '../../../cli/terminal/inert-output.ts';
 
 /** What gives a terminal back after a program has shown this. */
 function restored(text: string): string {

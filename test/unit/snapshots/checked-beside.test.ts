@@ -1,7 +1,7 @@
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { OBJECT_KINDS, parseHash } from '../../../protocol/snapshots/objects.ts';
+import { OBJECT_KINDS, parseHash } from '../../../snapshot-format/objects.ts';
 import { CheckThread } from '../../../supervisor/snapshots/store/check-thread.ts';
 import { Incoming } from '../../../supervisor/snapshots/store/incoming.ts';
 import { errorOf, temporaryHome } from '../store/temporary-home.ts';

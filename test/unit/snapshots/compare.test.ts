@@ -1,13 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import type { Change } from '../../../protocol/snapshots.ts';
-import { encodeRoot, TreeCutter, type TreeEntry } from '../../../protocol/snapshots/entries.ts';
+import { encodeRoot, TreeCutter, type TreeEntry } from '../../../snapshot-format/entries.ts';
 import {
   type Hash,
   OBJECT_KINDS,
   type ObjectKind,
   type ObjectReader,
-} from '../../../protocol/snapshots/objects.ts';
-import type { Ref } from '../../../protocol/snapshots/refs.ts';
+} from '../../../snapshot-format/objects.ts';
+import type { Ref } from '../../../snapshot-format/refs.ts';
 import { Comparison } from '../../../supervisor/snapshots/compare/comparison.ts';
 import type { Names } from '../../../supervisor/snapshots/compare/differences.ts';
 import { Seeded, seedOfRun } from '../protocol/seeded.ts';

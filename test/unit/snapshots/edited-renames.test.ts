@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
-import { OBJECT_KINDS, type ObjectReader } from '../../../protocol/snapshots/objects.ts';
+import { OBJECT_KINDS, type ObjectReader } from '../../../snapshot-format/objects.ts';
 import { Slices } from '../../../protocol/slices.ts';
 import { pairSimilar } from '../../../supervisor/snapshots/compare/similar-files.ts';
 import { similarity, sketchOf } from '../../../supervisor/snapshots/compare/similarity.ts';

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
-import { contentOf, encodeBlock, parseBlock } from '../../../protocol/snapshots/content.ts';
+import { contentOf, encodeBlock, parseBlock } from '../../../snapshot-format/content.ts';
 import {
   type DirectoryEntry,
   encodeRoot,
@@ -11,16 +11,11 @@ import {
   parseTree,
   TreeCutter,
   type TreeEntry,
-} from '../../../protocol/snapshots/entries.ts';
-import {
-  encodeRecords,
-  FrameBuilder,
-  parseRecords,
-  unpackFrame,
-} from '../../../protocol/snapshots/frames.ts';
-import { hashBehind, hashOf, OBJECT_KINDS, SNAPSHOT_LIMITS } from '../../../protocol/snapshots/objects.ts';
-import { PackIndex, readObject } from '../../../protocol/snapshots/pack-index.ts';
-import { buildRef, EMPTY_REF, parseList, type Piece, piecesOf } from '../../../protocol/snapshots/refs.ts';
+} from '../../../snapshot-format/entries.ts';
+import { encodeRecords, FrameBuilder, parseRecords, unpackFrame } from '../../../snapshot-format/frames.ts';
+import { hashBehind, hashOf, OBJECT_KINDS, SNAPSHOT_LIMITS } from '../../../snapshot-format/objects.ts';
+import { PackIndex, readObject } from '../../../snapshot-format/pack-index.ts';
+import { buildRef, EMPTY_REF, parseList, type Piece, piecesOf } from '../../../snapshot-format/refs.ts';
 import { Seeded, seedOfRun } from '../protocol/seeded.ts';
 import { fileOf, StoredObjects } from './stored-objects.ts';
 import { times } from '../../setup/run-length.ts';

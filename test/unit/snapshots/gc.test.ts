@@ -3,7 +3,7 @@ import { rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
-import type { Hash } from '../../../protocol/snapshots/objects.ts';
+import type { Hash } from '../../../snapshot-format/objects.ts';
 import {
   collectLineage,
   type LineageCollected,

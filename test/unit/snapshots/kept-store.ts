@@ -1,21 +1,21 @@
 import { HoldfastError } from '../../../protocol/errors.ts';
-import { encodeRecords, objectInFrame, packRaw } from '../../../protocol/snapshots/frames.ts';
+import { encodeRecords, objectInFrame, packRaw } from '../../../snapshot-format/frames.ts';
 import {
   damaged,
   type Hash,
   type ObjectKind,
   type ObjectReader,
   SNAPSHOT_LIMITS,
-} from '../../../protocol/snapshots/objects.ts';
+} from '../../../snapshot-format/objects.ts';
 import {
   PackIndex,
   type PackObject,
   readFrame,
   readObject,
   readStored,
-} from '../../../protocol/snapshots/pack-index.ts';
-import type { PackFile } from '../../../protocol/snapshots/pack-index.ts';
-import type { STORE_CALLS } from '../../../protocol/snapshots/wire.ts';
+} from '../../../snapshot-format/pack-index.ts';
+import type { PackFile } from '../../../snapshot-format/pack-index.ts';
+import type { STORE_CALLS } from '../../../snapshot-format/wire.ts';
 import { type Handlers, withBytes, WithBytes } from '../../../protocol/wire/shapes.ts';
 import { FRAME_LIMITS } from '../../../protocol/wire/limits.ts';
 import type { Store } from '../../../sidecar/snapshots/store.ts';

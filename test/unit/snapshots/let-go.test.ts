@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { letGo } from '../../../protocol/snapshots/let-go.ts';
+import { letGo } from '../../../snapshot-format/let-go.ts';
 
 test('memory of its own is given back, and is empty for whoever still looks', () => {
   const bytes = Buffer.alloc(100_000, 'x');

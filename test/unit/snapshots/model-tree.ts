@@ -1,13 +1,13 @@
-import { encodeBlock } from '../../../protocol/snapshots/content.ts';
+import { encodeBlock } from '../../../snapshot-format/content.ts';
 import {
   type DirectoryEntry,
   encodeRoot,
   type ExtendedAttribute,
   TreeCutter,
   type TreeEntry,
-} from '../../../protocol/snapshots/entries.ts';
-import { type Hash, OBJECT_KINDS, SNAPSHOT_LIMITS } from '../../../protocol/snapshots/objects.ts';
-import { buildRef, type ObjectSink, type Piece, type Ref } from '../../../protocol/snapshots/refs.ts';
+} from '../../../snapshot-format/entries.ts';
+import { type Hash, OBJECT_KINDS, SNAPSHOT_LIMITS } from '../../../snapshot-format/objects.ts';
+import { buildRef, type ObjectSink, type Piece, type Ref } from '../../../snapshot-format/refs.ts';
 import type { Seeded } from '../protocol/seeded.ts';
 
 /** One path of a tree as a test thinks of it: plain values that can be compared with each other. */

@@ -1,5 +1,5 @@
 import type { Change } from '../../../protocol/snapshots.ts';
-import type { Hash, ObjectReader } from '../../../protocol/snapshots/objects.ts';
+import type { Hash, ObjectReader } from '../../../snapshot-format/objects.ts';
 import { Comparison, type ComparisonOptions } from '../../../supervisor/snapshots/compare/comparison.ts';
 import type { Names } from '../../../supervisor/snapshots/compare/differences.ts';
 import { byPath, type Item, itemAt, type ModelTree } from './model-tree.ts';

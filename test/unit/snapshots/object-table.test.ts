@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { hashOf, OBJECT_KINDS } from '../../../protocol/snapshots/objects.ts';
-import { PackIndex } from '../../../protocol/snapshots/pack-index.ts';
+import { hashOf, OBJECT_KINDS } from '../../../snapshot-format/objects.ts';
+import { PackIndex } from '../../../snapshot-format/pack-index.ts';
 import { ObjectTable } from '../../../supervisor/snapshots/store/object-table.ts';
 import { Seeded, seedOfRun } from '../protocol/seeded.ts';
 import { fileOf, StoredObjects } from './stored-objects.ts';

@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { FrameBuilder } from '../../../protocol/snapshots/frames.ts';
-import { hashOf, OBJECT_KINDS } from '../../../protocol/snapshots/objects.ts';
-import { PackWriter } from '../../../protocol/snapshots/pack-writer.ts';
+import { FrameBuilder } from '../../../snapshot-format/frames.ts';
+import { hashOf, OBJECT_KINDS } from '../../../snapshot-format/objects.ts';
+import { PackWriter } from '../../../snapshot-format/pack-writer.ts';
 import { Incoming } from '../../../supervisor/snapshots/store/incoming.ts';
 import { temporaryHome } from '../store/temporary-home.ts';
 import { blobOf, objectsOf } from './small-tree.ts';

@@ -1,6 +1,6 @@
-import { encodeRoot, TreeCutter, type TreeEntry } from '../../../protocol/snapshots/entries.ts';
-import { type Hash, hashOf, OBJECT_KINDS } from '../../../protocol/snapshots/objects.ts';
-import { buildRef, type Piece, type Ref } from '../../../protocol/snapshots/refs.ts';
+import { encodeRoot, TreeCutter, type TreeEntry } from '../../../snapshot-format/entries.ts';
+import { type Hash, hashOf, OBJECT_KINDS } from '../../../snapshot-format/objects.ts';
+import { buildRef, type Piece, type Ref } from '../../../snapshot-format/refs.ts';
 import { StoredObjects } from './stored-objects.ts';
 
 /** Files by name, small ones, or folders of such. */

@@ -1,6 +1,6 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { afterEach, expect } from 'vitest';
-import { hashOf, OBJECT_KINDS } from '../../../protocol/snapshots/objects.ts';
+import { hashOf, OBJECT_KINDS } from '../../../snapshot-format/objects.ts';
 import { Incoming } from '../../../supervisor/snapshots/store/incoming.ts';
 import type { LineageStore } from '../../../supervisor/snapshots/store/lineage-store.ts';
 import { LineageStores } from '../../../supervisor/snapshots/store/stores.ts';

@@ -1,7 +1,7 @@
 import { onTestFinished } from 'vitest';
-import { FrameBuilder } from '../../../protocol/snapshots/frames.ts';
-import { type Hash, type ObjectKind } from '../../../protocol/snapshots/objects.ts';
-import { PackWriter } from '../../../protocol/snapshots/pack-writer.ts';
+import { FrameBuilder } from '../../../snapshot-format/frames.ts';
+import { type Hash, type ObjectKind } from '../../../snapshot-format/objects.ts';
+import { PackWriter } from '../../../snapshot-format/pack-writer.ts';
 import { Incoming } from '../../../supervisor/snapshots/store/incoming.ts';
 import type { LineageStore } from '../../../supervisor/snapshots/store/lineage-store.ts';
 import { LineageStores } from '../../../supervisor/snapshots/store/stores.ts';

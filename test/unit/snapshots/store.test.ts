@@ -1,9 +1,9 @@
 import { existsSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { entriesOf, parseRoot } from '../../../protocol/snapshots/entries.ts';
-import { parseRecords, unpackFrame } from '../../../protocol/snapshots/frames.ts';
-import { type Hash, hashOf, OBJECT_KINDS, parseHash } from '../../../protocol/snapshots/objects.ts';
+import { entriesOf, parseRoot } from '../../../snapshot-format/entries.ts';
+import { parseRecords, unpackFrame } from '../../../snapshot-format/frames.ts';
+import { type Hash, hashOf, OBJECT_KINDS, parseHash } from '../../../snapshot-format/objects.ts';
 import { Incoming } from '../../../supervisor/snapshots/store/incoming.ts';
 import type { LineageStore } from '../../../supervisor/snapshots/store/lineage-store.ts';
 import { Home } from '../../../supervisor/store/home.ts';

@@ -1,4 +1,4 @@
-import { FrameBuilder } from '../../../protocol/snapshots/frames.ts';
+import { FrameBuilder } from '../../../snapshot-format/frames.ts';
 import {
   checkObject,
   damaged,
@@ -6,9 +6,9 @@ import {
   hashOf,
   type ObjectKind,
   type ObjectReader,
-} from '../../../protocol/snapshots/objects.ts';
-import type { PackFile } from '../../../protocol/snapshots/pack-index.ts';
-import { PackWriter } from '../../../protocol/snapshots/pack-writer.ts';
+} from '../../../snapshot-format/objects.ts';
+import type { PackFile } from '../../../snapshot-format/pack-index.ts';
+import { PackWriter } from '../../../snapshot-format/pack-writer.ts';
 
 /** Objects in memory, for what only needs somewhere to keep them. */
 export class StoredObjects implements ObjectReader {

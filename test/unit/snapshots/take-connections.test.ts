@@ -1,6 +1,6 @@
 import { readdirSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { OBJECT_KINDS } from '../../../protocol/snapshots/objects.ts';
+import { OBJECT_KINDS } from '../../../snapshot-format/objects.ts';
 import { errorOf } from '../store/temporary-home.ts';
 import { blobOf, objectsOf } from './small-tree.ts';
 import { send, type SidecarPeer } from './test-sidecar.ts';

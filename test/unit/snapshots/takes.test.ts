@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
-import { OBJECT_KINDS, parseHash } from '../../../protocol/snapshots/objects.ts';
+import { OBJECT_KINDS, parseHash } from '../../../snapshot-format/objects.ts';
 import { blobOf, objectsOf } from './small-tree.ts';
 import { room, SESSION } from './take-scene.ts';
 

@@ -1,6 +1,6 @@
 import { type Duplex, duplexPair } from 'node:stream';
-import { parseHash } from '../../../protocol/snapshots/objects.ts';
-import { type ScanResult, STORE_CALLS } from '../../../protocol/snapshots/wire.ts';
+import { parseHash } from '../../../snapshot-format/objects.ts';
+import { type ScanResult, STORE_CALLS } from '../../../snapshot-format/wire.ts';
 import { Peer } from '../../../protocol/wire/peer.ts';
 import { type HandlerContext, NOTHING } from '../../../protocol/wire/shapes.ts';
 import { SIDECAR_METHODS, SIDECAR_PROTOCOL } from '../../../sidecar/wire.ts';

@@ -1,8 +1,8 @@
 import { appendFileSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import type { Hash } from '../../../protocol/snapshots/objects.ts';
-import { OBJECT_KINDS, type ObjectKindName } from '../../../protocol/snapshots/objects.ts';
+import type { Hash } from '../../../snapshot-format/objects.ts';
+import { OBJECT_KINDS, type ObjectKindName } from '../../../snapshot-format/objects.ts';
 import { LineageStore } from '../../../supervisor/snapshots/store/lineage-store.ts';
 import { type Verified, verifyTree } from '../../../supervisor/snapshots/verify/verify-tree.ts';
 import type { Home } from '../../../supervisor/store/home.ts';

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { constants, mkdirSync, openSync } from 'node:fs';
 import { join } from 'node:path';
-import type { RestoreResult, ScanResult } from '../../../../protocol/snapshots/wire.ts';
+import type { RestoreResult, ScanResult } from '../../../../snapshot-format/wire.ts';
 import { Directory } from '../../../../sidecar/files/directory.ts';
 import { O_PATH } from '../../../../sidecar/files/resolver.ts';
 import type { Work } from '../../../../sidecar/snapshots/store.ts';

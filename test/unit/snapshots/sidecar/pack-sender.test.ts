@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { HoldfastError } from '../../../../protocol/errors.ts';
-import { packRaw } from '../../../../protocol/snapshots/frames.ts';
-import { hashOf, OBJECT_KINDS } from '../../../../protocol/snapshots/objects.ts';
+import { packRaw } from '../../../../snapshot-format/frames.ts';
+import { hashOf, OBJECT_KINDS } from '../../../../snapshot-format/objects.ts';
 import { FrameMemory } from '../../../../sidecar/snapshots/frame-memory.ts';
 import { OutboxMemory } from '../../../../sidecar/snapshots/outbox-memory.ts';
 import { PackSender } from '../../../../sidecar/snapshots/pack-sender.ts';

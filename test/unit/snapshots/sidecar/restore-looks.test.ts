@@ -2,7 +2,7 @@ import { closeSync, openSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import type { ObjectKind } from '../../../../protocol/snapshots/objects.ts';
+import type { ObjectKind } from '../../../../snapshot-format/objects.ts';
 import { loadSystem, type System } from '../../../../sidecar/snapshots/system.ts';
 import { temporaryDirectory } from '../../store/temporary-home.ts';
 import { KeptStore } from '../kept-store.ts';

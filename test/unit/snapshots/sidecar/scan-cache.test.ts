@@ -2,7 +2,7 @@ import { cpSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import type { ScanResult } from '../../../../protocol/snapshots/wire.ts';
+import type { ScanResult } from '../../../../snapshot-format/wire.ts';
 import type { System } from '../../../../sidecar/snapshots/system.ts';
 import { times } from '../../../setup/run-length.ts';
 import { Seeded, seedOfRun } from '../../protocol/seeded.ts';

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { closeSync, constants, mkdirSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import type { Hash, ObjectKind } from '../../../../protocol/snapshots/objects.ts';
+import type { Hash, ObjectKind } from '../../../../snapshot-format/objects.ts';
 import { O_PATH } from '../../../../sidecar/files/resolver.ts';
 import { Folder } from '../../../../sidecar/snapshots/folder.ts';
 import { OwnEntries } from '../../../../sidecar/files/own-entries.ts';

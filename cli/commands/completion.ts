@@ -1,0 +1,76 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+import { treeOf } from '../completion/tree.ts';
+import type { Context } from '../context.ts';
+import { UsageError } from '../failure.ts';
+import type { Registry } from '../registry.ts';
+import { visible } from '../render/text.ts';
+
+const ANSWER_MS = 1500;
+const SHELLS = ['bash', 'zsh', 'fish'] as const;
+type Shell = (typeof SHELLS)[number];
+
+export function registerCompletion(registry: Registry): void {
+  const command = registry.leaf(registry.root, {
+    usage: 'completion <shell>',
+    description: 'print a completion script for bash, zsh or fish',
+    examples: [
+      'source <(holdfast completion bash)',
+      'holdfast completion fish > ~/.config/fish/completions/holdfast.fish',
+    ],
+  });
+  registry.act(command, async (context, _options, shell: string) => {
+    const script = await scriptFor(shell, registry);
+    if (context.json) await context.document({ shell, script });
+    else await context.stdout.write(script);
+    return undefined;
+  });
+
+  // Asked by the scripts. Silent where no supervisor runs: completing must never start one.
+  const words = registry.leaf(registry.root, {
+    usage: '__complete <kind>',
+    description: 'words of a kind, one a line',
+    hidden: true,
+  });
+  registry.act(words, async (context, _options, kind: string) => {
+    const found = await wordsOf(context, kind);
+    // A name with a line break cannot exist; what a terminal could obey is not offered.
+    const offered = found.filter((word) => word === visible(word));
+    if (context.json) await context.document({ words: offered });
+    else await context.print(...offered);
+    return undefined;
+  });
+}
+
+async function scriptFor(shell: string, registry: Registry): Promise<string> {
+  const tree = treeOf(registry);
+  switch (shell as Shell) {
+    case 'bash':
+      return (await import('../completion/bash.ts')).bashScript(tree);
+    case 'zsh':
+      return (await import('../completion/zsh.ts')).zshScript(tree);
+    case 'fish':
+      return (await import('../completion/fish.ts')).fishScript(tree);
+    default:
+      throw new UsageError(`there is no completion for ${visible(shell)}; there is for ${SHELLS.join(', ')}`);
+  }
+}
+
+async function wordsOf(context: Context, kind: string): Promise<string[]> {
+  const options = { start: 'never', timeoutMs: ANSWER_MS } as const;
+  try {
+    if (kind === 'profile') {
+      const { profiles } = await context.call('profile/list', {}, options);
+      return profiles.map((profile) => profile.name);
+    }
+    if (kind !== 'session') return [];
+    const { sessions } = await context.call('session/list', { limit: 500 }, options);
+    const names = sessions.map((session) => session.name);
+    // A name that several profiles use is only clear with its profile.
+    return sessions.map(({ name, profile }) =>
+      names.indexOf(name) === names.lastIndexOf(name) ? name : `${profile}/${name}`,
+    );
+  } catch (error) {
+    if (error instanceof HoldfastError) return [];
+    throw error;
+  }
+}

@@ -1,0 +1,184 @@
+import type { Command } from 'commander';
+import type { SessionEvent } from '../../protocol/entities.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Context } from '../context.ts';
+import { EXIT } from '../failure.ts';
+import { wholeNumber } from '../option-values.ts';
+import type { Registry } from '../registry.ts';
+import { egressLines } from '../render/egress.ts';
+import { readableJson } from '../render/json.ts';
+import { count, cut, visible } from '../render/text.ts';
+
+const PAGE = 1000;
+const RECONNECT_MS = 1000;
+
+interface EventsOptions {
+  after?: number;
+  follow?: boolean;
+  type?: string;
+}
+
+export function registerEvents(registry: Registry, group: Command): void {
+  const events = registry
+    .leaf(group, {
+      usage: 'events <session>',
+      description: "a session's history, oldest first; with --json one event a line",
+      operands: ['session'],
+      examples: [
+        'holdfast session events default --follow',
+        'holdfast session events default --type turn.ended --json',
+      ],
+    })
+    .option('--after <seq>', 'only what came after this number', wholeNumber)
+    .option('--follow', 'go on with what happens, until ^C')
+    .option('--type <type>', 'only events of this type');
+  registry.act(events, async (context, options: EventsOptions, session: string) =>
+    options.follow === true ? follow(context, session, options) : showStored(context, session, options),
+  );
+
+  const verify = registry.leaf(group, {
+    usage: 'verify <session>',
+    description: "check the hash chain of a session's history",
+    operands: ['session'],
+  });
+  registry.act(verify, async (context, _options, session: string) => {
+    const result = await context.call('session/verify', { session }, { stage: 'Checking the history' });
+    if (context.json) await context.document(result);
+    else if (result.ok) {
+      await context.print(
+        `${context.style.green('whole')}: ${count(result.events, 'event')}, head ${result.head}`,
+      );
+    } else {
+      await context.print(
+        `${context.style.red('broken')} at event ${result.firstBad ?? 'unknown'} of ${result.events}`,
+      );
+    }
+    return result.ok ? EXIT.done : EXIT.failed;
+  });
+}
+
+async function showStored(context: Context, session: string, options: EventsOptions): Promise<undefined> {
+  const type = options.type === undefined ? {} : { type: options.type };
+  let after = options.after ?? 0;
+  let shown = 0;
+  for (;;) {
+    const { events } = await context.call('session/events', { session, after, limit: PAGE, ...type });
+    for (const event of events) await showEvent(context, event);
+    shown += events.length;
+    after = events.at(-1)?.seq ?? after;
+    if (events.length < PAGE) break;
+  }
+  if (shown === 0 && !context.json) await context.print('There are no such events.');
+  return undefined;
+}
+
+/** Gap-free from `after` on, over lost connections too. Watching starts no supervisor after the first: it waits for one. */
+async function follow(context: Context, session: string, options: EventsOptions): Promise<number> {
+  const stopped = Promise.withResolvers<'stopped'>();
+  const release = context.takeInterrupts(() => stopped.resolve('stopped'));
+  // Resolved once, so that a rename meanwhile does not lose the session.
+  const { session: found } = await context.call('session/show', { session });
+  const place = { after: options.after ?? 0 };
+  let start: 'auto' | 'never' = 'auto';
+  let lost = false;
+  try {
+    for (;;) {
+      try {
+        const watching = watchOnce(context, start, found.id, place, options.type, () => {
+          if (lost) void context.hint('The supervisor is back');
+          lost = false;
+        });
+        if ((await Promise.race([watching, stopped.promise])) === 'stopped') return EXIT.cancelled;
+      } catch (error) {
+        if (!isAway(error)) throw error;
+      }
+      if (!lost) await context.hint('The supervisor has gone; waiting for the next one');
+      lost = true;
+      start = 'never';
+      const pause = new Promise<'again'>((resolve) => setTimeout(() => resolve('again'), RECONNECT_MS));
+      if ((await Promise.race([pause, stopped.promise])) === 'stopped') return EXIT.cancelled;
+    }
+  } finally {
+    release();
+  }
+}
+
+function isAway(error: unknown): boolean {
+  if (!(error instanceof HoldfastError)) return false;
+  // A supervisor that does not run is `not_found`; a session that does not exist was found before.
+  return ['connection_closed', 'shutting_down', 'not_found'].includes(error.code);
+}
+
+/** One subscription, until its connection ends. Events are shown one after the other, at the reader's pace. */
+async function watchOnce(
+  context: Context,
+  start: 'auto' | 'never',
+  session: string,
+  place: { after: number },
+  type: string | undefined,
+  onLive: () => void,
+): Promise<'lost'> {
+  const link = context.link(start);
+  const peer = await link.peer();
+  let subscription: string | undefined;
+  let showing: Promise<void> = Promise.resolve();
+  const ended = Promise.withResolvers<'lost'>();
+  const show = (event: SessionEvent) => {
+    if (event.seq <= place.after) return;
+    place.after = event.seq;
+    if (type !== undefined && event.type !== type) return;
+    showing = showing.then(() => showEvent(context, event));
+    showing.catch(ended.reject);
+  };
+  const subscribe = async () => {
+    subscription = (await peer.call('session/subscribe', { session, after: place.after })).subscription;
+  };
+  const stopEvents = peer.onNotification('session/event', (params) => {
+    if (params.subscription === subscription) show(params.event);
+  });
+  const stopResync = peer.onNotification('session/resync', (params) => {
+    if (params.subscription === subscription) subscribe().catch(ended.reject);
+  });
+  try {
+    await subscribe();
+    onLive();
+    void peer.closed.then(() => ended.resolve('lost'));
+    return await ended.promise;
+  } finally {
+    stopEvents();
+    stopResync();
+  }
+}
+
+async function showEvent(context: Context, event: SessionEvent): Promise<void> {
+  if (context.json) {
+    await context.document(event);
+    return;
+  }
+  const { style } = context;
+  const seq = String(event.seq).padStart(6);
+  const time = event.at.slice(0, 19).replace('T', ' ');
+  const start = `${seq}  ${time}  ${visible(event.type)}`;
+  const decision = event.type === 'egress' ? egressLines(event.sessionId, event.data) : null;
+  const rest = cut(
+    decision?.what ?? describe(event),
+    Math.max(20, context.stdout.columns - start.length - 2),
+  );
+  await context.print(`${style.dim(`${seq}  ${time}`)}  ${style.cyan(visible(event.type))}  ${rest}`);
+  // Whole, however narrow the terminal: it is there to be copied.
+  const next = decision?.next ?? null;
+  if (next !== null) await context.print(`${' '.repeat(8)}${style.dim(next)}`);
+}
+
+/** The facts of an event as `name=value`, those that are not known left out. */
+function describe(event: SessionEvent): string {
+  return Object.entries(event.data)
+    .filter(([, value]) => value !== null)
+    .map(([name, value]) => `${visible(name)}=${factText(value)}`)
+    .join(' ');
+}
+
+function factText(value: unknown): string {
+  if (typeof value === 'string') return visible(value);
+  return typeof value === 'number' ? String(Math.round(value * 10) / 10) : readableJson(value);
+}

@@ -1,0 +1,114 @@
+import {
+  parseHostPattern,
+  type Policy,
+  type PolicyRule,
+  type RuleScope,
+  showPattern,
+} from '../../protocol/egress.ts';
+import { wideWildcard } from '../../protocol/profile-bounds.ts';
+import type { Context } from '../context.ts';
+import { UsageError } from '../failure.ts';
+import type { Registry } from '../registry.ts';
+import { relativeTime } from '../render/quantity.ts';
+import { table } from '../render/table.ts';
+
+interface ScopeOptions {
+  once?: boolean;
+  session?: boolean;
+  profile?: boolean;
+}
+
+const ORIGIN: Record<PolicyRule['from'], string> = {
+  once: 'for once',
+  session: 'this session',
+  profile: 'the profile, added',
+  file: 'holdfast.yaml',
+};
+
+export function registerPolicy(registry: Registry): void {
+  const group = registry.group('policy', 'what a sandbox may reach: show it, allow a host, deny one');
+  const show = registry.leaf(group, {
+    usage: 'show <session>',
+    description: 'the rules in force, the nearest first, and where each comes from',
+    operands: ['session'],
+  });
+  registry.act(show, async (context, _options, session: string) => {
+    const { policy } = await context.call('policy/show', { session });
+    await tell(context, policy);
+    return undefined;
+  });
+
+  for (const effect of ['allow', 'deny'] as const) {
+    const leaf = registry
+      .leaf(group, {
+        usage: `${effect} <session> <host>`,
+        description:
+          effect === 'allow'
+            ? 'let the sandbox reach HOST or HOST:PORT (443 and 80 without one); *.HOST is every name below it'
+            : 'keep the sandbox from reaching HOST; connections to it end',
+        operands: ['session'],
+        examples:
+          effect === 'allow'
+            ? [
+                'holdfast policy allow default api.example.com',
+                "holdfast policy allow default '*.example.org:8443' --profile",
+              ]
+            : ['holdfast policy deny default api.example.com'],
+      })
+      .option('--session', 'for this session (default)')
+      .option('--profile', 'for every session of its profile; a deploy keeps it');
+    if (effect === 'allow') leaf.option('--once', 'for the next connection only');
+    registry.act(leaf, async (context, options: ScopeOptions, session: string, host: string) => {
+      const params = { session, host: checked(host), scope: scopeOf(options) };
+      const { policy } = await context.call(`policy/${effect}`, params);
+      await tell(context, policy);
+      const pattern = parseHostPattern(params.host);
+      const wide = effect === 'deny' || 'refused' in pattern ? null : wideWildcard(pattern);
+      if (wide !== null) await context.note(`warning: the rule ${params.host} is wide: ${wide}`);
+      return undefined;
+    });
+  }
+}
+
+function checked(text: string): string {
+  const pattern = parseHostPattern(text);
+  if (!('refused' in pattern)) return showPattern(pattern);
+  throw new UsageError(`${JSON.stringify(text)} is no host: ${pattern.refused}`);
+}
+
+function scopeOf({ once, session, profile }: ScopeOptions): RuleScope {
+  if ([once, session, profile].filter((one) => one === true).length > 1)
+    throw new UsageError('--once, --session and --profile exclude each other');
+  if (once === true) return 'once';
+  return profile === true ? 'profile' : 'session';
+}
+
+async function tell(context: Context, policy: Policy): Promise<void> {
+  if (context.json) {
+    await context.document(policy);
+    return;
+  }
+  if (policy.rules.length === 0) {
+    await context.print('Nothing is allowed: the sandbox has no network.');
+    return;
+  }
+  const { style } = context;
+  const lines = table(
+    policy.rules,
+    [
+      { title: 'HOST', value: ({ host }) => host },
+      {
+        title: 'EFFECT',
+        value: ({ effect, quiet }) => (quiet ? `${effect}, not reported` : effect),
+        paint: ({ effect }) => (effect === 'allow' ? style.green : style.red),
+      },
+      { title: 'FROM', value: ({ from }) => ORIGIN[from] },
+      {
+        title: 'ADDED',
+        value: ({ addedAt }) => (addedAt === null ? '' : relativeTime(addedAt, context.io.now())),
+      },
+    ],
+    { width: context.stdout.columns, header: style.dim },
+  );
+  await context.print(...lines);
+}

@@ -1,0 +1,154 @@
+import { resolve } from 'node:path';
+import { LARGE_SEED_BYTES } from '../../protocol/deployed.ts';
+import type { ProfileSummary } from '../../protocol/entities.ts';
+import type { Params, Result } from '../../protocol/methods.ts';
+import { confirmDeletion } from '../confirm.ts';
+import type { Context } from '../context.ts';
+import { newOpId } from '../opid.ts';
+import type { Registry } from '../registry.ts';
+import { relativeTime, size } from '../render/quantity.ts';
+import { table } from '../render/table.ts';
+import { count, shellWord, visible } from '../render/text.ts';
+
+export function registerProfiles(registry: Registry): void {
+  const { root } = registry;
+  const deploy = registry
+    .leaf(root, {
+      usage: 'deploy <dir>',
+      description: 'read DIR/holdfast.yaml and publish the code beside it; workspaces are kept',
+      operands: ['directory'],
+      examples: [
+        'holdfast deploy examples/counter',
+        'holdfast deploy . --watch        again at every change',
+      ],
+    })
+    .option('--watch', 'deploy again whenever a file of it changes');
+  registry.act(deploy, async (context, options: { watch?: boolean }, directory: string) => {
+    const absolute = resolve(context.io.cwd, directory);
+    if (options.watch !== true) {
+      await showDeployed(context, await deployOnce(context, absolute));
+      return undefined;
+    }
+    const { deployAndWatch } = await import('../watch.ts');
+    return deployAndWatch(context, absolute, {
+      deploy: async () => showDeployed(context, await deployOnce(context, absolute)),
+    });
+  });
+
+  const undeploy = registry
+    .leaf(root, {
+      usage: 'undeploy <profile>',
+      description: 'delete a profile, its code, its sessions and their workspaces for good',
+      operands: ['profile'],
+      examples: ['holdfast undeploy counter --force'],
+    })
+    .option('--force', 'do not ask');
+  registry.act(undeploy, async (context, options: { force?: boolean }, name: string) => {
+    if (options.force !== true) await confirmUndeploy(context, name);
+    const params: Params<'profile/undeploy'> = { profile: name, force: true, opId: newOpId() };
+    const { sessionsDeleted } = await context.call('profile/undeploy', params, { stage: `Removing ${name}` });
+    if (context.json) await context.document({ profile: name, sessionsDeleted });
+    else await context.print(`${visible(name)} is gone, with ${count(sessionsDeleted, 'session')}`);
+    return undefined;
+  });
+
+  const list = registry.leaf(root, { usage: 'profiles', description: 'list what is deployed' });
+  registry.act(list, async (context) => {
+    const { profiles } = await context.call('profile/list', {});
+    if (context.json) await context.document({ profiles });
+    else if (profiles.length === 0) {
+      await context.print('Nothing is deployed yet.');
+      await context.hint('Deploy a folder that has a holdfast.yaml: holdfast deploy DIR');
+    } else await context.print(...profileTable(context, profiles));
+    return undefined;
+  });
+}
+
+async function deployOnce(context: Context, directory: string): Promise<Result<'profile/deploy'>> {
+  return context.call('profile/deploy', { directory, opId: newOpId() }, { stage: `Deploying ${directory}` });
+}
+
+async function showDeployed(context: Context, result: Result<'profile/deploy'>): Promise<void> {
+  if (context.json) {
+    await context.document(result);
+    return;
+  }
+  const { profile, replaced, unchanged, warnings } = result;
+  for (const warning of warnings) await context.note(`warning: ${visible(warning)}`);
+  const what = unchanged ? 'is unchanged, still' : replaced ? 'is replaced, now' : 'is deployed as';
+  const extent = `${count(profile.files, 'file')}, ${size(profile.bytes)}`;
+  await context.print(
+    `${context.style.bold(visible(profile.name))} ${what} version ${profile.version} (${extent})`,
+  );
+  await tellExtent(context, result);
+  if (!unchanged) await context.hint(`Run it: holdfast run ${profile.name} ${exampleInput(profile)}`);
+}
+
+/** What is in no workspace, and what is in every one. */
+async function tellExtent(context: Context, { leftOut, seed }: Result<'profile/deploy'>): Promise<void> {
+  if (leftOut.files > 0) {
+    const biggest = leftOut.biggest
+      .slice(0, 3)
+      .map(({ path, files, bytes }) => {
+        const extent = files === 1 ? size(bytes) : `${count(files, 'file')}, ${size(bytes)}`;
+        return `${visible(path)} (${extent})`;
+      })
+      .join(', ');
+    const atLeast = leftOut.complete ? '' : 'at least ';
+    const extent = `${atLeast}${count(leftOut.files, 'file')}, ${size(leftOut.bytes)}`;
+    await context.note(`Left out by .gitignore and .holdfastignore: ${extent}; the largest: ${biggest}`);
+  }
+  if (seed !== null && seed.bytes > LARGE_SEED_BYTES) {
+    await context.note(
+      `Warning: every new workspace begins with ${size(seed.bytes)} (${count(seed.files, 'file')}). ` +
+        'Name what sessions do not need in `workspace.ignore`, or in .holdfastignore',
+    );
+  }
+}
+
+function exampleInput(profile: ProfileSummary): string {
+  return profile.agent.protocol === 'handler' ? shellWord('{}') : `'…'`;
+}
+
+async function confirmUndeploy(context: Context, name: string): Promise<void> {
+  const { profiles } = await context.call('profile/list', {});
+  const profile = profiles.find((one) => one.name === name);
+  if (profile === undefined) return; // the supervisor knows best how to say so
+  const { sessions } = await context.call('session/list', { profile: name, limit: 1000 });
+  const bytes = sessions.reduce((sum, session) => sum + (session.workspaceBytes ?? 0), 0);
+  const names = sessions.slice(0, 5).map((session) => visible(session.name));
+  const more = sessions.length > names.length ? ' …' : '';
+  const workspaces = `${count(profile.sessions, 'session')} with ${profile.sessions === 1 ? 'its workspace' : 'their workspaces'}`;
+  await confirmDeletion(context, {
+    what: `Delete profile ${visible(name)} for good`,
+    lines: [
+      `its code (${count(profile.files, 'file')}, ${size(profile.bytes)}) goes`,
+      profile.sessions === 0
+        ? 'it has no sessions'
+        : `${workspaces} (${size(bytes)}) ${profile.sessions === 1 ? 'goes' : 'go'}: ${names.join(', ')}${more}`,
+    ],
+  });
+}
+
+function profileTable(context: Context, profiles: readonly ProfileSummary[]): string[] {
+  const { style } = context;
+  const now = context.io.now();
+  return table<ProfileSummary>(
+    profiles,
+    [
+      { title: 'NAME', value: (profile) => profile.name, paint: () => style.bold },
+      {
+        title: 'AGENT',
+        value: ({ agent }) =>
+          [agent.protocol, agent.entry ?? (agent.command ?? []).join(' ')].join(' ').trim(),
+        giveWay: 2,
+      },
+      { title: 'WORKSPACE', value: (profile) => (profile.persistent ? 'persistent' : 'ephemeral') },
+      { title: 'SESSIONS', value: (profile) => String(profile.sessions), align: 'right' },
+      { title: 'VERSION', value: (profile) => String(profile.version), align: 'right' },
+      { title: 'DEPLOYED', value: (profile) => relativeTime(profile.deployedAt, now) },
+      { title: 'FROM', value: (profile) => profile.source, giveWay: 3 },
+    ],
+    { width: context.stdout.columns, header: style.dim },
+  );
+}

@@ -1,0 +1,140 @@
+import type { Session, Turn } from '../../protocol/entities.ts';
+import type { Params } from '../../protocol/methods.ts';
+import type { Context } from '../context.ts';
+import { UsageError } from '../failure.ts';
+import { followTurn, TurnInterrupts } from '../follow-turn.ts';
+import { durationValue } from '../option-values.ts';
+import { newOpId } from '../opid.ts';
+import type { Registry } from '../registry.ts';
+import { count, shellWord, visible } from '../render/text.ts';
+import { checkInput, readInput } from '../turn-input.ts';
+import { agentKind, kindByTraces, sinksFor } from '../turn-output.ts';
+import type { AgentKind } from '../turn-output.ts';
+import { showResult, turnDocument } from '../turn-result.ts';
+
+interface RunOptions {
+  session?: string;
+  timeout?: number;
+  wait: boolean;
+}
+
+export function registerRun(registry: Registry): void {
+  const run = registry
+    .leaf(registry.root, {
+      usage: 'run <profile> <input>',
+      description:
+        'one turn; prints what the agent gives. INPUT is JSON for a handler, text for a command, - for standard input',
+      operands: ['profile', 'none'],
+      examples: [
+        `holdfast run counter '{}'`,
+        `holdfast run counter '{}' --session user-123`,
+        `echo 'Write the tests' | holdfast run coder - --no-wait`,
+      ],
+    })
+    .option(
+      '--session <name>',
+      'the session to use; made at its first use (default: `default`, or a throw-away)',
+    )
+    .option('--timeout <s>', 'end the turn after so many seconds (or 5m, 2h)', durationValue)
+    .option('--no-wait', 'print the id of the turn and leave; it goes on');
+  registry.act(run, async (context, options: RunOptions, profile: string, operand: string) => {
+    const kind = await agentKind(context, profile);
+    const input = await readInput(context.io, operand);
+    checkInput(input, kind, `holdfast run ${shellWord(profile)}`);
+    const where = await sessionOfRun(context, profile, options.session);
+    return takeTurn(context, { kind, input, where, timeoutMs: options.timeout, wait: options.wait });
+  });
+
+  const prompt = registry
+    .leaf(registry.root, {
+      usage: 'prompt <session> <text>',
+      description: 'one turn in a session that is there; - reads the text from standard input',
+      operands: ['session', 'none'],
+      examples: [`holdfast prompt invoices 'Now the ones from May'`, 'holdfast prompt invoices - < task.md'],
+    })
+    .option('--timeout <s>', 'end the turn after so many seconds (or 5m, 2h)', durationValue)
+    .option('--no-wait', 'print the id of the turn and leave; it goes on');
+  registry.act(prompt, async (context, options: RunOptions, reference: string, operand: string) => {
+    const { session } = await context.call('session/show', { session: reference });
+    const kind = await agentKind(context, session.profile);
+    const input = await readInput(context.io, operand);
+    checkInput(input, kind, `holdfast prompt ${shellWord(reference)}`);
+    const where = { session: session.id };
+    return takeTurn(context, { kind, input, where, timeoutMs: options.timeout, wait: options.wait });
+  });
+}
+
+type Where = Pick<Params<'turn/start'>, 'session' | 'profile' | 'name'>;
+
+/** A name is found or made within the profile; an id must already belong to it. */
+async function sessionOfRun(context: Context, profile: string, session: string | undefined): Promise<Where> {
+  if (session === undefined) return { profile };
+  if (!/^ses-[a-z2-7]{16}$/.test(session)) return { profile, name: session };
+  const found = await context.call('session/show', { session });
+  if (found.session.profile !== profile) {
+    throw new UsageError(
+      `${session} is a session of ${found.session.profile}, not of ${visible(profile)}`,
+      'invalid_params',
+    );
+  }
+  return { session };
+}
+
+interface TurnOptions {
+  readonly kind: AgentKind | undefined;
+  readonly input: Buffer;
+  readonly where: Where;
+  readonly timeoutMs: number | undefined;
+  readonly wait: boolean;
+}
+
+async function takeTurn(context: Context, options: TurnOptions): Promise<number | undefined> {
+  const interrupts = new TurnInterrupts(context);
+  try {
+    const { turn, session } = await startTurn(context, options);
+    interrupts.turnKnown(turn.turnId);
+    if (!options.wait) {
+      await showStarted(context, turn, session);
+      return undefined;
+    }
+    if (turn.status === 'queued' && turn.ahead > 0) {
+      await context.hint(`Waits for ${count(turn.ahead, 'turn')} before it in ${visible(session.name)}`);
+    }
+    // A profile that came between the look and the start is told by what its turn leaves.
+    const sinks = sinksFor(context, options.kind ?? kindByTraces(turn));
+    const ended = await followTurn(context, turn.turnId, sinks);
+    return await showResult(context, ended, options.kind ?? kindByTraces(ended), sinks);
+  } finally {
+    interrupts.release();
+  }
+}
+
+async function startTurn(context: Context, options: TurnOptions): Promise<{ turn: Turn; session: Session }> {
+  const { input, kind, where, timeoutMs } = options;
+  const params: Params<'turn/start'> = {
+    ...where,
+    ...(timeoutMs === undefined ? {} : { timeoutMs }),
+    // Bytes carry the input as it was typed: no number is rounded and nothing needs escaping. No bytes need a field.
+    ...(input.length === 0 && kind !== 'handler' ? { prompt: '' } : {}),
+    opId: newOpId(),
+  };
+  context.progress.begin('Starting the turn');
+  try {
+    return await context.link().call('turn/start', params, {
+      ...(input.length === 0 ? {} : { bytes: input }),
+      onProgress: (report) => context.progress.update(report),
+    });
+  } finally {
+    context.progress.end();
+  }
+}
+
+async function showStarted(context: Context, turn: Turn, session: Session): Promise<void> {
+  if (context.json) {
+    await context.document({ ...turnDocument(turn, null, false), session: session.name });
+    return;
+  }
+  await context.print(turn.turnId);
+  if (turn.ahead > 0) await context.hint(`It waits for ${count(turn.ahead, 'turn')} before it`);
+  await context.hint(`Wait for its end: holdfast turn wait ${turn.turnId}`);
+}

@@ -1,0 +1,181 @@
+import type { Command } from 'commander';
+import { Option } from 'commander';
+import { SNAPSHOT_REASONS, type SnapshotReason } from '../../protocol/snapshots.ts';
+import { confirmDeletion } from '../confirm.ts';
+import { UsageError } from '../failure.ts';
+import { oneOf, positiveInteger } from '../option-values.ts';
+import { newOpId } from '../opid.ts';
+import type { Registry } from '../registry.ts';
+import { duration, relativeTime, size } from '../render/quantity.ts';
+import { lackingNote, snapshotFacts, snapshotTable } from '../render/snapshot.ts';
+import { count, shellWord, visible } from '../render/text.ts';
+import { snapshotId } from '../snapshot-id.ts';
+import { registerSnapshotChanges } from './snapshot-changes.ts';
+import { registerSnapshotLooks } from './snapshot-looks.ts';
+
+export function registerSnapshots(registry: Registry): void {
+  const group = registry.group('snapshot', 'points in time of a workspace: take, compare, bring back, fork');
+  registerCreate(registry, group);
+  registerList(registry, group);
+  registerShow(registry, group);
+  registerUpdate(registry, group);
+  registerDelete(registry, group);
+  registerSnapshotChanges(registry, group);
+  registerSnapshotLooks(registry, group);
+  registry.later(group, ['export', 'import']);
+}
+
+function registerCreate(registry: Registry, group: Command): void {
+  const command = registry
+    .leaf(group, {
+      usage: 'create <session>',
+      description: 'take a snapshot of the workspace, also while a turn runs',
+      operands: ['session'],
+      examples: ['holdfast snapshot create default --label "before the rewrite"'],
+    })
+    .option('--label <text>', 'what it is, for people')
+    .option('--pin', 'never remove it by itself');
+  registry.act(command, async (context, options: { label?: string; pin?: boolean }, session: string) => {
+    const { label, pin } = options;
+    const params = {
+      session,
+      opId: newOpId(),
+      ...(label === undefined ? {} : { label }),
+      ...(pin === true ? { pinned: true } : {}),
+    };
+    const taken = await context.call('snapshot/create', params, { stage: 'Looking at the workspace' });
+    if (context.json) {
+      await context.document(taken);
+      return undefined;
+    }
+    const { id, created, files, bytes, changedFiles, newBytes, scanMs, frozenMs } = taken;
+    const lacking = lackingNote(id, taken, 'are not in it');
+    if (lacking !== null) await context.note(lacking);
+    if (!created) {
+      await context.print(`Nothing has changed since ${context.style.bold(id)}`);
+      return undefined;
+    }
+    const still = frozenMs === 0 ? '' : `, the agent stood still for ${duration(frozenMs)}`;
+    await context.print(
+      `${context.style.bold(id)}: ${count(files, 'file')}, ${size(bytes)} (${duration(scanMs)}${still})`,
+      `${count(changedFiles, 'file')} changed, ${size(newBytes)} more on disk`,
+    );
+    await context.hint(`Bring it back: holdfast snapshot restore ${shellWord(session)} ${id}`);
+    return undefined;
+  });
+}
+
+interface ListOptions {
+  reason?: SnapshotReason;
+  limit?: number;
+  cursor?: string;
+}
+
+function registerList(registry: Registry, group: Command): void {
+  const command = registry
+    .leaf(group, {
+      usage: 'list <session>',
+      description: 'the snapshots of a session, the newest first; of a deleted one by its id',
+      operands: ['session'],
+    })
+    .option('--reason <reason>', SNAPSHOT_REASONS.join(', '), oneOf(SNAPSHOT_REASONS))
+    .option('--limit <n>', 'at most so many (1 to 1000)', positiveInteger(1000))
+    .option('--cursor <cursor>', 'go on where an earlier page ended');
+  registry.act(command, async (context, options: ListOptions, session: string) => {
+    const { reason, limit, cursor } = options;
+    const page = await context.call('snapshot/list', {
+      session,
+      ...(reason === undefined ? {} : { reason }),
+      ...(limit === undefined ? {} : { limit }),
+      ...(cursor === undefined ? {} : { cursor }),
+    });
+    const { snapshots, nextCursor, usage } = page;
+    if (context.json) {
+      await context.document(page);
+      return undefined;
+    }
+    if (snapshots.length === 0) {
+      await context.print('No snapshots match.');
+      return undefined;
+    }
+    const { style } = context;
+    await context.print(
+      ...snapshotTable(snapshots, { style, now: context.io.now(), width: context.stdout.columns }),
+    );
+    await context.hint(
+      `${count(usage.snapshots, 'snapshot')} of it; with those of its forks they take ${size(usage.bytes)}`,
+    );
+    if (nextCursor !== null) await context.hint(`There are more: --cursor ${shellWord(nextCursor)}`);
+    return undefined;
+  });
+}
+
+function registerShow(registry: Registry, group: Command): void {
+  const command = registry.leaf(group, {
+    usage: 'show <snapshot>',
+    description: 'everything about one snapshot',
+  });
+  registry.act(command, async (context, _options, id: string) => {
+    const { snapshot } = await context.call('snapshot/show', { snapshot: snapshotId(id) });
+    if (context.json) await context.document({ snapshot });
+    else await context.print(...snapshotFacts(snapshot, context.style, context.io.now()));
+    return undefined;
+  });
+}
+
+interface UpdateOptions {
+  label?: string;
+  pin?: boolean;
+  unpin?: boolean;
+}
+
+function registerUpdate(registry: Registry, group: Command): void {
+  const command = registry
+    .leaf(group, {
+      usage: 'update <snapshot>',
+      description: 'keep a snapshot for good, or say what it is',
+      examples: ['holdfast snapshot update snp-… --pin --label "first that works"'],
+    })
+    .option('--label <text>', "what it is; '' for nothing")
+    .addOption(new Option('--pin', 'never remove it by itself').conflicts('unpin'))
+    .option('--unpin');
+  registry.act(command, async (context, options: UpdateOptions, id: string) => {
+    const { label, pin, unpin } = options;
+    const change = {
+      ...(label === undefined ? {} : { label: label === '' ? null : label }),
+      ...(pin === true ? { pinned: true } : unpin === true ? { pinned: false } : {}),
+    };
+    if (Object.keys(change).length === 0)
+      throw new UsageError('nothing to change was given; see `holdfast snapshot update --help`');
+    const { snapshot } = await context.call('snapshot/update', { snapshot: snapshotId(id), ...change });
+    if (context.json) await context.document({ snapshot });
+    else await context.print(...snapshotFacts(snapshot, context.style, context.io.now()));
+    return undefined;
+  });
+}
+
+function registerDelete(registry: Registry, group: Command): void {
+  const command = registry
+    .leaf(group, { usage: 'delete <snapshot>', description: 'delete a snapshot for good' })
+    .option('--force', 'do not ask');
+  registry.act(command, async (context, options: { force?: boolean }, id: string) => {
+    const { snapshot } = await context.call('snapshot/show', { snapshot: snapshotId(id) });
+    if (options.force !== true) {
+      const { label, createdAt, files, bytes } = snapshot;
+      await confirmDeletion(context, {
+        what: `Delete snapshot ${id}${label === null ? '' : ` (${visible(label)})`} for good`,
+        lines: [
+          `it was taken ${relativeTime(createdAt, context.io.now())}`,
+          `${count(files, 'file')}, ${size(bytes)}`,
+        ],
+      });
+    }
+    await context.call('snapshot/delete', { snapshot: id, force: true, opId: newOpId() });
+    if (context.json) await context.document({ snapshotId: id, deleted: true });
+    else {
+      await context.print(`${id} is gone`);
+      await context.hint('What only it needed is given back by: holdfast gc');
+    }
+    return undefined;
+  });
+}

@@ -1,0 +1,198 @@
+import type { Command } from 'commander';
+import type { Turn } from '../../protocol/entities.ts';
+import { errorFromWire } from '../../protocol/error-data.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Context } from '../context.ts';
+import { UsageError } from '../failure.ts';
+import { followTurn, TurnInterrupts } from '../follow-turn.ts';
+import { durationValue, positiveInteger } from '../option-values.ts';
+import type { Registry } from '../registry.ts';
+import { readableJson } from '../render/json.ts';
+import { duration, relativeTime, size } from '../render/quantity.ts';
+import { turnSnapshotFact } from '../render/snapshot.ts';
+import { facts, table } from '../render/table.ts';
+import { visible, visibleLines } from '../render/text.ts';
+import { agentKind, kindByTraces, sinksFor } from '../turn-output.ts';
+import type { AgentKind } from '../turn-output.ts';
+import { showResult } from '../turn-result.ts';
+
+export function registerTurns(registry: Registry): void {
+  const group = registry.group('turn', 'look at turns, wait for them, cancel them');
+  registerShow(registry, group);
+  registerList(registry, group);
+  registerCancel(registry, group);
+  registerWait(registry, group);
+}
+
+function checkedId(turn: string): string {
+  if (!/^turn-[a-z2-7]{16}$/.test(turn)) {
+    throw new UsageError(
+      `${visible(turn)} is not the id of a turn; \`holdfast turn list SESSION\` shows them`,
+      'invalid_params',
+    );
+  }
+  return turn;
+}
+
+function registerShow(registry: Registry, group: Command): void {
+  const command = registry.leaf(group, { usage: 'show <turn>', description: 'everything about one turn' });
+  registry.act(command, async (context, _options, id: string) => {
+    const { turn } = await context.call('turn/show', { turn: checkedId(id) });
+    if (context.json) await context.document({ turn });
+    else await context.print(...turnFacts(context, turn));
+    return undefined;
+  });
+}
+
+function registerList(registry: Registry, group: Command): void {
+  const command = registry
+    .leaf(group, {
+      usage: 'list <session>',
+      description: 'the turns of a session, latest first',
+      operands: ['session'],
+    })
+    .option('--limit <n>', 'at most so many (1 to 1000)', positiveInteger(1000));
+  registry.act(command, async (context, options: { limit?: number }, session: string) => {
+    const limit = options.limit === undefined ? {} : { limit: options.limit };
+    const { turns } = await context.call('turn/list', { session, ...limit });
+    if (context.json) await context.document({ turns });
+    else if (turns.length === 0) await context.print('No turn has been taken in this session yet.');
+    else await context.print(...turnTable(context, turns));
+    return undefined;
+  });
+}
+
+function registerCancel(registry: Registry, group: Command): void {
+  const command = registry.leaf(group, {
+    usage: 'cancel <turn>',
+    description: 'end a turn: its processes get TERM, then KILL; one that waits never runs',
+  });
+  registry.act(command, async (context, _options, id: string) => {
+    const { turn } = await context.call('turn/cancel', { turn: checkedId(id) }, { stage: 'Cancelling' });
+    if (context.json) await context.document({ turn });
+    else if (turn.endedAt === null) await context.print(`${turn.turnId} is being cancelled`);
+    else
+      await context.print(
+        `${turn.turnId} ${turn.status === 'cancelled' ? 'is cancelled' : `had ended: ${turn.status}`}`,
+      );
+    return undefined;
+  });
+}
+
+function registerWait(registry: Registry, group: Command): void {
+  const command = registry
+    .leaf(group, {
+      usage: 'wait <turn>',
+      description:
+        'print the output of a turn from its beginning and wait for its end; exits as `run` would have',
+      examples: ['holdfast turn wait $(holdfast run coder - --no-wait < task.md)'],
+    })
+    .option(
+      '--timeout <s>',
+      'stop waiting after so many seconds (or 5m, 2h); the turn goes on',
+      durationValue,
+    );
+  registry.act(command, async (context, options: { timeout?: number }, id: string) => {
+    const turnId = checkedId(id);
+    const interrupts = new TurnInterrupts(context);
+    interrupts.turnKnown(turnId);
+    const timedOut = new AbortController();
+    const timer =
+      options.timeout === undefined ? undefined : setTimeout(() => timedOut.abort(), options.timeout);
+    try {
+      const { turn } = await context.link().call('turn/show', { turn: turnId });
+      const kind = (await kindOf(context, turn)) ?? kindByTraces(turn);
+      const sinks = sinksFor(context, kind);
+      const ended = await followTurn(context, turnId, sinks, timedOut.signal);
+      return await showResult(context, ended, kind, sinks);
+    } catch (error) {
+      if (!timedOut.signal.aborted) throw error;
+      throw new HoldfastError('timeout', `${turnId} has not ended`, {
+        why: `it was waited for ${duration(options.timeout ?? 0)}`,
+        next: `it goes on: holdfast turn wait ${turnId}`,
+        cause: error,
+      });
+    } finally {
+      clearTimeout(timer);
+      interrupts.release();
+    }
+  });
+}
+
+/** Undefined where the session or its profile is gone; what the turn left tells then. */
+async function kindOf(context: Context, turn: Turn): Promise<AgentKind | undefined> {
+  try {
+    const { session } = await context.link().call('session/show', { session: turn.sessionId });
+    return await agentKind(context, session.profile);
+  } catch (error) {
+    if (error instanceof HoldfastError && error.code === 'not_found') return undefined;
+    throw error;
+  }
+}
+
+function turnTable(context: Context, turns: readonly Turn[]): string[] {
+  const { style } = context;
+  const now = context.io.now();
+  return table<Turn>(
+    turns,
+    [
+      { title: 'TURN', value: (turn) => turn.turnId },
+      {
+        title: 'STATUS',
+        value: (turn) => turn.status,
+        paint: (turn) => (turn.status === 'failed' ? style.red : style.cyan),
+      },
+      { title: 'ASKED', value: (turn) => relativeTime(turn.createdAt, now) },
+      {
+        title: 'TOOK',
+        value: (turn) => (turn.timings.turnMs === null ? '' : duration(turn.timings.turnMs)),
+        align: 'right',
+      },
+      { title: 'SANDBOX', value: (turn) => turn.sandbox?.case ?? '' },
+      { title: 'RESULT', value: (turn) => summary(turn), giveWay: 1 },
+    ],
+    { width: context.stdout.columns, header: style.dim },
+  );
+}
+
+function summary(turn: Turn): string {
+  if (turn.error !== null) return turn.error.message;
+  if (turn.status === 'queued') return turn.ahead > 0 ? `waits for ${turn.ahead} before it` : 'waits';
+  if (turn.outputArtifact) return `${size(turn.bytes.result)} of JSON`;
+  if (turn.output !== null) return readableJson(turn.output);
+  return turn.bytes.stdout > 0 ? `${size(turn.bytes.stdout)} of output` : '';
+}
+
+function turnFacts(context: Context, turn: Turn): string[] {
+  const { style } = context;
+  const now = context.io.now();
+  const when = (time: string | null) => (time === null ? null : `${relativeTime(time, now)} (${time})`);
+  const took = (milliseconds: number | null) => (milliseconds === null ? null : duration(milliseconds));
+  const sandbox =
+    turn.sandbox === null ? null : `${turn.sandbox.case}${turn.sandbox.reused ? ', reused' : ''}`;
+  const worker = turn.worker === null ? null : `${turn.worker.id}${turn.worker.reused ? ', warm' : ', new'}`;
+  const lines = facts(
+    [
+      ['Turn', turn.turnId],
+      ['Session', turn.sessionId],
+      ['Status', turn.status + (turn.ahead > 0 ? `, ${turn.ahead} before it` : '')],
+      ['Waits for', turn.waitingFor === null ? null : 'room on the disk of the home, which is full'],
+      ['Asked', when(turn.createdAt)],
+      ['Started', when(turn.startedAt)],
+      ['Ended', when(turn.endedAt)],
+      ['Waited', took(turn.timings.queuedMs)],
+      ['Dispatch', took(turn.timings.dispatchMs)],
+      ['Took', took(turn.timings.turnMs)],
+      ['Sandbox', sandbox],
+      ['Worker', worker],
+      ['Snapshot', turnSnapshotFact(turn)],
+      ['Exit code', turn.exitCode === null ? null : String(turn.exitCode)],
+      ['Output', turn.output === null ? null : readableJson(turn.output)],
+      ['Printed', `${size(turn.bytes.stdout)} to stdout, ${size(turn.bytes.stderr)} to stderr`],
+      ['Error', turn.error === null ? null : errorFromWire(turn.error.message, turn.error.data).sentence],
+    ],
+    style.dim,
+  );
+  const traceback = turn.error?.traceback;
+  return traceback === undefined ? lines : [...lines, '', style.dim(visibleLines(traceback.trimEnd()))];
+}

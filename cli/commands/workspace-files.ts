@@ -1,0 +1,294 @@
+import { isUtf8 } from 'node:buffer';
+import { resolve } from 'node:path';
+import type { Command } from 'commander';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { FILE_PIECE_BYTES, type FileEntry } from '../../protocol/files.ts';
+import type { Context } from '../context.ts';
+import type { Registry } from '../registry.ts';
+import { relativeTime, size } from '../render/quantity.ts';
+import { table } from '../render/table.ts';
+import { count } from '../render/text.ts';
+import { localName, Upload } from '../upload.ts';
+import { workspacePath } from '../workspace-path.ts';
+
+export function registerWorkspaceFiles(registry: Registry, group: Command): void {
+  const ls = registry
+    .leaf(group, {
+      usage: 'ls <session> [path]',
+      description: 'what is in a folder of the workspace, also while the session does not run',
+      operands: ['session', 'none'],
+      examples: [
+        'holdfast workspace ls SESSION',
+        'holdfast workspace ls SESSION src --json',
+        'holdfast workspace ls SESSION src --snapshot snp-…',
+      ],
+    })
+    .option('--snapshot <id>', 'as it was in that snapshot');
+  registry.act(ls, async (context, options: FromSnapshot, session: string, path: string | undefined) => {
+    const entries = await listed(context, { session, ...options }, workspacePath(path ?? ''));
+    if (context.json) await context.document({ entries });
+    else await context.print(...rows(context, entries));
+    return undefined;
+  });
+
+  const cat = registry
+    .leaf(group, {
+      usage: 'cat <session> <paths...>',
+      description: 'write files of the workspace to standard output, byte for byte',
+      operands: ['session', 'none'],
+    })
+    .option('--snapshot <id>', 'as they were in that snapshot');
+  registry.act(cat, async (context, options: FromSnapshot, session: string, paths: string[]) => {
+    const source = { session, ...options };
+    if (context.json) {
+      await context.document({ files: await contents(context, source, paths.map(workspacePath)) });
+      return undefined;
+    }
+    for (const path of paths) {
+      await pieces(context, source, workspacePath(path), async (bytes) => {
+        await context.stdout.write(bytes);
+        await context.stdout.flush();
+      });
+    }
+    return undefined;
+  });
+
+  const put = registry
+    .leaf(group, {
+      usage: 'put <session> <paths...>',
+      description:
+        'send local files and folders (or - for standard input) to the last path, in the workspace',
+      operands: ['session', 'none'],
+      examples: [
+        'holdfast workspace put SESSION notes.md /workspace/notes.md',
+        'holdfast workspace put SESSION src docs project/',
+      ],
+    })
+    .option('--no-clobber', 'fail where there is a file already, instead of replacing it');
+  registry.act(put, async (context, options: { clobber: boolean }, session: string, paths: string[]) => {
+    const upload = new Upload(context, { session, keepExisting: !options.clobber });
+    context.progress.begin('Sending');
+    try {
+      for (const [local, remote] of await destinations(context, session, paths)) {
+        if (local === '-') {
+          await upload.sendStream(context.io.stdin as AsyncIterable<string | Buffer>, remote);
+        } else await upload.send(resolve(context.io.cwd, local), remote);
+      }
+    } finally {
+      context.progress.end();
+    }
+    const { files, bytes, skipped } = upload.uploaded;
+    if (context.json) await context.document(upload.uploaded);
+    else await context.print(`Sent ${count(files, 'file')} (${size(bytes)})`);
+    if (skipped > 0)
+      await context.hint(`${count(skipped, 'link or special file', 'links and special files')} left out`);
+    return undefined;
+  });
+
+  const rm = registry
+    .leaf(group, {
+      usage: 'rm <session> <paths...>',
+      description: 'remove files of the workspace, and folders with -r',
+      operands: ['session', 'none'],
+    })
+    .option('-r, --recursive', 'remove folders with everything in them');
+  registry.act(rm, async (context, options: { recursive?: boolean }, session: string, paths: string[]) => {
+    const removed = { files: 0, bytes: 0 };
+    for (const path of paths.map(workspacePath)) {
+      const params = { session, path, recursive: options.recursive === true };
+      const done = await context.call('files/delete', params, { stage: 'Removing' }).catch(explainFolder);
+      removed.files += done.files;
+      removed.bytes += done.bytes;
+    }
+    if (context.json) await context.document(removed);
+    else await context.print(`Removed ${count(removed.files, 'file')} (${size(removed.bytes)})`);
+    return undefined;
+  });
+}
+
+interface FromSnapshot {
+  snapshot?: string;
+}
+
+/** Whose files: a session's, or those that it had. */
+interface Source {
+  readonly session: string;
+  readonly snapshot?: string;
+}
+
+function ofSource({ session, snapshot }: Source): Source {
+  return snapshot === undefined ? { session } : { session, snapshot };
+}
+
+/** All entries of a folder, or the one of a file. */
+async function listed(context: Context, source: Source, path: string): Promise<FileEntry[]> {
+  const entries: FileEntry[] = [];
+  try {
+    for (let cursor: string | undefined; ;) {
+      const page = await context.call(
+        'files/list',
+        { ...ofSource(source), path, ...(cursor === undefined ? {} : { cursor }) },
+        { stage: 'Listing' },
+      );
+      for (const entry of page.entries) entries.push(entry);
+      if (page.nextCursor === null) return entries;
+      cursor = page.nextCursor;
+    }
+  } catch (error) {
+    if (!(error instanceof HoldfastError) || error.code !== 'file_not_a_directory') throw error;
+    const { version: _version, ...stat } = await context.call('files/stat', {
+      ...ofSource(source),
+      path,
+      follow: false,
+    });
+    return [{ name: path.slice(path.lastIndexOf('/') + 1), ...stat }];
+  }
+}
+
+function rows(context: Context, entries: readonly FileEntry[]): string[] {
+  if (entries.length === 0) return [];
+  const { style, io, stdout } = context;
+  return table(
+    entries,
+    [
+      { title: 'MODE', value: modeText },
+      { title: 'SIZE', value: (one) => (one.type === 'directory' ? '' : size(one.size)), align: 'right' },
+      {
+        title: 'MODIFIED',
+        value: (one) => relativeTime(new Date(one.mtimeMs).toISOString(), io.now()),
+        paint: () => style.dim,
+      },
+      { title: 'NAME', value: nameText },
+    ],
+    { width: stdout.columns, header: style.dim },
+  );
+}
+
+const TYPE_LETTERS: Readonly<Record<FileEntry['type'], string>> = {
+  file: '-', directory: 'd', symlink: 'l', fifo: 'p', socket: 's', device: 'b',
+}; // prettier-ignore
+
+function modeText({ type, mode }: FileEntry): string {
+  const bits = ['r', 'w', 'x', 'r', 'w', 'x', 'r', 'w', 'x'].map((letter, at) =>
+    (mode & (0o400 >> at)) === 0 ? '-' : letter,
+  );
+  return TYPE_LETTERS[type] + bits.join('');
+}
+
+function nameText({ name, type, link }: FileEntry): string {
+  if (link !== null) return `${name} → ${link}`;
+  return type === 'directory' ? `${name}/` : name;
+}
+
+/** The most that one JSON document holds of files. */
+const DOCUMENT_BYTES = 16 * 2 ** 20;
+
+interface FileContent {
+  readonly path: string;
+  readonly bytes: number;
+  /** Of a file that is UTF-8; of any other one `base64`. */
+  readonly text?: string;
+  readonly base64?: string;
+}
+
+/** Errors: `file_too_large` where they are more than a document can hold. */
+async function contents(context: Context, source: Source, paths: readonly string[]): Promise<FileContent[]> {
+  const files: FileContent[] = [];
+  let total = 0;
+  for (const path of paths) {
+    const parts: Buffer[] = [];
+    await pieces(context, source, path, (bytes) => {
+      total += bytes.length;
+      if (total > DOCUMENT_BYTES) {
+        throw new HoldfastError('file_too_large', `${path} is not printed as JSON`, {
+          why: `one document holds at most ${size(DOCUMENT_BYTES)} of files`,
+          next: 'leave out --json: the bytes come as they are',
+        });
+      }
+      // The memory of a piece is used again.
+      parts.push(Buffer.from(bytes));
+      return Promise.resolve();
+    });
+    const content = Buffer.concat(parts);
+    const shown = isUtf8(content)
+      ? { text: content.toString('utf8') }
+      : { base64: content.toString('base64') };
+    files.push({ path, bytes: content.length, ...shown });
+  }
+  return files;
+}
+
+/** Reads ahead by one piece, so that the way there and the way out overlap. `take` owns a piece until it settles. */
+async function pieces(
+  context: Context,
+  source: Source,
+  path: string,
+  take: (bytes: Buffer) => Promise<void>,
+): Promise<void> {
+  const piece = (offset: number) =>
+    context
+      .link()
+      .callWithBytes(
+        'files/read',
+        { ...ofSource(source), path, offset, length: FILE_PIECE_BYTES },
+        { signal: context.interrupted },
+      );
+  let next = piece(0);
+  for (let offset = 0; ;) {
+    const { result, bytes, release } = await next;
+    offset += bytes.length;
+    const more = bytes.length > 0 && offset < result.size;
+    if (more) {
+      next = piece(offset);
+      // Should writing fail first, nobody waits for this one any more.
+      next.catch(() => undefined);
+    }
+    await take(bytes);
+    release();
+    if (!more) return;
+  }
+}
+
+/** Local → path in the workspace, as `cp` has it: into a folder that is there, else under the name that was given. */
+async function destinations(
+  context: Context,
+  session: string,
+  paths: readonly string[],
+): Promise<[string, string][]> {
+  const locals = paths.slice(0, -1);
+  const typed = paths.at(-1);
+  if (typed === undefined || locals.length === 0) {
+    throw new HoldfastError('invalid_params', 'Nothing was sent', {
+      why: 'there is no destination',
+      next: 'holdfast workspace put SESSION LOCAL… REMOTE',
+    });
+  }
+  const remote = workspacePath(typed);
+  const into = typed.endsWith('/') || locals.length > 1 || (await isFolder(context, session, remote));
+  if (!into) return locals.map((local) => [local, remote]);
+  if (locals.includes('-')) {
+    throw new HoldfastError('invalid_params', 'Nothing was sent', {
+      why: 'standard input has no name of its own',
+      next: 'give the path of the file it becomes',
+    });
+  }
+  const params = { session, path: remote, parents: true };
+  await context.call('files/mkdir', params, { stage: 'Sending' });
+  return locals.map((local) => [local, `${remote}/${localName(resolve(context.io.cwd, local))}`]);
+}
+
+async function isFolder(context: Context, session: string, path: string): Promise<boolean> {
+  try {
+    return (await context.call('files/stat', { session, path }, { stage: 'Sending' })).type === 'directory';
+  } catch (error) {
+    if (error instanceof HoldfastError && error.code === 'file_not_found') return false;
+    throw error;
+  }
+}
+
+function explainFolder(error: unknown): never {
+  if (error instanceof HoldfastError && error.code === 'directory_not_empty') {
+    throw new HoldfastError(error.code, error.message, { next: 'repeat it with -r', cause: error });
+  }
+  throw error;
+}

@@ -1,0 +1,232 @@
+import type { Command } from 'commander';
+import { randomBytes } from 'node:crypto';
+import { SEARCH_LIMITS, type SearchLine, type SearchParams } from '../../protocol/search.ts';
+import type { Context } from '../context.ts';
+import { EXIT } from '../failure.ts';
+import { positiveInteger, repeated, wholeNumber } from '../option-values.ts';
+import type { Registry } from '../registry.ts';
+import { size } from '../render/quantity.ts';
+import type { Style } from '../render/style.ts';
+import { table } from '../render/table.ts';
+import { count, visible } from '../render/text.ts';
+import { workspacePath } from '../workspace-path.ts';
+
+interface WhereOptions {
+  glob?: string[];
+  exclude?: string[];
+  hidden?: boolean;
+  ignore: boolean;
+}
+
+interface SearchOptions extends WhereOptions {
+  files?: boolean;
+  fixedStrings?: boolean;
+  ignoreCase?: boolean;
+  caseSensitive?: boolean;
+  word?: boolean;
+  context?: number;
+  limit?: number;
+}
+
+export function registerWorkspaceSearch(registry: Registry, group: Command): void {
+  const search = registry
+    .leaf(group, {
+      usage: 'search <session> <pattern> [path]',
+      description: 'lines of the workspace that match a regular expression, as ripgrep finds them',
+      operands: ['session', 'none', 'none'],
+      examples: [
+        'holdfast workspace search SESSION "TODO|FIXME" src',
+        'holdfast workspace search SESSION --files config',
+      ],
+    })
+    .option('--files', 'look for files whose names have these letters instead')
+    .option('-F, --fixed-strings', 'the pattern is no regular expression')
+    .option('-i, --ignore-case', 'no difference between small and capital letters')
+    .option('-s, --case-sensitive', 'always a difference (default: when the pattern has capitals)')
+    .option('-w, --word', 'whole words only')
+    .option('-C, --context <lines>', 'so many lines before and after', wholeNumber)
+    .option('-g, --glob <glob>', 'only files that match; repeatable', repeated)
+    .option('--exclude <glob>', 'no files that match; repeatable', repeated)
+    .option('--hidden', 'hidden files too')
+    .option('--no-ignore', 'also what .gitignore and the like leave out')
+    .option('--limit <n>', 'at most so many results', positiveInteger(SEARCH_LIMITS.results.most));
+  registry.act(
+    search,
+    async (context, options: SearchOptions, session: string, pattern: string, path: string | undefined) =>
+      options.files === true
+        ? findFiles(context, session, pattern, path, options)
+        : searchText(context, session, pattern, path, options),
+  );
+
+  const du = registry
+    .leaf(group, {
+      usage: 'du <session> [path]',
+      description: 'what takes the space in the workspace, the biggest folders first',
+      operands: ['session', 'none'],
+    })
+    .option('--depth <levels>', 'how deep folders are told apart (default 3)', wholeNumber)
+    .option('--limit <n>', 'at most so many folders (default 20)', positiveInteger(1000));
+  registry.act(
+    du,
+    async (
+      context,
+      options: { depth?: number; limit?: number },
+      session: string,
+      path: string | undefined,
+    ) => {
+      const { depth, limit = 20 } = options;
+      const usage = await context.call(
+        'files/usage',
+        {
+          session,
+          limit,
+          ...(path === undefined ? {} : { path: workspacePath(path) }),
+          ...(depth === undefined ? {} : { depth }),
+        },
+        { stage: 'Measuring' },
+      );
+      if (context.json) {
+        await context.document(usage);
+        return undefined;
+      }
+      const rows = table(
+        usage.folders,
+        [
+          { title: 'SIZE', value: ({ bytes }) => size(bytes), align: 'right' },
+          { title: 'FILES', value: ({ files }) => String(files), align: 'right' },
+          { title: 'FOLDER', value: (folder) => folder.path, giveWay: 1 },
+        ],
+        { width: context.stdout.columns, header: context.style.dim },
+      );
+      if (usage.folders.length > 0) await context.print(...rows);
+      await context.print(`${size(usage.bytes)} in ${count(usage.files, 'file')} in all`);
+      return undefined;
+    },
+  );
+}
+
+function where(
+  options: WhereOptions,
+  path: string | undefined,
+): Pick<SearchParams, 'path' | 'include' | 'exclude' | 'hidden' | 'ignoreFiles'> {
+  return {
+    ...(path === undefined ? {} : { path: workspacePath(path) }),
+    ...(options.glob === undefined ? {} : { include: options.glob }),
+    ...(options.exclude === undefined ? {} : { exclude: options.exclude }),
+    ...(options.hidden === true ? { hidden: true } : {}),
+    ...(options.ignore ? {} : { ignoreFiles: false }),
+  };
+}
+
+async function findFiles(
+  context: Context,
+  session: string,
+  query: string,
+  path: string | undefined,
+  options: SearchOptions,
+): Promise<number> {
+  const limit =
+    options.limit === undefined ? {} : { limit: Math.min(options.limit, SEARCH_LIMITS.names.most) };
+  const found = await context.call(
+    'files/find',
+    { session, query, ...limit, ...where(options, path) },
+    { stage: 'Searching' },
+  );
+  if (context.json) await context.document(found);
+  else {
+    await context.print(...found.paths.map(visible));
+    if (found.more) await context.hint('there are more: narrow it down, or raise --limit');
+  }
+  return found.paths.length === 0 ? EXIT.failed : EXIT.done;
+}
+
+/** With --json one line of JSON a result, the summary last. Exit code 1 where nothing was found, as grep has it. */
+async function searchText(
+  context: Context,
+  session: string,
+  pattern: string,
+  path: string | undefined,
+  options: SearchOptions,
+): Promise<number> {
+  const token = randomBytes(8).toString('hex');
+  const peer = await context.link().peer();
+  const printer = new LinePrinter(context);
+  let printing = Promise.resolve();
+  const unlisten = peer.onNotification('files/found', ({ token: whose, lines }) => {
+    if (whose !== token) return;
+    // The sidecar is not asked for more than a terminal or pipe takes.
+    const goOn = peer.pauseReading();
+    printing = printing.then(() => printer.print(lines)).finally(goOn);
+  });
+  try {
+    const summary = await peer.call(
+      'files/search',
+      {
+        session,
+        token,
+        pattern,
+        syntax: options.fixedStrings === true ? 'fixed' : 'regex',
+        letterCase:
+          options.ignoreCase === true ? 'ignore' : options.caseSensitive === true ? 'exact' : 'smart',
+        ...(options.word === true ? { word: true } : {}),
+        ...(options.context === undefined ? {} : { before: options.context, after: options.context }),
+        ...(options.limit === undefined ? {} : { limit: options.limit }),
+        ...where(options, path),
+      },
+      { signal: context.interrupted },
+    );
+    await printing;
+    if (context.json) await context.document({ summary });
+    else if (summary.stopped !== null) {
+      const why = summary.stopped === 'limit' ? 'more than --limit' : 'it took too long';
+      await context.hint(`stopped after ${count(summary.matches, 'line')}: ${why}`);
+    }
+    return summary.matches === 0 ? EXIT.failed : EXIT.done;
+  } finally {
+    unlisten();
+    await printing;
+  }
+}
+
+/** As grep prints: a file's name before each line; dashes where lines are missing. */
+class LinePrinter {
+  readonly #context: Context;
+  #last: { readonly path: string; readonly line: number } | null = null;
+  #hasContext = false;
+
+  constructor(context: Context) {
+    this.#context = context;
+  }
+
+  async print(lines: readonly SearchLine[]): Promise<void> {
+    if (this.#context.json) {
+      for (const line of lines) await this.#context.document(line);
+      return;
+    }
+    const { style } = this.#context;
+    const printed: string[] = [];
+    for (const line of lines) {
+      this.#hasContext ||= line.kind === 'context';
+      const follows = this.#last?.path === line.path && this.#last.line + 1 === line.line;
+      if (this.#hasContext && this.#last !== null && !follows) printed.push(style.dim('--'));
+      const mark = line.kind === 'match' ? ':' : '-';
+      const name = `${visible(line.path)}${mark}${String(line.line)}${mark}`;
+      printed.push(`${style.dim(name)}${highlighted(line, style)}`);
+      this.#last = line;
+    }
+    await this.#context.print(...printed);
+  }
+}
+
+function highlighted({ preview, previewStart, ranges }: SearchLine, style: Style): string {
+  let text = '';
+  let at = 0;
+  for (const range of ranges) {
+    const start = Math.max(at, range.start - previewStart);
+    const end = Math.min(preview.length, range.end - previewStart);
+    if (end <= start) continue;
+    text += visible(preview.slice(at, start)) + style.red(visible(preview.slice(start, end)));
+    at = end;
+  }
+  return text + visible(preview.slice(at));
+}

@@ -1,0 +1,23 @@
+import { connectSupervisor } from '../protocol/client/connect.ts';
+import type { SupervisorPeer } from '../protocol/client/connect.ts';
+import type { CliIo } from './io.ts';
+import type { StartMode } from './link.ts';
+import { clientInfo } from './version.ts';
+
+/** A connection after hello. The supervisor is started first where none runs and `start` says so. */
+export async function dialSupervisor(options: {
+  readonly home: string;
+  readonly io: CliIo;
+  readonly start: StartMode;
+  readonly timeoutMs?: number;
+}): Promise<SupervisorPeer> {
+  const { home, io, start, timeoutMs } = options;
+  const { peer } = await connectSupervisor({
+    home,
+    program: clientInfo(),
+    start,
+    command: io.supervisorCommand,
+    timeoutMs,
+  });
+  return peer;
+}

@@ -1,0 +1,237 @@
+import { isUtf8 } from 'node:buffer';
+import type { SupervisorPeer } from '../protocol/client/connect.ts';
+import { HoldfastError } from '../protocol/errors.ts';
+import type { Params, Result } from '../protocol/methods.ts';
+import type { Context } from './context.ts';
+import { EXIT, UsageError } from './failure.ts';
+import { terminalEnvironment } from './terminal/terminal-environment.ts';
+
+export interface ExecRequest {
+  readonly session: string;
+  readonly command: readonly string[];
+  readonly tty: boolean;
+  readonly stdin: boolean;
+  readonly env: Readonly<Record<string, string>>;
+  readonly cwd: string | undefined;
+}
+
+/** Input goes in pieces of at most this size: one is under way at a time, so the process sets the pace. */
+const INPUT_BYTES = 2 ** 20;
+/** Output that standard output has not taken yet; above it nothing more is read from the supervisor. */
+const BACKLOG_BYTES = 2 ** 20;
+
+/**
+ * Runs a command in the session's sandbox as if it ran here: bytes in and out as they are, its exit code. With a terminal, keys go
+ * there, ^C too; without, the first ^C sends it INT and the next ones KILL. The supervisor ends it when this client goes.
+ */
+export async function execute(context: Context, request: ExecRequest): Promise<number> {
+  const { stdin } = context.io;
+  if (request.tty && (stdin.isTTY !== true || !context.stdout.isTTY)) {
+    throw new UsageError('-t needs a terminal, and standard input or output is none; leave it out');
+  }
+  const peer = await context.link().peer();
+  const running = new RunningExec(context, peer, request);
+  try {
+    return await running.run();
+  } finally {
+    running.close();
+  }
+}
+
+interface Exited {
+  readonly exitCode: number | null;
+  readonly signal: string | null;
+}
+
+class RunningExec {
+  readonly #context: Context;
+  readonly #peer: SupervisorPeer;
+  readonly #request: ExecRequest;
+  readonly #endings: (() => void)[] = [];
+  readonly #exited = Promise.withResolvers<Exited>();
+  #exec: string | undefined;
+  #ended = false;
+  #interrupts = 0;
+  /** Writes in the order of arrival; its end is the end of all output so far. */
+  #writing: Promise<void> = Promise.resolve();
+  #backlog = 0;
+  #readOn: (() => void) | undefined;
+
+  constructor(context: Context, peer: SupervisorPeer, request: ExecRequest) {
+    this.#context = context;
+    this.#peer = peer;
+    this.#request = request;
+  }
+
+  async run(): Promise<number> {
+    const context = this.#context;
+    const peer = this.#peer;
+    this.#endings.push(
+      peer.onNotification('exec/output', (params, bytes) => {
+        if (params.exec === this.#exec) this.#show(params.stream, bytes);
+      }),
+      peer.onNotification('exec/exited', (params) => {
+        if (params.exec === this.#exec) this.#exited.resolve(params);
+      }),
+      context.takeInterrupts(() => this.#interrupt()),
+    );
+    void peer.closed.then((reason) => this.#exited.reject(lost(reason)));
+    // Awaited below; until then a connection that breaks is the starting call's to report.
+    this.#exited.promise.catch(() => undefined);
+    const started = await this.#start();
+    if (this.#interrupts > 0) this.#kill('INT');
+    this.#forwardTerminal();
+    void this.#forwardInput();
+    const exited = await this.#exited.promise;
+    this.#ended = true;
+    await this.#writing;
+    if (context.json) {
+      const { exitCode, signal } = exited;
+      await context.document({ exitCode, signal, sessionId: started.sessionId, sandbox: started.sandbox });
+    }
+    return exitCodeOf(exited);
+  }
+
+  close(): void {
+    this.#ended = true;
+    for (const ending of this.#endings.splice(0).reverse()) ending();
+    this.#readOn?.();
+  }
+
+  async #start(): Promise<Result<'exec/start'>> {
+    const context = this.#context;
+    const request = this.#request;
+    const env = { ...(request.tty ? terminalEnvironment(context.io.env) : {}), ...request.env };
+    const params: Params<'exec/start'> = {
+      session: request.session,
+      command: [...request.command],
+      stdin: request.stdin,
+      ...(Object.keys(env).length === 0 ? {} : { env }),
+      ...(request.cwd === undefined ? {} : { cwd: request.cwd }),
+      ...(request.tty ? { tty: this.#terminalSize() } : {}),
+    };
+    context.progress.begin('Bringing the sandbox up');
+    try {
+      const started = await this.#peer.call('exec/start', params, {
+        onProgress: (report) => context.progress.update(report),
+      });
+      this.#exec = started.exec;
+      return started;
+    } finally {
+      context.progress.end();
+    }
+  }
+
+  #terminalSize(): { columns: number; rows: number } {
+    const { columns, rows } = this.#context.io.stdout;
+    // A terminal that nobody has given a size says 0.
+    const within = (value: number | undefined, fallback: number) =>
+      value === undefined || value < 1 ? fallback : Math.min(10_000, value);
+    return { columns: within(columns, 80), rows: within(rows, 24) };
+  }
+
+  #show(stream: 'stdout' | 'stderr', bytes: Buffer): void {
+    this.#backlog += bytes.length;
+    if (this.#backlog > BACKLOG_BYTES) this.#readOn ??= this.#peer.pauseReading();
+    this.#writing = this.#writing.then(async () => {
+      await this.#write(stream, bytes);
+      this.#backlog -= bytes.length;
+      if (this.#backlog > BACKLOG_BYTES / 2) return;
+      this.#readOn?.();
+      this.#readOn = undefined;
+    });
+    // A reader that went away ends the command, and with it the connection and the process.
+    this.#writing.catch((error: unknown) => this.#exited.reject(error));
+  }
+
+  async #write(stream: 'stdout' | 'stderr', bytes: Buffer): Promise<void> {
+    const context = this.#context;
+    if (!context.json) await context[stream].write(bytes);
+    else if (isUtf8(bytes)) await context.document({ stream, text: bytes.toString('utf8') });
+    else await context.document({ stream, base64: bytes.toString('base64') });
+  }
+
+  /** Raw keys and every change of the window's size, until the command ends. */
+  #forwardTerminal(): void {
+    if (!this.#request.tty) return;
+    const { io } = this.#context;
+    io.stdin.setRawMode?.(true);
+    this.#endings.push(
+      () => io.stdin.setRawMode?.(false),
+      io.onSignal('SIGWINCH', () => {
+        if (this.#exec !== undefined)
+          this.#tell('exec/resize', { exec: this.#exec, ...this.#terminalSize() });
+      }),
+    );
+  }
+
+  async #forwardInput(): Promise<void> {
+    const { stdin } = this.#context.io;
+    const exec = this.#exec;
+    if (!this.#request.stdin || exec === undefined) return;
+    this.#endings.push(() => stdin.pause());
+    try {
+      for await (const chunk of stdin as AsyncIterable<string | Buffer>) {
+        if (this.#hasEnded()) return;
+        const bytes = typeof chunk === 'string' ? Buffer.from(chunk, 'utf8') : chunk;
+        for (let at = 0; at < bytes.length; at += INPUT_BYTES) {
+          await this.#peer.call('exec/input', { exec }, { bytes: bytes.subarray(at, at + INPUT_BYTES) });
+        }
+      }
+      if (!this.#hasEnded()) await this.#peer.call('exec/input', { exec, end: true });
+    } catch (error) {
+      // A process that ended or closed its input takes no more; its exit is what counts, as with a pipe.
+      const takesNoMore =
+        error instanceof HoldfastError &&
+        ['not_found', 'connection_closed', 'invalid_state'].includes(error.code);
+      if (!takesNoMore && !this.#hasEnded()) this.#exited.reject(error);
+    }
+  }
+
+  #hasEnded(): boolean {
+    return this.#ended;
+  }
+
+  #interrupt(): void {
+    this.#interrupts += 1;
+    if (this.#exec === undefined) {
+      // Nothing runs yet: the start goes on at the supervisor, whose client has gone when it is done.
+      if (this.#interrupts > 1) this.#context.leave(EXIT.cancelled);
+      return;
+    }
+    if (this.#interrupts > 2) this.#context.leave(EXIT.cancelled);
+    else this.#kill(this.#interrupts === 1 ? 'INT' : 'KILL');
+  }
+
+  #kill(signal: 'INT' | 'KILL'): void {
+    if (this.#exec !== undefined) this.#tell('exec/kill', { exec: this.#exec, signal });
+  }
+
+  /** Something that the process may have outrun: that it has ended already is no failure. */
+  #tell<M extends 'exec/kill' | 'exec/resize'>(method: M, params: Params<M>): void {
+    this.#peer.call(method, params).catch((error: unknown) => {
+      const late =
+        error instanceof HoldfastError &&
+        ['not_found', 'connection_closed', 'invalid_state'].includes(error.code);
+      if (!late && !this.#hasEnded()) this.#exited.reject(error);
+    });
+  }
+}
+
+function lost(reason: HoldfastError | undefined): HoldfastError {
+  return new HoldfastError('connection_closed', 'The command was cut off', {
+    why: reason?.sentence ?? 'the supervisor ended the connection',
+    next: 'a turn would have gone on: use `holdfast run` for work that must outlive its supervisor',
+    cause: reason,
+  });
+}
+
+const SIGNALS: Readonly<Record<string, number>> = { HUP: 1, INT: 2, QUIT: 3, KILL: 9, TERM: 15 };
+
+/** As a shell gives it: 128 and the signal's number for a process that a signal ended. */
+function exitCodeOf(exited: Exited): number {
+  if (exited.exitCode !== null) return exited.exitCode;
+  const signal = SIGNALS[(exited.signal ?? '').replace(/^SIG/, '')];
+  if (signal !== undefined) return 128 + signal;
+  throw new HoldfastError('sandbox_lost', 'The command was cut off', { why: 'its sandbox went away' });
+}

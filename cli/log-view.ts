@@ -1,0 +1,155 @@
+import { open } from 'node:fs/promises';
+import type { FileHandle } from 'node:fs/promises';
+import { StringDecoder } from 'node:string_decoder';
+import { homePaths } from '../protocol/home.ts';
+import { HoldfastError } from '../protocol/errors.ts';
+import type { Context } from './context.ts';
+import { EXIT } from './failure.ts';
+import { readableJson } from './render/json.ts';
+import type { Style } from './render/style.ts';
+import { visible } from './render/text.ts';
+
+const LOOK_MS = 250;
+const PIECE = 256 * 1024;
+
+/** The last lines of the supervisor's log and, with `follow`, what is written from then on; rotation is followed too. */
+export async function showLog(
+  context: Context,
+  options: { readonly lines: number; readonly follow: boolean },
+): Promise<number> {
+  const { log } = homePaths(context.home);
+  const file = await openLog(log);
+  if (file === undefined && !options.follow) {
+    throw new HoldfastError('not_found', 'There is no log yet', {
+      why: `no supervisor has run for ${context.home}`,
+    });
+  }
+  const print = async (line: string) => {
+    if (line === '') return;
+    if (context.json) await context.stdout.write(`${line}\n`);
+    else await context.print(readableLine(line, context.style));
+  };
+  const tail = file === undefined ? { lines: [], end: 0, rest: '' } : await lastLines(file, options.lines);
+  for (const line of tail.lines) await print(line);
+  if (!options.follow) {
+    if (tail.rest !== '') await print(tail.rest);
+    await file?.close();
+    return EXIT.done;
+  }
+  return followLog(context, log, { file, offset: tail.end, rest: tail.rest }, print);
+}
+
+async function openLog(path: string): Promise<FileHandle | undefined> {
+  try {
+    return await open(path, 'r');
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
+    throw HoldfastError.from(error, 'The log cannot be read');
+  }
+}
+
+/** Reads backwards in pieces until there are enough line ends, so that a large log costs no more than its tail. */
+async function lastLines(
+  file: FileHandle,
+  count: number,
+): Promise<{ lines: string[]; end: number; rest: string }> {
+  const { size } = await file.stat();
+  const pieces: Buffer[] = [];
+  let start = size;
+  let ends = 0;
+  while (start > 0 && ends <= count) {
+    const length = Math.min(PIECE, start);
+    const piece = Buffer.alloc(length);
+    const { bytesRead } = await file.read(piece, 0, length, start - length);
+    if (bytesRead < length) break; // cut shorter meanwhile
+    start -= length;
+    for (const byte of piece) if (byte === 0x0a) ends += 1;
+    pieces.unshift(piece);
+  }
+  const lines = Buffer.concat(pieces).toString('utf8').split('\n');
+  const rest = lines.pop() ?? '';
+  return { lines: lines.slice(-count), end: size, rest };
+}
+
+interface Place {
+  readonly file: FileHandle | undefined;
+  readonly offset: number;
+  /** The beginning of a line whose end is still to come. */
+  readonly rest: string;
+}
+
+async function followLog(
+  context: Context,
+  path: string,
+  from: Place,
+  print: (line: string) => Promise<void>,
+): Promise<number> {
+  let { file, offset, rest } = from;
+  let decoder = new StringDecoder('utf8');
+  const stopped = Promise.withResolvers<'stopped'>();
+  const release = context.takeInterrupts(() => stopped.resolve('stopped'));
+  const piece = Buffer.alloc(PIECE);
+  const readOn = async (open: FileHandle) => {
+    for (;;) {
+      const { bytesRead } = await open.read(piece, 0, PIECE, offset);
+      if (bytesRead === 0) return;
+      offset += bytesRead;
+      const lines = (rest + decoder.write(piece.subarray(0, bytesRead))).split('\n');
+      rest = lines.pop() ?? '';
+      for (const line of lines) await print(line);
+    }
+  };
+  try {
+    for (;;) {
+      if (file !== undefined) await readOn(file);
+      const next = await openLog(path);
+      if (next !== undefined && (file === undefined || (await next.stat()).ino !== (await file.stat()).ino)) {
+        // Rotated: what was written to the old file after our last look comes first.
+        if (file !== undefined) await readOn(file);
+        await file?.close();
+        [file, offset, rest, decoder] = [next, 0, '', new StringDecoder('utf8')];
+        continue;
+      }
+      await next?.close();
+      let timer: NodeJS.Timeout | undefined;
+      const pause = new Promise<'again'>((resolve) => {
+        timer = setTimeout(() => resolve('again'), LOOK_MS);
+      });
+      const what = await Promise.race([pause, stopped.promise]);
+      clearTimeout(timer);
+      if (what === 'stopped') return EXIT.cancelled;
+    }
+  } finally {
+    release();
+    await file?.close();
+  }
+}
+
+/** `2026-01-01 12:00:00.000 warn  engine  message name=value`; a line that is not ours stays as it is. */
+export function readableLine(line: string, style: Style): string {
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(line);
+  } catch {
+    return visible(line);
+  }
+  if (typeof parsed !== 'object' || parsed === null || Array.isArray(parsed)) return visible(line);
+  const { time, level, room, message, ...fields } = parsed as Record<string, unknown>;
+  const word = (value: unknown) => (typeof value === 'string' ? visible(value) : '');
+  const paint = level === 'error' ? style.red : level === 'warn' ? style.yellow : style.cyan;
+  const rest = Object.entries(fields)
+    .map(
+      ([name, value]) =>
+        `${visible(name)}=${typeof value === 'string' ? visible(value) : readableJson(value)}`,
+    )
+    .join(' ');
+  return [
+    style.dim(word(time).replace('T', ' ').replace('Z', '')),
+    paint(word(level).padEnd(5)),
+    style.bold(word(room)),
+    word(message),
+    style.dim(rest),
+  ]
+    .filter((part) => part !== '')
+    .join(' ');
+}

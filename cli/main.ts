@@ -1,0 +1,100 @@
+import { resolve } from 'node:path';
+import { CommanderError } from 'commander';
+import type { Command } from 'commander';
+import { homeFromEnvironment } from '../protocol/home.ts';
+import { Context } from './context.ts';
+import { EXIT, failureOf, paintFailure, UsageError } from './failure.ts';
+import type { CliIo } from './io.ts';
+import { Link } from './link.ts';
+import { ReaderGone } from './output.ts';
+import { buildProgram } from './program.ts';
+import type { CommonOptions } from './registry.ts';
+import { styleFor } from './render/style.ts';
+import { visible } from './render/text.ts';
+
+export type { CliIo, CliSignal } from './io.ts';
+export { processIo } from './io.ts';
+
+/**
+ * Runs one command line (without the program's own name) and gives its exit code: 0 done, 1 it failed, 2 usage,
+ * 130 cancelled; `exec` passes on the code of what it ran. Everything was written out when it resolves, so the
+ * caller may end the process at once – and should: standard input may still be open.
+ */
+export async function runCli(argv: readonly string[], io: CliIo): Promise<number> {
+  let exitCode: number = EXIT.done;
+  const program = buildProgram(io, async (options, act) => {
+    exitCode = await runAction(io, options, act);
+  });
+  try {
+    await program.parseAsync([...argv], { from: 'user' });
+    return exitCode;
+  } catch (error) {
+    return report(io, error instanceof CommanderError ? usageOf(error, program) : error);
+  }
+}
+
+async function runAction(
+  io: CliIo,
+  options: CommonOptions,
+  act: (context: Context) => Promise<number | undefined>,
+): Promise<number> {
+  const home = options.home === undefined ? homeFromEnvironment(io.env) : resolve(io.cwd, options.home);
+  const context = new Context({
+    io,
+    home,
+    json: options.json === true,
+    connect: (start) =>
+      new Link(
+        async (mode) => (await import('./dial.ts')).dialSupervisor({ home, io, start: mode }),
+        start,
+        () => void context.hint('The supervisor has left; waiting for the next one').catch(() => undefined),
+      ),
+  });
+  const left = context.left.then((code) => ({ code, left: true }));
+  const readerGone = new Promise<never>((_resolve, reject) => context.stdout.onFailure(reject));
+  // Only whoever races with it wants to know.
+  readerGone.catch(() => undefined);
+  let flush = true;
+  try {
+    const done = act(context).then((code) => ({ code: code ?? EXIT.done, left: false }));
+    const outcome = await Promise.race([done, left, readerGone]);
+    flush = !outcome.left;
+    return outcome.code;
+  } catch (error) {
+    if (error instanceof ReaderGone) return EXIT.done;
+    context.progress.end();
+    return await report(io, context.interrupted.aborted ? new Interrupted() : error);
+  } finally {
+    await context.close(flush);
+  }
+}
+
+/** ^C, whatever the command was waiting for. */
+class Interrupted extends Error {}
+
+async function report(io: CliIo, error: unknown): Promise<number> {
+  if (error instanceof CommanderError) return error.exitCode;
+  const failure =
+    error instanceof Interrupted
+      ? { line: 'error cancelled: interrupted', exitCode: EXIT.cancelled }
+      : failureOf(error);
+  const style = styleFor(io.stderr.isTTY === true, io.env);
+  await new Promise<void>((done) => {
+    io.stderr.write(`${paintFailure(failure.line, style)}\n`, () => done());
+  });
+  return failure.exitCode;
+}
+
+/** Commander's complaint in our words; help and version are no failure. */
+function usageOf(error: CommanderError, program: Command): CommanderError | UsageError {
+  if (error.exitCode === 0) return error;
+  // A group without a command of its own, or nothing at all, was typed: help was shown.
+  if (error.code === 'commander.help') return new CommanderError(EXIT.usage, error.code, error.message);
+  const [complaint = '', ...more] = error.message.replace(/^error: /, '').split('\n');
+  const hint = more.join(' ').replace(/^\(Did you mean (one of )?(.*)\?\)$/, 'did you mean $2?');
+  const where =
+    error.code === 'commander.unknownCommand' || hint === '' ? `see \`${program.name()} --help\`` : '';
+  return new UsageError(
+    visible([complaint.replace(/\.$/, ''), hint, where].filter((part) => part !== '').join('; ')),
+  );
+}

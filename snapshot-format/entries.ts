@@ -1,0 +1,245 @@
+import type { HoldfastError } from '../protocol/errors.ts';
+import { ByteReader, ByteWriter } from './bytes.ts';
+import { ENTRY_FLAGS, ENTRY_TYPES, EntryCursor } from './entry-cursor.ts';
+import { damaged, OBJECT_KINDS, type ObjectReader, SNAPSHOT_LIMITS } from './objects.ts';
+import { type Piece, piecesOf, type Ref, writeRef } from './refs.ts';
+
+const { treePieceBytes, entryBytes } = SNAPSHOT_LIMITS;
+
+export interface ExtendedAttribute {
+  /** With its namespace: `user.…`. */
+  readonly name: Buffer;
+  readonly value: Buffer;
+}
+
+interface EntryBasics {
+  /** Empty for the root only. */
+  readonly name: Buffer;
+  /** 12 bits. */
+  readonly mode: number;
+  /** Nanoseconds since 1970. */
+  readonly mtimeNs: bigint;
+  /** In byte order of their names. */
+  readonly xattrs: readonly ExtendedAttribute[];
+}
+
+interface LinkableBasics extends EntryBasics {
+  /** 16 bytes that all names of one file share, when it has more than one in the workspace. */
+  readonly group: Buffer | null;
+}
+
+export interface FileEntry extends LinkableBasics {
+  readonly type: 'file';
+  readonly size: number;
+  /** Its pieces are `block` objects, and blocks without data are missing; else `blob` objects, none missing. */
+  readonly sparse: boolean;
+  readonly content: Ref;
+}
+export interface DirectoryEntry extends EntryBasics {
+  readonly type: 'directory';
+  /** Pieces are `tree` objects. */
+  readonly content: Ref;
+}
+export interface SymlinkEntry extends LinkableBasics {
+  readonly type: 'symlink';
+  readonly target: Buffer;
+}
+export interface NodeEntry extends LinkableBasics {
+  readonly type: 'fifo' | 'socket';
+}
+export type TreeEntry = FileEntry | DirectoryEntry | SymlinkEntry | NodeEntry;
+
+const SECOND = 1_000_000_000n;
+const ROOT_VERSION = 1;
+
+/** Appends one entry. Throws RangeError where it is larger than the format allows. */
+export function writeEntry(out: ByteWriter, entry: TreeEntry): void {
+  const begin = out.length;
+  out.varint(entry.name.length);
+  out.bytes(entry.name);
+  const group = entry.type === 'directory' ? null : entry.group;
+  const flags =
+    (entry.xattrs.length > 0 ? ENTRY_FLAGS.xattrs : 0) |
+    (group === null ? 0 : ENTRY_FLAGS.group) |
+    (entry.type === 'file' && entry.sparse ? ENTRY_FLAGS.sparse : 0);
+  out.byte(ENTRY_TYPES[entry.type]);
+  out.byte(flags);
+  out.varint(entry.mode);
+  let seconds = entry.mtimeNs / SECOND;
+  if (seconds * SECOND > entry.mtimeNs) seconds -= 1n;
+  out.i64(seconds);
+  out.u32(Number(entry.mtimeNs - seconds * SECOND));
+  switch (entry.type) {
+    case 'file':
+      out.varint(entry.size);
+      writeRef(out, entry.content);
+      break;
+    case 'directory':
+      writeRef(out, entry.content);
+      break;
+    case 'symlink':
+      out.varint(entry.target.length);
+      out.bytes(entry.target);
+      break;
+    case 'fifo':
+    case 'socket':
+      break;
+  }
+  if (entry.xattrs.length > 0) {
+    out.varint(entry.xattrs.length);
+    for (const { name, value } of entry.xattrs) {
+      out.varint(name.length);
+      out.bytes(name);
+      out.varint(value.length);
+      out.bytes(value);
+    }
+  }
+  if (group !== null) out.bytes(group);
+  if (out.length - begin > entryBytes) throw new RangeError('an entry is larger than a snapshot can hold');
+}
+
+/** What the cursor stands on, as views of the body. */
+function entryOf(body: Buffer, cursor: EntryCursor): TreeEntry {
+  const { nameAt, nameEnd, type, flags, mode, timeAt, size, depth, pieces, targetAt, targetEnd } = cursor;
+  const mtimeNs = body.readBigInt64LE(timeAt) * SECOND + BigInt(body.readUInt32LE(timeAt + 8));
+  const xattrs = (flags & ENTRY_FLAGS.xattrs) === 0 ? [] : readXattrs(body, cursor.xattrsAt);
+  const basics = { name: body.subarray(nameAt, nameEnd), mode, mtimeNs, xattrs };
+  const group =
+    (flags & ENTRY_FLAGS.group) === 0
+      ? null
+      : body.subarray(cursor.groupAt, cursor.groupAt + SNAPSHOT_LIMITS.groupBytes);
+  const items: Piece[] = [];
+  for (let piece = 0; piece < pieces; piece += 1) {
+    const at = cursor.hashAt(piece);
+    items.push({ index: cursor.indexOf(piece), hash: body.subarray(at, at + SNAPSHOT_LIMITS.hashBytes) });
+  }
+  switch (type) {
+    case ENTRY_TYPES.file: {
+      const sparse = (flags & ENTRY_FLAGS.sparse) !== 0;
+      return { ...basics, type: 'file', group, size, sparse, content: { depth, items } };
+    }
+    case ENTRY_TYPES.directory:
+      return { ...basics, type: 'directory', content: { depth, items } };
+    case ENTRY_TYPES.symlink:
+      return { ...basics, type: 'symlink', group, target: body.subarray(targetAt, targetEnd) };
+    default:
+      return { ...basics, type: type === ENTRY_TYPES.fifo ? 'fifo' : 'socket', group };
+  }
+}
+
+/** Of an entry that was gone over, so it is in order. */
+function readXattrs(body: Buffer, from: number): ExtendedAttribute[] {
+  const input = new ByteReader(body.subarray(from));
+  const xattrs: ExtendedAttribute[] = [];
+  for (let left = input.varint(entryBytes); left > 0; left -= 1) {
+    const name = input.bytes(input.varint(entryBytes));
+    xattrs.push({ name, value: input.bytes(input.varint(entryBytes)) });
+  }
+  return xattrs;
+}
+
+/** Below this a piece of a directory is not ended by a name. */
+const LEAST_PIECE = 8 * 1024;
+/** One name in so many ends a piece. */
+const NAMES_A_PIECE = 256;
+
+/**
+ * The entries of one directory, in byte order of their names, as bodies of `tree` objects. Where a piece ends depends on the
+ * names, so that one more entry changes one piece and not all that follow.
+ */
+export class TreeCutter {
+  readonly #out = new ByteWriter(16 * 1024);
+  readonly #onPiece: (body: Buffer) => void;
+
+  /** The body is a copy. */
+  constructor(onPiece: (body: Buffer) => void) {
+    this.#onPiece = onPiece;
+  }
+
+  add(entry: TreeEntry): void {
+    const before = this.#out.length;
+    writeEntry(this.#out, entry);
+    this.#cut(before, entry.name);
+  }
+
+  /** The entry of another body that the cursor stands on, as it is written there. */
+  copy(body: Buffer, { begin, end, nameAt, nameEnd }: EntryCursor): void {
+    const before = this.#out.length;
+    this.#out.bytes(body.subarray(begin, end));
+    this.#cut(before, body.subarray(nameAt, nameEnd));
+  }
+
+  /** After an entry was written from `before` on. */
+  #cut(before: number, name: Buffer): void {
+    if (this.#out.length > treePieceBytes && before > 0) {
+      const rest = Buffer.from(this.#out.view(before));
+      this.#out.cut(before);
+      this.#flush();
+      this.#out.bytes(rest);
+    }
+    if (this.#out.length >= LEAST_PIECE && nameNumber(name) % NAMES_A_PIECE === 0) this.#flush();
+  }
+
+  /** Nothing for a directory without entries. The cutter can be used for the next directory. */
+  end(): void {
+    if (this.#out.length > 0) this.#flush();
+  }
+
+  #flush(): void {
+    this.#onPiece(this.#out.take());
+    this.#out.cut(0);
+  }
+}
+
+/** FNV-1a with the bits of murmur's end mixed in: cheap, and the same everywhere. */
+function nameNumber(name: Buffer): number {
+  let hash = 0x811c9dc5;
+  for (const byte of name) hash = Math.imul(hash ^ byte, 0x01000193);
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  return (hash ^ (hash >>> 13)) >>> 0;
+}
+
+/** The entries of one `tree` object. */
+export function parseTree(body: Buffer): TreeEntry[] {
+  const cursor = new EntryCursor(body);
+  const entries: TreeEntry[] = [];
+  while (cursor.next()) entries.push(entryOf(body, cursor));
+  if (entries.length === 0) throw emptyPiece();
+  return entries;
+}
+
+/** A piece of a directory that has no entry, which none has. */
+export function emptyPiece(): HoldfastError {
+  return damaged('a piece of a directory is empty');
+}
+
+/** Body of the `root` object: the top directory's own attributes. Its name is empty. */
+export function encodeRoot(entry: DirectoryEntry): Buffer {
+  const out = new ByteWriter(256);
+  out.byte(ROOT_VERSION);
+  writeEntry(out, entry);
+  return out.take();
+}
+
+export function parseRoot(body: Buffer): DirectoryEntry {
+  if (body[0] !== ROOT_VERSION) throw damaged('it was made by another version');
+  const cursor = new EntryCursor(body, 1, true);
+  const entry = cursor.next() ? entryOf(body, cursor) : null;
+  if (entry?.type !== 'directory' || !cursor.isAtEnd) throw damaged('the root is no directory');
+  return entry;
+}
+
+/** Entries of a directory in byte order of their names. Holds one piece at a time. */
+export async function* entriesOf(
+  reader: ObjectReader,
+  { content }: Pick<DirectoryEntry, 'content'>,
+): AsyncGenerator<TreeEntry, void, undefined> {
+  let last: Buffer | undefined;
+  for await (const { hash } of piecesOf(reader, content)) {
+    for (const entry of parseTree(await reader.read(hash, OBJECT_KINDS.tree))) {
+      if (last !== undefined && last.compare(entry.name) >= 0) throw damaged('names are out of order');
+      last = entry.name;
+      yield entry;
+    }
+  }
+}
