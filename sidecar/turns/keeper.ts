@@ -134,8 +134,10 @@ export class Keeper {
     const turn = this.#find(turnId);
     if (turn === null) return;
     const { state } = turn.progress();
+    // What nobody has taken is claimed here, so that nobody begins it. A line to kill it could reach the same turn handed over again.
+    const isWithdrawn = state === 'accepted' && turn.files.claim();
     // Whoever forgets a turn that runs does not want it: nothing may write to a directory that is gone.
-    if (state !== 'ended') sendLine(this.#run.root, REQUESTS, `kill ${turnId} 0`);
+    if (state !== 'ended' && !isWithdrawn) sendLine(this.#run.root, REQUESTS, `kill ${turnId} 0`);
     this.#known.delete(turnId);
     this.#underWay.delete(turn);
     turn.close();

@@ -104,6 +104,20 @@ export class TurnFiles {
     }
   }
 
+  /**
+   * Takes the turn, as the runner does when it begins: nobody else takes it after this. False where somebody has, and where that cannot be
+   * known.
+   */
+  claim(): boolean {
+    try {
+      closeSync(openSync(this.directory.path('started'), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600));
+      return true;
+    } catch (error) {
+      if (errnoOf(error) === undefined) throw error;
+      return false;
+    }
+  }
+
   has(name: string): boolean {
     // Whatever has this name counts: only the agent puts something else there, and it fools nobody but itself.
     try {

@@ -96,12 +96,17 @@ export class TurnRecords {
     return this.#turns.update(turnId, { launchedAt: this.#now() });
   }
 
+  /** Its sandbox ended before it took the turn: nothing of it has happened, and it may be handed over again. */
+  withdrawn(turnId: string): void {
+    this.#turns.update(turnId, { launchedAt: null });
+  }
+
   /** It is to be handed over anew, to another sandbox. */
   restarted(turn: TurnRow, { row, dispatched }: Ready): void {
     const { generation } = row;
     this.#database.transaction(() => {
       const { case: dispatchCase, reused } = dispatched;
-      this.#turns.update(turn.id, { launchedAt: null, generation, dispatchCase, reused });
+      this.#turns.update(turn.id, { generation, dispatchCase, reused });
       this.#events.append(turn.sessionId, [
         { type: 'turn.restarted', data: { turnId: turn.id, generation, ...dispatched } },
       ]);

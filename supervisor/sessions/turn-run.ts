@@ -64,6 +64,8 @@ export class TurnRun {
   #client: SidecarClient | null = null;
   #agentGone: AgentEnd | null = null;
   readonly #taking = new TurnTaking();
+  /** The sandbox that did not take the turn, until the turn is handed to the next one. */
+  #refusal: { readonly isAgentEnded: boolean } | null = null;
   #isWaitingForSpace = false;
 
   constructor(turn: TurnRow, options: TurnRunOptions) {
@@ -199,6 +201,11 @@ export class TurnRun {
     for (;;) {
       if (this.#isLeaving()) return null;
       try {
+        if (this.#refusal !== null) {
+          this.#ending.watchClock(deadline);
+          if (this.#ending.why !== null) return endedBy(this.#ending.why, null);
+          await this.#restart(this.#refusal.isAgentEnded);
+        }
         const client = await this.#attach();
         const end = await this.#follow(client, driver, profile, deadline);
         if (end !== 'again') return end;
@@ -209,8 +216,7 @@ export class TurnRun {
         if (!isPassing(failure)) throw error;
         this.#isWaitingForSpace = failure.code === 'no_space';
         if (failure.details?.['runDirectory'] === 'damaged') {
-          await this.#options.lifecycle.endAgent(this.sessionId);
-          await this.#restart(failure.why ?? failure.message);
+          this.#withdraw(failure.why ?? failure.message, false);
           continue;
         }
         // The sidecar, the engine or the connection went away: the turn goes on in the agent's container, so look again.
@@ -298,9 +304,9 @@ export class TurnRun {
       if (progress.damage !== null && this.#ending.why === null) return damaged(progress.damage);
       if (gone !== null) {
         // What it had written is stored. A request that was never taken starts anew in a fresh sandbox.
-        return progress.state === 'accepted' && this.#ending.why === null
-          ? await this.#restart(gone.why)
-          : this.#lostOrEnded(gone);
+        if (progress.state !== 'accepted' || this.#ending.why !== null) return this.#lostOrEnded(gone);
+        this.#withdraw(gone.why, true);
+        return 'again';
       }
       const { isFrozen, lifecycle } = this.#options;
       const isPaused = lifecycle.row(this.sessionId).status === 'paused' || isFrozen(this.sessionId);
@@ -327,14 +333,24 @@ export class TurnRun {
     return { why: 'something in it removed or replaced its run directory, so it was ended', limits: [] };
   }
 
-  /** The agent's container died, or was ended, before it took the request: nothing of the turn has happened yet. */
-  async #restart(why: string): Promise<'again'> {
+  /** The agent's container died, or is to be ended, before it took the request: nothing of the turn has happened yet. */
+  #withdraw(why: string, isAgentEnded: boolean): void {
     this.#taking.failed(why);
-    const ready = await this.#options.lifecycle.dispatch(this.sessionId, this.turnId);
+    this.#options.records.withdrawn(this.turnId);
+    this.#refusal = { isAgentEnded };
+  }
+
+  /** Hands the turn to a fresh sandbox. To be called again where it fails. */
+  async #restart(isAgentEnded: boolean): Promise<void> {
+    const { lifecycle, records } = this.#options;
+    if (!isAgentEnded) await lifecycle.endAgent(this.sessionId);
+    this.#refusal = { isAgentEnded: true };
+    // Before there is a runner again, which would take what was made for the earlier one.
+    await (await this.#attach()).forgetTurn(this.turnId);
+    const ready = await lifecycle.dispatch(this.sessionId, this.turnId);
     this.#attached(ready);
-    await ready.client.forgetTurn(this.turnId);
-    this.#options.records.restarted(this.#turn(), ready);
-    return 'again';
+    records.restarted(this.#turn(), ready);
+    this.#refusal = null;
   }
 
   async #store(client: SidecarClient, progress: TurnProgress): Promise<void> {

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Turn } from '../../../protocol/entities.ts';
 import { outputOf } from '../../faults/harness/expectations.ts';
 import type { FaultHome } from '../../faults/harness/fault-home.ts';
-import { endOfTurn, useWorkbench } from '../../faults/harness/workbench.ts';
+import { endOfTurn, eventually, useWorkbench } from '../../faults/harness/workbench.ts';
 import { handlerProject, shellProject } from '../../setup/profiles.ts';
 
 /** A turn that is given up long before its own timeout, and long before the test's. */
@@ -181,13 +181,22 @@ describe('the folders of the run directory', () => {
 
 describe('the runner', () => {
   test('it is stopped between two turns: the next turn gets a fresh sandbox', async () => {
-    // Everything but this shell's own group, with the runner among it.
-    await run(
+    // The runner has the lowest id of those that run its script; the first process of the container only watches over it.
+    const { sessionId } = await run(
       'sh',
       'stopped',
-      'for p in /proc/[0-9]*; do p=${p#/proc/}; [ $p = 1 ] || case $(tr "\\0" " " </proc/$p/cmdline) in *runner.sh*) echo $p;; esac; done | sort -n | head -1 >/workspace/pid; (sleep 1; kill -STOP $(cat /workspace/pid)) >/dev/null 2>&1 &',
+      `for p in /proc/[0-9]*; do
+  p=\${p#/proc/}
+  [ $p = 1 ] || case $(tr "\\0" " " </proc/$p/cmdline) in *runner.sh*) echo $p;; esac
+done | sort -n | head -1 >pid
+# After the turn, which the runner is to end first.
+(sleep 1; kill -STOP $(cat pid); until grep -q '^State:.T' /proc/$(cat pid)/status; do sleep 0.1; done; : >stopped) >/dev/null 2>&1 &`,
     );
-    await new Promise((resolve) => setTimeout(resolve, 2500));
+    await eventually('the runner is stopped', async () =>
+      (await home.call('files/list', { session: sessionId, path: '/workspace' })).entries.some(
+        ({ name }) => name === 'stopped',
+      ),
+    );
     await expectShellWorks('stopped');
   });
 });

@@ -113,6 +113,11 @@ export class HostPair {
     this.client = await dial(this.root, this.session);
   }
 
+  /** SIGSTOP or SIGCONT, as a process of the agent may send them. */
+  signalRunner(signal: 'SIGSTOP' | 'SIGCONT'): void {
+    this.#runner.kill(signal);
+  }
+
   /** Ends the runner as `docker stop` would; ms until it was gone. */
   async stopRunner(): Promise<number> {
     const began = performance.now();

@@ -340,6 +340,23 @@ describe.skipIf(BUSYBOX === null)(
       expect(existsSync(pair.path('workspace/ran'))).toBe(false);
     });
 
+    test('a turn that was forgotten before anybody took it can be handed over again, and runs once', async () => {
+      const launch = launchOf({ argv: ['sh', '-c', 'echo ran >> handed-over; sleep 0.5'] });
+      pair.signalRunner('SIGSTOP');
+      try {
+        expect((await pair.client.launchTurn(launch, Buffer.alloc(0))).state).toBe('accepted');
+        await pair.client.forgetTurn(launch.turnId);
+        expect((await pair.client.launchTurn(launch, Buffer.alloc(0))).state).toBe('accepted');
+      } finally {
+        pair.signalRunner('SIGCONT');
+      }
+      expect((await follow(pair.client, launch.turnId)).progress).toMatchObject({
+        state: 'ended',
+        exitCode: 0,
+      });
+      expect(readFileSync(pair.path('workspace/handed-over'), 'utf8')).toBe('ran\n');
+    });
+
     test('a request that arrives slowly is not cut in two, and an empty line is no request', async () => {
       const launch = launchOf({ argv: ['echo', 'whole'] });
       await mkdir(pair.turn(launch.turnId));
