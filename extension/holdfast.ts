@@ -18,6 +18,7 @@ import { ImportedConfiguration } from './files/imported-configuration.ts';
 import { OwnSettings } from './files/own-settings.ts';
 import { ChangeTimes, TurnChanges } from './files/turn-changes.ts';
 import { WorkspaceFiles } from './files/provider.ts';
+import { RememberedSettings } from './files/remembered-settings.ts';
 import { SessionFiles } from './files/session-files.ts';
 import { WindowGuard } from './files/window-guard.ts';
 import { buildImages } from './images/build-images.ts';
@@ -66,7 +67,8 @@ export class Holdfast implements Disposable {
       new WorkspaceFiles({ connection, files: sessionFiles, bases, conflicts, times, settings: ownSettings }),
     );
     // Before the first file can be read.
-    const guard = own.own(new WindowGuard(context.globalState));
+    const remembered = new RememberedSettings(context.globalStorageUri);
+    const guard = own.own(new WindowGuard(context.globalState, remembered));
     const shown = new GuardedFiles(files, guard, new ImportedConfiguration(files));
     own.own(workspace.registerFileSystemProvider(SCHEME, shown, { isCaseSensitive: true }));
     const snapshotFiles = new GuardedFiles(own.own(new SnapshotFiles(connection)), guard);

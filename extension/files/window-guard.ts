@@ -3,6 +3,7 @@ import type { Disposable, Memento, Uri } from 'vscode';
 import { z } from 'zod';
 import { Disposal } from '../disposal.ts';
 import { SCHEME, SNAPSHOT_SCHEME } from './location.ts';
+import type { RememberedSettings } from './remembered-settings.ts';
 import { safeRoots } from './safe-roots.ts';
 
 const REOPENED = 'holdfast.reopened';
@@ -16,16 +17,18 @@ const WHY =
 
 /**
  * A window whose folder is `holdfast://<session>/workspace`, or whose workspace file lies in a session, would take its configuration from what an
- * agent wrote. Until such a window shows the session's root instead, it gets no files at all. That also clears what VS Code remembers
- * of the configuration from an earlier time: it forgets it when reading fails for lack of permission.
+ * agent wrote. Until such a window shows the session's root instead, it gets no files at all, and what VS Code remembers of its configuration
+ * from an earlier time is removed before that.
  */
 export class WindowGuard implements Disposable {
   readonly #state: Memento;
+  readonly #remembered: RememberedSettings;
   readonly #owned = new Disposal();
   #isClosed = false;
 
-  constructor(state: Memento) {
+  constructor(state: Memento, remembered: RememberedSettings) {
     this.#state = state;
+    this.#remembered = remembered;
     this.#owned.own(workspace.onDidChangeWorkspaceFolders(() => this.#check()));
     this.#check();
     void this.#explain();
@@ -45,24 +48,28 @@ export class WindowGuard implements Disposable {
     const safe = safeRoots(workspace.workspaceFile, folders, isOurs);
     const wasClosed = this.#isClosed;
     this.#isClosed = safe.kind !== 'asIs';
+    const unsafe = folders.map(({ uri }) => uri).filter(isOurs);
     switch (safe.kind) {
       case 'asIs':
         if (wasClosed) void window.showWarningMessage(explanation('replaced the folder'));
         return;
       case 'open':
-        void this.#reopen(safe.root);
+        void this.#reopen(safe.root, unsafe);
         return;
       case 'replace':
+        void this.#remembered.forget(unsafe);
         workspace.updateWorkspaceFolders(safe.from, safe.count, ...safe.folders);
     }
   }
 
-  async #reopen(root: Uri): Promise<void> {
+  async #reopen(root: Uri, unsafe: readonly Uri[]): Promise<void> {
+    // First: nothing of this window goes on once it is reopened.
+    await this.#remembered.forget(unsafe);
     await this.#state.update(REOPENED, { root: root.toString(), at: Date.now() });
     await commands.executeCommand('vscode.openFolder', root, { forceReuseWindow: true });
     // Where the window stays (unsaved changes, a question that was cancelled) it has no files, and a person may try again.
     const choice = await window.showWarningMessage(explanation('reopens the window'), REOPEN);
-    if (choice === REOPEN && !this.#owned.isDisposed) await this.#reopen(root);
+    if (choice === REOPEN && !this.#owned.isDisposed) await this.#reopen(root, unsafe);
   }
 
   /** The window has just come back on the session's root. */

@@ -1,0 +1,56 @@
+import { FileSystemError, FileType, Uri, workspace } from 'vscode';
+
+const MOST_TRIES = 5;
+const PAUSE_MS = 200;
+
+/**
+ * The copies that VS Code keeps of the settings, tasks and launch configurations of folders whose files an extension provides. A window on such a
+ * folder obeys its copy from its first moment on, before any extension runs. VS Code has no way to drop one: it writes that there is nothing after
+ * reading has failed, and a window that is reopened meanwhile loses that write. So the copy is removed where VS Code has it.
+ */
+export class RememberedSettings {
+  readonly #places: readonly Uri[];
+
+  /** `globalStorage`: the folder of the extension's own below VS Code's data. */
+  constructor(globalStorage: Uri) {
+    const user = Uri.joinPath(globalStorage, '../..');
+    this.#places = [
+      // A window in a browser whose data are on the server.
+      Uri.joinPath(user, 'caches'),
+      // The desktop.
+      Uri.joinPath(user, '..'),
+      // A window in a browser that keeps its data itself.
+      Uri.from({ scheme: 'vscode-userdata', path: '/User/caches' }),
+    ].map((caches) => Uri.joinPath(caches, 'CachedConfigurations'));
+  }
+
+  /** Comes back when VS Code has no copy of these folders at the places that we know. Never rejects, and takes a few seconds at most. */
+  async forget(folders: readonly Uri[]): Promise<void> {
+    const copies = this.#places.flatMap((place) =>
+      folders.map((folder) => Uri.joinPath(place, 'folder', keyOf(Uri.joinPath(folder, '.vscode')))),
+    );
+    await Promise.all(copies.map((copy) => remove(copy)));
+  }
+}
+
+async function remove(copy: Uri): Promise<void> {
+  for (let tries = 1; tries <= MOST_TRIES; tries += 1) {
+    try {
+      const { type } = await workspace.fs.stat(copy);
+      if ((type & FileType.Directory) === 0) return;
+      await workspace.fs.delete(copy, { recursive: true, useTrash: false });
+    } catch (error) {
+      if (error instanceof FileSystemError && error.code === 'FileNotFound') return;
+      // Another window may be writing it.
+    }
+    await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+  }
+}
+
+/** What VS Code names its copy after: the hash that it has for texts. */
+function keyOf(uri: Uri): string {
+  let hash = 149_417;
+  const text = uri.toString();
+  for (let at = 0; at < text.length; at += 1) hash = (Math.imul(hash, 31) + text.charCodeAt(at)) | 0;
+  return hash.toString(16);
+}
