@@ -96,7 +96,7 @@ async function inWindow(folder: string, job: EditorJob): Promise<EditorSamples> 
     );
     const limit = setTimeout(() => ended.reject(new Error(`no end in ${RUN_MS} ms`)), RUN_MS);
     const code = await ended.promise.finally(() => clearTimeout(limit));
-    if (code !== 0) throw new Error(`the measurement ended with ${code}\n${server.said}`);
+    if (code !== 0) throw new Error(`the measurement ended with ${code}\n${server.output}`);
     return SamplesSchema.parse(JSON.parse(await readFile(samples, 'utf8')));
   } finally {
     await workbench.close();
@@ -253,7 +253,7 @@ try {
   });
 } finally {
   await server.stop();
-  await installation.close();
+  await installation.dispose();
   await rm(work, { recursive: true, force: true });
 }
 if (!report.finish()) process.exitCode = 1;

@@ -122,9 +122,9 @@ try {
   process.exitCode = report.finish() ? 0 : 1;
 } finally {
   await removeBareContainers(docker);
-  await squid?.end();
+  await squid?.stop();
   origin.end();
-  await installation.close();
+  await installation.dispose();
   await rm(folder, { recursive: true, force: true });
 }
 

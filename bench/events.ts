@@ -7,7 +7,7 @@ import { DatabaseSync } from 'node:sqlite';
 import type { SessionRow } from '../supervisor/store/sessions.ts';
 import type { EventEntry } from '../protocol/events.ts';
 import { Artifacts } from '../supervisor/history/artifacts.ts';
-import { EventLog } from '../supervisor/history/events.ts';
+import { EventLog } from '../supervisor/history/event-log.ts';
 import { TurnOutput } from '../supervisor/history/turn-output.ts';
 import { openDatabase } from '../supervisor/store/database.ts';
 import { Home } from '../supervisor/store/home.ts';
@@ -206,7 +206,7 @@ try {
   });
   const verified = performance.now();
   const verification = await log.verify(SESSION);
-  if (!verification.ok) throw new Error(`the log does not hold at ${String(verification.firstBad)}`);
+  if (!verification.ok) throw new Error(`the log does not hold at ${String(verification.firstInvalid)}`);
   report.add({
     name: 'verifying the chain',
     ours: perSecond(performance.now() - verified, verification.events),

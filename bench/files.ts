@@ -6,8 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import Docker from 'dockerode';
-import { FILE_PIECE_BYTES } from '../protocol/files.ts';
-import { PayloadBuffers } from '../protocol/wire/payload-buffers.ts';
+import { FILE_CHUNK_BYTES } from '../protocol/files.ts';
+import { BufferPool } from '../protocol/wire/buffer-pool.ts';
 import { bareContainer, removeBareContainers } from './bare-container.ts';
 import { Installation } from './installation.ts';
 import { interleave, median, p99, Report, timed } from './measure.ts';
@@ -17,14 +17,14 @@ const run = promisify(execFile);
 const wanted = process.argv.indexOf('--rounds');
 const rounds = wanted < 0 ? 11 : Number(process.argv[wanted + 1]);
 /** As the command line does it: a piece is as much as one message carries, and the next one is on its way. */
-const PIECE = FILE_PIECE_BYTES;
+const PIECE = FILE_CHUNK_BYTES;
 const AHEAD = 2;
 const BIG = 50 * 1000 * 1000;
 /** Small calls in one round: their median is the round's. */
 const CALLS = 101;
 
 const docker = new Docker();
-const payloads = new PayloadBuffers();
+const payloads = new BufferPool();
 const installation = await Installation.open();
 const { client, agentImage } = installation;
 const project = await mkdtemp(join(tmpdir(), 'holdfast-bench-files-'));
@@ -134,10 +134,10 @@ try {
     await using file = await open(big);
     const sent: Promise<void>[] = [];
     for (let offset = 0; offset < BIG; offset += PIECE) {
-      const { buffer, bytesRead } = await file.read(payloads.take(PIECE), 0, PIECE, offset);
+      const { buffer, bytesRead } = await file.read(payloads.acquire(PIECE), 0, PIECE, offset);
       const bytes = buffer.subarray(0, bytesRead);
       const appended = client.call('files/append', { session, upload: id, offset }, { bytes });
-      sent.push(appended.then(() => payloads.giveBack(bytes)));
+      sent.push(appended.then(() => payloads.release(bytes)));
       if (sent.length >= AHEAD) await sent.shift();
     }
     await Promise.all(sent);
@@ -216,7 +216,7 @@ try {
   });
 } finally {
   await removeBareContainers(docker);
-  await installation.close();
+  await installation.dispose();
   await rm(project, { recursive: true, force: true });
 }
 if (!report.finish()) process.exitCode = 1;

@@ -46,7 +46,7 @@ export class Installation {
     return Number(/VmRSS:\s+(\d+) kB/.exec(text)?.[1] ?? Number.NaN) * 1024;
   }
 
-  async close(): Promise<void> {
+  async dispose(): Promise<void> {
     await this.client.call('purge', { force: true });
     this.#connection.close();
     await rm(this.home, { recursive: true, force: true });

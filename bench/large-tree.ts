@@ -22,7 +22,7 @@ export class LargeTree {
   }
 
   /** Writes it, for whoever owns the folder. Gives its bytes. */
-  make(): number {
+  write(): number {
     let bytes = 0;
     for (let file = 0; file < this.#files; file += 1) {
       const path = this.#pathOf(file);
@@ -37,7 +37,7 @@ export class LargeTree {
   }
 
   /** Writes some of the files anew, other ones for each round. Gives how many bytes. */
-  change(count: number, round: number): number {
+  rewriteSome(count: number, round: number): number {
     const { uid, gid } = statSync(this.#root);
     let bytes = 0;
     for (let at = 0; at < count; at += 1) {
@@ -51,7 +51,7 @@ export class LargeTree {
   }
 
   /** Paths of some files, below the tree. */
-  some(count: number): string[] {
+  samplePaths(count: number): string[] {
     return Array.from({ length: count }, (_, at) =>
       this.#pathOf((at * 4969) % this.#files).slice(this.#root.length + 1),
     );

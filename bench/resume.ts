@@ -187,7 +187,7 @@ try {
     target: { atMost: 120 },
   });
 } finally {
-  await installation.close();
+  await installation.dispose();
   await rm(project, { recursive: true, force: true });
   await removeBareContainers(docker);
 }

@@ -74,7 +74,7 @@ try {
   report.add({ name: 'files by name', ours: median(samples.names), unit: 'ms', samples: rounds });
   report.add({ name: 'space by folder', ours: median(samples.usage), unit: 'ms', samples: rounds });
 } finally {
-  await installation.close();
+  await installation.dispose();
   await rm(project, { recursive: true, force: true });
 }
 process.exitCode = report.finish() ? 0 : 1;

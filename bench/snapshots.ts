@@ -133,7 +133,7 @@ async function begin({ name, files, bytes }: Size, round: number): Promise<Begun
   const tree = join(installation.home, 'workspaces', session.id);
   await client.call('session/resume', { session: session.id });
   const made = new LargeTree(tree, files, bytes);
-  made.make();
+  made.write();
   const folder = join(place, `${name}-${round}`);
   await mkdir(folder);
   const peers = new Peers(tree, folder);
@@ -198,7 +198,7 @@ async function measure(size: Size): Promise<void> {
   >;
   let more = { newBytes: 0, changedBytes: 1 };
   for (let round = 0; round < rounds; round += 1) {
-    const changedBytes = made.change(CHANGED, round);
+    const changedBytes = made.rewriteSome(CHANGED, round);
     const contestants: [number[], () => Promise<unknown>][] = [
       [
         samples.second,
@@ -241,7 +241,7 @@ async function measure(size: Size): Promise<void> {
 
   for (let round = 0; round < rounds; round += 1) {
     const { id } = await client.call('snapshot/create', { session: session.id });
-    made.change(CHANGED, rounds + round);
+    made.rewriteSome(CHANGED, rounds + round);
     const restore = { session: session.id, snapshot: id, cancel: true };
     samples.restore.push(await timed(() => client.call('snapshot/restore', restore)));
   }
@@ -256,7 +256,7 @@ async function measure(size: Size): Promise<void> {
     if (round % 2 === 1)
       await rm(join(installation.home, 'store', session.id, 'scans'), { recursive: true, force: true });
     await client.call('session/resume', { session: session.id });
-    made.change(CHANGED, 3 * rounds + round);
+    made.rewriteSome(CHANGED, 3 * rounds + round);
     (round % 2 === 0 ? recalled : cold).push(
       await timed(() => client.call('snapshot/create', { session: session.id })),
     );
@@ -289,7 +289,7 @@ async function measure(size: Size): Promise<void> {
 
   // An agent that writes all the time, so that it has to stand still.
   await client.call('session/resume', { session: session.id });
-  const paths = made.some(CHANGED).map((path) => `/workspace/${path}`);
+  const paths = made.samplePaths(CHANGED).map((path) => `/workspace/${path}`);
   const script = 'while :; do for f; do echo x >>"$f"; done; sleep 0.05; done';
   const { exec } = await client.call('exec/start', {
     session: session.id,
@@ -315,7 +315,7 @@ try {
   for (const size of TREES) await measure(size);
 } finally {
   for (const args of left) spawnSync('docker', args);
-  await installation.close();
+  await installation.dispose();
   rmSync(place, { recursive: true, force: true });
 }
 process.exitCode = report.finish() ? 0 : 1;

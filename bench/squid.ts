@@ -55,7 +55,7 @@ export class Squid {
     return null;
   }
 
-  async end(): Promise<void> {
+  async stop(): Promise<void> {
     const ended = once(this.#child, 'exit');
     this.#child.kill('SIGTERM');
     await ended;

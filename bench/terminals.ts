@@ -125,7 +125,7 @@ try {
   });
 } finally {
   for (const screen of screens) screen.end();
-  await installation.close();
+  await installation.dispose();
   await rm(project, { recursive: true, force: true });
 }
 if (!report.finish()) process.exitCode = 1;

@@ -90,7 +90,7 @@ try {
     samples: late.length,
   });
 } finally {
-  await installation.close();
+  await installation.dispose();
   await rm(project, { recursive: true, force: true });
 }
 process.exitCode = report.finish() ? 0 : 1;

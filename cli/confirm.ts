@@ -2,19 +2,19 @@ import type { Session } from '../protocol/entities.ts';
 import { HoldfastError } from '../protocol/errors.ts';
 import type { Context } from './context.ts';
 
-export interface Loss {
+export interface DeletionPrompt {
   /** The sentence that is asked, without its question mark. */
   readonly what: string;
   /** What goes. */
-  readonly lines: readonly string[];
+  readonly consequences: readonly string[];
 }
 
 /** The session that is meant, once a person has agreed to what it loses; with `force` nobody is asked. */
-export async function confirmedSession(
+export async function confirmSessionDeletion(
   context: Context,
   reference: string,
   force: boolean | undefined,
-  loss: (session: Session) => Loss | Promise<Loss>,
+  loss: (session: Session) => DeletionPrompt | Promise<DeletionPrompt>,
 ): Promise<Session> {
   const { session } = await context.call('session/show', { session: reference });
   if (force !== true) await confirmDeletion(context, await loss(session));
@@ -25,16 +25,16 @@ export async function confirmedSession(
  * Asks a person before something is deleted for good. Throws `confirmation_required` where nobody
  * can be asked, `cancelled` when the answer is not yes.
  */
-export async function confirmDeletion(context: Context, options: Loss): Promise<void> {
-  if (!context.canAsk) {
+export async function confirmDeletion(context: Context, options: DeletionPrompt): Promise<void> {
+  if (!context.isInteractive) {
     throw new HoldfastError('confirmation_required', options.what, {
-      why: [...options.lines, 'it cannot be undone'].join(', '),
+      why: [...options.consequences, 'it cannot be undone'].join(', '),
       next: 'add --force if you mean it',
     });
   }
-  const style = context.noteStyle;
-  for (const line of options.lines) await context.note(`  ${line}`);
-  await context.note(style.yellow('This cannot be undone.'));
+  const style = context.stderrStyle;
+  for (const line of options.consequences) await context.printNote(`  ${line}`);
+  await context.printNote(style.yellow('This cannot be undone.'));
   await context.stderr.write(`${options.what}? [y/N] `);
   const answer = await readLine(context);
   if (!/^y(es)?$/i.test(answer.trim())) {

@@ -2,12 +2,12 @@ import type { MethodName, Params, Result } from '../protocol/methods.ts';
 import type { CallOptions } from '../protocol/wire/shapes.ts';
 import { EXIT } from './failure.ts';
 import type { CliIo } from './io.ts';
-import type { Link, StartMode } from './link.ts';
-import { outputsOf } from './output.ts';
+import type { ReconnectingClient, StartMode } from './reconnecting-client.ts';
+import { createOutputs } from './output.ts';
 import type { Output } from './output.ts';
-import { safeJson } from './render/json.ts';
+import { toSafeJson } from './render/json.ts';
 import { ProgressLine } from './render/progress.ts';
-import { styleFor } from './render/style.ts';
+import { createStyle } from './render/style.ts';
 import type { Style } from './render/style.ts';
 
 /** What every command has at hand: its outputs, the supervisor, and how it hears of ^C. */
@@ -16,7 +16,7 @@ export interface ContextOptions {
   /** Absolute path of the installation. */
   readonly home: string;
   readonly json: boolean;
-  readonly connect: (start: StartMode) => Link;
+  readonly connect: (start: StartMode) => ReconnectingClient;
 }
 
 export class Context {
@@ -27,13 +27,13 @@ export class Context {
   readonly stderr: Output;
   /** Colours of standard output and of standard error. */
   readonly style: Style;
-  readonly noteStyle: Style;
+  readonly stderrStyle: Style;
   readonly progress: ProgressLine;
   /** Aborts at the first ^C, unless a command handles that itself. */
   readonly interrupted: AbortSignal;
   readonly #interrupt = new AbortController();
-  readonly #connect: (start: StartMode) => Link;
-  readonly #links = new Map<StartMode, Link>();
+  readonly #connect: (start: StartMode) => ReconnectingClient;
+  readonly #links = new Map<StartMode, ReconnectingClient>();
   readonly #endings: (() => void)[] = [];
   readonly #left = Promise.withResolvers<number>();
   #onInterrupt: ((times: number) => void) | undefined;
@@ -44,11 +44,11 @@ export class Context {
     this.home = options.home;
     this.json = options.json;
     this.#connect = options.connect;
-    const { stdout, stderr } = outputsOf(options.io);
+    const { stdout, stderr } = createOutputs(options.io);
     this.stdout = stdout;
     this.stderr = stderr;
-    this.style = styleFor(stdout.isTTY, options.io.env);
-    this.noteStyle = styleFor(stderr.isTTY, options.io.env);
+    this.style = createStyle(stdout.isTTY, options.io.env);
+    this.stderrStyle = createStyle(stderr.isTTY, options.io.env);
     const terminal = stderr.isTTY
       ? {
           get columns() {
@@ -57,22 +57,22 @@ export class Context {
           write: (text: string) => void options.io.stderr.write(text),
         }
       : null;
-    this.progress = new ProgressLine(terminal, this.noteStyle);
+    this.progress = new ProgressLine(terminal, this.stderrStyle);
     this.interrupted = this.#interrupt.signal;
     this.#endings.push(options.io.onSignal('SIGINT', () => this.#hearInterrupt()));
   }
 
   /** Whether a person can be asked something. */
-  get canAsk(): boolean {
+  get isInteractive(): boolean {
     return this.io.stdin.isTTY === true && this.stderr.isTTY;
   }
 
   /** Resolves with the exit code when the command is to be left at once, whatever it waits for. */
-  get left(): Promise<number> {
+  get exitRequested(): Promise<number> {
     return this.#left.promise;
   }
 
-  leave(exitCode: number): void {
+  requestExit(exitCode: number): void {
     this.#left.resolve(exitCode);
   }
 
@@ -84,24 +84,24 @@ export class Context {
   }
 
   /** The result for programs: the one JSON document, or one line of a stream. */
-  async document(value: unknown): Promise<void> {
+  async printJson(value: unknown): Promise<void> {
     this.progress.hide();
-    await this.stdout.write(`${safeJson(value)}\n`);
+    await this.stdout.write(`${toSafeJson(value)}\n`);
   }
 
   /** A remark beside the result, on standard error. */
-  async note(text: string): Promise<void> {
+  async printNote(text: string): Promise<void> {
     this.progress.hide();
     await this.stderr.write(`${text}\n`);
   }
 
   /** A remark for people only; nothing with --json. */
-  async hint(text: string): Promise<void> {
-    if (!this.json) await this.note(this.noteStyle.dim(text));
+  async printHint(text: string): Promise<void> {
+    if (!this.json) await this.printNote(this.stderrStyle.dim(text));
   }
 
   /** The supervisor; one link per way of starting it. */
-  link(start: StartMode = 'auto'): Link {
+  client(start: StartMode = 'auto'): ReconnectingClient {
     const known = this.#links.get(start);
     if (known !== undefined) return known;
     const link = this.#connect(start);
@@ -118,7 +118,7 @@ export class Context {
     const { stage = 'Waiting for the supervisor', start = 'auto', ...rest } = options;
     this.progress.begin(stage);
     try {
-      return await this.link(start).call(method, params, {
+      return await this.client(start).call(method, params, {
         signal: this.interrupted,
         onProgress: (report) => this.progress.update(report),
         ...rest,
@@ -132,7 +132,7 @@ export class Context {
    * Hands ^C to a command that knows better than to stop: it is told how often. Returns the end of it; until then
    * `interrupted` stays quiet.
    */
-  takeInterrupts(listener: (times: number) => void): () => void {
+  handleInterrupts(listener: (times: number) => void): () => void {
     this.#onInterrupt = listener;
     return () => {
       if (this.#onInterrupt === listener) this.#onInterrupt = undefined;
@@ -140,7 +140,7 @@ export class Context {
   }
 
   /** Something that ends with the command. */
-  onEnd(ending: () => void): void {
+  onClose(ending: () => void): void {
     this.#endings.push(ending);
   }
 
@@ -164,7 +164,7 @@ export class Context {
       this.#onInterrupt(this.#interrupts);
       return;
     }
-    if (this.#interrupts > 1) this.leave(EXIT.cancelled);
+    if (this.#interrupts > 1) this.requestExit(EXIT.cancelled);
     else this.#interrupt.abort();
   }
 }

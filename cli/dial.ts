@@ -1,7 +1,7 @@
 import { connectSupervisor } from '../protocol/client/connect.ts';
 import type { SupervisorPeer } from '../protocol/client/connect.ts';
 import type { CliIo } from './io.ts';
-import type { StartMode } from './link.ts';
+import type { StartMode } from './reconnecting-client.ts';
 import { clientInfo } from './version.ts';
 
 /** A connection after hello. The supervisor is started first where none runs and `start` says so. */

@@ -29,7 +29,7 @@ export async function execute(context: Context, request: ExecRequest): Promise<n
   if (request.tty && (stdin.isTTY !== true || !context.stdout.isTTY)) {
     throw new UsageError('-t needs a terminal, and standard input or output is none; leave it out');
   }
-  const peer = await context.link().peer();
+  const peer = await context.client().peer();
   const running = new RunningExec(context, peer, request);
   try {
     return await running.run();
@@ -73,7 +73,7 @@ class RunningExec {
       peer.onNotification('exec/exited', (params) => {
         if (params.exec === this.#exec) this.#exited.resolve(params);
       }),
-      context.takeInterrupts(() => this.#interrupt()),
+      context.handleInterrupts(() => this.#interrupt()),
     );
     void peer.closed.then((reason) => this.#exited.reject(lost(reason)));
     // Awaited below; until then a connection that breaks is the starting call's to report.
@@ -87,7 +87,7 @@ class RunningExec {
     await this.#writing;
     if (context.json) {
       const { exitCode, signal } = exited;
-      await context.document({ exitCode, signal, sessionId: started.sessionId, sandbox: started.sandbox });
+      await context.printJson({ exitCode, signal, sessionId: started.sessionId, sandbox: started.sandbox });
     }
     return exitCodeOf(exited);
   }
@@ -147,8 +147,8 @@ class RunningExec {
   async #write(stream: 'stdout' | 'stderr', bytes: Buffer): Promise<void> {
     const context = this.#context;
     if (!context.json) await context[stream].write(bytes);
-    else if (isUtf8(bytes)) await context.document({ stream, text: bytes.toString('utf8') });
-    else await context.document({ stream, base64: bytes.toString('base64') });
+    else if (isUtf8(bytes)) await context.printJson({ stream, text: bytes.toString('utf8') });
+    else await context.printJson({ stream, base64: bytes.toString('base64') });
   }
 
   /** Raw keys and every change of the window's size, until the command ends. */
@@ -196,10 +196,10 @@ class RunningExec {
     this.#interrupts += 1;
     if (this.#exec === undefined) {
       // Nothing runs yet: the start goes on at the supervisor, whose client has gone when it is done.
-      if (this.#interrupts > 1) this.#context.leave(EXIT.cancelled);
+      if (this.#interrupts > 1) this.#context.requestExit(EXIT.cancelled);
       return;
     }
-    if (this.#interrupts > 2) this.#context.leave(EXIT.cancelled);
+    if (this.#interrupts > 2) this.#context.requestExit(EXIT.cancelled);
     else this.#kill(this.#interrupts === 1 ? 'INT' : 'KILL');
   }
 

@@ -1,7 +1,7 @@
 import { HoldfastError } from '../protocol/errors.ts';
 import type { ErrorCode } from '../protocol/errors.ts';
 import type { Style } from './render/style.ts';
-import { visible, visibleLines } from './render/text.ts';
+import { sanitizeLine, sanitizeLines } from './render/text.ts';
 
 export const EXIT = { done: 0, failed: 1, usage: 2, cancelled: 130 } as const;
 
@@ -30,13 +30,13 @@ export interface Failure {
 }
 
 /** What any thrown value means for a person and for the exit code. */
-export function failureOf(error: unknown): Failure {
+export function describeFailure(error: unknown): Failure {
   if (error instanceof UsageError) {
-    return { line: `error ${error.code}: ${visible(error.message)}`, exitCode: EXIT.usage };
+    return { line: `error ${error.code}: ${sanitizeLine(error.message)}`, exitCode: EXIT.usage };
   }
   const failure = HoldfastError.from(error, 'The command failed');
   return {
-    line: `error ${failure.code}: ${visibleLines(failure.sentence)}`,
+    line: `error ${failure.code}: ${sanitizeLines(failure.sentence)}`,
     exitCode: exitCodeOf(failure.code),
   };
 }
@@ -47,7 +47,7 @@ function exitCodeOf(code: ErrorCode): number {
 }
 
 /** The first words of a failure's line in red, where there are colours. */
-export function paintFailure(line: string, style: Style): string {
+export function colorFailure(line: string, style: Style): string {
   const colon = line.indexOf(':') + 1;
   return `${style.red(line.slice(0, colon))}${line.slice(colon)}`;
 }

@@ -3,7 +3,7 @@ import { HoldfastError } from '../protocol/errors.ts';
 import type { Context } from './context.ts';
 import { EXIT } from './failure.ts';
 import { turnSnapshotNote } from './render/snapshot.ts';
-import { noticeFullDisk } from './space-notice.ts';
+import { reportFullDisk } from './full-disk-notice.ts';
 import type { TurnSinks } from './turn-output.ts';
 
 const PULL_BYTES = 2 ** 20;
@@ -26,14 +26,14 @@ export class TurnInterrupts {
 
   constructor(context: Context) {
     this.#context = context;
-    this.#release = context.takeInterrupts((times) => {
+    this.#release = context.handleInterrupts((times) => {
       this.#times = times;
       if (times === 1) this.#cancel();
       else this.#leave();
     });
   }
 
-  turnKnown(turnId: string): void {
+  setTurn(turnId: string): void {
     this.#turnId = turnId;
     if (this.#times > 0) this.#cancel();
   }
@@ -50,10 +50,10 @@ export class TurnInterrupts {
     context.progress.end();
     const failed = (error: unknown) => {
       const why = error instanceof Error ? error.message : String(error);
-      context.note(`${turn} was not cancelled: ${why}`).catch(() => context.leave(EXIT.cancelled));
+      context.printNote(`${turn} was not cancelled: ${why}`).catch(() => context.requestExit(EXIT.cancelled));
     };
-    context.note(`Cancelling ${turn} and waiting for its end; ^C again leaves at once`).then(() => {
-      context.link().call('turn/cancel', { turn }).catch(failed);
+    context.printNote(`Cancelling ${turn} and waiting for its end; ^C again leaves at once`).then(() => {
+      context.client().call('turn/cancel', { turn }).catch(failed);
     }, failed);
   }
 
@@ -61,8 +61,8 @@ export class TurnInterrupts {
     const turn = this.#turnId;
     const text =
       turn === undefined ? 'Left' : `Left ${turn} to itself; see how it ended: holdfast turn wait ${turn}`;
-    const gone = () => this.#context.leave(EXIT.cancelled);
-    this.#context.note(text).then(gone, gone);
+    const gone = () => this.#context.requestExit(EXIT.cancelled);
+    this.#context.printNote(text).then(gone, gone);
   }
 }
 
@@ -74,15 +74,16 @@ async function waitForEnd(context: Context, turnId: string, signal: AbortSignal 
   let said: string | null = null;
   for (let timeoutMs = 0; ;) {
     const { turn } = await context
-      .link()
+      .client()
       .call(
         'turn/wait',
         { turn: turnId, timeoutMs },
-        { signal, patient: true, onProgress: (report) => context.progress.update(report) },
+        { signal, waitForSupervisor: true, onProgress: (report) => context.progress.update(report) },
       );
     const isWaiting = turn.startedAt === null && turn.endedAt === null;
     const note = isWaiting ? null : turnSnapshotNote(turn);
-    if (note !== null && note !== said && (said === null || turn.endedAt !== null)) await context.note(note);
+    if (note !== null && note !== said && (said === null || turn.endedAt !== null))
+      await context.printNote(note);
     said ??= note;
     if (turn.endedAt !== null) return turn;
     // What was shown of the snapshot is over.
@@ -102,12 +103,12 @@ export async function followTurn(
   signal?: AbortSignal,
 ): Promise<Turn> {
   context.progress.begin(WAITING);
-  const endNotices = noticeFullDisk(context, turnId);
+  const endNotices = reportFullDisk(context, turnId);
   try {
     const [turn] = await Promise.all([
       waitForEnd(context, turnId, signal),
-      pull(context, turnId, 'stdout', (bytes) => sinks.stdout(bytes), signal),
-      pull(context, turnId, 'stderr', (bytes) => sinks.stderr(bytes), signal),
+      pullOutput(context, turnId, 'stdout', (bytes) => sinks.stdout(bytes), signal),
+      pullOutput(context, turnId, 'stderr', (bytes) => sinks.stderr(bytes), signal),
     ]);
     await sinks.end();
     return turn;
@@ -125,7 +126,7 @@ export async function followTurn(
 }
 
 /** One stream of a turn, from its beginning to its end. */
-export async function pull(
+export async function pullOutput(
   context: Context,
   turnId: string,
   stream: 'stdout' | 'stderr' | 'result',
@@ -134,11 +135,11 @@ export async function pull(
 ): Promise<void> {
   for (let offset = 0; ;) {
     const { result, bytes } = await context
-      .link()
+      .client()
       .callWithBytes(
         'turn/output',
         { turn: turnId, stream, offset, limit: PULL_BYTES, waitMs: WAIT_MS },
-        { signal, patient: true },
+        { signal, waitForSupervisor: true },
       );
     if (bytes.length > 0) await sink(bytes);
     offset += bytes.length;

@@ -5,9 +5,9 @@ import { homePaths } from '../protocol/home.ts';
 import { HoldfastError } from '../protocol/errors.ts';
 import type { Context } from './context.ts';
 import { EXIT } from './failure.ts';
-import { readableJson } from './render/json.ts';
+import { formatJson } from './render/json.ts';
 import type { Style } from './render/style.ts';
-import { visible } from './render/text.ts';
+import { sanitizeLine } from './render/text.ts';
 
 const LOOK_MS = 250;
 const PIECE = 256 * 1024;
@@ -87,7 +87,7 @@ async function followLog(
   let { file, offset, rest } = from;
   let decoder = new StringDecoder('utf8');
   const stopped = Promise.withResolvers<'stopped'>();
-  const release = context.takeInterrupts(() => stopped.resolve('stopped'));
+  const release = context.handleInterrupts(() => stopped.resolve('stopped'));
   const piece = Buffer.alloc(PIECE);
   const readOn = async (open: FileHandle) => {
     for (;;) {
@@ -131,16 +131,16 @@ export function readableLine(line: string, style: Style): string {
   try {
     parsed = JSON.parse(line);
   } catch {
-    return visible(line);
+    return sanitizeLine(line);
   }
-  if (typeof parsed !== 'object' || parsed === null || Array.isArray(parsed)) return visible(line);
+  if (typeof parsed !== 'object' || parsed === null || Array.isArray(parsed)) return sanitizeLine(line);
   const { time, level, room, message, ...fields } = parsed as Record<string, unknown>;
-  const word = (value: unknown) => (typeof value === 'string' ? visible(value) : '');
+  const word = (value: unknown) => (typeof value === 'string' ? sanitizeLine(value) : '');
   const paint = level === 'error' ? style.red : level === 'warn' ? style.yellow : style.cyan;
   const rest = Object.entries(fields)
     .map(
       ([name, value]) =>
-        `${visible(name)}=${typeof value === 'string' ? visible(value) : readableJson(value)}`,
+        `${sanitizeLine(name)}=${typeof value === 'string' ? sanitizeLine(value) : formatJson(value)}`,
     )
     .join(' ');
   return [

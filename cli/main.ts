@@ -3,14 +3,14 @@ import { CommanderError } from 'commander';
 import type { Command } from 'commander';
 import { homeFromEnvironment } from '../protocol/home.ts';
 import { Context } from './context.ts';
-import { EXIT, failureOf, paintFailure, UsageError } from './failure.ts';
+import { EXIT, describeFailure, colorFailure, UsageError } from './failure.ts';
 import type { CliIo } from './io.ts';
-import { Link } from './link.ts';
-import { ReaderGone } from './output.ts';
+import { ReconnectingClient } from './reconnecting-client.ts';
+import { BrokenPipeError } from './output.ts';
 import { buildProgram } from './program.ts';
 import type { CommonOptions } from './registry.ts';
-import { styleFor } from './render/style.ts';
-import { visible } from './render/text.ts';
+import { createStyle } from './render/style.ts';
+import { sanitizeLine } from './render/text.ts';
 
 export type { CliIo, CliSignal } from './io.ts';
 export { processIo } from './io.ts';
@@ -44,13 +44,14 @@ async function runAction(
     home,
     json: options.json === true,
     connect: (start) =>
-      new Link(
+      new ReconnectingClient(
         async (mode) => (await import('./dial.ts')).dialSupervisor({ home, io, start: mode }),
         start,
-        () => void context.hint('The supervisor has left; waiting for the next one').catch(() => undefined),
+        () =>
+          void context.printHint('The supervisor has left; waiting for the next one').catch(() => undefined),
       ),
   });
-  const left = context.left.then((code) => ({ code, left: true }));
+  const left = context.exitRequested.then((code) => ({ code, left: true }));
   const readerGone = new Promise<never>((_resolve, reject) => context.stdout.onFailure(reject));
   // Only whoever races with it wants to know.
   readerGone.catch(() => undefined);
@@ -61,7 +62,7 @@ async function runAction(
     flush = !outcome.left;
     return outcome.code;
   } catch (error) {
-    if (error instanceof ReaderGone) return EXIT.done;
+    if (error instanceof BrokenPipeError) return EXIT.done;
     context.progress.end();
     return await report(io, context.interrupted.aborted ? new Interrupted() : error);
   } finally {
@@ -77,10 +78,10 @@ async function report(io: CliIo, error: unknown): Promise<number> {
   const failure =
     error instanceof Interrupted
       ? { line: 'error cancelled: interrupted', exitCode: EXIT.cancelled }
-      : failureOf(error);
-  const style = styleFor(io.stderr.isTTY === true, io.env);
+      : describeFailure(error);
+  const style = createStyle(io.stderr.isTTY === true, io.env);
   await new Promise<void>((done) => {
-    io.stderr.write(`${paintFailure(failure.line, style)}\n`, () => done());
+    io.stderr.write(`${colorFailure(failure.line, style)}\n`, () => done());
   });
   return failure.exitCode;
 }
@@ -95,6 +96,6 @@ function usageOf(error: CommanderError, program: Command): CommanderError | Usag
   const where =
     error.code === 'commander.unknownCommand' || hint === '' ? `see \`${program.name()} --help\`` : '';
   return new UsageError(
-    visible([complaint.replace(/\.$/, ''), hint, where].filter((part) => part !== '').join('; ')),
+    sanitizeLine([complaint.replace(/\.$/, ''), hint, where].filter((part) => part !== '').join('; ')),
   );
 }

@@ -1,7 +1,7 @@
 import type { CliIo, OutputStream } from './io.ts';
 
 /** Nobody reads our standard output any more: the command ends quietly. */
-export class ReaderGone extends Error {
+export class BrokenPipeError extends Error {
   override readonly name = 'ReaderGone';
 }
 
@@ -16,7 +16,9 @@ export class Output {
   readonly #onFailure = new Set<(error: Error) => void>();
   readonly #onError = (error: Error): void => {
     const gone = 'code' in error && (error.code === 'EPIPE' || error.code === 'ERR_STREAM_DESTROYED');
-    this.#failure ??= gone ? new ReaderGone('The reader of the output has gone', { cause: error }) : error;
+    this.#failure ??= gone
+      ? new BrokenPipeError('The reader of the output has gone', { cause: error })
+      : error;
     for (const listener of [...this.#onFailure]) listener(this.#failure);
   };
 
@@ -84,6 +86,6 @@ export class Output {
   }
 }
 
-export function outputsOf(io: CliIo): { readonly stdout: Output; readonly stderr: Output } {
+export function createOutputs(io: CliIo): { readonly stdout: Output; readonly stderr: Output } {
   return { stdout: new Output(io.stdout), stderr: new Output(io.stderr) };
 }

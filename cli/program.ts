@@ -15,10 +15,10 @@ import { registerSnapshots } from './commands/snapshots.ts';
 import { registerSupervisor } from './commands/supervisor.ts';
 import { registerTerminals } from './commands/terminals.ts';
 import { registerTurns } from './commands/turns.ts';
-import { registerUpkeep } from './commands/upkeep.ts';
+import { registerMaintenance } from './commands/maintenance.ts';
 import { registerVersion } from './commands/version.ts';
 import { registerWorkspace } from './commands/workspace.ts';
-import { styleFor } from './render/style.ts';
+import { createStyle } from './render/style.ts';
 import { versionLine } from './version.ts';
 
 const INTRODUCTION = `Keeps an AI agent's working state safe and in reach: every session owns a /workspace that outlives its sandbox.
@@ -36,7 +36,7 @@ Environment: HOLDFAST_HOME (default ~/.holdfast) separates installations; NO_COL
 export const HEADINGS = {
   work: 'Work:',
   sessions: 'Sessions:',
-  upkeep: 'Upkeep:',
+  maintenance: 'Upkeep:',
 } as const;
 
 function argumentTerm(argument: Argument): string {
@@ -46,7 +46,7 @@ function argumentTerm(argument: Argument): string {
 
 /** The whole command tree. Building it talks to nobody; \`run\` is called for the command that was typed. */
 export function buildProgram(io: CliIo, run: Runner): Command {
-  const style = styleFor(io.stdout.isTTY === true, io.env);
+  const style = createStyle(io.stdout.isTTY === true, io.env);
   const root = new Command('holdfast')
     .description(INTRODUCTION)
     .usage('COMMAND …')
@@ -84,8 +84,8 @@ export function buildProgram(io: CliIo, run: Runner): Command {
   registerWorkspace(registry);
   registerSnapshots(registry);
   registerPolicy(registry);
-  root.commandsGroup(HEADINGS.upkeep);
-  registerUpkeep(registry);
+  root.commandsGroup(HEADINGS.maintenance);
+  registerMaintenance(registry);
   registerSupervisor(registry);
   registerConnect(registry);
   registerCompletion(registry);
@@ -94,8 +94,16 @@ export function buildProgram(io: CliIo, run: Runner): Command {
     new Command('help')
       .argument('[command]')
       .description('say what a command does')
-      .helpGroup(HEADINGS.upkeep),
+      .helpGroup(HEADINGS.maintenance),
   );
-  registry.later(root, ['memory', 'manifest', 'review', 'handoff', 'secret', 'retention', 'host']);
+  registry.registerUnavailable(root, [
+    'memory',
+    'manifest',
+    'review',
+    'handoff',
+    'secret',
+    'retention',
+    'host',
+  ]);
   return root;
 }

@@ -17,14 +17,14 @@ export type Action<Operands extends readonly unknown[], Options> = (
 ) => Promise<number | undefined>;
 
 /** What kind of word completes an operand; the supervisor knows the words. */
-export type CompletionKind = 'session' | 'profile' | 'directory' | 'none';
+export type OperandKind = 'session' | 'profile' | 'directory' | 'none';
 
-export interface LeafOptions {
+export interface CommandOptions {
   /** As commander has it: `run <profile> <input>`. */
   readonly usage: string;
   readonly description: string;
   readonly examples?: readonly string[];
-  readonly operands?: readonly CompletionKind[];
+  readonly operands?: readonly OperandKind[];
   /** A bridge of raw bytes has no JSON of its own to print. */
   readonly withoutJson?: boolean;
   readonly hidden?: boolean;
@@ -40,7 +40,7 @@ export type Runner = (
 export class Registry {
   readonly root: Command;
   readonly #run: Runner;
-  readonly #operands = new WeakMap<Command, readonly CompletionKind[]>();
+  readonly #operands = new WeakMap<Command, readonly OperandKind[]>();
 
   constructor(root: Command, run: Runner) {
     this.root = root;
@@ -56,7 +56,7 @@ export class Registry {
     return group;
   }
 
-  leaf(parent: Command, options: LeafOptions): Command {
+  command(parent: Command, options: CommandOptions): Command {
     const command = parent
       .command(options.usage, { hidden: options.hidden ?? false })
       .description(options.description);
@@ -76,12 +76,12 @@ export class Registry {
   }
 
   /** What the operands of a leaf are completed with. */
-  operandsOf(command: Command): readonly CompletionKind[] {
+  operandsOf(command: Command): readonly OperandKind[] {
     return this.#operands.get(command) ?? [];
   }
 
   /** Binds a leaf to what it does. Commander gives the operands, then the options, then the command itself. */
-  act<Operands extends readonly unknown[], Options>(
+  setAction<Operands extends readonly unknown[], Options>(
     command: Command,
     action: Action<Operands, Options>,
   ): void {
@@ -94,7 +94,7 @@ export class Registry {
   }
 
   /** A command of the contract that this version does not have: typing it says so. */
-  later(parent: Command, names: readonly string[]): void {
+  registerUnavailable(parent: Command, names: readonly string[]): void {
     for (const name of names) {
       const command = parent
         .command(name, { hidden: true })

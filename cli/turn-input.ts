@@ -1,7 +1,7 @@
 import { HoldfastError } from '../protocol/errors.ts';
 import type { CliIo } from './io.ts';
-import { jsonProblem } from './render/json.ts';
-import { size } from './render/quantity.ts';
+import { findJsonError } from './render/json.ts';
+import { formatSize } from './render/quantity.ts';
 import type { AgentKind } from './turn-output.ts';
 
 /** What one message may carry; larger input belongs into a file of the workspace. */
@@ -24,15 +24,15 @@ export async function readInput(io: CliIo, operand: string): Promise<Buffer> {
 function checked(input: Buffer): Buffer {
   if (input.length <= LARGEST_INPUT) return input;
   throw new HoldfastError('invalid_params', 'The input is not sent', {
-    why: `it is larger than ${size(LARGEST_INPUT)}`,
+    why: `it is larger than ${formatSize(LARGEST_INPUT)}`,
     next: 'put it into a file of the workspace and give the agent its path',
   });
 }
 
 /** A handler's input is JSON; the mistake is shown where it is, with how a shell wants it quoted. */
-export function checkInput(input: Buffer, kind: AgentKind | undefined, program: string): void {
+export function validateInput(input: Buffer, kind: AgentKind | undefined, program: string): void {
   if (kind !== 'handler') return;
-  const problem = jsonProblem(input.toString('utf8'));
+  const problem = findJsonError(input.toString('utf8'));
   if (problem === undefined) return;
   throw new HoldfastError('invalid_params', 'The input is not JSON', {
     why: `${problem.why} (line ${problem.line}, column ${problem.column})`,

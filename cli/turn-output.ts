@@ -1,7 +1,7 @@
 import { StringDecoder } from 'node:string_decoder';
 import type { Turn } from '../protocol/entities.ts';
 import type { Context } from './context.ts';
-import { visibleLines } from './render/text.ts';
+import { sanitizeLines } from './render/text.ts';
 
 /** Where a turn's output goes while it arrives. Each resolves when the reader has taken it. */
 export interface TurnSinks {
@@ -18,7 +18,7 @@ export const COLLECTED_BYTES = 8 * 2 ** 20;
 
 export type AgentKind = 'handler' | 'command';
 
-export function sinksFor(context: Context, kind: AgentKind): TurnSinks {
+export function createSinks(context: Context, kind: AgentKind): TurnSinks {
   if (kind === 'handler') return handlerSinks(context);
   return context.json ? collectingSinks(context) : commandSinks(context);
 }
@@ -68,7 +68,7 @@ function handlerSinks(context: Context): TurnSinks {
     else await show(decoder.write(bytes));
   };
   const show = async (text: string) => {
-    if (text !== '') await context.stderr.write(context.noteStyle.dim(visibleLines(text)));
+    if (text !== '') await context.stderr.write(context.stderrStyle.dim(sanitizeLines(text)));
   };
   return {
     stdout: remark(decoders[0]),
@@ -81,13 +81,13 @@ function handlerSinks(context: Context): TurnSinks {
 }
 
 /** The kind of agent a session's profile has, as far as it can still be told. */
-export async function agentKind(context: Context, profile: string): Promise<AgentKind | undefined> {
+export async function fetchAgentKind(context: Context, profile: string): Promise<AgentKind | undefined> {
   const { profiles } = await context.call('profile/list', {});
   const protocol = profiles.find((one) => one.name === profile)?.agent.protocol;
   return protocol === 'handler' || protocol === 'command' ? protocol : undefined;
 }
 
 /** The kind of an agent whose profile has gone, by what its turn left. */
-export function kindByTraces(turn: Turn): AgentKind {
+export function inferAgentKind(turn: Turn): AgentKind {
   return turn.worker !== null || turn.bytes.result > 0 || turn.output !== null ? 'handler' : 'command';
 }

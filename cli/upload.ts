@@ -1,17 +1,17 @@
 import { type FileHandle, lstat, open, readdir } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { HoldfastError } from '../protocol/errors.ts';
-import { FILE_PIECE_BYTES } from '../protocol/files.ts';
+import { FILE_CHUNK_BYTES } from '../protocol/files.ts';
 import type { MethodName, Params, Result } from '../protocol/methods.ts';
 import { encodeName } from '../protocol/paths.ts';
-import { PayloadBuffers } from '../protocol/wire/payload-buffers.ts';
+import { BufferPool } from '../protocol/wire/buffer-pool.ts';
 import type { Context } from './context.ts';
 
 /** Files that are on their way at a time: the wait for one disk hides behind the others. */
 const AT_A_TIME = 4;
 const EXECUTABLE = 0o111;
 
-export interface Uploaded {
+export interface UploadCounts {
   files: number;
   folders: number;
   bytes: number;
@@ -29,8 +29,8 @@ export interface UploadOptions {
 export class Upload {
   readonly #context: Context;
   readonly #options: UploadOptions;
-  readonly #payloads = new PayloadBuffers();
-  readonly uploaded: Uploaded = { files: 0, folders: 0, bytes: 0, skipped: 0 };
+  readonly #payloads = new BufferPool();
+  readonly counts: UploadCounts = { files: 0, folders: 0, bytes: 0, skipped: 0 };
 
   constructor(context: Context, options: UploadOptions) {
     this.#context = context;
@@ -56,7 +56,7 @@ export class Upload {
     const second = await pieces.next();
     if (second.done === true) await this.#sendWhole(remote, content, undefined);
     else await this.#sendPieces(remote, followed(content, second.value, pieces), undefined);
-    this.uploaded.files += 1;
+    this.counts.files += 1;
   }
 
   async #sendAny(local: Buffer, remote: string, pending: Set<Promise<void>>): Promise<void> {
@@ -69,7 +69,7 @@ export class Upload {
     });
     if (stat.isDirectory()) {
       await this.#call('files/mkdir', { session: this.#options.session, path: remote, parents: true });
-      this.uploaded.folders += 1;
+      this.counts.folders += 1;
       for (const name of (await readdir(local, { encoding: 'buffer' })).sort((one, other) =>
         one.compare(other),
       )) {
@@ -81,22 +81,22 @@ export class Upload {
       pending.add(sending);
       // It is waited for at the end, or sooner; until then its failure must not count as nobody's.
       sending.catch(() => undefined);
-    } else this.uploaded.skipped += 1;
+    } else this.counts.skipped += 1;
   }
 
   async #sendFile(local: Buffer, remote: string): Promise<void> {
     await using file = await open(local, 'r');
     const { size, mode } = await file.stat();
     const permissions = (mode & EXECUTABLE) === 0 ? 0o644 : 0o755;
-    if (size <= FILE_PIECE_BYTES) await this.#sendWhole(remote, await file.readFile(), permissions);
+    if (size <= FILE_CHUNK_BYTES) await this.#sendWhole(remote, await file.readFile(), permissions);
     else await this.#sendPieces(remote, piecesOf(file, this.#payloads), permissions);
-    this.uploaded.files += 1;
+    this.counts.files += 1;
   }
 
   async #sendWhole(path: string, bytes: Buffer, mode: number | undefined): Promise<void> {
     const { session } = this.#options;
     await this.#call('files/write', { session, path, ...this.#expectation(mode) }, bytes);
-    this.uploaded.bytes += bytes.length;
+    this.counts.bytes += bytes.length;
   }
 
   async #sendPieces(path: string, pieces: AsyncIterable<Buffer>, mode: number | undefined): Promise<void> {
@@ -110,15 +110,15 @@ export class Upload {
         const { length } = bytes;
         // One piece travels while the one before it is written. Once it is, nobody needs the bytes.
         written = this.#call('files/append', { session, upload, offset: size }, bytes).then(() =>
-          this.#payloads.giveBack(bytes),
+          this.#payloads.release(bytes),
         );
         written.catch(() => undefined);
         size += length;
         await before;
-        this.uploaded.bytes += length;
+        this.counts.bytes += length;
         this.#context.progress.update({
           stage: 'Sending',
-          done: this.uploaded.bytes,
+          done: this.counts.bytes,
           of: null,
           unit: 'bytes',
         });
@@ -137,14 +137,14 @@ export class Upload {
   }
 
   #call<M extends SendMethod>(method: M, params: Params<M>, bytes?: Buffer): Promise<Result<M>> {
-    return this.#context.link().call(method, params, { signal: this.#context.interrupted, bytes });
+    return this.#context.client().call(method, params, { signal: this.#context.interrupted, bytes });
   }
 }
 
 type SendMethod = Extract<MethodName, `files/${string}`>;
 
 /** What a local path is called at its destination, spelled as the protocol spells names. */
-export function localName(local: string): string {
+export function encodedBasename(local: string): string {
   return encodeName(Buffer.from(basename(join(local, '.'))));
 }
 
@@ -152,9 +152,9 @@ function joined(folder: Buffer, name: Buffer): Buffer {
   return Buffer.concat([folder, Buffer.from('/'), name]);
 }
 
-async function* piecesOf(file: FileHandle, payloads: PayloadBuffers): AsyncGenerator<Buffer> {
+async function* piecesOf(file: FileHandle, payloads: BufferPool): AsyncGenerator<Buffer> {
   for (;;) {
-    const { buffer, bytesRead } = await file.read(payloads.take(FILE_PIECE_BYTES), 0, FILE_PIECE_BYTES);
+    const { buffer, bytesRead } = await file.read(payloads.acquire(FILE_CHUNK_BYTES), 0, FILE_CHUNK_BYTES);
     if (bytesRead === 0) return;
     yield buffer.subarray(0, bytesRead);
   }
@@ -168,11 +168,11 @@ async function* inPieces(input: AsyncIterable<string | Buffer>): AsyncGenerator<
     const bytes = typeof chunk === 'string' ? Buffer.from(chunk, 'utf8') : chunk;
     kept.push(bytes);
     length += bytes.length;
-    while (length >= FILE_PIECE_BYTES) {
+    while (length >= FILE_CHUNK_BYTES) {
       const all = Buffer.concat(kept);
-      yield all.subarray(0, FILE_PIECE_BYTES);
-      kept = [all.subarray(FILE_PIECE_BYTES)];
-      length -= FILE_PIECE_BYTES;
+      yield all.subarray(0, FILE_CHUNK_BYTES);
+      kept = [all.subarray(FILE_CHUNK_BYTES)];
+      length -= FILE_CHUNK_BYTES;
     }
   }
   if (length > 0) yield Buffer.concat(kept);

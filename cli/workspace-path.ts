@@ -5,7 +5,7 @@ import { parsePath, WORKSPACE } from '../protocol/paths.ts';
  * A path as people type it → as the protocol has it: relative ones are below /workspace, where commands in the sandbox start too,
  * and `.`, doubled slashes and one at the end mean nothing. `..` is refused: what it means depends on links.
  */
-export function workspacePath(typed: string): string {
+export function parseWorkspacePath(typed: string): string {
   const absolute = typed.startsWith('/') ? typed : `${WORKSPACE}/${typed}`;
   const names = absolute.split('/').filter((name) => name !== '' && name !== '.');
   if (names.includes('..')) {

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { SessionRefSchema, TimeSchema } from './entities.ts';
-import { canonicalHost, showHost, splitAuthority } from './host-name.ts';
+import { canonicalizeHost, formatHost, splitAuthority } from './host-name.ts';
 
 /** Where the proxy is for the programs in a sandbox: a listener on its own loopback. */
 export const EGRESS_PROXY = { host: '127.0.0.1', port: 3128 } as const;
@@ -17,7 +17,7 @@ export function isLoopback(host: string): boolean {
 }
 
 /** Ports of a rule that names none. */
-export const USUAL_PORTS: readonly number[] = [443, 80];
+export const DEFAULT_PORTS: readonly number[] = [443, 80];
 
 /** What a rule is about, in canonical form. */
 export interface HostPattern {
@@ -34,7 +34,7 @@ export function parseHostPattern(text: string): HostPattern | { readonly refused
   const parts = splitAuthority(text);
   if (parts === null) return { refused: 'it is not HOST or HOST:PORT' };
   const wildcard = parts.host.startsWith('*.');
-  const canonical = canonicalHost(wildcard ? parts.host.slice(2) : parts.host);
+  const canonical = canonicalizeHost(wildcard ? parts.host.slice(2) : parts.host);
   if ('refused' in canonical) return canonical;
   if (wildcard && canonical.kind !== 'name') return { refused: 'an address has no wildcard' };
   if (canonical.host === HOST_MACHINE.name && !wildcard && parts.port === null)
@@ -42,8 +42,8 @@ export function parseHostPattern(text: string): HostPattern | { readonly refused
   return { host: canonical.host, wildcard, port: parts.port };
 }
 
-export function showPattern({ host, wildcard, port }: HostPattern): string {
-  return `${wildcard ? '*.' : ''}${showHost(host, port)}`;
+export function formatHostPattern({ host, wildcard, port }: HostPattern): string {
+  return `${wildcard ? '*.' : ''}${formatHost(host, port)}`;
 }
 
 /** Text of a pattern; parses to its canonical form. */
@@ -53,7 +53,7 @@ export const HostPatternSchema = z
   .max(253 + 8)
   .transform((text, context) => {
     const pattern = parseHostPattern(text);
-    if (!('refused' in pattern)) return showPattern(pattern);
+    if (!('refused' in pattern)) return formatHostPattern(pattern);
     context.addIssue({
       code: 'custom',
       message: `a host such as api.example.com, *.example.org:8443 or 127.0.0.1:8080; ${pattern.refused}`,

@@ -46,16 +46,16 @@ export const DISPATCH_CASES = ['reuse', 'unpause', 'reattach', 'fresh', 'create'
 export const DispatchCaseSchema = z.enum(DISPATCH_CASES);
 export type DispatchCase = z.infer<typeof DispatchCaseSchema>;
 
-export const DispatchedSchema = z.object({ reused: z.boolean(), case: DispatchCaseSchema });
-export type Dispatched = z.infer<typeof DispatchedSchema>;
+export const DispatchResultSchema = z.object({ reused: z.boolean(), case: DispatchCaseSchema });
+export type DispatchResult = z.infer<typeof DispatchResultSchema>;
 
 /** The files of the snapshot that a session begins with are still being brought. */
-export const FillingSchema = z.object({
+export const HydrationStateSchema = z.object({
   snapshotId: SnapshotIdSchema,
   /** What the last try ended with, null while none has failed. The session's next use is another try. */
   failed: z.object({ code: z.string(), why: z.string() }).nullable(),
 });
-export type Filling = z.infer<typeof FillingSchema>;
+export type HydrationState = z.infer<typeof HydrationStateSchema>;
 
 export const SessionSchema = z.object({
   id: SessionIdSchema,
@@ -64,7 +64,7 @@ export const SessionSchema = z.object({
   status: SessionStatusSchema,
   persistent: z.boolean(),
   /** A throw-away session of an ephemeral profile: deleted when its turn has ended. */
-  throwaway: z.boolean(),
+  autoRemove: z.boolean(),
   createdAt: TimeSchema,
   lastActiveAt: TimeSchema,
   expiresAt: TimeSchema.nullable(),
@@ -76,7 +76,7 @@ export const SessionSchema = z.object({
   workspaceBytes: z.number().int().nonnegative().nullable(),
   backing: z.enum(['directory', 'volume']),
   /** Null where the files are all there. Until they are, whoever uses the workspace waits for them. */
-  filling: FillingSchema.nullable(),
+  hydration: HydrationStateSchema.nullable(),
   /** False while the engine cannot be asked: `status` is then the last one known. */
   engineReachable: z.boolean(),
   runningTurn: TurnIdSchema.nullable(),
@@ -100,7 +100,7 @@ export const TURN_STATUSES = [
 ] as const;
 export const TurnStatusSchema = z.enum(TURN_STATUSES);
 export type TurnStatus = z.infer<typeof TurnStatusSchema>;
-export const TURN_ENDED: ReadonlySet<TurnStatus> = new Set([
+export const ENDED_TURN_STATUSES: ReadonlySet<TurnStatus> = new Set([
   'succeeded',
   'failed',
   'cancelled',
@@ -134,7 +134,7 @@ export const TurnSchema = z.object({
   ahead: z.number().int().nonnegative(),
   /** Why it does not go on now, where that is known. `disk_space`: the disk of the home is full; its output and its end wait for room. */
   waitingFor: z.enum(['disk_space']).nullable().default(null),
-  sandbox: DispatchedSchema.nullable(),
+  sandbox: DispatchResultSchema.nullable(),
   /** Handler: the JSON value it returned. Command: null, its output is read with `turn/output`. Large values: null and `outputArtifact`. */
   output: z.json().nullable(),
   /** Set when the handler's value is larger than 32 KB: read it with `turn/output`, stream `result`. */

@@ -73,7 +73,7 @@ export const ERROR_CODES = {
 
 export type ErrorCode = keyof typeof ERROR_CODES;
 
-export interface ErrorOptions {
+export interface HoldfastErrorOptions {
   readonly why?: string | undefined;
   readonly next?: string | undefined;
   readonly details?: ErrorData['details'];
@@ -91,7 +91,7 @@ export class HoldfastError extends Error {
   readonly next: string | undefined;
   readonly details: ErrorData['details'];
 
-  constructor(code: ErrorCode, what: string, options: ErrorOptions = {}) {
+  constructor(code: ErrorCode, what: string, options: HoldfastErrorOptions = {}) {
     super(what, options.cause === undefined ? undefined : { cause: options.cause });
     this.code = code;
     this.why = options.why;
@@ -99,7 +99,7 @@ export class HoldfastError extends Error {
     this.details = options.details;
   }
 
-  get number(): number {
+  get rpcCode(): number {
     return ERROR_CODES[this.code];
   }
 

@@ -34,7 +34,7 @@ export type OutputStream = z.infer<typeof OutputStreamSchema>;
  * Everything that a session's history can say, by type. Replaying these gives the state that the rows hold. Secrets and
  * whole prompts never go into an event: history is shown, exported and kept longer than anything else.
  */
-export const EVENTS = {
+export const EVENT_SCHEMAS = {
   'session.created': z.object({
     name: z.string(),
     profile: z.string(),
@@ -176,7 +176,7 @@ export const EVENTS = {
     bytes,
   }),
   /** The files of the snapshot that the session begins with could not be brought; the next use tries again. */
-  'workspace.fill-failed': z.object({ snapshotId: SnapshotIdSchema, code: z.string(), why: z.string() }),
+  'workspace.hydration-failed': z.object({ snapshotId: SnapshotIdSchema, code: z.string(), why: z.string() }),
   /** 90 % of `workspace.limit` are used, or more. Once, until it is clearly less. */
   'workspace.near-limit': z.object({ bytes, limit: bytes }),
   'snapshot.created': z.object({
@@ -228,8 +228,8 @@ export const EVENTS = {
   'profile.deployed': z.object({ profile: z.string(), version: z.number().int().positive() }),
 } as const;
 
-export type EventType = keyof typeof EVENTS;
-export type EventData<T extends EventType> = z.input<(typeof EVENTS)[T]>;
+export type EventType = keyof typeof EVENT_SCHEMAS;
+export type EventData<T extends EventType> = z.input<(typeof EVENT_SCHEMAS)[T]>;
 
 /** What is given to the log: it adds the rest. `at` in ms since 1970, now when left out. */
 export type EventEntry = {
@@ -238,7 +238,7 @@ export type EventEntry = {
 
 /** The data of an event as its type has it; null for a type that this program does not know. */
 export function parseEvent(event: { type: string; data: unknown }): EventEntry | null {
-  if (!Object.hasOwn(EVENTS, event.type)) return null;
+  if (!Object.hasOwn(EVENT_SCHEMAS, event.type)) return null;
   const type = event.type as EventType;
-  return { type, data: EVENTS[type].parse(event.data) } as EventEntry;
+  return { type, data: EVENT_SCHEMAS[type].parse(event.data) } as EventEntry;
 }

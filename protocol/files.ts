@@ -3,9 +3,9 @@ import { SessionRefSchema, SnapshotIdSchema } from './ids.ts';
 import { PATH_LIMITS } from './paths.ts';
 
 /** The most bytes that one message carries; larger files are a sequence of reads, or begin, append and commit. */
-export const FILE_PIECE_BYTES = 4 * 2 ** 20;
+export const FILE_CHUNK_BYTES = 4 * 2 ** 20;
 /** Entries of one page of a listing. */
-export const LIST_LIMITS = { default: 2000, most: 5000 } as const;
+export const LIST_LIMITS = { default: 2000, max: 5000 } as const;
 
 /** `/workspace/…`, names spelled as protocol/paths.ts says. What is wrong with a path is said by whoever resolves it. */
 export const WorkspacePathSchema = z.string().max(PATH_LIMITS.characters);
@@ -41,7 +41,7 @@ export type FileStat = z.infer<typeof FileStatSchema>;
 export const FileEntrySchema = FileStatSchema.extend({ name: z.string() });
 export type FileEntry = z.infer<typeof FileEntrySchema>;
 
-export const WrittenSchema = z.object({
+export const WriteResultSchema = z.object({
   version: FileVersionSchema,
   size,
   mtimeMs: z.number().int(),
@@ -51,7 +51,7 @@ export const WrittenSchema = z.object({
   /** The file had other names: they keep the old content, this one has the new. */
   hardlinked: z.boolean(),
 });
-export type Written = z.infer<typeof WrittenSchema>;
+export type WriteResult = z.infer<typeof WriteResultSchema>;
 
 /**
  * What a write expects to find; one of the three must be given. `ifVersion`: exactly this, else `conflict` with
@@ -74,7 +74,7 @@ const moved = z.object({
 });
 
 /** The calls as the sidecar answers them; clients add the session. All fail with the `file_*` codes, see docs/files.md. */
-export const FILES_CALLS = {
+export const FILES_SIDECAR_METHODS = {
   'files/stat': {
     /** `follow` (default true): of a link, what it leads to. `version`: say that too (reads the file). */
     params: at.extend({ follow: z.boolean().optional(), version: z.boolean().optional() }),
@@ -84,7 +84,7 @@ export const FILES_CALLS = {
   'files/list': {
     params: at.extend({
       cursor: z.string().max(PATH_LIMITS.characters).optional(),
-      limit: z.number().int().min(1).max(LIST_LIMITS.most).optional(),
+      limit: z.number().int().min(1).max(LIST_LIMITS.max).optional(),
     }),
     result: z.object({ entries: z.array(FileEntrySchema), nextCursor: z.string().nullable() }),
   },
@@ -95,7 +95,7 @@ export const FILES_CALLS = {
   'files/read': {
     params: at.extend({
       offset: size.optional(),
-      length: z.number().int().min(0).max(FILE_PIECE_BYTES).optional(),
+      length: z.number().int().min(0).max(FILE_CHUNK_BYTES).optional(),
       ifVersion: FileVersionSchema.optional(),
     }),
     result: z.object({
@@ -108,14 +108,14 @@ export const FILES_CALLS = {
     bytes: 'result',
   },
   /** The whole new content behind the message. */
-  'files/write': { params: at.extend(expectation), result: WrittenSchema, bytes: 'params' },
+  'files/write': { params: at.extend(expectation), result: WriteResultSchema, bytes: 'params' },
   /** The same for more than one message: begin, append until all is there, commit. What is not committed leaves no trace. */
   'files/begin': { params: at.extend(expectation), result: z.object({ upload }) },
   'files/append': { params: z.object({ upload, offset: size }), result: z.object({ size }), bytes: 'params' },
-  'files/commit': { params: z.object({ upload, size }), result: WrittenSchema },
+  'files/commit': { params: z.object({ upload, size }), result: WriteResultSchema },
   'files/abort': { params: z.object({ upload }), result: nothing },
   /** An empty file where there was nothing. */
-  'files/create': { params: at.extend({ mode: expectation.mode }), result: WrittenSchema },
+  'files/create': { params: at.extend({ mode: expectation.mode }), result: WriteResultSchema },
   /** With `parents`, folders on the way are made too, and one that is there already is no error. */
   'files/mkdir': {
     params: at.extend({ parents: z.boolean().optional() }),
@@ -152,29 +152,59 @@ function ofSessionOrSnapshot<P extends z.ZodRawShape>(params: z.ZodObject<P>) {
 /** client → supervisor. Part of METHODS. */
 export const FILES_METHODS = {
   'files/stat': {
-    ...FILES_CALLS['files/stat'],
-    params: ofSessionOrSnapshot(FILES_CALLS['files/stat'].params),
+    ...FILES_SIDECAR_METHODS['files/stat'],
+    params: ofSessionOrSnapshot(FILES_SIDECAR_METHODS['files/stat'].params),
   },
   'files/list': {
-    ...FILES_CALLS['files/list'],
-    params: ofSessionOrSnapshot(FILES_CALLS['files/list'].params),
+    ...FILES_SIDECAR_METHODS['files/list'],
+    params: ofSessionOrSnapshot(FILES_SIDECAR_METHODS['files/list'].params),
   },
   'files/read': {
-    ...FILES_CALLS['files/read'],
-    params: ofSessionOrSnapshot(FILES_CALLS['files/read'].params),
+    ...FILES_SIDECAR_METHODS['files/read'],
+    params: ofSessionOrSnapshot(FILES_SIDECAR_METHODS['files/read'].params),
   },
-  'files/write': { ...FILES_CALLS['files/write'], params: ofSession(FILES_CALLS['files/write'].params) },
-  'files/begin': { ...FILES_CALLS['files/begin'], params: ofSession(FILES_CALLS['files/begin'].params) },
-  'files/append': { ...FILES_CALLS['files/append'], params: ofSession(FILES_CALLS['files/append'].params) },
-  'files/commit': { ...FILES_CALLS['files/commit'], params: ofSession(FILES_CALLS['files/commit'].params) },
-  'files/abort': { ...FILES_CALLS['files/abort'], params: ofSession(FILES_CALLS['files/abort'].params) },
-  'files/create': { ...FILES_CALLS['files/create'], params: ofSession(FILES_CALLS['files/create'].params) },
-  'files/mkdir': { ...FILES_CALLS['files/mkdir'], params: ofSession(FILES_CALLS['files/mkdir'].params) },
+  'files/write': {
+    ...FILES_SIDECAR_METHODS['files/write'],
+    params: ofSession(FILES_SIDECAR_METHODS['files/write'].params),
+  },
+  'files/begin': {
+    ...FILES_SIDECAR_METHODS['files/begin'],
+    params: ofSession(FILES_SIDECAR_METHODS['files/begin'].params),
+  },
+  'files/append': {
+    ...FILES_SIDECAR_METHODS['files/append'],
+    params: ofSession(FILES_SIDECAR_METHODS['files/append'].params),
+  },
+  'files/commit': {
+    ...FILES_SIDECAR_METHODS['files/commit'],
+    params: ofSession(FILES_SIDECAR_METHODS['files/commit'].params),
+  },
+  'files/abort': {
+    ...FILES_SIDECAR_METHODS['files/abort'],
+    params: ofSession(FILES_SIDECAR_METHODS['files/abort'].params),
+  },
+  'files/create': {
+    ...FILES_SIDECAR_METHODS['files/create'],
+    params: ofSession(FILES_SIDECAR_METHODS['files/create'].params),
+  },
+  'files/mkdir': {
+    ...FILES_SIDECAR_METHODS['files/mkdir'],
+    params: ofSession(FILES_SIDECAR_METHODS['files/mkdir'].params),
+  },
   'files/symlink': {
-    ...FILES_CALLS['files/symlink'],
-    params: ofSession(FILES_CALLS['files/symlink'].params),
+    ...FILES_SIDECAR_METHODS['files/symlink'],
+    params: ofSession(FILES_SIDECAR_METHODS['files/symlink'].params),
   },
-  'files/rename': { ...FILES_CALLS['files/rename'], params: ofSession(FILES_CALLS['files/rename'].params) },
-  'files/copy': { ...FILES_CALLS['files/copy'], params: ofSession(FILES_CALLS['files/copy'].params) },
-  'files/delete': { ...FILES_CALLS['files/delete'], params: ofSession(FILES_CALLS['files/delete'].params) },
+  'files/rename': {
+    ...FILES_SIDECAR_METHODS['files/rename'],
+    params: ofSession(FILES_SIDECAR_METHODS['files/rename'].params),
+  },
+  'files/copy': {
+    ...FILES_SIDECAR_METHODS['files/copy'],
+    params: ofSession(FILES_SIDECAR_METHODS['files/copy'].params),
+  },
+  'files/delete': {
+    ...FILES_SIDECAR_METHODS['files/delete'],
+    params: ofSession(FILES_SIDECAR_METHODS['files/delete'].params),
+  },
 } as const;

@@ -10,7 +10,7 @@ export interface CanonicalHost {
   readonly host: string;
 }
 
-export interface Refused {
+export interface HostRejection {
   /** Why it is no host, one sentence without a period. Holds none of its text. */
   readonly refused: string;
 }
@@ -25,7 +25,7 @@ const NUMBER = /^(\d+|0x[0-9a-f]*)$/;
  * Done once, before anything is decided. What a resolver or a web server might read in another way than we do is refused:
  * NUL, user info, percent signs, numbers written in unusual ways (`127.1`, `0x7f000001`), IPv6 that stands for an IPv4 address.
  */
-export function canonicalHost(text: string): CanonicalHost | Refused {
+export function canonicalizeHost(text: string): CanonicalHost | HostRejection {
   if (text.length === 0) return { refused: 'the host is empty' };
   if (text.length > 4 * LONGEST_NAME) return { refused: 'the host is longer than a name can be' };
   if (text.startsWith('[') || text.includes(':')) return canonicalIpv6(text);
@@ -57,7 +57,7 @@ function asciiName(text: string): string | null {
   return ascii === '' ? null : ascii;
 }
 
-function canonicalIpv6(text: string): CanonicalHost | Refused {
+function canonicalIpv6(text: string): CanonicalHost | HostRejection {
   const inner = text.startsWith('[') && text.endsWith(']') ? text.slice(1, -1) : text;
   // With a zone it names an interface of the machine that dials.
   if (!isIPv6(inner) || inner.includes('%')) return { refused: 'the host is not an address' };
@@ -77,7 +77,7 @@ export function splitAuthority(text: string): { readonly host: string; readonly 
 }
 
 /** As people write it: IPv6 in brackets. */
-export function showHost(host: string, port?: number | null): string {
+export function formatHost(host: string, port?: number | null): string {
   const shown = host.includes(':') ? `[${host}]` : host;
   return port === undefined || port === null ? shown : `${shown}:${String(port)}`;
 }

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import './issue-words.ts';
+import './validation-messages.ts';
 
 // Apart from the entities: a program that needs no more than these should not have to build all the others to start.
 

@@ -1,8 +1,8 @@
 import { z } from 'zod';
-import { DeployedSchema } from './deployed.ts';
+import { DeployResultSchema } from './deploy-result.ts';
 import {
   CheckSchema,
-  DispatchedSchema,
+  DispatchResultSchema,
   EngineStatusSchema,
   EventSchema,
   ExecIdSchema,
@@ -32,7 +32,7 @@ import {
 } from './snapshots.ts';
 import { TERMINAL_METHODS } from './terminals.ts';
 import { WATCH_METHODS, WATCH_NOTIFICATIONS } from './watch.ts';
-import { OWN_NOTIFICATIONS } from './wire/own-notifications.ts';
+import { PEER_NOTIFICATIONS } from './wire/peer-notifications.ts';
 
 /** Shape of one method: what goes in, what comes out. `bytes` says on which side raw bytes may ride behind the message. */
 export interface MethodShape {
@@ -112,7 +112,7 @@ export const METHODS = {
     /** `kept` belongs to nothing either, but may be somebody's work: it never goes by itself. */
     result: z.object({
       removed: z.array(GarbageSchema),
-      kept: z.array(GarbageSchema),
+      retained: z.array(GarbageSchema),
       dryRun: z.boolean(),
     }),
   },
@@ -122,7 +122,7 @@ export const METHODS = {
   'profile/deploy': {
     /** `directory` is absolute, on the supervisor's machine. */
     params: z.object({ directory: z.string().min(1).max(4096), opId }),
-    result: DeployedSchema,
+    result: DeployResultSchema,
   },
   'profile/undeploy': {
     params: z.object({ profile: ProfileNameSchema, force: z.boolean(), opId }),
@@ -175,7 +175,7 @@ export const METHODS = {
       session: SessionSchema,
       /** The snapshot that takes the workspace back to what it was; null where nothing was changed. */
       undo: SnapshotIdSchema.nullable(),
-      sandbox: DispatchedSchema,
+      sandbox: DispatchResultSchema,
       timings: z.object({ dispatchMs: z.number() }),
     }),
   },
@@ -212,7 +212,7 @@ export const METHODS = {
       ok: z.boolean(),
       events: z.number().int(),
       head: z.string(),
-      firstBad: z.number().int().nullable(),
+      firstInvalid: z.number().int().nullable(),
     }),
   },
 
@@ -282,7 +282,7 @@ export const METHODS = {
       env: z.record(z.string(), z.string()).optional(),
       cwd: z.string().optional(),
     }),
-    result: z.object({ exec: ExecIdSchema, sessionId: SessionIdSchema, sandbox: DispatchedSchema }),
+    result: z.object({ exec: ExecIdSchema, sessionId: SessionIdSchema, sandbox: DispatchResultSchema }),
   },
   /** Input bytes ride behind the message; the answer comes when they have been taken (flow control). `end` closes stdin. */
   'exec/input': {
@@ -346,12 +346,12 @@ export const NOTIFICATIONS = {
   },
   ...WATCH_NOTIFICATIONS,
   ...SEARCH_NOTIFICATIONS,
-  progress: OWN_NOTIFICATIONS.progress,
+  progress: PEER_NOTIFICATIONS.progress,
 } as const satisfies Record<string, { params: z.ZodType; bytes?: 'params' }>;
 
 /** client → supervisor, without an answer. */
 export const CLIENT_NOTIFICATIONS = {
-  cancel: OWN_NOTIFICATIONS.cancel,
+  cancel: PEER_NOTIFICATIONS.cancel,
 } as const satisfies Record<string, { params: z.ZodType }>;
 
 export type Methods = typeof METHODS;

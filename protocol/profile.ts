@@ -185,7 +185,7 @@ export function seedOf({ workspace }: Pick<Profile, 'workspace'>): Seed | null {
 }
 export type AgentConfig = z.infer<typeof AgentSchema>;
 
-export const DEFAULTS = {
+export const PROFILE_DEFAULTS = {
   idle: { pause: 5 * 60 * SECOND, stop: 3600 * SECOND, expire: 30 * 86_400 * SECOND },
   limits: { memory: 4 * 2 ** 30, cpus: 2, pids: 1024, output: 2 ** 30 },
   /** How long one turn may take when the profile names no timeout. */

@@ -3,12 +3,12 @@ import { SessionRefSchema } from './ids.ts';
 import { WorkspacePathSchema } from './files.ts';
 
 export const SEARCH_LIMITS = {
-  results: { default: 2000, most: 100_000 },
-  previewCharacters: { default: 250, most: 10_000 },
+  results: { default: 2000, max: 100_000 },
+  previewCharacters: { default: 250, max: 10_000 },
   /** Bytes of a file above which it is left out. */
-  fileSize: { default: 16 * 2 ** 20, most: 64 * 2 ** 20 },
-  timeMs: { default: 60_000, most: 600_000 },
-  names: { default: 500, most: 10_000 },
+  fileSize: { default: 16 * 2 ** 20, max: 64 * 2 ** 20 },
+  timeMs: { default: 60_000, max: 600_000 },
+  names: { default: 500, max: 10_000 },
 } as const;
 
 const count = z.number().int().nonnegative();
@@ -39,10 +39,10 @@ export const SearchParamsSchema = z.object({
   sort: z.enum(['none', 'path']).optional(),
   before: count.max(100).optional(),
   after: count.max(100).optional(),
-  limit: z.number().int().min(1).max(SEARCH_LIMITS.results.most).optional(),
-  previewCharacters: z.number().int().min(20).max(SEARCH_LIMITS.previewCharacters.most).optional(),
-  maxFileSize: z.number().int().min(1).max(SEARCH_LIMITS.fileSize.most).optional(),
-  timeLimitMs: z.number().int().min(1).max(SEARCH_LIMITS.timeMs.most).optional(),
+  limit: z.number().int().min(1).max(SEARCH_LIMITS.results.max).optional(),
+  previewCharacters: z.number().int().min(20).max(SEARCH_LIMITS.previewCharacters.max).optional(),
+  maxFileSize: z.number().int().min(1).max(SEARCH_LIMITS.fileSize.max).optional(),
+  timeLimitMs: z.number().int().min(1).max(SEARCH_LIMITS.timeMs.max).optional(),
 });
 export type SearchParams = z.infer<typeof SearchParamsSchema>;
 
@@ -76,7 +76,7 @@ const FindParamsSchema = z.object({
   ...where,
   /** Every letter must occur in the path, in order, without regard to case; empty: all files. */
   query: z.string().max(1000),
-  limit: z.number().int().min(1).max(SEARCH_LIMITS.names.most).optional(),
+  limit: z.number().int().min(1).max(SEARCH_LIMITS.names.max).optional(),
 });
 export type FindParams = z.infer<typeof FindParamsSchema>;
 const FoundNamesSchema = z.object({ paths: z.array(z.string()), more: z.boolean() });
@@ -100,7 +100,7 @@ const UsageSchema = z.object({
 export type UsageByFolder = z.infer<typeof UsageSchema>;
 
 /** supervisor → sidecar. */
-export const SEARCH_CALLS = {
+export const SEARCH_SIDECAR_METHODS = {
   'files/search-open': { params: SearchParamsSchema, result: z.object({ search: token }) },
   /** The next page, at most `waitMs` later; `summary` with the last one. */
   'files/search-next': {

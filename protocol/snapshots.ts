@@ -4,13 +4,13 @@ import { WorkspacePathSchema } from './files.ts';
 import { SessionIdSchema, SessionRefSchema, SnapshotIdSchema } from './ids.ts';
 
 /** Changes of one page of a comparison. */
-export const DIFF_LIMITS = { default: 1000, most: 5000 } as const;
+export const DIFF_LIMITS = { default: 1000, max: 5000 } as const;
 /** Patch bytes behind one answer. */
-export const PATCH_PIECE_BYTES = 4 * 2 ** 20;
+export const PATCH_CHUNK_BYTES = 4 * 2 ** 20;
 /** Paths that a snapshot names of those that it lacks. */
-export const MISSING_PATHS = 100;
+export const MAX_MISSING_PATHS = 100;
 /** Paths that a patch leaves out, which one answer names. */
-export const LEFT_OUT_PATHS = 100;
+export const MAX_OMITTED_PATHS = 100;
 
 /** `manual`: a person or program asked for it. All others are taken by Holdfast itself and thinned with age. */
 export const SNAPSHOT_REASONS = [
@@ -107,14 +107,14 @@ export const ChangeTotalsSchema = z.object({
 export type ChangeTotals = z.infer<typeof ChangeTotalsSchema>;
 
 /** What a restore did to the workspace. `touched`: only modes, times or attributes differed. */
-export const RestoredSchema = z.object({
+export const RestoreCountsSchema = z.object({
   created: count,
   replaced: count,
   removed: count,
   touched: count,
   bytes: count,
 });
-export type Restored = z.infer<typeof RestoredSchema>;
+export type RestoreCounts = z.infer<typeof RestoreCountsSchema>;
 
 /** `pack`, `object`, `path`: where it is damaged, as far as that is known. */
 export const DamageSchema = z.object({
@@ -170,7 +170,7 @@ const compared = z.object({
 });
 const page = {
   cursor: z.string().max(12_400).optional(),
-  limit: z.number().int().min(1).max(DIFF_LIMITS.most).optional(),
+  limit: z.number().int().min(1).max(DIFF_LIMITS.max).optional(),
 };
 const changes = z.object({
   changes: z.array(ChangeSchema),
@@ -228,15 +228,15 @@ export const SNAPSHOT_METHODS = {
   /**
    * The same as a unified diff that `git apply` takes, as bytes behind the answer. Long ones in pieces: go on with
    * `nextCursor`, which stands for the two trees that the first piece compared. `leftOut`: how many changes of this stretch are
-   * not in it, as git would refuse their paths or as they are larger than 512 MiB; `leftOutPaths`: the first of them.
+   * not in it, as git would refuse their paths or as they are larger than 512 MiB; `omittedPaths`: the first of them.
    */
   'snapshot/patch': {
     params: compared.extend({ cursor: page.cursor }),
     result: z.object({
       bytes: count,
       nextCursor: z.string().nullable(),
-      leftOut: count,
-      leftOutPaths: z.array(z.string()),
+      omitted: count,
+      omittedPaths: z.array(z.string()),
       caveats: z.array(CaveatSchema),
     }),
     bytes: 'result',
@@ -262,7 +262,7 @@ export const SNAPSHOT_METHODS = {
       force: z.boolean().optional(),
       opId,
     }),
-    result: RestoredSchema.extend({
+    result: RestoreCountsSchema.extend({
       snapshot: SnapshotIdSchema,
       undo: SnapshotIdSchema.nullable(),
       ...lacking,

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { DispatchedSchema, OpIdSchema, TimeSchema } from './entities.ts';
+import { DispatchResultSchema, OpIdSchema, TimeSchema } from './entities.ts';
 import { SessionIdSchema, SessionRefSchema, TerminalIdSchema } from './ids.ts';
 
 export const TERMINAL_LIMITS = {
@@ -10,9 +10,9 @@ export const TERMINAL_LIMITS = {
   /** Bytes of output that are always kept; up to twice as many are. */
   scrollback: 2 ** 20,
   /** Bytes that one message carries. */
-  piece: 2 ** 18,
+  chunk: 2 ** 18,
   /** How far a terminal runs ahead of who reads it, so that ^C is felt at once. */
-  ahead: 2 ** 18,
+  readAhead: 2 ** 18,
 } as const;
 
 const side = z.number().int().min(1).max(10_000);
@@ -57,7 +57,7 @@ export const TERMINAL_METHODS = {
       env: z.record(z.string(), z.string()).optional(),
       opId: OpIdSchema.optional(),
     }),
-    result: z.object({ terminal: TerminalSchema, sandbox: DispatchedSchema }),
+    result: z.object({ terminal: TerminalSchema, sandbox: DispatchResultSchema }),
   },
   /** Of one session, or of all; the newest first. Ended ones are there as long as their output is. */
   'terminal/list': {
@@ -77,7 +77,7 @@ export const TERMINAL_METHODS = {
   'terminal/read': {
     params: terminal.extend({
       offset,
-      limit: z.number().int().min(1).max(TERMINAL_LIMITS.piece).optional(),
+      limit: z.number().int().min(1).max(TERMINAL_LIMITS.chunk).optional(),
       waitMs: z.number().int().min(0).max(60_000).optional(),
     }),
     result: z.object({

@@ -3,7 +3,7 @@ import { SessionRefSchema } from './ids.ts';
 import { WorkspacePathSchema } from './files.ts';
 
 /** Paths that one `files/changed` names at most; more changes at once are an overflow. */
-export const MOST_CHANGES = 2000;
+export const MAX_CHANGES_PER_BATCH = 2000;
 
 const globs = z.array(z.string().min(1).max(1000)).max(200).optional();
 
@@ -37,7 +37,7 @@ const batch = {
 const watch = z.object({ watch: z.string().min(1).max(64) });
 
 /** supervisor → sidecar. */
-export const WATCH_CALLS = {
+export const WATCH_SIDECAR_METHODS = {
   'files/watch-open': { params: WatchParamsSchema, result: watch.extend({ mode: WatchModeSchema }) },
   /** Answers as soon as there is something, with nothing after `waitMs`. What was answered is forgotten. */
   'files/watch-next': {

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 /**
  * The sidecar: `sidecar.cjs` serves the supervisor on a socket in /ctl, `sidecar.cjs relay` joins its own stdio to that socket.
  * The environment may put its folders elsewhere: HOLDFAST_CONTROL, _RUN, _WORKSPACE, _RUNTIME, _AGENT, and _RIPGREP (a program).
- * HOLDFAST_ALONE: no agent starts beside it now.
+ * HOLDFAST_WITHOUT_AGENT: no agent starts beside it now.
  */
 const started = performance.now();
 /** After this whatever a session starts with has happened. */
@@ -50,7 +50,7 @@ function listen(): void {
         control: placeOf('CONTROL', '/ctl'),
       });
       // Whoever wants no agent may well want a snapshot: it starts while the rest is loaded.
-      if (process.env['HOLDFAST_ALONE'] !== undefined) snapshots.warm();
+      if (process.env['HOLDFAST_WITHOUT_AGENT'] !== undefined) snapshots.start();
       return snapshots;
     });
   const loaded = listening
@@ -62,21 +62,21 @@ function listen(): void {
         import('./files/workspace-files.ts'),
         import('./watch/watches.ts'),
         import('./egress/listeners.ts'),
-        import('../protocol/wire/payload-buffers.ts'),
-        import('../protocol/wire/scratch-socket.ts'),
+        import('../protocol/wire/buffer-pool.ts'),
+        import('../protocol/wire/shared-buffer-socket.ts'),
         import('./terminals/terminals.ts'),
       ]),
     )
     .then(
       ([
         snapshots,
-        { serve },
+        { serveConnection },
         { Keeper },
         { WorkspaceFiles },
         { WatchedTrees },
         { EgressListeners },
-        { PayloadBuffers },
-        { acceptScratch },
+        { BufferPool },
+        { acceptWithSharedBuffer },
         { Terminals },
       ]) => {
         const keeper = new Keeper({
@@ -94,20 +94,20 @@ function listen(): void {
           control: placeOf('CONTROL', '/ctl'),
           withoutNative: process.env['HOLDFAST_WITHOUT_NATIVE'] !== undefined,
         });
-        files.settle().catch((error: unknown) => console.error('files:', error));
+        files.recover().catch((error: unknown) => console.error('files:', error));
         const trees = new WatchedTrees(files);
         const egress = new EgressListeners();
-        const warming = setTimeout(() => snapshots.warm(), QUIET_MS);
-        const payloads = new PayloadBuffers();
+        const warming = setTimeout(() => snapshots.start(), QUIET_MS);
+        const payloads = new BufferPool();
         const ripgrep = process.env['HOLDFAST_RIPGREP'] ?? '/usr/bin/rg';
         ending.signal.addEventListener('abort', () => {
           clearTimeout(warming);
           keeper.close();
-          terminals.leave();
+          terminals.detach();
         });
         return (socket: Socket): void => {
           if (socket.destroyed) return;
-          serve(acceptScratch(socket), {
+          serveConnection(acceptWithSharedBuffer(socket), {
             session,
             keeper,
             terminals,

@@ -1,10 +1,10 @@
 import type { Duplex } from 'node:stream';
 import { HoldfastError } from '../protocol/errors.ts';
-import type { PayloadBuffers } from '../protocol/wire/payload-buffers.ts';
+import type { BufferPool } from '../protocol/wire/buffer-pool.ts';
 import { Peer } from '../protocol/wire/peer.ts';
-import { STORE_CALLS } from '../snapshot-format/wire.ts';
-import { NOTHING, withBytes } from '../protocol/wire/shapes.ts';
-import { acceptOn } from './egress/accept.ts';
+import { STORE_CALLS } from '../snapshot-format/sidecar-calls.ts';
+import { EMPTY_MAP, withBytes } from '../protocol/wire/shapes.ts';
+import { acceptConnection } from './egress/accept.ts';
 import type { EgressListener } from './egress/listener.ts';
 import type { EgressListeners } from './egress/listeners.ts';
 import { Directory } from './files/directory.ts';
@@ -34,12 +34,12 @@ export interface ServeOptions {
   /** Where ripgrep is. */
   readonly ripgrep: string;
   readonly egress: EgressListeners;
-  readonly payloads: PayloadBuffers;
+  readonly payloads: BufferPool;
   readonly snapshots: SnapshotThread;
 }
 
 /** Answers one connection until it ends. */
-export function serve(
+export function serveConnection(
   stream: Duplex,
   { session, keeper, terminals, workspace, files, trees, ripgrep, egress, payloads, snapshots }: ServeOptions,
 ): Peer<typeof SIDECAR_METHODS, typeof STORE_CALLS> {
@@ -51,10 +51,10 @@ export function serve(
     name: 'the supervisor',
     serves: SIDECAR_METHODS,
     calls: STORE_CALLS,
-    notifies: NOTHING,
-    hears: NOTHING,
-    payloads,
-    opensWith: { method: 'hello', before: [] },
+    sends: EMPTY_MAP,
+    receives: EMPTY_MAP,
+    bufferPool: payloads,
+    handshake: { method: 'hello', allowedBefore: [] },
     onInternalError: (error, { method }) => console.error(`${method}:`, error),
     handlers: {
       hello: (params) => {
@@ -69,7 +69,7 @@ export function serve(
         return { protocol: SIDECAR_PROTOCOL, session, build: __BUILD_ID__, watch: keeper.watchMode };
       },
       'agent/ready': async ({ timeoutMs }, { signal }) => ({
-        ready: await keeper.agentReady(timeoutMs, signal),
+        ready: await keeper.waitUntilAgentReady(timeoutMs, signal),
       }),
       'turn/launch': (launch, { bytes }) => keeper.launch(launch, bytes),
       'turn/progress': (params, { signal }) => keeper.progress(params, signal),
@@ -81,8 +81,8 @@ export function serve(
         await keeper.kill(turnId, graceMs, signal);
         return {};
       },
-      'turn/forget': ({ turnId }) => {
-        keeper.forget(turnId);
+      'turn/remove': ({ turnId }) => {
+        keeper.remove(turnId);
         return {};
       },
       'turn/list': () => ({ turns: keeper.list() }),
@@ -92,7 +92,7 @@ export function serve(
       },
       ...terminalHandlers(terminals),
       'workspace/usage': async (_params, { signal, progress }) => {
-        using root = Directory.at(workspace);
+        using root = Directory.open(workspace);
         const onProgress = ({ files: counted }: Usage): void =>
           progress('counting', counted, undefined, 'files');
         return await usageOf(root, { signal, onProgress });
@@ -108,10 +108,10 @@ export function serve(
       ...searchHandlers(files, ripgrep, closed),
       ...snapshotHandlers(snapshots),
       'egress/accept': ({ hostPort }, { peer, signal, progress }) => {
-        const listener = egress.of(hostPort);
-        if (!accepts.has(listener)) listener.use(closed);
+        const listener = egress.forPort(hostPort);
+        if (!accepts.has(listener)) listener.lease(closed);
         accepts.add(listener);
-        return acceptOn(listener, peer, signal, {
+        return acceptConnection(listener, peer, signal, {
           listening: () => progress('listening'),
           refused: (count) => progress('refused', count, undefined, 'connections'),
         });

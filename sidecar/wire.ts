@@ -1,10 +1,10 @@
 import { z } from 'zod';
 import { TerminalIdSchema, TurnIdSchema } from '../protocol/ids.ts';
-import { FILES_CALLS, WorkspacePathSchema } from '../protocol/files.ts';
-import { SEARCH_CALLS } from '../protocol/search.ts';
-import { SNAPSHOT_CALLS } from '../snapshot-format/wire.ts';
+import { FILES_SIDECAR_METHODS, WorkspacePathSchema } from '../protocol/files.ts';
+import { SEARCH_SIDECAR_METHODS } from '../protocol/search.ts';
+import { SNAPSHOT_CALLS } from '../snapshot-format/sidecar-calls.ts';
 import { TERMINAL_LIMITS, WindowSizeSchema } from '../protocol/terminals.ts';
-import { WATCH_CALLS } from '../protocol/watch.ts';
+import { WATCH_SIDECAR_METHODS } from '../protocol/watch.ts';
 
 /**
  * supervisor → sidecar, over the same framing as clients use. The sidecar is trusted code beside hostile files:
@@ -23,9 +23,9 @@ export const IN_SANDBOX = {
   control: '/ctl',
   socketName: 'sidecar.sock',
   /** In there, and kept for the next sidecar where something is in it: notes of modes that a look or a restore has lent itself. */
-  lentName: 'snapshots',
+  temporaryChmodsName: 'snapshots',
   /** The same: notes of temporary entries that the sidecar has in the workspace. */
-  entriesName: 'entries',
+  temporaryEntriesName: 'entries',
 } as const;
 
 /**
@@ -88,7 +88,7 @@ export const TurnProgressSchema = z.object({
   /** Limits of the sandbox that processes met during the turn. */
   limits: z.array(LimitSchema).default([]),
   /** The disk of the run directory has no room: output, and the answer of a handler, wait for it. */
-  full: z.boolean().default(false),
+  diskFull: z.boolean().default(false),
   /** What the agent did to the files of the turn, so that its end cannot become known. */
   damage: z.string().nullable().default(null),
 });
@@ -112,7 +112,7 @@ export const TerminalProgressSchema = z.object({
   /** Null also where its container went away. */
   exitCode: z.number().int().nullable(),
   /** How long nobody has read or typed, and it has said nothing. */
-  silentMs: z.number().nonnegative(),
+  idleMs: z.number().nonnegative(),
 });
 export type TerminalProgress = z.infer<typeof TerminalProgressSchema>;
 
@@ -200,7 +200,7 @@ export const SIDECAR_METHODS = {
     result: z.object({}),
   },
   /** Everything was read: the turn's directory goes. A turn that still runs is killed. */
-  'turn/forget': { params: z.object({ turnId: TurnIdSchema }), result: z.object({}) },
+  'turn/remove': { params: z.object({ turnId: TurnIdSchema }), result: z.object({}) },
   'turn/list': { params: z.object({}), result: z.object({ turns: z.array(z.string()) }) },
   /** Kills the processes of an exec by its marker in their environment (`HOLDFAST_EXEC=ID`). */
   'exec/kill': { params: z.object({ exec: z.string(), signal: z.string() }), result: z.object({}) },
@@ -216,7 +216,7 @@ export const SIDECAR_METHODS = {
     params: z.object({
       terminalId: TerminalIdSchema,
       offset: z.number().int().nonnegative(),
-      limit: z.number().int().min(1).max(TERMINAL_LIMITS.piece),
+      limit: z.number().int().min(1).max(TERMINAL_LIMITS.chunk),
       waitMs: z.number().int(),
     }),
     result: TerminalProgressSchema.extend({ offset: z.number().int().nonnegative() }),
@@ -235,7 +235,7 @@ export const SIDECAR_METHODS = {
   /** Does not wait for the end. */
   'terminal/close': { params: z.object({ terminalId: TerminalIdSchema }), result: z.object({}) },
   /** Its output goes, and the terminal itself where it runs. */
-  'terminal/forget': { params: z.object({ terminalId: TerminalIdSchema }), result: z.object({}) },
+  'terminal/remove': { params: z.object({ terminalId: TerminalIdSchema }), result: z.object({}) },
   'workspace/usage': {
     params: z.object({}),
     result: z.object({ bytes: z.number().int(), files: z.number().int(), directories: z.number().int() }),
@@ -245,9 +245,9 @@ export const SIDECAR_METHODS = {
     params: z.object({}),
     result: z.object({ files: z.number().int(), bytes: z.number().int() }),
   },
-  ...FILES_CALLS,
-  ...WATCH_CALLS,
-  ...SEARCH_CALLS,
+  ...FILES_SIDECAR_METHODS,
+  ...WATCH_SIDECAR_METHODS,
+  ...SEARCH_SIDECAR_METHODS,
   ...SNAPSHOT_CALLS,
   /** Makes what is not there; whatever is, stays. May be repeated. */
   'files/seed': {

@@ -1,4 +1,4 @@
-import { damaged } from './objects.ts';
+import { snapshotDamaged } from './objects.ts';
 
 const TWO_TO_32 = 2 ** 32;
 const SEVEN_BITS = 0x7f;
@@ -56,7 +56,7 @@ export class ByteWriter {
   }
 
   /** Takes back everything after `length`. */
-  cut(length: number): void {
+  truncate(length: number): void {
     this.#length = Math.min(this.#length, length);
   }
 
@@ -66,7 +66,7 @@ export class ByteWriter {
   }
 
   /** A copy of what was written. */
-  take(): Buffer {
+  toBuffer(): Buffer {
     return Buffer.from(this.view());
   }
 
@@ -107,13 +107,13 @@ export class ByteReader {
       const byte = this.byte();
       value += (byte & SEVEN_BITS) * scale;
       if ((byte & MORE) === 0) {
-        if (byte === 0 && count > 0) throw damaged('a number is written longer than needed');
-        if (value > most) throw damaged('a number is too large');
+        if (byte === 0 && count > 0) throw snapshotDamaged('a number is written longer than needed');
+        if (value > most) throw snapshotDamaged('a number is too large');
         return value;
       }
       scale *= 128;
     }
-    throw damaged('a number is too large');
+    throw snapshotDamaged('a number is too large');
   }
 
   u32(): number {
@@ -123,7 +123,7 @@ export class ByteReader {
   u64(): number {
     const at = this.skip(8);
     const value = this.#bytes.readUInt32LE(at) + this.#bytes.readUInt32LE(at + 4) * TWO_TO_32;
-    if (!Number.isSafeInteger(value)) throw damaged('a number is too large');
+    if (!Number.isSafeInteger(value)) throw snapshotDamaged('a number is too large');
     return value;
   }
 
@@ -145,7 +145,7 @@ export class ByteReader {
   /** Goes over so many bytes; gives where they begin. */
   skip(count: number): number {
     const at = this.#at;
-    if (count > this.#bytes.length - at) throw damaged('something ends too early');
+    if (count > this.#bytes.length - at) throw snapshotDamaged('something ends too early');
     this.#at = at + count;
     return at;
   }

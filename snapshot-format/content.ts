@@ -1,7 +1,7 @@
 import { ByteReader, ByteWriter } from './bytes.ts';
 import type { FileEntry } from './entries.ts';
-import { damaged, OBJECT_KINDS, type ObjectReader, SNAPSHOT_LIMITS } from './objects.ts';
-import { type Piece, piecesOf } from './refs.ts';
+import { snapshotDamaged, OBJECT_KINDS, type ObjectReader, SNAPSHOT_LIMITS } from './objects.ts';
+import { type Piece, piecesOf } from './content-ref.ts';
 
 const { pieceBytes } = SNAPSHOT_LIMITS;
 
@@ -22,26 +22,27 @@ export function encodeBlock(extents: readonly Extent[]): Buffer {
     end = offset + bytes.length;
   }
   for (const { bytes } of extents) out.bytes(bytes);
-  return out.take();
+  return out.toBuffer();
 }
 
 export function parseBlock(body: Buffer): Extent[] {
   const input = new ByteReader(body);
   const count = input.varint(pieceBytes);
-  if (count === 0) throw damaged('a block is empty');
+  if (count === 0) throw snapshotDamaged('a block is empty');
   const places: { offset: number; length: number }[] = [];
   let end = 0;
   for (let at = 0; at < count; at += 1) {
     const offset = end + input.varint(pieceBytes);
     const length = input.varint(pieceBytes);
     // Stretches that touch would be one.
-    if (length === 0 || (at > 0 && offset === end)) throw damaged('a block has a stretch that is none');
+    if (length === 0 || (at > 0 && offset === end))
+      throw snapshotDamaged('a block has a stretch that is none');
     end = offset + length;
-    if (end > pieceBytes) throw damaged('a block is too long');
+    if (end > pieceBytes) throw snapshotDamaged('a block is too long');
     places.push({ offset, length });
   }
   const extents = places.map(({ offset, length }) => ({ offset, bytes: input.bytes(length) }));
-  if (!input.isAtEnd) throw damaged('a block has more than its stretches');
+  if (!input.isAtEnd) throw snapshotDamaged('a block has more than its stretches');
   return extents;
 }
 
@@ -54,13 +55,13 @@ export function pieceCount(size: number): number {
 export function extentsOfPiece({ size, sparse }: FileEntry, { index }: Piece, body: Buffer): Extent[] {
   const start = index * pieceBytes;
   const room = Math.min(pieceBytes, size - start);
-  if (room <= 0) throw damaged('a piece lies behind the end of its file');
+  if (room <= 0) throw snapshotDamaged('a piece lies behind the end of its file');
   if (!sparse) {
-    if (body.length !== room) throw damaged('a piece is not as long as its place');
+    if (body.length !== room) throw snapshotDamaged('a piece is not as long as its place');
     return [{ offset: start, bytes: body }];
   }
   return parseBlock(body).map(({ offset, bytes }) => {
-    if (offset + bytes.length > room) throw damaged('a block is longer than its place');
+    if (offset + bytes.length > room) throw snapshotDamaged('a block is longer than its place');
     return { offset: start + offset, bytes };
   });
 }
@@ -72,16 +73,18 @@ export async function* contentPieces(
 ): AsyncGenerator<Piece, void, undefined> {
   let expected = 0;
   for await (const piece of piecesOf(reader, file.content)) {
-    if (!file.sparse && piece.index !== expected) throw damaged('a piece of a file is missing');
+    if (!file.sparse && piece.index !== expected) throw snapshotDamaged('a piece of a file is missing');
     expected = piece.index + 1;
-    if (piece.index >= pieceCount(file.size)) throw damaged('a piece lies behind the end of its file');
+    if (piece.index >= pieceCount(file.size))
+      throw snapshotDamaged('a piece lies behind the end of its file');
     yield piece;
   }
-  if (!file.sparse && expected !== pieceCount(file.size)) throw damaged('a piece of a file is missing');
+  if (!file.sparse && expected !== pieceCount(file.size))
+    throw snapshotDamaged('a piece of a file is missing');
 }
 
 /** The data of a file in order, at most one piece in memory. Holes are left out. */
-export async function* contentOf(
+export async function* readContent(
   reader: ObjectReader,
   file: FileEntry,
 ): AsyncGenerator<Extent, void, undefined> {

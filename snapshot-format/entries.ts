@@ -1,8 +1,8 @@
 import type { HoldfastError } from '../protocol/errors.ts';
 import { ByteReader, ByteWriter } from './bytes.ts';
 import { ENTRY_FLAGS, ENTRY_TYPES, EntryCursor } from './entry-cursor.ts';
-import { damaged, OBJECT_KINDS, type ObjectReader, SNAPSHOT_LIMITS } from './objects.ts';
-import { type Piece, piecesOf, type Ref, writeRef } from './refs.ts';
+import { snapshotDamaged, OBJECT_KINDS, type ObjectReader, SNAPSHOT_LIMITS } from './objects.ts';
+import { type Piece, piecesOf, type ContentRef, writeContentRef } from './content-ref.ts';
 
 const { treePieceBytes, entryBytes } = SNAPSHOT_LIMITS;
 
@@ -25,7 +25,7 @@ interface EntryBasics {
 
 interface LinkableBasics extends EntryBasics {
   /** 16 bytes that all names of one file share, when it has more than one in the workspace. */
-  readonly group: Buffer | null;
+  readonly linkGroup: Buffer | null;
 }
 
 export interface FileEntry extends LinkableBasics {
@@ -33,21 +33,21 @@ export interface FileEntry extends LinkableBasics {
   readonly size: number;
   /** Its pieces are `block` objects, and blocks without data are missing; else `blob` objects, none missing. */
   readonly sparse: boolean;
-  readonly content: Ref;
+  readonly content: ContentRef;
 }
 export interface DirectoryEntry extends EntryBasics {
   readonly type: 'directory';
   /** Pieces are `tree` objects. */
-  readonly content: Ref;
+  readonly content: ContentRef;
 }
 export interface SymlinkEntry extends LinkableBasics {
   readonly type: 'symlink';
   readonly target: Buffer;
 }
-export interface NodeEntry extends LinkableBasics {
+export interface SpecialFileEntry extends LinkableBasics {
   readonly type: 'fifo' | 'socket';
 }
-export type TreeEntry = FileEntry | DirectoryEntry | SymlinkEntry | NodeEntry;
+export type TreeEntry = FileEntry | DirectoryEntry | SymlinkEntry | SpecialFileEntry;
 
 const SECOND = 1_000_000_000n;
 const ROOT_VERSION = 1;
@@ -57,10 +57,10 @@ export function writeEntry(out: ByteWriter, entry: TreeEntry): void {
   const begin = out.length;
   out.varint(entry.name.length);
   out.bytes(entry.name);
-  const group = entry.type === 'directory' ? null : entry.group;
+  const group = entry.type === 'directory' ? null : entry.linkGroup;
   const flags =
     (entry.xattrs.length > 0 ? ENTRY_FLAGS.xattrs : 0) |
-    (group === null ? 0 : ENTRY_FLAGS.group) |
+    (group === null ? 0 : ENTRY_FLAGS.linkGroup) |
     (entry.type === 'file' && entry.sparse ? ENTRY_FLAGS.sparse : 0);
   out.byte(ENTRY_TYPES[entry.type]);
   out.byte(flags);
@@ -72,10 +72,10 @@ export function writeEntry(out: ByteWriter, entry: TreeEntry): void {
   switch (entry.type) {
     case 'file':
       out.varint(entry.size);
-      writeRef(out, entry.content);
+      writeContentRef(out, entry.content);
       break;
     case 'directory':
-      writeRef(out, entry.content);
+      writeContentRef(out, entry.content);
       break;
     case 'symlink':
       out.varint(entry.target.length);
@@ -105,9 +105,9 @@ function entryOf(body: Buffer, cursor: EntryCursor): TreeEntry {
   const xattrs = (flags & ENTRY_FLAGS.xattrs) === 0 ? [] : readXattrs(body, cursor.xattrsAt);
   const basics = { name: body.subarray(nameAt, nameEnd), mode, mtimeNs, xattrs };
   const group =
-    (flags & ENTRY_FLAGS.group) === 0
+    (flags & ENTRY_FLAGS.linkGroup) === 0
       ? null
-      : body.subarray(cursor.groupAt, cursor.groupAt + SNAPSHOT_LIMITS.groupBytes);
+      : body.subarray(cursor.linkGroupAt, cursor.linkGroupAt + SNAPSHOT_LIMITS.linkGroupBytes);
   const items: Piece[] = [];
   for (let piece = 0; piece < pieces; piece += 1) {
     const at = cursor.hashAt(piece);
@@ -116,14 +116,14 @@ function entryOf(body: Buffer, cursor: EntryCursor): TreeEntry {
   switch (type) {
     case ENTRY_TYPES.file: {
       const sparse = (flags & ENTRY_FLAGS.sparse) !== 0;
-      return { ...basics, type: 'file', group, size, sparse, content: { depth, items } };
+      return { ...basics, type: 'file', linkGroup: group, size, sparse, content: { depth, items } };
     }
     case ENTRY_TYPES.directory:
       return { ...basics, type: 'directory', content: { depth, items } };
     case ENTRY_TYPES.symlink:
-      return { ...basics, type: 'symlink', group, target: body.subarray(targetAt, targetEnd) };
+      return { ...basics, type: 'symlink', linkGroup: group, target: body.subarray(targetAt, targetEnd) };
     default:
-      return { ...basics, type: type === ENTRY_TYPES.fifo ? 'fifo' : 'socket', group };
+      return { ...basics, type: type === ENTRY_TYPES.fifo ? 'fifo' : 'socket', linkGroup: group };
   }
 }
 
@@ -147,7 +147,7 @@ const NAMES_A_PIECE = 256;
  * The entries of one directory, in byte order of their names, as bodies of `tree` objects. Where a piece ends depends on the
  * names, so that one more entry changes one piece and not all that follow.
  */
-export class TreeCutter {
+export class TreeSplitter {
   readonly #out = new ByteWriter(16 * 1024);
   readonly #onPiece: (body: Buffer) => void;
 
@@ -173,7 +173,7 @@ export class TreeCutter {
   #cut(before: number, name: Buffer): void {
     if (this.#out.length > treePieceBytes && before > 0) {
       const rest = Buffer.from(this.#out.view(before));
-      this.#out.cut(before);
+      this.#out.truncate(before);
       this.#flush();
       this.#out.bytes(rest);
     }
@@ -186,8 +186,8 @@ export class TreeCutter {
   }
 
   #flush(): void {
-    this.#onPiece(this.#out.take());
-    this.#out.cut(0);
+    this.#onPiece(this.#out.toBuffer());
+    this.#out.truncate(0);
   }
 }
 
@@ -204,13 +204,13 @@ export function parseTree(body: Buffer): TreeEntry[] {
   const cursor = new EntryCursor(body);
   const entries: TreeEntry[] = [];
   while (cursor.next()) entries.push(entryOf(body, cursor));
-  if (entries.length === 0) throw emptyPiece();
+  if (entries.length === 0) throw emptyPieceError();
   return entries;
 }
 
 /** A piece of a directory that has no entry, which none has. */
-export function emptyPiece(): HoldfastError {
-  return damaged('a piece of a directory is empty');
+export function emptyPieceError(): HoldfastError {
+  return snapshotDamaged('a piece of a directory is empty');
 }
 
 /** Body of the `root` object: the top directory's own attributes. Its name is empty. */
@@ -218,14 +218,14 @@ export function encodeRoot(entry: DirectoryEntry): Buffer {
   const out = new ByteWriter(256);
   out.byte(ROOT_VERSION);
   writeEntry(out, entry);
-  return out.take();
+  return out.toBuffer();
 }
 
 export function parseRoot(body: Buffer): DirectoryEntry {
-  if (body[0] !== ROOT_VERSION) throw damaged('it was made by another version');
+  if (body[0] !== ROOT_VERSION) throw snapshotDamaged('it was made by another version');
   const cursor = new EntryCursor(body, 1, true);
   const entry = cursor.next() ? entryOf(body, cursor) : null;
-  if (entry?.type !== 'directory' || !cursor.isAtEnd) throw damaged('the root is no directory');
+  if (entry?.type !== 'directory' || !cursor.isAtEnd) throw snapshotDamaged('the root is no directory');
   return entry;
 }
 
@@ -237,7 +237,8 @@ export async function* entriesOf(
   let last: Buffer | undefined;
   for await (const { hash } of piecesOf(reader, content)) {
     for (const entry of parseTree(await reader.read(hash, OBJECT_KINDS.tree))) {
-      if (last !== undefined && last.compare(entry.name) >= 0) throw damaged('names are out of order');
+      if (last !== undefined && last.compare(entry.name) >= 0)
+        throw snapshotDamaged('names are out of order');
       last = entry.name;
       yield entry;
     }

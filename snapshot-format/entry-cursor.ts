@@ -1,25 +1,25 @@
 import { ByteReader } from './bytes.ts';
-import { damaged, SNAPSHOT_LIMITS } from './objects.ts';
+import { snapshotDamaged, SNAPSHOT_LIMITS } from './objects.ts';
 
 const {
   entryBytes,
   nameBytes,
   targetBytes,
-  groupBytes,
+  linkGroupBytes,
   hashBytes,
   inlinePieces,
   depth: deepest,
 } = SNAPSHOT_LIMITS;
 
 export const ENTRY_TYPES = { file: 0, directory: 1, symlink: 2, fifo: 3, socket: 4 } as const;
-export const ENTRY_FLAGS = { xattrs: 1, group: 2, sparse: 4 } as const;
+export const ENTRY_FLAGS = { xattrs: 1, linkGroup: 2, sparse: 4 } as const;
 /** Flags that an entry of each type may have. */
 const FLAGS_OF = [
-  ENTRY_FLAGS.xattrs | ENTRY_FLAGS.group | ENTRY_FLAGS.sparse,
+  ENTRY_FLAGS.xattrs | ENTRY_FLAGS.linkGroup | ENTRY_FLAGS.sparse,
   ENTRY_FLAGS.xattrs,
-  ENTRY_FLAGS.xattrs | ENTRY_FLAGS.group,
-  ENTRY_FLAGS.xattrs | ENTRY_FLAGS.group,
-  ENTRY_FLAGS.xattrs | ENTRY_FLAGS.group,
+  ENTRY_FLAGS.xattrs | ENTRY_FLAGS.linkGroup,
+  ENTRY_FLAGS.xattrs | ENTRY_FLAGS.linkGroup,
+  ENTRY_FLAGS.xattrs | ENTRY_FLAGS.linkGroup,
 ] as const;
 const MODE_BITS = 0o7777;
 const TIME_BYTES = 8;
@@ -52,7 +52,7 @@ export class EntryCursor {
   targetEnd = 0;
   /** Of the number of extended attributes, where there are some. */
   xattrsAt = 0;
-  groupAt = 0;
+  linkGroupAt = 0;
   readonly #hashes = new Uint32Array(inlinePieces);
   readonly #indexes = new Float64Array(inlinePieces);
 
@@ -87,36 +87,36 @@ export class EntryCursor {
     const length = this.#reader.varint(nameBytes);
     this.nameAt = this.#reader.skip(length);
     this.nameEnd = this.#reader.position;
-    if (this.#isRoot ? length > 0 : !this.#isName()) throw damaged('a name that no file can have');
+    if (this.#isRoot ? length > 0 : !this.#isName()) throw snapshotDamaged('a name that no file can have');
     if (beforeEnd > 0 && !isBefore(bytes, before, beforeEnd, this.nameAt, this.nameEnd)) {
-      throw damaged('names are out of order');
+      throw snapshotDamaged('names are out of order');
     }
     const type = this.#reader.byte();
     const known = FLAGS_OF[type];
-    if (known === undefined) throw damaged('an entry of a type that we do not know');
+    if (known === undefined) throw snapshotDamaged('an entry of a type that we do not know');
     const flags = this.#reader.byte();
-    if ((flags & ~known) !== 0) throw damaged('an entry with a mark that we do not know');
+    if ((flags & ~known) !== 0) throw snapshotDamaged('an entry with a mark that we do not know');
     this.type = type;
     this.flags = flags;
     this.mode = this.#reader.varint(MODE_BITS);
     this.timeAt = this.#reader.skip(TIME_BYTES);
-    if (this.#reader.u32() >= 1e9) throw damaged('a time that does not exist');
+    if (this.#reader.u32() >= 1e9) throw snapshotDamaged('a time that does not exist');
     this.size = type === ENTRY_TYPES.file ? this.#reader.varint(Number.MAX_SAFE_INTEGER) : 0;
     if (type === ENTRY_TYPES.file || type === ENTRY_TYPES.directory) this.#ref();
     else this.depth = this.pieces = 0;
     if (type === ENTRY_TYPES.symlink) this.#target();
     this.xattrsAt = this.#reader.position;
     if ((flags & ENTRY_FLAGS.xattrs) !== 0) this.#xattrs();
-    this.groupAt = (flags & ENTRY_FLAGS.group) === 0 ? 0 : this.#reader.skip(groupBytes);
+    this.linkGroupAt = (flags & ENTRY_FLAGS.linkGroup) === 0 ? 0 : this.#reader.skip(linkGroupBytes);
     this.end = this.#reader.position;
-    if (this.end - this.begin > entryBytes) throw damaged('an entry is too large');
+    if (this.end - this.begin > entryBytes) throw snapshotDamaged('an entry is too large');
     return true;
   }
 
   #ref(): void {
     this.depth = this.#reader.varint(deepest);
     this.pieces = this.#reader.varint(inlinePieces);
-    if (this.depth > 0 && this.pieces === 0) throw damaged('lists without a piece');
+    if (this.depth > 0 && this.pieces === 0) throw snapshotDamaged('lists without a piece');
     let expected = 0;
     for (let piece = 0; piece < this.pieces; piece += 1) {
       const index = expected + this.#reader.varint(Number.MAX_SAFE_INTEGER - expected - 1);
@@ -131,13 +131,13 @@ export class EntryCursor {
     this.targetAt = this.#reader.skip(length);
     this.targetEnd = this.#reader.position;
     if (length === 0 || this.#has(this.targetAt, this.targetEnd, 0)) {
-      throw damaged('a link that no file system has');
+      throw snapshotDamaged('a link that no file system has');
     }
   }
 
   #xattrs(): void {
     const count = this.#reader.varint(entryBytes);
-    if (count === 0) throw damaged('extended attributes without one');
+    if (count === 0) throw snapshotDamaged('extended attributes without one');
     let before = 0;
     let beforeEnd = 0;
     for (let each = 0; each < count; each += 1) {
@@ -146,7 +146,7 @@ export class EntryCursor {
       const isInOrder =
         beforeEnd === 0 || isBefore(this.#bytes, before, beforeEnd, at, this.#reader.position);
       if (length === 0 || this.#has(at, this.#reader.position, 0) || !isInOrder) {
-        throw damaged('extended attributes are out of order');
+        throw snapshotDamaged('extended attributes are out of order');
       }
       before = at;
       beforeEnd = this.#reader.position;

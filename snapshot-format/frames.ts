@@ -7,10 +7,10 @@ import {
   zstdDecompressSync,
 } from 'node:zlib';
 import { HoldfastError } from '../protocol/errors.ts';
-import { letGo } from './let-go.ts';
+import { releaseBuffer } from './release-buffer.ts';
 import {
   checkObject,
-  damaged,
+  snapshotDamaged,
   type Hash,
   isObjectKind,
   type ObjectKind,
@@ -27,8 +27,8 @@ export const FRAME = {
    */
   shortBytes: 128 * 1024,
   /** Uncompressed. */
-  mostBytes: 2 * 2 ** 20,
-  mostObjects: 4096,
+  maxBytes: 2 * 2 ** 20,
+  maxObjects: 4096,
   /** One record of a frame's table, see `encodeRecords`. */
   recordBytes: 41,
 } as const;
@@ -77,8 +77,8 @@ export class FrameBuilder {
   /** False, and nothing done, where the frame must be finished first. The body must not change until then. */
   add(hash: Hash, kind: ObjectKind, body: Uint8Array): boolean {
     if (body.length > SNAPSHOT_LIMITS.objectBytes) throw new RangeError('an object is too large');
-    const isFull = this.#length >= FRAME.targetBytes || this.#records.length >= FRAME.mostObjects;
-    if (isFull || this.#length + body.length > FRAME.mostBytes) return false;
+    const isFull = this.#length >= FRAME.targetBytes || this.#records.length >= FRAME.maxObjects;
+    if (isFull || this.#length + body.length > FRAME.maxBytes) return false;
     this.#records.push({ hash, kind, offset: this.#length, length: body.length });
     this.#bodies.push(body);
     this.#length += body.length;
@@ -92,20 +92,20 @@ export class FrameBuilder {
     this.#bodies = [];
     this.#records = [];
     this.#length = 0;
-    return { ...packRaw(raw), rawLength: raw.length, objects };
+    return { ...compressFrame(raw), rawLength: raw.length, objects };
   }
 }
 
 type PackedRaw = Pick<Frame, 'encoding' | 'stored' | 'checksum'>;
 
 /** The bytes of a frame as they are stored. */
-export function packRaw(raw: Buffer): PackedRaw {
+export function compressFrame(raw: Buffer): PackedRaw {
   return smallerOf(raw, zstdCompressSync(raw, packOptions(raw.length)));
 }
 
 /** The same, made beside this thread where that is worth it; `raw` must not change until it resolves. */
-export function packRawBeside(raw: Buffer): Promise<PackedRaw> {
-  if (raw.length < BESIDE_BYTES) return Promise.resolve(packRaw(raw));
+export function compressFrameInBackground(raw: Buffer): Promise<PackedRaw> {
+  if (raw.length < BESIDE_BYTES) return Promise.resolve(compressFrame(raw));
   return new Promise((resolve, reject) => {
     zstdCompress(raw, packOptions(raw.length), (error, packed) => {
       if (error === null) resolve(smallerOf(raw, packed));
@@ -126,12 +126,12 @@ function packOptions(length: number): ZstdOptions {
 function smallerOf(raw: Buffer, packed: Buffer): PackedRaw {
   const isWorthIt = packed.length < raw.length - raw.length / 32;
   const stored = isWorthIt ? packed : raw;
-  if (!isWorthIt) letGo(packed);
+  if (!isWorthIt) releaseBuffer(packed);
   return { encoding: isWorthIt ? ENCODINGS.zstd : ENCODINGS.raw, stored, checksum: crc32(stored) };
 }
 
 /** One piece of memory for all of it, and some more, so that the end is seen at once: four times as fast as pieces of 16 KiB. */
-export function unpackOptions(rawLength: number): {
+export function decompressOptions(rawLength: number): {
   readonly maxOutputLength: number;
   readonly chunkSize: number;
 } {
@@ -139,23 +139,23 @@ export function unpackOptions(rawLength: number): {
 }
 
 /** The uncompressed bytes of a frame; never more than its table says. Throws `snapshot_damaged`. */
-export function unpackFrame(encoding: number, rawLength: number, stored: Buffer): Buffer {
-  if (rawLength > FRAME.mostBytes) throw damaged('a frame is too large');
+export function decompressFrame(encoding: number, rawLength: number, stored: Buffer): Buffer {
+  if (rawLength > FRAME.maxBytes) throw snapshotDamaged('a frame is too large');
   if (encoding === ENCODINGS.raw) {
-    if (stored.length !== rawLength) throw damaged('a frame is not as long as it says');
+    if (stored.length !== rawLength) throw snapshotDamaged('a frame is not as long as it says');
     return stored;
   }
-  if (encoding !== ENCODINGS.zstd) throw damaged('a frame is stored in a way that we do not know');
+  if (encoding !== ENCODINGS.zstd) throw snapshotDamaged('a frame is stored in a way that we do not know');
   let raw: Buffer;
   try {
-    raw = zstdDecompressSync(stored, unpackOptions(rawLength));
+    raw = zstdDecompressSync(stored, decompressOptions(rawLength));
   } catch (cause) {
     throw new HoldfastError('snapshot_damaged', 'A snapshot cannot be read', {
       why: 'a frame cannot be decompressed',
       cause,
     });
   }
-  if (raw.length !== rawLength) throw damaged('a frame is not as long as it says');
+  if (raw.length !== rawLength) throw snapshotDamaged('a frame is not as long as it says');
   return raw;
 }
 
@@ -163,13 +163,13 @@ export function unpackFrame(encoding: number, rawLength: number, stored: Buffer)
  * The body of one object out of its uncompressed frame, with its hash checked. A view. `isOurs`: nobody else reads `raw` meanwhile, which
  * makes it cheaper.
  */
-export function objectInFrame(
+export function extractObject(
   raw: Buffer,
   { hash, kind, offset, length }: FrameRecord,
   isOurs = false,
 ): Buffer {
   if (offset + length > raw.length) {
-    throw damaged('an object lies outside its frame', { object: hash.toString('hex') });
+    throw snapshotDamaged('an object lies outside its frame', { object: hash.toString('hex') });
   }
   const body = raw.subarray(offset, offset + length);
   checkObject(hash, kind, body, isOurs ? raw : null);
@@ -177,7 +177,7 @@ export function objectInFrame(
 }
 
 /** A frame's table for the wire: per object hash, offset (u32), length (u32), kind (one byte). */
-export function encodeRecords(records: readonly FrameRecord[]): Buffer {
+export function encodeFrameTable(records: readonly FrameRecord[]): Buffer {
   const table = Buffer.allocUnsafe(records.length * FRAME.recordBytes);
   let at = 0;
   for (const { hash, kind, offset, length } of records) {
@@ -191,16 +191,17 @@ export function encodeRecords(records: readonly FrameRecord[]): Buffer {
 }
 
 /** Throws `snapshot_damaged` for what is no table of a frame with this many bytes. */
-export function parseRecords(table: Buffer, rawLength: number): FrameRecord[] {
+export function parseFrameTable(table: Buffer, rawLength: number): FrameRecord[] {
   const count = table.length / FRAME.recordBytes;
-  if (!Number.isInteger(count) || count > FRAME.mostObjects) throw damaged('a frame has no proper table');
+  if (!Number.isInteger(count) || count > FRAME.maxObjects)
+    throw snapshotDamaged('a frame has no proper table');
   const records: FrameRecord[] = [];
   for (let at = 0; at < table.length; at += FRAME.recordBytes) {
     const kind = table[at + 40] ?? -1;
     const offset = table.readUInt32LE(at + 32);
     const length = table.readUInt32LE(at + 36);
     if (!isObjectKind(kind) || length > SNAPSHOT_LIMITS.objectBytes || offset + length > rawLength) {
-      throw damaged('a frame has no proper table');
+      throw snapshotDamaged('a frame has no proper table');
     }
     records.push({ hash: table.subarray(at, at + 32), kind, offset, length });
   }

@@ -37,7 +37,7 @@ export const SNAPSHOT_LIMITS = {
   listItems: 16_384,
   /** Lists of lists. */
   depth: 3,
-  groupBytes: 16,
+  linkGroupBytes: 16,
 } as const;
 
 /** 32 bytes. */
@@ -50,7 +50,7 @@ export function hashOf(kind: ObjectKind, body: Uint8Array): Hash {
 /**
  * The same, cheaper where the body lies in `memory`, which is the caller's alone: the byte before it is its kind for as long as this takes.
  */
-export function hashBehind(kind: ObjectKind, memory: Buffer | null, body: Uint8Array): Hash {
+export function hashInPlace(kind: ObjectKind, memory: Buffer | null, body: Uint8Array): Hash {
   if (body.buffer !== memory?.buffer) return hashOf(kind, body);
   const from = body.byteOffset - memory.byteOffset - 1;
   const before = memory[from];
@@ -91,7 +91,7 @@ export interface ObjectReader {
 }
 
 /** The bytes are not what the format says. Whoever knows the object or the path adds it. */
-export function damaged(why: string, details?: Record<string, string>): HoldfastError {
+export function snapshotDamaged(why: string, details?: Record<string, string>): HoldfastError {
   return new HoldfastError('snapshot_damaged', 'A snapshot cannot be read', { why, details });
 }
 
@@ -102,7 +102,7 @@ export function checkObject(
   body: Uint8Array,
   memory: Buffer | null = null,
 ): void {
-  if (!hashBehind(kind, memory, body).equals(hash)) {
-    throw damaged('the bytes of an object have changed', { object: hash.toString('hex') });
+  if (!hashInPlace(kind, memory, body).equals(hash)) {
+    throw snapshotDamaged('the bytes of an object have changed', { object: hash.toString('hex') });
   }
 }

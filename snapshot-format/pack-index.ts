@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import { FRAME, type FrameRecord, objectInFrame, unpackFrame } from './frames.ts';
-import { damaged, type Hash, isObjectKind, type ObjectKind, SNAPSHOT_LIMITS } from './objects.ts';
+import { FRAME, type FrameRecord, extractObject, decompressFrame } from './frames.ts';
+import { snapshotDamaged, type Hash, isObjectKind, type ObjectKind, SNAPSHOT_LIMITS } from './objects.ts';
 import { PACK } from './pack-layout.ts';
 
 const { frameBytes, objectBytes, footerBytes } = PACK;
@@ -49,15 +49,15 @@ export class PackIndex {
   /** Reads and checks the index of a file. Throws `snapshot_damaged`, or what reading throws. */
   static async read(file: PackFile): Promise<PackIndex> {
     const { size } = file;
-    if (size > PACK.mostBytes || size < PACK.magic.length + footerBytes) {
-      throw damaged('a pack is not as long as one can be');
+    if (size > PACK.maxBytes || size < PACK.magic.length + footerBytes) {
+      throw snapshotDamaged('a pack is not as long as one can be');
     }
     const [magic, footer] = await Promise.all([
       file.read(0, PACK.magic.length),
       file.read(size - footerBytes, footerBytes),
     ]);
     if (!magic.equals(PACK.magic) || !footer.subarray(48).equals(PACK.endMagic)) {
-      throw damaged('a pack does not begin and end as one');
+      throw snapshotDamaged('a pack does not begin and end as one');
     }
     const position = Number(footer.readBigUInt64LE(0));
     const frames = footer.readUInt32LE(8);
@@ -65,16 +65,17 @@ export class PackIndex {
     const length = frames * frameBytes + objects * objectBytes;
     if (
       frames === 0 ||
-      frames > PACK.mostFrames ||
+      frames > PACK.maxFrames ||
       objects === 0 ||
-      objects > PACK.mostObjects ||
+      objects > PACK.maxObjects ||
       position + length + footerBytes !== size
     ) {
-      throw damaged("a pack's index is not where it says");
+      throw snapshotDamaged("a pack's index is not where it says");
     }
     const tables = await file.read(position, length);
     const hash = createHash('sha256').update(tables).update(footer.subarray(0, 16)).digest();
-    if (!hash.equals(footer.subarray(16, 48))) throw damaged("the bytes of a pack's index have changed");
+    if (!hash.equals(footer.subarray(16, 48)))
+      throw snapshotDamaged("the bytes of a pack's index have changed");
     const index = new PackIndex(
       tables.subarray(0, frames * frameBytes),
       tables.subarray(frames * frameBytes),
@@ -85,7 +86,7 @@ export class PackIndex {
   }
 
   /** What `encode` gave of one that was read, in another thread. */
-  static ofChecked(tables: Buffer, frames: number, size: number): PackIndex {
+  static fromCheckedTables(tables: Buffer, frames: number, size: number): PackIndex {
     return new PackIndex(tables.subarray(0, frames * frameBytes), tables.subarray(frames * frameBytes), size);
   }
 
@@ -124,7 +125,7 @@ export class PackIndex {
   }
 
   /** Whether the `index`-th object is this one. */
-  isAt(index: number, hash: Hash): boolean {
+  hasHashAt(index: number, hash: Hash): boolean {
     const at = index * objectBytes;
     return hash.compare(this.#objects, at, at + hashBytes) === 0;
   }
@@ -143,7 +144,7 @@ export class PackIndex {
     const at = index * objectBytes;
     const table = this.#objects;
     const kind = table.readUInt32LE(at + 44);
-    if (!isObjectKind(kind)) throw damaged('an object of a kind that we do not know');
+    if (!isObjectKind(kind)) throw snapshotDamaged('an object of a kind that we do not know');
     return {
       hash: table.subarray(at, at + hashBytes),
       frame: table.readUInt32LE(at + 32),
@@ -173,7 +174,7 @@ export class PackIndex {
   }
 
   /** Objects by frame, each frame's in the order in which they lie there: for who copies or sends whole frames. */
-  byFrame(): PackObject[][] {
+  objectsByFrame(): PackObject[][] {
     const groups: PackObject[][] = Array.from({ length: this.frames }, () => []);
     for (let index = 0; index < this.objects; index += 1) {
       const object = this.object(index);
@@ -189,20 +190,20 @@ export class PackIndex {
     const held = new Uint32Array(this.frames);
     for (let index = 0; index < this.frames; index += 1) {
       const { offset, storedLength, rawLength } = this.frame(index);
-      if (offset !== end || rawLength > FRAME.mostBytes || storedLength > FRAME.mostBytes) {
-        throw damaged("a pack's frames do not lie one after the other");
+      if (offset !== end || rawLength > FRAME.maxBytes || storedLength > FRAME.maxBytes) {
+        throw snapshotDamaged("a pack's frames do not lie one after the other");
       }
       end = offset + storedLength;
     }
-    if (end !== position) throw damaged("a pack's frames do not reach its index");
+    if (end !== position) throw snapshotDamaged("a pack's frames do not reach its index");
     for (let index = 0; index < this.objects; index += 1) {
       const at = index * objectBytes;
       const { frame, offset, length } = this.object(index);
-      const count = (held[frame] ?? FRAME.mostObjects) + 1;
-      if (frame >= this.frames || count > FRAME.mostObjects) throw damaged('an object is in no frame');
+      const count = (held[frame] ?? FRAME.maxObjects) + 1;
+      if (frame >= this.frames || count > FRAME.maxObjects) throw snapshotDamaged('an object is in no frame');
       held[frame] = count;
       if (length > SNAPSHOT_LIMITS.objectBytes || offset + length > this.frame(frame).rawLength) {
-        throw damaged('an object lies outside its frame');
+        throw snapshotDamaged('an object lies outside its frame');
       }
       if (
         index > 0 &&
@@ -214,22 +215,22 @@ export class PackIndex {
           at + hashBytes,
         ) <= 0
       ) {
-        throw damaged("a pack's objects are out of order");
+        throw snapshotDamaged("a pack's objects are out of order");
       }
     }
   }
 }
 
 /** The stored bytes of one frame, checked. */
-export async function readStored(file: PackFile, frame: PackFrame): Promise<Buffer> {
+export async function readStoredFrame(file: PackFile, frame: PackFrame): Promise<Buffer> {
   const stored = await file.read(frame.offset, frame.storedLength);
-  if (crc32(stored) !== frame.checksum) throw damaged('the bytes of a frame have changed');
+  if (crc32(stored) !== frame.checksum) throw snapshotDamaged('the bytes of a frame have changed');
   return stored;
 }
 
 /** The uncompressed bytes of one frame. */
 export async function readFrame(file: PackFile, frame: PackFrame): Promise<Buffer> {
-  return unpackFrame(frame.encoding, frame.rawLength, await readStored(file, frame));
+  return decompressFrame(frame.encoding, frame.rawLength, await readStoredFrame(file, frame));
 }
 
 /** One object with its hash checked. Throws `snapshot_damaged`, also where it is of another kind. */
@@ -240,7 +241,7 @@ export async function readObject(
   kind: ObjectKind,
 ): Promise<Buffer> {
   if (object.kind !== kind) {
-    throw damaged('an object is of another kind', { object: object.hash.toString('hex') });
+    throw snapshotDamaged('an object is of another kind', { object: object.hash.toString('hex') });
   }
-  return objectInFrame(await readFrame(file, index.frame(object.frame)), object);
+  return extractObject(await readFrame(file, index.frame(object.frame)), object);
 }

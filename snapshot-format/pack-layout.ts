@@ -12,7 +12,7 @@ export const PACK = {
   /** A pack is ended when it has reached this. */
   targetBytes: 64 * 2 ** 20,
   /** What a reader believes. */
-  mostBytes: 128 * 2 ** 20,
-  mostFrames: 2 ** 17,
-  mostObjects: 2 ** 18,
+  maxBytes: 128 * 2 ** 20,
+  maxFrames: 2 ** 17,
+  maxObjects: 2 ** 18,
 } as const;

@@ -29,7 +29,7 @@ export class PackWriter {
 
   /** True when another frame belongs into another pack. */
   get isFull(): boolean {
-    return this.#length >= this.#targetBytes || this.objects > PACK.mostObjects - FRAME.mostObjects;
+    return this.#length >= this.#targetBytes || this.objects > PACK.maxObjects - FRAME.maxObjects;
   }
 
   /** What the file goes on with. An object must not be added twice. */

@@ -1,16 +1,16 @@
 import { HoldfastError } from '../../protocol/errors.ts';
-import { treeOf } from '../completion/tree.ts';
+import { buildCompletionTree } from '../completion/tree.ts';
 import type { Context } from '../context.ts';
 import { UsageError } from '../failure.ts';
 import type { Registry } from '../registry.ts';
-import { visible } from '../render/text.ts';
+import { sanitizeLine } from '../render/text.ts';
 
 const ANSWER_MS = 1500;
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
 type Shell = (typeof SHELLS)[number];
 
 export function registerCompletion(registry: Registry): void {
-  const command = registry.leaf(registry.root, {
+  const command = registry.command(registry.root, {
     usage: 'completion <shell>',
     description: 'print a completion script for bash, zsh or fish',
     examples: [
@@ -18,31 +18,31 @@ export function registerCompletion(registry: Registry): void {
       'holdfast completion fish > ~/.config/fish/completions/holdfast.fish',
     ],
   });
-  registry.act(command, async (context, _options, shell: string) => {
+  registry.setAction(command, async (context, _options, shell: string) => {
     const script = await scriptFor(shell, registry);
-    if (context.json) await context.document({ shell, script });
+    if (context.json) await context.printJson({ shell, script });
     else await context.stdout.write(script);
     return undefined;
   });
 
   // Asked by the scripts. Silent where no supervisor runs: completing must never start one.
-  const words = registry.leaf(registry.root, {
+  const words = registry.command(registry.root, {
     usage: '__complete <kind>',
     description: 'words of a kind, one a line',
     hidden: true,
   });
-  registry.act(words, async (context, _options, kind: string) => {
+  registry.setAction(words, async (context, _options, kind: string) => {
     const found = await wordsOf(context, kind);
     // A name with a line break cannot exist; what a terminal could obey is not offered.
-    const offered = found.filter((word) => word === visible(word));
-    if (context.json) await context.document({ words: offered });
+    const offered = found.filter((word) => word === sanitizeLine(word));
+    if (context.json) await context.printJson({ words: offered });
     else await context.print(...offered);
     return undefined;
   });
 }
 
 async function scriptFor(shell: string, registry: Registry): Promise<string> {
-  const tree = treeOf(registry);
+  const tree = buildCompletionTree(registry);
   switch (shell as Shell) {
     case 'bash':
       return (await import('../completion/bash.ts')).bashScript(tree);
@@ -51,7 +51,9 @@ async function scriptFor(shell: string, registry: Registry): Promise<string> {
     case 'fish':
       return (await import('../completion/fish.ts')).fishScript(tree);
     default:
-      throw new UsageError(`there is no completion for ${visible(shell)}; there is for ${SHELLS.join(', ')}`);
+      throw new UsageError(
+        `there is no completion for ${sanitizeLine(shell)}; there is for ${SHELLS.join(', ')}`,
+      );
   }
 }
 

@@ -2,21 +2,21 @@ import { EXIT } from '../failure.ts';
 import type { Registry } from '../registry.ts';
 
 export function registerConnect(registry: Registry): void {
-  const command = registry.leaf(registry.root, {
+  const command = registry.command(registry.root, {
     usage: 'connect',
     description:
       'carry the protocol between standard input and output and the supervisor (what `ssh HOST` runs)',
     withoutJson: true,
   });
-  registry.act(command, async (context) => {
+  registry.setAction(command, async (context) => {
     const { dialSupervisor } = await import('../../protocol/client/connect.ts');
     const { bridgeStdio } = await import('../../protocol/client/bridge.ts');
     // Starts one where none runs, and lets a newer program take an older one's place; the client then says its own hello.
-    await context.link().peer();
+    await context.client().peer();
     const socket = await dialSupervisor(context.home);
-    context.link().close();
+    context.client().close();
     const { stdin, stdout } = context.io;
-    const stop = context.takeInterrupts(() => socket.destroy());
+    const stop = context.handleInterrupts(() => socket.destroy());
     try {
       await bridgeStdio(socket, stdin, stdout);
       return EXIT.done;

@@ -5,9 +5,9 @@ import type { Context } from '../context.ts';
 import { EXIT } from '../failure.ts';
 import { wholeNumber } from '../option-values.ts';
 import type { Registry } from '../registry.ts';
-import { egressLines } from '../render/egress.ts';
-import { readableJson } from '../render/json.ts';
-import { count, cut, visible } from '../render/text.ts';
+import { formatEgressEvent } from '../render/egress.ts';
+import { formatJson } from '../render/json.ts';
+import { pluralize, truncate, sanitizeLine } from '../render/text.ts';
 
 const PAGE = 1000;
 const RECONNECT_MS = 1000;
@@ -20,7 +20,7 @@ interface EventsOptions {
 
 export function registerEvents(registry: Registry, group: Command): void {
   const events = registry
-    .leaf(group, {
+    .command(group, {
       usage: 'events <session>',
       description: "a session's history, oldest first; with --json one event a line",
       operands: ['session'],
@@ -32,25 +32,25 @@ export function registerEvents(registry: Registry, group: Command): void {
     .option('--after <seq>', 'only what came after this number', wholeNumber)
     .option('--follow', 'go on with what happens, until ^C')
     .option('--type <type>', 'only events of this type');
-  registry.act(events, async (context, options: EventsOptions, session: string) =>
+  registry.setAction(events, async (context, options: EventsOptions, session: string) =>
     options.follow === true ? follow(context, session, options) : showStored(context, session, options),
   );
 
-  const verify = registry.leaf(group, {
+  const verify = registry.command(group, {
     usage: 'verify <session>',
     description: "check the hash chain of a session's history",
     operands: ['session'],
   });
-  registry.act(verify, async (context, _options, session: string) => {
+  registry.setAction(verify, async (context, _options, session: string) => {
     const result = await context.call('session/verify', { session }, { stage: 'Checking the history' });
-    if (context.json) await context.document(result);
+    if (context.json) await context.printJson(result);
     else if (result.ok) {
       await context.print(
-        `${context.style.green('whole')}: ${count(result.events, 'event')}, head ${result.head}`,
+        `${context.style.green('whole')}: ${pluralize(result.events, 'event')}, head ${result.head}`,
       );
     } else {
       await context.print(
-        `${context.style.red('broken')} at event ${result.firstBad ?? 'unknown'} of ${result.events}`,
+        `${context.style.red('broken')} at event ${result.firstInvalid ?? 'unknown'} of ${result.events}`,
       );
     }
     return result.ok ? EXIT.done : EXIT.failed;
@@ -75,7 +75,7 @@ async function showStored(context: Context, session: string, options: EventsOpti
 /** Gap-free from `after` on, over lost connections too. Watching starts no supervisor after the first: it waits for one. */
 async function follow(context: Context, session: string, options: EventsOptions): Promise<number> {
   const stopped = Promise.withResolvers<'stopped'>();
-  const release = context.takeInterrupts(() => stopped.resolve('stopped'));
+  const release = context.handleInterrupts(() => stopped.resolve('stopped'));
   // Resolved once, so that a rename meanwhile does not lose the session.
   const { session: found } = await context.call('session/show', { session });
   const place = { after: options.after ?? 0 };
@@ -85,14 +85,14 @@ async function follow(context: Context, session: string, options: EventsOptions)
     for (;;) {
       try {
         const watching = watchOnce(context, start, found.id, place, options.type, () => {
-          if (lost) void context.hint('The supervisor is back');
+          if (lost) void context.printHint('The supervisor is back');
           lost = false;
         });
         if ((await Promise.race([watching, stopped.promise])) === 'stopped') return EXIT.cancelled;
       } catch (error) {
         if (!isAway(error)) throw error;
       }
-      if (!lost) await context.hint('The supervisor has gone; waiting for the next one');
+      if (!lost) await context.printHint('The supervisor has gone; waiting for the next one');
       lost = true;
       start = 'never';
       const pause = new Promise<'again'>((resolve) => setTimeout(() => resolve('again'), RECONNECT_MS));
@@ -118,7 +118,7 @@ async function watchOnce(
   type: string | undefined,
   onLive: () => void,
 ): Promise<'lost'> {
-  const link = context.link(start);
+  const link = context.client(start);
   const peer = await link.peer();
   let subscription: string | undefined;
   let showing: Promise<void> = Promise.resolve();
@@ -152,19 +152,19 @@ async function watchOnce(
 
 async function showEvent(context: Context, event: SessionEvent): Promise<void> {
   if (context.json) {
-    await context.document(event);
+    await context.printJson(event);
     return;
   }
   const { style } = context;
   const seq = String(event.seq).padStart(6);
   const time = event.at.slice(0, 19).replace('T', ' ');
-  const start = `${seq}  ${time}  ${visible(event.type)}`;
-  const decision = event.type === 'egress' ? egressLines(event.sessionId, event.data) : null;
-  const rest = cut(
+  const start = `${seq}  ${time}  ${sanitizeLine(event.type)}`;
+  const decision = event.type === 'egress' ? formatEgressEvent(event.sessionId, event.data) : null;
+  const rest = truncate(
     decision?.what ?? describe(event),
     Math.max(20, context.stdout.columns - start.length - 2),
   );
-  await context.print(`${style.dim(`${seq}  ${time}`)}  ${style.cyan(visible(event.type))}  ${rest}`);
+  await context.print(`${style.dim(`${seq}  ${time}`)}  ${style.cyan(sanitizeLine(event.type))}  ${rest}`);
   // Whole, however narrow the terminal: it is there to be copied.
   const next = decision?.next ?? null;
   if (next !== null) await context.print(`${' '.repeat(8)}${style.dim(next)}`);
@@ -174,11 +174,11 @@ async function showEvent(context: Context, event: SessionEvent): Promise<void> {
 function describe(event: SessionEvent): string {
   return Object.entries(event.data)
     .filter(([, value]) => value !== null)
-    .map(([name, value]) => `${visible(name)}=${factText(value)}`)
+    .map(([name, value]) => `${sanitizeLine(name)}=${factText(value)}`)
     .join(' ');
 }
 
 function factText(value: unknown): string {
-  if (typeof value === 'string') return visible(value);
-  return typeof value === 'number' ? String(Math.round(value * 10) / 10) : readableJson(value);
+  if (typeof value === 'string') return sanitizeLine(value);
+  return typeof value === 'number' ? String(Math.round(value * 10) / 10) : formatJson(value);
 }

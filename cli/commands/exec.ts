@@ -10,7 +10,7 @@ interface ExecOptions {
 
 export function registerExec(registry: Registry): void {
   const command = registry
-    .leaf(registry.root, {
+    .command(registry.root, {
       usage: 'exec <session> <command...>',
       description: 'run a command beside the agent, in /workspace; passes on its input, output and exit code',
       operands: ['session', 'none'],
@@ -24,7 +24,7 @@ export function registerExec(registry: Registry): void {
     .option('--no-stdin', 'give it no standard input')
     .option('--env <name=value>', 'a variable of its environment; may be repeated', environment)
     .option('--cwd <dir>', 'where it runs (default: /workspace)');
-  registry.act(command, async (context, options: ExecOptions, session: string, words: string[]) => {
+  registry.setAction(command, async (context, options: ExecOptions, session: string, words: string[]) => {
     const { execute } = await import('../exec.ts');
     return execute(context, {
       session,

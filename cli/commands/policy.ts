@@ -3,14 +3,14 @@ import {
   type Policy,
   type PolicyRule,
   type RuleScope,
-  showPattern,
+  formatHostPattern,
 } from '../../protocol/egress.ts';
-import { wideWildcard } from '../../protocol/profile-bounds.ts';
+import { explainWideWildcard } from '../../protocol/profile-validation.ts';
 import type { Context } from '../context.ts';
 import { UsageError } from '../failure.ts';
 import type { Registry } from '../registry.ts';
-import { relativeTime } from '../render/quantity.ts';
-import { table } from '../render/table.ts';
+import { formatRelativeTime } from '../render/quantity.ts';
+import { formatTable } from '../render/table.ts';
 
 interface ScopeOptions {
   once?: boolean;
@@ -27,12 +27,12 @@ const ORIGIN: Record<PolicyRule['from'], string> = {
 
 export function registerPolicy(registry: Registry): void {
   const group = registry.group('policy', 'what a sandbox may reach: show it, allow a host, deny one');
-  const show = registry.leaf(group, {
+  const show = registry.command(group, {
     usage: 'show <session>',
     description: 'the rules in force, the nearest first, and where each comes from',
     operands: ['session'],
   });
-  registry.act(show, async (context, _options, session: string) => {
+  registry.setAction(show, async (context, _options, session: string) => {
     const { policy } = await context.call('policy/show', { session });
     await tell(context, policy);
     return undefined;
@@ -40,7 +40,7 @@ export function registerPolicy(registry: Registry): void {
 
   for (const effect of ['allow', 'deny'] as const) {
     const leaf = registry
-      .leaf(group, {
+      .command(group, {
         usage: `${effect} <session> <host>`,
         description:
           effect === 'allow'
@@ -58,13 +58,13 @@ export function registerPolicy(registry: Registry): void {
       .option('--session', 'for this session (default)')
       .option('--profile', 'for every session of its profile; a deploy keeps it');
     if (effect === 'allow') leaf.option('--once', 'for the next connection only');
-    registry.act(leaf, async (context, options: ScopeOptions, session: string, host: string) => {
+    registry.setAction(leaf, async (context, options: ScopeOptions, session: string, host: string) => {
       const params = { session, host: checked(host), scope: scopeOf(options) };
       const { policy } = await context.call(`policy/${effect}`, params);
       await tell(context, policy);
       const pattern = parseHostPattern(params.host);
-      const wide = effect === 'deny' || 'refused' in pattern ? null : wideWildcard(pattern);
-      if (wide !== null) await context.note(`warning: the rule ${params.host} is wide: ${wide}`);
+      const wide = effect === 'deny' || 'refused' in pattern ? null : explainWideWildcard(pattern);
+      if (wide !== null) await context.printNote(`warning: the rule ${params.host} is wide: ${wide}`);
       return undefined;
     });
   }
@@ -72,7 +72,7 @@ export function registerPolicy(registry: Registry): void {
 
 function checked(text: string): string {
   const pattern = parseHostPattern(text);
-  if (!('refused' in pattern)) return showPattern(pattern);
+  if (!('refused' in pattern)) return formatHostPattern(pattern);
   throw new UsageError(`${JSON.stringify(text)} is no host: ${pattern.refused}`);
 }
 
@@ -85,7 +85,7 @@ function scopeOf({ once, session, profile }: ScopeOptions): RuleScope {
 
 async function tell(context: Context, policy: Policy): Promise<void> {
   if (context.json) {
-    await context.document(policy);
+    await context.printJson(policy);
     return;
   }
   if (policy.rules.length === 0) {
@@ -93,7 +93,7 @@ async function tell(context: Context, policy: Policy): Promise<void> {
     return;
   }
   const { style } = context;
-  const lines = table(
+  const lines = formatTable(
     policy.rules,
     [
       { title: 'HOST', value: ({ host }) => host },
@@ -105,7 +105,7 @@ async function tell(context: Context, policy: Policy): Promise<void> {
       { title: 'FROM', value: ({ from }) => ORIGIN[from] },
       {
         title: 'ADDED',
-        value: ({ addedAt }) => (addedAt === null ? '' : relativeTime(addedAt, context.io.now())),
+        value: ({ addedAt }) => (addedAt === null ? '' : formatRelativeTime(addedAt, context.io.now())),
       },
     ],
     { width: context.stdout.columns, header: style.dim },

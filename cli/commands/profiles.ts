@@ -1,19 +1,19 @@
 import { resolve } from 'node:path';
-import { LARGE_SEED_BYTES } from '../../protocol/deployed.ts';
+import { LARGE_SEED_BYTES } from '../../protocol/deploy-result.ts';
 import type { ProfileSummary } from '../../protocol/entities.ts';
 import type { Params, Result } from '../../protocol/methods.ts';
 import { confirmDeletion } from '../confirm.ts';
 import type { Context } from '../context.ts';
-import { newOpId } from '../opid.ts';
+import { newOpId } from '../op-id.ts';
 import type { Registry } from '../registry.ts';
-import { relativeTime, size } from '../render/quantity.ts';
-import { table } from '../render/table.ts';
-import { count, shellWord, visible } from '../render/text.ts';
+import { formatRelativeTime, formatSize } from '../render/quantity.ts';
+import { formatTable } from '../render/table.ts';
+import { pluralize, quoteForShell, sanitizeLine } from '../render/text.ts';
 
 export function registerProfiles(registry: Registry): void {
   const { root } = registry;
   const deploy = registry
-    .leaf(root, {
+    .command(root, {
       usage: 'deploy <dir>',
       description: 'read DIR/holdfast.yaml and publish the code beside it; workspaces are kept',
       operands: ['directory'],
@@ -23,42 +23,42 @@ export function registerProfiles(registry: Registry): void {
       ],
     })
     .option('--watch', 'deploy again whenever a file of it changes');
-  registry.act(deploy, async (context, options: { watch?: boolean }, directory: string) => {
+  registry.setAction(deploy, async (context, options: { watch?: boolean }, directory: string) => {
     const absolute = resolve(context.io.cwd, directory);
     if (options.watch !== true) {
       await showDeployed(context, await deployOnce(context, absolute));
       return undefined;
     }
-    const { deployAndWatch } = await import('../watch.ts');
+    const { deployAndWatch } = await import('../deploy-watch.ts');
     return deployAndWatch(context, absolute, {
       deploy: async () => showDeployed(context, await deployOnce(context, absolute)),
     });
   });
 
   const undeploy = registry
-    .leaf(root, {
+    .command(root, {
       usage: 'undeploy <profile>',
       description: 'delete a profile, its code, its sessions and their workspaces for good',
       operands: ['profile'],
       examples: ['holdfast undeploy counter --force'],
     })
     .option('--force', 'do not ask');
-  registry.act(undeploy, async (context, options: { force?: boolean }, name: string) => {
+  registry.setAction(undeploy, async (context, options: { force?: boolean }, name: string) => {
     if (options.force !== true) await confirmUndeploy(context, name);
     const params: Params<'profile/undeploy'> = { profile: name, force: true, opId: newOpId() };
     const { sessionsDeleted } = await context.call('profile/undeploy', params, { stage: `Removing ${name}` });
-    if (context.json) await context.document({ profile: name, sessionsDeleted });
-    else await context.print(`${visible(name)} is gone, with ${count(sessionsDeleted, 'session')}`);
+    if (context.json) await context.printJson({ profile: name, sessionsDeleted });
+    else await context.print(`${sanitizeLine(name)} is gone, with ${pluralize(sessionsDeleted, 'session')}`);
     return undefined;
   });
 
-  const list = registry.leaf(root, { usage: 'profiles', description: 'list what is deployed' });
-  registry.act(list, async (context) => {
+  const list = registry.command(root, { usage: 'profiles', description: 'list what is deployed' });
+  registry.setAction(list, async (context) => {
     const { profiles } = await context.call('profile/list', {});
-    if (context.json) await context.document({ profiles });
+    if (context.json) await context.printJson({ profiles });
     else if (profiles.length === 0) {
       await context.print('Nothing is deployed yet.');
-      await context.hint('Deploy a folder that has a holdfast.yaml: holdfast deploy DIR');
+      await context.printHint('Deploy a folder that has a holdfast.yaml: holdfast deploy DIR');
     } else await context.print(...profileTable(context, profiles));
     return undefined;
   });
@@ -70,44 +70,44 @@ async function deployOnce(context: Context, directory: string): Promise<Result<'
 
 async function showDeployed(context: Context, result: Result<'profile/deploy'>): Promise<void> {
   if (context.json) {
-    await context.document(result);
+    await context.printJson(result);
     return;
   }
   const { profile, replaced, unchanged, warnings } = result;
-  for (const warning of warnings) await context.note(`warning: ${visible(warning)}`);
+  for (const warning of warnings) await context.printNote(`warning: ${sanitizeLine(warning)}`);
   const what = unchanged ? 'is unchanged, still' : replaced ? 'is replaced, now' : 'is deployed as';
-  const extent = `${count(profile.files, 'file')}, ${size(profile.bytes)}`;
+  const extent = `${pluralize(profile.files, 'file')}, ${formatSize(profile.bytes)}`;
   await context.print(
-    `${context.style.bold(visible(profile.name))} ${what} version ${profile.version} (${extent})`,
+    `${context.style.bold(sanitizeLine(profile.name))} ${what} version ${profile.version} (${extent})`,
   );
   await tellExtent(context, result);
-  if (!unchanged) await context.hint(`Run it: holdfast run ${profile.name} ${exampleInput(profile)}`);
+  if (!unchanged) await context.printHint(`Run it: holdfast run ${profile.name} ${exampleInput(profile)}`);
 }
 
 /** What is in no workspace, and what is in every one. */
-async function tellExtent(context: Context, { leftOut, seed }: Result<'profile/deploy'>): Promise<void> {
-  if (leftOut.files > 0) {
-    const biggest = leftOut.biggest
+async function tellExtent(context: Context, { ignored, seed }: Result<'profile/deploy'>): Promise<void> {
+  if (ignored.files > 0) {
+    const biggest = ignored.largest
       .slice(0, 3)
       .map(({ path, files, bytes }) => {
-        const extent = files === 1 ? size(bytes) : `${count(files, 'file')}, ${size(bytes)}`;
-        return `${visible(path)} (${extent})`;
+        const extent = files === 1 ? formatSize(bytes) : `${pluralize(files, 'file')}, ${formatSize(bytes)}`;
+        return `${sanitizeLine(path)} (${extent})`;
       })
       .join(', ');
-    const atLeast = leftOut.complete ? '' : 'at least ';
-    const extent = `${atLeast}${count(leftOut.files, 'file')}, ${size(leftOut.bytes)}`;
-    await context.note(`Left out by .gitignore and .holdfastignore: ${extent}; the largest: ${biggest}`);
+    const atLeast = ignored.complete ? '' : 'at least ';
+    const extent = `${atLeast}${pluralize(ignored.files, 'file')}, ${formatSize(ignored.bytes)}`;
+    await context.printNote(`Left out by .gitignore and .holdfastignore: ${extent}; the largest: ${biggest}`);
   }
   if (seed !== null && seed.bytes > LARGE_SEED_BYTES) {
-    await context.note(
-      `Warning: every new workspace begins with ${size(seed.bytes)} (${count(seed.files, 'file')}). ` +
+    await context.printNote(
+      `Warning: every new workspace begins with ${formatSize(seed.bytes)} (${pluralize(seed.files, 'file')}). ` +
         'Name what sessions do not need in `workspace.ignore`, or in .holdfastignore',
     );
   }
 }
 
 function exampleInput(profile: ProfileSummary): string {
-  return profile.agent.protocol === 'handler' ? shellWord('{}') : `'…'`;
+  return profile.agent.protocol === 'handler' ? quoteForShell('{}') : `'…'`;
 }
 
 async function confirmUndeploy(context: Context, name: string): Promise<void> {
@@ -116,16 +116,16 @@ async function confirmUndeploy(context: Context, name: string): Promise<void> {
   if (profile === undefined) return; // the supervisor knows best how to say so
   const { sessions } = await context.call('session/list', { profile: name, limit: 1000 });
   const bytes = sessions.reduce((sum, session) => sum + (session.workspaceBytes ?? 0), 0);
-  const names = sessions.slice(0, 5).map((session) => visible(session.name));
+  const names = sessions.slice(0, 5).map((session) => sanitizeLine(session.name));
   const more = sessions.length > names.length ? ' …' : '';
-  const workspaces = `${count(profile.sessions, 'session')} with ${profile.sessions === 1 ? 'its workspace' : 'their workspaces'}`;
+  const workspaces = `${pluralize(profile.sessions, 'session')} with ${profile.sessions === 1 ? 'its workspace' : 'their workspaces'}`;
   await confirmDeletion(context, {
-    what: `Delete profile ${visible(name)} for good`,
-    lines: [
-      `its code (${count(profile.files, 'file')}, ${size(profile.bytes)}) goes`,
+    what: `Delete profile ${sanitizeLine(name)} for good`,
+    consequences: [
+      `its code (${pluralize(profile.files, 'file')}, ${formatSize(profile.bytes)}) goes`,
       profile.sessions === 0
         ? 'it has no sessions'
-        : `${workspaces} (${size(bytes)}) ${profile.sessions === 1 ? 'goes' : 'go'}: ${names.join(', ')}${more}`,
+        : `${workspaces} (${formatSize(bytes)}) ${profile.sessions === 1 ? 'goes' : 'go'}: ${names.join(', ')}${more}`,
     ],
   });
 }
@@ -133,7 +133,7 @@ async function confirmUndeploy(context: Context, name: string): Promise<void> {
 function profileTable(context: Context, profiles: readonly ProfileSummary[]): string[] {
   const { style } = context;
   const now = context.io.now();
-  return table<ProfileSummary>(
+  return formatTable<ProfileSummary>(
     profiles,
     [
       { title: 'NAME', value: (profile) => profile.name, paint: () => style.bold },
@@ -141,13 +141,13 @@ function profileTable(context: Context, profiles: readonly ProfileSummary[]): st
         title: 'AGENT',
         value: ({ agent }) =>
           [agent.protocol, agent.entry ?? (agent.command ?? []).join(' ')].join(' ').trim(),
-        giveWay: 2,
+        shrinkPriority: 2,
       },
       { title: 'WORKSPACE', value: (profile) => (profile.persistent ? 'persistent' : 'ephemeral') },
       { title: 'SESSIONS', value: (profile) => String(profile.sessions), align: 'right' },
       { title: 'VERSION', value: (profile) => String(profile.version), align: 'right' },
-      { title: 'DEPLOYED', value: (profile) => relativeTime(profile.deployedAt, now) },
-      { title: 'FROM', value: (profile) => profile.source, giveWay: 3 },
+      { title: 'DEPLOYED', value: (profile) => formatRelativeTime(profile.deployedAt, now) },
+      { title: 'FROM', value: (profile) => profile.source, shrinkPriority: 3 },
     ],
     { width: context.stdout.columns, header: style.dim },
   );

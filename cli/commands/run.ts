@@ -4,13 +4,13 @@ import type { Context } from '../context.ts';
 import { UsageError } from '../failure.ts';
 import { followTurn, TurnInterrupts } from '../follow-turn.ts';
 import { durationValue } from '../option-values.ts';
-import { newOpId } from '../opid.ts';
+import { newOpId } from '../op-id.ts';
 import type { Registry } from '../registry.ts';
-import { count, shellWord, visible } from '../render/text.ts';
-import { checkInput, readInput } from '../turn-input.ts';
-import { agentKind, kindByTraces, sinksFor } from '../turn-output.ts';
+import { pluralize, quoteForShell, sanitizeLine } from '../render/text.ts';
+import { validateInput, readInput } from '../turn-input.ts';
+import { fetchAgentKind, inferAgentKind, createSinks } from '../turn-output.ts';
 import type { AgentKind } from '../turn-output.ts';
-import { showResult, turnDocument } from '../turn-result.ts';
+import { printResult, turnJson } from '../turn-result.ts';
 
 interface RunOptions {
   session?: string;
@@ -20,7 +20,7 @@ interface RunOptions {
 
 export function registerRun(registry: Registry): void {
   const run = registry
-    .leaf(registry.root, {
+    .command(registry.root, {
       usage: 'run <profile> <input>',
       description:
         'one turn; prints what the agent gives. INPUT is JSON for a handler, text for a command, - for standard input',
@@ -37,16 +37,16 @@ export function registerRun(registry: Registry): void {
     )
     .option('--timeout <s>', 'end the turn after so many seconds (or 5m, 2h)', durationValue)
     .option('--no-wait', 'print the id of the turn and leave; it goes on');
-  registry.act(run, async (context, options: RunOptions, profile: string, operand: string) => {
-    const kind = await agentKind(context, profile);
+  registry.setAction(run, async (context, options: RunOptions, profile: string, operand: string) => {
+    const kind = await fetchAgentKind(context, profile);
     const input = await readInput(context.io, operand);
-    checkInput(input, kind, `holdfast run ${shellWord(profile)}`);
+    validateInput(input, kind, `holdfast run ${quoteForShell(profile)}`);
     const where = await sessionOfRun(context, profile, options.session);
     return takeTurn(context, { kind, input, where, timeoutMs: options.timeout, wait: options.wait });
   });
 
   const prompt = registry
-    .leaf(registry.root, {
+    .command(registry.root, {
       usage: 'prompt <session> <text>',
       description: 'one turn in a session that is there; - reads the text from standard input',
       operands: ['session', 'none'],
@@ -54,11 +54,11 @@ export function registerRun(registry: Registry): void {
     })
     .option('--timeout <s>', 'end the turn after so many seconds (or 5m, 2h)', durationValue)
     .option('--no-wait', 'print the id of the turn and leave; it goes on');
-  registry.act(prompt, async (context, options: RunOptions, reference: string, operand: string) => {
+  registry.setAction(prompt, async (context, options: RunOptions, reference: string, operand: string) => {
     const { session } = await context.call('session/show', { session: reference });
-    const kind = await agentKind(context, session.profile);
+    const kind = await fetchAgentKind(context, session.profile);
     const input = await readInput(context.io, operand);
-    checkInput(input, kind, `holdfast prompt ${shellWord(reference)}`);
+    validateInput(input, kind, `holdfast prompt ${quoteForShell(reference)}`);
     const where = { session: session.id };
     return takeTurn(context, { kind, input, where, timeoutMs: options.timeout, wait: options.wait });
   });
@@ -73,7 +73,7 @@ async function sessionOfRun(context: Context, profile: string, session: string |
   const found = await context.call('session/show', { session });
   if (found.session.profile !== profile) {
     throw new UsageError(
-      `${session} is a session of ${found.session.profile}, not of ${visible(profile)}`,
+      `${session} is a session of ${found.session.profile}, not of ${sanitizeLine(profile)}`,
       'invalid_params',
     );
   }
@@ -92,18 +92,20 @@ async function takeTurn(context: Context, options: TurnOptions): Promise<number 
   const interrupts = new TurnInterrupts(context);
   try {
     const { turn, session } = await startTurn(context, options);
-    interrupts.turnKnown(turn.turnId);
+    interrupts.setTurn(turn.turnId);
     if (!options.wait) {
       await showStarted(context, turn, session);
       return undefined;
     }
     if (turn.status === 'queued' && turn.ahead > 0) {
-      await context.hint(`Waits for ${count(turn.ahead, 'turn')} before it in ${visible(session.name)}`);
+      await context.printHint(
+        `Waits for ${pluralize(turn.ahead, 'turn')} before it in ${sanitizeLine(session.name)}`,
+      );
     }
     // A profile that came between the look and the start is told by what its turn leaves.
-    const sinks = sinksFor(context, options.kind ?? kindByTraces(turn));
+    const sinks = createSinks(context, options.kind ?? inferAgentKind(turn));
     const ended = await followTurn(context, turn.turnId, sinks);
-    return await showResult(context, ended, options.kind ?? kindByTraces(ended), sinks);
+    return await printResult(context, ended, options.kind ?? inferAgentKind(ended), sinks);
   } finally {
     interrupts.release();
   }
@@ -120,7 +122,7 @@ async function startTurn(context: Context, options: TurnOptions): Promise<{ turn
   };
   context.progress.begin('Starting the turn');
   try {
-    return await context.link().call('turn/start', params, {
+    return await context.client().call('turn/start', params, {
       ...(input.length === 0 ? {} : { bytes: input }),
       onProgress: (report) => context.progress.update(report),
     });
@@ -131,10 +133,10 @@ async function startTurn(context: Context, options: TurnOptions): Promise<{ turn
 
 async function showStarted(context: Context, turn: Turn, session: Session): Promise<void> {
   if (context.json) {
-    await context.document({ ...turnDocument(turn, null, false), session: session.name });
+    await context.printJson({ ...turnJson(turn, null, false), session: session.name });
     return;
   }
   await context.print(turn.turnId);
-  if (turn.ahead > 0) await context.hint(`It waits for ${count(turn.ahead, 'turn')} before it`);
-  await context.hint(`Wait for its end: holdfast turn wait ${turn.turnId}`);
+  if (turn.ahead > 0) await context.printHint(`It waits for ${pluralize(turn.ahead, 'turn')} before it`);
+  await context.printHint(`Wait for its end: holdfast turn wait ${turn.turnId}`);
 }

@@ -2,18 +2,18 @@ import type { Command } from 'commander';
 import type { Session } from '../../protocol/entities.ts';
 import type { Params } from '../../protocol/methods.ts';
 import type { ResumeSource } from '../../protocol/snapshots.ts';
-import { confirmedSession } from '../confirm.ts';
+import { confirmSessionDeletion } from '../confirm.ts';
 import type { Context } from '../context.ts';
 import { UsageError } from '../failure.ts';
-import { filled, tellMade, WAIT } from '../filling.ts';
+import { waitForFiles, printCreated, WAIT_OPTION } from '../hydration.ts';
 import { oneOf, positiveInteger, repeated } from '../option-values.ts';
-import { newOpId } from '../opid.ts';
+import { newOpId } from '../op-id.ts';
 import type { Registry } from '../registry.ts';
-import { duration, size } from '../render/quantity.ts';
-import { sessionFacts, sessionLists } from '../render/session.ts';
-import { count, shellWord, visible } from '../render/text.ts';
-import { snapshotId } from '../snapshot-id.ts';
-import { previewChanges } from './snapshot-looks.ts';
+import { formatDuration, formatSize } from '../render/quantity.ts';
+import { formatSession, formatSessionList } from '../render/session.ts';
+import { pluralize, quoteForShell, sanitizeLine } from '../render/text.ts';
+import { parseSnapshotId } from '../snapshot-id.ts';
+import { previewChanges } from './snapshot-queries.ts';
 import { Option } from 'commander';
 
 const STATUSES = ['created', 'active', 'idle', 'paused', 'resumable', 'expired', 'deleted'] as const;
@@ -39,7 +39,7 @@ interface CreateOptions {
 
 function registerCreate(registry: Registry, group: Command): void {
   const command = registry
-    .leaf(group, {
+    .command(group, {
       usage: 'create <profile>',
       description: 'make a session with a workspace of its own, which begins with the files of its project',
       operands: ['profile'],
@@ -47,8 +47,8 @@ function registerCreate(registry: Registry, group: Command): void {
     })
     .option('--name <name>', 'unique within the profile')
     .option('--from <snapshot>', 'begin with the files of snapshot:ID instead of the project')
-    .option(...WAIT);
-  registry.act(command, async (context, options: CreateOptions, profile: string) => {
+    .option(...WAIT_OPTION);
+  registry.setAction(command, async (context, options: CreateOptions, profile: string) => {
     const params: Params<'session/create'> = {
       profile,
       opId: newOpId(),
@@ -56,9 +56,9 @@ function registerCreate(registry: Registry, group: Command): void {
       ...(options.from === undefined ? {} : { from: snapshotSource(options.from) }),
     };
     const made = await context.call('session/create', params, { stage: 'Making the session' });
-    const session = options.wait === true ? await filled(context, made.session) : made.session;
-    if (context.json) await context.document({ session });
-    else await tellMade(context, session);
+    const session = options.wait === true ? await waitForFiles(context, made.session) : made.session;
+    if (context.json) await context.printJson({ session });
+    else await printCreated(context, session);
     return undefined;
   });
 }
@@ -76,7 +76,7 @@ interface ListOptions {
 
 function registerList(registry: Registry, group: Command): void {
   const command = registry
-    .leaf(group, {
+    .command(group, {
       usage: 'list',
       description:
         'list sessions: active ones first, then those to come back to; pinned ones at the top of each, archived ones left out',
@@ -90,7 +90,7 @@ function registerList(registry: Registry, group: Command): void {
     .option('--tag <tag>', 'only with this tag')
     .option('--limit <n>', 'at most so many (1 to 1000)', positiveInteger(1000))
     .option('--cursor <cursor>', 'go on where an earlier page ended');
-  registry.act(command, async (context, options: ListOptions) => {
+  registry.setAction(command, async (context, options: ListOptions) => {
     const { status, search, profile, tag, limit, cursor } = options;
     const page = await context.call('session/list', {
       ...(status === undefined ? {} : { status }),
@@ -104,7 +104,7 @@ function registerList(registry: Registry, group: Command): void {
       ...(cursor === undefined ? {} : { cursor }),
     });
     if (context.json) {
-      await context.document(page);
+      await context.printJson(page);
       return undefined;
     }
     const filtered = Object.keys(options).some((name) => name !== 'home' && name !== 'limit');
@@ -113,58 +113,58 @@ function registerList(registry: Registry, group: Command): void {
         !filtered && (await context.call('session/list', { archived: true, limit: 1 })).sessions.length > 0;
       if (isAnyArchived) {
         await context.print('All sessions are archived.');
-        await context.hint('See them: holdfast session list --archived');
+        await context.printHint('See them: holdfast session list --archived');
         return undefined;
       }
       await context.print(filtered ? 'No sessions match.' : 'There are no sessions yet.');
       if (!filtered)
-        await context.hint(`Start one with a turn: holdfast run PROFILE '{}' (see holdfast profiles)`);
+        await context.printHint(`Start one with a turn: holdfast run PROFILE '{}' (see holdfast profiles)`);
       return undefined;
     }
     const { style } = context;
     await context.print(
-      ...sessionLists(page.sessions, { style, now: context.io.now(), width: context.stdout.columns }),
+      ...formatSessionList(page.sessions, { style, now: context.io.now(), width: context.stdout.columns }),
     );
     if (page.nextCursor !== null)
-      await context.hint(`There are more: --cursor ${shellWord(page.nextCursor)}`);
+      await context.printHint(`There are more: --cursor ${quoteForShell(page.nextCursor)}`);
     return undefined;
   });
 }
 
 function registerShow(registry: Registry, group: Command): void {
-  const command = registry.leaf(group, {
+  const command = registry.command(group, {
     usage: 'show <session>',
     description: 'everything about one session',
     operands: ['session'],
   });
-  registry.act(command, async (context, _options, reference: string) => {
+  registry.setAction(command, async (context, _options, reference: string) => {
     const { session } = await context.call('session/show', { session: reference });
-    if (context.json) await context.document({ session });
-    else await context.print(...sessionFacts(session, context.style, context.io.now()));
+    if (context.json) await context.printJson({ session });
+    else await context.print(...formatSession(session, context.style, context.io.now()));
     return undefined;
   });
 }
 
 function registerRest(registry: Registry, group: Command): void {
-  const pause = registry.leaf(group, {
+  const pause = registry.command(group, {
     usage: 'pause <session>',
     description: 'freeze the sandbox: memory is kept, no CPU is used',
     operands: ['session'],
   });
-  registry.act(pause, async (context, _options, reference: string) => {
+  registry.setAction(pause, async (context, _options, reference: string) => {
     const { session } = await context.call('session/pause', { session: reference }, { stage: 'Pausing' });
     await showState(context, session, 'The next turn wakes it up.');
     return undefined;
   });
 
   const stop = registry
-    .leaf(group, {
+    .command(group, {
       usage: 'stop <session>',
       description: 'end the containers; the workspace stays',
       operands: ['session'],
     })
     .option('--force', 'even while a turn, an exec or a terminal is live');
-  registry.act(stop, async (context, options: { force?: boolean }, reference: string) => {
+  registry.setAction(stop, async (context, options: { force?: boolean }, reference: string) => {
     const params = { session: reference, ...(options.force === true ? { force: true } : {}) };
     const { session } = await context.call('session/stop', params, { stage: 'Stopping' });
     await showState(context, session, 'Its workspace stays; the next turn gets a new sandbox with it.');
@@ -174,11 +174,11 @@ function registerRest(registry: Registry, group: Command): void {
 
 async function showState(context: Context, session: Session, next: string): Promise<void> {
   if (context.json) {
-    await context.document({ session });
+    await context.printJson({ session });
     return;
   }
-  await context.print(`${context.style.bold(visible(session.name))} is ${session.status}`);
-  await context.hint(next);
+  await context.print(`${context.style.bold(sanitizeLine(session.name))} is ${session.status}`);
+  await context.printHint(next);
 }
 
 interface ResumeOptions {
@@ -190,7 +190,7 @@ interface ResumeOptions {
 
 function registerResume(registry: Registry, group: Command): void {
   const command = registry
-    .leaf(group, {
+    .command(group, {
       usage: 'resume <session>',
       description: 'bring the sandbox back without giving it work yet',
       operands: ['session'],
@@ -204,7 +204,7 @@ function registerResume(registry: Registry, group: Command): void {
     .option('--cancel', CANCEL)
     .option('--force', FORCE)
     .option('--preview', 'only say what it would change in the workspace');
-  registry.act(command, async (context, options: ResumeOptions, reference: string) => {
+  registry.setAction(command, async (context, options: ResumeOptions, reference: string) => {
     const from = options.from === undefined ? 'files' : resumeSource(options.from);
     if (options.preview === true) {
       await previewChanges(context, { session: reference, from });
@@ -217,7 +217,7 @@ function registerResume(registry: Registry, group: Command): void {
 
 function registerReset(registry: Registry, group: Command): void {
   const command = registry
-    .leaf(group, {
+    .command(group, {
       usage: 'reset <session>',
       description: 'begin with a clean workspace again; what it was is kept as a snapshot',
       operands: ['session'],
@@ -225,7 +225,7 @@ function registerReset(registry: Registry, group: Command): void {
     .option('--cancel', CANCEL)
     .option('--force', FORCE)
     .option('--preview', 'only say what it would change in the workspace');
-  registry.act(command, async (context, options: ResumeOptions, reference: string) => {
+  registry.setAction(command, async (context, options: ResumeOptions, reference: string) => {
     if (options.preview === true) await previewChanges(context, { session: reference, from: 'clean' });
     else await resume(context, reference, 'clean', options);
     return undefined;
@@ -249,27 +249,28 @@ async function resume(
   };
   const result = await context.call('session/resume', params, { stage: 'Bringing the sandbox back' });
   if (context.json) {
-    await context.document(result);
+    await context.printJson(result);
     return;
   }
   const { session, sandbox, timings, undo } = result;
-  const how = `${sandbox.case}, ${duration(timings.dispatchMs)}`;
-  await context.print(`${context.style.bold(visible(session.name))} is ${session.status} (${how})`);
-  const name = shellWord(session.name);
-  if (undo === null) await context.hint(`Look inside: holdfast exec ${name} -- ls -la`);
-  else await context.hint(`Its files from before: holdfast snapshot restore ${name} ${undo}`);
+  const how = `${sandbox.case}, ${formatDuration(timings.dispatchMs)}`;
+  await context.print(`${context.style.bold(sanitizeLine(session.name))} is ${session.status} (${how})`);
+  const name = quoteForShell(session.name);
+  if (undo === null) await context.printHint(`Look inside: holdfast exec ${name} -- ls -la`);
+  else await context.printHint(`Its files from before: holdfast snapshot restore ${name} ${undo}`);
 }
 
 function resumeSource(from: string): ResumeSource {
   if (from === 'files' || from === 'clean' || from === 'memory') return from;
   if (/^snapshot:./.test(from)) return snapshotSource(from);
-  throw new UsageError(`--from is ${visible(from)}; it is one of files, clean, snapshot:ID, memory`);
+  throw new UsageError(`--from is ${sanitizeLine(from)}; it is one of files, clean, snapshot:ID, memory`);
 }
 
 /** `snapshot:ID`. */
 function snapshotSource(from: string): ResumeSource {
-  if (!from.startsWith('snapshot:')) throw new UsageError(`--from is ${visible(from)}; it is snapshot:ID`);
-  return `snapshot:${snapshotId(from.slice('snapshot:'.length))}`;
+  if (!from.startsWith('snapshot:'))
+    throw new UsageError(`--from is ${sanitizeLine(from)}; it is snapshot:ID`);
+  return `snapshot:${parseSnapshotId(from.slice('snapshot:'.length))}`;
 }
 
 interface UpdateOptions {
@@ -287,7 +288,7 @@ interface UpdateOptions {
 
 function registerUpdate(registry: Registry, group: Command): void {
   const command = registry
-    .leaf(group, {
+    .command(group, {
       usage: 'update <session>',
       description: 'rename, pin, star, archive or tag a session, or note the model that it is to use',
       operands: ['session'],
@@ -315,7 +316,7 @@ function registerUpdate(registry: Registry, group: Command): void {
       '--model <model>',
       "the model that it is to use ('' for the profile's own); stored, and not given to agents by this version",
     );
-  registry.act(command, async (context, options: UpdateOptions, reference: string) => {
+  registry.setAction(command, async (context, options: UpdateOptions, reference: string) => {
     const either = (on: boolean | undefined, off: boolean | undefined) =>
       on === true ? true : off === true ? false : undefined;
     const pinned = either(options.pin, options.unpin);
@@ -333,30 +334,30 @@ function registerUpdate(registry: Registry, group: Command): void {
     if (Object.keys(change).length === 0)
       throw new UsageError('nothing to change was given; see `holdfast session update --help`');
     const { session } = await context.call('session/update', { session: reference, ...change });
-    if (context.json) await context.document({ session });
-    else await context.print(...sessionFacts(session, context.style, context.io.now()));
+    if (context.json) await context.printJson({ session });
+    else await context.print(...formatSession(session, context.style, context.io.now()));
     if (typeof change.model === 'string')
-      await context.note('warning: the model is stored, but this version does not give it to agents');
+      await context.printNote('warning: the model is stored, but this version does not give it to agents');
     return undefined;
   });
 }
 
 function registerDelete(registry: Registry, group: Command): void {
   const command = registry
-    .leaf(group, {
+    .command(group, {
       usage: 'delete <session>',
       description: 'delete a session and its workspace; what its files were last is kept for a week',
       operands: ['session'],
     })
     .option('--force', 'do not ask');
-  registry.act(command, async (context, options: { force?: boolean }, reference: string) => {
-    const session = await confirmedSession(context, reference, options.force, (found) => ({
-      what: `Delete session ${visible(found.name)} of ${visible(found.profile)}`,
-      lines: [
-        `its workspace (${found.workspaceBytes === null ? 'whatever is in it' : size(found.workspaceBytes)}) goes`,
-        ...(found.throwaway ? [] : ['a snapshot of it stays for a week']),
+  registry.setAction(command, async (context, options: { force?: boolean }, reference: string) => {
+    const session = await confirmSessionDeletion(context, reference, options.force, (found) => ({
+      what: `Delete session ${sanitizeLine(found.name)} of ${sanitizeLine(found.profile)}`,
+      consequences: [
+        `its workspace (${found.workspaceBytes === null ? 'whatever is in it' : formatSize(found.workspaceBytes)}) goes`,
+        ...(found.autoRemove ? [] : ['a snapshot of it stays for a week']),
         ...(found.runningTurn === null ? [] : ['the turn that runs now is ended']),
-        ...(found.queuedTurns === 0 ? [] : [`${count(found.queuedTurns, 'waiting turn')} never run`]),
+        ...(found.queuedTurns === 0 ? [] : [`${pluralize(found.queuedTurns, 'waiting turn')} never run`]),
       ],
     }));
     await context.call(
@@ -364,11 +365,11 @@ function registerDelete(registry: Registry, group: Command): void {
       { session: session.id, force: true, opId: newOpId() },
       { stage: 'Deleting' },
     );
-    if (context.json) await context.document({ sessionId: session.id, deleted: true });
+    if (context.json) await context.printJson({ sessionId: session.id, deleted: true });
     else {
-      await context.print(`${visible(session.name)} is gone`);
-      if (!session.throwaway)
-        await context.hint(`For a week, what its files were last: holdfast snapshot list ${session.id}`);
+      await context.print(`${sanitizeLine(session.name)} is gone`);
+      if (!session.autoRemove)
+        await context.printHint(`For a week, what its files were last: holdfast snapshot list ${session.id}`);
     }
     return undefined;
   });

@@ -1,14 +1,14 @@
 import type { Command } from 'commander';
 import type { Params } from '../../protocol/methods.ts';
-import { filled, tellMade, WAIT } from '../filling.ts';
-import { newOpId } from '../opid.ts';
+import { waitForFiles, printCreated, WAIT_OPTION } from '../hydration.ts';
+import { newOpId } from '../op-id.ts';
 import type { Registry } from '../registry.ts';
-import { size } from '../render/quantity.ts';
-import { lackingNote } from '../render/snapshot.ts';
-import { shellWord, visible } from '../render/text.ts';
-import { previewChanges } from './snapshot-looks.ts';
-import { snapshotId } from '../snapshot-id.ts';
-import { workspacePath } from '../workspace-path.ts';
+import { formatSize } from '../render/quantity.ts';
+import { incompleteSnapshotNote } from '../render/snapshot.ts';
+import { quoteForShell, sanitizeLine } from '../render/text.ts';
+import { previewChanges } from './snapshot-queries.ts';
+import { parseSnapshotId } from '../snapshot-id.ts';
+import { parseWorkspacePath } from '../workspace-path.ts';
 
 /** What makes one tree another: bringing a snapshot back, beginning a session with one. */
 export function registerSnapshotChanges(registry: Registry, group: Command): void {
@@ -25,7 +25,7 @@ interface RestoreOptions {
 
 function registerRestore(registry: Registry, group: Command): void {
   const command = registry
-    .leaf(group, {
+    .command(group, {
       usage: 'restore <session> <snapshot>',
       description:
         'make the workspace, or a part of it, what a snapshot has; what it was is kept as a snapshot',
@@ -39,64 +39,65 @@ function registerRestore(registry: Registry, group: Command): void {
     .option('--cancel', 'end the turns, execs and terminals that are live instead of refusing')
     .option('--force', 'even where no snapshot can be taken before it')
     .option('--preview', 'only say what it would change');
-  registry.act(command, async (context, options: RestoreOptions, session: string, snapshot: string) => {
+  registry.setAction(command, async (context, options: RestoreOptions, session: string, snapshot: string) => {
     const { path, cancel, force } = options;
     if (options.preview === true) {
-      const from = `snapshot:${snapshotId(snapshot)}`;
-      const only = path === undefined ? {} : { path: workspacePath(path) };
+      const from = `snapshot:${parseSnapshotId(snapshot)}`;
+      const only = path === undefined ? {} : { path: parseWorkspacePath(path) };
       await previewChanges(context, { session, from, ...only });
       return undefined;
     }
     const params: Params<'snapshot/restore'> = {
       session,
-      snapshot: snapshotId(snapshot),
+      snapshot: parseSnapshotId(snapshot),
       opId: newOpId(),
-      ...(path === undefined ? {} : { path: workspacePath(path) }),
+      ...(path === undefined ? {} : { path: parseWorkspacePath(path) }),
       ...(cancel === true ? { cancel } : {}),
       ...(force === true ? { force } : {}),
     };
     const restored = await context.call('snapshot/restore', params, { stage: 'Restoring' });
     if (context.json) {
-      await context.document(restored);
+      await context.printJson(restored);
       return undefined;
     }
     const { created, replaced, removed, touched, bytes, undo } = restored;
     await context.print(
-      `${path === undefined ? 'The workspace' : visible(path)} is as in ${context.style.bold(snapshot)}`,
-      `${created} made, ${replaced} replaced, ${removed} removed, ${touched} with other attributes; ${size(bytes)} written`,
+      `${path === undefined ? 'The workspace' : sanitizeLine(path)} is as in ${context.style.bold(snapshot)}`,
+      `${created} made, ${replaced} replaced, ${removed} removed, ${touched} with other attributes; ${formatSize(bytes)} written`,
     );
-    const lacking = lackingNote(snapshot, restored, 'stay as they are in the workspace');
-    if (lacking !== null) await context.note(lacking);
-    if (undo !== null) await context.hint(`Undo it: holdfast snapshot restore ${shellWord(session)} ${undo}`);
+    const lacking = incompleteSnapshotNote(snapshot, restored, 'stay as they are in the workspace');
+    if (lacking !== null) await context.printNote(lacking);
+    if (undo !== null)
+      await context.printHint(`Undo it: holdfast snapshot restore ${quoteForShell(session)} ${undo}`);
     return undefined;
   });
 }
 
 function registerFork(registry: Registry, group: Command): void {
   const command = registry
-    .leaf(group, {
+    .command(group, {
       usage: 'fork <snapshot>',
       description: 'make a session with its files, and the history of its session up to there',
       examples: ['holdfast snapshot fork snp-… --name another-way'],
     })
     .option('--name <name>', 'unique within the profile')
-    .option(...WAIT);
-  registry.act(command, async (context, options: { name?: string; wait?: boolean }, id: string) => {
+    .option(...WAIT_OPTION);
+  registry.setAction(command, async (context, options: { name?: string; wait?: boolean }, id: string) => {
     const { name } = options;
     const params = {
-      snapshot: snapshotId(id),
+      snapshot: parseSnapshotId(id),
       opId: newOpId(),
       ...(name === undefined ? {} : { name }),
     };
     const made = await context.call('snapshot/fork', params, { stage: 'Making the session' });
-    const session = options.wait === true ? await filled(context, made.session) : made.session;
-    const { id: sessionId, name: called, filling } = session;
+    const session = options.wait === true ? await waitForFiles(context, made.session) : made.session;
+    const { id: sessionId, name: called, hydration } = session;
     const { missing, missingPaths } = made;
-    if (context.json) await context.document({ sessionId, name: called, filling, missing, missingPaths });
+    if (context.json) await context.printJson({ sessionId, name: called, hydration, missing, missingPaths });
     else {
-      await tellMade(context, session);
-      const lacking = lackingNote(snapshotId(id), made, 'are not in this session');
-      if (lacking !== null) await context.note(lacking);
+      await printCreated(context, session);
+      const lacking = incompleteSnapshotNote(parseSnapshotId(id), made, 'are not in this session');
+      if (lacking !== null) await context.printNote(lacking);
     }
     return undefined;
   });

@@ -4,14 +4,14 @@ import { SNAPSHOT_REASONS, type SnapshotReason } from '../../protocol/snapshots.
 import { confirmDeletion } from '../confirm.ts';
 import { UsageError } from '../failure.ts';
 import { oneOf, positiveInteger } from '../option-values.ts';
-import { newOpId } from '../opid.ts';
+import { newOpId } from '../op-id.ts';
 import type { Registry } from '../registry.ts';
-import { duration, relativeTime, size } from '../render/quantity.ts';
-import { lackingNote, snapshotFacts, snapshotTable } from '../render/snapshot.ts';
-import { count, shellWord, visible } from '../render/text.ts';
-import { snapshotId } from '../snapshot-id.ts';
+import { formatDuration, formatRelativeTime, formatSize } from '../render/quantity.ts';
+import { incompleteSnapshotNote, formatSnapshot, formatSnapshotTable } from '../render/snapshot.ts';
+import { pluralize, quoteForShell, sanitizeLine } from '../render/text.ts';
+import { parseSnapshotId } from '../snapshot-id.ts';
 import { registerSnapshotChanges } from './snapshot-changes.ts';
-import { registerSnapshotLooks } from './snapshot-looks.ts';
+import { registerSnapshotQueries } from './snapshot-queries.ts';
 
 export function registerSnapshots(registry: Registry): void {
   const group = registry.group('snapshot', 'points in time of a workspace: take, compare, bring back, fork');
@@ -21,13 +21,13 @@ export function registerSnapshots(registry: Registry): void {
   registerUpdate(registry, group);
   registerDelete(registry, group);
   registerSnapshotChanges(registry, group);
-  registerSnapshotLooks(registry, group);
-  registry.later(group, ['export', 'import']);
+  registerSnapshotQueries(registry, group);
+  registry.registerUnavailable(group, ['export', 'import']);
 }
 
 function registerCreate(registry: Registry, group: Command): void {
   const command = registry
-    .leaf(group, {
+    .command(group, {
       usage: 'create <session>',
       description: 'take a snapshot of the workspace, also while a turn runs',
       operands: ['session'],
@@ -35,34 +35,37 @@ function registerCreate(registry: Registry, group: Command): void {
     })
     .option('--label <text>', 'what it is, for people')
     .option('--pin', 'never remove it by itself');
-  registry.act(command, async (context, options: { label?: string; pin?: boolean }, session: string) => {
-    const { label, pin } = options;
-    const params = {
-      session,
-      opId: newOpId(),
-      ...(label === undefined ? {} : { label }),
-      ...(pin === true ? { pinned: true } : {}),
-    };
-    const taken = await context.call('snapshot/create', params, { stage: 'Looking at the workspace' });
-    if (context.json) {
-      await context.document(taken);
+  registry.setAction(
+    command,
+    async (context, options: { label?: string; pin?: boolean }, session: string) => {
+      const { label, pin } = options;
+      const params = {
+        session,
+        opId: newOpId(),
+        ...(label === undefined ? {} : { label }),
+        ...(pin === true ? { pinned: true } : {}),
+      };
+      const taken = await context.call('snapshot/create', params, { stage: 'Looking at the workspace' });
+      if (context.json) {
+        await context.printJson(taken);
+        return undefined;
+      }
+      const { id, created, files, bytes, changedFiles, newBytes, scanMs, frozenMs } = taken;
+      const lacking = incompleteSnapshotNote(id, taken, 'are not in it');
+      if (lacking !== null) await context.printNote(lacking);
+      if (!created) {
+        await context.print(`Nothing has changed since ${context.style.bold(id)}`);
+        return undefined;
+      }
+      const still = frozenMs === 0 ? '' : `, the agent stood still for ${formatDuration(frozenMs)}`;
+      await context.print(
+        `${context.style.bold(id)}: ${pluralize(files, 'file')}, ${formatSize(bytes)} (${formatDuration(scanMs)}${still})`,
+        `${pluralize(changedFiles, 'file')} changed, ${formatSize(newBytes)} more on disk`,
+      );
+      await context.printHint(`Bring it back: holdfast snapshot restore ${quoteForShell(session)} ${id}`);
       return undefined;
-    }
-    const { id, created, files, bytes, changedFiles, newBytes, scanMs, frozenMs } = taken;
-    const lacking = lackingNote(id, taken, 'are not in it');
-    if (lacking !== null) await context.note(lacking);
-    if (!created) {
-      await context.print(`Nothing has changed since ${context.style.bold(id)}`);
-      return undefined;
-    }
-    const still = frozenMs === 0 ? '' : `, the agent stood still for ${duration(frozenMs)}`;
-    await context.print(
-      `${context.style.bold(id)}: ${count(files, 'file')}, ${size(bytes)} (${duration(scanMs)}${still})`,
-      `${count(changedFiles, 'file')} changed, ${size(newBytes)} more on disk`,
-    );
-    await context.hint(`Bring it back: holdfast snapshot restore ${shellWord(session)} ${id}`);
-    return undefined;
-  });
+    },
+  );
 }
 
 interface ListOptions {
@@ -73,7 +76,7 @@ interface ListOptions {
 
 function registerList(registry: Registry, group: Command): void {
   const command = registry
-    .leaf(group, {
+    .command(group, {
       usage: 'list <session>',
       description: 'the snapshots of a session, the newest first; of a deleted one by its id',
       operands: ['session'],
@@ -81,7 +84,7 @@ function registerList(registry: Registry, group: Command): void {
     .option('--reason <reason>', SNAPSHOT_REASONS.join(', '), oneOf(SNAPSHOT_REASONS))
     .option('--limit <n>', 'at most so many (1 to 1000)', positiveInteger(1000))
     .option('--cursor <cursor>', 'go on where an earlier page ended');
-  registry.act(command, async (context, options: ListOptions, session: string) => {
+  registry.setAction(command, async (context, options: ListOptions, session: string) => {
     const { reason, limit, cursor } = options;
     const page = await context.call('snapshot/list', {
       session,
@@ -91,7 +94,7 @@ function registerList(registry: Registry, group: Command): void {
     });
     const { snapshots, nextCursor, usage } = page;
     if (context.json) {
-      await context.document(page);
+      await context.printJson(page);
       return undefined;
     }
     if (snapshots.length === 0) {
@@ -100,25 +103,25 @@ function registerList(registry: Registry, group: Command): void {
     }
     const { style } = context;
     await context.print(
-      ...snapshotTable(snapshots, { style, now: context.io.now(), width: context.stdout.columns }),
+      ...formatSnapshotTable(snapshots, { style, now: context.io.now(), width: context.stdout.columns }),
     );
-    await context.hint(
-      `${count(usage.snapshots, 'snapshot')} of it; with those of its forks they take ${size(usage.bytes)}`,
+    await context.printHint(
+      `${pluralize(usage.snapshots, 'snapshot')} of it; with those of its forks they take ${formatSize(usage.bytes)}`,
     );
-    if (nextCursor !== null) await context.hint(`There are more: --cursor ${shellWord(nextCursor)}`);
+    if (nextCursor !== null) await context.printHint(`There are more: --cursor ${quoteForShell(nextCursor)}`);
     return undefined;
   });
 }
 
 function registerShow(registry: Registry, group: Command): void {
-  const command = registry.leaf(group, {
+  const command = registry.command(group, {
     usage: 'show <snapshot>',
     description: 'everything about one snapshot',
   });
-  registry.act(command, async (context, _options, id: string) => {
-    const { snapshot } = await context.call('snapshot/show', { snapshot: snapshotId(id) });
-    if (context.json) await context.document({ snapshot });
-    else await context.print(...snapshotFacts(snapshot, context.style, context.io.now()));
+  registry.setAction(command, async (context, _options, id: string) => {
+    const { snapshot } = await context.call('snapshot/show', { snapshot: parseSnapshotId(id) });
+    if (context.json) await context.printJson({ snapshot });
+    else await context.print(...formatSnapshot(snapshot, context.style, context.io.now()));
     return undefined;
   });
 }
@@ -131,7 +134,7 @@ interface UpdateOptions {
 
 function registerUpdate(registry: Registry, group: Command): void {
   const command = registry
-    .leaf(group, {
+    .command(group, {
       usage: 'update <snapshot>',
       description: 'keep a snapshot for good, or say what it is',
       examples: ['holdfast snapshot update snp-… --pin --label "first that works"'],
@@ -139,7 +142,7 @@ function registerUpdate(registry: Registry, group: Command): void {
     .option('--label <text>', "what it is; '' for nothing")
     .addOption(new Option('--pin', 'never remove it by itself').conflicts('unpin'))
     .option('--unpin');
-  registry.act(command, async (context, options: UpdateOptions, id: string) => {
+  registry.setAction(command, async (context, options: UpdateOptions, id: string) => {
     const { label, pin, unpin } = options;
     const change = {
       ...(label === undefined ? {} : { label: label === '' ? null : label }),
@@ -147,34 +150,34 @@ function registerUpdate(registry: Registry, group: Command): void {
     };
     if (Object.keys(change).length === 0)
       throw new UsageError('nothing to change was given; see `holdfast snapshot update --help`');
-    const { snapshot } = await context.call('snapshot/update', { snapshot: snapshotId(id), ...change });
-    if (context.json) await context.document({ snapshot });
-    else await context.print(...snapshotFacts(snapshot, context.style, context.io.now()));
+    const { snapshot } = await context.call('snapshot/update', { snapshot: parseSnapshotId(id), ...change });
+    if (context.json) await context.printJson({ snapshot });
+    else await context.print(...formatSnapshot(snapshot, context.style, context.io.now()));
     return undefined;
   });
 }
 
 function registerDelete(registry: Registry, group: Command): void {
   const command = registry
-    .leaf(group, { usage: 'delete <snapshot>', description: 'delete a snapshot for good' })
+    .command(group, { usage: 'delete <snapshot>', description: 'delete a snapshot for good' })
     .option('--force', 'do not ask');
-  registry.act(command, async (context, options: { force?: boolean }, id: string) => {
-    const { snapshot } = await context.call('snapshot/show', { snapshot: snapshotId(id) });
+  registry.setAction(command, async (context, options: { force?: boolean }, id: string) => {
+    const { snapshot } = await context.call('snapshot/show', { snapshot: parseSnapshotId(id) });
     if (options.force !== true) {
       const { label, createdAt, files, bytes } = snapshot;
       await confirmDeletion(context, {
-        what: `Delete snapshot ${id}${label === null ? '' : ` (${visible(label)})`} for good`,
-        lines: [
-          `it was taken ${relativeTime(createdAt, context.io.now())}`,
-          `${count(files, 'file')}, ${size(bytes)}`,
+        what: `Delete snapshot ${id}${label === null ? '' : ` (${sanitizeLine(label)})`} for good`,
+        consequences: [
+          `it was taken ${formatRelativeTime(createdAt, context.io.now())}`,
+          `${pluralize(files, 'file')}, ${formatSize(bytes)}`,
         ],
       });
     }
     await context.call('snapshot/delete', { snapshot: id, force: true, opId: newOpId() });
-    if (context.json) await context.document({ snapshotId: id, deleted: true });
+    if (context.json) await context.printJson({ snapshotId: id, deleted: true });
     else {
       await context.print(`${id} is gone`);
-      await context.hint('What only it needed is given back by: holdfast gc');
+      await context.printHint('What only it needed is given back by: holdfast gc');
     }
     return undefined;
   });

@@ -5,9 +5,9 @@ import type { Result } from '../../protocol/methods.ts';
 import type { Context } from '../context.ts';
 import { positiveInteger } from '../option-values.ts';
 import type { Registry } from '../registry.ts';
-import { duration, size } from '../render/quantity.ts';
-import { facts } from '../render/table.ts';
-import { count, visible } from '../render/text.ts';
+import { formatDuration, formatSize } from '../render/quantity.ts';
+import { formatFields } from '../render/table.ts';
+import { pluralize, sanitizeLine } from '../render/text.ts';
 
 /** A supervisor that is asked to leave finishes the step at hand first. */
 const LEAVING_MS = 60_000;
@@ -21,32 +21,34 @@ export function registerSupervisor(registry: Registry): void {
 }
 
 function registerStart(registry: Registry, group: Command): void {
-  const command = registry.leaf(group, {
+  const command = registry.command(group, {
     usage: 'start',
     description: 'start it if it does not run; other commands do this by themselves',
   });
-  registry.act(command, async (context) => {
+  registry.setAction(command, async (context) => {
     const status = await context.call('supervisor/status', {}, { stage: 'Starting the supervisor' });
-    if (context.json) await context.document({ running: true, ...status });
-    else await context.print(`The supervisor runs: pid ${status.pid}, home ${visible(status.home)}`);
+    if (context.json) await context.printJson({ running: true, ...status });
+    else await context.print(`The supervisor runs: pid ${status.pid}, home ${sanitizeLine(status.home)}`);
     return undefined;
   });
 }
 
 function registerStop(registry: Registry, group: Command): void {
   const command = registry
-    .leaf(group, {
+    .command(group, {
       usage: 'stop',
       description: 'end the supervisor; sandboxes and turns go on, and the next one takes them up again',
     })
     .option('--sandboxes', 'stop all sandboxes too; workspaces stay');
-  registry.act(command, async (context, options: { sandboxes?: boolean }) => {
+  registry.setAction(command, async (context, options: { sandboxes?: boolean }) => {
     const peer = await runningPeer(context);
     if (peer === undefined) {
-      if (context.json) await context.document({ running: false, stopped: 0 });
+      if (context.json) await context.printJson({ running: false, stopped: 0 });
       else await context.print('The supervisor does not run.');
       if (options.sandboxes === true) {
-        await context.note('Its sandboxes were not touched: `holdfast supervisor start`, then stop them');
+        await context.printNote(
+          'Its sandboxes were not touched: `holdfast supervisor start`, then stop them',
+        );
       }
       return undefined;
     }
@@ -54,9 +56,9 @@ function registerStop(registry: Registry, group: Command): void {
     const params = { sandboxes: options.sandboxes === true };
     const { stopped } = await context.call('supervisor/stop', params, { stage, start: 'never' });
     await ended(peer.closed);
-    if (context.json) await context.document({ running: false, stopped });
+    if (context.json) await context.printJson({ running: false, stopped });
     else if (options.sandboxes === true)
-      await context.print(`Stopped, with ${count(stopped, 'sandbox', 'sandboxes')}`);
+      await context.print(`Stopped, with ${pluralize(stopped, 'sandbox', 'sandboxes')}`);
     else await context.print('Stopped; sandboxes and turns go on');
     return undefined;
   });
@@ -84,7 +86,7 @@ async function ended(closed: Promise<unknown>): Promise<void> {
 /** Undefined where none runs. */
 async function runningPeer(context: Context) {
   try {
-    return await context.link('never').peer();
+    return await context.client('never').peer();
   } catch (error) {
     if (error instanceof HoldfastError && error.code === 'not_found') return undefined;
     throw error;
@@ -92,21 +94,21 @@ async function runningPeer(context: Context) {
 }
 
 function registerStatus(registry: Registry, group: Command): void {
-  const command = registry.leaf(group, {
+  const command = registry.command(group, {
     usage: 'status',
     description: 'whether it runs, on which engine, and how many sessions it has; never starts it',
   });
-  registry.act(command, async (context) => {
+  registry.setAction(command, async (context) => {
     if ((await runningPeer(context)) === undefined) {
-      if (context.json) await context.document({ running: false, home: context.home });
+      if (context.json) await context.printJson({ running: false, home: context.home });
       else {
-        await context.print(`The supervisor does not run (home ${visible(context.home)}).`);
-        await context.hint('The next command that needs it starts it; or: holdfast supervisor start');
+        await context.print(`The supervisor does not run (home ${sanitizeLine(context.home)}).`);
+        await context.printHint('The next command that needs it starts it; or: holdfast supervisor start');
       }
       return undefined;
     }
     const status = await context.call('supervisor/status', {}, { start: 'never' });
-    if (context.json) await context.document({ running: true, ...status });
+    if (context.json) await context.printJson({ running: true, ...status });
     else await context.print(...statusFacts(context, status));
     return undefined;
   });
@@ -114,11 +116,11 @@ function registerStatus(registry: Registry, group: Command): void {
 
 function statusFacts(context: Context, status: Result<'supervisor/status'>): string[] {
   const { engine, sessions, turns } = status;
-  const uptime = duration(Math.max(0, context.io.now() - Date.parse(status.startedAt)));
+  const uptime = formatDuration(Math.max(0, context.io.now() - Date.parse(status.startedAt)));
   const states = Object.entries(sessions)
     .filter(([state, number]) => number > 0 && state !== 'total' && state !== 'live' && state !== 'deleted')
     .map(([state, number]) => `${number} ${state}`);
-  return facts(
+  return formatFields(
     [
       ['Supervisor', `pid ${status.pid}, ${status.version} (build ${status.build}), up ${uptime}`],
       ['Home', status.home],
@@ -130,7 +132,7 @@ function statusFacts(context: Context, status: Result<'supervisor/status'>): str
       ],
       ['Turns', `${turns.running} running, ${turns.queued} waiting`],
       ['Clients', String(status.connections)],
-      ['Memory', size(status.rssBytes)],
+      ['Memory', formatSize(status.rssBytes)],
       ['Log', status.logFile],
     ],
     context.style.dim,
@@ -145,14 +147,14 @@ function engineText(engine: EngineStatus): string {
 
 function registerLogs(registry: Registry, group: Command): void {
   const command = registry
-    .leaf(group, {
+    .command(group, {
       usage: 'logs',
       description: "the supervisor's log, whether it runs or not; with --json its lines as they are",
       examples: ['holdfast supervisor logs --follow', 'holdfast supervisor logs -n 500 --json'],
     })
     .option('-f, --follow', 'go on with what comes, until ^C')
     .option('-n, --lines <n>', 'the last so many lines', positiveInteger(1_000_000), 100);
-  registry.act(command, async (context, options: { follow?: boolean; lines: number }) => {
+  registry.setAction(command, async (context, options: { follow?: boolean; lines: number }) => {
     const { showLog } = await import('../log-view.ts');
     return showLog(context, { lines: options.lines, follow: options.follow === true });
   });

@@ -2,12 +2,12 @@ import type { Command } from 'commander';
 import type { Terminal } from '../../protocol/terminals.ts';
 import type { Context } from '../context.ts';
 import { UsageError } from '../failure.ts';
-import { newOpId } from '../opid.ts';
+import { newOpId } from '../op-id.ts';
 import { environment } from '../option-values.ts';
 import type { Registry } from '../registry.ts';
-import { relativeTime } from '../render/quantity.ts';
-import { table } from '../render/table.ts';
-import { visible } from '../render/text.ts';
+import { formatRelativeTime } from '../render/quantity.ts';
+import { formatTable } from '../render/table.ts';
+import { sanitizeLine } from '../render/text.ts';
 import type { DetachKeys } from '../terminal/detach-keys.ts';
 import { terminalEnvironment } from '../terminal/terminal-environment.ts';
 
@@ -36,7 +36,7 @@ export function registerTerminals(registry: Registry): void {
 
 function registerOpen(registry: Registry, group: Command): void {
   const command = registry
-    .leaf(group, {
+    .command(group, {
       usage: 'open <session> [command...]',
       description:
         'open one beside the agent, in /workspace, and join it; without a command the shell of the image',
@@ -51,7 +51,7 @@ function registerOpen(registry: Registry, group: Command): void {
     .option('--detach-keys <keys>', DETACH_KEYS_HELP)
     .option('--env <name=value>', 'a variable of its environment; may be repeated', environment)
     .option('--cwd <dir>', 'where it runs (default: /workspace)');
-  registry.act(command, async (context, options: OpenOptions, session: string, words: string[]) => {
+  registry.setAction(command, async (context, options: OpenOptions, session: string, words: string[]) => {
     const { attach, windowSize } = await import('../terminal/attach.ts');
     // A mistake in them is found before a terminal is opened.
     const detachKeys = await detachKeysOf(context, options.detachKeys);
@@ -70,7 +70,7 @@ function registerOpen(registry: Registry, group: Command): void {
       },
       { stage: 'Bringing the sandbox up' },
     );
-    if (context.json) await context.document({ terminal, sandbox });
+    if (context.json) await context.printJson({ terminal, sandbox });
     else if (options.detach === true) await context.print(terminal.terminalId);
     else return attach(context, { terminal: terminal.terminalId, detachKeys });
     return undefined;
@@ -78,14 +78,14 @@ function registerOpen(registry: Registry, group: Command): void {
 }
 
 function registerList(registry: Registry, group: Command): void {
-  const command = registry.leaf(group, {
+  const command = registry.command(group, {
     usage: 'list [session]',
     description: 'the terminals of a session, or of all, newest first',
     operands: ['session'],
   });
-  registry.act(command, async (context, _options, session: string | undefined) => {
+  registry.setAction(command, async (context, _options, session: string | undefined) => {
     const { terminals } = await context.call('terminal/list', session === undefined ? {} : { session });
-    if (context.json) await context.document({ terminals });
+    if (context.json) await context.printJson({ terminals });
     else if (terminals.length === 0) await context.print('No terminal is open.');
     else await context.print(...terminalTable(context, terminals));
     return undefined;
@@ -94,7 +94,7 @@ function registerList(registry: Registry, group: Command): void {
 
 function registerAttach(registry: Registry, group: Command): void {
   const command = registry
-    .leaf(group, {
+    .command(group, {
       usage: 'attach <terminal>',
       description:
         'join one: shows its last output and passes keys on; its exit code is passed on when it ends',
@@ -102,7 +102,7 @@ function registerAttach(registry: Registry, group: Command): void {
     })
     .option('--detach-keys <keys>', DETACH_KEYS_HELP)
     .option('--hold', 'where it was not its program that ended it, stay until a key is pressed');
-  registry.act(command, async (context, options: AttachCommandOptions, terminal: string) => {
+  registry.setAction(command, async (context, options: AttachCommandOptions, terminal: string) => {
     const { attach } = await import('../terminal/attach.ts');
     const detachKeys = await detachKeysOf(context, options.detachKeys);
     return attach(context, { terminal: checkedId(terminal), detachKeys, hold: options.hold ?? false });
@@ -110,17 +110,17 @@ function registerAttach(registry: Registry, group: Command): void {
 }
 
 function registerClose(registry: Registry, group: Command): void {
-  const command = registry.leaf(group, {
+  const command = registry.command(group, {
     usage: 'close <terminal>',
     description: 'end all that runs in it; forget the output of one that has ended',
   });
-  registry.act(command, async (context, _options, id: string) => {
+  registry.setAction(command, async (context, _options, id: string) => {
     const { terminal } = await context.call(
       'terminal/close',
       { terminal: checkedId(id) },
       { stage: 'Closing the terminal' },
     );
-    if (context.json) await context.document({ terminal });
+    if (context.json) await context.printJson({ terminal });
     else await context.print(`${terminal.terminalId} is closed`);
     return undefined;
   });
@@ -139,7 +139,7 @@ async function detachKeysOf(context: Context, option: string | undefined): Promi
 function checkedId(terminal: string): string {
   if (!/^term-[a-z2-7]{16}$/.test(terminal)) {
     throw new UsageError(
-      `${visible(terminal)} is not the id of a terminal; \`holdfast terminal list\` shows them`,
+      `${sanitizeLine(terminal)} is not the id of a terminal; \`holdfast terminal list\` shows them`,
       'invalid_params',
     );
   }
@@ -149,14 +149,14 @@ function checkedId(terminal: string): string {
 function terminalTable(context: Context, terminals: readonly Terminal[]): string[] {
   const now = context.io.now();
   const { style } = context;
-  return table(
+  return formatTable(
     terminals,
     [
       { title: 'TERMINAL', value: ({ terminalId }) => terminalId },
-      { title: 'SESSION', value: ({ sessionId }) => sessionId, giveWay: 2 },
+      { title: 'SESSION', value: ({ sessionId }) => sessionId, shrinkPriority: 2 },
       { title: 'STATUS', value: statusOf },
-      { title: 'COMMAND', value: ({ command }) => command.join(' ') || 'shell', giveWay: 3 },
-      { title: 'OPENED', value: ({ createdAt }) => relativeTime(createdAt, now), giveWay: 1 },
+      { title: 'COMMAND', value: ({ command }) => command.join(' ') || 'shell', shrinkPriority: 3 },
+      { title: 'OPENED', value: ({ createdAt }) => formatRelativeTime(createdAt, now), shrinkPriority: 1 },
     ],
     { width: context.stdout.columns, header: style.dim },
   );

@@ -7,14 +7,14 @@ import { UsageError } from '../failure.ts';
 import { followTurn, TurnInterrupts } from '../follow-turn.ts';
 import { durationValue, positiveInteger } from '../option-values.ts';
 import type { Registry } from '../registry.ts';
-import { readableJson } from '../render/json.ts';
-import { duration, relativeTime, size } from '../render/quantity.ts';
-import { turnSnapshotFact } from '../render/snapshot.ts';
-import { facts, table } from '../render/table.ts';
-import { visible, visibleLines } from '../render/text.ts';
-import { agentKind, kindByTraces, sinksFor } from '../turn-output.ts';
+import { formatJson } from '../render/json.ts';
+import { formatDuration, formatRelativeTime, formatSize } from '../render/quantity.ts';
+import { formatTurnSnapshot } from '../render/snapshot.ts';
+import { formatFields, formatTable } from '../render/table.ts';
+import { sanitizeLine, sanitizeLines } from '../render/text.ts';
+import { fetchAgentKind, inferAgentKind, createSinks } from '../turn-output.ts';
 import type { AgentKind } from '../turn-output.ts';
-import { showResult } from '../turn-result.ts';
+import { printResult } from '../turn-result.ts';
 
 export function registerTurns(registry: Registry): void {
   const group = registry.group('turn', 'look at turns, wait for them, cancel them');
@@ -27,7 +27,7 @@ export function registerTurns(registry: Registry): void {
 function checkedId(turn: string): string {
   if (!/^turn-[a-z2-7]{16}$/.test(turn)) {
     throw new UsageError(
-      `${visible(turn)} is not the id of a turn; \`holdfast turn list SESSION\` shows them`,
+      `${sanitizeLine(turn)} is not the id of a turn; \`holdfast turn list SESSION\` shows them`,
       'invalid_params',
     );
   }
@@ -35,10 +35,10 @@ function checkedId(turn: string): string {
 }
 
 function registerShow(registry: Registry, group: Command): void {
-  const command = registry.leaf(group, { usage: 'show <turn>', description: 'everything about one turn' });
-  registry.act(command, async (context, _options, id: string) => {
+  const command = registry.command(group, { usage: 'show <turn>', description: 'everything about one turn' });
+  registry.setAction(command, async (context, _options, id: string) => {
     const { turn } = await context.call('turn/show', { turn: checkedId(id) });
-    if (context.json) await context.document({ turn });
+    if (context.json) await context.printJson({ turn });
     else await context.print(...turnFacts(context, turn));
     return undefined;
   });
@@ -46,16 +46,16 @@ function registerShow(registry: Registry, group: Command): void {
 
 function registerList(registry: Registry, group: Command): void {
   const command = registry
-    .leaf(group, {
+    .command(group, {
       usage: 'list <session>',
       description: 'the turns of a session, latest first',
       operands: ['session'],
     })
     .option('--limit <n>', 'at most so many (1 to 1000)', positiveInteger(1000));
-  registry.act(command, async (context, options: { limit?: number }, session: string) => {
+  registry.setAction(command, async (context, options: { limit?: number }, session: string) => {
     const limit = options.limit === undefined ? {} : { limit: options.limit };
     const { turns } = await context.call('turn/list', { session, ...limit });
-    if (context.json) await context.document({ turns });
+    if (context.json) await context.printJson({ turns });
     else if (turns.length === 0) await context.print('No turn has been taken in this session yet.');
     else await context.print(...turnTable(context, turns));
     return undefined;
@@ -63,13 +63,13 @@ function registerList(registry: Registry, group: Command): void {
 }
 
 function registerCancel(registry: Registry, group: Command): void {
-  const command = registry.leaf(group, {
+  const command = registry.command(group, {
     usage: 'cancel <turn>',
     description: 'end a turn: its processes get TERM, then KILL; one that waits never runs',
   });
-  registry.act(command, async (context, _options, id: string) => {
+  registry.setAction(command, async (context, _options, id: string) => {
     const { turn } = await context.call('turn/cancel', { turn: checkedId(id) }, { stage: 'Cancelling' });
-    if (context.json) await context.document({ turn });
+    if (context.json) await context.printJson({ turn });
     else if (turn.endedAt === null) await context.print(`${turn.turnId} is being cancelled`);
     else
       await context.print(
@@ -81,7 +81,7 @@ function registerCancel(registry: Registry, group: Command): void {
 
 function registerWait(registry: Registry, group: Command): void {
   const command = registry
-    .leaf(group, {
+    .command(group, {
       usage: 'wait <turn>',
       description:
         'print the output of a turn from its beginning and wait for its end; exits as `run` would have',
@@ -92,23 +92,23 @@ function registerWait(registry: Registry, group: Command): void {
       'stop waiting after so many seconds (or 5m, 2h); the turn goes on',
       durationValue,
     );
-  registry.act(command, async (context, options: { timeout?: number }, id: string) => {
+  registry.setAction(command, async (context, options: { timeout?: number }, id: string) => {
     const turnId = checkedId(id);
     const interrupts = new TurnInterrupts(context);
-    interrupts.turnKnown(turnId);
+    interrupts.setTurn(turnId);
     const timedOut = new AbortController();
     const timer =
       options.timeout === undefined ? undefined : setTimeout(() => timedOut.abort(), options.timeout);
     try {
-      const { turn } = await context.link().call('turn/show', { turn: turnId });
-      const kind = (await kindOf(context, turn)) ?? kindByTraces(turn);
-      const sinks = sinksFor(context, kind);
+      const { turn } = await context.client().call('turn/show', { turn: turnId });
+      const kind = (await kindOf(context, turn)) ?? inferAgentKind(turn);
+      const sinks = createSinks(context, kind);
       const ended = await followTurn(context, turnId, sinks, timedOut.signal);
-      return await showResult(context, ended, kind, sinks);
+      return await printResult(context, ended, kind, sinks);
     } catch (error) {
       if (!timedOut.signal.aborted) throw error;
       throw new HoldfastError('timeout', `${turnId} has not ended`, {
-        why: `it was waited for ${duration(options.timeout ?? 0)}`,
+        why: `it was waited for ${formatDuration(options.timeout ?? 0)}`,
         next: `it goes on: holdfast turn wait ${turnId}`,
         cause: error,
       });
@@ -122,8 +122,8 @@ function registerWait(registry: Registry, group: Command): void {
 /** Undefined where the session or its profile is gone; what the turn left tells then. */
 async function kindOf(context: Context, turn: Turn): Promise<AgentKind | undefined> {
   try {
-    const { session } = await context.link().call('session/show', { session: turn.sessionId });
-    return await agentKind(context, session.profile);
+    const { session } = await context.client().call('session/show', { session: turn.sessionId });
+    return await fetchAgentKind(context, session.profile);
   } catch (error) {
     if (error instanceof HoldfastError && error.code === 'not_found') return undefined;
     throw error;
@@ -133,7 +133,7 @@ async function kindOf(context: Context, turn: Turn): Promise<AgentKind | undefin
 function turnTable(context: Context, turns: readonly Turn[]): string[] {
   const { style } = context;
   const now = context.io.now();
-  return table<Turn>(
+  return formatTable<Turn>(
     turns,
     [
       { title: 'TURN', value: (turn) => turn.turnId },
@@ -142,14 +142,14 @@ function turnTable(context: Context, turns: readonly Turn[]): string[] {
         value: (turn) => turn.status,
         paint: (turn) => (turn.status === 'failed' ? style.red : style.cyan),
       },
-      { title: 'ASKED', value: (turn) => relativeTime(turn.createdAt, now) },
+      { title: 'ASKED', value: (turn) => formatRelativeTime(turn.createdAt, now) },
       {
         title: 'TOOK',
-        value: (turn) => (turn.timings.turnMs === null ? '' : duration(turn.timings.turnMs)),
+        value: (turn) => (turn.timings.turnMs === null ? '' : formatDuration(turn.timings.turnMs)),
         align: 'right',
       },
       { title: 'SANDBOX', value: (turn) => turn.sandbox?.case ?? '' },
-      { title: 'RESULT', value: (turn) => summary(turn), giveWay: 1 },
+      { title: 'RESULT', value: (turn) => summary(turn), shrinkPriority: 1 },
     ],
     { width: context.stdout.columns, header: style.dim },
   );
@@ -158,20 +158,20 @@ function turnTable(context: Context, turns: readonly Turn[]): string[] {
 function summary(turn: Turn): string {
   if (turn.error !== null) return turn.error.message;
   if (turn.status === 'queued') return turn.ahead > 0 ? `waits for ${turn.ahead} before it` : 'waits';
-  if (turn.outputArtifact) return `${size(turn.bytes.result)} of JSON`;
-  if (turn.output !== null) return readableJson(turn.output);
-  return turn.bytes.stdout > 0 ? `${size(turn.bytes.stdout)} of output` : '';
+  if (turn.outputArtifact) return `${formatSize(turn.bytes.result)} of JSON`;
+  if (turn.output !== null) return formatJson(turn.output);
+  return turn.bytes.stdout > 0 ? `${formatSize(turn.bytes.stdout)} of output` : '';
 }
 
 function turnFacts(context: Context, turn: Turn): string[] {
   const { style } = context;
   const now = context.io.now();
-  const when = (time: string | null) => (time === null ? null : `${relativeTime(time, now)} (${time})`);
-  const took = (milliseconds: number | null) => (milliseconds === null ? null : duration(milliseconds));
+  const when = (time: string | null) => (time === null ? null : `${formatRelativeTime(time, now)} (${time})`);
+  const took = (milliseconds: number | null) => (milliseconds === null ? null : formatDuration(milliseconds));
   const sandbox =
     turn.sandbox === null ? null : `${turn.sandbox.case}${turn.sandbox.reused ? ', reused' : ''}`;
   const worker = turn.worker === null ? null : `${turn.worker.id}${turn.worker.reused ? ', warm' : ', new'}`;
-  const lines = facts(
+  const lines = formatFields(
     [
       ['Turn', turn.turnId],
       ['Session', turn.sessionId],
@@ -185,14 +185,14 @@ function turnFacts(context: Context, turn: Turn): string[] {
       ['Took', took(turn.timings.turnMs)],
       ['Sandbox', sandbox],
       ['Worker', worker],
-      ['Snapshot', turnSnapshotFact(turn)],
+      ['Snapshot', formatTurnSnapshot(turn)],
       ['Exit code', turn.exitCode === null ? null : String(turn.exitCode)],
-      ['Output', turn.output === null ? null : readableJson(turn.output)],
-      ['Printed', `${size(turn.bytes.stdout)} to stdout, ${size(turn.bytes.stderr)} to stderr`],
+      ['Output', turn.output === null ? null : formatJson(turn.output)],
+      ['Printed', `${formatSize(turn.bytes.stdout)} to stdout, ${formatSize(turn.bytes.stderr)} to stderr`],
       ['Error', turn.error === null ? null : errorFromWire(turn.error.message, turn.error.data).sentence],
     ],
     style.dim,
   );
   const traceback = turn.error?.traceback;
-  return traceback === undefined ? lines : [...lines, '', style.dim(visibleLines(traceback.trimEnd()))];
+  return traceback === undefined ? lines : [...lines, '', style.dim(sanitizeLines(traceback.trimEnd()))];
 }

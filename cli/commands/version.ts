@@ -2,11 +2,11 @@ import type { Registry } from '../registry.ts';
 import { clientInfo, versionLine } from '../version.ts';
 
 export function registerVersion(registry: Registry): void {
-  const command = registry.leaf(registry.root, { usage: 'version', description: 'print the version' });
-  registry.act(command, async (context) => {
+  const command = registry.command(registry.root, { usage: 'version', description: 'print the version' });
+  registry.setAction(command, async (context) => {
     const { version, build, builtAt } = clientInfo();
     if (context.json) {
-      await context.document({
+      await context.printJson({
         version,
         build,
         builtAt: new Date(builtAt).toISOString(),

@@ -2,18 +2,18 @@ import { isUtf8 } from 'node:buffer';
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { FILE_PIECE_BYTES, type FileEntry } from '../../protocol/files.ts';
+import { FILE_CHUNK_BYTES, type FileEntry } from '../../protocol/files.ts';
 import type { Context } from '../context.ts';
 import type { Registry } from '../registry.ts';
-import { relativeTime, size } from '../render/quantity.ts';
-import { table } from '../render/table.ts';
-import { count } from '../render/text.ts';
-import { localName, Upload } from '../upload.ts';
-import { workspacePath } from '../workspace-path.ts';
+import { formatRelativeTime, formatSize } from '../render/quantity.ts';
+import { formatTable } from '../render/table.ts';
+import { pluralize } from '../render/text.ts';
+import { encodedBasename, Upload } from '../upload.ts';
+import { parseWorkspacePath } from '../workspace-path.ts';
 
 export function registerWorkspaceFiles(registry: Registry, group: Command): void {
   const ls = registry
-    .leaf(group, {
+    .command(group, {
       usage: 'ls <session> [path]',
       description: 'what is in a folder of the workspace, also while the session does not run',
       operands: ['session', 'none'],
@@ -24,28 +24,31 @@ export function registerWorkspaceFiles(registry: Registry, group: Command): void
       ],
     })
     .option('--snapshot <id>', 'as it was in that snapshot');
-  registry.act(ls, async (context, options: FromSnapshot, session: string, path: string | undefined) => {
-    const entries = await listed(context, { session, ...options }, workspacePath(path ?? ''));
-    if (context.json) await context.document({ entries });
-    else await context.print(...rows(context, entries));
-    return undefined;
-  });
+  registry.setAction(
+    ls,
+    async (context, options: FromSnapshot, session: string, path: string | undefined) => {
+      const entries = await listed(context, { session, ...options }, parseWorkspacePath(path ?? ''));
+      if (context.json) await context.printJson({ entries });
+      else await context.print(...rows(context, entries));
+      return undefined;
+    },
+  );
 
   const cat = registry
-    .leaf(group, {
+    .command(group, {
       usage: 'cat <session> <paths...>',
       description: 'write files of the workspace to standard output, byte for byte',
       operands: ['session', 'none'],
     })
     .option('--snapshot <id>', 'as they were in that snapshot');
-  registry.act(cat, async (context, options: FromSnapshot, session: string, paths: string[]) => {
+  registry.setAction(cat, async (context, options: FromSnapshot, session: string, paths: string[]) => {
     const source = { session, ...options };
     if (context.json) {
-      await context.document({ files: await contents(context, source, paths.map(workspacePath)) });
+      await context.printJson({ files: await contents(context, source, paths.map(parseWorkspacePath)) });
       return undefined;
     }
     for (const path of paths) {
-      await pieces(context, source, workspacePath(path), async (bytes) => {
+      await pieces(context, source, parseWorkspacePath(path), async (bytes) => {
         await context.stdout.write(bytes);
         await context.stdout.flush();
       });
@@ -54,7 +57,7 @@ export function registerWorkspaceFiles(registry: Registry, group: Command): void
   });
 
   const put = registry
-    .leaf(group, {
+    .command(group, {
       usage: 'put <session> <paths...>',
       description:
         'send local files and folders (or - for standard input) to the last path, in the workspace',
@@ -65,45 +68,53 @@ export function registerWorkspaceFiles(registry: Registry, group: Command): void
       ],
     })
     .option('--no-clobber', 'fail where there is a file already, instead of replacing it');
-  registry.act(put, async (context, options: { clobber: boolean }, session: string, paths: string[]) => {
-    const upload = new Upload(context, { session, keepExisting: !options.clobber });
-    context.progress.begin('Sending');
-    try {
-      for (const [local, remote] of await destinations(context, session, paths)) {
-        if (local === '-') {
-          await upload.sendStream(context.io.stdin as AsyncIterable<string | Buffer>, remote);
-        } else await upload.send(resolve(context.io.cwd, local), remote);
+  registry.setAction(
+    put,
+    async (context, options: { clobber: boolean }, session: string, paths: string[]) => {
+      const upload = new Upload(context, { session, keepExisting: !options.clobber });
+      context.progress.begin('Sending');
+      try {
+        for (const [local, remote] of await destinations(context, session, paths)) {
+          if (local === '-') {
+            await upload.sendStream(context.io.stdin as AsyncIterable<string | Buffer>, remote);
+          } else await upload.send(resolve(context.io.cwd, local), remote);
+        }
+      } finally {
+        context.progress.end();
       }
-    } finally {
-      context.progress.end();
-    }
-    const { files, bytes, skipped } = upload.uploaded;
-    if (context.json) await context.document(upload.uploaded);
-    else await context.print(`Sent ${count(files, 'file')} (${size(bytes)})`);
-    if (skipped > 0)
-      await context.hint(`${count(skipped, 'link or special file', 'links and special files')} left out`);
-    return undefined;
-  });
+      const { files, bytes, skipped } = upload.counts;
+      if (context.json) await context.printJson(upload.counts);
+      else await context.print(`Sent ${pluralize(files, 'file')} (${formatSize(bytes)})`);
+      if (skipped > 0)
+        await context.printHint(
+          `${pluralize(skipped, 'link or special file', 'links and special files')} left out`,
+        );
+      return undefined;
+    },
+  );
 
   const rm = registry
-    .leaf(group, {
+    .command(group, {
       usage: 'rm <session> <paths...>',
       description: 'remove files of the workspace, and folders with -r',
       operands: ['session', 'none'],
     })
     .option('-r, --recursive', 'remove folders with everything in them');
-  registry.act(rm, async (context, options: { recursive?: boolean }, session: string, paths: string[]) => {
-    const removed = { files: 0, bytes: 0 };
-    for (const path of paths.map(workspacePath)) {
-      const params = { session, path, recursive: options.recursive === true };
-      const done = await context.call('files/delete', params, { stage: 'Removing' }).catch(explainFolder);
-      removed.files += done.files;
-      removed.bytes += done.bytes;
-    }
-    if (context.json) await context.document(removed);
-    else await context.print(`Removed ${count(removed.files, 'file')} (${size(removed.bytes)})`);
-    return undefined;
-  });
+  registry.setAction(
+    rm,
+    async (context, options: { recursive?: boolean }, session: string, paths: string[]) => {
+      const removed = { files: 0, bytes: 0 };
+      for (const path of paths.map(parseWorkspacePath)) {
+        const params = { session, path, recursive: options.recursive === true };
+        const done = await context.call('files/delete', params, { stage: 'Removing' }).catch(explainFolder);
+        removed.files += done.files;
+        removed.bytes += done.bytes;
+      }
+      if (context.json) await context.printJson(removed);
+      else await context.print(`Removed ${pluralize(removed.files, 'file')} (${formatSize(removed.bytes)})`);
+      return undefined;
+    },
+  );
 }
 
 interface FromSnapshot {
@@ -148,14 +159,18 @@ async function listed(context: Context, source: Source, path: string): Promise<F
 function rows(context: Context, entries: readonly FileEntry[]): string[] {
   if (entries.length === 0) return [];
   const { style, io, stdout } = context;
-  return table(
+  return formatTable(
     entries,
     [
       { title: 'MODE', value: modeText },
-      { title: 'SIZE', value: (one) => (one.type === 'directory' ? '' : size(one.size)), align: 'right' },
+      {
+        title: 'SIZE',
+        value: (one) => (one.type === 'directory' ? '' : formatSize(one.size)),
+        align: 'right',
+      },
       {
         title: 'MODIFIED',
-        value: (one) => relativeTime(new Date(one.mtimeMs).toISOString(), io.now()),
+        value: (one) => formatRelativeTime(new Date(one.mtimeMs).toISOString(), io.now()),
         paint: () => style.dim,
       },
       { title: 'NAME', value: nameText },
@@ -201,7 +216,7 @@ async function contents(context: Context, source: Source, paths: readonly string
       total += bytes.length;
       if (total > DOCUMENT_BYTES) {
         throw new HoldfastError('file_too_large', `${path} is not printed as JSON`, {
-          why: `one document holds at most ${size(DOCUMENT_BYTES)} of files`,
+          why: `one document holds at most ${formatSize(DOCUMENT_BYTES)} of files`,
           next: 'leave out --json: the bytes come as they are',
         });
       }
@@ -227,10 +242,10 @@ async function pieces(
 ): Promise<void> {
   const piece = (offset: number) =>
     context
-      .link()
+      .client()
       .callWithBytes(
         'files/read',
-        { ...ofSource(source), path, offset, length: FILE_PIECE_BYTES },
+        { ...ofSource(source), path, offset, length: FILE_CHUNK_BYTES },
         { signal: context.interrupted },
       );
   let next = piece(0);
@@ -263,7 +278,7 @@ async function destinations(
       next: 'holdfast workspace put SESSION LOCAL… REMOTE',
     });
   }
-  const remote = workspacePath(typed);
+  const remote = parseWorkspacePath(typed);
   const into = typed.endsWith('/') || locals.length > 1 || (await isFolder(context, session, remote));
   if (!into) return locals.map((local) => [local, remote]);
   if (locals.includes('-')) {
@@ -274,7 +289,7 @@ async function destinations(
   }
   const params = { session, path: remote, parents: true };
   await context.call('files/mkdir', params, { stage: 'Sending' });
-  return locals.map((local) => [local, `${remote}/${localName(resolve(context.io.cwd, local))}`]);
+  return locals.map((local) => [local, `${remote}/${encodedBasename(resolve(context.io.cwd, local))}`]);
 }
 
 async function isFolder(context: Context, session: string, path: string): Promise<boolean> {

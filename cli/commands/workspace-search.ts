@@ -5,11 +5,11 @@ import type { Context } from '../context.ts';
 import { EXIT } from '../failure.ts';
 import { positiveInteger, repeated, wholeNumber } from '../option-values.ts';
 import type { Registry } from '../registry.ts';
-import { size } from '../render/quantity.ts';
+import { formatSize } from '../render/quantity.ts';
 import type { Style } from '../render/style.ts';
-import { table } from '../render/table.ts';
-import { count, visible } from '../render/text.ts';
-import { workspacePath } from '../workspace-path.ts';
+import { formatTable } from '../render/table.ts';
+import { pluralize, sanitizeLine } from '../render/text.ts';
+import { parseWorkspacePath } from '../workspace-path.ts';
 
 interface WhereOptions {
   glob?: string[];
@@ -30,7 +30,7 @@ interface SearchOptions extends WhereOptions {
 
 export function registerWorkspaceSearch(registry: Registry, group: Command): void {
   const search = registry
-    .leaf(group, {
+    .command(group, {
       usage: 'search <session> <pattern> [path]',
       description: 'lines of the workspace that match a regular expression, as ripgrep finds them',
       operands: ['session', 'none', 'none'],
@@ -49,8 +49,8 @@ export function registerWorkspaceSearch(registry: Registry, group: Command): voi
     .option('--exclude <glob>', 'no files that match; repeatable', repeated)
     .option('--hidden', 'hidden files too')
     .option('--no-ignore', 'also what .gitignore and the like leave out')
-    .option('--limit <n>', 'at most so many results', positiveInteger(SEARCH_LIMITS.results.most));
-  registry.act(
+    .option('--limit <n>', 'at most so many results', positiveInteger(SEARCH_LIMITS.results.max));
+  registry.setAction(
     search,
     async (context, options: SearchOptions, session: string, pattern: string, path: string | undefined) =>
       options.files === true
@@ -59,14 +59,14 @@ export function registerWorkspaceSearch(registry: Registry, group: Command): voi
   );
 
   const du = registry
-    .leaf(group, {
+    .command(group, {
       usage: 'du <session> [path]',
       description: 'what takes the space in the workspace, the biggest folders first',
       operands: ['session', 'none'],
     })
     .option('--depth <levels>', 'how deep folders are told apart (default 3)', wholeNumber)
     .option('--limit <n>', 'at most so many folders (default 20)', positiveInteger(1000));
-  registry.act(
+  registry.setAction(
     du,
     async (
       context,
@@ -80,26 +80,26 @@ export function registerWorkspaceSearch(registry: Registry, group: Command): voi
         {
           session,
           limit,
-          ...(path === undefined ? {} : { path: workspacePath(path) }),
+          ...(path === undefined ? {} : { path: parseWorkspacePath(path) }),
           ...(depth === undefined ? {} : { depth }),
         },
         { stage: 'Measuring' },
       );
       if (context.json) {
-        await context.document(usage);
+        await context.printJson(usage);
         return undefined;
       }
-      const rows = table(
+      const rows = formatTable(
         usage.folders,
         [
-          { title: 'SIZE', value: ({ bytes }) => size(bytes), align: 'right' },
+          { title: 'SIZE', value: ({ bytes }) => formatSize(bytes), align: 'right' },
           { title: 'FILES', value: ({ files }) => String(files), align: 'right' },
-          { title: 'FOLDER', value: (folder) => folder.path, giveWay: 1 },
+          { title: 'FOLDER', value: (folder) => folder.path, shrinkPriority: 1 },
         ],
         { width: context.stdout.columns, header: context.style.dim },
       );
       if (usage.folders.length > 0) await context.print(...rows);
-      await context.print(`${size(usage.bytes)} in ${count(usage.files, 'file')} in all`);
+      await context.print(`${formatSize(usage.bytes)} in ${pluralize(usage.files, 'file')} in all`);
       return undefined;
     },
   );
@@ -110,7 +110,7 @@ function where(
   path: string | undefined,
 ): Pick<SearchParams, 'path' | 'include' | 'exclude' | 'hidden' | 'ignoreFiles'> {
   return {
-    ...(path === undefined ? {} : { path: workspacePath(path) }),
+    ...(path === undefined ? {} : { path: parseWorkspacePath(path) }),
     ...(options.glob === undefined ? {} : { include: options.glob }),
     ...(options.exclude === undefined ? {} : { exclude: options.exclude }),
     ...(options.hidden === true ? { hidden: true } : {}),
@@ -126,16 +126,16 @@ async function findFiles(
   options: SearchOptions,
 ): Promise<number> {
   const limit =
-    options.limit === undefined ? {} : { limit: Math.min(options.limit, SEARCH_LIMITS.names.most) };
+    options.limit === undefined ? {} : { limit: Math.min(options.limit, SEARCH_LIMITS.names.max) };
   const found = await context.call(
     'files/find',
     { session, query, ...limit, ...where(options, path) },
     { stage: 'Searching' },
   );
-  if (context.json) await context.document(found);
+  if (context.json) await context.printJson(found);
   else {
-    await context.print(...found.paths.map(visible));
-    if (found.more) await context.hint('there are more: narrow it down, or raise --limit');
+    await context.print(...found.paths.map(sanitizeLine));
+    if (found.more) await context.printHint('there are more: narrow it down, or raise --limit');
   }
   return found.paths.length === 0 ? EXIT.failed : EXIT.done;
 }
@@ -149,7 +149,7 @@ async function searchText(
   options: SearchOptions,
 ): Promise<number> {
   const token = randomBytes(8).toString('hex');
-  const peer = await context.link().peer();
+  const peer = await context.client().peer();
   const printer = new LinePrinter(context);
   let printing = Promise.resolve();
   const unlisten = peer.onNotification('files/found', ({ token: whose, lines }) => {
@@ -176,10 +176,10 @@ async function searchText(
       { signal: context.interrupted },
     );
     await printing;
-    if (context.json) await context.document({ summary });
+    if (context.json) await context.printJson({ summary });
     else if (summary.stopped !== null) {
       const why = summary.stopped === 'limit' ? 'more than --limit' : 'it took too long';
-      await context.hint(`stopped after ${count(summary.matches, 'line')}: ${why}`);
+      await context.printHint(`stopped after ${pluralize(summary.matches, 'line')}: ${why}`);
     }
     return summary.matches === 0 ? EXIT.failed : EXIT.done;
   } finally {
@@ -200,7 +200,7 @@ class LinePrinter {
 
   async print(lines: readonly SearchLine[]): Promise<void> {
     if (this.#context.json) {
-      for (const line of lines) await this.#context.document(line);
+      for (const line of lines) await this.#context.printJson(line);
       return;
     }
     const { style } = this.#context;
@@ -210,7 +210,7 @@ class LinePrinter {
       const follows = this.#last?.path === line.path && this.#last.line + 1 === line.line;
       if (this.#hasContext && this.#last !== null && !follows) printed.push(style.dim('--'));
       const mark = line.kind === 'match' ? ':' : '-';
-      const name = `${visible(line.path)}${mark}${String(line.line)}${mark}`;
+      const name = `${sanitizeLine(line.path)}${mark}${String(line.line)}${mark}`;
       printed.push(`${style.dim(name)}${highlighted(line, style)}`);
       this.#last = line;
     }
@@ -225,8 +225,8 @@ function highlighted({ preview, previewStart, ranges }: SearchLine, style: Style
     const start = Math.max(at, range.start - previewStart);
     const end = Math.min(preview.length, range.end - previewStart);
     if (end <= start) continue;
-    text += visible(preview.slice(at, start)) + style.red(visible(preview.slice(start, end)));
+    text += sanitizeLine(preview.slice(at, start)) + style.red(sanitizeLine(preview.slice(start, end)));
     at = end;
   }
-  return text + visible(preview.slice(at));
+  return text + sanitizeLine(preview.slice(at));
 }

@@ -1,37 +1,37 @@
-import { confirmedSession } from '../confirm.ts';
-import { newOpId } from '../opid.ts';
+import { confirmSessionDeletion } from '../confirm.ts';
+import { newOpId } from '../op-id.ts';
 import type { Registry } from '../registry.ts';
-import { relativeTime, size } from '../render/quantity.ts';
-import { facts } from '../render/table.ts';
+import { formatRelativeTime, formatSize } from '../render/quantity.ts';
+import { formatFields } from '../render/table.ts';
 import type { SnapshotUsage } from '../../protocol/snapshots.ts';
-import { count, visible } from '../render/text.ts';
+import { pluralize, sanitizeLine } from '../render/text.ts';
 import { registerWorkspaceFiles } from './workspace-files.ts';
 import { registerWorkspaceSearch } from './workspace-search.ts';
 
 export function registerWorkspace(registry: Registry): void {
   const group = registry.group('workspace', 'where a workspace lives and how large it is; empty it');
-  const info = registry.leaf(group, {
+  const info = registry.command(group, {
     usage: 'info <session>',
     description:
       'where the workspace lives, its size, files and last use; a persistent profile stands for its session default',
     operands: ['session'],
     examples: ['holdfast workspace info counter', 'holdfast workspace info counter/user-123'],
   });
-  registry.act(info, async (context, _options, session: string) => {
+  registry.setAction(info, async (context, _options, session: string) => {
     const found = await context.call('workspace/info', { session }, { stage: 'Measuring' });
     if (context.json) {
-      await context.document(found);
+      await context.printJson(found);
       return undefined;
     }
     await context.print(
-      ...facts(
+      ...formatFields(
         [
           ['Path', found.path ?? (found.volume === null ? null : `volume ${found.volume}`)],
-          ['Size', size(found.bytes)],
-          ['Files', `${count(found.files, 'file')} in ${count(found.directories, 'folder')}`],
-          ['Limit', found.limit === null ? 'none' : size(found.limit)],
+          ['Size', formatSize(found.bytes)],
+          ['Files', `${pluralize(found.files, 'file')} in ${pluralize(found.directories, 'folder')}`],
+          ['Limit', found.limit === null ? 'none' : formatSize(found.limit)],
           ['Snapshots', snapshotsOf(found.snapshots)],
-          ['Last used', `${relativeTime(found.lastUsedAt, context.io.now())} (${found.lastUsedAt})`],
+          ['Last used', `${formatRelativeTime(found.lastUsedAt, context.io.now())} (${found.lastUsedAt})`],
         ],
         context.style.dim,
       ),
@@ -40,25 +40,27 @@ export function registerWorkspace(registry: Registry): void {
   });
 
   const clean = registry
-    .leaf(group, {
+    .command(group, {
       usage: 'clean <session>',
       description: 'empty the workspace; the session stays',
       operands: ['session'],
     })
     .option('--force', 'do not ask');
-  registry.act(clean, async (context, options: { force?: boolean }, reference: string) => {
-    const session = await confirmedSession(context, reference, options.force, async ({ id, name }) => {
+  registry.setAction(clean, async (context, options: { force?: boolean }, reference: string) => {
+    const session = await confirmSessionDeletion(context, reference, options.force, async ({ id, name }) => {
       const found = await context.call('workspace/info', { session: id }, { stage: 'Measuring' });
       return {
-        what: `Empty the workspace of ${visible(name)}`,
-        lines: [`${count(found.files, 'file')} (${size(found.bytes)}) go`],
+        what: `Empty the workspace of ${sanitizeLine(name)}`,
+        consequences: [`${pluralize(found.files, 'file')} (${formatSize(found.bytes)}) go`],
       };
     });
     const params = { session: session.id, force: true, opId: newOpId() };
     const removed = await context.call('workspace/clean', params, { stage: 'Emptying' });
-    if (context.json) await context.document(removed);
+    if (context.json) await context.printJson(removed);
     else
-      await context.print(`Removed ${count(removed.removedFiles, 'file')} (${size(removed.removedBytes)})`);
+      await context.print(
+        `Removed ${pluralize(removed.removedFiles, 'file')} (${formatSize(removed.removedBytes)})`,
+      );
     return undefined;
   });
   registerWorkspaceFiles(registry, group);
@@ -72,6 +74,6 @@ function snapshotsOf({ snapshots, bytes, uniqueBytes }: SnapshotUsage): string {
       ? ' with its forks; its own share is being counted'
       : uniqueBytes === bytes
         ? ''
-        : `, ${size(uniqueBytes)} of it for this session alone`;
-  return `${count(snapshots, 'snapshot')}, ${size(bytes)} on disk${own}`;
+        : `, ${formatSize(uniqueBytes)} of it for this session alone`;
+  return `${pluralize(snapshots, 'snapshot')}, ${formatSize(bytes)} on disk${own}`;
 }

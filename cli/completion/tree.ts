@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { pathOf } from '../registry.ts';
-import type { CompletionKind, Registry } from '../registry.ts';
+import type { OperandKind, Registry } from '../registry.ts';
 
 /** One command as a completion script needs it. */
 export interface CompletionNode {
@@ -14,11 +14,11 @@ export interface CompletionNode {
     readonly takesValue: boolean;
   }[];
   /** What its operands are, in order. */
-  readonly operands: readonly CompletionKind[];
+  readonly operands: readonly OperandKind[];
 }
 
 /** The command tree, flat: the program first, hidden commands and options left out. */
-export function treeOf(registry: Registry): CompletionNode[] {
+export function buildCompletionTree(registry: Registry): CompletionNode[] {
   const shells: CompletionNode[] = [];
   const visit = (command: Command) => {
     const help = command.createHelp();

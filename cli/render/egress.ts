@@ -1,35 +1,36 @@
 import { type EgressEvent, EgressEventSchema } from '../../protocol/egress.ts';
-import { showHost } from '../../protocol/host-name.ts';
-import { size } from './quantity.ts';
-import { count, visible } from './text.ts';
+import { formatHost } from '../../protocol/host-name.ts';
+import { formatSize } from './quantity.ts';
+import { pluralize, sanitizeLine } from './text.ts';
 
-export interface EgressLines {
+export interface FormattedEgressEvent {
   readonly what: string;
   /** What a person can do about it; null where there is nothing. */
   readonly next: string | null;
 }
 
 /** A decision about a connection as a person reads it; null for data of another shape. */
-export function egressLines(sessionId: string, data: unknown): EgressLines | null {
+export function formatEgressEvent(sessionId: string, data: unknown): FormattedEgressEvent | null {
   const parsed = EgressEventSchema.safeParse(data);
   if (!parsed.success) return null;
   const event = parsed.data;
   const said = [`${event.decision} ${subject(event)}`];
   if (event.reason !== null) said.push(event.reason);
   if (event.decision === 'allowed' && event.rule !== null && event.from !== null)
-    said.push(`rule ${visible(event.rule)} (${event.from})`);
-  if (event.bytesOut + event.bytesIn > 0) said.push(`${size(event.bytesOut)} out, ${size(event.bytesIn)} in`);
-  if (event.count > 1) said.push(count(event.count, 'time'));
+    said.push(`rule ${sanitizeLine(event.rule)} (${event.from})`);
+  if (event.bytesOut + event.bytesIn > 0)
+    said.push(`${formatSize(event.bytesOut)} out, ${formatSize(event.bytesIn)} in`);
+  if (event.count > 1) said.push(pluralize(event.count, 'time'));
   const next =
     event.allow === null
       ? null
-      : `to allow it: holdfast policy allow ${visible(sessionId)} '${visible(event.allow)}'`;
+      : `to allow it: holdfast policy allow ${sanitizeLine(sessionId)} '${sanitizeLine(event.allow)}'`;
   return { what: said.join(' · '), next };
 }
 
 /** Host and port, the method before them, and the address where it says more. */
 function subject({ host, port, method, address }: EgressEvent): string {
-  const place = host === '' ? 'a request' : host === '*' ? 'many hosts' : showHost(host, port);
+  const place = host === '' ? 'a request' : host === '*' ? 'many hosts' : formatHost(host, port);
   const known = ['', '*'].includes(method) ? place : `${method} ${place}`;
-  return visible(address === null || address === host ? known : `${known} (${address})`);
+  return sanitizeLine(address === null || address === host ? known : `${known} (${address})`);
 }

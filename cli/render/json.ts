@@ -9,30 +9,30 @@ function escapeUnits(characters: string): string {
 }
 
 /** A JSON text with what a terminal could misread as escapes: it means the same. */
-export function safeText(json: string): string {
+export function escapeJsonText(json: string): string {
   return json.replace(UNSAFE, escapeUnits);
 }
 
 /** JSON.stringify whose result is also safe to show on a terminal. */
-export function safeJson(value: unknown): string {
-  return safeText(JSON.stringify(value));
+export function toSafeJson(value: unknown): string {
+  return escapeJsonText(JSON.stringify(value));
 }
 
 /** A JSON value on one line, with a space after each colon and comma: `{"count": 1, "of": [1, 2]}`. */
-export function readableJson(value: unknown): string {
-  if (Array.isArray(value)) return `[${value.map(readableJson).join(', ')}]`;
+export function formatJson(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(formatJson).join(', ')}]`;
   if (typeof value === 'object' && value !== null) {
-    const members = Object.entries(value).map(([key, member]) => `${safeJson(key)}: ${readableJson(member)}`);
+    const members = Object.entries(value).map(([key, member]) => `${toSafeJson(key)}: ${formatJson(member)}`);
     return `{${members.join(', ')}}`;
   }
-  return safeJson(value);
+  return toSafeJson(value);
 }
 
 /**
  * Where and why a text is not JSON: 1-based line and column of the first character that does not fit.
  * Undefined when it is JSON. V8 names a position only for some mistakes, so the place is found by our own walk.
  */
-export function jsonProblem(
+export function findJsonError(
   text: string,
 ): { readonly line: number; readonly column: number; readonly why: string } | undefined {
   try {

@@ -1,5 +1,5 @@
-import { cut, textWidth, visible } from './text.ts';
-import { size } from './quantity.ts';
+import { truncate, textWidth, sanitizeLine } from './text.ts';
+import { formatSize } from './quantity.ts';
 import type { Style } from './style.ts';
 
 /** How far a request has come, as the protocol tells it. */
@@ -81,7 +81,7 @@ export class ProgressLine {
 /** `Pulling image [######----] 12 MiB of 40 MiB` in at most `columns`. */
 export function progressText(report: ProgressReport, columns: number): string {
   const { done, of, unit } = report;
-  const amount = (value: number) => (unit === 'bytes' ? size(value) : value.toLocaleString('en-US'));
+  const amount = (value: number) => (unit === 'bytes' ? formatSize(value) : value.toLocaleString('en-US'));
   const suffix = unit === null || unit === 'bytes' ? '' : ` ${unit}`;
   let rest = '';
   if (done !== null && of !== null && of > 0) {
@@ -90,6 +90,6 @@ export function progressText(report: ProgressReport, columns: number): string {
   } else if (done !== null) {
     rest = ` ${amount(done)}${suffix}`;
   }
-  const stage = cut(visible(report.stage), Math.max(10, columns - textWidth(rest)));
-  return cut(`${stage}${rest}`, columns);
+  const stage = truncate(sanitizeLine(report.stage), Math.max(10, columns - textWidth(rest)));
+  return truncate(`${stage}${rest}`, columns);
 }

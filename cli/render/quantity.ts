@@ -4,7 +4,7 @@ const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
 /** How long ago (or until) `time` is, as people say it. `time` is ISO 8601; both in UTC. */
-export function relativeTime(time: string, now: number): string {
+export function formatRelativeTime(time: string, now: number): string {
   const distance = now - Date.parse(time);
   if (Number.isNaN(distance)) return time;
   const away = Math.abs(distance);
@@ -18,7 +18,7 @@ export function relativeTime(time: string, now: number): string {
 }
 
 /** Milliseconds as `380 ms`, `2.4 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`. */
-export function duration(milliseconds: number): string {
+export function formatDuration(milliseconds: number): string {
   if (milliseconds < SECOND) return `${Math.round(milliseconds)} ms`;
   if (milliseconds < 9.95 * SECOND) return `${(milliseconds / SECOND).toFixed(1)} s`;
   if (milliseconds < MINUTE - SECOND / 2) return `${Math.round(milliseconds / SECOND)} s`;
@@ -33,7 +33,7 @@ export function duration(milliseconds: number): string {
 }
 
 /** Bytes as `0 B`, `512 B`, `1.5 KiB`, `20 MiB`, `3.1 GiB`. */
-export function size(bytes: number): string {
+export function formatSize(bytes: number): string {
   if (bytes < 1024) return `${bytes} B`;
   let amount = bytes;
   let unit = 'B';

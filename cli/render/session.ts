@@ -1,10 +1,10 @@
 import type { Session } from '../../protocol/entities.ts';
 import type { Style } from './style.ts';
 import type { Paint } from './style.ts';
-import { relativeTime, size } from './quantity.ts';
-import { facts, table } from './table.ts';
+import { formatRelativeTime, formatSize } from './quantity.ts';
+import { formatFields, formatTable } from './table.ts';
 import type { Column } from './table.ts';
-import { count } from './text.ts';
+import { pluralize } from './text.ts';
 
 /** Everything that has, or may get back at once, a running sandbox; the rest is history to come back to. */
 export function isActive(session: Session): boolean {
@@ -21,7 +21,7 @@ export function isActive(session: Session): boolean {
   }
 }
 
-export function statusPaint(session: Session, style: Style): Paint {
+export function statusColor(session: Session, style: Style): Paint {
   switch (session.status) {
     case 'active':
       return style.green;
@@ -52,14 +52,14 @@ function marks(session: Session): string {
     .join(' ');
 }
 
-function fillingMark({ filling }: Session): string {
-  if (filling === null) return '';
-  return filling.failed === null ? 'being filled' : 'not filled';
+function fillingMark({ hydration }: Session): string {
+  if (hydration === null) return '';
+  return hydration.failed === null ? 'being filled' : 'not filled';
 }
 
-function fillingFact({ filling }: Session): string | null {
-  if (filling === null) return null;
-  const { snapshotId, failed } = filling;
+function fillingFact({ hydration }: Session): string | null {
+  if (hydration === null) return null;
+  const { snapshotId, failed } = hydration;
   return failed === null
     ? `being brought from ${snapshotId}`
     : `not all there: ${snapshotId} could not be brought (${failed.code}: ${failed.why}); the next use tries again`;
@@ -67,7 +67,7 @@ function fillingFact({ filling }: Session): string | null {
 
 /** A throw-away is named by its id, which has a column of its own. */
 function nameInList(session: Session): string {
-  return session.throwaway && session.name === session.id ? '(throw-away)' : session.name;
+  return session.autoRemove && session.name === session.id ? '(throw-away)' : session.name;
 }
 
 export interface SessionTableOptions {
@@ -77,26 +77,26 @@ export interface SessionTableOptions {
 }
 
 /** The list as a person reads it: Active above Earlier, columns aligned across both. */
-export function sessionLists(sessions: readonly Session[], options: SessionTableOptions): string[] {
+export function formatSessionList(sessions: readonly Session[], options: SessionTableOptions): string[] {
   const { style, now } = options;
   const columns: readonly Column<Session>[] = [
-    { title: 'NAME', value: nameInList, paint: () => style.bold, giveWay: 2 },
-    { title: 'PROFILE', value: (session) => session.profile, giveWay: 1 },
-    { title: 'STATUS', value: (session) => session.status, paint: (session) => statusPaint(session, style) },
-    { title: 'LAST ACTIVE', value: (session) => relativeTime(session.lastActiveAt, now) },
+    { title: 'NAME', value: nameInList, paint: () => style.bold, shrinkPriority: 2 },
+    { title: 'PROFILE', value: (session) => session.profile, shrinkPriority: 1 },
+    { title: 'STATUS', value: (session) => session.status, paint: (session) => statusColor(session, style) },
+    { title: 'LAST ACTIVE', value: (session) => formatRelativeTime(session.lastActiveAt, now) },
     {
       title: 'SIZE',
-      value: (session) => (session.workspaceBytes === null ? '' : size(session.workspaceBytes)),
+      value: (session) => (session.workspaceBytes === null ? '' : formatSize(session.workspaceBytes)),
       align: 'right',
     },
     { title: 'ID', value: (session) => session.id, paint: () => style.dim },
-    { title: 'MARKS', value: marks, giveWay: 3 },
-    { title: 'ABOUT', value: (session) => session.about ?? '', paint: () => style.dim, giveWay: 4 },
+    { title: 'MARKS', value: marks, shrinkPriority: 3 },
+    { title: 'ABOUT', value: (session) => session.about ?? '', paint: () => style.dim, shrinkPriority: 4 },
   ];
   const active = sessions.filter(isActive);
   const earlier = sessions.filter((session) => !isActive(session));
   // One table, so that both groups have the same columns; its lines are then dealt out.
-  const [header = '', ...lines] = table<Session>([...active, ...earlier], columns, {
+  const [header = '', ...lines] = formatTable<Session>([...active, ...earlier], columns, {
     width: options.width,
     header: style.dim,
   });
@@ -108,14 +108,14 @@ export function sessionLists(sessions: readonly Session[], options: SessionTable
 }
 
 function workspaceKind(session: Session): string {
-  if (session.throwaway) return 'thrown away after its turn';
+  if (session.autoRemove) return 'thrown away after its turn';
   return session.persistent ? 'persistent' : 'ephemeral';
 }
 
 /** One session in full. */
-export function sessionFacts(session: Session, style: Style, now: number): string[] {
-  const when = (time: string) => `${relativeTime(time, now)} (${time})`;
-  return facts(
+export function formatSession(session: Session, style: Style, now: number): string[] {
+  const when = (time: string) => `${formatRelativeTime(time, now)} (${time})`;
+  return formatFields(
     [
       ['Name', session.name],
       ['Id', session.id],
@@ -130,9 +130,9 @@ export function sessionFacts(session: Session, style: Style, now: number): strin
       ['Expires', session.expiresAt === null ? null : when(session.expiresAt)],
       ['Workspace', `${workspaceKind(session)}, ${session.backing}`],
       ['Files', fillingFact(session)],
-      ['Size', session.workspaceBytes === null ? 'not measured yet' : size(session.workspaceBytes)],
+      ['Size', session.workspaceBytes === null ? 'not measured yet' : formatSize(session.workspaceBytes)],
       ['Running turn', session.runningTurn],
-      ['Waiting turns', session.queuedTurns === 0 ? null : count(session.queuedTurns, 'turn')],
+      ['Waiting turns', session.queuedTurns === 0 ? null : pluralize(session.queuedTurns, 'turn')],
       [
         'Model',
         session.model === null ? null : `${session.model} (stored; not given to the agent by this version)`,

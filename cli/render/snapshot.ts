@@ -1,9 +1,9 @@
 import type { Turn } from '../../protocol/entities.ts';
 import type { Caveat, Change, ChangeTotals, Snapshot } from '../../protocol/snapshots.ts';
-import { duration, relativeTime, size } from './quantity.ts';
+import { formatDuration, formatRelativeTime, formatSize } from './quantity.ts';
 import type { Style } from './style.ts';
-import { facts, table } from './table.ts';
-import { count, visible } from './text.ts';
+import { formatFields, formatTable } from './table.ts';
+import { pluralize, sanitizeLine } from './text.ts';
 
 /** Paths that a line names. */
 const MISSING_SHOWN = 10;
@@ -15,20 +15,20 @@ export interface SnapshotTableOptions {
 }
 
 /** The newest first, as a person reads it. */
-export function snapshotTable(snapshots: readonly Snapshot[], options: SnapshotTableOptions): string[] {
+export function formatSnapshotTable(snapshots: readonly Snapshot[], options: SnapshotTableOptions): string[] {
   const { style, now, width } = options;
-  return table(
+  return formatTable(
     snapshots,
     [
       { title: 'ID', value: ({ id }) => id, paint: () => style.bold },
-      { title: 'WHEN', value: ({ createdAt }) => relativeTime(createdAt, now) },
+      { title: 'WHEN', value: ({ createdAt }) => formatRelativeTime(createdAt, now) },
       { title: 'WHY', value: ({ reason }) => reason },
       { title: 'FILES', value: ({ files }) => files.toLocaleString('en-US'), align: 'right' },
-      { title: 'SIZE', value: ({ bytes }) => size(bytes), align: 'right' },
-      { title: 'ADDED TO DISK', value: ({ newBytes }) => size(newBytes), align: 'right' },
-      { title: 'MARKS', value: marks, giveWay: 2 },
-      { title: 'LABEL', value: ({ label }) => label ?? '', giveWay: 1 },
-      { title: 'PROMPT', value: ({ turn }) => turn?.prompt ?? '', paint: () => style.dim, giveWay: 3 },
+      { title: 'SIZE', value: ({ bytes }) => formatSize(bytes), align: 'right' },
+      { title: 'ADDED TO DISK', value: ({ newBytes }) => formatSize(newBytes), align: 'right' },
+      { title: 'MARKS', value: marks, shrinkPriority: 2 },
+      { title: 'LABEL', value: ({ label }) => label ?? '', shrinkPriority: 1 },
+      { title: 'PROMPT', value: ({ turn }) => turn?.prompt ?? '', paint: () => style.dim, shrinkPriority: 3 },
     ],
     { width, header: style.dim },
   );
@@ -44,7 +44,7 @@ function marks({ pinned, duringTurn, missing }: Snapshot): string {
 function missingWords(missing: number, paths: readonly string[]): string {
   const shown = paths.slice(0, MISSING_SHOWN);
   const rest = missing - shown.length;
-  return `${shown.map(visible).join(', ')}${rest > 0 ? ` and ${rest.toLocaleString('en-US')} more` : ''}`;
+  return `${shown.map(sanitizeLine).join(', ')}${rest > 0 ? ` and ${rest.toLocaleString('en-US')} more` : ''}`;
 }
 
 /** What a person must know of the snapshot before their turn; null where it is as it should be. */
@@ -54,14 +54,14 @@ export function turnSnapshotNote({ snapshot, error }: Pick<Turn, 'snapshot' | 'e
   const { state, snapshotId, duringTurn, missing, failure } = snapshot;
   if (state === 'failed') {
     if (failure?.code === 'cancelled') return null;
-    return `No snapshot was taken before this turn: ${visible(failure?.why ?? 'the reason is not known')}`;
+    return `No snapshot was taken before this turn: ${sanitizeLine(failure?.why ?? 'the reason is not known')}`;
   }
   if (state === 'taking')
     return 'The snapshot before this turn took long: the turn began while it was being taken, and it may hold some of what the turn does';
   const incomplete =
     missing === 0
       ? null
-      : `Snapshot ${snapshotId ?? ''} before this turn is incomplete: ${count(missing, 'file')} could not be read (holdfast snapshot show ${snapshotId ?? ''})`;
+      : `Snapshot ${snapshotId ?? ''} before this turn is incomplete: ${pluralize(missing, 'file')} could not be read (holdfast snapshot show ${snapshotId ?? ''})`;
   const late = duringTurn
     ? `Snapshot ${snapshotId ?? ''} was completed after this turn had begun: it may hold some of what the turn did`
     : null;
@@ -69,56 +69,59 @@ export function turnSnapshotNote({ snapshot, error }: Pick<Turn, 'snapshot' | 'e
 }
 
 /** What whoever brings back an incomplete snapshot must know; null where it is complete. `then`: what becomes of the files that it lacks. */
-export function lackingNote(
+export function incompleteSnapshotNote(
   snapshot: string,
   { missing, missingPaths }: Pick<Snapshot, 'missing' | 'missingPaths'>,
   then: string,
 ): string | null {
   if (missing === 0) return null;
-  return `${snapshot} is incomplete: ${count(missing, 'file')} could not be read when it was taken and ${then}: ${missingWords(missing, missingPaths)}`;
+  return `${snapshot} is incomplete: ${pluralize(missing, 'file')} could not be read when it was taken and ${then}: ${missingWords(missing, missingPaths)}`;
 }
 
 /** The same in one line, with the id of the snapshot. */
-export function turnSnapshotFact({ snapshot }: Pick<Turn, 'snapshot'>): string | null {
+export function formatTurnSnapshot({ snapshot }: Pick<Turn, 'snapshot'>): string | null {
   if (snapshot === null) return null;
   const { state, snapshotId, duringTurn, missing, failure } = snapshot;
-  if (state === 'failed') return `none: ${visible(failure?.why ?? 'the reason is not known')}`;
+  if (state === 'failed') return `none: ${sanitizeLine(failure?.why ?? 'the reason is not known')}`;
   if (state === 'taking') return 'is being taken while the turn runs';
   const marks = [
     duringTurn ? 'completed after the turn had begun' : '',
-    missing > 0 ? `incomplete: ${count(missing, 'file')} could not be read` : '',
+    missing > 0 ? `incomplete: ${pluralize(missing, 'file')} could not be read` : '',
   ].filter((mark) => mark !== '');
   return [snapshotId ?? '', ...marks].join(', ');
 }
 
 /** What a comparison cannot tell. */
-export function caveatLine({ snapshotId, kind, missing, missingPaths }: Caveat): string {
+export function formatCaveat({ snapshotId, kind, missing, missingPaths }: Caveat): string {
   const what = snapshotId ?? 'the workspace';
   switch (kind) {
     case 'during-turn':
       return `${what} was completed after its turn had begun: what the turn changed before that may be missing here`;
     case 'incomplete':
-      return `${what} lacks ${count(missing, 'file')} that could not be read, which are not compared: ${missingWords(missing, missingPaths)}`;
+      return `${what} lacks ${pluralize(missing, 'file')} that could not be read, which are not compared: ${missingWords(missing, missingPaths)}`;
   }
 }
 
 /** One snapshot in full. */
-export function snapshotFacts(snapshot: Snapshot, style: Style, now: number): string[] {
+export function formatSnapshot(snapshot: Snapshot, style: Style, now: number): string[] {
   const { files, directories, bytes, changedFiles, changedBytes, newBytes, missing, missingPaths } = snapshot;
-  return facts(
+  return formatFields(
     [
       ['Id', snapshot.id],
       ['Session', snapshot.sessionId],
-      ['Taken', `${relativeTime(snapshot.createdAt, now)} (${snapshot.createdAt})`],
+      ['Taken', `${formatRelativeTime(snapshot.createdAt, now)} (${snapshot.createdAt})`],
       ['Why', snapshot.reason],
       ['Turn', snapshot.turn === null ? null : `${snapshot.turn.id}: ${snapshot.turn.prompt}`],
       ['Label', snapshot.label],
       ['Pinned', snapshot.pinned ? 'yes' : 'no'],
       ['Before it', snapshot.base],
-      ['Files', `${count(files, 'file')} in ${count(directories, 'folder')}, ${size(bytes)}`],
-      ['Changed', `${count(changedFiles, 'file')}, ${size(changedBytes)}`],
-      ['Added to disk', size(newBytes)],
-      ['Took', `${duration(snapshot.scanMs)}, the agent stood still for ${duration(snapshot.frozenMs)}`],
+      ['Files', `${pluralize(files, 'file')} in ${pluralize(directories, 'folder')}, ${formatSize(bytes)}`],
+      ['Changed', `${pluralize(changedFiles, 'file')}, ${formatSize(changedBytes)}`],
+      ['Added to disk', formatSize(newBytes)],
+      [
+        'Took',
+        `${formatDuration(snapshot.scanMs)}, the agent stood still for ${formatDuration(snapshot.frozenMs)}`,
+      ],
       ['Event', String(snapshot.eventSeq)],
       ['Completed', snapshot.duringTurn ? 'after its turn had begun' : null],
       ['Incomplete', missing === 0 ? null : `could not be read: ${missingWords(missing, missingPaths)}`],
@@ -137,10 +140,11 @@ const MARKS: Readonly<Record<Change['kind'], string>> = {
 };
 
 /** A line for each change: `M path`, `R old → new (edited)`, `m path (644 → 755)`. */
-export function changeLine(change: Change, style: Style): string {
+export function formatChange(change: Change, style: Style): string {
   const { kind, path, oldPath } = change;
   const paint = { A: style.green, D: style.red }[MARKS[kind]] ?? style.yellow;
-  const where = oldPath === undefined ? visible(path) : `${visible(oldPath)} → ${visible(path)}`;
+  const where =
+    oldPath === undefined ? sanitizeLine(path) : `${sanitizeLine(oldPath)} → ${sanitizeLine(path)}`;
   const notes = [change.edited === true ? 'edited' : '', modeChange(change)].filter((note) => note !== '');
   return `${paint(MARKS[kind])} ${where}${notes.length === 0 ? '' : ` (${notes.join(', ')})`}`;
 }
@@ -156,15 +160,15 @@ function octal(mode: number): string {
 }
 
 /** `3 added, 1 modified, 2 folders; 20 KiB of content`, or that nothing differs. */
-export function totalsLine(totals: ChangeTotals): string {
+export function formatTotals(totals: ChangeTotals): string {
   const { added, modified, deleted, renamed, mode, typechange, directories, bytes } = totals;
   const told = [
     ...Object.entries({ added, modified, deleted, renamed }).map(([name, many]) => said(many, name)),
-    mode === 0 ? '' : count(mode, 'mode or time change'),
+    mode === 0 ? '' : pluralize(mode, 'mode or time change'),
     said(typechange, 'of another type'),
-    directories === 0 ? '' : count(directories, 'folder'),
+    directories === 0 ? '' : pluralize(directories, 'folder'),
   ].filter((part) => part !== '');
-  return told.length === 0 ? 'Nothing differs.' : `${told.join(', ')}; ${size(bytes)} of content`;
+  return told.length === 0 ? 'Nothing differs.' : `${told.join(', ')}; ${formatSize(bytes)} of content`;
 }
 
 function said(many: number, what: string): string {

@@ -27,7 +27,7 @@ const COLOURED: Style = {
 };
 
 /** https://no-color.org: any value but the empty one switches colours off. */
-export function styleFor(isTTY: boolean, env: Readonly<Record<string, string | undefined>>): Style {
+export function createStyle(isTTY: boolean, env: Readonly<Record<string, string | undefined>>): Style {
   const refused = (env['NO_COLOR'] ?? '') !== '' || env['TERM'] === 'dumb';
   return isTTY && !refused ? COLOURED : PLAIN;
 }

@@ -17,12 +17,12 @@ function escapeCharacter(character: string): string {
 }
 
 /** One line: line breaks are escaped too. */
-export function visible(text: string): string {
+export function sanitizeLine(text: string): string {
   return text.replace(UNSAFE, escapeCharacter);
 }
 
 /** Several lines, such as a traceback: line breaks and tabs stay. */
-export function visibleLines(text: string): string {
+export function sanitizeLines(text: string): string {
   return text.replaceAll('\r\n', '\n').replace(UNSAFE_IN_LINES, escapeCharacter);
 }
 
@@ -59,7 +59,7 @@ export function textWidth(text: string): number {
 }
 
 /** Cut to `columns`, with an ellipsis where something was left out. */
-export function cut(text: string, columns: number): string {
+export function truncate(text: string, columns: number): string {
   if (textWidth(text) <= columns) return text;
   if (columns < 1) return '';
   let kept = '';
@@ -78,11 +78,11 @@ export function padEnd(text: string, columns: number): string {
 }
 
 /** `1 session`, `2 sessions`. */
-export function count(number: number, one: string, many = `${one}s`): string {
+export function pluralize(number: number, one: string, many = `${one}s`): string {
   return `${number.toLocaleString('en-US')} ${number === 1 ? one : many}`;
 }
 
 /** An argument as a person would type it in a shell. */
-export function shellWord(text: string): string {
-  return /^[A-Za-z0-9_./:@%+=,-]+$/.test(text) ? text : `'${visible(text).replaceAll("'", `'\\''`)}'`;
+export function quoteForShell(text: string): string {
+  return /^[A-Za-z0-9_./:@%+=,-]+$/.test(text) ? text : `'${sanitizeLine(text).replaceAll("'", `'\\''`)}'`;
 }

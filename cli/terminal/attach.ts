@@ -4,12 +4,12 @@ import type { MethodName, Params } from '../../protocol/methods.ts';
 import { TERMINAL_LIMITS, type WindowSize } from '../../protocol/terminals.ts';
 import type { SupervisorPeer } from '../../protocol/client/connect.ts';
 import type { Context } from '../context.ts';
-import type { StartMode } from '../link.ts';
-import { failureOf } from '../failure.ts';
-import { visible } from '../render/text.ts';
-import { DetachKeyFilter, nameOfDetachKeys } from './detach-keys.ts';
-import type { DetachKeys, TypedKeys } from './detach-keys.ts';
-import { InertOutput } from './inert-output.ts';
+import type { StartMode } from '../reconnecting-client.ts';
+import { describeFailure } from '../failure.ts';
+import { sanitizeLine } from '../render/text.ts';
+import { DetachKeyFilter, formatDetachKeys } from './detach-keys.ts';
+import type { DetachKeys, FilteredInput } from './detach-keys.ts';
+import { OutputSanitizer } from './output-sanitizer.ts';
 import { KeySender } from './key-sender.ts';
 
 const WAIT_MS = 30_000;
@@ -55,7 +55,7 @@ class AttachedTerminal {
   readonly #typed: DetachKeyFilter;
   readonly #keys: KeySender;
   readonly #hold: boolean;
-  readonly #output = new InertOutput();
+  readonly #output = new OutputSanitizer();
   readonly #endings: (() => void)[] = [];
   readonly #left = new AbortController();
   readonly #failed = Promise.withResolvers<never>();
@@ -80,7 +80,7 @@ class AttachedTerminal {
     this.#detachKeys = detachKeys;
     this.#typed = new DetachKeyFilter(detachKeys);
     this.#keys = new KeySender({
-      pieceBytes: TERMINAL_LIMITS.piece,
+      pieceBytes: TERMINAL_LIMITS.chunk,
       send: (bytes) => this.#tell('terminal/write', { terminal: this.#terminal }, bytes),
     });
     this.#failed.promise.catch(() => undefined);
@@ -93,7 +93,7 @@ class AttachedTerminal {
       return exitCode;
     } catch (error) {
       await this.#restoreScreen('\r\n');
-      if (this.#hold) await this.#context.note(failureOf(error).line);
+      if (this.#hold) await this.#context.printNote(describeFailure(error).line);
       await this.#untilKey();
       throw error;
     }
@@ -103,7 +103,7 @@ class AttachedTerminal {
     if (!this.#hold || this.#left.signal.aborted) return;
     this.#isOver = true;
     if (!this.#isReading) void this.#forwardKeys();
-    await this.#context.hint('Press a key to close it');
+    await this.#context.printHint('Press a key to close it');
     await Promise.race([this.#key.promise, this.#leaving.promise]);
   }
 
@@ -117,11 +117,11 @@ class AttachedTerminal {
     const { stdin } = context.io;
     if (this.#detachKeys !== null && context.stdout.isTTY) {
       // Before the program shows anything: later it would be in its way.
-      await context.hint(
-        `${nameOfDetachKeys(this.#detachKeys)} leaves this terminal, which goes on without you`,
+      await context.printHint(
+        `${formatDetachKeys(this.#detachKeys)} leaves this terminal, which goes on without you`,
       );
     }
-    this.#endings.push(context.takeInterrupts(() => this.#leave()));
+    this.#endings.push(context.handleInterrupts(() => this.#leave()));
     if (stdin.isTTY === true) {
       stdin.setRawMode?.(true);
       this.#endings.push(() => stdin.setRawMode?.(false));
@@ -138,12 +138,12 @@ class AttachedTerminal {
     ]);
     if (this.#left.signal.aborted) {
       await this.#restoreScreen('\r\n');
-      await context.hint(`The terminal goes on: \`holdfast terminal attach ${this.#terminal}\``);
+      await context.printHint(`The terminal goes on: \`holdfast terminal attach ${this.#terminal}\``);
       return 0;
     }
     // Text that follows needs a line of its own.
     await this.#restoreScreen(this.#why === null && exitCode !== null ? '' : '\r\n');
-    if (this.#why !== null) await context.hint(`The terminal was ended: ${visible(this.#why)}`);
+    if (this.#why !== null) await context.printHint(`The terminal was ended: ${sanitizeLine(this.#why)}`);
     if (exitCode !== null) return exitCode;
     throw new HoldfastError('sandbox_lost', 'The terminal was cut off', { why: 'its sandbox went away' });
   }
@@ -171,7 +171,7 @@ class AttachedTerminal {
         piece = end === -1 ? piece.subarray(piece.length) : piece.subarray(end + 1);
       }
       this.#hasShown ||= piece.length > 0;
-      await this.#context.stdout.write(this.#output.pass(piece, offset < shownBefore));
+      await this.#context.stdout.write(this.#output.sanitize(piece, offset < shownBefore));
       offset += bytes.length;
       this.#why = result.why;
       if (result.ended && bytes.length === 0) return result.exitCode;
@@ -191,7 +191,7 @@ class AttachedTerminal {
     try {
       const answer = await peer.callWithBytes(
         'terminal/read',
-        { terminal: this.#terminal, offset, limit: TERMINAL_LIMITS.piece, waitMs },
+        { terminal: this.#terminal, offset, limit: TERMINAL_LIMITS.chunk, waitMs },
         { signal: this.#left.signal },
       );
       if (this.#isAway) await this.#isBack();
@@ -212,7 +212,7 @@ class AttachedTerminal {
   /** The connection of now; null where there is none, and somebody may leave. */
   async #peer(): Promise<SupervisorPeer | null> {
     try {
-      return await this.#context.link(this.#start).peer();
+      return await this.#context.client(this.#start).peer();
     } catch {
       // However it fails: the next one may be there in a moment.
       if (!this.#left.signal.aborted) await this.#waitABit();
@@ -231,10 +231,10 @@ class AttachedTerminal {
 
   /** In the title where the program has the screen: a line in between would spoil what it shows. */
   async #tellAway(): Promise<void> {
-    const how = this.#detachKeys === null ? '^C' : `^C or ${nameOfDetachKeys(this.#detachKeys)}`;
+    const how = this.#detachKeys === null ? '^C' : `^C or ${formatDetachKeys(this.#detachKeys)}`;
     const text = `The supervisor is away; waiting for it (${how} leaves)`;
     if (!this.#context.stdout.isTTY || !this.#output.modes.isFullScreen) {
-      await this.#context.hint(`\r\n${text}\r`);
+      await this.#context.printHint(`\r\n${text}\r`);
       return;
     }
     this.#hasAwayTitle = true;
@@ -257,7 +257,7 @@ class AttachedTerminal {
     this.#hasShown = false;
     const title = this.#hasAwayTitle ? titled(this.#output.modes.title ?? '') : '';
     this.#hasAwayTitle = false;
-    await this.#context.stdout.write(`${this.#output.modes.restored()}${title}${after}`);
+    await this.#context.stdout.write(`${this.#output.modes.restoreSequence()}${title}${after}`);
   }
 
   async #forwardKeys(): Promise<void> {
@@ -268,7 +268,7 @@ class AttachedTerminal {
       for await (const chunk of stdin as AsyncIterable<string | Buffer>) {
         clearTimeout(this.#escapeTimer);
         const bytes = typeof chunk === 'string' ? Buffer.from(chunk, 'utf8') : chunk;
-        if (await this.#take(this.#typed.take(bytes))) return;
+        if (await this.#take(this.#typed.filter(bytes))) return;
         if (this.#typed.isAmbiguous) this.#escapeTimer = setTimeout(() => this.#flushEscape(), ESCAPE_MS);
       }
     } catch (error) {
@@ -289,16 +289,16 @@ class AttachedTerminal {
   }
 
   /** Passes on what was typed; whether nothing more is wanted. */
-  async #take({ passed, leaves, interrupts, isTyped }: TypedKeys): Promise<boolean> {
+  async #take({ forwarded, detaches, interrupts, isUserInput }: FilteredInput): Promise<boolean> {
     if (this.#left.signal.aborted) return true;
     // It is the end that is shown, and what the terminal says by itself is no sign of a person.
-    if (this.#isOver) return isTyped;
+    if (this.#isOver) return isUserInput;
     if (this.#isAway && interrupts) this.#leave();
-    else await this.#keys.add(passed);
-    if (leaves) {
+    else await this.#keys.add(forwarded);
+    if (detaches) {
       const late = new AbortController();
       await Promise.race([
-        this.#keys.empty(),
+        this.#keys.waitUntilSent(),
         sleep(LAST_KEYS_MS, undefined, { signal: late.signal }).catch(() => undefined),
       ]);
       late.abort();
@@ -315,7 +315,7 @@ class AttachedTerminal {
   async #tell<M extends MethodName>(method: M, params: Params<M>, bytes?: Uint8Array): Promise<void> {
     if (this.#isAway || this.#hasLeft()) return;
     try {
-      const peer = await this.#context.link(this.#start).peer();
+      const peer = await this.#context.client(this.#start).peer();
       const signal = this.#left.signal;
       await peer.call(method, params, bytes === undefined ? { signal } : { bytes, signal });
     } catch (error) {

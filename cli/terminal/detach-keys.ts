@@ -1,5 +1,5 @@
 import { UsageError } from '../failure.ts';
-import { visible } from '../render/text.ts';
+import { sanitizeLine } from '../render/text.ts';
 import { TerminalInput } from './terminal-input.ts';
 import type { InputToken, KeyChord, KeyPhase } from './terminal-input.ts';
 
@@ -33,7 +33,7 @@ export function parseDetachKeys(text: string): DetachKeys | null {
 }
 
 /** As a person reads it: `Ctrl+] d`. */
-export function nameOfDetachKeys({ prefix, leave }: DetachKeys): string {
+export function formatDetachKeys({ prefix, leave }: DetachKeys): string {
   return `${nameOfChord(prefix)} ${nameOfChord(leave)}`;
 }
 
@@ -44,16 +44,16 @@ function nameOfChord({ code, ctrl }: KeyChord): string {
 
 function chord(text: string, name: string): KeyChord {
   const [, control, character] = /^(ctrl-)?([!-~])$/i.exec(name) ?? [];
-  if (character === undefined) throw invalid(text, `${visible(name)} is no key`);
+  if (character === undefined) throw invalid(text, `${sanitizeLine(name)} is no key`);
   const ctrl = control !== undefined;
   if (ctrl && !/^[a-z@[\\\]^_]$/i.test(character))
-    throw invalid(text, `terminals have no key ${visible(name)}`);
+    throw invalid(text, `terminals have no key ${sanitizeLine(name)}`);
   return { code: character.toLowerCase().charCodeAt(0), ctrl };
 }
 
 function invalid(text: string, why: string): UsageError {
   return new UsageError(
-    `${visible(text)} are no keys to leave a terminal with: ${why}; write ${DEFAULT_DETACH_KEYS}, ctrl-a,d or ${NO_DETACH_KEYS}`,
+    `${sanitizeLine(text)} are no keys to leave a terminal with: ${why}; write ${DEFAULT_DETACH_KEYS}, ctrl-a,d or ${NO_DETACH_KEYS}`,
     'invalid_params',
   );
 }
@@ -62,15 +62,15 @@ function isSame(a: KeyChord, b: KeyChord): boolean {
   return a.code === b.code && a.ctrl === b.ctrl;
 }
 
-export interface TypedKeys {
+export interface FilteredInput {
   /** What goes to the program. */
-  readonly passed: Buffer;
+  readonly forwarded: Buffer;
   /** The person leaves; what came after the keys for it is dropped. */
-  readonly leaves: boolean;
+  readonly detaches: boolean;
   /** ^C is among what was typed. */
   readonly interrupts: boolean;
   /** Something was typed or pasted, so it is not all the terminal's own. */
-  readonly isTyped: boolean;
+  readonly isUserInput: boolean;
 }
 
 /**
@@ -95,17 +95,17 @@ export class DetachKeyFilter {
     return this.#input.isAmbiguous;
   }
 
-  take(bytes: Uint8Array): TypedKeys {
-    const typed = this.#filter(this.#input.take(bytes));
-    return this.#keys === null ? { ...typed, passed: Buffer.from(bytes) } : typed;
+  filter(bytes: Uint8Array): FilteredInput {
+    const typed = this.#filter(this.#input.parse(bytes));
+    return this.#keys === null ? { ...typed, forwarded: Buffer.from(bytes) } : typed;
   }
 
-  flush(): TypedKeys {
+  flush(): FilteredInput {
     const typed = this.#filter(this.#input.flush());
-    return this.#keys === null ? { ...typed, passed: Buffer.alloc(0) } : typed;
+    return this.#keys === null ? { ...typed, forwarded: Buffer.alloc(0) } : typed;
   }
 
-  #filter(tokens: readonly InputToken[]): TypedKeys {
+  #filter(tokens: readonly InputToken[]): FilteredInput {
     const passed: Buffer[] = [];
     let leaves = false;
     let interrupts = false;
@@ -121,7 +121,7 @@ export class DetachKeyFilter {
       }
       passed.push(bytes);
     }
-    return { passed: Buffer.concat(passed), leaves, interrupts, isTyped };
+    return { forwarded: Buffer.concat(passed), detaches: leaves, interrupts, isUserInput: isTyped };
   }
 
   #pass(token: InputToken): Buffer | 'leave' {

@@ -48,7 +48,7 @@ export class KeySender {
   }
 
   /** Resolves when all keys have been taken, and when it pauses. */
-  async empty(): Promise<void> {
+  async waitUntilSent(): Promise<void> {
     while (this.#sending !== null && !this.#isPaused) await this.#drained.promise;
   }
 

@@ -52,7 +52,7 @@ export class TerminalInput {
     return this.#isAmbiguous;
   }
 
-  take(bytes: Uint8Array): InputToken[] {
+  parse(bytes: Uint8Array): InputToken[] {
     const input = this.#held.length === 0 ? Buffer.from(bytes) : Buffer.concat([this.#held, bytes]);
     this.#held = Buffer.alloc(0);
     this.#isAmbiguous = false;

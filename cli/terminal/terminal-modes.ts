@@ -85,7 +85,7 @@ export class TerminalModes {
   }
 
   /** What takes everything back that the program has changed; empty where nothing is. The modes count as restored from then on. */
-  restored(): string {
+  restoreSequence(): string {
     const changed = this.#changed;
     const out: string[] = [];
     const off = (mode: number): void => {

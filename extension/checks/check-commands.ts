@@ -14,17 +14,17 @@ import {
   type Uri,
 } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
-import type { CommandWork } from '../commands/registry.ts';
+import type { CommandHandler } from '../commands/registry.ts';
 import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
-import { Disposal } from '../disposal.ts';
-import { uriOf } from '../files/location.ts';
-import { inert } from '../inert.ts';
-import type { KnownSessions } from '../sessions/known-sessions.ts';
-import { titleOf } from '../sessions/listing.ts';
-import { onlySessionHere, pickSession } from '../sessions/pick.ts';
-import { inWorkspace } from '../terminals/path-references.ts';
-import { type Problem, ProblemReader, plain } from './problem-reader.ts';
+import { DisposableStore } from '../base/disposable-store.ts';
+import { workspaceUri } from '../files/location.ts';
+import { sanitize } from '../base/sanitize.ts';
+import type { SessionList } from '../sessions/session-list.ts';
+import { sessionTitle } from '../sessions/listing.ts';
+import { onlySessionInWindow, pickSession } from '../sessions/pick-session.ts';
+import { workspaceCandidates } from '../terminals/path-references.ts';
+import { type Problem, ProblemReader, stripEscapeSequences } from './problem-reader.ts';
 import { runCommand } from './run-command.ts';
 
 /** Text of one check that is shown. */
@@ -48,21 +48,21 @@ const SEVERITIES = {
 /** Runs the checks of a profile in the sandbox, and puts what they find beside the lines that it is about. */
 export class CheckCommands implements Disposable {
   readonly #connection: Connection;
-  readonly #sessions: KnownSessions;
-  readonly #owned = new Disposal();
+  readonly #sessions: SessionList;
+  readonly #owned = new DisposableStore();
   readonly #diagnostics: DiagnosticCollection;
   #output: OutputChannel | undefined;
 
-  constructor(connection: Connection, sessions: KnownSessions) {
+  constructor(connection: Connection, sessions: SessionList) {
     this.#connection = connection;
     this.#sessions = sessions;
-    this.#diagnostics = this.#owned.own(languages.createDiagnosticCollection('holdfast'));
+    this.#diagnostics = this.#owned.add(languages.createDiagnosticCollection('holdfast'));
   }
 
-  get works() {
+  get handlers() {
     return {
       'holdfast.runChecks': (target, name) => this.#run(target, name),
-    } as const satisfies Partial<Record<CommandId, CommandWork>>;
+    } as const satisfies Partial<Record<CommandId, CommandHandler>>;
   }
 
   dispose(): void {
@@ -72,14 +72,16 @@ export class CheckCommands implements Disposable {
 
   /** Runs all checks, or the one of this name; gives how they ended. */
   async #run(target: unknown, name: unknown): Promise<CheckResult[] | undefined> {
-    const session = await pickSession(this.#sessions, target ?? onlySessionHere(), { title: 'Run Checks' });
+    const session = await pickSession(this.#sessions, target ?? onlySessionInWindow(), {
+      title: 'Run Checks',
+    });
     if (session === undefined) return undefined;
     const { profiles } = await this.#connection.call('profile/list', {}, { repeatable: true });
     const all = Object.entries(profiles.find((profile) => profile.name === session.profile)?.checks ?? {});
     const checks = typeof name === 'string' ? all.filter(([one]) => one === name) : all;
     if (checks.length === 0) {
       void window.showInformationMessage(
-        `The profile ${inert(session.profile)} has no checks. Add some to its holdfast.yaml (checks: { test: npm test }) and deploy it again.`,
+        `The profile ${sanitize(session.profile)} has no checks. Add some to its holdfast.yaml (checks: { test: npm test }) and deploy it again.`,
       );
       return [];
     }
@@ -87,13 +89,13 @@ export class CheckCommands implements Disposable {
     const results = await window.withProgress(
       {
         location: ProgressLocation.Notification,
-        title: `Checks of ${inert(titleOf(session))}`,
+        title: `Checks of ${sanitize(sessionTitle(session))}`,
         cancellable: true,
       },
       async (progress, token) => {
         const ended: CheckResult[] = [];
         for (const [check, command] of checks) {
-          progress.report({ message: inert(check), increment: 100 / (checks.length + 1) });
+          progress.report({ message: sanitize(check), increment: 100 / (checks.length + 1) });
           ended.push(await this.#check(session, check, command, token));
         }
         return ended;
@@ -113,21 +115,21 @@ export class CheckCommands implements Disposable {
     const problems: Problem[] = [];
     const reader = new ProblemReader((problem) => problems.push(problem));
     let shown = 0;
-    output.appendLine(`[${titleOf(session)}] ${name}: ${command}`);
+    output.appendLine(`[${sessionTitle(session)}] ${name}: ${command}`);
     const exitCode = await runCommand(this.#connection, {
       session: session.id,
       command: ['sh', '-c', command],
       token,
       output: (text) => {
         reader.read(text);
-        if (shown <= MOST_SHOWN) output.append(plain(text));
+        if (shown <= MOST_SHOWN) output.append(stripEscapeSequences(text));
         if (shown <= MOST_SHOWN && shown + text.length > MOST_SHOWN)
           output.appendLine('\n… more is left out');
         shown += text.length;
       },
     });
     reader.end();
-    output.appendLine(`[${titleOf(session)}] ${name}: ended with ${exitCode}`);
+    output.appendLine(`[${sessionTitle(session)}] ${name}: ended with ${exitCode}`);
     return { name, exitCode, problems: await this.#show(session.id, name, problems) };
   }
 
@@ -162,8 +164,8 @@ export class CheckCommands implements Disposable {
   }
 
   #sum(session: Session, results: readonly CheckResult[]): void {
-    const failed = results.filter(({ exitCode }) => exitCode !== 0).map(({ name }) => inert(name));
-    const title = inert(titleOf(session));
+    const failed = results.filter(({ exitCode }) => exitCode !== 0).map(({ name }) => sanitize(name));
+    const title = sanitize(sessionTitle(session));
     const told =
       failed.length === 0
         ? window.showInformationMessage(`${title}: all checks passed.`, SHOW_OUTPUT)
@@ -178,15 +180,15 @@ function diagnosticOf({ line, column, severity, message }: Problem, check: strin
   const at = new Position(Math.max(0, line - 1), Math.max(0, (column ?? 1) - 1));
   // Without a column the whole line is meant.
   const range = new Range(at, column === null ? at.with({ character: MOST_MESSAGE }) : at);
-  const diagnostic = new Diagnostic(range, inert(message, MOST_MESSAGE), SEVERITIES[severity]);
-  diagnostic.source = inert(check);
+  const diagnostic = new Diagnostic(range, sanitize(message, MOST_MESSAGE), SEVERITIES[severity]);
+  diagnostic.source = sanitize(check);
   return diagnostic;
 }
 
 /** The file of the workspace that is meant; null when there is none. */
 async function existing(session: string, path: string): Promise<Uri | null> {
-  for (const candidate of inWorkspace(path)) {
-    const uri = uriOf(session, candidate);
+  for (const candidate of workspaceCandidates(path)) {
+    const uri = workspaceUri(session, candidate);
     const isThere = await Promise.resolve(workspace.fs.stat(uri)).then(
       () => true,
       () => false,

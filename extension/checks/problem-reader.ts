@@ -49,11 +49,11 @@ export class ProblemReader {
     const lines = (this.#rest + text).split(/\r?\n/);
     // A line without an end is no line that a person reads.
     this.#rest = (lines.pop() ?? '').slice(0, MOST_LINE);
-    for (const line of lines) this.#line(plain(line.slice(0, MOST_LINE)));
+    for (const line of lines) this.#line(stripEscapeSequences(line.slice(0, MOST_LINE)));
   }
 
   end(): void {
-    if (this.#rest !== '') this.#line(plain(this.#rest));
+    if (this.#rest !== '') this.#line(stripEscapeSequences(this.#rest));
     this.#rest = '';
   }
 
@@ -120,7 +120,7 @@ export class ProblemReader {
 }
 
 /** Without escape sequences. */
-export function plain(text: string): string {
+export function stripEscapeSequences(text: string): string {
   return text.replace(SEQUENCES, '');
 }
 

@@ -2,27 +2,27 @@ import { ProgressLocation, commands, window } from 'vscode';
 import type { Disposable } from 'vscode';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Connection } from '../connection/connection.ts';
-import { Disposal } from '../disposal.ts';
-import type { Notices } from '../notices.ts';
-import { reach } from './milestones.ts';
-import { COMMANDS, conduct } from './table.ts';
+import { DisposableStore } from '../base/disposable-store.ts';
+import type { Notifications } from './notifications.ts';
+import { completeWalkthroughStep } from './walkthrough.ts';
+import { COMMANDS, availabilityIn } from './table.ts';
 import type { CommandId } from './table.ts';
 
-export type CommandWork = (...args: readonly unknown[]) => unknown;
+export type CommandHandler = (...args: readonly unknown[]) => unknown;
 /** Every command of the table has its work: a missing one does not compile. */
-export type CommandWorks = Readonly<Record<CommandId, CommandWork>>;
+export type CommandHandlers = Readonly<Record<CommandId, CommandHandler>>;
 
 /** Registers the commands of the table and sees to it that each does what the table says in the state of the moment. */
 export class CommandRegistry implements Disposable {
   readonly #connection: Connection;
-  readonly #notices: Notices;
-  readonly #owned = new Disposal();
+  readonly #notices: Notifications;
+  readonly #owned = new DisposableStore();
 
-  constructor(connection: Connection, notices: Notices, works: CommandWorks) {
+  constructor(connection: Connection, notices: Notifications, works: CommandHandlers) {
     this.#connection = connection;
     this.#notices = notices;
-    for (const [id, work] of Object.entries(works) as [CommandId, CommandWork][]) {
-      this.#owned.own(
+    for (const [id, work] of Object.entries(works) as [CommandId, CommandHandler][]) {
+      this.#owned.add(
         commands.registerCommand(id, (...args: readonly unknown[]) => this.#run(id, work, args)),
       );
     }
@@ -33,23 +33,23 @@ export class CommandRegistry implements Disposable {
   }
 
   /** Resolves with what the work gives; undefined where it was not done, which has been said. */
-  async #run(id: CommandId, work: CommandWork, args: readonly unknown[]): Promise<unknown> {
+  async #run(id: CommandId, work: CommandHandler, args: readonly unknown[]): Promise<unknown> {
     try {
       if (!(await this.#isPossible(id))) return undefined;
       const outcome = await work(...args);
-      reach(id, outcome);
+      completeWalkthroughStep(id, outcome);
       return outcome;
     } catch (error) {
       const failure = HoldfastError.from(error, 'The command failed');
       // Whoever cancelled knows.
-      if (failure.code !== 'cancelled') this.#notices.failed(failure);
+      if (failure.code !== 'cancelled') this.#notices.showError(failure);
       return undefined;
     }
   }
 
   async #isPossible(id: CommandId): Promise<boolean> {
     const { state } = this.#connection;
-    switch (conduct(COMMANDS[id], state.kind)) {
+    switch (availabilityIn(COMMANDS[id], state.kind)) {
       case 'run':
         return true;
       case 'wait':
@@ -60,15 +60,15 @@ export class CommandRegistry implements Disposable {
         await this.#connected('Starting the supervisor');
         return this.#isPossibleNow(id);
       case 'explain':
-        this.#notices.explain(state);
+        this.#notices.showUnavailable(state);
         return false;
     }
   }
 
   #isPossibleNow(id: CommandId): boolean {
     const { state } = this.#connection;
-    if (conduct(COMMANDS[id], state.kind) === 'run') return true;
-    this.#notices.explain(state);
+    if (availabilityIn(COMMANDS[id], state.kind) === 'run') return true;
+    this.#notices.showUnavailable(state);
     return false;
   }
 

@@ -5,9 +5,9 @@ import type { StateKind } from '../connection/state.ts';
  * `run`: its work. `wait`: shows that it waits for the supervisor, then its work. `start`: starts a supervisor, then its work.
  * `explain`: says why it cannot, with the step that would change that.
  */
-export type Conduct = 'run' | 'wait' | 'start' | 'explain';
+export type CommandAvailability = 'run' | 'wait' | 'start' | 'explain';
 
-export interface Conducts {
+export interface AvailabilityByState {
   readonly connected: 'run';
   readonly connecting: 'run' | 'wait';
   readonly engineDown: 'run' | 'explain';
@@ -15,21 +15,26 @@ export interface Conducts {
 }
 
 /** Needs a sandbox, so the engine too. */
-const SANDBOX: Conducts = {
+const SANDBOX: AvailabilityByState = {
   connected: 'run',
   connecting: 'wait',
   engineDown: 'explain',
   noSupervisor: 'start',
 };
 /** The supervisor's own records are enough. */
-const RECORDS: Conducts = {
+const RECORDS: AvailabilityByState = {
   connected: 'run',
   connecting: 'wait',
   engineDown: 'run',
   noSupervisor: 'start',
 };
 /** Needs nobody. */
-const ALWAYS: Conducts = { connected: 'run', connecting: 'run', engineDown: 'run', noSupervisor: 'run' };
+const ALWAYS: AvailabilityByState = {
+  connected: 'run',
+  connecting: 'run',
+  engineDown: 'run',
+  noSupervisor: 'run',
+};
 
 export const COMMANDS = {
   'holdfast.newSession': SANDBOX,
@@ -44,7 +49,7 @@ export const COMMANDS = {
   'holdfast.openTerminal': SANDBOX,
   'holdfast.openHostTerminal': ALWAYS,
   'holdfast.runChecks': SANDBOX,
-  'holdfast.takeSnapshot': SANDBOX,
+  'holdfast.createSnapshot': SANDBOX,
   'holdfast.restoreSnapshot': SANDBOX,
   'holdfast.forkSession': SANDBOX,
   'holdfast.compareSnapshots': SANDBOX,
@@ -63,7 +68,7 @@ export const COMMANDS = {
   'holdfast.reviewConflicts': ALWAYS,
   'holdfast.compareConflict': SANDBOX,
   'holdfast.overwriteConflict': SANDBOX,
-  'holdfast.takeTheirs': SANDBOX,
+  'holdfast.useSessionVersion': SANDBOX,
   'holdfast.importFiles': SANDBOX,
   'holdfast.exportFiles': SANDBOX,
   'holdfast.allowHost': RECORDS,
@@ -84,11 +89,11 @@ export const COMMANDS = {
   'holdfast.connect': ALWAYS,
   'holdfast.checkEngine': ALWAYS,
   'holdfast.showLog': ALWAYS,
-} as const satisfies Record<string, Conducts>;
+} as const satisfies Record<string, AvailabilityByState>;
 
 export type CommandId = keyof typeof COMMANDS;
 
 /** A connection that nobody has used yet is about to be looked for. */
-export function conduct(conducts: Conducts, state: StateKind): Conduct {
+export function availabilityIn(conducts: AvailabilityByState, state: StateKind): CommandAvailability {
   return conducts[state === 'unused' ? 'connecting' : state];
 }

@@ -6,10 +6,10 @@ import type { ClientInfo, MethodName, Params, Result } from '../../protocol/meth
 import { compareBuilds } from '../../protocol/client/builds.ts';
 import { connectSupervisor } from '../../protocol/client/connect.ts';
 import type { SupervisorPeer } from '../../protocol/client/connect.ts';
-import type { Answered, CallOptions } from '../../protocol/wire/shapes.ts';
-import type { SupervisorProgram } from './program.ts';
-import { backoffMs, mayStart, withEngine } from './state.ts';
-import type { ConnectionState, Departure } from './state.ts';
+import type { CallResult, CallOptions } from '../../protocol/wire/shapes.ts';
+import type { SupervisorProgram } from './supervisor-program.ts';
+import { backoffMs, mayStartSupervisor, connectedState } from './state.ts';
+import type { ConnectionState, SupervisorExit } from './state.ts';
 
 /** How often the engine is asked for while nothing else would tell. */
 const ENGINE_POLL_MS = 5_000;
@@ -25,7 +25,7 @@ export interface ConnectionOptions {
   readonly log: LogOutputChannel;
 }
 
-export interface OwnCallOptions extends CallOptions {
+export interface ConnectionCallOptions extends CallOptions {
   /** It changes nothing, or nothing more when it happens twice: asked again where the connection broke. */
   readonly repeatable?: boolean;
 }
@@ -37,7 +37,7 @@ export class Connection implements Disposable {
   readonly #arrived = new EventEmitter<SupervisorPeer>();
   readonly #ending = new AbortController();
   #state: ConnectionState = { kind: 'unused' };
-  #departures: Departure[] = [];
+  #departures: SupervisorExit[] = [];
   #startFailed = false;
   #wake: (() => void) | undefined;
   #poll: NodeJS.Timeout | undefined;
@@ -62,7 +62,7 @@ export class Connection implements Disposable {
   }
 
   /** Somebody needs the supervisor: looks for it, without starting one against anybody's will. */
-  use(): void {
+  ensureConnecting(): void {
     if (this.#state.kind !== 'unused' || this.#ending.signal.aborted) return;
     this.#set({ kind: 'connecting' });
     void this.#keep();
@@ -72,14 +72,14 @@ export class Connection implements Disposable {
   retry(): void {
     this.#departures = [];
     this.#startFailed = false;
-    if (this.#state.kind === 'unused') this.use();
+    if (this.#state.kind === 'unused') this.ensureConnecting();
     if (this.#state.kind === 'noSupervisor') this.#set({ kind: 'connecting' });
     this.#wake?.();
   }
 
   /** The connection, as soon as there is one. Errors: why there is none; `timeout`. */
   async ready(timeoutMs = READY_MS): Promise<SupervisorPeer> {
-    this.use();
+    this.ensureConnecting();
     const { peer } = this;
     if (peer !== undefined) return peer;
     return new Promise<SupervisorPeer>((resolve, reject) => {
@@ -112,7 +112,7 @@ export class Connection implements Disposable {
   async call<M extends MethodName>(
     method: M,
     params: Params<M>,
-    options: OwnCallOptions = {},
+    options: ConnectionCallOptions = {},
   ): Promise<Result<M>> {
     return (await this.callWithBytes(method, params, options)).result;
   }
@@ -120,8 +120,8 @@ export class Connection implements Disposable {
   async callWithBytes<M extends MethodName>(
     method: M,
     params: Params<M>,
-    options: OwnCallOptions = {},
-  ): Promise<Answered<Result<M>>> {
+    options: ConnectionCallOptions = {},
+  ): Promise<CallResult<Result<M>>> {
     const { repeatable = 'opId' in params && params.opId !== undefined, ...callOptions } = options;
     const peer = await this.ready();
     try {
@@ -136,7 +136,7 @@ export class Connection implements Disposable {
   }
 
   /** Asks now whether the engine is there, instead of at the next look. */
-  async lookAgain(): Promise<void> {
+  async checkEngine(): Promise<void> {
     await this.#lookAtEngine();
   }
 
@@ -154,7 +154,7 @@ export class Connection implements Disposable {
     // What speaks with the supervisor is loaded now: whoever asked first, most often VS Code's start of the extension, comes to its end before.
     await immediately();
     for (let failures = 0; !this.#ending.signal.aborted;) {
-      const start = mayStart(this.#departures, this.#startFailed, Date.now()) ? 'auto' : 'never';
+      const start = mayStartSupervisor(this.#departures, this.#startFailed, Date.now()) ? 'auto' : 'never';
       try {
         const peer = await this.#connect(start);
         failures = 0;
@@ -198,7 +198,7 @@ export class Connection implements Disposable {
     );
     try {
       const { engine } = await peer.call('supervisor/status', {}, { timeoutMs: READY_MS, signal });
-      this.#set(withEngine(peer, engine));
+      this.#set(connectedState(peer, engine));
     } catch (error) {
       peer.close();
       throw error;
@@ -240,12 +240,12 @@ export class Connection implements Disposable {
     if (peer === undefined) return;
     try {
       const { engine } = await peer.call('supervisor/status', {}, { timeoutMs: READY_MS });
-      const changed = this.#state.kind !== withEngine(peer, engine).kind;
+      const changed = this.#state.kind !== connectedState(peer, engine).kind;
       if (this.peer === peer && changed) {
         this.#options.log.info(
           engine.reachable ? 'The engine answers again' : `The engine does not answer: ${engine.why ?? ''}`,
         );
-        this.#set(withEngine(peer, engine));
+        this.#set(connectedState(peer, engine));
       }
     } catch (error) {
       // The end of the connection is noticed by whoever keeps it.

@@ -15,7 +15,7 @@ export type ConnectionState =
 export type StateKind = ConnectionState['kind'];
 
 /** The same state with the engine as it is now. */
-export function withEngine(peer: SupervisorPeer, engine: EngineStatus): ConnectionState {
+export function connectedState(peer: SupervisorPeer, engine: EngineStatus): ConnectionState {
   return { kind: engine.reachable ? 'connected' : 'engineDown', peer, engine };
 }
 
@@ -24,7 +24,7 @@ export function backoffMs(failures: number): number {
   return Math.min(30_000, 250 * 2 ** Math.min(failures, 10));
 }
 
-export interface Departure {
+export interface SupervisorExit {
   readonly at: number;
   /** It was told to leave, or made room for a newer one. */
   readonly onPurpose: boolean;
@@ -37,7 +37,11 @@ const CRASHES_A_MINUTE = 3;
  * Whether to start a supervisor where none answers. Not against somebody's will (it was stopped), and not again and again
  * when it crashes or cannot start; then only a person's next step does.
  */
-export function mayStart(departures: readonly Departure[], startFailed: boolean, now: number): boolean {
+export function mayStartSupervisor(
+  departures: readonly SupervisorExit[],
+  startFailed: boolean,
+  now: number,
+): boolean {
   if (startFailed) return false;
   const last = departures.at(-1);
   if (last === undefined) return true;

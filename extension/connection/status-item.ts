@@ -11,24 +11,24 @@ interface Appearance {
 }
 
 /** The session that this window is of, as a person is shown it. */
-export interface SessionHere {
+export interface WindowSessionStatus {
   /** `profile/name` and its state. */
   readonly text: string;
   readonly tooltip: string;
 }
 
-export interface SessionsHere {
-  readonly current: SessionHere | undefined;
+export interface WindowSessionSource {
+  readonly current: WindowSessionStatus | undefined;
   readonly onDidChange: Event<unknown>;
 }
 
 /** The one item in the status bar, and the context key that views and menus go by. */
 export class StatusItem implements Disposable {
   readonly #item = window.createStatusBarItem('holdfast.status', StatusBarAlignment.Left, 10);
-  readonly #here: SessionsHere;
+  readonly #here: WindowSessionSource;
   readonly #listeners: readonly Disposable[];
 
-  constructor(connection: Connection, here: SessionsHere) {
+  constructor(connection: Connection, here: WindowSessionSource) {
     this.#item.name = 'Holdfast';
     this.#here = here;
     this.#listeners = [
@@ -61,7 +61,7 @@ export class StatusItem implements Disposable {
 
 function appearance(
   state: Exclude<ConnectionState, { kind: 'unused' }>,
-  here: SessionHere | undefined,
+  here: WindowSessionStatus | undefined,
 ): Appearance {
   switch (state.kind) {
     case 'connecting':

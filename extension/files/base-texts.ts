@@ -7,7 +7,7 @@ export class BaseTexts {
   readonly #texts = new Map<string, { readonly version: string; readonly text: string }>();
   #characters = 0;
 
-  keep(key: string, version: string, text: string): void {
+  set(key: string, version: string, text: string): void {
     this.forget(key);
     if (text.length > MOST_CHARACTERS) return;
     this.#texts.set(key, { version, text });

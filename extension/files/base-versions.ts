@@ -1,12 +1,12 @@
 import { createHash } from 'node:crypto';
 
 /** What a file held when it was seen. */
-export interface Seen {
+export interface FileVersion {
   readonly version: string;
   readonly mtimeMs: number;
 }
 
-interface Reading extends Seen {
+interface Reading extends FileVersion {
   /** Of the text that these bytes are; see `fingerprint`. */
   readonly text: string;
 }
@@ -14,7 +14,7 @@ interface Reading extends Seen {
 interface Track {
   /** The last few, the newest last. */
   readonly readings: Reading[];
-  base: Seen | undefined;
+  base: FileVersion | undefined;
 }
 
 const READINGS = 8;
@@ -29,7 +29,7 @@ export class BaseVersions {
   readonly #tracks = new Map<string, Track>();
 
   /** `document`: the fingerprint of a document without changes, where there is one; null where it is dirty. */
-  read(key: string, seen: Seen, text: string, document: string | null | undefined): void {
+  recordRead(key: string, seen: FileVersion, text: string, document: string | null | undefined): void {
     const track = this.#track(key);
     track.readings.push({ ...seen, text });
     track.readings.splice(0, track.readings.length - READINGS);
@@ -40,7 +40,7 @@ export class BaseVersions {
    * A document without changes shows this text: it was just opened, loaded again, or undone to what it was. False where nobody has
    * read such a text: the first keystroke, and a text kept from before a reload, are told of before the document is called dirty.
    */
-  shown(key: string, text: string): boolean {
+  recordShownText(key: string, text: string): boolean {
     const track = this.#track(key);
     const reading = track.readings.findLast((one) => one.text === text);
     if (reading !== undefined) track.base = seenOf(reading);
@@ -48,24 +48,24 @@ export class BaseVersions {
   }
 
   /** What it shows cannot be compared (another encoding): then it is what was read last. */
-  shownOpaque(key: string): void {
+  useLatestRead(key: string): void {
     const track = this.#track(key);
     const reading = track.readings.at(-1);
     if (reading !== undefined) track.base = seenOf(reading);
   }
 
   /** From here on the document counts as an edit of this: it was written, or a person has seen it beside their own. */
-  set(key: string, seen: Seen): void {
+  set(key: string, seen: FileVersion): void {
     this.#track(key).base = seen;
   }
 
   /** Whether this version was read, with this text. */
-  isOf(key: string, { version }: Seen, text: string): boolean {
+  wasRead(key: string, { version }: FileVersion, text: string): boolean {
     const readings = this.#tracks.get(key)?.readings ?? [];
     return readings.some((one) => one.version === version && one.text === text);
   }
 
-  get(key: string): Seen | undefined {
+  get(key: string): FileVersion | undefined {
     return this.#tracks.get(key)?.base;
   }
 
@@ -91,7 +91,7 @@ export class BaseVersions {
   }
 }
 
-function seenOf({ version, mtimeMs }: Reading): Seen {
+function seenOf({ version, mtimeMs }: Reading): FileVersion {
   return { version, mtimeMs };
 }
 
@@ -102,8 +102,8 @@ interface Looked {
 }
 
 /** The version of the base under its new name. Where the file was changed meanwhile the old one stays, and a save finds the conflict. */
-export function carriedVersion(
-  { version }: Seen,
+export function versionAtNewPath(
+  { version }: FileVersion,
   before: Looked | undefined,
   after: Looked | undefined,
 ): string {

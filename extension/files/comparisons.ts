@@ -1,10 +1,10 @@
 import { TabInputTextDiff, Uri, commands, window, workspace } from 'vscode';
 import type { Disposable, Tab } from 'vscode';
-import { Disposal } from '../disposal.ts';
-import { inert } from '../inert.ts';
-import type { Seen } from './base-versions.ts';
-import { documentOf } from './document-bases.ts';
-import { SCHEME, lastName, locate } from './location.ts';
+import { DisposableStore } from '../base/disposable-store.ts';
+import { sanitize } from '../base/sanitize.ts';
+import type { FileVersion } from './base-versions.ts';
+import { openDocumentOf } from './document-bases.ts';
+import { SCHEME, baseName, locate } from './location.ts';
 import type { SessionFiles } from './session-files.ts';
 
 /** What the session has, for the left side of the comparison. */
@@ -14,14 +14,14 @@ const MOST_TEXTS = 20;
 /** Comparisons of a session's file (left) with the document that a person has edited (right). */
 export class Comparisons implements Disposable {
   readonly #files: SessionFiles;
-  readonly #owned = new Disposal();
+  readonly #owned = new DisposableStore();
   readonly #texts = new Map<string, string>();
-  readonly #seen = new Map<string, Seen>();
+  readonly #seen = new Map<string, FileVersion>();
   #number = 0;
 
   constructor(files: SessionFiles) {
     this.#files = files;
-    this.#owned.own(
+    this.#owned.add(
       workspace.registerTextDocumentContentProvider(THEIRS, {
         provideTextDocumentContent: (uri) => this.#texts.get(uri.query) ?? this.#readAgain(uri),
       }),
@@ -36,7 +36,7 @@ export class Comparisons implements Disposable {
     const location = locate(uri);
     if (location.kind !== 'workspace') return;
     const theirs = await this.#files.read({ session: location.session }, location.path);
-    const text = await decoded(uri, theirs.bytes);
+    const text = await decodeText(uri, theirs.bytes);
     this.#number += 1;
     const id = String(this.#number);
     this.#texts.set(id, text);
@@ -44,7 +44,7 @@ export class Comparisons implements Disposable {
     if (this.#texts.size > MOST_TEXTS && oldest !== undefined) this.#texts.delete(oldest);
     const before = tabsOf(uri);
     const left = Uri.from({ scheme: THEIRS, authority: uri.authority, path: uri.path, query: id });
-    const title = `${inert(lastName(uri.path))}: in the session ↔ yours`;
+    const title = `${sanitize(baseName(uri.path))}: in the session ↔ yours`;
     await commands.executeCommand('vscode.diff', left, uri, title, { preview: false });
     this.#seen.set(uri.toString(), { version: theirs.version, mtimeMs: theirs.mtimeMs });
     // An earlier comparison shows what the session no longer has.
@@ -52,7 +52,7 @@ export class Comparisons implements Disposable {
   }
 
   /** The version of the session's that a person has in front of them beside their own. */
-  seen(uri: Uri): Seen | undefined {
+  shownVersion(uri: Uri): FileVersion | undefined {
     const seen = this.#seen.get(uri.toString());
     if (seen === undefined || tabsOf(uri).length > 0) return seen;
     this.#seen.delete(uri.toString());
@@ -70,7 +70,7 @@ export class Comparisons implements Disposable {
     const tabs = tabsOf(uri);
     if (tabs.length === 0) return;
     // The document stays in sight.
-    const document = documentOf(uri);
+    const document = openDocumentOf(uri);
     if (document !== undefined) await window.showTextDocument(document, { preview: false });
     await window.tabGroups.close(tabs, true);
   }
@@ -81,13 +81,13 @@ export class Comparisons implements Disposable {
     const location = locate(file);
     if (location.kind !== 'workspace') return '';
     const { bytes } = await this.#files.read({ session: location.session }, location.path);
-    return decoded(file, bytes);
+    return decodeText(file, bytes);
   }
 }
 
 /** The text that an editor would show of these bytes. */
-export async function decoded(uri: Uri, bytes: Uint8Array): Promise<string> {
-  const document = documentOf(uri);
+export async function decodeText(uri: Uri, bytes: Uint8Array): Promise<string> {
+  const document = openDocumentOf(uri);
   return document === undefined
     ? workspace.decode(bytes, { uri })
     : workspace.decode(bytes, { encoding: document.encoding });

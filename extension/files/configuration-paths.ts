@@ -28,7 +28,7 @@ export const CONFIGURATION_NAMES = {
 } as const;
 
 /** Endings of file names, with what VS Code does with such a file wherever it lies. */
-export const CONFIGURATION_ENDINGS = {
+export const CONFIGURATION_SUFFIXES = {
   '.code-workspace': 'opens as a workspace with settings and tasks of its own',
   '.code-snippets': 'snippets',
   '.code-profile': 'a profile with settings and extensions',
@@ -36,10 +36,10 @@ export const CONFIGURATION_ENDINGS = {
 } as const;
 
 /** Behind a name of configuration. A file whose own name ends in it has one mark more, so each name is shown in one way only. */
-export const MARK = ' (agent)';
+export const MARK_SUFFIX = ' (agent)';
 
 const NAMES: ReadonlySet<string> = new Set(Object.keys(CONFIGURATION_NAMES));
-const ENDINGS: readonly string[] = Object.keys(CONFIGURATION_ENDINGS);
+const ENDINGS: readonly string[] = Object.keys(CONFIGURATION_SUFFIXES);
 
 /**
  * Whether some machine that VS Code runs on could take the name for one of configuration. Letter case, compatibility forms, invisible characters
@@ -55,48 +55,48 @@ export function isConfigurationName(name: string): boolean {
 }
 
 /** A name of the workspace as the editor shows it. */
-export function shownName(name: string): string {
-  return isConfigurationName(unmarked(name)) ? name + MARK : name;
+export function displayName(name: string): string {
+  return isConfigurationName(unmarked(name)) ? name + MARK_SUFFIX : name;
 }
 
 /** A path of the workspace as the editor shows it; what is not below /workspace stays as it is. */
-export function shownPath(path: string): string {
+export function displayPath(path: string): string {
   if (!path.startsWith(`${WORKSPACE}/`)) return path;
-  return path.split('/').map(shownName).join('/');
+  return path.split('/').map(displayName).join('/');
 }
 
 /** The name of a file as it is in the workspace, where the editor shows it marked; else undefined. */
-export function markedName(shown: string): string | undefined {
-  return shown.endsWith(MARK) && isConfigurationName(unmarked(shown))
-    ? shown.slice(0, -MARK.length)
+export function workspaceNameOf(shown: string): string | undefined {
+  return shown.endsWith(MARK_SUFFIX) && isConfigurationName(unmarked(shown))
+    ? shown.slice(0, -MARK_SUFFIX.length)
     : undefined;
 }
 
 /** A path with names as they are in the workspace, some of them marked already, as the editor shows it. */
-export function markedPath(path: string): string {
+export function markPath(path: string): string {
   return path
     .split('/')
-    .map((name) => (isConfigurationName(name) ? name + MARK : name))
+    .map((name) => (isConfigurationName(name) ? name + MARK_SUFFIX : name))
     .join('/');
 }
 
-export type RealPath =
+export type ParsedDisplayPath =
   | { readonly kind: 'path'; readonly path: string }
   /** A name in it is one of configuration and is not marked: the editor finds nothing there. */
   | { readonly kind: 'configuration'; readonly name: string };
 
 /** The reverse of `shownPath`. */
-export function realPath(shown: string): RealPath {
+export function parseDisplayPath(shown: string): ParsedDisplayPath {
   const names: string[] = [];
   for (const name of shown.split('/')) {
     if (isConfigurationName(name)) return { kind: 'configuration', name };
-    names.push(markedName(name) ?? name);
+    names.push(workspaceNameOf(name) ?? name);
   }
   return { kind: 'path', path: names.join('/') };
 }
 
 function unmarked(name: string): string {
   let bare = name;
-  while (bare.endsWith(MARK)) bare = bare.slice(0, -MARK.length);
+  while (bare.endsWith(MARK_SUFFIX)) bare = bare.slice(0, -MARK_SUFFIX.length);
   return bare;
 }

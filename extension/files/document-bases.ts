@@ -1,10 +1,10 @@
 import { workspace } from 'vscode';
 import type { Disposable, Memento, TextDocument, Uri } from 'vscode';
 import { z } from 'zod';
-import { Disposal } from '../disposal.ts';
+import { DisposableStore } from '../base/disposable-store.ts';
 import { BaseTexts } from './base-texts.ts';
 import { BaseVersions, fingerprint } from './base-versions.ts';
-import type { Seen } from './base-versions.ts';
+import type { FileVersion } from './base-versions.ts';
 import { SCHEME } from './location.ts';
 import type { WholeFile } from './session-files.ts';
 
@@ -24,15 +24,15 @@ export class DocumentBases implements Disposable {
   /** What dirty documents hold whose text cannot be compared with bytes: fingerprints, see `isOpaque`. */
   readonly #unsaved = new Map<string, string>();
   readonly #state: Memento;
-  #loaded: Map<string, Seen> | undefined;
-  readonly #owned = new Disposal();
+  #loaded: Map<string, FileVersion> | undefined;
+  readonly #owned = new DisposableStore();
 
   constructor(state: Memento) {
     this.#state = state;
-    this.#owned.own(workspace.onDidOpenTextDocument((document) => this.#look(document)));
-    this.#owned.own(workspace.onDidChangeTextDocument(({ document }) => this.#look(document)));
-    this.#owned.own(workspace.onDidSaveTextDocument(({ uri }) => this.#drop(uri.toString())));
-    this.#owned.own(workspace.onDidCloseTextDocument((document) => this.#close(document)));
+    this.#owned.add(workspace.onDidOpenTextDocument((document) => this.#look(document)));
+    this.#owned.add(workspace.onDidChangeTextDocument(({ document }) => this.#look(document)));
+    this.#owned.add(workspace.onDidSaveTextDocument(({ uri }) => this.#drop(uri.toString())));
+    this.#owned.add(workspace.onDidCloseTextDocument((document) => this.#close(document)));
     for (const document of workspace.textDocuments) this.#look(document);
   }
 
@@ -40,38 +40,38 @@ export class DocumentBases implements Disposable {
     this.#owned.dispose();
   }
 
-  read(uri: Uri, file: WholeFile): void {
-    const document = documentOf(uri);
+  recordRead(uri: Uri, file: WholeFile): void {
+    const document = openDocumentOf(uri);
     const shown =
       document === undefined ? undefined : document.isDirty ? null : fingerprint(document.getText());
     const key = uri.toString();
-    this.#versions.read(key, seenOf(file), fingerprint(file.bytes.toString('utf8')), shown);
+    this.#versions.recordRead(key, seenOf(file), fingerprint(file.bytes.toString('utf8')), shown);
     if (document?.isDirty !== false) return;
-    if (isOpaque(document)) this.#versions.shownOpaque(key);
+    if (isOpaque(document)) this.#versions.useLatestRead(key);
     this.#keepText(key, document);
   }
 
   /** `text`: what a document of it shows, where that is known. */
-  written(uri: Uri, { version, mtimeMs }: Seen, text?: string): void {
+  recordWrite(uri: Uri, { version, mtimeMs }: FileVersion, text?: string): void {
     this.#set(uri, { version, mtimeMs });
-    if (text !== undefined) this.#texts.keep(uri.toString(), version, text);
+    if (text !== undefined) this.#texts.set(uri.toString(), version, text);
   }
 
   /**
    * The document counts as an edit of this version from now on: the version was merged into it, or the person has seen it and wants
    * their own text instead. The time stays that of what VS Code has loaded: it would take a later one for a conflict.
    */
-  rebase(uri: Uri, { version, mtimeMs }: Seen, text?: string): void {
-    this.written(uri, { version, mtimeMs: this.ofDirty(uri).base?.mtimeMs ?? mtimeMs }, text);
+  rebase(uri: Uri, { version, mtimeMs }: FileVersion, text?: string): void {
+    this.recordWrite(uri, { version, mtimeMs: this.dirtyBaseOf(uri).base?.mtimeMs ?? mtimeMs }, text);
   }
 
   /** The text of the base, for merging; undefined where it is not known. */
-  textOf(uri: Uri, { version }: Seen): string | undefined {
+  baseTextOf(uri: Uri, { version }: FileVersion): string | undefined {
     return this.#texts.get(uri.toString(), version);
   }
 
   /** The bases of this document, or of those below this folder. */
-  below(uri: Uri): { readonly uri: Uri; readonly base: Seen }[] {
+  basesBelow(uri: Uri): { readonly uri: Uri; readonly base: FileVersion }[] {
     const key = uri.toString();
     return workspace.textDocuments.flatMap((document) => {
       const own = document.uri.toString();
@@ -82,26 +82,26 @@ export class DocumentBases implements Disposable {
   }
 
   /** A document gets another path, or a copy, and its unsaved text with it. The old one is forgotten when it is closed. */
-  carry(from: Uri, to: Uri, base: Seen): void {
+  copyBase(from: Uri, to: Uri, base: FileVersion): void {
     const key = from.toString();
     const text = this.#texts.get(key, (this.#versions.get(key) ?? base).version);
-    this.written(to, base, text);
+    this.recordWrite(to, base, text);
     if (this.#kept.has(key)) this.#keep(to.toString());
   }
 
   /** The version that an editor's unsaved changes began from. */
-  ofDirty(uri: Uri): { readonly isDirty: boolean; readonly base: Seen | undefined } {
-    if (documentOf(uri)?.isDirty !== true) return { isDirty: false, base: undefined };
+  dirtyBaseOf(uri: Uri): { readonly isDirty: boolean; readonly base: FileVersion | undefined } {
+    if (openDocumentOf(uri)?.isDirty !== true) return { isDirty: false, base: undefined };
     const key = uri.toString();
     return { isDirty: true, base: this.#versions.get(key) ?? this.#kept.get(key) };
   }
 
-  get #kept(): Map<string, Seen> {
+  get #kept(): Map<string, FileVersion> {
     this.#loaded ??= new Map(Object.entries(keptSchema().safeParse(this.#state.get(KEPT)).data ?? {}));
     return this.#loaded;
   }
 
-  #set(uri: Uri, seen: Seen): void {
+  #set(uri: Uri, seen: FileVersion): void {
     const key = uri.toString();
     this.#versions.set(key, seen);
     if (this.#kept.has(key)) this.#keep(key);
@@ -118,8 +118,8 @@ export class DocumentBases implements Disposable {
     const text = fingerprint(document.getText());
     if (isOpaque(document)) {
       // VS Code calls a document clean for the time of a rename, with its unsaved text still in it.
-      if (this.#unsaved.get(key) !== text) this.#versions.shownOpaque(key);
-    } else if (this.#versions.shown(key, text)) this.#drop(key);
+      if (this.#unsaved.get(key) !== text) this.#versions.useLatestRead(key);
+    } else if (this.#versions.recordShownText(key, text)) this.#drop(key);
     else return;
     this.#keepText(key, document);
   }
@@ -128,14 +128,14 @@ export class DocumentBases implements Disposable {
     const base = this.#versions.get(key);
     if (base === undefined || this.#texts.get(key, base.version) !== undefined) return;
     const text = document.getText();
-    if (isOpaque(document) || this.#versions.isOf(key, base, fingerprint(text))) {
-      this.#texts.keep(key, base.version, text);
+    if (isOpaque(document) || this.#versions.wasRead(key, base, fingerprint(text))) {
+      this.#texts.set(key, base.version, text);
     }
   }
 
   #close({ uri }: TextDocument): void {
     // VS Code also says so of a document that gets another language, after a rename for example; that one is still there.
-    if (uri.scheme !== SCHEME || documentOf(uri) !== undefined) return;
+    if (uri.scheme !== SCHEME || openDocumentOf(uri) !== undefined) return;
     this.#versions.forget(uri.toString());
     this.#texts.forget(uri.toString());
     this.#unsaved.delete(uri.toString());
@@ -160,7 +160,7 @@ export class DocumentBases implements Disposable {
   }
 }
 
-export function documentOf(uri: Uri): TextDocument | undefined {
+export function openDocumentOf(uri: Uri): TextDocument | undefined {
   const key = uri.toString();
   return workspace.textDocuments.find((document) => document.uri.toString() === key);
 }
@@ -170,6 +170,6 @@ function isOpaque({ encoding }: TextDocument): boolean {
   return !encoding.startsWith('utf8');
 }
 
-function seenOf({ version, mtimeMs }: WholeFile): Seen {
+function seenOf({ version, mtimeMs }: WholeFile): FileVersion {
   return { version, mtimeMs };
 }

@@ -26,17 +26,17 @@ export function asFileSystemError(thrown: unknown): FileSystemError {
   }
 }
 
-export function notThere(uri: Uri): FileSystemError {
+export function fileNotFound(uri: Uri): FileSystemError {
   return FileSystemError.FileNotFound(uri);
 }
 
 /** The folder above `workspace/` is no place for files: what lay there would be read as configuration of the editor. */
-export function notHere(): FileSystemError {
+export function outsideWorkspace(): FileSystemError {
   return FileSystemError.NoPermissions('Only what is below /workspace can be changed');
 }
 
 /** What work gives; its failure as VS Code wants it. */
-export async function answered<T>(work: Promise<T>): Promise<T> {
+export async function withFileSystemErrors<T>(work: Promise<T>): Promise<T> {
   try {
     return await work;
   } catch (error) {

@@ -1,5 +1,5 @@
 import type { Uri } from 'vscode';
-import { sandboxTerminalSettings } from '../terminals/profile-titles.ts';
+import { sandboxTerminalSettings } from './sandbox-terminal-settings.ts';
 
 /** Where VS Code looks for the configuration of a folder of ours. No agent can put a file there, and no listing has it. */
 export const SETTINGS_PATH = '/.vscode/settings.json';

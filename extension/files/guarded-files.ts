@@ -1,7 +1,7 @@
 import { Disposable, FileSystemError } from 'vscode';
 import type { Event, FileChangeEvent, FileStat, FileSystemProvider, FileType, Uri } from 'vscode';
-import { inert } from '../inert.ts';
-import { MARK } from './configuration-paths.ts';
+import { sanitize } from '../base/sanitize.ts';
+import { MARK_SUFFIX } from './configuration-paths.ts';
 import { configurationNameIn } from './location.ts';
 import type { ImportedConfiguration } from './imported-configuration.ts';
 import type { WindowGuard } from './window-guard.ts';
@@ -102,11 +102,11 @@ export class GuardedFiles implements FileSystemProvider {
 
   /** Why VS Code does not get the file; undefined where it does. Throws where it gets none at all. */
   #refusal(uri: Uri): FileSystemError | undefined {
-    this.#guard.assertOpen();
+    this.#guard.assertFilesAllowed();
     const name = configurationNameIn(uri);
     if (name === undefined) return undefined;
     return FileSystemError.NoPermissions(
-      `VS Code takes ${inert(name)} for its own configuration, so a session’s is found under the name “${inert(name)}${MARK}” instead`,
+      `VS Code takes ${sanitize(name)} for its own configuration, so a session’s is found under the name “${sanitize(name)}${MARK_SUFFIX}” instead`,
     );
   }
 }

@@ -1,8 +1,8 @@
 import { FileSystemError, FileType } from 'vscode';
 import type { FileStat, FileSystemProvider, Uri } from 'vscode';
-import { inert } from '../inert.ts';
-import { markedPath } from './configuration-paths.ts';
-import { lastName } from './location.ts';
+import { sanitize } from '../base/sanitize.ts';
+import { markPath } from './configuration-paths.ts';
+import { baseName } from './location.ts';
 
 /** VS Code looks at what it has written at once; a busy machine takes a moment. */
 const KNOWN_MS = 30_000;
@@ -42,7 +42,7 @@ export class ImportedConfiguration {
   async writeFile(uri: Uri, content: Uint8Array): Promise<void> {
     const target = marked(uri);
     if (await this.#exists(uri)) {
-      const name = inert(lastName(target.path));
+      const name = sanitize(baseName(target.path));
       throw FileSystemError.FileExists(`It is there already, as “${name}”. Delete or rename that one first`);
     }
     await this.#files.writeFile(target, content, { create: true, overwrite: false });
@@ -73,5 +73,5 @@ export class ImportedConfiguration {
 }
 
 function marked(uri: Uri): Uri {
-  return uri.with({ path: markedPath(uri.path), query: '', fragment: '' });
+  return uri.with({ path: markPath(uri.path), query: '', fragment: '' });
 }

@@ -1,6 +1,6 @@
 import { EventEmitter, FileChangeType, TabInputText, window, workspace } from 'vscode';
 import type { Disposable, FileChangeEvent, Tab, TextDocument, Uri } from 'vscode';
-import { Disposal } from '../disposal.ts';
+import { DisposableStore } from '../base/disposable-store.ts';
 import { SCHEME, locate } from './location.ts';
 import type { SessionFiles } from './session-files.ts';
 import { tailText } from './tail-text.ts';
@@ -18,25 +18,25 @@ const AGAIN_MS = 2_000;
  */
 export class LargeFiles implements Disposable {
   readonly #files: SessionFiles;
-  readonly #owned = new Disposal();
-  readonly #changed = this.#owned.own(new EventEmitter<Uri>());
+  readonly #owned = new DisposableStore();
+  readonly #changed = this.#owned.add(new EventEmitter<Uri>());
   readonly #refused = new Map<string, NodeJS.Timeout>();
   readonly #outdated = new Map<string, NodeJS.Timeout>();
 
   constructor(files: SessionFiles) {
     this.#files = files;
-    this.#owned.own(
+    this.#owned.add(
       workspace.registerTextDocumentContentProvider(TAIL_SCHEME, {
         onDidChange: this.#changed.event,
         provideTextDocumentContent: (uri) => this.#read(uri),
       }),
     );
-    this.#owned.own(
+    this.#owned.add(
       window.tabGroups.onDidChangeTabs(({ opened, changed }) => {
         for (const tab of [...opened, ...changed]) this.#look(tab);
       }),
     );
-    this.#owned.onEnd(() => {
+    this.#owned.onDispose(() => {
       for (const timer of [...this.#refused.values(), ...this.#outdated.values()]) clearTimeout(timer);
     });
   }
@@ -46,7 +46,7 @@ export class LargeFiles implements Disposable {
   }
 
   /** A file was not read because it is too large. Where a tab was to show it, that one shows its end. */
-  refused(uri: Uri): void {
+  showTailInTab(uri: Uri): void {
     const key = uri.toString();
     clearTimeout(this.#refused.get(key));
     this.#refused.set(
@@ -56,7 +56,7 @@ export class LargeFiles implements Disposable {
     for (const { tabs } of window.tabGroups.all) for (const tab of tabs) this.#look(tab);
   }
 
-  changed(events: readonly FileChangeEvent[]): void {
+  refreshTails(events: readonly FileChangeEvent[]): void {
     for (const { type, uri } of events) {
       const tail = uri.with({ scheme: TAIL_SCHEME });
       const key = tail.toString();

@@ -1,7 +1,7 @@
 import { Uri } from 'vscode';
 import { SessionIdSchema, SnapshotIdSchema } from '../../protocol/ids.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
-import { realPath, shownPath } from './configuration-paths.ts';
+import { parseDisplayPath, displayPath } from './configuration-paths.ts';
 
 /** `holdfast://<session>/workspace/…` */
 export const SCHEME = 'holdfast';
@@ -31,32 +31,32 @@ function below({ authority: session, path }: Uri): Location {
   if (trimmed === '' || trimmed === '/') return { kind: 'root', session };
   if (trimmed !== WORKSPACE && !trimmed.startsWith(`${WORKSPACE}/`)) return { kind: 'nowhere' };
   if (/\/\.\.?(?=\/|$)/.test(trimmed)) return { kind: 'nowhere' };
-  const real = realPath(trimmed);
+  const real = parseDisplayPath(trimmed);
   return real.kind === 'path' ? { kind: 'workspace', session, path: real.path } : { kind: 'nowhere' };
 }
 
 /** The first name of a workspace's path under which VS Code looks for its own configuration; undefined where the address has none. */
 export function configurationNameIn({ path }: Uri): string | undefined {
   if (!path.startsWith(`${WORKSPACE}/`)) return undefined;
-  const real = realPath(path);
+  const real = parseDisplayPath(path);
   return real.kind === 'configuration' ? real.name : undefined;
 }
 
 /** The folder that a window opens: it shows `workspace/`, so VS Code finds none of the agent's files where it looks for a folder's configuration. */
-export function rootOf(session: string): Uri {
+export function rootUri(session: string): Uri {
   return Uri.from({ scheme: SCHEME, authority: session, path: '/' });
 }
 
 /** `path`: `/workspace/…` as the agent sees it. `locate` is the reverse. */
-export function uriOf(session: string, path: string): Uri {
-  return Uri.from({ scheme: SCHEME, authority: session, path: shownPath(path) });
+export function workspaceUri(session: string, path: string): Uri {
+  return Uri.from({ scheme: SCHEME, authority: session, path: displayPath(path) });
 }
 
 /** What a snapshot has, which never changes. */
-export function snapshotUriOf(snapshot: string, path: string): Uri {
-  return Uri.from({ scheme: SNAPSHOT_SCHEME, authority: snapshot, path: shownPath(path) });
+export function snapshotUri(snapshot: string, path: string): Uri {
+  return Uri.from({ scheme: SNAPSHOT_SCHEME, authority: snapshot, path: displayPath(path) });
 }
 
-export function lastName(path: string): string {
+export function baseName(path: string): string {
   return path.slice(path.lastIndexOf('/') + 1);
 }

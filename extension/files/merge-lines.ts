@@ -40,7 +40,7 @@ export function mergeLines(base: string, mine: string, theirs: string): LineEdit
 }
 
 /** The text with the edits made. */
-export function withEdits(text: string, edits: readonly LineEdit[]): string {
+export function applyEdits(text: string, edits: readonly LineEdit[]): string {
   const lines = linesOf(text);
   const merged: string[] = [];
   let at = 0;

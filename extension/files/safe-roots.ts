@@ -1,6 +1,6 @@
 import type { Uri } from 'vscode';
 
-export interface Root {
+export interface WindowRoot {
   readonly uri: Uri;
   readonly name: string;
 }
@@ -10,23 +10,28 @@ export type SafeRoots =
   | { readonly kind: 'asIs' }
   | { readonly kind: 'open'; readonly root: Uri }
   /** In a workspace file of the person's: `count` folders from the one at `from` on become these. */
-  | { readonly kind: 'replace'; readonly from: number; readonly count: number; readonly folders: Root[] };
+  | {
+      readonly kind: 'replace';
+      readonly from: number;
+      readonly count: number;
+      readonly folders: WindowRoot[];
+    };
 
 /** `isOurs`: the address is one of a session's or a snapshot's files. */
 export function safeRoots(
   workspaceFile: Uri | undefined,
-  folders: readonly Root[],
+  folders: readonly WindowRoot[],
   isOurs: (uri: Uri) => boolean,
 ): SafeRoots {
   if (workspaceFile !== undefined && isOurs(workspaceFile))
     return { kind: 'open', root: rootAbove(workspaceFile) };
-  const isUnsafe = ({ uri }: Root): boolean => isOurs(uri) && uri.path !== '/' && uri.path !== '';
+  const isUnsafe = ({ uri }: WindowRoot): boolean => isOurs(uri) && uri.path !== '/' && uri.path !== '';
   const from = folders.findIndex(isUnsafe);
   const first = folders[from];
   if (first === undefined) return { kind: 'asIs' };
   if (workspaceFile === undefined) return { kind: 'open', root: rootAbove(first.uri) };
   const taken = new Set(folders.slice(0, from).map(({ uri }) => uri.toString()));
-  const safe: Root[] = [];
+  const safe: WindowRoot[] = [];
   for (const folder of folders.slice(from)) {
     const uri = isUnsafe(folder) ? rootAbove(folder.uri) : folder.uri;
     // A session is shown once.

@@ -1,16 +1,16 @@
 import { HoldfastError } from '../../protocol/errors.ts';
-import { FILE_PIECE_BYTES, LIST_LIMITS } from '../../protocol/files.ts';
-import type { FileEntry, FileStat, Written } from '../../protocol/files.ts';
+import { FILE_CHUNK_BYTES, LIST_LIMITS } from '../../protocol/files.ts';
+import type { FileEntry, FileStat, WriteResult } from '../../protocol/files.ts';
 import type { Connection } from '../connection/connection.ts';
 
 /** Whole files cross VS Code's process boundary, and its memory: what is larger is not opened. */
-export const MOST_FILE_BYTES = 50 * 2 ** 20;
+export const MAX_FILE_BYTES = 50 * 2 ** 20;
 
 /** Whose files: a session's as they are now, or what a snapshot has of them. */
 export type FileSource = { readonly session: string } | { readonly snapshot: string };
 
 /** What a write expects to find, see `files/write`. */
-export type Expectation =
+export type WritePrecondition =
   { readonly ifVersion: string } | { readonly create?: boolean; readonly overwrite?: boolean };
 
 export interface WholeFile {
@@ -56,7 +56,7 @@ export class SessionFiles {
     do {
       const page: { entries: FileEntry[]; nextCursor: string | null } = await this.#connection.call(
         'files/list',
-        { ...source, path, limit: LIST_LIMITS.most, ...(cursor === null ? {} : { cursor }) },
+        { ...source, path, limit: LIST_LIMITS.max, ...(cursor === null ? {} : { cursor }) },
         AGAIN,
       );
       all.push(...page.entries);
@@ -71,7 +71,7 @@ export class SessionFiles {
       try {
         return await this.#readOnce(source, path);
       } catch (error) {
-        if (!isConflict(error) || tries === 3) throw error;
+        if (!isVersionConflict(error) || tries === 3) throw error;
       }
     }
   }
@@ -79,16 +79,16 @@ export class SessionFiles {
   async #readOnce(source: FileSource, path: string): Promise<WholeFile> {
     const first = await this.#connection.callWithBytes(
       'files/read',
-      { ...source, path, length: FILE_PIECE_BYTES },
+      { ...source, path, length: FILE_CHUNK_BYTES },
       AGAIN,
     );
     const { size, version, mtimeMs } = first.result;
-    if (size > MOST_FILE_BYTES) throw tooLarge(path, size, 'opened');
+    if (size > MAX_FILE_BYTES) throw tooLarge(path, size, 'opened');
     const pieces = [first.bytes];
     for (let offset = first.bytes.length; offset < size;) {
       const { bytes } = await this.#connection.callWithBytes(
         'files/read',
-        { ...source, path, offset, length: FILE_PIECE_BYTES, ifVersion: version },
+        { ...source, path, offset, length: FILE_CHUNK_BYTES, ifVersion: version },
         AGAIN,
       );
       if (bytes.length === 0) break;
@@ -108,7 +108,7 @@ export class SessionFiles {
     const { size } = await this.#connection.call('files/stat', { ...source, path }, AGAIN);
     const { result, bytes } = await this.#connection.callWithBytes(
       'files/read',
-      { ...source, path, offset: Math.max(0, size - FILE_PIECE_BYTES), length: FILE_PIECE_BYTES },
+      { ...source, path, offset: Math.max(0, size - FILE_CHUNK_BYTES), length: FILE_CHUNK_BYTES },
       AGAIN,
     );
     return { bytes, size: result.size };
@@ -119,10 +119,10 @@ export class SessionFiles {
     session: string,
     path: string,
     content: Uint8Array,
-    expectation: Expectation,
-  ): Promise<Written> {
-    if (content.byteLength > MOST_FILE_BYTES) throw tooLarge(path, content.byteLength, 'saved');
-    if (content.byteLength <= FILE_PIECE_BYTES) {
+    expectation: WritePrecondition,
+  ): Promise<WriteResult> {
+    if (content.byteLength > MAX_FILE_BYTES) throw tooLarge(path, content.byteLength, 'saved');
+    if (content.byteLength <= FILE_CHUNK_BYTES) {
       const params = { session, path, ...expectation };
       // What is there already may be written again.
       return this.#connection.call('files/write', params, { ...AGAIN, bytes: content });
@@ -131,8 +131,8 @@ export class SessionFiles {
     const peer = await this.#connection.ready();
     const { upload } = await peer.call('files/begin', { session, path, ...expectation });
     try {
-      for (let offset = 0; offset < content.byteLength; offset += FILE_PIECE_BYTES) {
-        const bytes = content.subarray(offset, offset + FILE_PIECE_BYTES);
+      for (let offset = 0; offset < content.byteLength; offset += FILE_CHUNK_BYTES) {
+        const bytes = content.subarray(offset, offset + FILE_CHUNK_BYTES);
         await peer.call('files/append', { session, upload, offset }, { bytes });
       }
       return await peer.call('files/commit', { session, upload, size: content.byteLength });
@@ -161,7 +161,7 @@ export class SessionFiles {
 }
 
 /** The file is not what was expected. */
-export function isConflict(error: unknown): error is HoldfastError {
+export function isVersionConflict(error: unknown): error is HoldfastError {
   return (
     error instanceof HoldfastError &&
     error.code === 'conflict' &&
@@ -173,7 +173,7 @@ export function isConflict(error: unknown): error is HoldfastError {
 function tooLarge(path: string, size: number, what: 'opened' | 'saved'): HoldfastError {
   const megabytes = (bytes: number): string => `${(bytes / 2 ** 20).toFixed(bytes < 2 ** 30 ? 1 : 0)} MB`;
   return new HoldfastError('file_too_large', `${path} cannot be ${what} here`, {
-    why: `it has ${megabytes(size)}, and an editor takes at most ${megabytes(MOST_FILE_BYTES)} of a session's file`,
+    why: `it has ${megabytes(size)}, and an editor takes at most ${megabytes(MAX_FILE_BYTES)} of a session's file`,
     next: 'look at it in a terminal, or copy it out with `holdfast workspace cat`',
   });
 }

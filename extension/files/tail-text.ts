@@ -1,4 +1,4 @@
-import { inert } from '../inert.ts';
+import { sanitize } from '../base/sanitize.ts';
 
 /** A line may be longer than all that is shown; then it begins in its middle. */
 const LONGEST_CUT = 64 * 1024;
@@ -16,7 +16,7 @@ export function tailText(
   const lineEnd = isCut ? bytes.subarray(0, LONGEST_CUT).indexOf(0x0a) : -1;
   const start = lineEnd >= 0 ? lineEnd + 1 : isCut ? characterStart(bytes) : 0;
   const shown = bytes.subarray(start);
-  const heading = `[Holdfast: the last ${megabytes(shown.length)} of ${inert(path)}, which has ${megabytes(size)}. It is too large to be opened here and cannot be changed.]`;
+  const heading = `[Holdfast: the last ${megabytes(shown.length)} of ${sanitize(path)}, which has ${megabytes(size)}. It is too large to be opened here and cannot be changed.]`;
   return `${heading}\n${shown.toString('utf8')}`;
 }
 

@@ -2,9 +2,9 @@ import { EventEmitter, FileDecoration, ThemeColor, workspace } from 'vscode';
 import type { Disposable, FileDecorationProvider, Uri } from 'vscode';
 import type { SessionEvent } from '../../protocol/entities.ts';
 import type { Connection } from '../connection/connection.ts';
-import { Disposal } from '../disposal.ts';
+import { DisposableStore } from '../base/disposable-store.ts';
 import type { SessionEvents } from '../history/session-events.ts';
-import { sessionsHere } from '../sessions/pick.ts';
+import { sessionsInWindow } from '../sessions/pick-session.ts';
 import { SCHEME, locate } from './location.ts';
 
 const MOST = 20_000;
@@ -16,17 +16,17 @@ export class ChangeTimes {
   readonly onDidChange = this.#changed.event;
 
   /** From a listing: nothing has happened, so nobody is told. */
-  seen(uri: Uri, mtimeMs: number): void {
+  recordListed(uri: Uri, mtimeMs: number): void {
     this.#set(uri.toString(), mtimeMs);
   }
 
-  changed(uris: readonly Uri[]): void {
+  recordChanged(uris: readonly Uri[]): void {
     const now = Date.now();
     for (const uri of uris) this.#set(uri.toString(), now);
     this.#changed.fire([...uris]);
   }
 
-  of(uri: Uri): number {
+  lastChangeOf(uri: Uri): number {
     return this.#times.get(uri.toString()) ?? 0;
   }
 
@@ -44,8 +44,8 @@ export class TurnChanges implements FileDecorationProvider, Disposable {
   readonly #connection: Connection;
   readonly #events: SessionEvents;
   readonly #times: ChangeTimes;
-  readonly #owned = new Disposal();
-  readonly #changed = this.#owned.own(new EventEmitter<Uri[] | undefined>());
+  readonly #owned = new DisposableStore();
+  readonly #changed = this.#owned.add(new EventEmitter<Uri[] | undefined>());
   readonly onDidChangeFileDecorations = this.#changed.event;
   readonly #began = new Map<string, number>();
   readonly #followed = new Map<string, Disposable>();
@@ -54,10 +54,10 @@ export class TurnChanges implements FileDecorationProvider, Disposable {
     this.#connection = connection;
     this.#events = events;
     this.#times = times;
-    this.#owned.own(times.onDidChange((uris) => this.#changed.fire(uris)));
-    this.#owned.own(connection.onDidConnect(() => void this.#follow()));
-    this.#owned.own(workspace.onDidChangeWorkspaceFolders(() => void this.#follow()));
-    this.#owned.onEnd(() => {
+    this.#owned.add(times.onDidChange((uris) => this.#changed.fire(uris)));
+    this.#owned.add(connection.onDidConnect(() => void this.#follow()));
+    this.#owned.add(workspace.onDidChangeWorkspaceFolders(() => void this.#follow()));
+    this.#owned.onDispose(() => {
       for (const following of this.#followed.values()) void following.dispose();
     });
     if (connection.peer !== undefined) void this.#follow();
@@ -72,7 +72,7 @@ export class TurnChanges implements FileDecorationProvider, Disposable {
     const location = locate(uri);
     if (location.kind !== 'workspace') return undefined;
     const began = this.#began.get(location.session);
-    if (began === undefined || this.#times.of(uri) < began) return undefined;
+    if (began === undefined || this.#times.lastChangeOf(uri) < began) return undefined;
     const decoration = new FileDecoration(
       'M',
       'Changed since the last turn began',
@@ -83,7 +83,7 @@ export class TurnChanges implements FileDecorationProvider, Disposable {
   }
 
   async #follow(): Promise<void> {
-    for (const session of sessionsHere()) {
+    for (const session of sessionsInWindow()) {
       if (this.#followed.has(session)) continue;
       try {
         const [{ turns }, shown] = await Promise.all([

@@ -1,7 +1,7 @@
 import { FileSystemError, commands, window, workspace } from 'vscode';
 import type { Disposable, Memento, Uri } from 'vscode';
 import { z } from 'zod';
-import { Disposal } from '../disposal.ts';
+import { DisposableStore } from '../base/disposable-store.ts';
 import { SCHEME, SNAPSHOT_SCHEME } from './location.ts';
 import type { RememberedSettings } from './remembered-settings.ts';
 import { safeRoots } from './safe-roots.ts';
@@ -23,13 +23,13 @@ const WHY =
 export class WindowGuard implements Disposable {
   readonly #state: Memento;
   readonly #remembered: RememberedSettings;
-  readonly #owned = new Disposal();
+  readonly #owned = new DisposableStore();
   #isClosed = false;
 
   constructor(state: Memento, remembered: RememberedSettings) {
     this.#state = state;
     this.#remembered = remembered;
-    this.#owned.own(workspace.onDidChangeWorkspaceFolders(() => this.#check()));
+    this.#owned.add(workspace.onDidChangeWorkspaceFolders(() => this.#check()));
     this.#check();
     void this.#explain();
   }
@@ -39,7 +39,7 @@ export class WindowGuard implements Disposable {
   }
 
   /** Throws `NoPermissions` while the window is opened on something that an agent can write. */
-  assertOpen(): void {
+  assertFilesAllowed(): void {
     if (this.#isClosed) throw FileSystemError.NoPermissions(`No files are shown in this window: ${WHY}`);
   }
 

@@ -1,11 +1,11 @@
 import { EventEmitter, Uri, window, workspace } from 'vscode';
 import type { Disposable, Event, TextDocumentContentProvider } from 'vscode';
 import type { Session, SessionEvent } from '../../protocol/entities.ts';
-import { Disposal } from '../disposal.ts';
-import { inert } from '../inert.ts';
-import { titleOf } from '../sessions/listing.ts';
-import { eventText } from './history-text.ts';
-import { transcriptText } from './transcript-text.ts';
+import { DisposableStore } from '../base/disposable-store.ts';
+import { sanitize } from '../base/sanitize.ts';
+import { sessionTitle } from '../sessions/listing.ts';
+import { formatEvent } from './history-text.ts';
+import { formatTranscript } from './transcript-text.ts';
 import type { SessionEvents } from './session-events.ts';
 
 const SCHEME = 'holdfast-history';
@@ -23,10 +23,10 @@ interface Reading {
   readonly between: string;
 }
 const READINGS = {
-  history: { ending: ' history.log', text: (event: SessionEvent) => eventText(event), between: '\n' },
+  history: { ending: ' history.log', text: (event: SessionEvent) => formatEvent(event), between: '\n' },
   transcript: {
     ending: ' transcript.txt',
-    text: (event: SessionEvent) => transcriptText(event),
+    text: (event: SessionEvent) => formatTranscript(event),
     between: '',
   },
 } as const satisfies Record<string, Reading>;
@@ -44,20 +44,20 @@ interface OpenHistory {
 /** Histories as documents that nobody can change and that go on by themselves. */
 export class HistoryDocuments implements TextDocumentContentProvider, Disposable {
   readonly #events: SessionEvents;
-  readonly #owned = new Disposal();
-  readonly #changed = this.#owned.own(new EventEmitter<Uri>());
+  readonly #owned = new DisposableStore();
+  readonly #changed = this.#owned.add(new EventEmitter<Uri>());
   readonly #open = new Map<string, OpenHistory>();
 
   constructor(events: SessionEvents) {
     this.#events = events;
-    this.#owned.own(workspace.registerTextDocumentContentProvider(SCHEME, this));
+    this.#owned.add(workspace.registerTextDocumentContentProvider(SCHEME, this));
     // What was told while VS Code was still making the document it has dropped.
-    this.#owned.own(
+    this.#owned.add(
       workspace.onDidOpenTextDocument(({ uri }) => {
         if (uri.scheme === SCHEME) this.#changed.fire(uri);
       }),
     );
-    this.#owned.own(
+    this.#owned.add(
       workspace.onDidCloseTextDocument(({ uri }) => {
         if (uri.scheme === SCHEME) this.#close(uri.toString());
       }),
@@ -81,7 +81,7 @@ export class HistoryDocuments implements TextDocumentContentProvider, Disposable
       preserveFocus: false,
     },
   ): Promise<void> {
-    const title = inert(titleOf(session)).replaceAll('/', '_');
+    const title = sanitize(sessionTitle(session)).replaceAll('/', '_');
     const uri = Uri.from({
       scheme: SCHEME,
       authority: session.id,

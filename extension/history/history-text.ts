@@ -8,7 +8,7 @@ const MOST_LINES = 200;
 const HIDDEN = /[^\P{C}\n\t]|[\p{Zl}\p{Zp}]/gu;
 
 /** An event as lines of text: when, what, and what of it a person wants to know. Output follows, one bar before each line. */
-export function eventText(event: SessionEvent): string {
+export function formatEvent(event: SessionEvent): string {
   const entry = parseEvent(event);
   const head = `${event.at.slice(0, 10)} ${event.at.slice(11, 23)}  ${event.type.padEnd(20)}`;
   if (entry === null) return `${head} ${short(JSON.stringify(event.data))}`;
@@ -64,14 +64,14 @@ function facts(data: object): string {
 }
 
 function barred(text: string): string {
-  const lines = visibleLines(text.endsWith('\n') ? text.slice(0, -1) : text).split('\n');
+  const lines = sanitizeLines(text.endsWith('\n') ? text.slice(0, -1) : text).split('\n');
   const shown = lines.slice(0, MOST_LINES).map((line) => `    │ ${cut(line)}`);
   const rest = lines.length - shown.length;
   return [...shown, ...(rest > 0 ? [`    │ … ${rest} more lines`] : [])].join('\n');
 }
 
 function short(text: string): string {
-  return cut(visibleLines(text).replace(/\s+/g, ' '));
+  return cut(sanitizeLines(text).replace(/\s+/g, ' '));
 }
 
 function cut(line: string): string {
@@ -79,7 +79,7 @@ function cut(line: string): string {
 }
 
 /** Text of an agent with its line ends and tabs; every other control character, and what reorders text, is spelled out. */
-export function visibleLines(text: string): string {
+export function sanitizeLines(text: string): string {
   return text
     .replaceAll('\r\n', '\n')
     .replace(HIDDEN, (character) => `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`);

@@ -3,7 +3,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import type { SessionEvent } from '../../protocol/entities.ts';
 import type { SupervisorPeer } from '../../protocol/client/connect.ts';
 import type { Connection } from '../connection/connection.ts';
-import { Disposal } from '../disposal.ts';
+import { DisposableStore } from '../base/disposable-store.ts';
 
 const AGAIN_MS = 2_000;
 
@@ -22,11 +22,11 @@ interface Following {
 export class SessionEvents implements Disposable {
   readonly #connection: Connection;
   readonly #followings = new Set<Following>();
-  readonly #owned = new Disposal();
+  readonly #owned = new DisposableStore();
 
   constructor(connection: Connection) {
     this.#connection = connection;
-    this.#owned.own(
+    this.#owned.add(
       connection.onDidConnect((peer) => {
         this.#listen(peer);
         for (const following of this.#followings) void this.#open(following);
@@ -52,7 +52,7 @@ export class SessionEvents implements Disposable {
       ended: false,
     };
     this.#followings.add(following);
-    this.#connection.use();
+    this.#connection.ensureConnecting();
     void this.#open(following);
     return new Disposable(() => this.#end(following));
   }

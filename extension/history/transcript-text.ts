@@ -1,6 +1,6 @@
 import type { SessionEvent } from '../../protocol/entities.ts';
 import { parseEvent } from '../../protocol/events.ts';
-import { visibleLines } from './history-text.ts';
+import { sanitizeLines } from './history-text.ts';
 
 /** Of one piece of output. A turn's whole output is in its history and on the command line. */
 const LONGEST_PIECE = 200_000;
@@ -9,15 +9,15 @@ const LONGEST_PIECE = 200_000;
  * What a person reads to follow an agent: prompts, output as it comes, and how each turn ended. Empty for everything else, which the history
  * has. Pieces are put together without anything between them, since output may come in the middle of a line.
  */
-export function transcriptText(event: SessionEvent): string {
+export function formatTranscript(event: SessionEvent): string {
   const entry = parseEvent(event);
   if (entry === null) return '';
   const { type, data } = entry;
   switch (type) {
     case 'turn.queued':
-      return `\n❯ ${visibleLines(data.preview)}   · ${clock(event.at)}\n`;
+      return `\n❯ ${sanitizeLines(data.preview)}   · ${clock(event.at)}\n`;
     case 'turn.output':
-      if (data.text !== undefined) return cut(visibleLines(data.text));
+      if (data.text !== undefined) return cut(sanitizeLines(data.text));
       return data.base64 === undefined
         ? `\n(${data.bytes} bytes of output are kept as a file)\n`
         : `\n(${data.bytes} bytes of output are not text)\n`;
@@ -27,19 +27,22 @@ export function transcriptText(event: SessionEvent): string {
       return '\n— Cancelling\n';
     case 'turn.ended': {
       const time = data.turnMs === null ? '' : ` after ${duration(data.turnMs)}`;
-      const result = data.output === null ? '' : `${visibleLines(JSON.stringify(data.output, null, 2))}\n`;
+      const result = data.output === null ? '' : `${sanitizeLines(JSON.stringify(data.output, null, 2))}\n`;
       const says = data.status === 'cancelled' ? null : data.error;
       const why =
         says === null
           ? data.status === 'cancelled'
             ? ''
             : exit(data.exitCode)
-          : `: ${visibleLines(says.message)}`;
-      const trace = data.error?.traceback === undefined ? '' : `${cut(visibleLines(data.error.traceback))}\n`;
+          : `: ${sanitizeLines(says.message)}`;
+      const trace =
+        data.error?.traceback === undefined ? '' : `${cut(sanitizeLines(data.error.traceback))}\n`;
       return `${result}\n— ${ENDED[data.status] ?? data.status}${time}${why}\n${trace}`;
     }
     case 'egress':
-      return data.decision === 'denied' ? `\n— Not let out to ${visibleLines(data.host)}:${data.port}\n` : '';
+      return data.decision === 'denied'
+        ? `\n— Not let out to ${sanitizeLines(data.host)}:${data.port}\n`
+        : '';
     case 'workspace.restored':
       return '\n— The workspace was restored from a snapshot\n';
     default:

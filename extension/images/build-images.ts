@@ -4,7 +4,7 @@ import { createInterface } from 'node:readline';
 import { ProgressLocation, commands, window, workspace } from 'vscode';
 import type { CancellationToken, LogOutputChannel } from 'vscode';
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { SupervisorProgram } from '../connection/program.ts';
+import type { SupervisorProgram } from '../connection/supervisor-program.ts';
 
 const NEW_SESSION = 'New Session';
 /** What is being built is put away in that time. */

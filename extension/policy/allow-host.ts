@@ -5,9 +5,9 @@ import type { RuleScope } from '../../protocol/egress.ts';
 import type { Session } from '../../protocol/entities.ts';
 import { parseEvent } from '../../protocol/events.ts';
 import type { Connection } from '../connection/connection.ts';
-import { inert } from '../inert.ts';
-import { inputProblem } from '../input-problems.ts';
-import { titleOf } from '../sessions/listing.ts';
+import { sanitize } from '../base/sanitize.ts';
+import { validationMessage } from '../base/validation-message.ts';
+import { sessionTitle } from '../sessions/listing.ts';
 
 const RECENT_EVENTS = 2_000;
 const MOST_HOSTS = 50;
@@ -27,14 +27,17 @@ export async function allowHost(
   const scope = isScope(given.scope) ? given.scope : await pickScope(session, host);
   if (scope === undefined) return undefined;
   await connection.call('policy/allow', { session: session.id, host, scope }, { repeatable: true });
-  window.setStatusBarMessage(`${inert(titleOf(session))} may reach ${inert(host)} (${scope})`, 10_000);
+  window.setStatusBarMessage(
+    `${sanitize(sessionTitle(session))} may reach ${sanitize(host)} (${scope})`,
+    10_000,
+  );
   return host;
 }
 
 async function pickHost(connection: Connection, session: Session): Promise<string | undefined> {
   const denied = await deniedHosts(connection, session);
   const items: HostItem[] = [
-    ...denied.map((host) => ({ label: inert(host), description: 'was denied', host })),
+    ...denied.map((host) => ({ label: sanitize(host), description: 'was denied', host })),
     { label: '$(edit) Another host …', host: null, alwaysShow: true },
   ];
   const picked = denied.length === 0 ? items[0] : await window.showQuickPick(items, title(session));
@@ -43,7 +46,7 @@ async function pickHost(connection: Connection, session: Session): Promise<strin
   return window.showInputBox({
     ...title(session),
     prompt: 'As api.example.com, *.example.org:8443 or 127.0.0.1:8080',
-    validateInput: (text) => inputProblem(HostPatternSchema, text, 'a host name'),
+    validateInput: (text) => validationMessage(HostPatternSchema, text, 'a host name'),
   });
 }
 
@@ -70,14 +73,14 @@ async function pickScope(session: Session, host: string): Promise<RuleScope | un
     { label: `For every session of ${session.profile}`, description: 'of now and later', scope: 'profile' },
   ];
   const picked = await window.showQuickPick(scopes, {
-    title: `Allow ${inert(host)}`,
-    placeHolder: `How long ${inert(titleOf(session))} may reach it`,
+    title: `Allow ${sanitize(host)}`,
+    placeHolder: `How long ${sanitize(sessionTitle(session))} may reach it`,
   });
   return picked?.scope;
 }
 
 function title(session: Session): { title: string; placeHolder: string } {
-  return { title: `Allow a host for ${inert(titleOf(session))}`, placeHolder: 'Host' };
+  return { title: `Allow a host for ${sanitize(sessionTitle(session))}`, placeHolder: 'Host' };
 }
 
 function isScope(scope: unknown): scope is RuleScope {

@@ -1,32 +1,32 @@
 import type { Disposable, Memento } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
 import type { SearchSummary } from '../../protocol/search.ts';
-import type { CommandWork } from '../commands/registry.ts';
+import type { CommandHandler } from '../commands/registry.ts';
 import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
-import { Disposal } from '../disposal.ts';
-import type { KnownSessions } from '../sessions/known-sessions.ts';
-import { onlySessionHere, pickSession } from '../sessions/pick.ts';
+import { DisposableStore } from '../base/disposable-store.ts';
+import type { SessionList } from '../sessions/session-list.ts';
+import { onlySessionInWindow, pickSession } from '../sessions/pick-session.ts';
 import { FileFinder } from './find-file.ts';
 import { RecentFiles } from './recent-files.ts';
-import type { ReplaceCount } from './replace-preview.ts';
+import type { ReplaceSummary } from './replace-preview.ts';
 import { TextSearch } from './text-search.ts';
 
 /** Finding files and text in a workspace, and replacing text. */
 export class SearchCommands implements Disposable {
-  readonly #sessions: KnownSessions;
-  readonly #owned = new Disposal();
+  readonly #sessions: SessionList;
+  readonly #owned = new DisposableStore();
   readonly #search: TextSearch;
   readonly #finder: FileFinder;
 
-  constructor(connection: Connection, sessions: KnownSessions, state: Memento) {
+  constructor(connection: Connection, sessions: SessionList, state: Memento) {
     this.#sessions = sessions;
-    this.#search = this.#owned.own(new TextSearch(connection));
-    const recent = this.#owned.own(new RecentFiles(state));
-    this.#finder = this.#owned.own(new FileFinder(connection, recent));
+    this.#search = this.#owned.add(new TextSearch(connection));
+    const recent = this.#owned.add(new RecentFiles(state));
+    this.#finder = this.#owned.add(new FileFinder(connection, recent));
   }
 
-  get works() {
+  get handlers() {
     return {
       'holdfast.findFile': (target) => this.#findFile(target),
       'holdfast.searchText': (target, query) => this.#searchText(target, query),
@@ -39,7 +39,7 @@ export class SearchCommands implements Disposable {
       'holdfast.replaceText': (target, text) => this.#replaceText(target, text),
       'holdfast.applyReplace': () => this.#search.applyReplace(),
       'holdfast.discardReplace': () => this.#search.discardReplace(),
-    } as const satisfies Partial<Record<CommandId, CommandWork>>;
+    } as const satisfies Partial<Record<CommandId, CommandHandler>>;
   }
 
   dispose(): void {
@@ -57,13 +57,13 @@ export class SearchCommands implements Disposable {
   }
 
   /** In the results of the last search; where there are none, searches first. */
-  async #replaceText(target: unknown, text: unknown): Promise<ReplaceCount | undefined> {
+  async #replaceText(target: unknown, text: unknown): Promise<ReplaceSummary | undefined> {
     if (target === undefined && this.#search.hasResults) return this.#search.replace(undefined, text);
     const session = await this.#pick(target, 'Replace Text');
     return session === undefined ? undefined : this.#search.replace(session, text);
   }
 
   #pick(target: unknown, title: string): Promise<Session | undefined> {
-    return pickSession(this.#sessions, target ?? onlySessionHere(), { title });
+    return pickSession(this.#sessions, target ?? onlySessionInWindow(), { title });
   }
 }

@@ -13,10 +13,10 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import type { Session } from '../../protocol/entities.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import type { Connection } from '../connection/connection.ts';
-import { lastName, uriOf } from '../files/location.ts';
-import { inert } from '../inert.ts';
-import { titleOf } from '../sessions/listing.ts';
-import { isForVsCode, parseFileQuery } from './quick-open.ts';
+import { baseName, workspaceUri } from '../files/location.ts';
+import { sanitize } from '../base/sanitize.ts';
+import { sessionTitle } from '../sessions/listing.ts';
+import { isQuickOpenPrefix, parseFileQuery } from './file-query.ts';
 import type { RecentFiles } from './recent-files.ts';
 import { ALWAYS_EXCLUDED } from './search-query.ts';
 
@@ -77,7 +77,7 @@ class FilePicker {
     this.#recent = recent;
     this.session = session.id;
     const picker = this.#picker;
-    picker.title = `Files of ${inert(titleOf(session))}`;
+    picker.title = `Files of ${sanitize(sessionTitle(session))}`;
     picker.placeholder = 'Search files by name (append : to go to a line, or type ? for other lists)';
     const listeners = Disposable.from(
       picker.onDidChangeValue((value) => this.#typed(value)),
@@ -110,7 +110,7 @@ class FilePicker {
   #typed(value: string): void {
     this.#isAccepted = false;
     clearTimeout(this.#timer);
-    if (isForVsCode(value)) {
+    if (isQuickOpenPrefix(value)) {
       this.#searching?.abort();
       this.#picker.items = [];
       this.#shown = undefined;
@@ -153,7 +153,7 @@ class FilePicker {
     } catch (error) {
       if (mine.signal.aborted) return;
       picker.items = [];
-      picker.placeholder = inert(HoldfastError.from(error).sentence);
+      picker.placeholder = sanitize(HoldfastError.from(error).sentence);
     } finally {
       if (this.#searching === mine) picker.busy = false;
     }
@@ -161,7 +161,7 @@ class FilePicker {
 
   /** Opens the active file; where the list is still that of an earlier query, the first file of the one to come. */
   #accept(): void {
-    if (isForVsCode(this.#picker.value)) {
+    if (isQuickOpenPrefix(this.#picker.value)) {
       this.#handOver();
       return;
     }
@@ -180,7 +180,7 @@ class FilePicker {
     const { position } = parseFileQuery(this.#picker.value);
     this.#picker.hide();
     const at = position === undefined ? undefined : ([position.line - 1, position.column - 1] as const);
-    void open(this.session, path, at === undefined ? undefined : new Range(...at, ...at), column);
+    void openFile(this.session, path, at === undefined ? undefined : new Range(...at, ...at), column);
   }
 
   /** Those that are still there. */
@@ -189,7 +189,7 @@ class FilePicker {
     const there = await Promise.all(
       files.map(async ({ path }) => {
         try {
-          await workspace.fs.stat(uriOf(this.session, path));
+          await workspace.fs.stat(workspaceUri(this.session, path));
           return [path];
         } catch {
           return [];
@@ -206,10 +206,10 @@ function section(heading: string, paths: readonly string[]): FileItem[] {
 }
 
 function itemOf(path: string): FileItem {
-  const folder = path.slice(WORKSPACE.length + 1, -lastName(path).length - 1);
+  const folder = path.slice(WORKSPACE.length + 1, -baseName(path).length - 1);
   return {
-    label: inert(lastName(path)),
-    description: inert(folder),
+    label: sanitize(baseName(path)),
+    description: sanitize(folder),
     iconPath: ThemeIcon.File,
     buttons: [TO_THE_SIDE],
     path,
@@ -219,13 +219,13 @@ function itemOf(path: string): FileItem {
 }
 
 /** Opens a file in the editor that fits it, an image too. VS Code itself says why where it cannot. */
-export async function open(
+export async function openFile(
   session: string,
   path: string,
   selection?: Range,
   viewColumn = ViewColumn.Active,
 ): Promise<void> {
-  await commands.executeCommand('vscode.open', uriOf(session, path), {
+  await commands.executeCommand('vscode.open', workspaceUri(session, path), {
     viewColumn,
     ...(selection === undefined ? {} : { selection }),
   });

@@ -1,7 +1,7 @@
 import { TabInputCustom, TabInputNotebook, TabInputText, window } from 'vscode';
 import type { Disposable, Memento, Tab } from 'vscode';
 import { z } from 'zod';
-import { Disposal } from '../disposal.ts';
+import { DisposableStore } from '../base/disposable-store.ts';
 import { locate } from '../files/location.ts';
 
 const MOST = 50;
@@ -17,7 +17,7 @@ export interface RecentFile {
 /** Files of sessions that were shown in this window, the latest first, as VS Code's Quick Open lists those of other folders. */
 export class RecentFiles implements Disposable {
   readonly #state: Memento;
-  readonly #owned = new Disposal();
+  readonly #owned = new DisposableStore();
   /** Undefined until they are needed. */
   #loaded: RecentFile[] | undefined;
 
@@ -26,8 +26,8 @@ export class RecentFiles implements Disposable {
     for (const tab of window.tabGroups.all.flatMap(({ tabs }) => tabs)) this.#opened(tab);
     const show = (): void => this.#opened(window.tabGroups.activeTabGroup.activeTab);
     show();
-    this.#owned.own(window.tabGroups.onDidChangeTabs(show));
-    this.#owned.own(window.tabGroups.onDidChangeTabGroups(show));
+    this.#owned.add(window.tabGroups.onDidChangeTabs(show));
+    this.#owned.add(window.tabGroups.onDidChangeTabGroups(show));
   }
 
   dispose(): void {

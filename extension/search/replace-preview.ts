@@ -12,13 +12,13 @@ import type { CancellationToken, Disposable, TextDocument, TextDocumentContentPr
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Session } from '../../protocol/entities.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
-import { Disposal } from '../disposal.ts';
-import { uriOf } from '../files/location.ts';
-import { inert } from '../inert.ts';
+import { DisposableStore } from '../base/disposable-store.ts';
+import { workspaceUri } from '../files/location.ts';
+import { sanitize } from '../base/sanitize.ts';
 import { Replacement } from './replacement.ts';
-import type { LeftOut, LineEdit } from './replacement.ts';
+import type { SkipReason, LineEdit } from './replacement.ts';
 import type { FileResult } from './search-results.ts';
-import { counted } from './search-query.ts';
+import { formatCount } from './search-query.ts';
 import type { SearchQuery } from './search-query.ts';
 
 const SCHEME = 'holdfast-replace';
@@ -55,7 +55,7 @@ interface Skipped {
   readonly why: string;
 }
 
-export interface ReplaceCount {
+export interface ReplaceSummary {
   readonly replacements: number;
   readonly files: number;
   /** Paths of files that were left out. */
@@ -64,14 +64,14 @@ export interface ReplaceCount {
 
 /** A replacement in many files: first shown as comparisons, then applied as one edit that VS Code saves and can undo. */
 export class ReplacePreview implements TextDocumentContentProvider, Disposable {
-  readonly #owned = new Disposal();
-  readonly #changed = this.#owned.own(new EventEmitter<Uri>());
+  readonly #owned = new DisposableStore();
+  readonly #changed = this.#owned.add(new EventEmitter<Uri>());
   readonly onDidChange = this.#changed.event;
   #pending: Pending | undefined;
   #serial = 0;
 
   constructor() {
-    this.#owned.own(workspace.registerTextDocumentContentProvider(SCHEME, this));
+    this.#owned.add(workspace.registerTextDocumentContentProvider(SCHEME, this));
   }
 
   dispose(): void {
@@ -88,10 +88,10 @@ export class ReplacePreview implements TextDocumentContentProvider, Disposable {
     found: readonly FileResult[],
     query: SearchQuery,
     text: string,
-  ): Promise<ReplaceCount | undefined> {
+  ): Promise<ReplaceSummary | undefined> {
     await this.discard();
     if (found.length > MOST_FILES) {
-      throw new HoldfastError('invalid_params', `The matches are in ${counted(found.length, 'file')}`, {
+      throw new HoldfastError('invalid_params', `The matches are in ${formatCount(found.length, 'file')}`, {
         why: `a replacement changes at most ${MOST_FILES} files at once`,
         next: 'narrow the search to a part of them, for example with files to include',
       });
@@ -110,14 +110,14 @@ export class ReplacePreview implements TextDocumentContentProvider, Disposable {
       return count;
     }
     this.#serial += 1;
-    const title = `Replace “${inert(query.pattern, 40)}” with “${inert(text, 40)}” (${counted(replacements, 'replacement')} in ${counted(files.length, 'file')})`;
+    const title = `Replace “${sanitize(query.pattern, 40)}” with “${sanitize(text, 40)}” (${formatCount(replacements, 'replacement')} in ${formatCount(files.length, 'file')})`;
     this.#pending = { session: session.id, title, files };
     await commands.executeCommand('setContext', CONTEXT, true);
     await commands.executeCommand(
       'vscode.changes',
       title,
       files.map(({ path }) => {
-        const uri = uriOf(session.id, path);
+        const uri = workspaceUri(session.id, path);
         return [uri, uri, this.#previewUri(path)];
       }),
     );
@@ -129,7 +129,7 @@ export class ReplacePreview implements TextDocumentContentProvider, Disposable {
   }
 
   /** Makes the edits that were shown. A file that is another one by now is left out, and the person is told. */
-  async apply(): Promise<ReplaceCount | undefined> {
+  async apply(): Promise<ReplaceSummary | undefined> {
     const pending = this.#pending;
     if (pending === undefined) return undefined;
     const skipped: Skipped[] = [];
@@ -149,7 +149,7 @@ export class ReplacePreview implements TextDocumentContentProvider, Disposable {
     tellSkipped('The replacement is not saved yet in', unsaved);
     const replacements = countOf(applied.map(({ file }) => file));
     window.setStatusBarMessage(
-      `Replaced ${replacements.toLocaleString('en-US')} in ${counted(applied.length, 'file')}`,
+      `Replaced ${replacements.toLocaleString('en-US')} in ${formatCount(applied.length, 'file')}`,
       8_000,
     );
     return { replacements, files: applied.length, skipped: skipped.map(({ path }) => path) };
@@ -158,7 +158,8 @@ export class ReplacePreview implements TextDocumentContentProvider, Disposable {
   /** Edits what still has the text that was shown, all at once and at the moment of the check; adds the rest to `skipped`. */
   async #applyBatch(session: string, files: readonly EditedFile[], skipped: Skipped[]): Promise<Applied[]> {
     const loaded: { readonly file: EditedFile; readonly document: TextDocument | undefined }[] = [];
-    for (const file of files) loaded.push({ file, document: await documentAt(uriOf(session, file.path)) });
+    for (const file of files)
+      loaded.push({ file, document: await documentAt(workspaceUri(session, file.path)) });
     const applied: Applied[] = [];
     const edit = new WorkspaceEdit();
     // Nothing may be waited for between here and the edit: VS Code checks versions from then on, of open documents only.
@@ -206,7 +207,7 @@ async function prepare(
   let characters = 0;
   for (const { path, lines } of found) {
     if (token.isCancellationRequested) return undefined;
-    const document = await documentAt(uriOf(session, path));
+    const document = await documentAt(workspaceUri(session, path));
     const before = document?.getText() ?? '';
     characters += before.length;
     if (characters > MOST_CHARACTERS) {
@@ -232,7 +233,7 @@ function editsOf(
   document: TextDocument,
   lines: FileResult['lines'],
   replacement: Replacement,
-): { readonly edits: readonly LineEdit[] } | { readonly leftOut: LeftOut } {
+): { readonly edits: readonly LineEdit[] } | { readonly leftOut: SkipReason } {
   // What is not UTF-8 would be saved as other bytes, also where nothing was replaced.
   if (document.getText().includes('\uFFFD')) return { leftOut: 'not UTF-8' };
   return replacement.editsFor(lines, (line) =>
@@ -278,7 +279,9 @@ function tellSkipped(what: string, skipped: readonly Skipped[]): void {
   if (skipped.length === 0) return;
   const named = skipped
     .slice(0, MOST_NAMED)
-    .map(({ path, why }) => `${inert(path.slice(WORKSPACE.length + 1), 80)} (${why})`);
+    .map(({ path, why }) => `${sanitize(path.slice(WORKSPACE.length + 1), 80)} (${why})`);
   const more = skipped.length > MOST_NAMED ? `, and ${skipped.length - MOST_NAMED} more` : '';
-  void window.showWarningMessage(`${what} ${counted(skipped.length, 'file')}: ${named.join(', ')}${more}.`);
+  void window.showWarningMessage(
+    `${what} ${formatCount(skipped.length, 'file')}: ${named.join(', ')}${more}.`,
+  );
 }

@@ -18,9 +18,9 @@ export interface LineEdit {
   readonly text: string;
 }
 /** Why a file is left out. */
-export type LeftOut =
+export type SkipReason =
   'changed' | 'too many matches in a line' | 'line too long' | 'not UTF-8' | 'ambiguous groups';
-export type FileEdits = { readonly edits: readonly LineEdit[] } | { readonly leftOut: LeftOut };
+export type FileEdits = { readonly edits: readonly LineEdit[] } | { readonly leftOut: SkipReason };
 
 /** What to put in place of the matches of one query. For a regular expression `$1`, `$<name>`, `$&`, `$$`, `\n` and `\t` have a meaning. */
 export class Replacement {

@@ -1,7 +1,7 @@
 import { Disposable, QuickInputButtonLocation, ThemeIcon, commands, window } from 'vscode';
 import type { InputBox, QuickInputButton } from 'vscode';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { optionsWords, parseGlobs } from './search-query.ts';
+import { formatOptions, parseGlobs } from './search-query.ts';
 import type { SearchOptions, SearchToggle } from './search-query.ts';
 
 /** Set while the box is open: the keys of the toggles hold then. */
@@ -124,7 +124,7 @@ function showOptions(box: InputBox, options: SearchOptions): void {
     toggle: { checked: options[option] },
   }));
   box.buttons = [INCLUDE, EXCLUDE, ...toggles];
-  const words = optionsWords(options);
+  const words = formatOptions(options);
   box.prompt = words === '' ? 'Enter searches all files of the workspace' : `Enter searches with: ${words}`;
 }
 

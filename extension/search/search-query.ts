@@ -19,7 +19,7 @@ export interface SearchQuery extends SearchOptions {
   readonly pattern: string;
 }
 
-export const NO_OPTIONS: SearchOptions = {
+export const DEFAULT_OPTIONS: SearchOptions = {
   matchCase: false,
   wholeWord: false,
   regex: false,
@@ -106,7 +106,7 @@ export function searchParams(query: SearchQuery): SearchParams {
 }
 
 /** The options that differ from the default, for a person: `match case, regular expression, in src, not in *.min.js`. */
-export function optionsWords(options: SearchOptions): string {
+export function formatOptions(options: SearchOptions): string {
   const { include, exclude } = options;
   return [
     options.matchCase ? 'match case' : '',
@@ -120,9 +120,9 @@ export function optionsWords(options: SearchOptions): string {
 }
 
 /** How many results there are, and why there may be more. */
-export function summaryText({ matches, files, stopped, skipped }: SearchSummary): string {
+export function formatSummary({ matches, files, stopped, skipped }: SearchSummary): string {
   if (matches === 0 && stopped === null) return 'No results found.';
-  const found = `${counted(matches, 'line')} in ${counted(files, 'file')}`;
+  const found = `${formatCount(matches, 'line')} in ${formatCount(files, 'file')}`;
   const more =
     stopped === 'limit'
       ? '. The results are truncated: narrow the search to see the others'
@@ -130,10 +130,10 @@ export function summaryText({ matches, files, stopped, skipped }: SearchSummary)
         ? '. The search took too long and was stopped: narrow it to see the others'
         : '';
   const left =
-    skipped === 0 ? '' : `. ${counted(skipped, 'line')} left out: too long, or changed during the search`;
+    skipped === 0 ? '' : `. ${formatCount(skipped, 'line')} left out: too long, or changed during the search`;
   return `${found}${more}${left}.`;
 }
 
-export function counted(number: number, noun: string): string {
+export function formatCount(number: number, noun: string): string {
   return `${number.toLocaleString('en-US')} ${noun}${number === 1 ? '' : 's'}`;
 }

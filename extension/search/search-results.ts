@@ -47,7 +47,7 @@ export function comparePaths(a: string, b: string): number {
 }
 
 /** The text of a result: the line's number first, then the line, and where the matches are in that text. */
-export function labelOf(
+export function resultLabel(
   line: SearchLine,
   show: (text: string) => string,
 ): { label: string; highlights: [number, number][] } {

@@ -6,17 +6,17 @@ import type { Session } from '../../protocol/entities.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import type { SearchLine, SearchSummary } from '../../protocol/search.ts';
 import type { Connection } from '../connection/connection.ts';
-import { Disposal } from '../disposal.ts';
-import { lastName, uriOf } from '../files/location.ts';
-import { inert } from '../inert.ts';
-import { titleOf } from '../sessions/listing.ts';
-import { open } from './find-file.ts';
+import { DisposableStore } from '../base/disposable-store.ts';
+import { baseName, workspaceUri } from '../files/location.ts';
+import { sanitize } from '../base/sanitize.ts';
+import { sessionTitle } from '../sessions/listing.ts';
+import { openFile } from './find-file.ts';
 import { ReplacePreview } from './replace-preview.ts';
-import type { ReplaceCount } from './replace-preview.ts';
+import type { ReplaceSummary } from './replace-preview.ts';
 import { SearchInput } from './search-input.ts';
-import { NO_OPTIONS, optionsWords, parseQuery, searchParams, summaryText } from './search-query.ts';
+import { DEFAULT_OPTIONS, formatOptions, parseQuery, searchParams, formatSummary } from './search-query.ts';
 import type { SearchOptions, SearchQuery, SearchToggle } from './search-query.ts';
-import { SearchResults, labelOf } from './search-results.ts';
+import { SearchResults, resultLabel } from './search-results.ts';
 import type { FileResult } from './search-results.ts';
 
 const VIEW = 'holdfast.search';
@@ -42,24 +42,24 @@ interface Search {
 /** Text search in a workspace, and its results as a tree that fills while the sidecar searches. */
 export class TextSearch implements TreeDataProvider<Node>, Disposable {
   readonly #connection: Connection;
-  readonly #owned = new Disposal();
-  readonly #changed = this.#owned.own(new EventEmitter<undefined>());
-  readonly #replace = this.#owned.own(new ReplacePreview());
+  readonly #owned = new DisposableStore();
+  readonly #changed = this.#owned.add(new EventEmitter<undefined>());
+  readonly #replace = this.#owned.add(new ReplacePreview());
   readonly #input = new SearchInput();
   readonly #view: TreeView<Node>;
   #search: Search | undefined;
   #redraw: NodeJS.Timeout | undefined;
   #pattern = '';
-  #options: SearchOptions = NO_OPTIONS;
+  #options: SearchOptions = DEFAULT_OPTIONS;
   #replacement = '';
   #summary = '';
 
   constructor(connection: Connection) {
     this.#connection = connection;
-    this.#view = this.#owned.own(
+    this.#view = this.#owned.add(
       window.createTreeView<Node>(VIEW, { treeDataProvider: this, showCollapseAll: true }),
     );
-    this.#owned.onEnd(() => this.#stop());
+    this.#owned.onDispose(() => this.#stop());
   }
 
   get onDidChangeTreeData(): Event<undefined> {
@@ -94,7 +94,7 @@ export class TextSearch implements TreeDataProvider<Node>, Disposable {
   }
 
   /** Shows what replacing the matches would change. Asks for the text where none is given. */
-  async replace(session: Session | undefined, given: unknown): Promise<ReplaceCount | undefined> {
+  async replace(session: Session | undefined, given: unknown): Promise<ReplaceSummary | undefined> {
     if (session !== undefined && (await this.search(session)) === undefined) return undefined;
     const search = this.#search;
     if (search === undefined) return undefined;
@@ -109,7 +109,7 @@ export class TextSearch implements TreeDataProvider<Node>, Disposable {
   }
 
   /** Makes the changes that were shown, and searches again. */
-  async applyReplace(): Promise<ReplaceCount | undefined> {
+  async applyReplace(): Promise<ReplaceSummary | undefined> {
     const count = await this.#replace.apply();
     if (count !== undefined) await this.refresh();
     return count;
@@ -139,15 +139,15 @@ export class TextSearch implements TreeDataProvider<Node>, Disposable {
   getTreeItem(node: Node): TreeItem {
     if (node.kind === 'file') {
       const { path, lines } = node;
-      const item = new TreeItem(inert(lastName(path)), TreeItemCollapsibleState.Expanded);
-      if (this.#search !== undefined) item.resourceUri = uriOf(this.#search.session.id, path);
+      const item = new TreeItem(sanitize(baseName(path)), TreeItemCollapsibleState.Expanded);
+      if (this.#search !== undefined) item.resourceUri = workspaceUri(this.#search.session.id, path);
       item.iconPath = ThemeIcon.File;
-      const folder = path.slice(WORKSPACE.length + 1, -lastName(path).length - 1);
-      item.description = `${folder === '' ? '' : `${inert(folder)} · `}${lines.length}`;
+      const folder = path.slice(WORKSPACE.length + 1, -baseName(path).length - 1);
+      item.description = `${folder === '' ? '' : `${sanitize(folder)} · `}${lines.length}`;
       return item;
     }
     const item = new TreeItem(
-      labelOf(node.line, (text) => inert(text, 1_000)),
+      resultLabel(node.line, (text) => sanitize(text, 1_000)),
       TreeItemCollapsibleState.None,
     );
     item.command = { title: 'Open', command: 'holdfast.openResult', arguments: [node] };
@@ -162,12 +162,12 @@ export class TextSearch implements TreeDataProvider<Node>, Disposable {
     if (!search.results.has(line)) return;
     const [first] = line.ranges;
     const at = line.line - 1;
-    await open(search.session.id, line.path, new Range(at, first?.start ?? 0, at, first?.end ?? 0));
+    await openFile(search.session.id, line.path, new Range(at, first?.start ?? 0, at, first?.end ?? 0));
   }
 
   async #ask(session: Session): Promise<SearchQuery | undefined> {
     const pattern = selectedText() ?? this.#pattern;
-    const asked = await this.#input.ask(`Search in ${inert(titleOf(session))}`, {
+    const asked = await this.#input.ask(`Search in ${sanitize(sessionTitle(session))}`, {
       pattern,
       options: this.#options,
     });
@@ -179,7 +179,7 @@ export class TextSearch implements TreeDataProvider<Node>, Disposable {
 
   #askReplacement({ session, query }: Search): Thenable<string | undefined> {
     return window.showInputBox({
-      title: `Replace “${inert(query.pattern, 60)}” in ${inert(titleOf(session))}`,
+      title: `Replace “${sanitize(query.pattern, 60)}” in ${sanitize(sessionTitle(session))}`,
       value: this.#replacement,
       placeHolder: 'Replace',
       prompt: query.regex
@@ -195,18 +195,18 @@ export class TextSearch implements TreeDataProvider<Node>, Disposable {
     const running = new AbortController();
     const search = (this.#search = { session, query, results: new SearchResults(), running });
     await commands.executeCommand('setContext', 'holdfast.searched', true);
-    const words = optionsWords(query);
-    this.#view.description = `${inert(query.pattern, 60)} in ${inert(titleOf(session))}${words === '' ? '' : ` (${inert(words, 100)})`}`;
+    const words = formatOptions(query);
+    this.#view.description = `${sanitize(query.pattern, 60)} in ${sanitize(sessionTitle(session))}${words === '' ? '' : ` (${sanitize(words, 100)})`}`;
     this.#view.message = 'Searching…';
     this.#changed.fire(undefined);
     void commands.executeCommand(`${VIEW}.focus`);
     try {
       const summary = await this.#request(search, params);
-      if (this.#search === search) this.#view.message = this.#summary = summaryText(summary);
+      if (this.#search === search) this.#view.message = this.#summary = formatSummary(summary);
       return summary;
     } catch (error) {
       const failure = HoldfastError.from(error, 'The search failed');
-      if (this.#search === search) this.#view.message = inert(failure.sentence, 400);
+      if (this.#search === search) this.#view.message = sanitize(failure.sentence, 400);
       throw failure;
     } finally {
       if (this.#search === search) this.#draw();

@@ -7,24 +7,24 @@ import { SessionNameSchema } from '../../protocol/entities.ts';
 import type { Params, Result } from '../../protocol/methods.ts';
 import { ResumeSourceSchema } from '../../protocol/snapshots.ts';
 import type { Snapshot } from '../../protocol/snapshots.ts';
-import type { CommandWork } from '../commands/registry.ts';
+import type { CommandHandler } from '../commands/registry.ts';
 import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
 import type { HistoryDocuments } from '../history/history-documents.ts';
-import { inert } from '../inert.ts';
-import { inputProblem } from '../input-problems.ts';
-import { mayEndWork } from './live-work.ts';
+import { sanitize } from '../base/sanitize.ts';
+import { validationMessage } from '../base/validation-message.ts';
+import { confirmEndingWork } from './confirm-ending-work.ts';
 import { snapshotItems } from '../snapshots/pick-snapshot.ts';
-import { snapshotTitle, totalsWords } from '../snapshots/words.ts';
-import type { KnownSessions } from './known-sessions.ts';
-import { NO_FILTER, shownStatuses, sizeWords, titleOf } from './listing.ts';
-import { newSession } from './new-session.ts';
+import { snapshotTitle, formatTotals } from '../snapshots/format.ts';
+import type { SessionList } from './session-list.ts';
+import { NO_FILTER, filterableStatuses, formatBytes, sessionTitle } from './listing.ts';
+import { createSession } from './create-session.ts';
 import { openWorkspace } from './open-workspace.ts';
-import { pickSession, targetsOf } from './pick.ts';
+import { pickSession, commandTargets } from './pick-session.ts';
 import type { SessionsView } from './sessions-view.ts';
 import { runTurn } from './turns.ts';
-import type { Unread } from './unread.ts';
-import { deletionWords, dispatchWords, severalDeletionsWords } from './words.ts';
+import type { UnreadTurns } from './unread-turns.ts';
+import { describeDeletion, formatDispatch, describeDeletions } from './format.ts';
 
 const OPEN_WORKSPACE = 'Open Workspace';
 const RUN_TURN = 'Run Turn';
@@ -37,17 +37,17 @@ type ResumeWay = 'files' | 'clean' | `snapshot:${string}`;
 /** What commands do with sessions. Each gives what programs may want to know of its outcome. */
 export class SessionCommands {
   readonly #connection: Connection;
-  readonly #sessions: KnownSessions;
+  readonly #sessions: SessionList;
   readonly #view: SessionsView;
-  readonly #unread: Unread;
+  readonly #unread: UnreadTurns;
   readonly #histories: HistoryDocuments;
   readonly #example: string;
 
   constructor(parts: {
     readonly connection: Connection;
-    readonly sessions: KnownSessions;
+    readonly sessions: SessionList;
     readonly view: SessionsView;
-    readonly unread: Unread;
+    readonly unread: UnreadTurns;
     readonly histories: HistoryDocuments;
     /** Folder of the agent that people can try first. */
     readonly example: string;
@@ -60,7 +60,7 @@ export class SessionCommands {
     this.#example = parts.example;
   }
 
-  get works() {
+  get handlers() {
     return {
       'holdfast.newSession': (profile) => this.#create(profile),
       'holdfast.openSession': (target) => this.#openSession(target),
@@ -68,8 +68,8 @@ export class SessionCommands {
       'holdfast.resetSession': (target) => this.#reset(target),
       'holdfast.runTurn': (target, input) => this.#runTurn(target, input),
       'holdfast.cancelTurn': (target) => this.#cancelTurn(target),
-      'holdfast.pauseSession': (target, selection) => this.#pause(targetsOf(target, selection)),
-      'holdfast.stopSession': (target, selection) => this.#stop(targetsOf(target, selection)),
+      'holdfast.pauseSession': (target, selection) => this.#pause(commandTargets(target, selection)),
+      'holdfast.stopSession': (target, selection) => this.#stop(commandTargets(target, selection)),
       'holdfast.deleteSession': (target, selection) =>
         this.#onSelected(target, selection, (those) => this.#delete(those)),
       'holdfast.openWorkspace': (target) => this.#open(target),
@@ -78,29 +78,29 @@ export class SessionCommands {
       'holdfast.showHistory': (target) => this.#showHistory(target),
       'holdfast.renameSession': (target) => this.#onSelected(target, undefined, ([one]) => this.#rename(one)),
       'holdfast.pinSession': (target, selection) =>
-        this.#update(targetsOf(target, selection), 'Pin', { pinned: true }),
+        this.#update(commandTargets(target, selection), 'Pin', { pinned: true }),
       'holdfast.unpinSession': (target, selection) =>
-        this.#update(targetsOf(target, selection), 'Unpin', { pinned: false }),
+        this.#update(commandTargets(target, selection), 'Unpin', { pinned: false }),
       'holdfast.archiveSession': (target, selection) =>
-        this.#update(targetsOf(target, selection), 'Archive', { archived: true }),
+        this.#update(commandTargets(target, selection), 'Archive', { archived: true }),
       'holdfast.unarchiveSession': (target, selection) =>
-        this.#update(targetsOf(target, selection), 'Unarchive', { archived: false }),
+        this.#update(commandTargets(target, selection), 'Unarchive', { archived: false }),
       'holdfast.refreshSessions': () => this.#sessions.refresh(),
       'holdfast.searchSessions': () => this.#search(),
       'holdfast.filterSessions': () => this.#filter(),
       'holdfast.clearFilter': () => {
         this.#view.filter = NO_FILTER;
       },
-    } as const satisfies Partial<Record<CommandId, CommandWork>>;
+    } as const satisfies Partial<Record<CommandId, CommandHandler>>;
   }
 
   /** A new session of a profile (asked for where it is not named); gives its id. */
   async #create(profile: unknown): Promise<string | undefined> {
-    const session = await newSession(this.#connection, profile, this.#example);
+    const session = await createSession(this.#connection, profile, this.#example);
     if (session === undefined) return undefined;
     void this.#sessions.refresh();
     void window
-      .showInformationMessage(`New session of ${inert(session.profile)}.`, OPEN_WORKSPACE, RUN_TURN)
+      .showInformationMessage(`New session of ${sanitize(session.profile)}.`, OPEN_WORKSPACE, RUN_TURN)
       .then((choice) => {
         if (choice === OPEN_WORKSPACE) void commands.executeCommand('holdfast.openWorkspace', session.id);
         if (choice === RUN_TURN) void commands.executeCommand('holdfast.runTurn', session.id);
@@ -116,9 +116,9 @@ export class SessionCommands {
     if (way === undefined) return undefined;
     const { sandbox, timings, undo } = await this.#bringBack(session, way);
     void this.#sessions.refresh();
-    this.#unread.look(session);
+    this.#unread.markRead(session);
     window.setStatusBarMessage(
-      `${inert(titleOf(session))}: ${dispatchWords(sandbox)} (${Math.round(timings.dispatchMs)} ms)`,
+      `${sanitize(sessionTitle(session))}: ${formatDispatch(sandbox)} (${Math.round(timings.dispatchMs)} ms)`,
       10_000,
     );
     if (undo !== null) this.#offerUndo(session, undo);
@@ -137,18 +137,18 @@ export class SessionCommands {
   }
 
   #bringBack(session: Session, from: ResumeWay): Promise<Result<'session/resume'>> {
-    return this.#shown(`Resuming ${inert(titleOf(session))}`, async (_, progress) => {
+    return this.#shown(`Resuming ${sanitize(sessionTitle(session))}`, async (_, progress) => {
       progress.report({ message: from === 'files' ? 'bringing the sandbox up' : 'taking a snapshot first' });
       const resume = (cancel: boolean) =>
         this.#connection.call(
           'session/resume',
           { session: session.id, from, cancel, opId: randomUUID() },
-          { onProgress: ({ stage }) => progress.report({ message: inert(stage) }) },
+          { onProgress: ({ stage }) => progress.report({ message: sanitize(stage) }) },
         );
       try {
         return await resume(false);
       } catch (error) {
-        if (!(await mayEndWork(session, error))) throw error;
+        if (!(await confirmEndingWork(session, error))) throw error;
         return resume(true);
       }
     });
@@ -158,7 +158,7 @@ export class SessionCommands {
     const UNDO = 'Undo';
     void window
       .showInformationMessage(
-        `${inert(titleOf(session))} has other files now. They were kept as a snapshot.`,
+        `${sanitize(sessionTitle(session))} has other files now. They were kept as a snapshot.`,
         UNDO,
       )
       .then((choice) => {
@@ -175,8 +175,11 @@ export class SessionCommands {
     if (totals.deleted + totals.directories === 0) return true;
     const CLEAN = 'Empty It';
     const sure = await window.showWarningMessage(
-      `Empty the workspace of ${inert(titleOf(session))}?`,
-      { modal: true, detail: `${totalsWords(totals)}. A snapshot is taken first, so that it can be undone.` },
+      `Empty the workspace of ${sanitize(sessionTitle(session))}?`,
+      {
+        modal: true,
+        detail: `${formatTotals(totals)}. A snapshot is taken first, so that it can be undone.`,
+      },
       CLEAN,
     );
     return sure === CLEAN;
@@ -189,7 +192,7 @@ export class SessionCommands {
       { repeatable: true },
     );
     const held = files === 1 ? 'its one file' : `its ${files.toLocaleString('en-US')} files`;
-    const size = sizeWords(bytes);
+    const size = formatBytes(bytes);
     const ways: (QuickPickItem & { way: ResumeWay })[] = [
       {
         label: '$(files) Same files',
@@ -212,8 +215,8 @@ export class SessionCommands {
         ...snapshots,
       ],
       {
-        title: `Resume ${inert(titleOf(session))}`,
-        placeHolder: session.about === null ? 'How' : `About: ${inert(session.about, 80)}`,
+        title: `Resume ${sanitize(sessionTitle(session))}`,
+        placeHolder: session.about === null ? 'How' : `About: ${sanitize(session.about, 80)}`,
         matchOnDescription: true,
       },
     );
@@ -236,8 +239,8 @@ export class SessionCommands {
     );
     const RESUME = 'Resume from It';
     const sure = await window.showWarningMessage(
-      `Resume ${inert(titleOf(session))} from “${inert(snapshotTitle(snapshot))}”?`,
-      { modal: true, detail: `In the workspace: ${totalsWords(totals)}. A snapshot is taken first.` },
+      `Resume ${sanitize(sessionTitle(session))} from “${sanitize(snapshotTitle(snapshot))}”?`,
+      { modal: true, detail: `In the workspace: ${formatTotals(totals)}. A snapshot is taken first.` },
       RESUME,
     );
     return sure === RESUME ? from : undefined;
@@ -247,7 +250,7 @@ export class SessionCommands {
     const session = await pickSession(this.#sessions, target, { title: 'Run Turn', here: true });
     if (session === undefined) return undefined;
     const turn = await runTurn(this.#connection, this.#sessions, session, input);
-    if (turn !== undefined) this.#unread.look(await this.#again(session));
+    if (turn !== undefined) this.#unread.markRead(await this.#again(session));
     return turn;
   }
 
@@ -300,8 +303,8 @@ export class SessionCommands {
       if (!(error instanceof HoldfastError) || error.code !== 'conflict') throw error;
       const STOP = 'Stop Anyway';
       const choice = await window.showWarningMessage(
-        `${inert(titleOf(session))} is at work.`,
-        { modal: true, detail: `${inert(error.why ?? error.message)}. Its files stay.` },
+        `${sanitize(sessionTitle(session))} is at work.`,
+        { modal: true, detail: `${sanitize(error.why ?? error.message)}. Its files stay.` },
         STOP,
       );
       if (choice !== STOP) return;
@@ -315,7 +318,8 @@ export class SessionCommands {
     selection: unknown,
     work: (targets: readonly unknown[]) => Promise<void>,
   ): Promise<void> {
-    const targets = target === SELECTED ? await this.#view.selected() : targetsOf(target, selection);
+    const targets =
+      target === SELECTED ? await this.#view.selectedSessions() : commandTargets(target, selection);
     if (targets.length > 0) await work(targets);
   }
 
@@ -331,7 +335,7 @@ export class SessionCommands {
     const DELETE = 'Delete';
     const choice = await window.showWarningMessage(
       `Delete ${sessions.length} sessions?`,
-      { modal: true, detail: severalDeletionsWords(sessions) },
+      { modal: true, detail: describeDeletions(sessions) },
       DELETE,
     );
     if (choice !== DELETE) return;
@@ -340,7 +344,10 @@ export class SessionCommands {
       async (progress, token) => {
         for (const { id, ...session } of sessions) {
           if (token.isCancellationRequested) return;
-          progress.report({ message: inert(titleOf({ id, ...session })), increment: 100 / sessions.length });
+          progress.report({
+            message: sanitize(sessionTitle({ id, ...session })),
+            increment: 100 / sessions.length,
+          });
           await this.#connection.call('session/delete', { session: id, force: true, opId: randomUUID() });
         }
       },
@@ -355,10 +362,10 @@ export class SessionCommands {
     );
     const DELETE = 'Delete';
     const choice = await window.showWarningMessage(
-      `Delete ${inert(titleOf(session))}?`,
+      `Delete ${sanitize(sessionTitle(session))}?`,
       {
         modal: true,
-        detail: deletionWords(session, files, bytes),
+        detail: describeDeletion(session, files, bytes),
       },
       DELETE,
     );
@@ -370,7 +377,7 @@ export class SessionCommands {
   async #openSession(target: unknown): Promise<void> {
     const session = await pickSession(this.#sessions, target, { title: 'Open Session' });
     if (session === undefined) return;
-    this.#unread.look(session);
+    this.#unread.markRead(session);
     // As a click in the Explorer: the keyboard stays in the view.
     await this.#histories.show(session, 'transcript', { preview: true, preserveFocus: true });
   }
@@ -379,14 +386,14 @@ export class SessionCommands {
   async #open(target: unknown, place?: 'newWindow' | 'add'): Promise<string | undefined> {
     const session = await pickSession(this.#sessions, target, { title: 'Open Workspace' });
     if (session === undefined) return undefined;
-    this.#unread.look(session);
+    this.#unread.markRead(session);
     return (await openWorkspace(session, place)) ? session.id : undefined;
   }
 
   async #showHistory(target: unknown): Promise<void> {
     const session = await pickSession(this.#sessions, target, { title: 'Show History', here: true });
     if (session === undefined) return;
-    this.#unread.look(session);
+    this.#unread.markRead(session);
     await this.#histories.show(session, 'history');
   }
 
@@ -394,10 +401,10 @@ export class SessionCommands {
     const session = await pickSession(this.#sessions, target, { title: 'Rename' });
     if (session === undefined) return;
     const name = await window.showInputBox({
-      title: `Rename ${inert(titleOf(session))}`,
+      title: `Rename ${sanitize(sessionTitle(session))}`,
       value: session.name,
-      prompt: `Unique within ${inert(session.profile)}`,
-      validateInput: (text) => inputProblem(SessionNameSchema, text, 'a name'),
+      prompt: `Unique within ${sanitize(session.profile)}`,
+      validateInput: (text) => validationMessage(SessionNameSchema, text, 'a name'),
     });
     if (name !== undefined && name !== session.name) await this.#change(session, { name });
   }
@@ -423,7 +430,7 @@ export class SessionCommands {
   async #filter(): Promise<void> {
     const { statuses, archived } = this.#view.filter;
     const items: (QuickPickItem & { status?: SessionStatus })[] = [
-      ...shownStatuses().map((status) => ({ label: status, status, picked: statuses.includes(status) })),
+      ...filterableStatuses().map((status) => ({ label: status, status, picked: statuses.includes(status) })),
       { label: 'archived', description: 'show archived sessions instead', picked: archived },
     ];
     const picked = await window.showQuickPick(items, {

@@ -15,7 +15,7 @@ export interface Filter {
 export const NO_FILTER: Filter = { statuses: [], search: '', archived: false };
 
 /** Those that a person may want to filter by. */
-export function shownStatuses(): SessionStatus[] {
+export function filterableStatuses(): SessionStatus[] {
   return SESSION_STATUSES.filter((status) => status !== 'deleted');
 }
 
@@ -24,18 +24,19 @@ export function isFiltered({ statuses, search, archived }: Filter): boolean {
 }
 
 /** What a filter lets through, for a person. */
-export function filterWords({ statuses, search, archived }: Filter): string {
+export function formatFilter({ statuses, search, archived }: Filter): string {
   const words = [archived ? 'archived' : '', ...statuses, search === '' ? '' : `“${search}”`];
   return words.filter((word) => word !== '').join(', ');
 }
 
 /** Active: has a sandbox, or is about to get one; earlier: there to come back to; unstarted: nothing has been asked of it yet. */
 export function groupOf(
-  session: Pick<Session, 'status' | 'about' | 'filling' | 'runningTurn' | 'queuedTurns'>,
+  session: Pick<Session, 'status' | 'about' | 'hydration' | 'runningTurn' | 'queuedTurns'>,
 ): Group {
   switch (session.status) {
     case 'created': {
-      const isStarting = session.runningTurn !== null || session.queuedTurns > 0 || session.filling !== null;
+      const isStarting =
+        session.runningTurn !== null || session.queuedTurns > 0 || session.hydration !== null;
       if (isStarting) return 'active';
       // A fork is about what its session was about.
       return session.about === null ? 'unstarted' : 'earlier';
@@ -52,7 +53,7 @@ export function groupOf(
 }
 
 /** The sessions of a group as they are shown: pinned ones first, then the latest. */
-export function listed(sessions: readonly Session[], group: Group, filter: Filter): Session[] {
+export function sessionsInGroup(sessions: readonly Session[], group: Group, filter: Filter): Session[] {
   return sessions.filter((session) => groupOf(session) === group && matches(session, filter)).sort(byRecency);
 }
 
@@ -72,17 +73,17 @@ function matches(session: Session, { statuses, search, archived }: Filter): bool
 }
 
 /** What a person calls it: its name, or its profile's where nobody gave it one. */
-export function titleOf({ id, name, profile }: Pick<Session, 'id' | 'name' | 'profile'>): string {
+export function sessionTitle({ id, name, profile }: Pick<Session, 'id' | 'name' | 'profile'>): string {
   return name === id ? profile : name;
 }
 
 /** Its profile where the title does not say it, else the end of its id, which tells it from others of that profile. */
-export function subtitleOf({ id, name, profile }: Pick<Session, 'id' | 'name' | 'profile'>): string {
+export function sessionSubtitle({ id, name, profile }: Pick<Session, 'id' | 'name' | 'profile'>): string {
   return name === id ? id.slice(-4) : profile;
 }
 
 /** Icon and colour as VS Code names them. */
-export function iconOf(session: Session): { readonly id: string; readonly color: string } {
+export function sessionIcon(session: Session): { readonly id: string; readonly color: string } {
   if (session.runningTurn !== null) return { id: 'loading~spin', color: 'charts.green' };
   switch (session.status) {
     case 'created':
@@ -102,7 +103,7 @@ export function iconOf(session: Session): { readonly id: string; readonly color:
 }
 
 /** Words that menus go by (`viewItem =~ /\brunning\b/`). */
-export function contextOf(session: Session): string {
+export function menuContextOf(session: Session): string {
   return [
     'session',
     session.status,
@@ -112,11 +113,11 @@ export function contextOf(session: Session): string {
   ].join(' ');
 }
 
-export function statusWord(session: Session): string {
+export function formatStatus(session: Session): string {
   if (session.runningTurn !== null) {
     return session.queuedTurns > 0 ? `running, ${session.queuedTurns} queued` : 'running';
   }
-  if (session.filling !== null) return session.filling.failed === null ? 'being filled' : 'not filled';
+  if (session.hydration !== null) return session.hydration.failed === null ? 'being filled' : 'not filled';
   return session.status;
 }
 
@@ -125,14 +126,14 @@ const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
 /** Bytes as people say them. */
-export function sizeWords(bytes: number): string {
+export function formatBytes(bytes: number): string {
   if (bytes < 1024) return `${bytes} bytes`;
   if (bytes < 2 ** 20) return `${Math.round(bytes / 1024)} KB`;
   return bytes < 2 ** 30 ? `${(bytes / 2 ** 20).toFixed(1)} MB` : `${(bytes / 2 ** 30).toFixed(1)} GB`;
 }
 
 /** How long ago an ISO time is, as people say it; short, for lists. */
-export function ago(time: string, now: number): string {
+export function formatAge(time: string, now: number): string {
   const away = Math.max(0, now - Date.parse(time));
   if (away < MINUTE) return 'now';
   if (away < HOUR) return `${Math.floor(away / MINUTE)} min`;

@@ -1,10 +1,10 @@
 import { Uri, commands, window, workspace } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { rootOf } from '../files/location.ts';
-import { inert } from '../inert.ts';
-import { titleOf } from './listing.ts';
-import { sessionsHere } from './pick.ts';
+import { rootUri } from '../files/location.ts';
+import { sanitize } from '../base/sanitize.ts';
+import { sessionTitle } from './listing.ts';
+import { sessionsInWindow } from './pick-session.ts';
 
 /** How long the status bar says so. */
 const SHOWN_MS = 10_000;
@@ -16,8 +16,8 @@ type Place = 'thisWindow' | 'newWindow' | 'add';
  * have to be part of a file that VS Code makes and does not trust. False where the person chose no place.
  */
 export async function openWorkspace(session: Session, wanted?: Place): Promise<boolean> {
-  const uri = rootOf(session.id);
-  if (sessionsHere().has(session.id) && wanted === undefined) {
+  const uri = rootUri(session.id);
+  if (sessionsInWindow().has(session.id) && wanted === undefined) {
     await commands.executeCommand('revealInExplorer', Uri.joinPath(uri, 'workspace'));
     return true;
   }
@@ -40,15 +40,15 @@ export async function openWorkspace(session: Session, wanted?: Place): Promise<b
 
 /** VS Code says nothing where it adds no folder, so that has to be found out and said here. */
 async function add(session: Session, uri: Uri): Promise<void> {
-  const name = titleOf(session);
-  if (sessionsHere().has(session.id)) {
+  const name = sessionTitle(session);
+  if (sessionsInWindow().has(session.id)) {
     await commands.executeCommand('revealInExplorer', Uri.joinPath(uri, 'workspace'));
-    window.setStatusBarMessage(`${inert(name)} is a folder of this window already`, SHOWN_MS);
+    window.setStatusBarMessage(`${sanitize(name)} is a folder of this window already`, SHOWN_MS);
     return;
   }
   const count = workspace.workspaceFolders?.length ?? 0;
   if (workspace.updateWorkspaceFolders(count, 0, { uri, name })) return;
-  throw new HoldfastError('not_supported', `${inert(name)} was not added to this window`, {
+  throw new HoldfastError('not_supported', `${sanitize(name)} was not added to this window`, {
     why: 'VS Code does not let the folders of this window be changed now',
     next: 'open the workspace in a new window instead',
   });
@@ -64,7 +64,7 @@ async function placeFor(session: Session): Promise<Place | undefined> {
   ];
   const picked = await window.showQuickPick(places, {
     title: 'Open Workspace',
-    placeHolder: `Where should ${inert(titleOf(session))} open?`,
+    placeHolder: `Where should ${sanitize(sessionTitle(session))} open?`,
   });
   return picked?.place;
 }

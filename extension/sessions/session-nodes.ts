@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Session } from '../../protocol/entities.ts';
-import { listed } from './listing.ts';
+import { sessionsInGroup } from './listing.ts';
 import type { Filter, Group } from './listing.ts';
 
 export interface GroupNode {
@@ -29,15 +29,15 @@ export class SessionNodes {
   readonly #drawn = new Map<Group, readonly SessionNode[]>();
 
   /** Headings that have something below them. */
-  groups(sessions: readonly Session[], filter: Filter): GroupNode[] {
+  groupNodes(sessions: readonly Session[], filter: Filter): GroupNode[] {
     const groups = groupsOf(sessions, filter);
     this.#groups = groups;
     return groups;
   }
 
-  sessions(group: Group, sessions: readonly Session[], filter: Filter): SessionNode[] {
+  sessionNodes(group: Group, sessions: readonly Session[], filter: Filter): SessionNode[] {
     const before = new Map(this.#drawn.get(group)?.map((node) => [node.session.id, node]));
-    const nodes = listed(sessions, group, filter).map((session): SessionNode => {
+    const nodes = sessionsInGroup(sessions, group, filter).map((session): SessionNode => {
       const node = before.get(session.id);
       if (node === undefined) return { kind: 'session', session };
       node.session = session;
@@ -48,16 +48,16 @@ export class SessionNodes {
   }
 
   /** Those of sessions, as they are drawn. */
-  get drawn(): SessionNode[] {
+  get rendered(): SessionNode[] {
     return this.#groups.flatMap(({ group }) => [...(this.#drawn.get(group) ?? [])]);
   }
 
   /** What has to be drawn again, maybe nothing; undefined: all of it. */
-  changed(sessions: readonly Session[], filter: Filter): Node[] | undefined {
+  nodesToRefresh(sessions: readonly Session[], filter: Filter): Node[] | undefined {
     const groups = groupsOf(sessions, filter);
     if (!isDeepStrictEqual(groups, this.#groups)) return undefined;
     return groups.flatMap((node): Node[] => {
-      const now = listed(sessions, node.group, filter);
+      const now = sessionsInGroup(sessions, node.group, filter);
       const drawn = this.#drawn.get(node.group) ?? [];
       if (!isDeepStrictEqual(idsOf(now), idsOf(drawn.map(({ session }) => session)))) return [node];
       return drawn.filter((one, at) => {
@@ -71,7 +71,7 @@ export class SessionNodes {
 }
 
 function groupsOf(sessions: readonly Session[], filter: Filter): GroupNode[] {
-  return GROUPS.filter(({ group }) => listed(sessions, group, filter).length > 0);
+  return GROUPS.filter(({ group }) => sessionsInGroup(sessions, group, filter).length > 0);
 }
 
 function idsOf(sessions: readonly Session[]): string[] {

@@ -14,27 +14,27 @@ import {
 import type { Disposable, Event, TreeDataProvider, TreeView } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
 import type { Connection } from '../connection/connection.ts';
-import { Disposal } from '../disposal.ts';
-import { inert } from '../inert.ts';
-import type { KnownSessions } from './known-sessions.ts';
-import { sessionsHere } from './pick.ts';
+import { DisposableStore } from '../base/disposable-store.ts';
+import { sanitize } from '../base/sanitize.ts';
+import type { SessionList } from './session-list.ts';
+import { sessionsInWindow } from './pick-session.ts';
 import {
   NO_FILTER,
-  ago,
-  contextOf,
-  filterWords,
+  formatAge,
+  menuContextOf,
+  formatFilter,
   groupOf,
-  iconOf,
+  sessionIcon,
   isFiltered,
-  listed,
-  statusWord,
-  subtitleOf,
-  titleOf,
+  sessionsInGroup,
+  formatStatus,
+  sessionSubtitle,
+  sessionTitle,
 } from './listing.ts';
 import type { Filter, Group } from './listing.ts';
 import { SessionNodes } from './session-nodes.ts';
 import type { Node, SessionNode } from './session-nodes.ts';
-import type { Unread } from './unread.ts';
+import type { UnreadTurns } from './unread-turns.ts';
 
 /** Addresses of sessions in the tree, so that badges find them. */
 const SCHEME = 'holdfast-session';
@@ -56,53 +56,53 @@ const GROUP_NAMES: Readonly<Record<Group, string>> = {
 /** The sessions in the side bar: active ones, and those to come back to. */
 export class SessionsView implements TreeDataProvider<Node>, Disposable {
   readonly #connection: Connection;
-  readonly #sessions: KnownSessions;
-  readonly #unread: Unread;
-  readonly #owned = new Disposal();
-  readonly #changed = this.#owned.own(new EventEmitter<Node[] | undefined>());
+  readonly #sessions: SessionList;
+  readonly #unread: UnreadTurns;
+  readonly #owned = new DisposableStore();
+  readonly #changed = this.#owned.add(new EventEmitter<Node[] | undefined>());
   readonly #nodes = new SessionNodes();
-  readonly #badges = this.#owned.own(new EventEmitter<Uri[]>());
+  readonly #badges = this.#owned.add(new EventEmitter<Uri[]>());
   readonly #view: TreeView<Node>;
   #following: Disposable | undefined;
   #filter: Filter = NO_FILTER;
 
-  constructor(connection: Connection, sessions: KnownSessions, unread: Unread) {
+  constructor(connection: Connection, sessions: SessionList, unread: UnreadTurns) {
     this.#connection = connection;
     this.#sessions = sessions;
     this.#unread = unread;
-    this.#view = this.#owned.own(
+    this.#view = this.#owned.add(
       window.createTreeView<Node>('holdfast.sessions', {
         treeDataProvider: this,
         showCollapseAll: false,
         canSelectMany: true,
       }),
     );
-    this.#owned.own(this.#view.onDidChangeVisibility(({ visible }) => this.#follow(visible)));
-    this.#owned.own(sessions.onDidChange((all) => this.#show(all)));
-    this.#owned.own(
+    this.#owned.add(this.#view.onDidChangeVisibility(({ visible }) => this.#follow(visible)));
+    this.#owned.add(sessions.onDidChange((all) => this.#show(all)));
+    this.#owned.add(
       connection.onDidChange(() => {
         this.#explain();
         this.#changed.fire(undefined);
       }),
     );
-    this.#owned.own(
+    this.#owned.add(
       unread.onDidChange((ids) => {
         this.#badges.fire(ids.map(addressOf));
         // Who does not see the badge is told by the label.
-        this.#changed.fire(this.#nodes.drawn.filter(({ session }) => ids.includes(session.id)));
+        this.#changed.fire(this.#nodes.rendered.filter(({ session }) => ids.includes(session.id)));
       }),
     );
-    this.#owned.own(
+    this.#owned.add(
       window.registerFileDecorationProvider({
         onDidChangeFileDecorations: this.#badges.event,
         provideFileDecoration: (uri) => this.#badge(uri),
       }),
     );
     const redraw = setInterval(() => {
-      if (this.#view.visible) this.#changed.fire(this.#nodes.drawn);
+      if (this.#view.visible) this.#changed.fire(this.#nodes.rendered);
     }, REDRAW_MS);
-    this.#owned.onEnd(() => clearInterval(redraw));
-    this.#owned.onEnd(() => this.#follow(false));
+    this.#owned.onDispose(() => clearInterval(redraw));
+    this.#owned.onDispose(() => this.#follow(false));
     this.#follow(this.#view.visible);
   }
 
@@ -111,7 +111,7 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
   }
 
   /** The entries that a key of the view means: those selected where there are several, else the one that the keyboard is on. */
-  async selected(): Promise<readonly SessionNode[]> {
+  async selectedSessions(): Promise<readonly SessionNode[]> {
     const several = this.#view.selection.filter((node) => node.kind === 'session');
     if (several.length > 1) return several;
     // Arrows move the keyboard and leave the selection where it was.
@@ -139,18 +139,18 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
 
   async getChildren(parent?: Node): Promise<Node[]> {
     if (parent?.kind === 'session') return [];
-    this.#connection.use();
+    this.#connection.ensureConnecting();
     const isThere = this.#connection.state.kind !== 'noSupervisor';
     const sessions = isThere ? (this.#sessions.current ?? (await this.#firstLook())) : [];
     return parent === undefined
-      ? this.#nodes.groups(sessions, this.#filter)
-      : this.#nodes.sessions(parent.group, sessions, this.#filter);
+      ? this.#nodes.groupNodes(sessions, this.#filter)
+      : this.#nodes.sessionNodes(parent.group, sessions, this.#filter);
   }
 
   getTreeItem(node: Node): TreeItem {
     if (node.kind === 'group') {
       const { Collapsed, Expanded } = TreeItemCollapsibleState;
-      const many = listed(this.#sessions.current ?? [], node.group, this.#filter).length;
+      const many = sessionsInGroup(this.#sessions.current ?? [], node.group, this.#filter).length;
       const isFolded = node.group === 'unstarted' && many > FEW;
       const item = new TreeItem(GROUP_NAMES[node.group], isFolded ? Collapsed : Expanded);
       if (isFolded) item.description = String(many);
@@ -159,23 +159,23 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
       return item;
     }
     const { session } = node;
-    const item = new TreeItem(inert(titleOf(session)), TreeItemCollapsibleState.None);
+    const item = new TreeItem(sanitize(sessionTitle(session)), TreeItemCollapsibleState.None);
     // Of its group too: where it goes to the other one, VS Code may hear of that one first.
     item.id = `${groupOf(session)}/${session.id}`;
     item.resourceUri = addressOf(session.id);
-    const { id, color } = iconOf(session);
+    const { id, color } = sessionIcon(session);
     item.iconPath = new ThemeIcon(id, new ThemeColor(color));
-    item.contextValue = contextOf(session);
+    item.contextValue = menuContextOf(session);
     item.command = { command: 'holdfast.openSession', title: 'Open Session', arguments: [node] };
-    const isHere = sessionsHere().has(session.id);
-    const prompt = session.lastPrompt === null ? '' : ` · ${inert(session.lastPrompt, 60)}`;
+    const isHere = sessionsInWindow().has(session.id);
+    const prompt = session.lastPrompt === null ? '' : ` · ${sanitize(session.lastPrompt, 60)}`;
     const marks = `${session.pinned ? ' · pinned' : ''}${isHere ? ' · this window' : ''}`;
-    item.description = `${subtitleOf(session)}${prompt} · ${ago(session.lastActiveAt, Date.now())}${marks}`;
+    item.description = `${sessionSubtitle(session)}${prompt} · ${formatAge(session.lastActiveAt, Date.now())}${marks}`;
     item.tooltip = tooltipOf(session);
-    const unread = this.#unread.of(session.id);
+    const unread = this.#unread.countOf(session.id);
     const news = unread === 0 ? '' : `, ${unreadWords(unread)}`;
     item.accessibilityInformation = {
-      label: `${inert(titleOf(session))}, ${statusWord(session)}, profile ${session.profile}${isHere ? ', this window' : ''}${news}`,
+      label: `${sanitize(sessionTitle(session))}, ${formatStatus(session)}, profile ${session.profile}${isHere ? ', this window' : ''}${news}`,
     };
     return item;
   }
@@ -206,26 +206,26 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
         : { value: running, tooltip: running === 1 ? 'One turn is running' : `${running} turns are running` };
     void commands.executeCommand('setContext', 'holdfast.any', sessions.length > 0);
     this.#explain();
-    const changed = this.#nodes.changed(sessions, this.#filter);
+    const changed = this.#nodes.nodesToRefresh(sessions, this.#filter);
     if (changed === undefined || changed.length > 0) this.#changed.fire(changed);
   }
 
   /** Above sessions that are there all the same; where there are none, the view's own welcome says it, which a message would hide. */
   #explain(): void {
     const current = this.#sessions.current ?? [];
-    const isAny = GROUPS.some((group) => listed(current, group, this.#filter).length > 0);
+    const isAny = GROUPS.some((group) => sessionsInGroup(current, group, this.#filter).length > 0);
     const words = [
       this.#connection.state.kind === 'engineDown'
         ? 'Docker is not running: this is what was known last.'
         : '',
-      isFiltered(this.#filter) ? `Only: ${filterWords(this.#filter)}` : '',
+      isFiltered(this.#filter) ? `Only: ${formatFilter(this.#filter)}` : '',
     ];
     this.#view.message = !isAny ? '' : words.filter((word) => word !== '').join(' ');
   }
 
   #badge(uri: Uri): FileDecoration | undefined {
     if (uri.scheme !== SCHEME) return undefined;
-    const turns = this.#unread.of(uri.authority);
+    const turns = this.#unread.countOf(uri.authority);
     if (turns === 0) return undefined;
     return new FileDecoration(
       turns > 9 ? '9+' : String(turns),
@@ -245,11 +245,11 @@ function addressOf(session: string): Uri {
 
 function tooltipOf(session: Session): MarkdownString {
   const lines = [
-    `${inert(titleOf(session))}, of ${session.profile} — ${statusWord(session)}`,
-    session.about === null ? '' : `First prompt: ${inert(session.about)}`,
-    session.lastPrompt === null ? '' : `Last prompt: ${inert(session.lastPrompt)}`,
+    `${sanitize(sessionTitle(session))}, of ${session.profile} — ${formatStatus(session)}`,
+    session.about === null ? '' : `First prompt: ${sanitize(session.about)}`,
+    session.lastPrompt === null ? '' : `Last prompt: ${sanitize(session.lastPrompt)}`,
     `Last active ${session.lastActiveAt}`,
-    session.tags.length === 0 ? '' : `Tags: ${session.tags.map((tag) => inert(tag)).join(', ')}`,
+    session.tags.length === 0 ? '' : `Tags: ${session.tags.map((tag) => sanitize(tag)).join(', ')}`,
     session.engineReachable ? '' : 'Docker does not answer: this is what was known last.',
     session.id,
   ];

@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { ProgressLocation, commands, window } from 'vscode';
 import type { Session, Turn } from '../../protocol/entities.ts';
-import { TURN_ENDED } from '../../protocol/entities.ts';
+import { ENDED_TURN_STATUSES } from '../../protocol/entities.ts';
 import type { Connection } from '../connection/connection.ts';
-import { inert } from '../inert.ts';
-import { farWords, turnSnapshotWords } from '../snapshots/words.ts';
-import type { KnownSessions } from './known-sessions.ts';
-import { titleOf } from './listing.ts';
-import { dispatchWords, turnWords } from './words.ts';
+import { sanitize } from '../base/sanitize.ts';
+import { formatProgress, formatTurnSnapshot } from '../snapshots/format.ts';
+import type { SessionList } from './session-list.ts';
+import { sessionTitle } from './listing.ts';
+import { formatDispatch, formatTurnEnd } from './format.ts';
 
 const WAIT_MS = 30_000;
 /** Until the turn has a sandbox, how it came to it is asked for this often. */
@@ -18,7 +18,7 @@ const SHOW_HISTORY = 'Show History';
 /** Gives the agent something to do and waits for the end; what was asked for as input where `given` is none. */
 export async function runTurn(
   connection: Connection,
-  sessions: KnownSessions,
+  sessions: SessionList,
   session: Session,
   given: unknown,
 ): Promise<Turn | undefined> {
@@ -32,7 +32,7 @@ export async function runTurn(
   );
   void sessions.refresh();
   const ended = await window.withProgress(
-    { location: ProgressLocation.Notification, title: inert(titleOf(session)), cancellable: true },
+    { location: ProgressLocation.Notification, title: sanitize(sessionTitle(session)), cancellable: true },
     async (progress, token) => {
       const cancelling = token.onCancellationRequested(() => {
         // How it ends is told by the wait below.
@@ -60,7 +60,7 @@ async function takesJson(connection: Connection, { profile }: Session): Promise<
 }
 
 async function ask(session: Session, isHandler: boolean): Promise<string | undefined> {
-  const title = `Run a turn of ${inert(titleOf(session))}`;
+  const title = `Run a turn of ${sanitize(sessionTitle(session))}`;
   if (!isHandler)
     return window.showInputBox({ title, prompt: 'What the agent is to do', ignoreFocusOut: true });
   return window.showInputBox({
@@ -92,13 +92,13 @@ async function follow(connection: Connection, begun: Turn, say: (message: string
     of: number | null;
   }): void => {
     scanning.is = true;
-    say(inert(done === null ? stage : `${stage} ${farWords(done, of)}`));
+    say(sanitize(done === null ? stage : `${stage} ${formatProgress(done, of)}`));
   };
   for (;;) {
     if (turn.status === 'queued') {
       if (!scanning.is) say(turn.ahead > 0 ? `waiting for ${turn.ahead} before it` : 'starting');
-    } else if (turn.sandbox !== null) say(`running, ${dispatchWords(turn.sandbox)}`);
-    if (TURN_ENDED.has(turn.status)) return turn;
+    } else if (turn.sandbox !== null) say(`running, ${formatDispatch(turn.sandbox)}`);
+    if (ENDED_TURN_STATUSES.has(turn.status)) return turn;
     const timeoutMs = turn.sandbox === null ? DISPATCH_MS : WAIT_MS;
     ({ turn } = await connection.call(
       'turn/wait',
@@ -109,9 +109,9 @@ async function follow(connection: Connection, begun: Turn, say: (message: string
 }
 
 function tell(session: Session, turn: Turn): void {
-  const note = turnSnapshotWords(turn);
-  const ended = `${inert(titleOf(session))}: ${inert(turnWords(turn), 400)}`;
-  const text = note === null ? ended : `${ended} – ${inert(note, 400)}`;
+  const note = formatTurnSnapshot(turn);
+  const ended = `${sanitize(sessionTitle(session))}: ${sanitize(formatTurnEnd(turn), 400)}`;
+  const text = note === null ? ended : `${ended} – ${sanitize(note, 400)}`;
   const told =
     note === null && (turn.status === 'succeeded' || turn.status === 'cancelled')
       ? window.showInformationMessage(text, SHOW_OUTPUT, SHOW_HISTORY)

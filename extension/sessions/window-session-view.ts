@@ -1,10 +1,10 @@
 import { EventEmitter, ThemeColor, ThemeIcon, TreeItem, TreeItemCollapsibleState, window } from 'vscode';
 import type { Disposable, Event, TreeDataProvider, TreeView } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
-import { Disposal } from '../disposal.ts';
-import { inert } from '../inert.ts';
-import { ago, contextOf, iconOf, statusWord } from './listing.ts';
-import type { WindowSession } from './session-here.ts';
+import { DisposableStore } from '../base/disposable-store.ts';
+import { sanitize } from '../base/sanitize.ts';
+import { formatAge, menuContextOf, sessionIcon, formatStatus } from './listing.ts';
+import type { WindowSession } from './window-session.ts';
 
 /** Times like `3 min` go on while nothing else happens. */
 const REDRAW_MS = 60_000;
@@ -22,20 +22,20 @@ interface Row {
  */
 export class WindowSessionView implements TreeDataProvider<Row>, Disposable {
   readonly #here: WindowSession;
-  readonly #owned = new Disposal();
-  readonly #changed = this.#owned.own(new EventEmitter<undefined>());
+  readonly #owned = new DisposableStore();
+  readonly #changed = this.#owned.add(new EventEmitter<undefined>());
   readonly #view: TreeView<Row>;
 
   constructor(here: WindowSession) {
     this.#here = here;
-    this.#view = this.#owned.own(
+    this.#view = this.#owned.add(
       window.createTreeView<Row>('holdfast.windowSession', { treeDataProvider: this }),
     );
-    this.#owned.own(here.onDidChange(() => this.#show()));
+    this.#owned.add(here.onDidChange(() => this.#show()));
     const redraw = setInterval(() => {
       if (this.#view.visible) this.#changed.fire(undefined);
     }, REDRAW_MS);
-    this.#owned.onEnd(() => clearInterval(redraw));
+    this.#owned.onDispose(() => clearInterval(redraw));
     this.#show();
   }
 
@@ -50,16 +50,16 @@ export class WindowSessionView implements TreeDataProvider<Row>, Disposable {
   getChildren(parent?: Row): Row[] {
     const { session } = this.#here;
     if (parent !== undefined || session === undefined) return [];
-    const { id, color } = iconOf(session);
+    const { id, color } = sessionIcon(session);
     const state: Row = {
-      text: statusWord(session),
-      description: ago(session.lastActiveAt, Date.now()),
+      text: formatStatus(session),
+      description: formatAge(session.lastActiveAt, Date.now()),
       icon: new ThemeIcon(id, new ThemeColor(color)),
       session,
     };
     if (session.lastPrompt === null) return [state];
     const prompt: Row = {
-      text: inert(session.lastPrompt, 100),
+      text: sanitize(session.lastPrompt, 100),
       description: 'last prompt',
       icon: new ThemeIcon('comment-discussion'),
       session,
@@ -71,7 +71,7 @@ export class WindowSessionView implements TreeDataProvider<Row>, Disposable {
     const item = new TreeItem(text, TreeItemCollapsibleState.None);
     item.description = description;
     item.iconPath = icon;
-    item.contextValue = contextOf(session);
+    item.contextValue = menuContextOf(session);
     item.command = { command: 'holdfast.openSession', title: 'Open Session', arguments: [session.id] };
     return item;
   }

@@ -5,19 +5,19 @@ import type { Session } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import type { Change, ChangeTotals, Snapshot } from '../../protocol/snapshots.ts';
-import type { CommandWork } from '../commands/registry.ts';
+import type { CommandHandler } from '../commands/registry.ts';
 import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
-import { snapshotUriOf, uriOf } from '../files/location.ts';
-import { inert } from '../inert.ts';
-import type { KnownSessions } from '../sessions/known-sessions.ts';
-import { titleOf } from '../sessions/listing.ts';
-import { mayEndWork } from '../sessions/live-work.ts';
+import { snapshotUri, workspaceUri } from '../files/location.ts';
+import { sanitize } from '../base/sanitize.ts';
+import type { SessionList } from '../sessions/session-list.ts';
+import { sessionTitle } from '../sessions/listing.ts';
+import { confirmEndingWork } from '../sessions/confirm-ending-work.ts';
 import { openWorkspace } from '../sessions/open-workspace.ts';
-import { onlySessionHere, pickSession } from '../sessions/pick.ts';
+import { onlySessionInWindow, pickSession } from '../sessions/pick-session.ts';
 import { modeUri } from './mode-documents.ts';
 import { pickSnapshot } from './pick-snapshot.ts';
-import { caveatsWords, farWords, snapshotTitle, totalsWords } from './words.ts';
+import { formatCaveats, formatProgress, snapshotTitle, formatTotals } from './format.ts';
 
 /** Files that are compared side by side at most; the rest is counted. */
 const MOST_COMPARED = 500;
@@ -29,21 +29,21 @@ type Side = Snapshot | 'now';
 /** Points in time of a workspace: taking, looking at, comparing, bringing back. */
 export class SnapshotCommands {
   readonly #connection: Connection;
-  readonly #sessions: KnownSessions;
+  readonly #sessions: SessionList;
 
-  constructor(connection: Connection, sessions: KnownSessions) {
+  constructor(connection: Connection, sessions: SessionList) {
     this.#connection = connection;
     this.#sessions = sessions;
   }
 
-  get works() {
+  get handlers() {
     return {
-      'holdfast.takeSnapshot': (target, label) => this.#take(target, label),
+      'holdfast.createSnapshot': (target, label) => this.#take(target, label),
       'holdfast.restoreSnapshot': (target, snapshot) => this.#restore(target, snapshot),
       'holdfast.forkSession': (target, snapshot, name) => this.#fork(target, snapshot, name),
       'holdfast.compareSnapshots': (target, a, b) => this.#compare(target, a, b),
       'holdfast.openSnapshot': (target, snapshot) => this.#open(target, snapshot),
-    } as const satisfies Partial<Record<CommandId, CommandWork>>;
+    } as const satisfies Partial<Record<CommandId, CommandHandler>>;
   }
 
   /** Gives the snapshot's id. */
@@ -53,12 +53,15 @@ export class SnapshotCommands {
     const label = typeof given === 'string' ? given : await askLabel(session);
     if (label === undefined) return undefined;
     const { id, created } = await window.withProgress(
-      { location: ProgressLocation.Notification, title: `Taking a snapshot of ${inert(titleOf(session))}` },
+      {
+        location: ProgressLocation.Notification,
+        title: `Taking a snapshot of ${sanitize(sessionTitle(session))}`,
+      },
       (progress) =>
         this.#connection.call(
           'snapshot/create',
           { session: session.id, ...(label === '' ? {} : { label }), opId: randomUUID() },
-          { onProgress: ({ stage }) => progress.report({ message: inert(stage) }) },
+          { onProgress: ({ stage }) => progress.report({ message: sanitize(stage) }) },
         ),
     );
     window.setStatusBarMessage(
@@ -72,7 +75,7 @@ export class SnapshotCommands {
   async #restore(target: unknown, given: unknown): Promise<string | undefined> {
     const session = await this.#pick(target, 'Restore Snapshot');
     if (session === undefined) return undefined;
-    const name = inert(titleOf(session));
+    const name = sanitize(sessionTitle(session));
     const snapshot = await pickSnapshot(this.#connection, session, { title: `Restore ${name}`, given });
     if (snapshot === undefined || snapshot === 'now') return undefined;
     const { totals } = await this.#connection.call(
@@ -82,8 +85,8 @@ export class SnapshotCommands {
     );
     const RESTORE = 'Restore';
     const choice = await window.showWarningMessage(
-      `Restore ${name} to “${inert(snapshotTitle(snapshot))}”?`,
-      { modal: true, detail: restoreDetail(snapshot, totalsWords(totals)) },
+      `Restore ${name} to “${sanitize(snapshotTitle(snapshot))}”?`,
+      { modal: true, detail: restoreDetail(snapshot, formatTotals(totals)) },
       RESTORE,
       COMPARE,
     );
@@ -96,11 +99,12 @@ export class SnapshotCommands {
   }
 
   async #restoreNow(session: Session, snapshot: string): Promise<string | undefined> {
-    const name = inert(titleOf(session));
+    const name = sanitize(sessionTitle(session));
     const { undo } = await window.withProgress(
       { location: ProgressLocation.Notification, title: `Restoring ${name}` },
       async (progress) => {
-        const onProgress = ({ stage }: { stage: string }): void => progress.report({ message: inert(stage) });
+        const onProgress = ({ stage }: { stage: string }): void =>
+          progress.report({ message: sanitize(stage) });
         const restore = (cancel: boolean) =>
           this.#connection.call(
             'snapshot/restore',
@@ -110,7 +114,7 @@ export class SnapshotCommands {
         try {
           return await restore(false);
         } catch (error) {
-          if (!(await mayEndWork(session, error))) throw error;
+          if (!(await confirmEndingWork(session, error))) throw error;
           return restore(true);
         }
       },
@@ -128,7 +132,7 @@ export class SnapshotCommands {
   async #fork(target: unknown, given: unknown, called: unknown): Promise<string | undefined> {
     const session = await this.#pick(target, 'Fork');
     if (session === undefined) return undefined;
-    const title = `Fork ${inert(titleOf(session))}`;
+    const title = `Fork ${sanitize(sessionTitle(session))}`;
     const side = await pickSnapshot(this.#connection, session, { title, given, withNow: true });
     if (side === undefined) return undefined;
     const name =
@@ -148,7 +152,7 @@ export class SnapshotCommands {
     });
     void this.#sessions.refresh();
     if (forked.missing > 0) {
-      const paths = inert(forked.missingPaths.slice(0, 3).join(', '), 200);
+      const paths = sanitize(forked.missingPaths.slice(0, 3).join(', '), 200);
       void window.showWarningMessage(
         `The snapshot was incomplete: ${forked.missing.toLocaleString('en-US')} files are not in the fork, such as ${paths}.`,
       );
@@ -160,8 +164,8 @@ export class SnapshotCommands {
 
   /** Says how far its files are, and why where they cannot be brought; whoever opens one waits for them. */
   #showFilling(session: Session): void {
-    if (session.filling === null) return;
-    const name = inert(titleOf(session));
+    if (session.hydration === null) return;
+    const name = sanitize(sessionTitle(session));
     const shown = window.withProgress(
       { location: ProgressLocation.Notification, title: `Bringing the files of ${name}` },
       (progress) =>
@@ -171,13 +175,15 @@ export class SnapshotCommands {
           {
             repeatable: true,
             onProgress: ({ stage, done, of }) =>
-              progress.report({ message: inert(done === null ? stage : `${stage} ${farWords(done, of)}`) }),
+              progress.report({
+                message: sanitize(done === null ? stage : `${stage} ${formatProgress(done, of)}`),
+              }),
           },
         ),
     );
     void shown
       .then(undefined, (error: unknown) =>
-        window.showWarningMessage(inert(HoldfastError.from(error, `${name} has no files yet`).sentence)),
+        window.showWarningMessage(sanitize(HoldfastError.from(error, `${name} has no files yet`).sentence)),
       )
       .then(() => this.#sessions.refresh());
   }
@@ -186,7 +192,7 @@ export class SnapshotCommands {
   async #compare(target: unknown, first: unknown, second: unknown): Promise<ChangeTotals | undefined> {
     const session = await this.#pick(target, 'Compare');
     if (session === undefined) return undefined;
-    const title = `Compare ${inert(titleOf(session))}`;
+    const title = `Compare ${sanitize(sessionTitle(session))}`;
     const a = await pickSnapshot(this.#connection, session, { title: `${title}: from`, given: first });
     if (a === undefined) return undefined;
     const b = await pickSnapshot(this.#connection, session, {
@@ -204,14 +210,14 @@ export class SnapshotCommands {
       { repeatable: true },
     );
     const resources = changes.flatMap((change) => sidesOf(session.id, a, b, change));
-    const told = [totalsWords(totals), caveatsWords(caveats)].filter((words) => words !== null).join('; ');
-    const title = `${inert(titleOf(session))}: ${sideTitle(a)} → ${sideTitle(b)} (${told})`;
+    const told = [formatTotals(totals), formatCaveats(caveats)].filter((words) => words !== null).join('; ');
+    const title = `${sanitize(sessionTitle(session))}: ${sideTitle(a)} → ${sideTitle(b)} (${told})`;
     if (resources.length === 0) void window.showInformationMessage(`${title}.`);
     else {
       await commands.executeCommand('vscode.changes', title, resources);
       if (totalOf(totals) > changes.length) {
         window.setStatusBarMessage(
-          `The first ${changes.length} changes are shown: ${totalsWords(totals)} in all`,
+          `The first ${changes.length} changes are shown: ${formatTotals(totals)} in all`,
           10_000,
         );
       }
@@ -223,17 +229,17 @@ export class SnapshotCommands {
   async #open(target: unknown, given: unknown): Promise<void> {
     const session = await this.#pick(target, 'Open Snapshot');
     if (session === undefined) return;
-    const title = `Open a snapshot of ${inert(titleOf(session))}`;
+    const title = `Open a snapshot of ${sanitize(sessionTitle(session))}`;
     const snapshot = await pickSnapshot(this.#connection, session, { title, given });
     if (snapshot === undefined || snapshot === 'now') return;
     workspace.updateWorkspaceFolders(workspace.workspaceFolders?.length ?? 0, 0, {
-      uri: snapshotUriOf(snapshot.id, '/'),
-      name: inert(`${titleOf(session)}: ${snapshotTitle(snapshot)}`),
+      uri: snapshotUri(snapshot.id, '/'),
+      name: sanitize(`${sessionTitle(session)}: ${snapshotTitle(snapshot)}`),
     });
   }
 
   #pick(target: unknown, title: string): Promise<Session | undefined> {
-    return pickSession(this.#sessions, target ?? onlySessionHere(), { title });
+    return pickSession(this.#sessions, target ?? onlySessionInWindow(), { title });
   }
 }
 
@@ -247,7 +253,7 @@ function restoreDetail({ missing }: Snapshot, totals: string): string {
 
 async function askLabel(session: Session): Promise<string | undefined> {
   return window.showInputBox({
-    title: `Snapshot of ${inert(titleOf(session))}`,
+    title: `Snapshot of ${sanitize(sessionTitle(session))}`,
     prompt: 'What it is for; empty: no label',
     validateInput: (text) => (text.length > 200 ? 'at most 200 characters' : undefined),
   });
@@ -258,7 +264,7 @@ function idOf(side: Side): string {
 }
 
 function sideTitle(side: Side): string {
-  return side === 'now' ? 'now' : inert(snapshotTitle(side));
+  return side === 'now' ? 'now' : sanitize(snapshotTitle(side));
 }
 
 function totalOf({ bytes: _bytes, ...counts }: ChangeTotals): number {
@@ -274,8 +280,8 @@ type Sides = [Uri, Uri | undefined, Uri | undefined];
 function sidesOf(session: string, a: Side, b: Side, change: Change): Sides[] {
   const { path, oldPath, kind, type, oldMode, newMode } = change;
   const at = (side: Side, where: string): Uri =>
-    side === 'now' ? uriOf(session, where) : snapshotUriOf(side.id, where);
-  const name = uriOf(session, path.startsWith(WORKSPACE) ? path : `${WORKSPACE}/${path}`);
+    side === 'now' ? workspaceUri(session, where) : snapshotUri(side.id, where);
+  const name = workspaceUri(session, path.startsWith(WORKSPACE) ? path : `${WORKSPACE}/${path}`);
   const sides: Sides[] = [];
   if (type === 'file' && kind !== 'mode') {
     const left = kind === 'added' ? undefined : at(a, oldPath ?? path);

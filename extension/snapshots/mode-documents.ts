@@ -1,6 +1,6 @@
 import { Uri, workspace } from 'vscode';
 import type { Disposable } from 'vscode';
-import { modeWords } from './words.ts';
+import { formatMode } from './format.ts';
 
 const SCHEME = 'holdfast-mode';
 
@@ -13,6 +13,6 @@ export function modeUri(path: string, mode: number): Uri {
 export function registerModeDocuments(): Disposable {
   return workspace.registerTextDocumentContentProvider(SCHEME, {
     provideTextDocumentContent: ({ query }) =>
-      /^\d{1,5}$/.test(query) ? `File mode ${modeWords(Number(query))}\n` : '',
+      /^\d{1,5}$/.test(query) ? `File mode ${formatMode(Number(query))}\n` : '',
   });
 }

@@ -5,9 +5,9 @@ import type { Session } from '../../protocol/entities.ts';
 import { SnapshotIdSchema } from '../../protocol/ids.ts';
 import type { Snapshot } from '../../protocol/snapshots.ts';
 import type { Connection } from '../connection/connection.ts';
-import { inert } from '../inert.ts';
-import { ago, sizeWords } from '../sessions/listing.ts';
-import { snapshotTitle } from './words.ts';
+import { sanitize } from '../base/sanitize.ts';
+import { formatAge, formatBytes } from '../sessions/listing.ts';
+import { snapshotTitle } from './format.ts';
 
 /** The latest ones are shown. */
 const MOST = 200;
@@ -26,9 +26,9 @@ export async function snapshotItems(connection: Connection, { id }: Session): Pr
   );
   const now = Date.now();
   return snapshots.map((snapshot) => ({
-    label: inert(snapshotTitle(snapshot, now)),
+    label: sanitize(snapshotTitle(snapshot, now)),
     iconPath: new ThemeIcon(snapshot.label === null ? 'history' : 'bookmark'),
-    description: `${ago(snapshot.createdAt, now)} · ${snapshot.files.toLocaleString('en-US')} files, ${sizeWords(snapshot.bytes)}`,
+    description: `${formatAge(snapshot.createdAt, now)} · ${snapshot.files.toLocaleString('en-US')} files, ${formatBytes(snapshot.bytes)}`,
     snapshot,
   }));
 }

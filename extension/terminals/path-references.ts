@@ -107,7 +107,7 @@ const WORKSPACE = '/workspace';
  * Where in the workspace it may lead, the likeliest first: a relative path is taken from /workspace, with and without what git writes before
  * it. Empty where it leads out of it.
  */
-export function inWorkspace(path: string): string[] {
+export function workspaceCandidates(path: string): string[] {
   const from = path.startsWith('/') ? [path] : [`${WORKSPACE}/${path}`];
   const diff = /^[abciow]\/(.+)$/.exec(path)?.[1];
   if (diff !== undefined) from.push(`${WORKSPACE}/${diff}`);

@@ -17,27 +17,27 @@ import {
 import type { Session } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Terminal } from '../../protocol/terminals.ts';
-import type { CommandWork } from '../commands/registry.ts';
+import type { CommandHandler } from '../commands/registry.ts';
 import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
-import type { SupervisorProgram } from '../connection/program.ts';
-import { Disposal } from '../disposal.ts';
-import { inert } from '../inert.ts';
-import type { KnownSessions } from '../sessions/known-sessions.ts';
-import { ago, titleOf } from '../sessions/listing.ts';
-import { onlySessionHere, pickSession } from '../sessions/pick.ts';
+import type { SupervisorProgram } from '../connection/supervisor-program.ts';
+import { DisposableStore } from '../base/disposable-store.ts';
+import { sanitize } from '../base/sanitize.ts';
+import type { SessionList } from '../sessions/session-list.ts';
+import { formatAge, sessionTitle } from '../sessions/listing.ts';
+import { onlySessionInWindow, pickSession } from '../sessions/pick-session.ts';
 import { openHostTerminal } from './host-terminal.ts';
-import { KnownTerminals } from './known-terminals.ts';
-import { PlaceLinks } from './link-provider.ts';
+import { TerminalIndex } from './terminal-index.ts';
+import { PathLinks } from './path-links.ts';
 import { cancelledTerminal, messageTerminal } from './message-terminal.ts';
-import { watchWindowKind } from './window-kind.ts';
+import { trackWindowKind } from './window-kind.ts';
 
 /** Until the terminal has a window, which then says its size. */
 const FIRST_SIZE = { columns: 80, rows: 24 };
 
 export interface SessionTerminalsOptions {
   readonly connection: Connection;
-  readonly sessions: KnownSessions;
+  readonly sessions: SessionList;
   readonly home: string;
   readonly program: () => Promise<SupervisorProgram>;
   /** Of this window's folder. */
@@ -55,8 +55,8 @@ const RESTORING_MS = 20_000;
  */
 export class SessionTerminals implements Disposable {
   readonly #options: SessionTerminalsOptions;
-  readonly #owned = new Disposal();
-  readonly #known: KnownTerminals;
+  readonly #owned = new DisposableStore();
+  readonly #known: TerminalIndex;
   /** Sessions of terminals that are about to be shown. */
   readonly #opening = new Map<string, string>();
   readonly #startedAt = performance.now();
@@ -65,32 +65,32 @@ export class SessionTerminals implements Disposable {
 
   constructor(options: SessionTerminalsOptions) {
     this.#options = options;
-    this.#known = new KnownTerminals(options.state);
-    this.#owned.own(watchWindowKind());
-    this.#owned.own(
+    this.#known = new TerminalIndex(options.state);
+    this.#owned.add(trackWindowKind());
+    this.#owned.add(
       window.registerTerminalProfileProvider('holdfast.terminal', {
         provideTerminalProfile: () => this.#profile(),
       }),
     );
-    this.#owned.own(
+    this.#owned.add(
       window.registerTerminalLinkProvider(
-        new PlaceLinks(options.connection, async (terminal) => (await this.#known.find(terminal))?.sessionId),
+        new PathLinks(options.connection, async (terminal) => (await this.#known.find(terminal))?.sessionId),
       ),
     );
-    this.#owned.own(
+    this.#owned.add(
       window.onDidOpenTerminal((terminal) => {
         this.#reveal(terminal);
         void this.#remember(terminal);
       }),
     );
-    this.#owned.own(window.onDidCloseTerminal((terminal) => void this.#closed(terminal)));
+    this.#owned.add(window.onDidCloseTerminal((terminal) => void this.#closed(terminal)));
   }
 
-  get works() {
+  get handlers() {
     return {
       'holdfast.openTerminal': (target) => this.#open(target),
       'holdfast.openHostTerminal': openHostTerminal,
-    } as const satisfies Partial<Record<CommandId, CommandWork>>;
+    } as const satisfies Partial<Record<CommandId, CommandHandler>>;
   }
 
   dispose(): void {
@@ -117,8 +117,11 @@ export class SessionTerminals implements Disposable {
       return options === undefined ? new TerminalProfile(cancelledTerminal()) : this.#provide(options);
     } catch (error) {
       const { message, why, next } = HoldfastError.from(error, 'The terminal could not be opened');
-      const text = [message, why, next].filter((part) => part !== undefined).map((part) => inert(part, 500));
-      const tryAgain = (): void => void commands.executeCommand('holdfast.openTerminal', onlySessionHere());
+      const text = [message, why, next]
+        .filter((part) => part !== undefined)
+        .map((part) => sanitize(part, 500));
+      const tryAgain = (): void =>
+        void commands.executeCommand('holdfast.openTerminal', onlySessionInWindow());
       return this.#provide(messageTerminal(text.join('\r\n'), tryAgain));
     }
   }
@@ -134,7 +137,7 @@ export class SessionTerminals implements Disposable {
   }
 
   async #opened(target: unknown, which?: 'new' | 'restored'): Promise<TerminalOptions | undefined> {
-    const wanted = target ?? onlySessionHere();
+    const wanted = target ?? onlySessionInWindow();
     const session = await pickSession(this.#options.sessions, wanted, {
       title: 'Open Terminal',
       fits: ({ status }) => status !== 'expired',
@@ -158,12 +161,15 @@ export class SessionTerminals implements Disposable {
   async #new(session: Session): Promise<Terminal> {
     const opId = randomUUID();
     const { terminal } = await window.withProgress(
-      { location: ProgressLocation.Window, title: `Opening a terminal in ${inert(titleOf(session))}` },
+      {
+        location: ProgressLocation.Window,
+        title: `Opening a terminal in ${sanitize(sessionTitle(session))}`,
+      },
       (progress) =>
         this.#options.connection.call(
           'terminal/open',
           { session: session.id, ...FIRST_SIZE, opId },
-          { onProgress: ({ stage }) => progress.report({ message: inert(stage) }) },
+          { onProgress: ({ stage }) => progress.report({ message: sanitize(stage) }) },
         ),
     );
     return terminal;
@@ -194,13 +200,13 @@ export class SessionTerminals implements Disposable {
     const items: (QuickPickItem & { choice: Terminal | 'new' })[] = [
       { label: '$(add) New Terminal', choice: 'new' },
       ...others.map((terminal) => ({
-        label: `$(terminal) ${inert(terminal.command.join(' ') || 'shell', 60)}`,
-        description: `opened ${ago(terminal.createdAt, now)}`,
+        label: `$(terminal) ${sanitize(terminal.command.join(' ') || 'shell', 60)}`,
+        description: `opened ${formatAge(terminal.createdAt, now)}`,
         choice: terminal,
       })),
     ];
     const picked = await window.showQuickPick(items, {
-      title: `Open Terminal in ${inert(titleOf(session))}`,
+      title: `Open Terminal in ${sanitize(sessionTitle(session))}`,
       placeHolder: 'A new one, or one that goes on already',
     });
     return picked?.choice;
@@ -211,9 +217,9 @@ export class SessionTerminals implements Disposable {
     const { cli, environment } = await program();
     const [shellPath = '', ...before] = cli;
     mkdirSync(nowhere, { recursive: true });
-    const what = command.length === 0 ? '' : `: ${inert(command.join(' '), 40)}`;
+    const what = command.length === 0 ? '' : `: ${sanitize(command.join(' '), 40)}`;
     return {
-      name: `${inert(titleOf(session), 40)}${what}`,
+      name: `${sanitize(sessionTitle(session), 40)}${what}`,
       iconPath: new ThemeIcon('vm'),
       shellPath,
       shellArgs: [
@@ -230,7 +236,7 @@ export class SessionTerminals implements Disposable {
       cwd: nowhere,
       env: {
         ELECTRON_RUN_AS_NODE: environment['ELECTRON_RUN_AS_NODE'] ?? null,
-        HOLDFAST_LEAVE_AFTER_MS: environment['HOLDFAST_LEAVE_AFTER_MS'] ?? null,
+        HOLDFAST_IDLE_SHUTDOWN_MS: environment['HOLDFAST_IDLE_SHUTDOWN_MS'] ?? null,
       },
     };
   }
@@ -260,7 +266,7 @@ export class SessionTerminals implements Disposable {
     } catch (error) {
       const failure = HoldfastError.from(error);
       if (failure.code === 'not_found') return;
-      void window.showWarningMessage(`The terminal could not be ended: ${inert(failure.sentence)}`);
+      void window.showWarningMessage(`The terminal could not be ended: ${sanitize(failure.sentence)}`);
     }
   }
 }

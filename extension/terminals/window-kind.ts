@@ -6,7 +6,7 @@ import { SCHEME, SNAPSHOT_SCHEME } from '../files/location.ts';
  * Keeps the context key `holdfast.window`: `session` where the folder of a session or a snapshot is all that the window shows, so that its settings
  * decide about new terminals; `mixed` where there are other folders too; `other` where there is no such folder.
  */
-export function watchWindowKind(): Disposable {
+export function trackWindowKind(): Disposable {
   const update = (): void => void commands.executeCommand('setContext', 'holdfast.window', windowKind());
   update();
   return workspace.onDidChangeWorkspaceFolders(update);

@@ -2,18 +2,18 @@ import { ProgressLocation, Uri, commands, env, window, workspace } from 'vscode'
 import type { OpenDialogOptions } from 'vscode';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
-import type { CommandWork } from '../commands/registry.ts';
+import type { CommandHandler } from '../commands/registry.ts';
 import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
-import { lastName, locate } from '../files/location.ts';
-import { inert } from '../inert.ts';
-import type { KnownSessions } from '../sessions/known-sessions.ts';
-import { onlySessionHere, pickSession } from '../sessions/pick.ts';
+import { baseName, locate } from '../files/location.ts';
+import { sanitize } from '../base/sanitize.ts';
+import type { SessionList } from '../sessions/session-list.ts';
+import { onlySessionInWindow, pickSession } from '../sessions/pick-session.ts';
 import { exportTree } from './export-tree.ts';
 import { importTree } from './import-tree.ts';
 import { exportSource, importTarget } from './session-tree.ts';
-import type { ExistingAnswer, TransferOptions, TransferReport } from './transfer.ts';
-import { leftOutText, reportWords } from './words.ts';
+import type { ExistingFileDecision, TransferOptions, TransferReport } from './transfer.ts';
+import { formatLeftOut, formatReport } from './format.ts';
 
 const OVERWRITE = 'Overwrite All';
 const SKIP = 'Skip Existing';
@@ -33,19 +33,19 @@ interface Place {
  */
 export class TransferCommands {
   readonly #connection: Connection;
-  readonly #sessions: KnownSessions;
+  readonly #sessions: SessionList;
 
-  constructor(connection: Connection, sessions: KnownSessions) {
+  constructor(connection: Connection, sessions: SessionList) {
     this.#connection = connection;
     this.#sessions = sessions;
   }
 
-  get works() {
+  get handlers() {
     return {
       'holdfast.importFiles': (target, _selected, from, existing) => this.#import(target, from, existing),
       'holdfast.exportFiles': (target, selected, to, existing) =>
         this.#export(target, selected, to, existing),
-    } as const satisfies Partial<Record<CommandId, CommandWork>>;
+    } as const satisfies Partial<Record<CommandId, CommandHandler>>;
   }
 
   /** `from` and `existing`: given by programs, which are not asked. */
@@ -55,14 +55,14 @@ export class TransferCommands {
     const { session } = place;
     const stat = await this.#connection.call('files/stat', place, { repeatable: true });
     const folder =
-      stat.type === 'directory' ? place.path : place.path.slice(0, -lastName(place.path).length - 1);
+      stat.type === 'directory' ? place.path : place.path.slice(0, -baseName(place.path).length - 1);
     const locals = isStrings(from) ? from : await pickLocals(folder);
     if (locals === undefined) return undefined;
-    const report = await withProgress(`Importing into ${inert(folder)}`, existing, (options) =>
+    const report = await withProgress(`Importing into ${sanitize(folder)}`, existing, (options) =>
       importTree(locals, importTarget(this.#connection, session), folder, options),
     );
     if (typeof existing !== 'string')
-      void tell(`Imported ${reportWords(report)} into ${inert(folder)}.`, report);
+      void tell(`Imported ${formatReport(report)} into ${sanitize(folder)}.`, report);
     return report;
   }
 
@@ -81,11 +81,11 @@ export class TransferCommands {
     const folder = typeof to === 'string' ? to : await pickFolder();
     if (folder === undefined) return undefined;
     const sources = paths.length > 0 ? paths : [place.path];
-    const report = await withProgress(`Exporting to ${inert(folder)}`, existing, (options) =>
+    const report = await withProgress(`Exporting to ${sanitize(folder)}`, existing, (options) =>
       exportTree(exportSource(this.#connection, session), sources, folder, options),
     );
     if (typeof existing !== 'string')
-      void tell(`Exported ${reportWords(report)} to ${inert(folder)}.`, report, folder);
+      void tell(`Exported ${formatReport(report)} to ${sanitize(folder)}.`, report, folder);
     return report;
   }
 
@@ -96,7 +96,7 @@ export class TransferCommands {
       if (location.kind === 'workspace') return { session: location.session, path: location.path };
       if (location.kind === 'root') return { session: location.session, path: WORKSPACE };
     }
-    const session = await pickSession(this.#sessions, target ?? onlySessionHere(), { title });
+    const session = await pickSession(this.#sessions, target ?? onlySessionInWindow(), { title });
     return session === undefined ? undefined : { session: session.id, path: WORKSPACE };
   }
 }
@@ -109,7 +109,7 @@ function pathIn(session: string, uri: Uri): string | undefined {
 
 async function pickLocals(folder: string): Promise<string[] | undefined> {
   // A dialog of this machine chooses files or folders, not both.
-  const kind = await window.showQuickPick([FILES, FOLDER], { title: `Import into ${inert(folder)}` });
+  const kind = await window.showQuickPick([FILES, FOLDER], { title: `Import into ${sanitize(folder)}` });
   if (kind === undefined) return undefined;
   const isFolder = kind === FOLDER;
   const picked = await window.showOpenDialog({
@@ -165,7 +165,7 @@ async function withProgress(
             const now = Date.now();
             if (now - told < PROGRESS_MS) return;
             told = now;
-            progress.report({ message: `${reportWords(report)}: ${inert(lastName(path), 60)}` });
+            progress.report({ message: `${formatReport(report)}: ${sanitize(baseName(path), 60)}` });
           },
         });
       } finally {
@@ -177,9 +177,9 @@ async function withProgress(
 
 const PROGRESS_MS = 200;
 
-async function askExisting(path: string): Promise<ExistingAnswer> {
+async function askExisting(path: string): Promise<ExistingFileDecision> {
   const choice = await window.showWarningMessage(
-    `${inert(lastName(path))} is there already.`,
+    `${sanitize(baseName(path))} is there already.`,
     { modal: true, detail: 'This decides for all files that are there already.' },
     OVERWRITE,
     SKIP,
@@ -197,13 +197,13 @@ async function tell(message: string, report: TransferReport, folder?: string): P
     ...(canReveal ? [REVEAL] : []),
   );
   if (choice === SHOW) {
-    await window.showTextDocument(await workspace.openTextDocument({ content: leftOutText(report) }));
+    await window.showTextDocument(await workspace.openTextDocument({ content: formatLeftOut(report) }));
   } else if (choice === REVEAL && folder !== undefined) {
     await commands.executeCommand('revealFileInOS', Uri.file(folder));
   }
 }
 
-function isAnswer(value: unknown): value is ExistingAnswer {
+function isAnswer(value: unknown): value is ExistingFileDecision {
   return value === 'overwrite' || value === 'skip';
 }
 

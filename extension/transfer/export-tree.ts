@@ -6,7 +6,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import type { FileEntry, FileStat } from '../../protocol/files.ts';
 import { decodeName } from '../../protocol/paths.ts';
 import { foldedName, linkProblem, localNameProblem } from './local-names.ts';
-import { TransferReport, askingOnce, errnoOf, joined } from './transfer.ts';
+import { TransferReport, askOnce, errorCodeOf, joinPath } from './transfer.ts';
 import type { TransferOptions } from './transfer.ts';
 
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY } = constants;
@@ -65,7 +65,7 @@ class Export {
     this.#source = source;
     this.#options = options;
     this.#platform = options.platform ?? process.platform;
-    this.#onExisting = askingOnce(options.onExisting);
+    this.#onExisting = askOnce(options.onExisting);
   }
 
   /** `depth`: how far `parent` is below the chosen folder. `made`: names that this export has made in it. */
@@ -74,14 +74,14 @@ class Export {
     const name = decodeName(path.slice(path.lastIndexOf('/') + 1));
     const problem = localNameProblem(name, this.#platform);
     if (problem !== undefined) {
-      this.report.leave(path, problem);
+      this.report.leaveOut(path, problem);
       return;
     }
-    const local = joined(parent, name);
+    const local = joinPath(parent, name);
     const folded = foldedName(name);
     const isTwin = made.has(folded) && (await isThere(local));
     if (isTwin) {
-      this.report.leave(path, 'another name differs from it only in its case');
+      this.report.leaveOut(path, 'another name differs from it only in its case');
       return;
     }
     made.add(folded);
@@ -89,11 +89,11 @@ class Export {
       if (stat.type === 'directory') await this.#folder(path, local, depth);
       else if (stat.type === 'file') await this.#file(path, stat.mode, local);
       else if (stat.type === 'symlink') this.#rememberLink(path, local, depth, stat.link ?? '');
-      else this.report.leave(path, 'it is no file, folder or link');
+      else this.report.leaveOut(path, 'it is no file, folder or link');
     } catch (error) {
       const why = whyLeftOut(error);
       if (why === undefined) throw error;
-      this.report.leave(path, why);
+      this.report.leaveOut(path, why);
     }
     this.#options.onProgress(this.report, path);
   }
@@ -103,9 +103,9 @@ class Export {
       await mkdir(local);
       this.report.folders += 1;
     } catch (error) {
-      if (errnoOf(error) !== 'EEXIST') throw error;
+      if (errorCodeOf(error) !== 'EEXIST') throw error;
       if (!(await lstat(local)).isDirectory()) {
-        this.report.leave(path, 'something else than a folder is there');
+        this.report.leaveOut(path, 'something else than a folder is there');
         return;
       }
     }
@@ -120,7 +120,7 @@ class Export {
     const permissions = isExecutable ? 0o777 : 0o666;
     if (!(await this.#mayTake(path, local))) return;
     // Not the file that is there, which may be a link to another one, but one that takes its place when it is whole.
-    const written = joined(local.subarray(0, local.lastIndexOf('/')), temporaryName());
+    const written = joinPath(local.subarray(0, local.lastIndexOf('/')), temporaryName());
     const file = await open(written, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, permissions);
     try {
       try {
@@ -163,8 +163,8 @@ class Export {
 
   #rememberLink(path: string, local: Buffer, depth: number, target: string): void {
     const problem = linkProblem(target, depth, this.#platform);
-    if (problem !== undefined) this.report.leave(path, problem);
-    else if (this.#links.length === MOST_LINKS) this.report.leave(path, 'there are too many links');
+    if (problem !== undefined) this.report.leaveOut(path, problem);
+    else if (this.#links.length === MOST_LINKS) this.report.leaveOut(path, 'there are too many links');
     else this.#links.push({ path, local, depth, target });
   }
 
@@ -174,7 +174,7 @@ class Export {
       this.#options.signal.throwIfAborted();
       try {
         if (!(await this.#mayTake(path, local))) continue;
-        const written = joined(local.subarray(0, local.lastIndexOf('/')), temporaryName());
+        const written = joinPath(local.subarray(0, local.lastIndexOf('/')), temporaryName());
         await symlink(decodeName(target), written);
         try {
           await rename(written, local);
@@ -186,7 +186,7 @@ class Export {
       } catch (error) {
         const why = whyLeftOut(error);
         if (why === undefined) throw error;
-        this.report.leave(path, why);
+        this.report.leaveOut(path, why);
       }
     }
   }
@@ -197,11 +197,11 @@ class Export {
     try {
       existing = await lstat(local);
     } catch (error) {
-      if (errnoOf(error) === 'ENOENT') return true;
+      if (errorCodeOf(error) === 'ENOENT') return true;
       throw error;
     }
     if (existing.isDirectory()) {
-      this.report.leave(path, 'a folder is there');
+      this.report.leaveOut(path, 'a folder is there');
       return false;
     }
     if ((await this.#onExisting(path)) === 'overwrite') return true;
@@ -212,7 +212,7 @@ class Export {
 
 /** A failure that is about this one name and leaves the others to be done. */
 function whyLeftOut(error: unknown): string | undefined {
-  switch (errnoOf(error)) {
+  switch (errorCodeOf(error)) {
     case 'ENAMETOOLONG':
       return 'its path is too long for this machine';
     case 'EILSEQ':

@@ -1,9 +1,9 @@
 import { constants } from 'node:fs';
 import { lstat, open, opendir, readlink } from 'node:fs/promises';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { FILE_PIECE_BYTES } from '../../protocol/files.ts';
+import { FILE_CHUNK_BYTES } from '../../protocol/files.ts';
 import { encodeLink, encodeName } from '../../protocol/paths.ts';
-import { TransferReport, askingOnce, errnoOf, joined } from './transfer.ts';
+import { TransferReport, askOnce, errorCodeOf, joinPath } from './transfer.ts';
 import type { TransferOptions } from './transfer.ts';
 
 const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
@@ -31,7 +31,7 @@ export async function importTree(
   options: TransferOptions,
 ): Promise<TransferReport> {
   const report = new TransferReport();
-  const onExisting = askingOnce(options.onExisting);
+  const onExisting = askOnce(options.onExisting);
 
   /** Whether it is there now: made, or made in the place of what was there. */
   const made = async (path: string, make: (overwrite: boolean) => Promise<void>): Promise<boolean> => {
@@ -54,7 +54,7 @@ export async function importTree(
     try {
       const stat = await file.stat();
       if (!stat.isFile()) {
-        report.leave(local.toString(), 'it is no file, folder or link');
+        report.leaveOut(local.toString(), 'it is no file, folder or link');
         return;
       }
       const isExecutable = (stat.mode & EXECUTABLE) !== 0;
@@ -62,9 +62,9 @@ export async function importTree(
         for (let offset = 0; ;) {
           options.signal.throwIfAborted();
           const { buffer, bytesRead } = await file.read(
-            Buffer.allocUnsafe(FILE_PIECE_BYTES),
+            Buffer.allocUnsafe(FILE_CHUNK_BYTES),
             0,
-            FILE_PIECE_BYTES,
+            FILE_CHUNK_BYTES,
             offset,
           );
           if (bytesRead === 0) return;
@@ -100,7 +100,7 @@ export async function importTree(
     const name = local.subarray(local.lastIndexOf('/') + 1);
     const path = `${parent}/${encodeName(name)}`;
     if (name.toString() === '.git') {
-      report.leave(local.toString(), 'its configuration can hold passwords');
+      report.leaveOut(local.toString(), 'its configuration can hold passwords');
       return;
     }
     try {
@@ -111,13 +111,13 @@ export async function importTree(
         await target.makeFolder(path);
         report.folders += 1;
         for await (const entry of await opendir(local, { encoding: 'latin1' })) {
-          await one(joined(local, Buffer.from(entry.name, 'latin1')), path);
+          await one(joinPath(local, Buffer.from(entry.name, 'latin1')), path);
         }
-      } else report.leave(local.toString(), 'it is no file, folder or link');
+      } else report.leaveOut(local.toString(), 'it is no file, folder or link');
     } catch (error) {
       const why = whyLeftOut(error);
       if (why === undefined) throw error;
-      report.leave(local.toString(), why);
+      report.leaveOut(local.toString(), why);
     }
     options.onProgress(report, path);
   };
@@ -128,7 +128,7 @@ export async function importTree(
 
 /** A failure that is about this one name and leaves the others to be done. */
 function whyLeftOut(error: unknown): string | undefined {
-  switch (errnoOf(error)) {
+  switch (errorCodeOf(error)) {
     case 'ENOENT':
     case 'ELOOP':
       return 'it changed while it was being read';

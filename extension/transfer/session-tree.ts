@@ -1,4 +1,4 @@
-import { FILE_PIECE_BYTES, LIST_LIMITS } from '../../protocol/files.ts';
+import { FILE_CHUNK_BYTES, LIST_LIMITS } from '../../protocol/files.ts';
 import type { FileEntry } from '../../protocol/files.ts';
 import type { Connection } from '../connection/connection.ts';
 import type { ExportSource } from './export-tree.ts';
@@ -14,7 +14,7 @@ export function exportSource(connection: Connection, session: string): ExportSou
       for (let cursor: string | undefined; ;) {
         const page = await connection.call(
           'files/list',
-          { session, path, limit: LIST_LIMITS.most, ...(cursor === undefined ? {} : { cursor }) },
+          { session, path, limit: LIST_LIMITS.max, ...(cursor === undefined ? {} : { cursor }) },
           AGAIN,
         );
         yield* page.entries;
@@ -26,7 +26,7 @@ export function exportSource(connection: Connection, session: string): ExportSou
       const expected = ifVersion === undefined ? {} : { ifVersion };
       const { result, bytes } = await connection.callWithBytes(
         'files/read',
-        { session, path, offset, length: FILE_PIECE_BYTES, ...expected },
+        { session, path, offset, length: FILE_CHUNK_BYTES, ...expected },
         AGAIN,
       );
       return { bytes, size: result.size, version: result.version };
@@ -42,11 +42,11 @@ export function importTarget(connection: Connection, session: string): ImportTar
     },
     write: async (path, pieces, { mode, size, overwrite }) => {
       const params = { session, path, create: true, overwrite, mode };
-      if (size <= FILE_PIECE_BYTES) {
+      if (size <= FILE_CHUNK_BYTES) {
         const content: Buffer[] = [];
         for await (const piece of pieces) content.push(piece);
         const bytes = Buffer.concat(content);
-        if (bytes.length <= FILE_PIECE_BYTES) {
+        if (bytes.length <= FILE_CHUNK_BYTES) {
           await connection.call('files/write', params, { bytes });
           return;
         }
@@ -79,7 +79,7 @@ export function importTarget(connection: Connection, session: string): ImportTar
 
 /** A file that has grown past one message since it was looked at. */
 async function* resliced(bytes: Buffer): AsyncGenerator<Buffer> {
-  for (let at = 0; at < bytes.length; at += FILE_PIECE_BYTES) {
-    yield bytes.subarray(at, at + FILE_PIECE_BYTES);
+  for (let at = 0; at < bytes.length; at += FILE_CHUNK_BYTES) {
+    yield bytes.subarray(at, at + FILE_CHUNK_BYTES);
   }
 }

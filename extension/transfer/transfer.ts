@@ -1,5 +1,5 @@
 /** What a person decides where a file is there already: once, for all that follow. */
-export type ExistingAnswer = 'overwrite' | 'skip';
+export type ExistingFileDecision = 'overwrite' | 'skip';
 
 export interface LeftOut {
   readonly path: string;
@@ -20,7 +20,7 @@ export class TransferReport {
   /** The first of them. */
   readonly leftOut: LeftOut[] = [];
 
-  leave(path: string, why: string): void {
+  leaveOut(path: string, why: string): void {
     this.leftOutCount += 1;
     if (this.leftOut.length < MOST_NAMED) this.leftOut.push({ path, why });
   }
@@ -30,20 +30,20 @@ const MOST_NAMED = 1_000;
 
 export interface TransferOptions {
   readonly signal: AbortSignal;
-  readonly onExisting: (name: string) => Promise<ExistingAnswer>;
+  readonly onExisting: (name: string) => Promise<ExistingFileDecision>;
   readonly onProgress: (report: TransferReport, path: string) => void;
 }
 
 /** Asks once. */
-export function askingOnce(ask: (name: string) => Promise<ExistingAnswer>): typeof ask {
-  let answer: Promise<ExistingAnswer> | undefined;
+export function askOnce(ask: (name: string) => Promise<ExistingFileDecision>): typeof ask {
+  let answer: Promise<ExistingFileDecision> | undefined;
   return (name) => (answer ??= ask(name));
 }
 
-export function errnoOf(error: unknown): string | undefined {
+export function errorCodeOf(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
 }
 
-export function joined(folder: Buffer, name: Buffer): Buffer {
+export function joinPath(folder: Buffer, name: Buffer): Buffer {
   return Buffer.concat([folder, Buffer.from('/'), name]);
 }

@@ -4,8 +4,8 @@ import { HoldfastError } from '../errors.ts';
 import { homePaths } from '../home.ts';
 import type { ClientInfo, Result } from '../methods.ts';
 import { compareBuilds } from './builds.ts';
-import { greet, peerOver } from './hello.ts';
-import type { Greeting, SupervisorPeer } from './hello.ts';
+import { sayHello, createSupervisorPeer } from './hello.ts';
+import type { HelloOutcome, SupervisorPeer } from './hello.ts';
 import { dialAt } from './socket.ts';
 import { SupervisorStarter } from './start.ts';
 
@@ -59,9 +59,9 @@ export async function connectSupervisor(options: ConnectOptions): Promise<Superv
       } else if (starter === undefined) {
         throw nobody(home);
       } else {
-        starter.ensure();
+        starter.ensureStarted();
       }
-      if (Date.now() > deadline) throw starter?.failure() ?? nobody(home);
+      if (Date.now() > deadline) throw starter?.explainFailure() ?? nobody(home);
       await pause(POLL_MS, signal);
     }
   } finally {
@@ -83,10 +83,13 @@ interface Met {
 
 /** Says hello. Without a connection in the answer: look again, somebody is on the way out. */
 async function meet(socket: Socket, options: ConnectOptions, timeoutMs: number): Promise<Met> {
-  const peer = peerOver(socket);
+  const peer = createSupervisorPeer(socket);
   let keep = false;
   try {
-    const greeting = await greet(peer, options.program, options.home, { timeoutMs, signal: options.signal });
+    const greeting = await sayHello(peer, options.program, options.home, {
+      timeoutMs,
+      signal: options.signal,
+    });
     if (greeting.kind === 'gone') return {};
     if (options.start === 'auto' && isOlder(greeting, options.program) && (await handOver(peer, options))) {
       return { handedOver: true };
@@ -99,7 +102,7 @@ async function meet(socket: Socket, options: ConnectOptions, timeoutMs: number):
   }
 }
 
-function isOlder(greeting: Exclude<Greeting, { kind: 'gone' }>, program: ClientInfo): boolean {
+function isOlder(greeting: Exclude<HelloOutcome, { kind: 'gone' }>, program: ClientInfo): boolean {
   return greeting.supervisor !== undefined && compareBuilds(greeting.supervisor, program) < 0;
 }
 

@@ -3,17 +3,17 @@ import { z } from 'zod';
 import { HoldfastError } from '../errors.ts';
 import { ClientInfoSchema, METHODS, NOTIFICATIONS, PROTOCOL_VERSIONS } from '../methods.ts';
 import type { ClientInfo, Methods, Notifications, Result } from '../methods.ts';
-import { PayloadBuffers } from '../wire/payload-buffers.ts';
+import { BufferPool } from '../wire/buffer-pool.ts';
 import { Peer } from '../wire/peer.ts';
-import { NOTHING } from '../wire/shapes.ts';
-import type { Nothing } from '../wire/shapes.ts';
+import { EMPTY_MAP } from '../wire/shapes.ts';
+import type { EmptyMap } from '../wire/shapes.ts';
 
 /** A client's end of a connection with a supervisor. */
-export type SupervisorPeer = Peer<Nothing, Methods, Nothing, Notifications>;
+export type SupervisorPeer = Peer<EmptyMap, Methods, EmptyMap, Notifications>;
 export type SupervisorInfo = Pick<ClientInfo, 'version' | 'build' | 'builtAt'>;
 
 /** What a supervisor said to our hello. */
-export type Greeting =
+export type HelloOutcome =
   | { readonly kind: 'agreed'; readonly hello: Result<'hello'>; readonly supervisor: SupervisorInfo }
   /** No protocol version in common. */
   | {
@@ -24,28 +24,28 @@ export type Greeting =
   /** It ended before it answered: on its way out. */
   | { readonly kind: 'gone' };
 
-export function peerOver(stream: Duplex): SupervisorPeer {
+export function createSupervisorPeer(stream: Duplex): SupervisorPeer {
   return new Peer({
     stream,
     name: 'the supervisor',
-    serves: NOTHING,
+    serves: EMPTY_MAP,
     handlers: {},
     calls: METHODS,
-    notifies: NOTHING,
-    hears: NOTIFICATIONS,
-    payloads: new PayloadBuffers(),
+    sends: EMPTY_MAP,
+    receives: NOTIFICATIONS,
+    bufferPool: new BufferPool(),
   });
 }
 
 const MismatchSchema = z.object({ supervisor: ClientInfoSchema });
 
 /** `home` as the client means it; a supervisor of another home refuses. Undefined: whatever home it has. */
-export async function greet(
+export async function sayHello(
   peer: SupervisorPeer,
   client: ClientInfo,
   home: string | undefined,
   options: { readonly timeoutMs: number; readonly signal?: AbortSignal | undefined },
-): Promise<Greeting> {
+): Promise<HelloOutcome> {
   try {
     const params = {
       client,

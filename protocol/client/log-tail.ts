@@ -20,7 +20,7 @@ export interface LoggedError {
 }
 
 /** The last whole lines of a log, oldest first; none where it cannot be read. */
-export function lastLines(file: string, count: number): string[] {
+export function readLastLines(file: string, count: number): string[] {
   let descriptor: number;
   try {
     descriptor = openSync(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
@@ -41,7 +41,7 @@ export function lastLines(file: string, count: number): string[] {
 }
 
 /** The last error of a kind that we know among lines of a log that are not older than `since` (ms since 1970). */
-export function lastLoggedError(lines: readonly string[], since: number): LoggedError | undefined {
+export function findLastError(lines: readonly string[], since: number): LoggedError | undefined {
   for (const line of lines.toReversed()) {
     const parsed = ErrorLineSchema.safeParse(asJson(line));
     if (!parsed.success) continue;

@@ -13,10 +13,10 @@ import {
 import type { Server, Socket } from 'node:net';
 import { join } from 'node:path';
 import { HoldfastError } from '../errors.ts';
-import { connectScratch } from '../wire/scratch-socket.ts';
+import { connectWithSharedBuffer } from '../wire/shared-buffer-socket.ts';
 
 /** A socket by the directory it lies in and its name there. */
-export interface SocketPlace {
+export interface SocketLocation {
   readonly directory: string;
   readonly name: string;
   /** Whether /proc/self/fd may be used; only tests say no. */
@@ -40,7 +40,7 @@ interface Address {
  * Listens at a place and makes the socket its owner's alone. Resolves with the end of it, which removes the socket again.
  * Errors: EADDRINUSE where one lies there already, `permission_denied` where the directory is not ours.
  */
-export async function listenAt(server: Server, place: SocketPlace): Promise<() => Promise<void>> {
+export async function listenAt(server: Server, place: SocketLocation): Promise<() => Promise<void>> {
   const address = openAddress(place, true);
   try {
     await new Promise<void>((resolve, reject) => {
@@ -66,14 +66,14 @@ export async function listenAt(server: Server, place: SocketPlace): Promise<() =
 }
 
 /** Errors: those of the system (`ENOENT` and `ECONNREFUSED` mean that nobody listens), `permission_denied`. */
-export async function dialAt(place: SocketPlace, signal?: AbortSignal): Promise<Socket> {
+export async function dialAt(place: SocketLocation, signal?: AbortSignal): Promise<Socket> {
   const givenUp = (): HoldfastError =>
     new HoldfastError('cancelled', 'The supervisor was not called', { cause: signal?.reason });
   if (signal?.aborted === true) throw givenUp();
   const address = openAddress(place, false);
   try {
     return await new Promise<Socket>((resolve, reject) => {
-      const socket = connectScratch(address.path);
+      const socket = connectWithSharedBuffer(address.path);
       const onAbort = (): void => {
         socket.destroy(
           new HoldfastError('cancelled', 'The supervisor was not called', { cause: signal?.reason }),
@@ -102,7 +102,7 @@ export async function dialAt(place: SocketPlace, signal?: AbortSignal): Promise<
 }
 
 /** Removes what a killed process left. Only while nobody can be listening there: the caller holds the lock. */
-export function removeSocket(place: SocketPlace): void {
+export function removeStaleSocket(place: SocketLocation): void {
   const address = openAddress(place, true);
   try {
     rmSync(address.path, { force: true });
@@ -111,7 +111,7 @@ export function removeSocket(place: SocketPlace): void {
   }
 }
 
-function openAddress(place: SocketPlace, create: boolean): Address {
+function openAddress(place: SocketLocation, create: boolean): Address {
   const descriptor = openSync(place.directory, constants.O_RDONLY | constants.O_DIRECTORY);
   try {
     refuseForeign(place.directory, fstatSync(descriptor));
@@ -139,7 +139,7 @@ function leadsTo(link: string, descriptor: number): boolean {
 }
 
 /** A private directory with a short name, the same for everybody who means the same place. */
-function shortDirectory(place: SocketPlace, create: boolean): string {
+function shortDirectory(place: SocketLocation, create: boolean): string {
   const uid = process.getuid?.() ?? 0;
   const hash = createHash('sha256').update(join(place.directory, place.name)).digest('hex').slice(0, 16);
   const directory = join(SHORT_ROOT, `holdfast-${uid}-${hash}`);

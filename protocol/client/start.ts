@@ -4,7 +4,7 @@ import { Socket } from 'node:net';
 import { ErrorCodeSchema } from '../error-data.ts';
 import { HoldfastError } from '../errors.ts';
 import { homePaths } from '../home.ts';
-import { lastLines, lastLoggedError } from './log-tail.ts';
+import { readLastLines, findLastError } from './log-tail.ts';
 
 /** A supervisor that could not start will hardly do so a moment later; one that found the home locked may. */
 const RESTART_AFTER_MS = 500;
@@ -46,24 +46,24 @@ export class SupervisorStarter {
   }
 
   /** To be called again and again while nobody answers: starts one where none of ours is on its way. Throws if that is hopeless. */
-  ensure(): void {
+  ensureStarted(): void {
     if (this.#child === undefined) {
       this.#spawn();
       return;
     }
-    if (this.#spawnError !== undefined) throw this.failure();
+    if (this.#spawnError !== undefined) throw this.explainFailure();
     if (this.#exit === undefined || Date.now() - this.#exit.at < RESTART_AFTER_MS) return;
     // The one that had the home may be leaving, or another may be coming up in its place: worth another try.
     const { failed } = this.#exit;
-    if (failed && this.#logged()?.code !== 'home_locked') throw this.failure();
+    if (failed && this.#logged()?.code !== 'home_locked') throw this.explainFailure();
     this.#spawn();
   }
 
   /** Why nobody answers, as far as can be told. */
-  failure(): HoldfastError {
+  explainFailure(): HoldfastError {
     const { log } = homePaths(this.#home);
     const logged = this.#logged();
-    const lines = lastLines(log, SHOWN_LINES);
+    const lines = readLastLines(log, SHOWN_LINES);
     const tail = lines.length === 0 ? '' : `; its log ends with:\n${lines.join('\n')}`;
     const what = 'The supervisor could not be started';
     const next = `see ${log}`;
@@ -99,9 +99,9 @@ export class SupervisorStarter {
     this.#child = undefined;
   }
 
-  #logged(): ReturnType<typeof lastLoggedError> {
+  #logged(): ReturnType<typeof findLastError> {
     return this.#exit?.failed === true
-      ? lastLoggedError(lastLines(homePaths(this.#home).log, 50), this.#startedAt)
+      ? findLastError(readLastLines(homePaths(this.#home).log, 50), this.#startedAt)
       : undefined;
   }
 

@@ -2,12 +2,12 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { format, resolveConfig } from 'prettier';
-import { profileDocument, protocolDocument } from './documents.ts';
+import { profileJsonSchema, protocolJsonSchema } from './json-schemas.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const DOCUMENTS = [
-  { file: join(ROOT, 'docs/holdfast.schema.json'), make: profileDocument },
-  { file: join(ROOT, 'docs/protocol.schema.json'), make: protocolDocument },
+  { file: join(ROOT, 'docs/holdfast.schema.json'), make: profileJsonSchema },
+  { file: join(ROOT, 'docs/protocol.schema.json'), make: protocolJsonSchema },
 ];
 
 const check = process.argv.includes('--check');

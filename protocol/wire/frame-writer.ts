@@ -30,7 +30,7 @@ export class FrameWriter {
 
   /** `onTaken` is called when the system has the frame, or when it never will. */
   write(frame: EncodedFrame, onTaken?: () => void): void {
-    const taken = frame.onTaken;
+    const taken = frame.onFlushed;
     const done =
       onTaken === undefined && taken === undefined
         ? undefined
@@ -53,7 +53,7 @@ export class FrameWriter {
   }
 
   /** Resolves when the stream takes more without growing its queue; rejects when it never will. */
-  room(): Promise<void> {
+  waitForDrain(): Promise<void> {
     if (this.#closed !== undefined) return Promise.reject(this.#closed);
     if (!this.#stream.writableNeedDrain) return Promise.resolve();
     return new Promise((resolve, reject) => this.#waiters.push({ resolve, reject }));

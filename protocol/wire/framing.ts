@@ -1,6 +1,6 @@
 import { HoldfastError } from '../errors.ts';
 import { FRAME_LIMITS } from './limits.ts';
-import type { PayloadBuffers } from './payload-buffers.ts';
+import type { BufferPool } from './buffer-pool.ts';
 import { forbiddenKeyIn, nestsDeeperThan, parseUntrustedLine } from './untrusted-json.ts';
 import type { JsonObject } from './untrusted-json.ts';
 
@@ -19,7 +19,7 @@ export interface EncodedFrame {
   readonly bytes: Uint8Array | undefined;
   readonly size: number;
   /** Called once the system has the bytes, or never will; perhaps not at all. */
-  readonly onTaken?: (() => void) | undefined;
+  readonly onFlushed?: (() => void) | undefined;
 }
 
 const NEWLINE = 0x0a;
@@ -62,7 +62,7 @@ export function encodeFrame(message: JsonObject, bytes?: Uint8Array, onTaken?: (
     const key = forbiddenKeyIn(text, JSON.parse(text));
     if (key !== undefined) throw tooLarge(`it has the key ${key}`, 'forbidden_key');
   }
-  return { line, bytes, size: line.length + (bytes?.length ?? 0), onTaken };
+  return { line, bytes, size: line.length + (bytes?.length ?? 0), onFlushed: onTaken };
 }
 
 function broken(reason: string, why: string): HoldfastError {
@@ -75,7 +75,7 @@ function broken(reason: string, why: string): HoldfastError {
  */
 export class FrameDecoder {
   readonly #onFrame: (frame: Frame) => void;
-  readonly #payloads: PayloadBuffers | undefined;
+  readonly #payloads: BufferPool | undefined;
   #error: HoldfastError | undefined;
   #stopped = false;
   /** The unfinished line; undefined while there is none. */
@@ -93,7 +93,7 @@ export class FrameDecoder {
     | undefined;
 
   /** Large payloads are taken from `payloads`; they are the listener's. */
-  constructor(onFrame: (frame: Frame) => void, payloads?: PayloadBuffers) {
+  constructor(onFrame: (frame: Frame) => void, payloads?: BufferPool) {
     this.#onFrame = onFrame;
     this.#payloads = payloads;
   }
@@ -141,7 +141,7 @@ export class FrameDecoder {
   #forget(): void {
     this.#line = undefined;
     this.#lineLength = 0;
-    if (this.#waiting !== undefined) this.#payloads?.giveBack(this.#waiting.payload);
+    if (this.#waiting !== undefined) this.#payloads?.release(this.#waiting.payload);
     this.#waiting = undefined;
   }
 
@@ -201,7 +201,7 @@ export class FrameDecoder {
     }
     // Grows as the bytes come: an announcement alone must cost nothing.
     const payload =
-      this.#payloads?.takeKept(announced) ?? Buffer.allocUnsafeSlow(Math.min(announced, FIRST_PAYLOAD));
+      this.#payloads?.acquireFree(announced) ?? Buffer.allocUnsafeSlow(Math.min(announced, FIRST_PAYLOAD));
     this.#waiting = { message, length: announced, payload, filled: 0, lineSize };
   }
 
@@ -226,6 +226,6 @@ export class FrameDecoder {
   }
 
   #allocate(length: number): Buffer {
-    return this.#payloads?.take(length) ?? Buffer.allocUnsafeSlow(length);
+    return this.#payloads?.acquire(length) ?? Buffer.allocUnsafeSlow(length);
   }
 }

@@ -1,5 +1,5 @@
 import type { NotificationMap } from './shapes.ts';
-import { explainIssues } from './shapes.ts';
+import { formatIssues } from './shapes.ts';
 
 type Listener = (params: unknown, bytes: Buffer) => void;
 
@@ -34,7 +34,7 @@ export class IncomingNotifications {
     const shape = this.#shapes.get(name);
     if (shape === undefined) return undefined;
     const parsed = shape.params.safeParse(params ?? {});
-    if (!parsed.success) return `${name}: ${explainIssues(parsed.error)}`;
+    if (!parsed.success) return `${name}: ${formatIssues(parsed.error)}`;
     if (bytes !== undefined && shape.bytes !== 'params') return `${name} carries raw bytes`;
     for (const listener of [...(this.#listeners.get(name) ?? [])]) {
       this.guard(name, () => listener(parsed.data, bytes ?? EMPTY));

@@ -5,7 +5,7 @@ import type { MethodShape } from '../methods.ts';
 import { encodeFrame } from './framing.ts';
 import type { EncodedFrame, Frame } from './framing.ts';
 import type { PeerLimits } from './limits.ts';
-import { explainIssues, takesBytes, toWireError, WithBytes } from './shapes.ts';
+import { formatIssues, acceptsBytes, toWireError, WithBytes } from './shapes.ts';
 import type { HandlerContext, InternalErrorListener, MethodMap, Progress, RequestId } from './shapes.ts';
 
 /** What requests need of the connection they came on. */
@@ -28,9 +28,9 @@ export interface ServedMethod<P> {
 }
 
 /** The method that opens a connection, and those that may come before it. */
-export interface Opening {
+export interface Handshake {
   readonly method: string;
-  readonly before: readonly string[];
+  readonly allowedBefore: readonly string[];
 }
 
 interface Running {
@@ -57,7 +57,7 @@ export class IncomingRequests<P> {
   readonly #rpc: JSONRPCServer<Request>;
   readonly #running = new Map<RequestId, Running>();
   /** Before this method has been answered well, only it and a few others are. */
-  readonly #opening: Opening | undefined;
+  readonly #opening: Handshake | undefined;
   #opened = false;
   #heldBytes = 0;
   #closed = false;
@@ -66,7 +66,7 @@ export class IncomingRequests<P> {
     connection: RequestConnection<P>,
     methods: ReadonlyMap<string, ServedMethod<P>>,
     limits: PeerLimits,
-    opening: Opening | undefined,
+    opening: Handshake | undefined,
   ) {
     this.#connection = connection;
     this.#limits = limits;
@@ -158,7 +158,7 @@ export class IncomingRequests<P> {
 
   #mayRun(method: string): boolean {
     if (this.#opening === undefined || this.#opened) return true;
-    return method === this.#opening.method || this.#opening.before.includes(method);
+    return method === this.#opening.method || this.#opening.allowedBefore.includes(method);
   }
 
   async #serve(request: Request, method: string, params: unknown, size: number): Promise<void> {
@@ -177,9 +177,9 @@ export class IncomingRequests<P> {
   async #run(name: string, method: ServedMethod<P>, params: unknown, request: Request): Promise<unknown> {
     const checked = method.shape.params.safeParse(params ?? {});
     if (!checked.success) {
-      throw new HoldfastError('invalid_params', `${name} was not run`, { why: explainIssues(checked.error) });
+      throw new HoldfastError('invalid_params', `${name} was not run`, { why: formatIssues(checked.error) });
     }
-    if (request.payload !== undefined && !takesBytes(method.shape)) {
+    if (request.payload !== undefined && !acceptsBytes(method.shape)) {
       throw new HoldfastError('invalid_params', `${name} was not run`, { why: 'it takes no raw bytes' });
     }
     const { id, controller } = request;
@@ -200,7 +200,7 @@ export class IncomingRequests<P> {
       const answer = await method.handle(checked.data, context);
       if (!(answer instanceof WithBytes)) return answer ?? null;
       request.answerBytes = answer.bytes;
-      request.onAnswerTaken = answer.onTaken;
+      request.onAnswerTaken = answer.onFlushed;
       return answer.result;
     } catch (error) {
       throw this.#publicError(name, error, controller.signal);
@@ -247,7 +247,7 @@ function unsendable(error: unknown): HoldfastError {
 }
 
 /** A map, and no look-up in an object: `constructor` and `__proto__` are names like any other. */
-export function servedMethods<P>(
+export function bindHandlers<P>(
   serves: MethodMap,
   handlers: Readonly<Record<string, unknown>>,
 ): ReadonlyMap<string, ServedMethod<P>> {

@@ -17,7 +17,7 @@ export interface PeerLimits {
   /** Calls of ours that may wait for an answer; one more fails with `overloaded`. */
   readonly outgoingCalls: number;
   /** Answers that the other side has not read yet; above it no more of its messages are read. */
-  readonly unreadAnswers: number;
+  readonly unreadResponses: number;
   /** Unread answers above which an answer of more than 4 KiB is replaced by `overloaded`. */
   readonly unreadPayloads: number;
   /** Everything queued for the other side; a notification beyond it closes the connection with `overloaded`. */
@@ -32,7 +32,7 @@ export const PEER_LIMITS: PeerLimits = {
   incomingRequests: 1000,
   incomingBytes: 64 * 2 ** 20,
   outgoingCalls: 1000,
-  unreadAnswers: 8 * 2 ** 20,
+  unreadResponses: 8 * 2 ** 20,
   unreadPayloads: 64 * 2 ** 20,
   unreadNotifications: 16 * 2 ** 20,
   unreadProgress: 2 ** 20,

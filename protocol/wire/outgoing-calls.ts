@@ -6,8 +6,8 @@ import { HoldfastError } from '../errors.ts';
 import type { MethodShape } from '../methods.ts';
 import { encodeFrame } from './framing.ts';
 import type { EncodedFrame, Frame } from './framing.ts';
-import { explainIssues, takesBytes, toWireError } from './shapes.ts';
-import type { Answered, CallOptions, Progress, RequestId } from './shapes.ts';
+import { formatIssues, acceptsBytes, toWireError } from './shapes.ts';
+import type { CallResult, CallOptions, Progress, RequestId } from './shapes.ts';
 
 const WireErrorSchema = z.object({ code: z.number(), message: z.string(), data: z.unknown() });
 const EMPTY = Buffer.alloc(0);
@@ -16,7 +16,7 @@ const EMPTY = Buffer.alloc(0);
 export interface CallConnection {
   readonly write: (frame: EncodedFrame) => void;
   /** Resolves when the connection takes more. */
-  readonly room: () => Promise<void>;
+  readonly waitForDrain: () => Promise<void>;
   /** Tells the other side that nobody waits for this answer any more. */
   readonly sendCancel: (id: RequestId) => void;
   /** The other side does not keep to the contract: called beside the error that the caller gets. */
@@ -58,10 +58,10 @@ export class OutgoingCalls {
     shape: MethodShape,
     params: unknown,
     options: CallOptions,
-  ): Promise<Answered<unknown>> {
+  ): Promise<CallResult<unknown>> {
     this.#check(method, shape, params, options);
     const id = this.#nextId++;
-    const frame = encodeFrame({ jsonrpc: '2.0', id, method, params }, options.bytes, options.onBytesTaken);
+    const frame = encodeFrame({ jsonrpc: '2.0', id, method, params }, options.bytes, options.onBytesFlushed);
     const { promise: ended, reject } = Promise.withResolvers<never>();
     this.#pending.set(id, { method, onProgress: options.onProgress, reject, sent: false });
     const onAbort = (): void => this.#abandon(id, cancelled(method, options.signal));
@@ -123,10 +123,10 @@ export class OutgoingCalls {
     const checked = shape.params.safeParse(params);
     if (!checked.success) {
       throw new HoldfastError('invalid_params', `${method} was not called`, {
-        why: explainIssues(checked.error),
+        why: formatIssues(checked.error),
       });
     }
-    if (options.bytes !== undefined && !takesBytes(shape)) {
+    if (options.bytes !== undefined && !acceptsBytes(shape)) {
       throw new HoldfastError('invalid_params', `${method} was not called`, { why: 'it takes no raw bytes' });
     }
   }
@@ -137,7 +137,7 @@ export class OutgoingCalls {
     params: unknown,
     frame: EncodedFrame,
   ): Promise<JSONRPCResponse> {
-    await this.#connection.room();
+    await this.#connection.waitForDrain();
     const pending = this.#pending.get(id);
     // Abandoned meanwhile: the race was decided by that, and nothing may be sent.
     if (pending === undefined) throw new HoldfastError('cancelled', `${method} was not sent`);
@@ -169,11 +169,11 @@ export class OutgoingCalls {
     this.#rpc.receive(response);
   }
 
-  #open(method: string, shape: MethodShape, response: JSONRPCResponse): Answered<unknown> {
+  #open(method: string, shape: MethodShape, response: JSONRPCResponse): CallResult<unknown> {
     if (response.error !== undefined) throw errorFromWire(response.error.message, response.error.data);
     const bytes = this.#payloads.get(response);
     const result = shape.result.safeParse(response.result);
-    if (!result.success) throw this.#violated(method, explainIssues(result.error));
+    if (!result.success) throw this.#violated(method, formatIssues(result.error));
     if (bytes !== undefined && shape.bytes !== 'result' && shape.bytes !== 'both')
       throw this.#violated(method, 'raw bytes came with it');
     const release = (): void => {

@@ -1,6 +1,6 @@
 import type { Duplex } from 'node:stream';
 import type { PeerLimits } from './limits.ts';
-import type { PayloadBuffers } from './payload-buffers.ts';
+import type { BufferPool } from './buffer-pool.ts';
 import type { Peer } from './peer.ts';
 import type { Handlers, InternalErrorListener, MethodMap, NotificationMap } from './shapes.ts';
 
@@ -17,16 +17,16 @@ interface PeerBasics<
   readonly serves: Serves;
   readonly calls: Calls;
   /** Notifications of ours. */
-  readonly notifies: Out;
+  readonly sends: Out;
   /** Notifications of the other side. Unknown ones are ignored. */
-  readonly hears: In;
+  readonly receives: In;
   readonly limits?: Partial<PeerLimits>;
   /** Where the memory of large payloads comes from and goes to; the same for all peers of a process. Default: it is allocated. */
-  readonly payloads?: PayloadBuffers | undefined;
+  readonly bufferPool?: BufferPool | undefined;
   /** Which method must be answered well before others are served: `hello`; and which may come before it. */
-  readonly opensWith?: {
+  readonly handshake?: {
     readonly method: keyof Serves & string;
-    readonly before: readonly (keyof Serves & string)[];
+    readonly allowedBefore: readonly (keyof Serves & string)[];
   };
   /** Errors whose text stays on this side. */
   readonly onInternalError?: InternalErrorListener;

@@ -5,22 +5,22 @@ import { HoldfastError } from '../errors.ts';
 import { encodeFrame, FrameDecoder } from './framing.ts';
 import type { EncodedFrame, Frame } from './framing.ts';
 import { FrameWriter } from './frame-writer.ts';
-import { Inbox } from './inbox.ts';
+import { FrameQueue } from './frame-queue.ts';
 import { IncomingNotifications } from './incoming-notifications.ts';
-import { IncomingRequests, servedMethods } from './incoming-requests.ts';
+import { IncomingRequests, bindHandlers } from './incoming-requests.ts';
 import { PEER_LIMITS } from './limits.ts';
 import type { PeerLimits } from './limits.ts';
 import { OutgoingCalls } from './outgoing-calls.ts';
-import { OWN_NOTIFICATIONS } from './own-notifications.ts';
+import { PEER_NOTIFICATIONS } from './peer-notifications.ts';
 import type { PeerOptions } from './peer-options.ts';
-import { takeChunks } from './scratch-socket.ts';
-import { explainIssues, toWireError } from './shapes.ts';
+import { readChunks } from './shared-buffer-socket.ts';
+import { formatIssues, toWireError } from './shapes.ts';
 import type {
-  Answered,
+  CallResult,
   CallOptions,
   InternalErrorListener,
   MethodMap,
-  Nothing,
+  EmptyMap,
   NotificationMap,
   Progress,
   RequestId,
@@ -36,8 +36,8 @@ const LONGEST_ID = 100;
 export class Peer<
   Serves extends MethodMap,
   Calls extends MethodMap,
-  Out extends NotificationMap = Nothing,
-  In extends NotificationMap = Nothing,
+  Out extends NotificationMap = EmptyMap,
+  In extends NotificationMap = EmptyMap,
 > {
   /** Resolves when the connection has ended: undefined for an orderly end by either side. Never rejects. */
   readonly closed: Promise<HoldfastError | undefined>;
@@ -51,7 +51,7 @@ export class Peer<
   readonly #outgoing: OutgoingCalls;
   readonly #incoming: IncomingRequests<this>;
   readonly #notifications: IncomingNotifications;
-  readonly #inbox: Inbox;
+  readonly #inbox: FrameQueue;
   #unreadAnswers = 0;
   /** How many of our readers cannot keep up now. */
   #holds = 0;
@@ -61,33 +61,33 @@ export class Peer<
   readonly #resolveClosed: (reason: HoldfastError | undefined) => void;
 
   constructor(options: PeerOptions<Serves, Calls, Out, In>) {
-    const { stream, name, limits, opensWith, payloads } = options;
+    const { stream, name, limits, handshake, bufferPool } = options;
     this.name = name;
     this.#stream = stream;
     this.#calls = options.calls;
-    this.#out = options.notifies;
+    this.#out = options.sends;
     this.#limits = { ...PEER_LIMITS, ...limits };
     const onInternalError: InternalErrorListener = options.onInternalError ?? (() => undefined);
-    this.#notifications = new IncomingNotifications(options.hears, (error, method) =>
+    this.#notifications = new IncomingNotifications(options.receives, (error, method) =>
       onInternalError(error, { method, name }),
     );
     const { promise, resolve } = Promise.withResolvers<HoldfastError | undefined>();
     this.closed = promise;
     this.#resolveClosed = resolve;
     this.#writer = new FrameWriter(stream);
-    this.#decoder = new FrameDecoder((frame) => this.#inbox.accept(frame), payloads);
-    this.#inbox = new Inbox({
+    this.#decoder = new FrameDecoder((frame) => this.#inbox.accept(frame), bufferPool);
+    this.#inbox = new FrameQueue({
       receive: (frame) => this.#receive(frame),
-      mayGoOn: () => this.#unreadAnswers <= this.#limits.unreadAnswers,
-      onChange: () => this.#onInboxChange(),
+      mayStartRequest: () => this.#unreadAnswers <= this.#limits.unreadResponses,
+      onBacklogChange: () => this.#onInboxChange(),
     });
     this.#outgoing = new OutgoingCalls(
       {
         write: (frame) => this.#writer.write(frame),
-        room: () => this.#writer.room(),
+        waitForDrain: () => this.#writer.waitForDrain(),
         sendCancel: (request) => this.#writer.write(encodeNotification('cancel', { request })),
         onViolation: (error) => this.close(error),
-        release: (bytes) => payloads?.giveBack(bytes),
+        release: (bytes) => bufferPool?.release(bytes),
       },
       this.#limits.outgoingCalls,
     );
@@ -98,14 +98,14 @@ export class Peer<
         write: (frame) => this.#writeAnswer(frame),
         sendProgress: (request, progress) => this.#sendProgress(request, progress),
         queued: () => this.#writer.queued,
-        release: (bytes) => payloads?.giveBack(bytes),
+        release: (bytes) => bufferPool?.release(bytes),
         onInternalError,
       },
-      servedMethods<this>(options.serves, options.handlers),
+      bindHandlers<this>(options.serves, options.handlers),
       this.#limits,
-      opensWith,
+      handshake,
     );
-    this.#stopTaking = takeChunks(stream, this.#onData);
+    this.#stopTaking = readChunks(stream, this.#onData);
     stream.on('end', this.#onEnd);
     stream.on('error', this.#onError);
     stream.on('close', this.#onClose);
@@ -125,10 +125,10 @@ export class Peer<
     method: M,
     params: z.input<Calls[M]['params']>,
     options: CallOptions = {},
-  ): Promise<Answered<z.output<Calls[M]['result']>>> {
+  ): Promise<CallResult<z.output<Calls[M]['result']>>> {
     const shape: Calls[M] = this.#calls[method];
     return this.#outgoing.call(method, shape, params, options) as Promise<
-      Answered<z.output<Calls[M]['result']>>
+      CallResult<z.output<Calls[M]['result']>>
     >;
   }
 
@@ -146,7 +146,7 @@ export class Peer<
     const checked = shape.params.safeParse(params);
     if (!checked.success) {
       throw new HoldfastError('invalid_params', `${name} was not sent`, {
-        why: explainIssues(checked.error),
+        why: formatIssues(checked.error),
       });
     }
     if (bytes !== undefined && shape.bytes !== 'params') {
@@ -159,7 +159,7 @@ export class Peer<
       throw this.#connectionClosed();
     }
     this.#writer.write(frame);
-    await this.#writer.room();
+    await this.#writer.waitForDrain();
   }
 
   /**
@@ -192,17 +192,17 @@ export class Peer<
   }
 
   /** Requests of the other side that run here now. */
-  get running(): number {
+  get runningRequests(): number {
     return this.#incoming.size;
   }
 
   /** Calls of ours that wait for an answer. */
-  get waiting(): number {
+  get pendingCalls(): number {
     return this.#outgoing.size;
   }
 
   /** Bytes that wait for the other side to read them. */
-  get queued(): number {
+  get queuedBytes(): number {
     return this.#writer.queued;
   }
 
@@ -228,9 +228,9 @@ export class Peer<
    * hear. The other side must not have said anything yet that follows what was answered last. Errors: `connection_closed`,
    * `protocol_error` where it has.
    */
-  release(): Duplex {
+  detachStream(): Duplex {
     if (this.#closing !== undefined) throw this.#connectionClosed();
-    if (!this.#inbox.isIdle || this.#decoder.buffered > 0) {
+    if (!this.#inbox.isEmpty || this.#decoder.buffered > 0) {
       const error = new HoldfastError('protocol_error', 'The connection was ended', {
         why: 'something follows the last message',
       });
@@ -302,11 +302,11 @@ export class Peer<
       if (this.#stream.writableFinished) this.#stream.destroy();
       return;
     }
-    if (this.#inbox.isIdle) this.#finishEnded();
+    if (this.#inbox.isEmpty) this.#finishEnded();
   };
 
   #onInboxChange(): void {
-    if (this.#ended && this.#inbox.isIdle) this.#finishEnded();
+    if (this.#ended && this.#inbox.isEmpty) this.#finishEnded();
     else this.#pace();
   }
 
@@ -316,7 +316,7 @@ export class Peer<
    */
   #pace(): void {
     if (this.#closing !== undefined) return;
-    if (this.#holds > 0 || !this.#inbox.isIdle) this.#stream.pause();
+    if (this.#holds > 0 || !this.#inbox.isEmpty) this.#stream.pause();
     else if (this.#stream.isPaused()) this.#stream.resume();
   }
 
@@ -376,15 +376,15 @@ export class Peer<
   #hear(name: string, params: unknown, bytes: Buffer | undefined): void {
     let violation: string | undefined;
     if (name === 'cancel') {
-      const parsed = OWN_NOTIFICATIONS.cancel.params.safeParse(params);
+      const parsed = PEER_NOTIFICATIONS.cancel.params.safeParse(params);
       if (parsed.success) this.#incoming.cancel(parsed.data.request);
-      else violation = `cancel: ${explainIssues(parsed.error)}`;
+      else violation = `cancel: ${formatIssues(parsed.error)}`;
     } else if (name === 'progress') {
-      const parsed = OWN_NOTIFICATIONS.progress.params.safeParse(params);
+      const parsed = PEER_NOTIFICATIONS.progress.params.safeParse(params);
       if (parsed.success) {
         const { request, ...progress } = parsed.data;
         this.#notifications.guard(name, () => this.#outgoing.progress(request, progress));
-      } else violation = `progress: ${explainIssues(parsed.error)}`;
+      } else violation = `progress: ${formatIssues(parsed.error)}`;
     } else violation = this.#notifications.receive(name, params, bytes);
     if (violation !== undefined) this.#violated(violation);
   }
@@ -407,7 +407,7 @@ export class Peer<
     this.#unreadAnswers += frame.size;
     this.#writer.write(frame, () => {
       this.#unreadAnswers -= frame.size;
-      if (this.#unreadAnswers <= this.#limits.unreadAnswers) this.#inbox.wake();
+      if (this.#unreadAnswers <= this.#limits.unreadResponses) this.#inbox.resume();
     });
   }
 

@@ -1,4 +1,4 @@
-import '../issue-words.ts';
+import '../validation-messages.ts';
 import type { z } from 'zod';
 import type { MethodShape } from '../methods.ts';
 import type { HoldfastError } from '../errors.ts';
@@ -14,8 +14,8 @@ export interface NotificationShape {
 export type NotificationMap = Readonly<Record<string, NotificationShape>>;
 
 /** For a side that serves, calls or notifies nothing. */
-export type Nothing = Readonly<Record<string, never>>;
-export const NOTHING: Nothing = {};
+export type EmptyMap = Readonly<Record<string, never>>;
+export const EMPTY_MAP: EmptyMap = {};
 
 export type RequestId = string | number;
 
@@ -31,11 +31,11 @@ export interface Progress {
 export class WithBytes<R> {
   readonly result: R;
   readonly bytes: Uint8Array;
-  readonly onTaken: (() => void) | undefined;
-  constructor(result: R, bytes: Uint8Array, onTaken: (() => void) | undefined) {
+  readonly onFlushed: (() => void) | undefined;
+  constructor(result: R, bytes: Uint8Array, onFlushed: (() => void) | undefined) {
     this.result = result;
     this.bytes = bytes;
-    this.onTaken = onTaken;
+    this.onFlushed = onFlushed;
   }
 }
 
@@ -45,7 +45,7 @@ export function withBytes<R>(result: R, bytes: Uint8Array, onTaken?: () => void)
 }
 
 /** Whether raw bytes may ride behind the request. */
-export function takesBytes({ bytes }: MethodShape): boolean {
+export function acceptsBytes({ bytes }: MethodShape): boolean {
   return bytes === 'params' || bytes === 'both';
 }
 
@@ -77,7 +77,7 @@ export type Handler<S extends MethodShape, P = unknown> = (
 export type Handlers<M extends MethodMap, P = unknown> = { readonly [K in keyof M]: Handler<M[K], P> };
 
 /** An answer and the raw bytes behind it; empty where none came. They are the caller's, to keep or to let go. */
-export interface Answered<R> {
+export interface CallResult<R> {
   readonly result: R;
   readonly bytes: Buffer;
   /** Lets go of the bytes, which are empty from then on: their memory is used again. Nobody may be reading them any more. */
@@ -88,7 +88,7 @@ export interface CallOptions {
   /** Raw bytes behind the request, for methods that declare `bytes: 'params'`. */
   readonly bytes?: Uint8Array | undefined;
   /** Called when the connection needs `bytes` no longer; until then they must stay as they are. Perhaps never, where the call fails. */
-  readonly onBytesTaken?: (() => void) | undefined;
+  readonly onBytesFlushed?: (() => void) | undefined;
   /** Aborting cancels the call on both sides; it rejects at once with `cancelled`. */
   readonly signal?: AbortSignal | undefined;
   /** After this many ms the call is cancelled and rejects with `timeout`. No limit by default. */
@@ -110,11 +110,11 @@ export interface WireError {
 }
 
 export function toWireError(error: HoldfastError): WireError {
-  return { code: error.number, message: error.message, data: error.toData() };
+  return { code: error.rpcCode, message: error.message, data: error.toData() };
 }
 
 /** The first few places where a value is not what its schema says: `tags.3: too long; limit: expected number`. */
-export function explainIssues(error: z.ZodError): string {
+export function formatIssues(error: z.ZodError): string {
   const said = error.issues.slice(0, 3).map((issue) => {
     const path = issue.path.map(String).join('.');
     return path === '' ? issue.message : `${path}: ${issue.message}`;

@@ -5,7 +5,7 @@
  */
 export const TUNNEL_HEADER_BYTES = 4;
 /** More in one piece is a fault of the other side. */
-export const LONGEST_PIECE = 4 * 2 ** 20;
+export const MAX_CHUNK_BYTES = 4 * 2 ** 20;
 
 export function tunnelHeader(length: number): Buffer {
   const header = Buffer.allocUnsafe(TUNNEL_HEADER_BYTES);
@@ -53,7 +53,7 @@ export class TunnelDecoder {
       const length = this.#header;
       this.#header = 0;
       this.#headerBytes = 0;
-      if (length > LONGEST_PIECE) return false;
+      if (length > MAX_CHUNK_BYTES) return false;
       if (length === 0) {
         this.#ended = true;
         this.#reader.onEnd();

@@ -6,11 +6,11 @@ export interface AcceptingPeer {
   /** Nothing more is read as a message, until the returned function is called. */
   pauseReading(): () => void;
   /** Gives up the connection; what runs on it then is the caller's. */
-  release(): Duplex;
+  detachStream(): Duplex;
 }
 
 /** Answers `egress/accept`: once the answer is out, the connection belongs to the process that has connected. */
-export async function acceptOn(
+export async function acceptConnection(
   listener: EgressListener,
   peer: AcceptingPeer,
   signal: AbortSignal,
@@ -26,7 +26,7 @@ export async function acceptOn(
   // The answer is written by the time this runs.
   setImmediate(() => {
     try {
-      splice(socket, peer.release(), linger);
+      splice(socket, peer.detachStream(), linger);
     } catch (error) {
       console.error('egress:', error);
       readOn();

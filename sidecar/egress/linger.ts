@@ -7,9 +7,9 @@ const LINGER_BYTES = 8;
 /** Makes the kernel reset a connection that nobody has ended in order, also when it is the kernel that closes it after our death. */
 export interface Linger {
   /** From here on, closing it without `orderly` resets it. False where that cannot be had. */
-  abrupt(socket: Socket): boolean;
+  resetOnClose(socket: Socket): boolean;
   /** Its end is on the way: what is queued must arrive before the connection goes. */
-  orderly(socket: Socket): void;
+  flushOnClose(socket: Socket): void;
 }
 
 /** Loads koffi, at the first use only. Without it a killed sidecar ends connections as if they had come to their end. */
@@ -19,7 +19,7 @@ export async function loadLinger(): Promise<Linger> {
     ({ default: koffi } = await import('koffi'));
   } catch (error) {
     console.error('egress: connections cannot be made to reset:', error);
-    return { abrupt: () => false, orderly: () => undefined };
+    return { resetOnClose: () => false, flushOnClose: () => undefined };
   }
   const setsockopt = koffi.load(null).func('int setsockopt(int, int, int, void *, uint)');
   const set = (socket: Socket, on: number): boolean => {
@@ -31,8 +31,8 @@ export async function loadLinger(): Promise<Linger> {
     return result === 0;
   };
   return {
-    abrupt: (socket) => set(socket, 1),
-    orderly: (socket) => void set(socket, 0),
+    resetOnClose: (socket) => set(socket, 1),
+    flushOnClose: (socket) => void set(socket, 0),
   };
 }
 

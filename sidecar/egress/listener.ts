@@ -59,7 +59,7 @@ export class EgressListener {
   }
 
   /** For the life of one connection of the supervisor: when the last has ended, nothing listens any more. */
-  use(closed: Promise<unknown>): void {
+  lease(closed: Promise<unknown>): void {
     this.#users += 1;
     void closed.then(() => {
       this.#users -= 1;
@@ -143,7 +143,7 @@ export class EgressListener {
     }
     this.#sockets.add(socket);
     socket.once('close', () => this.#sockets.delete(socket));
-    linger.abrupt(socket);
+    linger.resetOnClose(socket);
     const taker = this.#takers.shift();
     if (taker !== undefined) {
       taker.take({ socket, linger, waiting: this.#waiting.length });

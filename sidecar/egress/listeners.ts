@@ -12,7 +12,7 @@ export class EgressListeners {
   }
 
   /** `hostPort`: of the supervisor's machine, by the name that sandboxes know it by; none for the proxy. */
-  of(hostPort: number | undefined): EgressListener {
+  forPort(hostPort: number | undefined): EgressListener {
     if (hostPort === undefined) {
       this.#proxy ??= new EgressListener(EGRESS_PROXY.host, this.#proxyPort);
       return this.#proxy;

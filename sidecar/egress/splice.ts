@@ -33,7 +33,7 @@ export function splice(agent: Socket, tunnel: Duplex, linger: Linger): void {
     },
     onEnd: () => {
       tunnelEnded = true;
-      linger.orderly(agent);
+      linger.flushOnClose(agent);
       agent.end();
       settle();
     },

@@ -11,13 +11,13 @@ import {
 import { promisify } from 'node:util';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { Directory } from './directory.ts';
-import { systemError } from './failures.ts';
+import { systemError } from './file-errors.ts';
 import type { NamedPlace } from './folders.ts';
 import type { Native } from './native.ts';
-import { identityOf, OpenFile, openFolder, openRegular } from './open-file.ts';
-import type { OwnEntries } from './own-entries.ts';
+import { identityOf, OpenFile, openDirectory, openRegular } from './open-file.ts';
+import type { TemporaryEntries } from './temporary-entries.ts';
 import { linkText, O_PATH } from './resolver.ts';
-import { Slices } from '../../protocol/slices.ts';
+import { TimeSlice } from '../../protocol/time-slice.ts';
 import type { StagedFile } from './staged-file.ts';
 
 const PIECE_BYTES = 2 ** 20;
@@ -28,7 +28,7 @@ const readAsync = promisify(read);
 const { O_DIRECTORY, O_NOFOLLOW } = constants;
 const OWNER_ALL = 0o700;
 
-export interface Copied {
+export interface CopyTotals {
   files: number;
   bytes: number;
   /** Sockets, FIFOs and devices. */
@@ -37,11 +37,11 @@ export interface Copied {
 
 export interface CopyOptions {
   readonly native: Native | null;
-  readonly own: OwnEntries;
+  readonly own: TemporaryEntries;
   /** Content for a new name, which `place` then puts there; both as a write does it. */
-  readonly copyFile: (from: OpenFile, to: NamedPlace, copied: Copied) => Promise<void>;
+  readonly copyFile: (from: OpenFile, to: NamedPlace, copied: CopyTotals) => Promise<void>;
   readonly signal: AbortSignal;
-  readonly onProgress: (copied: Readonly<Copied>) => void;
+  readonly onProgress: (copied: Readonly<CopyTotals>) => void;
 }
 
 interface Level {
@@ -58,9 +58,9 @@ export async function copyTree(
   to: NamedPlace,
   text: string,
   options: CopyOptions,
-): Promise<Copied> {
-  const copied: Copied = { files: 0, bytes: 0, skipped: 0 };
-  const slices = new Slices(options.signal);
+): Promise<CopyTotals> {
+  const copied: CopyTotals = { files: 0, bytes: 0, skipped: 0 };
+  const slices = new TimeSlice(options.signal);
   const levels: Level[] = [];
   /** The new folder itself, in case it lies inside the old one. */
   let top: string | null = null;
@@ -85,12 +85,12 @@ export async function copyTree(
   const enter = async (named: OpenFile, target: NamedPlace, mode: number): Promise<Level> => {
     const path = target.directory.pathOf(target.name);
     mkdirSync(path, OWNER_ALL);
-    const made = Directory.over(openSync(path, O_PATH | O_DIRECTORY | O_NOFOLLOW));
+    const made = Directory.fromFd(openSync(path, O_PATH | O_DIRECTORY | O_NOFOLLOW));
     try {
       top ??= identityOf(made);
-      using listed = openFolder(named);
-      const names = await namesOf(Directory.over(listed.fd), options.own, slices);
-      const folder = Directory.over(openSync(`/proc/self/fd/${named.fd}`, O_PATH | O_DIRECTORY));
+      using listed = openDirectory(named);
+      const names = await namesOf(Directory.fromFd(listed.fd), options.own, slices);
+      const folder = Directory.fromFd(openSync(`/proc/self/fd/${named.fd}`, O_PATH | O_DIRECTORY));
       return { from: folder, to: made, names, mode };
     } catch (error) {
       made.close();
@@ -116,9 +116,9 @@ export async function copyTree(
       }
       const { from: source, to: target } = level;
       await one(named(source, name), named(target, name));
-      if (slices.isLong) {
+      if (slices.isUsedUp) {
         options.onProgress(copied);
-        await slices.rest();
+        await slices.yieldToEventLoop();
       }
     }
     return copied;
@@ -164,14 +164,14 @@ export async function copyContent(
   if (to.size < end) ftruncateSync(to.fd, end);
 }
 
-async function namesOf(directory: Directory, own: OwnEntries, slices: Slices): Promise<Buffer[]> {
+async function namesOf(directory: Directory, own: TemporaryEntries, slices: TimeSlice): Promise<Buffer[]> {
   const names: Buffer[] = [];
-  const entries = opendirSync(directory.self, { encoding: 'latin1' });
+  const entries = opendirSync(directory.selfPath, { encoding: 'latin1' });
   try {
     for (let entry = entries.readSync(); entry !== null; entry = entries.readSync()) {
       const name = Buffer.from(entry.name, 'latin1');
-      if (!own.isOurs(directory.fd, name)) names.push(name);
-      if (slices.isLong) await slices.rest();
+      if (!own.isTemporary(directory.fd, name)) names.push(name);
+      if (slices.isUsedUp) await slices.yieldToEventLoop();
     }
   } finally {
     entries.closeSync();

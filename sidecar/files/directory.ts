@@ -20,12 +20,12 @@ export class Directory implements Disposable {
   }
 
   /** For a path that no untrusted side can change, such as a mount point. Throws the system's error. */
-  static at(path: string | Buffer): Directory {
+  static open(path: string | Buffer): Directory {
     return new Directory(openSync(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK));
   }
 
   /** Takes over an open descriptor of a directory, which may be one that only names it (O_PATH). */
-  static over(fd: number): Directory {
+  static fromFd(fd: number): Directory {
     return new Directory(fd);
   }
 
@@ -40,24 +40,24 @@ export class Directory implements Disposable {
   }
 
   /** This directory itself. */
-  get self(): string {
+  get selfPath(): string {
     return `/proc/self/fd/${this.fd}/.`;
   }
 
-  directory(name: string | Buffer): Directory {
-    return Directory.at(typeof name === 'string' ? this.path(name) : this.pathOf(name));
+  openDirectory(name: string | Buffer): Directory {
+    return Directory.open(typeof name === 'string' ? this.path(name) : this.pathOf(name));
   }
 
   /**
    * A regular file, opened for reading. Null when there is none: it is missing, a link, a FIFO, a folder, or not ours to read.
    * Errors that say nothing about the file (no descriptors left, a broken disk) are thrown.
    */
-  readable(name: string): number | null {
+  openRegularFile(name: string): number | null {
     let fd: number;
     try {
       fd = openSync(this.path(name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     } catch (error) {
-      if (isAboutTheFile(error)) return null;
+      if (isPathError(error)) return null;
       throw error;
     }
     if (fstatSync(fd).isFile()) return fd;
@@ -77,7 +77,7 @@ export class Directory implements Disposable {
 }
 
 /** True for errors that a hostile or missing file explains. */
-export function isAboutTheFile(error: unknown): boolean {
+export function isPathError(error: unknown): boolean {
   switch (errnoOf(error)) {
     case 'ENOENT':
     case 'ENOTDIR':

@@ -1,13 +1,13 @@
 import { closeSync, constants, fstatSync, openSync, writeSync } from 'node:fs';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { type Directory, errnoOf, isAboutTheFile } from './directory.ts';
+import { type Directory, errnoOf, isPathError } from './directory.ts';
 
 const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
 /** Writes up to this size are never mixed with another writer's. */
 const PIPE_BUF = 4096;
 
 /** `full`: the reader does not read. `nobody`: there is no reader. */
-export type Sent = 'sent' | 'full' | 'nobody';
+export type SendResult = 'sent' | 'full' | 'nobody';
 
 /** Opened anew for each line: without a reader the system says so, which is how we know that the other end lives. */
 function openForWriting(directory: Directory, name: string): number | null {
@@ -24,7 +24,7 @@ function openFifo(directory: Directory, name: string, direction: number): number
   try {
     fd = openSync(directory.path(name), direction | O_NOFOLLOW | O_NONBLOCK);
   } catch (error) {
-    if (isAboutTheFile(error)) return null;
+    if (isPathError(error)) return null;
     throw error;
   }
   if (fstatSync(fd).isFIFO()) return fd;
@@ -33,7 +33,7 @@ function openFifo(directory: Directory, name: string, direction: number): number
 }
 
 /** Writes what there is room for, without waiting: how many bytes that were. */
-export function sendSome(directory: Directory, name: string, bytes: Uint8Array): number | 'nobody' {
+export function writeAvailable(directory: Directory, name: string, bytes: Uint8Array): number | 'nobody' {
   const fd = openForWriting(directory, name);
   if (fd === null) return 'nobody';
   try {
@@ -62,7 +62,7 @@ export function hasReader(directory: Directory, name: string): boolean {
 }
 
 /** Writes one line in one piece, without waiting. */
-export function sendLine(directory: Directory, name: string, line: string): Sent {
+export function sendLine(directory: Directory, name: string, line: string): SendResult {
   const bytes = Buffer.from(`${line}\n`);
   if (bytes.length > PIPE_BUF) throw new HoldfastError('internal', 'A request line is too long');
   const fd = openForWriting(directory, name);

@@ -13,11 +13,11 @@ import { promisify } from 'node:util';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Directory } from './directory.ts';
 import { errnoOf } from './directory.ts';
-import { systemError } from './failures.ts';
+import { systemError } from './file-errors.ts';
 import type { Native } from './native.ts';
 import { OpenFile } from './open-file.ts';
-import type { OwnEntries } from './own-entries.ts';
-import { emptyDirectory, lendModes, type Removed } from './remove-tree.ts';
+import type { TemporaryEntries } from './temporary-entries.ts';
+import { emptyDirectory, grantOwnerAccess, type RemovalTotals } from './remove-tree.ts';
 import { O_PATH, type Place, type Resolver } from './resolver.ts';
 
 const NEW_FOLDER = 0o755;
@@ -100,7 +100,7 @@ export function renamePath(
   }
   if (native !== null) {
     try {
-      native.renameNew(from.directory.fd, from.name, to.directory.fd, to.name);
+      native.renameNoReplace(from.directory.fd, from.name, to.directory.fd, to.name);
       return;
     } catch (error) {
       const code = errnoOf(error);
@@ -113,14 +113,14 @@ export function renamePath(
 }
 
 export interface DeleteOptions {
-  readonly own: OwnEntries;
+  readonly own: TemporaryEntries;
   readonly recursive: boolean;
   readonly signal: AbortSignal;
-  readonly onProgress: (removed: Readonly<Removed>) => void;
+  readonly onProgress: (removed: Readonly<RemovalTotals>) => void;
 }
 
 /** Removes one name; of a folder with `recursive`, everything below it, whatever its modes and depth. */
-export async function deletePath(place: NamedPlace, options: DeleteOptions): Promise<Removed> {
+export async function deletePath(place: NamedPlace, options: DeleteOptions): Promise<RemovalTotals> {
   const { directory, name } = place;
   for (let tries = 0; tries < TRIES; tries += 1) {
     const stat = lstatSync(directory.pathOf(name));
@@ -148,11 +148,11 @@ async function deleteFolder(
   parent: Directory,
   name: Buffer,
   { own, signal, onProgress }: DeleteOptions,
-): Promise<Removed> {
-  lendModes(parent, name);
-  let removed: Removed;
+): Promise<RemovalTotals> {
+  grantOwnerAccess(parent, name);
+  let removed: RemovalTotals;
   {
-    using folder = parent.directory(name);
+    using folder = parent.openDirectory(name);
     removed = await emptyDirectory(folder, { own, signal, onProgress });
   }
   rmdirSync(parent.pathOf(name));

@@ -1,17 +1,17 @@
-import type { FILES_CALLS } from '../../protocol/files.ts';
-import { FILE_PIECE_BYTES, LIST_LIMITS } from '../../protocol/files.ts';
-import type { PayloadBuffers } from '../../protocol/wire/payload-buffers.ts';
+import type { FILES_SIDECAR_METHODS } from '../../protocol/files.ts';
+import { FILE_CHUNK_BYTES, LIST_LIMITS } from '../../protocol/files.ts';
+import type { BufferPool } from '../../protocol/wire/buffer-pool.ts';
 import { type Handlers, withBytes } from '../../protocol/wire/shapes.ts';
-import { about } from './failures.ts';
+import { withFileErrors } from './file-errors.ts';
 import type { Uploads } from './uploads.ts';
 import type { WorkspaceFiles } from './workspace-files.ts';
 
 /** The answers to `files/*` on one connection; its uploads end with `closed`. */
 export function filesHandlers<P>(
   files: WorkspaceFiles,
-  payloads: PayloadBuffers,
+  payloads: BufferPool,
   closed: Promise<unknown>,
-): Handlers<typeof FILES_CALLS, P> {
+): Handlers<typeof FILES_SIDECAR_METHODS, P> {
   let opened: Promise<Uploads> | undefined;
   const uploads = (): Promise<Uploads> => {
     if (opened === undefined) {
@@ -29,9 +29,9 @@ export function filesHandlers<P>(
       files.stat(path, { follow: follow ?? true, version: version ?? false, signal }),
     'files/list': ({ path, cursor, limit }, { signal }) =>
       files.list(path, { cursor, limit: limit ?? LIST_LIMITS.default, signal }),
-    'files/read': async ({ path, offset = 0, length = FILE_PIECE_BYTES, ifVersion }, { signal }) => {
+    'files/read': async ({ path, offset = 0, length = FILE_CHUNK_BYTES, ifVersion }, { signal }) => {
       const { bytes, ...facts } = await files.read(path, { offset, length, ifVersion, signal, payloads });
-      return withBytes({ offset, ...facts }, bytes, () => payloads.giveBack(bytes));
+      return withBytes({ offset, ...facts }, bytes, () => payloads.release(bytes));
     },
     'files/write': async ({ path, ...expectation }, { bytes, releaseBytes, signal }) => {
       const written = await files.write(path, expectation, bytes, signal);
@@ -40,17 +40,17 @@ export function filesHandlers<P>(
     },
     'files/begin': async ({ path, ...expectation }) => {
       const [open, target] = await Promise.all([uploads(), files.target(path)]);
-      return { upload: await about(path, () => open.begin(target, expectation)) };
+      return { upload: await withFileErrors(path, () => open.begin(target, expectation)) };
     },
     'files/append': async ({ upload, offset }, { bytes, releaseBytes }) => {
       const open = await uploads();
-      const size = await about(open.pathOf(upload), () => open.append(upload, offset, bytes));
+      const size = await withFileErrors(open.pathOf(upload), () => open.append(upload, offset, bytes));
       releaseBytes();
       return { size };
     },
     'files/commit': async ({ upload, size }) => {
       const open = await uploads();
-      return await about(open.pathOf(upload), () => open.commit(upload, size));
+      return await withFileErrors(open.pathOf(upload), () => open.commit(upload, size));
     },
     'files/abort': async ({ upload }) => {
       (await uploads()).abort(upload);

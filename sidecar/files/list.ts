@@ -2,11 +2,11 @@ import { opendirSync } from 'node:fs';
 import type { FileEntry } from '../../protocol/files.ts';
 import { decodeName, encodeName } from '../../protocol/paths.ts';
 import { Directory } from './directory.ts';
-import { OpenFile, openFolder } from './open-file.ts';
+import { OpenFile, openDirectory } from './open-file.ts';
 import type { Native } from './native.ts';
-import type { OwnEntries } from './own-entries.ts';
+import type { TemporaryEntries } from './temporary-entries.ts';
 import type { Resolver } from './resolver.ts';
-import { Slices } from '../../protocol/slices.ts';
+import { TimeSlice } from '../../protocol/time-slice.ts';
 import { statEntry } from './stat.ts';
 
 /** Characters of one page: the whole answer has to fit into one line of at most 1 MiB. */
@@ -24,14 +24,14 @@ export interface ListOptions {
  * time comes exactly once, however the folder changes between pages. Memory is bounded by the page, not by the folder.
  */
 export async function listPath(
-  looker: { readonly resolver: Resolver; readonly native: Native | null; readonly own: OwnEntries },
+  looker: { readonly resolver: Resolver; readonly native: Native | null; readonly own: TemporaryEntries },
   path: readonly Buffer[],
   { cursor, limit, signal }: ListOptions,
 ): Promise<{ entries: FileEntry[]; nextCursor: string | null }> {
-  const slices = new Slices(signal);
+  const slices = new TimeSlice(signal);
   using named = new OpenFile(looker.resolver.open(path, true));
-  using folder = openFolder(named);
-  const directory = Directory.over(folder.fd);
+  using folder = openDirectory(named);
+  const directory = Directory.fromFd(folder.fd);
   const after = cursor === undefined ? '' : decodeName(cursor).toString('latin1');
   const { names, more } = await namesAfter(directory, looker.own, { after, limit }, slices);
 
@@ -49,7 +49,7 @@ export async function listPath(
     const isLast = index === names.length - 1;
     if (isLast && !more) break;
     if (isLast || characters > PAGE_CHARACTERS) return { entries, nextCursor: spelled };
-    if (slices.isLong) await slices.rest();
+    if (slices.isUsedUp) await slices.yieldToEventLoop();
   }
   return { entries, nextCursor: null };
 }
@@ -57,9 +57,9 @@ export async function listPath(
 /** The first `limit` names after `after`, sorted, one character per byte. Keeps no more than a few pages of them. */
 async function namesAfter(
   directory: Directory,
-  own: OwnEntries,
+  own: TemporaryEntries,
   { after, limit }: { readonly after: string; readonly limit: number },
-  slices: Slices,
+  slices: TimeSlice,
 ): Promise<{ names: string[]; more: boolean }> {
   let names: string[] = [];
   let more = false;
@@ -73,17 +73,17 @@ async function namesAfter(
       page.last = names[limit - 1] ?? null;
     }
   };
-  const entries = opendirSync(directory.self, { encoding: 'latin1', bufferSize: READ_AHEAD });
+  const entries = opendirSync(directory.selfPath, { encoding: 'latin1', bufferSize: READ_AHEAD });
   try {
     for (let entry = entries.readSync(); entry !== null; entry = entries.readSync()) {
       const { name } = entry;
       const isWanted = name > after && (page.last === null || name < page.last);
-      if (isWanted && !own.isOurs(directory.fd, name)) names.push(name);
+      if (isWanted && !own.isTemporary(directory.fd, name)) names.push(name);
       if (names.length >= limit * 4 + READ_AHEAD) {
         cut();
         names = [...names];
       }
-      if (slices.isLong) await slices.rest();
+      if (slices.isUsedUp) await slices.yieldToEventLoop();
     }
   } finally {
     entries.closeSync();

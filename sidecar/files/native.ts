@@ -2,7 +2,7 @@ import { arch } from 'node:os';
 import { HoldfastError } from '../../protocol/errors.ts';
 
 /** What a listing says of an entry. */
-export interface EntryFacts {
+export interface EntryStat {
   /** Type and permissions. */
   readonly mode: number;
   readonly size: number;
@@ -13,15 +13,15 @@ export interface EntryFacts {
 /** System calls that Node has no function for. Each throws an Error with the system's `code`. */
 export interface Native {
   /** Of a name itself, links not followed; null when there is none. */
-  entryFacts(directory: number, name: Buffer): EntryFacts | null;
+  statAt(directory: number, name: Buffer): EntryStat | null;
   /** A descriptor for `path` below `directory`; no part of the way may lie outside it, on another mount, or in /proc. */
   openBeneath(directory: number, path: Buffer, flags: number): number;
   /** Fails with EEXIST where there is something under the new name. */
-  renameNew(fromDirectory: number, from: Buffer, toDirectory: number, to: Buffer): void;
+  renameNoReplace(fromDirectory: number, from: Buffer, toDirectory: number, to: Buffer): void;
   /** Swaps two names in one step; both must be there. */
   exchange(directory: number, one: Buffer, otherDirectory: number, other: Buffer): void;
   /** Gives a name to an open file that has none. */
-  linkOpen(fd: number, directory: number, name: Buffer): void;
+  linkDescriptor(fd: number, directory: number, name: Buffer): void;
   /** Offset of the next byte from `offset` on that is data (or a hole); the size of the file when there is none. */
   seekData(fd: number, offset: number): number | null;
   seekHole(fd: number, offset: number): number;
@@ -87,7 +87,7 @@ export async function loadNative(): Promise<Native | null> {
   how.writeBigUInt64LE(BigInt(RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV), 16);
 
   return {
-    entryFacts(directory, name) {
+    statAt(directory, name) {
       try {
         const flags = AT_SYMLINK_NOFOLLOW;
         checked(statx(directory, terminated(name), flags, STATX_WANTED, facts), 'statx');
@@ -107,7 +107,7 @@ export async function loadNative(): Promise<Native | null> {
       how.writeBigUInt64LE(BigInt(flags | O_CLOEXEC), 0);
       return checked(openat2(SYS_OPENAT2, directory, terminated(path), how, OPEN_HOW_BYTES, 0), 'openat2');
     },
-    renameNew(fromDirectory, from, toDirectory, to) {
+    renameNoReplace(fromDirectory, from, toDirectory, to) {
       checked(
         rename(renameat2, fromDirectory, terminated(from), toDirectory, terminated(to), RENAME_NOREPLACE),
         'renameat2',
@@ -119,7 +119,7 @@ export async function loadNative(): Promise<Native | null> {
         'renameat2',
       );
     },
-    linkOpen(fd, directory, name) {
+    linkDescriptor(fd, directory, name) {
       const open = terminated(Buffer.from(`/proc/self/fd/${fd}`));
       checked(linkat(AT_FDCWD, open, directory, terminated(name), AT_SYMLINK_FOLLOW), 'linkat');
     },

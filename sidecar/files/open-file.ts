@@ -40,7 +40,7 @@ export function openRegular(named: OpenFile, path: string): OpenFile {
 }
 
 /** Opens for listing what an O_PATH descriptor names. */
-export function openFolder(named: OpenFile): OpenFile {
+export function openDirectory(named: OpenFile): OpenFile {
   return new OpenFile(openSync(`/proc/self/fd/${named.fd}`, O_RDONLY | O_DIRECTORY | O_NONBLOCK));
 }
 

@@ -1,11 +1,11 @@
 import { read as readCallback } from 'node:fs';
 import { promisify } from 'node:util';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { FILE_PIECE_BYTES } from '../../protocol/files.ts';
-import type { PayloadBuffers } from '../../protocol/wire/payload-buffers.ts';
+import { FILE_CHUNK_BYTES } from '../../protocol/files.ts';
+import type { BufferPool } from '../../protocol/wire/buffer-pool.ts';
 import { OpenFile, openRegular, readFully } from './open-file.ts';
 import type { Resolver } from './resolver.ts';
-import { CONTENT_BYTES, contentVersion, statVersion, versionOf } from './version.ts';
+import { MAX_HASHED_BYTES, contentVersion, statVersion, versionOf } from './version.ts';
 
 /** Up to this size reading costs less than handing it to another thread. */
 const AT_ONCE_BYTES = 64 * 1024;
@@ -18,7 +18,7 @@ export interface ReadOptions {
   readonly ifVersion: string | undefined;
   readonly signal: AbortSignal;
   /** What the bytes of a piece are taken from. */
-  readonly payloads: PayloadBuffers;
+  readonly payloads: BufferPool;
 }
 
 export interface ReadPiece {
@@ -45,11 +45,11 @@ export async function readPath(
   using file = openRegular(named, text);
   const piece = (await smallFile(file, options)) ?? (await partOf(file, options));
   const { ifVersion } = options;
-  if (ifVersion !== undefined && piece.version !== ifVersion) throw changed(text, piece.version);
+  if (ifVersion !== undefined && piece.version !== ifVersion) throw versionConflict(text, piece.version);
   return piece;
 }
 
-export function changed(path: string, version: string | null): HoldfastError {
+export function versionConflict(path: string, version: string | null): HoldfastError {
   return new HoldfastError('conflict', `${path} is not what it was`, {
     why: version === null ? 'it has been removed' : 'it has been changed since it was read',
     next: 'read it again',
@@ -63,15 +63,15 @@ async function smallFile(
   { offset, length, payloads }: ReadOptions,
 ): Promise<ReadPiece | null> {
   const stat = file.stat();
-  if (stat.size > BigInt(CONTENT_BYTES)) return null;
+  if (stat.size > BigInt(MAX_HASHED_BYTES)) return null;
   // One byte more than there should be shows the end; a file that grows meanwhile is read again with room for it.
-  let buffer = payloads.take(Number(stat.size) + 1);
+  let buffer = payloads.acquire(Number(stat.size) + 1);
   let filled = 0;
   for (;;) {
     filled += await readInto(file, buffer, filled);
     if (filled < buffer.length) break;
-    if (filled > CONTENT_BYTES) return null;
-    const larger = Buffer.allocUnsafeSlow(Math.min(CONTENT_BYTES + 1, buffer.length * 2));
+    if (filled > MAX_HASHED_BYTES) return null;
+    const larger = Buffer.allocUnsafeSlow(Math.min(MAX_HASHED_BYTES + 1, buffer.length * 2));
     buffer.copy(larger);
     buffer = larger;
   }
@@ -91,8 +91,8 @@ async function partOf(
 ): Promise<ReadPiece> {
   const { version, stat } = await versionOf(file, signal);
   const size = Number(stat.size);
-  const wanted = Math.max(0, Math.min(length, FILE_PIECE_BYTES, size - offset));
-  const buffer = payloads.take(wanted);
+  const wanted = Math.max(0, Math.min(length, FILE_CHUNK_BYTES, size - offset));
+  const buffer = payloads.acquire(wanted);
   const count = await readInto(file, buffer, 0, offset);
   const after = ifVersion === undefined ? version : statVersion(file.stat());
   return {

@@ -14,8 +14,8 @@ import {
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Directory } from './directory.ts';
 import { errnoOf } from './directory.ts';
-import type { OwnEntries } from './own-entries.ts';
-import { Slices } from '../../protocol/slices.ts';
+import type { TemporaryEntries } from './temporary-entries.ts';
+import { TimeSlice } from '../../protocol/time-slice.ts';
 
 const { O_DIRECTORY, O_NOFOLLOW } = constants;
 /** Linux: a descriptor that only names a file; Node has no constant for it. */
@@ -24,43 +24,47 @@ const OWNER_ALL = 0o700;
 /** Passes over the root without anything getting less before somebody else must be writing there. */
 const PATIENCE = 20;
 
-export interface Removed {
+export interface RemovalTotals {
   files: number;
   bytes: number;
 }
 
 export interface RemoveOptions {
   /** Where others see the folder: names that it gets meanwhile are noted as ours. */
-  readonly own?: OwnEntries;
+  readonly own?: TemporaryEntries;
   readonly signal?: AbortSignal;
   /** Called at every break. */
-  readonly onProgress?: (removed: Readonly<Removed>) => void;
+  readonly onProgress?: (removed: Readonly<RemovalTotals>) => void;
 }
 
 /**
  * Empties a directory of our own uid, whatever the modes and however deep. Folders inside folders are first moved up to the
  * root, so that no path gets long and two descriptors are enough; killed in between, the next call goes on with what is left.
  */
-export async function emptyDirectory(root: Directory, options: RemoveOptions = {}): Promise<Removed> {
+export async function emptyDirectory(root: Directory, options: RemoveOptions = {}): Promise<RemovalTotals> {
   const { own } = options;
   const moved =
     own?.newName('removing') ?? Buffer.from(`.holdfast-removing-${randomBytes(8).toString('hex')}`);
   const names = { moved, count: 0, noted: false };
   try {
     return await emptied(root, options, () => {
-      if (!names.noted) own?.note(moved, root);
+      if (!names.noted) own?.register(moved, root);
       names.noted = true;
       names.count += 1;
       return `${moved.toString()}-${names.count}`;
     });
   } finally {
-    if (names.noted) own?.forget(moved);
+    if (names.noted) own?.unregister(moved);
   }
 }
 
-async function emptied(root: Directory, options: RemoveOptions, newName: () => string): Promise<Removed> {
-  const removed: Removed = { files: 0, bytes: 0 };
-  const slices = new Slices(options.signal);
+async function emptied(
+  root: Directory,
+  options: RemoveOptions,
+  newName: () => string,
+): Promise<RemovalTotals> {
+  const removed: RemovalTotals = { files: 0, bytes: 0 };
+  const slices = new TimeSlice(options.signal);
   let count = 0;
   let stuck = 0;
   let cause: unknown;
@@ -72,7 +76,10 @@ async function emptied(root: Directory, options: RemoveOptions, newName: () => s
   ): Promise<{ seen: number; left: number }> => {
     let seen = 0;
     let left = 0;
-    const entries = opendirSync(directory.self, { encoding: 'buffer' as BufferEncoding, bufferSize: 256 });
+    const entries = opendirSync(directory.selfPath, {
+      encoding: 'buffer' as BufferEncoding,
+      bufferSize: 256,
+    });
     try {
       for (let entry = entries.readSync(); entry !== null; entry = entries.readSync()) {
         seen += 1;
@@ -86,9 +93,9 @@ async function emptied(root: Directory, options: RemoveOptions, newName: () => s
           left += 1;
           cause = error;
         }
-        if (slices.isLong) {
+        if (slices.isUsedUp) {
           options.onProgress?.(removed);
-          await slices.rest();
+          await slices.yieldToEventLoop();
         }
       }
     } finally {
@@ -98,16 +105,16 @@ async function emptied(root: Directory, options: RemoveOptions, newName: () => s
   };
 
   const raise = async (from: Directory, name: Buffer): Promise<boolean> => {
-    lendModes(from, name);
+    grantOwnerAccess(from, name);
     renameSync(from.pathOf(name), root.path(newName()));
     count += 1;
     return true;
   };
 
   const removeFolder = async (name: Buffer): Promise<boolean> => {
-    lendModes(root, name);
+    grantOwnerAccess(root, name);
     {
-      using folder = root.directory(name);
+      using folder = root.openDirectory(name);
       for (let tries = 0; tries < PATIENCE; tries += 1) {
         const { seen } = await pass(folder, (child) => raise(folder, child));
         if (seen === 0) break;
@@ -135,32 +142,32 @@ async function emptied(root: Directory, options: RemoveOptions, newName: () => s
 
 /** Removes one folder of ours with all that is in it. */
 export async function removeTree(parent: Directory, name: string): Promise<void> {
-  lendModes(parent, Buffer.from(name));
+  grantOwnerAccess(parent, Buffer.from(name));
   {
-    using folder = parent.directory(name);
+    using folder = parent.openDirectory(name);
     await emptyDirectory(folder);
   }
   rmdirSync(parent.path(name));
 }
 
 /** Gives the owner its way into a folder, without following a link that was put in its place. */
-export function lendModes(parent: Directory, name: Buffer): void {
+export function grantOwnerAccess(parent: Directory, name: Buffer): void {
   const fd = openSync(parent.pathOf(name), O_PATH | O_DIRECTORY | O_NOFOLLOW);
   try {
-    lendOpenModes(fd);
+    grantOwnerAccessByFd(fd);
   } finally {
     closeSync(fd);
   }
 }
 
 /** The same for an open folder. */
-export function lendOpenModes(fd: number): void {
+export function grantOwnerAccessByFd(fd: number): void {
   const { mode } = fstatSync(fd);
   if ((mode & OWNER_ALL) !== OWNER_ALL) chmodSync(`/proc/self/fd/${fd}`, (mode & 0o7777) | OWNER_ALL);
 }
 
 /** False when it is a folder. */
-function removeFile(directory: Directory, name: Buffer, removed: Removed): boolean {
+function removeFile(directory: Directory, name: Buffer, removed: RemovalTotals): boolean {
   const path = directory.pathOf(name);
   const stat = lstatSync(path);
   if (stat.isDirectory()) return false;

@@ -1,6 +1,6 @@
 import { closeSync, constants, fstatSync, openSync, readlinkSync } from 'node:fs';
 import { Directory, errnoOf } from './directory.ts';
-import { systemError } from './failures.ts';
+import { systemError } from './file-errors.ts';
 import type { Native } from './native.ts';
 
 const { O_DIRECTORY, O_NOFOLLOW } = constants;
@@ -56,7 +56,7 @@ export class Resolver {
     if (name !== undefined) {
       const fd = this.#direct(path.slice(0, -1), O_DIRECTORY);
       if (fd !== null) {
-        const directory = Directory.over(fd);
+        const directory = Directory.fromFd(fd);
         try {
           if (!follow || linkText(directory, name) === null) return placeAt(directory, name);
         } catch (error) {
@@ -106,7 +106,7 @@ export class Resolver {
   #walk(path: readonly Buffer[], followLast: boolean): Place {
     const todo = [...path].reverse();
     /** Folders on the way from the root, each opened through the one before; empty: in the agent's root, above the workspace. */
-    let stack = [Directory.over(openSync(this.#root.self, O_PATH | O_DIRECTORY))];
+    let stack = [Directory.fromFd(openSync(this.#root.selfPath, O_PATH | O_DIRECTORY))];
     let links = 0;
     const up = (): void => {
       stack.pop()?.close();
@@ -126,7 +126,7 @@ export class Resolver {
         }
         if (here === undefined) {
           if (!name.equals(WORKSPACE_NAME)) throw systemError('EXDEV', 'open');
-          stack = [Directory.over(openSync(this.#root.self, O_PATH | O_DIRECTORY))];
+          stack = [Directory.fromFd(openSync(this.#root.selfPath, O_PATH | O_DIRECTORY))];
           continue;
         }
         const isLast = todo.length === 0;
@@ -166,7 +166,7 @@ export class Resolver {
 /** What a place names, as a descriptor that only names it; links are not followed. */
 export function openName(place: Place): number {
   const { directory, name } = place;
-  return openSync(name === null ? directory.self : directory.pathOf(name), O_PATH | O_NOFOLLOW);
+  return openSync(name === null ? directory.selfPath : directory.pathOf(name), O_PATH | O_NOFOLLOW);
 }
 
 /** Text of a link; null for what is no link or is not there. */
@@ -197,7 +197,7 @@ export function joinNames(names: readonly Buffer[]): Buffer {
 /** Null when it is there but no folder. */
 function folder(directory: Directory, name: Buffer): Directory | null {
   try {
-    return Directory.over(openSync(directory.pathOf(name), O_PATH | O_DIRECTORY | O_NOFOLLOW));
+    return Directory.fromFd(openSync(directory.pathOf(name), O_PATH | O_DIRECTORY | O_NOFOLLOW));
   } catch (error) {
     switch (errnoOf(error)) {
       case 'ENOTDIR':

@@ -37,9 +37,9 @@ export interface TemporaryName {
 export interface TemporaryNames {
   readonly newName: () => Buffer;
   /** From now on there may be a file of that name; `identity` of it, null until it is made. */
-  readonly announce: (name: TemporaryName, identity: string | null) => void;
+  readonly register: (name: TemporaryName, identity: string | null) => void;
   /** There is none after all. */
-  readonly forget: (name: TemporaryName) => void;
+  readonly unregister: (name: TemporaryName) => void;
 }
 
 /**
@@ -66,16 +66,16 @@ export class StagedFile {
   static create(directory: Directory, native: Native | null, names: TemporaryNames): StagedFile {
     if (native !== null) {
       try {
-        return new StagedFile(openSync(directory.self, O_TMPFILE | O_RDWR, 0o600), null);
+        return new StagedFile(openSync(directory.selfPath, O_TMPFILE | O_RDWR, 0o600), null);
       } catch (error) {
         if (!isUnsupported(error)) throw error;
       }
     }
     return withFreeName(directory, names, (temporary) => {
-      names.announce(temporary, null);
+      names.register(temporary, null);
       const path = directory.pathOf(temporary.name);
       const file = new StagedFile(openSync(path, O_CREAT | O_EXCL | O_NOFOLLOW | O_RDWR, 0o600), temporary);
-      names.announce(temporary, file.identity);
+      names.register(temporary, file.identity);
       return file;
     });
   }
@@ -121,7 +121,7 @@ export class StagedFile {
   }
 
   /** Gives it its permissions and group. A group that is not ours to give is left out. */
-  dress(mode: number, gid: number): void {
+  setAttributes(mode: number, gid: number): void {
     if (fstatSync(this.fd).gid !== gid) {
       try {
         fchownSync(this.fd, -1, gid);
@@ -141,17 +141,17 @@ export class StagedFile {
   }
 
   /** Gives it a temporary name beside its place, if it has none yet. */
-  giveName(directory: Directory, native: Native, names: TemporaryNames): TemporaryName {
+  linkTemporaryName(directory: Directory, native: Native, names: TemporaryNames): TemporaryName {
     this.#temporary ??= withFreeName(directory, names, (temporary) => {
-      names.announce(temporary, this.identity);
-      native.linkOpen(this.fd, directory.fd, temporary.name);
+      names.register(temporary, this.identity);
+      native.linkDescriptor(this.fd, directory.fd, temporary.name);
       return temporary;
     });
     return this.#temporary;
   }
 
   /** The temporary name is now that of something else, or of nothing: it is not ours to remove. */
-  forgetName(): void {
+  releaseName(): void {
     this.#temporary?.directory.close();
     this.#temporary = null;
   }
@@ -162,9 +162,9 @@ export class StagedFile {
     this.#closed = true;
     const temporary = this.#temporary;
     try {
-      if (temporary !== null && isNameOf(temporary, this)) removeName(temporary);
+      if (temporary !== null && isNameOf(temporary, this)) unlinkTemporaryName(temporary);
     } finally {
-      this.forgetName();
+      this.releaseName();
       // A descriptor that is still being synced must not become another file's.
       if (this.#behind === null) closeSync(this.fd);
       else void this.#behind.then(() => closeSync(this.fd));
@@ -179,18 +179,18 @@ function withFreeName<T>(
   make: (temporary: TemporaryName) => T,
 ): T {
   for (let tries = 1; ; tries += 1) {
-    const temporary = { directory: sameDirectory(directory), name: names.newName() };
+    const temporary = { directory: reopenDirectory(directory), name: names.newName() };
     try {
       return make(temporary);
     } catch (error) {
-      names.forget(temporary);
+      names.unregister(temporary);
       temporary.directory.close();
       if (errnoOf(error) !== 'EEXIST' || tries === TRIES) throw error;
     }
   }
 }
 
-export function removeName({ directory, name }: TemporaryName): void {
+export function unlinkTemporaryName({ directory, name }: TemporaryName): void {
   try {
     unlinkSync(directory.pathOf(name));
   } catch (error) {
@@ -199,8 +199,8 @@ export function removeName({ directory, name }: TemporaryName): void {
 }
 
 /** Another descriptor of the same folder. */
-export function sameDirectory(directory: Directory): Directory {
-  return Directory.over(openSync(directory.self, O_PATH | O_DIRECTORY));
+export function reopenDirectory(directory: Directory): Directory {
+  return Directory.fromFd(openSync(directory.selfPath, O_PATH | O_DIRECTORY));
 }
 
 /** False where somebody else's file got that name: it is not ours to remove. */

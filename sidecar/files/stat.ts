@@ -1,8 +1,8 @@
 import { type BigIntStats, closeSync, constants, lstatSync } from 'node:fs';
 import type { FileStat, FileType } from '../../protocol/files.ts';
 import { encodeLink } from '../../protocol/paths.ts';
-import { type Directory, isAboutTheFile } from './directory.ts';
-import type { EntryFacts, Native } from './native.ts';
+import { type Directory, isPathError } from './directory.ts';
+import type { EntryStat, Native } from './native.ts';
 import { OpenFile, openRegular } from './open-file.ts';
 import { linkText, type Resolver } from './resolver.ts';
 import { versionOf } from './version.ts';
@@ -36,12 +36,12 @@ export async function statPath(
   if (stat.isSymbolicLink()) {
     using place = resolver.parent(path, false);
     const link = place.name === null ? null : linkText(place.directory, place.name);
-    return { ...view(stat), ...linked(resolver, path, link), version: null };
+    return { ...toFileStat(stat), ...linked(resolver, path, link), version: null };
   }
-  if (!version || !stat.isFile()) return { ...view(stat), version: null };
+  if (!version || !stat.isFile()) return { ...toFileStat(stat), version: null };
   using file = openRegular(named, text);
   const now = await versionOf(file, signal);
-  return { ...view(now.stat), version: now.version };
+  return { ...toFileStat(now.stat), version: now.version };
 }
 
 /** One entry of an open folder; null when it has gone meanwhile. `path` is the folder's. */
@@ -51,21 +51,21 @@ export function statEntry(
   directory: Directory,
   name: Buffer,
 ): FileStat | null {
-  const stat = native === null ? lookAt(directory, name) : entryView(native.entryFacts(directory.fd, name));
+  const stat = native === null ? lookAt(directory, name) : entryView(native.statAt(directory.fd, name));
   if (stat?.type !== 'symlink') return stat;
   return { ...stat, ...linked(resolver, [...path, name], linkText(directory, name)) };
 }
 
 function lookAt(directory: Directory, name: Buffer): FileStat | null {
   try {
-    return view(lstatSync(directory.pathOf(name), { bigint: true }));
+    return toFileStat(lstatSync(directory.pathOf(name), { bigint: true }));
   } catch (error) {
     if (isGone(error)) return null;
     throw error;
   }
 }
 
-function entryView(facts: EntryFacts | null): FileStat | null {
+function entryView(facts: EntryStat | null): FileStat | null {
   if (facts === null) return null;
   const { mode, size, mtimeSeconds, mtimeNanoseconds } = facts;
   return {
@@ -83,7 +83,7 @@ function entryView(facts: EntryFacts | null): FileStat | null {
   };
 }
 
-export function view(stat: BigIntStats): FileStat {
+export function toFileStat(stat: BigIntStats): FileStat {
   return {
     type: typeOf(stat),
     size: Number(stat.size),
@@ -116,7 +116,7 @@ function targetType(resolver: Resolver, path: readonly Buffer[]): FileType | nul
   try {
     fd = resolver.open(path, true);
   } catch (error) {
-    if (isGone(error) || isAboutTheFile(error)) return null;
+    if (isGone(error) || isPathError(error)) return null;
     throw error;
   }
   try {

@@ -1,16 +1,16 @@
 import { randomBytes } from 'node:crypto';
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { Written } from '../../protocol/files.ts';
+import type { WriteResult } from '../../protocol/files.ts';
 import type { StagedFile } from './staged-file.ts';
-import type { Expectation, Target, Writer } from './write.ts';
+import type { WritePrecondition, WriteTarget, FileWriter } from './file-writer.ts';
 
 const MOST_UPLOADS = 64;
 /** An upload to which nothing comes for so long has been forgotten. */
 const IDLE_MS = 10 * 60_000;
 
 interface Upload {
-  readonly target: Target;
-  readonly expectation: Expectation;
+  readonly target: WriteTarget;
+  readonly expectation: WritePrecondition;
   readonly staged: StagedFile;
   idle: NodeJS.Timeout;
   /** Appends and the commit, one after the other in the order they came: the next piece travels while one is written. */
@@ -20,15 +20,15 @@ interface Upload {
 
 /** Writes that take more than one message. They belong to a connection and end with it. */
 export class Uploads {
-  readonly #writer: Writer;
+  readonly #writer: FileWriter;
   readonly #uploads = new Map<string, Upload>();
   #closed = false;
 
-  constructor(writer: Writer) {
+  constructor(writer: FileWriter) {
     this.#writer = writer;
   }
 
-  begin(target: Target, expectation: Expectation): string {
+  begin(target: WriteTarget, expectation: WritePrecondition): string {
     if (this.#closed) throw new HoldfastError('connection_closed', 'The connection has ended');
     if (this.#uploads.size >= MOST_UPLOADS) {
       throw new HoldfastError('overloaded', `${target.text} was not begun`, {
@@ -65,7 +65,7 @@ export class Uploads {
   }
 
   /** Ends the upload, whether it succeeds or not. */
-  commit(id: string, size: number): Promise<Written> {
+  commit(id: string, size: number): Promise<WriteResult> {
     return this.#use(id, async ({ staged, target, expectation }) => {
       try {
         if (size !== staged.size) {

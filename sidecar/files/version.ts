@@ -1,12 +1,12 @@
 import { createHash } from 'node:crypto';
 import { type BigIntStats, fstatSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { FILE_PIECE_BYTES } from '../../protocol/files.ts';
+import { FILE_CHUNK_BYTES } from '../../protocol/files.ts';
 import { readFully } from './open-file.ts';
-import { Slices } from '../../protocol/slices.ts';
+import { TimeSlice } from '../../protocol/time-slice.ts';
 
 /** Up to this size a version is the content's. */
-export const CONTENT_BYTES = FILE_PIECE_BYTES;
+export const MAX_HASHED_BYTES = FILE_CHUNK_BYTES;
 /** The kernel's clock for files may advance only so seldom: within one tick, two changes leave one time. */
 const TICK_NS = 20_000_000n;
 const NS_PER_MS = 1_000_000n;
@@ -37,18 +37,18 @@ export async function versionOf(
   signal?: AbortSignal,
 ): Promise<{ version: string; stat: BigIntStats }> {
   const stat = statOf(file);
-  if (stat.size > BigInt(CONTENT_BYTES)) return settledVersion(file, stat);
+  if (stat.size > BigInt(MAX_HASHED_BYTES)) return settledVersion(file, stat);
   const hash = createHash('sha256');
   const buffer = Buffer.allocUnsafe(Math.min(PIECE_BYTES, Number(stat.size) + 1));
-  const slices = new Slices(signal);
+  const slices = new TimeSlice(signal);
   let total = 0;
   for (;;) {
     const count = readFully(file.fd, buffer, total);
     total += count;
-    if (total > CONTENT_BYTES) return settledVersion(file, statOf(file)); // it grew meanwhile
+    if (total > MAX_HASHED_BYTES) return settledVersion(file, statOf(file)); // it grew meanwhile
     hash.update(buffer.subarray(0, count));
     if (count < buffer.length) break;
-    if (slices.isLong) await slices.rest();
+    if (slices.isUsedUp) await slices.yieldToEventLoop();
   }
   return { version: `c-${hash.digest('hex').slice(0, 40)}`, stat };
 }

@@ -1,22 +1,22 @@
 import { openSync, constants } from 'node:fs';
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { FileStat, Written } from '../../protocol/files.ts';
+import type { FileStat, WriteResult } from '../../protocol/files.ts';
 import { decodeLink, parsePath } from '../../protocol/paths.ts';
-import { copyContent, copyTree, type Copied } from './copy.ts';
+import { copyContent, copyTree, type CopyTotals } from './copy.ts';
 import { Directory } from './directory.ts';
-import { about } from './failures.ts';
+import { withFileErrors } from './file-errors.ts';
 import { deletePath, makeFolder, makeLink, namedPlace, renamePath } from './folders.ts';
-import { Gate } from './gate.ts';
+import { Semaphore } from './semaphore.ts';
 import { type ListOptions, listPath } from './list.ts';
 import { loadNative, type Native } from './native.ts';
 import { readPath, type ReadOptions, type ReadPiece } from './read.ts';
-import { OwnEntries } from './own-entries.ts';
-import type { Removed } from './remove-tree.ts';
+import { TemporaryEntries } from './temporary-entries.ts';
+import type { RemovalTotals } from './remove-tree.ts';
 import { O_PATH, placeAt, Resolver } from './resolver.ts';
 import { statPath, type StatOptions } from './stat.ts';
-import { sameDirectory } from './staged-file.ts';
+import { reopenDirectory } from './staged-file.ts';
 import { Uploads } from './uploads.ts';
-import { type Expectation, type Target, Writer } from './write.ts';
+import { type WritePrecondition, type WriteTarget, FileWriter } from './file-writer.ts';
 import { WriteIntents } from './write-intents.ts';
 
 /** Reads and writes of whole pieces at a time: what they hold in memory is bounded by this. */
@@ -37,9 +37,9 @@ export interface WorkspaceFilesOptions {
 
 interface Ready {
   readonly native: Native | null;
-  readonly own: OwnEntries;
+  readonly own: TemporaryEntries;
   readonly resolver: Resolver;
-  readonly writer: Writer;
+  readonly writer: FileWriter;
 }
 
 export interface TreeOptions<P> {
@@ -50,16 +50,16 @@ export interface TreeOptions<P> {
 /** The files of one workspace, by protocol paths. Every failure is a HoldfastError of the `file_*` kind or a bug. */
 export class WorkspaceFiles {
   /** Temporary entries of this sidecar in the workspace. */
-  readonly own: OwnEntries;
+  readonly own: TemporaryEntries;
   readonly #options: WorkspaceFilesOptions;
-  readonly #bulk = new Gate(BULK_PLACES);
-  readonly #trees = new Gate(TREE_PLACES);
+  readonly #bulk = new Semaphore(BULK_PLACES);
+  readonly #trees = new Semaphore(TREE_PLACES);
   #root: Directory | undefined;
   #ready: Promise<Ready> | undefined;
 
   constructor(options: WorkspaceFilesOptions) {
     this.#options = options;
-    this.own = new OwnEntries(options.control);
+    this.own = new TemporaryEntries(options.control);
   }
 
   /** Loads what the calls need, and settles writes that an earlier sidecar left half done. Every call does so by itself. */
@@ -72,10 +72,10 @@ export class WorkspaceFiles {
   }
 
   /** At the start: writes that were cut off are finished or undone before anybody looks, if there are any. */
-  async settle(): Promise<void> {
+  async recover(): Promise<void> {
     // What a removal had moved when it was cut off is seen like the rest of its folder; whoever wanted it away asks again.
-    for (const { name } of this.own.left('removing')) this.own.forget(name);
-    if (this.own.hasLeft('write')) await this.ready();
+    for (const { name } of this.own.leftovers('removing')) this.own.unregister(name);
+    if (this.own.hasLeftovers('write')) await this.ready();
   }
 
   stat(path: string, options: StatOptions): Promise<FileStat & { version: string | null }> {
@@ -97,7 +97,12 @@ export class WorkspaceFiles {
     });
   }
 
-  write(path: string, expectation: Expectation, content: Uint8Array, signal: AbortSignal): Promise<Written> {
+  write(
+    path: string,
+    expectation: WritePrecondition,
+    content: Uint8Array,
+    signal: AbortSignal,
+  ): Promise<WriteResult> {
     return this.#on(path, ({ writer, resolver }, names) =>
       this.#bulk.run(signal, () => writer.write(targetOf(resolver, names, path), expectation, content)),
     );
@@ -109,7 +114,7 @@ export class WorkspaceFiles {
   }
 
   /** What an upload is to replace. */
-  async target(path: string): Promise<Target> {
+  async target(path: string): Promise<WriteTarget> {
     const names = parsePath(path);
     return targetOf((await this.ready()).resolver, names, path);
   }
@@ -126,14 +131,14 @@ export class WorkspaceFiles {
     return this.#on(from, async ({ resolver, native }, names) => {
       using source = namedPlace(resolver, names, from);
       const target = parsePath(to);
-      await about(to, () => {
+      await withFileErrors(to, () => {
         using place = namedPlace(resolver, target, to);
         renamePath(native, source, place, overwrite);
       });
     });
   }
 
-  delete(path: string, options: TreeOptions<Removed> & { recursive: boolean }): Promise<Removed> {
+  delete(path: string, options: TreeOptions<RemovalTotals> & { recursive: boolean }): Promise<RemovalTotals> {
     return this.#on(path, ({ resolver }, names) =>
       this.#trees.run(options.signal, async () => {
         using place = namedPlace(resolver, names, path);
@@ -142,7 +147,7 @@ export class WorkspaceFiles {
     );
   }
 
-  copy(from: string, to: string, overwrite: boolean, options: TreeOptions<Copied>): Promise<Copied> {
+  copy(from: string, to: string, overwrite: boolean, options: TreeOptions<CopyTotals>): Promise<CopyTotals> {
     return this.#on(from, ({ resolver, native, writer }, names) =>
       this.#trees.run(options.signal, async () => {
         const target = parsePath(to);
@@ -150,7 +155,7 @@ export class WorkspaceFiles {
           throw new HoldfastError('invalid_params', `${from} cannot be copied into itself`);
         }
         using source = namedPlace(resolver, names, from);
-        return await about(to, async () => {
+        return await withFileErrors(to, async () => {
           using place = namedPlace(resolver, target, to);
           return await copyTree(source, place, from, {
             ...options,
@@ -159,8 +164,11 @@ export class WorkspaceFiles {
             copyFile: async (file, at, copied) => {
               const expectation = { create: true, overwrite, mode: Number(file.stat().mode & 0o777n) };
               const { directory, name } = at;
-              const there: Target = { text: to, locate: () => placeAt(sameDirectory(directory), name) };
-              await writer.fill(there, expectation, (staged) =>
+              const there: WriteTarget = {
+                text: to,
+                locate: () => placeAt(reopenDirectory(directory), name),
+              };
+              await writer.writeWith(there, expectation, (staged) =>
                 copyContent(file, staged, native, from, options.signal),
               );
               copied.files += 1;
@@ -180,23 +188,23 @@ export class WorkspaceFiles {
   async #on<T>(path: string, work: (ready: Ready, names: Buffer[]) => T | Promise<T>): Promise<T> {
     const names = parsePath(path);
     const ready = await this.ready();
-    return await about(path, () => work(ready, names));
+    return await withFileErrors(path, () => work(ready, names));
   }
 
   async #prepare(): Promise<Ready> {
     const { workspace, withoutNative } = this.#options;
     const native = withoutNative === true ? null : await loadNative();
-    const root = Directory.over(openSync(workspace, O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW));
+    const root = Directory.fromFd(openSync(workspace, O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW));
     this.#root?.close();
     this.#root = root;
     const resolver = new Resolver(root, native);
     const intents = new WriteIntents(this.own);
     await intents.recover(resolver, native, workspace);
-    return { native, own: this.own, resolver, writer: new Writer({ native, intents }) };
+    return { native, own: this.own, resolver, writer: new FileWriter({ native, intents }) };
   }
 }
 
-function targetOf(resolver: Resolver, names: readonly Buffer[], text: string): Target {
+function targetOf(resolver: Resolver, names: readonly Buffer[], text: string): WriteTarget {
   return { text, locate: () => resolver.parent(names, true) };
 }
 

@@ -1,25 +1,25 @@
 import { constants, lstatSync, openSync, readlinkSync } from 'node:fs';
 import { z } from 'zod';
 import { WORKSPACE } from '../../protocol/paths.ts';
-import { Directory, errnoOf, isAboutTheFile } from './directory.ts';
+import { Directory, errnoOf, isPathError } from './directory.ts';
 import type { Native } from './native.ts';
 import { OpenFile, openRegular } from './open-file.ts';
-import type { OwnEntries } from './own-entries.ts';
+import type { TemporaryEntries } from './temporary-entries.ts';
 import { O_PATH, type Resolver } from './resolver.ts';
-import { removeName, type TemporaryName } from './staged-file.ts';
+import { unlinkTemporaryName, type TemporaryName } from './staged-file.ts';
 import { versionOf } from './version.ts';
 
 const SLASH = '/'.charCodeAt(0);
 /** Of a note whose file has not been made yet. */
-export const NOT_MADE_YET = 'not made yet';
+export const NOT_CREATED = 'not made yet';
 
 /** What the file that is to be replaced must be: exactly this content, exactly this file unchanged, or anything. */
-export const ExpectedSchema = z.discriminatedUnion('kind', [
+export const ExpectedFileSchema = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('content'), version: z.string() }),
   z.object({ kind: z.literal('facts'), facts: z.string() }),
   z.object({ kind: z.literal('anything') }),
 ]);
-export type Expected = z.infer<typeof ExpectedSchema>;
+export type ExpectedFile = z.infer<typeof ExpectedFileSchema>;
 
 /** Names are in hexadecimal: they are bytes. */
 const IntentSchema = z.object({
@@ -28,7 +28,7 @@ const IntentSchema = z.object({
   target: z.string(),
   /** Device and inode of the new content, or NOT_MADE_YET. */
   staged: z.string(),
-  expected: ExpectedSchema,
+  expected: ExpectedFileSchema,
 });
 
 /**
@@ -36,9 +36,9 @@ const IntentSchema = z.object({
  * workspace has the old or the new content, and no temporary file.
  */
 export class WriteIntents {
-  readonly #own: OwnEntries;
+  readonly #own: TemporaryEntries;
 
-  constructor(own: OwnEntries) {
+  constructor(own: TemporaryEntries) {
     this.#own = own;
   }
 
@@ -47,7 +47,7 @@ export class WriteIntents {
   }
 
   /** From then on there may be a file of the temporary name. */
-  note({ directory, name }: TemporaryName, target: Buffer, staged: string, expected: Expected): void {
+  register({ directory, name }: TemporaryName, target: Buffer, staged: string, expected: ExpectedFile): void {
     const folder = readlinkSync(`/proc/self/fd/${directory.fd}`, { encoding: 'buffer' });
     const intent: z.input<typeof IntentSchema> = {
       folder: folder.toString('hex'),
@@ -55,18 +55,18 @@ export class WriteIntents {
       staged,
       expected,
     };
-    this.#own.note(name, directory, intent);
+    this.#own.register(name, directory, intent);
   }
 
   /** The temporary name is gone. */
-  forget({ name }: TemporaryName): void {
-    this.#own.forget(name);
+  unregister({ name }: TemporaryName): void {
+    this.#own.unregister(name);
   }
 
   /** Settles what an earlier sidecar left. `root` is the workspace's path as this process sees it. */
   async recover(resolver: Resolver, native: Native | null, root: string): Promise<number> {
     let settled = 0;
-    for (const { name, note } of this.#own.left('write')) {
+    for (const { name, note } of this.#own.leftovers('write')) {
       const parsed = IntentSchema.safeParse(note);
       if (parsed.success) {
         try {
@@ -76,7 +76,7 @@ export class WriteIntents {
           console.error('files: a write that was cut off could not be settled:', error);
         }
       }
-      this.#own.forget(name);
+      this.#own.unregister(name);
       settled += 1;
     }
     return settled;
@@ -101,7 +101,7 @@ async function settle(
     if (errnoOf(error) === 'ENOENT' || errnoOf(error) === 'ENOTDIR') return; // its folder went, and with it the file
     throw error;
   }
-  using directory = Directory.over(fd);
+  using directory = Directory.fromFd(fd);
   const left = { directory, name: temporary };
   let out: OpenFile;
   try {
@@ -112,19 +112,19 @@ async function settle(
   }
   using file = out;
   const { dev, ino, size } = file.stat();
-  if (staged === NOT_MADE_YET) {
+  if (staged === NOT_CREATED) {
     // Nothing was written to it: what has content is somebody else's.
-    if (file.stat().isFile() && size === 0n) removeName(left);
+    if (file.stat().isFile() && size === 0n) unlinkTemporaryName(left);
     return;
   }
   // Ours, before the names were swapped.
   if (`${dev}:${ino}` === staged) {
-    removeName(left);
+    unlinkTemporaryName(left);
     return;
   }
   // What the write was to replace.
   if (expected.kind !== 'anything' && (await isExpected(file, expected))) {
-    removeName(left);
+    unlinkTemporaryName(left);
     return;
   }
   const name = Buffer.from(target, 'hex');
@@ -135,7 +135,7 @@ async function settle(
     native.exchange(directory.fd, left.name, directory.fd, name);
     if (identityAt(directory, left.name) !== staged) return;
   }
-  if (expected.kind === 'anything' || native !== null) removeName(left);
+  if (expected.kind === 'anything' || native !== null) unlinkTemporaryName(left);
 }
 
 function identityAt(directory: Directory, name: Buffer): string | null {
@@ -143,20 +143,20 @@ function identityAt(directory: Directory, name: Buffer): string | null {
     const { dev, ino } = lstatSync(directory.pathOf(name), { bigint: true });
     return `${dev}:${ino}`;
   } catch (error) {
-    if (isAboutTheFile(error)) return null;
+    if (isPathError(error)) return null;
     throw error;
   }
 }
 
 /** True when the file named by an O_PATH descriptor is what a write was to replace. */
-export async function isExpected(named: OpenFile, expected: Expected): Promise<boolean> {
+export async function isExpected(named: OpenFile, expected: ExpectedFile): Promise<boolean> {
   const stat = named.stat();
   if (!stat.isFile()) return false;
   switch (expected.kind) {
     case 'anything':
       return true;
     case 'facts':
-      return factsOf(named) === expected.facts;
+      return statSignatureOf(named) === expected.facts;
     case 'content': {
       using file = openRegular(named, WORKSPACE);
       for (;;) {
@@ -170,7 +170,7 @@ export async function isExpected(named: OpenFile, expected: Expected): Promise<b
 }
 
 /** What a change of a file changes and a rename does not. */
-export function factsOf(file: OpenFile): string {
+export function statSignatureOf(file: OpenFile): string {
   const { dev, ino, size, mtimeNs } = file.stat();
   return [dev, ino, size, mtimeNs].join(' ');
 }

@@ -2,13 +2,13 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import { encodeName } from '../../protocol/paths.ts';
 import { SEARCH_LIMITS, type FindParams } from '../../protocol/search.ts';
 import type { Directory } from '../files/directory.ts';
-import { Slices } from '../../protocol/slices.ts';
+import { TimeSlice } from '../../protocol/time-slice.ts';
 import { nameArguments } from './arguments.ts';
-import { namesBelow, openBelow } from './beneath.ts';
-import { LineCutter } from './lines.ts';
+import { parseRelativePath, openBeneath } from './open-beneath.ts';
+import { LineSplitter } from './lines.ts';
 import { BestNames, scoreOf } from './name-score.ts';
 import { Ripgrep } from './ripgrep.ts';
-import { refused } from './text-search.ts';
+import { searchRejected } from './text-search.ts';
 
 const LONGEST_PATH = 64 * 1024;
 const TIME_MS = 60_000;
@@ -24,24 +24,24 @@ export async function findNames(
   const limit = params.limit ?? SEARCH_LIMITS.names.default;
   const query = params.query.toLowerCase();
   const best = new BestNames(limit + 1);
-  const slices = new Slices(signal);
+  const slices = new TimeSlice(signal);
   const ripgrep = new Ripgrep(program, nameArguments(params), folder);
   const timer = setTimeout(() => ripgrep.kill(), TIME_MS);
   const abort = (): void => ripgrep.kill();
   signal.addEventListener('abort', abort);
   try {
-    const cutter = new LineCutter(LONGEST_PATH, 0);
+    const cutter = new LineSplitter(LONGEST_PATH, 0);
     for await (const chunk of ripgrep.stdout) {
       for (const line of cutter.push(chunk)) {
-        const names = namesBelow(line);
+        const names = parseRelativePath(line);
         if (names === null) continue;
         const text = names.map(encodeName).join('/');
         const score = scoreOf(text, query);
         if (score !== null) best.add({ text, score, names });
-        if (slices.isLong) await slices.rest();
+        if (slices.isUsedUp) await slices.yieldToEventLoop();
       }
     }
-    const { code, signal: killed, complaint } = await ripgrep.ended;
+    const { code, signal: killed, stderr } = await ripgrep.exited;
     signal.throwIfAborted();
     if (killed !== null) {
       throw new HoldfastError('timeout', 'The search for names took too long', {
@@ -49,13 +49,13 @@ export async function findNames(
         next: 'search in a folder below, or exclude some',
       });
     }
-    if (code === 2 && complaint !== '') throw refused(complaint);
+    if (code === 2 && stderr !== '') throw searchRejected(stderr);
     const paths = [];
     const found = best.sorted();
     for (const { text, names } of found.slice(0, limit)) {
-      using file = openBelow(folder, names);
+      using file = openBeneath(folder, names);
       if (file !== null) paths.push(`${base}/${text}`);
-      if (slices.isLong) await slices.rest();
+      if (slices.isUsedUp) await slices.yieldToEventLoop();
     }
     return { paths, more: found.length > limit };
   } finally {

@@ -3,7 +3,7 @@ import { StringDecoder } from 'node:string_decoder';
 const NEWLINE = 0x0a;
 
 /** Cuts a stream into lines. Of a line longer than the bound nothing is kept. */
-export class LineCutter {
+export class LineSplitter {
   readonly #mostBytes: number;
   readonly #separator: number;
   #parts: Buffer[] = [];

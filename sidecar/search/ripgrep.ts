@@ -3,34 +3,34 @@ import type { Directory } from '../files/directory.ts';
 
 const STDERR_BYTES = 4096;
 
-export interface Ended {
+export interface RipgrepExit {
   readonly code: number | null;
   readonly signal: string | null;
-  readonly complaint: string;
+  readonly stderr: string;
 }
 
 /** One run of ripgrep below an open folder. `kill` ends it at once; it never outlives the abort of `signal`. */
 export class Ripgrep {
-  readonly ended: Promise<Ended>;
+  readonly exited: Promise<RipgrepExit>;
   readonly stdout: AsyncIterable<Buffer>;
   readonly #child: ChildProcess;
 
   constructor(program: string, args: readonly string[], folder: Directory) {
     // The child goes into the folder by its descriptor, which it still has then; nothing of our environment goes with it.
-    const child = spawn(program, args, { cwd: folder.self, env: {}, stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(program, args, { cwd: folder.selfPath, env: {}, stdio: ['ignore', 'pipe', 'pipe'] });
     this.#child = child;
     this.stdout = child.stdout;
     let complaint = '';
     child.stderr.setEncoding('utf8').on('data', (text: string) => {
       if (complaint.length < STDERR_BYTES) complaint += text;
     });
-    this.ended = new Promise((resolve, reject) => {
+    this.exited = new Promise((resolve, reject) => {
       child.on('error', reject);
       child.on('close', (code, signal) =>
-        resolve({ code, signal, complaint: complaint.slice(0, STDERR_BYTES) }),
+        resolve({ code, signal, stderr: complaint.slice(0, STDERR_BYTES) }),
       );
     });
-    this.ended.catch(() => undefined); // whoever reads the output asks for it afterwards
+    this.exited.catch(() => undefined); // whoever reads the output asks for it afterwards
   }
 
   kill(): void {

@@ -1,12 +1,12 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import { formatPath, parsePath, WORKSPACE } from '../../protocol/paths.ts';
-import type { FindParams, SEARCH_CALLS, SearchParams } from '../../protocol/search.ts';
+import type { FindParams, SEARCH_SIDECAR_METHODS, SearchParams } from '../../protocol/search.ts';
 import type { Handlers } from '../../protocol/wire/shapes.ts';
 import { Directory } from '../files/directory.ts';
-import { about } from '../files/failures.ts';
-import { OpenFile, openFolder } from '../files/open-file.ts';
+import { withFileErrors } from '../files/file-errors.ts';
+import { OpenFile, openDirectory } from '../files/open-file.ts';
 import type { WorkspaceFiles } from '../files/workspace-files.ts';
-import { usageByFolder } from '../workspace/folders.ts';
+import { usageByFolder } from '../workspace/usage-by-folder.ts';
 import { findNames } from './find-names.ts';
 import { type Page, TextSearch } from './text-search.ts';
 
@@ -72,9 +72,9 @@ export class ConnectionSearches {
   async folder(path = WORKSPACE): Promise<{ folder: Directory; base: string }> {
     const names = parsePath(path);
     const { resolver } = await this.#files.ready();
-    return await about(path, () => {
+    return await withFileErrors(path, () => {
       using named = new OpenFile(resolver.open(names, true));
-      return { folder: Directory.over(openFolder(named).fd), base: formatPath(names) };
+      return { folder: Directory.fromFd(openDirectory(named).fd), base: formatPath(names) };
     });
   }
 
@@ -97,7 +97,7 @@ export function searchHandlers<P>(
   files: Pick<WorkspaceFiles, 'ready'>,
   program: string,
   closed: Promise<unknown>,
-): Handlers<typeof SEARCH_CALLS, P> {
+): Handlers<typeof SEARCH_SIDECAR_METHODS, P> {
   const searches = new ConnectionSearches(files, program);
   void closed.then(() => searches.close());
   return {

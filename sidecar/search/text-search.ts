@@ -10,8 +10,8 @@ import { WORKSPACE, encodeName } from '../../protocol/paths.ts';
 import type { Directory } from '../files/directory.ts';
 import type { OpenFile } from '../files/open-file.ts';
 import { textArguments } from './arguments.ts';
-import { holds, namesBelow, openBelow } from './beneath.ts';
-import { columnsOf, cutPreview, LineCutter } from './lines.ts';
+import { hasBytesAt, parseRelativePath, openBeneath } from './open-beneath.ts';
+import { columnsOf, cutPreview, LineSplitter } from './lines.ts';
 import { Ripgrep } from './ripgrep.ts';
 
 /** Of one line that ripgrep prints, which holds a whole line of a file. */
@@ -120,7 +120,7 @@ export class TextSearch {
   }
 
   async #run(): Promise<void> {
-    const cutter = new LineCutter(LONGEST_LINE);
+    const cutter = new LineSplitter(LONGEST_LINE);
     try {
       for await (const chunk of this.#ripgrep.stdout) {
         for (const line of cutter.push(chunk)) {
@@ -130,11 +130,11 @@ export class TextSearch {
         }
         if (this.#lines.length > 0) this.#wakeTaker?.();
       }
-      const { code, signal, complaint } = await this.#ripgrep.ended;
+      const { code, signal, stderr } = await this.#ripgrep.exited;
       if (!this.#isOver()) {
         if (signal !== null) throw new HoldfastError('internal', 'The search was ended', { why: signal });
         // It also ends so where a file could not be read; then it has nothing to say.
-        if (code === 2 && complaint !== '') throw refused(complaint);
+        if (code === 2 && stderr !== '') throw searchRejected(stderr);
       }
       const skipped = this.#unverified + cutter.skipped;
       this.#outcome = {
@@ -165,16 +165,16 @@ export class TextSearch {
     const message = MessageSchema.parse(JSON.parse(line.toString('utf8')));
     if (message.type !== 'match' && message.type !== 'context') return;
     const { path, lines, line_number: number, absolute_offset: offset, submatches } = message.data;
-    const names = namesBelow(bytesOf(path));
+    const names = parseRelativePath(bytesOf(path));
     if (names === null) return;
     const key = Buffer.concat(names.flatMap((name) => [name, SLASH])).toString('latin1');
     if (this.#open?.path !== key) {
       this.#open?.file?.[Symbol.dispose]();
-      this.#open = { path: key, file: openBelow(this.#folder, names) };
+      this.#open = { path: key, file: openBeneath(this.#folder, names) };
     }
     const bytes = bytesOf(lines);
     const { file } = this.#open;
-    if (file === null || !holds(file, offset, bytes)) {
+    if (file === null || !hasBytesAt(file, offset, bytes)) {
       this.#unverified += 1;
       return;
     }
@@ -218,7 +218,7 @@ function bytesOf(value: z.infer<typeof TextOrBytesSchema>): Buffer {
   return 'text' in value ? Buffer.from(value.text, 'utf8') : Buffer.from(value.bytes, 'base64');
 }
 
-export function refused(complaint: string): HoldfastError {
+export function searchRejected(complaint: string): HoldfastError {
   const why = complaint.trim().replace(/^(rg: |error: )+/i, '');
   return new HoldfastError('invalid_params', `There was no search in ${WORKSPACE}`, {
     why: why.length > 1000 ? `${why.slice(0, 1000)}…` : why,

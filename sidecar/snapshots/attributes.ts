@@ -3,9 +3,9 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import type { DirectoryEntry, FileEntry, TreeEntry } from '../../snapshot-format/entries.ts';
 import { errnoOf } from '../files/directory.ts';
 import { O_PATH } from '../files/resolver.ts';
-import { FACT_WORDS, inodeOf, modeOf, noteFacts } from './facts.ts';
-import { areSameXattrs } from './same.ts';
-import type { System } from './system.ts';
+import { FINGERPRINT_WORDS, inodeOf, modeOf, writeFingerprint } from './fingerprint.ts';
+import { areSameXattrs } from './compare-entries.ts';
+import type { SystemCalls } from './system-calls.ts';
 
 const OWNER_ALL = 0o700;
 const OWNER_READS_AND_WRITES = 0o600;
@@ -15,7 +15,7 @@ const { O_NOFOLLOW, S_IFLNK, S_IFMT } = constants;
  * Gives what `fd` names (O_PATH is enough; no link) the mode, extended attributes and, last, modification time of an entry.
  * `isNew`: it has no extended attributes yet. Whoever dies in between leaves something that looks otherwise than the entry.
  */
-export function dress(system: System, fd: number, entry: TreeEntry, isNew = false): void {
+export function setAttributes(system: SystemCalls, fd: number, entry: TreeEntry, isNew = false): void {
   const hasNone = isNew && entry.xattrs.length === 0;
   if (!hasNone && (entry.type === 'file' || entry.type === 'directory')) dressXattrs(system, fd, entry);
   chmodSync(`/proc/self/fd/${fd}`, entry.mode);
@@ -23,22 +23,22 @@ export function dress(system: System, fd: number, entry: TreeEntry, isNew = fals
 }
 
 /** The same for a file or directory that is open for reading or writing. */
-export function dressOpen(
-  system: System,
+export function setAttributesByFd(
+  system: SystemCalls,
   fd: number,
   entry: FileEntry | DirectoryEntry,
   isNew = false,
 ): void {
   if (!isNew || entry.xattrs.length > 0) dressXattrs(system, fd, entry);
   fchmodSync(fd, entry.mode);
-  system.setOpenMtime(fd, entry.mtimeNs);
+  system.setMtimeByFd(fd, entry.mtimeNs);
 }
 
-function dressXattrs(system: System, fd: number, entry: TreeEntry): void {
+function dressXattrs(system: SystemCalls, fd: number, entry: TreeEntry): void {
   const readable = entry.type === 'directory' ? OWNER_ALL : OWNER_READS_AND_WRITES;
-  system.statOpen(fd);
-  const facts = new Uint32Array(FACT_WORDS);
-  noteFacts(system.stat, facts, 0);
+  system.statFd(fd);
+  const facts = new Uint32Array(FINGERPRINT_WORDS);
+  writeFingerprint(system.stat, facts, 0);
   const mode = modeOf(facts) & 0o7777;
   // Attributes are content: reading and writing them needs the same rights.
   const lend = (): void => {
@@ -62,24 +62,29 @@ function dressXattrs(system: System, fd: number, entry: TreeEntry): void {
 }
 
 /** The same for a name that must be that of `inode`; null: whatever is there. Links are not followed. */
-export function dressName(system: System, directory: number, entry: TreeEntry, inode: bigint | null): void {
-  const fd = system.openAt(directory, system.nameAt(entry.name), O_PATH | O_NOFOLLOW);
+export function setAttributesAt(
+  system: SystemCalls,
+  directory: number,
+  entry: TreeEntry,
+  inode: bigint | null,
+): void {
+  const fd = system.openAt(directory, system.addressOf(entry.name), O_PATH | O_NOFOLLOW);
   try {
-    system.statOpen(fd);
-    const facts = new Uint32Array(FACT_WORDS);
-    noteFacts(system.stat, facts, 0);
-    if (inode !== null && inodeOf(facts) !== inode) throw changedMeanwhile();
+    system.statFd(fd);
+    const facts = new Uint32Array(FINGERPRINT_WORDS);
+    writeFingerprint(system.stat, facts, 0);
+    if (inode !== null && inodeOf(facts) !== inode) throw changedDuringRestore();
     const isLink = (modeOf(facts) & S_IFMT) === S_IFLNK;
-    if (isLink !== (entry.type === 'symlink')) throw changedMeanwhile();
+    if (isLink !== (entry.type === 'symlink')) throw changedDuringRestore();
     // A link has no mode, and its times are set by its name only.
     if (isLink) system.setMtimeAt(directory, entry.name, entry.mtimeNs);
-    else dress(system, fd, entry);
+    else setAttributes(system, fd, entry);
   } finally {
     closeSync(fd);
   }
 }
 
-export function changedMeanwhile(): HoldfastError {
+export function changedDuringRestore(): HoldfastError {
   return new HoldfastError('file_unavailable', 'The workspace was not restored', {
     why: 'something else writes to it',
     next: 'stop what writes there and restore again',

@@ -1,13 +1,13 @@
 import type { Encoding } from '../../snapshot-format/frames.ts';
 
 /** What the thread is told when it is made. */
-export interface CompressorPlaces {
-  /** By SAID: 1 once it runs, and how many bytes of frames it is done with. */
-  readonly said: Int32Array<SharedArrayBuffer>;
+export interface CompressorOptions {
+  /** By `COUNTERS`: 1 once it runs, and how many bytes of frames it is done with. */
+  readonly counters: Int32Array<SharedArrayBuffer>;
 }
 
 /** What the thread says of itself in memory that both see: messages are heard only when the one that reads has to wait. */
-export const SAID = { runs: 0, done: 1 } as const;
+export const COUNTERS = { running: 0, doneBytes: 1 } as const;
 
 export interface CompressorRequest {
   readonly raw: Uint8Array<SharedArrayBuffer>;

@@ -2,18 +2,18 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import {
   type CompressorAnswer,
-  type CompressorPlaces,
+  type CompressorOptions,
   type CompressorRequest,
-  SAID,
+  COUNTERS,
 } from './compressor-messages.ts';
-import { packInPlace } from './pack-in-place.ts';
+import { compressInPlace } from './compress-in-place.ts';
 
 const port = parentPort;
-const { said } = workerData as CompressorPlaces;
+const { counters } = workerData as CompressorOptions;
 port?.on('message', ({ raw }: CompressorRequest) => {
   const { byteLength } = raw;
-  const { encoding, stored, checksum } = packInPlace(Buffer.from(raw.buffer, raw.byteOffset, byteLength));
+  const { encoding, stored, checksum } = compressInPlace(Buffer.from(raw.buffer, raw.byteOffset, byteLength));
   port.postMessage({ length: stored.length, encoding, checksum } satisfies CompressorAnswer);
-  Atomics.add(said, SAID.done, byteLength);
+  Atomics.add(counters, COUNTERS.doneBytes, byteLength);
 });
-Atomics.store(said, SAID.runs, 1);
+Atomics.store(counters, COUNTERS.running, 1);

@@ -1,15 +1,15 @@
 import { extname, join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { type Frame, packRawBeside } from '../../snapshot-format/frames.ts';
+import { type Frame, compressFrameInBackground } from '../../snapshot-format/frames.ts';
 import {
   type CompressorAnswer,
-  type CompressorPlaces,
+  type CompressorOptions,
   type CompressorRequest,
-  SAID,
+  COUNTERS,
 } from './compressor-messages.ts';
-import { OutboxMemory } from './outbox-memory.ts';
-import { packInPlace } from './pack-in-place.ts';
+import { UploadBuffers } from './upload-buffers.ts';
+import { compressInPlace } from './compress-in-place.ts';
 
 interface Waiting {
   readonly raw: SharedArrayBuffer;
@@ -42,7 +42,7 @@ export class Compressor {
   readonly #program: string;
   #worker: Worker | null = null;
   readonly #waiting: Waiting[] = [];
-  readonly #memory: OutboxMemory;
+  readonly #memory: UploadBuffers;
   readonly #said = new Int32Array(new SharedArrayBuffer(8));
   /** Frames that came. */
   #packed = 0;
@@ -53,7 +53,7 @@ export class Compressor {
   #failure: HoldfastError | null = null;
 
   /** `program`: the file of compressor-thread. */
-  constructor(memory: OutboxMemory = new OutboxMemory(), program: string = PROGRAM) {
+  constructor(memory: UploadBuffers = new UploadBuffers(), program: string = PROGRAM) {
     this.#memory = memory;
     this.#program = program;
   }
@@ -66,7 +66,7 @@ export class Compressor {
     this.#packed += 1;
     if (this.#packed > FRAMES_BEFORE_THREAD) this.start();
     if (this.#worker === null && this.#beside < MOST_BESIDE) return await this.#packBeside(raw);
-    if (!this.#isFree) return packInPlace(raw);
+    if (!this.#isFree) return compressInPlace(raw);
     this.#handedOver += raw.length;
     const packed = Promise.withResolvers<Packed>();
     this.#waiting.push({ raw: memory, packed });
@@ -86,15 +86,15 @@ export class Compressor {
   /** The thread will be done before this one has read as much again. */
   get #isFree(): boolean {
     // The thread counts in 32 bits, over and over.
-    const left = (this.#handedOver - Atomics.load(this.#said, SAID.done)) | 0;
-    return Atomics.load(this.#said, SAID.runs) === 1 && left < BYTES_AHEAD;
+    const left = (this.#handedOver - Atomics.load(this.#said, COUNTERS.doneBytes)) | 0;
+    return Atomics.load(this.#said, COUNTERS.running) === 1 && left < BYTES_AHEAD;
   }
 
   async #packBeside(raw: Buffer): Promise<Packed> {
     this.#beside += 1;
     try {
-      const packed = await packRawBeside(raw);
-      if (packed.stored !== raw) this.#memory.giveBack(raw.buffer);
+      const packed = await compressFrameInBackground(raw);
+      if (packed.stored !== raw) this.#memory.releaseFrame(raw.buffer);
       return packed;
     } finally {
       this.#beside -= 1;
@@ -103,7 +103,7 @@ export class Compressor {
 
   #begin(): Worker {
     const worker = new Worker(this.#program, {
-      workerData: { said: this.#said } satisfies CompressorPlaces,
+      workerData: { counters: this.#said } satisfies CompressorOptions,
       resourceLimits: { maxYoungGenerationSizeMb: 4 },
     });
     worker.unref();

@@ -1,9 +1,14 @@
 import { readSync } from 'node:fs';
 import { encodeBlock, type Extent } from '../../snapshot-format/content.ts';
 import { OBJECT_KINDS, SNAPSHOT_LIMITS } from '../../snapshot-format/objects.ts';
-import { buildRef, EMPTY_REF, type Piece, type Ref } from '../../snapshot-format/refs.ts';
-import type { ObjectOutlet } from './outbox.ts';
-import type { System } from './system.ts';
+import {
+  buildContentRef,
+  EMPTY_CONTENT_REF,
+  type Piece,
+  type ContentRef,
+} from '../../snapshot-format/content-ref.ts';
+import type { ObjectSink } from './upload-queue.ts';
+import type { SystemCalls } from './system-calls.ts';
 
 const { pieceBytes } = SNAPSHOT_LIMITS;
 const BLOCK_BYTES = 512;
@@ -14,11 +19,11 @@ export interface Content {
   /** What was there; the file may have changed meanwhile. */
   readonly size: number;
   readonly sparse: boolean;
-  readonly content: Ref;
+  readonly content: ContentRef;
 }
 
 /** What is known of a file before it is read: `size` and `blocks` as its stat said, and whether it has extended attributes. */
-export interface Outside {
+export interface StatBeforeRead {
   readonly size: number;
   readonly blocks: number;
   readonly hasXattrs: boolean;
@@ -29,10 +34,10 @@ export interface Outside {
  * as far as it goes. `rest` is awaited between pieces.
  */
 export async function readContent(
-  system: System,
+  system: SystemCalls,
   fd: number,
-  outside: Outside,
-  outlet: ObjectOutlet,
+  outside: StatBeforeRead,
+  outlet: ObjectSink,
   rest: () => Promise<void>,
 ): Promise<Content> {
   const small = readSmall(system, fd, outside, outlet);
@@ -45,21 +50,21 @@ export async function readContent(
 
 /** The same for a file of one piece without a hole, at once: most files are. Null for another one. */
 export function readSmall(
-  system: System,
+  system: SystemCalls,
   fd: number,
-  outside: Outside,
-  outlet: ObjectOutlet,
+  outside: StatBeforeRead,
+  outlet: ObjectSink,
 ): Content | null {
   const { size } = outside;
-  if (size === 0) return { size, sparse: false, content: EMPTY_REF };
+  if (size === 0) return { size, sparse: false, content: EMPTY_CONTENT_REF };
   if (size > pieceBytes || hasHole(system, fd, outside)) return null;
-  const body = readUpTo(fd, outlet.room(size), 0);
+  const body = readUpTo(fd, outlet.allocate(size), 0);
   const pieces = body.length === 0 ? [] : [{ index: 0, hash: outlet.add(OBJECT_KINDS.blob, body) }];
   return { size: body.length, sparse: false, content: { depth: 0, items: pieces } };
 }
 
 /** The blocks alone do not say it: among them are those of extended attributes and of the list of a file's stretches. */
-function hasHole(system: System, fd: number, { size, blocks, hasXattrs }: Outside): boolean {
+function hasHole(system: SystemCalls, fd: number, { size, blocks, hasXattrs }: StatBeforeRead): boolean {
   if (size <= PLAIN_BYTES && !hasXattrs && blocks * BLOCK_BYTES >= size) return false;
   return (system.seekHole(fd, 0) ?? size) < size;
 }
@@ -67,27 +72,31 @@ function hasHole(system: System, fd: number, { size, blocks, hasXattrs }: Outsid
 async function readWhole(
   fd: number,
   size: number,
-  outlet: ObjectOutlet,
+  outlet: ObjectSink,
   rest: () => Promise<void>,
 ): Promise<Content> {
   const pieces: Piece[] = [];
   let at = 0;
   while (at < size) {
     const wanted = Math.min(pieceBytes, size - at);
-    const body = readUpTo(fd, outlet.room(wanted), at);
+    const body = readUpTo(fd, outlet.allocate(wanted), at);
     if (body.length > 0) pieces.push({ index: pieces.length, hash: outlet.add(OBJECT_KINDS.blob, body) });
     at += body.length;
     if (body.length < wanted) break; // it became shorter
     if (outlet.isFull || at < size) await rest();
   }
-  return { size: at, sparse: false, content: buildRef(pieces, (kind, body) => outlet.add(kind, body)) };
+  return {
+    size: at,
+    sparse: false,
+    content: buildContentRef(pieces, (kind, body) => outlet.add(kind, body)),
+  };
 }
 
 async function readSparse(
-  system: System,
+  system: SystemCalls,
   fd: number,
   size: number,
-  outlet: ObjectOutlet,
+  outlet: ObjectSink,
   rest: () => Promise<void>,
 ): Promise<Content> {
   const pieces: Piece[] = [];
@@ -122,7 +131,7 @@ async function readSparse(
     }
   }
   flush();
-  return { size, sparse: true, content: buildRef(pieces, (kind, body) => outlet.add(kind, body)) };
+  return { size, sparse: true, content: buildContentRef(pieces, (kind, body) => outlet.add(kind, body)) };
 }
 
 /** Fewer bytes only at the end of the file. */

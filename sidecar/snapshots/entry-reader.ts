@@ -7,24 +7,24 @@ import { errnoOf } from '../files/directory.ts';
 import { O_PATH } from '../files/resolver.ts';
 import { type Content, readContent, readSmall } from './content.ts';
 import {
-  areSame,
+  areEqualFingerprints,
   ctimeOf,
-  FACT_WORDS,
-  forgetFacts,
+  FINGERPRINT_WORDS,
+  invalidateFingerprint,
   isSameFile,
   linksOf,
   modeOf,
   mtimeOf,
-  noteFacts,
+  writeFingerprint,
   sizeOf,
-} from './facts.ts';
-import type { Folder } from './folder.ts';
-import type { LinkedContents } from './linked-contents.ts';
-import type { GiveBack, LentModes } from './lent-modes.ts';
-import type { Moment } from './moment.ts';
-import type { ObjectOutlet } from './outbox.ts';
-import { isGone, LOOK_FLAGS, STAT, type System } from './system.ts';
-import { type LinkedName, pathOf } from './walk.ts';
+} from './fingerprint.ts';
+import type { CachedDirectory } from './cached-directory.ts';
+import type { HardLinkContents } from './hard-link-contents.ts';
+import type { RestoreMode, TemporaryChmods } from './temporary-chmods.ts';
+import type { ConsistencyCheck } from './consistency-check.ts';
+import type { ObjectSink } from './upload-queue.ts';
+import { isGone, SAFE_OPEN_FLAGS, STAT, type SystemCalls } from './system-calls.ts';
+import { type EntryLocation, pathOf } from './walk.ts';
 
 const { O_NOFOLLOW, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFSOCK } = constants;
 const OWNER_READS = 0o400;
@@ -43,16 +43,16 @@ interface OpenFile {
   readonly fd: number;
   /** As it was before it was lent. */
   readonly mode: number;
-  readonly giveBack: GiveBack | null;
+  readonly giveBack: RestoreMode | null;
 }
 
 export interface EntryReaderOptions {
-  readonly system: System;
-  readonly lent: LentModes;
-  readonly outlet: ObjectOutlet;
-  readonly moment: Moment;
+  readonly system: SystemCalls;
+  readonly lent: TemporaryChmods;
+  readonly sink: ObjectSink;
+  readonly consistency: ConsistencyCheck;
   /** What was read under other names in this walk. */
-  readonly linked: LinkedContents;
+  readonly hardLinks: HardLinkContents;
   /** Throws where the work is to end; called between the pieces of a large file. */
   readonly check: () => void;
 }
@@ -63,42 +63,42 @@ export interface EntryReaderOptions {
  */
 export class EntryReader {
   readonly #options: EntryReaderOptions;
-  readonly #moment: Moment;
+  readonly #moment: ConsistencyCheck;
   /** What an open file looked like last. */
-  readonly #now = new Uint32Array(FACT_WORDS);
+  readonly #now = new Uint32Array(FINGERPRINT_WORDS);
 
   constructor(options: EntryReaderOptions) {
     this.#options = options;
-    this.#moment = options.moment;
+    this.#moment = options.consistency;
   }
 
   /** Of a directory that is open for reading; its content is what it was. */
-  folder(folder: Folder, fd: number, facts: Uint32Array): DirectoryEntry {
+  readDirectory(folder: CachedDirectory, fd: number, facts: Uint32Array): DirectoryEntry {
     const entry = {
       ...folder.entry,
       mode: modeOf(facts) & PERMISSIONS,
       mtimeNs: mtimeOf(facts),
       xattrs: checkedXattrs(this.#options.system.xattrs(fd), () => folder.path()),
     };
-    this.#moment.settle(facts);
+    this.#moment.invalidateIfRecent(facts);
     return entry;
   }
 
   /** Of what is no regular file. Null when it is something else by now; then it will be looked at again. */
-  other(place: LinkedName, directory: number, facts: Uint32Array): TreeEntry | null {
+  readNonRegular(place: EntryLocation, directory: number, facts: Uint32Array): TreeEntry | null {
     const { name } = place;
     const basics = {
       name,
       mode: modeOf(facts) & PERMISSIONS,
       mtimeNs: mtimeOf(facts),
       xattrs: [],
-      group: null,
+      linkGroup: null,
     };
     switch (modeOf(facts) & S_IFMT) {
       case S_IFLNK: {
         const target = this.#linkText(directory, name);
         if (target === null) return null;
-        this.#moment.settle(facts);
+        this.#moment.invalidateIfRecent(facts);
         return { ...basics, type: 'symlink', target };
       }
       case S_IFIFO:
@@ -116,12 +116,12 @@ export class EntryReader {
   }
 
   /** Of a regular file; null as with `other`. At once where it can be; later where it takes longer, or changes while it is read. */
-  file(
-    place: LinkedName,
+  readFile(
+    place: EntryLocation,
     directory: number,
     facts: Uint32Array,
   ): TreeEntry | null | Promise<TreeEntry | null> {
-    const { system, outlet } = this.#options;
+    const { system, sink } = this.#options;
     const open = this.#open(place, directory, facts);
     if (open === null) return null;
     const { fd } = open;
@@ -137,12 +137,12 @@ export class EntryReader {
           system,
           fd,
           { size: sizeOf(facts), blocks, hasXattrs: xattrs.length > 0 },
-          outlet,
+          sink,
         );
         if (content !== null) {
           this.#look(fd);
-          if (areSame(this.#now, facts)) {
-            this.#moment.note(facts);
+          if (areEqualFingerprints(this.#now, facts)) {
+            this.#moment.noteCtime(facts);
             return this.#fileEntry(place, open, facts, { xattrs, content, clock, onDisk: content.size });
           }
         }
@@ -155,16 +155,16 @@ export class EntryReader {
   }
 
   /** Of a file that was read under another of its names in this walk, and looks as it did then. Null: it is to be read. */
-  linkedFile({ name }: LinkedName, facts: Uint32Array): TreeEntry | null {
-    const content = this.#options.linked.find(facts);
-    return content === null ? null : { ...content, name, group: null, type: 'file' };
+  reuseHardLink({ name }: EntryLocation, facts: Uint32Array): TreeEntry | null {
+    const content = this.#options.hardLinks.find(facts);
+    return content === null ? null : { ...content, name, linkGroup: null, type: 'file' };
   }
 
   /** Null when it is no link any more. */
   #linkText(directory: number, name: Buffer): Buffer | null {
     const { system } = this.#options;
     try {
-      return system.readLinkAt(directory, system.nameAt(name));
+      return system.readLinkAt(directory, system.addressOf(name));
     } catch (error) {
       if (isGone(error) || errnoOf(error) === 'EINVAL') return null;
       throw error;
@@ -172,8 +172,8 @@ export class EntryReader {
   }
 
   /** Takes the descriptor over. */
-  async #slowFile(place: LinkedName, open: OpenFile, facts: Uint32Array): Promise<TreeEntry> {
-    const { system, outlet } = this.#options;
+  async #slowFile(place: EntryLocation, open: OpenFile, facts: Uint32Array): Promise<TreeEntry> {
+    const { system, sink } = this.#options;
     const { fd } = open;
     try {
       let xattrs: readonly ExtendedAttribute[];
@@ -186,26 +186,26 @@ export class EntryReader {
         const blocks = this.#look(fd);
         const clock = system.fileClock();
         facts.set(this.#now);
-        if (open.giveBack !== null) this.#moment.noteGivenBack(facts);
+        if (open.giveBack !== null) this.#moment.noteRestoredMode(facts);
         const content: Content = await readContent(
           system,
           fd,
           { size: sizeOf(facts), blocks, hasXattrs: xattrs.length > 0 },
-          outlet,
+          sink,
           async () => {
             this.#options.check();
-            if (outlet.isFull) await outlet.flush();
+            if (sink.isFull) await sink.flush();
           },
         );
         this.#look(fd);
-        const isSteady = areSame(this.#now, facts);
+        const isSteady = areEqualFingerprints(this.#now, facts);
         if (!isSteady && tries < READS) continue;
-        if (!isSteady) this.#moment.movedAt(pathOf(place));
-        this.#moment.note(facts);
+        if (!isSteady) this.#moment.noteChangeAt(pathOf(place));
+        this.#moment.noteCtime(facts);
         if (tries > 1) this.#moment.noteChange();
         const onDisk = isSteady ? Math.min(content.size, blocks * BLOCK_BYTES) : 0;
         const entry = this.#fileEntry(place, open, facts, { xattrs, content, clock, onDisk });
-        if (!isSteady) forgetFacts(facts, 0);
+        if (!isSteady) invalidateFingerprint(facts, 0);
         return entry;
       }
     } finally {
@@ -214,7 +214,7 @@ export class EntryReader {
   }
 
   #fileEntry(
-    { name }: LinkedName,
+    { name }: EntryLocation,
     { mode }: OpenFile,
     facts: Uint32Array,
     read: {
@@ -231,47 +231,47 @@ export class EntryReader {
     const seen = linksOf(facts) > 1 ? facts.slice() : null;
     // A change within the same tick of the clock as the last one would leave the same time, and so do the bytes of a write that is
     // under way: it is read again the next time.
-    if (ctimeOf(facts) + underWay(size) >= read.clock) forgetFacts(facts, 0);
-    if (seen !== null) this.#options.linked.remember(seen, facts, read.onDisk, made);
-    return { ...made, name, group: null, type: 'file' };
+    if (ctimeOf(facts) + underWay(size) >= read.clock) invalidateFingerprint(facts, 0);
+    if (seen !== null) this.#options.hardLinks.remember(seen, facts, read.onDisk, made);
+    return { ...made, name, linkGroup: null, type: 'file' };
   }
 
   /** What an open file looks like goes into `#now`. Gives its blocks. */
   #look(fd: number): number {
     const { system } = this.#options;
-    system.statOpen(fd);
-    noteFacts(system.stat, this.#now, 0);
+    system.statFd(fd);
+    writeFingerprint(system.stat, this.#now, 0);
     return system.stat[STAT.blocks] ?? 0;
   }
 
   /** What it looks like is in `#now` then. */
-  #open(place: LinkedName, directory: number, facts: Uint32Array): OpenFile | null {
+  #open(place: EntryLocation, directory: number, facts: Uint32Array): OpenFile | null {
     const { system, lent } = this.#options;
     const { name } = place;
     const mode = modeOf(facts) & PERMISSIONS;
     let fd: number;
-    let giveBack: GiveBack | null = null;
+    let giveBack: RestoreMode | null = null;
     try {
-      fd = system.openAt(directory, system.nameAt(name), LOOK_FLAGS);
+      fd = system.openAt(directory, system.addressOf(name), SAFE_OPEN_FLAGS);
     } catch (error) {
       if (isGone(error) || errnoOf(error) === 'ENXIO') return null;
       if (errnoOf(error) !== 'EACCES' || (mode & OWNER_READS) !== 0) throw error;
       let named: number;
       try {
-        named = system.openAt(directory, system.nameAt(name), O_PATH | O_NOFOLLOW);
+        named = system.openAt(directory, system.addressOf(name), O_PATH | O_NOFOLLOW);
       } catch (cause) {
         if (isGone(cause)) return null;
         throw cause;
       }
       try {
         if (!this.#isThat(named, facts)) return null;
-        giveBack = lent.lend(named, pathOf(place), OWNER_READS);
-        fd = openSync(`/proc/self/fd/${named}`, LOOK_FLAGS & ~O_NOFOLLOW);
+        giveBack = lent.grant(named, pathOf(place), OWNER_READS);
+        fd = openSync(`/proc/self/fd/${named}`, SAFE_OPEN_FLAGS & ~O_NOFOLLOW);
       } catch (cause) {
         if (giveBack !== null) {
           giveBack(named);
           this.#look(named);
-          this.#moment.noteGivenBack(this.#now);
+          this.#moment.noteRestoredMode(this.#now);
         }
         throw cause;
       } finally {

@@ -1,4 +1,4 @@
-import type { SNAPSHOT_CALLS, STORE_CALLS } from '../../snapshot-format/wire.ts';
+import type { SNAPSHOT_CALLS, STORE_CALLS } from '../../snapshot-format/sidecar-calls.ts';
 import type { Peer } from '../../protocol/wire/peer.ts';
 import type { HandlerContext, Handlers, MethodMap } from '../../protocol/wire/shapes.ts';
 import type { SnapshotThread, TaskContext } from './thread-client.ts';
@@ -12,10 +12,12 @@ export function snapshotHandlers(thread: SnapshotThread): Handlers<typeof SNAPSH
   return {
     'snapshot/scan': (params, context) => thread.run('scan', params, contextOf(context)),
     'snapshot/restore': (params, context) => thread.run('restore', params, contextOf(context)),
-    'snapshot/keep': async (params, context) => {
-      if (params.last) await thread.leave();
+    'snapshot/save-scan-cache': async (params, context) => {
+      if (params.isLast) await thread.shutDown();
       // It gives way: nobody waits for it.
-      return thread.isIdle ? await thread.run('keep', params, contextOf(context)) : { kept: false };
+      return thread.isIdle
+        ? await thread.run('save-scan-cache', params, contextOf(context))
+        : { isSaved: false };
     },
   };
 }
@@ -47,7 +49,7 @@ async function callStore(
     }
     case 'sealed': {
       const { pack, bytes: length, objects } = request;
-      await peer.call('store/sealed', { pack, bytes: length, objects }, { signal });
+      await peer.call('store/seal', { pack, bytes: length, objects }, { signal });
       return { frames: [], bytes: NOTHING };
     }
     case 'read': {
@@ -66,7 +68,7 @@ async function callStore(
       return { frames: [], bytes: NOTHING };
     }
     case 'cache-sealed': {
-      await peer.call('cache/sealed', { bytes: request.bytes }, { signal });
+      await peer.call('cache/seal', { bytes: request.bytes }, { signal });
       return { frames: [], bytes: NOTHING };
     }
   }

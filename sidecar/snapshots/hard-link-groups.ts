@@ -1,40 +1,40 @@
 import { createHash } from 'node:crypto';
 import type { TreeEntry } from '../../snapshot-format/entries.ts';
-import { isMissing } from '../../snapshot-format/missing.ts';
+import { isMissing } from '../../snapshot-format/missing-entry.ts';
 import { SNAPSHOT_LIMITS } from '../../snapshot-format/objects.ts';
-import { type Folder, keyOf } from './folder.ts';
-import { groupOf } from './same.ts';
-import { type LinkedName, pathOf, type WalkResult } from './walk.ts';
+import { type CachedDirectory, nameKey } from './cached-directory.ts';
+import { groupOf } from './compare-entries.ts';
+import { type EntryLocation, pathOf, type WalkResult } from './walk.ts';
 
-const { groupBytes } = SNAPSHOT_LIMITS;
+const { linkGroupBytes } = SNAPSHOT_LIMITS;
 
 /** Gives the names of one file what they have in common: their entries say so. `linked`: as a whole walk has found them. */
-export function groupLinkedNames(linked: WalkResult['linked']): void {
-  const parsed = new Map<Folder, Map<string, TreeEntry>>();
+export function assignHardLinkGroups(linked: WalkResult['hardLinks']): void {
+  const parsed = new Map<CachedDirectory, Map<string, TreeEntry>>();
   for (const names of linked.values()) {
     const group = names.length > 1 ? groupName(names) : null;
     for (const { folder, name } of names) {
-      const key = keyOf(name);
+      const key = nameKey(name);
       let entries = parsed.get(folder);
-      if (entries === undefined) parsed.set(folder, (entries = folder.encoded()));
+      if (entries === undefined) parsed.set(folder, (entries = folder.decodeEntries()));
       const entry = entries.get(key);
       if (entry === undefined || entry.type === 'directory' || isMissing(entry)) continue;
       const before = groupOf(entry);
       if (before === null ? group === null : group !== null && before.equals(group)) continue;
-      folder.changed.set(key, { ...entry, group });
+      folder.changedEntries.set(key, { ...entry, linkGroup: group });
       folder.isDirty = true;
     }
   }
 }
 
 /** Of the bytewise first of a file's paths. */
-function groupName(names: readonly LinkedName[]): Buffer {
+function groupName(names: readonly EntryLocation[]): Buffer {
   const paths = names.map((place) => joined(pathOf(place)));
   const [first] = paths.sort((one, other) => one.compare(other));
   return createHash('sha256')
     .update(first ?? '')
     .digest()
-    .subarray(0, groupBytes);
+    .subarray(0, linkGroupBytes);
 }
 
 function joined(names: readonly Buffer[]): Buffer {

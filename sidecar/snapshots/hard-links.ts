@@ -1,23 +1,23 @@
 import type { DirectoryEntry, TreeEntry } from '../../snapshot-format/entries.ts';
-import type { Folder } from './folder.ts';
-import { keyOf } from './folder.ts';
-import { groupOf, haveSameAttributes, haveSameContent } from './same.ts';
-import type { LinkedName } from './walk.ts';
+import type { CachedDirectory } from './cached-directory.ts';
+import { nameKey } from './cached-directory.ts';
+import { groupOf, haveSameAttributes, haveSameContent } from './compare-entries.ts';
+import type { EntryLocation } from './walk.ts';
 
 type Linkable = Exclude<TreeEntry, DirectoryEntry>;
 
 /** A file of the workspace with several names, as the last look saw it. */
-export interface PresentFile extends LinkedName {
+export interface PresentFile extends EntryLocation {
   readonly inode: bigint;
   readonly entry: Linkable;
 }
 
 /** Files of the workspace by the group that they have in a snapshot. */
 export class HardLinks {
-  readonly #linked: ReadonlyMap<bigint, readonly LinkedName[]>;
+  readonly #linked: ReadonlyMap<bigint, readonly EntryLocation[]>;
   #groups: Map<string, PresentFile> | null = null;
 
-  constructor(linked: ReadonlyMap<bigint, readonly LinkedName[]>) {
+  constructor(linked: ReadonlyMap<bigint, readonly EntryLocation[]>) {
     this.#linked = linked;
   }
 
@@ -26,25 +26,25 @@ export class HardLinks {
    * changed. Null: it must be made.
    */
   find(entry: Linkable, exactly: boolean): PresentFile | null {
-    if (entry.group === null) return null;
+    if (entry.linkGroup === null) return null;
     this.#groups ??= this.#collect();
-    const found = this.#groups.get(keyOf(entry.group));
+    const found = this.#groups.get(nameKey(entry.linkGroup));
     if (found === undefined || !haveSameContent(found.entry, entry)) return null;
     return exactly && !haveSameAttributes(found.entry, entry) ? null : found;
   }
 
   #collect(): Map<string, PresentFile> {
     const groups = new Map<string, PresentFile>();
-    const parsed = new Map<Folder, Map<string, TreeEntry>>();
+    const parsed = new Map<CachedDirectory, Map<string, TreeEntry>>();
     for (const [inode, names] of this.#linked) {
       const [first] = names;
       if (first === undefined || names.length === 1) continue;
       let entries = parsed.get(first.folder);
-      if (entries === undefined) parsed.set(first.folder, (entries = first.folder.encoded()));
-      const entry = entries.get(keyOf(first.name));
+      if (entries === undefined) parsed.set(first.folder, (entries = first.folder.decodeEntries()));
+      const entry = entries.get(nameKey(first.name));
       if (entry === undefined || entry.type === 'directory') continue;
       const group = groupOf(entry);
-      if (group !== null) groups.set(keyOf(group), { ...first, inode, entry });
+      if (group !== null) groups.set(nameKey(group), { ...first, inode, entry });
     }
     return groups;
   }

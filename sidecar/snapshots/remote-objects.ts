@@ -3,15 +3,20 @@ import {
   ENCODINGS,
   FRAME,
   type FrameRecord,
-  objectInFrame,
-  parseRecords,
-  unpackFrame,
-  unpackOptions,
+  extractObject,
+  parseFrameTable,
+  decompressFrame,
+  decompressOptions,
 } from '../../snapshot-format/frames.ts';
-import { damaged, type Hash, type ObjectKind, type ObjectReader } from '../../snapshot-format/objects.ts';
-import { SNAPSHOT_WIRE_LIMITS } from '../../snapshot-format/wire.ts';
-import { keyOf } from './folder.ts';
-import type { Store } from './store.ts';
+import {
+  snapshotDamaged,
+  type Hash,
+  type ObjectKind,
+  type ObjectReader,
+} from '../../snapshot-format/objects.ts';
+import { SNAPSHOT_WIRE_LIMITS } from '../../snapshot-format/sidecar-calls.ts';
+import { nameKey } from './cached-directory.ts';
+import type { RemoteStore } from './store.ts';
 import { Unpacker } from './unpacker.ts';
 
 /** Stored and unpacked bytes that are kept, each. */
@@ -47,7 +52,7 @@ interface KeptFrame {
  * What is expected is fetched and unpacked ahead, beside the thread that reads. Everything is checked before it is given out.
  */
 export class RemoteObjects implements ObjectReader {
-  readonly #store: Store;
+  readonly #store: RemoteStore;
   readonly #places = new Map<string, { readonly frame: KeptFrame; readonly record: FrameRecord }>();
   /** In the order in which they came. */
   readonly #frames = new Set<KeptFrame>();
@@ -66,7 +71,7 @@ export class RemoteObjects implements ObjectReader {
   #storedBytes = 0;
   #rawBytes = 0;
 
-  constructor(store: Store) {
+  constructor(store: RemoteStore) {
     this.#store = store;
   }
 
@@ -78,7 +83,7 @@ export class RemoteObjects implements ObjectReader {
 
   /** Will be read soon: it is asked for together with others. */
   expect(hash: Hash): void {
-    const key = keyOf(hash);
+    const key = nameKey(hash);
     this.#expected.set(key, (this.#expected.get(key) ?? 0) + 1);
     const place = this.#places.get(key);
     if (place === undefined) this.#missing.add(key);
@@ -86,14 +91,14 @@ export class RemoteObjects implements ObjectReader {
   }
 
   /** Begins to bring what is expected, as far as there is room for it. */
-  fetchAhead(): void {
+  prefetch(): void {
     if (this.#asked.size > 0 || this.#missing.size === 0 || this.#wantedBytes() > AHEAD_BYTES) return;
     const keys = this.#next(null);
     this.#asked = new Set(keys);
     this.#ahead = this.#fetch(keys).then(
       () => {
         this.#asked = NONE;
-        if (this.#missing.size >= LEAST_AHEAD) this.fetchAhead();
+        if (this.#missing.size >= LEAST_AHEAD) this.prefetch();
       },
       // Whoever reads what did not come meets the failure.
       () => {
@@ -103,8 +108,8 @@ export class RemoteObjects implements ObjectReader {
   }
 
   /** What `read` gives, where it is here and can be had at once; else null. */
-  readNow(hash: Hash, kind: ObjectKind): Buffer | null {
-    const key = keyOf(hash);
+  readIfAvailable(hash: Hash, kind: ObjectKind): Buffer | null {
+    const key = nameKey(hash);
     const frame = this.#places.get(key)?.frame;
     if (frame?.unpacking !== null) return null;
     if (frame.raw === null && frame.rawLength >= BESIDE_BYTES) return null;
@@ -112,16 +117,17 @@ export class RemoteObjects implements ObjectReader {
   }
 
   async read(hash: Hash, kind: ObjectKind): Promise<Buffer> {
-    await this.bring(hash);
-    const key = keyOf(hash);
+    await this.fetch(hash);
+    const key = nameKey(hash);
     const place = this.#places.get(key);
-    if (place === undefined) throw damaged('the store sent something else', { object: hash.toString('hex') });
+    if (place === undefined)
+      throw snapshotDamaged('the store sent something else', { object: hash.toString('hex') });
     return this.#given(key, hash, kind, place.frame.raw ?? this.#unpack(place.frame));
   }
 
   /** Resolves when the object can be read without waiting, or will be found damaged. */
-  async bring(hash: Hash): Promise<void> {
-    const key = keyOf(hash);
+  async fetch(hash: Hash): Promise<void> {
+    const key = nameKey(hash);
     if (!this.#places.has(key) && this.#asked.has(key)) await this.#ahead;
     if (!this.#places.has(key)) await this.#fetch(this.#next(key));
     const frame = this.#places.get(key)?.frame;
@@ -134,7 +140,7 @@ export class RemoteObjects implements ObjectReader {
   #given(key: string, hash: Hash, kind: ObjectKind, raw: Buffer): Buffer {
     const place = this.#places.get(key);
     if (place?.record.kind !== kind) {
-      throw damaged('an object is of another kind', { object: hash.toString('hex') });
+      throw snapshotDamaged('an object is of another kind', { object: hash.toString('hex') });
     }
     const { frame, record } = place;
     const left = this.#expected.get(key);
@@ -147,7 +153,7 @@ export class RemoteObjects implements ObjectReader {
     // The one that was used last goes last.
     if (this.#unpacked.delete(frame)) this.#unpacked.add(frame);
     const { offset, length } = record;
-    return frame.isChecked ? raw.subarray(offset, offset + length) : objectInFrame(raw, record);
+    return frame.isChecked ? raw.subarray(offset, offset + length) : extractObject(raw, record);
   }
 
   /** `first`, and what is missing and not on its way. */
@@ -165,13 +171,13 @@ export class RemoteObjects implements ObjectReader {
     this.#keep(await this.#store.read(keys.map((key) => Buffer.from(key, 'latin1'))));
   }
 
-  #keep({ frames, bytes }: Awaited<ReturnType<Store['read']>>): void {
+  #keep({ frames, bytes }: Awaited<ReturnType<RemoteStore['read']>>): void {
     this.#makeRoom(bytes.length);
     let at = 0;
     for (const { objects, stored, raw, encoding } of frames) {
       const table = objects * FRAME.recordBytes;
-      if (at + table + stored > bytes.length) throw damaged('the store sent less than it says');
-      const records = parseRecords(bytes.subarray(at, at + table), raw);
+      if (at + table + stored > bytes.length) throw snapshotDamaged('the store sent less than it says');
+      const records = parseFrameTable(bytes.subarray(at, at + table), raw);
       const from = at;
       at += table;
       const frame: KeptFrame = {
@@ -190,7 +196,7 @@ export class RemoteObjects implements ObjectReader {
       this.#storedBytes += stored;
       this.#keptBytes += raw;
       for (const record of records) {
-        const key = keyOf(record.hash);
+        const key = nameKey(record.hash);
         const before = this.#places.get(key)?.frame;
         const wanted = this.#expected.get(key) ?? 0;
         if (before !== undefined) before.wanted -= wanted;
@@ -223,7 +229,7 @@ export class RemoteObjects implements ObjectReader {
     this.#storedBytes -= frame.stored.length;
     this.#forgetRaw(frame);
     for (const { hash } of frame.records) {
-      const key = keyOf(hash);
+      const key = nameKey(hash);
       if (this.#places.get(key)?.frame !== frame) continue;
       this.#places.delete(key);
       if (this.#expected.has(key)) this.#missing.add(key);
@@ -234,7 +240,7 @@ export class RemoteObjects implements ObjectReader {
   #unpackAhead(): void {
     for (const frame of this.#frames) {
       if (frame.wanted === 0 || frame.raw !== null || frame.unpacking !== null) continue;
-      if (frame.encoding !== ENCODINGS.zstd || frame.rawLength > FRAME.mostBytes) continue;
+      if (frame.encoding !== ENCODINGS.zstd || frame.rawLength > FRAME.maxBytes) continue;
       if (frame.rawLength < BESIDE_BYTES && this.#keptBytes < BEFORE_THREAD_BYTES) continue;
       if (!this.#hasRoomFor(frame.rawLength)) return;
       this.#rawBytes += frame.rawLength;
@@ -255,7 +261,7 @@ export class RemoteObjects implements ObjectReader {
       return raw;
     }
     return await new Promise((resolve) => {
-      zstdDecompress(frame.stored, unpackOptions(frame.rawLength), (error, raw) => {
+      zstdDecompress(frame.stored, decompressOptions(frame.rawLength), (error, raw) => {
         resolve(error === null ? raw : null);
       });
     });
@@ -270,7 +276,7 @@ export class RemoteObjects implements ObjectReader {
   }
 
   #unpack(frame: KeptFrame): Buffer {
-    const raw = unpackFrame(frame.encoding, frame.rawLength, frame.stored);
+    const raw = decompressFrame(frame.encoding, frame.rawLength, frame.stored);
     for (const other of this.#unpacked) {
       if (this.#rawBytes + raw.length <= KEPT_BYTES) break;
       this.#forgetRaw(other);

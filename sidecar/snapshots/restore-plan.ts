@@ -1,23 +1,23 @@
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { RestoreResult } from '../../snapshot-format/wire.ts';
-import { contentOf } from '../../snapshot-format/content.ts';
+import type { RestoreResult } from '../../snapshot-format/sidecar-calls.ts';
+import { readContent } from '../../snapshot-format/content.ts';
 import {
   type DirectoryEntry,
   entriesOf,
   type FileEntry,
   type TreeEntry,
 } from '../../snapshot-format/entries.ts';
-import { isMissing } from '../../snapshot-format/missing.ts';
+import { isMissing } from '../../snapshot-format/missing-entry.ts';
 import type { RemoteObjects } from './remote-objects.ts';
-import { changedMeanwhile } from './attributes.ts';
-import { FACT_WORDS, inodeOf } from './facts.ts';
-import type { Folder } from './folder.ts';
-import { keyOf } from './folder.ts';
+import { changedDuringRestore } from './attributes.ts';
+import { FINGERPRINT_WORDS, inodeOf } from './fingerprint.ts';
+import type { CachedDirectory } from './cached-directory.ts';
+import { nameKey } from './cached-directory.ts';
 import type { HardLinks } from './hard-links.ts';
-import { lackedBySnapshot, notInSnapshot, type Wanted } from './restore-make.ts';
-import { isLeftOut, recordLength, recordName } from './records.ts';
-import type { Present, RestoreStep } from './restore-steps.ts';
-import { haveSameAttributes, haveSameContent, haveSameGroup } from './same.ts';
+import { unreadInSnapshot, notInSnapshot, type StagedEntry } from './staging-builder.ts';
+import { isDotEntry, direntLength, direntName } from './dirents.ts';
+import type { Existing, RestoreStep } from './restore-steps.ts';
+import { haveSameAttributes, haveSameContent, haveSameGroup } from './compare-entries.ts';
 
 const NOT_STAGED: Buffer = Buffer.alloc(0);
 
@@ -39,8 +39,8 @@ export interface PlanOptions {
 }
 
 /** Something new, and the directory that it will be in. */
-export interface WantedIn extends Wanted {
-  readonly folder: Folder;
+export interface PlannedEntry extends StagedEntry {
+  readonly folder: CachedDirectory;
 }
 
 /**
@@ -52,9 +52,9 @@ export class RestorePlan {
   readonly counts: Mutable<RestoreResult> = { created: 0, replaced: 0, removed: 0, touched: 0, bytes: 0 };
   readonly #options: PlanOptions;
   /** What `#lookAhead` has found. */
-  readonly #ahead = new Map<Folder, Pairs>();
+  readonly #ahead = new Map<CachedDirectory, Pairs>();
   /** What the steps will find in the staging folder. */
-  readonly wanted: WantedIn[] = [];
+  readonly toStage: PlannedEntry[] = [];
   /** Groups that were counted. */
   readonly #groups = new Set<string>();
 
@@ -63,7 +63,7 @@ export class RestorePlan {
   }
 
   /** The top directory's own attributes are not among the steps. */
-  async make(root: DirectoryEntry, known: Folder): Promise<void> {
+  async compute(root: DirectoryEntry, known: CachedDirectory): Promise<void> {
     for (const { hash } of root.content.items) this.#options.objects.expect(hash);
     await this.#lookAhead(root, known, this.#options.path);
     await this.#compare(root, known, this.#options.path);
@@ -73,7 +73,7 @@ export class RestorePlan {
   }
 
   /** Each level of folders that differ is brought at once: one by one they would cost a round trip for each folder that has some. */
-  async #lookAhead(wanted: DirectoryEntry, folder: Folder, only: readonly Buffer[]): Promise<void> {
+  async #lookAhead(wanted: DirectoryEntry, folder: CachedDirectory, only: readonly Buffer[]): Promise<void> {
     let level = [{ wanted, folder, only }];
     for (let left = AHEAD_FOLDERS; level.length > 0 && left > 0; left -= level.length) {
       const below: typeof level = [];
@@ -84,7 +84,7 @@ export class RestorePlan {
         const rest = one.only.slice(1);
         for (const [next, now] of pairs) {
           if (next?.type !== 'directory' || now?.type !== 'directory') continue;
-          const present = one.folder.folders.find(({ name }) => name.equals(now.name));
+          const present = one.folder.children.find(({ name }) => name.equals(now.name));
           const differs = rest.length > 0 || !haveSameContent(next, now);
           if (present !== undefined && differs) below.push({ wanted: next, folder: present, only: rest });
         }
@@ -94,10 +94,10 @@ export class RestorePlan {
   }
 
   /** What is in two directories. `only`: the names on the way to what is to be restored. */
-  async #compare(wanted: DirectoryEntry, folder: Folder, only: readonly Buffer[]): Promise<void> {
+  async #compare(wanted: DirectoryEntry, folder: CachedDirectory, only: readonly Buffer[]): Promise<void> {
     interface Level {
       readonly wanted: DirectoryEntry;
-      readonly folder: Folder;
+      readonly folder: CachedDirectory;
       readonly only: readonly Buffer[];
       readonly left: Pairs;
       /** Where its first step is. */
@@ -105,7 +105,7 @@ export class RestorePlan {
     }
     const enter = async (
       entry: DirectoryEntry,
-      present: Folder,
+      present: CachedDirectory,
       names: readonly Buffer[],
     ): Promise<Level> => ({
       wanted: entry,
@@ -129,20 +129,20 @@ export class RestorePlan {
       const rest = level.only.slice(1);
       // What the snapshot lacks stays as it is.
       if (next !== null && isMissing(next)) {
-        if (level.only.length > 0) throw lackedBySnapshot(this.#options.path);
+        if (level.only.length > 0) throw unreadInSnapshot(this.#options.path);
         continue;
       }
       if (rest.length > 0 && next?.type !== 'directory') throw notInSnapshot(this.#options.path);
       if (next?.type === 'directory' && now?.type === 'directory') {
-        const below = level.folder.folders.find(({ name }) => name.equals(now.name));
-        if (below === undefined) throw changedMeanwhile();
+        const below = level.folder.children.find(({ name }) => name.equals(now.name));
+        if (below === undefined) throw changedDuringRestore();
         if (rest.length > 0 || !haveSameContent(next, now)) {
           const begin = this.steps.length;
-          this.steps.push({ step: 'enter', name: now.name, inode: inodeOf(below.facts) });
+          this.steps.push({ step: 'enter', name: now.name, inode: inodeOf(below.fingerprint) });
           levels.push({ ...(await enter(next, below, rest)), begin });
         } else if (!haveSameAttributes(next, now)) {
           this.steps.push(
-            { step: 'enter', name: now.name, inode: inodeOf(below.facts) },
+            { step: 'enter', name: now.name, inode: inodeOf(below.fingerprint) },
             { step: 'leave', entry: next },
           );
           this.counts.touched += 1;
@@ -154,7 +154,7 @@ export class RestorePlan {
   }
 
   /** Steps in a directory are over. */
-  #close(wanted: DirectoryEntry, folder: Folder, begin: number, isOnTheWay: boolean): void {
+  #close(wanted: DirectoryEntry, folder: CachedDirectory, begin: number, isOnTheWay: boolean): void {
     const isSame = haveSameAttributes(wanted, folder.entry);
     if (this.steps.length === begin + 1 && (isOnTheWay || isSame)) {
       this.steps.pop();
@@ -164,13 +164,13 @@ export class RestorePlan {
     this.steps.push({ step: 'leave', entry: isOnTheWay ? null : wanted });
   }
 
-  async #pairs(wanted: DirectoryEntry, folder: Folder, only: readonly Buffer[]): Promise<Pairs> {
+  async #pairs(wanted: DirectoryEntry, folder: CachedDirectory, only: readonly Buffer[]): Promise<Pairs> {
     const { objects } = this.#options;
-    const present = folder.encoded();
+    const present = folder.decodeEntries();
     const pairs: Pairs = [];
     const [name] = only;
     for await (const entry of entriesOf(objects, wanted)) {
-      const key = keyOf(entry.name);
+      const key = nameKey(entry.name);
       const now = present.get(key) ?? null;
       present.delete(key);
       if (name !== undefined && !entry.name.equals(name)) continue;
@@ -186,14 +186,19 @@ export class RestorePlan {
     return pairs.reverse();
   }
 
-  #remove(folder: Folder, now: TreeEntry): void {
+  #remove(folder: CachedDirectory, now: TreeEntry): void {
     const isFolder = now.type === 'directory';
     this.counts.removed += isFolder ? namesIn(folder, now.name) : 1;
     this.steps.push({ step: 'remove', name: now.name, present: isFolder ? 'folder' : 'file' });
   }
 
   /** What is not there, or is something else. `rest`: names below it that alone are wanted. */
-  async #put(folder: Folder, next: TreeEntry, now: TreeEntry | null, rest: readonly Buffer[]): Promise<void> {
+  async #put(
+    folder: CachedDirectory,
+    next: TreeEntry,
+    now: TreeEntry | null,
+    rest: readonly Buffer[],
+  ): Promise<void> {
     if (now !== null && rest.length > 0) {
       throw new HoldfastError('file_not_a_directory', 'The path cannot be restored', {
         why: 'it leads through something that is no folder now',
@@ -207,7 +212,7 @@ export class RestorePlan {
       this.counts.touched += 1;
       return;
     }
-    let present: Present = 'nothing';
+    let present: Existing = 'nothing';
     if (now === null) this.counts.created += 1;
     else {
       this.counts.replaced += 1;
@@ -219,10 +224,10 @@ export class RestorePlan {
     if (newName === null) await this.#count(next, rest);
     else {
       staged = newName();
-      if (next.type === 'directory' || (next.type === 'file' && next.group === null)) {
+      if (next.type === 'directory' || (next.type === 'file' && next.linkGroup === null)) {
         for (const { hash } of next.content.items) objects.expect(hash);
       }
-      this.wanted.push({ staged, entry: next, only: rest, folder });
+      this.toStage.push({ staged, entry: next, only: rest, folder });
     }
     this.steps.push({ step: 'place', entry: next, staged, present });
   }
@@ -246,8 +251,8 @@ export class RestorePlan {
   }
 
   async #countFile(entry: FileEntry): Promise<void> {
-    if (entry.group !== null) {
-      const key = keyOf(entry.group);
+    if (entry.linkGroup !== null) {
+      const key = nameKey(entry.linkGroup);
       const isPlain = this.#options.path.length > 0;
       if (this.#groups.has(key) || this.#options.links.find(entry, isPlain) !== null) return;
       this.#groups.add(key);
@@ -255,29 +260,29 @@ export class RestorePlan {
     if (!entry.sparse) this.counts.bytes += entry.size;
     // How much of a piece is data stands in the piece only.
     else
-      for await (const { bytes } of contentOf(this.#options.objects, entry))
+      for await (const { bytes } of readContent(this.#options.objects, entry))
         this.counts.bytes += bytes.length;
   }
 }
 
 /** Of a directory and all below it, itself counted. */
-function namesIn(parent: Folder, name: Buffer): number {
-  const top = parent.folders.find((folder) => folder.name.equals(name));
+function namesIn(parent: CachedDirectory, name: Buffer): number {
+  const top = parent.children.find((folder) => folder.name.equals(name));
   let count = 1;
-  for (const folder of top?.all() ?? []) {
-    for (let at = 0; at < folder.records.length; at += recordLength(folder.records, at)) {
-      if (!isLeftOut(folder.records, at)) count += 1;
+  for (const folder of top?.withDescendants() ?? []) {
+    for (let at = 0; at < folder.dirents.length; at += direntLength(folder.dirents, at)) {
+      if (!isDotEntry(folder.dirents, at)) count += 1;
     }
   }
   return count;
 }
 
-function inodeOfName(folder: Folder, name: Buffer): bigint {
+function inodeOfName(folder: CachedDirectory, name: Buffer): bigint {
   let index = 0;
-  for (let at = 0; at < folder.records.length; at += recordLength(folder.records, at)) {
-    if (isLeftOut(folder.records, at)) continue;
-    if (recordName(folder.records, at).equals(name)) return inodeOf(folder.stats, index);
-    index += FACT_WORDS;
+  for (let at = 0; at < folder.dirents.length; at += direntLength(folder.dirents, at)) {
+    if (isDotEntry(folder.dirents, at)) continue;
+    if (direntName(folder.dirents, at).equals(name)) return inodeOf(folder.fingerprints, index);
+    index += FINGERPRINT_WORDS;
   }
-  throw changedMeanwhile();
+  throw changedDuringRestore();
 }

@@ -1,7 +1,7 @@
 import type { DirectoryEntry, TreeEntry } from '../../snapshot-format/entries.ts';
 
 /** What there is in the place of something new. */
-export type Present = 'nothing' | 'file' | 'folder';
+export type Existing = 'nothing' | 'file' | 'folder';
 
 /** One step of a restore, in the order in which they are taken. Each goes on from the directory that was entered last. */
 export type RestoreStep =
@@ -9,13 +9,13 @@ export type RestoreStep =
   | { readonly step: 'enter'; readonly name: Buffer; readonly inode: bigint }
   /** Out of it, and its own attributes; null: those that it has. */
   | { readonly step: 'leave'; readonly entry: DirectoryEntry | null }
-  | { readonly step: 'remove'; readonly name: Buffer; readonly present: Present }
+  | { readonly step: 'remove'; readonly name: Buffer; readonly present: Existing }
   /** `staged`: its name in the staging folder. */
   | {
       readonly step: 'place';
       readonly entry: TreeEntry;
       readonly staged: Buffer;
-      readonly present: Present;
+      readonly present: Existing;
     }
   /** Attributes of what stays, which is no directory. */
   | { readonly step: 'dress'; readonly entry: TreeEntry; readonly inode: bigint };

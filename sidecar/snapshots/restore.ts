@@ -1,37 +1,37 @@
 import type { DirectoryEntry } from '../../snapshot-format/entries.ts';
-import type { RestoreResult } from '../../snapshot-format/wire.ts';
+import type { RestoreResult } from '../../snapshot-format/sidecar-calls.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import type { Directory } from '../files/directory.ts';
-import { explained } from '../files/failures.ts';
-import type { OwnEntries } from '../files/own-entries.ts';
-import { dress } from './attributes.ts';
-import { type Folder, keyOf } from './folder.ts';
+import { toFileError } from '../files/file-errors.ts';
+import type { TemporaryEntries } from '../files/temporary-entries.ts';
+import { setAttributes } from './attributes.ts';
+import { type CachedDirectory, nameKey } from './cached-directory.ts';
 import { HardLinks } from './hard-links.ts';
-import type { LentModes } from './lent-modes.ts';
+import type { TemporaryChmods } from './temporary-chmods.ts';
 import type { RemoteObjects } from './remote-objects.ts';
-import { Maker } from './restore-make.ts';
+import { StagingBuilder } from './staging-builder.ts';
 import { RestorePlan } from './restore-plan.ts';
-import { takeSteps } from './restore-run.ts';
-import { Staging } from './staging.ts';
-import type { Work } from './store.ts';
-import type { System } from './system.ts';
-import { nextTick } from './tick.ts';
-import type { LinkedName } from './walk.ts';
+import { applySteps } from './apply-steps.ts';
+import { StagingDirectory } from './staging-directory.ts';
+import type { TaskRuntime } from './store.ts';
+import type { SystemCalls } from './system-calls.ts';
+import { waitForNextTimestamp } from './timestamp-granularity.ts';
+import type { EntryLocation } from './walk.ts';
 
 const OWNER_ALL = 0o700;
 
 export interface RestoreOptions {
-  readonly system: System;
-  readonly lent: LentModes;
-  readonly own: OwnEntries;
+  readonly system: SystemCalls;
+  readonly lent: TemporaryChmods;
+  readonly own: TemporaryEntries;
   readonly root: Directory;
   /** What a complete look has found just now. */
-  readonly known: Folder;
-  readonly linked: ReadonlyMap<bigint, readonly LinkedName[]>;
+  readonly baseline: CachedDirectory;
+  readonly hardLinks: ReadonlyMap<bigint, readonly EntryLocation[]>;
   readonly objects: RemoteObjects;
   /** Empty: everything. */
   readonly path: readonly Buffer[];
-  readonly work: Work;
+  readonly work: TaskRuntime;
 }
 
 /**
@@ -41,9 +41,9 @@ export interface RestoreOptions {
 export class Restore {
   readonly #options: RestoreOptions;
   /** Folders that are new, and known. */
-  readonly adopted: Folder[] = [];
+  readonly adopted: CachedDirectory[] = [];
   /** Something was touched. */
-  isBegun = false;
+  hasTouchedFiles = false;
   #isDone = false;
 
   constructor(options: RestoreOptions) {
@@ -51,62 +51,62 @@ export class Restore {
   }
 
   /** Changes nothing. */
-  async count(wanted: DirectoryEntry): Promise<RestoreResult> {
-    const plan = this.#plan(new HardLinks(this.#options.linked), null);
-    await plan.make(wanted, this.#options.known);
+  async dryRun(wanted: DirectoryEntry): Promise<RestoreResult> {
+    const plan = this.#plan(new HardLinks(this.#options.hardLinks), null);
+    await plan.compute(wanted, this.#options.baseline);
     return plan.counts;
   }
 
   async run(wanted: DirectoryEntry): Promise<RestoreResult> {
-    const { system, lent, root, known, path } = this.#options;
-    const { entry } = known;
+    const { system, lent, root, baseline, path } = this.#options;
+    const { entry } = baseline;
     const isDenied = (entry.mode & OWNER_ALL) !== OWNER_ALL;
     try {
-      const giveBack = isDenied ? lent.lend(root.fd, [], OWNER_ALL) : null;
+      const giveBack = isDenied ? lent.grant(root.fd, [], OWNER_ALL) : null;
       try {
         return await this.#staged(wanted);
       } finally {
         giveBack?.(root.fd);
         // The staging folder has come and gone: nothing else may have changed at the top.
-        if (!this.isBegun || path.length > 1) system.setMtime(root.fd, entry.mtimeNs);
-        else if (path.length === 0 && this.#isDone) dress(system, root.fd, wanted);
+        if (!this.hasTouchedFiles || path.length > 1) system.setMtime(root.fd, entry.mtimeNs);
+        else if (path.length === 0 && this.#isDone) setAttributes(system, root.fd, wanted);
       }
     } catch (error) {
-      throw explained(error, WORKSPACE);
+      throw toFileError(error, WORKSPACE);
     }
   }
 
   async #staged(wanted: DirectoryEntry): Promise<RestoreResult> {
-    const { system, lent, own, root, known, linked, objects, path, work } = this.#options;
+    const { system, lent, own, root, baseline, hardLinks, objects, path, work } = this.#options;
     const check = (): void => work.check();
-    let opened: Staging | undefined;
-    const staging = (): Staging => (opened ??= Staging.create({ system, own, root }));
+    let opened: StagingDirectory | undefined;
+    const staging = (): StagingDirectory => (opened ??= StagingDirectory.create({ system, own, root }));
     try {
-      const links = new HardLinks(linked);
+      const links = new HardLinks(hardLinks);
       const plan = this.#plan(links, () => staging().newName());
-      await plan.make(wanted, known);
-      const maker = new Maker({ system, lent, objects, links, root: root.fd, staging, path, check });
-      await maker.make(plan.wanted);
+      await plan.compute(wanted, baseline);
+      const maker = new StagingBuilder({ system, lent, objects, links, root: root.fd, staging, path, check });
+      await maker.build(plan.toStage);
       plan.counts.created += maker.created;
       plan.counts.bytes += maker.bytes;
       // Then what is known of files that were made by now can be trusted.
-      if (maker.made.size > 0) await nextTick(system);
+      if (maker.builtDirectories.size > 0) await waitForNextTimestamp(system);
       // From here on it is shorter to finish than to be asked.
-      this.isBegun = true;
-      takeSteps(plan.steps, { system, lent, root: root.fd, staging });
+      this.hasTouchedFiles = true;
+      applySteps(plan.steps, { system, lent, root: root.fd, staging });
       this.#isDone = true;
-      for (const { staged, folder, entry } of plan.wanted) {
-        const made = maker.made.get(keyOf(staged));
+      for (const { staged, folder, entry } of plan.toStage) {
+        const made = maker.builtDirectories.get(nameKey(staged));
         if (made === undefined) continue;
         made.name = entry.name;
         made.entry = { ...made.entry, name: entry.name };
-        folder.adopt(made);
+        folder.addChild(made);
         this.adopted.push(made);
       }
       work.progress('restored', plan.steps.length);
       return plan.counts;
     } finally {
-      await opened?.end();
+      await opened?.remove();
     }
   }
 

@@ -1,12 +1,12 @@
 import { createHash } from 'node:crypto';
 import { ByteReader, ByteWriter } from '../../snapshot-format/bytes.ts';
 import { encodeRoot, parseRoot, parseTree, writeEntry } from '../../snapshot-format/entries.ts';
-import { packRaw, unpackFrame } from '../../snapshot-format/frames.ts';
-import { damaged, SNAPSHOT_LIMITS } from '../../snapshot-format/objects.ts';
-import { FACT_WORDS } from './facts.ts';
-import { Folder, ownCopy } from './folder.ts';
-import { isLeftOut, NAME_IN_RECORD, recordLength, recordType, TYPE_DIRECTORY } from './records.ts';
-import { STAT, type System } from './system.ts';
+import { compressFrame, decompressFrame } from '../../snapshot-format/frames.ts';
+import { snapshotDamaged, SNAPSHOT_LIMITS } from '../../snapshot-format/objects.ts';
+import { FINGERPRINT_WORDS } from './fingerprint.ts';
+import { CachedDirectory, detachedCopy } from './cached-directory.ts';
+import { isDotEntry, DIRENT_NAME_OFFSET, direntLength, direntType, TYPE_DIRECTORY } from './dirents.ts';
+import { STAT, type SystemCalls } from './system-calls.ts';
 
 /** Changes with whatever is written here, and with what the facts and entries of a folder mean. */
 const MAGIC = Buffer.from('HFSCAN2\n');
@@ -15,7 +15,7 @@ const PIECE_BYTES = 2 ** 20;
 /** Of a piece: stored and unpacked length, encoding, and a hash over all that came before and this. */
 const HEAD_BYTES = 12 + SNAPSHOT_LIMITS.hashBytes;
 /** Unpacked; what is known of some three million names. */
-export const MOST_CACHE_BYTES = 512 * 2 ** 20;
+export const MAX_CACHE_BYTES = 512 * 2 ** 20;
 const NAMES = 0xff_ffff;
 const WORD = 4;
 const IS_TYPED = 1;
@@ -23,8 +23,8 @@ const IS_DIRTY = 2;
 const IS_ENTRY_NEW = 4;
 
 /** What a scan knows when it begins, and has found when it has ended. */
-export interface Known {
-  readonly top: Folder;
+export interface CachedScan {
+  readonly top: CachedDirectory;
   /** The tree that this is (hexadecimal), with all that is not dirty in it. */
   readonly root: string;
   /** Names of files with several. */
@@ -33,7 +33,7 @@ export interface Known {
 }
 
 /** Whose facts they are. What is known elsewhere, or was on a machine that has been off meanwhile, is not believed. */
-export interface Place {
+export interface CacheOrigin {
   /** Of the machine that runs: what it wrote last before it lost its power may be there under an earlier change time. */
   readonly boot: string;
   /** Device and inode of the workspace's top folder. */
@@ -43,10 +43,10 @@ export interface Place {
 }
 
 /** Null on a system that does not tell when it was started: nothing can be kept there. */
-export function placeOf(system: System, root: number): Place | null {
+export function cacheOriginOf(system: SystemCalls, root: number): CacheOrigin | null {
   const boot = system.bootId();
   if (boot === null) return null;
-  system.statOpen(root);
+  system.statFd(root);
   const { stat } = system;
   const word = (at: number): number => stat[at] ?? 0;
   const inode = BigInt(word(STAT.inode)) + (BigInt(word(STAT.inode + 1)) << 32n);
@@ -57,7 +57,7 @@ export function placeOf(system: System, root: number): Place | null {
  * The pieces of a cache, in their order. Throws RangeError where there is more than a cache may have, and where something is
  * known that is in no tree yet. The folders must not change meanwhile.
  */
-export function* writeCache({ top, root, linked, files }: Known, place: Place): Generator<Buffer> {
+export function* writeCache({ top, root, linked, files }: CachedScan, place: CacheOrigin): Generator<Buffer> {
   const pieces = new PieceWriter();
   yield MAGIC;
   const begin = new ByteWriter(256);
@@ -72,11 +72,14 @@ export function* writeCache({ top, root, linked, files }: Known, place: Place): 
   begin.varint(files);
   yield* pieces.add(withLength(begin));
   for (const folder of inOrder(top)) {
-    if (folder.changed.size > 0 || folder.pending.length > 0) throw new RangeError('it is in no tree yet');
+    if (folder.changedEntries.size > 0 || folder.encodedChanges.length > 0)
+      throw new RangeError('it is in no tree yet');
     yield* pieces.add(withLength(headOf(folder)));
-    yield* pieces.add(folder.records);
-    yield* pieces.add(Buffer.from(folder.stats.buffer, folder.stats.byteOffset, folder.stats.byteLength));
-    yield* pieces.add(folder.body);
+    yield* pieces.add(folder.dirents);
+    yield* pieces.add(
+      Buffer.from(folder.fingerprints.buffer, folder.fingerprints.byteOffset, folder.fingerprints.byteLength),
+    );
+    yield* pieces.add(folder.encodedEntries);
   }
   yield* pieces.end();
 }
@@ -87,8 +90,8 @@ export function* writeCache({ top, root, linked, files }: Known, place: Place): 
  */
 export async function readCache(
   read: (offset: number) => Promise<Buffer>,
-  place: Place,
-): Promise<Known | null> {
+  place: CacheOrigin,
+): Promise<CachedScan | null> {
   const pieces = new PieceReader(read);
   if (!(await pieces.begin())) return null;
   const begin = new ByteReader(await pieces.take(await lengthOf(pieces)));
@@ -101,14 +104,14 @@ export async function readCache(
   const linked = begin.varint(Number.MAX_SAFE_INTEGER);
   const files = begin.varint(Number.MAX_SAFE_INTEGER);
   /** Folders whose folders are still to come, the innermost last. */
-  const open: { readonly folder: Folder; missing: number }[] = [];
-  let top: Folder | null = null;
+  const open: { readonly folder: CachedDirectory; missing: number }[] = [];
+  let top: CachedDirectory | null = null;
   do {
     const above = open.at(-1);
     const { folder, folders } = await readFolder(pieces, above?.folder ?? null);
     top ??= folder;
     if (above !== undefined) {
-      above.folder.folders.push(folder);
+      above.folder.children.push(folder);
       above.missing -= 1;
     }
     open.push({ folder, missing: folders });
@@ -119,29 +122,29 @@ export async function readCache(
 }
 
 /** Each before those in it, those of one folder in their order. */
-function* inOrder(top: Folder): Generator<Folder> {
+function* inOrder(top: CachedDirectory): Generator<CachedDirectory> {
   const waiting = [top];
   for (let folder = waiting.pop(); folder !== undefined; folder = waiting.pop()) {
     yield folder;
-    for (let at = folder.folders.length - 1; at >= 0; at -= 1) {
-      const below = folder.folders[at];
+    for (let at = folder.children.length - 1; at >= 0; at -= 1) {
+      const below = folder.children[at];
       if (below !== undefined) waiting.push(below);
     }
   }
 }
 
-function headOf(folder: Folder): ByteWriter {
+function headOf(folder: CachedDirectory): ByteWriter {
   const head = new ByteWriter(512);
   head.byte(
-    (folder.isTyped ? IS_TYPED : 0) |
+    (folder.hasKnownTypes ? IS_TYPED : 0) |
       (folder.isDirty ? IS_DIRTY : 0) |
-      (folder.isEntryNew ? IS_ENTRY_NEW : 0),
+      (folder.hasEntryChanged ? IS_ENTRY_NEW : 0),
   );
-  for (const word of folder.facts) head.u32(word);
-  head.varint(folder.folders.length);
-  head.varint(folder.records.length);
-  head.varint(folder.stats.length);
-  head.varint(folder.body.length);
+  for (const word of folder.fingerprint) head.u32(word);
+  head.varint(folder.children.length);
+  head.varint(folder.dirents.length);
+  head.varint(folder.fingerprints.length);
+  head.varint(folder.encodedEntries.length);
   if (folder.parent === null) head.bytes(encodeRoot(folder.entry));
   else writeEntry(head, folder.entry);
   return head;
@@ -149,52 +152,48 @@ function headOf(folder: Folder): ByteWriter {
 
 async function readFolder(
   pieces: PieceReader,
-  parent: Folder | null,
-): Promise<{ readonly folder: Folder; readonly folders: number }> {
+  parent: CachedDirectory | null,
+): Promise<{ readonly folder: CachedDirectory; readonly folders: number }> {
   const head = new ByteReader(await pieces.take(await lengthOf(pieces)));
   const flags = head.byte();
-  const facts = Array.from({ length: FACT_WORDS }, () => head.u32());
+  const facts = Array.from({ length: FINGERPRINT_WORDS }, () => head.u32());
   const folders = head.varint(NAMES);
-  const lengths = [
-    head.varint(MOST_CACHE_BYTES),
-    head.varint(MOST_CACHE_BYTES),
-    head.varint(MOST_CACHE_BYTES),
-  ];
+  const lengths = [head.varint(MAX_CACHE_BYTES), head.varint(MAX_CACHE_BYTES), head.varint(MAX_CACHE_BYTES)];
   const encoded = head.rest();
   const entry = parent === null ? parseRoot(encoded) : parseTree(encoded)[0];
-  if (entry?.type !== 'directory') throw damaged('a folder is none');
-  const folder = new Folder(parent, ownCopy(entry.name));
+  if (entry?.type !== 'directory') throw snapshotDamaged('a folder is none');
+  const folder = new CachedDirectory(parent, detachedCopy(entry.name));
   folder.entry = { ...entry, name: folder.name };
-  folder.facts.set(facts);
-  folder.isTyped = (flags & IS_TYPED) !== 0;
+  folder.fingerprint.set(facts);
+  folder.hasKnownTypes = (flags & IS_TYPED) !== 0;
   folder.isDirty = (flags & IS_DIRTY) !== 0;
-  folder.isEntryNew = (flags & IS_ENTRY_NEW) !== 0;
+  folder.hasEntryChanged = (flags & IS_ENTRY_NEW) !== 0;
   const [records = 0, words = 0, body = 0] = lengths;
-  folder.records = await pieces.take(records);
+  folder.dirents = await pieces.take(records);
   const stats = await pieces.take(words * WORD);
-  folder.stats = new Uint32Array(words);
-  Buffer.from(folder.stats.buffer).set(stats);
-  folder.body = await pieces.take(body);
+  folder.fingerprints = new Uint32Array(words);
+  Buffer.from(folder.fingerprints.buffer).set(stats);
+  folder.encodedEntries = await pieces.take(body);
   checkNames(folder, folders);
   return { folder, folders };
 }
 
 /** A walk goes through names and facts side by side. */
-function checkNames({ records, stats, isTyped }: Folder, folders: number): void {
+function checkNames({ dirents, fingerprints, hasKnownTypes }: CachedDirectory, folders: number): void {
   let names = 0;
   let directories = 0;
-  for (let at = 0; at < records.length; at += recordLength(records, at)) {
-    const end = at + recordLength(records, at);
-    const nul = records.indexOf(0, at + NAME_IN_RECORD);
-    if (nul <= at + NAME_IN_RECORD || nul >= end || end > records.length) {
-      throw damaged('names that no system lists');
+  for (let at = 0; at < dirents.length; at += direntLength(dirents, at)) {
+    const end = at + direntLength(dirents, at);
+    const nul = dirents.indexOf(0, at + DIRENT_NAME_OFFSET);
+    if (nul <= at + DIRENT_NAME_OFFSET || nul >= end || end > dirents.length) {
+      throw snapshotDamaged('names that no system lists');
     }
-    if (isLeftOut(records, at)) continue;
+    if (isDotEntry(dirents, at)) continue;
     names += 1;
-    if (recordType(records, at) === TYPE_DIRECTORY) directories += 1;
+    if (direntType(dirents, at) === TYPE_DIRECTORY) directories += 1;
   }
-  if (stats.length !== names * FACT_WORDS || (isTyped && directories !== folders)) {
-    throw damaged('not as many facts as names');
+  if (fingerprints.length !== names * FINGERPRINT_WORDS || (hasKnownTypes && directories !== folders)) {
+    throw snapshotDamaged('not as many facts as names');
   }
 }
 
@@ -233,9 +232,9 @@ class PieceWriter {
 
   *#piece(): Generator<Buffer> {
     this.#total += this.#length;
-    if (this.#total > MOST_CACHE_BYTES) throw new RangeError('too much is known to be kept');
+    if (this.#total > MAX_CACHE_BYTES) throw new RangeError('too much is known to be kept');
     const raw = Buffer.concat(this.#parts);
-    const { encoding, stored } = packRaw(raw);
+    const { encoding, stored } = compressFrame(raw);
     const head = Buffer.allocUnsafe(HEAD_BYTES);
     head.writeUInt32LE(stored.length, 0);
     head.writeUInt32LE(raw.length, 4);
@@ -272,8 +271,8 @@ class PieceReader {
 
   /** A copy in memory of its own. */
   async take(count: number): Promise<Buffer> {
-    if (this.#total - this.#raw.length + count > MOST_CACHE_BYTES)
-      throw damaged('more than a cache may have');
+    if (this.#total - this.#raw.length + count > MAX_CACHE_BYTES)
+      throw snapshotDamaged('more than a cache may have');
     // Memory only for what has come.
     if (count > this.#raw.length + PIECE_BYTES) {
       const parts: Buffer[] = [];
@@ -290,7 +289,7 @@ class PieceReader {
     }
     const taken = Buffer.allocUnsafeSlow(count);
     for (let at = 0; at < count;) {
-      if (this.#raw.length === 0 && !(await this.#next())) throw damaged('a cache ends too early');
+      if (this.#raw.length === 0 && !(await this.#next())) throw snapshotDamaged('a cache ends too early');
       const part = this.#raw.subarray(0, count - at);
       taken.set(part, at);
       at += part.length;
@@ -300,24 +299,24 @@ class PieceReader {
   }
 
   async end(): Promise<void> {
-    if (this.#raw.length > 0 || (await this.#next())) throw damaged('a cache does not end');
+    if (this.#raw.length > 0 || (await this.#next())) throw snapshotDamaged('a cache does not end');
     await this.#more(1);
-    if (this.#stored.length > 0) throw damaged('a cache does not end');
+    if (this.#stored.length > 0) throw snapshotDamaged('a cache does not end');
   }
 
   /** False for the empty piece at the end. */
   async #next(): Promise<boolean> {
     await this.#more(HEAD_BYTES);
     const head = this.#stored.subarray(0, HEAD_BYTES);
-    if (head.length < HEAD_BYTES) throw damaged('a cache was cut off');
+    if (head.length < HEAD_BYTES) throw snapshotDamaged('a cache was cut off');
     const [length, raw, encoding] = [head.readUInt32LE(0), head.readUInt32LE(4), head.readUInt32LE(8)];
-    if (length > PIECE_BYTES || raw > PIECE_BYTES) throw damaged('a piece of a cache is too large');
+    if (length > PIECE_BYTES || raw > PIECE_BYTES) throw snapshotDamaged('a piece of a cache is too large');
     await this.#more(HEAD_BYTES + length);
     const stored = this.#stored.subarray(HEAD_BYTES, HEAD_BYTES + length);
     this.#chain = chained(this.#chain, head, stored);
     if (stored.length < length || !this.#chain.equals(head.subarray(12)))
-      throw damaged('a cache was changed');
-    this.#raw = unpackFrame(encoding, raw, stored);
+      throw snapshotDamaged('a cache was changed');
+    this.#raw = decompressFrame(encoding, raw, stored);
     this.#total += raw;
     this.#stored = this.#stored.subarray(HEAD_BYTES + length);
     return raw > 0;

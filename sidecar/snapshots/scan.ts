@@ -3,24 +3,24 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { formatPath } from '../../protocol/paths.ts';
 import { encodeRoot, type TreeEntry } from '../../snapshot-format/entries.ts';
 import { type Hash, OBJECT_KINDS } from '../../snapshot-format/objects.ts';
-import { missingEntry } from '../../snapshot-format/missing.ts';
-import { buildRef, type Piece } from '../../snapshot-format/refs.ts';
-import { MISSING_PATHS } from '../../protocol/snapshots.ts';
+import { missingEntry } from '../../snapshot-format/missing-entry.ts';
+import { buildContentRef, type Piece } from '../../snapshot-format/content-ref.ts';
+import { MAX_MISSING_PATHS } from '../../protocol/snapshots.ts';
 import { errnoOf } from '../files/directory.ts';
-import { explained } from '../files/failures.ts';
-import type { OwnEntries } from '../files/own-entries.ts';
+import { toFileError } from '../files/file-errors.ts';
+import type { TemporaryEntries } from '../files/temporary-entries.ts';
 import { EntryReader } from './entry-reader.ts';
-import { forgetFacts, linksOf, modeOf, sizeOf } from './facts.ts';
-import { type Folder, keyOf, ownCopy } from './folder.ts';
-import { piecesOf } from './folder-pieces.ts';
-import { groupLinkedNames } from './hard-link-groups.ts';
-import type { LentModes } from './lent-modes.ts';
-import { LinkedContents } from './linked-contents.ts';
-import { Moment } from './moment.ts';
-import type { ObjectOutlet } from './outbox.ts';
-import { areSameEntries } from './same.ts';
-import type { System } from './system.ts';
-import { type LinkedName, pathOf, type Totals, Walk, type Walker, type WalkResult } from './walk.ts';
+import { invalidateFingerprint, linksOf, modeOf, sizeOf } from './fingerprint.ts';
+import { type CachedDirectory, nameKey, detachedCopy } from './cached-directory.ts';
+import { encodeDirectory } from './encode-directory.ts';
+import { assignHardLinkGroups } from './hard-link-groups.ts';
+import type { TemporaryChmods } from './temporary-chmods.ts';
+import { HardLinkContents } from './hard-link-contents.ts';
+import { ConsistencyCheck } from './consistency-check.ts';
+import type { ObjectSink } from './upload-queue.ts';
+import { areSameEntries } from './compare-entries.ts';
+import type { SystemCalls } from './system-calls.ts';
+import { type EntryLocation, pathOf, type Totals, Walk, type WalkVisitor, type WalkResult } from './walk.ts';
 
 const { S_IFMT, S_IFREG } = constants;
 /**
@@ -34,18 +34,18 @@ const AGAIN_MS = [10, 30, 100, 250, 500, 1000] as const;
 const MISSING_CHARACTERS = 64 * 1024;
 
 export interface ScanOptions {
-  readonly system: System;
-  readonly lent: LentModes;
+  readonly system: SystemCalls;
+  readonly lent: TemporaryChmods;
   /** What the sidecar has in the workspace for a while. */
-  readonly own: OwnEntries;
+  readonly own: TemporaryEntries;
   /** Descriptor of the workspace; O_PATH is enough. */
   readonly root: number;
-  readonly known: Folder;
+  readonly baseline: CachedDirectory;
   /** Names of files with several at the last scan; null where that is not known. */
   readonly linkedBefore: number | null;
   /** How many there were at the last look; null where that is not known. */
   readonly filesBefore: number | null;
-  readonly outlet: ObjectOutlet;
+  readonly outlet: ObjectSink;
   readonly budgetBytes: number | null;
   readonly frozen: boolean;
   /** How long files that cannot be opened because of leases are tried again, ms. */
@@ -55,7 +55,7 @@ export interface ScanOptions {
   readonly check: (totals: Readonly<Totals>) => void;
 }
 
-export interface Scanned extends Totals {
+export interface ScanOutcome extends Totals {
   /** Null where it was not complete. */
   readonly root: Hash | null;
   readonly changedFiles: number;
@@ -69,14 +69,15 @@ export interface Scanned extends Totals {
 }
 
 /** One look through the workspace: what has changed is read, cut into objects, and noted in `known`. */
-export class Scan implements Walker {
+export class Scan implements WalkVisitor {
   readonly #options: ScanOptions;
-  readonly #moment: Moment;
+  readonly #moment: ConsistencyCheck;
   readonly #reader: EntryReader;
-  readonly #linkedContents = new LinkedContents();
+  readonly #linkedContents = new HardLinkContents();
   readonly #linkedNames: { count: number; changed: boolean } = { count: 0, changed: false };
   /** What was known of the names of the folder in which something was looked at again last. */
-  #entries: { readonly folder: Folder; readonly encoded: ReadonlyMap<string, TreeEntry> } | null = null;
+  #entries: { readonly folder: CachedDirectory; readonly encoded: ReadonlyMap<string, TreeEntry> } | null =
+    null;
   #budget: number;
   /** Entries that are among those that have changed, with the bytes read for them: one that is read in both of two looks is one. */
   readonly #counted = new Map<TreeEntry, number>();
@@ -93,25 +94,25 @@ export class Scan implements Walker {
     this.#options = options;
     this.#budget = options.budgetBytes ?? Number.POSITIVE_INFINITY;
     const { system, lent, outlet, frozen, check } = options;
-    this.#moment = new Moment(system, frozen);
+    this.#moment = new ConsistencyCheck(system, frozen);
     this.#reader = new EntryReader({
       system,
       lent,
-      outlet,
-      moment: this.#moment,
-      linked: this.#linkedContents,
+      sink: outlet,
+      consistency: this.#moment,
+      hardLinks: this.#linkedContents,
       check: () => check(NO_TOTALS),
     });
   }
 
-  async run(): Promise<Scanned> {
+  async run(): Promise<ScanOutcome> {
     const { linkedBefore, filesBefore, frozen } = this.#options;
     const isSmall = filesBefore !== null && filesBefore <= SMALL;
     // Else what was written just before would look as if it were written meanwhile, and an agent be frozen for nothing.
     await this.#moment.begin(!frozen && !isSmall);
     let walk = await this.#walk();
-    if (!frozen && isSmall && walk.complete && this.#moment.isInDoubt) {
-      await this.#moment.beginAgain();
+    if (!frozen && isSmall && walk.complete && this.#moment.isAmbiguous) {
+      await this.#moment.restart();
       this.#entries = null;
       walk = await this.#walk();
     }
@@ -119,11 +120,11 @@ export class Scan implements Walker {
     let hash: Hash | null = null;
     if (walk.complete) {
       let linked = 0;
-      for (const names of walk.linked.values()) linked += names.length;
+      for (const names of walk.hardLinks.values()) linked += names.length;
       this.#linkedNames.count = linked;
       if (this.#linkedNames.changed || this.#wasRenamed || linked !== linkedBefore)
-        groupLinkedNames(walk.linked);
-      this.#options.outlet.begin();
+        assignHardLinkGroups(walk.hardLinks);
+      this.#options.outlet.startDraining();
       hash = await this.#encode(walk);
     }
     const { files, directories, bytes } = walk;
@@ -135,7 +136,7 @@ export class Scan implements Walker {
       changedFiles: this.#changedFiles,
       changedBytes: this.#changedBytes,
       readMs: this.#readMs,
-      moved: this.#moment.moved,
+      moved: this.#moment.changedDuringScan,
       missing: this.#missing,
       missingPaths: this.#missingPaths,
       walk,
@@ -161,11 +162,11 @@ export class Scan implements Walker {
   }
 
   async #walk(): Promise<WalkResult> {
-    const { system, lent, own, known, root } = this.#options;
+    const { system, lent, own, baseline, root } = this.#options;
     this.#linkedContents.clear();
     this.#missing = this.#missingCharacters = 0;
     this.#missingPaths = [];
-    const tour = new Walk({ system, lent, own, walker: this, top: known });
+    const tour = new Walk({ system, lent, own, walker: this, top: baseline });
     const walk = await tour.run(root);
     if (tour.wasRenamed) this.#wasRenamed = true;
     return walk;
@@ -175,28 +176,28 @@ export class Scan implements Walker {
     this.#options.check(totals);
   }
 
-  vanished(folder: Folder, name: Buffer): void {
-    this.#moment.movedAt([...folder.path(), name]);
+  entryVanished(folder: CachedDirectory, name: Buffer): void {
+    this.#moment.noteChangeAt([...folder.path(), name]);
   }
 
-  visited(folder: Folder): Promise<void> | undefined {
+  directoryVisited(folder: CachedDirectory): Promise<void> | undefined {
     if (this.#changedFiles > SMALL) {
-      folder.compact();
+      folder.encodeChanges();
       this.#counted.clear();
     }
     const { outlet } = this.#options;
     return outlet.isFull ? outlet.flush() : undefined;
   }
 
-  folderChanged(folder: Folder, fd: number, facts: Uint32Array): void {
-    this.#moment.note(facts);
-    folder.entry = this.#reader.folder(folder, fd, facts);
-    folder.isEntryNew = true;
+  directoryChanged(folder: CachedDirectory, fd: number, facts: Uint32Array): void {
+    this.#moment.noteCtime(facts);
+    folder.entry = this.#reader.readDirectory(folder, fd, facts);
+    folder.hasEntryChanged = true;
   }
 
   /** At once where it can be: most files are small, and waiting costs as much as reading them. */
-  changed(
-    place: LinkedName,
+  entryChanged(
+    place: EntryLocation,
     directory: number,
     facts: Uint32Array,
     isAgain: boolean,
@@ -204,7 +205,7 @@ export class Scan implements Walker {
     const isFile = (modeOf(facts) & S_IFMT) === S_IFREG;
     if (linksOf(facts) > 1) this.#linkedNames.changed = true;
     if (isFile) {
-      const linked = this.#reader.linkedFile(place, facts);
+      const linked = this.#reader.reuseHardLink(place, facts);
       if (linked !== null) {
         // That it changed meanwhile was noted under its first name.
         this.#note(place, linked, facts, isAgain, 0);
@@ -213,16 +214,16 @@ export class Scan implements Walker {
       if (sizeOf(facts) > this.#budget) return false;
       this.#budget -= sizeOf(facts);
     }
-    this.#moment.note(facts);
+    this.#moment.noteCtime(facts);
     const began = performance.now();
     try {
       const entry = isFile
-        ? this.#reader.file(place, directory, facts)
-        : this.#reader.other(place, directory, facts);
+        ? this.#reader.readFile(place, directory, facts)
+        : this.#reader.readNonRegular(place, directory, facts);
       if (entry instanceof Promise) return this.#noteLater(place, entry, facts, isAgain, began);
       this.#note(place, entry, facts, isAgain);
     } catch (error) {
-      if (!isFile || !isLeased(error)) throw explained(error, formatPath(pathOf(place)));
+      if (!isFile || !isLeased(error)) throw toFileError(error, formatPath(pathOf(place)));
       this.#noteMissing(place, facts, isAgain);
     }
     this.#readMs += performance.now() - began;
@@ -230,19 +231,19 @@ export class Scan implements Walker {
   }
 
   /** The kernel has asked whoever holds the lease to give it up; until then the tree says only that the file is there. */
-  #noteMissing(place: LinkedName, facts: Uint32Array, isAgain: boolean): void {
+  #noteMissing(place: EntryLocation, facts: Uint32Array, isAgain: boolean): void {
     this.#missing += 1;
-    if (this.#missingPaths.length < MISSING_PATHS) {
+    if (this.#missingPaths.length < MAX_MISSING_PATHS) {
       const path = formatPath(pathOf(place));
       this.#missingCharacters += path.length;
       if (this.#missingCharacters <= MISSING_CHARACTERS) this.#missingPaths.push(path);
     }
-    forgetFacts(facts, 0);
+    invalidateFingerprint(facts, 0);
     this.#note(place, missingEntry(place.name), facts, isAgain, 0);
   }
 
   async #noteLater(
-    place: LinkedName,
+    place: EntryLocation,
     entry: Promise<TreeEntry | null>,
     facts: Uint32Array,
     isAgain: boolean,
@@ -251,7 +252,7 @@ export class Scan implements Walker {
     try {
       this.#note(place, await entry, facts, isAgain);
     } catch (error) {
-      throw explained(error, formatPath(pathOf(place)));
+      throw toFileError(error, formatPath(pathOf(place)));
     }
     this.#readMs += performance.now() - began;
     return await this.#flush();
@@ -267,7 +268,7 @@ export class Scan implements Walker {
 
   /** `read`: bytes of it that were read for this name; all of them where it is left out. */
   #note(
-    place: LinkedName,
+    place: EntryLocation,
     entry: TreeEntry | null,
     facts: Uint32Array,
     isAgain: boolean,
@@ -275,13 +276,13 @@ export class Scan implements Walker {
   ): void {
     const { folder, name } = place;
     if (entry === null) {
-      this.#moment.movedAt(pathOf(place));
+      this.#moment.noteChangeAt(pathOf(place));
       return;
     }
     if (isAgain && linksOf(facts) === 1 && this.#isKnown(folder, entry)) return;
-    const key = keyOf(name);
-    const before = folder.changed.get(key);
-    folder.changed.set(key, entry);
+    const key = nameKey(name);
+    const before = folder.changedEntries.get(key);
+    folder.changedEntries.set(key, entry);
     folder.isDirty = true;
     const counted = before === undefined ? undefined : this.#counted.get(before);
     if (before !== undefined) this.#counted.delete(before);
@@ -292,50 +293,52 @@ export class Scan implements Walker {
   }
 
   /** As it was made of the same name before. */
-  #isKnown(folder: Folder, entry: TreeEntry): boolean {
-    if (this.#entries?.folder !== folder) this.#entries = { folder, encoded: folder.encoded() };
-    const known = this.#entries.encoded.get(keyOf(entry.name));
+  #isKnown(folder: CachedDirectory, entry: TreeEntry): boolean {
+    if (this.#entries?.folder !== folder) this.#entries = { folder, encoded: folder.decodeEntries() };
+    const known = this.#entries.encoded.get(nameKey(entry.name));
     return known !== undefined && areSameEntries(entry, known);
   }
 
   /** From the innermost folders outwards. */
-  async #encode({ folders }: WalkResult): Promise<Hash> {
-    const { outlet, known } = this.#options;
-    for (const folder of [...folders].reverse()) {
-      const fresh = folder.folders.filter((below) => below.isEntryNew);
+  async #encode({ visited }: WalkResult): Promise<Hash> {
+    const { outlet, baseline } = this.#options;
+    for (const folder of [...visited].reverse()) {
+      const fresh = folder.children.filter((below) => below.hasEntryChanged);
       if (fresh.length > 0) folder.isDirty = true;
       if (!folder.isDirty) continue;
       this.#encodeFolder(folder, fresh);
-      for (const below of fresh) below.isEntryNew = false;
+      for (const below of fresh) below.hasEntryChanged = false;
       if (outlet.isFull) await outlet.flush();
       this.#options.check(NO_TOTALS);
     }
-    known.isEntryNew = false;
-    return outlet.add(OBJECT_KINDS.root, encodeRoot(known.entry), hashesOf(known.entry));
+    baseline.hasEntryChanged = false;
+    return outlet.add(OBJECT_KINDS.root, encodeRoot(baseline.entry), hashesOf(baseline.entry));
   }
 
   /** `fresh`: folders in it whose entries are not as they were. */
-  #encodeFolder(folder: Folder, fresh: readonly Folder[]): void {
+  #encodeFolder(folder: CachedDirectory, fresh: readonly CachedDirectory[]): void {
     const { outlet } = this.#options;
-    const bodies = piecesOf(folder, fresh);
+    const bodies = encodeDirectory(folder, fresh);
     // Which piece of several names what is not worth finding out.
     const names =
       bodies.length > 1
         ? []
-        : [...folder.changed.values(), ...fresh.map(({ entry }) => entry)].flatMap(hashesOf);
+        : [...folder.changedEntries.values(), ...fresh.map(({ entry }) => entry)].flatMap(hashesOf);
     const pieces: Piece[] = bodies.map((body, index) => ({
       index,
       hash: outlet.add(OBJECT_KINDS.tree, body, names),
     }));
-    const content = buildRef(pieces, (kind, body) => outlet.add(kind, body));
+    const content = buildContentRef(pieces, (kind, body) => outlet.add(kind, body));
     const entry = { ...folder.entry, content };
-    if (!areSameEntries(entry, folder.entry)) folder.isEntryNew = true;
+    if (!areSameEntries(entry, folder.entry)) folder.hasEntryChanged = true;
     folder.entry = entry;
-    folder.body = ownCopy(bodies.length === 1 ? (bodies[0] ?? NOTHING) : Buffer.concat(bodies));
-    folder.changed.clear();
-    folder.pending = NOTHING;
+    folder.encodedEntries = detachedCopy(
+      bodies.length === 1 ? (bodies[0] ?? NOTHING) : Buffer.concat(bodies),
+    );
+    folder.changedEntries.clear();
+    folder.encodedChanges = NOTHING;
     folder.isDirty = false;
-    folder.areNamesNew = false;
+    folder.haveNamesChanged = false;
   }
 }
 

@@ -1,9 +1,9 @@
 import { Worker } from 'node:worker_threads';
 import { errorFromWire } from '../../protocol/error-data.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { CANCELLED, LEAVING } from './thread-messages.ts';
+import { CANCELLED, SHUTTING_DOWN } from './thread-messages.ts';
 import type {
-  Failure,
+  SerializedError,
   FromThread,
   StoreAnswer,
   StoreRequest,
@@ -11,7 +11,7 @@ import type {
   TaskKind,
   TaskParams,
   TaskResult,
-  ThreadPlaces,
+  ThreadOptions,
   ToThread,
 } from './thread-messages.ts';
 
@@ -37,7 +37,7 @@ interface Running {
 /** The thread that looks after snapshots. It starts with the first task, if not before, and stays; one task at a time, the others wait. */
 export class SnapshotThread {
   readonly #program: string | URL;
-  readonly #places: ThreadPlaces;
+  readonly #places: ThreadOptions;
   #worker: Worker | undefined;
   #running: Running | undefined;
   #queue: Promise<unknown> = Promise.resolve();
@@ -46,7 +46,7 @@ export class SnapshotThread {
   #asked = 0;
 
   /** `program`: the file of `thread.ts`. */
-  constructor(program: string | URL, places: ThreadPlaces) {
+  constructor(program: string | URL, places: ThreadOptions) {
     this.#program = program;
     this.#places = places;
   }
@@ -57,14 +57,14 @@ export class SnapshotThread {
   }
 
   /** Starts it before it has something to do: nobody waits for that then. */
-  warm(): void {
+  start(): void {
     this.#worker ??= this.#start();
   }
 
   /** Rejects with a HoldfastError. After a cancellation it waits until the thread has let go of everything. */
   run<K extends TaskKind>(kind: K, params: TaskParams<K>, context: TaskContext): Promise<TaskResult<K>> {
     // Keeping what is known can wait, and whoever asks for anything else does not wait for it.
-    if (this.#running?.kind === 'keep') Atomics.store(this.#running.cancelled, 0, CANCELLED);
+    if (this.#running?.kind === 'save-scan-cache') Atomics.store(this.#running.cancelled, 0, CANCELLED);
     this.#asked += 1;
     const turn = this.#queue
       .then(() => this.#perform({ kind, params } as Task, context))
@@ -75,8 +75,8 @@ export class SnapshotThread {
   }
 
   /** Ends what is done with `connection_closed`, and settles when nothing is: what was lent has been given back then. */
-  async leave(): Promise<void> {
-    if (this.#running !== undefined) Atomics.store(this.#running.cancelled, 0, LEAVING);
+  async shutDown(): Promise<void> {
+    if (this.#running !== undefined) Atomics.store(this.#running.cancelled, 0, SHUTTING_DOWN);
     await this.#queue;
   }
 
@@ -162,7 +162,7 @@ export class SnapshotThread {
   }
 }
 
-function failureOf(error: unknown): Failure {
+function failureOf(error: unknown): SerializedError {
   const typed = HoldfastError.from(error, 'The store did not answer');
   return { message: typed.message, data: typed.toData() };
 }

@@ -1,17 +1,17 @@
 import type { z } from 'zod';
 import type { ErrorData } from '../../protocol/errors.ts';
-import type { SNAPSHOT_CALLS } from '../../snapshot-format/wire.ts';
-import type { SentFrame } from './store.ts';
+import type { SNAPSHOT_CALLS } from '../../snapshot-format/sidecar-calls.ts';
+import type { FrameHeader } from './store.ts';
 
 /** What the thread is told when it is made. */
-export interface ThreadPlaces {
+export interface ThreadOptions {
   readonly workspace: string;
   /** The sidecar's own folder, which the agent cannot reach. */
   readonly control: string;
 }
 
 type Calls = typeof SNAPSHOT_CALLS;
-export type TaskKind = 'scan' | 'restore' | 'keep';
+export type TaskKind = 'scan' | 'restore' | 'save-scan-cache';
 export type TaskParams<K extends TaskKind> = z.output<Calls[`snapshot/${K}`]['params']>;
 export type TaskResult<K extends TaskKind> = z.input<Calls[`snapshot/${K}`]['result']>;
 
@@ -29,25 +29,25 @@ export type StoreRequest =
   | { readonly method: 'cache-sealed'; readonly bytes: number };
 
 export interface StoreAnswer {
-  readonly frames: readonly SentFrame[];
+  readonly frames: readonly FrameHeader[];
   readonly bytes: Uint8Array;
 }
 
-export interface Failure {
+export interface SerializedError {
   readonly message: string;
   readonly data: ErrorData;
 }
 
 /** What the first element of a task's `cancelled` becomes when it is to end: nobody wants it, or the sidecar is ended. */
 export const CANCELLED = 1;
-export const LEAVING = 2;
+export const SHUTTING_DOWN = 2;
 
 /** To the thread. */
 export type ToThread =
   /** `cancelled`: see CANCELLED. */
   | { readonly kind: 'task'; readonly task: Task; readonly cancelled: Int32Array }
   | { readonly kind: 'answer'; readonly id: number; readonly answer: StoreAnswer }
-  | { readonly kind: 'refusal'; readonly id: number; readonly failure: Failure };
+  | { readonly kind: 'refusal'; readonly id: number; readonly failure: SerializedError };
 
 /** From the thread. */
 export type FromThread =
@@ -59,4 +59,4 @@ export type FromThread =
       readonly of: number | undefined;
     }
   | { readonly kind: 'done'; readonly result: TaskResult<TaskKind> }
-  | { readonly kind: 'failed'; readonly failure: Failure };
+  | { readonly kind: 'failed'; readonly failure: SerializedError };

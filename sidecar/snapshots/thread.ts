@@ -6,10 +6,10 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import type { Hash } from '../../snapshot-format/objects.ts';
 import { Directory } from '../files/directory.ts';
 import { O_PATH } from '../files/resolver.ts';
-import { PUT_BYTES } from './outbox-memory.ts';
-import type { Store, Work } from './store.ts';
-import { loadSystem } from './system.ts';
-import { CANCELLED, LEAVING } from './thread-messages.ts';
+import { PUT_BYTES } from './upload-buffers.ts';
+import type { RemoteStore, TaskRuntime } from './store.ts';
+import { loadSystemCalls } from './system-calls.ts';
+import { CANCELLED, SHUTTING_DOWN } from './thread-messages.ts';
 import type {
   FromThread,
   StoreAnswer,
@@ -17,17 +17,17 @@ import type {
   Task,
   TaskKind,
   TaskResult,
-  ThreadPlaces,
+  ThreadOptions,
   ToThread,
 } from './thread-messages.ts';
-import { notHere, WorkspaceSnapshots } from './workspace-snapshots.ts';
+import { snapshotsUnsupported, WorkspaceSnapshots } from './workspace-snapshots.ts';
 
 /** Only named: its mode may deny us to read it. */
 const ROOT_FLAGS = O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 
 const port = parentPort;
 if (port === null) throw new Error('this is a thread of the sidecar');
-const { workspace, control } = workerData as ThreadPlaces;
+const { workspace, control } = workerData as ThreadOptions;
 
 const waiting = new Map<number, PromiseWithResolvers<StoreAnswer>>();
 let calls = 0;
@@ -35,7 +35,7 @@ let calls = 0;
  * Before there is a task: nobody waits for it then, and modes that a sidecar before this one had lent itself are given back without one.
  * Who has a task is told where it failed.
  */
-const native = loadSystem();
+const native = loadSystemCalls();
 let snapshots: Promise<WorkspaceSnapshots> | undefined = open();
 snapshots.catch(() => (snapshots = undefined));
 
@@ -85,7 +85,7 @@ async function put(pack: number, offset: number, bytes: Buffer): Promise<void> {
   }
 }
 
-const store: Store = {
+const store: RemoteStore = {
   async have(hashes) {
     const { bytes } = await call({ method: 'have', count: hashes.length }, joined(hashes));
     if (bytes.length !== Math.ceil(hashes.length / 8)) {
@@ -122,12 +122,12 @@ function joined(hashes: readonly Hash[]): Buffer {
 }
 
 async function perform(task: Task, cancelled: Int32Array): Promise<void> {
-  const work: Work = {
+  const work: TaskRuntime = {
     store,
     check: () => {
       const why = Atomics.load(cancelled, 0);
       if (why === CANCELLED) throw new HoldfastError('cancelled', 'The request was cancelled');
-      if (why === LEAVING) {
+      if (why === SHUTTING_DOWN) {
         throw new HoldfastError('connection_closed', 'The workspace was not looked through', {
           why: 'its sidecar is ended',
         });
@@ -145,7 +145,7 @@ async function perform(task: Task, cancelled: Int32Array): Promise<void> {
   }
 }
 
-async function resultOf(task: Task, work: Work): Promise<TaskResult<TaskKind>> {
+async function resultOf(task: Task, work: TaskRuntime): Promise<TaskResult<TaskKind>> {
   snapshots ??= open();
   const here = await snapshots;
   switch (task.kind) {
@@ -153,14 +153,14 @@ async function resultOf(task: Task, work: Work): Promise<TaskResult<TaskKind>> {
       return await here.scan(task.params, work);
     case 'restore':
       return await here.restore(task.params, work);
-    case 'keep':
-      return { kept: await here.keep(work) };
+    case 'save-scan-cache':
+      return { isSaved: await here.saveCache(work) };
   }
 }
 
 async function open(): Promise<WorkspaceSnapshots> {
   const system = await native;
-  if (system === null) throw notHere();
-  const root = Directory.over(openSync(workspace, ROOT_FLAGS));
+  if (system === null) throw snapshotsUnsupported();
+  const root = Directory.fromFd(openSync(workspace, ROOT_FLAGS));
   return await WorkspaceSnapshots.open({ system, root, control });
 }

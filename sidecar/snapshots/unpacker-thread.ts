@@ -1,14 +1,14 @@
 // A thread that unpacks frames and checks what is in them, one after the other, while files are made of those before.
 import { parentPort } from 'node:worker_threads';
-import { objectInFrame, parseRecords, unpackFrame } from '../../snapshot-format/frames.ts';
+import { extractObject, parseFrameTable, decompressFrame } from '../../snapshot-format/frames.ts';
 import type { UnpackerAnswer, UnpackerRequest } from './unpacker.ts';
 
 const port = parentPort;
 port?.on('message', ({ stored, encoding, rawLength, table }: UnpackerRequest) => {
   let raw: Buffer | null = null;
   try {
-    const unpacked = unpackFrame(encoding, rawLength, Buffer.from(stored));
-    for (const record of parseRecords(Buffer.from(table), rawLength)) objectInFrame(unpacked, record);
+    const unpacked = decompressFrame(encoding, rawLength, Buffer.from(stored));
+    for (const record of parseFrameTable(Buffer.from(table), rawLength)) extractObject(unpacked, record);
     raw = unpacked;
   } catch {
     // Whoever reads it finds out what is wrong.

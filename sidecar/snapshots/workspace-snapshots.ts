@@ -4,24 +4,28 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import { parsePath } from '../../protocol/paths.ts';
 import { parseRoot, type TreeEntry } from '../../snapshot-format/entries.ts';
 import { type Hash, OBJECT_KINDS, parseHash } from '../../snapshot-format/objects.ts';
-import { type RestoreResult, type ScanResult, SNAPSHOT_WIRE_LIMITS } from '../../snapshot-format/wire.ts';
+import {
+  type RestoreResult,
+  type ScanResult,
+  SNAPSHOT_WIRE_LIMITS,
+} from '../../snapshot-format/sidecar-calls.ts';
 import type { Directory } from '../files/directory.ts';
-import { OwnEntries } from '../files/own-entries.ts';
+import { TemporaryEntries } from '../files/temporary-entries.ts';
 import { IN_SANDBOX } from '../wire.ts';
-import { FACT_WORDS, forgetFacts } from './facts.ts';
-import { Folder, keyOf } from './folder.ts';
-import { leasePatience } from './leases.ts';
-import { LentModes } from './lent-modes.ts';
-import { Nowhere, type ObjectOutlet, Outbox } from './outbox.ts';
-import { OutboxMemory, PUT_BYTES } from './outbox-memory.ts';
-import { isLeftOut, recordLength, recordName } from './records.ts';
+import { FINGERPRINT_WORDS, invalidateFingerprint } from './fingerprint.ts';
+import { CachedDirectory, nameKey } from './cached-directory.ts';
+import { leaseTimeout } from './lease-timeout.ts';
+import { TemporaryChmods } from './temporary-chmods.ts';
+import { NullSink, type ObjectSink, UploadQueue } from './upload-queue.ts';
+import { UploadBuffers, PUT_BYTES } from './upload-buffers.ts';
+import { isDotEntry, direntLength, direntName } from './dirents.ts';
 import { RemoteObjects } from './remote-objects.ts';
 import { Restore } from './restore.ts';
-import { Scan, type Scanned } from './scan.ts';
-import { Staging } from './staging.ts';
-import { placeOf, readCache, writeCache } from './scan-cache.ts';
-import type { Store, Work } from './store.ts';
-import type { System } from './system.ts';
+import { Scan, type ScanOutcome } from './scan.ts';
+import { StagingDirectory } from './staging-directory.ts';
+import { cacheOriginOf, readCache, writeCache } from './scan-cache.ts';
+import type { RemoteStore, TaskRuntime } from './store.ts';
+import type { SystemCalls } from './system-calls.ts';
 import type { TaskParams } from './thread-messages.ts';
 import type { Totals, WalkResult } from './walk.ts';
 
@@ -32,7 +36,7 @@ const OWNER_ALL = 0o700;
 const WORTH = { files: 100, bytes: 2 ** 20 } as const;
 
 export interface WorkspaceSnapshotsOptions {
-  readonly system: System;
+  readonly system: SystemCalls;
   /** A folder that nobody untrusted can replace; taken over. */
   readonly root: Directory;
   /** The sidecar's own folder, which the agent cannot reach. */
@@ -44,13 +48,13 @@ export interface WorkspaceSnapshotsOptions {
  * object is in the store because it was sent there once: only what the base of a scan has, or what the store says it has.
  */
 export class WorkspaceSnapshots implements Disposable {
-  readonly #system: System;
+  readonly #system: SystemCalls;
   readonly #root: Directory;
-  readonly #lent: LentModes;
-  readonly #own: OwnEntries;
-  #known = new Folder(null, Buffer.alloc(0));
+  readonly #lent: TemporaryChmods;
+  readonly #own: TemporaryEntries;
+  #known = new CachedDirectory(null, Buffer.alloc(0));
   /** Names of files with several, as the last look found them. */
-  #names: WalkResult['linked'] = new Map();
+  #names: WalkResult['hardLinks'] = new Map();
   /** How many there are. */
   #linked: number | null = null;
   /** At the last complete look. */
@@ -63,15 +67,15 @@ export class WorkspaceSnapshots implements Disposable {
   readonly #made = new Set<string>();
   /** What an earlier sidecar has left was looked for. */
   #isRecalled = false;
-  readonly #memory = new OutboxMemory();
+  readonly #memory = new UploadBuffers();
   /** What the next sidecar would have to read again. */
   readonly #unkept = { files: 0, bytes: 0 };
 
   private constructor({ system, root, control }: WorkspaceSnapshotsOptions) {
     this.#system = system;
     this.#root = root;
-    this.#own = new OwnEntries(control);
-    this.#lent = new LentModes(join(control, IN_SANDBOX.lentName));
+    this.#own = new TemporaryEntries(control);
+    this.#lent = new TemporaryChmods(join(control, IN_SANDBOX.temporaryChmodsName));
   }
 
   /** Puts right what an earlier sidecar has left half done. */
@@ -84,13 +88,13 @@ export class WorkspaceSnapshots implements Disposable {
 
   /** Removes what a restore that was cut off has left. True where there was something. */
   async #clear(): Promise<boolean> {
-    if (!this.#own.hasLeft('restore')) return false;
+    if (!this.#own.hasLeftovers('restore')) return false;
     const root = this.#root;
     const { mode, mtimeNs } = fstatSync(root.fd, { bigint: true });
     const isDenied = (Number(mode) & OWNER_ALL) !== OWNER_ALL;
-    const giveBack = isDenied ? this.#lent.lend(root.fd, [], OWNER_ALL) : null;
+    const giveBack = isDenied ? this.#lent.grant(root.fd, [], OWNER_ALL) : null;
     try {
-      return (await Staging.clear({ own: this.#own, root })) > 0;
+      return (await StagingDirectory.removeLeftovers({ own: this.#own, root })) > 0;
     } finally {
       giveBack?.(root.fd);
       this.#system.setMtime(root.fd, mtimeNs);
@@ -102,21 +106,21 @@ export class WorkspaceSnapshots implements Disposable {
   }
 
   async scan(
-    { base, budgetBytes, frozen, doubts, awaitsLeases }: TaskParams<'scan'>,
-    work: Work,
+    { base, budgetBytes, frozen, isBaseSuspect, awaitsLeases }: TaskParams<'scan'>,
+    work: TaskRuntime,
   ): Promise<ScanResult> {
     const began = performance.now();
     if (base === null) this.#isRecalled = true;
-    if (base !== null && (await this.#recall(work, !doubts))) this.#confirmed = base;
-    else await this.#trustOnly(base, work.store, doubts);
-    const outbox = new Outbox(work.store, base !== null, this.#made, this.#memory);
-    let scanned: Scanned;
+    if (base !== null && (await this.#recall(work, !isBaseSuspect))) this.#confirmed = base;
+    else await this.#trustOnly(base, work.store, isBaseSuspect);
+    const outbox = new UploadQueue(work.store, base !== null, this.#made, this.#memory);
+    let scanned: ScanOutcome;
     try {
       scanned = await this.#look(work, {
         outlet: outbox,
         budgetBytes,
         frozen,
-        patienceMs: leasePatience(awaitsLeases),
+        patienceMs: leaseTimeout(awaitsLeases),
       });
       await outbox.end();
     } finally {
@@ -139,7 +143,7 @@ export class WorkspaceSnapshots implements Disposable {
       newBytes: outbox.newBytes,
       scanMs: performance.now() - began,
       readMs,
-      moved,
+      changedDuringScan: moved,
       missing,
       missingPaths: [...missingPaths],
     };
@@ -149,7 +153,10 @@ export class WorkspaceSnapshots implements Disposable {
    * See SNAPSHOT_CALLS. `file_not_found` where the snapshot has nothing at `path`. What fails before it has touched anything says so:
    * `untouched` in its details.
    */
-  async restore({ root, path, dryRun, seen }: TaskParams<'restore'>, work: Work): Promise<RestoreResult> {
+  async restore(
+    { root, path, dryRun, seen }: TaskParams<'restore'>,
+    work: TaskRuntime,
+  ): Promise<RestoreResult> {
     const objects = new RemoteObjects(work.store);
     const run = { isBegun: () => false };
     try {
@@ -167,7 +174,7 @@ export class WorkspaceSnapshots implements Disposable {
   async #restore(
     { root, path, dryRun, seen }: TaskParams<'restore'>,
     objects: RemoteObjects,
-    work: Work,
+    work: TaskRuntime,
     run: { isBegun: () => boolean },
   ): Promise<RestoreResult> {
     const names = path === null ? [] : parsePath(path);
@@ -175,23 +182,23 @@ export class WorkspaceSnapshots implements Disposable {
     const cleared = !dryRun && (await this.#clear());
     if (cleared || seen === null || seen !== this.#last) {
       await this.#recall(work, false);
-      const outlet = new Nowhere(this.#made);
-      await this.#look(work, { outlet, budgetBytes: null, frozen: false, patienceMs: leasePatience(false) });
+      const outlet = new NullSink(this.#made);
+      await this.#look(work, { outlet, budgetBytes: null, frozen: false, patienceMs: leaseTimeout(false) });
     }
-    const wasEmpty = this.#known.stats.length === 0;
+    const wasEmpty = this.#known.fingerprints.length === 0;
     const restore = new Restore({
       system: this.#system,
       lent: this.#lent,
       own: this.#own,
       root: this.#root,
-      known: this.#known,
-      linked: this.#names,
+      baseline: this.#known,
+      hardLinks: this.#names,
       objects,
       path: names,
       work,
     });
-    if (dryRun) return await restore.count(wanted);
-    run.isBegun = () => restore.isBegun;
+    if (dryRun) return await restore.dryRun(wanted);
+    run.isBegun = () => restore.hasTouchedFiles;
     this.#last = null;
     this.#linked = null;
     const result = await restore.run(wanted);
@@ -205,10 +212,10 @@ export class WorkspaceSnapshots implements Disposable {
     return result;
   }
 
-  /** Leaves what is known for the next sidecar, where it would take that longer to find out. See `snapshot/keep`. */
-  async keep(work: Work): Promise<boolean> {
+  /** Leaves what is known for the next sidecar, where it would take that longer to find out. See `snapshot/save-scan-cache`. */
+  async saveCache(work: TaskRuntime): Promise<boolean> {
     const { files, bytes } = this.#unkept;
-    const place = placeOf(this.#system, this.#root.fd);
+    const place = cacheOriginOf(this.#system, this.#root.fd);
     if (this.#last === null || place === null || (files < WORTH.files && bytes < WORTH.bytes)) return false;
     const known = { top: this.#known, root: this.#last, linked: this.#linked, files: this.#files ?? 0 };
     let sent = 0;
@@ -240,11 +247,11 @@ export class WorkspaceSnapshots implements Disposable {
    * Begins with what an earlier sidecar knew, where that can be believed. Its facts are of then: what looks otherwise now is read.
    * True where all of it is in the store, if that is asked.
    */
-  async #recall(work: Work, asks: boolean): Promise<boolean> {
+  async #recall(work: TaskRuntime, asks: boolean): Promise<boolean> {
     if (this.#isRecalled) return false;
     let isStored = false;
     try {
-      const place = placeOf(this.#system, this.#root.fd);
+      const place = cacheOriginOf(this.#system, this.#root.fd);
       const read = (offset: number): Promise<Buffer> => {
         work.check();
         return work.store.readCache(offset);
@@ -269,14 +276,14 @@ export class WorkspaceSnapshots implements Disposable {
   }
 
   async #look(
-    work: Work,
+    work: TaskRuntime,
     options: {
-      readonly outlet: ObjectOutlet;
+      readonly outlet: ObjectSink;
       readonly budgetBytes: number | null;
       readonly frozen: boolean;
       readonly patienceMs: number;
     },
-  ): Promise<Scanned> {
+  ): Promise<ScanOutcome> {
     let said = performance.now();
     let files = 0;
     const check = (totals: Readonly<Totals>): void => {
@@ -294,7 +301,7 @@ export class WorkspaceSnapshots implements Disposable {
       lent: this.#lent,
       own: this.#own,
       root: this.#root.fd,
-      known: this.#known,
+      baseline: this.#known,
       linkedBefore: this.#linked,
       filesBefore: this.#files,
       ...options,
@@ -308,21 +315,21 @@ export class WorkspaceSnapshots implements Disposable {
     if (scanned.walk.complete) this.#files = scanned.files;
     if (scanned.root !== null) {
       this.#linked = countNames(scanned);
-      this.#names = scanned.walk.linked;
+      this.#names = scanned.walk.hardLinks;
       if (scanned.root.toString('hex') === last) this.#last = last;
     }
     return scanned;
   }
 
   /** Afterwards everything that is known and not read anew is in the store, or is made anew. */
-  async #trustOnly(base: string | null, store: Store, doubts: boolean): Promise<void> {
+  async #trustOnly(base: string | null, store: RemoteStore, isSuspect: boolean): Promise<void> {
     if (base === null) {
-      this.#known = new Folder(null, Buffer.alloc(0));
+      this.#known = new CachedDirectory(null, Buffer.alloc(0));
       this.#linked = null;
       this.#last = null;
       this.#made.clear();
-    } else if (doubts || base !== this.#last) {
-      const suspects = base === this.#confirmed && !doubts ? new Set(this.#made) : this.#hashes();
+    } else if (isSuspect || base !== this.#last) {
+      const suspects = base === this.#confirmed && !isSuspect ? new Set(this.#made) : this.#hashes();
       const missing = await missingOf(suspects, store);
       if (missing.size > 0) this.#forget(missing, suspects);
       this.#made.clear();
@@ -330,7 +337,7 @@ export class WorkspaceSnapshots implements Disposable {
     } else {
       this.#made.clear();
       // A tree that did not change costs not even a question.
-      this.#made.add(keyOf(parseHash(base)));
+      this.#made.add(nameKey(parseHash(base)));
     }
     this.#confirmed = base;
   }
@@ -345,38 +352,38 @@ export class WorkspaceSnapshots implements Disposable {
       if (entry.type !== 'file' && entry.type !== 'directory') return false;
       // What a list names is not known here: with a list that may be missing, all of it may.
       const lost = entry.content.depth > 0 ? suspects : missing;
-      return entry.content.items.some(({ hash }) => lost.has(keyOf(hash)));
+      return entry.content.items.some(({ hash }) => lost.has(nameKey(hash)));
     };
-    for (const folder of this.#known.all()) {
+    for (const folder of this.#known.withDescendants()) {
       if (isLost(folder.entry)) folder.isDirty = true;
       const lost = new Set<string>();
-      for (const entry of folder.encoded().values()) {
-        if (entry.type === 'file' && isLost(entry)) lost.add(keyOf(entry.name));
+      for (const entry of folder.decodeEntries().values()) {
+        if (entry.type === 'file' && isLost(entry)) lost.add(nameKey(entry.name));
       }
-      if (lost.size > 0) forgetNames(folder, lost);
+      if (lost.size > 0) invalidateNames(folder, lost);
     }
   }
 }
 
 /** Hashes (latin1) of a folder and all below it. */
-function hashesIn(top: Folder): Set<string> {
+function hashesIn(top: CachedDirectory): Set<string> {
   const keys = new Set<string>();
-  for (const folder of top.all()) {
-    for (const { hash } of folder.entry.content.items) keys.add(keyOf(hash));
-    for (const entry of folder.encoded().values()) {
-      for (const { hash } of itemsOf(entry)) keys.add(keyOf(hash));
+  for (const folder of top.withDescendants()) {
+    for (const { hash } of folder.entry.content.items) keys.add(nameKey(hash));
+    for (const entry of folder.decodeEntries().values()) {
+      for (const { hash } of itemsOf(entry)) keys.add(nameKey(hash));
     }
   }
   return keys;
 }
 
 /** These names are looked at again, whatever they look like. */
-export function forgetNames(folder: Folder, keys: ReadonlySet<string>): void {
+export function invalidateNames(folder: CachedDirectory, keys: ReadonlySet<string>): void {
   let index = 0;
-  for (let at = 0; at < folder.records.length; at += recordLength(folder.records, at)) {
-    if (isLeftOut(folder.records, at)) continue;
-    if (keys.has(keyOf(recordName(folder.records, at)))) forgetFacts(folder.stats, index);
-    index += FACT_WORDS;
+  for (let at = 0; at < folder.dirents.length; at += direntLength(folder.dirents, at)) {
+    if (isDotEntry(folder.dirents, at)) continue;
+    if (keys.has(nameKey(direntName(folder.dirents, at)))) invalidateFingerprint(folder.fingerprints, index);
+    index += FINGERPRINT_WORDS;
   }
 }
 
@@ -384,7 +391,7 @@ function itemsOf(entry: TreeEntry): readonly { readonly hash: Hash }[] {
   return entry.type === 'file' ? entry.content.items : [];
 }
 
-async function missingOf(keys: ReadonlySet<string>, store: Store): Promise<Set<string>> {
+async function missingOf(keys: ReadonlySet<string>, store: RemoteStore): Promise<Set<string>> {
   const missing = new Set<string>();
   const all = [...keys];
   for (let from = 0; from < all.length; from += SNAPSHOT_WIRE_LIMITS.have) {
@@ -397,14 +404,14 @@ async function missingOf(keys: ReadonlySet<string>, store: Store): Promise<Set<s
   return missing;
 }
 
-function countNames({ walk }: Scanned): number {
+function countNames({ walk }: ScanOutcome): number {
   let count = 0;
-  for (const names of walk.linked.values()) count += names.length;
+  for (const names of walk.hardLinks.values()) count += names.length;
   return count;
 }
 
 /** For a machine without native calls. */
-export function notHere(): HoldfastError {
+export function snapshotsUnsupported(): HoldfastError {
   return new HoldfastError('not_supported', 'Snapshots cannot be taken here', {
     why: 'this machine has no native calls for the sidecar',
   });

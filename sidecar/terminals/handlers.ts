@@ -30,8 +30,8 @@ export function terminalHandlers<P>(terminals: Terminals): Handlers<TerminalCall
       await terminals.close(terminalId, signal);
       return {};
     },
-    'terminal/forget': ({ terminalId }) => {
-      terminals.forget(terminalId);
+    'terminal/remove': ({ terminalId }) => {
+      terminals.remove(terminalId);
       return {};
     },
   };

@@ -1,10 +1,10 @@
 import { Socket } from 'node:net';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { TERMINAL_LIMITS, type WindowSize } from '../../protocol/terminals.ts';
-import { openForReading, sendLine, sendSome } from '../files/fifo.ts';
-import type { Changes } from '../turns/changes.ts';
+import { openForReading, sendLine, writeAvailable } from '../files/fifo.ts';
+import type { DirectoryWatcher } from '../turns/directory-watcher.ts';
 import type { TurnFiles } from '../turns/turn-files.ts';
-import { elapse } from '../turns/waiting.ts';
+import { delay } from '../turns/wait.ts';
 import type { TerminalProgress } from '../wire.ts';
 import type { Scrollback } from './scrollback.ts';
 import { escapeInput, OutputDecoder } from './telnet.ts';
@@ -27,7 +27,7 @@ const MOST_WAITING = 2 ** 20;
 
 export interface TerminalOptions {
   readonly files: TurnFiles;
-  readonly changes: Changes;
+  readonly watcher: DirectoryWatcher;
   readonly scrollback: Scrollback;
   /** Sends a line to the runner; false when it must be tried again. */
   readonly request: (line: string) => boolean;
@@ -67,7 +67,7 @@ export class Terminal {
   constructor(options: TerminalOptions) {
     this.#options = options;
     this.#decoder = new OutputDecoder(options.scrollback.hasBegun);
-    this.#stopListening = options.changes.listen(() => this.#look());
+    this.#stopListening = options.watcher.listen(() => this.#look());
     this.#look();
   }
 
@@ -76,11 +76,11 @@ export class Terminal {
     const state = this.#ended ? 'ended' : files.has('running') ? 'running' : 'starting';
     const silentMs = this.#readers > 0 ? 0 : performance.now() - Math.max(this.#dataAt, this.#usedAt);
     const { start, total } = scrollback;
-    return { state, start, total, exitCode: this.#exitCode, silentMs };
+    return { state, start, total, exitCode: this.#exitCode, idleMs: silentMs };
   }
 
   /** Waits for its start, or for its end where it has started. */
-  async changed(waitMs: number, signal: AbortSignal): Promise<TerminalProgress> {
+  async waitForChange(waitMs: number, signal: AbortSignal): Promise<TerminalProgress> {
     const before = this.progress().state;
     const deadline = performance.now() + waitMs;
     for (;;) {
@@ -144,7 +144,7 @@ export class Terminal {
 
   close(): void {
     this.#end();
-    this.#options.changes.close();
+    this.#options.watcher.close();
     this.#options.files.close();
     this.#options.scrollback.close();
   }
@@ -158,8 +158,8 @@ export class Terminal {
           why: 'it has ended',
         });
       }
-      const sent = sendSome(files.directory, 'input', bytes.subarray(at));
-      if (sent === 'nobody' || sent === 0) await elapse(FULL_MS, signal);
+      const sent = writeAvailable(files.directory, 'input', bytes.subarray(at));
+      if (sent === 'nobody' || sent === 0) await delay(FULL_MS, signal);
       else at += sent;
     }
   }
@@ -222,7 +222,7 @@ export class Terminal {
     if (output === null || this.#outputEnded) return;
     clearTimeout(this.#timer);
     if (this.#isWatched) {
-      if (this.#options.scrollback.total - this.#asked < TERMINAL_LIMITS.ahead) output.resume();
+      if (this.#options.scrollback.total - this.#asked < TERMINAL_LIMITS.readAhead) output.resume();
       else {
         output.pause();
         this.#timer = setTimeout(() => this.#pump(), READER_MS).unref();

@@ -3,12 +3,12 @@ import { join } from 'node:path';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { TerminalIdSchema } from '../../protocol/ids.ts';
 import { TERMINAL_LIMITS, type WindowSize } from '../../protocol/terminals.ts';
-import { type Sent, sendLine } from '../files/fifo.ts';
-import { Changes } from '../turns/changes.ts';
+import { type SendResult, sendLine } from '../files/fifo.ts';
+import { DirectoryWatcher } from '../turns/directory-watcher.ts';
 import { terminalScript } from '../turns/launch-script.ts';
 import { RunDirectory } from '../turns/run-directory.ts';
 import { TurnFiles } from '../turns/turn-files.ts';
-import { elapse } from '../turns/waiting.ts';
+import { delay } from '../turns/wait.ts';
 import type { TerminalLaunch, TerminalProgress } from '../wire.ts';
 import { Scrollback } from './scrollback.ts';
 import { Terminal } from './terminal.ts';
@@ -30,7 +30,7 @@ const ABSENT: TerminalProgress = {
   start: 0,
   total: 0,
   exitCode: null,
-  silentMs: 0,
+  idleMs: 0,
 };
 
 /** The terminals of the session: hands them to the runner and keeps their output. Those of an earlier sidecar go on. */
@@ -64,7 +64,7 @@ export class Terminals {
     try {
       await this.#request(`terminal open ${terminalId}`, signal);
     } catch (error) {
-      this.forget(terminalId);
+      this.remove(terminalId);
       throw error;
     }
     return terminal.progress();
@@ -72,7 +72,7 @@ export class Terminals {
 
   async progress(terminalId: string, waitMs: number, signal: AbortSignal): Promise<TerminalProgress> {
     const terminal = this.#find(terminalId);
-    return terminal === null ? ABSENT : terminal.changed(Math.min(waitMs, MOST_WAIT_MS), signal);
+    return terminal === null ? ABSENT : terminal.waitForChange(Math.min(waitMs, MOST_WAIT_MS), signal);
   }
 
   /** Errors: `not_found`, here and below. */
@@ -85,9 +85,9 @@ export class Terminals {
   }
 
   write(terminalId: string, bytes: Uint8Array, signal: AbortSignal): Promise<void> {
-    if (bytes.length > TERMINAL_LIMITS.piece) {
+    if (bytes.length > TERMINAL_LIMITS.chunk) {
       throw new HoldfastError('invalid_params', 'The input is too large for one message', {
-        why: `${TERMINAL_LIMITS.piece} bytes are the most`,
+        why: `${TERMINAL_LIMITS.chunk} bytes are the most`,
       });
     }
     return this.#existing(terminalId).write(bytes, signal);
@@ -102,7 +102,7 @@ export class Terminals {
     await this.#request(`terminal close ${terminalId}`, signal);
   }
 
-  forget(terminalId: string): void {
+  remove(terminalId: string): void {
     if (!this.#isOurs(terminalId)) return;
     const terminal = this.#known.get(terminalId);
     if (terminal?.progress().state !== 'ended') this.#send(`terminal close ${terminalId}`);
@@ -113,7 +113,7 @@ export class Terminals {
   }
 
   /** Lets go: the terminals go on. */
-  leave(): void {
+  detach(): void {
     for (const terminal of this.#known.values()) terminal.close();
     this.#known.clear();
     this.#run.close();
@@ -142,7 +142,7 @@ export class Terminals {
     const terminal = new Terminal({
       id,
       files,
-      changes: new Changes(files.directory, () => undefined),
+      watcher: new DirectoryWatcher(files.directory, () => undefined),
       scrollback: Scrollback.open(join(this.#folder, id), TERMINAL_LIMITS.scrollback),
       request: (line) => this.#send(line) !== 'full',
     });
@@ -150,7 +150,7 @@ export class Terminals {
     return terminal;
   }
 
-  #send(line: string): Sent {
+  #send(line: string): SendResult {
     return sendLine(this.#run.root, REQUESTS, line);
   }
 
@@ -162,7 +162,7 @@ export class Terminals {
           why: 'its main process does not read its requests',
         });
       }
-      await elapse(50, signal);
+      await delay(50, signal);
     }
   }
 }

@@ -1,14 +1,14 @@
 import { randomBytes } from 'node:crypto';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { isAboutTheFile } from '../files/directory.ts';
+import { isPathError } from '../files/directory.ts';
 import { hasReader, sendLine } from '../files/fifo.ts';
 import type { TurnLaunch, TurnProgress } from '../wire.ts';
-import { Changes, type WatchMode } from './changes.ts';
-import { type InAgent, launchScript, workerCommand } from './launch-script.ts';
+import { DirectoryWatcher, type WatchMode } from './directory-watcher.ts';
+import { type AgentPaths, launchScript, workerCommand } from './launch-script.ts';
 import { RunDirectory } from './run-directory.ts';
-import { ABSENT, Turn, type TurnKind } from './turn.ts';
+import { ABSENT_TURN, Turn, type TurnKind } from './turn.ts';
 import { type Stream, TurnFiles } from './turn-files.ts';
-import { elapse, nextChange } from './waiting.ts';
+import { delay, nextChange } from './wait.ts';
 
 const REQUESTS = 'requests';
 /** One answer per turn in this time while output grows: a reader is not woken for every line. */
@@ -32,7 +32,7 @@ const ROOM_MS = 2000;
 
 const SIGNALS = new Set(['HUP', 'INT', 'QUIT', 'KILL', 'TERM', 'USR1', 'USR2', 'STOP', 'CONT']);
 
-export interface KeeperOptions extends InAgent {
+export interface KeeperOptions extends AgentPaths {
   /** The run directory: a mount point. */
   readonly run: string;
 }
@@ -40,8 +40,8 @@ export interface KeeperOptions extends InAgent {
 /** Keeper of the run directory: hands turns to the runner and the warm worker, and tells how far they are. */
 export class Keeper {
   readonly #run: RunDirectory;
-  readonly #agent: InAgent;
-  readonly #changes: Changes;
+  readonly #agent: AgentPaths;
+  readonly #changes: DirectoryWatcher;
   readonly #known = new Map<string, Turn>();
   readonly #underWay = new Set<Turn>();
   #tick: NodeJS.Timeout | undefined;
@@ -54,7 +54,7 @@ export class Keeper {
     const onMode = (mode: WatchMode): void => {
       this.#mode = mode;
     };
-    this.#changes = new Changes(this.#run.root, onMode);
+    this.#changes = new DirectoryWatcher(this.#run.root, onMode);
     this.#run.sweep();
   }
 
@@ -63,7 +63,7 @@ export class Keeper {
   }
 
   /** True once the runner listens. */
-  async agentReady(timeoutMs: number, signal: AbortSignal): Promise<boolean> {
+  async waitUntilAgentReady(timeoutMs: number, signal: AbortSignal): Promise<boolean> {
     const deadline = performance.now() + Math.min(timeoutMs, MOST_WAIT_MS);
     for (;;) {
       if (hasReader(this.#run.root, REQUESTS)) return true;
@@ -90,20 +90,20 @@ export class Keeper {
     const deadline = performance.now() + Math.min(asked.waitMs, MOST_WAIT_MS);
     for (;;) {
       const turn = this.#find(asked.turnId);
-      if (turn === null) return ABSENT;
+      if (turn === null) return ABSENT_TURN;
       const progress = turn.progress();
       if (progress.state !== 'accepted' && progress.state !== 'running') return progress;
       this.#lookAfter(turn);
       if (progress.damage !== null) return progress;
       const now = performance.now();
-      const early = turn.answeredAt + GROWTH_MS - now;
+      const early = turn.reportedAt + GROWTH_MS - now;
       const grown = progress.stdout > asked.stdout || progress.stderr > asked.stderr;
       if (now >= deadline || (grown && early <= 0)) {
-        turn.answeredAt = now;
+        turn.reportedAt = now;
         return progress;
       }
-      if (grown) await elapse(Math.min(early, deadline - now), signal);
-      else await nextChange(turn.changes, deadline - now, signal);
+      if (grown) await delay(Math.min(early, deadline - now), signal);
+      else await nextChange(turn.watcher, deadline - now, signal);
     }
   }
 
@@ -130,7 +130,7 @@ export class Keeper {
     await this.#request(`execkill ${exec} ${plain}`, signal);
   }
 
-  forget(turnId: string): void {
+  remove(turnId: string): void {
     const turn = this.#find(turnId);
     if (turn === null) return;
     const { state } = turn.progress();
@@ -177,7 +177,7 @@ export class Keeper {
         this.#run.repair();
         return make();
       } catch (error) {
-        if (!isAboutTheFile(error)) throw error;
+        if (!isPathError(error)) throw error;
         if (tries < REPAIR_TRIES) continue;
         throw new HoldfastError('sandbox_lost', 'The turn cannot be handed to the sandbox', {
           why: 'something in the sandbox keeps removing or replacing its run directory',
@@ -199,7 +199,7 @@ export class Keeper {
   }
 
   #adopt(id: string, kind: TurnKind, freshTmp: boolean, files: TurnFiles): Turn {
-    const changes = new Changes(files.directory, (mode) => {
+    const changes = new DirectoryWatcher(files.directory, (mode) => {
       this.#mode = mode;
     });
     const turn = new Turn({ id, kind, freshTmp, files, changes, run: this.#run });
@@ -208,14 +208,14 @@ export class Keeper {
   }
 
   #send(turn: Turn): void {
-    const wait = Math.min(SEND_AGAIN_MS.first * 2 ** turn.sent, SEND_AGAIN_MS.most);
-    turn.sent += 1;
-    turn.sendAgainAt = performance.now() + wait;
+    const wait = Math.min(SEND_AGAIN_MS.first * 2 ** turn.sendCount, SEND_AGAIN_MS.most);
+    turn.sendCount += 1;
+    turn.resendAt = performance.now() + wait;
     if (turn.kind === 'command') {
       sendLine(this.#run.root, REQUESTS, `start ${turn.id}`);
       return;
     }
-    if (turn.sent <= WORKER_CHANCES) {
+    if (turn.sendCount <= WORKER_CHANCES) {
       const line = turn.freshTmp ? `${turn.id} tmp` : turn.id;
       if (sendLine(this.#run.worker, REQUESTS, line) !== 'nobody') return;
     }
@@ -233,7 +233,7 @@ export class Keeper {
     for (const turn of this.#underWay) {
       const { state } = turn.progress();
       if (state === 'ended' || state === 'absent') this.#underWay.delete(turn);
-      else if (state === 'accepted' && performance.now() >= turn.sendAgainAt) this.#send(turn);
+      else if (state === 'accepted' && performance.now() >= turn.resendAt) this.#send(turn);
       else if (state === 'running' && this.#ticks % CHECK_TICKS === 0) {
         sendLine(this.#run.root, REQUESTS, `check ${turn.id}`);
       }
@@ -260,7 +260,7 @@ export class Keeper {
             why: 'its main process has stopped reading its requests',
           });
       }
-      await elapse(50, signal);
+      await delay(50, signal);
     }
   }
 }

@@ -31,13 +31,13 @@ function checked(text: string, what: string): string {
 }
 
 /** Where things are in the agent's container. */
-export interface InAgent {
+export interface AgentPaths {
   readonly runtime: string;
   readonly code: string;
 }
 
 /** The program that runs a handler, by its file. */
-export function workerCommand(entry: string, { runtime, code }: InAgent): string[] {
+export function workerCommand(entry: string, { runtime, code }: AgentPaths): string[] {
   const path = `${code}/${entry}`;
   const parts = entry.split('/');
   if (entry.startsWith('/') || parts.includes('..') || parts.includes('')) {

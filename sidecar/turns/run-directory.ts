@@ -11,7 +11,7 @@ import {
   unlinkSync,
 } from 'node:fs';
 import { TurnIdSchema } from '../../protocol/ids.ts';
-import { Directory, errnoOf, isAboutTheFile } from '../files/directory.ts';
+import { Directory, errnoOf, isPathError } from '../files/directory.ts';
 import { removeTree } from '../files/remove-tree.ts';
 
 const MOST_LISTED = 10_000;
@@ -81,7 +81,7 @@ export class RunDirectory implements Disposable {
 
   /** Whether its disk has next to no room. */
   isFull(): boolean {
-    const { bavail, bsize } = statfsSync(this.root.self);
+    const { bavail, bsize } = statfsSync(this.root.selfPath);
     return bavail * bsize < FULL_BYTES;
   }
 
@@ -129,7 +129,7 @@ export class RunDirectory implements Disposable {
   #prepare(name: Folder): Directory {
     for (let tries = 0; ; tries += 1) {
       try {
-        const directory = this.root.directory(name);
+        const directory = this.root.openDirectory(name);
         restoreMode(directory);
         return directory;
       } catch (error) {
@@ -167,11 +167,11 @@ export class RunDirectory implements Disposable {
 /** The agent may have taken our own right to open it. */
 function openMountPoint(path: string): Directory {
   try {
-    return Directory.at(path);
+    return Directory.open(path);
   } catch (error) {
     if (errnoOf(error) !== 'EACCES') throw error;
     chmodSync(path, OWNER_ALL);
-    return Directory.at(path);
+    return Directory.open(path);
   }
 }
 
@@ -186,7 +186,7 @@ function isNamed(parent: Directory, name: string, directory: Directory): boolean
     const ours = fstatSync(directory.fd, { bigint: true });
     return named.ino === ours.ino && named.dev === ours.dev;
   } catch (error) {
-    if (isAboutTheFile(error)) return false;
+    if (isPathError(error)) return false;
     throw error;
   }
 }
@@ -194,7 +194,7 @@ function isNamed(parent: Directory, name: string, directory: Directory): boolean
 /** Names in a folder, of which the agent can make any number. */
 function names(directory: Directory, fits: (name: string) => boolean): string[] {
   const found: string[] = [];
-  const entries = opendirSync(directory.self);
+  const entries = opendirSync(directory.selfPath);
   try {
     for (let entry = entries.readSync(); entry !== null; entry = entries.readSync()) {
       if (fits(entry.name)) found.push(entry.name);

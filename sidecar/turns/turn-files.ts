@@ -33,7 +33,7 @@ export class TurnFiles {
   /** Null when there is no such turn. */
   static find(turns: Directory, turnId: string): TurnFiles | null {
     try {
-      return new TurnFiles(turns.directory(turnId));
+      return new TurnFiles(turns.openDirectory(turnId));
     } catch (error) {
       switch (errnoOf(error)) {
         case 'ENOENT':
@@ -64,7 +64,7 @@ export class TurnFiles {
     } catch (cause) {
       throw spaceError(cause, what);
     }
-    const files = new TurnFiles(turns.directory(unready));
+    const files = new TurnFiles(turns.openDirectory(unready));
     try {
       for (const [name, bytes] of Object.entries(contents)) files.#write(name, bytes);
       for (const name of outputs) {
@@ -170,7 +170,7 @@ export class TurnFiles {
   /** Null also where the agent holds a lease on the file: it cannot be opened until the kernel breaks that. */
   #readable(name: string): number | null {
     try {
-      return this.directory.readable(name);
+      return this.directory.openRegularFile(name);
     } catch (error) {
       if (errnoOf(error) === 'EAGAIN') return null;
       throw error;

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { type Limit, LimitSchema, type TurnProgress } from '../wire.ts';
-import type { Changes } from './changes.ts';
+import type { DirectoryWatcher } from './directory-watcher.ts';
 import type { RunDirectory } from './run-directory.ts';
 import type { TurnFiles } from './turn-files.ts';
 
@@ -21,7 +21,7 @@ const DAMAGE_MS = 2000;
 /** A code, or `-` where it is not known, and the limits that were met; see `turns/TURN/exit` in `wire.ts`. */
 const EXIT = /^([0-9]{1,3}|-)((?: [a-z]+)*)\n\s*$/;
 
-export const ABSENT: TurnProgress = {
+export const ABSENT_TURN: TurnProgress = {
   state: 'absent',
   stdout: 0,
   stderr: 0,
@@ -30,7 +30,7 @@ export const ABSENT: TurnProgress = {
   worker: null,
   workerDied: false,
   limits: [],
-  full: false,
+  diskFull: false,
   damage: null,
 };
 
@@ -40,29 +40,29 @@ export class Turn {
   readonly kind: TurnKind;
   readonly freshTmp: boolean;
   readonly files: TurnFiles;
-  readonly changes: Changes;
+  readonly watcher: DirectoryWatcher;
   readonly #run: RunDirectory;
   /** Since when something is in the place of the exit code or the answer, ms of the monotonic clock. */
   #damagedSince: number | null = null;
   /** When somebody was last told that there is more, ms of the monotonic clock. */
-  answeredAt = -Infinity;
+  reportedAt = -Infinity;
   /** How often its request was sent, and when to send it again, ms of the monotonic clock. */
-  sent = 0;
-  sendAgainAt = 0;
+  sendCount = 0;
+  resendAt = 0;
 
   constructor(options: {
     readonly id: string;
     readonly kind: TurnKind;
     readonly freshTmp: boolean;
     readonly files: TurnFiles;
-    readonly changes: Changes;
+    readonly changes: DirectoryWatcher;
     readonly run: RunDirectory;
   }) {
     this.id = options.id;
     this.kind = options.kind;
     this.freshTmp = options.freshTmp;
     this.files = options.files;
-    this.changes = options.changes;
+    this.watcher = options.changes;
     this.#run = options.run;
   }
 
@@ -82,7 +82,7 @@ export class Turn {
       limits: end?.limits ?? [],
       worker: this.kind === 'handler' ? this.#worker() : null,
       workerDied: this.kind === 'handler' && end !== null && result === 0,
-      full: !ended && this.#run.isFull(),
+      diskFull: !ended && this.#run.isFull(),
       damage: ended ? null : this.#damage(),
     };
   }
@@ -110,7 +110,7 @@ export class Turn {
   }
 
   close(): void {
-    this.changes.close();
+    this.watcher.close();
     this.files.close();
   }
 

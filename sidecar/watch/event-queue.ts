@@ -30,7 +30,7 @@ export class EventQueue {
    * To be said of every event. Node says nothing when the kernel's queue has run over; but then a full queue was read in one turn
    * of the event loop. True: it may have.
    */
-  mayHaveRunOver(): boolean {
+  countEvent(): boolean {
     if (this.#inThisTurn === 0) setImmediate(() => (this.#inThisTurn = 0));
     this.#inThisTurn += 1;
     if (this.#inThisTurn < this.#kernelLength / 2) return false;

@@ -1,4 +1,4 @@
-import type { WATCH_CALLS } from '../../protocol/watch.ts';
+import type { WATCH_SIDECAR_METHODS } from '../../protocol/watch.ts';
 import type { Handlers } from '../../protocol/wire/shapes.ts';
 import { ConnectionWatches, type WatchedTrees } from './watches.ts';
 
@@ -6,7 +6,7 @@ import { ConnectionWatches, type WatchedTrees } from './watches.ts';
 export function watchHandlers<P>(
   trees: WatchedTrees,
   closed: Promise<unknown>,
-): Handlers<typeof WATCH_CALLS, P> {
+): Handlers<typeof WATCH_SIDECAR_METHODS, P> {
   const watches = new ConnectionWatches(trees);
   void closed.then(() => watches.close());
   return {

@@ -13,9 +13,9 @@ export interface WatchedFolder {
   /** What is in it, by name; null where there is no room to remember. The text changes when a polled entry does. */
   entries: Map<string, string> | null;
   /** Of a polled folder without `entries`: changes when something comes or goes. */
-  stamp: string;
+  timestamps: string;
   readonly children: Map<string, WatchedFolder>;
-  gone: boolean;
+  isRemoved: boolean;
 }
 
 export function newFolder(parent: WatchedFolder | null, name: string, identity: string): WatchedFolder {
@@ -25,9 +25,9 @@ export function newFolder(parent: WatchedFolder | null, name: string, identity: 
     identity,
     watcher: null,
     entries: null,
-    stamp: '',
+    timestamps: '',
     children: new Map(),
-    gone: false,
+    isRemoved: false,
   };
 }
 
@@ -41,7 +41,7 @@ export function signatureOf({ ino, mtimeNs, ctimeNs, size }: BigIntStats): strin
 }
 
 /** Changes when something comes or goes in a folder. */
-export function stampOf({ fd }: Directory): string {
+export function timestampsOf({ fd }: Directory): string {
   const { mtimeNs, ctimeNs } = fstatSync(fd, { bigint: true });
   return `${mtimeNs}:${ctimeNs}`;
 }
@@ -70,7 +70,7 @@ export class FolderOpener {
     if (this.#last?.folder === folder) return this.#last.directory;
     const opened =
       folder.parent !== null && this.#last?.folder === folder.parent
-        ? this.#last.directory.directory(Buffer.from(folder.name, 'latin1'))
+        ? this.#last.directory.openDirectory(Buffer.from(folder.name, 'latin1'))
         : this.#walk(folder);
     this.close();
     this.#last = { folder, directory: opened };
@@ -83,17 +83,17 @@ export class FolderOpener {
   }
 
   #walk(folder: WatchedFolder): Directory {
-    let at = Directory.over(openSync(this.#root.self, O_PATH | constants.O_DIRECTORY));
+    let at = Directory.fromFd(openSync(this.#root.selfPath, O_PATH | constants.O_DIRECTORY));
     try {
       for (const name of namesOf(folder)) {
         const { O_DIRECTORY, O_NOFOLLOW } = constants;
-        const next = Directory.over(
+        const next = Directory.fromFd(
           openSync(at.pathOf(Buffer.from(name, 'latin1')), O_PATH | O_DIRECTORY | O_NOFOLLOW),
         );
         at.close();
         at = next;
       }
-      return Directory.at(at.self);
+      return Directory.open(at.selfPath);
     } finally {
       at.close();
     }

@@ -1,16 +1,16 @@
 import { fstatSync } from 'node:fs';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { formatPath, parsePath } from '../../protocol/paths.ts';
-import { MOST_CHANGES, type WatchMode } from '../../protocol/watch.ts';
+import { MAX_CHANGES_PER_BATCH, type WatchMode } from '../../protocol/watch.ts';
 import { Directory } from '../files/directory.ts';
-import { about } from '../files/failures.ts';
-import { OpenFile, openFolder } from '../files/open-file.ts';
+import { withFileErrors } from '../files/file-errors.ts';
+import { OpenFile, openDirectory } from '../files/open-file.ts';
 import type { Resolver } from '../files/resolver.ts';
 import type { WorkspaceFiles } from '../files/workspace-files.ts';
 import { WatchBudget, type WatchLimits } from './budget.ts';
 import { compileExcludes, type Excludes } from './excludes.ts';
 import { type Batch, PendingChanges } from './pending-changes.ts';
-import { WatchTree, type WatchTreeOptions } from './tree.ts';
+import { WatchTree, type WatchTreeOptions } from './watch-tree.ts';
 
 /** Characters of all paths of one batch: it has to fit into one line of at most 1 MiB. */
 const MOST_CHARACTERS = 200_000;
@@ -75,7 +75,7 @@ export class WatchedTrees {
     const names = parsePath(path);
     const matcher = compiled(excludes);
     const { resolver, own } = await this.#files.ready();
-    const tree = await about(path, () => {
+    const tree = await withFileErrors(path, () => {
       const folder = opened(resolver, names);
       if (folder !== null)
         return this.#tree(folder, names, { own, recursive, only: null, excludes: matcher });
@@ -109,7 +109,7 @@ export class WatchedTrees {
 function opened(resolver: Resolver, names: readonly Buffer[]): Directory | null {
   using named = new OpenFile(resolver.open(names, true));
   if (!fstatSync(named.fd).isDirectory()) return null;
-  return Directory.over(openFolder(named).fd);
+  return Directory.fromFd(openDirectory(named).fd);
 }
 
 function compiled(globs: readonly string[]): Excludes | null {
@@ -149,11 +149,11 @@ export class ConnectionWatches {
       });
     }
     const { tree, release } = await this.#trees.acquire(request);
-    const pending = new PendingChanges(MOST_CHANGES, MOST_CHARACTERS);
+    const pending = new PendingChanges(MAX_CHANGES_PER_BATCH, MOST_CHARACTERS);
     const unlisten = tree.listen({
       changed: (path, kind) => pending.add(path, kind),
       overflow: () => pending.overflow(),
-      told: () => {
+      batchEnded: () => {
         if (!pending.isEmpty) watching.wake?.();
       },
     });

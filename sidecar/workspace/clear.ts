@@ -1,12 +1,12 @@
 import { chmodSync, closeSync, constants, fstatSync, openSync } from 'node:fs';
 import { Directory } from '../files/directory.ts';
-import { type Removed, emptyDirectory, type RemoveOptions } from '../files/remove-tree.ts';
+import { type RemovalTotals, emptyDirectory, type RemoveOptions } from '../files/remove-tree.ts';
 
 /** Linux: a descriptor that only names a file; Node has no constant for it. */
 const O_PATH = 0o10000000;
 
 /** Empties the workspace; the folder itself stays. May be called again after a crash. */
-export async function clearWorkspace(path: string, options: RemoveOptions): Promise<Removed> {
+export async function clearWorkspace(path: string, options: RemoveOptions): Promise<RemovalTotals> {
   // The agent owns the folder and may have taken its own rights away.
   const fd = openSync(path, O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW);
   try {
@@ -14,6 +14,6 @@ export async function clearWorkspace(path: string, options: RemoveOptions): Prom
   } finally {
     closeSync(fd);
   }
-  using root = Directory.at(path);
+  using root = Directory.open(path);
   return await emptyDirectory(root, options);
 }

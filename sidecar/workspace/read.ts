@@ -14,10 +14,10 @@ export function readWorkspaceFile(workspace: string, path: string): Buffer {
   const parts = namesOf(path);
   const last = parts.pop();
   if (last === undefined) throw new HoldfastError('file_is_a_directory', `${path} is not a file`);
-  let directory = Directory.at(workspace);
+  let directory = Directory.open(workspace);
   try {
     for (const name of parts) {
-      const next = opened(path, () => directory.directory(name));
+      const next = opened(path, () => directory.openDirectory(name));
       directory.close();
       directory = next;
     }

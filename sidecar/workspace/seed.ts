@@ -3,7 +3,7 @@ import type { z } from 'zod';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { parsePath } from '../../protocol/paths.ts';
 import { errnoOf } from '../files/directory.ts';
-import { about } from '../files/failures.ts';
+import { withFileErrors } from '../files/file-errors.ts';
 import { namedPlace } from '../files/folders.ts';
 import type { WorkspaceFiles } from '../files/workspace-files.ts';
 import type { SeedEntrySchema } from '../wire.ts';
@@ -34,14 +34,14 @@ export async function seedWorkspace(
     const bytes = content.subarray(offset, offset + size);
     offset += size;
     try {
-      await about(entry.path, async () => {
+      await withFileErrors(entry.path, async () => {
         switch (entry.kind) {
           case 'folder': {
             using place = namedPlace(resolver, names, entry.path);
             mkdirSync(place.directory.pathOf(place.name), FOLDER_MODE);
             // Our own umask lets nobody in. Just made and empty: whoever swaps it gets this mode on a folder of his own.
-            using folder = place.directory.directory(place.name);
-            chmodSync(folder.self, FOLDER_MODE);
+            using folder = place.directory.openDirectory(place.name);
+            chmodSync(folder.selfPath, FOLDER_MODE);
             return;
           }
           case 'link': {

@@ -1,6 +1,6 @@
 import { type BigIntStats, fstatSync, lstatSync, opendirSync } from 'node:fs';
-import { Directory, isAboutTheFile } from '../files/directory.ts';
-import { Slices } from '../../protocol/slices.ts';
+import { Directory, isPathError } from '../files/directory.ts';
+import { TimeSlice } from '../../protocol/time-slice.ts';
 
 export interface Usage {
   /** Apparent size of regular files; a file with several names counts once. */
@@ -47,11 +47,11 @@ export async function usageOf(
 ): Promise<Usage> {
   const usage: Usage = { bytes: 0, files: 0, directories: 0 };
   const linked = new Set<bigint>();
-  const slices = new Slices(signal);
+  const slices = new TimeSlice(signal);
   const levels: Level[] = [];
 
   try {
-    levels.push(await enter(Directory.at(root.self)));
+    levels.push(await enter(Directory.open(root.selfPath)));
     for (let level = levels.at(-1); level !== undefined; level = levels.at(-1)) {
       const name = level.folders.pop();
       if (name === undefined) leave();
@@ -66,9 +66,9 @@ export async function usageOf(
     if (directory === null) return;
     let folder: Directory;
     try {
-      folder = directory.directory(name);
+      folder = directory.openDirectory(name);
     } catch (error) {
-      if (isAboutTheFile(error)) return;
+      if (isPathError(error)) return;
       throw error;
     }
     if (fstatSync(folder.fd, { bigint: true }).dev !== device) {
@@ -96,13 +96,16 @@ export async function usageOf(
     try {
       const { ino, dev } = fstatSync(directory.fd, { bigint: true });
       const level: Level = { directory, inode: ino, device: dev, folders: [] };
-      const entries = opendirSync(directory.self, { encoding: 'buffer' as BufferEncoding, bufferSize: 512 });
+      const entries = opendirSync(directory.selfPath, {
+        encoding: 'buffer' as BufferEncoding,
+        bufferSize: 512,
+      });
       try {
         for (let entry = entries.readSync(); entry !== null; entry = entries.readSync()) {
           count(level, directory, Buffer.from(entry.name));
-          if (!slices.isLong) continue;
+          if (!slices.isUsedUp) continue;
           onProgress?.(usage);
-          await slices.rest();
+          await slices.yieldToEventLoop();
         }
       } finally {
         entries.closeSync();
@@ -119,7 +122,7 @@ export async function usageOf(
     try {
       stat = lstatSync(directory.pathOf(name), { bigint: true });
     } catch (error) {
-      if (isAboutTheFile(error)) return; // gone meanwhile, or in a folder that may be listed but not entered
+      if (isPathError(error)) return; // gone meanwhile, or in a folder that may be listed but not entered
       throw error;
     }
     if (stat.isDirectory()) {
@@ -150,9 +153,9 @@ function reopened(
 ): Directory | null {
   let parent: Directory;
   try {
-    parent = Directory.at(child.path('..'));
+    parent = Directory.open(child.path('..'));
   } catch (error) {
-    if (isAboutTheFile(error)) return null;
+    if (isPathError(error)) return null;
     throw error;
   }
   const { ino, dev } = fstatSync(parent.fd, { bigint: true });

@@ -1,8 +1,8 @@
 import { isUtf8 } from 'node:buffer';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { AgentConfig, Profile } from '../../protocol/profile.ts';
-import { withLimits } from './limits.ts';
-import { type AgentDriver, turnError } from './outcome.ts';
+import { addLimits } from './limits.ts';
+import { type AgentDriver, turnError } from './driver.ts';
 
 /** The kernel's limit for one argument, less a little for its ending. */
 const ARGUMENT_BYTES = 128 * 1024 - 1;
@@ -11,7 +11,7 @@ const ARGUMENT_BYTES = 128 * 1024 - 1;
 export const commandDriver = (config: Extract<AgentConfig, { protocol: 'command' }>): AgentDriver => ({
   kind: 'command',
 
-  checkInput(input: Buffer): void {
+  validateInput(input: Buffer): void {
     if (config.prompt !== 'argument') return;
     if (input.includes(0) || !isUtf8(input)) {
       throw new HoldfastError('invalid_params', 'The prompt cannot be an argument', {
@@ -59,7 +59,7 @@ export const commandDriver = (config: Extract<AgentConfig, { protocol: 'command'
         error: turnError(
           'agent_failed',
           'Nobody knows the exit code of the agent',
-          withLimits(
+          addLimits(
             { why: 'something in the sandbox killed the process that keeps it', next },
             progress.limits,
           ),
@@ -81,7 +81,7 @@ export const commandDriver = (config: Extract<AgentConfig, { protocol: 'command'
       error: turnError(
         'agent_failed',
         `The agent ended with exit code ${String(exitCode)}`,
-        withLimits({ ...(why === undefined ? {} : { why }), next }, progress.limits),
+        addLimits({ ...(why === undefined ? {} : { why }), next }, progress.limits),
       ),
     };
   },

@@ -2,7 +2,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import type { AgentConfig } from '../../protocol/profile.ts';
 import { commandDriver } from './command.ts';
 import { handlerDriver } from './handler.ts';
-import type { AgentDriver } from './outcome.ts';
+import type { AgentDriver } from './driver.ts';
 
 export function driverFor(agent: AgentConfig): AgentDriver {
   switch (agent.protocol) {

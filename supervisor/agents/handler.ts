@@ -1,8 +1,8 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { AgentConfig, Profile } from '../../protocol/profile.ts';
 import { type HandlerResult, HandlerResultSchema } from '../../sidecar/wire.ts';
-import { withLimits } from './limits.ts';
-import { type AgentDriver, turnError } from './outcome.ts';
+import { addLimits } from './limits.ts';
+import { type AgentDriver, turnError } from './driver.ts';
 
 /** The longest texts that are kept of an agent's error. */
 const MESSAGE_CHARACTERS = 8000;
@@ -13,7 +13,7 @@ const NAME_CHARACTERS = 200;
 export const handlerDriver = (config: Extract<AgentConfig, { protocol: 'handler' }>): AgentDriver => ({
   kind: 'handler',
 
-  checkInput(input: Buffer): void {
+  validateInput(input: Buffer): void {
     try {
       JSON.parse(input.toString('utf8'));
     } catch (error) {
@@ -53,7 +53,7 @@ export const handlerDriver = (config: Extract<AgentConfig, { protocol: 'handler'
         error: turnError(
           'worker_crashed',
           "The handler's process ended before it answered",
-          withLimits(
+          addLimits(
             {
               why:
                 exitCode === null
@@ -89,7 +89,7 @@ export const handlerDriver = (config: Extract<AgentConfig, { protocol: 'handler'
       error: turnError(
         'agent_failed',
         `The handler raised ${type}: ${message.slice(0, MESSAGE_CHARACTERS)}`,
-        withLimits({ details: { type }, ...(next === undefined ? {} : { next }) }, answer.error.limits ?? []),
+        addLimits({ details: { type }, ...(next === undefined ? {} : { next }) }, answer.error.limits ?? []),
         traceback?.slice(-TRACEBACK_CHARACTERS),
       ),
     };

@@ -31,12 +31,12 @@ const TEXTS: Readonly<Record<Limit, { readonly why: string; readonly next: strin
 /** How programs report ENOSPC and EDQUOT, whatever their language. */
 const DISK_FULL = /\b(?:ENOSPC|EDQUOT)\b|No space left on device|Disk quota exceeded/;
 
-export function saysDiskIsFull(errorOutput: string): boolean {
+export function reportsFullDisk(errorOutput: string): boolean {
   return DISK_FULL.test(errorOutput);
 }
 
 /** Names the limits that a failed turn met in its error; `rest` is what is said without them. */
-export function withLimits(rest: Omit<ErrorData, 'code'>, limits: readonly Limit[]): Omit<ErrorData, 'code'> {
+export function addLimits(rest: Omit<ErrorData, 'code'>, limits: readonly Limit[]): Omit<ErrorData, 'code'> {
   const [first] = limits;
   if (first === undefined) return rest;
   const whys = [...(rest.why === undefined ? [] : [rest.why]), ...limits.map((limit) => TEXTS[limit].why)];

@@ -29,7 +29,7 @@ export function suspectedDescriptors(open: readonly OpenDescriptor[]): OpenDescr
  * its number means something else: closing such a number under another thread would take a file of ours away. What lies in the
  * home stays too: closing any descriptor of the lock's file lets go of the lock.
  */
-export function stillInherited(
+export function inheritedDescriptors(
   suspected: readonly OpenDescriptor[],
   open: readonly OpenDescriptor[],
   home: string,

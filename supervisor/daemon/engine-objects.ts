@@ -2,7 +2,7 @@ import type { Garbage } from '../../protocol/entities.ts';
 import type { Engine, ObservedObject } from '../engine/port.ts';
 
 /** Every container and volume with the label of this home. Containers first: a volume in use cannot be removed. */
-export async function removeFromEngine(engine: Engine): Promise<Garbage[]> {
+export async function removeEngineObjects(engine: Engine): Promise<Garbage[]> {
   const objects = await engine.observe();
   const containers = objects.filter(({ kind }) => kind === 'container');
   const sessions = new Set(containers.flatMap(({ sessionId }) => (sessionId === null ? [] : [sessionId])));
@@ -11,15 +11,15 @@ export async function removeFromEngine(engine: Engine): Promise<Garbage[]> {
     await engine.removeObject(object);
   const others = (await engine.observe()).filter(({ kind }) => kind !== 'container');
   for (const object of others) await engine.removeObject(object);
-  return [...containers, ...others].map((object) => garbageOf(object, 'purged'));
+  return [...containers, ...others].map((object) => describeGarbage(object, 'purged'));
 }
 
-export function garbageOf(object: ObservedObject, why: string): Garbage {
+export function describeGarbage(object: ObservedObject, why: string): Garbage {
   return { kind: object.kind === 'container' ? 'container' : 'volume', name: object.name, why, bytes: null };
 }
 
 /** Short-lived containers of a supervisor that was killed. The engine does not show those that this process uses. */
-export async function removeLeftHelpers(engine: Engine): Promise<void> {
+export async function removeLeftoverHelpers(engine: Engine): Promise<void> {
   const helpers = (await engine.observe()).filter(({ role }) => role === 'helper');
   for (const helper of helpers) await engine.removeObject(helper);
 }

@@ -3,18 +3,18 @@ import { join } from 'node:path';
 import type { Garbage } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { ObservedObject } from '../engine/port.ts';
-import { HISTORY } from '../store/home.ts';
+import { GIT_HISTORY_SUFFIX } from '../store/home.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import { removeTree } from '../store/remove-tree.ts';
 import { hasErrorCode } from '../store/storage-error.ts';
-import { garbageOf } from './engine-objects.ts';
-import type { Log } from './logs.ts';
-import type { Rooms } from './rooms.ts';
+import { describeGarbage } from './engine-objects.ts';
+import type { Log } from '../base/log.ts';
+import type { Services } from './services.ts';
 
 /** What was found to belong to nothing: what went or would go, and what stays because it may be somebody's work. */
 export interface Collected {
   readonly removed: Garbage[];
-  readonly kept: Garbage[];
+  readonly retained: Garbage[];
 }
 
 /** Something that belongs to nothing, and how it goes. Without `remove` it is shown and stays. */
@@ -28,10 +28,10 @@ interface Find {
  * workspace with a row is not looked at, and one without a row goes only when it is empty.
  */
 export class GarbageCollector {
-  readonly #rooms: Rooms;
+  readonly #rooms: Services;
   readonly #log: Log;
 
-  constructor(rooms: Rooms, log: Log) {
+  constructor(rooms: Services, log: Log) {
     this.#rooms = rooms;
     this.#log = log;
   }
@@ -41,12 +41,12 @@ export class GarbageCollector {
    * not need goes all the same: it may be all that gives a full disk room again.
    */
   async collect(dryRun: boolean): Promise<Collected> {
-    const { upkeep } = this.#rooms.sessionParts.snapshots;
+    const { maintenance } = this.#rooms.sessionServices.snapshots;
     let observed: readonly ObservedObject[];
     try {
       observed = await this.#rooms.engine.observe();
     } catch (error) {
-      throw onlySnapshots(error, await upkeep.collect(dryRun), dryRun);
+      throw onlySnapshots(error, await maintenance.collect(dryRun), dryRun);
     }
     const rows = new Map(this.#rooms.sessions.all().map((row) => [row.id, row]));
     const alive = (id: string): boolean => {
@@ -72,8 +72,8 @@ export class GarbageCollector {
         this.#log.warn('garbage could not be removed', { garbage: garbage.name, error });
       }
     }
-    removed.push(...(await upkeep.collect(dryRun)));
-    return { removed, kept };
+    removed.push(...(await maintenance.collect(dryRun)));
+    return { removed, retained: kept };
   }
 
   #onEngine(observed: readonly ObservedObject[], alive: (id: string) => boolean): Find[] {
@@ -86,7 +86,7 @@ export class GarbageCollector {
         if (sessionId !== null && alive(sessionId)) return [];
         return [
           {
-            garbage: garbageOf(
+            garbage: describeGarbage(
               object,
               'no session has this workspace; it is kept, look into it and remove it by hand',
             ),
@@ -96,13 +96,15 @@ export class GarbageCollector {
       if (role === 'helper') {
         return [
           {
-            garbage: garbageOf(object, 'left over from work that ended'),
+            garbage: describeGarbage(object, 'left over from work that ended'),
             remove: () => engine.removeObject(object),
           },
         ];
       }
       if (sessionId !== null && alive(sessionId)) return [];
-      return [{ garbage: garbageOf(object, 'no session has it'), remove: () => engine.removeObject(object) }];
+      return [
+        { garbage: describeGarbage(object, 'no session has it'), remove: () => engine.removeObject(object) },
+      ];
     });
   }
 
@@ -138,7 +140,7 @@ export class GarbageCollector {
 
   async #deploys(): Promise<Find[]> {
     const { home, profiles, profileService, operations } = this.#rooms;
-    const finds: Find[] = profileService.versions.unused().map((one) => ({
+    const finds: Find[] = profileService.versions.listUnused().map((one) => ({
       garbage: {
         kind: 'deploy',
         name: `${one.profile}/${one.version}`,
@@ -154,8 +156,11 @@ export class GarbageCollector {
     if (operations.pending().some(({ kind }) => kind === 'profile/deploy')) return finds;
     const known = new Set(
       profiles
-        .versions()
-        .flatMap(({ profile, version }) => [`${profile}/${version}`, `${profile}/${version}${HISTORY}`]),
+        .listVersions()
+        .flatMap(({ profile, version }) => [
+          `${profile}/${version}`,
+          `${profile}/${version}${GIT_HISTORY_SUFFIX}`,
+        ]),
     );
     for (const profile of await folderNames(home.deploys)) {
       for (const version of await folderNames(join(home.deploys, profile))) {
@@ -176,7 +181,7 @@ export class GarbageCollector {
   async #runtimes(observed: readonly ObservedObject[]): Promise<Find[]> {
     const { home, engine } = this.#rooms;
     if (observed.some(({ kind }) => kind === 'container')) return [];
-    const current = engine.programs();
+    const current = engine.programsHash();
     const finds: Find[] = [];
     for (const name of await folderNames(home.runtimes)) {
       if (name === current || name.startsWith('.')) continue;
@@ -187,7 +192,7 @@ export class GarbageCollector {
 
   #contents(): Find[] {
     const { deletedSessions } = this.#rooms;
-    return deletedSessions.due().map(({ sessionId, bytes }) => ({
+    return deletedSessions.findRemovable().map(({ sessionId, bytes }) => ({
       garbage: {
         kind: 'database',
         name: sessionId,

@@ -1,23 +1,23 @@
 import type { HoldfastError } from '../../protocol/errors.ts';
-import type { ClientPeer, HandlerTable } from '../rpc/table.ts';
-import { randomIds } from '../sessions/ids.ts';
-import { sessionHandlers } from '../sessions/handlers.ts';
-import { terminalHandlers } from '../sessions/terminal-handlers.ts';
-import { filesHandlers } from '../workspace/files-handlers.ts';
-import { limited } from '../workspace/limit-handlers.ts';
-import { searchHandlers } from '../workspace/search-handlers.ts';
-import { watchHandlers } from '../workspace/watch-handlers.ts';
-import { snapshotHandlers } from '../snapshots/handlers.ts';
-import { policyHandlers } from '../trust/egress/handlers.ts';
-import { Doctor } from '../trust/doctor.ts';
+import type { ClientPeer, HandlerTable } from '../rpc/handler-table.ts';
+import { randomIds } from '../base/ids.ts';
+import { sessionHandlers } from '../rpc/handlers/session.ts';
+import { terminalHandlers } from '../rpc/handlers/terminal.ts';
+import { filesHandlers } from '../rpc/handlers/files.ts';
+import { withStorageLimits } from '../rpc/handlers/storage-limit.ts';
+import { searchHandlers } from '../rpc/handlers/search.ts';
+import { watchHandlers } from '../rpc/handlers/watch.ts';
+import { snapshotHandlers } from '../rpc/handlers/snapshot.ts';
+import { policyHandlers } from '../rpc/handlers/policy.ts';
+import { Doctor } from '../doctor/doctor.ts';
 import { GarbageCollector } from './garbage.ts';
-import type { Log } from './logs.ts';
+import type { Log } from '../base/log.ts';
 import type { Program } from './program.ts';
-import type { Rooms } from './rooms.ts';
+import type { Services } from './services.ts';
 import { supervisorStatus } from './status.ts';
 
 /** What methods may ask of the process that serves them. */
-export interface Life {
+export interface ProcessControl {
   readonly startedAt: number;
   connections(): number;
   /** Ends this supervisor once the answer at hand has been sent. */
@@ -26,11 +26,16 @@ export interface Life {
 }
 
 /** One answer for each method. */
-export function handlersOf(rooms: Rooms, program: Program, life: Life, log: Log): HandlerTable {
-  const { sessionService, sessionParts, profileService, events, output, turns, engine } = rooms;
-  const { files, watching, policies, egress } = rooms;
-  const { snapshots, limits, terminals } = sessionParts;
-  const garbage = new GarbageCollector(rooms, log.room('gc'));
+export function createHandlers(
+  rooms: Services,
+  program: Program,
+  life: ProcessControl,
+  log: Log,
+): HandlerTable {
+  const { sessionService, sessionServices, profileService, events, output, turns, engine } = rooms;
+  const { filesConnections, watchConnections, policies, egress } = rooms;
+  const { snapshots, limits, terminals } = sessionServices;
+  const garbage = new GarbageCollector(rooms, log.child('gc'));
   const doctor = new Doctor({ ...rooms, program, damage: null });
   const sessionId = (reference: string): string => sessionService.find(reference).id;
   return {
@@ -51,32 +56,32 @@ export function handlersOf(rooms: Rooms, program: Program, life: Life, log: Log)
     purge: life.purge,
 
     'profile/deploy': async ({ directory, opId }, { progress, signal }) => {
-      const deployed = await profileService.deploy({ directory, opId, tell: progress, signal });
-      egress.review();
+      const deployed = await profileService.deploy({ directory, opId, reportProgress: progress, signal });
+      egress.applyRules();
       return deployed;
     },
     'profile/undeploy': ({ profile, force, opId }) => profileService.undeploy(profile, { force, opId }),
     'profile/list': () => ({ profiles: profileService.list() }),
 
     ...policyHandlers<ClientPeer>({ policies, egress, sessionId }),
-    ...limited(
+    ...withStorageLimits(
       filesHandlers<ClientPeer>({
-        connections: files,
-        writes: sessionParts.writes,
+        connections: filesConnections,
+        writes: sessionServices.writes,
         sessionId,
-        ofSnapshot: (snapshot, session, act) =>
-          snapshots.upkeep.withFiles(snapshots.service.find(snapshot, session), act),
+        withSnapshotFiles: (snapshot, session, act) =>
+          snapshots.maintenance.withFiles(snapshots.service.find(snapshot, session), act),
       }),
       limits,
       sessionId,
     ),
-    ...watchHandlers<ClientPeer>({ connections: watching, sessionId, ids: randomIds }),
-    ...searchHandlers<ClientPeer>({ connections: watching, sessionId }),
+    ...watchHandlers<ClientPeer>({ connections: watchConnections, sessionId, ids: randomIds }),
+    ...searchHandlers<ClientPeer>({ connections: watchConnections, sessionId }),
     ...snapshotHandlers<ClientPeer>({ sessions: sessionService, parts: snapshots }),
     ...terminalHandlers<ClientPeer>({ terminals, sessionId }),
     ...sessionHandlers<ClientPeer>({
       service: sessionService,
-      parts: sessionParts,
+      parts: sessionServices,
       events,
       output,
       turns,
@@ -87,7 +92,7 @@ export function handlersOf(rooms: Rooms, program: Program, life: Life, log: Log)
   async function stopSandboxes(): Promise<number> {
     const stopped = await sessionService.stopAll();
     // One that is being filled would have its sidecar again.
-    const goOn = await rooms.custody.pauseFills();
+    const goOn = await rooms.sessionRuntime.pauseHydration();
     try {
       await removeSidecars(rooms);
     } catch (error) {
@@ -97,7 +102,7 @@ export function handlersOf(rooms: Rooms, program: Program, life: Life, log: Log)
     return stopped;
   }
 
-  async function removeSidecars({ engine: on }: Pick<Rooms, 'engine'>): Promise<void> {
+  async function removeSidecars({ engine: on }: Pick<Services, 'engine'>): Promise<void> {
     if (!engine.status().reachable) return;
     const left = (await on.observe()).filter(({ kind }) => kind === 'container');
     const sessions = new Set(left.flatMap(({ sessionId }) => (sessionId === null ? [] : [sessionId])));
@@ -106,7 +111,11 @@ export function handlersOf(rooms: Rooms, program: Program, life: Life, log: Log)
 }
 
 /** For a home whose database cannot be read: what is left is to look, to leave, and to clear everything away. */
-export function handlersOfDamaged(damage: HoldfastError, doctor: Doctor, life: Life): HandlerTable {
+export function createDamagedHomeHandlers(
+  damage: HoldfastError,
+  doctor: Doctor,
+  life: ProcessControl,
+): HandlerTable {
   const refuse = (): never => {
     throw damage;
   };

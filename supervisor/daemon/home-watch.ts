@@ -6,9 +6,9 @@ export class HomeWatch {
   readonly #timer: NodeJS.Timeout;
   #missed = 0;
 
-  constructor(home: { stillThere(): boolean }, gone: () => void, everyMs = 2000) {
+  constructor(home: { isPresent(): boolean }, gone: () => void, everyMs = 2000) {
     this.#timer = setInterval(() => {
-      this.#missed = home.stillThere() ? 0 : this.#missed + 1;
+      this.#missed = home.isPresent() ? 0 : this.#missed + 1;
       if (this.#missed < MISSES) return;
       this.close();
       gone();

@@ -3,21 +3,21 @@ import { join } from 'node:path';
 import type { Garbage } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Engine } from '../engine/port.ts';
-import type { HandlerTable } from '../rpc/table.ts';
-import { sandboxSpec } from '../sessions/spec.ts';
+import type { HandlerTable } from '../rpc/handler-table.ts';
+import { sandboxSpec } from '../sandboxes/sandbox-spec.ts';
 import type { Home } from '../store/home.ts';
 import { removeTree } from '../store/remove-tree.ts';
 import { hasErrorCode } from '../store/storage-error.ts';
 import { SidecarClient } from '../workspace/sidecar-client.ts';
-import { removeFromEngine } from './engine-objects.ts';
-import type { Log } from './logs.ts';
-import type { Rooms } from './rooms.ts';
+import { removeEngineObjects } from './engine-objects.ts';
+import type { Log } from '../base/log.ts';
+import type { Services } from './services.ts';
 
 export interface PurgeOptions {
   readonly home: Home;
   readonly engine: Engine;
   /** Null where the database cannot be read: purging works all the same. */
-  readonly rooms: Pick<Rooms, 'custody' | 'sessions' | 'profiles' | 'watching'> | null;
+  readonly rooms: Pick<Services, 'sessionRuntime' | 'sessions' | 'profiles' | 'watchConnections'> | null;
   readonly log: Log;
 }
 
@@ -30,7 +30,7 @@ export class Purge {
     this.#options = options;
   }
 
-  get running(): boolean {
+  get isRunning(): boolean {
     return this.#running;
   }
 
@@ -99,9 +99,9 @@ export class Purge {
     log.warn('purge', { home: home.root });
     tell('containers');
     // Whatever ran goes with its container; nothing must be started meanwhile.
-    await rooms?.watching.close();
-    await rooms?.custody.letGo();
-    const removed = await removeFromEngine(engine);
+    await rooms?.watchConnections.close();
+    await rooms?.sessionRuntime.stop();
+    const removed = await removeEngineObjects(engine);
     const folders = await names(home.workspaces);
     for (const [index, name] of folders.entries()) {
       tell('workspaces', index, folders.length, 'workspaces');

@@ -8,13 +8,13 @@ import {
   closeDescriptors,
   detachStdio,
   openDescriptors,
-  stillInherited,
+  inheritedDescriptors,
   suspectedDescriptors,
 } from './descriptors.ts';
-import { LogFile } from './logs.ts';
+import { LogFile } from '../base/log.ts';
 import { thisProgram } from './program.ts';
 import { Supervisor } from './supervisor.ts';
-import { leaveAfterMs } from './unneeded.ts';
+import { idleShutdownMs } from './idle-shutdown.ts';
 
 /** How the process of a supervisor ends. */
 export const DAEMON_EXIT = { left: 0, failed: 1, locked: 3, crashed: 70 } as const;
@@ -35,7 +35,7 @@ export async function runSupervisor(bundle: string): Promise<number> {
   const suspected = suspectedDescriptors(openDescriptors());
   const home = Home.open(root);
   const log = new LogFile({ path: home.logFile });
-  const daemon = log.room('daemon');
+  const daemon = log.child('daemon');
   watchForCrashes(log);
   try {
     const lock = await acquire(home);
@@ -49,21 +49,22 @@ export async function runSupervisor(bundle: string): Promise<number> {
       lock,
       log,
       program: thisProgram(bundle),
-      leaveAfterMs: leaveAfterMs(process.env),
+      idleShutdownMs: idleShutdownMs(process.env),
     }).catch((error: unknown) => {
       lock.release();
       throw error;
     });
-    for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => supervisor.leave('signal'));
+    for (const signal of ['SIGTERM', 'SIGINT'] as const)
+      process.on(signal, () => supervisor.shutDown('signal'));
     // A terminal that goes away is none of ours.
     process.on('SIGHUP', () => undefined);
     detachStdio();
     const letGo = setTimeout(() => {
-      const inherited = stillInherited(suspected, openDescriptors(), home.root);
+      const inherited = inheritedDescriptors(suspected, openDescriptors(), home.root);
       closeDescriptors(inherited);
       if (inherited.length > 0) daemon.info('closed what was inherited', { descriptors: inherited.length });
     }, LET_GO_MS);
-    await supervisor.left;
+    await supervisor.stopped;
     clearTimeout(letGo);
     return DAEMON_EXIT.left;
   } catch (error) {
@@ -103,7 +104,7 @@ async function answers(home: Home): Promise<boolean> {
 /** All that was acknowledged is on the disk: leaving at once is safer than going on in a state that nobody foresaw. */
 function watchForCrashes(log: LogFile): void {
   const crash = (message: string) => (error: unknown) => {
-    log.room('daemon').error(message, { error });
+    log.child('daemon').error(message, { error });
     process.exit(DAEMON_EXIT.crashed);
   };
   process.on('uncaughtException', crash('crashed'));

@@ -1,15 +1,15 @@
 import type { Result } from '../../protocol/methods.ts';
 import type { Program } from './program.ts';
-import type { Rooms } from './rooms.ts';
+import type { Services } from './services.ts';
 
 /** The answer to `supervisor/status`. `live`: sessions that have a sandbox. */
 export function supervisorStatus(
-  rooms: Rooms,
+  rooms: Services,
   program: Program,
   process_: { readonly startedAt: number; readonly connections: number },
 ): Result<'supervisor/status'> {
   const { home, database, engine, sessions, turns } = rooms;
-  const counts = sessions.counts();
+  const counts = sessions.countByStatus();
   const { deleted, ...present } = counts;
   const total = Object.values(present).reduce((sum, many) => sum + many, 0);
   return {
@@ -23,7 +23,7 @@ export function supervisorStatus(
     connections: process_.connections,
     engine: engine.status(),
     sessions: { ...present, deleted, total, live: counts.active + counts.idle + counts.paused },
-    turns: turns.counts(),
+    turns: turns.countByStatus(),
     logFile: home.logFile,
   };
 }

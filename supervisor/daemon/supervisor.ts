@@ -1,24 +1,24 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Engine } from '../engine/port.ts';
-import { failpoint } from '../failpoints.ts';
+import { failpoint } from '../base/failpoints.ts';
 import { RpcServer } from '../rpc/server.ts';
-import type { HandlerTable } from '../rpc/table.ts';
+import type { HandlerTable } from '../rpc/handler-table.ts';
 import type { Home } from '../store/home.ts';
 import type { HomeLock } from '../store/lock.ts';
-import { Doctor } from '../trust/doctor.ts';
-import { gate } from './gate.ts';
-import { handlersOf, handlersOfDamaged } from './handlers.ts';
+import { Doctor } from '../doctor/doctor.ts';
+import { refuseUnavailable } from './availability.ts';
+import { createHandlers, createDamagedHomeHandlers } from './handlers.ts';
 import { HomeWatch } from './home-watch.ts';
-import type { LogFile } from './logs.ts';
+import type { LogFile } from '../base/log.ts';
 import type { Program } from './program.ts';
 import { Purge } from './purge.ts';
-import { removeFromEngine, removeLeftHelpers } from './engine-objects.ts';
-import { openEngine, openRooms, type Rooms } from './rooms.ts';
-import { UnneededWatch } from './unneeded.ts';
+import { removeEngineObjects, removeLeftoverHelpers } from './engine-objects.ts';
+import { openEngine, openServices, type Services } from './services.ts';
+import { IdleShutdown } from './idle-shutdown.ts';
 
 /** Why a supervisor ends. `home-gone`: its home was removed, so nothing of it may stay. `unneeded`: it was to leave when idle, and is. */
-export type LeaveReason = 'stop' | 'handover' | 'signal' | 'purge' | 'home-gone' | 'unneeded';
+export type ShutdownReason = 'stop' | 'handover' | 'signal' | 'purge' | 'home-gone' | 'unneeded';
 
 /** How long the steps at hand may take before the home is let go all the same; whoever comes next finishes them. */
 const DRAIN_MS = 10_000;
@@ -34,37 +34,37 @@ export interface SupervisorOptions {
   readonly log: LogFile;
   readonly program: Program;
   /** Leave after this long without a client and a sandbox; null: stay. */
-  readonly leaveAfterMs?: number | null;
+  readonly idleShutdownMs?: number | null;
 }
 
 /** The life of one supervisor: everything that it opened is closed by `leave`, in the reverse order. */
 export class Supervisor {
   /** Resolves when it has let go of everything. */
-  readonly left: Promise<LeaveReason>;
+  readonly stopped: Promise<ShutdownReason>;
   readonly #options: SupervisorOptions;
   readonly #engine: Engine;
-  readonly #rooms: Rooms | null;
+  readonly #rooms: Services | null;
   readonly #startedAt = Date.now();
-  readonly #resolveLeft: (reason: LeaveReason) => void;
+  readonly #resolveLeft: (reason: ShutdownReason) => void;
   #server: RpcServer | null = null;
   #watch: HomeWatch | null = null;
-  #unneeded: UnneededWatch | null = null;
+  #unneeded: IdleShutdown | null = null;
   #unfollow: () => void = () => undefined;
-  #leaving: LeaveReason | null = null;
+  #leaving: ShutdownReason | null = null;
 
-  private constructor(options: SupervisorOptions, engine: Engine, rooms: Rooms | null) {
+  private constructor(options: SupervisorOptions, engine: Engine, rooms: Services | null) {
     this.#options = options;
     this.#engine = engine;
     this.#rooms = rooms;
-    const { promise, resolve } = Promise.withResolvers<LeaveReason>();
-    this.left = promise;
+    const { promise, resolve } = Promise.withResolvers<ShutdownReason>();
+    this.stopped = promise;
     this.#resolveLeft = resolve;
   }
 
   /** Serves requests when it resolves. Errors: `home_newer`, `no_space`, `permission_denied`, those of listening. */
   static async start(options: SupervisorOptions): Promise<Supervisor> {
     const { home, log, program } = options;
-    const engine = openEngine(home, program, log.room('engine'));
+    const engine = openEngine(home, program, log.child('engine'));
     try {
       const { rooms, damage } = open(options, engine);
       const supervisor = new Supervisor(options, engine, rooms);
@@ -77,7 +77,7 @@ export class Supervisor {
   }
 
   /** Ends it: sandboxes and turns go on. Asking again changes nothing. */
-  leave(reason: LeaveReason): void {
+  shutDown(reason: ShutdownReason): void {
     if (this.#leaving !== null) return;
     this.#leaving = reason;
     void this.#leave(reason);
@@ -87,22 +87,22 @@ export class Supervisor {
     const { home, log, program } = this.#options;
     const rooms = this.#rooms;
     if (rooms !== null) await this.#firstLook(rooms);
-    const purge = new Purge({ home, engine: this.#engine, rooms, log: log.room('purge') });
+    const purge = new Purge({ home, engine: this.#engine, rooms, log: log.child('purge') });
     const life = {
       startedAt: this.#startedAt,
       connections: () => this.#server?.connections ?? 0,
-      leaveSoon: (reason: LeaveReason) => void setImmediate(() => this.leave(reason)),
-      purge: purge.handler((all) => void setImmediate(() => this.leave(all ? 'purge' : 'stop'))),
+      leaveSoon: (reason: ShutdownReason) => void setImmediate(() => this.shutDown(reason)),
+      purge: purge.handler((all) => void setImmediate(() => this.shutDown(all ? 'purge' : 'stop'))),
     };
     const table =
       rooms === null || damage !== null
-        ? handlersOfDamaged(
+        ? createDamagedHomeHandlers(
             damage ?? new HoldfastError('home_damaged', 'The database cannot be used'),
             new Doctor({ home, engine: this.#engine, program, database: null, sessions: null, damage }),
             life,
           )
-        : handlersOf(rooms, program, life, log.room('daemon'));
-    const handlers = gate(table, (method) => (ALWAYS.has(method) ? null : this.#refusal(purge)));
+        : createHandlers(rooms, program, life, log.child('daemon'));
+    const handlers = refuseUnavailable(table, (method) => (ALWAYS.has(method) ? null : this.#refusal(purge)));
     this.#server = await RpcServer.listen({
       place: { directory: home.socketDirectory, name: PROTOCOL_SOCKET },
       identity: {
@@ -113,20 +113,20 @@ export class Supervisor {
       handlers,
       payloads: rooms?.payloads,
       onInternalError: (error, where) =>
-        log.room('rpc').error('a request failed', { error, method: where.method }),
-      onBroken: (error) => log.room('rpc').info('a connection was ended', { error }),
+        log.child('rpc').error('a request failed', { error, method: where.method }),
+      onConnectionBroken: (error) => log.child('rpc').info('a connection was ended', { error }),
     });
-    this.#watch = new HomeWatch(home, () => this.leave('home-gone'));
-    const { leaveAfterMs = null } = this.#options;
-    if (leaveAfterMs !== null) {
-      this.#unneeded = new UnneededWatch(
-        leaveAfterMs,
+    this.#watch = new HomeWatch(home, () => this.shutDown('home-gone'));
+    const { idleShutdownMs = null } = this.#options;
+    if (idleShutdownMs !== null) {
+      this.#unneeded = new IdleShutdown(
+        idleShutdownMs,
         () => this.#isNeeded(),
-        () => this.leave('unneeded'),
+        () => this.shutDown('unneeded'),
       );
     }
     log
-      .room('daemon')
+      .child('daemon')
       .info('ready', { pid: process.pid, version: program.info.version, build: program.info.build });
   }
 
@@ -134,20 +134,20 @@ export class Supervisor {
   #isNeeded(): boolean {
     if ((this.#server?.connections ?? 0) > 0) return true;
     if (this.#rooms === null) return false;
-    if (this.#rooms.sessionParts.snapshots.fills.isBusy) return true;
-    const { active, idle, paused } = this.#rooms.sessions.counts();
-    const { running, queued } = this.#rooms.turns.counts();
+    if (this.#rooms.sessionServices.snapshots.hydration.isBusy) return true;
+    const { active, idle, paused } = this.#rooms.sessions.countByStatus();
+    const { running, queued } = this.#rooms.turns.countByStatus();
     return active + idle + paused + running + queued > 0;
   }
 
   /** Reconciles before the first request; an engine that hangs must not keep clients from hearing that it does. */
-  async #firstLook({ custody, profileService, operations, deletedSessions }: Rooms): Promise<void> {
-    const log = this.#options.log.room('daemon');
+  async #firstLook({ sessionRuntime, profileService, operations, deletedSessions }: Services): Promise<void> {
+    const log = this.#options.log.child('daemon');
     const recover = (): void => {
       profileService.recover().catch((error: unknown) => log.error('recovery failed', { error }));
-      removeLeftHelpers(this.#engine).catch((error: unknown) => log.warn('left helpers stay', { error }));
+      removeLeftoverHelpers(this.#engine).catch((error: unknown) => log.warn('left helpers stay', { error }));
     };
-    const started = custody.takeOver().then(() => {
+    const started = sessionRuntime.start().then(() => {
       recover();
       // After the snapshots whose time was over: those that are left keep the history.
       deletedSessions.start();
@@ -163,15 +163,15 @@ export class Supervisor {
   }
 
   #refusal(purge: Purge): HoldfastError | null {
-    if (this.#leaving === null && !purge.running) return null;
+    if (this.#leaving === null && !purge.isRunning) return null;
     return new HoldfastError('shutting_down', 'The supervisor is leaving', {
       next: 'ask again: the next one goes on where it stopped',
     });
   }
 
-  async #leave(reason: LeaveReason): Promise<void> {
+  async #leave(reason: ShutdownReason): Promise<void> {
     const { home, lock, log } = this.#options;
-    const daemon = log.room('daemon');
+    const daemon = log.child('daemon');
     daemon.info('leaving', { reason });
     this.#watch?.close();
     this.#rooms?.deletedSessions.close();
@@ -179,14 +179,14 @@ export class Supervisor {
     this.#unfollow();
     if (reason === 'handover') await failpoint('handover.after-ack');
     // First: what else ends here may wait for one.
-    await this.#try('fills', () => within(DRAIN_MS, this.#rooms?.custody.pauseFills()));
-    await this.#try('profiles', () => within(DRAIN_MS, this.#rooms?.profileService.drained()));
+    await this.#try('fills', () => within(DRAIN_MS, this.#rooms?.sessionRuntime.pauseHydration()));
+    await this.#try('profiles', () => within(DRAIN_MS, this.#rooms?.profileService.waitUntilIdle()));
     await this.#try('server', () => within(DRAIN_MS, this.#server?.close()));
-    await this.#try('watches', () => within(DRAIN_MS, this.#rooms?.watching.close()));
-    await this.#try('files', () => within(DRAIN_MS, this.#rooms?.files.close()));
+    await this.#try('watches', () => within(DRAIN_MS, this.#rooms?.watchConnections.close()));
+    await this.#try('files', () => within(DRAIN_MS, this.#rooms?.filesConnections.close()));
     await this.#try('egress', () => this.#rooms?.egress.close());
-    await this.#try('sessions', () => within(DRAIN_MS, this.#rooms?.custody.letGo()));
-    if (reason === 'home-gone') await this.#try('engine objects', () => removeFromEngine(this.#engine));
+    await this.#try('sessions', () => within(DRAIN_MS, this.#rooms?.sessionRuntime.stop()));
+    if (reason === 'home-gone') await this.#try('engine objects', () => removeEngineObjects(this.#engine));
     await this.#try('engine', () => within(DRAIN_MS, this.#engine.close()));
     await this.#try('database', () => this.#rooms?.database.close());
     if (reason === 'handover') await failpoint('handover.before-release');
@@ -202,7 +202,7 @@ export class Supervisor {
     try {
       await act();
     } catch (error) {
-      this.#options.log.room('daemon').error(`${what} could not be closed`, { error });
+      this.#options.log.child('daemon').error(`${what} could not be closed`, { error });
     }
   }
 }
@@ -211,12 +211,12 @@ export class Supervisor {
 function open(
   { home, program, log }: SupervisorOptions,
   engine: Engine,
-): { rooms: Rooms | null; damage: HoldfastError | null } {
+): { rooms: Services | null; damage: HoldfastError | null } {
   try {
-    return { rooms: openRooms(home, engine, program, log.room('daemon')), damage: null };
+    return { rooms: openServices(home, engine, program, log.child('daemon')), damage: null };
   } catch (error) {
     if (!(error instanceof HoldfastError) || error.code !== 'home_damaged') throw error;
-    log.room('daemon').warn('the database is damaged', { error });
+    log.child('daemon').warn('the database is damaged', { error });
     return { rooms: null, damage: error };
   }
 }

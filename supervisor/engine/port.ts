@@ -16,7 +16,7 @@ export interface Engine {
   /** What `doctor` judges: versions and protections, asked now. */
   facts(): Promise<EngineFacts>;
   /** Identity of the program files that this build brings into sandboxes: their folder's name in the home. */
-  programs(): string;
+  programsHash(): string;
 
   images: EngineImages;
 
@@ -30,7 +30,7 @@ export interface Engine {
   pause(sessionId: string): Promise<void>;
   unpause(sessionId: string): Promise<void>;
   /** Sees to it that this agent does not stay paused should we end before `release`. Called before `pause`. */
-  guardPause(agent: ObservedSide): PauseGuard;
+  guardPause(agent: ObservedContainer): PauseGuard;
   /** Ends and removes the agent's side: TERM, after `graceMs` KILL. Thaws first. The sidecar stays. */
   stopAgent(sessionId: string, graceMs: number): Promise<void>;
   /** Ends and removes both sides and what belongs to them, but never the workspace. */
@@ -107,8 +107,8 @@ export interface EngineImages {
 }
 export interface PullProgress {
   readonly doneBytes: number;
-  readonly ofBytes: number | null;
-  readonly stage: string;
+  readonly totalBytes: number | null;
+  readonly status: string;
 }
 
 export type Backing = 'directory' | 'volume';
@@ -155,10 +155,10 @@ export interface EngineExec {
   detach(): void;
 }
 
-export type SideState = 'created' | 'running' | 'paused' | 'exited' | 'removing' | 'lost';
-export interface ObservedSide {
+export type ContainerState = 'created' | 'running' | 'paused' | 'exited' | 'removing' | 'lost';
+export interface ObservedContainer {
   readonly objectId: string;
-  readonly state: SideState;
+  readonly state: ContainerState;
   readonly generation: number;
   /** Identity of everything that needs a new container when it changes: image, code version, limits, program files, uid. */
   readonly specHash: string;
@@ -167,8 +167,8 @@ export interface ObservedSide {
 }
 export interface ObservedSandbox {
   readonly sessionId: string;
-  readonly sidecar: ObservedSide | null;
-  readonly agent: ObservedSide | null;
+  readonly sidecar: ObservedContainer | null;
+  readonly agent: ObservedContainer | null;
 }
 export interface ObservedObject {
   readonly kind: 'container' | 'volume' | 'network';
@@ -176,5 +176,5 @@ export interface ObservedObject {
   readonly name: string;
   readonly sessionId: string | null;
   readonly role: 'sidecar' | 'agent' | 'helper' | 'workspace' | 'run' | 'control' | 'runtime' | 'code';
-  readonly side: ObservedSide | null;
+  readonly container: ObservedContainer | null;
 }

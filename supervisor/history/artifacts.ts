@@ -100,7 +100,7 @@ export class Artifacts {
     to: { readonly sessionId: string; readonly name: string },
     bytes: number,
   ): Promise<void> {
-    const directory = this.#home.artifactsOf(to.sessionId);
+    const directory = this.#home.artifactsDirectory(to.sessionId);
     try {
       if ((await mkdir(directory, { recursive: true, mode: 0o700 })) !== undefined)
         syncDirectory(dirname(directory));
@@ -123,7 +123,7 @@ export class Artifacts {
   /** Everything of a session. */
   remove(sessionId: string): void {
     this.#do(`The artifacts of ${sessionId} could not be removed`, () => {
-      rmSync(this.#home.artifactsOf(sessionId), { recursive: true, force: true });
+      rmSync(this.#home.artifactsDirectory(sessionId), { recursive: true, force: true });
     });
   }
 

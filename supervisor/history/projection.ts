@@ -3,7 +3,7 @@ import { parseEvent } from '../../protocol/events.ts';
 import type { EventEntry } from '../../protocol/events.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { TurnSummary } from '../store/turns.ts';
-import { canonicalJson } from './canonical.ts';
+import { canonicalJson } from './canonical-json.ts';
 
 /** Fields of a session's row that its history alone gives back. Activity and expiry are clocks, not history. */
 export const PROJECTED_SESSION = [
@@ -133,7 +133,7 @@ function step(state: ProjectedSession, entry: EventEntry): ProjectedSession {
     case 'workspace.seeded':
     case 'workspace.near-limit':
     case 'workspace.restored':
-    case 'workspace.fill-failed':
+    case 'workspace.hydration-failed':
     case 'snapshot.created':
     case 'snapshot.deleted':
     case 'snapshot.failed':
@@ -225,7 +225,7 @@ function turnStep(turn: ProjectedTurn, entry: Exclude<TurnEntry, { type: 'turn.q
 }
 
 /** Where a history and the rows disagree, a line each: `status: history "idle", row "active"`. Empty when they agree. */
-export function differences(
+export function projectionMismatches(
   projected: ProjectedSession | null,
   session: SessionRow,
   turns: readonly TurnSummary[],

@@ -2,12 +2,12 @@ import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
 import { z } from 'zod';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { EVENTS, INLINE_OUTPUT_BYTES, OutputStreamSchema } from '../../protocol/events.ts';
+import { EVENT_SCHEMAS, INLINE_OUTPUT_BYTES, OutputStreamSchema } from '../../protocol/events.ts';
 import type { EventData, OutputStream } from '../../protocol/events.ts';
 import { count, parseRow } from '../store/columns.ts';
 import type { Database } from '../store/database.ts';
 import type { Artifacts } from './artifacts.ts';
-import type { EventLog } from './events.ts';
+import type { EventLog } from './event-log.ts';
 
 /** What one `read` returns at most. */
 const READ_BYTES = 4 * 2 ** 20;
@@ -141,7 +141,7 @@ export class TurnOutput {
 
   #content(sessionId: string, seq: number): Buffer {
     const event = this.#events.get(sessionId, seq);
-    const data = EVENTS['turn.output'].safeParse(event?.data);
+    const data = EVENT_SCHEMAS['turn.output'].safeParse(event?.data);
     if (!data.success) {
       throw new HoldfastError(
         'home_damaged',
@@ -157,7 +157,7 @@ export class TurnOutput {
   }
 
   /** Files that hold streams of a turn, and how many bytes of each are output. */
-  files(
+  artifactFiles(
     turnId: string,
   ): { readonly stream: OutputStream; readonly artifact: string; readonly bytes: number }[] {
     const turn = this.#turn(turnId);

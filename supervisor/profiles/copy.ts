@@ -13,10 +13,10 @@ import {
   symlink,
 } from 'node:fs/promises';
 import { posix } from 'node:path';
-import type { LeftOut } from '../../protocol/deployed.ts';
+import type { IgnoredFiles } from '../../protocol/deploy-result.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { IGNORE_FILES, Ignores, isRepository } from './ignores.ts';
-import { LeftOutEntries } from './left-out.ts';
+import { IGNORE_FILES, IgnoreRules, isGitEntry } from './ignore-rules.ts';
+import { IgnoredEntries } from './ignored-entries.ts';
 import { PROFILE_FILE } from './profile-file.ts';
 
 export interface CopyLimits {
@@ -26,7 +26,7 @@ export interface CopyLimits {
 export const COPY_LIMITS: CopyLimits = { bytes: 2 ** 30, files: 200_000 };
 export interface CopyOptions {
   /** A folder that never belongs to code, although it may lie in the project: the home itself. */
-  readonly except?: string;
+  readonly excludedFolder?: string;
   readonly limits?: CopyLimits;
   readonly signal?: AbortSignal | undefined;
   readonly progress?: (files: number) => void;
@@ -42,9 +42,9 @@ export interface CopiedProject {
   /** Same paths, kinds, executable bits and contents: same hash. */
   readonly hash: string;
   /** What ignore files kept out. */
-  readonly leftOut: LeftOut;
+  readonly ignored: IgnoredFiles;
   /** Whether the path (relative, UTF-8) is a regular file of the copy. */
-  has(path: string): boolean;
+  hasFile(path: string): boolean;
 }
 
 /** Bytes of a path, one character each: names that are not UTF-8 stay what they are. */
@@ -73,7 +73,7 @@ class ProjectCopy {
   readonly #limits: CopyLimits;
   readonly #hash = createHash('sha256');
   readonly #regular = new Set<string>();
-  readonly #leftOut = new LeftOutEntries();
+  readonly #leftOut = new IgnoredEntries();
   readonly #buffer = Buffer.alloc(CHUNK);
   #root: RawPath = '';
   #except: Stats | undefined;
@@ -89,8 +89,8 @@ class ProjectCopy {
 
   async run(): Promise<CopiedProject> {
     this.#root = (await realpath(onDisk(this.#source), { encoding: 'buffer' })).toString('latin1');
-    if (this.#options.except !== undefined) this.#except = await stat(this.#options.except);
-    await this.#folder('', Ignores.none(), 0);
+    if (this.#options.excludedFolder !== undefined) this.#except = await stat(this.#options.excludedFolder);
+    await this.#folder('', IgnoreRules.none(), 0);
     this.#options.progress?.(this.#files);
     const regular = this.#regular;
     const leftOut = await this.#leftOut.measure(this.#options.signal);
@@ -98,12 +98,12 @@ class ProjectCopy {
       files: this.#files,
       bytes: this.#bytes,
       hash: this.#hash.digest('hex'),
-      leftOut,
-      has: (path) => regular.has(posix.normalize(raw(path))),
+      ignored: leftOut,
+      hasFile: (path) => regular.has(posix.normalize(raw(path))),
     };
   }
 
-  async #folder(relative: RawPath, above: Ignores, depth: number): Promise<void> {
+  async #folder(relative: RawPath, above: IgnoreRules, depth: number): Promise<void> {
     this.#options.signal?.throwIfAborted();
     if (depth > DEEPEST)
       throw refused(relative, `it is more than ${DEEPEST} folders deep`, 'move it up, or ignore it');
@@ -121,8 +121,7 @@ class ProjectCopy {
       const status = await this.#reading(path, lstat(onDisk(join(this.#source, path))));
       const isProfile = path === PROFILE_FILE;
       if (!isProfile && ignores.ignores(readable(path), status.isDirectory())) {
-        if (!isRepository(readable(path)))
-          this.#leftOut.add(readable(path), onDisk(join(this.#source, path)));
+        if (!isGitEntry(readable(path))) this.#leftOut.add(readable(path), onDisk(join(this.#source, path)));
         continue;
       }
       if (status.isDirectory()) {
@@ -158,7 +157,7 @@ class ProjectCopy {
     }
   }
 
-  async #ignoresOf(relative: RawPath, names: readonly string[], above: Ignores): Promise<Ignores> {
+  async #ignoresOf(relative: RawPath, names: readonly string[], above: IgnoreRules): Promise<IgnoreRules> {
     const texts: string[] = [];
     for (const name of IGNORE_FILES) {
       if (!names.includes(name)) continue;

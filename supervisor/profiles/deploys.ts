@@ -3,25 +3,25 @@ import { mkdir, rename } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { dirname } from 'node:path';
 import { z } from 'zod';
-import { type Deployed, DeployedSchema } from '../../protocol/deployed.ts';
+import { type DeployResult, DeployResultSchema } from '../../protocol/deploy-result.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { parsePath } from '../../protocol/paths.ts';
-import { profileWarnings } from '../../protocol/profile-bounds.ts';
+import { findProfileWarnings } from '../../protocol/profile-validation.ts';
 import { type Profile, type Seed, seedOf } from '../../protocol/profile.ts';
-import { failpoint } from '../failpoints.ts';
-import type { Lanes } from '../sessions/lanes.ts';
+import { failpoint } from '../base/failpoints.ts';
+import type { KeyedMutex } from '../base/keyed-mutex.ts';
 import { syncDirectory } from '../store/home.ts';
-import { type Operation, resultOf } from '../store/operations.ts';
+import { type Operation, replayResult } from '../store/operations.ts';
 import type { NewProfileRow } from '../store/profiles.ts';
 import { removeTree } from '../store/remove-tree.ts';
 import { copyProject } from './copy.ts';
 import { GitHistory } from './git/history.ts';
-import { seedItems } from '../workspace/seed-source.ts';
-import { requireImage, type TellProgress } from './images.ts';
-import { asFailure, endFailed, type ProfileServiceOptions } from './requests.ts';
-import { requireEngine, requireEntry, requireOutside } from './requirements.ts';
+import { seedItems } from './seed-source.ts';
+import { requireImage, type ReportProgress } from './images.ts';
+import { toFailure, recordFailure, type ProfileServiceOptions } from './requests.ts';
+import { requireEngine, requireEntry, requireOutsideHome } from './requirements.ts';
 import { summarize } from './summary.ts';
-import { deployedAgain, UNDEPLOY } from './undeploys.ts';
+import { redeployedError, UNDEPLOY } from './undeploys.ts';
 import type { CodeVersions } from './versions.ts';
 
 export const DEPLOY = 'profile/deploy';
@@ -29,7 +29,7 @@ export const DEPLOY = 'profile/deploy';
 export interface DeployRequest {
   readonly directory: string;
   readonly opId?: string | undefined;
-  readonly tell: TellProgress;
+  readonly reportProgress: ReportProgress;
   readonly signal: AbortSignal;
 }
 
@@ -46,32 +46,32 @@ const DataSchema = z.object({
  */
 export class Deploys {
   readonly #options: ProfileServiceOptions;
-  readonly #lanes: Lanes;
+  readonly #lanes: KeyedMutex;
   readonly #versions: CodeVersions;
   /** Operations of this process that are at work. */
   readonly #running = new Set<number>();
 
-  constructor(options: ProfileServiceOptions, lanes: Lanes, versions: CodeVersions) {
+  constructor(options: ProfileServiceOptions, lanes: KeyedMutex, versions: CodeVersions) {
     this.#options = options;
     this.#lanes = lanes;
     this.#versions = versions;
   }
 
-  async run(request: DeployRequest): Promise<Deployed> {
+  async run(request: DeployRequest): Promise<DeployResult> {
     const { operations, home } = this.#options;
     const begun = operations.begin({ opId: request.opId, kind: DEPLOY, sessionId: null, data: {} });
-    if ('replay' in begun) return DeployedSchema.parse(resultOf(begun.replay));
+    if ('replay' in begun) return DeployResultSchema.parse(replayResult(begun.replay));
     const { operation } = begun;
     this.#running.add(operation.id);
     try {
-      const directory = await requireOutside(home.root, request.directory);
+      const directory = await requireOutsideHome(home.root, request.directory);
       // Reading YAML is a tenth of the program, and only a deploy does.
       const { readProfile } = await import('./read.ts');
       const profile = await readProfile(directory);
       return await this.#lanes.run(profile.name, () => this.#inLane(operation, directory, profile, request));
     } catch (error) {
-      const failure = asFailure(error);
-      endFailed(operations, operation, failure);
+      const failure = toFailure(error);
+      recordFailure(operations, operation, failure);
       throw failure;
     } finally {
       this.#running.delete(operation.id);
@@ -79,7 +79,7 @@ export class Deploys {
   }
 
   /** After a crash. Undoing is complete, so a client that asks again with its opId gets a deploy, not the story of a crash. */
-  async undo(operation: Operation): Promise<void> {
+  async rollBack(operation: Operation): Promise<void> {
     if (this.#running.has(operation.id)) return;
     const { profile } = DataSchema.parse(operation.data);
     const undo = async (): Promise<void> => {
@@ -95,22 +95,22 @@ export class Deploys {
     begun: Operation,
     directory: string,
     profile: Profile,
-    { signal, tell }: DeployRequest,
-  ): Promise<Deployed> {
+    { signal, reportProgress }: DeployRequest,
+  ): Promise<DeployResult> {
     const { engine, database, profiles, defaultImage, operations, log, now } = this.#options;
     signal.throwIfAborted();
     await requireEngine(engine, profile);
     const image = profile.image ?? defaultImage;
-    await requireImage(engine.images, image, profile.image === undefined, tell, signal);
+    await requireImage(engine.images, image, profile.image === undefined, reportProgress, signal);
 
     const { version, operation } = database.transaction(() => {
       const version = profiles.reserveVersion(profile.name, now());
       const numbered = { profile: profile.name, version, reserved: true };
-      return { version, operation: operations.step(begun, 'numbered', numbered) };
+      return { version, operation: operations.recordStep(begun, 'numbered', numbered) };
     });
     await failpoint('deploy.after-intent');
     try {
-      return await this.#publish(operation, { directory, profile, image, version }, tell, signal);
+      return await this.#publish(operation, { directory, profile, image, version }, reportProgress, signal);
     } catch (error) {
       await this.#removeCode(operation).catch((left: unknown) => {
         // The deploy's own failure is what the caller hears; gc finds these leftovers.
@@ -128,9 +128,9 @@ export class Deploys {
       readonly image: string;
       readonly version: number;
     },
-    tell: TellProgress,
+    tell: ReportProgress,
     signal: AbortSignal,
-  ): Promise<Deployed> {
+  ): Promise<DeployResult> {
     const { home, engine, profiles } = this.#options;
     const { directory, profile, image, version } = code;
     const target = home.deploy(profile.name, version);
@@ -139,10 +139,10 @@ export class Deploys {
     // Left over from a version of that number that never came to be.
     await removeTree(unfinished);
     await removeTree(target);
-    await removeTree(home.deployedHistory(profile.name, version));
+    await removeTree(home.deployedGitHistory(profile.name, version));
     tell('copy');
     const copied = await copyProject(directory, unfinished, {
-      except: home.root,
+      excludedFolder: home.root,
       signal,
       progress: (files) => tell('copy', files, undefined, 'files'),
     });
@@ -156,10 +156,10 @@ export class Deploys {
         ? copied.hash
         : createHash('sha256').update(`${copied.hash}:${history.hash}`).digest('hex');
     const report = async (code: string, historyVersion: number) => ({
-      leftOut: copied.leftOut,
+      ignored: copied.ignored,
       seed: await seedExtent(
         code,
-        history === null ? null : home.deployedHistory(profile.name, historyVersion),
+        history === null ? null : home.deployedGitHistory(profile.name, historyVersion),
         seed,
         signal,
       ),
@@ -176,7 +176,7 @@ export class Deploys {
         { replaced: false, unchanged: true, ...extent },
       );
     }
-    await history?.copyTo(home.deployedHistory(profile.name, version), {
+    await history?.copyTo(home.deployedGitHistory(profile.name, version), {
       used: copied,
       signal,
       progress: (files) => tell('copy', files, undefined, 'files'),
@@ -209,7 +209,11 @@ export class Deploys {
     return deployed;
   }
 
-  #record(operation: Operation, row: NewProfileRow, how: Omit<Deployed, 'profile' | 'warnings'>): Deployed {
+  #record(
+    operation: Operation,
+    row: NewProfileRow,
+    how: Omit<DeployResult, 'profile' | 'warnings'>,
+  ): DeployResult {
     const { database, profiles, operations, sessions, log } = this.#options;
     const deployed = database.transaction(() => {
       this.#cancelUndeploys(row.name);
@@ -248,14 +252,14 @@ export class Deploys {
     }
     return await GitHistory.read(directory, {
       isSeeded: (path) => paths.has(path),
-      requireAllowed: (from) => requireOutside(home.root, from),
+      requireAllowed: (from) => requireOutsideHome(home.root, from),
       signal,
     });
   }
 
   #warnings(profile: Profile): string[] {
     const { localPaths } = this.#options.engine.capabilities();
-    return profileWarnings(profile, localPaths ? totalmem() : null);
+    return findProfileWarnings(profile, localPaths ? totalmem() : null);
   }
 
   /** An undeploy of an earlier supervisor that is still to be finished: whoever deploys the profile again wants to keep it. */
@@ -263,7 +267,7 @@ export class Deploys {
     const { operations } = this.#options;
     for (const operation of operations.pending()) {
       if (operation.kind !== UNDEPLOY || operation.data['profile'] !== name) continue;
-      operations.fail(operation, deployedAgain(name));
+      operations.fail(operation, redeployedError(name));
     }
   }
 
@@ -276,7 +280,7 @@ export class Deploys {
     const target = home.deploy(profile, version);
     await removeTree(`${target}.tmp`);
     await engine.removeCode(profile, version);
-    await removeTree(home.deployedHistory(profile, version));
+    await removeTree(home.deployedGitHistory(profile, version));
     await removeTree(target);
     if (reserved) profiles.releaseVersion(profile, version);
   }
@@ -288,7 +292,7 @@ async function seedExtent(
   history: string | null,
   seed: Seed | null,
   signal: AbortSignal,
-): Promise<Deployed['seed']> {
+): Promise<DeployResult['seed']> {
   if (seed === null) return null;
   const extent = { files: 0, bytes: 0 };
   try {

@@ -154,7 +154,7 @@ function valueAt(value: unknown, path: Path): unknown {
 
 function unknownKey(root: unknown, path: Path, key: string): string {
   const names = keysAt(root, path);
-  const close = nearest(key, names);
+  const close = closestName(key, names);
   const where = path.length === 0 ? '' : ` in "${path.map(String).join('.')}"`;
   if (close !== undefined) return `unknown key "${key}"${where}; did you mean "${close}"?`;
   return `unknown key "${key}"${where}; known are ${names.join(', ')}`;
@@ -211,7 +211,7 @@ function optionsAt(path: Path): string[] {
 }
 
 /** The name within two edits of `key` (one for short keys), if there is one. */
-export function nearest(key: string, names: readonly string[]): string | undefined {
+export function closestName(key: string, names: readonly string[]): string | undefined {
   const allowed = key.length <= 4 ? 1 : 2;
   const scored = names
     .map((name) => ({ name, edits: editDistance(key.toLowerCase(), name.toLowerCase()) }))

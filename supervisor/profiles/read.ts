@@ -1,7 +1,7 @@
 import { constants, open, stat, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { startProblems } from '../../protocol/profile-bounds.ts';
+import { findStartProblems } from '../../protocol/profile-validation.ts';
 import { ProfileSchema, type Profile, unsupportedFields } from '../../protocol/profile.ts';
 import { type ProfileProblem, findProblems, parseYaml } from './problems.ts';
 import { PROFILE_FILE } from './profile-file.ts';
@@ -30,7 +30,7 @@ export function checkProfile(text: string): Profile {
   if ('problems' in document) throw invalid(document.problems);
   const parsed = ProfileSchema.safeParse(document.value);
   if (!parsed.success) throw invalid(findProblems(document, parsed.error.issues));
-  const unstartable = startProblems(parsed.data);
+  const unstartable = findStartProblems(parsed.data);
   if (unstartable.length > 0) {
     const issues = unstartable.map(({ path, message }) => ({
       code: 'custom' as const,

@@ -3,15 +3,15 @@ import type { Database } from '../store/database.ts';
 import type { Home } from '../store/home.ts';
 import type { Operation, Operations } from '../store/operations.ts';
 import type { Profiles } from '../store/profiles.ts';
-import type { Reserve } from '../store/reserve.ts';
+import type { DiskReserve } from '../store/reserve.ts';
 import { hasErrorCode } from '../store/storage-error.ts';
 import type { SessionRow } from '../store/sessions.ts';
-import type { Policies } from '../trust/egress/policies.ts';
-import type { Log } from '../daemon/logs.ts';
+import type { Policies } from '../egress/policies.ts';
+import type { Log } from '../base/log.ts';
 import type { Engine } from '../engine/port.ts';
 
 /** What undeploy needs of the sessions. */
-export interface SessionsOfProfiles {
+export interface ProfileSessions {
   /** Those not deleted. */
   sessionsOf(profile: string): readonly SessionRow[];
   /** Returns when it is gone for good, with its workspace; a session that is gone already is fine. */
@@ -24,11 +24,11 @@ export interface ProfileServiceOptions {
   readonly profiles: Profiles;
   readonly operations: Operations;
   readonly engine: Engine;
-  readonly sessions: SessionsOfProfiles;
+  readonly sessions: ProfileSessions;
   /** Rules that people added for every session of a profile. */
   readonly policies: Pick<Policies, 'forgetProfile'>;
   /** What an undeploy writes frees space: it must be writable on a full disk. */
-  readonly reserve: Pick<Reserve, 'urgently'>;
+  readonly reserve: Pick<DiskReserve, 'retryOnFullDisk'>;
   readonly log: Log;
   /** What a profile without `image` runs in. */
   readonly defaultImage: string;
@@ -36,7 +36,7 @@ export interface ProfileServiceOptions {
 }
 
 /** The request was stopped from outside, not refused: the same one may be asked again and succeed. */
-export function isCutOff({ code }: HoldfastError): boolean {
+export function isInterruption({ code }: HoldfastError): boolean {
   return ['cancelled', 'connection_closed', 'shutting_down', 'engine_unavailable'].includes(code);
 }
 
@@ -44,16 +44,16 @@ export function isCutOff({ code }: HoldfastError): boolean {
  * Ends an operation whose error the caller is told, so that nobody resumes it. One that was only cut off is forgotten: the same opId may
  * be asked again.
  */
-export function endFailed(operations: Operations, operation: Operation, failure: HoldfastError): void {
+export function recordFailure(operations: Operations, operation: Operation, failure: HoldfastError): void {
   try {
-    if (isCutOff(failure)) operations.forget(operation);
+    if (isInterruption(failure)) operations.forget(operation);
     else operations.fail(operation, failure);
   } catch {
     operations.abandon(operation, failure);
   }
 }
 
-export function asFailure(error: unknown): HoldfastError {
+export function toFailure(error: unknown): HoldfastError {
   if (error instanceof Error && error.name === 'AbortError') {
     return new HoldfastError('cancelled', 'The request was cancelled', { cause: error });
   }

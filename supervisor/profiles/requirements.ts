@@ -34,7 +34,7 @@ export async function requireEngine(engine: Engine, profile: Profile): Promise<v
  * The real path of a folder to deploy. Agents write in the home's workspaces: copying from there, one could swap folders
  * under us for the host's. Errors: `profile_invalid`.
  */
-export async function requireOutside(homeRoot: string, directory: string): Promise<string> {
+export async function requireOutsideHome(homeRoot: string, directory: string): Promise<string> {
   const home = await realpath(homeRoot);
   // A folder that is not there is reported by whoever reads its profile.
   const real = await realpath(directory).catch(() => directory);
@@ -47,7 +47,7 @@ export async function requireOutside(homeRoot: string, directory: string): Promi
 
 /** The handler's file is part of what was copied. Errors: `profile_invalid`. */
 export function requireEntry({ agent }: Profile, copied: CopiedProject): void {
-  if (agent.protocol !== 'handler' || copied.has(agent.entry)) return;
+  if (agent.protocol !== 'handler' || copied.hasFile(agent.entry)) return;
   throw new HoldfastError('profile_invalid', `The entry ${agent.entry} is not in the project`, {
     why: 'there is no regular file of that name, or an ignore file leaves it out',
     next: 'correct `agent.entry` in holdfast.yaml, or create the file',

@@ -1,7 +1,7 @@
 import type { ProfileSummary } from '../../protocol/entities.ts';
-import { Lanes } from '../sessions/lanes.ts';
+import { KeyedMutex } from '../base/keyed-mutex.ts';
 import type { ProfileRow } from '../store/profiles.ts';
-import type { Deployed } from '../../protocol/deployed.ts';
+import type { DeployResult } from '../../protocol/deploy-result.ts';
 import { DEPLOY, type DeployRequest, Deploys } from './deploys.ts';
 import type { ProfileServiceOptions } from './requests.ts';
 import { summarize } from './summary.ts';
@@ -12,7 +12,7 @@ import { CodeVersions } from './versions.ts';
 export class ProfileService {
   readonly versions: CodeVersions;
   readonly #options: ProfileServiceOptions;
-  readonly #lanes = new Lanes();
+  readonly #lanes = new KeyedMutex();
   readonly #deploys: Deploys;
   readonly #undeploys: Undeploys;
 
@@ -25,7 +25,7 @@ export class ProfileService {
 
   /** Errors: `not_found`. */
   get(name: string): ProfileRow {
-    return this.#options.profiles.existing(name);
+    return this.#options.profiles.getOrThrow(name);
   }
 
   list(): ProfileSummary[] {
@@ -37,7 +37,7 @@ export class ProfileService {
    * Makes the code in a folder the profile's current version; workspaces stay as they are. Same files again: nothing changes.
    * Errors: those of `readProfile`, `copyProject` and `requireImage`, `engine_unavailable`, `not_supported`, `conflict`.
    */
-  deploy(request: DeployRequest): Promise<Deployed> {
+  deploy(request: DeployRequest): Promise<DeployResult> {
     return this.#deploys.run(request);
   }
 
@@ -46,7 +46,7 @@ export class ProfileService {
     name: string,
     options: { readonly force: boolean; readonly opId?: string | undefined },
   ): Promise<Undeployed> {
-    if (!options.force) throw this.#undeploys.question(this.get(name));
+    if (!options.force) throw this.#undeploys.confirmationError(this.get(name));
     return await this.#undeploys.run(name, options.opId);
   }
 
@@ -58,7 +58,7 @@ export class ProfileService {
     const { operations, log } = this.#options;
     for (const operation of operations.pending()) {
       try {
-        if (operation.kind === DEPLOY) await this.#deploys.undo(operation);
+        if (operation.kind === DEPLOY) await this.#deploys.rollBack(operation);
         else if (operation.kind === UNDEPLOY) await this.#undeploys.resume(operation);
       } catch (error) {
         log.warn('an operation of an earlier supervisor could not be finished', {
@@ -70,7 +70,7 @@ export class ProfileService {
   }
 
   /** Settles when no deploy or undeploy is under way. */
-  async drained(): Promise<void> {
+  async waitUntilIdle(): Promise<void> {
     await this.#lanes.drained();
   }
 }

@@ -1,10 +1,10 @@
 import { z } from 'zod';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { failpoint } from '../failpoints.ts';
-import type { Lanes } from '../sessions/lanes.ts';
-import { type Operation, resultOf } from '../store/operations.ts';
+import { failpoint } from '../base/failpoints.ts';
+import type { KeyedMutex } from '../base/keyed-mutex.ts';
+import { type Operation, replayResult } from '../store/operations.ts';
 import type { ProfileRow } from '../store/profiles.ts';
-import { asFailure, endFailed, isCutOff, type ProfileServiceOptions } from './requests.ts';
+import { toFailure, recordFailure, isInterruption, type ProfileServiceOptions } from './requests.ts';
 import type { CodeVersions } from './versions.ts';
 
 export const UNDEPLOY = 'profile/undeploy';
@@ -20,7 +20,7 @@ const DataSchema = z.object({
 });
 
 /** Why an undeploy that was cut off is not finished. */
-export function deployedAgain(profile: string): HoldfastError {
+export function redeployedError(profile: string): HoldfastError {
   return new HoldfastError('interrupted', `The profile ${profile} was not undeployed to the end`, {
     why: 'it was deployed again meanwhile',
     next: `repeat it with \`holdfast undeploy ${profile}\` to delete what is deployed now`,
@@ -33,11 +33,11 @@ export function deployedAgain(profile: string): HoldfastError {
  */
 export class Undeploys {
   readonly #options: ProfileServiceOptions;
-  readonly #lanes: Lanes;
+  readonly #lanes: KeyedMutex;
   readonly #versions: CodeVersions;
   readonly #running = new Set<number>();
 
-  constructor(options: ProfileServiceOptions, lanes: Lanes, versions: CodeVersions) {
+  constructor(options: ProfileServiceOptions, lanes: KeyedMutex, versions: CodeVersions) {
     this.#options = options;
     this.#lanes = lanes;
     this.#versions = versions;
@@ -48,8 +48,10 @@ export class Undeploys {
     const { operations, profiles, reserve } = this.#options;
     const incarnation = profiles.get(name)?.incarnation;
     const data = { profile: name, ...(incarnation === undefined ? {} : { incarnation }) };
-    const begun = reserve.urgently(() => operations.begin({ opId, kind: UNDEPLOY, sessionId: null, data }));
-    if ('replay' in begun) return UndeployedSchema.parse(resultOf(begun.replay));
+    const begun = reserve.retryOnFullDisk(() =>
+      operations.begin({ opId, kind: UNDEPLOY, sessionId: null, data }),
+    );
+    if ('replay' in begun) return UndeployedSchema.parse(replayResult(begun.replay));
     const { operation } = begun;
     this.#running.add(operation.id);
     try {
@@ -60,12 +62,12 @@ export class Undeploys {
       }
       return await this.#lanes.run(name, async () => {
         // A deploy that was at work before it has cancelled it: nothing may be deleted then.
-        if (!operations.isPending(operation)) throw deployedAgain(name);
+        if (!operations.isPending(operation)) throw redeployedError(name);
         return this.#inLane(operation, incarnation);
       });
     } catch (error) {
-      const failure = asFailure(error);
-      endFailed(operations, operation, failure);
+      const failure = toFailure(error);
+      recordFailure(operations, operation, failure);
       throw failure;
     } finally {
       this.#running.delete(operation.id);
@@ -86,8 +88,8 @@ export class Undeploys {
         await this.#inLane(operation, incarnation);
       });
     } catch (error) {
-      const failure = asFailure(error);
-      if (!isCutOff(failure)) endFailed(operations, operation, failure);
+      const failure = toFailure(error);
+      if (!isInterruption(failure)) recordFailure(operations, operation, failure);
       throw failure;
     } finally {
       this.#running.delete(operation.id);
@@ -95,7 +97,7 @@ export class Undeploys {
   }
 
   /** What the person is asked before anything is deleted. */
-  question(row: ProfileRow): HoldfastError {
+  confirmationError(row: ProfileRow): HoldfastError {
     const sessions = this.#options.sessions.sessionsOf(row.name);
     const names = sessions.slice(0, 5).map(({ name }) => name);
     const more = sessions.length > names.length ? ` and ${sessions.length - names.length} more` : '';
@@ -121,18 +123,18 @@ export class Undeploys {
     const row = profiles.get(name);
     if (row === null) {
       // Somebody else undeployed it while this one waited.
-      reserve.urgently(() => operations.finish(operation, { sessionsDeleted }));
+      reserve.retryOnFullDisk(() => operations.finish(operation, { sessionsDeleted }));
       return { sessionsDeleted };
     }
     // The name is all that a new deployment has in common with the one that was meant.
-    if (row.incarnation !== incarnation) throw deployedAgain(name);
+    if (row.incarnation !== incarnation) throw redeployedError(name);
     await failpoint('undeploy.after-intent');
     for (;;) {
       for (const { id } of sessions.sessionsOf(name)) {
         await sessions.deleteSession(id, { force: true });
         sessionsDeleted += 1;
         const step = { sessionsDeleted };
-        operation = reserve.urgently(() => operations.step(operation, 'deleting', step));
+        operation = reserve.retryOnFullDisk(() => operations.recordStep(operation, 'deleting', step));
       }
       await failpoint('undeploy.after-sessions');
       const finish = (): boolean => {
@@ -143,7 +145,7 @@ export class Undeploys {
         operations.finish(operation, { sessionsDeleted });
         return true;
       };
-      if (reserve.urgently(() => database.transaction(finish))) break;
+      if (reserve.retryOnFullDisk(() => database.transaction(finish))) break;
     }
     log.info('undeployed', { profile: name, sessionsDeleted });
     await this.#versions.removeUnused(name);

@@ -13,10 +13,10 @@ export class CodeVersions {
   }
 
   /** Neither current nor behind a session's sandbox or a turn. */
-  unused(profile?: string): VersionRow[] {
+  listUnused(profile?: string): VersionRow[] {
     const { profiles } = this.#options;
     return profiles
-      .versions()
+      .listVersions()
       .filter((one) => profile === undefined || one.profile === profile)
       .filter(({ profile: name, version }) => !profiles.versionsInUse(name).includes(version));
   }
@@ -31,15 +31,15 @@ export class CodeVersions {
   }): Promise<number> {
     const { engine, home, profiles } = this.#options;
     await engine.removeCode(profile, version);
-    const history = await removeTree(home.deployedHistory(profile, version));
+    const history = await removeTree(home.deployedGitHistory(profile, version));
     const code = await removeTree(home.deploy(profile, version));
-    profiles.versionRemoved(profile, version);
+    profiles.markVersionRemoved(profile, version);
     return code.bytes + history.bytes;
   }
 
   /** As far as it can be done now; the rest is left to gc. */
   async removeUnused(profile: string): Promise<void> {
-    for (const version of this.unused(profile)) {
+    for (const version of this.listUnused(profile)) {
       try {
         await this.remove(version);
       } catch (error) {

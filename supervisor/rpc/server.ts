@@ -1,18 +1,18 @@
 import { createServer } from 'node:net';
 import type { Server, Socket } from 'node:net';
-import { listenAt, removeSocket } from '../../protocol/client/socket.ts';
-import type { SocketPlace } from '../../protocol/client/socket.ts';
+import { listenAt, removeStaleSocket } from '../../protocol/client/socket.ts';
+import type { SocketLocation } from '../../protocol/client/socket.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { METHODS, NOTIFICATIONS } from '../../protocol/methods.ts';
 import type { PeerLimits } from '../../protocol/wire/limits.ts';
-import type { PayloadBuffers } from '../../protocol/wire/payload-buffers.ts';
+import type { BufferPool } from '../../protocol/wire/buffer-pool.ts';
 import { Peer } from '../../protocol/wire/peer.ts';
-import { acceptScratch } from '../../protocol/wire/scratch-socket.ts';
-import { NOTHING } from '../../protocol/wire/shapes.ts';
+import { acceptWithSharedBuffer } from '../../protocol/wire/shared-buffer-socket.ts';
+import { EMPTY_MAP } from '../../protocol/wire/shapes.ts';
 import type { InternalErrorListener } from '../../protocol/wire/shapes.ts';
 import { answerHello } from './hello.ts';
 import type { Identity } from './hello.ts';
-import type { ClientPeer, HandlerTable } from './table.ts';
+import type { ClientPeer, HandlerTable } from './handler-table.ts';
 
 const MOST_CONNECTIONS = 512;
 /** A connection that has not said hello by then makes room. */
@@ -20,15 +20,15 @@ const HELLO_MS = 60_000;
 
 export interface RpcServerOptions {
   /** Mode 0700 and the caller's; what lies there from a killed supervisor is removed, so the caller holds the home's lock. */
-  readonly place: SocketPlace;
+  readonly place: SocketLocation;
   readonly identity: Identity;
   readonly handlers: HandlerTable;
   /** Errors whose text stays on this side, for the log. */
   readonly onInternalError: InternalErrorListener;
   /** Called with every connection that broke the contract or was cut off. */
-  readonly onBroken?: (error: HoldfastError) => void;
+  readonly onConnectionBroken?: (error: HoldfastError) => void;
   readonly limits?: Partial<PeerLimits>;
-  readonly payloads?: PayloadBuffers | undefined;
+  readonly payloads?: BufferPool | undefined;
   readonly helloMs?: number;
 }
 
@@ -42,13 +42,15 @@ export class RpcServer {
 
   private constructor(options: RpcServerOptions) {
     this.#options = options;
-    this.#server = createServer({ pauseOnConnect: true }, (socket) => this.#accept(acceptScratch(socket)));
+    this.#server = createServer({ pauseOnConnect: true }, (socket) =>
+      this.#accept(acceptWithSharedBuffer(socket)),
+    );
     this.#server.maxConnections = MOST_CONNECTIONS;
   }
 
   static async listen(options: RpcServerOptions): Promise<RpcServer> {
     const server = new RpcServer(options);
-    removeSocket(options.place);
+    removeStaleSocket(options.place);
     server.#stopListening = await listenAt(server.#server, options.place);
     // An accept that fails (no descriptors left) concerns that one client only.
     server.#server.on('error', (error) => {
@@ -63,9 +65,9 @@ export class RpcServer {
   }
 
   /** Requests that run now, on all connections. */
-  get running(): number {
+  get runningRequests(): number {
     let running = 0;
-    for (const peer of this.#peers) running += peer.running;
+    for (const peer of this.#peers) running += peer.runningRequests;
     return running;
   }
 
@@ -90,7 +92,8 @@ export class RpcServer {
   }
 
   #accept(socket: Socket): void {
-    const { identity, handlers, onInternalError, onBroken, limits, payloads, helloMs } = this.#options;
+    const { identity, handlers, onInternalError, onConnectionBroken, limits, payloads, helloMs } =
+      this.#options;
     const waiting = setTimeout(() => {
       peer.close(new HoldfastError('timeout', 'The connection was ended', { why: 'it did not say hello' }));
     }, helloMs ?? HELLO_MS);
@@ -106,20 +109,20 @@ export class RpcServer {
           return answer;
         },
       },
-      calls: NOTHING,
-      notifies: NOTIFICATIONS,
-      hears: NOTHING,
+      calls: EMPTY_MAP,
+      sends: NOTIFICATIONS,
+      receives: EMPTY_MAP,
       // A newer client may have no protocol version in common with us and still ask us to make room.
-      opensWith: { method: 'hello', before: ['ping', 'supervisor/handover'] },
+      handshake: { method: 'hello', allowedBefore: ['ping', 'supervisor/handover'] },
       onInternalError,
-      payloads,
+      bufferPool: payloads,
       ...(limits === undefined ? {} : { limits }),
     });
     this.#peers.add(peer);
     void peer.closed.then((error) => {
       clearTimeout(waiting);
       this.#peers.delete(peer);
-      if (error !== undefined && error.code !== 'shutting_down') onBroken?.(error);
+      if (error !== undefined && error.code !== 'shutting_down') onConnectionBroken?.(error);
     });
   }
 }

@@ -1,19 +1,25 @@
 import { z } from 'zod';
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { Log } from '../daemon/logs.ts';
+import type { Log } from '../base/log.ts';
 import type { Engine } from '../engine/port.ts';
-import { failpoint } from '../failpoints.ts';
-import type { EventLog } from '../history/events.ts';
+import { failpoint } from '../base/failpoints.ts';
+import type { EventLog } from '../history/event-log.ts';
 import type { TurnOutput } from '../history/turn-output.ts';
 import type { Database } from '../store/database.ts';
-import { type Begun, type Intent, type Operation, type Operations, resultOf } from '../store/operations.ts';
-import type { Reserve } from '../store/reserve.ts';
+import {
+  type BeginResult,
+  type Intent,
+  type Operation,
+  type Operations,
+  replayResult,
+} from '../store/operations.ts';
+import type { DiskReserve } from '../store/reserve.ts';
 import type { SessionRow } from '../store/sessions.ts';
-import type { Lanes } from './lanes.ts';
-import { STOP_GRACE_MS, type Lifecycle } from './lifecycle.ts';
-import type { SessionRecords } from './records.ts';
-import type { Sidecars } from './sidecars.ts';
-import { workspaceSpec } from './spec.ts';
+import type { KeyedMutex } from '../base/keyed-mutex.ts';
+import { STOP_GRACE_MS, type Lifecycle } from '../sandboxes/lifecycle.ts';
+import type { SessionRecords } from '../history/session-records.ts';
+import type { SidecarConnections } from '../sandboxes/sidecar-connections.ts';
+import { workspaceSpec } from '../sandboxes/sandbox-spec.ts';
 
 export const CLEAN = 'workspace.clean';
 const SNAPSHOTTED = 'snapshotted';
@@ -38,23 +44,23 @@ export interface RemovalOptions {
   readonly events: EventLog;
   readonly output: TurnOutput;
   readonly lifecycle: Lifecycle;
-  readonly sidecars: Sidecars;
-  readonly lanes: Lanes;
+  readonly sidecars: SidecarConnections;
+  readonly lanes: KeyedMutex;
   /** What is written here frees space: it must be writable on a full disk. */
-  readonly reserve: Reserve;
+  readonly reserve: DiskReserve;
   /** Ends every turn and exec of the session. */
   readonly quiet: (sessionId: string, why: string) => Promise<void>;
   /** The workspace is to be filled again, or never. Called in a transaction. */
-  readonly seedAgain: (sessionId: string) => void;
-  readonly seedNever: (sessionId: string) => void;
+  readonly onWorkspaceCleared: (sessionId: string) => void;
+  readonly onSessionDeleted: (sessionId: string) => void;
   /** Ends the filling of its workspace, until the returned function is called. */
-  readonly endFill: (sessionId: string, why: HoldfastError) => () => void;
+  readonly suspendHydration: (sessionId: string, why: HoldfastError) => () => void;
   /** Ends what looks at its workspace as a whole: a deletion does not wait for that. */
-  readonly endScans: (sessionId: string, why: HoldfastError) => void;
+  readonly cancelScans: (sessionId: string, why: HoldfastError) => void;
   /** Nothing else looks at the workspace as a whole meanwhile. Comes before the session's lane. */
-  readonly alone: <T>(sessionId: string, act: () => Promise<T>) => Promise<T>;
+  readonly withScanLock: <T>(sessionId: string, act: () => Promise<T>) => Promise<T>;
   /** Keeps what the workspace of a session is that is being deleted. Never rejects. In its lane, with its sidecar up. */
-  readonly keepLast: (row: SessionRow) => Promise<void>;
+  readonly snapshotBeforeDelete: (row: SessionRow) => Promise<void>;
   readonly log: Log;
   readonly now: () => number;
 }
@@ -75,7 +81,7 @@ export class Removal {
   async deleteSession(sessionId: string, why: string, opId?: string): Promise<void> {
     const begun = this.#begin({ opId, kind: 'session.delete', sessionId, data: { why } });
     if ('replay' in begun) {
-      resultOf(begun.replay);
+      replayResult(begun.replay);
       return;
     }
     await this.#guarded(begun.operation, () => this.#delete(begun.operation, sessionId, why));
@@ -92,7 +98,7 @@ export class Removal {
     this.#begunCleans();
     const begun = this.#begin({ opId, kind: CLEAN, sessionId, data: {} });
     if ('replay' in begun) {
-      const { removedFiles, removedBytes } = CleanedSchema.parse(resultOf(begun.replay));
+      const { removedFiles, removedBytes } = CleanedSchema.parse(replayResult(begun.replay));
       return { removedFiles, removedBytes };
     }
     return this.#guarded(begun.operation, () =>
@@ -104,7 +110,7 @@ export class Removal {
   }
 
   /** Empties it for a new beginning; `undo`: the snapshot of what it was. For callers that are alone and in the session's lane. */
-  async resetInLane(sessionId: string, undo: string | null, opId?: string): Promise<void> {
+  async resetLocked(sessionId: string, undo: string | null, opId?: string): Promise<void> {
     this.#begunCleans();
     const begun = this.#begin({ opId, kind: CLEAN, sessionId, data: { undo } });
     if ('replay' in begun) return;
@@ -115,7 +121,7 @@ export class Removal {
    * Completes a clean that an earlier supervisor had begun. Called in the session's lane before anything new happens in its
    * workspace: what is written from now on must not fall to a request from before.
    */
-  async finishInLane(sessionId: string): Promise<void> {
+  async finishPendingCleanLocked(sessionId: string): Promise<void> {
     const operation = this.#begunCleans().get(sessionId);
     if (operation === undefined) return;
     const row = this.#options.records.peek(sessionId);
@@ -148,7 +154,7 @@ export class Removal {
       this.#active.add(operation.id);
       try {
         if (operation.kind === CLEAN) {
-          await lanes.run(sessionId, () => this.finishInLane(sessionId));
+          await lanes.run(sessionId, () => this.finishPendingCleanLocked(sessionId));
         } else if (operation.kind === 'session.delete') {
           await this.#delete(operation, sessionId, 'deleted');
         }
@@ -174,14 +180,14 @@ export class Removal {
   #fail(operation: Operation, error: unknown): void {
     const { operations, reserve } = this.#options;
     try {
-      reserve.urgently(() => operations.fail(operation, error));
+      reserve.retryOnFullDisk(() => operations.fail(operation, error));
     } catch {
       operations.abandon(operation, error);
     }
   }
 
-  #begin(intent: Intent): Begun {
-    return this.#options.reserve.urgently(() => this.#options.operations.begin(intent));
+  #begin(intent: Intent): BeginResult {
+    return this.#options.reserve.retryOnFullDisk(() => this.#options.operations.begin(intent));
   }
 
   /** An error that the caller is told ends the operation: it can be asked for again. */
@@ -198,13 +204,13 @@ export class Removal {
   }
 
   async #delete(operation: Operation, sessionId: string, why: string): Promise<void> {
-    const { quiet, endFill, endScans } = this.#options;
+    const { quiet, suspendHydration, cancelScans } = this.#options;
     this.#deleting.set(sessionId, (this.#deleting.get(sessionId) ?? 0) + 1);
-    const release = endFill(sessionId, beingDeleted(sessionId));
+    const release = suspendHydration(sessionId, beingDeleted(sessionId));
     try {
       await failpoint('delete.after-intent');
       await quiet(sessionId, 'its session was deleted');
-      endScans(sessionId, beingDeleted(sessionId));
+      cancelScans(sessionId, beingDeleted(sessionId));
       await this.#deleteInLane(operation, sessionId, why);
     } finally {
       const others = (this.#deleting.get(sessionId) ?? 1) - 1;
@@ -217,59 +223,59 @@ export class Removal {
   async #deleteInLane(operation: Operation, sessionId: string, why: string): Promise<void> {
     const { engine, database, operations, records, lifecycle, sidecars, lanes, output, reserve, now } =
       this.#options;
-    const { alone, keepLast } = this.#options;
+    const { withScanLock, snapshotBeforeDelete } = this.#options;
     const inLane = async (): Promise<void> => {
       const row = records.peek(sessionId);
       // Somebody else deleted it before it was our turn: a throw-away goes by itself when its turn has ended.
       if (row === null || row.status === 'deleted') {
-        reserve.urgently(() => operations.finish(operation, {}));
+        reserve.retryOnFullDisk(() => operations.finish(operation, {}));
         return;
       }
       await engine.stopAgent(sessionId, STOP_GRACE_MS);
       await failpoint('delete.after-sandbox');
       // Only the sidecar may touch what the agent wrote.
-      const sidecar = await lifecycle.sidecarInLane(row);
+      const sidecar = await lifecycle.ensureSidecarLocked(row);
       // Once: when this is gone on with after a crash, a part of the workspace may be gone already.
       if (operation.step !== SNAPSHOTTED) {
-        await keepLast(row);
-        reserve.urgently(() => operations.step(operation, SNAPSHOTTED));
+        await snapshotBeforeDelete(row);
+        reserve.retryOnFullDisk(() => operations.recordStep(operation, SNAPSHOTTED));
       }
       await failpoint('delete.after-snapshot');
       await sidecar.clearWorkspace();
       await failpoint('delete.after-clear');
-      await sidecars.drop(sessionId);
+      await sidecars.disconnect(sessionId);
       await engine.removeSandbox(sessionId, STOP_GRACE_MS);
       await engine.deleteWorkspace(workspaceSpec(row));
       await failpoint('delete.after-workspace');
       // Of a throw-away its caller may still be reading the output of the turn that has just ended: `gc` removes it later.
       if (!row.throwaway) output.removeFiles(sessionId);
       await failpoint('delete.before-row');
-      reserve.urgently(() =>
+      reserve.retryOnFullDisk(() =>
         database.transaction(() => {
           records.change(sessionId, { status: 'deleted', deletedAt: now() }, why, [
             { type: 'session.deleted', data: { why } },
           ]);
-          this.#options.seedNever(sessionId);
+          this.#options.onSessionDeleted(sessionId);
           operations.finish(operation, {});
         }),
       );
       reserve.ensure();
     };
-    await alone(sessionId, () => lanes.run(sessionId, inLane));
+    await withScanLock(sessionId, () => lanes.run(sessionId, inLane));
   }
 
   async #cleanInLane(operation: Operation, sessionId: string): Promise<Removed> {
     const { database, operations, records, events, lifecycle, reserve } = this.#options;
     await failpoint('clean.after-intent');
-    const client = await lifecycle.sidecarInLane(records.get(sessionId));
+    const client = await lifecycle.ensureSidecarLocked(records.get(sessionId));
     const removed = await client.clearWorkspace();
     await failpoint('clean.after-clear');
     const result = { removedFiles: removed.files, removedBytes: removed.bytes };
     const { undo = null } = operation.data;
-    reserve.urgently(() =>
+    reserve.retryOnFullDisk(() =>
       database.transaction(() => {
         records.change(sessionId, { workspaceBytes: 0 }, 'cleaned');
-        this.#options.seedAgain(sessionId);
+        this.#options.onWorkspaceCleared(sessionId);
         events.append(sessionId, [
           {
             type: 'workspace.cleaned',

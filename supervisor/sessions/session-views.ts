@@ -1,12 +1,12 @@
-import type { Filling, Session } from '../../protocol/entities.ts';
+import type { HydrationState, Session } from '../../protocol/entities.ts';
 import type { Engine } from '../engine/port.ts';
-import type { EventLog } from '../history/events.ts';
+import type { EventLog } from '../history/event-log.ts';
 import type { ProfileRow, Profiles } from '../store/profiles.ts';
 import type { SessionFilter, SessionRow, Sessions } from '../store/sessions.ts';
 import type { Turns } from '../store/turns.ts';
-import { idleTimes } from './idle.ts';
-import { PROMPT_CHARACTERS, shorten } from './shorten.ts';
-import { sessionView } from './view.ts';
+import { idleTimes } from '../sandboxes/idle-plan.ts';
+import { PROMPT_CHARACTERS, toSingleLine } from '../base/single-line.ts';
+import { sessionView } from './entity-views.ts';
 
 export interface SessionViewsOptions {
   readonly sessions: Sessions;
@@ -15,7 +15,7 @@ export interface SessionViewsOptions {
   readonly events: EventLog;
   readonly engine: Pick<Engine, 'status'>;
   /** What is known of the files that the session still waits for; null for none. */
-  readonly fillingOf: (sessionId: string) => Filling | null;
+  readonly hydrationOf: (sessionId: string) => HydrationState | null;
 }
 
 interface LiveTurns {
@@ -33,14 +33,14 @@ export class SessionViews {
 
   of(row: SessionRow): Session {
     const { turns, profiles, engine } = this.#options;
-    const live = { running: turns.runningOf(row.id)?.id ?? null, queued: turns.queuedOf(row.id) };
+    const live = { running: turns.getRunning(row.id)?.id ?? null, queued: turns.countQueued(row.id) };
     return this.#view(row, profiles.get(row.profile), live, engine.status().reachable);
   }
 
   list(filter: SessionFilter): { sessions: Session[]; nextCursor: string | null } {
     const { sessions, turns, profiles, engine } = this.#options;
     const page = sessions.list(filter);
-    const live = turns.live();
+    const live = turns.liveBySession();
     const deployed = new Map(profiles.list().map((profile) => [profile.name, profile]));
     const { reachable } = engine.status();
     const none = { running: null, queued: 0 };
@@ -58,18 +58,18 @@ export class SessionViews {
       { ...row, expiresAt: expires ? row.lastActiveAt + idleTimes(profile.config).expire : row.expiresAt },
       {
         engineReachable,
-        filling: row.status === 'deleted' ? null : this.#options.fillingOf(row.id),
+        hydration: row.status === 'deleted' ? null : this.#options.hydrationOf(row.id),
         runningTurn: turns.running,
         queuedTurns: turns.queued,
         lastPrompt: this.#lastPrompt(row.id),
-        lastSeq: this.#options.events.last(row.id).seq,
+        lastSeq: this.#options.events.head(row.id).seq,
       },
     );
   }
 
   #lastPrompt(sessionId: string): string | null {
     // Enough for the characters that are shown, whatever their encoding and the white space between them.
-    const head = this.#options.turns.latestInput(sessionId, 8 * PROMPT_CHARACTERS);
-    return head === null ? null : shorten(head.toString('utf8'), PROMPT_CHARACTERS);
+    const head = this.#options.turns.readLatestInput(sessionId, 8 * PROMPT_CHARACTERS);
+    return head === null ? null : toSingleLine(head.toString('utf8'), PROMPT_CHARACTERS);
   }
 }

@@ -4,9 +4,9 @@ import type { Profiles } from '../store/profiles.ts';
 import type { SessionRow, Sessions } from '../store/sessions.ts';
 import type { TurnRow } from '../store/turns.ts';
 import type { StorageLimits } from '../workspace/storage-limits.ts';
-import type { SessionCreation } from './creation.ts';
+import type { SessionCreation } from './session-creation.ts';
 import type { Removal } from './removal.ts';
-import type { TurnQueue } from './turn-queue.ts';
+import type { TurnQueue } from '../turns/turn-queue.ts';
 
 export interface TurnRequest {
   readonly session?: string | undefined;
@@ -23,10 +23,10 @@ export interface TurnRequestsOptions {
   readonly operations: Operations;
   readonly creation: SessionCreation;
   readonly queue: TurnQueue;
-  readonly limits: Pick<StorageLimits, 'demand'>;
+  readonly limits: Pick<StorageLimits, 'requireSpace'>;
   readonly removal: Pick<Removal, 'isDeleting'>;
   /** Begins to unfreeze a paused session. */
-  readonly wake: (sessionId: string) => void;
+  readonly beginThaw: (sessionId: string) => void;
 }
 
 /** Takes turns in: the turn, its session where it makes one, and the answer to its `opId` are stored together or not at all. */
@@ -39,27 +39,27 @@ export class TurnRequests {
 
   /** The stored turn; a repeated `opId` gives the first one. */
   async start(request: TurnRequest): Promise<TurnRow> {
-    const { operations, profiles, creation, queue, limits, wake } = this.#options;
+    const { operations, profiles, creation, queue, limits, beginThaw } = this.#options;
     const there = this.#isRepeated(request) ? null : this.#find(request);
-    if (there !== null) await limits.demand(there.id, `Session ${there.name} takes no turn`);
-    const { result, replayed } = operations.once(request.opId, 'turn.start', () => {
+    if (there !== null) await limits.requireSpace(there.id, `Session ${there.name} takes no turn`);
+    const { result, replayed } = operations.runOnce(request.opId, 'turn.start', () => {
       // Once more: two first requests at once are for one session, and it may have gone while its size was measured.
       const row = this.#find(request) ?? this.#make(request);
       this.#refuseDeleting(row);
-      const { config } = profiles.existing(row.profile);
+      const { config } = profiles.getOrThrow(row.profile);
       return { turnId: queue.enqueue(row, config, request.input, request.timeoutMs).id };
     });
     const turn = queue.get(result.turnId);
     if (replayed) return turn;
     const row = this.#options.sessions.find(turn.sessionId);
-    if (there === null) await creation.prepare(row);
-    await queue.kick(row.id);
-    if (row.status === 'paused') wake(row.id);
+    if (there === null) await creation.createWorkspace(row);
+    await queue.start(row.id);
+    if (row.status === 'paused') beginThaw(row.id);
     return turn;
   }
 
   #isRepeated({ opId }: TurnRequest): boolean {
-    return opId !== undefined && this.#options.operations.answered(opId, 'turn.start') !== null;
+    return opId !== undefined && this.#options.operations.findReplay(opId, 'turn.start') !== null;
   }
 
   /** The session that the request goes to; null when one has to be made for it. */
@@ -72,19 +72,19 @@ export class TurnRequests {
       });
     }
     const name = this.#nameFor(request);
-    return name === undefined ? null : sessions.byName(profiles.existing(request.profile).name, name);
+    return name === undefined ? null : sessions.getByName(profiles.getOrThrow(request.profile).name, name);
   }
 
   #make(request: TurnRequest): SessionRow {
     const name = this.#nameFor(request);
-    const profile = this.#options.profiles.existing(request.profile ?? '');
+    const profile = this.#options.profiles.getOrThrow(request.profile ?? '');
     return this.#options.creation.insert(profile, { name, throwaway: name === undefined });
   }
 
   /** Undefined: a session of its own, for this turn only. */
   #nameFor({ name, profile }: TurnRequest): string | undefined {
     if (name !== undefined) return name;
-    const { config } = this.#options.profiles.existing(profile ?? '');
+    const { config } = this.#options.profiles.getOrThrow(profile ?? '');
     return config.persistence === 'persistent' ? 'default' : undefined;
   }
 

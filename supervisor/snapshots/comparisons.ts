@@ -16,21 +16,21 @@ import {
   type ObjectReader,
   parseHash,
 } from '../../snapshot-format/objects.ts';
-import type { ScanResult } from '../../snapshot-format/wire.ts';
+import type { ScanResult } from '../../snapshot-format/sidecar-calls.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { SnapshotRow } from '../store/snapshots.ts';
-import type { SeedItem } from '../workspace/seed-source.ts';
-import { caveatsOf, caveatsOfNow } from './compare/caveats.ts';
+import type { SeedItem } from '../profiles/seed-source.ts';
+import { snapshotCaveats, workspaceCaveats } from './compare/caveats.ts';
 import { Comparison, NO_CHANGES } from './compare/comparison.ts';
 import { readDiffCursor, writeDiffCursor } from './compare/diff-cursor.ts';
-import type { Names } from './compare/differences.ts';
+import type { PathSegments } from './compare/differences.ts';
 import { seedTree } from './compare/seed-tree.ts';
 import type { SnapshotCallOptions } from './connection.ts';
-import type { HeldRoots } from './held-roots.ts';
+import type { LeasedRoots } from './leased-roots.ts';
 import { PatchStream } from './patch/patch-stream.ts';
 import type { LineageStore } from './store/lineage-store.ts';
-import type { LineageStores } from './store/stores.ts';
-import type { Takes } from './takes.ts';
+import type { LineageStores } from './store/lineage-stores.ts';
+import type { SnapshotCreation } from './snapshot-creation.ts';
 
 /** Comparisons that are kept for their next page, and patches that are kept for their next piece. */
 const KEPT = { comparisons: 4, patches: 4 } as const;
@@ -50,8 +50,8 @@ export interface ComparedSides {
 
 export interface ComparisonsOptions {
   readonly stores: LineageStores;
-  readonly takes: Takes;
-  readonly held: HeldRoots;
+  readonly snapshotCreation: SnapshotCreation;
+  readonly leasedRoots: LeasedRoots;
   /** Errors: `not_found`. */
   readonly findSnapshot: (id: string, session?: string) => SnapshotRow;
   readonly findSession: (reference: string) => SessionRow;
@@ -99,8 +99,8 @@ interface KeptPatch extends OpenPatch {
 export interface PatchAnswer {
   readonly bytes: Buffer;
   readonly nextCursor: string | null;
-  readonly leftOut: number;
-  readonly leftOutPaths: string[];
+  readonly omitted: number;
+  readonly omittedPaths: string[];
   readonly caveats: Caveat[];
 }
 
@@ -149,19 +149,24 @@ export class Comparisons {
       patch.reader.store = store;
       let isKept = false;
       try {
-        const { bytes, behind, isCut, isLast, leftOut, leftOutPaths } = await patch.stream.next();
+        const { bytes, resumeAfter, isCut, isLast, omitted, omittedPaths } = await patch.stream.next();
         const caveats = caveatsOfSides(sides, now);
-        const told = { bytes, leftOut, leftOutPaths: leftOutPaths.map(formatPath), caveats };
+        const told = { bytes, omitted, omittedPaths: omittedPaths.map(formatPath), caveats };
         if (isLast) return { ...told, nextCursor: null };
         this.#serial += 1;
         const { before, after } = trees;
         const rest = `${isCut ? CUT : WHOLE}${this.#serial}`;
-        const nextCursor = writeDiffCursor({ before, after, rest, behind: behind ?? [] });
+        const nextCursor = writeDiffCursor({
+          before,
+          after,
+          callerState: rest,
+          resumeAfter: resumeAfter ?? [],
+        });
         this.#keepPatch(nextCursor, patch);
         isKept = true;
         return { ...told, nextCursor };
       } finally {
-        if (!isKept) await patch.stream.end();
+        if (!isKept) await patch.stream.close();
       }
     });
   }
@@ -188,7 +193,7 @@ export class Comparisons {
     this.#patches.clear();
     for (const { stream, idle } of all) {
       clearTimeout(idle);
-      await stream.end();
+      await stream.close();
     }
   }
 
@@ -224,7 +229,8 @@ export class Comparisons {
       return {
         changes,
         totals: comparison.totals,
-        nextCursor: next === null ? null : writeDiffCursor({ before, after, behind: next, rest: '' }),
+        nextCursor:
+          next === null ? null : writeDiffCursor({ before, after, resumeAfter: next, callerState: '' }),
         caveats: caveatsOfSides(sides, now),
       };
     });
@@ -237,7 +243,7 @@ export class Comparisons {
     options: SnapshotCallOptions,
     act: (kept: KeptComparison, trees: Trees, store: LineageStore, now: ScanResult | null) => Promise<T>,
   ): Promise<T> {
-    const { stores, takes, held } = this.#options;
+    const { stores, snapshotCreation, leasedRoots } = this.#options;
     const { lineage, sessionId, a, b } = sides;
     const names = path === undefined ? [] : parsePath(path);
     const known = cursor === undefined ? null : readDiffCursor(cursor);
@@ -261,7 +267,7 @@ export class Comparisons {
       const before = rootOf(a, now) ?? (await clean());
       const after = rootOf(b, now) ?? (await clean());
       if (known !== null && !(known.before.equals(before) && known.after.equals(after))) throw anew();
-      for (const root of isNow ? [now] : []) if (root !== null) held.hold(lineage, root);
+      for (const root of isNow ? [now] : []) if (root !== null) leasedRoots.lease(lineage, root);
       const kept = await this.#comparison(
         store,
         overlay,
@@ -269,11 +275,11 @@ export class Comparisons {
         { lineage, before, after, names, findEdited: a !== 'clean' && b !== 'clean' },
         options.signal,
       );
-      const behind = known?.behind ?? null;
+      const behind = known?.resumeAfter ?? null;
       const isInside = behind !== null && names.every((name, index) => behind[index]?.equals(name));
       return await act(
         kept,
-        { before, after, behind: isInside ? behind : null, rest: known?.rest ?? '' },
+        { before, after, behind: isInside ? behind : null, rest: known?.callerState ?? '' },
         store,
         scan,
       );
@@ -287,7 +293,7 @@ export class Comparisons {
         return await during(store, isNow ? now : null, null);
       });
     }
-    return await takes.now(
+    return await snapshotCreation.withCurrentTree(
       sessionId ?? '',
       (store, scan) => during(store, parseHash(scan.root), scan),
       options,
@@ -307,7 +313,7 @@ export class Comparisons {
     reader.store = store;
     const comparison =
       known?.comparison ??
-      (await Comparison.make(reader, { before, after, path: names, signal, findEdited }));
+      (await Comparison.create(reader, { before, after, path: names, signal, findEdited }));
     const kept = { comparison, reader };
     this.#kept.set(key, kept);
     for (const oldest of this.#kept.keys()) {
@@ -323,7 +329,7 @@ export class Comparisons {
       if (patch === undefined) return;
       this.#patches.delete(key);
       clearTimeout(patch.idle);
-      void patch.stream.end();
+      void patch.stream.close();
     };
     const idle = setTimeout(() => end(cursor), PATCH_IDLE_MS).unref();
     this.#patches.set(cursor, { stream, reader, idle });
@@ -338,8 +344,8 @@ export class Comparisons {
 function caveatsOfSides({ a, b }: ComparedSides, now: ScanResult | null): Caveat[] {
   const caveats = (name: Caveat['side'], side: Side): Caveat[] => {
     if (side === 'clean') return [];
-    if (side !== 'now') return caveatsOf(name, side);
-    return now === null ? [] : caveatsOfNow(name, now);
+    if (side !== 'now') return snapshotCaveats(name, side);
+    return now === null ? [] : workspaceCaveats(name, now);
   };
   return [...caveats('a', a), ...caveats('b', b)];
 }
@@ -348,7 +354,7 @@ interface Compared {
   readonly lineage: string;
   readonly before: Hash;
   readonly after: Hash;
-  readonly names: Names;
+  readonly names: PathSegments;
   readonly findEdited: boolean;
 }
 
@@ -359,7 +365,7 @@ function keyOf({ lineage, before, after, names }: Omit<Compared, 'findEdited'>):
 interface Trees {
   readonly before: Hash;
   readonly after: Hash;
-  readonly behind: Names | null;
+  readonly behind: PathSegments | null;
   readonly rest: string;
 }
 

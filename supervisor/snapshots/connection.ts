@@ -1,14 +1,14 @@
 import type { Duplex } from 'node:stream';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { type Hash, SNAPSHOT_LIMITS } from '../../snapshot-format/objects.ts';
-import { type RestoreResult, type ScanResult, STORE_CALLS } from '../../snapshot-format/wire.ts';
-import { PayloadBuffers } from '../../protocol/wire/payload-buffers.ts';
+import { type RestoreResult, type ScanResult, STORE_CALLS } from '../../snapshot-format/sidecar-calls.ts';
+import { BufferPool } from '../../protocol/wire/buffer-pool.ts';
 import { Peer } from '../../protocol/wire/peer.ts';
-import { NOTHING, type Progress, withBytes } from '../../protocol/wire/shapes.ts';
+import { EMPTY_MAP, type Progress, withBytes } from '../../protocol/wire/shapes.ts';
 import { SIDECAR_METHODS } from '../../sidecar/wire.ts';
-import { keepAlive, whileHeard } from '../workspace/liveness.ts';
-import { greet } from '../workspace/sidecar-peer.ts';
-import type { Incoming } from './store/incoming.ts';
+import { keepAlive, withStallTimeout } from '../workspace/liveness.ts';
+import { handshake } from '../workspace/sidecar-peer.ts';
+import type { IncomingPacks } from './store/incoming-packs.ts';
 import type { LineageStore } from './store/lineage-store.ts';
 import { ScanCacheFile } from './store/scan-cache-file.ts';
 
@@ -22,7 +22,7 @@ export interface SnapshotCallOptions {
 /** What a sidecar may do while a call of ours runs: read what its lineage has, and send where something is to be received. */
 interface Desk {
   readonly store: LineageStore;
-  readonly incoming: Incoming | null;
+  readonly incoming: IncomingPacks | null;
   readonly cache: ScanCacheFile;
   /** It may leave another cache. */
   readonly keeps: boolean;
@@ -44,9 +44,9 @@ export class SnapshotConnection {
       name: `the sidecar of ${sessionId}`,
       serves: STORE_CALLS,
       calls: SIDECAR_METHODS,
-      notifies: NOTHING,
-      hears: NOTHING,
-      payloads: new PayloadBuffers(),
+      sends: EMPTY_MAP,
+      receives: EMPTY_MAP,
+      bufferPool: new BufferPool(),
       handlers: {
         'store/have': async ({ hashes }, { bytes }) => {
           if (bytes.length !== hashes * hashBytes) throw cutOff();
@@ -57,8 +57,8 @@ export class SnapshotConnection {
           releaseBytes();
           return {};
         },
-        'store/sealed': async ({ pack, bytes, objects }) => {
-          await this.#receiving().take(pack, bytes, objects);
+        'store/seal': async ({ pack, bytes, objects }) => {
+          await this.#receiving().sealWithDeferredCheck(pack, bytes, objects);
           return {};
         },
         'store/read': async ({ hashes }, { bytes }) => {
@@ -66,7 +66,7 @@ export class SnapshotConnection {
           const wanted: Hash[] = [];
           for (let at = 0; at < bytes.length; at += hashBytes)
             wanted.push(bytes.subarray(at, at + hashBytes));
-          const { frames, bytes: behind } = await this.#open().store.framesWith(wanted);
+          const { frames, bytes: behind } = await this.#open().store.readFramesWith(wanted);
           return withBytes({ frames }, behind);
         },
         'cache/read': async ({ offset }) => withBytes({}, await this.#open().cache.read(offset)),
@@ -74,7 +74,7 @@ export class SnapshotConnection {
           await this.#keeping().put(offset, bytes);
           return {};
         },
-        'cache/sealed': async ({ bytes }) => {
+        'cache/seal': async ({ bytes }) => {
           await this.#keeping().seal(bytes);
           return {};
         },
@@ -85,7 +85,7 @@ export class SnapshotConnection {
   /** Errors: those of `greetSidecar`. */
   static async open(dial: () => Promise<Duplex>, sessionId: string): Promise<SnapshotConnection> {
     const connection = new SnapshotConnection(await dial(), sessionId);
-    await greet(connection.#peer, sessionId);
+    await handshake(connection.#peer, sessionId);
     keepAlive(connection.#peer, sessionId);
     return connection;
   }
@@ -96,11 +96,11 @@ export class SnapshotConnection {
       readonly base: string | null;
       readonly budgetBytes: number | null;
       readonly frozen: boolean;
-      readonly doubts: boolean;
+      readonly isBaseSuspect: boolean;
       readonly awaitsLeases: boolean;
     },
     store: LineageStore,
-    incoming: Incoming,
+    incoming: IncomingPacks,
     options: SnapshotCallOptions = {},
   ): Promise<ScanResult> {
     await incoming.beginScan();
@@ -128,11 +128,15 @@ export class SnapshotConnection {
    * Has it leave what it knows for the session's next sidecar. False where it has nothing to leave, or something else to do; with `last`
    * it ends that first.
    */
-  async keep(last: boolean, store: LineageStore, options: SnapshotCallOptions = {}): Promise<boolean> {
-    const { kept } = await this.#during({ store, incoming: null, keeps: true }, options, (watched) =>
-      this.#peer.call('snapshot/keep', { last }, watched),
+  async saveScanCache(
+    isLast: boolean,
+    store: LineageStore,
+    options: SnapshotCallOptions = {},
+  ): Promise<boolean> {
+    const { isSaved } = await this.#during({ store, incoming: null, keeps: true }, options, (watched) =>
+      this.#peer.call('snapshot/save-scan-cache', { isLast }, watched),
     );
-    return kept;
+    return isSaved;
   }
 
   /** How often something was heard of the sidecar, answers included. */
@@ -155,7 +159,7 @@ export class SnapshotConnection {
   ): Promise<T> {
     const cache = new ScanCacheFile(desk.store.directory, this.#sessionId);
     try {
-      return await whileHeard(async (refresh, stuck) => {
+      return await withStallTimeout(async (refresh, stuck) => {
         const heard = (): void => {
           this.#heard += 1;
           refresh();
@@ -184,7 +188,7 @@ export class SnapshotConnection {
     return desk;
   }
 
-  #receiving(): Incoming {
+  #receiving(): IncomingPacks {
     const { incoming } = this.#open();
     if (incoming === null) throw new HoldfastError('invalid_request', 'The store takes nothing now');
     return incoming;

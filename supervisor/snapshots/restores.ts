@@ -1,25 +1,25 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { type ErrorCode, HoldfastError } from '../../protocol/errors.ts';
-import { type Restored, RestoredSchema, type SnapshotReason } from '../../protocol/snapshots.ts';
-import type { RestoreResult } from '../../snapshot-format/wire.ts';
-import { failpoint } from '../failpoints.ts';
-import type { EventLog } from '../history/events.ts';
-import type { Lanes } from '../sessions/lanes.ts';
-import type { Lifecycle } from '../sessions/lifecycle.ts';
-import type { SessionRecords } from '../sessions/records.ts';
+import { type RestoreCounts, RestoreCountsSchema, type SnapshotReason } from '../../protocol/snapshots.ts';
+import type { RestoreResult } from '../../snapshot-format/sidecar-calls.ts';
+import { failpoint } from '../base/failpoints.ts';
+import type { EventLog } from '../history/event-log.ts';
+import type { KeyedMutex } from '../base/keyed-mutex.ts';
+import type { Lifecycle } from '../sandboxes/lifecycle.ts';
+import type { SessionRecords } from '../history/session-records.ts';
 import type { Database } from '../store/database.ts';
 import type { Operation, OperationData, Operations } from '../store/operations.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { SnapshotRow } from '../store/snapshots.ts';
-import { againIfGone, type SidecarAccess } from '../workspace/sidecar-access.ts';
-import type { Seeding } from '../workspace/seed.ts';
-import type { WriteGate } from '../workspace/write-gate.ts';
+import { retryIfSandboxLost, type SidecarAccess } from '../workspace/sidecar-access.ts';
+import type { Seeding } from '../workspace/seeding.ts';
+import type { KeyedReadWriteLock } from '../base/keyed-read-write-lock.ts';
 import type { SnapshotCallOptions } from './connection.ts';
-import type { Fills } from './fills.ts';
-import type { SnapshotService } from './service.ts';
-import type { LineageStores } from './store/stores.ts';
-import type { Taken, Takes } from './takes.ts';
+import type { Hydration } from './hydration.ts';
+import type { SnapshotService } from './snapshot-service.ts';
+import type { LineageStores } from './store/lineage-stores.ts';
+import type { CreatedSnapshot, SnapshotCreation } from './snapshot-creation.ts';
 
 const RESTORE = 'snapshot.restore';
 /** A sidecar that ends in the middle is followed by another one that goes on. */
@@ -40,7 +40,7 @@ const DataSchema = z.object({
 });
 type Data = z.infer<typeof DataSchema>;
 
-const AnswerSchema = RestoredSchema.extend({ snapshot: z.string(), undo: z.string().nullable() });
+const AnswerSchema = RestoreCountsSchema.extend({ snapshot: z.string(), undo: z.string().nullable() });
 export type RestoreAnswer = z.infer<typeof AnswerSchema>;
 
 export interface RestoresOptions {
@@ -49,22 +49,22 @@ export interface RestoresOptions {
   readonly records: SessionRecords;
   readonly events: EventLog;
   readonly stores: LineageStores;
-  readonly takes: Takes;
+  readonly snapshotCreation: SnapshotCreation;
   readonly service: SnapshotService;
   readonly lifecycle: Lifecycle;
-  readonly lanes: Lanes;
-  readonly seeding: Pick<Seeding, 'settle'>;
+  readonly lanes: KeyedMutex;
+  readonly seeding: Pick<Seeding, 'finishPending'>;
   readonly access: SidecarAccess;
-  readonly fills: Pick<Fills, 'bring' | 'forget'>;
-  readonly writes: Pick<WriteGate, 'shut'>;
+  readonly hydration: Pick<Hydration, 'hydrate' | 'clearFailure'>;
+  readonly writes: Pick<KeyedReadWriteLock, 'runExclusive'>;
   /** Throws where something is live in the session. */
-  readonly refuseLive: (row: SessionRow, what: string) => void;
+  readonly requireIdle: (row: SessionRow, what: string) => void;
   /** Ends every turn and exec of the session. */
-  readonly quiet: (sessionId: string, why: string) => Promise<void>;
+  readonly drain: (sessionId: string, why: string) => Promise<void>;
   /** What an earlier supervisor had begun to empty. In the session's lane. */
   readonly finishCleans: (sessionId: string) => Promise<void>;
   /** The workspace has another size now. */
-  readonly resized: (sessionId: string) => void;
+  readonly onResized: (sessionId: string) => void;
 }
 
 export interface ChangeRequest extends SnapshotCallOptions {
@@ -102,12 +102,12 @@ export class Restores {
   /** Errors: `conflict` while something is live, `not_supported` for an ephemeral session, those of taking and of the sidecar. */
   async restore(session: SessionRow, request: RestoreRequest): Promise<RestoreAnswer> {
     const { snapshot, path, opId } = request;
-    const earlier = this.#options.operations.firstAnswer(opId, RESTORE);
+    const earlier = this.#options.operations.findResult(opId, RESTORE);
     if (earlier !== null) return AnswerSchema.parse(earlier.result);
-    return await this.changing(session, 'before-restore', 'restored', request, async (row, undo) => {
+    return await this.changeWorkspace(session, 'before-restore', 'restored', request, async (row, undo) => {
       const { id, root } = snapshot;
       const data: Data = { snapshot: id, root, path, undo: undo?.id ?? null, fill: false };
-      const filled = this.fills(row.id);
+      const filled = this.pendingHydration(row.id);
       const operation = this.#begin(row.id, data, opId);
       try {
         await failpoint('restore.after-intent');
@@ -122,14 +122,14 @@ export class Restores {
    * Does `act` with a workspace in which nothing runs, after a snapshot of it: `undo`, null only where that failed and was forced.
    * In the session's lane.
    */
-  async changing<T>(
+  async changeWorkspace<T>(
     session: SessionRow,
     reason: SnapshotReason,
     what: string,
     request: ChangeRequest,
     act: (row: SessionRow, undo: SnapshotRow | null) => Promise<T>,
   ): Promise<T> {
-    const { takes, lanes, lifecycle, records, seeding, writes, quiet, refuseLive, finishCleans } =
+    const { snapshotCreation, lanes, lifecycle, records, seeding, writes, drain, requireIdle, finishCleans } =
       this.#options;
     if (!session.persistent) {
       throw new HoldfastError('not_supported', `The workspace of ${session.name} is not ${what}`, {
@@ -137,23 +137,23 @@ export class Restores {
         next: 'begin another session with `holdfast snapshot fork SNAPSHOT`',
       });
     }
-    if (request.cancel) await quiet(session.id, 'the files of its session were brought back to a snapshot');
-    refuseLive(session, what);
-    const release = this.#options.access.hold(session.id);
+    if (request.cancel) await drain(session.id, 'the files of its session were brought back to a snapshot');
+    requireIdle(session, what);
+    const release = this.#options.access.acquireLease(session.id);
     try {
       const inLane = async (): Promise<T> => {
-        refuseLive(session, what);
+        requireIdle(session, what);
         await finishCleans(session.id);
         // What stays must be there.
-        if (typeof request.path === 'string') await this.finishInLane(session.id);
-        const row = await againIfGone(() =>
-          lifecycle.onlySidecarInLane(records.get(session.id), `its workspace is ${what}`),
+        if (typeof request.path === 'string') await this.finishPendingLocked(session.id);
+        const row = await retryIfSandboxLost(() =>
+          lifecycle.ensureSidecarAloneLocked(records.get(session.id), `its workspace is ${what}`),
         );
-        await seeding.settle(row);
+        await seeding.finishPending(row);
         return await act(row, await this.#undo(row, reason, request));
       };
-      return await writes.shut(session.id, () =>
-        takes.alone(session.id, () => lanes.run(session.id, inLane)),
+      return await writes.runExclusive(session.id, () =>
+        snapshotCreation.withScanLock(session.id, () => lanes.run(session.id, inLane)),
       );
     } finally {
       release();
@@ -161,24 +161,24 @@ export class Restores {
   }
 
   /** Part of the transaction that makes a session which begins with a snapshot: its files come before its first use. */
-  intend(sessionId: string, snapshot: SnapshotRow): void {
+  recordHydrationIntent(sessionId: string, snapshot: SnapshotRow): void {
     const { id, root } = snapshot;
     this.#begin(sessionId, { snapshot: id, root, path: null, undo: null, fill: true }, undefined);
   }
 
   /** Finishes what was begun. In the session's lane, before anything else happens in its workspace. */
-  async finishInLane(sessionId: string): Promise<void> {
+  async finishPendingLocked(sessionId: string): Promise<void> {
     const operation = this.#begun.get(sessionId);
     if (operation === undefined) return;
-    const { records, fills } = this.#options;
+    const { records, hydration } = this.#options;
     const row = records.peek(sessionId);
     if (row === null || row.status === 'deleted') {
-      this.drop(sessionId);
+      this.dropIntent(sessionId);
       return;
     }
     const { fill, snapshot } = DataSchema.parse(operation.data);
     try {
-      if (fill) await fills.bring(sessionId, (options) => this.#finish(row, operation, options));
+      if (fill) await hydration.hydrate(sessionId, (options) => this.#finish(row, operation, options));
       else await this.#finish(row, operation, {});
     } catch (error) {
       const failure = HoldfastError.from(error);
@@ -194,7 +194,7 @@ export class Restores {
   }
 
   /** The snapshot that a session begins with, where its files are not all there; else null. */
-  fills(sessionId: string): string | null {
+  pendingHydration(sessionId: string): string | null {
     const operation = this.#begun.get(sessionId);
     if (operation === undefined) return null;
     const { fill, snapshot } = DataSchema.parse(operation.data);
@@ -202,21 +202,25 @@ export class Restores {
   }
 
   /** Settles when the session's sidecar restores nothing any more that was ended here. In its lane. Never rejects. */
-  async quieten({ id, lineage }: SessionRow): Promise<void> {
-    const { stores, takes } = this.#options;
+  async drain({ id, lineage }: SessionRow): Promise<void> {
+    const { stores, snapshotCreation } = this.#options;
     const signal = AbortSignal.timeout(QUIET_MS);
     await stores
-      .use(lineage, (store) => takes.connected(id, (connection) => connection.keep(true, store, { signal })))
+      .use(lineage, (store) =>
+        snapshotCreation.withConnection(id, (connection) =>
+          connection.saveScanCache(true, store, { signal }),
+        ),
+      )
       .catch(() => false);
   }
 
   /** Sessions with something left to finish. */
-  unfinished(): string[] {
+  sessionsWithPending(): string[] {
     return [...this.#begun.keys()];
   }
 
   /** What was begun is not to be finished: the workspace goes, or gets other files. */
-  drop(sessionId: string): void {
+  dropIntent(sessionId: string): void {
     const operation = this.#begun.get(sessionId);
     if (operation === undefined) return;
     this.#options.operations.fail(
@@ -226,7 +230,7 @@ export class Restores {
       }),
     );
     this.#begun.delete(sessionId);
-    this.#options.fills.forget(sessionId);
+    this.#options.hydration.clearFailure(sessionId);
   }
 
   #begin(sessionId: string, data: Data & OperationData, opId: string | undefined): Operation {
@@ -238,7 +242,7 @@ export class Restores {
         throw new HoldfastError('conflict', 'The restore was asked for and answered before');
       }
       // The last one decides what the workspace is.
-      if (before !== undefined) this.drop(sessionId);
+      if (before !== undefined) this.dropIntent(sessionId);
       this.#begun.set(sessionId, begun.operation);
       database.afterRollback(() => {
         if (before === undefined) this.#begun.delete(sessionId);
@@ -252,23 +256,23 @@ export class Restores {
     const { lifecycle } = this.#options;
     // The agent may still run if the machine went down before its end was written.
     const stopped =
-      row.generation === 0 ? row : await lifecycle.endAgentInLane(row, 'its workspace is restored');
-    await lifecycle.sidecarInLane(stopped);
+      row.generation === 0 ? row : await lifecycle.endAgentLocked(row, 'its workspace is restored');
+    await lifecycle.ensureSidecarLocked(stopped);
     await this.#apply(stopped, operation, options, null);
   }
 
   /** Of a workspace that is not filled yet it is what it is filled with: nothing else has been in it. */
   async #undo(row: SessionRow, reason: SnapshotReason, request: ChangeRequest): Promise<SnapshotRow | null> {
-    const { takes, service, lifecycle } = this.#options;
+    const { snapshotCreation, service, lifecycle } = this.#options;
     const { signal, onProgress } = request;
-    const beginning = this.fills(row.id);
+    const beginning = this.pendingHydration(row.id);
     if (beginning !== null) return service.find(beginning);
-    const take = (): Promise<Taken | null> =>
-      againIfGone(async (isAgain) => {
-        if (isAgain) await lifecycle.sidecarInLane(row);
-        return await takes.takeInLane(row, { reason, signal, onProgress });
+    const take = (): Promise<CreatedSnapshot | null> =>
+      retryIfSandboxLost(async (isAgain) => {
+        if (isAgain) await lifecycle.ensureSidecarLocked(row);
+        return await snapshotCreation.createLocked(row, { reason, signal, onProgress });
       });
-    if (request.force) return await service.automatic(row, reason, take);
+    if (request.force) return await service.tryCreate(row, reason, take);
     try {
       const undo = (await take())?.row ?? null;
       if (undo !== null && undo.missing > 0) throw incomplete(undo);
@@ -295,13 +299,13 @@ export class Restores {
     options: SnapshotCallOptions,
     seen: string | null,
   ): Promise<RestoreAnswer> {
-    const { database, operations, events, fills, resized } = this.#options;
+    const { database, operations, events, hydration, onResized } = this.#options;
     const data = DataSchema.parse(operation.data);
     const { snapshot, path, undo } = data;
     const restored = await this.#restored(row, data, options, seen);
     await failpoint('restore.after-files');
     const { created, replaced, removed, touched, bytes } = restored;
-    const counts: Restored = { created, replaced, removed, touched, bytes };
+    const counts: RestoreCounts = { created, replaced, removed, touched, bytes };
     const answer: RestoreAnswer = { ...counts, snapshot, undo };
     database.transaction(() => {
       events.append(row.id, [
@@ -310,8 +314,8 @@ export class Restores {
       operations.finish(operation, answer);
     });
     this.#begun.delete(row.id);
-    fills.forget(row.id);
-    resized(row.id);
+    hydration.clearFailure(row.id);
+    onResized(row.id);
     await failpoint('restore.after-end');
     return answer;
   }
@@ -322,13 +326,15 @@ export class Restores {
     options: SnapshotCallOptions,
     seen: string | null,
   ): Promise<RestoreResult> {
-    const { stores, takes, lifecycle } = this.#options;
+    const { stores, snapshotCreation, lifecycle } = this.#options;
     return await stores.use(row.lineage, async (store) => {
       for (let tries = 1; ; tries += 1) {
         try {
-          if (tries > 1) await lifecycle.sidecarInLane(row);
+          if (tries > 1) await lifecycle.ensureSidecarLocked(row);
           const params = { root, path, dryRun: false, seen };
-          return await takes.connected(row.id, (connection) => connection.restore(params, store, options));
+          return await snapshotCreation.withConnection(row.id, (connection) =>
+            connection.restore(params, store, options),
+          );
         } catch (error) {
           if (tries === TRIES || !isCutOff(error)) throw tries === 1 ? error : afterOthers(error);
           // The engine may take a moment to see that it is gone.
@@ -367,7 +373,7 @@ export class Restores {
     try {
       database.transaction(() => {
         operations.fail(operation, told);
-        if (filled !== null) this.intend(row.id, service.find(filled));
+        if (filled !== null) this.recordHydrationIntent(row.id, service.find(filled));
       });
     } catch (unwritten) {
       // The caller is told of its failure all the same, so nobody may go on with it.

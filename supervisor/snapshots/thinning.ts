@@ -1,7 +1,7 @@
 import type { SnapshotReason } from '../../protocol/snapshots.ts';
 
 /** What the rule looks at. */
-export interface Thinnable {
+export interface ThinningCandidate {
   readonly id: string;
   readonly createdAt: number;
   readonly reason: SnapshotReason;
@@ -21,11 +21,11 @@ const HOURLY_MS = 7 * DAY_MS;
  * made of (`bases`), and with all this the newest one. Hours and days are those of UTC, and what is in one is thinned out together:
  * it does not matter when and how often it is asked.
  */
-export function thinned(
-  snapshots: readonly Thinnable[],
+export function snapshotsToThin(
+  snapshots: readonly ThinningCandidate[],
   bases: ReadonlySet<string>,
   now: number,
-): Thinnable[] {
+): ThinningCandidate[] {
   const newestFirst = [...snapshots].sort((one, other) => other.createdAt - one.createdAt);
   const kept = new Set<string>();
   return newestFirst.filter(({ id, createdAt, reason, label, pinned }) => {

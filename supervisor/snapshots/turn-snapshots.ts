@@ -1,32 +1,32 @@
 import type { TurnSnapshot } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Progress } from '../../protocol/wire/shapes.ts';
-import type { Log } from '../daemon/logs.ts';
-import type { EventLog } from '../history/events.ts';
-import type { Changes } from '../sessions/changes.ts';
+import type { Log } from '../base/log.ts';
+import type { EventLog } from '../history/event-log.ts';
+import type { ChangeNotifier } from '../base/change-notifier.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { SnapshotRow } from '../store/snapshots.ts';
 import type { Turns } from '../store/turns.ts';
-import type { Takes } from './takes.ts';
+import type { SnapshotCreation } from './snapshot-creation.ts';
 
 /**
  * A turn waits this long for its snapshot, then it begins: a person waits for the turn. The first scan of 100,000 files with 1 GB takes 6 s
  * (bench/snapshots.ts), a later one a fraction of that: only what is out of the ordinary takes longer.
  */
-export const START_AFTER_MS = 10_000;
+export const MAX_WAIT_MS = 10_000;
 /** A snapshot before a turn that takes longer is given up. */
 const MOST_MS = 600_000;
 
 export interface TurnSnapshotsOptions {
-  readonly takes: Pick<Takes, 'take'>;
-  readonly turns: Pick<Turns, 'update' | 'withUnfinishedSnapshot'>;
+  readonly takes: Pick<SnapshotCreation, 'create'>;
+  readonly turns: Pick<Turns, 'update' | 'listWithUnfinishedSnapshot'>;
   readonly events: EventLog;
-  readonly changes: Changes;
+  readonly changes: ChangeNotifier;
   /** The profile of the session says `snapshots: required`. */
   readonly isRequired: (session: SessionRow) => boolean;
   readonly log: Log;
-  /** START_AFTER_MS when left out. */
-  readonly startAfterMs?: number | undefined;
+  /** MAX_WAIT_MS when left out. */
+  readonly maxWaitMs?: number | undefined;
 }
 
 type Outcome =
@@ -61,7 +61,7 @@ export class TurnSnapshots {
 
   /** Notes what the last supervisor was taking when it ended. Before the first turn goes on. */
   recover(): void {
-    for (const turn of this.#options.turns.withUnfinishedSnapshot()) {
+    for (const turn of this.#options.turns.listWithUnfinishedSnapshot()) {
       const error = new HoldfastError(
         'interrupted',
         'The supervisor ended while the snapshot was being taken',
@@ -81,15 +81,15 @@ export class TurnSnapshots {
    * waits for the turn any more, which ends the snapshot, too. Rejects only where the profile requires a complete snapshot before the turn:
    * then the turn must not begin.
    */
-  async before(session: SessionRow, turnId: string, signal: AbortSignal): Promise<void> {
+  async createBeforeTurn(session: SessionRow, turnId: string, signal: AbortSignal): Promise<void> {
     // Of a throw-away nobody will ever want its beginning back.
     const isUnwanted = (): boolean => signal.aborted;
     if (session.throwaway || isUnwanted()) return;
     const isRequired = this.#options.isRequired(session);
-    const { startAfterMs = START_AFTER_MS } = this.#options;
+    const { maxWaitMs = MAX_WAIT_MS } = this.#options;
     const bound = new AbortController();
     const over = AbortSignal.any([signal, bound.signal]);
-    const timer = isRequired ? undefined : setTimeout(() => bound.abort(), startAfterMs).unref();
+    const timer = isRequired ? undefined : setTimeout(() => bound.abort(), maxWaitMs).unref();
     try {
       // The snapshot of an earlier turn, which that turn did not wait for, is completed first.
       const earlier = this.#late.get(session.id);
@@ -119,7 +119,7 @@ export class TurnSnapshots {
   }
 
   /** Hears how far the snapshot of a turn is, until the returned function is called. */
-  follow(turnId: string, listener: (progress: Progress) => void): () => void {
+  followProgress(turnId: string, listener: (progress: Progress) => void): () => void {
     const followed = this.#progress.get(turnId) ?? { last: null, listeners: new Set() };
     this.#progress.set(turnId, followed);
     followed.listeners.add(listener);
@@ -141,7 +141,7 @@ export class TurnSnapshots {
     this.#progress.set(turnId, followed);
     const unwanted = AbortSignal.any([signal, this.#closing.signal]);
     try {
-      const taken = await this.#options.takes.take(session.id, {
+      const taken = await this.#options.takes.create(session.id, {
         reason: 'before-turn',
         turnId,
         isDuringTurn: () => late.is,
@@ -223,7 +223,7 @@ export class TurnSnapshots {
     const { turns, changes, log } = this.#options;
     try {
       turns.update(turnId, { snapshot });
-      changes.tell(turnId);
+      changes.notify(turnId);
     } catch (error) {
       log.warn('what became of a snapshot is not noted with its turn', {
         turn: turnId,

@@ -141,7 +141,7 @@ export class Database {
   }
 
   /** Bytes of the database as the file has them, without what the log beside it still holds. */
-  size(): number {
+  sizeBytes(): number {
     const pages = this.get('PRAGMA page_count') as { page_count: number };
     const page = this.get('PRAGMA page_size') as { page_size: number };
     return pages.page_count * page.page_size;

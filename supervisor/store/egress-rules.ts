@@ -24,7 +24,7 @@ export class EgressRules {
   }
 
   /** Of a session and of its profile, the oldest first. */
-  of(sessionId: string, profile: string): EgressRuleRow[] {
+  listFor(sessionId: string, profile: string): EgressRuleRow[] {
     return this.#database
       .all(
         `SELECT * FROM egress_rules WHERE (scope <> 'profile' AND owner = ?) OR (scope = 'profile' AND owner = ?) ORDER BY id`,

@@ -18,7 +18,7 @@ export class Freezes {
     this.#database.run('DELETE FROM freezes WHERE sessionId = ?', sessionId);
   }
 
-  all(): string[] {
+  list(): string[] {
     return this.#database
       .all('SELECT sessionId FROM freezes')
       .map((row) => parseRow(z.object({ sessionId: z.string() }), 'freezes', row).sessionId);

@@ -30,7 +30,7 @@ const LONGEST_DATABASE_PATH = 504;
 /** The longest path of a database below a home: a backup that is being written. */
 const LONGEST_DATABASE_NAME = '/backups/holdfast-0000-20000101T000000000Z.db.part';
 /** Bytes of a home's path, links resolved. Everything else below it has room. */
-export const LONGEST_HOME = LONGEST_DATABASE_PATH - LONGEST_DATABASE_NAME.length;
+export const MAX_HOME_PATH_BYTES = LONGEST_DATABASE_PATH - LONGEST_DATABASE_NAME.length;
 /** Bytes of one part of a path, on every file system that Linux knows. */
 const LONGEST_PART = 255;
 /** What may lie in a folder that is about to become a home. */
@@ -49,7 +49,7 @@ export interface RunPaths {
 }
 
 /** What the name of a deployed history ends with, behind the version. */
-export const HISTORY = '.git';
+export const GIT_HISTORY_SUFFIX = '.git';
 
 /** The folder of one installation. Everything in it is the owner's alone. */
 export class Home {
@@ -154,20 +154,20 @@ export class Home {
   }
 
   /** Git history of the version, beside its code: sandboxes mount the code. */
-  deployedHistory(profile: string, version: number): string {
-    return `${this.deploy(profile, version)}${HISTORY}`;
+  deployedGitHistory(profile: string, version: number): string {
+    return `${this.deploy(profile, version)}${GIT_HISTORY_SUFFIX}`;
   }
 
   runtime(hash: string): string {
     return join(this.runtimes, part(hash));
   }
 
-  artifactsOf(sessionId: string): string {
+  artifactsDirectory(sessionId: string): string {
     return join(this.artifacts, part(sessionId));
   }
 
   artifact(sessionId: string, name: string): string {
-    return join(this.artifactsOf(sessionId), part(name));
+    return join(this.artifactsDirectory(sessionId), part(name));
   }
 
   lineage(lineage: string): string {
@@ -178,7 +178,7 @@ export class Home {
    * False once the folder is gone or another one stands in its place. What cannot be told counts as still there:
    * the answer false makes the supervisor take its containers away.
    */
-  stillThere(): boolean {
+  isPresent(): boolean {
     try {
       if (identityOf(statSync(this.root, { bigint: true })) !== this.#identity) return false;
       return readFileSync(this.idFile, 'utf8').trim() === this.id;
@@ -194,16 +194,16 @@ function requireRoom(path: string): void {
     new HoldfastError('path_too_long', 'The path of the home is too long', {
       why,
       next: 'name a shorter one in HOLDFAST_HOME',
-      details: { home: path, longest: LONGEST_HOME },
+      details: { home: path, longest: MAX_HOME_PATH_BYTES },
     });
   const parts = path.split('/');
   if (parts.some((part) => Buffer.byteLength(part) > LONGEST_PART))
     throw refused(`one part of it has more than ${LONGEST_PART} bytes: ${path}`);
   for (const one of [path, realPath(path)]) {
     const bytes = Buffer.byteLength(one);
-    if (bytes > LONGEST_HOME)
+    if (bytes > MAX_HOME_PATH_BYTES)
       throw refused(
-        `it has ${bytes} bytes, and ${LONGEST_HOME} are the most that a database can be below: ${one}`,
+        `it has ${bytes} bytes, and ${MAX_HOME_PATH_BYTES} are the most that a database can be below: ${one}`,
       );
   }
 }

@@ -30,7 +30,7 @@ export type OperationData = z.output<typeof DataSchema>;
 
 /** The first answer to an `opId` that was asked before. */
 export type Replay = { readonly result: Json } | { readonly error: HoldfastError };
-export type Begun = { readonly operation: Operation } | { readonly replay: Replay };
+export type BeginResult = { readonly operation: Operation } | { readonly replay: Replay };
 
 export interface Intent {
   readonly opId?: string | undefined;
@@ -58,9 +58,9 @@ export class Operations {
    * Writes an intent, or gives the first answer again where the `opId` was asked before. Errors: `conflict` while the first
    * one is still at work, `invalid_params` when the `opId` was used for something else.
    */
-  begin(intent: Intent): Begun {
+  begin(intent: Intent): BeginResult {
     this.#writeAbandoned();
-    return this.#database.transaction((): Begun => {
+    return this.#database.transaction((): BeginResult => {
       const earlier = intent.opId === undefined ? null : this.#byOpId(intent.opId);
       if (earlier !== null) return { replay: replayOf(earlier, intent.kind) };
       const now = Date.now();
@@ -79,22 +79,22 @@ export class Operations {
   }
 
   /** The first answer to an `opId`, where it was asked before. Errors: as `begin`. */
-  answered(opId: string, kind: string): Replay | null {
+  findReplay(opId: string, kind: string): Replay | null {
     const earlier = this.#byOpId(opId);
     return earlier === null ? null : replayOf(earlier, kind);
   }
 
   /** As `answered`, and the first error is thrown. Null also without an `opId`. */
-  firstAnswer(opId: string | undefined, kind: string): { readonly result: Json } | null {
-    const earlier = opId === undefined ? null : this.answered(opId, kind);
-    return earlier === null ? null : { result: resultOf(earlier) };
+  findResult(opId: string | undefined, kind: string): { readonly result: Json } | null {
+    const earlier = opId === undefined ? null : this.findReplay(opId, kind);
+    return earlier === null ? null : { result: replayResult(earlier) };
   }
 
   /**
    * Does `act` and remembers its answer under the `opId`, in one transaction: after a crash both are there or neither. Asked before,
    * it does nothing and gives the first answer. Errors: as `begin`, and those of `act`.
    */
-  once<T extends Record<string, string>>(
+  runOnce<T extends Record<string, string>>(
     opId: string | undefined,
     kind: string,
     act: () => T,
@@ -103,7 +103,7 @@ export class Operations {
     return this.#database.transaction(() => {
       const begun = this.begin({ opId, kind, sessionId: null, data: {} });
       if ('replay' in begun) {
-        return { result: resultOf(begun.replay) as T, replayed: true };
+        return { result: replayResult(begun.replay) as T, replayed: true };
       }
       const result = act();
       this.finish(begun.operation, result);
@@ -112,7 +112,7 @@ export class Operations {
   }
 
   /** Notes that `step` is done; `data` is added to what the intent holds. Returns it as it is then. */
-  step(operation: Operation, step: string, data: OperationData = {}): Operation {
+  recordStep(operation: Operation, step: string, data: OperationData = {}): Operation {
     const row = this.#database.get(
       "UPDATE operations SET step = ?, data = ?, updatedAt = ? WHERE id = ? AND state = 'pending' RETURNING *",
       step,
@@ -158,7 +158,7 @@ export class Operations {
   }
 
   /** The same for what was answered already. */
-  takeBack(opId: string, kind: string): void {
+  forgetByOpId(opId: string, kind: string): void {
     this.#database.run('DELETE FROM operations WHERE opId = ? AND kind = ?', opId, kind);
   }
 
@@ -246,7 +246,7 @@ function replayOf(earlier: OperationRow, kind: string): Replay {
 }
 
 /** The first answer to a request that is asked again; what failed fails again. */
-export function resultOf(replay: Replay): Json {
+export function replayResult(replay: Replay): Json {
   if ('error' in replay) throw replay.error;
   return replay.result;
 }

@@ -46,7 +46,7 @@ export class Profiles {
   }
 
   /** Errors: `not_found`. */
-  existing(name: string): ProfileRow {
+  getOrThrow(name: string): ProfileRow {
     const profile = this.get(name);
     if (profile !== null) return profile;
     const names = this.list().map((one) => one.name);
@@ -147,7 +147,7 @@ export class Profiles {
   }
 
   /** Versions whose code has not been removed yet, of every profile, the undeployed ones too. */
-  versions(): VersionRow[] {
+  listVersions(): VersionRow[] {
     return this.#database
       .all(
         'SELECT profile, version, deployedAt FROM profile_versions WHERE removed = 0 ORDER BY profile, version',
@@ -162,7 +162,7 @@ export class Profiles {
   }
 
   /** Notes that the code of a version is gone. */
-  versionRemoved(profile: string, version: number): void {
+  markVersionRemoved(profile: string, version: number): void {
     this.#database.run(
       'UPDATE profile_versions SET removed = 1 WHERE profile = ? AND version = ?',
       profile,

@@ -5,7 +5,7 @@ import type { FileHandle } from 'node:fs/promises';
 import { hasErrorCode } from './storage-error.ts';
 
 /** What was removed; folders count as nothing. */
-export interface Removed {
+export interface RemovedTotals {
   readonly files: number;
   readonly bytes: number;
 }
@@ -17,7 +17,7 @@ const { O_DIRECTORY, O_NOFOLLOW, O_RDONLY } = constants;
  * meanwhile. What is gone already is fine. Subfolders are moved up to the top before they are emptied, so that neither the
  * length of a path nor the number of open folders grows with the depth.
  */
-export async function removeTree(path: string): Promise<Removed> {
+export async function removeTree(path: string): Promise<RemovedTotals> {
   const top = await openFolder(Buffer.from(path));
   if (top === null) {
     await rm(path, { force: true });

@@ -9,7 +9,7 @@ const RESERVE_BYTES = 8 * 2 ** 20;
  * A file that only takes up space. On a full disk it is given up, so that deleting and cancelling – which have to write
  * intents, events and rows first – still work there.
  */
-export class Reserve {
+export class DiskReserve {
   readonly #path: string;
 
   constructor(home: Home) {
@@ -40,7 +40,7 @@ export class Reserve {
   }
 
   /** Does `fn`, and once more with the reserve given up when the disk is full. For what frees space or stops its use, nothing else. */
-  urgently<T>(fn: () => T): T {
+  retryOnFullDisk<T>(fn: () => T): T {
     try {
       return fn();
     } catch (error) {

@@ -87,7 +87,7 @@ export class Sessions {
   }
 
   /** Among those not deleted; names are compared in Unicode's form NFC. */
-  byName(profile: string, name: string): SessionRow | null {
+  getByName(profile: string, name: string): SessionRow | null {
     const sql = "SELECT * FROM sessions WHERE profile = ? AND name = ? AND status <> 'deleted'";
     const wanted = name.normalize('NFC');
     const row = this.#one(sql, profile, wanted);
@@ -110,7 +110,7 @@ export class Sessions {
     }
     const slash = ref.indexOf('/');
     if (slash > 0) {
-      const row = this.byName(ref.slice(0, slash), ref.slice(slash + 1));
+      const row = this.getByName(ref.slice(0, slash), ref.slice(slash + 1));
       if (row === null) throw missing();
       return row;
     }
@@ -191,7 +191,7 @@ export class Sessions {
   }
 
   /** Those that are not deleted and share a store. */
-  ofLineage(lineage: string): SessionRow[] {
+  listByLineage(lineage: string): SessionRow[] {
     return this.#many(
       "SELECT * FROM sessions WHERE lineage = ? AND status <> 'deleted' ORDER BY createdAt, id",
       lineage,
@@ -199,7 +199,7 @@ export class Sessions {
   }
 
   /** Those that are not deleted and began with this snapshot. */
-  begunWith(snapshotId: string): SessionRow[] {
+  listByOrigin(snapshotId: string): SessionRow[] {
     return this.#many(
       "SELECT * FROM sessions WHERE origin = ? AND status <> 'deleted' ORDER BY createdAt, id",
       snapshotId,
@@ -218,7 +218,7 @@ export class Sessions {
     return parseRow(z.object({ uid: z.int() }), 'sessions', row).uid;
   }
 
-  counts(): Record<SessionStatus, number> {
+  countByStatus(): Record<SessionStatus, number> {
     const counts: Record<SessionStatus, number> = {
       created: 0,
       active: 0,
@@ -242,7 +242,7 @@ export class Sessions {
   }
 
   #guardName(profile: string, name: string, id: string): void {
-    const other = this.byName(profile, name);
+    const other = this.getByName(profile, name);
     if (other === null || other.id === id) return;
     throw new HoldfastError(
       'already_exists',

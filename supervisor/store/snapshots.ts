@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { type SnapshotReason, SnapshotReasonSchema } from '../../protocol/snapshots.ts';
-import { RootHashSchema } from '../../snapshot-format/wire.ts';
+import { RootHashSchema } from '../../snapshot-format/sidecar-calls.ts';
 import { count, flag, json, parseRow, time, toColumn } from './columns.ts';
 import type { Database } from './database.ts';
 
@@ -71,7 +71,7 @@ export class Snapshots {
   }
 
   /** Errors: `not_found`. */
-  existing(id: string): SnapshotRow {
+  getOrThrow(id: string): SnapshotRow {
     const row = this.get(id);
     if (row === null) {
       throw new HoldfastError('not_found', `There is no snapshot ${id}`, {
@@ -118,21 +118,21 @@ export class Snapshots {
   }
 
   /** Of a session, the oldest first. */
-  ofSession(sessionId: string): SnapshotRow[] {
+  listBySession(sessionId: string): SnapshotRow[] {
     return this.#database
       .all('SELECT * FROM snapshots WHERE sessionId = ? ORDER BY ordinal', sessionId)
       .map(parse);
   }
 
   /** Of a session and its forks, the oldest first. */
-  ofLineage(lineage: string): SnapshotRow[] {
+  listByLineage(lineage: string): SnapshotRow[] {
     return this.#database
       .all('SELECT * FROM snapshots WHERE lineage = ? ORDER BY ordinal', lineage)
       .map(parse);
   }
 
   /** Lineages that have a snapshot. */
-  lineages(): string[] {
+  listLineages(): string[] {
     return this.#database
       .all('SELECT DISTINCT lineage FROM snapshots')
       .map((row) => parseRow(z.object({ lineage: z.string() }), 'snapshots', row).lineage);
@@ -150,7 +150,7 @@ export class Snapshots {
       this.#database.run('UPDATE snapshots SET pinned = ? WHERE id = ?', pinned ? 1 : 0, id);
     }
     if (reason !== undefined) this.#database.run('UPDATE snapshots SET reason = ? WHERE id = ?', reason, id);
-    return this.existing(id);
+    return this.getOrThrow(id);
   }
 
   /** Its objects stay until they are collected. */

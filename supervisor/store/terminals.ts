@@ -42,7 +42,7 @@ export class TerminalRows {
   }
 
   /** Errors: `not_found`. */
-  existing(id: string): TerminalRow {
+  getOrThrow(id: string): TerminalRow {
     const row = this.get(id);
     if (row === null) {
       throw new HoldfastError('not_found', `There is no terminal ${id}`, {
@@ -53,7 +53,7 @@ export class TerminalRows {
   }
 
   /** False when it had ended already: the first end counts. */
-  end(id: string, end: Pick<TerminalRow, 'endedAt' | 'exitCode' | 'why'>): boolean {
+  markEnded(id: string, end: Pick<TerminalRow, 'endedAt' | 'exitCode' | 'why'>): boolean {
     const { endedAt, exitCode, why } = end;
     const changed = this.#database.run(
       'UPDATE terminals SET endedAt = ?, exitCode = ?, why = ? WHERE id = ? AND endedAt IS NULL',
@@ -79,7 +79,7 @@ export class TerminalRows {
   }
 
   /** Open ones of one session, or of all. */
-  open(sessionId: string | null): TerminalRow[] {
+  listOpen(sessionId: string | null): TerminalRow[] {
     return this.list(sessionId).filter(({ endedAt }) => endedAt === null);
   }
 }

@@ -114,7 +114,7 @@ export class Turns {
   }
 
   /** At most so many bytes of the beginning of its input; null where there is no such turn. */
-  inputStart(id: string, bytes: number): Uint8Array | null {
+  readInputStart(id: string, bytes: number): Uint8Array | null {
     const row = this.#database.get(
       'SELECT substr(bytes, 1, ?2) AS input FROM turn_inputs WHERE turnId = ?1',
       id,
@@ -124,7 +124,7 @@ export class Turns {
   }
 
   /** Errors: `not_found`. */
-  existing(id: string): TurnRow {
+  getOrThrow(id: string): TurnRow {
     const row = this.get(id);
     if (row === null)
       throw new HoldfastError('not_found', `There is no turn ${id}`, {
@@ -143,7 +143,7 @@ export class Turns {
         id,
       );
     }
-    return this.existing(id);
+    return this.getOrThrow(id);
   }
 
   /** The one that has waited longest. */
@@ -154,7 +154,7 @@ export class Turns {
     );
   }
 
-  runningOf(sessionId: string): TurnRow | null {
+  getRunning(sessionId: string): TurnRow | null {
     return this.#one(
       `${SELECT} WHERE sessionId = ? AND status = 'running' ORDER BY ordinal LIMIT 1`,
       sessionId,
@@ -162,19 +162,19 @@ export class Turns {
   }
 
   /** Those whose snapshot was being taken when the supervisor ended, the oldest first. */
-  withUnfinishedSnapshot(): TurnSummary[] {
+  listWithUnfinishedSnapshot(): TurnSummary[] {
     return this.#many(
       "SELECT * FROM turns WHERE snapshot IS NOT NULL AND json_extract(snapshot, '$.state') = 'taking' ORDER BY ordinal",
     );
   }
 
   /** Queued and running ones of every session, the oldest first. */
-  unfinished(): TurnSummary[] {
+  listUnfinished(): TurnSummary[] {
     return this.#many("SELECT * FROM turns WHERE status IN ('queued', 'running') ORDER BY ordinal");
   }
 
   /** The latest first. */
-  listOf(sessionId: string, limit = 100): TurnSummary[] {
+  listBySession(sessionId: string, limit = 100): TurnSummary[] {
     return this.#many(
       'SELECT * FROM turns WHERE sessionId = ? ORDER BY ordinal DESC LIMIT ?',
       sessionId,
@@ -183,7 +183,7 @@ export class Turns {
   }
 
   /** Turns of its session that come before a queued one and have not ended; 0 for all others. */
-  ahead(turn: Pick<TurnSummary, 'id' | 'sessionId' | 'status'>): number {
+  countAhead(turn: Pick<TurnSummary, 'id' | 'sessionId' | 'status'>): number {
     if (turn.status !== 'queued') return 0;
     const row = this.#database.get(
       `SELECT count(*) AS many FROM turns WHERE sessionId = ? AND status IN ('queued', 'running')
@@ -194,7 +194,7 @@ export class Turns {
     return parseRow(z.object({ many: count }), 'turns', row).many;
   }
 
-  queuedOf(sessionId: string): number {
+  countQueued(sessionId: string): number {
     const row = this.#database.get(
       "SELECT count(*) AS many FROM turns WHERE sessionId = ? AND status = 'queued'",
       sessionId,
@@ -203,7 +203,7 @@ export class Turns {
   }
 
   /** The first bytes of the latest turn's input, whatever became of it; null before the first turn. */
-  latestInput(sessionId: string, bytes: number): Buffer | null {
+  readLatestInput(sessionId: string, bytes: number): Buffer | null {
     const row = this.#database.get(
       `SELECT substr(turn_inputs.bytes, 1, ?) AS head FROM turns JOIN turn_inputs ON turn_inputs.turnId = turns.id
        WHERE sessionId = ? ORDER BY ordinal DESC LIMIT 1`,
@@ -215,7 +215,7 @@ export class Turns {
   }
 
   /** What is at work or waits, by session: for a whole list of them at once. */
-  live(): Map<string, { running: string | null; queued: number }> {
+  liveBySession(): Map<string, { running: string | null; queued: number }> {
     const rows = this.#database.all(
       `SELECT sessionId, max(CASE status WHEN 'running' THEN id END) AS running,
          count(*) FILTER (WHERE status = 'queued') AS queued
@@ -230,7 +230,7 @@ export class Turns {
     );
   }
 
-  counts(): { running: number; queued: number } {
+  countByStatus(): { running: number; queued: number } {
     const row = this.#database.get(
       `SELECT count(*) FILTER (WHERE status = 'running') AS running, count(*) FILTER (WHERE status = 'queued') AS queued
        FROM turns WHERE status IN ('queued', 'running')`,

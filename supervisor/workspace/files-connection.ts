@@ -1,10 +1,10 @@
 import type { Duplex } from 'node:stream';
 import type { z } from 'zod';
-import type { PayloadBuffers } from '../../protocol/wire/payload-buffers.ts';
-import type { Answered, CallOptions } from '../../protocol/wire/shapes.ts';
+import type { BufferPool } from '../../protocol/wire/buffer-pool.ts';
+import type { CallResult, CallOptions } from '../../protocol/wire/shapes.ts';
 import type { SIDECAR_METHODS } from '../../sidecar/wire.ts';
-import { keepAlive, type Patience } from './liveness.ts';
-import { greetSidecar, type SidecarPeer } from './sidecar-peer.ts';
+import { keepAlive, type LivenessTimeouts } from './liveness.ts';
+import { openSidecarPeer, type SidecarPeer } from './sidecar-peer.ts';
 
 type FilesMethod = Extract<keyof typeof SIDECAR_METHODS, `files/${string}`>;
 type Params<M extends FilesMethod> = z.input<(typeof SIDECAR_METHODS)[M]['params']>;
@@ -25,10 +25,10 @@ export class FilesConnection {
   static async open(
     dial: () => Promise<Duplex>,
     sessionId: string,
-    payloads?: PayloadBuffers,
-    patience?: Patience,
+    payloads?: BufferPool,
+    patience?: LivenessTimeouts,
   ): Promise<FilesConnection> {
-    const { peer } = await greetSidecar(dial, sessionId, payloads);
+    const { peer } = await openSidecarPeer(dial, sessionId, payloads);
     keepAlive(peer, sessionId, patience);
     return new FilesConnection(peer);
   }
@@ -37,7 +37,7 @@ export class FilesConnection {
     method: M,
     params: Params<M>,
     options: CallOptions = {},
-  ): Promise<Answered<Result<M>>> {
+  ): Promise<CallResult<Result<M>>> {
     return this.#peer.callWithBytes(method, params, options);
   }
 

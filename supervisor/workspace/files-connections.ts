@@ -1,20 +1,20 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { PayloadBuffers } from '../../protocol/wire/payload-buffers.ts';
+import type { BufferPool } from '../../protocol/wire/buffer-pool.ts';
 import { FilesConnection } from './files-connection.ts';
-import { AGAIN_MS, type SidecarAccess, TRIES, withLiving } from './sidecar-access.ts';
+import { RETRY_DELAY_MS, type SidecarAccess, MAX_ATTEMPTS, withRunningSidecar } from './sidecar-access.ts';
 
 /** `quick` calls never wait behind the bytes of `bulk` ones. */
-export type Lane = 'quick' | 'bulk';
+export type FilesChannel = 'quick' | 'bulk';
 
 /** Standing connections for files: two for each session whose files are looked at, made at the first call. */
 export class FilesConnections {
   readonly #access: SidecarAccess;
-  readonly #payloads: PayloadBuffers;
+  readonly #payloads: BufferPool;
   readonly #open = new Map<string, Promise<FilesConnection>>();
   #closed = false;
 
-  constructor(access: SidecarAccess, payloads: PayloadBuffers) {
+  constructor(access: SidecarAccess, payloads: BufferPool) {
     this.#access = access;
     this.#payloads = payloads;
   }
@@ -25,20 +25,20 @@ export class FilesConnections {
    */
   async use<T>(
     sessionId: string,
-    lane: Lane,
+    lane: FilesChannel,
     again: boolean,
     call: (connection: FilesConnection) => Promise<T>,
   ): Promise<T> {
-    const release = this.#access.hold(sessionId);
+    const release = this.#access.acquireLease(sessionId);
     try {
       for (let tries = 1; ; tries += 1) {
         try {
           return await call(await this.#get(sessionId, lane));
         } catch (error) {
           if (!isCutOff(error)) throw error;
-          if (!again || tries === TRIES) throw lost(error);
+          if (!again || tries === MAX_ATTEMPTS) throw lost(error);
           // What was cut off may not be known as such yet.
-          await sleep((tries - 1) * AGAIN_MS);
+          await sleep((tries - 1) * RETRY_DELAY_MS);
         }
       }
     } finally {
@@ -55,7 +55,7 @@ export class FilesConnections {
     }
   }
 
-  #get(sessionId: string, lane: Lane): Promise<FilesConnection> {
+  #get(sessionId: string, lane: FilesChannel): Promise<FilesConnection> {
     if (this.#closed) throw new HoldfastError('shutting_down', 'The supervisor is leaving');
     const key = `${sessionId} ${lane}`;
     const known = this.#open.get(key);
@@ -70,7 +70,7 @@ export class FilesConnections {
   }
 
   async #connect(sessionId: string): Promise<FilesConnection> {
-    return await withLiving(this.#access, sessionId, () =>
+    return await withRunningSidecar(this.#access, sessionId, () =>
       FilesConnection.open(() => this.#access.dial(sessionId), sessionId, this.#payloads),
     );
   }

@@ -3,14 +3,14 @@ import { SIDECAR_PROTOCOL } from '../../sidecar/wire.ts';
 import type { SidecarPeer } from './sidecar-peer.ts';
 
 /** Milliseconds. */
-export interface Patience {
+export interface LivenessTimeouts {
   /** Between two looks at a connection whose answers are waited for. */
   readonly lookMs: number;
   /** What a sidecar may take for the smallest answer. */
   readonly silentMs: number;
 }
 
-const PATIENCE: Patience = { lookMs: 10_000, silentMs: 30_000 };
+const PATIENCE: LivenessTimeouts = { lookMs: 10_000, silentMs: 30_000 };
 /** What long work in a sidecar may take without a sign that it goes on. */
 const STUCK_MS = 120_000;
 
@@ -19,13 +19,13 @@ const STUCK_MS = 120_000;
  * connections itself, and a long walk through a large tree is no silence, as it answers in between. Where nobody waits, nobody is asked.
  */
 export function keepAlive(
-  peer: Pick<SidecarPeer, 'call' | 'close' | 'closed' | 'waiting'>,
+  peer: Pick<SidecarPeer, 'call' | 'close' | 'closed' | 'pendingCalls'>,
   sessionId: string,
-  { lookMs, silentMs }: Patience = PATIENCE,
+  { lookMs, silentMs }: LivenessTimeouts = PATIENCE,
 ): void {
   let asking = false;
   const look = async (): Promise<void> => {
-    if (asking || peer.waiting === 0) return;
+    if (asking || peer.pendingCalls === 0) return;
     asking = true;
     try {
       await peer.call('hello', { protocol: SIDECAR_PROTOCOL, session: sessionId }, { timeoutMs: silentMs });
@@ -44,7 +44,7 @@ export function keepAlive(
  * For work that tells how far it is: the sidecar answers beside it, so that only the work itself can tell that it goes on. Whoever
  * hears of it calls `heard`. Rejects with `timeout` where nobody does.
  */
-export async function whileHeard<T>(
+export async function withStallTimeout<T>(
   work: (heard: () => void, stuck: AbortSignal) => Promise<T>,
   stuckMs = STUCK_MS,
 ): Promise<T> {

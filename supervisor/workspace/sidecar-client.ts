@@ -9,8 +9,8 @@ import type {
   TurnLaunch,
   TurnProgress,
 } from '../../sidecar/wire.ts';
-import { keepAlive, type Patience } from './liveness.ts';
-import { greetSidecar, type SidecarHello, type SidecarPeer } from './sidecar-peer.ts';
+import { keepAlive, type LivenessTimeouts } from './liveness.ts';
+import { openSidecarPeer, type SidecarHello, type SidecarPeer } from './sidecar-peer.ts';
 
 type Result<M extends keyof typeof SIDECAR_METHODS> = (typeof SIDECAR_METHODS)[M]['result']['_zod']['output'];
 type Params<M extends keyof typeof SIDECAR_METHODS> = (typeof SIDECAR_METHODS)[M]['params']['_zod']['input'];
@@ -40,9 +40,9 @@ export class SidecarClient {
   static async connect(
     dial: () => Promise<Duplex>,
     sessionId: string,
-    patience?: Patience,
+    patience?: LivenessTimeouts,
   ): Promise<SidecarClient> {
-    const { peer, hello } = await greetSidecar(dial, sessionId);
+    const { peer, hello } = await openSidecarPeer(dial, sessionId);
     keepAlive(peer, sessionId, patience);
     return new SidecarClient(peer, hello);
   }
@@ -86,7 +86,7 @@ export class SidecarClient {
   }
 
   async forgetTurn(turnId: string): Promise<void> {
-    await this.#peer.call('turn/forget', { turnId }, { timeoutMs: ANSWER_MS });
+    await this.#peer.call('turn/remove', { turnId }, { timeoutMs: ANSWER_MS });
   }
 
   async listTurns(): Promise<string[]> {
@@ -143,7 +143,7 @@ export class SidecarClient {
   }
 
   async forgetTerminal(terminalId: string): Promise<void> {
-    await this.#peer.call('terminal/forget', { terminalId }, { timeoutMs: ANSWER_MS });
+    await this.#peer.call('terminal/remove', { terminalId }, { timeoutMs: ANSWER_MS });
   }
 
   /** Walks the whole workspace: seconds for a large one. */

@@ -1,12 +1,12 @@
 import type { Duplex } from 'node:stream';
 import type { z } from 'zod';
 import { HoldfastError } from '../../protocol/errors.ts';
-import type { PayloadBuffers } from '../../protocol/wire/payload-buffers.ts';
+import type { BufferPool } from '../../protocol/wire/buffer-pool.ts';
 import { Peer } from '../../protocol/wire/peer.ts';
-import { type MethodMap, NOTHING } from '../../protocol/wire/shapes.ts';
+import { type MethodMap, EMPTY_MAP } from '../../protocol/wire/shapes.ts';
 import { SIDECAR_METHODS, SIDECAR_PROTOCOL } from '../../sidecar/wire.ts';
 
-export type SidecarPeer = Peer<typeof NOTHING, typeof SIDECAR_METHODS>;
+export type SidecarPeer = Peer<typeof EMPTY_MAP, typeof SIDECAR_METHODS>;
 export type SidecarHello = z.output<(typeof SIDECAR_METHODS)['hello']['result']>;
 
 /** A sidecar is up within this or it is not up. */
@@ -16,26 +16,26 @@ const HELLO_MS = 10_000;
  * A connection to the sidecar of this session, greeted. Fails as `dial` does, also where the sidecar goes before it answers; with
  * `conflict` when something else answers, or with `version_mismatch`.
  */
-export async function greetSidecar(
+export async function openSidecarPeer(
   dial: () => Promise<Duplex>,
   sessionId: string,
-  payloads?: PayloadBuffers,
+  payloads?: BufferPool,
 ): Promise<{ readonly peer: SidecarPeer; readonly hello: SidecarHello }> {
   const peer: SidecarPeer = new Peer({
     stream: await dial(),
     name: `the sidecar of ${sessionId}`,
-    serves: NOTHING,
+    serves: EMPTY_MAP,
     calls: SIDECAR_METHODS,
-    notifies: NOTHING,
-    hears: NOTHING,
+    sends: EMPTY_MAP,
+    receives: EMPTY_MAP,
     handlers: {},
-    payloads,
+    bufferPool: payloads,
   });
-  return { peer, hello: await greet(peer, sessionId) };
+  return { peer, hello: await handshake(peer, sessionId) };
 }
 
 /** Says hello; the connection is closed where that fails. Errors: as `greetSidecar`. */
-export async function greet<S extends MethodMap>(
+export async function handshake<S extends MethodMap>(
   peer: Peer<S, typeof SIDECAR_METHODS>,
   sessionId: string,
 ): Promise<SidecarHello> {

@@ -1,15 +1,15 @@
 import type { EventEntry } from '../../protocol/events.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { FolderUsage } from '../../protocol/search.ts';
-import type { Log } from '../daemon/logs.ts';
-import { type LimitState, limitState, overLimit } from './limit.ts';
+import type { Log } from '../base/log.ts';
+import { type StorageState, storageState, storageLimitError } from './storage-state.ts';
 
 /** A busy workspace is measured again this long after the last time, or after so many times as long as that took. */
 const PAUSE_MS = 5000;
 const PAUSE_SHARE = 20;
 const BIGGEST = 10;
 
-export interface Measured {
+export interface Measurement {
   readonly bytes: number;
 }
 
@@ -17,18 +17,18 @@ export interface StorageLimitsOptions {
   /** Bytes; null for none. */
   readonly limitOf: (sessionId: string) => number | null;
   /** What was measured last, by this or an earlier supervisor; null for never. */
-  readonly lastOf: (sessionId: string) => number | null;
-  readonly measure: (sessionId: string) => Promise<Measured>;
-  readonly biggest: (sessionId: string, limit: number) => Promise<FolderUsage[]>;
+  readonly lastMeasured: (sessionId: string) => number | null;
+  readonly measure: (sessionId: string) => Promise<Measurement>;
+  readonly largestFolders: (sessionId: string, limit: number) => Promise<FolderUsage[]>;
   readonly record: (sessionId: string, bytes: number, events: EventEntry[]) => void;
   /** Sessions in which something runs now. */
-  readonly busy: () => string[];
+  readonly activeSessions: () => string[];
   readonly log: Log;
 }
 
 interface Known {
   bytes: number;
-  state: LimitState;
+  state: StorageState;
   measuredAt: number;
   tookMs: number;
 }
@@ -49,7 +49,7 @@ export class StorageLimits {
 
   start(): void {
     this.#timer = setInterval(() => {
-      for (const sessionId of this.#options.busy()) this.look(sessionId);
+      for (const sessionId of this.#options.activeSessions()) this.measureSoon(sessionId);
     }, PAUSE_MS);
     this.#timer.unref();
   }
@@ -60,7 +60,7 @@ export class StorageLimits {
   }
 
   /** Something may have grown: measures soon, unless it was just done. Without a limit it costs nothing. */
-  look(sessionId: string, now = false): void {
+  measureSoon(sessionId: string, now = false): void {
     if (this.#options.limitOf(sessionId) === null || this.#measuring.has(sessionId)) return;
     const known = this.#known.get(sessionId);
     const pause = Math.max(PAUSE_MS, (known?.tookMs ?? 0) * PAUSE_SHARE);
@@ -74,22 +74,22 @@ export class StorageLimits {
   }
 
   /** Errors: `storage_limit` where `adding` bytes more would be too many. */
-  async demand(sessionId: string, what: string, adding = 0): Promise<void> {
+  async requireSpace(sessionId: string, what: string, adding = 0): Promise<void> {
     const limit = this.#options.limitOf(sessionId);
     if (limit === null) return;
     const known = this.#known.get(sessionId);
-    const believed = known?.bytes ?? this.#options.lastOf(sessionId) ?? 0;
+    const believed = known?.bytes ?? this.#options.lastMeasured(sessionId) ?? 0;
     if (believed + adding <= limit) {
       if (adding > 0) {
         if (known !== undefined) known.bytes += adding;
-        this.look(sessionId);
+        this.measureSoon(sessionId);
       }
       return;
     }
     // Something may have been removed since.
     const bytes = await this.#measure(sessionId);
     if (bytes + adding <= limit) return;
-    throw overLimit(what, bytes, limit, await this.#options.biggest(sessionId, BIGGEST));
+    throw storageLimitError(what, bytes, limit, await this.#options.largestFolders(sessionId, BIGGEST));
   }
 
   /** The workspace was emptied, or is gone. */
@@ -106,16 +106,16 @@ export class StorageLimits {
   }
 
   async #measureNow(sessionId: string): Promise<number> {
-    const { limitOf, lastOf, measure, record } = this.#options;
+    const { limitOf, lastMeasured, measure, record } = this.#options;
     const began = performance.now();
     const { bytes } = await measure(sessionId);
     const limit = limitOf(sessionId);
     const before = this.#known.get(sessionId)?.state ?? 'far';
-    const state = limit === null ? 'far' : limitState(bytes, limit, before);
+    const state = limit === null ? 'far' : storageState(bytes, limit, before);
     const measuredAt = performance.now();
     this.#known.set(sessionId, { bytes, state, measuredAt, tookMs: measuredAt - began });
     const events: EventEntry[] = [];
-    if (lastOf(sessionId) !== bytes) events.push({ type: 'workspace.measured', data: { bytes } });
+    if (lastMeasured(sessionId) !== bytes) events.push({ type: 'workspace.measured', data: { bytes } });
     if (limit !== null && before === 'far' && state !== 'far')
       events.push({ type: 'workspace.near-limit', data: { bytes, limit } });
     if (events.length > 0) record(sessionId, bytes, events);

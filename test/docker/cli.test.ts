@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { TestHome } from '../setup/home.ts';
+import { TestHome } from '../setup/test-home.ts';
 import { handlerProject, shellProject, writeProject } from '../setup/profiles.ts';
 
 const PROGRAM = join(import.meta.dirname, '../../scripts/holdfast.cjs');
@@ -96,9 +96,9 @@ async function until(condition: () => boolean | Promise<boolean>, what: string):
 let home: TestHome;
 beforeAll(async () => {
   home = await TestHome.create();
-  await home.succeed(['deploy', COUNTER]);
-  await home.succeed(['deploy', await writeProject(home.projects, shellProject('shell'))]);
-  await home.succeed([
+  await home.runOk(['deploy', COUNTER]);
+  await home.runOk(['deploy', await writeProject(home.projects, shellProject('shell'))]);
+  await home.runOk([
     'deploy',
     await writeProject(
       home.projects,
@@ -110,13 +110,13 @@ beforeAll(async () => {
   ]);
 });
 afterAll(async () => {
-  await home.end();
+  await home.dispose();
 });
 
 describe('run', () => {
   test('counts on', async () => {
     for (const count of [1, 2, 3]) {
-      expect(await home.succeed(['run', 'counter', '{}'])).toBe(`{"count": ${String(count)}}\n`);
+      expect(await home.runOk(['run', 'counter', '{}'])).toBe(`{"count": ${String(count)}}\n`);
     }
   });
 
@@ -152,7 +152,7 @@ describe('run', () => {
       'i=0; while [ $i -lt 60 ]; do echo line $i; i=$((i+1)); sleep 0.1; done',
     );
     await run.shows('line 5\n');
-    const { pid } = z.object({ pid: z.number() }).parse(await home.json(['supervisor', 'status']));
+    const { pid } = z.object({ pid: z.number() }).parse(await home.runJson(['supervisor', 'status']));
     process.kill(pid, 'SIGKILL');
     expect(await run.end()).toBe(0);
     const lines = Array.from({ length: 60 }, (_, at) => `line ${String(at)}\n`);
@@ -166,16 +166,18 @@ describe('run', () => {
     expect(await run.end()).toBe(130);
     expect(run.stderr).toMatch(/Cancelling turn-[a-z2-7]{16}/);
     const id = /turn-[a-z2-7]{16}/.exec(run.stderr)?.[0] ?? '';
-    expect(await home.json(['turn', 'show', id])).toMatchObject({ turn: { status: 'cancelled' } });
+    expect(await home.runJson(['turn', 'show', id])).toMatchObject({ turn: { status: 'cancelled' } });
   });
 
   test('--no-wait leaves a turn that turn wait finds again, with all its output and its exit code', async () => {
     const id = TurnIdSchema.parse(
-      await home.succeed(['run', 'shell', 'echo one; sleep 1; echo two; exit 4', '--no-wait']),
+      await home.runOk(['run', 'shell', 'echo one; sleep 1; echo two; exit 4', '--no-wait']),
     ).trim();
     const wait = await home.run(['turn', 'wait', id]);
     expect({ code: wait.code, stdout: wait.stdout }).toEqual({ code: 1, stdout: 'one\ntwo\n' });
-    expect(await home.json(['turn', 'show', id])).toMatchObject({ turn: { status: 'failed', exitCode: 4 } });
+    expect(await home.runJson(['turn', 'show', id])).toMatchObject({
+      turn: { status: 'failed', exitCode: 4 },
+    });
   });
 
   test('--timeout ends the turn', async () => {
@@ -188,7 +190,7 @@ describe('run', () => {
 describe('exec', () => {
   const exec = (...words: string[]) => Program.holdfast(home, 'exec', 'shell/default', '--', ...words);
   beforeAll(async () => {
-    await home.succeed(['run', 'shell', 'true']);
+    await home.runOk(['run', 'shell', 'true']);
   });
 
   test.each([0, 1, 7, 126, 255])('passes on exit code %d', async (code) => {
@@ -257,9 +259,11 @@ describe('exec', () => {
 describe('what scripts rely on', () => {
   test('--json prints one document on standard output, for every command', async () => {
     const { sessionId, turnId } = RunSchema.parse(
-      await home.json(['run', 'counter', '{}', '--session', 'scripted']),
+      await home.runJson(['run', 'counter', '{}', '--session', 'scripted']),
     );
-    const created = SessionSchema.parse(await home.json(['session', 'create', 'counter', '--name', 'made']));
+    const created = SessionSchema.parse(
+      await home.runJson(['session', 'create', 'counter', '--name', 'made']),
+    );
     const shapes: readonly (readonly [readonly string[], z.ZodType])[] = [
       [['profiles'], z.object({ profiles: z.array(z.object({ name: z.string() })).min(3) })],
       [['deploy', COUNTER], z.object({ unchanged: z.literal(true) })],
@@ -300,7 +304,7 @@ describe('what scripts rely on', () => {
       [['workspace', 'clean', sessionId, '--force'], z.object({ removedFiles: z.literal(3) })],
       [
         ['gc', '--dry-run'],
-        z.object({ removed: z.array(z.unknown()), kept: z.array(z.unknown()), dryRun: z.literal(true) }),
+        z.object({ removed: z.array(z.unknown()), retained: z.array(z.unknown()), dryRun: z.literal(true) }),
       ],
       [['doctor'], z.object({ checks: z.array(z.object({ name: z.string(), status: z.string() })).min(1) })],
       [['supervisor', 'start'], z.object({ running: z.literal(true) })],
@@ -325,13 +329,13 @@ describe('what scripts rely on', () => {
       expect(stdout.match(/\n/g), name).toHaveLength(1);
       expect(shape.safeParse(JSON.parse(stdout)).error, name).toBeUndefined();
     }
-    const events = await home.succeed(['session', 'events', sessionId, '--json']);
+    const events = await home.runOk(['session', 'events', sessionId, '--json']);
     const seqs = events
       .trimEnd()
       .split('\n')
       .map((line) => z.object({ seq: z.number() }).parse(JSON.parse(line)).seq);
     expect(seqs).toEqual(seqs.map((_, at) => at + 1));
-    const logs = await home.succeed(['supervisor', 'logs', '-n', '3', '--json']);
+    const logs = await home.runOk(['supervisor', 'logs', '-n', '3', '--json']);
     for (const line of logs.trimEnd().split('\n'))
       expect(JSON.parse(line)).toMatchObject({ level: expect.any(String) as string });
   });
@@ -379,12 +383,12 @@ describe('what scripts rely on', () => {
   });
 
   test('a supervisor that was stopped is started by the next command, and not by looking at it', async () => {
-    await home.succeed(['supervisor', 'stop']);
-    expect(await home.json(['supervisor', 'status'])).toEqual({ running: false, home: home.path });
-    expect(await home.succeed(['__complete', 'session'])).toBe('');
-    expect(await home.json(['supervisor', 'status'])).toMatchObject({ running: false });
-    await home.succeed(['profiles']);
-    expect(await home.json(['supervisor', 'status'])).toMatchObject({ running: true });
-    expect((await home.succeed(['__complete', 'session'])).split('\n')).toContain('shell/default');
+    await home.runOk(['supervisor', 'stop']);
+    expect(await home.runJson(['supervisor', 'status'])).toEqual({ running: false, home: home.path });
+    expect(await home.runOk(['__complete', 'session'])).toBe('');
+    expect(await home.runJson(['supervisor', 'status'])).toMatchObject({ running: false });
+    await home.runOk(['profiles']);
+    expect(await home.runJson(['supervisor', 'status'])).toMatchObject({ running: true });
+    expect((await home.runOk(['__complete', 'session'])).split('\n')).toContain('shell/default');
   });
 });

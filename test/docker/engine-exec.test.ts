@@ -5,27 +5,27 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { SandboxSpec } from '../../supervisor/engine/port.ts';
 import {
   BUSYBOX,
-  TestHome,
+  EngineFixture,
   bareImage,
-  eventually,
+  waitUntil,
   execSpec,
-  outcome,
-  shell,
-  text,
-} from '../engine-harness/fixture.ts';
+  collectExec,
+  runShell,
+  readText,
+} from '../engine-harness/engine-fixture.ts';
 import { engineAt } from '../engine-harness/private-engine.ts';
 
 const docker = engineAt('/var/run/docker.sock');
 let image: Awaited<ReturnType<typeof bareImage>>;
-let home: TestHome;
+let home: EngineFixture;
 let spec: SandboxSpec;
 
 beforeAll(async () => {
   // As a supervisor runs: what it creates is for nobody else unless it says so.
   process.umask(0o077);
   image = await bareImage(docker);
-  home = new TestHome({ image: image.reference });
-  spec = await home.session();
+  home = new EngineFixture({ image: image.reference });
+  spec = await home.createSession();
   await home.engine.startSandbox(spec);
 });
 afterAll(async () => {
@@ -36,7 +36,7 @@ afterAll(async () => {
 function run(
   command: readonly string[],
   change: Parameters<typeof execSpec>[1] = {},
-): ReturnType<TestHome['engine']['exec']> {
+): ReturnType<EngineFixture['engine']['exec']> {
   return home.engine.exec(spec.sessionId, execSpec(command, change));
 }
 const sh = (line: string, change: Parameters<typeof execSpec>[1] = {}): ReturnType<typeof run> =>
@@ -45,8 +45,8 @@ const sh = (line: string, change: Parameters<typeof execSpec>[1] = {}): ReturnTy
 describe('an exec', () => {
   test('keeps the outputs apart, passes every byte, and gives the exit code', async () => {
     const exec = await sh('echo out; echo err >&2; exit 42');
-    expect(await outcome(exec)).toEqual({ stdout: 'out\n', stderr: 'err\n', code: 42 });
-    const binary = await outcome(
+    expect(await collectExec(exec)).toEqual({ stdout: 'out\n', stderr: 'err\n', code: 42 });
+    const binary = await collectExec(
       await sh('printf \'\\000\\377\\n\'; printf "%s" "$ODD"', { env: { ODD: 'a=b "c"\nd' } }),
     );
     expect(binary.stdout.endsWith('a=b "c"\nd')).toBe(true);
@@ -56,15 +56,15 @@ describe('an exec', () => {
     const exec = await sh('wc -c', { stdin: true });
     const size = 3_000_000;
     exec.stdin.end(Buffer.alloc(size, 'x'));
-    expect(await outcome(exec)).toEqual({ stdout: `${size}\n`, stderr: '', code: 0 });
+    expect(await collectExec(exec)).toEqual({ stdout: `${size}\n`, stderr: '', code: 0 });
   });
 
   test('whose program or folder is not there ends with 126 or 127 and says so', async () => {
-    const absent = await outcome(await run(['/no/such/program']));
+    const absent = await collectExec(await run(['/no/such/program']));
     // Which of the two is the engine's choice.
     expect([126, 127]).toContain(absent.code);
     expect(absent.stdout + absent.stderr).toMatch(/no such file/);
-    const closed = await outcome(await run(['/agent/agent.py']));
+    const closed = await collectExec(await run(['/agent/agent.py']));
     expect(closed.code).toBe(126);
     expect(closed.stdout + closed.stderr).toMatch(/permission denied/);
   });
@@ -92,27 +92,27 @@ describe('an exec', () => {
     expect(exec.stderr).toBeNull();
     let screen = '';
     exec.stdout.on('data', (chunk: Buffer) => (screen += chunk.toString()));
-    await eventually(() => screen.includes('ready\r\n'));
+    await waitUntil(() => screen.includes('ready\r\n'));
     expect(screen).toBe('ready\r\n');
     exec.stdin.write('hello\r');
-    await eventually(() => screen.includes('got hello'));
+    await waitUntil(() => screen.includes('got hello'));
     await exec.resize(132, 50);
     exec.stdin.write('\r');
     expect(await exec.exited).toBe(5);
-    await eventually(() => screen.includes('50 132'));
+    await waitUntil(() => screen.includes('50 132'));
   });
 
   test('a size that is given while frozen is there after the thaw', async () => {
     const exec = await sh('echo ready; read x; stty size', { tty: { columns: 80, rows: 24 }, stdin: true });
     let screen = '';
     exec.stdout.on('data', (chunk: Buffer) => (screen += chunk.toString()));
-    await eventually(() => screen.includes('ready'));
+    await waitUntil(() => screen.includes('ready'));
     await home.engine.pause(spec.sessionId);
     await exec.resize(90, 30);
     await home.engine.unpause(spec.sessionId);
     exec.stdin.write('\r');
     expect(await exec.exited).toBe(0);
-    await eventually(() => screen.includes('30 90'));
+    await waitUntil(() => screen.includes('30 90'));
   });
 
   test('is let go of without an end, and goes on', async () => {
@@ -120,13 +120,13 @@ describe('an exec', () => {
     await once(exec.stdout, 'data');
     exec.detach();
     await sleep(300);
-    const still = await shell(
+    const still = await runShell(
       home.engine,
       spec.sessionId,
       'grep -l HOLDFAST_EXEC=exec-letgo /proc/[0-9]*/environ 2>/dev/null',
     );
     expect(still.stdout).toMatch(/environ/);
-    await shell(
+    await runShell(
       home.engine,
       spec.sessionId,
       'for e in $(grep -l HOLDFAST_EXEC=exec-letgo /proc/[0-9]*/environ 2>/dev/null); do e=${e#/proc/}; kill -9 ${e%/environ}; done',
@@ -134,14 +134,14 @@ describe('an exec', () => {
   });
 
   test('whose sandbox goes away under it ends without a code', async () => {
-    const doomed = await home.session();
+    const doomed = await home.createSession();
     await home.engine.startSandbox(doomed);
     const exec = await home.engine.exec(
       doomed.sessionId,
       execSpec([BUSYBOX, 'sh', '-c', 'echo begun; sleep 1000']),
     );
     await once(exec.stdout, 'readable');
-    const end = Promise.all([text(exec.stdout), exec.exited]);
+    const end = Promise.all([readText(exec.stdout), exec.exited]);
     await home.engine.removeSandbox(doomed.sessionId, 0);
     expect(await end).toEqual(['begun\n', null]);
     await expect(home.engine.exec(doomed.sessionId, execSpec(['true']))).rejects.toThrow(
@@ -152,15 +152,15 @@ describe('an exec', () => {
 
 describe('an engine that does not see our files', () => {
   test('gets everything by volumes, and the sidecar is reached by exec', async () => {
-    const far = new TestHome({ image: image.reference, mode: 'volumes' });
+    const far = new EngineFixture({ image: image.reference, mountMode: 'volumes' });
     try {
       const { engine } = far;
-      await expect(far.session()).rejects.toThrow(expect.objectContaining({ code: 'not_supported' }));
-      const there = await far.session({ uid: 1000, gid: 1000 }, 'volume');
+      await expect(far.createSession()).rejects.toThrow(expect.objectContaining({ code: 'not_supported' }));
+      const there = await far.createSession({ uid: 1000, gid: 1000 }, 'volume');
       await engine.createWorkspace({ ...there.workspace, uid: 1000, gid: 1000 });
       await engine.startSandbox(there);
       expect(engine.capabilities().localPaths).toBe(false);
-      const seen = await shell(
+      const seen = await runShell(
         engine,
         there.sessionId,
         'cat /agent/agent.py; id -u; touch /agent/x 2>/dev/null || echo ro; echo kept > /workspace/file; touch /run/holdfast/x; ls /ctl 2>/dev/null',
@@ -184,7 +184,7 @@ describe('an engine that does not see our files', () => {
         if (object.role !== 'workspace') await engine.removeObject(object);
       await far.restart();
       await far.engine.startSandbox({ ...there, generation: 2 });
-      const again = await shell(far.engine, there.sessionId, 'cat /agent/agent.py /workspace/file');
+      const again = await runShell(far.engine, there.sessionId, 'cat /agent/agent.py /workspace/file');
       expect(again.stdout).toBe('version 1\nkept\n');
       await far.engine.removeSandbox(there.sessionId, 0);
       await far.engine.removeCode('tiny', 1);

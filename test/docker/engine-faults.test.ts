@@ -4,14 +4,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { EngineStatus } from '../../protocol/entities.ts';
-import { TestHome, bareImage, echo, eventually, shell } from '../engine-harness/fixture.ts';
+import { EngineFixture, bareImage, echo, waitUntil, runShell } from '../engine-harness/engine-fixture.ts';
 import { PrivateEngine, engineAt, privateEngineObstacle } from '../engine-harness/private-engine.ts';
 
 const obstacle = privateEngineObstacle();
 /** Longer than a busy machine keeps an engine from answering, as each silence is told of. */
 const QUICK_MS = 3000;
 const SEEN_MS = 30_000;
-const patience = { quickMs: QUICK_MS, workMs: 30_000 };
+const patience = { queryMs: QUICK_MS, operationMs: 30_000 };
 
 let image: Awaited<ReturnType<typeof bareImage>>;
 const cleanups: (() => Promise<void>)[] = [];
@@ -42,20 +42,20 @@ async function privateEngine(
 
 function homeOn(
   engine: PrivateEngine,
-  options: Partial<ConstructorParameters<typeof TestHome>[0]> = {},
-): TestHome {
-  const home = new TestHome({
+  options: Partial<ConstructorParameters<typeof EngineFixture>[0]> = {},
+): EngineFixture {
+  const home = new EngineFixture({
     image: image.reference,
     endpoint: engine.socketPath,
-    patience,
-    pingMs: 300,
+    timeouts: patience,
+    pingIntervalMs: 300,
     ...options,
   });
   cleanups.push(() => home.close());
   return home;
 }
 
-function statuses(home: TestHome): EngineStatus[] {
+function statuses(home: EngineFixture): EngineStatus[] {
   const seen: EngineStatus[] = [];
   home.engine.onStatus((status) => seen.push(status));
   return seen;
@@ -66,7 +66,7 @@ describe.skipIf(obstacle !== null)(`an engine that is hurt (${obstacle ?? 'priva
     const daemon = await privateEngine();
     const home = homeOn(daemon);
     const { engine } = home;
-    const spec = await home.session();
+    const spec = await home.createSession();
     await engine.startSandbox(spec);
     const channel = await engine.dial(spec.sessionId);
     channel.on('error', () => {});
@@ -85,7 +85,7 @@ describe.skipIf(obstacle !== null)(`an engine that is hurt (${obstacle ?? 'priva
     });
 
     await daemon.killDaemon();
-    await eventually(() => !engine.status().reachable, SEEN_MS);
+    await waitUntil(() => !engine.status().reachable, SEEN_MS);
     expect(engine.status()).toMatchObject({
       why: expect.stringMatching(/stopped|broke off|ended/) as string,
       next: expect.stringContaining('docker') as string,
@@ -101,8 +101,8 @@ describe.skipIf(obstacle !== null)(`an engine that is hurt (${obstacle ?? 'priva
     expect(await engine.probe()).toMatchObject({ reachable: false });
 
     await daemon.startDaemon();
-    await eventually(() => engine.status().reachable, SEEN_MS);
-    await eventually(() => anything > 0, SEEN_MS);
+    await waitUntil(() => engine.status().reachable, SEEN_MS);
+    await waitUntil(() => anything > 0, SEEN_MS);
     expect(
       seen.map(({ reachable }) => reachable).filter((one, index, all) => one !== all[index - 1]),
     ).toEqual([false, true]);
@@ -119,16 +119,16 @@ describe.skipIf(obstacle !== null)(`an engine that is hurt (${obstacle ?? 'priva
   test('killed with live-restore: sandboxes live on, and so does the channel to the sidecar', async () => {
     const daemon = await privateEngine({ liveRestore: true });
     const home = homeOn(daemon);
-    const spec = await home.session();
+    const spec = await home.createSession();
     await home.engine.startSandbox(spec);
     const before = await home.engine.observeSession(spec.sessionId);
     await daemon.killDaemon();
-    await eventually(() => !home.engine.status().reachable, SEEN_MS);
+    await waitUntil(() => !home.engine.status().reachable, SEEN_MS);
     await daemon.startDaemon();
-    await eventually(() => home.engine.status().reachable, SEEN_MS);
+    await waitUntil(() => home.engine.status().reachable, SEEN_MS);
     await home.engine.startSandbox(spec);
     expect(await home.engine.observeSession(spec.sessionId)).toEqual(before);
-    expect(await shell(home.engine, spec.sessionId, 'cat /agent/agent.py')).toMatchObject({
+    expect(await runShell(home.engine, spec.sessionId, 'cat /agent/agent.py')).toMatchObject({
       stdout: 'version 1\n',
     });
   });
@@ -137,7 +137,7 @@ describe.skipIf(obstacle !== null)(`an engine that is hurt (${obstacle ?? 'priva
     const daemon = await privateEngine();
     const home = homeOn(daemon);
     const { engine } = home;
-    const spec = await home.session();
+    const spec = await home.createSession();
     await engine.startSandbox(spec);
     daemon.freezeDaemon();
     try {
@@ -147,14 +147,14 @@ describe.skipIf(obstacle !== null)(`an engine that is hurt (${obstacle ?? 'priva
         () => engine.pause(spec.sessionId),
         () => engine.startSandbox({ ...spec, generation: 2 }),
         () => engine.removeSandbox(spec.sessionId, 1000),
-        () => shell(engine, spec.sessionId, 'true'),
+        () => runShell(engine, spec.sessionId, 'true'),
         () => engine.images.has(image.reference),
         () => engine.facts(),
       ];
       const started = performance.now();
       const results = await Promise.allSettled(calls.map((call) => call()));
       // By the short patience, not by the one for work.
-      expect(performance.now() - started).toBeLessThan(patience.workMs / 2);
+      expect(performance.now() - started).toBeLessThan(patience.operationMs / 2);
       for (const [index, result] of results.entries()) {
         expect(result, String(calls[index])).toMatchObject({
           status: 'rejected',
@@ -173,14 +173,14 @@ describe.skipIf(obstacle !== null)(`an engine that is hurt (${obstacle ?? 'priva
     } finally {
       daemon.thawDaemon();
     }
-    await eventually(() => engine.status().reachable, SEEN_MS);
+    await waitUntil(() => engine.status().reachable, SEEN_MS);
     expect((await engine.observeSession(spec.sessionId)).sidecar?.state).toBe('running');
   });
 
   test('a pull from one that dies breaks off typed', async () => {
     const daemon = await privateEngine({ images: [] });
     const home = homeOn(daemon);
-    await eventually(() => home.engine.status().reachable);
+    await waitUntil(() => home.engine.status().reachable);
     // Nothing routes there: the engine keeps trying for a while.
     const pulling = home.engine.images.pull('10.255.255.1/thing:1', () => {}, new AbortController().signal);
     pulling.catch(() => {});
@@ -198,13 +198,13 @@ describe.skipIf(obstacle !== null)(`an engine that is hurt (${obstacle ?? 'priva
   test('one that sees other files is found out, and volumes are used instead', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'hfe-far-'));
     const daemon = await privateEngine({ hides: folder });
-    const home = homeOn(daemon, { home: folder, patience: { quickMs: 10_000, workMs: 30_000 } });
-    const spec = await home.session({ uid: 1000, gid: 1000 }, 'volume');
+    const home = homeOn(daemon, { home: folder, timeouts: { queryMs: 10_000, operationMs: 30_000 } });
+    const spec = await home.createSession({ uid: 1000, gid: 1000 }, 'volume');
     expect(home.engine.capabilities().localPaths).toBe(false);
     const remembered = await readFile(join(folder, 'engine/local-paths.json'), 'utf8');
     expect(Object.values(JSON.parse(remembered) as object)).toEqual([false]);
     await home.engine.startSandbox(spec);
-    expect(await shell(home.engine, spec.sessionId, 'cat /agent/agent.py')).toMatchObject({
+    expect(await runShell(home.engine, spec.sessionId, 'cat /agent/agent.py')).toMatchObject({
       stdout: 'version 1\n',
     });
     expect(await echo(await home.engine.dial(spec.sessionId), 'from afar')).toBe('from afar');

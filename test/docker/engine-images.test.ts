@@ -1,18 +1,18 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { PullProgress } from '../../supervisor/engine/port.ts';
 import { FakeRegistry } from '../engine-harness/fake-registry.ts';
-import { TestHome, eventually } from '../engine-harness/fixture.ts';
+import { EngineFixture, waitUntil } from '../engine-harness/engine-fixture.ts';
 import { engineAt } from '../engine-harness/private-engine.ts';
 
 const docker = engineAt('/var/run/docker.sock');
 const SIZE = 6 * 2 ** 20;
-let home: TestHome;
+let home: EngineFixture;
 let registry: FakeRegistry;
 const never = new AbortController().signal;
 const nothing = (): void => undefined;
 
 beforeAll(async () => {
-  home = new TestHome({ image: 'none' });
+  home = new EngineFixture({ image: 'none' });
   registry = await FakeRegistry.start(SIZE);
 });
 afterAll(async () => {
@@ -37,7 +37,7 @@ describe('images', () => {
     }
     const done = seen.map(({ doneBytes }) => doneBytes);
     expect(done).toEqual([...done].sort((a, b) => a - b));
-    const total = seen.at(-1)?.ofBytes ?? 0;
+    const total = seen.at(-1)?.totalBytes ?? 0;
     expect(total).toBeGreaterThan(SIZE);
     expect(done.at(-1)).toBe(total);
   });
@@ -49,7 +49,7 @@ describe('images', () => {
       let begun = false;
       const pulling = home.engine.images.pull(registry.reference, () => (begun = true), abort.signal);
       pulling.catch(nothing);
-      await eventually(() => begun);
+      await waitUntil(() => begun);
       const at = performance.now();
       abort.abort();
       await expect(pulling).rejects.toThrow(expect.objectContaining({ code: 'cancelled' }));

@@ -2,20 +2,27 @@ import { chmodSync, existsSync, readdirSync, rmSync, statSync, symlinkSync, writ
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { DockerEngine } from '../../supervisor/engine/docker/engine.ts';
-import { TestHome, bareImage, echo, eventually, execSpec, shell } from '../engine-harness/fixture.ts';
+import {
+  EngineFixture,
+  bareImage,
+  echo,
+  waitUntil,
+  execSpec,
+  runShell,
+} from '../engine-harness/engine-fixture.ts';
 import { engineAt } from '../engine-harness/private-engine.ts';
-import { times } from '../setup/run-length.ts';
+import { soakCount } from '../setup/run-length.ts';
 
 const docker = engineAt('/var/run/docker.sock');
 let image: Awaited<ReturnType<typeof bareImage>>;
-let home: TestHome;
+let home: EngineFixture;
 let engine: DockerEngine;
 
 beforeAll(async () => {
   // As a supervisor runs: what it creates is for nobody else unless it says so.
   process.umask(0o077);
   image = await bareImage(docker);
-  home = new TestHome({ image: image.reference });
+  home = new EngineFixture({ image: image.reference });
   engine = home.engine;
 });
 afterAll(async () => {
@@ -31,10 +38,10 @@ async function mountsOf(container: string): Promise<string[]> {
 
 describe('a sandbox', () => {
   test('is hardened as seen from inside, and knows who it is', async () => {
-    const spec = await home.session({ env: { MINE: 'a b\n"c"' } });
+    const spec = await home.createSession({ env: { MINE: 'a b\n"c"' } });
     await engine.startSandbox(spec);
 
-    const status = await shell(engine, spec.sessionId, 'cat /proc/self/status; cat /proc/1/status');
+    const status = await runShell(engine, spec.sessionId, 'cat /proc/self/status; cat /proc/1/status');
     expect(status.code).toBe(0);
     for (const caps of ['CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb']) {
       expect(status.stdout.match(new RegExp(`^${caps}:\\t0+$`, 'gm')), caps).toHaveLength(2);
@@ -42,7 +49,7 @@ describe('a sandbox', () => {
     expect(status.stdout.match(/^NoNewPrivs:\t1$/gm)).toHaveLength(2);
     expect(status.stdout.match(/^Seccomp:\t2$/gm)).toHaveLength(2);
 
-    const places = await shell(
+    const places = await runShell(
       engine,
       spec.sessionId,
       `for place in / /agent /opt/holdfast /etc /etc/passwd; do touch $place/x 2>/dev/null && echo "writable $place"; done
@@ -56,7 +63,7 @@ describe('a sandbox', () => {
       code: 0,
     });
 
-    const env = await shell(engine, spec.sessionId, 'env');
+    const env = await runShell(engine, spec.sessionId, 'env');
     for (const line of [
       'IMAGE_SAYS=hello',
       'HOME=/home/agent',
@@ -92,13 +99,13 @@ describe('a sandbox', () => {
   });
 
   test('ends without leaving anything but the workspace, not even the volumes of its image', async () => {
-    const spec = await home.session();
+    const spec = await home.createSession();
     const before = (await docker.listVolumes()).Volumes.map(({ Name }) => Name);
     await engine.startSandbox(spec);
     const { agent } = await engine.observeSession(spec.sessionId);
     const anonymous = await mountsOf(agent?.objectId ?? '');
     expect(anonymous.filter((name) => !before.includes(name))).toHaveLength(1);
-    await shell(
+    await runShell(
       engine,
       spec.sessionId,
       'echo kept > /workspace/file; mkdir -p /run/holdfast/a/b; chmod 0 /run/holdfast/a',
@@ -115,7 +122,7 @@ describe('a sandbox', () => {
   });
 
   test('asks for an end with TERM and gives it time, then kills', async () => {
-    const spec = await home.session();
+    const spec = await home.createSession();
     const stop = async (line: string, graceMs: number): Promise<number> => {
       await engine.startSandbox(spec);
       const atTerm = join(home.folder, 'workspaces', spec.sessionId, 'at-term');
@@ -140,12 +147,12 @@ describe('a sandbox', () => {
   });
 
   test('pauses and goes on with its memory; both may be asked twice; a frozen one can be ended', async () => {
-    const spec = await home.session();
+    const spec = await home.createSession();
     await engine.startSandbox(spec);
-    await shell(engine, spec.sessionId, 'setsid sleep 1000 >/dev/null 2>&1 & echo $! > /workspace/pid');
+    await runShell(engine, spec.sessionId, 'setsid sleep 1000 >/dev/null 2>&1 & echo $! > /workspace/pid');
     for (const verb of ['pause', 'pause'] as const) await engine[verb](spec.sessionId);
     expect((await engine.observeSession(spec.sessionId)).agent?.state).toBe('paused');
-    await expect(shell(engine, spec.sessionId, 'true')).rejects.toThrow(
+    await expect(runShell(engine, spec.sessionId, 'true')).rejects.toThrow(
       expect.objectContaining({ code: 'invalid_state' }),
     );
     expect(await echo(await engine.dial(spec.sessionId), 'the sidecar is awake')).toBe(
@@ -153,7 +160,9 @@ describe('a sandbox', () => {
     );
 
     for (const verb of ['unpause', 'unpause'] as const) await engine[verb](spec.sessionId);
-    expect(await shell(engine, spec.sessionId, 'kill -0 $(cat /workspace/pid)')).toMatchObject({ code: 0 });
+    expect(await runShell(engine, spec.sessionId, 'kill -0 $(cat /workspace/pid)')).toMatchObject({
+      code: 0,
+    });
     await engine.pause(spec.sessionId);
     await engine.startSandbox(spec);
     expect((await engine.observeSession(spec.sessionId)).agent?.state).toBe('running');
@@ -165,11 +174,11 @@ describe('a sandbox', () => {
   });
 
   test('is paused and resumed by several at once: each of them finds it done, and it can be ended', async () => {
-    const spec = await home.session();
+    const spec = await home.createSession();
     await engine.startSandbox(spec);
     const { agent } = await engine.observeSession(spec.sessionId);
     if (agent === null) throw new Error('it has no agent');
-    const rounds = times(8, 200);
+    const rounds = soakCount(8, 200);
     // Beside our own order of verbs, as another process of ours and a person's `docker unpause` are.
     const beside = docker.getContainer(agent.objectId);
     for (let round = 0; round < rounds; round += 1) {
@@ -190,7 +199,7 @@ describe('a sandbox', () => {
   });
 
   test('is joined when it stands, also by a new supervisor; what changed is replaced, and nothing else', async () => {
-    const spec = await home.session();
+    const spec = await home.createSession();
     const ids = async (): Promise<(string | undefined)[]> => {
       const { sidecar, agent } = await engine.observeSession(spec.sessionId);
       expect([sidecar?.state, agent?.state]).toEqual(['running', 'running']);
@@ -203,13 +212,13 @@ describe('a sandbox', () => {
     await Promise.all([engine.startSandbox(spec), engine.startSidecar(spec), engine.startSandbox(spec)]);
     expect(await ids()).toEqual([sidecar, agent]);
 
-    await home.newCode('tiny', 2);
+    await home.publishCode('tiny', 2);
     const next = { ...spec, code: { profile: 'tiny', version: 2 } };
     await engine.startSandbox(next);
     const [sidecar2, agent2] = await ids();
     expect(sidecar2).toBe(sidecar);
     expect(agent2).not.toBe(agent);
-    expect(await shell(engine, spec.sessionId, 'cat /agent/agent.py')).toMatchObject({
+    expect(await runShell(engine, spec.sessionId, 'cat /agent/agent.py')).toMatchObject({
       stdout: 'version 2\n',
     });
 
@@ -218,7 +227,7 @@ describe('a sandbox', () => {
     expect((await ids())[1]).not.toBe(agent2);
 
     await docker.getContainer((await ids())[1] ?? '').kill();
-    await eventually(async () => (await engine.observeSession(spec.sessionId)).agent?.state === 'exited');
+    await waitUntil(async () => (await engine.observeSession(spec.sessionId)).agent?.state === 'exited');
     expect((await engine.observeSession(spec.sessionId)).agent).toMatchObject({
       exitCode: 137,
       oomKilled: false,
@@ -229,7 +238,7 @@ describe('a sandbox', () => {
   });
 
   test('keeps one network namespace whichever side dies', async () => {
-    const spec = await home.session();
+    const spec = await home.createSession();
     const namespace = async (container: string): Promise<string> => {
       const { State } = await docker.getContainer(container).inspect();
       return statSync(`/proc/${State.Pid}/ns/net`).ino.toString();
@@ -241,27 +250,29 @@ describe('a sandbox', () => {
     await engine.startSandbox(spec);
     const [first, joined] = await both();
     expect(joined).toBe(first);
-    await shell(engine, spec.sessionId, 'setsid sleep 1000 >/dev/null 2>&1 & echo $! > /workspace/pid');
+    await runShell(engine, spec.sessionId, 'setsid sleep 1000 >/dev/null 2>&1 & echo $! > /workspace/pid');
 
     // The sidecar dies: its successor joins the agent, and nothing that ran is lost.
     await docker.getContainer((await engine.observeSession(spec.sessionId)).sidecar?.objectId ?? '').kill();
     await engine.startSidecar(spec);
     expect(await both()).toEqual([first, first]);
-    expect(await shell(engine, spec.sessionId, 'kill -0 $(cat /workspace/pid)')).toMatchObject({ code: 0 });
+    expect(await runShell(engine, spec.sessionId, 'kill -0 $(cat /workspace/pid)')).toMatchObject({
+      code: 0,
+    });
     expect(await echo(await engine.dial(spec.sessionId), 'again')).toBe('again');
 
     // The agent dies: the next one joins that sidecar.
     await engine.stopAgent(spec.sessionId, 0);
     await engine.startSandbox({ ...spec, generation: 2 });
     expect(await both()).toEqual([first, first]);
-    expect(await shell(engine, spec.sessionId, 'ls /sys/class/net')).toMatchObject({ stdout: 'lo\n' });
+    expect(await runShell(engine, spec.sessionId, 'ls /sys/class/net')).toMatchObject({ stdout: 'lo\n' });
     await engine.removeSandbox(spec.sessionId, 0);
   });
 });
 
 describe('the sidecar', () => {
   test('is dialled while it is still starting, and is missed at once when it is not there', async () => {
-    const spec = await home.session();
+    const spec = await home.createSession();
     await expect(engine.dial(spec.sessionId)).rejects.toThrow(
       expect.objectContaining({ code: 'sandbox_lost' }),
     );
@@ -285,7 +296,7 @@ describe('the sidecar', () => {
   });
 
   test('cannot lead us to another socket by a link', async () => {
-    const spec = await home.session();
+    const spec = await home.createSession();
     await engine.startSidecar(spec);
     (await engine.dial(spec.sessionId)).destroy();
     const socket = join(home.folder, 'run', spec.sessionId, 'control/sidecar.sock');
@@ -303,11 +314,11 @@ describe('workspaces', () => {
   test.each(['directory', 'volume'] as const)(
     'a %s outlives its sandboxes and is only removed empty',
     async (backing) => {
-      const spec = await home.session({}, backing);
+      const spec = await home.createSession({}, backing);
       await engine.createWorkspace(spec.workspace);
       await engine.startSandbox(spec);
       expect(
-        await shell(engine, spec.sessionId, "stat -c '%u %a' /workspace; echo kept > /workspace/file"),
+        await runShell(engine, spec.sessionId, "stat -c '%u %a' /workspace; echo kept > /workspace/file"),
       ).toEqual({
         stdout: `${spec.uid} 700\n`,
         stderr: '',
@@ -315,7 +326,9 @@ describe('workspaces', () => {
       });
       await engine.removeSandbox(spec.sessionId, 0);
       await engine.startSandbox({ ...spec, generation: 2 });
-      expect(await shell(engine, spec.sessionId, 'cat /workspace/file')).toMatchObject({ stdout: 'kept\n' });
+      expect(await runShell(engine, spec.sessionId, 'cat /workspace/file')).toMatchObject({
+        stdout: 'kept\n',
+      });
       if (backing === 'directory') {
         await expect(engine.deleteWorkspace(spec.workspace)).rejects.toThrow(
           expect.objectContaining({ code: 'conflict' }),
@@ -325,7 +338,7 @@ describe('workspaces', () => {
         expect(engine.workspacePath(spec.workspace)).toBeNull();
         expect(engine.workspaceVolume(spec.workspace)).toMatch(/-workspace$/);
       }
-      await shell(engine, spec.sessionId, 'rm /workspace/file');
+      await runShell(engine, spec.sessionId, 'rm /workspace/file');
       await engine.removeSandbox(spec.sessionId, 0);
       await engine.deleteWorkspace(spec.workspace);
       await engine.deleteWorkspace(spec.workspace);
@@ -340,14 +353,14 @@ describe('workspaces', () => {
 
 describe('what cannot start', () => {
   test('an image that is not there, a runtime that is not there: typed, and nothing is left', async () => {
-    const absent = await home.session({ image: 'holdfast-test/absent:1' });
+    const absent = await home.createSession({ image: 'holdfast-test/absent:1' });
     await expect(engine.startSandbox(absent)).rejects.toThrow(
       expect.objectContaining({
         code: 'image_not_found',
         message: expect.stringContaining('holdfast-test/absent:1') as string,
       }),
     );
-    const odd = await home.session({ runtime: 'no-such-runtime' });
+    const odd = await home.createSession({ runtime: 'no-such-runtime' });
     await expect(engine.startSandbox(odd)).rejects.toThrow(
       expect.objectContaining({ code: 'sandbox_failed', next: expect.stringContaining('runtime') as string }),
     );
@@ -357,7 +370,7 @@ describe('what cannot start', () => {
   });
 
   test('a stale container of ours gives up its name; one of somebody else keeps it', async () => {
-    const spec = await home.session();
+    const spec = await home.createSession();
     const name = `hf-${home.homeId.slice(0, 8)}-${spec.sessionId}-agent`;
     const stale = await docker.createContainer({
       name,
@@ -382,12 +395,12 @@ describe('what cannot start', () => {
 });
 
 test('two homes on one engine never see each other', async () => {
-  const other = new TestHome({ image: image.reference });
+  const other = new EngineFixture({ image: image.reference });
   try {
-    const spec = await home.session();
-    const theirs = await other.session({ sessionId: spec.sessionId });
+    const spec = await home.createSession();
+    const theirs = await other.createSession({ sessionId: spec.sessionId });
     const heard: (string | null)[] = [];
-    await eventually(() => other.engine.status().reachable);
+    await waitUntil(() => other.engine.status().reachable);
     const unwatch = other.engine.watch(({ sessionId }) => heard.push(sessionId));
     heard.length = 0;
     await engine.startSandbox(spec);

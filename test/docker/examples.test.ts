@@ -1,9 +1,9 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { NameServer } from '../egress-harness/names.ts';
+import { NameServer } from '../egress-harness/name-server.ts';
 import { Origin } from '../egress-harness/origin.ts';
-import { TestHome } from '../setup/home.ts';
+import { TestHome } from '../setup/test-home.ts';
 
 const EXAMPLES = join(import.meta.dirname, '../../examples');
 const RunSchema = z.object({
@@ -19,15 +19,15 @@ describe('the examples, as a person runs them', () => {
     home = await TestHome.create();
   });
   afterAll(async () => {
-    await home.end();
+    await home.dispose();
   });
 
-  const deploy = (name: string) => home.succeed(['deploy', join(EXAMPLES, name)]);
+  const deploy = (name: string) => home.runOk(['deploy', join(EXAMPLES, name)]);
   const run = async (profile: string, input: object | string, ...options: string[]) => {
     const text = typeof input === 'string' ? input : JSON.stringify(input);
-    return RunSchema.parse(await home.json(['run', profile, text, ...options]));
+    return RunSchema.parse(await home.runJson(['run', profile, text, ...options]));
   };
-  const destroySandbox = (sessionId: string) => home.succeed(['session', 'stop', sessionId]);
+  const destroySandbox = (sessionId: string) => home.runOk(['session', 'stop', sessionId]);
 
   test('counter goes on counting although its sandbox is destroyed after each turn', async () => {
     await deploy('counter');
@@ -92,7 +92,7 @@ describe('the examples, as a person runs them', () => {
     });
     await run('research-state', {});
     expect((await run('research-state', {})).output).toMatchObject({ next: null });
-    expect(await home.succeed(['exec', first.sessionId, '--', 'cat', 'findings.md'])).toBe(
+    expect(await home.runOk(['exec', first.sessionId, '--', 'cat', 'findings.md'])).toBe(
       '- collect: tides\n- read: tides\n- compare: tides\n- write: tides\n',
     );
   });
@@ -111,18 +111,18 @@ describe('the examples, as a person runs them', () => {
     const origin = await Origin.start();
     const reader = await TestHome.create({ HOLDFAST_DNS: names.address });
     try {
-      await reader.succeed(['deploy', join(EXAMPLES, 'web-reader')]);
+      await reader.runOk(['deploy', join(EXAMPLES, 'web-reader')]);
       const url = `http://pages.test:${String(origin.port)}/hello`;
       const read = async () =>
-        RunSchema.parse(await reader.json(['run', 'web-reader', JSON.stringify({ url })])).output;
+        RunSchema.parse(await reader.runJson(['run', 'web-reader', JSON.stringify({ url })])).output;
       const denied = z.object({ denied: z.literal('no_rule'), 'to allow': z.string() }).parse(await read());
       const command = denied['to allow'].replaceAll("'", '').split(' ').slice(1);
-      await reader.succeed(command);
+      await reader.runOk(command);
       // Its address is one of this machine's: that, too, has to be allowed by its name.
       expect(await read()).toMatchObject({ denied: 'private_address' });
-      await reader.succeed(['policy', 'allow', 'default', `127.0.0.1:${String(origin.port)}`]);
+      await reader.runOk(['policy', 'allow', 'default', `127.0.0.1:${String(origin.port)}`]);
       expect(await read()).toEqual({ url, letters: 6, begins: 'hello\n' });
-      const told = await reader.succeed(['session', 'events', 'default', '--type', 'egress']);
+      const told = await reader.runOk(['session', 'events', 'default', '--type', 'egress']);
       expect(told).toContain(
         `denied GET pages.test:${String(origin.port)} · no_rule\n        to allow it: holdfast policy allow ses-`,
       );
@@ -130,15 +130,15 @@ describe('the examples, as a person runs them', () => {
         / allowed GET pages\.test:\d+ \(127\.0\.0\.1\) · rule pages\.test:\d+ \(session\)\n/,
       );
     } finally {
-      await reader.end();
-      await origin.end();
-      await names.end();
+      await reader.dispose();
+      await origin.dispose();
+      await names.dispose();
     }
   });
 
   test('notes, a plain command, reads its prompt on stdin', async () => {
     await deploy('notes');
-    expect(await home.succeed(['run', 'notes', 'buy bread'])).toBe('buy bread\n');
-    expect(await home.succeed(['run', 'notes', '-'], 'and milk')).toBe('buy bread\nand milk\n');
+    expect(await home.runOk(['run', 'notes', 'buy bread'])).toBe('buy bread\n');
+    expect(await home.runOk(['run', 'notes', '-'], 'and milk')).toBe('buy bread\nand milk\n');
   });
 });

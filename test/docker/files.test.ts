@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { FaultHome } from '../faults/harness/fault-home.ts';
-import { TestHome } from '../setup/home.ts';
+import { TestHome } from '../setup/test-home.ts';
 import { shellProject, writeProject } from '../setup/profiles.ts';
 
 const EntriesSchema = z.object({
@@ -20,8 +20,8 @@ describe('workspace files from the command line', () => {
   let local: string;
   beforeAll(async () => {
     home = await TestHome.create();
-    await home.succeed(['deploy', await writeProject(home.projects, shellProject('files'))]);
-    const made = await home.json(['session', 'create', 'files', '--name', 'one']);
+    await home.runOk(['deploy', await writeProject(home.projects, shellProject('files'))]);
+    const made = await home.runJson(['session', 'create', 'files', '--name', 'one']);
     session = z.object({ session: z.object({ id: z.string() }) }).parse(made).session.id;
     local = join(home.projects, 'local');
     await mkdir(join(local, 'sub'), { recursive: true });
@@ -31,15 +31,15 @@ describe('workspace files from the command line', () => {
     await symlink('/etc/passwd', join(local, 'link'));
   });
   afterAll(async () => {
-    await home.end();
+    await home.dispose();
   });
   const list = async (path?: string) =>
-    EntriesSchema.parse(await home.json(['workspace', 'ls', 'one', ...(path === undefined ? [] : [path])]))
+    EntriesSchema.parse(await home.runJson(['workspace', 'ls', 'one', ...(path === undefined ? [] : [path])]))
       .entries;
 
   test('a folder is sent, listed, read and removed, though the session has never run', async () => {
     expect(await list()).toEqual([]);
-    const sent = await home.json(['workspace', 'put', 'one', local, '/workspace/']);
+    const sent = await home.runJson(['workspace', 'put', 'one', local, '/workspace/']);
     expect(sent).toEqual({ files: 3, folders: 2, bytes: 9_000_017, skipped: 1 });
     expect((await list('local')).map(({ name, type, size, mode }) => [name, type, size, mode])).toEqual([
       ['a.txt', 'file', 6, 0o644],
@@ -47,10 +47,10 @@ describe('workspace files from the command line', () => {
       ['sub', 'directory', expect.any(Number), 0o755],
     ]);
     expect((await list('/workspace/local/sub'))[0]).toMatchObject({ name: 'run.sh', mode: 0o755 });
-    expect(
-      await home.succeed(['workspace', 'cat', 'one', 'local/a.txt', '/workspace/local/sub/run.sh']),
-    ).toBe('hello\n#!/bin/sh\n');
-    const seen = await home.succeed(['exec', 'one', '--', 'sha256sum', '/workspace/local/big']);
+    expect(await home.runOk(['workspace', 'cat', 'one', 'local/a.txt', '/workspace/local/sub/run.sh'])).toBe(
+      'hello\n#!/bin/sh\n',
+    );
+    const seen = await home.runOk(['exec', 'one', '--', 'sha256sum', '/workspace/local/big']);
     const wanted = createHash('sha256')
       .update(await readFile(join(local, 'big')))
       .digest('hex');
@@ -67,17 +67,17 @@ describe('workspace files from the command line', () => {
       1,
       expect.stringContaining('error directory_not_empty: '),
     ]);
-    await home.succeed(['workspace', 'rm', 'one', '-r', 'local']);
+    await home.runOk(['workspace', 'rm', 'one', '-r', 'local']);
     expect(await list()).toEqual([]);
   });
 
   test('standard input becomes a file, and --no-clobber keeps the one that is there', async () => {
-    await home.succeed(['workspace', 'put', 'one', '-', 'note'], 'from a pipe');
-    expect(await home.succeed(['workspace', 'cat', 'one', 'note'])).toBe('from a pipe');
+    await home.runOk(['workspace', 'put', 'one', '-', 'note'], 'from a pipe');
+    expect(await home.runOk(['workspace', 'cat', 'one', 'note'])).toBe('from a pipe');
     const kept = await home.run(['workspace', 'put', 'one', '-', 'note', '--no-clobber'], 'other');
     expect([kept.code, kept.stderr]).toEqual([1, expect.stringContaining('error file_exists: ')]);
-    await home.succeed(['workspace', 'put', 'one', '-', 'note'], 'other');
-    expect(await home.succeed(['workspace', 'cat', 'one', 'note'])).toBe('other');
+    await home.runOk(['workspace', 'put', 'one', '-', 'note'], 'other');
+    expect(await home.runOk(['workspace', 'cat', 'one', 'note'])).toBe('other');
   });
 
   test.each([
@@ -102,7 +102,7 @@ describe('workspace files from the command line', () => {
       Buffer.from('\u202egpj.exe'),
     ];
     for (const name of names) await writeFile(Buffer.concat([Buffer.from(`${folder}/`), name]), name);
-    const shown = await home.succeed(['workspace', 'ls', 'one']);
+    const shown = await home.runOk(['workspace', 'ls', 'one']);
     expect(shown).toContain('caf␛e9');
     expect(shown).toContain('\\e[31mred');
     expect(shown).not.toContain('\x1b[31m');
@@ -111,45 +111,45 @@ describe('workspace files from the command line', () => {
       if (name.includes('red') || name.includes('gpj') || name.includes('caf')) {
         const { code, stdout } = await home.run(['workspace', 'cat', 'one', `/workspace/${name}`]);
         expect([name, code, stdout.length > 0]).toEqual([name, 0, true]);
-        await home.succeed(['workspace', 'rm', 'one', `/workspace/${name}`]);
+        await home.runOk(['workspace', 'rm', 'one', `/workspace/${name}`]);
       }
     }
   });
 
   test('it works whatever the sandbox does: running, paused, its agent killed, stopped, its sidecar killed', async () => {
     const check = async (text: string): Promise<void> => {
-      await home.succeed(['workspace', 'put', 'one', '-', 'state'], text);
-      expect(await home.succeed(['workspace', 'cat', 'one', 'state'])).toBe(text);
+      await home.runOk(['workspace', 'put', 'one', '-', 'state'], text);
+      expect(await home.runOk(['workspace', 'cat', 'one', 'state'])).toBe(text);
     };
-    await home.succeed(['session', 'resume', 'one']);
+    await home.runOk(['session', 'resume', 'one']);
     await check('running');
-    await home.succeed(['session', 'pause', 'one']);
+    await home.runOk(['session', 'pause', 'one']);
     await check('paused');
     const status = z.object({ session: z.object({ status: z.string() }) });
-    expect(status.parse(await home.json(['session', 'show', 'one'])).session.status).toBe('paused');
-    await home.succeed(['session', 'resume', 'one']);
+    expect(status.parse(await home.runJson(['session', 'show', 'one'])).session.status).toBe('paused');
+    await home.runOk(['session', 'resume', 'one']);
     await home.killContainer(session, 'agent');
     await check('agent killed');
-    await home.succeed(['session', 'stop', 'one']);
+    await home.runOk(['session', 'stop', 'one']);
     await check('stopped');
-    expect(await home.container(session, 'agent')).toBeNull();
+    expect(await home.containerId(session, 'agent')).toBeNull();
     await home.killContainer(session, 'sidecar');
     await check('sidecar killed');
   });
 
   test('and in an expired session, whose sandbox has taken its files along', async () => {
     const project = await writeProject(home.projects, shellProject('brief', 'persistence: ephemeral\n'));
-    await home.succeed(['deploy', project]);
-    await home.succeed(['session', 'create', 'brief', '--name', 'two']);
-    await home.succeed(['session', 'resume', 'two']);
-    await home.succeed(['workspace', 'put', 'two', '-', 'state'], 'before');
-    await home.succeed(['session', 'stop', 'two']);
+    await home.runOk(['deploy', project]);
+    await home.runOk(['session', 'create', 'brief', '--name', 'two']);
+    await home.runOk(['session', 'resume', 'two']);
+    await home.runOk(['workspace', 'put', 'two', '-', 'state'], 'before');
+    await home.runOk(['session', 'stop', 'two']);
     const status = z.object({ session: z.object({ status: z.string() }) });
-    expect(status.parse(await home.json(['session', 'show', 'two'])).session.status).toBe('expired');
+    expect(status.parse(await home.runJson(['session', 'show', 'two'])).session.status).toBe('expired');
     expect((await home.run(['workspace', 'cat', 'two', 'state'])).code).not.toBe(0);
-    await home.succeed(['workspace', 'put', 'two', '-', 'state'], 'after');
-    expect(await home.succeed(['workspace', 'cat', 'two', 'state'])).toBe('after');
-    expect(status.parse(await home.json(['session', 'show', 'two'])).session.status).toBe('expired');
+    await home.runOk(['workspace', 'put', 'two', '-', 'state'], 'after');
+    expect(await home.runOk(['workspace', 'cat', 'two', 'state'])).toBe('after');
+    expect(status.parse(await home.runJson(['session', 'show', 'two'])).session.status).toBe('expired');
   });
 });
 
@@ -179,6 +179,6 @@ test('kill -9 of the supervisor in the middle of an upload: the old content stay
     expect((await stat(join(folder, 'file'))).mode & 0o777).toBe(0o644);
     await rm(project, { recursive: true, force: true });
   } finally {
-    await home.end();
+    await home.dispose();
   }
 });

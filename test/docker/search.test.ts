@@ -2,21 +2,21 @@ import { writeFileSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { SearchLine, SearchParams, SearchSummary } from '../../protocol/search.ts';
 import type { FilesConnection } from '../../supervisor/workspace/files-connection.ts';
-import { times } from '../setup/run-length.ts';
-import { filesOf } from './files-of.ts';
-import { PairBench, type SidecarPair } from './sidecar-pair.ts';
+import { soakCount } from '../setup/run-length.ts';
+import { connectFiles } from './connect-files.ts';
+import { ContainerPairs, type ContainerPair } from './container-pair.ts';
 
-let bench: PairBench;
-let pair: SidecarPair;
+let bench: ContainerPairs;
+let pair: ContainerPair;
 let files: FilesConnection;
 beforeAll(async () => {
-  bench = await PairBench.create();
-  pair = await bench.pair();
-  files = await filesOf(pair);
+  bench = await ContainerPairs.create();
+  pair = await bench.createPair();
+  files = await connectFiles(pair);
 });
 afterAll(async () => {
   files.close();
-  await bench.end();
+  await bench.dispose();
 });
 afterEach(async () => {
   await sh('find /workspace -mindepth 1 -delete');
@@ -179,7 +179,7 @@ for n in range(3000):
     );
     expect((await search({ pattern: 'needle', limit: 100_000 })).lines).toHaveLength(50_000);
 
-    const other = await filesOf(pair);
+    const other = await connectFiles(pair);
     await other.call('files/search-open', { pattern: 'needle', limit: 100_000 });
     await expect.poll(running).toBe(1);
     other.close();
@@ -204,8 +204,12 @@ print(n)`,
     let told = 0;
     let skipped = 0;
     const began = performance.now();
-    const isEnough = (round: number) => round >= times(40, 400) && told > 0 && skipped > 0;
-    for (let round = 0; !isEnough(round) && performance.now() - began < times(30_000, 120_000); round += 1) {
+    const isEnough = (round: number) => round >= soakCount(40, 400) && told > 0 && skipped > 0;
+    for (
+      let round = 0;
+      !isEnough(round) && performance.now() - began < soakCount(30_000, 120_000);
+      round += 1
+    ) {
       const { lines, summary } = await search({ pattern: 'needle', hidden: true });
       for (const { preview } of lines) expect(preview).toBe('inside needle');
       told += lines.length;

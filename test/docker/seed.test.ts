@@ -3,7 +3,7 @@ import { chmod, mkdir, open, readdir, readFile, rm, symlink, writeFile } from 'n
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { TestHome } from '../setup/home.ts';
+import { TestHome } from '../setup/test-home.ts';
 import { writeProject } from '../setup/profiles.ts';
 
 const PROFILE = (name: string, more = ''): string =>
@@ -16,10 +16,10 @@ describe('a new workspace holds the project', () => {
     home = await TestHome.create();
   });
   afterAll(async () => {
-    await home.end();
+    await home.dispose();
   });
   const tree = async (profile: string) =>
-    (await home.succeed(['run', profile, 'find . -mindepth 1 | sort'])).trim().split('\n');
+    (await home.runOk(['run', profile, 'find . -mindepth 1 | sort'])).trim().split('\n');
 
   test('minus ignores, with modes and links, once; a redeploy changes nothing, clean fills it again', async () => {
     const project = await writeProject(home.projects, {
@@ -34,31 +34,27 @@ describe('a new workspace holds the project', () => {
     await symlink('src/main.txt', join(project, 'link'));
     await mkdir(join(project, 'empty'));
     await writeFile(join(project, 'large.bin'), Buffer.alloc(9 * 2 ** 20, 7));
-    await home.succeed(['deploy', project]);
+    await home.runOk(['deploy', project]);
     const all = ['./.gitignore', './empty', './large.bin', './link', './run.sh', './src', './src/main.txt'];
     expect(await tree('seeded')).toEqual(all);
     // Relative paths work, and all of it is the agent's own.
     expect(
-      await home.succeed([
-        'run',
-        'seeded',
-        './run.sh; cat link; cmp large.bin /agent/large.bin && echo same',
-      ]),
+      await home.runOk(['run', 'seeded', './run.sh; cat link; cmp large.bin /agent/large.bin && echo same']),
     ).toBe('ran\nhellosame\n');
 
-    await home.succeed(['run', 'seeded', 'echo mine > src/main.txt; rm run.sh']);
+    await home.runOk(['run', 'seeded', 'echo mine > src/main.txt; rm run.sh']);
     await writeFile(join(project, 'src/new.txt'), 'new');
-    await home.succeed(['deploy', project]);
+    await home.runOk(['deploy', project]);
     expect(await tree('seeded')).toEqual(all.filter((path) => path !== './run.sh'));
-    expect(await home.succeed(['run', 'seeded', 'cat src/main.txt'])).toBe('mine\n');
+    expect(await home.runOk(['run', 'seeded', 'cat src/main.txt'])).toBe('mine\n');
 
     const { session } = z
       .object({ session: z.object({ id: z.string() }) })
-      .parse(await home.json(['session', 'show', 'seeded/default']));
-    await home.succeed(['workspace', 'clean', session.id, '--force']);
+      .parse(await home.runJson(['session', 'show', 'seeded/default']));
+    await home.runOk(['workspace', 'clean', session.id, '--force']);
     expect(await tree('seeded')).toEqual([...all, './src/new.txt']);
-    expect(await home.succeed(['run', 'seeded', 'cat src/main.txt'])).toBe('hello');
-    const events = await home.succeed([
+    expect(await home.runOk(['run', 'seeded', 'cat src/main.txt'])).toBe('hello');
+    const events = await home.runOk([
       'session',
       'events',
       session.id,
@@ -83,13 +79,13 @@ describe('a new workspace holds the project', () => {
       'Left out by .gitignore and .holdfastignore: 2 files, 5.0 KiB; the largest: node_modules (4.9 KiB), a.log (100 B)',
     );
     expect(told.stderr).not.toContain('Warning');
-    expect(await home.json(['deploy', project])).toMatchObject({
+    expect(await home.runJson(['deploy', project])).toMatchObject({
       unchanged: true,
-      leftOut: {
+      ignored: {
         files: 2,
         bytes: 5100,
         complete: true,
-        biggest: [
+        largest: [
           { path: 'node_modules', files: 1, bytes: 5000 },
           { path: 'a.log', files: 1, bytes: 100 },
         ],
@@ -131,12 +127,11 @@ describe('a new workspace holds the project', () => {
     await writeFile(join(project, 'a.txt'), 'two\n');
     const first = z
       .object({ unchanged: z.literal(false), seed: z.object({ files: z.number() }) })
-      .parse(await home.json(['deploy', project]));
+      .parse(await home.runJson(['deploy', project]));
     expect(first.seed.files).toBeGreaterThan(8);
-    expect(await home.json(['deploy', project])).toMatchObject({ unchanged: true, seed: first.seed });
+    expect(await home.runJson(['deploy', project])).toMatchObject({ unchanged: true, seed: first.seed });
 
-    const inside = async (script: string): Promise<string> =>
-      await home.succeed(['run', 'repository', script]);
+    const inside = async (script: string): Promise<string> => await home.runOk(['run', 'repository', script]);
     expect(await inside('git log --format=%s; git status --porcelain; git diff HEAD --stat')).toBe(
       'first\n M a.txt\n a.txt | 2 +-\n 1 file changed, 1 insertion(+), 1 deletion(-)\n',
     );
@@ -156,14 +151,14 @@ describe('a new workspace holds the project', () => {
 
     // New commits are for new sessions.
     git('commit', '-q', '-a', '-m', 'third');
-    expect(await home.json(['deploy', project])).toMatchObject({ unchanged: false });
+    expect(await home.runJson(['deploy', project])).toMatchObject({ unchanged: false });
     expect(await inside('git log --format=%s')).toBe('second\nfirst\n');
-    await home.succeed(['workspace', 'clean', 'repository/default', '--force']);
+    await home.runOk(['workspace', 'clean', 'repository/default', '--force']);
     expect(await inside('git log --format=%s; git status --porcelain')).toBe('third\nfirst\n');
 
     const versions = async (): Promise<string[]> => await readdir(join(home.path, 'deploys/repository'));
     await mkdir(join(home.path, 'deploys/repository/9.git'));
-    await home.succeed(['gc']);
+    await home.runOk(['gc']);
     const kept = await versions();
     expect(kept).toEqual(expect.arrayContaining(['2', '2.git']));
     expect(kept).not.toContain('9.git');
@@ -171,20 +166,20 @@ describe('a new workspace holds the project', () => {
     const refused = await home.run(['deploy', project]);
     expect(refused.stderr).toContain('alternates');
     expect(await versions()).toEqual(kept);
-    await home.succeed(['undeploy', 'repository', '--force']);
+    await home.runOk(['undeploy', 'repository', '--force']);
     expect(await versions()).toEqual([]);
   });
 
   test('a folder of it, or nothing; visible before the first turn', async () => {
     const files = { 'start/a': '1', b: '2' };
-    await home.succeed([
+    await home.runOk([
       'deploy',
       await writeProject(home.projects, {
         ...files,
         'holdfast.yaml': PROFILE('part', 'workspace: { seed: start }\n'),
       }),
     ]);
-    await home.succeed([
+    await home.runOk([
       'deploy',
       await writeProject(home.projects, {
         ...files,
@@ -194,12 +189,12 @@ describe('a new workspace holds the project', () => {
     expect(await tree('own')).toEqual(['./b', './holdfast.yaml']);
     const created = z
       .object({ session: z.object({ id: z.string() }) })
-      .parse(await home.json(['session', 'create', 'part', '--name', 'default']));
-    expect(await home.json(['workspace', 'ls', created.session.id])).toMatchObject({
+      .parse(await home.runJson(['session', 'create', 'part', '--name', 'default']));
+    expect(await home.runJson(['workspace', 'ls', created.session.id])).toMatchObject({
       entries: [{ name: 'a', size: 1 }],
     });
     expect(await tree('part')).toEqual(['./a']);
-    await home.succeed([
+    await home.runOk([
       'deploy',
       await writeProject(home.projects, {
         ...files,
@@ -207,7 +202,7 @@ describe('a new workspace holds the project', () => {
       }),
     ]);
     expect(await tree('none')).toEqual(['']);
-    await home.succeed([
+    await home.runOk([
       'deploy',
       await writeProject(home.projects, {
         ...files,
@@ -221,13 +216,13 @@ describe('a new workspace holds the project', () => {
     const many = Object.fromEntries(
       Array.from({ length: 1500 }, (_, n) => [`f/${String(n)}`, `content ${String(n)}`]),
     );
-    await home.succeed([
+    await home.runOk([
       'deploy',
       await writeProject(home.projects, { ...many, 'holdfast.yaml': PROFILE('many') }),
     ]);
     const id = z
       .object({ session: z.object({ id: z.string() }) })
-      .parse(await home.json(['session', 'create', 'many', '--name', 'default'])).session.id;
+      .parse(await home.runJson(['session', 'create', 'many', '--name', 'default'])).session.id;
     const path = z.object({ path: z.string() });
     const pid = await home.supervisorPid();
     const info = home.run(['workspace', 'info', id, '--json']);
@@ -243,11 +238,11 @@ describe('a new workspace holds the project', () => {
       .toBe(true);
     process.kill(pid, 'SIGKILL');
     await info;
-    const found = path.parse(await home.json(['workspace', 'info', id])).path;
+    const found = path.parse(await home.runJson(['workspace', 'info', id])).path;
     for (const n of [0, 10, 700, 1499])
       expect(await readFile(join(found, 'f', String(n)), 'utf8')).toBe(`content ${String(n)}`);
     const { status } = RunSchema.parse(
-      await home.json([
+      await home.runJson([
         'run',
         'many',
         'test $(ls f | wc -l) = 1500 && test -z "$(find . -name ".holdfast*")"',

@@ -2,22 +2,22 @@ import { execFileSync } from 'node:child_process';
 import { lstatSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { SIDECAR_PROTOCOL } from '../../sidecar/wire.ts';
-import { dialChecked } from '../../supervisor/engine/docker/dial.ts';
+import { connectToSidecarSocket } from '../../supervisor/engine/docker/dial.ts';
 import { FilesConnection } from '../../supervisor/workspace/files-connection.ts';
 import { SidecarClient } from '../../supervisor/workspace/sidecar-client.ts';
-import { follow, launchOf, runTurn, until } from '../unit/sidecar/collect.ts';
-import { PairBench } from './sidecar-pair.ts';
+import { followTurn, turnLaunch, runTurn, waitUntil } from '../fixtures/sidecar/turns.ts';
+import { ContainerPairs } from './container-pair.ts';
 
-let bench: PairBench;
+let bench: ContainerPairs;
 beforeAll(async () => {
-  bench = await PairBench.create();
+  bench = await ContainerPairs.create();
 });
 afterAll(async () => {
-  await bench.end();
+  await bench.dispose();
 });
 
 test('the hardened pair runs a turn as an unprivileged user with its own folders', async () => {
-  const pair = await bench.pair();
+  const pair = await bench.createPair();
   const script =
     'id -u; pwd; grep -i capeff /proc/self/status; touch /x 2>&1; touch /agent/x 2>&1; echo $HOME; cat';
   const { stdout, progress } = await runTurn(pair.sidecar, { argv: ['sh', '-c', script] }, 'from stdin');
@@ -36,8 +36,8 @@ test('the hardened pair runs a turn as an unprivileged user with its own folders
 });
 
 test('output goes on while the sidecar is killed and another takes its place, and none of it is lost', async () => {
-  const pair = await bench.pair();
-  const launch = launchOf({
+  const pair = await bench.createPair();
+  const launch = turnLaunch({
     argv: [
       'sh',
       '-c',
@@ -58,7 +58,7 @@ test('output goes on while the sidecar is killed and another takes its place, an
     limit: first.stdout,
   });
   await pair.replaceSidecar();
-  const { stdout, progress } = await follow(pair.sidecar, launch.turnId);
+  const { stdout, progress } = await followTurn(pair.sidecar, launch.turnId);
   expect(stdout.subarray(0, head.length)).toEqual(head);
   expect(stdout.toString()).toBe(
     Array.from({ length: 4000 }, (_, line) => `line ${String(line)}\n`).join(''),
@@ -69,19 +69,19 @@ test('output goes on while the sidecar is killed and another takes its place, an
 });
 
 test('what ended while there was no sidecar is known to the next one', async () => {
-  const pair = await bench.pair();
-  const launch = launchOf({ argv: ['sh', '-c', 'sleep 0.2; head -c 3000000 /dev/zero; exit 6'] });
+  const pair = await bench.createPair();
+  const launch = turnLaunch({ argv: ['sh', '-c', 'sleep 0.2; head -c 3000000 /dev/zero; exit 6'] });
   await pair.sidecar.launchTurn(launch, Buffer.alloc(0));
   await pair.replaceSidecar(() =>
-    until('it has ended', () => readdirSync(pair.path('run/turns', launch.turnId)).includes('exit')),
+    waitUntil('it has ended', () => readdirSync(pair.path('run/turns', launch.turnId)).includes('exit')),
   );
-  const { stdout, progress } = await follow(pair.sidecar, launch.turnId);
+  const { stdout, progress } = await followTurn(pair.sidecar, launch.turnId);
   expect(stdout.length).toBe(3_000_000);
   expect(progress).toMatchObject({ state: 'ended', exitCode: 6 });
 });
 
 test('an agent that turns its run directory against us harms only itself', async () => {
-  const pair = await bench.pair();
+  const pair = await bench.createPair();
   writeFileSync(pair.path('control/secret'), 'of the sidecar', { mode: 0o644 });
   const hostile = `
     cd /run/holdfast/turns/$HOLDFAST_TURN
@@ -100,15 +100,15 @@ test('an agent that turns its run directory against us harms only itself', async
     truncate -s 1T /run/holdfast/turns/turn-aaaaaaaaaaaaaaad/stdout
     ln -s /ctl/sidecar.sock /run/holdfast/turns/turn-aaaaaaaaaaaaaaad/stderr
     sleep 0.3`;
-  const launch = launchOf({ argv: ['sh', '-c', hostile] });
+  const launch = turnLaunch({ argv: ['sh', '-c', hostile] });
   await pair.sidecar.launchTurn(launch, Buffer.alloc(0));
-  const kept = await follow(pair.sidecar, launch.turnId);
+  const kept = await followTurn(pair.sidecar, launch.turnId);
   // The descriptors that we made are what is read; the exit code came through although a folder stood in its way.
   expect(kept.stdout.toString()).toBe('before\n');
   expect(kept.progress.exitCode).toBe(0);
 
   await pair.replaceSidecar();
-  const again = await follow(pair.sidecar, launch.turnId);
+  const again = await followTurn(pair.sidecar, launch.turnId);
   expect(again.stdout.length + again.stderr.length).toBe(0);
   for (const last of ['a', 'b', 'c', 'd']) {
     const turnId = `turn-aaaaaaaaaaaaaaa${last}`;
@@ -126,14 +126,14 @@ test('an agent that turns its run directory against us harms only itself', async
   for (const turnId of await pair.sidecar.listTurns()) await pair.sidecar.forgetTurn(turnId);
   for (const last of ['a', 'b', 'c'])
     rmSync(pair.path(`run/turns/turn-aaaaaaaaaaaaaaa${last}`), { force: true });
-  await until('nothing is left', () => readdirSync(pair.path('run/turns')).length === 0);
+  await waitUntil('nothing is left', () => readdirSync(pair.path('run/turns')).length === 0);
   expect((await runTurn(pair.sidecar, { argv: ['echo', 'well'] })).stdout.toString()).toBe('well\n');
   expect(readFileSync(pair.path('control/secret'), 'utf8')).toBe('of the sidecar');
 });
 
 test('100 MB of output come whole, in bounded pieces', async () => {
-  const pair = await bench.pair();
-  const launch = launchOf({ argv: ['sh', '-c', 'head -c 100000000 /dev/zero | tr "\\0" "\\251"'] });
+  const pair = await bench.createPair();
+  const launch = turnLaunch({ argv: ['sh', '-c', 'head -c 100000000 /dev/zero | tr "\\0" "\\251"'] });
   await pair.sidecar.launchTurn(launch, Buffer.alloc(0));
   let read = 0;
   for (;;) {
@@ -161,7 +161,7 @@ test('100 MB of output come whole, in bounded pieces', async () => {
 });
 
 test('the workspace is counted, read and emptied as the agent left it', async () => {
-  const pair = await bench.pair();
+  const pair = await bench.createPair();
   const script = `
     mkdir -p a/b closed/inner; printf 12345 > a/file; ln a/file a/b/again; ln -s /etc link; mkfifo fifo
     printf x > closed/inner/x; printf '\\377' > "$(printf 'name-\\377')"
@@ -181,7 +181,7 @@ test('the workspace is counted, read and emptied as the agent left it', async ()
 
 test('without inotify it polls, says so, and loses nothing', async ({ skip }) => {
   skip(process.getuid?.() !== 0, 'the agent must have a uid of its own, whose instances can be used up');
-  const pair = await bench.pair();
+  const pair = await bench.createPair();
   // The agent takes every inotify instance of its uid, which is counted on the whole machine.
   const greedy = `
 import ctypes, time
@@ -191,7 +191,7 @@ print("taken", flush=True)
 while True:
     libc.inotify_init1(0)
     time.sleep(0.005)`;
-  const launch = launchOf({ argv: ['python3', '-c', greedy] });
+  const launch = turnLaunch({ argv: ['python3', '-c', greedy] });
   await pair.sidecar.launchTurn(launch, Buffer.alloc(0));
   await pair.sidecar.turnProgress({ turnId: launch.turnId, stdout: 0, stderr: 0, waitMs: 20_000 });
   await pair.replaceSidecar();
@@ -199,11 +199,11 @@ while True:
   const { stdout } = await runTurn(pair.sidecar, { argv: ['sh', '-c', 'echo one; sleep 0.3; echo two'] });
   expect(stdout.toString()).toBe('one\ntwo\n');
   await pair.sidecar.killTurn(launch.turnId, 0);
-  expect((await follow(pair.sidecar, launch.turnId)).progress.exitCode).toBe(137);
+  expect((await followTurn(pair.sidecar, launch.turnId)).progress.exitCode).toBe(137);
 });
 
 test('a supervisor reaches the sidecar through a relay as well', async () => {
-  const pair = await bench.pair();
+  const pair = await bench.createPair();
   const id = execFileSync(
     'docker',
     [
@@ -236,9 +236,9 @@ test('a supervisor reaches the sidecar through a relay as well', async () => {
 });
 
 test('a sidecar that is frozen ends what is asked of it; one that takes its time does not', async () => {
-  const pair = await bench.pair();
+  const pair = await bench.createPair();
   const dial = async () => {
-    const socket = await dialChecked(pair.path('control/sidecar.sock'));
+    const socket = await connectToSidecarSocket(pair.path('control/sidecar.sock'));
     if (socket === null) throw new Error('the sidecar does not listen');
     return socket;
   };

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { SupervisorConnection } from '../../protocol/client/connect.ts';
 import type { NotificationParams } from '../../protocol/methods.ts';
-import { TestHome } from '../setup/home.ts';
+import { TestHome } from '../setup/test-home.ts';
 import { shellProject, writeProject } from '../setup/profiles.ts';
 import { connectTo } from '../setup/test-client.ts';
 
@@ -18,16 +18,18 @@ describe('watching and searching through the supervisor', () => {
   let connection: SupervisorConnection;
   beforeAll(async () => {
     home = await TestHome.create();
-    await home.succeed(['deploy', await writeProject(home.projects, shellProject('watched'))]);
+    await home.runOk(['deploy', await writeProject(home.projects, shellProject('watched'))]);
     session = z
       .object({ sessionId: z.string() })
-      .parse(await home.json(['run', 'watched', 'mkdir -p src; echo needle > src/a; echo x > b'])).sessionId;
-    workspace = z.object({ path: z.string() }).parse(await home.json(['workspace', 'info', session])).path;
+      .parse(
+        await home.runJson(['run', 'watched', 'mkdir -p src; echo needle > src/a; echo x > b']),
+      ).sessionId;
+    workspace = z.object({ path: z.string() }).parse(await home.runJson(['workspace', 'info', session])).path;
     connection = await connectTo(home.path);
   });
   afterAll(async () => {
     connection.close();
-    await home.end();
+    await home.dispose();
   });
 
   /** What one watch of `connection` has told. */
@@ -43,7 +45,7 @@ describe('watching and searching through the supervisor', () => {
   test('the agent writes, the client hears; nothing after unwatch', async () => {
     const { subscription, mode, told } = await watching('/workspace', ['**/skipped/**']);
     expect(mode).toBe('inotify');
-    await home.succeed(['run', 'watched', 'mkdir skipped new; echo 1 > skipped/x; echo 1 > new/y; mv b c']);
+    await home.runOk(['run', 'watched', 'mkdir skipped new; echo 1 > skipped/x; echo 1 > new/y; mv b c']);
     await expect
       .poll(() => [...new Set(told())].sort(), { timeout: 20_000 })
       .toEqual([
@@ -61,7 +63,7 @@ describe('watching and searching through the supervisor', () => {
 
   test('it goes on while the agent is paused, after it is killed, and over a killed sidecar with an overflow', async () => {
     const { subscription, mine, told } = await watching();
-    await home.succeed(['session', 'pause', session]);
+    await home.runOk(['session', 'pause', session]);
     writeFileSync(join(workspace, 'while-paused'), '1');
     await expect.poll(told).toContain('created /workspace/while-paused');
     await home.killContainer(session, 'agent');
@@ -77,10 +79,8 @@ describe('watching and searching through the supervisor', () => {
   });
 
   test('search and du by the command line, with exit codes as grep has them', async () => {
-    expect(await home.succeed(['workspace', 'search', session, 'need.e'])).toBe(
-      '/workspace/src/a:1:needle\n',
-    );
-    const lines = (await home.succeed(['workspace', 'search', session, 'needle', 'src', '--json']))
+    expect(await home.runOk(['workspace', 'search', session, 'need.e'])).toBe('/workspace/src/a:1:needle\n');
+    const lines = (await home.runOk(['workspace', 'search', session, 'needle', 'src', '--json']))
       .trim()
       .split('\n');
     expect(lines.map((line) => JSON.parse(line) as unknown)).toEqual([
@@ -98,9 +98,9 @@ describe('watching and searching through the supervisor', () => {
     expect((await home.run(['workspace', 'search', session, '('])).stderr).toMatch(
       /^error invalid_params: /m,
     );
-    expect(await home.succeed(['workspace', 'search', session, '--files', 'sa'])).toBe('/workspace/src/a\n');
-    expect(await home.succeed(['workspace', 'du', session])).toContain('/workspace/src');
-    expect(await home.json(['workspace', 'du', session, 'src'])).toMatchObject({
+    expect(await home.runOk(['workspace', 'search', session, '--files', 'sa'])).toBe('/workspace/src/a\n');
+    expect(await home.runOk(['workspace', 'du', session])).toContain('/workspace/src');
+    expect(await home.runJson(['workspace', 'du', session, 'src'])).toMatchObject({
       bytes: 7,
       files: 1,
       folders: [],
@@ -109,7 +109,7 @@ describe('watching and searching through the supervisor', () => {
 
   test('a watch of a session that is deleted ends', async () => {
     const { mine } = await watching();
-    await home.succeed(['session', 'delete', session, '--force']);
+    await home.runOk(['session', 'delete', session, '--force']);
     await expect.poll(() => mine().some(({ ended }) => ended), { timeout: 20_000 }).toBe(true);
     rmSync(workspace, { recursive: true, force: true });
   });

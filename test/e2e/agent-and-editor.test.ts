@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
-import { TestHome } from '../setup/home.ts';
+import { TestHome } from '../setup/test-home.ts';
 import { shellProject, writeProject } from '../setup/profiles.ts';
-import { Person } from './harness/person.ts';
+import { User } from './harness/user.ts';
 
 /** Without anybody who refreshes it would never be shown; on a machine with nothing else to do it takes some 100 ms. */
 const LIVE_MS = 10_000;
@@ -17,36 +17,36 @@ const TOAST_MS = 500;
 
 let home: TestHome;
 let session: string;
-let person: Person;
+let person: User;
 
 /** What the agent does in a turn of its own; gives what it printed. */
 function agent(script: string): Promise<string> {
-  return home.succeed(['prompt', session, script]);
+  return home.runOk(['prompt', session, script]);
 }
 
 /** Opens a file of the Explorer and begins to type in it. */
 async function typeInto(name: string, line: string, text: string): Promise<void> {
-  await person.unfold('workspace');
-  await person.file(name).first().dblclick();
+  await person.expandFolder('workspace');
+  await person.explorerRow(name).first().dblclick();
   await person.typeAtTop(line, text);
   await person.tab(name, 'dirty').waitFor();
 }
 
 beforeAll(async () => {
   home = await TestHome.create();
-  await home.succeed(['deploy', await writeProject(home.projects, shellProject('shell'))]);
-  session = CreatedSchema.parse(await home.json(['session', 'create', 'shell', '--name', 'notes'])).session
+  await home.runOk(['deploy', await writeProject(home.projects, shellProject('shell'))]);
+  session = CreatedSchema.parse(await home.runJson(['session', 'create', 'shell', '--name', 'notes'])).session
     .id;
   await agent('cd /workspace && for f in live both mine theirs again; do echo "first of $f" > $f.md; done');
-  person = await Person.sitsDown({ home: home.path, open: { folder: `holdfast://${session}/` } });
+  person = await User.launch({ home: home.path, open: { folder: `holdfast://${session}/` } });
 });
 afterAll(async () => {
-  await person.leaves();
-  await home.end();
+  await person.close();
+  await home.dispose();
 });
 
 function told(story: () => Promise<void>, name: string): Promise<void> {
-  return person.tells(name, story);
+  return person.screenshotOnFailure(name, story);
 }
 
 test('what a person saves the agent reads, and what the agent writes the person sees', () =>
@@ -58,10 +58,10 @@ test('what a person saves the agent reads, and what the agent writes the person 
     await agent(
       'echo "and the agent" >> /workspace/live.md; mkdir /workspace/made; touch /workspace/made/by-the-agent',
     );
-    await person.line('and the agent').first().waitFor({ timeout: LIVE_MS });
-    await person.file('made').first().waitFor({ timeout: LIVE_MS });
+    await person.editorLine('and the agent').first().waitFor({ timeout: LIVE_MS });
+    await person.explorerRow('made').first().waitFor({ timeout: LIVE_MS });
     await agent('rm -r /workspace/made');
-    await person.file('made').first().waitFor({ state: 'detached', timeout: LIVE_MS });
+    await person.explorerRow('made').first().waitFor({ state: 'detached', timeout: LIVE_MS });
   }, 'live'));
 
 test('who changes the same file as the agent is asked once, and loses nothing', () =>
@@ -77,11 +77,11 @@ test('who changes the same file as the agent is asked once, and loses nothing', 
 
     await change('both', 'agent wrote it');
     await sleep(TOAST_MS);
-    await person.shot('conflict-dark');
-    await person.press(CONFLICT, 'Compare');
+    await person.screenshot('conflict-dark');
+    await person.pressToastButton(CONFLICT, 'Compare');
     await person.page.locator('.monaco-diff-editor .view-line', { hasText: 'agent wrote it' }).waitFor();
     await person.clearToasts();
-    await person.shot('compare-dark');
+    await person.screenshot('compare-dark');
     expect(await agent('cat /workspace/both.md')).toContain('agent wrote it');
     // Merging is editing the right side.
     await person.page.locator('.modified-in-monaco-diff-editor .view-line').first().click();
@@ -90,17 +90,17 @@ test('who changes the same file as the agent is asked once, and loses nothing', 
     await person.page.keyboard.press('Control+S');
     await person.tab('both.md').first().waitFor();
     expect(await agent('cat /workspace/both.md')).toMatch(/MY first of both\nagent wrote it/);
-    await person.command('View: Close All Editors');
+    await person.runCommand('View: Close All Editors');
 
     await change('mine', 'agent wrote it');
-    await person.press(CONFLICT, 'Overwrite');
+    await person.pressToastButton(CONFLICT, 'Overwrite');
     await person.tab('mine.md').waitFor();
     expect(await agent('cat /workspace/mine.md')).toContain('MY first of mine');
 
     await change('theirs', 'agent wrote that');
-    await person.press(CONFLICT, 'Take Theirs');
+    await person.pressToastButton(CONFLICT, 'Take Theirs');
     await person.tab('theirs.md').waitFor();
-    await person.line('agent wrote that').first().waitFor();
+    await person.editorLine('agent wrote that').first().waitFor();
     expect(await agent('cat /workspace/theirs.md')).toContain('agent wrote that');
     await person.clearToasts();
   }, 'conflict'));
@@ -115,17 +115,17 @@ test('a reload in the middle of a turn keeps unsaved text, and what it began fro
     await person.reload();
     await person.tab('again.md', 'dirty').waitFor();
     await person.tab('again.md', 'dirty').click();
-    await person.line('UNSAVED first of again').first().waitFor();
-    await person.line('UNSAVED first of again').first().click();
+    await person.editorLine('UNSAVED first of again').first().waitFor();
+    await person.editorLine('UNSAVED first of again').first().click();
     await person.page.keyboard.press('Control+S');
     await person.toast(CONFLICT).first().waitFor();
-    expect(await home.succeed(['exec', session, '--', 'cat', '/workspace/again.md'])).toContain(
+    expect(await home.runOk(['exec', session, '--', 'cat', '/workspace/again.md'])).toContain(
       'agent in between',
     );
-    await person.press(CONFLICT, 'Overwrite');
+    await person.pressToastButton(CONFLICT, 'Overwrite');
     await person.tab('again.md').waitFor();
-    expect(await home.succeed(['exec', session, '--', 'cat', '/workspace/again.md'])).toContain('UNSAVED');
+    expect(await home.runOk(['exec', session, '--', 'cat', '/workspace/again.md'])).toContain('UNSAVED');
     await turn;
-    await person.unfold('workspace');
-    await person.file('late.md').first().waitFor({ timeout: LIVE_MS });
+    await person.expandFolder('workspace');
+    await person.explorerRow('late.md').first().waitFor({ timeout: LIVE_MS });
   }, 'reload'));

@@ -1,93 +1,93 @@
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { editorPlaces } from '../editor/harness/places.ts';
-import { TestHome } from '../setup/home.ts';
-import { journey } from './harness/person.ts';
+import { editorPaths } from '../editor/harness/editor-paths.ts';
+import { TestHome } from '../setup/test-home.ts';
+import { journey } from './harness/user.ts';
 
 test('a person makes a session, works, stops it, and finds everything again', async () => {
   const home = await TestHome.create();
   try {
-    await home.succeed(['deploy', join(editorPlaces().root, 'examples/counter')]);
-    await home.succeed(['supervisor', 'stop']);
+    await home.runOk(['deploy', join(editorPaths().root, 'examples/counter')]);
+    await home.runOk(['supervisor', 'stop']);
     await journey('come-back', { home: home.path, open: {} }, async (person) => {
-      await person.sessions();
+      await person.openSessionsView();
       await person.page.locator('.pane-body', { hasText: 'No sessions yet' }).first().waitFor();
-      await person.shot('no-sessions-dark');
+      await person.screenshot('no-sessions-dark');
 
-      await person.command('Agent: New Session');
-      await person.pick('counter');
-      await person.press('New session of counter', 'Run Turn');
-      await person.answer('{}');
+      await person.runCommand('Agent: New Session');
+      await person.pickItem('counter');
+      await person.pressToastButton('New session of counter', 'Run Turn');
+      await person.enterText('{}');
       await person
         .toast(/"count":1/)
         .first()
         .waitFor();
       await person.clearToasts();
 
-      await person.command('Agent: Stop');
-      await person.pick('counter');
+      await person.runCommand('Agent: Stop');
+      await person.pickItem('counter');
       await person
-        .session(/counter.*·/)
+        .sessionRow(/counter.*·/)
         .first()
         .waitFor();
       await person.page.locator('.sidebar .monaco-list-row', { hasText: 'Earlier' }).first().waitFor();
-      await person.shot('sessions-dark');
+      await person.screenshot('sessions-dark');
 
-      await person.command('Agent: Resume Session');
-      await person.pick('counter');
+      await person.runCommand('Agent: Resume Session');
+      await person.pickItem('counter');
       await person.quickPick('Clean').first().waitFor();
-      await person.shot('resume-dark');
-      await person.pick('Same files');
+      await person.screenshot('resume-dark');
+      await person.pickItem('Same files');
 
       // The window shows the workspace now, and the file is there.
-      await person.unfold('workspace');
-      await person.file('count').first().dblclick();
-      await person.line('1').first().waitFor();
+      await person.expandFolder('workspace');
+      await person.explorerRow('count').first().dblclick();
+      await person.editorLine('1').first().waitFor();
 
       // And the work goes on where it was.
-      await person.command('Agent: Run Turn');
-      await person.answer('{}');
+      await person.runCommand('Agent: Run Turn');
+      await person.enterText('{}');
       await person
         .toast(/"count":2/)
         .first()
         .waitFor();
-      await person.line('2').first().waitFor();
-      await person.shot('workspace-dark');
+      await person.editorLine('2').first().waitFor();
+      await person.screenshot('workspace-dark');
       await person.clearToasts();
 
       // What the turn did is compared with what was before it, and taken back.
-      await person.command('Agent: Restore Snapshot');
-      await person.pick(/^Before/);
+      await person.runCommand('Agent: Restore Snapshot');
+      await person.pickItem(/^Before/);
       await person.page.locator('.monaco-dialog-box', { hasText: '1 changed' }).waitFor();
-      await person.shot('restore-dark');
+      await person.screenshot('restore-dark');
       await person.page.locator('.monaco-dialog-box .monaco-button', { hasText: 'Compare' }).click();
       await person.page.locator('.multiDiffEntry').first().waitFor();
-      await person.shot('multi-diff-dark');
-      await person.command('View: Close All Editors');
+      await person.screenshot('multi-diff-dark');
+      await person.runCommand('View: Close All Editors');
       // A comparison has what was before on the left.
-      await person.command('Agent: Compare Snapshots');
-      await person.pick(/^Before/);
-      await person.pick(/^Now/);
+      await person.runCommand('Agent: Compare Snapshots');
+      await person.pickItem(/^Before/);
+      await person.pickItem(/^Now/);
       const side = (name: string) => person.page.locator(`.multiDiffEntry .editor.${name} .view-line`);
       await side('original').filter({ hasText: '1' }).first().waitFor();
       await side('modified').filter({ hasText: '2' }).first().waitFor();
-      await person.shot('turn-diff-dark');
-      await person.command('View: Close All Editors');
-      await person.command('Agent: Restore Snapshot');
-      await person.pick(/^Before/);
+      await person.screenshot('turn-diff-dark');
+      await person.runCommand('View: Close All Editors');
+      await person.runCommand('Agent: Restore Snapshot');
+      await person.pickItem(/^Before/);
       await person.page.locator('.monaco-dialog-box .monaco-button', { hasText: 'Restore' }).click();
       await person.toast('is restored').first().waitFor();
-      await person.file('count').first().dblclick();
-      await person.line('1').first().waitFor();
+      await person.explorerRow('count').first().dblclick();
+      await person.editorLine('1').first().waitFor();
 
       // And that too.
-      await person.press('is restored', 'Undo');
-      await person.decide('1 changed', 'Restore');
-      await person.line('2').first().waitFor();
+      await person.pressToastButton('is restored', 'Undo');
+      await person.pressDialogButton('1 changed', 'Restore');
+      await person.editorLine('2').first().waitFor();
     });
-    const list = (await home.json(['session', 'list'])) as { sessions: { profile: string }[] };
+    const list = (await home.runJson(['session', 'list'])) as { sessions: { profile: string }[] };
     expect(list.sessions.map(({ profile }) => profile)).toEqual(['counter']);
   } finally {
-    await home.end();
+    await home.dispose();
   }
 });

@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import { bareImage } from '../engine-harness/fixture.ts';
+import { bareImage } from '../engine-harness/engine-fixture.ts';
 import { PrivateEngine, engineAt, privateEngineObstacle } from '../engine-harness/private-engine.ts';
-import { TestHome } from '../setup/home.ts';
+import { TestHome } from '../setup/test-home.ts';
 import { bareProject } from '../faults/harness/bare-profile.ts';
 import { writeProject } from '../setup/profiles.ts';
-import { journey } from './harness/person.ts';
+import { journey } from './harness/user.ts';
 
 const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
 const obstacle = privateEngineObstacle();
@@ -22,23 +22,23 @@ test.skipIf(obstacle !== null)(
         ...bareProject('notes', image.reference, 'workspace: { seed: notes }\n'),
         'notes/notes.md': 'on the disk\n',
       };
-      await home.succeed(['deploy', await writeProject(home.projects, files)]);
-      const created = await home.json(['session', 'create', 'notes']);
+      await home.runOk(['deploy', await writeProject(home.projects, files)]);
+      const created = await home.runJson(['session', 'create', 'notes']);
       const { id } = CreatedSchema.parse(created).session;
       await journey(
         'engine-gone',
         { home: home.path, open: { folder: `holdfast://${id}/` }, env },
         async (person) => {
-          await person.unfold('workspace');
-          await person.file('notes.md').first().dblclick();
+          await person.expandFolder('workspace');
+          await person.explorerRow('notes.md').first().dblclick();
           await person.typeAtTop('on the disk', 'before, ');
           await person.tab('notes.md', 'dirty').waitFor();
 
           await engine.killDaemon();
-          await person.status('Docker is not running');
+          await person.waitForStatus('Docker is not running');
           await person.page.keyboard.type('while it was down, ');
-          await person.line('before, while it was down, on the disk').first().waitFor();
-          await person.shot('engine-gone-dark');
+          await person.editorLine('before, while it was down, on the disk').first().waitFor();
+          await person.screenshot('engine-gone-dark');
 
           await engine.startDaemon();
           await person.page
@@ -47,13 +47,13 @@ test.skipIf(obstacle !== null)(
           await person.page.keyboard.type('after, ');
           await person.save('notes.md');
           expect(await person.page.locator('.notification-toast').count()).toBe(0);
-          expect(await home.succeed(['workspace', 'cat', id, 'notes.md'])).toBe(
+          expect(await home.runOk(['workspace', 'cat', id, 'notes.md'])).toBe(
             'before, while it was down, after, on the disk\n',
           );
         },
       );
     } finally {
-      await home.end();
+      await home.dispose();
       await engine.close();
       await image.remove();
     }

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import { TestHome } from '../setup/home.ts';
+import { TestHome } from '../setup/test-home.ts';
 import { shellProject, writeProject } from '../setup/profiles.ts';
-import { journey } from './harness/person.ts';
+import { journey } from './harness/user.ts';
 
 const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
 const PROFILE = 'persistence: persistent\negress: [{ host: allowed.example }]\n';
@@ -11,10 +11,10 @@ const PROFILE = 'persistence: persistent\negress: [{ host: allowed.example }]\n'
 test('a person finds files and text, sees what a turn changed, and lets a session out when it asks', async () => {
   const home = await TestHome.create();
   try {
-    await home.succeed(['deploy', await writeProject(home.projects, shellProject('reader', PROFILE))]);
-    const created = await home.json(['session', 'create', 'reader', '--name', 'reader']);
+    await home.runOk(['deploy', await writeProject(home.projects, shellProject('reader', PROFILE))]);
+    const created = await home.runJson(['session', 'create', 'reader', '--name', 'reader']);
     const { id } = CreatedSchema.parse(created).session;
-    await home.succeed([
+    await home.runOk([
       'prompt',
       id,
       'mkdir -p /workspace/src && cd /workspace/src && echo old > untouched.md && printf "one\\ntwo needle\\n" > haystack.md',
@@ -23,41 +23,41 @@ test('a person finds files and text, sees what a turn changed, and lets a sessio
       'find-and-allow',
       { home: home.path, open: { folder: `holdfast://${id}/` }, colorScheme: 'light' },
       async (person) => {
-        await person.unfold('workspace');
-        await person.unfold('src');
+        await person.expandFolder('workspace');
+        await person.expandFolder('src');
         await sleep(1_100);
-        await home.succeed(['prompt', id, 'echo more >> /workspace/src/haystack.md']);
+        await home.runOk(['prompt', id, 'echo more >> /workspace/src/haystack.md']);
         // VS Code draws the badge by style, so its class is all that there is to see.
         const marked = (name: string) =>
-          person.file(name).locator('[class*="monaco-decoration-itemColor"]').first();
+          person.explorerRow(name).locator('[class*="monaco-decoration-itemColor"]').first();
         await marked('untouched.md').waitFor({ state: 'detached' });
         await marked('haystack.md').waitFor();
-        await person.shot('changed-light');
+        await person.screenshot('changed-light');
 
-        await person.command('Agent: Find File in Workspace');
+        await person.runCommand('Agent: Find File in Workspace');
         await person.page.keyboard.type('hayst');
-        await person.pick('haystack.md');
-        await person.line('two needle').first().waitFor();
+        await person.pickItem('haystack.md');
+        await person.editorLine('two needle').first().waitFor();
 
-        await person.command('Agent: Search in Workspace');
-        await person.answer('needle');
-        await person.session('two needle').first().click();
+        await person.runCommand('Agent: Search in Workspace');
+        await person.enterText('needle');
+        await person.sessionRow('two needle').first().click();
         await person.page.locator('.statusbar-item', { hasText: 'Ln 2, Col 11' }).waitFor();
         await sleep(300);
-        await person.shot('search-light');
+        await person.screenshot('search-light');
 
-        await home.succeed(['prompt', id, 'curl -s -m 5 http://news.example/ || true']);
-        await person.press('was not let out to news.example:80', 'Allow Host…');
+        await home.runOk(['prompt', id, 'curl -s -m 5 http://news.example/ || true']);
+        await person.pressToastButton('was not let out to news.example:80', 'Allow Host…');
         await person.quickPick('For this session').first().waitFor();
         await sleep(500);
-        await person.shot('allow-host-light');
-        await person.pick('For this session');
-        await person.status('may reach news.example');
-        const policy = await home.json(['policy', 'show', id]);
+        await person.screenshot('allow-host-light');
+        await person.pickItem('For this session');
+        await person.waitForStatus('may reach news.example');
+        const policy = await home.runJson(['policy', 'show', id]);
         expect(JSON.stringify(policy)).toContain('"host":"news.example","effect":"allow","from":"session"');
       },
     );
   } finally {
-    await home.end();
+    await home.dispose();
   }
 });

@@ -2,10 +2,10 @@ import { mkdtemp, readFile, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { expect, test } from 'vitest';
-import { TestHome } from '../setup/home.ts';
+import { TestHome } from '../setup/test-home.ts';
 import { writeProject } from '../setup/profiles.ts';
-import { journey } from './harness/person.ts';
-import type { Person } from './harness/person.ts';
+import { journey } from './harness/user.ts';
+import type { User } from './harness/user.ts';
 
 const STEPS = [
   'Begin a session',
@@ -17,7 +17,7 @@ const STEPS = [
 ];
 
 /** What the view says where it has no entries. */
-function welcome(person: Person, text: string) {
+function welcome(person: User, text: string) {
   return person.page.locator('.sidebar .welcome-view-content', { hasText: text });
 }
 
@@ -29,12 +29,12 @@ test('a view without sessions says why, and its buttons are the way on', async (
   try {
     await journey('welcome', { home: home.path, open: {}, env, colorScheme: 'light' }, async (person) => {
       const { page } = person;
-      await person.sessions();
+      await person.openSessionsView();
       const down = welcome(person, 'Docker is not running');
       await down.waitFor({ timeout: 60_000 });
-      await person.status('Docker is not running');
-      await person.shot('docker-down-light');
-      await person.command('Agent: New Session');
+      await person.waitForStatus('Docker is not running');
+      await person.screenshot('docker-down-light');
+      await person.runCommand('Agent: New Session');
       await person.toast('Docker is not running').first().waitFor();
       await person.clearToasts();
 
@@ -44,24 +44,24 @@ test('a view without sessions says why, and its buttons are the way on', async (
       await none.waitFor({ timeout: 30_000 });
       await none.locator('.monaco-button', { hasText: 'New Session' }).click();
       await person.quickPick('Open Folder…').first().waitFor();
-      await person.shot('new-session-light');
-      await person.pick('Try the Example');
-      await person.press('New session of counter', 'Run Turn');
-      await person.answer('{}');
-      await person.press('The turn succeeded', 'Show Output');
+      await person.screenshot('new-session-light');
+      await person.pickItem('Try the Example');
+      await person.pressToastButton('New session of counter', 'Run Turn');
+      await person.enterText('{}');
+      await person.pressToastButton('The turn succeeded', 'Show Output');
       await page
         .locator('.view-lines', { hasText: /"count":\s1/ })
         .first()
         .waitFor();
       await person.clearToasts();
-      await home.succeed(['undeploy', 'counter', '--force']);
+      await home.runOk(['undeploy', 'counter', '--force']);
       await none.waitFor({ timeout: 30_000 });
 
-      await home.succeed(['supervisor', 'stop']);
+      await home.runOk(['supervisor', 'stop']);
       const gone = welcome(person, 'No supervisor answers');
       await gone.waitFor({ timeout: 30_000 });
-      await person.status('no supervisor');
-      await person.shot('no-supervisor-light');
+      await person.waitForStatus('no supervisor');
+      await person.screenshot('no-supervisor-light');
       await gone.locator('.monaco-button', { hasText: 'Show Log' }).click();
       // VS Code may show the lines of an output only when the next one comes.
       const channel = person.page.locator('.part.panel select', { hasText: 'Holdfast' });
@@ -75,7 +75,7 @@ test('a view without sessions says why, and its buttons are the way on', async (
     });
   } finally {
     await symlink('/var/run/docker.sock', socket).catch(() => undefined);
-    await home.end();
+    await home.dispose();
     await rm(folder, { recursive: true });
   }
 });
@@ -90,8 +90,8 @@ test('the walkthrough, and a session of the folder that is open, with its first 
       { home: home.path, open: (server) => ({ folder: server.remote(folder) }), colorScheme: 'contrast' },
       async (person) => {
         const { page } = person;
-        await person.command('Welcome: Open Walkthrough...');
-        await person.pick('Get started with Holdfast');
+        await person.runCommand('Welcome: Open Walkthrough...');
+        await person.pickItem('Get started with Holdfast');
         for (const title of STEPS) {
           const step = page.locator('.getting-started-step', { hasText: title }).first();
           await step.waitFor();
@@ -103,7 +103,7 @@ test('the walkthrough, and a session of the folder that is open, with its first 
           await expect.poll(width, { timeout: 10_000 }).toBeGreaterThan(100);
           expect(await picture.getAttribute('alt')).not.toBe('');
         }
-        await person.shot('walkthrough-contrast');
+        await person.screenshot('walkthrough-contrast');
         await page
           .locator('.getting-started-step', { hasText: STEPS[0] ?? '' })
           .first()
@@ -114,47 +114,47 @@ test('the walkthrough, and a session of the folder that is open, with its first 
           .click();
 
         // Nothing of a folder that is not trusted is deployed.
-        await person.pick(name);
-        await person.press('this window does not trust its folder', 'Manage Trust');
+        await person.pickItem(name);
+        await person.pressToastButton('this window does not trust its folder', 'Manage Trust');
         await page.locator('.workspace-trust-editor .monaco-button', { hasText: 'Trust' }).first().click();
         await page.locator('.statusbar-item', { hasText: 'Restricted Mode' }).waitFor({ state: 'detached' });
-        await person.command('View: Close All Editors');
+        await person.runCommand('View: Close All Editors');
 
-        await person.command('Agent: New Session');
-        await person.pick(name);
+        await person.runCommand('Agent: New Session');
+        await person.pickItem(name);
         await person.dialog('has no holdfast.yaml yet').waitFor();
-        await person.shot('first-profile-contrast');
-        await person.decide('has no holdfast.yaml yet', 'Cancel');
+        await person.screenshot('first-profile-contrast');
+        await person.pressDialogButton('has no holdfast.yaml yet', 'Cancel');
         await expect(readFile(join(folder, 'holdfast.yaml'))).rejects.toThrow('ENOENT');
 
-        await person.command('Agent: New Session');
-        await person.pick(name);
-        await person.decide('has no holdfast.yaml yet', 'Write holdfast.yaml');
+        await person.runCommand('Agent: New Session');
+        await person.pickItem(name);
+        await person.pressDialogButton('has no holdfast.yaml yet', 'Write holdfast.yaml');
         await person.tab('holdfast.yaml').first().waitFor();
-        await person.press('New session of', 'Run Turn');
-        await person.answer('cat readme.txt');
+        await person.pressToastButton('New session of', 'Run Turn');
+        await person.enterText('cat readme.txt');
         await person.toast('The turn succeeded').first().waitFor({ timeout: 60_000 });
         await person.clearToasts();
-        await person.shot('new-session-contrast');
+        await person.screenshot('new-session-contrast');
         expect(await readFile(join(folder, 'holdfast.yaml'), 'utf8')).toMatch(
           /^name: project-[a-z0-9-]+\n#.*\nagent: \{ protocol: command, command: \[sh\] \}\n/,
         );
-        const { sessions } = (await home.json(['session', 'list'])) as {
+        const { sessions } = (await home.runJson(['session', 'list'])) as {
           sessions: { id: string; profile: string }[];
         };
         expect(sessions.map(({ profile }) => profile)).toEqual([name.toLowerCase()]);
-        expect(await home.succeed(['session', 'events', sessions[0]?.id ?? '', '--json'])).toContain(
+        expect(await home.runOk(['session', 'events', sessions[0]?.id ?? '', '--json'])).toContain(
           'from the folder',
         );
 
         // The next one of the folder needs no questions.
-        await person.command('Agent: New Session');
-        await person.pick(new RegExp(`${name}.*deploy this folder`));
+        await person.runCommand('Agent: New Session');
+        await person.pickItem(new RegExp(`${name}.*deploy this folder`));
         await person.toast('New session of').first().waitFor({ timeout: 30_000 });
         expect(await person.page.locator('.monaco-dialog-box').count()).toBe(0);
       },
     );
   } finally {
-    await home.end();
+    await home.dispose();
   }
 });

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import { TestHome } from '../setup/home.ts';
+import { TestHome } from '../setup/test-home.ts';
 import { shellProject, writeProject } from '../setup/profiles.ts';
-import { journey } from './harness/person.ts';
+import { journey } from './harness/user.ts';
 
 const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
 
@@ -13,17 +13,17 @@ const OF_THIS_MACHINE =
 test('the Explorer of a session offers nothing that would take a path of the session for one of this machine', async () => {
   const home = await TestHome.create();
   try {
-    await home.succeed(['deploy', await writeProject(home.projects, shellProject('shell'))]);
-    const { id } = CreatedSchema.parse(await home.json(['session', 'create', 'shell'])).session;
+    await home.runOk(['deploy', await writeProject(home.projects, shellProject('shell'))]);
+    const { id } = CreatedSchema.parse(await home.runJson(['session', 'create', 'shell'])).session;
     const files = 'cd /workspace; mkdir src; echo text > evil.vsix; echo "echo evil" > run.sh';
-    await home.succeed(['exec', id, '--', 'sh', '-c', files]);
+    await home.runOk(['exec', id, '--', 'sh', '-c', files]);
     const local = await writeProject(home.projects, { 'mine.vsix': 'text\n', 'src/readme.txt': 'text\n' });
     await journey(
       'host-menus',
       { home: home.path, open: (server) => ({ folder: server.remote(local) }) },
       async (person) => {
         // A local folder has them, once it is trusted.
-        await person.file('src').first().waitFor();
+        await person.explorerRow('src').first().waitFor();
         await person.page.locator('.statusbar-item', { hasText: 'Restricted Mode' }).first().click();
         const trust = person.page.locator('.workspace-trust-editor .monaco-button', { hasText: 'Trust' });
         await trust.first().click();
@@ -31,26 +31,26 @@ test('the Explorer of a session offers nothing that would take a path of the ses
         await person.page.locator('.monaco-modal-editor-block [aria-label^="Close"]').first().click();
         await person.page.locator('.monaco-modal-editor-block').waitFor({ state: 'hidden' });
         const offered = [
-          ...(await person.menu(person.file('src').first())),
-          ...(await person.menu(person.file('mine.vsix').first())),
+          ...(await person.listMenu(person.explorerRow('src').first())),
+          ...(await person.listMenu(person.explorerRow('mine.vsix').first())),
         ];
         expect(offered.filter((one) => OF_THIS_MACHINE.test(one)).length).toBeGreaterThanOrEqual(2);
 
-        await person.goTo({ folder: `holdfast://${id}/` });
-        await person.unfold('workspace');
-        await person.file('evil.vsix (agent)').first().waitFor();
+        await person.open({ folder: `holdfast://${id}/` });
+        await person.expandFolder('workspace');
+        await person.explorerRow('evil.vsix (agent)').first().waitFor();
         for (const name of ['workspace', 'src', 'run.sh', 'evil.vsix (agent)']) {
-          const menu = await person.menu(person.file(name).first());
+          const menu = await person.listMenu(person.explorerRow(name).first());
           expect(menu).toContain('Copy Path');
           expect([name, menu.filter((one) => OF_THIS_MACHINE.test(one))]).toEqual([name, []]);
         }
-        await person.file('run.sh').first().dblclick();
-        await person.line('echo evil').first().waitFor();
-        await person.command('Terminal: Run Active File In Active Terminal');
+        await person.explorerRow('run.sh').first().dblclick();
+        await person.editorLine('echo evil').first().waitFor();
+        await person.runCommand('Terminal: Run Active File In Active Terminal');
         await person.toast('Only files on disk can be run in the terminal').first().waitFor();
       },
     );
   } finally {
-    await home.end();
+    await home.dispose();
   }
 });

@@ -4,10 +4,10 @@ import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
 import { HOSTILE_TITLE, plantHostileFiles } from '../editor/hostile.ts';
 import type { CodeServer } from '../editor/harness/code-server.ts';
-import { TestHome } from '../setup/home.ts';
+import { TestHome } from '../setup/test-home.ts';
 import { shellProject, writeProject } from '../setup/profiles.ts';
-import { journey } from './harness/person.ts';
-import type { Person } from './harness/person.ts';
+import { journey } from './harness/user.ts';
+import type { User } from './harness/user.ts';
 
 const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
 
@@ -20,31 +20,31 @@ let marks: string;
 
 beforeAll(async () => {
   home = await TestHome.create();
-  await home.succeed(['deploy', await writeProject(home.projects, shellProject('shell'))]);
-  id = CreatedSchema.parse(await home.json(['session', 'create', 'shell', '--name', 'notes'])).session.id;
+  await home.runOk(['deploy', await writeProject(home.projects, shellProject('shell'))]);
+  id = CreatedSchema.parse(await home.runJson(['session', 'create', 'shell', '--name', 'notes'])).session.id;
 });
-afterAll(() => home.end());
+afterAll(() => home.dispose());
 beforeEach(async () => {
   marks = await plantHostileFiles(home, id);
 });
 
 /** The window shows the session's root and says why; nothing in it obeys the agent, and nothing has run on this machine. */
-async function comesBackSafe(person: Person): Promise<void> {
+async function comesBackSafe(person: User): Promise<void> {
   const { page } = person;
   await page.waitForURL((url) => url.searchParams.get('folder') === `holdfast://${id}/`, { timeout: 60_000 });
   expect(new URL(page.url()).searchParams.get('workspace')).toBeNull();
-  await person.isThere();
+  await person.waitUntilLoaded();
   await person.toast('Holdfast reopened the window on the session itself').first().waitFor();
-  await person.unfold('workspace');
-  await person.file('notes.md').first().waitFor();
+  await person.expandFolder('workspace');
+  await person.explorerRow('notes.md').first().waitFor();
   await expect.poll(() => page.title(), { timeout: 20_000 }).not.toContain(HOSTILE_TITLE);
   await opensTerminal(person);
   expect(await page.title()).not.toContain(HOSTILE_TITLE);
   expect(await readdir(marks)).toEqual([]);
 }
 
-async function opensTerminal(person: Person): Promise<void> {
-  await person.command('Terminal: Create New Terminal');
+async function opensTerminal(person: User): Promise<void> {
+  await person.runCommand('Terminal: Create New Terminal');
   await person.page.locator('.terminal.xterm').first().waitFor();
   await expect
     .poll(
@@ -75,25 +75,25 @@ test('a workspace file of the session opens as text that can be edited, and VS C
   const open = (server: CodeServer) => ({ folder: server.remote(local) });
   await journey('hostile-text', { home: home.path, settings: SETTINGS, open }, async (person) => {
     const offer = person.page.locator('.editor-instance').getByText('Open Workspace', { exact: true });
-    await person.file('mine.code-workspace').first().dblclick();
+    await person.explorerRow('mine.code-workspace').first().dblclick();
     await offer.first().waitFor();
 
-    await person.goTo({ folder: `holdfast://${id}/` });
-    await person.unfold('workspace');
-    await person.file('evil.code-workspace').first().dblclick();
-    await person.line('evil').first().waitFor();
+    await person.open({ folder: `holdfast://${id}/` });
+    await person.expandFolder('workspace');
+    await person.explorerRow('evil.code-workspace').first().dblclick();
+    await person.editorLine('evil').first().waitFor();
 
-    await person.unfold('.vscode (agent)');
-    await person.file('extensions.json').first().dblclick();
+    await person.expandFolder('.vscode (agent)');
+    await person.explorerRow('extensions.json').first().dblclick();
     await person.typeAtTop('recommendations', ' ');
     await person.save('extensions.json');
-    const saved = await home.succeed(['exec', id, '--', 'cat', '/workspace/.vscode/extensions.json']);
+    const saved = await home.runOk(['exec', id, '--', 'cat', '/workspace/.vscode/extensions.json']);
     expect(saved).toBe(' {"recommendations":["evil.evil"]}');
 
     await person.tab('evil.code-workspace (agent)').first().click();
-    await person.line('evil').first().waitFor();
+    await person.editorLine('evil').first().waitFor();
     expect(await offer.count()).toBe(0);
-    await person.shot('hostile-configuration');
+    await person.screenshot('hostile-configuration');
     expect(await readdir(marks)).toEqual([]);
   });
 });
@@ -109,9 +109,9 @@ test('in a workspace file of the person’s, a folder that the agent can write b
     { home: home.path, settings, open: (server) => ({ workspace: server.remote(file) }) },
     async (person) => {
       await person.toast('Holdfast replaced the folder on the session itself').first().waitFor();
-      await person.unfold('notes');
-      await person.unfold('workspace');
-      await person.file('notes.md').first().waitFor();
+      await person.expandFolder('notes');
+      await person.expandFolder('workspace');
+      await person.explorerRow('notes.md').first().waitFor();
       expect(await person.page.title()).not.toContain(HOSTILE_TITLE);
       expect(await readdir(marks)).toEqual([]);
     },

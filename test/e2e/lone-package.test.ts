@@ -5,11 +5,11 @@ import { createServer } from 'node:net';
 import type { AddressInfo, Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import { PrivateEngine, privateEngineObstacle } from '../engine-harness/private-engine.ts';
-import { TestHome } from '../setup/home.ts';
+import { TestHome } from '../setup/test-home.ts';
 import { SOAK } from '../setup/run-length.ts';
 import { shellProject, writeProject } from '../setup/profiles.ts';
-import { journey } from './harness/person.ts';
-import type { Person } from './harness/person.ts';
+import { journey } from './harness/user.ts';
+import type { User } from './harness/user.ts';
 
 const obstacle = privateEngineObstacle();
 /** Packages of a small Debian are fetched and unpacked, on a machine that may be busy. */
@@ -35,18 +35,18 @@ async function onNewMachine(
     const folder = await writeProject(home.projects, shellProject('mine'));
     await story({ engine, home, env, folder });
   } finally {
-    await home.end();
+    await home.dispose();
     await engine.close();
   }
 }
 
-async function asksForSession(person: Person): Promise<void> {
-  await person.command('Agent: New Session');
-  await person.pick(/project-/);
+async function asksForSession(person: User): Promise<void> {
+  await person.runCommand('Agent: New Session');
+  await person.pickItem(/project-/);
 }
 
-async function trusts(person: Person): Promise<void> {
-  await person.command('Workspaces: Manage Workspace Trust');
+async function trusts(person: User): Promise<void> {
+  await person.runCommand('Workspaces: Manage Workspace Trust');
   await person.page
     .locator('.workspace-trust-editor .monaco-button', { hasText: /^Trust$/ })
     .first()
@@ -120,14 +120,14 @@ test.skipIf(obstacle !== null)(
           place = person.server.folder;
           const build = async (): Promise<void> => {
             await asksForSession(person);
-            await person.press(/holdfast\/agent:[0-9a-f]+ is not on the engine/, 'Build Images');
+            await person.pressToastButton(/holdfast\/agent:[0-9a-f]+ is not on the engine/, 'Build Images');
           };
           await trusts(person);
 
           await build();
           await registry.asked;
           expect(await beingBuilt(person.server)).toHaveLength(1);
-          await person.press("Holdfast's images", 'Cancel');
+          await person.pressToastButton("Holdfast's images", 'Cancel');
           await expect.poll(() => beingBuilt(person.server), GONE).toEqual([]);
           await person.toast("Holdfast's images").first().waitFor({ state: 'detached' });
           await expect.poll(() => buildersIn(place), GONE).toEqual([]);
@@ -141,7 +141,7 @@ test.skipIf(obstacle !== null)(
             )
             .first()
             .waitFor({ timeout: 60_000 });
-          await person.shot('images-missing-dark');
+          await person.screenshot('images-missing-dark');
 
           await registry.open();
           await person.clearToasts();
@@ -165,20 +165,20 @@ test.skipIf(obstacle !== null || !SOAK)(
       await journey('lone-package-builds', { home: home.path, open: { folder }, env }, async (person) => {
         await trusts(person);
         await asksForSession(person);
-        await person.press(/is not on the engine/, 'Build Images');
+        await person.pressToastButton(/is not on the engine/, 'Build Images');
         await person
           .toast(/building (sidecar|agent) from Debian packages/)
           .first()
           .waitFor({ timeout: BUILD_MS });
-        await person.shot('building-images-dark');
+        await person.screenshot('building-images-dark');
         await person.toast('images are on the engine').first().waitFor({ timeout: BUILD_MS });
         const tags = (await engine.docker.listImages()).flatMap(({ RepoTags }) => RepoTags ?? []);
         expect(tags.sort()).toEqual([__AGENT_IMAGE__, __SIDECAR_IMAGE__].sort());
 
-        await person.press('images are on the engine', 'New Session');
-        await person.pick(/project-/);
-        await person.press('New session of mine', 'Run Turn');
-        await person.answer('echo it works');
+        await person.pressToastButton('images are on the engine', 'New Session');
+        await person.pickItem(/project-/);
+        await person.pressToastButton('New session of mine', 'Run Turn');
+        await person.enterText('echo it works');
         await person.toast('The turn succeeded').first().waitFor({ timeout: 60_000 });
       });
     });

@@ -3,10 +3,10 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { HOSTILE_TITLE, plantHostileFiles } from '../editor/hostile.ts';
-import { TestHome } from '../setup/home.ts';
+import { TestHome } from '../setup/test-home.ts';
 import { shellProject, writeProject } from '../setup/profiles.ts';
-import { journey } from './harness/person.ts';
-import type { Person } from './harness/person.ts';
+import { journey } from './harness/user.ts';
+import type { User } from './harness/user.ts';
 
 const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
 
@@ -52,8 +52,8 @@ exports.activate = ({ subscriptions }) => {
 test('settings of an agent that VS Code remembers from an earlier time are forgotten', async () => {
   const home = await TestHome.create();
   try {
-    await home.succeed(['deploy', await writeProject(home.projects, shellProject('shell'))]);
-    const { id } = CreatedSchema.parse(await home.json(['session', 'create', 'shell'])).session;
+    await home.runOk(['deploy', await writeProject(home.projects, shellProject('shell'))]);
+    const { id } = CreatedSchema.parse(await home.runJson(['session', 'create', 'shell'])).session;
     const marks = await plantHostileFiles(home, id);
     const folder = `holdfast://${id}/workspace`;
     await journey('remembered-configuration', { home: home.path, open: {} }, async (person) => {
@@ -63,38 +63,38 @@ test('settings of an agent that VS Code remembers from an earlier time are forgo
       await copyFile(program, genuine);
 
       await writeFile(program, standIn('obeying'));
-      await person.goTo({ folder });
+      await person.open({ folder });
       await expect.poll(() => page.title(), { timeout: 60_000 }).toContain(HOSTILE_TITLE);
       // What VS Code remembers it writes down a moment later, which nothing shows from outside.
       await page.waitForTimeout(SETTLED_MS);
 
       // The control: nobody answers, and still the settings apply.
       await writeFile(program, standIn('silent'));
-      await person.goTo({ folder });
+      await person.open({ folder });
       await expect.poll(() => page.title(), { timeout: SETTLED_MS }).toContain(HOSTILE_TITLE);
 
       await copyFile(genuine, program);
-      await person.goTo({ folder });
+      await person.open({ folder });
       await page.waitForURL((url) => url.searchParams.get('folder') === `holdfast://${id}/`, {
         timeout: 60_000,
       });
-      await person.file('workspace').first().waitFor();
+      await person.explorerRow('workspace').first().waitFor();
       await expect.poll(() => page.title(), { timeout: 30_000 }).not.toContain(HOSTILE_TITLE);
 
       // The same as the control: nobody answers, and there is nothing that applies.
       await writeFile(program, standIn('silent'));
-      await person.goTo({ folder });
+      await person.open({ folder });
       await page.waitForTimeout(SETTLED_MS);
       expect(await page.title()).not.toContain(HOSTILE_TITLE);
       expect(await readdir(marks)).toEqual([]);
     });
   } finally {
-    await home.end();
+    await home.dispose();
   }
 });
 
 /** What VS Code runs of the installed extension; each window that opens runs it anew. */
-async function programOfTheExtension({ server }: Person): Promise<string> {
+async function programOfTheExtension({ server }: User): Promise<string> {
   const extensions = join(server.folder, 'extensions');
   const [name] = (await readdir(extensions)).filter((one) => one.startsWith('holdfast.holdfast-'));
   if (name === undefined) throw new Error(`the extension is not in ${extensions}`);

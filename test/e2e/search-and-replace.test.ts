@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import { TestHome } from '../setup/home.ts';
+import { TestHome } from '../setup/test-home.ts';
 import { shellProject, writeProject } from '../setup/profiles.ts';
-import { journey } from './harness/person.ts';
+import { journey } from './harness/user.ts';
 
 const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
 /** 100,000 files in 100 folders, and a few with something to find in them. */
@@ -27,11 +27,11 @@ test(
   async () => {
     const home = await TestHome.create();
     try {
-      await home.succeed(['deploy', await writeProject(home.projects, shellProject('large'))]);
-      const created = await home.json(['session', 'create', 'large', '--name', 'large']);
+      await home.runOk(['deploy', await writeProject(home.projects, shellProject('large'))]);
+      const created = await home.runJson(['session', 'create', 'large', '--name', 'large']);
       const { id } = CreatedSchema.parse(created).session;
-      await home.succeed(['exec', id, '--', 'python3', '-c', GROW]);
-      const text = (name: string) => home.succeed(['workspace', 'cat', id, `/workspace/src/${name}`]);
+      await home.runOk(['exec', id, '--', 'python3', '-c', GROW]);
+      const text = (name: string) => home.runOk(['workspace', 'cat', id, `/workspace/src/${name}`]);
       await journey(
         'search-and-replace',
         { home: home.path, open: { folder: `holdfast://${id}/` } },
@@ -59,14 +59,14 @@ test(
             await person.quickInput('Files of').waitFor({ state: 'hidden' });
             await expect.poll(() => input.inputValue(), { timeout: 10_000 }).toBe(prefix);
           };
-          await person.unfold('workspace');
+          await person.expandFolder('workspace');
 
           // Enter at once opens what was typed, not what the list showed before; the position is that behind the name.
           await goToFile();
           await active.first().waitFor();
           await keyboard.insertText('src/first.ts:2:3');
           await keyboard.press('Enter');
-          await person.status('Ln 2, Col 3');
+          await person.waitForStatus('Ln 2, Col 3');
           await goToFile();
           await input.fill('150/777.txt');
           await person.quickPick('777.txt').first().waitFor();
@@ -100,10 +100,10 @@ test(
           await keyboard.type('3');
           await person.quickInput('Go to line 3').first().waitFor();
           await keyboard.press('Enter');
-          await person.status('Ln 3, Col 1');
+          await person.waitForStatus('Ln 3, Col 1');
 
           // Searching: not in .git, in the order of the paths, the number of the line first.
-          const rows = person.session(/^\s*\d+: /);
+          const rows = person.sessionRow(/^\s*\d+: /);
           const found = async (texts: string[]): Promise<void> => {
             const shown = async () => (await rows.allTextContents()).map((one) => one.trim());
             await expect.poll(shown, { timeout: 60_000 }).toEqual(texts);
@@ -112,19 +112,19 @@ test(
           await input.fill('needle');
           await keyboard.press('Enter');
           await found(['3: let Needle = 1;', '1: needle(needle);', '2: needles', '1: a needle']);
-          await person.shot('search-results');
+          await person.screenshot('search-results');
           await keyboard.press('Control+Shift+F');
           await input.waitFor();
           await keyboard.press('Alt+C');
           await keyboard.press('Alt+W');
           await person.quickInput('match case, whole word').waitFor();
-          await person.shot('search-input');
+          await person.screenshot('search-input');
           await keyboard.press('Enter');
           await found(['1: needle(needle);', '1: a needle']);
           await keyboard.press('Control+Shift+F');
           await input.waitFor();
           await page.locator('.quick-input-widget [aria-label="Files to Include…"]').click();
-          await person.answer('*.ts');
+          await person.enterText('*.ts');
           await person.quickInput('in *.ts').waitFor();
           await keyboard.press('Alt+R');
           await person.quickInput('regular expression').waitFor();
@@ -135,11 +135,11 @@ test(
           // Nothing is written before the person has seen it.
           await keyboard.press('Control+Shift+H');
           await person.quickInput('Replace').waitFor();
-          await person.answer('m$1dal');
-          await person.line('meedal(meedal);').first().waitFor();
-          await person.shot('replace-preview');
+          await person.enterText('m$1dal');
+          await person.editorLine('meedal(meedal);').first().waitFor();
+          await person.screenshot('replace-preview');
           expect(await text('second.ts')).toBe('needle(needle);\nneedles\n');
-          await person.command('Agent: Apply Replacement');
+          await person.runCommand('Agent: Apply Replacement');
           await found([]);
           await expect.poll(() => text('second.ts'), { timeout: 20_000 }).toBe('meedal(meedal);\nneedles\n');
           expect(await text('first.ts')).toBe('one\n  two\nlet Needle = 1;\n');
@@ -151,19 +151,19 @@ test(
           await found(['1: meedal(meedal);']);
           await keyboard.press('Control+Shift+H');
           await person.quickInput('Replace').waitFor();
-          await person.answer('medal');
-          await person.line('medal(medal);').first().waitFor();
-          await home.succeed(['exec', id, '--', 'sh', '-c', 'echo meedal > /workspace/src/second.ts']);
+          await person.enterText('medal');
+          await person.editorLine('medal(medal);').first().waitFor();
+          await home.runOk(['exec', id, '--', 'sh', '-c', 'echo meedal > /workspace/src/second.ts']);
           await person
-            .line(/^meedal$/)
+            .editorLine(/^meedal$/)
             .first()
             .waitFor();
-          await person.command('Agent: Apply Replacement');
+          await person.runCommand('Agent: Apply Replacement');
           await person.toast('Nothing was replaced in 1 file: src/second.ts (changed)').first().waitFor();
           expect(await text('second.ts')).toBe('meedal\n');
 
           // The keys lead to our lists from a terminal too.
-          await person.command('Agent: Open Terminal');
+          await person.runCommand('Agent: Open Terminal');
           await person.terminalRow('$').first().waitFor();
           await page.locator('.terminal.xterm').first().click();
           await keyboard.press('Control+P');
@@ -172,7 +172,7 @@ test(
         },
       );
     } finally {
-      await home.end();
+      await home.dispose();
     }
   },
 );

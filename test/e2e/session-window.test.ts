@@ -3,22 +3,22 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import { TestHome } from '../setup/home.ts';
+import { TestHome } from '../setup/test-home.ts';
 import { shellProject, writeProject } from '../setup/profiles.ts';
-import { journey } from './harness/person.ts';
+import { journey } from './harness/user.ts';
 
 const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
 
 async function createSession(home: TestHome, name: string): Promise<string> {
-  await home.succeed(['deploy', await writeProject(home.projects, shellProject('shell'))]);
-  return CreatedSchema.parse(await home.json(['session', 'create', 'shell', '--name', name])).session.id;
+  await home.runOk(['deploy', await writeProject(home.projects, shellProject('shell'))]);
+  return CreatedSchema.parse(await home.runJson(['session', 'create', 'shell', '--name', name])).session.id;
 }
 
 test("the Git of VS Code, which would act on this machine's root directory, is off in the window of a session or a snapshot and on in others", async () => {
   const home = await TestHome.create();
   try {
     const id = await createSession(home, 'no-git');
-    const taken = await home.json(['snapshot', 'create', id]);
+    const taken = await home.runJson(['snapshot', 'create', id]);
     const { id: snapshot } = z.object({ id: z.string() }).parse(taken);
     const local = await writeProject(home.projects, { 'readme.txt': 'a local file\n' });
     await journey(
@@ -39,11 +39,11 @@ test("the Git of VS Code, which would act on this machine's root directory, is o
         await person.page.locator('.monaco-modal-editor-block').waitFor({ state: 'hidden' });
         await sourceControl.click();
         await offersRepository.first().waitFor({ timeout: 60_000 });
-        expect(await person.isOffered('Git: Initialize Repository')).toBe(true);
+        expect(await person.isCommandListed('Git: Initialize Repository')).toBe(true);
 
         for (const folder of [`holdfast://${id}/`, `holdfast-snapshot://${snapshot}/`]) {
-          await person.goTo({ folder });
-          await person.file('workspace').first().waitFor({ timeout: 60_000 });
+          await person.open({ folder });
+          await person.explorerRow('workspace').first().waitFor({ timeout: 60_000 });
           await sourceControl.click();
           await person.page
             .locator('.scm-viewlet', { hasText: 'enable Git' })
@@ -51,14 +51,18 @@ test("the Git of VS Code, which would act on this machine's root directory, is o
             .waitFor({ timeout: 60_000 });
           expect(await offersRepository.count()).toBe(0);
           for (const command of ['Git: Initialize Repository', 'Git: Clone', 'Git: Open Repository']) {
-            expect([folder, command, await person.isOffered(command)]).toEqual([folder, command, false]);
+            expect([folder, command, await person.isCommandListed(command)]).toEqual([
+              folder,
+              command,
+              false,
+            ]);
           }
         }
-        await person.shot('git-off');
+        await person.screenshot('git-off');
       },
     );
   } finally {
-    await home.end();
+    await home.dispose();
   }
 });
 
@@ -71,7 +75,7 @@ test('in a session window +, New Terminal and Split open terminals of the sandbo
   try {
     const id = await createSession(home, 'fix-parser');
     const running = async (): Promise<number> => {
-      const { terminals } = TerminalsSchema.parse(await home.json(['terminal', 'list']));
+      const { terminals } = TerminalsSchema.parse(await home.runJson(['terminal', 'list']));
       return terminals.filter(({ sessionId, status }) => sessionId === id && status === 'running').length;
     };
     await journey(
@@ -79,7 +83,7 @@ test('in a session window +, New Terminal and Split open terminals of the sandbo
       { home: home.path, open: { folder: `holdfast://${id}/` } },
       async (person) => {
         const { page } = person;
-        await person.file('workspace').first().waitFor({ timeout: 60_000 });
+        await person.explorerRow('workspace').first().waitFor({ timeout: 60_000 });
         // VS Code has applied the settings of the folder: its title names the session.
         await expect.poll(() => page.title(), { timeout: 60_000 }).toContain('fix-parser');
 
@@ -92,7 +96,7 @@ test('in a session window +, New Terminal and Split open terminals of the sandbo
               async () => {
                 await page.keyboard.type('tty > /workspace/tty');
                 await page.keyboard.press('Enter');
-                const tty = await home.succeed(['workspace', 'cat', id, 'tty']).catch(() => '');
+                const tty = await home.runOk(['workspace', 'cat', id, 'tty']).catch(() => '');
                 if (!/^\/dev\/pts\/\d+\n$/.test(tty) || seen.has(tty)) return false;
                 seen.add(tty);
                 return true;
@@ -101,7 +105,7 @@ test('in a session window +, New Terminal and Split open terminals of the sandbo
             )
             .toBe(true);
         };
-        await person.command('Terminal: Create New Terminal');
+        await person.runCommand('Terminal: Create New Terminal');
         await expect.poll(running, { timeout: 60_000 }).toBe(1);
         await isAnotherOfTheSandbox();
 
@@ -109,12 +113,12 @@ test('in a session window +, New Terminal and Split open terminals of the sandbo
         await expect.poll(running, { timeout: 60_000 }).toBe(2);
         await isAnotherOfTheSandbox();
 
-        await person.command('Terminal: Split Terminal');
+        await person.runCommand('Terminal: Split Terminal');
         await expect.poll(running, { timeout: 60_000 }).toBe(3);
         await isAnotherOfTheSandbox();
-        await person.shot('new-terminals');
+        await person.screenshot('new-terminals');
 
-        await person.command('Agent: New Terminal on This Machine');
+        await person.runCommand('Agent: New Terminal on This Machine');
         const tabs = page.locator('.terminal-tabs-entry');
         await tabs
           .filter({ hasText: /host: / })
@@ -132,12 +136,12 @@ test('in a session window +, New Terminal and Split open terminals of the sandbo
             { timeout: 30_000, interval: 1_000 },
           )
           .toBe(true);
-        await person.shot('host-terminal');
+        await person.screenshot('host-terminal');
         expect(await running()).toBe(3);
       },
     );
   } finally {
-    await home.end();
+    await home.dispose();
   }
 });
 
@@ -146,25 +150,25 @@ test('where no sandbox can be had a new terminal says why instead of opening a s
   try {
     const id = await createSession(home, 'no-docker');
     const env = { DOCKER_HOST: `unix://${join(home.projects, 'no-docker.sock')}` };
-    await home.succeed(['supervisor', 'stop']);
+    await home.runOk(['supervisor', 'stop']);
     await journey(
       'no-sandbox',
       { home: home.path, open: { folder: `holdfast://${id}/` }, env },
       async (person) => {
-        await person.status('Docker is not running');
-        await person.command('Terminal: Create New Terminal');
+        await person.waitForStatus('Docker is not running');
+        await person.runCommand('Terminal: Create New Terminal');
         await person
           .terminalRow(/Docker|engine/i)
           .first()
           .waitFor({ timeout: 60_000 });
         await person.terminalRow('Press Enter to try again').first().waitFor();
-        await person.shot('no-sandbox');
+        await person.screenshot('no-sandbox');
       },
     );
   } finally {
     // The one that the window started knows no engine to clean up with.
-    await home.succeed(['supervisor', 'stop']);
-    await home.end();
+    await home.runOk(['supervisor', 'stop']);
+    await home.dispose();
   }
 });
 
@@ -182,8 +186,8 @@ test('beside a local folder the first button of the terminals opens one of the s
       'mixed-terminals',
       { home: home.path, open: (server) => ({ workspace: server.remote(file) }) },
       async (person) => {
-        await person.file('the session').first().waitFor({ timeout: 60_000 });
-        await person.command('Terminal: Focus on Terminal View');
+        await person.explorerRow('the session').first().waitFor({ timeout: 60_000 });
+        await person.runCommand('Terminal: Focus on Terminal View');
         const question = person.dialog('Do you trust the authors');
         await question.waitFor({ timeout: 60_000 });
         await question.locator('.monaco-button', { hasText: 'Trust Workspace & Continue' }).click();
@@ -203,13 +207,13 @@ test('beside a local folder the first button of the terminals opens one of the s
           .toBe(true);
         await ours.click();
         await expect
-          .poll(async () => JSON.stringify(await home.json(['terminal', 'list'])), { timeout: 60_000 })
+          .poll(async () => JSON.stringify(await home.runJson(['terminal', 'list'])), { timeout: 60_000 })
           .toContain(id);
-        await person.shot('mixed-terminals');
+        await person.screenshot('mixed-terminals');
       },
     );
   } finally {
-    await home.end();
+    await home.dispose();
   }
 });
 
@@ -217,7 +221,7 @@ test('the Explorer and the status bar name the session whose files they show, an
   const home = await TestHome.create();
   try {
     const id = await createSession(home, 'parser');
-    await home.succeed(['prompt', id, 'echo fix the parser']);
+    await home.runOk(['prompt', id, 'echo fix the parser']);
     await journey('named', { home: home.path, open: { folder: `holdfast://${id}/` } }, async (person) => {
       const { page } = person;
       const heading = page.locator('.sidebar .pane-header', { hasText: 'shell/parser' }).first();
@@ -226,15 +230,15 @@ test('the Explorer and the status bar name the session whose files they show, an
       if ((await heading.getAttribute('aria-expanded')) !== 'true') await heading.click();
       await page.locator('.sidebar .monaco-list-row', { hasText: 'echo fix the parser' }).first().click();
       await person.tab('parser transcript.txt').first().waitFor();
-      await person.shot('named-dark');
+      await person.screenshot('named-dark');
 
       // Nobody is asked which session is meant.
-      await person.command('Agent: Run Turn');
-      await person.answer('echo and the tests');
+      await person.runCommand('Agent: Run Turn');
+      await person.enterText('echo and the tests');
       await person.toast('The turn succeeded').first().waitFor({ timeout: 60_000 });
       await page.locator('.sidebar .monaco-list-row', { hasText: 'echo and the tests' }).first().waitFor();
     });
   } finally {
-    await home.end();
+    await home.dispose();
   }
 });

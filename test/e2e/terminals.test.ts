@@ -1,9 +1,9 @@
 import type { Locator } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import { TestHome } from '../setup/home.ts';
+import { TestHome } from '../setup/test-home.ts';
 import { shellProject, writeProject } from '../setup/profiles.ts';
-import { journey } from './harness/person.ts';
+import { journey } from './harness/user.ts';
 
 const KEPT_MS = 3_000;
 /** A link is found sooner. */
@@ -14,12 +14,12 @@ const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
 test('a terminal is as before after the window was reloaded and the supervisor killed; its paths open the session’s files; it follows the window', async () => {
   const home = await TestHome.create();
   try {
-    await home.succeed(['deploy', await writeProject(home.projects, shellProject('shell'))]);
+    await home.runOk(['deploy', await writeProject(home.projects, shellProject('shell'))]);
     const { session } = CreatedSchema.parse(
-      await home.json(['session', 'create', 'shell', '--name', 'with-terminal']),
+      await home.runJson(['session', 'create', 'shell', '--name', 'with-terminal']),
     );
     const inside = (script: string): Promise<string> =>
-      home.succeed(['exec', '--no-stdin', session.id, '--', 'sh', '-c', script]);
+      home.runOk(['exec', '--no-stdin', session.id, '--', 'sh', '-c', script]);
     await inside('cd /workspace && mkdir src && printf "one\\ntwo\\nthree\\n" > src/linked.ts');
     const open = { folder: `holdfast://${session.id}/` };
     // Letters as elements of the page instead of pixels, so that they can be read.
@@ -58,7 +58,7 @@ test('a terminal is as before after the window was reloaded and the supervisor k
         await click();
       };
 
-      await person.command('Agent: Open Terminal');
+      await person.runCommand('Agent: Open Terminal');
       await row('$').first().waitFor({ timeout: 60_000 });
       await type('kept=yes; echo in $PWD žluť 日本');
       await row('in /workspace žluť 日本').first().waitFor();
@@ -66,7 +66,7 @@ test('a terminal is as before after the window was reloaded and the supervisor k
       // VS Code writes down a moment later what a window shows.
       await page.waitForTimeout(KEPT_MS);
       await person.reload();
-      await person.command('Terminal: Focus on Terminal View');
+      await person.runCommand('Terminal: Focus on Terminal View');
       await row('in /workspace žluť 日本').first().waitFor({ timeout: 60_000 });
       await type('echo still $kept');
       await row('still yes').first().waitFor();
@@ -104,7 +104,7 @@ test('a terminal is as before after the window was reloaded and the supervisor k
       await follow(row(/^linked\.ts:2:2: here/), 30);
       await person.tab('linked.ts').waitFor();
       await page.locator('.statusbar-item', { hasText: 'Ln 2, Col 2' }).first().waitFor();
-      await person.shot('terminal-dark');
+      await person.screenshot('terminal-dark');
 
       await type('clear; cp linked.ts "with a space.ts"; echo "with a space.ts:3:1: there"');
       await follow(row(/^with a space\.ts:3:1: there/), 40);
@@ -125,6 +125,6 @@ test('a terminal is as before after the window was reloaded and the supervisor k
       expect(await page.locator('.tab', { hasText: 'Untitled' }).count()).toBe(0);
     });
   } finally {
-    await home.end();
+    await home.dispose();
   }
 });

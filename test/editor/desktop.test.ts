@@ -1,10 +1,10 @@
 import { chmod, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
-import { TestHome } from '../setup/home.ts';
+import { TestHome } from '../setup/test-home.ts';
 import { writeProject } from '../setup/profiles.ts';
 import { runInExtensionHost } from './harness/extension-host.ts';
-import { checkout } from './harness/places.ts';
+import { checkout } from './harness/editor-paths.ts';
 
 // The runner is what is tested here; with VS Code for the desktop itself every other file of this folder tests it.
 test.skipIf(process.env['HOLDFAST_TEST_VSCODE'] !== undefined)(
@@ -29,15 +29,15 @@ test.skipIf(process.env['HOLDFAST_TEST_VSCODE'] !== undefined)(
       const { outcomes } = await runInExtensionHost(options);
       expect(outcomes.map(({ state }) => state)).toEqual(['passed', 'passed', 'passed', 'failed']);
 
-      await home.succeed(['deploy', join(checkout().root, 'examples/counter')]);
-      await home.succeed(['supervisor', 'stop']);
+      await home.runOk(['deploy', join(checkout().root, 'examples/counter')]);
+      await home.runOk(['supervisor', 'stop']);
       const again = await runInExtensionHost(options);
       expect(again.outcomes.map(({ state }) => state)).toEqual(['passed', 'passed', 'passed', 'passed']);
 
       await writeFile(program, '#!/bin/sh\necho no display >&2\nexit 7\n');
       await expect(runInExtensionHost(options)).rejects.toThrow(/the suites ended with 7.*no display/s);
     } finally {
-      await home.end();
+      await home.dispose();
     }
   },
 );

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
-import { TestHome } from '../setup/home.ts';
+import { TestHome } from '../setup/test-home.ts';
 import { shellProject, writeProject } from '../setup/profiles.ts';
 import { failures, runInExtensionHost } from './harness/extension-host.ts';
 
@@ -11,12 +11,12 @@ let session: string;
 
 beforeAll(async () => {
   home = await TestHome.create();
-  await home.succeed(['deploy', await writeProject(home.projects, shellProject('shell'))]);
+  await home.runOk(['deploy', await writeProject(home.projects, shellProject('shell'))]);
   ({ id: session } = z
     .object({ session: z.object({ id: z.string() }) })
-    .parse(await home.json(['session', 'create', 'shell'])).session);
+    .parse(await home.runJson(['session', 'create', 'shell'])).session);
 });
-afterAll(() => home.end());
+afterAll(() => home.dispose());
 
 test('in a window of a session documents are safe', { timeout: RUN_MS + 60_000 }, async () => {
   const { outcomes } = await runInExtensionHost({

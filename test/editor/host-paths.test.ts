@@ -2,7 +2,7 @@ import { chmod, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import { TestHome } from '../setup/home.ts';
+import { TestHome } from '../setup/test-home.ts';
 import { shellProject, writeProject } from '../setup/profiles.ts';
 import { failures, runInExtensionHost } from './harness/extension-host.ts';
 import { marksFolder } from './hostile.ts';
@@ -10,10 +10,10 @@ import { marksFolder } from './hostile.ts';
 test('in a window of a session no feature of VS Code takes its paths for those of this machine', async () => {
   const home = await TestHome.create();
   try {
-    await home.succeed(['deploy', await writeProject(home.projects, shellProject('shell'))]);
+    await home.runOk(['deploy', await writeProject(home.projects, shellProject('shell'))]);
     const { session } = z
       .object({ session: z.object({ id: z.string() }) })
-      .parse(await home.json(['session', 'create', 'shell']));
+      .parse(await home.runJson(['session', 'create', 'shell']));
     const marks = await marksFolder(home.projects);
     // What VS Code would start on this machine says so.
     const programs = await writeProject(home.projects, {});
@@ -35,6 +35,6 @@ test('in a window of a session no feature of VS Code takes its paths for those o
     });
     expect(failures(outcomes)).toBe('');
   } finally {
-    await home.end();
+    await home.dispose();
   }
 });

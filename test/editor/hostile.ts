@@ -1,6 +1,6 @@
 import { mkdtemp, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { TestHome } from '../setup/home.ts';
+import type { TestHome } from '../setup/test-home.ts';
 import { writeProject } from '../setup/profiles.ts';
 
 /** What a window says that obeys the agent. */
@@ -93,8 +93,8 @@ export function marksFolder(under: string): Promise<string> {
 export async function plantHostileFiles(home: TestHome, session: string): Promise<string> {
   const marks = await marksFolder(home.projects);
   const folder = await writeProject(home.projects, hostileFiles(marks));
-  await home.succeed(['exec', session, '--', 'sh', '-c', 'rm -rf /workspace/* /workspace/.[!.]*']);
+  await home.runOk(['exec', session, '--', 'sh', '-c', 'rm -rf /workspace/* /workspace/.[!.]*']);
   const files = (await readdir(folder)).map((name) => join(folder, name));
-  await home.succeed(['workspace', 'put', session, ...files, '/workspace']);
+  await home.runOk(['workspace', 'put', session, ...files, '/workspace']);
   return marks;
 }

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import { TestHome } from '../setup/home.ts';
+import { TestHome } from '../setup/test-home.ts';
 import { shellProject, writeProject } from '../setup/profiles.ts';
 import { failures, runInExtensionHost } from './harness/extension-host.ts';
 
@@ -20,11 +20,11 @@ test(
   async () => {
     const home = await TestHome.create();
     try {
-      await home.succeed(['deploy', await writeProject(home.projects, shellProject('shell'))]);
+      await home.runOk(['deploy', await writeProject(home.projects, shellProject('shell'))]);
       const { session } = z
         .object({ session: z.object({ id: z.string() }) })
-        .parse(await home.json(['session', 'create', 'shell']));
-      await home.succeed(['exec', session.id, '--', 'python3', '-c', GROW]);
+        .parse(await home.runJson(['session', 'create', 'shell']));
+      await home.runOk(['exec', session.id, '--', 'python3', '-c', GROW]);
       const { outcomes } = await runInExtensionHost({
         name: 'large-workspace',
         timeoutMs: RUN_MS,
@@ -34,7 +34,7 @@ test(
       });
       expect(failures(outcomes)).toBe('');
     } finally {
-      await home.end();
+      await home.dispose();
     }
   },
 );

@@ -1,8 +1,8 @@
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { TestHome } from '../setup/home.ts';
+import { TestHome } from '../setup/test-home.ts';
 import { writeProject } from '../setup/profiles.ts';
-import { checkout } from './harness/places.ts';
+import { checkout } from './harness/editor-paths.ts';
 import { failures, runInExtensionHost } from './harness/extension-host.ts';
 
 // Elsewhere the test of the runner for the desktop has the same window.
@@ -11,8 +11,8 @@ test.skipIf(process.env['HOLDFAST_TEST_VSCODE'] === undefined)(
   async () => {
     const home = await TestHome.create();
     try {
-      await home.succeed(['deploy', join(checkout().root, 'examples/counter')]);
-      await home.succeed(['supervisor', 'stop']);
+      await home.runOk(['deploy', join(checkout().root, 'examples/counter')]);
+      await home.runOk(['supervisor', 'stop']);
       const folder = await writeProject(home.projects, { 'readme.txt': 'a local file\n' });
       const { outcomes } = await runInExtensionHost({
         name: 'local-folder',
@@ -22,7 +22,7 @@ test.skipIf(process.env['HOLDFAST_TEST_VSCODE'] === undefined)(
       });
       expect(failures(outcomes)).toBe('');
     } finally {
-      await home.end();
+      await home.dispose();
     }
   },
 );

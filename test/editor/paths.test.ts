@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import { TestHome } from '../setup/home.ts';
+import { TestHome } from '../setup/test-home.ts';
 import { handlerProject, writeProject } from '../setup/profiles.ts';
 import { failures, runInExtensionHost } from './harness/extension-host.ts';
 
@@ -32,10 +32,10 @@ def handler(request):
 test('a path is the same string in the editor, the terminal, the handler and a snapshot', async () => {
   const home = await TestHome.create();
   try {
-    await home.succeed(['deploy', await writeProject(home.projects, handlerProject('paths', HANDLER))]);
+    await home.runOk(['deploy', await writeProject(home.projects, handlerProject('paths', HANDLER))]);
     const { session } = z
       .object({ session: z.object({ id: z.string() }) })
-      .parse(await home.json(['session', 'create', 'paths']));
+      .parse(await home.runJson(['session', 'create', 'paths']));
     const { outcomes } = await runInExtensionHost({
       name: 'paths',
       open: () => ({ folder: `holdfast://${session.id}/` }),
@@ -44,6 +44,6 @@ test('a path is the same string in the editor, the terminal, the handler and a s
     });
     expect(failures(outcomes)).toBe('');
   } finally {
-    await home.end();
+    await home.dispose();
   }
 });

@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
-import { TestHome } from '../setup/home.ts';
+import { TestHome } from '../setup/test-home.ts';
 import { shellProject, writeProject } from '../setup/profiles.ts';
 import { failures, runInExtensionHost } from './harness/extension-host.ts';
 import { plantHostileFiles } from './hostile.ts';
@@ -12,12 +12,12 @@ let session: string;
 
 beforeAll(async () => {
   home = await TestHome.create();
-  await home.succeed(['deploy', await writeProject(home.projects, shellProject('shell'))]);
+  await home.runOk(['deploy', await writeProject(home.projects, shellProject('shell'))]);
   ({ id: session } = z
     .object({ session: z.object({ id: z.string() }) })
-    .parse(await home.json(['session', 'create', 'shell'])).session);
+    .parse(await home.runJson(['session', 'create', 'shell'])).session);
 });
-afterAll(() => home.end());
+afterAll(() => home.dispose());
 
 /** Half a minute where nobody else is at work; what is wrong shows sooner, in the suites' own limits. */
 const RUN_MS = 300_000;

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import { TestHome } from '../setup/home.ts';
+import { TestHome } from '../setup/test-home.ts';
 import { shellProject, writeProject } from '../setup/profiles.ts';
 import { failures, runInExtensionHost } from './harness/extension-host.ts';
 import { plantHostileFiles } from './hostile.ts';
@@ -14,10 +14,10 @@ const PACKAGE = {
 test('a window of a snapshot alone has the same safe settings as that of a session', async () => {
   const home = await TestHome.create();
   try {
-    await home.succeed(['deploy', await writeProject(home.projects, shellProject('shell'))]);
+    await home.runOk(['deploy', await writeProject(home.projects, shellProject('shell'))]);
     const { session } = z
       .object({ session: z.object({ id: z.string() }) })
-      .parse(await home.json(['session', 'create', 'shell']));
+      .parse(await home.runJson(['session', 'create', 'shell']));
     const marks = await plantHostileFiles(home, session.id);
     const script = [
       'cd /workspace',
@@ -25,8 +25,8 @@ test('a window of a snapshot alone has the same safe settings as that of a sessi
       `echo '{}' > tsconfig.json`,
       'for file in gulpfile.js Gruntfile.js Jakefile.js; do echo "task()" > $file; done',
     ];
-    await home.succeed(['exec', session.id, '--', 'sh', '-c', script.join('\n')]);
-    const { id } = z.object({ id: z.string() }).parse(await home.json(['snapshot', 'create', session.id]));
+    await home.runOk(['exec', session.id, '--', 'sh', '-c', script.join('\n')]);
+    const { id } = z.object({ id: z.string() }).parse(await home.runJson(['snapshot', 'create', session.id]));
     const { outcomes } = await runInExtensionHost({
       name: 'snapshot-folder',
       open: () => ({ folder: `holdfast-snapshot://${id}/` }),
@@ -35,6 +35,6 @@ test('a window of a snapshot alone has the same safe settings as that of a sessi
     });
     expect(failures(outcomes)).toBe('');
   } finally {
-    await home.end();
+    await home.dispose();
   }
 });

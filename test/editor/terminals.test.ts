@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import { TestHome } from '../setup/home.ts';
+import { TestHome } from '../setup/test-home.ts';
 import { shellProject, writeProject } from '../setup/profiles.ts';
 import { failures, runInExtensionHost } from './harness/extension-host.ts';
 
@@ -10,10 +10,10 @@ const CHECKED =
 test('in a window of a session its terminals and checks work', async () => {
   const home = await TestHome.create();
   try {
-    await home.succeed(['deploy', await writeProject(home.projects, shellProject('shell', CHECKED))]);
+    await home.runOk(['deploy', await writeProject(home.projects, shellProject('shell', CHECKED))]);
     const { session } = z
       .object({ session: z.object({ id: z.string() }) })
-      .parse(await home.json(['session', 'create', 'shell']));
+      .parse(await home.runJson(['session', 'create', 'shell']));
     const { outcomes } = await runInExtensionHost({
       name: 'terminals',
       open: () => ({ folder: `holdfast://${session.id}/` }),
@@ -22,6 +22,6 @@ test('in a window of a session its terminals and checks work', async () => {
     });
     expect(failures(outcomes)).toBe('');
   } finally {
-    await home.end();
+    await home.dispose();
   }
 });

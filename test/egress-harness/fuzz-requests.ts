@@ -74,11 +74,11 @@ export function fuzzedRequest(dice: Dice): string {
   const end = mostly(['\r\n'], ['\n', '\r']);
   const version = mostly(['HTTP/1.1'], ['HTTP/1.0', 'HTTP/2.0', 'HTTP/1.1 ', '']);
   const text = [`${method} ${target} ${version}`, ...headers, '', ''].join(end) + mostly([''], BODIES);
-  return dice(3) > 0 ? text : bitten(text, dice);
+  return dice(3) > 0 ? text : mutated(text, dice);
 }
 
 /** A few bytes changed, put in, or taken out. */
-export function bitten(text: string, dice: Dice): string {
+export function mutated(text: string, dice: Dice): string {
   let out = text;
   for (let bites = 1 + dice(4); bites > 0; bites -= 1) {
     const at = dice(out.length + 1);
@@ -132,5 +132,5 @@ export function fuzzedHost(dice: Dice): string {
     'e1',
   ];
   const text = Array.from({ length: 1 + dice(7) }, () => pieces[dice(pieces.length)] ?? '').join('');
-  return dice(4) > 0 ? text : bitten(text, dice);
+  return dice(4) > 0 ? text : mutated(text, dice);
 }

@@ -9,7 +9,7 @@ import type { Certificates } from './certificates.ts';
 /** Answers a request, or gives false for what it knows nothing about. */
 export type Site = (request: IncomingMessage, url: URL, response: ServerResponse) => boolean;
 
-export interface Seen {
+export interface ReceivedRequest {
   readonly method: string;
   readonly url: string;
   readonly host: string;
@@ -24,9 +24,9 @@ const PIECE = Buffer.alloc(64 * 1024, 'holdfast ');
  */
 export class Origin {
   /** Every request, in the order of arrival. */
-  readonly seen: Seen[] = [];
+  readonly requests: ReceivedRequest[] = [];
   /** Connections, with a request or without. */
-  connections = 0;
+  acceptedConnections = 0;
   readonly #servers: readonly Server[];
   readonly #sites: readonly Site[];
   readonly #sockets = new Set<Socket>();
@@ -36,7 +36,7 @@ export class Origin {
     this.#servers = servers(this);
     for (const server of this.#servers) {
       server.on('connection', (socket: Socket) => {
-        this.connections += 1;
+        this.acceptedConnections += 1;
         this.#sockets.add(socket);
         socket.on('error', () => undefined);
         socket.once('close', () => this.#sockets.delete(socket));
@@ -77,11 +77,11 @@ export class Origin {
   }
 
   /** Connections that are open. */
-  get open(): number {
+  get openConnections(): number {
     return this.#sockets.size;
   }
 
-  async end(): Promise<void> {
+  async dispose(): Promise<void> {
     for (const socket of this.#sockets) socket.destroy();
     await Promise.all(this.#servers.map((server) => new Promise((resolve) => server.close(resolve))));
   }
@@ -92,7 +92,7 @@ export class Origin {
     const { method = '', headers } = request;
     const tls = 'encrypted' in request.socket;
     const url = new URL(request.url ?? '/', `${tls ? 'https' : 'http'}://${headers.host ?? 'nobody'}`);
-    this.seen.push({ method, url: `${url.pathname}${url.search}`, host: headers.host ?? '', tls });
+    this.requests.push({ method, url: `${url.pathname}${url.search}`, host: headers.host ?? '', tls });
     if (this.#sites.some((site) => site(request, url, response))) return;
     const bytes = /^\/bytes\/(\d+)$/.exec(url.pathname)?.[1];
     if (bytes !== undefined) {

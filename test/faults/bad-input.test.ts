@@ -5,25 +5,25 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { handlerProject, shellProject, writeProject } from '../setup/profiles.ts';
-import { expectSettled, expectWholeHistory, outputOf } from './harness/expectations.ts';
+import { expectSettled, expectWholeHistory, turnOutput } from './harness/expectations.ts';
 import type { FaultHome } from './harness/fault-home.ts';
-import { endOfTurn, eventually, useWorkbench } from './harness/workbench.ts';
-import { figure, times } from '../setup/run-length.ts';
+import { waitForTurn, waitUntil, useFaultFixture } from './harness/fault-fixture.ts';
+import { printInSoak, soakCount } from '../setup/run-length.ts';
 
 const execute = promisify(execFile);
 const isRoot = process.getuid?.() === 0;
 const MIB = 2 ** 20;
 
-const bench = useWorkbench(afterAll);
+const bench = useFaultFixture(afterAll);
 let home: FaultHome;
 beforeAll(async () => {
-  home = await bench.home();
+  home = await bench.createHome();
   await home.start();
   await bench.deploy(home, shellProject('shell'));
 });
 
 async function project(files: Record<string, string>): Promise<string> {
-  return await writeProject(await bench.folder(), files);
+  return await writeProject(await bench.temporaryFolder(), files);
 }
 
 /** `name` and `agent` are given; the rest of holdfast.yaml as the test has it. */
@@ -39,7 +39,7 @@ describe('a holdfast.yaml', () => {
     const directory = await project({
       'holdfast.yaml': 'name: odd\nagent:\n  protocol: command\n command: [sh\n',
     });
-    const { code, stdout, stderr } = await bench.holdfast(home, ['deploy', directory]);
+    const { code, stdout, stderr } = await bench.runHoldfast(home, ['deploy', directory]);
     expect([code, stdout]).toEqual([1, '']);
     expect(stderr).toMatch(/^error profile_invalid: /m);
     expect(stderr).toMatch(/holdfast\.yaml:[45]:\d+/);
@@ -125,8 +125,8 @@ def handler(input):
     await bench.deploy(home, handlerProject('garbage', garbage));
     const { session } = await home.call('session/create', { profile: 'garbage' });
     const { turn } = await home.call('turn/start', { session: session.id, input: {} });
-    const after = await endOfTurn(home, turn.turnId);
-    const text = await outputOf(home, turn.turnId, 'stdout');
+    const after = await waitForTurn(home, turn.turnId);
+    const text = await turnOutput(home, turn.turnId, 'stdout');
     expect(text.subarray(-256).equals(Buffer.from(Array.from({ length: 256 }, (_, at) => at)))).toBe(true);
     expect(text.toString('latin1')).toContain('"id":1,"result":{"state":"ended"');
     // It may hurt itself with what it writes into open descriptors, but never be taken at a forged word.
@@ -134,7 +134,7 @@ def handler(input):
     if (after.status === 'succeeded') expect(after.output).toEqual({ true: 'answer' });
     else expect(after.error?.data.code).toMatch(/^(worker_crashed|agent_failed)$/);
     const next = await home.call('turn/start', { session: session.id, input: {} });
-    expect((await endOfTurn(home, next.turn.turnId)).endedAt).not.toBeNull();
+    expect((await waitForTurn(home, next.turn.turnId)).endedAt).not.toBeNull();
     await expectSettled(home);
     await expectWholeHistory(home, session.id);
     await home.call('session/stop', { session: session.id });
@@ -163,16 +163,16 @@ def handler(input):
       most = Math.max(most, await rss());
       if (result.ended && offset >= result.total) break;
     }
-    expect(await endOfTurn(home, turn.turnId)).toMatchObject({ status: 'succeeded' });
+    expect(await waitForTurn(home, turn.turnId)).toMatchObject({ status: 'succeeded' });
     expect(offset).toBe(100 * MIB);
     const wanted = await readFile(join(home.path, 'workspaces', session.id, 'sum'), 'utf8');
     expect(sum.digest('hex')).toBe(wanted.trim());
-    figure(
+    printInSoak(
       `100 MB of output: ${Math.round(performance.now() - asked)} ms, supervisor ${Math.round(before)} MiB before, ${Math.round(most)} MiB at most`,
     );
     expect(most - before).toBeLessThan(100);
     await home.call('session/delete', { session: session.id, force: true });
-    await eventually('its output goes with it', async () => {
+    await waitUntil('its output goes with it', async () => {
       return !(await readdir(join(home.path, 'artifacts'))).includes(session.id);
     });
   }, 180_000);
@@ -181,18 +181,18 @@ def handler(input):
     await bench.deploy(home, shellProject('talker', 'persistence: persistent\nlimits: { output: 64KiB }\n'));
     const { session } = await home.call('session/create', { profile: 'talker' });
     const { turn } = await home.call('turn/start', { session: session.id, prompt: 'yes' });
-    expect(await endOfTurn(home, turn.turnId)).toMatchObject({
+    expect(await waitForTurn(home, turn.turnId)).toMatchObject({
       status: 'failed',
       error: { data: { code: 'output_limit', next: expect.any(String) as string } },
     });
-    const kept = await outputOf(home, turn.turnId, 'stdout');
+    const kept = await turnOutput(home, turn.turnId, 'stdout');
     expect(kept.length).toBeGreaterThanOrEqual(64 * 1024);
     // It writes a gigabyte a second: what was read when the limit was seen, and no more.
     expect(kept.length).toBeLessThan(4 * MIB);
     expect(kept.equals(Buffer.alloc(kept.length, 'y\n'))).toBe(true);
     const next = await home.call('turn/start', { session: session.id, prompt: 'pgrep -c yes; true' });
-    expect(await endOfTurn(home, next.turn.turnId)).toMatchObject({ status: 'succeeded' });
-    expect((await outputOf(home, next.turn.turnId, 'stdout')).toString()).toBe('0\n');
+    expect(await waitForTurn(home, next.turn.turnId)).toMatchObject({ status: 'succeeded' });
+    expect((await turnOutput(home, next.turn.turnId, 'stdout')).toString()).toBe('0\n');
     await home.call('session/stop', { session: session.id });
   });
 });
@@ -207,11 +207,11 @@ describe('binary', () => {
       Buffer.from(Array.from({ length: 256 }, (_, at) => at)),
       randomBytes(300_000),
     ]);
-    const said = await bench.holdfast(home, ['run', 'cat', '-', '--no-wait', '--json'], { input });
+    const said = await bench.runHoldfast(home, ['run', 'cat', '-', '--no-wait', '--json'], { input });
     expect([said.code, said.stderr]).toEqual([0, '']);
     const { turnId } = JSON.parse(said.stdout) as { turnId: string };
-    expect(await endOfTurn(home, turnId)).toMatchObject({ status: 'succeeded' });
-    expect(hash('sha256', await outputOf(home, turnId, 'stdout'))).toBe(hash('sha256', input));
+    expect(await waitForTurn(home, turnId)).toMatchObject({ status: 'succeeded' });
+    expect(hash('sha256', await turnOutput(home, turnId, 'stdout'))).toBe(hash('sha256', input));
   });
 
   test('as an argument is refused, typed, and nothing has run', async () => {
@@ -222,7 +222,7 @@ describe('binary', () => {
     await bench.deploy(home, echo);
     const before = (await home.call('session/list', { limit: 1000 })).sessions.length;
     for (const input of [Buffer.from([0x61, 0x00, 0x62]), Buffer.from([0xff, 0xfe, 0x80])]) {
-      const said = await bench.holdfast(home, ['run', 'echo', '-'], { input });
+      const said = await bench.runHoldfast(home, ['run', 'echo', '-'], { input });
       expect([said.code, said.stdout]).toEqual([2, '']);
       expect(said.stderr).toMatch(/^error invalid_params: .*;/m);
     }
@@ -232,10 +232,10 @@ describe('binary', () => {
 
 describe.skipIf(!isRoot)('a full disk (needs root)', () => {
   test('typed no_space, nothing acknowledged is lost, deleting works, and then it goes on', async () => {
-    const folder = await bench.folder();
+    const folder = await bench.temporaryFolder();
     await execute('mount', ['-t', 'tmpfs', '-o', 'size=48m,mode=0755', 'holdfast-test', folder]);
-    bench.atEnd(() => execute('umount', ['-l', folder]));
-    const small = await bench.home({ path: join(folder, 'home') });
+    bench.onCleanup(() => execute('umount', ['-l', folder]));
+    const small = await bench.createHome({ path: join(folder, 'home') });
     await small.start();
     await bench.deploy(small, shellProject('shell'));
     const made = async (): Promise<string> =>
@@ -246,8 +246,8 @@ describe.skipIf(!isRoot)('a full disk (needs root)', () => {
       opId?: string,
     ): Promise<{ status: string; text: string; turn: string }> => {
       const { turn } = await small.call('turn/start', { session, prompt, opId });
-      const { status } = await endOfTurn(small, turn.turnId);
-      return { status, turn: turn.turnId, text: (await outputOf(small, turn.turnId, 'stdout')).toString() };
+      const { status } = await waitForTurn(small, turn.turnId);
+      return { status, turn: turn.turnId, text: (await turnOutput(small, turn.turnId, 'stdout')).toString() };
     };
     const [hog, other] = [await made(), await made()];
     const first = await run(other, 'echo first | tee f');
@@ -259,11 +259,11 @@ describe.skipIf(!isRoot)('a full disk (needs root)', () => {
       session: hog,
       prompt: 'cat /dev/zero > big 2>/dev/null; echo full',
     });
-    await eventually('the disk is full', async () => (await statfs(folder)).bavail < 16, 60_000);
+    await waitUntil('the disk is full', async () => (await statfs(folder)).bavail < 16, 60_000);
     await writeFile(join(folder, 'last'), Buffer.alloc(64 * 1024)).catch(() => undefined);
     const acknowledged: string[] = [];
     const refusals: unknown[] = [];
-    for (let nth = 0; nth < times(40, 200); nth += 1) {
+    for (let nth = 0; nth < soakCount(40, 200); nth += 1) {
       await small.call('session/update', { session: other, tags: [`tag-${nth}`, 'x'.repeat(50)] }).then(
         ({ session }) => acknowledged.push(session.tags[0] ?? ''),
         (error: unknown) => refusals.push(error),
@@ -279,7 +279,7 @@ describe.skipIf(!isRoot)('a full disk (needs root)', () => {
     const { session } = await small.call('session/show', { session: other });
     // Undefined both where none was taken.
     expect(session.tags[0]).toBe(acknowledged.at(-1));
-    expect((await outputOf(small, first.turn, 'stdout')).toString()).toBe('first\n');
+    expect((await turnOutput(small, first.turn, 'stdout')).toString()).toBe('first\n');
 
     await small.call('session/delete', { session: hog, force: true });
     await expect(small.call('turn/show', { turn: filling.turn.turnId })).resolves.toMatchObject({

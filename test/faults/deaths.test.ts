@@ -4,11 +4,11 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import type { Turn } from '../../protocol/entities.ts';
 import { shellProject } from '../setup/profiles.ts';
-import { expectSettled, expectWholeHistory, outputOf } from './harness/expectations.ts';
+import { expectSettled, expectWholeHistory, turnOutput } from './harness/expectations.ts';
 import type { FaultHome } from './harness/fault-home.ts';
 import type { SupervisorProcess } from './harness/supervisor-process.ts';
-import { endOfTurn, eventually, useWorkbench } from './harness/workbench.ts';
-import { times } from '../setup/run-length.ts';
+import { waitForTurn, waitUntil, useFaultFixture } from './harness/fault-fixture.ts';
+import { soakCount } from '../setup/run-length.ts';
 
 const LINES = 20;
 const numbered = (lines: number): string =>
@@ -33,21 +33,21 @@ def handler(input):
 };
 type Role = 'agent' | 'sidecar';
 
-const bench = useWorkbench(afterAll);
+const bench = useFaultFixture(afterAll);
 let serving: SupervisorProcess | null = null;
 let shared: Promise<FaultHome> | null = null;
 
 /** The home of this suite, with a supervisor that answers. */
 async function servedHome(): Promise<FaultHome> {
   shared ??= (async () => {
-    const home = await bench.home();
+    const home = await bench.createHome();
     serving = await home.start();
     await bench.deploy(home, shellProject('shell'));
     await bench.deploy(home, SLOW_HANDLER);
     return home;
   })();
   const home = await shared;
-  if (serving?.running !== true) serving = await home.start();
+  if (serving?.isRunning !== true) serving = await home.start();
   return home;
 }
 
@@ -56,7 +56,7 @@ async function killSupervisor(): Promise<void> {
 }
 
 async function containerOf(home: FaultHome, session: string, role: Role): Promise<string> {
-  const found = (await home.objects()).find(
+  const found = (await home.listObjects()).find(
     ({ labels, state }) =>
       labels['dev.holdfast.session'] === session &&
       labels['dev.holdfast.role'] === role &&
@@ -83,7 +83,7 @@ async function inTheMiddle(
   const { session } = await home.call('session/create', { profile });
   const work = profile === 'shell' ? { prompt: SLOW } : { input: {} };
   const { turn } = await home.call('turn/start', { session: session.id, ...work });
-  await eventually('the turn is in its middle', async () => (await progress(home, session.id)) > 10, 30_000);
+  await waitUntil('the turn is in its middle', async () => (await progress(home, session.id)) > 10, 30_000);
   return { session: session.id, turn: turn.turnId };
 }
 
@@ -94,10 +94,10 @@ async function enough(home: FaultHome, session: string): Promise<void> {
 
 async function expectWholeTurn(home: FaultHome, session: string, turn: string): Promise<void> {
   await enough(home, session);
-  expect(await endOfTurn(home, turn)).toMatchObject({ status: 'succeeded', error: null });
+  expect(await waitForTurn(home, turn)).toMatchObject({ status: 'succeeded', error: null });
   const written = await progress(home, session);
   expect(written).toBeGreaterThanOrEqual(LINES);
-  expect((await outputOf(home, turn, 'stdout')).toString()).toBe(numbered(written));
+  expect((await turnOutput(home, turn, 'stdout')).toString()).toBe(numbered(written));
   expect(await readFile(join(home.path, 'workspaces', session, 'ran'), 'utf8')).toBe('ran\n');
   await expectSettled(home);
   await expectWholeHistory(home, session);
@@ -106,16 +106,16 @@ async function expectWholeTurn(home: FaultHome, session: string, turn: string): 
 
 async function run(home: FaultHome, session: string, prompt: string): Promise<{ turn: Turn; text: string }> {
   const { turn } = await home.call('turn/start', { session, prompt });
-  const after = await endOfTurn(home, turn.turnId);
-  return { turn: after, text: (await outputOf(home, turn.turnId, 'stdout')).toString() };
+  const after = await waitForTurn(home, turn.turnId);
+  return { turn: after, text: (await turnOutput(home, turn.turnId, 'stdout')).toString() };
 }
 
 /** The turn failed because its container is gone, and every line that it had written is there. */
 async function expectLostTurn(home: FaultHome, session: string, turn: string): Promise<void> {
   const written = await progress(home, session);
-  const after = await endOfTurn(home, turn);
+  const after = await waitForTurn(home, turn);
   expect(after).toMatchObject({ status: 'failed', error: { data: { code: 'sandbox_lost' } } });
-  const text = (await outputOf(home, turn, 'stdout')).toString();
+  const text = (await turnOutput(home, turn, 'stdout')).toString();
   const lines = text.split('\n').length - 1;
   expect(text).toBe(numbered(lines));
   expect(lines).toBeGreaterThanOrEqual(written);
@@ -126,7 +126,7 @@ async function expectLostTurn(home: FaultHome, session: string, turn: string): P
     session,
     ...(profile === 'shell' ? { prompt: work } : { input: {} }),
   });
-  const ended = await endOfTurn(home, next.turn.turnId);
+  const ended = await waitForTurn(home, next.turn.turnId);
   expect(ended).toMatchObject({ status: 'succeeded', sandbox: { case: 'reattach', reused: false } });
   await expectWholeHistory(home, session);
   await home.call('session/stop', { session });
@@ -138,7 +138,7 @@ describe.each(['shell', 'handler'] as const)('in the middle of a turn (%s), kill
     const { session, turn } = await inTheMiddle(home, profile);
     await killSupervisor();
     const before = await progress(home, session);
-    await eventually('the turn goes on alone', async () => (await progress(home, session)) > before + 5);
+    await waitUntil('the turn goes on alone', async () => (await progress(home, session)) > before + 5);
     await servedHome();
     await expectWholeTurn(home, session, turn);
   });
@@ -149,7 +149,7 @@ describe.each(['shell', 'handler'] as const)('in the middle of a turn (%s), kill
     const agent = await containerOf(home, session, 'agent');
     await killContainer(home, session, 'sidecar');
     await enough(home, session);
-    expect(await endOfTurn(home, turn)).toMatchObject({ status: 'succeeded' });
+    expect(await waitForTurn(home, turn)).toMatchObject({ status: 'succeeded' });
     expect(await containerOf(home, session, 'agent')).toBe(agent);
     const next = await home.docker.getContainer(await containerOf(home, session, 'sidecar')).inspect();
     expect(next.HostConfig.NetworkMode).toBe(`container:${agent}`);
@@ -173,13 +173,13 @@ describe.each(['shell', 'handler'] as const)('in the middle of a turn (%s), kill
     const work = profile === 'shell' ? { prompt: SLOW } : { input: {} };
     await enough(home, session.id);
     const { turn } = await home.call('turn/start', { session: session.id, ...work });
-    await eventually('it is dispatched', async () => {
+    await waitUntil('it is dispatched', async () => {
       const { events } = await home.call('session/events', { session: session.id, type: 'snapshot.created' });
       return events.length > 0;
     });
     await killContainer(home, session.id, 'agent');
     // Sooner than by the next look at everything, which is half a minute away at most.
-    expect(await endOfTurn(home, turn.turnId, 25_000)).toMatchObject({
+    expect(await waitForTurn(home, turn.turnId, 25_000)).toMatchObject({
       status: 'succeeded',
       sandbox: { case: 'reattach', reused: false },
     });
@@ -242,7 +242,7 @@ describe('hands on the engine beside us', () => {
 test(
   'write, then pause, stop or kill, then resume: every byte is equal, time after time',
   async () => {
-    const cycles = times(10, 100);
+    const cycles = soakCount(10, 100);
     let home = await servedHome();
     const { session } = await home.call('session/create', { profile: 'shell' });
     const interruptions = ['pause', 'stop', 'kill agent', 'kill sidecar', 'kill supervisor'] as const;
@@ -285,5 +285,5 @@ test(
     await expectSettled(home);
     await expectWholeHistory(home, session.id);
   },
-  times(120_000, 1_200_000),
+  soakCount(120_000, 1_200_000),
 );

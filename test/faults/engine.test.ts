@@ -4,13 +4,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Session, Turn } from '../../protocol/entities.ts';
 import { HoldfastError } from '../../protocol/errors.ts';
-import { bareImage } from '../engine-harness/fixture.ts';
+import { bareImage } from '../engine-harness/engine-fixture.ts';
 import { engineAt, PrivateEngine, privateEngineObstacle } from '../engine-harness/private-engine.ts';
 import { APPLETS, bareProject } from './harness/bare-profile.ts';
-import { expectSettled, expectWholeHistory, outputOf } from './harness/expectations.ts';
+import { expectSettled, expectWholeHistory, turnOutput } from './harness/expectations.ts';
 import type { FaultHome } from './harness/fault-home.ts';
-import { endOfTurn, eventually, useWorkbench } from './harness/workbench.ts';
-import { figure } from '../setup/run-length.ts';
+import { waitForTurn, waitUntil, useFaultFixture } from './harness/fault-fixture.ts';
+import { printInSoak } from '../setup/run-length.ts';
 
 const obstacle = privateEngineObstacle();
 
@@ -43,9 +43,9 @@ async function progress(home: FaultHome, session: string): Promise<number> {
 
 async function run(home: FaultHome, session: string, prompt: string): Promise<{ turn: Turn; text: string }> {
   const { turn } = await home.call('turn/start', { session, prompt: APPLETS + prompt });
-  const after = await endOfTurn(home, turn.turnId);
+  const after = await waitForTurn(home, turn.turnId);
   expect(after).toMatchObject({ status: 'succeeded', error: null });
-  return { turn: after, text: (await outputOf(home, turn.turnId, 'stdout')).toString() };
+  return { turn: after, text: (await turnOutput(home, turn.turnId, 'stdout')).toString() };
 }
 
 async function timed<T>(work: Promise<T>): Promise<{ ms: number; failure: HoldfastError | null }> {
@@ -71,13 +71,16 @@ async function unreachable(home: FaultHome): Promise<boolean> {
 }
 
 describe.skipIf(obstacle !== null)(`an engine without live-restore (${obstacle ?? 'private'})`, () => {
-  const bench = useWorkbench(afterAll);
+  const bench = useFaultFixture(afterAll);
   let engine: PrivateEngine;
   let home: FaultHome;
   beforeAll(async () => {
     engine = await privateEngine(false);
-    bench.atEnd(() => engine.close());
-    home = await bench.home({ env: { DOCKER_HOST: `unix://${engine.socketPath}` }, docker: engine.docker });
+    bench.onCleanup(() => engine.close());
+    home = await bench.createHome({
+      env: { DOCKER_HOST: `unix://${engine.socketPath}` },
+      docker: engine.docker,
+    });
     await home.start();
     await bench.deploy(home, bareProject('bare', image.reference));
     await bench.deploy(home, bareProject('volume', image.reference, 'workspace: { backing: volume }\n'));
@@ -86,16 +89,12 @@ describe.skipIf(obstacle !== null)(`an engine without live-restore (${obstacle ?
   test('killed in the middle of a turn: known as down, and what was lost is said when it is back', async () => {
     const { session } = await home.call('session/create', { profile: 'bare' });
     const { turn } = await home.call('turn/start', { session: session.id, prompt: slow(3000) });
-    await eventually(
-      'the turn is in its middle',
-      async () => (await progress(home, session.id)) > 10,
-      20_000,
-    );
+    await waitUntil('the turn is in its middle', async () => (await progress(home, session.id)) > 10, 20_000);
     await engine.killDaemon();
-    await eventually('it is known as down', () => unreachable(home), 20_000);
+    await waitUntil('it is known as down', () => unreachable(home), 20_000);
     await expectUsable(home, session.id);
     const other = await home.call('turn/start', { profile: 'bare', name: 'other', prompt: 'echo no' });
-    expect(await endOfTurn(home, other.turn.turnId)).toMatchObject({
+    expect(await waitForTurn(home, other.turn.turnId)).toMatchObject({
       status: 'failed',
       error: {
         data: {
@@ -107,10 +106,10 @@ describe.skipIf(obstacle !== null)(`an engine without live-restore (${obstacle ?
     });
 
     await engine.startDaemon();
-    const after = await endOfTurn(home, turn.turnId);
+    const after = await waitForTurn(home, turn.turnId);
     expect(after).toMatchObject({ status: 'failed', error: { data: { code: 'sandbox_lost' } } });
     const written = await progress(home, session.id);
-    const kept = (await outputOf(home, turn.turnId, 'stdout')).toString();
+    const kept = (await turnOutput(home, turn.turnId, 'stdout')).toString();
     expect(numbered(3000).startsWith(kept)).toBe(true);
     expect(kept.split('\n').length - 1).toBeGreaterThanOrEqual(written);
     await expectSettled(home);
@@ -127,14 +126,14 @@ describe.skipIf(obstacle !== null)(`an engine without live-restore (${obstacle ?
     const { id: snapshot } = await home.call('snapshot/create', { session: session.id });
     await home.call('session/stop', { session: session.id });
     await engine.killDaemon();
-    await eventually('it is known as down', () => unreachable(home), 20_000);
+    await waitUntil('it is known as down', () => unreachable(home), 20_000);
     const fork = (await home.call('snapshot/fork', { snapshot })).session;
-    const filling = async (): Promise<Session['filling']> =>
-      (await home.call('session/show', { session: fork.id })).session.filling;
-    await eventually('it is told', async () => (await filling())?.failed?.code !== undefined, BOUND_MS);
+    const filling = async (): Promise<Session['hydration']> =>
+      (await home.call('session/show', { session: fork.id })).session.hydration;
+    await waitUntil('it is told', async () => (await filling())?.failed?.code !== undefined, BOUND_MS);
     expect(await filling()).toMatchObject({ snapshotId: snapshot, failed: { code: 'engine_unavailable' } });
     await engine.startDaemon();
-    await eventually('its files are there', async () => (await filling()) === null, 60_000);
+    await waitUntil('its files are there', async () => (await filling()) === null, 60_000);
     expect((await run(home, fork.id, 'cat f')).text).toBe('kept\n');
     await expectSettled(home, 15_000);
     await expectWholeHistory(home, fork.id);
@@ -147,7 +146,7 @@ describe.skipIf(obstacle !== null)(`an engine without live-restore (${obstacle ?
     const { session } = await home.call('session/create', { profile: 'reused', name: 'first' });
     await run(home, session.id, 'echo first > f');
     await engine.killDaemon();
-    await eventually('it is known as down', () => unreachable(home), 20_000);
+    await waitUntil('it is known as down', () => unreachable(home), 20_000);
     await expect(home.call('profile/undeploy', { profile: 'reused', force: true })).rejects.toMatchObject({
       code: 'engine_unavailable',
     });
@@ -155,7 +154,7 @@ describe.skipIf(obstacle !== null)(`an engine without live-restore (${obstacle ?
       home.call('session/delete', { session: session.id, force: true, opId: 'op-engine-away' }),
     ).rejects.toMatchObject({ code: 'engine_unavailable' });
     await engine.startDaemon();
-    await eventually('it is known as up', async () => !(await unreachable(home)), 20_000);
+    await waitUntil('it is known as up', async () => !(await unreachable(home)), 20_000);
     await bench.deploy(home, { ...project, more: 'more' });
     expect((await run(home, session.id, 'cat f; echo second > f')).text).toBe('first\n');
     const { pid } = await home.call('supervisor/status', {});
@@ -181,7 +180,7 @@ describe.skipIf(obstacle !== null)(`an engine without live-restore (${obstacle ?
       await sleep(500);
       await expectUsable(home, session.id);
       const answers = await Promise.all(asked);
-      figure(
+      printInSoak(
         `a hanging engine: ${answers.map(({ ms, failure }) => `${failure?.code ?? 'done'} ${Math.round(ms)} ms`).join(', ')}`,
       );
       for (const { ms, failure } of answers) {
@@ -189,11 +188,11 @@ describe.skipIf(obstacle !== null)(`an engine without live-restore (${obstacle ?
         expect(ms).toBeLessThan(BOUND_MS);
       }
       expect(answers.slice(0, 3).map(({ failure }) => failure === null)).toEqual([false, false, false]);
-      await eventually('it is known as down', () => unreachable(home), 30_000);
+      await waitUntil('it is known as down', () => unreachable(home), 30_000);
     } finally {
       engine.thawDaemon();
     }
-    await eventually('it is known as up', async () => !(await unreachable(home)), 30_000);
+    await waitUntil('it is known as up', async () => !(await unreachable(home)), 30_000);
     expect((await run(home, session.id, 'cat f')).text).toBe('kept\n');
     await expectSettled(home, 15_000);
     await home.call('session/stop', { session: session.id });
@@ -208,19 +207,19 @@ describe.skipIf(obstacle !== null)(`an engine without live-restore (${obstacle ?
     const supervisor = await (async () => {
       try {
         const started = await home.start();
-        const list = await bench.holdfast(home, ['session', 'list']);
+        const list = await bench.runHoldfast(home, ['session', 'list']);
         expect([list.code, list.stdout]).toEqual([
           0,
           expect.stringContaining(session.id.slice(0, 8)) as string,
         ]);
-        const status = await bench.holdfast(home, ['supervisor', 'status', '--json']);
+        const status = await bench.runHoldfast(home, ['supervisor', 'status', '--json']);
         expect(JSON.parse(status.stdout)).toMatchObject({
           engine: { reachable: false, why: expect.any(String) as string, next: expect.any(String) as string },
         });
-        const doctor = await bench.holdfast(home, ['doctor']);
+        const doctor = await bench.runHoldfast(home, ['doctor']);
         expect(doctor.stdout).toMatch(/engine/);
         expect(doctor.code).not.toBe(0);
-        const refused = await bench.holdfast(home, ['run', 'bare', 'echo no']);
+        const refused = await bench.runHoldfast(home, ['run', 'bare', 'echo no']);
         expect(refused.code).not.toBe(0);
         expect(refused.stderr).toMatch(/^error engine_unavailable: .*;.*;/m);
         expect(refused.stderr).not.toMatch(/\bat .*:\d+:\d+/);
@@ -229,7 +228,7 @@ describe.skipIf(obstacle !== null)(`an engine without live-restore (${obstacle ?
         await engine.startDaemon();
       }
     })();
-    await eventually('it is known as up', async () => !(await unreachable(home)), 20_000);
+    await waitUntil('it is known as up', async () => !(await unreachable(home)), 20_000);
     expect((await run(home, session.id, 'cat f')).text).toBe('kept\n');
     expect((await home.call('supervisor/status', {})).pid).toBe(supervisor.pid);
     await expectSettled(home);
@@ -265,12 +264,12 @@ describe.skipIf(obstacle !== null)(`an engine without live-restore (${obstacle ?
 });
 
 describe.skipIf(obstacle !== null)(`an engine with live-restore (${obstacle ?? 'private'})`, () => {
-  const bench = useWorkbench(afterAll);
+  const bench = useFaultFixture(afterAll);
 
   test('killed and started again in the middle of a turn: the turn does not notice', async () => {
     const engine = await privateEngine(true);
-    bench.atEnd(() => engine.close());
-    const home = await bench.home({
+    bench.onCleanup(() => engine.close());
+    const home = await bench.createHome({
       env: { DOCKER_HOST: `unix://${engine.socketPath}` },
       docker: engine.docker,
     });
@@ -278,17 +277,13 @@ describe.skipIf(obstacle !== null)(`an engine with live-restore (${obstacle ?? '
     await bench.deploy(home, bareProject('bare', image.reference));
     const { session } = await home.call('session/create', { profile: 'bare' });
     const { turn } = await home.call('turn/start', { session: session.id, prompt: slow(100) });
-    await eventually(
-      'the turn is in its middle',
-      async () => (await progress(home, session.id)) > 10,
-      20_000,
-    );
+    await waitUntil('the turn is in its middle', async () => (await progress(home, session.id)) > 10, 20_000);
     await engine.killDaemon();
-    await eventually('it is known as down', () => unreachable(home), 20_000);
+    await waitUntil('it is known as down', () => unreachable(home), 20_000);
     await expectUsable(home, session.id);
     await engine.startDaemon();
-    expect(await endOfTurn(home, turn.turnId)).toMatchObject({ status: 'succeeded', error: null });
-    expect((await outputOf(home, turn.turnId, 'stdout')).toString()).toBe(numbered(100));
+    expect(await waitForTurn(home, turn.turnId)).toMatchObject({ status: 'succeeded', error: null });
+    expect((await turnOutput(home, turn.turnId, 'stdout')).toString()).toBe(numbered(100));
     await expectSettled(home, 15_000);
     expect((await run(home, session.id, 'cat progress')).turn.sandbox?.case).toBe('reuse');
     await expectWholeHistory(home, session.id);

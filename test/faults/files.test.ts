@@ -3,20 +3,20 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, describe, expect, test } from 'vitest';
-import { FILE_PIECE_BYTES } from '../../protocol/files.ts';
+import { FILE_CHUNK_BYTES } from '../../protocol/files.ts';
 import { shellProject } from '../setup/profiles.ts';
-import { Seeded } from '../unit/protocol/seeded.ts';
+import { SeededRandom } from '../fixtures/protocol/seeded-random.ts';
 import { expectSettled } from './harness/expectations.ts';
 import type { FaultHome } from './harness/fault-home.ts';
 import type { SupervisorProcess } from './harness/supervisor-process.ts';
-import { eventually, useWorkbench } from './harness/workbench.ts';
-import { times } from '../setup/run-length.ts';
+import { waitUntil, useFaultFixture } from './harness/fault-fixture.ts';
+import { soakCount } from '../setup/run-length.ts';
 
-const KILLS = times(4, 100);
+const KILLS = soakCount(4, 100);
 /** Written in one message, and in several. */
-const SIZES = [200, 300_000, FILE_PIECE_BYTES + 1_000_000];
+const SIZES = [200, 300_000, FILE_CHUNK_BYTES + 1_000_000];
 
-const bench = useWorkbench(afterAll);
+const bench = useFaultFixture(afterAll);
 
 /** Content that shows where it was cut or mixed: one letter all the way, its round at both ends. */
 function content(round: number, size: number): Buffer {
@@ -26,13 +26,13 @@ function content(round: number, size: number): Buffer {
 
 async function write(home: FaultHome, session: string, path: string, bytes: Buffer): Promise<void> {
   const expectation = { session, path, create: true, overwrite: true };
-  if (bytes.length <= FILE_PIECE_BYTES) {
+  if (bytes.length <= FILE_CHUNK_BYTES) {
     await home.call('files/write', expectation, bytes);
     return;
   }
   const { upload } = await home.call('files/begin', expectation);
-  for (let offset = 0; offset < bytes.length; offset += FILE_PIECE_BYTES) {
-    const piece = bytes.subarray(offset, offset + FILE_PIECE_BYTES);
+  for (let offset = 0; offset < bytes.length; offset += FILE_CHUNK_BYTES) {
+    const piece = bytes.subarray(offset, offset + FILE_CHUNK_BYTES);
     await home.call('files/append', { session, upload, offset }, piece);
   }
   await home.call('files/commit', { session, upload, size: bytes.length });
@@ -67,14 +67,14 @@ describe.each<Victim>(['the supervisor', 'the agent container', 'the sidecar'])(
   test(
     'while files are written: each has its old or its new content, and there is nothing else',
     async () => {
-      const home = await bench.home();
+      const home = await bench.createHome();
       let supervisor: SupervisorProcess = await home.start();
       await bench.deploy(home, shellProject('shell'));
       const { session } = await home.call('session/create', { profile: 'shell' });
       const folder = join(home.path, 'workspaces', session.id);
-      const random = new Seeded(victim.length);
+      const random = new SeededRandom(victim.length);
       const running = async (role: 'agent' | 'sidecar'): Promise<string | undefined> =>
-        (await home.objects()).find(
+        (await home.listObjects()).find(
           ({ labels, state }) => labels['dev.holdfast.role'] === role && state === 'running',
         )?.id;
       /** The engine tells of a death a moment late: until then a session counts as running. */
@@ -96,7 +96,7 @@ describe.each<Victim>(['the supervisor', 'the agent container', 'the sidecar'])(
       const there = new Map(SIZES.map((size) => [size, 0]));
       for (const size of SIZES) await write(home, session.id, `/workspace/f${size}`, content(0, size));
       for (let n = 1; n <= KILLS; n += 1) {
-        await eventually('the sandbox runs', resumed, 20_000);
+        await waitUntil('the sandbox runs', resumed, 20_000);
         const tried = new Map<number, number>();
         const over = new AbortController();
         const writers = SIZES.map(async (size) => {
@@ -129,6 +129,6 @@ describe.each<Victim>(['the supervisor', 'the agent container', 'the sidecar'])(
       await expectSettled(home);
       await home.call('session/stop', { session: session.id });
     },
-    times(120_000, 3_600_000),
+    soakCount(120_000, 3_600_000),
   );
 });

@@ -6,12 +6,12 @@ import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import type { Turn } from '../../protocol/entities.ts';
 import { handlerProject, shellProject } from '../setup/profiles.ts';
-import { outputOf } from './harness/expectations.ts';
+import { turnOutput } from './harness/expectations.ts';
 import type { FaultHome } from './harness/fault-home.ts';
-import { endOfTurn, eventually, useWorkbench } from './harness/workbench.ts';
+import { waitForTurn, waitUntil, useFaultFixture } from './harness/fault-fixture.ts';
 
 const execute = promisify(execFile);
-const bench = useWorkbench();
+const bench = useFaultFixture();
 const FULL = 'cat /dev/zero > fill 2>/dev/null';
 const LONG = { timeout: 180_000 };
 
@@ -25,17 +25,17 @@ interface SmallDisk {
 }
 
 async function smallDisk(): Promise<SmallDisk> {
-  const folder = await bench.folder();
+  const folder = await bench.temporaryFolder();
   await execute('mount', ['-t', 'tmpfs', '-o', 'size=48m,mode=0755', 'holdfast-test', folder]);
-  bench.atEnd(() => execute('umount', ['-l', folder]));
-  const home = await bench.home({ path: join(folder, 'home') });
+  bench.onCleanup(() => execute('umount', ['-l', folder]));
+  const home = await bench.createHome({ path: join(folder, 'home') });
   await home.start();
   const isFull = async (): Promise<boolean> => (await statfs(folder)).bavail < 16;
   return {
     home,
     isFull,
     async fillRest() {
-      await eventually('the disk is full', isFull, 60_000);
+      await waitUntil('the disk is full', isFull, 60_000);
       await writeFile(join(folder, 'last'), Buffer.alloc(64 * 1024)).catch(() => undefined);
     },
     async makeRoom(session) {
@@ -50,7 +50,7 @@ async function shown(home: FaultHome, turn: string): Promise<Turn> {
 }
 
 const untilWaiting = (home: FaultHome, turn: string): Promise<void> =>
-  eventually(
+  waitUntil(
     'it says that it waits for room',
     async () => (await shown(home, turn)).waitingFor === 'disk_space',
   );
@@ -67,14 +67,14 @@ describe.skipIf(process.getuid?.() !== 0)('turns on a full disk (needs root)', (
           profile: 'sh',
           prompt: `echo first; sleep 1; ${FULL}; exit ${String(code)}`,
         });
-        const following = bench.holdfast(home, ['turn', 'wait', turn.turnId]);
+        const following = bench.runHoldfast(home, ['turn', 'wait', turn.turnId]);
         await fillRest();
         await untilWaiting(home, turn.turnId);
         // Long enough for whatever looks after turns to look again, and for the command to tell.
         await new Promise((resolve) => setTimeout(resolve, 8000));
         expect(await shown(home, turn.turnId)).toMatchObject({ status: 'running', waitingFor: 'disk_space' });
         await makeRoom(session.id);
-        expect(await endOfTurn(home, turn.turnId)).toMatchObject({
+        expect(await waitForTurn(home, turn.turnId)).toMatchObject({
           status: code === 0 ? 'succeeded' : 'failed',
           exitCode: code,
           waitingFor: null,
@@ -84,7 +84,7 @@ describe.skipIf(process.getuid?.() !== 0)('turns on a full disk (needs root)', (
         expect(said.stderr).toContain(
           `The disk of the home is full: the end of ${turn.turnId} waits for room`,
         );
-        expect((await outputOf(home, turn.turnId, 'stdout')).toString()).toBe('first\n');
+        expect((await turnOutput(home, turn.turnId, 'stdout')).toString()).toBe('first\n');
       }
     },
   );
@@ -103,17 +103,17 @@ describe.skipIf(process.getuid?.() !== 0)('turns on a full disk (needs root)', (
     const ask = async (input: object) =>
       await home.call('turn/start', { profile: 'py', prompt: JSON.stringify(input) });
     const before = await ask({ n: 1 });
-    const first = await endOfTurn(home, before.turn.turnId);
+    const first = await waitForTurn(home, before.turn.turnId);
     expect(first).toMatchObject({ status: 'succeeded', output: { kept: 1 } });
     const { turn, session } = await ask({ n: 2, fill: true });
     await fillRest();
     await untilWaiting(home, turn.turnId);
     await new Promise((resolve) => setTimeout(resolve, 3000));
     await makeRoom(session.id);
-    const second = await endOfTurn(home, turn.turnId);
+    const second = await waitForTurn(home, turn.turnId);
     expect(second).toMatchObject({ status: 'succeeded', output: { kept: 2 } });
     const after = await ask({ n: 3 });
-    const third = await endOfTurn(home, after.turn.turnId);
+    const third = await waitForTurn(home, after.turn.turnId);
     // The worker has not died of it.
     expect(third).toMatchObject({
       status: 'succeeded',
@@ -134,22 +134,22 @@ describe.skipIf(process.getuid?.() !== 0)('turns on a full disk (needs root)', (
       await fillRest();
       for (const { turn } of [queued, running]) {
         await home.call('turn/cancel', { turn: turn.turnId });
-        expect(await endOfTurn(home, turn.turnId)).toMatchObject({ status: 'cancelled', waitingFor: null });
+        expect(await waitForTurn(home, turn.turnId)).toMatchObject({ status: 'cancelled', waitingFor: null });
       }
-      expect((await outputOf(home, running.turn.turnId, 'stdout')).toString()).toBe('begun\n');
+      expect((await turnOutput(home, running.turn.turnId, 'stdout')).toString()).toBe('begun\n');
       await makeRoom(running.session.id);
 
       const ended = await start(`${FULL}; exit 4`);
-      await eventually('the disk is full', isFull, 60_000);
+      await waitUntil('the disk is full', isFull, 60_000);
       await fillRest();
       await untilWaiting(home, ended.turn.turnId);
       await home.call('turn/cancel', { turn: ended.turn.turnId });
-      expect((await endOfTurn(home, ended.turn.turnId)).exitCode).toBe(4);
+      expect((await waitForTurn(home, ended.turn.turnId)).exitCode).toBe(4);
       await makeRoom(ended.session.id);
       const { turn } = await start('echo works');
-      expect(await endOfTurn(home, turn.turnId)).toMatchObject({ status: 'succeeded', exitCode: 0 });
+      expect(await waitForTurn(home, turn.turnId)).toMatchObject({ status: 'succeeded', exitCode: 0 });
       // What was given up for it is there for the next time.
-      await eventually('the reserve', () => existsSync(join(home.path, 'reserve')));
+      await waitUntil('the reserve', () => existsSync(join(home.path, 'reserve')));
     },
   );
 });

@@ -8,9 +8,9 @@ import Docker from 'dockerode';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { shellProject } from '../setup/profiles.ts';
-import { expectSettled, outputOf } from './harness/expectations.ts';
+import { expectSettled, turnOutput } from './harness/expectations.ts';
 import { BUNDLE, type FaultHome } from './harness/fault-home.ts';
-import { endOfTurn, eventually, useWorkbench } from './harness/workbench.ts';
+import { waitForTurn, waitUntil, useFaultFixture } from './harness/fault-fixture.ts';
 
 const execute = promisify(execFile);
 const COUNTER = join(import.meta.dirname, '../../examples/counter');
@@ -19,14 +19,14 @@ const ENGINE = '/var/run/docker.sock';
 const STRANGER = 12_345;
 const isRoot = process.getuid?.() === 0;
 
-const bench = useWorkbench();
+const bench = useFaultFixture();
 
 async function busySession(home: FaultHome): Promise<{ session: string; turn: string }> {
   await bench.deploy(home, shellProject('shell'));
   const { session } = await home.call('session/create', { profile: 'shell', name: 'mine' });
   const prompt = 'n=0; while [ $n -lt 80 ]; do n=$((n+1)); echo $n; sleep 0.05; done';
   const { turn } = await home.call('turn/start', { session: session.id, prompt });
-  await eventually('the turn writes', async () => {
+  await waitUntil('the turn writes', async () => {
     return (await home.call('turn/show', { turn: turn.turnId })).turn.bytes.stdout > 0;
   });
   return { session: session.id, turn: turn.turnId };
@@ -35,14 +35,14 @@ const counted = Array.from({ length: 80 }, (_, at) => `${at + 1}\n`).join('');
 
 describe('homes', () => {
   test('five supervisors at once on one: one serves, the others refuse and disturb nothing', async () => {
-    const home = await bench.home();
+    const home = await bench.createHome();
     const all = Array.from({ length: 5 }, () => home.spawn());
-    await eventually('four have refused', () => all.filter(({ running }) => running).length === 1, 30_000);
-    for (const one of all.filter(({ running }) => !running)) {
-      expect(await one.ended).toEqual({ code: 3, signal: null });
+    await waitUntil('four have refused', () => all.filter(({ isRunning }) => isRunning).length === 1, 30_000);
+    for (const one of all.filter(({ isRunning }) => !isRunning)) {
+      expect(await one.exited).toEqual({ code: 3, signal: null });
     }
-    expect((await home.log()).match(/home_locked/g)?.length).toBeGreaterThanOrEqual(4);
-    await eventually('the one serves', () =>
+    expect((await home.readLog()).match(/home_locked/g)?.length).toBeGreaterThanOrEqual(4);
+    await waitUntil('the one serves', () =>
       home.connect().then(
         () => true,
         () => false,
@@ -50,14 +50,14 @@ describe('homes', () => {
     );
     const { turn } = await busySession(home);
     const late = home.spawn();
-    expect(await late.endsWithin(30_000)).toEqual({ code: 3, signal: null });
-    expect(await endOfTurn(home, turn)).toMatchObject({ status: 'succeeded' });
-    expect((await outputOf(home, turn, 'stdout')).toString()).toBe(counted);
+    expect(await late.waitForExit(30_000)).toEqual({ code: 3, signal: null });
+    expect(await waitForTurn(home, turn)).toMatchObject({ status: 'succeeded' });
+    expect((await turnOutput(home, turn, 'stdout')).toString()).toBe(counted);
     await expectSettled(home);
   });
 
   test('two on one engine: neither lists, clears away or stops what is the other’s', async () => {
-    const [one, other] = [await bench.home(), await bench.home()];
+    const [one, other] = [await bench.createHome(), await bench.createHome()];
     await Promise.all([one.start(), other.start()]);
     const [mine, theirs] = [await busySession(one), await busySession(other)];
     expect((await one.call('session/list', {})).sessions.map(({ id }) => id)).toEqual([mine.session]);
@@ -65,36 +65,36 @@ describe('homes', () => {
     await expect(other.call('session/stop', { session: mine.session })).rejects.toMatchObject({
       code: 'not_found',
     });
-    const before = (await one.objects()).map(({ id, state }) => [id, state]).sort();
+    const before = (await one.listObjects()).map(({ id, state }) => [id, state]).sort();
     expect((await other.call('gc', {})).removed).toEqual([]);
     await other.call('purge', { force: true });
-    await eventually('the other is gone', () => !existsSync(other.path));
-    expect((await one.objects()).map(({ id, state }) => [id, state]).sort()).toEqual(before);
-    expect(await endOfTurn(one, mine.turn)).toMatchObject({ status: 'succeeded' });
-    expect((await outputOf(one, mine.turn, 'stdout')).toString()).toBe(counted);
+    await waitUntil('the other is gone', () => !existsSync(other.path));
+    expect((await one.listObjects()).map(({ id, state }) => [id, state]).sort()).toEqual(before);
+    expect(await waitForTurn(one, mine.turn)).toMatchObject({ status: 'succeeded' });
+    expect((await turnOutput(one, mine.turn, 'stdout')).toString()).toBe(counted);
     await expectSettled(one);
   });
 
   test('of a path of 200 characters with spaces: the whole of the counter, as a person does it', async () => {
-    const folder = await bench.folder();
+    const folder = await bench.temporaryFolder();
     const path = join(folder, 'a home with spaces', 'and more of them, ä', 'x'.repeat(140), 'home');
     expect(path.length).toBeGreaterThan(200);
-    const home = await bench.home({ path });
+    const home = await bench.createHome({ path });
     const holdfast = async (...args: string[]): Promise<string> => {
-      const { code, stdout, stderr } = await bench.holdfast(home, args);
+      const { code, stdout, stderr } = await bench.runHoldfast(home, args);
       expect([code, stderr.replaceAll(/^(?!error).*\n/gm, '')]).toEqual([0, '']);
       return stdout;
     };
     await holdfast('deploy', COUNTER);
     await expectCounting(holdfast, path);
     await holdfast('purge', '--force');
-    await eventually('the home is gone', () => !existsSync(path));
+    await waitUntil('the home is gone', () => !existsSync(path));
   });
 
   test.skipIf(!isRoot)(
     'of an ordinary user: the whole of the counter, nothing in it is root’s (needs root)',
     async () => {
-      const folder = await bench.folder();
+      const folder = await bench.temporaryFolder();
       await chmod(folder, 0o755);
       const own = join(folder, 'own');
       // As an installation that everybody may read, wherever this one lies.
@@ -107,7 +107,7 @@ describe('homes', () => {
       await execute('chown', ['-R', `${STRANGER}:${STRANGER}`, own]);
       const socket = join(own, 'docker.sock');
       const door = await openDoor(socket);
-      bench.atEnd(door);
+      bench.onCleanup(door);
 
       const path = join(own, 'home');
       const env = {
@@ -121,7 +121,7 @@ describe('homes', () => {
         const command = [...identity, node, join(folder, 'program/holdfast.cjs'), ...args];
         return (await execute('setpriv', command, { env, cwd: own })).stdout;
       };
-      bench.atEnd(async () => existsSync(path) && (await holdfast('purge', '--force')));
+      bench.onCleanup(async () => existsSync(path) && (await holdfast('purge', '--force')));
       await holdfast('deploy', join(own, 'counter'));
       const { workspace, session } = await expectCounting(holdfast, path);
       expect((await stat(join(workspace, 'count'))).uid).toBe(STRANGER);
@@ -138,7 +138,7 @@ describe('homes', () => {
       expect(stdout).toBe('');
 
       await holdfast('purge', '--force');
-      await eventually('the home is gone', () => !existsSync(path));
+      await waitUntil('the home is gone', () => !existsSync(path));
       expect(
         await docker.listContainers({ all: true, filters: { label: [`dev.holdfast.home=${id}`] } }),
       ).toEqual([]);

@@ -6,21 +6,21 @@ import type { Container } from 'dockerode';
 import { afterAll, describe, expect, test } from 'vitest';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { hasErrorCode } from '../../supervisor/store/storage-error.ts';
-import { times } from '../setup/run-length.ts';
+import { soakCount } from '../setup/run-length.ts';
 import { shellProject } from '../setup/profiles.ts';
-import { expectSettled, expectWholeHistory, outputOf } from './harness/expectations.ts';
+import { expectSettled, expectWholeHistory, turnOutput } from './harness/expectations.ts';
 import { FaultHome } from './harness/fault-home.ts';
-import { endOfTurn, eventually, useWorkbench, type Workbench } from './harness/workbench.ts';
+import { waitForTurn, waitUntil, useFaultFixture, type FaultFixture } from './harness/fault-fixture.ts';
 
 const run = promisify(execFile);
 const MIB = 2 ** 20;
-const bench: Workbench = useWorkbench(afterAll);
+const bench: FaultFixture = useFaultFixture(afterAll);
 let shared: Promise<FaultHome> | null = null;
 
 /** A new session in the home of this suite. */
 async function begun(): Promise<{ home: FaultHome; id: string }> {
   shared ??= (async () => {
-    const home = await bench.home();
+    const home = await bench.createHome();
     await home.start();
     await bench.deploy(home, shellProject('shell'));
     return home;
@@ -32,8 +32,8 @@ async function begun(): Promise<{ home: FaultHome; id: string }> {
 /** Runs a turn to its end. */
 async function prompt(home: FaultHome, session: string, text: string): Promise<string> {
   const { turn } = await home.call('turn/start', { session, prompt: text });
-  expect(await endOfTurn(home, turn.turnId)).toMatchObject({ status: 'succeeded' });
-  return (await outputOf(home, turn.turnId, 'stdout')).toString();
+  expect(await waitForTurn(home, turn.turnId)).toMatchObject({ status: 'succeeded' });
+  return (await turnOutput(home, turn.turnId, 'stdout')).toString();
 }
 
 async function codeOf(promise: Promise<unknown>): Promise<string> {
@@ -46,7 +46,7 @@ async function codeOf(promise: Promise<unknown>): Promise<string> {
 
 /** The store of the lineage on an ext4 of its own, made on a file; null where that cannot be. */
 async function smallStore(home: FaultHome, lineage: string, inodes: number): Promise<string | null> {
-  const folder = await bench.folder();
+  const folder = await bench.temporaryFolder();
   const image = join(folder, 'image');
   const store = join(home.path, 'store', lineage);
   await writeFile(image, '');
@@ -58,7 +58,7 @@ async function smallStore(home: FaultHome, lineage: string, inodes: number): Pro
   } catch {
     return null;
   }
-  bench.atEnd(() => run('umount', ['-l', store]));
+  bench.onCleanup(() => run('umount', ['-l', store]));
   return store;
 }
 
@@ -153,7 +153,7 @@ describe('a store that is full', () => {
 });
 
 test('without an engine what no snapshot needs is given back all the same, and the rest is said to stay', async () => {
-  const home = await bench.home();
+  const home = await bench.createHome();
   const supervisor = await home.start();
   await bench.deploy(home, shellProject('shell'));
   const { id } = (await home.call('session/create', { profile: 'shell' })).session;
@@ -164,7 +164,7 @@ test('without an engine what no snapshot needs is given back all the same, and t
   await home.call('snapshot/delete', { snapshot: big, force: true });
   await home.call('session/stop', { session: id });
   await supervisor.kill();
-  const env = { DOCKER_HOST: `unix://${join(await bench.folder(), 'none.sock')}` };
+  const env = { DOCKER_HOST: `unix://${join(await bench.temporaryFolder(), 'none.sock')}` };
   const without = await FaultHome.create({ path: home.path, env });
   const blind = await without.start();
   try {
@@ -198,7 +198,7 @@ test('what is mounted in a workspace is refused by its path, and the turn goes o
     skip(NO_DISK);
   }
   const unmount = () => run('umount', ['-l', inside]);
-  bench.atEnd(() => unmount().catch(() => undefined));
+  bench.onCleanup(() => unmount().catch(() => undefined));
   const error: unknown = await home
     .call('snapshot/create', { session: id })
     .catch((reason: unknown) => reason);
@@ -230,7 +230,7 @@ test(
     // A stop waits for the agent, and this one has none.
     await home.call('session/stop', { session: id });
     const taking = codeOf(home.call('snapshot/create', { session: id }));
-    await eventually('it has opened the folder', async () => (await modeOf()) !== 0, 60_000);
+    await waitUntil('it has opened the folder', async () => (await modeOf()) !== 0, 60_000);
     await home.call('session/stop', { session: id });
     expect(['connection_closed', 'sandbox_lost']).toContain(await taking);
     expect(await modeOf()).toBe(0);
@@ -275,7 +275,7 @@ describe('kill -9 of the sidecar', () => {
       () => home.call('snapshot/restore', { session: id, snapshot, cancel: true }),
       () => home.call('files/list', { session: id, path: '/workspace' }),
     ]) {
-      for (let round = 0; round < times(3, 50); round += 1) {
+      for (let round = 0; round < soakCount(3, 50); round += 1) {
         const { Pid } = (await (await sidecarOf(home, id)).inspect()).State;
         process.kill(Pid, 'SIGKILL');
         await ask();
@@ -304,7 +304,7 @@ describe('kill -9 of the sidecar', () => {
       await home.call('session/stop', { session: id });
       expect(await modeOf()).not.toBe(0);
       await home.call('files/list', { session: id, path: '/workspace' });
-      await eventually('it has closed the folder', async () => (await modeOf()) === 0, 60_000);
+      await waitUntil('it has closed the folder', async () => (await modeOf()) === 0, 60_000);
       await home.call('session/stop', { session: id });
       expect(await readdir(join(home.path, 'run'))).not.toContain(id);
       const taken = await home.call('snapshot/create', { session: id });
@@ -331,7 +331,7 @@ describe('kill -9 of the sidecar', () => {
     await prompt(home, id, 'rm -rf *; echo other > f1');
     const restoring = home.call('snapshot/restore', { session: id, snapshot });
     const workspace = join(home.path, 'workspaces', id);
-    await eventually('it writes', async () =>
+    await waitUntil('it writes', async () =>
       (await readdir(workspace)).some((name) => name.startsWith('.holdfast-restore-')),
     );
     await killSidecar(home, id);
@@ -359,7 +359,7 @@ async function killedWhileItLooks(
     const looking = home.call('snapshot/create', { session: id });
     const look = { isOver: false };
     const taking = codeOf(looking).finally(() => (look.isOver = true));
-    await eventually(what, async () => look.isOver || (await begun()), 60_000);
+    await waitUntil(what, async () => look.isOver || (await begun()), 60_000);
     if (!look.isOver) process.kill(Pid, 'SIGKILL');
     outcome = await taking;
     if (outcome === 'null') await home.call('snapshot/delete', { snapshot: (await looking).id, force: true });
@@ -372,7 +372,7 @@ async function killSidecar(home: FaultHome, id: string): Promise<void> {
 }
 
 async function sidecarOf(home: FaultHome, id: string): Promise<Container> {
-  const sidecar = (await home.objects()).find(
+  const sidecar = (await home.listObjects()).find(
     ({ labels }) => labels['dev.holdfast.session'] === id && labels['dev.holdfast.role'] === 'sidecar',
   );
   if (sidecar === undefined) throw new Error(`${id} has no sidecar`);

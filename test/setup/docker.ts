@@ -27,7 +27,7 @@ export default async function setup(): Promise<() => Promise<void>> {
     if (shared.users > 0) return;
     const { api, started } = await shared.ready;
     const homes = shared.homes.ids();
-    shared.homes.end();
+    shared.homes.dispose();
     const left = (await api.labelled(HOME_LABEL)).filter(({ value }) => homes.has(value));
     if (started) await stopEngine();
     if (left.length > 0) {

@@ -4,7 +4,7 @@ import { packageExtension } from '../../scripts/setup/package.mjs';
 import { Progress } from '../../scripts/setup/progress.mjs';
 import { ensureEditor } from '../../scripts/setup/vscode.mjs';
 import { installExtension } from '../editor/harness/extensions-folder.ts';
-import { checkout } from '../editor/harness/places.ts';
+import { checkout } from '../editor/harness/editor-paths.ts';
 
 const SHARED = Symbol.for('holdfast.test.editor');
 const place = globalThis as typeof globalThis & { [SHARED]?: Promise<void> | undefined };

@@ -20,14 +20,14 @@ export class RunHomes {
     return new Set(readFileSync(this.#file, 'utf8').split('\n'));
   }
 
-  end(): void {
+  dispose(): void {
     rmSync(this.#folder, { recursive: true });
     Reflect.deleteProperty(process.env, VARIABLE);
   }
 }
 
 /** What carries this home's label must be gone from the engine when the run ends. */
-export function isOfThisRun(homeId: string): void {
+export function registerHome(homeId: string): void {
   const file = process.env[VARIABLE];
   // Without an engine there is nothing to leave on it.
   if (file !== undefined) appendFileSync(file, `${homeId}\n`);

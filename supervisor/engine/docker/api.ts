@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import { Stream } from 'node:stream';
 import DockerModem from 'docker-modem';
 import type { HoldfastError } from '../../../protocol/errors.ts';
-import { EngineRefusal, unanswered, unavailable } from './failures.ts';
+import { EngineRefusal, engineTimedOut, engineUnavailable } from './errors.ts';
 import { TerseAgent } from './terse-agent.ts';
 
 export interface ApiCall {
@@ -17,7 +17,7 @@ export interface ApiCall {
   /** Until the answer is there (whole for `json`, its head for the others). */
   readonly timeoutMs: number;
   /** Further statuses that are no refusal: 304 for "already started". */
-  readonly alsoFine?: readonly number[];
+  readonly acceptedStatuses?: readonly number[];
   readonly signal?: AbortSignal | undefined;
   readonly auth?: Readonly<Record<string, string>> | undefined;
 }
@@ -96,7 +96,7 @@ export class DockerApi {
       abort.abort();
     };
     const timer = setTimeout(() => {
-      fail(unanswered(call.what, this.socketPath, call.timeoutMs), 'late');
+      fail(engineTimedOut(call.what, this.socketPath, call.timeoutMs), 'late');
     }, call.timeoutMs);
     const cancelled = (): void => fail(call.signal?.reason, null);
     call.signal?.addEventListener('abort', cancelled, { once: true });
@@ -105,7 +105,7 @@ export class DockerApi {
       call.signal?.removeEventListener('abort', cancelled);
     });
 
-    const fine = [200, 201, 202, 204, 101, ...(call.alsoFine ?? [])];
+    const fine = [200, 201, 202, 204, 101, ...(call.acceptedStatuses ?? [])];
     this.#modem.dial(
       {
         path: `${call.path}?`,
@@ -124,7 +124,10 @@ export class DockerApi {
         }
         if (failed) {
           const refusal = refusalOf(call.what, error);
-          fail(refusal ?? unavailable(call.what, this.socketPath, error), refusal === null ? 'gone' : null);
+          fail(
+            refusal ?? engineUnavailable(call.what, this.socketPath, error),
+            refusal === null ? 'gone' : null,
+          );
           return;
         }
         settled = true;

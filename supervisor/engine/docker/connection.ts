@@ -5,21 +5,21 @@ import { HoldfastError } from '../../../protocol/errors.ts';
 import type { EngineCapabilities } from '../port.ts';
 import { DockerApi } from './api.ts';
 import type { Endpoint } from './endpoint.ts';
-import { isRefusal, leaving, unavailable } from './failures.ts';
+import { isRefusal, toHoldfastError, engineUnavailable } from './errors.ts';
 import { LABEL } from './labels.ts';
 import type { Naming } from './labels.ts';
 import { EventReply, InfoReply, VersionReply, parseReply } from './replies.ts';
 
 export interface ConnectionOptions {
-  resolve(): Endpoint;
+  resolveEndpoint(): Endpoint;
   readonly naming: Naming;
   /** Told what was noticed in the background and has no caller. */
-  report(what: string, error: unknown): void;
-  readonly pingMs: number;
-  readonly quickMs: number;
+  reportBackgroundError(what: string, error: unknown): void;
+  readonly pingIntervalMs: number;
+  readonly queryMs: number;
 }
 
-export interface Change {
+export interface EngineChange {
   readonly sessionId: string | null;
 }
 
@@ -44,7 +44,7 @@ const EVENTS = ['create', 'start', 'die', 'oom', 'pause', 'unpause', 'destroy'];
 export class EngineConnection {
   readonly #options: ConnectionOptions;
   readonly #statusListeners = new Set<(status: EngineStatus) => void>();
-  readonly #changeListeners = new Set<(change: Change) => void>();
+  readonly #changeListeners = new Set<(change: EngineChange) => void>();
   readonly #closing = new AbortController();
   readonly #probeMs: number;
   #endpoint: Endpoint | null = null;
@@ -61,7 +61,7 @@ export class EngineConnection {
 
   constructor(options: ConnectionOptions) {
     this.#options = options;
-    this.#probeMs = Math.min(PROBE_MS, options.quickMs);
+    this.#probeMs = Math.min(PROBE_MS, options.queryMs);
     this.#status = {
       reachable: false,
       endpoint: '',
@@ -111,7 +111,7 @@ export class EngineConnection {
       });
     }
     if (this.#api !== null) return this.#api;
-    return this.#connect(this.#options.quickMs);
+    return this.#connect(this.#options.queryMs);
   }
 
   async probe(): Promise<EngineStatus> {
@@ -119,7 +119,7 @@ export class EngineConnection {
       await this.#connect(this.#probeMs);
     } catch (error) {
       // The failure is the answer; whoever probes gets it as a status.
-      this.#lost(leaving(error, 'Cannot ask the Docker engine'));
+      this.#lost(toHoldfastError(error, 'Cannot ask the Docker engine'));
     }
     return this.#status;
   }
@@ -129,7 +129,7 @@ export class EngineConnection {
     return () => this.#statusListeners.delete(listener);
   }
 
-  watch(listener: (change: Change) => void): () => void {
+  watch(listener: (change: EngineChange) => void): () => void {
     this.#changeListeners.add(listener);
     return () => this.#changeListeners.delete(listener);
   }
@@ -155,8 +155,8 @@ export class EngineConnection {
     const what = 'Cannot ask the Docker engine';
     try {
       // Once an engine was found, a vanished socket does not make us change to another engine.
-      this.#endpoint = this.#identity === null ? this.#options.resolve() : this.#endpoint;
-      const endpoint = this.#endpoint ?? this.#options.resolve();
+      this.#endpoint = this.#identity === null ? this.#options.resolveEndpoint() : this.#endpoint;
+      const endpoint = this.#endpoint ?? this.#options.resolveEndpoint();
       const api: DockerApi = new DockerApi(endpoint.socketPath, (error, how) => {
         // Of one call too many for a busy engine only that call fails, if it still answers what costs it nothing.
         if (how === 'late' && this.#api === api) void this.#ping();
@@ -165,7 +165,7 @@ export class EngineConnection {
       });
       const call = { what, method: 'GET', timeoutMs, signal: this.#closing.signal } as const;
       const version = parseReply(VersionReply, what, await api.json({ ...call, path: '/version' }));
-      const apiVersion = negotiate(version);
+      const apiVersion = negotiateApiVersion(version);
       api.useVersion(apiVersion);
       const info = parseReply(InfoReply, what, await api.json({ ...call, path: '/info' }));
       this.#identity = { info, socketPath: endpoint.socketPath };
@@ -183,7 +183,7 @@ export class EngineConnection {
       this.#wake?.();
       return api;
     } catch (error) {
-      const known = leaving(error, what);
+      const known = toHoldfastError(error, what);
       this.#lost(known);
       throw known;
     }
@@ -194,7 +194,7 @@ export class EngineConnection {
     while (!this.#closing.signal.aborted) {
       const began = performance.now();
       try {
-        const api = await this.#connect(this.#options.quickMs);
+        const api = await this.#connect(this.#options.queryMs);
         await this.#follow(api, () => {
           backoff = FIRST_BACKOFF_MS;
         });
@@ -203,7 +203,7 @@ export class EngineConnection {
         if (this.#api !== null) this.#lost(broken(error, this.#api.socketPath));
       }
       // An engine that was waited for in vain has had its pause; it may be busy, and is asked again at once.
-      if (performance.now() - began >= this.#options.quickMs) backoff = FIRST_BACKOFF_MS;
+      if (performance.now() - began >= this.#options.queryMs) backoff = FIRST_BACKOFF_MS;
       await this.#pause(backoff);
       backoff = Math.min(backoff * 2, LAST_BACKOFF_MS);
     }
@@ -217,7 +217,7 @@ export class EngineConnection {
       method: 'GET',
       path: '/events',
       query: { filters: this.#options.naming.filters(undefined, { type: ['container'], event: EVENTS }) },
-      timeoutMs: this.#options.quickMs,
+      timeoutMs: this.#options.queryMs,
       signal: this.#closing.signal,
     });
     this.#events = stream;
@@ -227,7 +227,7 @@ export class EngineConnection {
       this.#events = null;
       return;
     }
-    const pinging = setInterval(() => void this.#ping(), this.#options.pingMs);
+    const pinging = setInterval(() => void this.#ping(), this.#options.pingIntervalMs);
     try {
       connected();
       this.#emit({ sessionId: null });
@@ -256,7 +256,7 @@ export class EngineConnection {
       this.#emit(change);
       if (TOLD_EARLY.has(event.Action)) void this.#tellAgain(api, event.Actor.ID, change);
     } catch (error) {
-      this.#options.report('an event of the engine was not understood', error);
+      this.#options.reportBackgroundError('an event of the engine was not understood', error);
       this.#emit({ sessionId: null });
     }
   }
@@ -265,8 +265,8 @@ export class EngineConnection {
    * The engine tells of an end before it has cleaned up, and lists the container as running until then; whoever looked in between saw what
    * was before. Inspecting one waits for that.
    */
-  async #tellAgain(api: DockerApi, id: string, change: Change): Promise<void> {
-    const { quickMs: timeoutMs } = this.#options;
+  async #tellAgain(api: DockerApi, id: string, change: EngineChange): Promise<void> {
+    const { queryMs: timeoutMs } = this.#options;
     const { signal } = this.#closing;
     const what = 'Cannot look at a container';
     try {
@@ -322,7 +322,7 @@ export class EngineConnection {
     for (const listener of this.#statusListeners) this.#tell(() => listener(status));
   }
 
-  #emit(change: Change): void {
+  #emit(change: EngineChange): void {
     for (const listener of this.#changeListeners) this.#tell(() => listener(change));
   }
 
@@ -330,7 +330,7 @@ export class EngineConnection {
     try {
       call();
     } catch (error) {
-      this.#options.report('a listener to the engine failed', error);
+      this.#options.reportBackgroundError('a listener to the engine failed', error);
     }
   }
 
@@ -353,11 +353,11 @@ export class EngineConnection {
 
 function broken(error: unknown, socketPath: string): HoldfastError {
   if (error instanceof HoldfastError) return error;
-  return unavailable('Cannot follow the Docker engine', socketPath, error);
+  return engineUnavailable('Cannot follow the Docker engine', socketPath, error);
 }
 
 /** The API version to speak. Errors: `not_supported`. */
-export function negotiate(version: {
+export function negotiateApiVersion(version: {
   Version: string;
   ApiVersion: string;
   MinAPIVersion?: string | undefined;

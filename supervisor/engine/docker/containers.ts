@@ -4,7 +4,7 @@ import type { ContainerCreateOptions } from 'dockerode';
 import type { z } from 'zod';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import type { DockerApi } from './api.ts';
-import { isRefusal } from './failures.ts';
+import { isRefusal } from './errors.ts';
 import { LABEL } from './labels.ts';
 import type { Naming } from './labels.ts';
 import {
@@ -15,14 +15,14 @@ import {
   VolumeReply,
   parseReply,
 } from './replies.ts';
-import type { ContainerListed } from './replies.ts';
+import type { ContainerSummary } from './replies.ts';
 
-export type ContainerFacts = z.infer<typeof ContainerReply>;
+export type InspectedContainer = z.infer<typeof ContainerReply>;
 
 /** Milliseconds: what only asks, and what makes the engine work. */
-export interface Patience {
-  readonly quickMs: number;
-  readonly workMs: number;
+export interface EngineTimeouts {
+  readonly queryMs: number;
+  readonly operationMs: number;
 }
 
 const REMOVE_TRIES = 20;
@@ -36,15 +36,15 @@ const THAW_PAUSE_MS = 100;
 export class Containers {
   readonly #api: () => Promise<DockerApi>;
   readonly #naming: Naming;
-  readonly #patience: Patience;
+  readonly #patience: EngineTimeouts;
 
-  constructor(api: () => Promise<DockerApi>, naming: Naming, patience: Patience) {
+  constructor(api: () => Promise<DockerApi>, naming: Naming, patience: EngineTimeouts) {
     this.#api = api;
     this.#naming = naming;
     this.#patience = patience;
   }
 
-  async list(sessionId?: string): Promise<ContainerListed[]> {
+  async list(sessionId?: string): Promise<ContainerSummary[]> {
     const what = 'Cannot list the containers of this home';
     const answer = await (
       await this.#api()
@@ -53,17 +53,17 @@ export class Containers {
       method: 'GET',
       path: '/containers/json',
       query: { all: true, filters: this.#naming.filters(sessionId) },
-      timeoutMs: this.#patience.quickMs,
+      timeoutMs: this.#patience.queryMs,
     });
     return parseReply(ContainerListReply, what, answer);
   }
 
-  async inspect(id: string): Promise<ContainerFacts | null> {
+  async inspect(id: string): Promise<InspectedContainer | null> {
     const what = 'Cannot look at a container';
     try {
       const path = `/containers/${id}/json`;
       const api = await this.#api();
-      const answer = await api.json({ what, method: 'GET', path, timeoutMs: this.#patience.quickMs });
+      const answer = await api.json({ what, method: 'GET', path, timeoutMs: this.#patience.queryMs });
       return parseReply(ContainerReply, what, answer);
     } catch (error) {
       if (isRefusal(error, 404)) return null;
@@ -81,7 +81,7 @@ export class Containers {
         path: '/containers/create',
         query: { name },
         body,
-        timeoutMs: this.#patience.workMs,
+        timeoutMs: this.#patience.operationMs,
       });
       return parseReply(CreatedReply, what, answer).Id;
     };
@@ -104,7 +104,7 @@ export class Containers {
   }
 
   async start(what: string, id: string): Promise<void> {
-    await this.#post(what, id, 'start', this.#patience.workMs, [304]);
+    await this.#post(what, id, 'start', this.#patience.operationMs, [304]);
   }
 
   /** What the container does now, in the engine's words (`running`, `paused`, `exited`, …); null when there is none. */
@@ -116,7 +116,7 @@ export class Containers {
   async pause(what: string, id: string): Promise<void> {
     for (let attempt = 1; ; attempt += 1) {
       try {
-        await this.#post(what, id, 'pause', this.#patience.quickMs);
+        await this.#post(what, id, 'pause', this.#patience.queryMs);
         return;
       } catch (error) {
         if (!isRefusal(error)) throw error;
@@ -132,7 +132,7 @@ export class Containers {
   async unpause(what: string, id: string): Promise<void> {
     for (let attempt = 1; ; attempt += 1) {
       try {
-        await this.#post(what, id, 'unpause', this.#patience.quickMs);
+        await this.#post(what, id, 'unpause', this.#patience.queryMs);
         return;
       } catch (error) {
         if (!isRefusal(error)) throw error;
@@ -159,7 +159,7 @@ export class Containers {
         method: 'POST',
         path,
         query: { signal: 'TERM' },
-        timeoutMs: this.#patience.quickMs,
+        timeoutMs: this.#patience.queryMs,
       });
     } catch (error) {
       // Gone or ended already, or it gets no time to end by itself.
@@ -173,7 +173,7 @@ export class Containers {
         what,
         method: 'POST',
         path,
-        timeoutMs: graceMs + this.#patience.quickMs,
+        timeoutMs: graceMs + this.#patience.queryMs,
         signal: grace,
       });
     } catch (error) {
@@ -191,7 +191,7 @@ export class Containers {
           method: 'DELETE',
           path: `/containers/${id}`,
           query: { force: true, v: true },
-          timeoutMs: this.#patience.workMs,
+          timeoutMs: this.#patience.operationMs,
         });
         return;
       } catch (error) {
@@ -208,7 +208,7 @@ export class Containers {
     try {
       const api = await this.#api();
       const path = `/images/${reference}/json`;
-      await api.json({ what, method: 'GET', path, timeoutMs: this.#patience.quickMs });
+      await api.json({ what, method: 'GET', path, timeoutMs: this.#patience.queryMs });
       return true;
     } catch (error) {
       if (isRefusal(error, 404)) return false;
@@ -225,7 +225,7 @@ export class Containers {
       method: 'GET',
       path: '/volumes',
       query: { filters: this.#naming.filters() },
-      timeoutMs: this.#patience.quickMs,
+      timeoutMs: this.#patience.queryMs,
     });
     const volumes = parseReply(VolumeListReply, what, answer).Volumes ?? [];
     return volumes.map((volume) => ({ name: volume.Name, labels: volume.Labels ?? {} }));
@@ -236,7 +236,7 @@ export class Containers {
     try {
       const path = `/volumes/${name}`;
       const api = await this.#api();
-      await api.json({ what, method: 'GET', path, timeoutMs: this.#patience.quickMs });
+      await api.json({ what, method: 'GET', path, timeoutMs: this.#patience.queryMs });
       return true;
     } catch (error) {
       if (isRefusal(error, 404)) return false;
@@ -256,8 +256,8 @@ export class Containers {
       what,
       method: 'POST',
       path: '/volumes/create',
-      body: { Name: name, Labels: { ...labels, [LABEL.birth]: randomBytes(8).toString('hex') } },
-      timeoutMs: this.#patience.quickMs,
+      body: { Name: name, Labels: { ...labels, [LABEL.instance]: randomBytes(8).toString('hex') } },
+      timeoutMs: this.#patience.queryMs,
     });
     const volume = parseReply(VolumeReply, what, answer);
     if (volume.Labels?.[LABEL.home] !== this.#naming.homeId) {
@@ -267,7 +267,7 @@ export class Containers {
         details: { volume: name },
       });
     }
-    return volume.Labels[LABEL.birth] ?? '';
+    return volume.Labels[LABEL.instance] ?? '';
   }
 
   async removeVolume(name: string): Promise<void> {
@@ -275,7 +275,7 @@ export class Containers {
     const what = `Cannot remove volume ${name}`;
     try {
       const path = `/volumes/${name}`;
-      await api.json({ what, method: 'DELETE', path, timeoutMs: this.#patience.workMs });
+      await api.json({ what, method: 'DELETE', path, timeoutMs: this.#patience.operationMs });
     } catch (error) {
       if (!isRefusal(error, 404)) throw error;
     }
@@ -289,6 +289,12 @@ export class Containers {
     alsoFine: number[] = [],
   ): Promise<void> {
     const api = await this.#api();
-    await api.json({ what, method: 'POST', path: `/containers/${id}/${verb}`, timeoutMs, alsoFine });
+    await api.json({
+      what,
+      method: 'POST',
+      path: `/containers/${id}/${verb}`,
+      timeoutMs,
+      acceptedStatuses: alsoFine,
+    });
   }
 }

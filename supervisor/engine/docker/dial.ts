@@ -1,7 +1,7 @@
 import { closeSync, constants, fstatSync, openSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { HoldfastError } from '../../../protocol/errors.ts';
-import { connectScratch } from '../../../protocol/wire/scratch-socket.ts';
+import { connectWithSharedBuffer } from '../../../protocol/wire/shared-buffer-socket.ts';
 
 /** Linux's O_PATH, which Node does not name: a descriptor of the place itself, opened without touching what is there. */
 const O_PATH = 0o10000000;
@@ -10,7 +10,7 @@ const O_PATH = 0o10000000;
  * Connects to a unix socket that a container may swap for anything at any time. What was checked is what is connected to: the
  * descriptor pins it, a link is refused, and the path may be longer than a socket address can carry. Null: nobody listens.
  */
-export async function dialChecked(path: string): Promise<Socket | null> {
+export async function connectToSidecarSocket(path: string): Promise<Socket | null> {
   const descriptor = openPlace(path);
   if (descriptor === null) return null;
   try {
@@ -32,7 +32,7 @@ function openPlace(path: string): number | null {
 
 function connected(path: string): Promise<Socket | null> {
   const { promise, resolve, reject } = Promise.withResolvers<Socket | null>();
-  const socket = connectScratch(path);
+  const socket = connectWithSharedBuffer(path);
   const failed = (error: Error): void => {
     socket.destroy();
     // A socket without a listener is one that was left behind, that is just closed, or is about to be listened to.

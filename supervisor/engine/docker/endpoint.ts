@@ -30,7 +30,7 @@ const ContextSchema = z.object({
   Endpoints: z.object({ docker: z.object({ Host: z.string() }) }),
 });
 
-export function machineSources(env: NodeJS.ProcessEnv, setting?: string): EndpointSources {
+export function endpointSources(env: NodeJS.ProcessEnv, setting?: string): EndpointSources {
   return {
     env,
     userHome: homedir(),

@@ -13,32 +13,32 @@ import type {
   ExecSpec,
   ObservedObject,
   ObservedSandbox,
-  ObservedSide,
+  ObservedContainer,
   PauseGuard,
   SandboxSpec,
   WorkspaceSpec,
 } from '../port.ts';
-import { Chores } from './chore.ts';
+import { HelperContainers } from './helper-containers.ts';
 import { EngineConnection } from './connection.ts';
-import type { Change } from './connection.ts';
+import type { EngineChange } from './connection.ts';
 import { Containers } from './containers.ts';
-import type { Patience } from './containers.ts';
-import { machineSources, resolveEndpoint } from './endpoint.ts';
+import type { EngineTimeouts } from './containers.ts';
+import { endpointSources, resolveEndpoint } from './endpoint.ts';
 import { guardPause } from './pause-guard.ts';
 import { Execs } from './exec.ts';
-import { engineFacts } from './facts.ts';
-import { leaving } from './failures.ts';
+import { readEngineFacts } from './facts.ts';
+import { toHoldfastError } from './errors.ts';
 import { DockerImages } from './images.ts';
 import { Naming } from './labels.ts';
 import { LocalPathsProbe } from './local-paths.ts';
-import { LocalPlacement } from './local-placement.ts';
-import { observe, observeSession } from './observation.ts';
-import { VolumeWorkspaces } from './placement.ts';
-import type { Placement } from './placement.ts';
-import { Programs } from './programs.ts';
+import { BindMountStrategy } from './bind-mounts.ts';
+import { observeObjects, observeSession } from './observation.ts';
+import { VolumeWorkspaces } from './mount-strategy.ts';
+import type { MountStrategy } from './mount-strategy.ts';
+import { SandboxPrograms } from './programs.ts';
 import type { InfoReply } from './replies.ts';
 import { Sandboxes } from './sandboxes.ts';
-import { VolumePlacement } from './volume-placement.ts';
+import { VolumeMountStrategy } from './volume-mounts.ts';
 
 export interface DockerEngineOptions {
   /** The home of this installation: folders for workspaces, run directories, code and program files. */
@@ -47,23 +47,23 @@ export interface DockerEngineOptions {
   /** The trusted image: Node and a static busybox. */
   readonly sidecarImage: string;
   /** The folder with the built files that run in sandboxes. */
-  readonly builtPrograms: string;
+  readonly programsDirectory: string;
   /** The file of the program that thaws a container when this process ends; without it nobody does. */
-  readonly thawProgram?: string | undefined;
+  readonly unpauseProgram?: string | undefined;
   /** Told what was noticed in the background and has no caller. */
-  report(what: string, error: unknown): void;
+  reportBackgroundError(what: string, error: unknown): void;
   /** Wins over DOCKER_HOST and contexts: `unix:///path` or a path. */
   readonly endpoint?: string | undefined;
   /** `auto` finds out; the others are for tests and for engines that lie. Default: HOLDFAST_ENGINE_MODE, else `auto`. */
-  readonly mode?: PlacementMode | undefined;
+  readonly mountMode?: MountMode | undefined;
   readonly env?: NodeJS.ProcessEnv;
-  readonly patience?: Patience;
+  readonly timeouts?: EngineTimeouts;
   /** Between two looks whether the engine still answers. */
-  readonly pingMs?: number;
+  readonly pingIntervalMs?: number;
 }
-export type PlacementMode = 'auto' | 'paths' | 'volumes';
+export type MountMode = 'auto' | 'paths' | 'volumes';
 
-const PATIENCE: Patience = { quickMs: 10_000, workMs: 60_000 };
+const PATIENCE: EngineTimeouts = { queryMs: 10_000, operationMs: 60_000 };
 const PING_MS = 15_000;
 const CLOSE_MS = 3000;
 
@@ -74,42 +74,47 @@ export class DockerEngine implements Engine {
   readonly #naming: Naming;
   readonly #connection: EngineConnection;
   readonly #containers: Containers;
-  readonly #chores: Chores;
-  readonly #programs: Programs;
+  readonly #chores: HelperContainers;
+  readonly #programs: SandboxPrograms;
   readonly #execs: Execs;
   readonly #sandboxes: Sandboxes;
   readonly #localPaths: LocalPathsProbe;
-  readonly #byPaths: LocalPlacement;
-  readonly #byVolumes: VolumePlacement;
-  readonly #mode: PlacementMode;
-  readonly #quickMs: number;
-  #placed: { engine: string; placement: Promise<Placement> } | null = null;
+  readonly #byPaths: BindMountStrategy;
+  readonly #byVolumes: VolumeMountStrategy;
+  readonly #mode: MountMode;
+  readonly #queryMs: number;
+  #placed: { engine: string; placement: Promise<MountStrategy> } | null = null;
 
   constructor(options: DockerEngineOptions) {
     this.#options = options;
     const env = options.env ?? process.env;
-    const patience = options.patience ?? PATIENCE;
-    this.#mode = options.mode ?? modeOf(env['HOLDFAST_ENGINE_MODE']);
-    this.#quickMs = patience.quickMs;
+    const patience = options.timeouts ?? PATIENCE;
+    this.#mode = options.mountMode ?? modeOf(env['HOLDFAST_ENGINE_MODE']);
+    this.#queryMs = patience.queryMs;
     this.#naming = new Naming(options.homeId);
     this.#connection = new EngineConnection({
-      resolve: () =>
-        resolveEndpoint({ ...machineSources(env, options.endpoint), userHome: env['HOME'] ?? homedir() }),
+      resolveEndpoint: () =>
+        resolveEndpoint({ ...endpointSources(env, options.endpoint), userHome: env['HOME'] ?? homedir() }),
       naming: this.#naming,
-      report: (what, error) => options.report(what, error),
-      pingMs: options.pingMs ?? PING_MS,
-      quickMs: patience.quickMs,
+      reportBackgroundError: (what, error) => options.reportBackgroundError(what, error),
+      pingIntervalMs: options.pingIntervalMs ?? PING_MS,
+      queryMs: patience.queryMs,
     });
     const api = (): ReturnType<EngineConnection['api']> => this.#connection.api();
     this.#containers = new Containers(api, this.#naming, patience);
-    this.#chores = new Chores(api, this.#containers, this.#naming, options.sidecarImage, patience);
+    this.#chores = new HelperContainers(api, this.#containers, this.#naming, options.sidecarImage, patience);
     const folder = join(options.home, 'runtime');
-    this.#programs = new Programs(options.builtPrograms, options.sidecarImage, folder, this.#chores);
+    this.#programs = new SandboxPrograms(
+      options.programsDirectory,
+      options.sidecarImage,
+      folder,
+      this.#chores,
+    );
     this.#execs = new Execs(api, this.#containers, patience);
     this.#localPaths = new LocalPathsProbe(options.home, this.#chores);
     const workspaces = new VolumeWorkspaces(this.#containers, this.#chores, this.#naming);
-    this.#byPaths = new LocalPlacement(options.home, this.#programs, workspaces);
-    this.#byVolumes = new VolumePlacement(options.home, {
+    this.#byPaths = new BindMountStrategy(options.home, this.#programs, workspaces);
+    this.#byVolumes = new VolumeMountStrategy(options.home, {
       containers: this.#containers,
       chores: this.#chores,
       execs: this.#execs,
@@ -122,9 +127,9 @@ export class DockerEngine implements Engine {
       containers: this.#containers,
       naming: this.#naming,
       sidecarImage: options.sidecarImage,
-      programs: this.#programs.hash,
-      placement: () => this.#placement(),
-      processors: () => this.#connection.identity()?.info.NCPU ?? 0,
+      programsHash: this.#programs.hash,
+      mountStrategy: () => this.#placement(),
+      cpuCount: () => this.#connection.identity()?.info.NCPU ?? 0,
       watch: (listener) => this.#connection.watch(listener),
     });
     this.#connection.onStatus((status) => {
@@ -145,16 +150,16 @@ export class DockerEngine implements Engine {
     return this.#connection.capabilities();
   }
 
-  programs(): string {
+  programsHash(): string {
     return this.#programs.hash;
   }
 
   async facts(): Promise<EngineFacts> {
     const what = 'Cannot ask the engine about itself';
     try {
-      return await engineFacts(await this.#connection.api(), this.#quickMs);
+      return await readEngineFacts(await this.#connection.api(), this.#queryMs);
     } catch (error) {
-      throw leaving(error, what);
+      throw toHoldfastError(error, what);
     }
   }
 
@@ -170,18 +175,18 @@ export class DockerEngine implements Engine {
     return this.#sandboxes.pause(sessionId).catch(leave(`Cannot pause ${sessionId}`));
   }
 
-  guardPause(agent: ObservedSide): PauseGuard {
-    const { thawProgram } = this.#options;
+  guardPause(agent: ObservedContainer): PauseGuard {
+    const { unpauseProgram } = this.#options;
     const socketPath = this.#connection.identity()?.socketPath;
-    if (thawProgram === undefined || socketPath === undefined) return { release: () => undefined };
-    return guardPause(thawProgram, socketPath, agent.objectId, (error) =>
-      this.#options.report('nobody but this supervisor would thaw an agent', error),
+    if (unpauseProgram === undefined || socketPath === undefined) return { release: () => undefined };
+    return guardPause(unpauseProgram, socketPath, agent.objectId, (error) =>
+      this.#options.reportBackgroundError('nobody but this supervisor would thaw an agent', error),
     );
   }
 
   async unpause(sessionId: string): Promise<void> {
     await this.#sandboxes.unpause(sessionId).catch(leave(`Cannot go on with ${sessionId}`));
-    await this.#execs.thawed(sessionId).catch(leave(`Cannot go on with ${sessionId}`));
+    await this.#execs.resizeAfterUnpause(sessionId).catch(leave(`Cannot go on with ${sessionId}`));
   }
 
   stopAgent(sessionId: string, graceMs: number): Promise<void> {
@@ -200,10 +205,10 @@ export class DockerEngine implements Engine {
 
   async exec(sessionId: string, spec: ExecSpec): Promise<EngineExec> {
     try {
-      const agent = await this.#sandboxes.agent(sessionId);
+      const agent = await this.#sandboxes.livingAgent(sessionId);
       return await this.#execs.run(sessionId, agent.id, spec);
     } catch (error) {
-      throw leaving(error, `Cannot run a command in ${sessionId}`);
+      throw toHoldfastError(error, `Cannot run a command in ${sessionId}`);
     }
   }
 
@@ -235,7 +240,7 @@ export class DockerEngine implements Engine {
   }
 
   observe(): Promise<ObservedObject[]> {
-    return observe(this.#containers, this.#chores.busy).catch(leave('Cannot look at the engine'));
+    return observeObjects(this.#containers, this.#chores.inUse).catch(leave('Cannot look at the engine'));
   }
 
   observeSession(sessionId: string): Promise<ObservedSandbox> {
@@ -251,7 +256,7 @@ export class DockerEngine implements Engine {
     await removed.catch(leave(what));
   }
 
-  watch(listener: (change: Change) => void): () => void {
+  watch(listener: (change: EngineChange) => void): () => void {
     return this.#connection.watch(listener);
   }
 
@@ -266,16 +271,16 @@ export class DockerEngine implements Engine {
     await this.#connection.close();
   }
 
-  async #place(verb: (placement: Placement) => Promise<void>, what: string): Promise<void> {
+  async #place(verb: (placement: MountStrategy) => Promise<void>, what: string): Promise<void> {
     try {
       await verb(await this.#placement());
     } catch (error) {
-      throw leaving(error, what);
+      throw toHoldfastError(error, what);
     }
   }
 
   /** How this engine is worked with; found out once per engine. */
-  async #placement(): Promise<Placement> {
+  async #placement(): Promise<MountStrategy> {
     // An engine that was met is not asked again: a sidecar can be dialled while the engine hangs.
     if (this.#connection.identity() === null) await this.#connection.api();
     const identity = this.#connection.identity();
@@ -292,8 +297,8 @@ export class DockerEngine implements Engine {
     return this.#placed.placement;
   }
 
-  async #findPlacement(info: InfoReply): Promise<Placement> {
-    const local = this.#mode === 'auto' ? await this.#localPaths.find(info) : this.#mode === 'paths';
+  async #findPlacement(info: InfoReply): Promise<MountStrategy> {
+    const local = this.#mode === 'auto' ? await this.#localPaths.detect(info) : this.#mode === 'paths';
     this.#connection.setLocalPaths(local);
     return local ? this.#byPaths : this.#byVolumes;
   }
@@ -304,19 +309,22 @@ export class DockerEngine implements Engine {
     if (identity === null) return;
     if (this.#placed === null) {
       const { info } = identity;
-      const expected = this.#mode === 'auto' ? this.#localPaths.expected(info) : this.#mode === 'paths';
+      const expected = this.#mode === 'auto' ? this.#localPaths.guess(info) : this.#mode === 'paths';
       this.#connection.setLocalPaths(expected);
     }
     this.#placement().catch((error: unknown) => {
       // Not there yet or not reachable now: whoever needs it is told.
       const known = error instanceof HoldfastError ? error.code : null;
       if (known === 'image_not_found' || known === 'engine_unavailable' || known === 'shutting_down') return;
-      this.#options.report('it could not be found out whether the engine sees local files', error);
+      this.#options.reportBackgroundError(
+        'it could not be found out whether the engine sees local files',
+        error,
+      );
     });
   }
 }
 
-function modeOf(setting: string | undefined): PlacementMode {
+function modeOf(setting: string | undefined): MountMode {
   switch (setting) {
     case undefined:
     case '':
@@ -334,6 +342,6 @@ function modeOf(setting: string | undefined): PlacementMode {
 
 function leave(what: string): (error: unknown) => never {
   return (error) => {
-    throw leaving(error, what);
+    throw toHoldfastError(error, what);
   };
 }

@@ -1,7 +1,7 @@
 import { Duplex } from 'node:stream';
 import type { Readable } from 'node:stream';
 import { HoldfastError } from '../../../protocol/errors.ts';
-import { takeApart, textOf } from './hijacked.ts';
+import { demultiplex, readText } from './multiplexed-stream.ts';
 import type { RawExec } from './exec.ts';
 
 const SHOWN_BYTES = 2048;
@@ -18,14 +18,14 @@ export class ExecChannel extends Duplex {
   constructor(exec: RawExec) {
     super({ allowHalfOpen: true });
     this.#exec = exec;
-    const { stdout, stderr } = takeApart(exec.socket);
+    const { stdout, stderr } = demultiplex(exec.socket);
     this.#output = stdout;
     let bytes = 0;
     stdout.on('data', (chunk: Buffer) => {
       bytes += chunk.length;
       if (!this.push(chunk)) stdout.pause();
     });
-    const complaint = textOf(stderr, SHOWN_BYTES);
+    const complaint = readText(stderr, SHOWN_BYTES);
     stdout.on('end', () => {
       complaint.then(
         (text) => {

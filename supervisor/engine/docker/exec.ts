@@ -4,9 +4,9 @@ import type { Socket } from 'node:net';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import type { EngineExec, ExecSpec } from '../port.ts';
 import type { DockerApi } from './api.ts';
-import type { Containers, Patience } from './containers.ts';
-import { EngineRefusal, isRefusal } from './failures.ts';
-import { takeApart } from './hijacked.ts';
+import type { Containers, EngineTimeouts } from './containers.ts';
+import { EngineRefusal, isRefusal } from './errors.ts';
+import { demultiplex } from './multiplexed-stream.ts';
 import { CreatedReply, ExecReply, parseReply } from './replies.ts';
 
 const RESIZE_TRIES = 20;
@@ -33,11 +33,11 @@ interface ExecTerminal {
 export class Execs {
   readonly #api: () => Promise<DockerApi>;
   readonly #containers: Containers;
-  readonly #patience: Patience;
+  readonly #patience: EngineTimeouts;
   /** Wanted sizes of terminals, by session: a frozen container refuses a resize, it is given again after the thaw. */
   readonly #refused = new Map<string, Set<() => Promise<void>>>();
 
-  constructor(api: () => Promise<DockerApi>, containers: Containers, patience: Patience) {
+  constructor(api: () => Promise<DockerApi>, containers: Containers, patience: EngineTimeouts) {
     this.#api = api;
     this.#containers = containers;
     this.#patience = patience;
@@ -48,14 +48,14 @@ export class Execs {
     const api = await this.#api();
     try {
       const path = `/containers/${containerId}/exec`;
-      const created = await api.json({ what, method: 'POST', path, body, timeoutMs: this.#patience.quickMs });
+      const created = await api.json({ what, method: 'POST', path, body, timeoutMs: this.#patience.queryMs });
       const { Id } = parseReply(CreatedReply, what, created);
       const socket = await api.hijack({
         what,
         method: 'POST',
         path: `/exec/${Id}/start`,
         body: { Detach: false, Tty: tty },
-        timeoutMs: this.#patience.workMs,
+        timeoutMs: this.#patience.operationMs,
       });
       return { id: Id, socket };
     } catch (error) {
@@ -64,7 +64,7 @@ export class Execs {
   }
 
   /** Reads and drops what it prints, until it has ended: its exit code, or null when its container went away. */
-  async finish(containerId: string, { id, socket }: RawExec): Promise<number | null> {
+  async waitForExit(containerId: string, { id, socket }: RawExec): Promise<number | null> {
     const closed = new Promise((resolve) => socket.once('close', resolve));
     // A broken connection closes too; what became of the process is asked of the engine.
     socket.on('error', () => undefined);
@@ -102,7 +102,7 @@ export class Execs {
     // A broken connection ends the outputs; what became of the process is asked of the engine.
     socket.on('error', finish);
 
-    const outputs = tty ? { stdout: socket.pipe(new PassThrough()), stderr: null } : takeApart(socket);
+    const outputs = tty ? { stdout: socket.pipe(new PassThrough()), stderr: null } : demultiplex(socket);
     if (tty) socket.on('close', () => (outputs.stdout as PassThrough).end());
     const resize = (columns: number, rows: number): Promise<void> =>
       this.#resize({ sessionId, containerId, id, ended: () => ended }, columns, rows);
@@ -126,7 +126,7 @@ export class Execs {
   }
 
   /** After a thaw: terminals get the size that was refused meanwhile. */
-  async thawed(sessionId: string): Promise<void> {
+  async resizeAfterUnpause(sessionId: string): Promise<void> {
     const again = this.#refused.get(sessionId);
     this.#refused.delete(sessionId);
     for (const resize of again ?? []) await resize();
@@ -142,7 +142,7 @@ export class Execs {
           method: 'POST',
           path: `/exec/${id}/resize`,
           query: { w: columns, h: rows },
-          timeoutMs: this.#patience.quickMs,
+          timeoutMs: this.#patience.queryMs,
         });
         return;
       } catch (error) {
@@ -202,7 +202,7 @@ export class Execs {
       const api = await this.#api();
       for (let tries = 1; tries <= EXIT_TRIES; tries += 1) {
         const path = `/exec/${id}/json`;
-        const reply = await api.json({ what, method: 'GET', path, timeoutMs: this.#patience.quickMs });
+        const reply = await api.json({ what, method: 'GET', path, timeoutMs: this.#patience.queryMs });
         const { Running, ExitCode } = parseReply(ExecReply, what, reply);
         if (!Running && ExitCode !== null) {
           if (!AMBIGUOUS.includes(ExitCode)) return ExitCode;

@@ -3,7 +3,7 @@ import type { DockerApi } from './api.ts';
 import { InfoReply, VersionReply, parseReply } from './replies.ts';
 
 /** What the engine says of itself, now. */
-export async function engineFacts(api: DockerApi, timeoutMs: number): Promise<EngineFacts> {
+export async function readEngineFacts(api: DockerApi, timeoutMs: number): Promise<EngineFacts> {
   const what = 'Cannot ask the engine about itself';
   const [versionAnswer, infoAnswer] = await Promise.all(
     ['/version', '/info'].map((path) => api.json({ what, method: 'GET', path, timeoutMs })),

@@ -1,9 +1,9 @@
 import { HoldfastError } from '../../../protocol/errors.ts';
 import type { EngineImages, PullProgress } from '../port.ts';
 import type { DockerApi } from './api.ts';
-import { missingImage } from './chore.ts';
-import type { Patience } from './containers.ts';
-import { EngineRefusal, isRefusal } from './failures.ts';
+import { missingImageError } from './helper-containers.ts';
+import type { EngineTimeouts } from './containers.ts';
+import { EngineRefusal, isRefusal } from './errors.ts';
 import { ImageReply, PullLine, parseReply } from './replies.ts';
 
 /** Without a byte or a word for so long, a pull has stalled. */
@@ -11,9 +11,9 @@ const STALLED_MS = 120_000;
 
 export class DockerImages implements EngineImages {
   readonly #api: () => Promise<DockerApi>;
-  readonly #patience: Patience;
+  readonly #patience: EngineTimeouts;
 
-  constructor(api: () => Promise<DockerApi>, patience: Patience) {
+  constructor(api: () => Promise<DockerApi>, patience: EngineTimeouts) {
     this.#api = api;
     this.#patience = patience;
   }
@@ -24,7 +24,7 @@ export class DockerImages implements EngineImages {
 
   async identity(reference: string): Promise<string> {
     const image = await this.#inspect(reference);
-    if (image === null) throw missingImage(reference);
+    if (image === null) throw missingImageError(reference);
     return image.RepoDigests?.[0] ?? image.Id;
   }
 
@@ -110,7 +110,7 @@ export class DockerImages implements EngineImages {
       return parseReply(
         ImageReply,
         what,
-        await api.json({ what, method: 'GET', path, timeoutMs: this.#patience.quickMs }),
+        await api.json({ what, method: 'GET', path, timeoutMs: this.#patience.queryMs }),
       );
     } catch (error) {
       if (isRefusal(error, 404)) return null;
@@ -140,8 +140,8 @@ export class PullTally {
     const total = known.reduce((sum, { of }) => sum + (of ?? 0), 0);
     return {
       doneBytes: known.reduce((sum, { done }) => sum + done, 0),
-      ofBytes: total === 0 ? null : total,
-      stage: status,
+      totalBytes: total === 0 ? null : total,
+      status,
     };
   }
 }

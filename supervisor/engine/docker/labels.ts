@@ -8,10 +8,10 @@ export const LABEL = {
   session: 'dev.holdfast.session',
   role: 'dev.holdfast.role',
   /** The generation of the sandbox. */
-  epoch: 'dev.holdfast.epoch',
+  generation: 'dev.holdfast.epoch',
   spec: 'dev.holdfast.spec',
   /** Random, of a volume: another one of the same name has another. */
-  birth: 'dev.holdfast.birth',
+  instance: 'dev.holdfast.birth',
 } as const;
 
 const ROLES: readonly Role[] = [
@@ -46,7 +46,7 @@ export class Naming {
     return `${this.#prefix}-${sessionId}-${side}`;
   }
 
-  chore(token: string): string {
+  helper(token: string): string {
     return `${this.#prefix}-helper-${token}`;
   }
 
@@ -69,7 +69,7 @@ export class Naming {
       [LABEL.home]: this.homeId,
       [LABEL.role]: role,
       ...(more.session === undefined ? {} : { [LABEL.session]: more.session }),
-      ...(more.epoch === undefined ? {} : { [LABEL.epoch]: String(more.epoch) }),
+      ...(more.epoch === undefined ? {} : { [LABEL.generation]: String(more.epoch) }),
       ...(more.spec === undefined ? {} : { [LABEL.spec]: more.spec }),
     };
   }

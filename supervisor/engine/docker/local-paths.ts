@@ -5,10 +5,10 @@ import { hostname, release } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import type { Chores } from './chore.ts';
-import { dialChecked } from './dial.ts';
+import type { HelperContainers } from './helper-containers.ts';
+import { connectToSidecarSocket } from './dial.ts';
 import type { InfoReply } from './replies.ts';
-import { bind } from './placement.ts';
+import { bindMount } from './mount-strategy.ts';
 
 /** Whether the engine sees this machine's files as this machine does, by engine and user. */
 const KnownSchema = z.record(z.string(), z.boolean());
@@ -33,19 +33,19 @@ export function looksLocal(info: InfoReply): boolean {
 /** Tries it out and remembers the answer, because it never changes for an engine and a user. */
 export class LocalPathsProbe {
   readonly #folder: string;
-  readonly #chores: Chores;
+  readonly #chores: HelperContainers;
 
-  constructor(home: string, chores: Chores) {
+  constructor(home: string, chores: HelperContainers) {
     this.#folder = join(home, 'engine');
     this.#chores = chores;
   }
 
   /** What was found out earlier, else a guess. */
-  expected(info: InfoReply): boolean {
+  guess(info: InfoReply): boolean {
     return this.#remembered()[key(info)] ?? looksLocal(info);
   }
 
-  async find(info: InfoReply): Promise<boolean> {
+  async detect(info: InfoReply): Promise<boolean> {
     const known = this.#remembered()[key(info)];
     if (known !== undefined) return known;
     const answer = await this.#tryOut();
@@ -79,7 +79,7 @@ export class LocalPathsProbe {
       await this.#chores.run({
         what: 'Cannot find out whether the engine sees the files of this machine',
         command: ['node', '-e', SAY_PROGRAM],
-        mounts: [bind(folder, '/probe')],
+        mounts: [bindMount(folder, '/probe')],
         user: owner,
         stdout: async (said) => {
           // It says that it listens; where it cannot, it ends without a word.
@@ -131,7 +131,7 @@ setInterval(() => { if (fs.existsSync('/probe/done') || Date.now() - started > $
 async function hear(path: string): Promise<string | null> {
   const until = performance.now() + HEAR_MS;
   while (performance.now() < until) {
-    const socket = await dialChecked(path);
+    const socket = await connectToSidecarSocket(path);
     if (socket !== null) {
       const parts: Buffer[] = [];
       for await (const chunk of socket) parts.push(chunk as Buffer);

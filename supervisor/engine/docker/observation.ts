@@ -1,30 +1,30 @@
-import type { ObservedObject, ObservedSandbox, ObservedSide, SideState } from '../port.ts';
+import type { ObservedObject, ObservedSandbox, ObservedContainer, ContainerState } from '../port.ts';
 import type { Containers } from './containers.ts';
 import { LABEL, isRole } from './labels.ts';
-import type { ContainerListed } from './replies.ts';
+import type { ContainerSummary } from './replies.ts';
 
 /** A listed container with what its labels say. */
-export interface Found {
+export interface SandboxContainer {
   readonly id: string;
   readonly role: string | undefined;
-  readonly state: SideState;
+  readonly state: ContainerState;
   readonly generation: number;
   readonly specHash: string;
 }
 
-export function found(container: ContainerListed): Found {
+export function toSandboxContainer(container: ContainerSummary): SandboxContainer {
   const labels = container.Labels ?? {};
-  const generation = Number.parseInt(labels[LABEL.epoch] ?? '', 10);
+  const generation = Number.parseInt(labels[LABEL.generation] ?? '', 10);
   return {
     id: container.Id,
     role: labels[LABEL.role],
-    state: sideState(container.State),
+    state: containerState(container.State),
     generation: Number.isSafeInteger(generation) ? generation : -1,
     specHash: labels[LABEL.spec] ?? '',
   };
 }
 
-export function sideState(state: string): SideState {
+export function containerState(state: string): ContainerState {
   switch (state) {
     case 'created':
     case 'running':
@@ -41,7 +41,7 @@ export function sideState(state: string): SideState {
 
 export async function observeSession(containers: Containers, sessionId: string): Promise<ObservedSandbox> {
   const listed = await containers.list(sessionId);
-  const side = async (role: 'sidecar' | 'agent'): Promise<ObservedSide | null> => {
+  const side = async (role: 'sidecar' | 'agent'): Promise<ObservedContainer | null> => {
     const container = listed.find((one) => one.Labels?.[LABEL.role] === role);
     return container === undefined ? null : observedSide(containers, container);
   };
@@ -50,7 +50,10 @@ export async function observeSession(containers: Containers, sessionId: string):
 }
 
 /** `busy` names helper containers that this process is using right now: they belong to something. */
-export async function observe(containers: Containers, busy: ReadonlySet<string>): Promise<ObservedObject[]> {
+export async function observeObjects(
+  containers: Containers,
+  busy: ReadonlySet<string>,
+): Promise<ObservedObject[]> {
   const [listed, volumes] = await Promise.all([containers.list(), containers.listVolumes()]);
   const objects: Promise<ObservedObject>[] = [];
   for (const container of listed) {
@@ -65,7 +68,7 @@ export async function observe(containers: Containers, busy: ReadonlySet<string>)
         name,
         sessionId: container.Labels?.[LABEL.session] ?? null,
         role,
-        side: sided ? await observedSide(containers, container) : null,
+        container: sided ? await observedSide(containers, container) : null,
       }))(),
     );
   }
@@ -73,13 +76,13 @@ export async function observe(containers: Containers, busy: ReadonlySet<string>)
     const role = labels[LABEL.role];
     if (!isRole(role)) continue;
     const sessionId = labels[LABEL.session] ?? null;
-    objects.push(Promise.resolve({ kind: 'volume', objectId: name, name, sessionId, role, side: null }));
+    objects.push(Promise.resolve({ kind: 'volume', objectId: name, name, sessionId, role, container: null }));
   }
   return Promise.all(objects);
 }
 
-async function observedSide(containers: Containers, container: ContainerListed): Promise<ObservedSide> {
-  const { id, state, generation, specHash } = found(container);
+async function observedSide(containers: Containers, container: ContainerSummary): Promise<ObservedContainer> {
+  const { id, state, generation, specHash } = toSandboxContainer(container);
   const side = { objectId: id, state, generation, specHash, exitCode: null, oomKilled: false };
   if (state !== 'exited' && state !== 'lost') return side;
   // Only an inspection knows how it ended.

@@ -4,7 +4,7 @@ import { chmod, mkdir, mkdtemp, open, readdir, rename, rm, stat } from 'node:fs/
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { HoldfastError } from '../../../protocol/errors.ts';
-import type { Chores } from './chore.ts';
+import type { HelperContainers } from './helper-containers.ts';
 
 interface ProgramFile {
   readonly name: string;
@@ -17,17 +17,17 @@ const STAGING = '.staging-';
  * What runs in the containers and comes from us: the built files, and a static busybox out of the trusted image, so that an
  * agent's image needs no shell. Published once per content under `<folder>/<hash>`, complete or not at all.
  */
-export class Programs {
+export class SandboxPrograms {
   /** Identity of all of it: 16 hex digits. */
   readonly hash: string;
   readonly #files: readonly ProgramFile[];
   readonly #folder: string;
-  readonly #chores: Chores;
+  readonly #chores: HelperContainers;
   #published: Promise<string> | null = null;
 
-  constructor(builtFiles: string, image: string, folder: string, chores: Chores) {
+  constructor(builtFiles: string, image: string, publish: string, chores: HelperContainers) {
     this.#files = readBuilt(builtFiles);
-    this.#folder = folder;
+    this.#folder = publish;
     this.#chores = chores;
     const hash = createHash('sha256').update(`${image}\0`);
     for (const { name, contents } of this.#files)
@@ -40,7 +40,7 @@ export class Programs {
   }
 
   /** The folder on this machine that has all of it, read-only for everybody. */
-  folder(): Promise<string> {
+  publish(): Promise<string> {
     this.#published ??= this.#publish().catch((error: unknown) => {
       this.#published = null;
       throw error;

@@ -37,7 +37,7 @@ const Labels = z.record(z.string(), z.string()).nullish();
 export const ContainerListReply = z.array(
   z.object({ Id: z.string(), Names: z.array(z.string()), State: z.string(), Labels }),
 );
-export type ContainerListed = z.infer<typeof ContainerListReply>[number];
+export type ContainerSummary = z.infer<typeof ContainerListReply>[number];
 
 export const ContainerReply = z.object({
   Id: z.string(),

@@ -1,17 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Duplex } from 'node:stream';
 import { HoldfastError } from '../../../protocol/errors.ts';
-import { failpoint } from '../../failpoints.ts';
+import { failpoint } from '../../base/failpoints.ts';
 import type { SandboxSpec } from '../port.ts';
-import { agentBody, sidecarBody } from './bodies.ts';
-import type { Network } from './bodies.ts';
-import { missingImage } from './chore.ts';
+import { agentOptions, sidecarOptions } from './container-options.ts';
+import type { NetworkNamespace } from './container-options.ts';
+import { missingImageError } from './helper-containers.ts';
 import type { Containers } from './containers.ts';
-import { EngineRefusal, isRefusal } from './failures.ts';
+import { EngineRefusal, isRefusal } from './errors.ts';
 import type { Naming } from './labels.ts';
-import { found } from './observation.ts';
-import type { Found } from './observation.ts';
-import type { Placement, SandboxMounts } from './placement.ts';
+import { toSandboxContainer } from './observation.ts';
+import type { SandboxContainer } from './observation.ts';
+import type { MountStrategy, SandboxMounts } from './mount-strategy.ts';
 import { planSandbox } from './plan.ts';
 import { specHashes } from './spec-hash.ts';
 
@@ -20,10 +20,10 @@ export interface SandboxesOptions {
   readonly naming: Naming;
   readonly sidecarImage: string;
   /** Identity of the program files. */
-  readonly programs: string;
-  placement(): Promise<Placement>;
+  readonly programsHash: string;
+  mountStrategy(): Promise<MountStrategy>;
   /** How many processors the engine has; 0 when it does not say. */
-  processors(): number;
+  cpuCount(): number;
   watch(listener: (change: { sessionId: string | null }) => void): () => void;
 }
 
@@ -68,7 +68,7 @@ export class Sandboxes {
       const sides = await this.#sides(sessionId);
       await this.#end(sides, 'agent', sessionId, graceMs);
       await this.#end(sides, 'sidecar', sessionId, 0);
-      await (await this.#options.placement()).discard(sessionId);
+      await (await this.#options.mountStrategy()).removeSandboxFiles(sessionId);
     });
   }
 
@@ -92,7 +92,7 @@ export class Sandboxes {
   }
 
   /** The living container of one side. Errors: `sandbox_lost`. */
-  async #living(sessionId: string, role: 'sidecar' | 'agent'): Promise<Found> {
+  async #living(sessionId: string, role: 'sidecar' | 'agent'): Promise<SandboxContainer> {
     const side = (await this.#sides(sessionId)).find(
       (one) => one.role === role && (one.state === 'running' || one.state === 'paused'),
     );
@@ -104,20 +104,20 @@ export class Sandboxes {
     });
   }
 
-  agent(sessionId: string): Promise<Found> {
+  livingAgent(sessionId: string): Promise<SandboxContainer> {
     return this.#living(sessionId, 'agent');
   }
 
   /** Waits for a sidecar that is just starting; notices at once when it ends. */
   async dial(sessionId: string): Promise<Duplex> {
-    const placement = await this.#options.placement();
+    const placement = await this.#options.mountStrategy();
     const until = performance.now() + DIAL_MS;
     let look = true;
     const unwatch = this.#options.watch((change) => {
       if (change.sessionId === sessionId || change.sessionId === null) look = true;
     });
     try {
-      let sidecar: Found | null = null;
+      let sidecar: SandboxContainer | null = null;
       let lookedAt = 0;
       for (;;) {
         if (placement.localPaths || sidecar !== null) {
@@ -128,7 +128,7 @@ export class Sandboxes {
         if (look || now - lookedAt > DIAL_LOOK_MS) {
           look = false;
           lookedAt = now;
-          const before: Found | null = sidecar;
+          const before: SandboxContainer | null = sidecar;
           sidecar = await this.#living(sessionId, 'sidecar');
           if (before === null) continue;
         }
@@ -143,17 +143,17 @@ export class Sandboxes {
   async #start(given: SandboxSpec, withAgent: boolean): Promise<void> {
     const { containers, naming } = this.#options;
     const spec = this.#fitting(given);
-    const placement = await this.#options.placement();
+    const placement = await this.#options.mountStrategy();
     const [mounts, listed] = await Promise.all([
-      placement.prepare(spec, withAgent),
+      placement.prepareMounts(spec, withAgent),
       containers.list(spec.sessionId),
     ]);
-    const hashes = specHashes(given, this.#options.sidecarImage, this.#options.programs);
-    const plan = planSandbox(listed.map(found), {
+    const hashes = specHashes(given, this.#options.sidecarImage, this.#options.programsHash);
+    const plan = planSandbox(listed.map(toSandboxContainer), {
       generation: spec.generation,
       sidecarHash: hashes.sidecar,
       agentHash: hashes.agent,
-      agent: withAgent,
+      wantsAgent: withAgent,
     });
     const what = `Cannot start the sandbox of ${spec.sessionId}`;
     await Promise.all(plan.remove.map((id) => containers.remove(what, id)));
@@ -161,10 +161,10 @@ export class Sandboxes {
     const made: string[] = [];
     const label = (role: 'sidecar' | 'agent', hash: string): Record<string, string> =>
       naming.labels(role, { session: spec.sessionId, epoch: spec.generation, spec: hash });
-    const create = async (role: 'sidecar' | 'agent', network: Network): Promise<string> => {
+    const create = async (role: 'sidecar' | 'agent', network: NetworkNamespace): Promise<string> => {
       const body =
         role === 'sidecar'
-          ? sidecarBody(
+          ? sidecarOptions(
               spec,
               this.#options.sidecarImage,
               mounts.sidecar,
@@ -172,7 +172,7 @@ export class Sandboxes {
               label(role, hashes.sidecar),
               !withAgent,
             )
-          : agentBody(spec, mounts.agent, network, label(role, hashes.agent));
+          : agentOptions(spec, mounts.agent, network, label(role, hashes.agent));
       const id = await containers.create(what, naming.container(spec.sessionId, role), body);
       made.push(id);
       return id;
@@ -183,7 +183,10 @@ export class Sandboxes {
       const starting: Promise<unknown>[] = [];
       if (plan.sidecar.do === 'keep') sidecar = plan.sidecar.id;
       else {
-        sidecar = await create('sidecar', plan.namespaceOf === null ? 'none' : { joins: plan.namespaceOf });
+        sidecar = await create(
+          'sidecar',
+          plan.namespaceOwner === null ? 'none' : { joins: plan.namespaceOwner },
+        );
         starting.push(containers.start(what, sidecar));
       }
       if (plan.agent.do === 'create') {
@@ -217,16 +220,21 @@ export class Sandboxes {
 
   /** An engine refuses more processors than it has. */
   #fitting(spec: SandboxSpec): SandboxSpec {
-    const processors = this.#options.processors();
+    const processors = this.#options.cpuCount();
     if (processors === 0 || spec.limits.cpus <= processors) return spec;
     return { ...spec, limits: { ...spec.limits, cpus: processors } };
   }
 
-  async #sides(sessionId: string): Promise<Found[]> {
-    return (await this.#options.containers.list(sessionId)).map(found);
+  async #sides(sessionId: string): Promise<SandboxContainer[]> {
+    return (await this.#options.containers.list(sessionId)).map(toSandboxContainer);
   }
 
-  async #end(sides: readonly Found[], role: string, sessionId: string, graceMs: number): Promise<void> {
+  async #end(
+    sides: readonly SandboxContainer[],
+    role: string,
+    sessionId: string,
+    graceMs: number,
+  ): Promise<void> {
     const what = `Cannot stop the sandbox of ${sessionId}`;
     if (role === 'agent') this.#agents.delete(sessionId);
     for (const side of sides.filter((one) => one.role === role)) {
@@ -263,7 +271,7 @@ function startFailure(
 ): HoldfastError {
   if (error instanceof HoldfastError) return error;
   if (!(error instanceof EngineRefusal)) return HoldfastError.from(error, what);
-  if (missing !== null) return missingImage(missing, error);
+  if (missing !== null) return missingImageError(missing, error);
   return new HoldfastError('sandbox_failed', what, {
     why: error.reason,
     next: nextAfter(error.reason),

@@ -1,5 +1,5 @@
 import type { ConfigEntry } from './config.ts';
-import { gitRefused } from './refusal.ts';
+import { gitHistoryError } from './error.ts';
 
 const MOST_LINES = 20_000;
 const REMOTE = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/;
@@ -21,16 +21,16 @@ const EXTENSIONS: Readonly<Record<string, RegExp>> = {
 export function requireKnownFormat(entries: readonly ConfigEntry[]): void {
   const version = last(entries, 'core', 'repositoryformatversion') ?? '0';
   if (version !== '0' && version !== '1')
-    throw gitRefused(`the format of the repository has the version ${version}`, PLAIN);
+    throw gitHistoryError(`the format of the repository has the version ${version}`, PLAIN);
   for (const { section, subsection, key, value } of entries) {
     if (section === 'extensions') {
       const isKnown =
         subsection === null && Object.hasOwn(EXTENSIONS, key) && EXTENSIONS[key]?.test(value ?? 'true');
       if (isKnown !== true)
-        throw gitRefused(`the repository uses the extension ${key}, which is not supported here`, PLAIN);
+        throw gitHistoryError(`the repository uses the extension ${key}, which is not supported here`, PLAIN);
     }
     if (section === 'remote' && (key === 'promisor' || key === 'partialclonefilter'))
-      throw gitRefused(
+      throw gitHistoryError(
         'the repository is a partial clone, and some of its history is not on this machine',
         PLAIN,
       );
@@ -65,7 +65,10 @@ export function allowedConfig(entries: readonly ConfigEntry[]): string {
     lines.push(`[branch ${quoted(name)}]`, `\tremote = ${quoted(remote)}`, `\tmerge = ${quoted(merge)}`);
   }
   if (lines.length > MOST_LINES)
-    throw gitRefused(`the repository's config names more than ${MOST_LINES / 3} branches`, 'remove old ones');
+    throw gitHistoryError(
+      `the repository's config names more than ${MOST_LINES / 3} branches`,
+      'remove old ones',
+    );
   return `${lines.join('\n')}\n`;
 }
 const HEADS = 'refs/heads/';

@@ -1,4 +1,4 @@
-import { gitRefused } from './refusal.ts';
+import { gitHistoryError } from './error.ts';
 
 /** One line of a git config; a null value is a key without `=`, which means true. */
 export interface ConfigEntry {
@@ -91,5 +91,5 @@ function readValue(text: string, start: number): { readonly value: string; reado
 
 function malformed(text: string, at: number): Error {
   const line = text.slice(0, at).split('\n').length;
-  return gitRefused(`line ${line} of the repository's config is not what git can read`, 'correct it');
+  return gitHistoryError(`line ${line} of the repository's config is not what git can read`, 'correct it');
 }

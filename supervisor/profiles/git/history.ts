@@ -7,10 +7,10 @@ import { COPY_LIMITS, type CopyLimits, explainFileError } from '../copy.ts';
 import { allowedConfig, requireKnownFormat } from './allowed-config.ts';
 import { type ConfigEntry, parseGitConfig } from './config.ts';
 import { LARGEST_INDEX, portableIndex } from './index-file.ts';
-import { type GitLocation, locateRepository, lstatIfThere } from './location.ts';
+import { type GitLocation, locateRepository, lstatOrNull } from './location.ts';
 import { openRegular, readSmallFile } from './read-file.ts';
 import { namesIn, packedRefs, readHead, readRefs, requireFolder } from './refs.ts';
-import { gitRefused } from './refusal.ts';
+import { gitHistoryError } from './error.ts';
 
 const LARGEST_CONFIG = 2 ** 20;
 const LARGEST_LIST = 2 ** 20;
@@ -80,7 +80,7 @@ export class GitHistory {
       const shallow = await readSmallFile(join(commonDirectory, 'shallow'), LARGEST_LIST);
       if (shallow !== null) {
         if (!/^(?:[0-9a-f]{40}\n)*$/.test(shallow.toString('latin1')))
-          throw gitRefused('the file shallow is damaged', 'deploy a plain clone');
+          throw gitHistoryError('the file shallow is damaged', 'deploy a plain clone');
         if (shallow.length > 0) files.set('shallow', shallow);
       }
       await requireFolder(join(commonDirectory, 'info'));
@@ -101,7 +101,7 @@ export class GitHistory {
       sum.files += files;
       sum.bytes += bytes;
       if (sum.files > limits.files || sum.bytes > limits.bytes)
-        throw gitRefused(
+        throw gitHistoryError(
           `the project and its history have more than ${limits.files} files or ${limits.bytes} bytes`,
           'run `git gc`, deploy a clone of less depth (`git clone --depth`)',
         );
@@ -141,8 +141,8 @@ async function readConfig(commonDirectory: string): Promise<ConfigEntry[]> {
 
 async function requireOwnObjects(commonDirectory: string): Promise<void> {
   for (const name of ['alternates', 'http-alternates']) {
-    if ((await lstatIfThere(join(commonDirectory, 'objects', 'info', name))) === null) continue;
-    throw gitRefused(
+    if ((await lstatOrNull(join(commonDirectory, 'objects', 'info', name))) === null) continue;
+    throw gitHistoryError(
       `it borrows objects of another repository (objects/info/${name})`,
       'copy them with `git repack -a -d` and delete that file',
     );

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { gitRefused } from './refusal.ts';
+import { gitHistoryError } from './error.ts';
 
 /** See gitformat-index(5): the file begins with a signature, its version and the number of entries. */
 const HEADER = 12;
@@ -62,7 +62,7 @@ export function portableIndex(index: Buffer, isSeeded: (path: string) => boolean
     at = version === 4 ? end + 1 : start + Math.ceil((end + 1 - start) / 8) * 8;
     if (name === '' || at > body.length) throw unreadable();
     if (mode === DIRECTORY)
-      throw gitRefused(
+      throw gitHistoryError(
         'the index of the repository is a sparse one',
         'run `git sparse-checkout reapply --no-sparse-index`',
       );
@@ -73,7 +73,7 @@ export function portableIndex(index: Buffer, isSeeded: (path: string) => boolean
     // Version 4 shortens names that begin alike, which we write in full.
     bytes += entry.length;
     if (bytes > 2 * LARGEST_INDEX)
-      throw gitRefused('the index of the repository is too large', 'deploy a smaller clone');
+      throw gitHistoryError('the index of the repository is too large', 'deploy a smaller clone');
     entries.push(entry);
   }
   requireKnownExtensions(body, at);
@@ -106,9 +106,12 @@ function requireKnownExtensions(body: Buffer, start: number): void {
     if (at + 8 > body.length) throw unreadable();
     const name = body.toString('latin1', at, at + 4);
     if (name === 'link')
-      throw gitRefused('the index of the repository is split', 'run `git update-index --no-split-index`');
+      throw gitHistoryError(
+        'the index of the repository is split',
+        'run `git update-index --no-split-index`',
+      );
     if (name === 'sdir')
-      throw gitRefused(
+      throw gitHistoryError(
         'the index of the repository is a sparse one',
         'run `git sparse-checkout reapply --no-sparse-index`',
       );
@@ -135,7 +138,7 @@ function sha1(bytes: Buffer): Buffer {
 }
 
 function unreadable(): Error {
-  return gitRefused(
+  return gitHistoryError(
     'the index of the repository is of no form that is known here',
     'write it anew with `git read-tree HEAD`',
   );

@@ -4,7 +4,7 @@ import { dirname, join, resolve } from 'node:path';
 import { hasErrorCode } from '../../store/storage-error.ts';
 import { parseGitConfig } from './config.ts';
 import { readSmallFile } from './read-file.ts';
-import { gitRefused } from './refusal.ts';
+import { gitHistoryError } from './error.ts';
 
 export interface GitLocation {
   /** Holds HEAD and the index of this work tree. */
@@ -23,26 +23,35 @@ const LARGEST_CONFIG = 2 ** 20;
  */
 export async function locateRepository(project: string): Promise<GitLocation> {
   const dotGit = join(project, '.git');
-  const status = await lstatIfThere(dotGit);
+  const status = await lstatOrNull(dotGit);
   if (status === null) throw await noRepository(project);
   if (status.isDirectory()) {
-    if ((await lstatIfThere(join(dotGit, 'commondir'))) !== null)
-      throw gitRefused('its .git folder has a file `commondir`', 'deploy a plain clone of the repository');
+    if ((await lstatOrNull(join(dotGit, 'commondir'))) !== null)
+      throw gitHistoryError(
+        'its .git folder has a file `commondir`',
+        'deploy a plain clone of the repository',
+      );
     return { gitDirectory: dotGit, commonDirectory: dotGit };
   }
   if (!status.isFile())
-    throw gitRefused('.git is neither a folder nor a regular file', 'deploy a plain clone of the repository');
+    throw gitHistoryError(
+      '.git is neither a folder nor a regular file',
+      'deploy a plain clone of the repository',
+    );
 
   const target = /^gitdir: ([^\0\n]+)\n*$/.exec(await readPointer(dotGit))?.[1];
   if (target === undefined)
-    throw gitRefused('the file .git does not say `gitdir: FOLDER`', 'repair it with `git worktree repair`');
+    throw gitHistoryError(
+      'the file .git does not say `gitdir: FOLDER`',
+      'repair it with `git worktree repair`',
+    );
   const gitDirectory = resolve(project, target);
-  if ((await lstatIfThere(gitDirectory))?.isDirectory() !== true)
-    throw gitRefused(
+  if ((await lstatOrNull(gitDirectory))?.isDirectory() !== true)
+    throw gitHistoryError(
       `the file .git names ${gitDirectory}, which is no folder`,
       'repair it with `git worktree repair`',
     );
-  if ((await lstatIfThere(join(gitDirectory, 'commondir'))) === null) {
+  if ((await lstatOrNull(join(gitDirectory, 'commondir'))) === null) {
     await requireWorkTree(gitDirectory, project);
     return { gitDirectory, commonDirectory: gitDirectory };
   }
@@ -51,20 +60,20 @@ export async function locateRepository(project: string): Promise<GitLocation> {
   const back = resolve(gitDirectory, lineOf(await readPointer(join(gitDirectory, 'gitdir'))));
   const [named, own] = [await realpath(back).catch(() => null), await realpath(dotGit)];
   if (named !== own)
-    throw gitRefused(
+    throw gitHistoryError(
       `${gitDirectory} is the data of another work tree (${back})`,
       'repair it with `git worktree repair`',
     );
   const commonDirectory = resolve(gitDirectory, lineOf(await readPointer(join(gitDirectory, 'commondir'))));
-  if ((await lstatIfThere(commonDirectory))?.isDirectory() !== true)
-    throw gitRefused(
+  if ((await lstatOrNull(commonDirectory))?.isDirectory() !== true)
+    throw gitHistoryError(
       `the work tree names ${commonDirectory}, which is no folder`,
       'repair it with `git worktree repair`',
     );
   // That record could be in the project, too. Git keeps those of linked work trees in the repository itself.
   const worktrees = join(await realpath(commonDirectory), 'worktrees');
   if (dirname(await realpath(gitDirectory)) !== worktrees)
-    throw gitRefused(
+    throw gitHistoryError(
       `${gitDirectory} is no work tree of ${commonDirectory}`,
       'repair it with `git worktree repair`',
     );
@@ -84,7 +93,7 @@ async function requireWorkTree(gitDirectory: string, project: string): Promise<v
   const named =
     typeof tree === 'string' ? await realpath(resolve(gitDirectory, tree)).catch(() => null) : null;
   if (named === (await realpath(project))) return;
-  throw gitRefused(
+  throw gitHistoryError(
     `the file .git names ${gitDirectory}, which does not name this folder as its work tree`,
     'deploy a plain clone of the repository',
   );
@@ -92,7 +101,7 @@ async function requireWorkTree(gitDirectory: string, project: string): Promise<v
 
 async function readPointer(path: string): Promise<string> {
   const bytes = await readSmallFile(path, LONGEST_POINTER);
-  if (bytes === null) throw gitRefused(`${path} is missing`, 'repair it with `git worktree repair`');
+  if (bytes === null) throw gitHistoryError(`${path} is missing`, 'repair it with `git worktree repair`');
   return bytes.toString('utf8');
 }
 
@@ -103,17 +112,17 @@ function lineOf(text: string): string {
 async function noRepository(project: string): Promise<Error> {
   let folder = dirname(project);
   for (let count = 0; count < MOST_PARENTS && folder !== dirname(folder); count += 1) {
-    if ((await lstatIfThere(join(folder, '.git'))) !== null)
-      return gitRefused(
+    if ((await lstatOrNull(join(folder, '.git'))) !== null)
+      return gitHistoryError(
         `the project is a folder inside of the repository ${folder}, and only a whole repository can be deployed with its history`,
         `move holdfast.yaml to ${folder} and deploy that folder`,
       );
     folder = dirname(folder);
   }
-  return gitRefused('the project has no folder .git', 'create a repository with `git init`');
+  return gitHistoryError('the project has no folder .git', 'create a repository with `git init`');
 }
 
-export async function lstatIfThere(path: string): Promise<Stats | null> {
+export async function lstatOrNull(path: string): Promise<Stats | null> {
   try {
     return await lstat(path);
   } catch (error) {

@@ -1,7 +1,7 @@
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { hasErrorCode } from '../../store/storage-error.ts';
-import { gitRefused } from './refusal.ts';
+import { gitHistoryError } from './error.ts';
 
 /** The bytes of a regular file, null where there is none. Errors: `profile_invalid` (a link, a special file, more than `most` bytes). */
 export async function readSmallFile(path: string, most: number): Promise<Buffer | null> {
@@ -10,7 +10,10 @@ export async function readSmallFile(path: string, most: number): Promise<Buffer 
   try {
     const { size } = await file.stat();
     if (size > most)
-      throw gitRefused(`${path} has more than ${most} bytes`, 'deploy a smaller clone of the repository');
+      throw gitHistoryError(
+        `${path} has more than ${most} bytes`,
+        'deploy a smaller clone of the repository',
+      );
     // One more than it has: a file that grows meanwhile is noticed.
     const buffer = Buffer.alloc(size + 1);
     let length = 0;
@@ -19,7 +22,7 @@ export async function readSmallFile(path: string, most: number): Promise<Buffer 
       length += bytesRead;
       if (bytesRead === 0 || length === buffer.length) break;
     }
-    if (length !== size) throw gitRefused(`${path} changed while it was read`, 'deploy again');
+    if (length !== size) throw gitHistoryError(`${path} changed while it was read`, 'deploy again');
     return buffer.subarray(0, length);
   } finally {
     await file.close();
@@ -31,17 +34,17 @@ export async function openRegular(path: string): Promise<Awaited<ReturnType<type
   const { O_RDONLY, O_NOFOLLOW, O_NONBLOCK } = constants;
   const file = await open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch((error: unknown) => {
     if (hasErrorCode(error, 'ENOENT')) return null;
-    if (hasErrorCode(error, 'ELOOP') || hasErrorCode(error, 'ENXIO')) throw irregular(path);
+    if (hasErrorCode(error, 'ELOOP') || hasErrorCode(error, 'ENXIO')) throw irregularFileError(path);
     throw error;
   });
   if (file === null) return null;
   if ((await file.stat()).isFile()) return file;
   await file.close();
-  throw irregular(path);
+  throw irregularFileError(path);
 }
 
-export function irregular(path: string): Error {
-  return gitRefused(
+export function irregularFileError(path: string): Error {
+  return gitHistoryError(
     `${path} is a link or a special file, which git itself does not write there`,
     'deploy a plain clone of the repository',
   );

@@ -1,9 +1,9 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { hasErrorCode } from '../../store/storage-error.ts';
-import { lstatIfThere } from './location.ts';
-import { irregular, readSmallFile } from './read-file.ts';
-import { gitRefused } from './refusal.ts';
+import { lstatOrNull } from './location.ts';
+import { irregularFileError, readSmallFile } from './read-file.ts';
+import { gitHistoryError } from './error.ts';
 
 export interface Refs {
   /** Object of each ref, by the ref's name. */
@@ -29,26 +29,27 @@ export async function readRefs(commonDirectory: string, signal?: AbortSignal): P
   const readFolder = async (name: string, depth: number): Promise<void> => {
     signal?.throwIfAborted();
     if (depth > DEEPEST)
-      throw gitRefused(`${name} is more than ${DEEPEST} folders deep`, 'rename the branch');
+      throw gitHistoryError(`${name} is more than ${DEEPEST} folders deep`, 'rename the branch');
     for (const part of await namesIn(join(commonDirectory, name))) {
       // Git gives no ref such a name: locks, and what file managers leave behind.
       if (part.startsWith('.') || part.endsWith('.lock')) continue;
       const below = `${name}/${part}`;
       const path = join(commonDirectory, below);
-      const status = await lstatIfThere(path);
+      const status = await lstatOrNull(path);
       if (status === null) continue;
       if (status.isDirectory()) {
         await readFolder(below, depth + 1);
         continue;
       }
-      if (!status.isFile()) throw irregular(path);
+      if (!status.isFile()) throw irregularFileError(path);
       const text = (await readSmallFile(path, LARGEST_REF))?.toString('utf8').trim();
       if (text === undefined) continue;
       const target = /^ref: (.+)$/.exec(text)?.[1];
-      if (!isName(below)) throw gitRefused(`${below} is not the name of a ref`, 'rename or delete it');
+      if (!isName(below)) throw gitHistoryError(`${below} is not the name of a ref`, 'rename or delete it');
       if (target !== undefined && isName(target)) symbolic.set(below, target);
       else if (OBJECT.test(text)) loose.set(below, text);
-      else throw gitRefused(`${below} holds neither a commit nor the name of a ref`, 'delete or repair it');
+      else
+        throw gitHistoryError(`${below} holds neither a commit nor the name of a ref`, 'delete or repair it');
       if (loose.size + symbolic.size > MOST_REFS) throw tooMany();
     }
   };
@@ -62,7 +63,7 @@ export async function readRefs(commonDirectory: string, signal?: AbortSignal): P
     if (line === '' || line.startsWith('#') || line.startsWith('^')) continue;
     const name = line.slice(41);
     if (!OBJECT.test(line.slice(0, 40)) || line.charAt(40) !== ' ')
-      throw gitRefused('the file packed-refs is damaged', 'repair it, or deploy a plain clone');
+      throw gitHistoryError('the file packed-refs is damaged', 'repair it, or deploy a plain clone');
     if (isName(name)) direct.set(name, line.slice(0, 40));
     if (direct.size > MOST_REFS) throw tooMany();
   }
@@ -83,7 +84,7 @@ export async function readHead(gitDirectory: string): Promise<string> {
   const text = (await readSmallFile(join(gitDirectory, 'HEAD'), LARGEST_REF))?.toString('utf8').trim() ?? '';
   const target = /^ref: (.+)$/.exec(text)?.[1];
   if ((target !== undefined && isName(target)) || OBJECT.test(text)) return `${text}\n`;
-  throw gitRefused('HEAD is neither a branch nor a commit', 'check out a branch');
+  throw gitHistoryError('HEAD is neither a branch nor a commit', 'check out a branch');
 }
 
 function isName(name: string): boolean {
@@ -98,9 +99,9 @@ function isName(name: string): boolean {
 
 /** Whether there is such a folder. Errors: `profile_invalid` (a link or a file of that name). */
 export async function requireFolder(folder: string): Promise<boolean> {
-  const status = await lstatIfThere(folder);
+  const status = await lstatOrNull(folder);
   if (status === null) return false;
-  if (!status.isDirectory()) throw irregular(folder);
+  if (!status.isDirectory()) throw irregularFileError(folder);
   return true;
 }
 
@@ -116,5 +117,5 @@ export async function namesIn(folder: string): Promise<string[]> {
 }
 
 function tooMany(): Error {
-  return gitRefused(`it has more than ${MOST_REFS} refs`, 'deploy a clone with fewer branches');
+  return gitHistoryError(`it has more than ${MOST_REFS} refs`, 'deploy a clone with fewer branches');
 }

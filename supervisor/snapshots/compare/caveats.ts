@@ -1,9 +1,9 @@
 import type { Caveat } from '../../../protocol/snapshots.ts';
-import type { ScanResult } from '../../../snapshot-format/wire.ts';
+import type { ScanResult } from '../../../snapshot-format/sidecar-calls.ts';
 import type { SnapshotRow } from '../../store/snapshots.ts';
 
 /** What a comparison cannot tell of one of its sides. */
-export function caveatsOf(side: Caveat['side'], snapshot: SnapshotRow): Caveat[] {
+export function snapshotCaveats(side: Caveat['side'], snapshot: SnapshotRow): Caveat[] {
   const { id: snapshotId, duringTurn, missing, missingPaths } = snapshot;
   const caveats: Caveat[] = [];
   if (duringTurn) caveats.push({ side, snapshotId, kind: 'during-turn', missing: 0, missingPaths: [] });
@@ -12,7 +12,7 @@ export function caveatsOf(side: Caveat['side'], snapshot: SnapshotRow): Caveat[]
 }
 
 /** The same of the workspace as it is. */
-export function caveatsOfNow(
+export function workspaceCaveats(
   side: Caveat['side'],
   { missing, missingPaths }: Pick<ScanResult, 'missing' | 'missingPaths'>,
 ): Caveat[] {

@@ -1,14 +1,14 @@
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { formatPath } from '../../../protocol/paths.ts';
 import type { Change, ChangeTotals } from '../../../protocol/snapshots.ts';
-import { contentOf } from '../../../snapshot-format/content.ts';
+import { readContent } from '../../../snapshot-format/content.ts';
 import type { TreeEntry } from '../../../snapshot-format/entries.ts';
 import type { Hash, ObjectReader } from '../../../snapshot-format/objects.ts';
-import { Slices } from '../../../protocol/slices.ts';
-import { type Difference, differences, type Names } from './differences.ts';
+import { TimeSlice } from '../../../protocol/time-slice.ts';
+import { type Difference, differences, type PathSegments } from './differences.ts';
 import { findEntry } from './find-entry.ts';
-import { type Origin, Renames } from './renames.ts';
-import { kindOf } from './same.ts';
+import { type RenameSource, Renames } from './renames.ts';
+import { changeKind } from './entry-equality.ts';
 
 /** Two trees made of few objects can differ in more places than anybody can count. */
 const MOST_CHANGES = 20_000_000;
@@ -20,7 +20,7 @@ export interface ComparisonOptions {
   readonly before: Hash;
   readonly after: Hash;
   /** Only what is at or below it. */
-  readonly path: Names;
+  readonly path: PathSegments;
   readonly signal?: AbortSignal | undefined;
   /** What looking for renames may take. */
   readonly renameBudgetBytes?: number;
@@ -31,9 +31,9 @@ export interface ComparisonOptions {
 /** A difference, and where its file was before if it moved. */
 export interface PairedDifference extends Difference {
   readonly kind: Change['kind'];
-  readonly origin: Origin | null;
+  readonly origin: RenameSource | null;
   /** What was at its origin, where that is not what `after` has. */
-  readonly movedFrom: TreeEntry | null;
+  readonly sourceEntry: TreeEntry | null;
 }
 
 /**
@@ -62,7 +62,7 @@ export class Comparison {
   }
 
   /** Errors: `file_not_found` where neither tree has the path, `snapshot_damaged`, `output_limit`. */
-  static async make(reader: ObjectReader, options: ComparisonOptions): Promise<Comparison> {
+  static async create(reader: ObjectReader, options: ComparisonOptions): Promise<Comparison> {
     const { before, after, path, signal, renameBudgetBytes, findEdited = true } = options;
     const top = {
       path,
@@ -75,8 +75,8 @@ export class Comparison {
     const renames = new Renames(renameBudgetBytes);
     const totals = { ...NO_CHANGES };
     let count = 0;
-    for await (const difference of differences(reader, top, new Slices(signal))) {
-      const kind = kindOf(difference.before, difference.after);
+    for await (const difference of differences(reader, top, new TimeSlice(signal))) {
+      const kind = changeKind(difference.before, difference.after);
       if (kind === null) continue;
       count += 1;
       if (count > MOST_CHANGES) {
@@ -88,12 +88,12 @@ export class Comparison {
       if (kind !== 'mode') totals.bytes += bytesOf(difference.after) ?? 0;
       renames.add(difference);
     }
-    totals.bytes -= renames.pair();
+    totals.bytes -= renames.pairIdentical();
     if (findEdited) {
       const read = contentReader(reader, { before, after });
-      await renames.pairEdited(read, new Slices(signal));
+      await renames.pairEdited(read, new TimeSlice(signal));
     }
-    renames.end();
+    renames.freeCandidates();
     totals.renamed = renames.count;
     totals.added -= renames.count;
     totals.deleted -= renames.count;
@@ -102,29 +102,29 @@ export class Comparison {
 
   /** All that differs, in the order of the paths; with `behind`, what comes behind that path. */
   async *differences(
-    behind: Names | null = null,
+    behind: PathSegments | null = null,
     signal?: AbortSignal,
   ): AsyncGenerator<PairedDifference, void, undefined> {
-    for await (const difference of differences(this.#reader, this.#top, new Slices(signal), behind)) {
+    for await (const difference of differences(this.#reader, this.#top, new TimeSlice(signal), behind)) {
       const { path, before, after } = difference;
-      const origin = before === null ? this.#renames.originOf(path) : null;
-      if (after === null && this.#renames.hasLeft(path)) continue;
-      const kind = origin === null ? kindOf(before, after) : 'renamed';
+      const origin = before === null ? this.#renames.sourceOf(path) : null;
+      if (after === null && this.#renames.isRenamedAway(path)) continue;
+      const kind = origin === null ? changeKind(before, after) : 'renamed';
       if (kind === null) continue;
       const movedFrom =
         origin?.isEdited === true ? await findEntry(this.#reader, this.#before, origin.path) : null;
-      yield { ...difference, kind, origin, movedFrom };
+      yield { ...difference, kind, origin, sourceEntry: movedFrom };
     }
   }
 
   /** The first changes behind a path. `next`: the path to go on behind; null at the end. */
   async page(
-    behind: Names | null,
+    behind: PathSegments | null,
     limit: number,
     signal?: AbortSignal,
-  ): Promise<{ changes: Change[]; next: Names | null }> {
+  ): Promise<{ changes: Change[]; next: PathSegments | null }> {
     const changes: Change[] = [];
-    let last: Names | null = null;
+    let last: PathSegments | null = null;
     let characters = 0;
     for await (const difference of this.differences(behind, signal)) {
       if (changes.length >= limit || characters > PAGE_CHARACTERS) return { changes, next: last };
@@ -158,13 +158,13 @@ function isFolder({ before, after }: Difference): boolean {
 function contentReader(
   reader: ObjectReader,
   roots: { readonly before: Hash; readonly after: Hash },
-): (side: 'before' | 'after', path: Names) => Promise<Uint8Array | null> {
+): (side: 'before' | 'after', path: PathSegments) => Promise<Uint8Array | null> {
   return async (side, path) => {
     try {
       const entry = await findEntry(reader, roots[side], path);
       if (entry?.type !== 'file') return null;
       const pieces: Uint8Array[] = [];
-      for await (const { bytes } of contentOf(reader, entry)) pieces.push(bytes);
+      for await (const { bytes } of readContent(reader, entry)) pieces.push(bytes);
       return Buffer.concat(pieces);
     } catch (error) {
       if (error instanceof HoldfastError && error.code === 'snapshot_damaged') return null;

@@ -1,21 +1,21 @@
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { formatPath, parsePath, WORKSPACE } from '../../../protocol/paths.ts';
 import { type Hash, SNAPSHOT_LIMITS } from '../../../snapshot-format/objects.ts';
-import type { Names } from './differences.ts';
+import type { PathSegments } from './differences.ts';
 
 /** Where a comparison goes on: of which two trees, behind which path. `rest`: what the caller keeps in it. */
 export interface DiffCursor {
   readonly before: Hash;
   readonly after: Hash;
-  readonly behind: Names;
-  readonly rest: string;
+  readonly resumeAfter: PathSegments;
+  readonly callerState: string;
 }
 
 const FORM = /^(?<before>[\w-]{43})(?<after>[\w-]{43})(?<rest>[\w-]{0,16})(?<path>(?:\/.*)?)$/s;
 
-export function writeDiffCursor({ before, after, behind, rest }: DiffCursor): string {
-  const path = formatPath(behind).slice(WORKSPACE.length);
-  return before.toString('base64url') + after.toString('base64url') + rest + path;
+export function writeDiffCursor({ before, after, resumeAfter, callerState }: DiffCursor): string {
+  const path = formatPath(resumeAfter).slice(WORKSPACE.length);
+  return before.toString('base64url') + after.toString('base64url') + callerState + path;
 }
 
 /** Errors: `invalid_params` for what is none. */
@@ -26,7 +26,12 @@ export function readDiffCursor(text: string): DiffCursor {
       next: 'leave it out to start from the beginning',
     });
   }
-  return { before: hash(before), after: hash(after), rest, behind: parsePath(WORKSPACE + path) };
+  return {
+    before: hash(before),
+    after: hash(after),
+    callerState: rest,
+    resumeAfter: parsePath(WORKSPACE + path),
+  };
 }
 
 function hash(text: string): Hash {

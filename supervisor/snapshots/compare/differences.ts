@@ -1,27 +1,27 @@
 import type { TreeEntry } from '../../../snapshot-format/entries.ts';
-import { isMissing } from '../../../snapshot-format/missing.ts';
+import { isMissing } from '../../../snapshot-format/missing-entry.ts';
 import type { ObjectReader } from '../../../snapshot-format/objects.ts';
-import type { Slices } from '../../../protocol/slices.ts';
-import { DirectoryCursor, skipEqual } from './directory-cursor.ts';
-import { haveSameContent, isSameEntry } from './same.ts';
+import type { TimeSlice } from '../../../protocol/time-slice.ts';
+import { DirectoryCursor, skipEqualPieces } from './directory-cursor.ts';
+import { haveSameContent, isSameEntry } from './entry-equality.ts';
 
 /** Names from the workspace on, as bytes. */
-export type Names = readonly Buffer[];
+export type PathSegments = readonly Buffer[];
 
 /** Two entries at one path that are not the same in every attribute. At least one is there. */
 export interface Difference {
-  readonly path: Names;
+  readonly path: PathSegments;
   readonly before: TreeEntry | null;
   readonly after: TreeEntry | null;
 }
 
 /** One directory under way. */
 interface Level {
-  readonly path: Names;
+  readonly path: PathSegments;
   readonly before: DirectoryCursor;
   readonly after: DirectoryCursor;
   /** Where to go on: nothing up to and including that name has to be told. */
-  readonly seek: Names | null;
+  readonly seek: PathSegments | null;
 }
 
 /**
@@ -32,19 +32,19 @@ interface Level {
 export async function* differences(
   reader: ObjectReader,
   { path, before, after }: Difference,
-  slices: Slices,
-  behind: Names | null = null,
+  slices: TimeSlice,
+  behind: PathSegments | null = null,
 ): AsyncGenerator<Difference, void, undefined> {
   if (isMissing(before) || isMissing(after)) return;
   if (!isSameEntry(before, after) && behind === null) yield { path, before, after };
   const levels: Level[] = [];
-  const enter = (difference: Difference, seek: Names | null): void => {
+  const enter = (difference: Difference, seek: PathSegments | null): void => {
     const level = below(reader, difference, seek);
     if (level !== null) levels.push(level);
   };
   enter({ path, before, after }, behind?.slice(path.length) ?? null);
   for (let level = levels.at(-1); level !== undefined; level = levels.at(-1)) {
-    if (slices.isLong) await slices.rest();
+    if (slices.isUsedUp) await slices.yieldToEventLoop();
     const difference = await next(level);
     if (difference === null) {
       levels.pop();
@@ -60,14 +60,18 @@ export async function* differences(
 }
 
 /** Whether it comes before, at or behind the first of the names to go to. */
-function orderOf({ path }: Difference, seek: Names): number {
+function orderOf({ path }: Difference, seek: PathSegments): number {
   const [sought] = seek;
   const name = path.at(-1);
   return sought === undefined || name === undefined ? 1 : name.compare(sought);
 }
 
 /** Null where neither side has anything below it that the other one has not. */
-function below(reader: ObjectReader, { path, before, after }: Difference, seek: Names | null): Level | null {
+function below(
+  reader: ObjectReader,
+  { path, before, after }: Difference,
+  seek: PathSegments | null,
+): Level | null {
   const old = before?.type === 'directory' ? before.content : null;
   const now = after?.type === 'directory' ? after.content : null;
   if (old === null && now === null) return null;
@@ -84,7 +88,7 @@ function below(reader: ObjectReader, { path, before, after }: Difference, seek: 
 
 /** The next name of a directory, whatever the two sides have there. */
 async function next({ path, before, after }: Level): Promise<Difference | null> {
-  await skipEqual(before, after);
+  await skipEqualPieces(before, after);
   const old = before.entry;
   const now = after.entry;
   const order = old === null ? 1 : now === null ? -1 : old.name.compare(now.name);

@@ -1,6 +1,6 @@
 import { parseTree, type TreeEntry } from '../../../snapshot-format/entries.ts';
-import { damaged, OBJECT_KINDS, type ObjectReader } from '../../../snapshot-format/objects.ts';
-import { type Piece, piecesOf, type Ref } from '../../../snapshot-format/refs.ts';
+import { snapshotDamaged, OBJECT_KINDS, type ObjectReader } from '../../../snapshot-format/objects.ts';
+import { type Piece, piecesOf, type ContentRef } from '../../../snapshot-format/content-ref.ts';
 
 /** Goes through the entries of one directory, and can pass over a whole piece of it without reading it. */
 export class DirectoryCursor {
@@ -13,7 +13,7 @@ export class DirectoryCursor {
   #last: Buffer | null = null;
 
   /** Without a ref there is no directory, and so no entry. */
-  constructor(reader: ObjectReader, content: Ref | null) {
+  constructor(reader: ObjectReader, content: ContentRef | null) {
     this.#reader = reader;
     this.#pieces = content === null ? null : piecesOf(reader, content);
   }
@@ -28,7 +28,7 @@ export class DirectoryCursor {
   }
 
   /** The piece that comes next, where none is open; null at the end. */
-  async ahead(): Promise<Piece | null> {
+  async peekPiece(): Promise<Piece | null> {
     if (!this.#isOpen) {
       this.#isOpen = true;
       await this.#look();
@@ -37,19 +37,19 @@ export class DirectoryCursor {
   }
 
   /** Passes over the piece that comes next. */
-  async skip(): Promise<void> {
+  async skipPiece(): Promise<void> {
     await this.#look();
   }
 
   /** Reads the piece that comes next, if there is one. */
-  async open(): Promise<void> {
-    const piece = await this.ahead();
+  async openPiece(): Promise<void> {
+    const piece = await this.peekPiece();
     if (piece === null) return;
     this.#entries = parseTree(await this.#reader.read(piece.hash, OBJECT_KINDS.tree));
     this.#at = 0;
     const first = this.#entries[0]?.name;
     if (this.#last !== null && first !== undefined && this.#last.compare(first) >= 0) {
-      throw damaged('names are out of order', { object: piece.hash.toString('hex') });
+      throw snapshotDamaged('names are out of order', { object: piece.hash.toString('hex') });
     }
     this.#last = this.#entries.at(-1)?.name ?? null;
     await this.#look();
@@ -62,14 +62,14 @@ export class DirectoryCursor {
 }
 
 /** Goes on to where the two sides may differ: passes over the pieces that both have, where both are between two pieces. */
-export async function skipEqual(one: DirectoryCursor, other: DirectoryCursor): Promise<void> {
+export async function skipEqualPieces(one: DirectoryCursor, other: DirectoryCursor): Promise<void> {
   while (one.entry === null && other.entry === null) {
-    const mine = await one.ahead();
-    const theirs = await other.ahead();
+    const mine = await one.peekPiece();
+    const theirs = await other.peekPiece();
     if (mine === null || theirs === null || !mine.hash.equals(theirs.hash)) break;
-    await one.skip();
-    await other.skip();
+    await one.skipPiece();
+    await other.skipPiece();
   }
-  if (one.entry === null) await one.open();
-  if (other.entry === null) await other.open();
+  if (one.entry === null) await one.openPiece();
+  if (other.entry === null) await other.openPiece();
 }

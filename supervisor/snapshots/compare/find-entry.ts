@@ -5,14 +5,18 @@ import {
   type TreeEntry,
 } from '../../../snapshot-format/entries.ts';
 import { type Hash, OBJECT_KINDS, type ObjectReader } from '../../../snapshot-format/objects.ts';
-import type { Names } from './differences.ts';
+import type { PathSegments } from './differences.ts';
 
 /** What a tree has at a path; null for nothing. Links are not followed. */
-export async function findEntry(reader: ObjectReader, root: Hash, path: Names): Promise<TreeEntry | null> {
+export async function findEntry(
+  reader: ObjectReader,
+  root: Hash,
+  path: PathSegments,
+): Promise<TreeEntry | null> {
   let found: TreeEntry = parseRoot(await reader.read(root, OBJECT_KINDS.root));
   for (const name of path) {
     if (found.type !== 'directory') return null;
-    const child: TreeEntry | null = await childOf(reader, found, name);
+    const child: TreeEntry | null = await findChild(reader, found, name);
     if (child === null) return null;
     found = child;
   }
@@ -20,7 +24,7 @@ export async function findEntry(reader: ObjectReader, root: Hash, path: Names): 
 }
 
 /** The entry of this name; null for none. */
-export async function childOf(
+export async function findChild(
   reader: ObjectReader,
   directory: DirectoryEntry,
   name: Buffer,

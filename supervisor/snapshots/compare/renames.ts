@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
-import type { Slices } from '../../../protocol/slices.ts';
+import type { TimeSlice } from '../../../protocol/time-slice.ts';
 import { ByteWriter } from '../../../snapshot-format/bytes.ts';
 import type { FileEntry, TreeEntry } from '../../../snapshot-format/entries.ts';
-import { writeRef } from '../../../snapshot-format/refs.ts';
-import type { Difference, Names } from './differences.ts';
+import { writeContentRef } from '../../../snapshot-format/content-ref.ts';
+import type { Difference, PathSegments } from './differences.ts';
 import { pairSimilar, type SimilarCandidate } from './similar-files.ts';
 
 /** What the candidates of one comparison may take. Above it nothing is called renamed. */
@@ -12,8 +12,8 @@ const BUDGET_BYTES = 64 * 2 ** 20;
 const CANDIDATE_BYTES = 200;
 
 /** Where a renamed file was, and what it was there: the content may have been edited. */
-export interface Origin {
-  readonly path: Names;
+export interface RenameSource {
+  readonly path: PathSegments;
   readonly executable: boolean;
   readonly mode: number;
   readonly size: number;
@@ -32,12 +32,12 @@ interface Unpaired {
   readonly come: readonly Candidate[];
 }
 
-function namesOf(key: string): Names {
+function namesOf(key: string): PathSegments {
   return key.split('\0').map((name) => Buffer.from(name, 'latin1'));
 }
 
 /** A path as the key of a map. Keys sort as paths do: name by name. */
-export function keyOf(path: Names): string {
+export function pathKey(path: PathSegments): string {
   return path.map((name) => name.toString('latin1')).join('\0');
 }
 
@@ -61,7 +61,7 @@ export class Renames {
     if (this.#budget < 0) return;
     const one = before ?? after;
     if ((before !== null && after !== null) || !canMove(one)) return;
-    const key = keyOf(path);
+    const key = pathKey(path);
     this.#budget -= key.length + CANDIDATE_BYTES;
     if (this.#budget < 0) {
       this.#gone.clear();
@@ -74,7 +74,7 @@ export class Renames {
   }
 
   /** When all have been looked at: pairs files with equal content. Gives how many bytes moved. */
-  pair(): number {
+  pairIdentical(): number {
     let bytes = 0;
     const join = (from: Candidate, to: Candidate): void => {
       this.#join(from, to, false);
@@ -101,8 +101,8 @@ export class Renames {
 
   /** After `pair`: pairs files whose content was edited as well. Reads what a few of them hold, by the path before or after. */
   async pairEdited(
-    read: (side: 'before' | 'after', path: Names) => Promise<Uint8Array | null>,
-    slices: Slices,
+    read: (side: 'before' | 'after', path: PathSegments) => Promise<Uint8Array | null>,
+    slices: TimeSlice,
   ): Promise<void> {
     const { gone, come } = this.#unpaired();
     const isGone = new Set(gone);
@@ -115,7 +115,7 @@ export class Renames {
   }
 
   /** After the last pair was made. */
-  end(): void {
+  freeCandidates(): void {
     this.#gone = new Map();
     this.#come = new Map();
   }
@@ -139,17 +139,17 @@ export class Renames {
   }
 
   /** Where what came to this path was before; null for what is new. */
-  originOf(path: Names): Origin | null {
+  sourceOf(path: PathSegments): RenameSource | null {
     if (this.#origins.size === 0) return null;
-    const origin = this.#origins.get(keyOf(path));
+    const origin = this.#origins.get(pathKey(path));
     if (origin === undefined) return null;
     const { key, mode, size, isEdited } = origin;
     return { path: namesOf(key), executable: isExecutable(origin), mode, size, isEdited };
   }
 
   /** Whether what was at this path is elsewhere now. */
-  hasLeft(path: Names): boolean {
-    return this.#left.size > 0 && this.#left.has(keyOf(path));
+  isRenamedAway(path: PathSegments): boolean {
+    return this.#left.size > 0 && this.#left.has(pathKey(path));
   }
 }
 
@@ -162,7 +162,7 @@ export function contentKey({ size, sparse, content }: FileEntry): string {
   const out = new ByteWriter(512);
   out.varint(size);
   out.byte(sparse ? 1 : 0);
-  writeRef(out, content);
+  writeContentRef(out, content);
   return createHash('sha256').update(out.view()).digest().toString('latin1', 0, 16);
 }
 

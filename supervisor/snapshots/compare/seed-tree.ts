@@ -3,7 +3,7 @@ import {
   type DirectoryEntry,
   encodeRoot,
   entriesOf,
-  TreeCutter,
+  TreeSplitter,
   type TreeEntry,
 } from '../../../snapshot-format/entries.ts';
 import {
@@ -13,8 +13,13 @@ import {
   type ObjectReader,
   SNAPSHOT_LIMITS,
 } from '../../../snapshot-format/objects.ts';
-import { buildRef, type ObjectSink, type Piece, type Ref } from '../../../snapshot-format/refs.ts';
-import { pieceOf, type SeedItem } from '../../workspace/seed-source.ts';
+import {
+  buildContentRef,
+  type ObjectSink,
+  type Piece,
+  type ContentRef,
+} from '../../../snapshot-format/content-ref.ts';
+import { readRange, type SeedItem } from '../../profiles/seed-source.ts';
 
 const FOLDER_MODE = 0o755;
 const LINK_MODE = 0o777;
@@ -54,14 +59,14 @@ export async function seedTree(
   return making.sink(OBJECT_KINDS.root, encodeRoot({ ...now, content }));
 }
 
-async function folderOf(planned: Planned, now: DirectoryEntry | null, making: Making): Promise<Ref> {
+async function folderOf(planned: Planned, now: DirectoryEntry | null, making: Making): Promise<ContentRef> {
   const present = new Map<string, TreeEntry>();
   if (now !== null) {
     for await (const entry of entriesOf(making.reader, now))
       present.set(entry.name.toString('latin1'), entry);
   }
   const pieces: Piece[] = [];
-  const cutter = new TreeCutter((body) => {
+  const cutter = new TreeSplitter((body) => {
     pieces.push({ index: pieces.length, hash: making.sink(OBJECT_KINDS.tree, body) });
   });
   for (const key of [...planned.keys()].sort()) {
@@ -70,7 +75,7 @@ async function folderOf(planned: Planned, now: DirectoryEntry | null, making: Ma
       cutter.add(await entryOf(Buffer.from(key, 'latin1'), item, present.get(key), making));
   }
   cutter.end();
-  return buildRef(pieces, making.sink);
+  return buildContentRef(pieces, making.sink);
 }
 
 async function entryOf(
@@ -89,11 +94,11 @@ async function entryOf(
     case 'link': {
       const target = Buffer.from(item.target, 'base64');
       const mtimeNs = timeOf('symlink');
-      return { type: 'symlink', name, mode: LINK_MODE, mtimeNs, xattrs: [], group: null, target };
+      return { type: 'symlink', name, mode: LINK_MODE, mtimeNs, xattrs: [], linkGroup: null, target };
     }
     case 'file': {
       const { mode, size } = item;
-      const basics = { name, mode, mtimeNs: timeOf('file'), xattrs: [], group: null };
+      const basics = { name, mode, mtimeNs: timeOf('file'), xattrs: [], linkGroup: null };
       return { ...basics, type: 'file', size, sparse: false, content: await contentOf(item, making) };
     }
     case 'folder':
@@ -104,12 +109,12 @@ async function entryOf(
 async function contentOf(
   { source, size }: Extract<SeedItem, { kind: 'file' }>,
   { sink, signal }: Making,
-): Promise<Ref> {
+): Promise<ContentRef> {
   const pieces: Piece[] = [];
   for (let at = 0; at < size; at += pieceBytes) {
     signal?.throwIfAborted();
-    const bytes = await pieceOf(source, at, Math.min(pieceBytes, size - at));
+    const bytes = await readRange(source, at, Math.min(pieceBytes, size - at));
     pieces.push({ index: pieces.length, hash: hashOf(OBJECT_KINDS.blob, bytes) });
   }
-  return buildRef(pieces, sink);
+  return buildContentRef(pieces, sink);
 }

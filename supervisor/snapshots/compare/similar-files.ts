@@ -1,4 +1,4 @@
-import type { Slices } from '../../../protocol/slices.ts';
+import type { TimeSlice } from '../../../protocol/time-slice.ts';
 import { type Sketch, similarity, sketchOf } from './similarity.ts';
 
 /** At least so much of the longer file is in the other one. Git's limit. */
@@ -28,7 +28,7 @@ export async function pairSimilar<T extends SimilarCandidate>(
   gone: readonly T[],
   come: readonly T[],
   read: (candidate: T) => Promise<Uint8Array | null>,
-  slices: Slices,
+  slices: TimeSlice,
 ): Promise<SimilarPair<T>[]> {
   const sketches = new Sketches(read, slices);
   const pairs: SimilarPair<T>[] = [];
@@ -76,11 +76,11 @@ export async function pairSimilar<T extends SimilarCandidate>(
 /** Sketches of candidates, each made once, within a limit of bytes that are read for all of them. */
 class Sketches<T extends SimilarCandidate> {
   readonly #read: (candidate: T) => Promise<Uint8Array | null>;
-  readonly #slices: Slices;
+  readonly #slices: TimeSlice;
   readonly #known = new Map<T, Sketch | null>();
   #bytes = 0;
 
-  constructor(read: (candidate: T) => Promise<Uint8Array | null>, slices: Slices) {
+  constructor(read: (candidate: T) => Promise<Uint8Array | null>, slices: TimeSlice) {
     this.#read = read;
     this.#slices = slices;
   }
@@ -90,7 +90,7 @@ class Sketches<T extends SimilarCandidate> {
     if (Math.min(gone.size, come.size) < LEAST_SIMILARITY * Math.max(gone.size, come.size)) return 0;
     const before = await this.#of(gone);
     const after = before === null ? null : await this.#of(come);
-    if (this.#slices.isLong) await this.#slices.rest();
+    if (this.#slices.isUsedUp) await this.#slices.yieldToEventLoop();
     return before === null || after === null ? 0 : similarity(before, after);
   }
 

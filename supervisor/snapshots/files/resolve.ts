@@ -1,8 +1,8 @@
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { type DirectoryEntry, parseRoot, type TreeEntry } from '../../../snapshot-format/entries.ts';
-import { isMissing } from '../../../snapshot-format/missing.ts';
+import { isMissing } from '../../../snapshot-format/missing-entry.ts';
 import { type Hash, OBJECT_KINDS, type ObjectReader } from '../../../snapshot-format/objects.ts';
-import { childOf } from '../compare/find-entry.ts';
+import { findChild } from '../compare/find-entry.ts';
 
 /** As many links as the kernel follows. */
 const MOST_LINKS = 40;
@@ -40,7 +40,7 @@ export async function resolveEntry(
       way = [top];
       continue;
     }
-    const found = await childOf(reader, here, name);
+    const found = await findChild(reader, here, name);
     if (found === null) throw new HoldfastError('file_not_found', `There is no ${text} in the snapshot`);
     if (isMissing(found)) throw lacking(text);
     const isLast = todo.length === 0;

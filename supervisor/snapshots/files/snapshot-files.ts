@@ -1,6 +1,6 @@
 import { HoldfastError } from '../../../protocol/errors.ts';
 import {
-  FILE_PIECE_BYTES,
+  FILE_CHUNK_BYTES,
   type FileEntry,
   type FileStat,
   type FileType,
@@ -15,9 +15,9 @@ import {
   type ObjectReader,
   SNAPSHOT_LIMITS,
 } from '../../../snapshot-format/objects.ts';
-import { isMissing } from '../../../snapshot-format/missing.ts';
+import { isMissing } from '../../../snapshot-format/missing-entry.ts';
 import { contentKey } from '../compare/renames.ts';
-import { Slices } from '../../../protocol/slices.ts';
+import { TimeSlice } from '../../../protocol/time-slice.ts';
 import { resolveEntry } from './resolve.ts';
 
 const NS_PER_MS = 1_000_000n;
@@ -63,12 +63,12 @@ export class SnapshotFiles {
     if (folder.type !== 'directory')
       throw new HoldfastError('file_not_a_directory', `${path} is not a folder`);
     const after = cursor === undefined ? null : decodeName(cursor);
-    const slices = new Slices(signal);
+    const slices = new TimeSlice(signal);
     const entries: FileEntry[] = [];
     let last = '';
     let characters = 0;
     for await (const entry of entriesOf(this.#reader, folder)) {
-      if (slices.isLong) await slices.rest();
+      if (slices.isUsedUp) await slices.yieldToEventLoop();
       if (isMissing(entry)) continue;
       if (after !== null && entry.name.compare(after) <= 0) continue;
       if (entries.length >= limit || characters > PAGE_CHARACTERS) return { entries, nextCursor: last };
@@ -85,7 +85,7 @@ export class SnapshotFiles {
     path: string,
     {
       offset = 0,
-      length = FILE_PIECE_BYTES,
+      length = FILE_CHUNK_BYTES,
       ifVersion,
     }: {
       offset?: number | undefined;

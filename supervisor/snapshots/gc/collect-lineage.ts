@@ -1,22 +1,30 @@
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
-import { failpoint } from '../../failpoints.ts';
+import { failpoint } from '../../base/failpoints.ts';
 import { removeTree } from '../../store/remove-tree.ts';
 import { storageError } from '../../store/storage-error.ts';
 import type { Hash } from '../../../snapshot-format/objects.ts';
-import { Slices } from '../../../protocol/slices.ts';
+import { TimeSlice } from '../../../protocol/time-slice.ts';
 import type { LineageStore, StoredPack } from '../store/lineage-store.ts';
 import { type Reference, referencesOf } from '../store/references.ts';
-import type { LineageStores } from '../store/stores.ts';
-import { isNaming, Marks, NAMING_KINDS, markTree, type ObjectPlace, placeOf, storedBytes } from './marks.ts';
+import type { LineageStores } from '../store/lineage-stores.ts';
+import {
+  hasReferences,
+  Marks,
+  REFERENCING_KINDS,
+  markTree,
+  type ObjectLocation,
+  locateObject,
+  storedBytes,
+} from './marks.ts';
 import { PackCopy } from './pack-copy.ts';
-import { type CollectionPlan, type PackUse, planCollection } from './plan.ts';
+import { type CollectionPlan, type PackUsage, planCollection } from './plan.ts';
 
 /** How often it is tried anew where snapshots that are taken meanwhile come to need what was to go. */
 const TRIES = 3;
 
 export interface CollectOptions {
-  readonly stores: Pick<LineageStores, 'use' | 'useAlone'>;
+  readonly stores: Pick<LineageStores, 'use' | 'useExclusively'>;
   readonly lineage: string;
   /** Hashes of all trees that are needed now. Asked again when nobody else uses the store. */
   readonly roots: () => readonly Hash[];
@@ -25,7 +33,7 @@ export interface CollectOptions {
   readonly urgently?: (write: () => void) => void;
 }
 
-export interface LineageCollected {
+export interface CollectionResult {
   /** What its packs take less than before; what they would, where it was only planned. */
   readonly freedBytes: number;
   /** Content that a snapshot needs and that is not there. */
@@ -46,7 +54,7 @@ interface Survey {
  * anywhere, nothing that is needed is gone. Throws `snapshot_damaged` where a tree cannot be read: then nobody can tell
  * what is needed below it, and nothing goes.
  */
-export async function collectLineage(options: CollectOptions): Promise<LineageCollected> {
+export async function collectLineage(options: CollectOptions): Promise<CollectionResult> {
   let freed = 0;
   let missing = 0;
   for (let attempt = 0; attempt < TRIES; attempt += 1) {
@@ -59,10 +67,10 @@ export async function collectLineage(options: CollectOptions): Promise<LineageCo
 }
 
 /** What `collectLineage` would give back, more or less: what is copied may be compressed otherwise. */
-export async function plannedFor(options: CollectOptions): Promise<LineageCollected> {
+export async function planLineageCollection(options: CollectOptions): Promise<CollectionResult> {
   return await options.stores.use(options.lineage, async (store) => {
     const { plan, missing, marks } = await survey(store, options);
-    const uses = await usesOf(store, marks, new Slices(options.signal));
+    const uses = await usesOf(store, marks, new TimeSlice(options.signal));
     const freedBytes = uses.reduce((sum, { name, bytes, deadBytes }) => {
       if (plan.drop.has(name)) return sum + bytes;
       return plan.rewrite.has(name) ? sum + deadBytes : sum;
@@ -108,7 +116,7 @@ async function collectOnce(
 }
 
 async function survey(store: LineageStore, { roots, signal }: CollectOptions): Promise<Survey> {
-  const slices = new Slices(signal);
+  const slices = new TimeSlice(signal);
   const marks = new Marks();
   const lost = new Set<string>();
   for (const root of roots()) {
@@ -121,7 +129,7 @@ async function survey(store: LineageStore, { roots, signal }: CollectOptions): P
   }
   const plan = planCollection(await usesOf(store, marks, slices));
   // A file that is no pack any more may be one again – a disk that comes back – as long as something is missed.
-  const broken = lost.size === 0 ? store.broken.map(({ name }) => name) : [];
+  const broken = lost.size === 0 ? store.unreadablePacks.map(({ name }) => name) : [];
   return {
     marks,
     plan: { drop: new Set([...plan.drop, ...broken]), rewrite: plan.rewrite },
@@ -132,18 +140,18 @@ async function survey(store: LineageStore, { roots, signal }: CollectOptions): P
 
 /** Below a tree that cannot be read nobody knows what is needed. Content that is lost takes nothing with it. */
 function throwForNaming({ kinds }: Reference, error: Error): void {
-  if ((kinds & NAMING_KINDS) !== 0) throw error;
+  if ((kinds & REFERENCING_KINDS) !== 0) throw error;
 }
 
 /** How each pack is used, and which unneeded objects stand in the way of which others. */
-async function usesOf(store: LineageStore, marks: Marks, slices: Slices): Promise<PackUse[]> {
-  const uses: PackUse[] = [];
+async function usesOf(store: LineageStore, marks: Marks, slices: TimeSlice): Promise<PackUsage[]> {
+  const uses: PackUsage[] = [];
   for (const pack of store.packs) {
     const naming = new Set<string>();
     let liveObjects = 0;
     let deadBytes = 0;
     for (let index = 0; index < pack.index.objects; index += 1) {
-      if (slices.isLong) await slices.rest();
+      if (slices.isUsedUp) await slices.yieldToEventLoop();
       if (marks.has(pack, index)) {
         liveObjects += 1;
         continue;
@@ -153,24 +161,28 @@ async function usesOf(store: LineageStore, marks: Marks, slices: Slices): Promis
         if (named.pack !== pack) naming.add(named.pack.name);
       }
     }
-    uses.push({ name: pack.name, bytes: pack.file.size, liveObjects, deadBytes, naming });
+    uses.push({ name: pack.name, bytes: pack.file.size, liveObjects, deadBytes, referencedPacks: naming });
   }
   return uses;
 }
 
 /** The unneeded objects that an unneeded one names. What cannot be read keeps nothing. */
-async function deadNamed(store: LineageStore, marks: Marks, place: ObjectPlace): Promise<ObjectPlace[]> {
+async function deadNamed(
+  store: LineageStore,
+  marks: Marks,
+  place: ObjectLocation,
+): Promise<ObjectLocation[]> {
   const { hash, kind } = place.pack.index.object(place.index);
-  if (!isNaming(kind)) return [];
+  if (!hasReferences(kind)) return [];
   let body: Buffer;
   try {
     body = await store.read(hash, kind);
   } catch {
     return [];
   }
-  const found: ObjectPlace[] = [];
+  const found: ObjectLocation[] = [];
   for (const reference of referencesOf(kind, body)) {
-    const named = placeOf(store.packs, reference.hash);
+    const named = locateObject(store.packs, reference.hash);
     if (named !== null && !marks.has(named.pack, named.index)) found.push(named);
   }
   return found;
@@ -186,7 +198,7 @@ async function copyNeeded(
   try {
     for (const pack of store.packs) {
       if (!plan.rewrite.has(pack.name)) continue;
-      for (const [frame, all] of pack.index.byFrame().entries()) {
+      for (const [frame, all] of pack.index.objectsByFrame().entries()) {
         const needed = all.filter(({ hash }) => marks.has(pack, pack.index.indexOf(hash)));
         if (needed.length > 0) await copy.add(pack, frame, all, needed);
       }
@@ -208,10 +220,10 @@ async function replace(
   files: readonly string[],
 ): Promise<number | null> {
   if (old.size === 0) return 0;
-  return await stores.useAlone(lineage, async (store) => {
-    const slices = new Slices(signal);
+  return await stores.useExclusively(lineage, async (store) => {
+    const slices = new TimeSlice(signal);
     const needed = new Set<string>();
-    const onMark = ({ pack }: ObjectPlace): void => {
+    const onMark = ({ pack }: ObjectLocation): void => {
       if (old.has(pack.name)) needed.add(pack.name);
     };
     for (const root of roots())
@@ -225,13 +237,13 @@ async function replace(
     const before = diskBytes(store);
     await store.publish(files.map((path) => ({ path })));
     await failpoint('gc.after-publish');
-    await store.drop(old, urgently);
+    await store.dropPacks(old, urgently);
     return before - diskBytes(store);
   });
 }
 
-async function namedByNew(store: LineageStore, marks: Marks, pack: StoredPack): Promise<ObjectPlace[]> {
-  const found: ObjectPlace[] = [];
+async function namedByNew(store: LineageStore, marks: Marks, pack: StoredPack): Promise<ObjectLocation[]> {
+  const found: ObjectLocation[] = [];
   for (let index = 0; index < pack.index.objects; index += 1) {
     if (!marks.has(pack, index)) found.push(...(await deadNamed(store, marks, { pack, index })));
   }
@@ -239,5 +251,5 @@ async function namedByNew(store: LineageStore, marks: Marks, pack: StoredPack): 
 }
 
 function diskBytes(store: LineageStore): number {
-  return store.bytes + store.broken.reduce((sum, { bytes }) => sum + bytes, 0);
+  return store.bytes + store.unreadablePacks.reduce((sum, { bytes }) => sum + bytes, 0);
 }

@@ -1,13 +1,13 @@
 import type { Hash, ObjectKind } from '../../../snapshot-format/objects.ts';
-import { damaged, OBJECT_KINDS } from '../../../snapshot-format/objects.ts';
-import type { Slices } from '../../../protocol/slices.ts';
+import { snapshotDamaged, OBJECT_KINDS } from '../../../snapshot-format/objects.ts';
+import type { TimeSlice } from '../../../protocol/time-slice.ts';
 import type { LineageStore, StoredPack } from '../store/lineage-store.ts';
-import { bitOf, isAmong, type Reference, referencesOf } from '../store/references.ts';
+import { kindBit, isKindIn, type Reference, referencesOf } from '../store/references.ts';
 
 const { tree, list, root: rootKind } = OBJECT_KINDS;
 
 /** Where an object lies: its place in the order of a pack's hashes. */
-export interface ObjectPlace {
+export interface ObjectLocation {
   readonly pack: StoredPack;
   readonly index: number;
 }
@@ -36,7 +36,7 @@ export class Marks {
 }
 
 /** The newest pack that has it, as `LineageStore.find` does; null where none has. */
-export function placeOf(packs: readonly StoredPack[], hash: Hash): ObjectPlace | null {
+export function locateObject(packs: readonly StoredPack[], hash: Hash): ObjectLocation | null {
   for (let at = packs.length - 1; at >= 0; at -= 1) {
     const pack = packs[at];
     const index = pack?.index.indexOf(hash) ?? -1;
@@ -46,22 +46,22 @@ export function placeOf(packs: readonly StoredPack[], hash: Hash): ObjectPlace |
 }
 
 /** What an object takes of its frame on the disk, more or less: what is compressed together has no sizes of its own. */
-export function storedBytes({ pack, index }: ObjectPlace): number {
+export function storedBytes({ pack, index }: ObjectLocation): number {
   const { frame, length } = pack.index.object(index);
   const { storedLength, rawLength } = pack.index.frame(frame);
   return rawLength === 0 ? 0 : (length * storedLength) / rawLength;
 }
 
-export const NAMING_KINDS = bitOf(tree) | bitOf(list) | bitOf(rootKind);
+export const REFERENCING_KINDS = kindBit(tree) | kindBit(list) | kindBit(rootKind);
 
 /** Whether an object names others: then it must not stay without them. */
-export function isNaming(kind: ObjectKind): boolean {
-  return isAmong(kind, NAMING_KINDS);
+export function hasReferences(kind: ObjectKind): boolean {
+  return isKindIn(kind, REFERENCING_KINDS);
 }
 
 export interface MarkListener {
   /** Each object that was not marked before. */
-  readonly onMark?: (place: ObjectPlace) => void;
+  readonly onMark?: (place: ObjectLocation) => void;
   /** An object that is not there, or cannot be read though it names others. May throw to end it. */
   readonly onLost: (reference: Reference, error: Error) => void;
 }
@@ -71,24 +71,24 @@ export async function markTree(
   store: LineageStore,
   marks: Marks,
   root: Hash,
-  slices: Slices,
+  slices: TimeSlice,
   { onMark, onLost }: MarkListener,
 ): Promise<void> {
-  const open: Reference[] = [{ hash: root, kinds: bitOf(rootKind) }];
+  const open: Reference[] = [{ hash: root, kinds: kindBit(rootKind) }];
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
-    if (slices.isLong) await slices.rest();
+    if (slices.isUsedUp) await slices.yieldToEventLoop();
     const { hash, kinds } = next;
-    const place = placeOf(store.packs, hash);
+    const place = locateObject(store.packs, hash);
     if (place === null) {
-      onLost(next, damaged('an object is not in the store', { object: hash.toString('hex') }));
+      onLost(next, snapshotDamaged('an object is not in the store', { object: hash.toString('hex') }));
       continue;
     }
     if (!marks.add(place.pack, place.index)) continue;
     onMark?.(place);
     const { kind } = place.pack.index.object(place.index);
     try {
-      if (!isAmong(kind, kinds)) throw damaged('an object is of another kind');
-      if (isNaming(kind)) open.push(...referencesOf(kind, await store.read(hash, kind)));
+      if (!isKindIn(kind, kinds)) throw snapshotDamaged('an object is of another kind');
+      if (hasReferences(kind)) open.push(...referencesOf(kind, await store.read(hash, kind)));
     } catch (error) {
       onLost(next, error instanceof Error ? error : new Error(String(error)));
     }

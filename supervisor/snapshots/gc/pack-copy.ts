@@ -1,8 +1,8 @@
 import { type FileHandle, mkdir, open } from 'node:fs/promises';
 import { join } from 'node:path';
-import { isEncoding, FrameBuilder, objectInFrame, unpackFrame } from '../../../snapshot-format/frames.ts';
+import { isEncoding, FrameBuilder, extractObject, decompressFrame } from '../../../snapshot-format/frames.ts';
 import type { PackObject } from '../../../snapshot-format/pack-index.ts';
-import { readStored } from '../../../snapshot-format/pack-index.ts';
+import { readStoredFrame } from '../../../snapshot-format/pack-index.ts';
 import { PackWriter } from '../../../snapshot-format/pack-writer.ts';
 import type { StoredPack } from '../store/lineage-store.ts';
 
@@ -35,9 +35,9 @@ export class PackCopy {
     needed: readonly PackObject[],
   ): Promise<void> {
     const frame = pack.index.frame(frameIndex);
-    const stored = await readStored(pack.file, frame);
-    const raw = unpackFrame(frame.encoding, frame.rawLength, stored);
-    const bodies = needed.map((object) => objectInFrame(raw, object));
+    const stored = await readStoredFrame(pack.file, frame);
+    const raw = decompressFrame(frame.encoding, frame.rawLength, stored);
+    const bodies = needed.map((object) => extractObject(raw, object));
     if (needed.length === all.length && isEncoding(frame.encoding)) {
       const { encoding, rawLength, checksum } = frame;
       await this.#append({ encoding, rawLength, stored, checksum, objects: needed });

@@ -1,11 +1,11 @@
 /** How a pack is used. Bytes are those on the disk. */
-export interface PackUse {
+export interface PackUsage {
   readonly name: string;
   readonly bytes: number;
   readonly liveObjects: number;
   readonly deadBytes: number;
   /** Other packs with unneeded objects that are named by unneeded objects of this one. */
-  readonly naming: ReadonlySet<string>;
+  readonly referencedPacks: ReadonlySet<string>;
 }
 
 export interface CollectionPlan {
@@ -24,10 +24,10 @@ const SMALL = { bytes: 8 * 2 ** 20, packs: 16 } as const;
  * Which packs go. An object that nobody needs may stay, but not without what it names: a later snapshot may come to need it. So
  * with a pack go all that name something in it.
  */
-export function planCollection(packs: readonly PackUse[]): CollectionPlan {
+export function planCollection(packs: readonly PackUsage[]): CollectionPlan {
   const namedBy = new Map<string, string[]>();
-  for (const { name, naming } of packs) {
-    for (const named of naming) namedBy.set(named, [...(namedBy.get(named) ?? []), name]);
+  for (const { name, referencedPacks } of packs) {
+    for (const named of referencedPacks) namedBy.set(named, [...(namedBy.get(named) ?? []), name]);
   }
   const unneeded = new Set(packs.filter(({ liveObjects }) => liveObjects === 0).map(({ name }) => name));
   const drop = new Set(

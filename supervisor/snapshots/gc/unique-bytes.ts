@@ -1,20 +1,20 @@
 import type { Hash } from '../../../snapshot-format/objects.ts';
-import type { Slices } from '../../../protocol/slices.ts';
+import type { TimeSlice } from '../../../protocol/time-slice.ts';
 import type { LineageStore } from '../store/lineage-store.ts';
-import { Marks, markTree, type ObjectPlace, storedBytes } from './marks.ts';
+import { Marks, markTree, type ObjectLocation, storedBytes } from './marks.ts';
 
 /** What these trees take on the disk that no other ones need. What cannot be read counts for nobody. */
 export async function uniqueBytes(
   store: LineageStore,
   mine: readonly Hash[],
   others: readonly Hash[],
-  slices: Slices,
+  slices: TimeSlice,
 ): Promise<number> {
   const marks = new Marks();
   const onLost = (): void => undefined;
   for (const root of others) await markTree(store, marks, root, slices, { onLost });
   let bytes = 0;
-  const onMark = (place: ObjectPlace): void => {
+  const onMark = (place: ObjectLocation): void => {
     bytes += storedBytes(place);
   };
   for (const root of mine) await markTree(store, marks, root, slices, { onMark, onLost });

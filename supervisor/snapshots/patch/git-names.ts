@@ -35,7 +35,7 @@ const REPOSITORY = /^(?:\.git|git~1)[. ]*(?::|$)/i;
 const MODULES_LINK = /^(?:\.gitmodules[. ]*(?::|$)|gitmod~[1-4]|gi7eb)/i;
 
 /** Whether `git apply` would refuse the whole patch for this path: parts of a repository, and a link in place of .gitmodules. */
-export function gitRefuses(path: Uint8Array, isLink: boolean): boolean {
+export function isRefusedByGit(path: Uint8Array, isLink: boolean): boolean {
   return Buffer.from(path)
     .toString('latin1')
     .split(/[/\\]/)

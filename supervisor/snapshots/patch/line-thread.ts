@@ -36,7 +36,7 @@ export class LineThread {
       worker.postMessage({ before, after, ...LIMITS } satisfies LineWork);
     });
     if (found !== null) return Buffer.from(found.buffer, found.byteOffset, found.byteLength);
-    await this.end();
+    await this.close();
     return unifiedHunks(before, after, REPLACE);
   }
 
@@ -52,7 +52,7 @@ export class LineThread {
     return worker;
   }
 
-  async end(): Promise<void> {
+  async close(): Promise<void> {
     const worker = this.#worker;
     this.#worker = null;
     await worker?.terminate();

@@ -1,8 +1,8 @@
-import { contentOf } from '../../../snapshot-format/content.ts';
+import { readContent } from '../../../snapshot-format/content.ts';
 import type { FileEntry, TreeEntry } from '../../../snapshot-format/entries.ts';
 import type { ObjectReader } from '../../../snapshot-format/objects.ts';
 import type { PairedDifference } from '../compare/comparison.ts';
-import type { Names } from '../compare/differences.ts';
+import type { PathSegments } from '../compare/differences.ts';
 import { contentKey, isExecutable } from '../compare/renames.ts';
 import type { PatchChange, PatchFile } from './write-patch.ts';
 
@@ -17,14 +17,14 @@ const SLASH = Buffer.from('/');
  * executed. The sides read their objects when they are asked for their content.
  */
 export function patchChangeOf(reader: ObjectReader, difference: PairedDifference): PatchChange | null {
-  const { path, before, after, origin, movedFrom } = difference;
+  const { path, before, after, origin, sourceEntry } = difference;
   const now = sideOf(reader, path, after);
   const old =
     origin === null || now === null
       ? sideOf(reader, path, before)
-      : movedFrom === null
+      : sourceEntry === null
         ? { ...now, path: joined(origin.path), executable: origin.executable }
-        : sideOf(reader, origin.path, movedFrom);
+        : sideOf(reader, origin.path, sourceEntry);
   return old === null && now === null ? null : { before: old, after: now };
 }
 
@@ -34,7 +34,7 @@ export function isTooLarge({ before, after }: PatchChange): boolean {
   return [before, after].some((side) => side !== null && side.size > PATCH_FILE_BYTES);
 }
 
-function sideOf(reader: ObjectReader, path: Names, entry: TreeEntry | null): PatchFile | null {
+function sideOf(reader: ObjectReader, path: PathSegments, entry: TreeEntry | null): PatchFile | null {
   if (entry?.type === 'file') {
     return {
       path: joined(path),
@@ -61,14 +61,14 @@ function sideOf(reader: ObjectReader, path: Names, entry: TreeEntry | null): Pat
   return null;
 }
 
-function joined(path: Names): Buffer {
+function joined(path: PathSegments): Buffer {
   return Buffer.concat(path.flatMap((name, index) => (index === 0 ? [name] : [SLASH, name])));
 }
 
 /** As reading the file gives it: zeros where it has holes. */
 async function* wholeContent(reader: ObjectReader, file: FileEntry): AsyncGenerator<Uint8Array> {
   let end = 0;
-  for await (const { offset, bytes } of contentOf(reader, file)) {
+  for await (const { offset, bytes } of readContent(reader, file)) {
     yield* zeros(offset - end);
     yield bytes;
     end = offset + bytes.length;

@@ -1,6 +1,6 @@
-import { LEFT_OUT_PATHS, PATCH_PIECE_BYTES } from '../../../protocol/snapshots.ts';
+import { MAX_OMITTED_PATHS, PATCH_CHUNK_BYTES } from '../../../protocol/snapshots.ts';
 import type { Comparison } from '../compare/comparison.ts';
-import type { Names } from '../compare/differences.ts';
+import type { PathSegments } from '../compare/differences.ts';
 import type { ObjectReader } from '../../../snapshot-format/objects.ts';
 import { LineThread } from './line-thread.ts';
 import { isTooLarge, patchChangeOf } from './patch-changes.ts';
@@ -10,27 +10,32 @@ import { writePatch } from './write-patch.ts';
 export interface PatchPiece {
   readonly bytes: Buffer;
   /** All that belongs to this path, and to those before it, is given; null while none is. */
-  readonly behind: Names | null;
+  readonly resumeAfter: PathSegments | null;
   /** It ends inside of what belongs to the next path: only this stream can go on. */
   readonly isCut: boolean;
   readonly isLast: boolean;
   /** How many paths are in no patch, as git would refuse them or they are too large; and the first of them. */
-  readonly leftOut: number;
-  readonly leftOutPaths: readonly Names[];
+  readonly omitted: number;
+  readonly omittedPaths: readonly PathSegments[];
 }
 
 /** One patch while it is written. `end` it. */
 export class PatchStream {
   readonly #lines: LineThread;
-  readonly #parts: AsyncGenerator<{ path: Names; bytes: Buffer | null }, void, undefined>;
+  readonly #parts: AsyncGenerator<{ path: PathSegments; bytes: Buffer | null }, void, undefined>;
   #left: Buffer[] = [];
   #leftBytes = 0;
-  #behind: Names | null;
+  #behind: PathSegments | null;
   #leftOut = 0;
-  #leftOutPaths: Names[] = [];
+  #omittedPaths: PathSegments[] = [];
 
   /** `lineWorker`: the file of the thread that compares lines. */
-  constructor(comparison: Comparison, reader: ObjectReader, behind: Names | null, lineWorker: string | URL) {
+  constructor(
+    comparison: Comparison,
+    reader: ObjectReader,
+    behind: PathSegments | null,
+    lineWorker: string | URL,
+  ) {
     this.#lines = new LineThread(lineWorker);
     this.#behind = behind;
     this.#parts = this.#write(comparison, reader, behind);
@@ -40,7 +45,7 @@ export class PatchStream {
   async next(): Promise<PatchPiece> {
     let isLast = false;
     let isCut = this.#leftBytes > 0;
-    while (this.#leftBytes < PATCH_PIECE_BYTES) {
+    while (this.#leftBytes < PATCH_CHUNK_BYTES) {
       const part = await this.#parts.next();
       if (part.done === true) {
         isLast = true;
@@ -56,26 +61,26 @@ export class PatchStream {
       }
     }
     const all = Buffer.concat(this.#left);
-    const bytes = all.subarray(0, PATCH_PIECE_BYTES);
+    const bytes = all.subarray(0, PATCH_CHUNK_BYTES);
     const rest = all.subarray(bytes.length);
     this.#left = rest.length === 0 ? [] : [rest];
     this.#leftBytes = rest.length;
     const leftOut = this.#leftOut;
-    const leftOutPaths = this.#leftOutPaths;
+    const omittedPaths = this.#omittedPaths;
     this.#leftOut = 0;
-    this.#leftOutPaths = [];
+    this.#omittedPaths = [];
     return {
       bytes,
-      behind: this.#behind,
+      resumeAfter: this.#behind,
       isCut: isCut || rest.length > 0,
       isLast: isLast && rest.length === 0,
-      leftOut,
-      leftOutPaths,
+      omitted: leftOut,
+      omittedPaths,
     };
   }
 
-  async end(): Promise<void> {
-    await this.#lines.end();
+  async close(): Promise<void> {
+    await this.#lines.close();
     await this.#parts.return();
   }
 
@@ -83,11 +88,11 @@ export class PatchStream {
   async *#write(
     comparison: Comparison,
     reader: ObjectReader,
-    behind: Names | null,
-  ): AsyncGenerator<{ path: Names; bytes: Buffer | null }, void, undefined> {
-    const leaveOut = (path: Names): void => {
+    behind: PathSegments | null,
+  ): AsyncGenerator<{ path: PathSegments; bytes: Buffer | null }, void, undefined> {
+    const leaveOut = (path: PathSegments): void => {
       this.#leftOut += 1;
-      if (this.#leftOutPaths.length < LEFT_OUT_PATHS) this.#leftOutPaths.push(path);
+      if (this.#omittedPaths.length < MAX_OMITTED_PATHS) this.#omittedPaths.push(path);
     };
     for await (const difference of comparison.differences(behind)) {
       const { path } = difference;

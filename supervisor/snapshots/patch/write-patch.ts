@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { literalHunk } from './binary-hunk.ts';
-import { gitRefuses, quoteName } from './git-names.ts';
+import { isRefusedByGit, quoteName } from './git-names.ts';
 
 /** A file or a link on one side of a patch. */
 export interface PatchFile {
@@ -43,7 +43,7 @@ export async function* writePatch(
 ): AsyncGenerator<Buffer> {
   for await (const change of changes) {
     const refused = [change.before, change.after].find(
-      (file) => file !== null && gitRefuses(file.path, file.type === 'symlink'),
+      (file) => file !== null && isRefusedByGit(file.path, file.type === 'symlink'),
     );
     if (refused !== undefined && refused !== null) {
       leftOut(refused.path);

@@ -1,16 +1,16 @@
-import { objectInFrame, unpackFrame } from '../../../snapshot-format/frames.ts';
-import { letGo } from '../../../snapshot-format/let-go.ts';
-import { damaged, type Hash } from '../../../snapshot-format/objects.ts';
-import { type PackFile, PackIndex, readStored } from '../../../snapshot-format/pack-index.ts';
-import { Slices } from '../../../protocol/slices.ts';
-import { Lacking } from './lacking.ts';
+import { extractObject, decompressFrame } from '../../../snapshot-format/frames.ts';
+import { releaseBuffer } from '../../../snapshot-format/release-buffer.ts';
+import { snapshotDamaged, type Hash } from '../../../snapshot-format/objects.ts';
+import { type PackFile, PackIndex, readStoredFrame } from '../../../snapshot-format/pack-index.ts';
+import { TimeSlice } from '../../../protocol/time-slice.ts';
+import { MissingObjects } from './missing-objects.ts';
 import { ObjectTable } from './object-table.ts';
-import { eachReference, isAmong } from './references.ts';
+import { forEachReference, isKindIn } from './references.ts';
 
 export interface CheckedPack {
   readonly index: PackIndex;
   /** What its objects name and no pack that was checked has. */
-  readonly lacking: Lacking;
+  readonly missing: MissingObjects;
 }
 
 /** Checks the packs of one snapshot. Whoever made them need not be believed. */
@@ -28,7 +28,7 @@ export class PackChecker {
   }
 
   /** The same; null, and nothing done, for a pack of which more than `mostRawBytes` would have to be unpacked. */
-  async checkShort(file: PackFile, mostRawBytes: number): Promise<CheckedPack | null> {
+  async checkIfSmall(file: PackFile, mostRawBytes: number): Promise<CheckedPack | null> {
     const index = await PackIndex.read(file);
     return index.rawBytes > mostRawBytes ? null : await this.#checked(index, file);
   }
@@ -36,17 +36,17 @@ export class PackChecker {
   async #checked(index: PackIndex, frames: PackFile): Promise<CheckedPack> {
     this.#indexes.push(index);
     this.#table.add(index);
-    const lacking = new Lacking();
+    const lacking = new MissingObjects();
     await checkObjects(frames, index, (hash, kinds) => {
-      if (!this.#has(hash, kinds)) lacking.note(hash, kinds);
+      if (!this.#has(hash, kinds)) lacking.add(hash, kinds);
     });
-    return { index, lacking };
+    return { index, missing: lacking };
   }
 
   #has(hash: Hash, kinds: number): boolean {
     const place = this.#table.find(hash);
     const kind = place === null ? undefined : this.#indexes[place.pack]?.kindAt(place.index);
-    return kind !== undefined && isAmong(kind, kinds);
+    return kind !== undefined && isKindIn(kind, kinds);
   }
 }
 
@@ -56,19 +56,19 @@ async function checkObjects(
   index: PackIndex,
   onReference: (hash: Hash, kinds: number) => void,
 ): Promise<void> {
-  const slices = new Slices();
-  for (const [at, objects] of index.byFrame().entries()) {
-    if (slices.isLong) await slices.rest();
+  const slices = new TimeSlice();
+  for (const [at, objects] of index.objectsByFrame().entries()) {
+    if (slices.isUsedUp) await slices.yieldToEventLoop();
     const frame = index.frame(at);
-    const stored = await readStored(file, frame);
-    const raw = unpackFrame(frame.encoding, frame.rawLength, stored);
+    const stored = await readStoredFrame(file, frame);
+    const raw = decompressFrame(frame.encoding, frame.rawLength, stored);
     let end = 0;
     for (const object of objects) {
-      if (object.offset < end) throw damaged('objects share bytes of their frame');
+      if (object.offset < end) throw snapshotDamaged('objects share bytes of their frame');
       end = object.offset + object.length;
-      const body = objectInFrame(raw, object, true);
-      eachReference(object.kind, body, onReference);
+      const body = extractObject(raw, object, true);
+      forEachReference(object.kind, body, onReference);
     }
-    if (raw !== stored) letGo(raw);
+    if (raw !== stored) releaseBuffer(raw);
   }
 }

@@ -4,7 +4,7 @@ import { errorFromWire } from '../../../protocol/error-data.ts';
 import { type ErrorData, HoldfastError } from '../../../protocol/errors.ts';
 import { PackIndex } from '../../../snapshot-format/pack-index.ts';
 import type { CheckedPack } from './check-pack.ts';
-import { Lacking } from './lacking.ts';
+import { MissingObjects } from './missing-objects.ts';
 
 /** A pack to be checked. */
 export interface CheckRequest {
@@ -14,7 +14,7 @@ export interface CheckRequest {
 
 /** In the order of the requests. */
 export type CheckAnswer =
-  | { readonly tables: Uint8Array; readonly frames: number; readonly lacking: Uint8Array }
+  | { readonly tables: Uint8Array; readonly frames: number; readonly missing: Uint8Array }
   | { readonly failure: { readonly message: string; readonly data: ErrorData } };
 
 /** Old space of the thread, MiB: what is named and has not come is kept there. */
@@ -97,10 +97,10 @@ export class CheckThread {
       answer.reject(errorFromWire(heard.failure.message, heard.failure.data));
       return;
     }
-    const { tables, frames, lacking } = heard;
+    const { tables, frames, missing } = heard;
     answer.resolve({
-      index: PackIndex.ofChecked(asBuffer(tables), frames, bytes),
-      lacking: Lacking.decode(asBuffer(lacking)),
+      index: PackIndex.fromCheckedTables(asBuffer(tables), frames, bytes),
+      missing: MissingObjects.decode(asBuffer(missing)),
     });
   }
 }

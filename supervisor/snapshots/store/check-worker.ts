@@ -2,7 +2,7 @@
 import { closeSync, constants, openSync, readSync } from 'node:fs';
 import { parentPort } from 'node:worker_threads';
 import { FRAME } from '../../../snapshot-format/frames.ts';
-import { damaged } from '../../../snapshot-format/objects.ts';
+import { snapshotDamaged } from '../../../snapshot-format/objects.ts';
 import type { PackFile } from '../../../snapshot-format/pack-index.ts';
 import { storageError } from '../../store/storage-error.ts';
 import { PackChecker } from './check-pack.ts';
@@ -11,7 +11,7 @@ import type { CheckAnswer, CheckRequest } from './check-thread.ts';
 const { O_RDONLY, O_NOFOLLOW } = constants;
 const checker = new PackChecker();
 /** A frame's stored bytes, until the next one. */
-const scratch = Buffer.allocUnsafeSlow(FRAME.mostBytes);
+const scratch = Buffer.allocUnsafeSlow(FRAME.maxBytes);
 let turn = Promise.resolve();
 
 parentPort?.on('message', (request: CheckRequest) => {
@@ -22,10 +22,10 @@ async function perform(request: CheckRequest): Promise<void> {
   let answer: CheckAnswer;
   const transfer: ArrayBuffer[] = [];
   try {
-    const { index, lacking } = await checked(request);
+    const { index, missing } = await checked(request);
     const tables = index.encode();
-    const encoded = lacking.encode();
-    answer = { tables, frames: index.frames, lacking: encoded };
+    const encoded = missing.encode();
+    answer = { tables, frames: index.frames, missing: encoded };
     transfer.push(tables.buffer as ArrayBuffer, encoded.buffer as ArrayBuffer);
   } catch (error) {
     const typed = storageError(error, 'The snapshot could not be stored');
@@ -53,7 +53,7 @@ async function checked({ path, bytes }: CheckRequest): ReturnType<PackChecker['c
 function readAll(fd: number, offset: number, bytes: Buffer): Buffer {
   for (let done = 0; done < bytes.length;) {
     const count = readSync(fd, bytes, done, bytes.length - done, offset + done);
-    if (count === 0) throw damaged('a pack ends too early');
+    if (count === 0) throw snapshotDamaged('a pack ends too early');
     done += count;
   }
   return bytes;

@@ -2,9 +2,9 @@ import { closeSync, fsyncSync, openSync, renameSync, rmSync, writeSync } from 'n
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { failpoint } from '../../failpoints.ts';
+import { failpoint } from '../../base/failpoints.ts';
 import { hasErrorCode, storageError } from '../../store/storage-error.ts';
-import { syncFolder } from './folders.ts';
+import { syncDirectory } from './sync-directory.ts';
 
 /** What a published pack is called. */
 export const PACK_NAME = /^[0-9a-f]{32}\.pack$/;
@@ -53,7 +53,7 @@ export async function finishDropping(directory: string): Promise<void> {
     await rm(join(directory, 'packs', name), { force: true });
     await failpoint('gc.after-pack');
   }
-  await syncFolder(join(directory, 'packs'));
+  await syncDirectory(join(directory, 'packs'));
   await rm(path);
-  await syncFolder(directory);
+  await syncDirectory(directory);
 }

@@ -2,18 +2,23 @@ import { randomBytes } from 'node:crypto';
 import { lstat, mkdir, readdir, rename } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { HoldfastError } from '../../../protocol/errors.ts';
-import { encodeRecords, FRAME, objectInFrame, unpackFrame } from '../../../snapshot-format/frames.ts';
-import { damaged, type Hash, type ObjectKind, type ObjectReader } from '../../../snapshot-format/objects.ts';
-import { PackIndex, type PackObject, readStored } from '../../../snapshot-format/pack-index.ts';
+import { encodeFrameTable, FRAME, extractObject, decompressFrame } from '../../../snapshot-format/frames.ts';
+import {
+  snapshotDamaged,
+  type Hash,
+  type ObjectKind,
+  type ObjectReader,
+} from '../../../snapshot-format/objects.ts';
+import { PackIndex, type PackObject, readStoredFrame } from '../../../snapshot-format/pack-index.ts';
 import { FRAME_LIMITS } from '../../../protocol/wire/limits.ts';
-import { failpoint } from '../../failpoints.ts';
+import { failpoint } from '../../base/failpoints.ts';
 import { hasErrorCode } from '../../store/storage-error.ts';
 import { beginDropping, finishDropping, PACK_NAME } from './dropping.ts';
-import { readDoubted, writeDoubted } from './doubted.ts';
+import { readSuspectPacks, writeSuspectPacks } from './suspect-packs.ts';
 import { FrameCache } from './frame-cache.ts';
-import { syncFolder } from './folders.ts';
+import { syncDirectory } from './sync-directory.ts';
 import { ObjectTable } from './object-table.ts';
-import { OpenFiles } from './open-files.ts';
+import { FileHandleCache } from './file-handle-cache.ts';
 import { StoredPackFile } from './pack-files.ts';
 
 const CACHED_BYTES = 32 * 2 ** 20;
@@ -38,7 +43,7 @@ export interface NewPack {
 }
 
 /** A file among the packs that is none, or is one no more. */
-export interface BrokenPack {
+export interface UnreadablePack {
   readonly name: string;
   readonly path: string;
   /** Of its file. */
@@ -72,9 +77,9 @@ export class LineageStore implements ObjectReader {
   #doubted: ReadonlySet<string> = new Set();
   /** Of `#packs`, in the same order. */
   readonly #table = new ObjectTable();
-  readonly #broken: BrokenPack[] = [];
+  readonly #broken: UnreadablePack[] = [];
   readonly #cache = new FrameCache(CACHED_BYTES);
-  readonly #files = new OpenFiles(OPEN_PACKS);
+  readonly #files = new FileHandleCache(OPEN_PACKS);
   /** Objects of each pack by frame, once it was needed. */
   readonly #byFrame = new WeakMap<PackIndex, PackObject[][]>();
 
@@ -86,7 +91,7 @@ export class LineageStore implements ObjectReader {
   static async open(directory: string): Promise<LineageStore> {
     const store = new LineageStore(directory);
     await finishDropping(directory);
-    store.#doubted = await readDoubted(directory);
+    store.#doubted = await readSuspectPacks(directory);
     for (const name of await names(store.packsDirectory)) {
       if (!PACK_NAME.test(name)) continue;
       const path = join(store.packsDirectory, name);
@@ -113,7 +118,7 @@ export class LineageStore implements ObjectReader {
     return this.#packs;
   }
 
-  get broken(): readonly BrokenPack[] {
+  get unreadablePacks(): readonly UnreadablePack[] {
     return this.#broken;
   }
 
@@ -121,7 +126,7 @@ export class LineageStore implements ObjectReader {
    * What is known of it that is damaged, as a text that is another one when more becomes known; null where nothing is. Whoever takes a
    * snapshot has the sidecar ask for everything once: what is had in such packs only is stored anew.
    */
-  get damage(): string | null {
+  get damageFingerprint(): string | null {
     const names = [...this.#doubted, ...this.#broken.map(({ name }) => name)];
     return names.length === 0 ? null : names.sort().join();
   }
@@ -144,7 +149,7 @@ export class LineageStore implements ObjectReader {
   }
 
   /** Whether it is there, and in no pack that is doubted: such a copy is not relied on by what is stored from now on. */
-  hasSound(hash: Hash): boolean {
+  hasTrustedCopy(hash: Hash): boolean {
     const place = this.#table.find(hash);
     const pack = place === null ? undefined : this.#packs[place.pack];
     return pack !== undefined && !this.#doubted.has(pack.name);
@@ -153,8 +158,8 @@ export class LineageStore implements ObjectReader {
   async read(hash: Hash, kind: ObjectKind): Promise<Buffer> {
     return await this.#whereSound(hash, async ({ pack, object }) => {
       if (object.kind !== kind)
-        throw damaged('an object is of another kind', { object: hash.toString('hex') });
-      return objectInFrame(await this.frame(pack, object.frame), object);
+        throw snapshotDamaged('an object is of another kind', { object: hash.toString('hex') });
+      return extractObject(await this.frame(pack, object.frame), object);
     });
   }
 
@@ -162,12 +167,12 @@ export class LineageStore implements ObjectReader {
    * From now on other copies count before those of these packs, of which something was found damaged, and what only they have is stored
    * anew with the next snapshot that needs it.
    */
-  async doubt(packNames: Iterable<string>): Promise<void> {
+  async markSuspect(packNames: Iterable<string>): Promise<void> {
     const names = [...packNames].filter((name) => this.#packs.some((pack) => pack.name === name));
     if (names.every((name) => this.#doubted.has(name))) return;
     this.#doubted = new Set([...this.#doubted, ...names]);
     this.#order();
-    await writeDoubted(this.directory, this.#doubted);
+    await writeSuspectPacks(this.directory, this.#doubted);
   }
 
   /** The uncompressed bytes of one frame. */
@@ -176,13 +181,13 @@ export class LineageStore implements ObjectReader {
     const known = this.#cache.get(key);
     if (known !== undefined) return known;
     const frame = pack.index.frame(index);
-    const raw = unpackFrame(frame.encoding, frame.rawLength, await readStored(pack.file, frame));
+    const raw = decompressFrame(frame.encoding, frame.rawLength, await readStoredFrame(pack.file, frame));
     this.#cache.set(key, raw);
     return raw;
   }
 
   /** The answer to `store/read`. Errors: `snapshot_damaged` where the first one is not there or cannot be read. */
-  async framesWith(hashes: readonly Hash[]): Promise<{ frames: SentFrame[]; bytes: Buffer }> {
+  async readFramesWith(hashes: readonly Hash[]): Promise<{ frames: SentFrame[]; bytes: Buffer }> {
     const chosen: Hash[] = [];
     const taken = new Set<string>();
     let expected = 0;
@@ -226,8 +231,8 @@ export class LineageStore implements ObjectReader {
   async publish(files: readonly NewPack[]): Promise<StoredPack[]> {
     if (files.length === 0) return [];
     if ((await mkdir(this.packsDirectory, { recursive: true, mode: 0o700 })) !== undefined) {
-      await syncFolder(this.directory);
-      await syncFolder(dirname(this.directory));
+      await syncDirectory(this.directory);
+      await syncDirectory(dirname(this.directory));
     }
     const published: StoredPack[] = [];
     for (const { path: from, index } of files) {
@@ -242,7 +247,7 @@ export class LineageStore implements ObjectReader {
       this.#table.add(pack.index);
       published.push(pack);
     }
-    await syncFolder(this.packsDirectory);
+    await syncDirectory(this.packsDirectory);
     return published;
   }
 
@@ -250,7 +255,7 @@ export class LineageStore implements ObjectReader {
    * Takes packs away, broken ones too: all of them, or none where it throws. Only with the lineage's lock held alone. Killed in
    * between, the next `open` goes on. `urgently` writes what has to be written on a full disk too.
    */
-  async drop(
+  async dropPacks(
     packNames: ReadonlySet<string>,
     urgently: (write: () => void) => void = (write) => write(),
   ): Promise<void> {
@@ -269,7 +274,7 @@ export class LineageStore implements ObjectReader {
     const left = new Set([...this.#doubted].filter((name) => !packNames.has(name)));
     if (left.size === this.#doubted.size) return;
     this.#doubted = left;
-    await writeDoubted(this.directory, left);
+    await writeSuspectPacks(this.directory, left);
   }
 
   async close(): Promise<void> {
@@ -292,7 +297,7 @@ export class LineageStore implements ObjectReader {
         return await read(found);
       } catch (error) {
         if (!(error instanceof HoldfastError) || error.code !== 'snapshot_damaged') throw error;
-        await this.doubt([found.pack.name]);
+        await this.markSuspect([found.pack.name]);
         const other = this.find(hash);
         if (other === null || this.#doubted.has(other.pack.name)) throw error;
         found = other;
@@ -307,11 +312,11 @@ export class LineageStore implements ObjectReader {
   }: StoredObject): Promise<{ frame: SentFrame; table: Buffer; stored: Buffer }> {
     const place = pack.index.frame(object.frame);
     const records = this.#objectsOf(pack)[object.frame] ?? [];
-    const stored = await readStored(pack.file, place);
+    const stored = await readStoredFrame(pack.file, place);
     const { rawLength: raw, encoding } = place;
     return {
       frame: { objects: records.length, stored: stored.length, raw, encoding },
-      table: encodeRecords(records),
+      table: encodeFrameTable(records),
       stored,
     };
   }
@@ -320,7 +325,7 @@ export class LineageStore implements ObjectReader {
     const found = this.find(hash);
     if (found !== null) return found;
     const [broken] = this.#broken;
-    throw damaged(
+    throw snapshotDamaged(
       broken === undefined
         ? 'an object is not in the store'
         : `an object is missing, and ${broken.name} is no pack`,
@@ -331,15 +336,15 @@ export class LineageStore implements ObjectReader {
   #objectsOf({ index }: StoredPack): PackObject[][] {
     let groups = this.#byFrame.get(index);
     if (groups === undefined) {
-      groups = index.byFrame();
+      groups = index.objectsByFrame();
       this.#byFrame.set(index, groups);
     }
     return groups;
   }
 }
 
-async function openPack(name: string, path: string, files: OpenFiles): Promise<StoredPack> {
-  const file = await StoredPackFile.at(path, files);
+async function openPack(name: string, path: string, files: FileHandleCache): Promise<StoredPack> {
+  const file = await StoredPackFile.open(path, files);
   try {
     return { name, path, file, index: await PackIndex.read(file) };
   } catch (error) {

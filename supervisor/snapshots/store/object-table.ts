@@ -8,7 +8,7 @@ const LEAST_SLOTS = 256;
 const FULLEST = 2 / 3;
 
 /** Where an object lies: the number of its pack, and its index in that. */
-export interface TablePlace {
+export interface TableLocation {
   readonly pack: number;
   readonly index: number;
 }
@@ -35,14 +35,14 @@ export class ObjectTable {
     this.#grow();
   }
 
-  find(hash: Hash): TablePlace | null {
+  find(hash: Hash): TableLocation | null {
     const prefix = hash.readUInt32LE(0);
     for (let at = this.#first(prefix); ; at = this.#after(at)) {
       const number = this.#slots[at] ?? 0;
       if (number === 0) return null;
       const pack = this.#packs[number - 1];
       const index = this.#slots[at + 1] ?? 0;
-      if (pack?.prefixOf(index) === prefix && pack.isAt(index, hash)) return { pack: number - 1, index };
+      if (pack?.prefixOf(index) === prefix && pack.hasHashAt(index, hash)) return { pack: number - 1, index };
     }
   }
 
@@ -84,7 +84,7 @@ export class ObjectTable {
       if (number === 0) return at;
       const other = this.#packs[number - 1];
       const place = this.#slots[at + 1] ?? 0;
-      if (other?.prefixOf(place) === prefix && other.isAt(place, pack.hashAt(index))) return at;
+      if (other?.prefixOf(place) === prefix && other.hasHashAt(place, pack.hashAt(index))) return at;
     }
   }
 }

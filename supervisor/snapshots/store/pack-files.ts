@@ -1,10 +1,10 @@
 import type { FileHandle } from 'node:fs/promises';
-import { damaged } from '../../../snapshot-format/objects.ts';
+import { snapshotDamaged } from '../../../snapshot-format/objects.ts';
 import type { PackFile } from '../../../snapshot-format/pack-index.ts';
-import type { OpenFiles } from './open-files.ts';
+import type { FileHandleCache } from './file-handle-cache.ts';
 
 /** A pack that is in memory, maybe on its way to a file. What it gives are copies: who checks objects writes between them. */
-export class HeldPackFile implements PackFile {
+export class InMemoryPackFile implements PackFile {
   readonly size: number;
   readonly #bytes: Buffer;
 
@@ -15,7 +15,7 @@ export class HeldPackFile implements PackFile {
 
   read(offset: number, length: number): Promise<Buffer> {
     return offset + length > this.#bytes.length
-      ? Promise.reject(damaged('a pack ends too early'))
+      ? Promise.reject(snapshotDamaged('a pack ends too early'))
       : Promise.resolve(Buffer.from(this.#bytes.subarray(offset, offset + length)));
   }
 }
@@ -24,16 +24,16 @@ export class HeldPackFile implements PackFile {
 export class StoredPackFile implements PackFile {
   readonly size: number;
   readonly #path: string;
-  readonly #files: OpenFiles;
+  readonly #files: FileHandleCache;
 
   /** `size`: of the file, bytes. */
-  constructor(path: string, size: number, files: OpenFiles) {
+  constructor(path: string, size: number, files: FileHandleCache) {
     this.#path = path;
     this.size = size;
     this.#files = files;
   }
 
-  static async at(path: string, files: OpenFiles): Promise<StoredPackFile> {
+  static async open(path: string, files: FileHandleCache): Promise<StoredPackFile> {
     const { size } = await files.use(path, (handle) => handle.stat());
     return new StoredPackFile(path, size, files);
   }
@@ -52,7 +52,7 @@ async function readAll(handle: FileHandle, offset: number, length: number): Prom
   let done = 0;
   while (done < length) {
     const { bytesRead } = await handle.read(bytes, done, length - done, offset + done);
-    if (bytesRead === 0) throw damaged('a pack ends too early');
+    if (bytesRead === 0) throw snapshotDamaged('a pack ends too early');
     done += bytesRead;
   }
   return bytes;

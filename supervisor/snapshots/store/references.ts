@@ -1,4 +1,4 @@
-import { emptyPiece, parseRoot } from '../../../snapshot-format/entries.ts';
+import { emptyPieceError, parseRoot } from '../../../snapshot-format/entries.ts';
 import { ENTRY_FLAGS, ENTRY_TYPES, EntryCursor } from '../../../snapshot-format/entry-cursor.ts';
 import { ByteReader } from '../../../snapshot-format/bytes.ts';
 import {
@@ -7,7 +7,7 @@ import {
   type ObjectKind,
   SNAPSHOT_LIMITS,
 } from '../../../snapshot-format/objects.ts';
-import { parseList } from '../../../snapshot-format/refs.ts';
+import { parseList } from '../../../snapshot-format/content-ref.ts';
 
 /** An object that another one needs. */
 export interface Reference {
@@ -17,28 +17,28 @@ export interface Reference {
 }
 
 const { blob, tree, list, root, block } = OBJECT_KINDS;
-const LISTS = bitOf(list);
+const LISTS = kindBit(list);
 /** A list does not say whose pieces it has. */
-const ANY_PIECE = bitOf(blob) | bitOf(tree) | bitOf(block);
+const ANY_PIECE = kindBit(blob) | kindBit(tree) | kindBit(block);
 
 /** A set of one kind. */
-export function bitOf(kind: ObjectKind): number {
+export function kindBit(kind: ObjectKind): number {
   return 1 << kind;
 }
 
-export function isAmong(kind: number, kinds: number): boolean {
+export function isKindIn(kind: number, kinds: number): boolean {
   return (kinds & (1 << kind)) !== 0;
 }
 
 /** What this object names directly. Throws `snapshot_damaged` where it is not in order. */
 export function referencesOf(kind: ObjectKind, body: Buffer): Reference[] {
   const references: Reference[] = [];
-  eachReference(kind, body, (hash, kinds) => references.push({ hash, kinds }));
+  forEachReference(kind, body, (hash, kinds) => references.push({ hash, kinds }));
   return references;
 }
 
 /** The same one by one, each hash a view of the body: trees name most of what there is. */
-export function eachReference(
+export function forEachReference(
   kind: ObjectKind,
   body: Buffer,
   act: (hash: Hash, kinds: number) => void,
@@ -50,12 +50,12 @@ export function eachReference(
     case tree: {
       const cursor = new EntryCursor(body);
       while (cursor.next()) eachOfEntry(body, cursor, act);
-      if (body.length === 0) throw emptyPiece();
+      if (body.length === 0) throw emptyPieceError();
       return;
     }
     case root: {
       const { depth, items } = parseRoot(body).content;
-      for (const { hash } of items) act(hash, depth > 0 ? LISTS : bitOf(tree));
+      for (const { hash } of items) act(hash, depth > 0 ? LISTS : kindBit(tree));
       return;
     }
     case list: {
@@ -71,7 +71,7 @@ function eachOfEntry(body: Buffer, cursor: EntryCursor, act: (hash: Hash, kinds:
   const { type, flags, depth, pieces } = cursor;
   const isSparse = (flags & ENTRY_FLAGS.sparse) !== 0;
   const piece = type === ENTRY_TYPES.directory ? tree : isSparse ? block : blob;
-  const kinds = depth > 0 ? LISTS : bitOf(piece);
+  const kinds = depth > 0 ? LISTS : kindBit(piece);
   for (let each = 0; each < pieces; each += 1) {
     const at = cursor.hashAt(each);
     act(body.subarray(at, at + SNAPSHOT_LIMITS.hashBytes), kinds);

@@ -2,7 +2,7 @@ import { type FileHandle, mkdir, open, rename, rm, statfs } from 'node:fs/promis
 import { join } from 'node:path';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { FRAME_LIMITS } from '../../../protocol/wire/limits.ts';
-import { failpoint } from '../../failpoints.ts';
+import { failpoint } from '../../base/failpoints.ts';
 import { storageError } from '../../store/storage-error.ts';
 
 const MIB = 2 ** 20;

@@ -1,17 +1,17 @@
 import type { Damage } from '../../../protocol/snapshots.ts';
-import { objectInFrame } from '../../../snapshot-format/frames.ts';
+import { extractObject } from '../../../snapshot-format/frames.ts';
 import type { Hash } from '../../../snapshot-format/objects.ts';
 import { readFrame } from '../../../snapshot-format/pack-index.ts';
-import { isNaming, Marks, markTree } from '../gc/marks.ts';
-import { Slices } from '../../../protocol/slices.ts';
+import { hasReferences, Marks, markTree } from '../gc/marks.ts';
+import { TimeSlice } from '../../../protocol/time-slice.ts';
 import type { LineageStore, StoredPack } from '../store/lineage-store.ts';
-import { namedDamages } from './named-damages.ts';
-import { whyOf } from './why.ts';
+import { locateDamage } from './locate-damage.ts';
+import { damageReason } from './damage-reason.ts';
 
 /** Damages that are told one by one. */
 const MOST_TOLD = 1000;
 
-export interface Verified {
+export interface VerifyResult {
   readonly ok: boolean;
   /** Those that the tree needs and that are there, and their bytes. */
   readonly objects: number;
@@ -24,12 +24,21 @@ export interface Verified {
  * Reads and checks every object that a tree needs, each once, and whether together they are a tree. The store must have been opened
  * for this: what an older one keeps in memory may be sound where the disk no longer is.
  */
-export async function verifyTree(store: LineageStore, root: Hash, signal?: AbortSignal): Promise<Verified> {
-  const slices = new Slices(signal);
+export async function verifyTree(
+  store: LineageStore,
+  root: Hash,
+  signal?: AbortSignal,
+): Promise<VerifyResult> {
+  const slices = new TimeSlice(signal);
   const needed = new Marks();
   const lost = new Map<string, Damage>();
   const lose = (hash: Hash, pack: string | null, error: unknown): void => {
-    lost.set(hash.toString('hex'), { what: whyOf(error), pack, object: hash.toString('hex'), path: null });
+    lost.set(hash.toString('hex'), {
+      what: damageReason(error),
+      pack,
+      object: hash.toString('hex'),
+      path: null,
+    });
   };
   await markTree(store, needed, root, slices, {
     onLost: ({ hash }, error) => lose(hash, store.find(hash)?.pack.name ?? null, error),
@@ -38,8 +47,8 @@ export async function verifyTree(store: LineageStore, root: Hash, signal?: Abort
   let objects = 0;
   let bytes = 0;
   for (const pack of store.packs) {
-    for (const [index, inFrame] of pack.index.byFrame().entries()) {
-      if (slices.isLong) await slices.rest();
+    for (const [index, inFrame] of pack.index.objectsByFrame().entries()) {
+      if (slices.isUsedUp) await slices.yieldToEventLoop();
       const here = inFrame.filter(({ hash }) => needed.has(pack, pack.index.indexOf(hash)));
       if (here.length === 0) continue;
       objects += here.length;
@@ -48,9 +57,9 @@ export async function verifyTree(store: LineageStore, root: Hash, signal?: Abort
         bytes += object.length;
         try {
           if (raw instanceof Error) throw raw;
-          objectInFrame(raw, object);
+          extractObject(raw, object);
         } catch (error) {
-          if (!isNaming(object.kind) || !lost.has(object.hash.toString('hex'))) {
+          if (!hasReferences(object.kind) || !lost.has(object.hash.toString('hex'))) {
             lose(object.hash, pack.name, error);
           }
         }
@@ -58,10 +67,10 @@ export async function verifyTree(store: LineageStore, root: Hash, signal?: Abort
     }
   }
 
-  const damages = await namedDamages(store, root, lost, slices);
+  const damages = await locateDamage(store, root, lost, slices);
   if (damages.length > 0) {
-    for (const { name, error } of store.broken) {
-      damages.push({ what: `it is no pack: ${whyOf(error)}`, pack: name, object: null, path: null });
+    for (const { name, error } of store.unreadablePacks) {
+      damages.push({ what: `it is no pack: ${damageReason(error)}`, pack: name, object: null, path: null });
     }
   }
   return {

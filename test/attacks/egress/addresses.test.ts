@@ -2,25 +2,25 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { Arena, gateways, OPEN_ADDRESS, WILD } from './arena.ts';
+import { EgressFixture, gatewayAddresses, ALLOWED_ADDRESS, WILDCARD_DOMAIN } from './egress-fixture.ts';
 
 const OutcomeSchema = z.object({ did: z.string().optional(), error: z.string().optional() });
 const OutcomesSchema = z.record(z.string(), OutcomeSchema);
 const succeeded = (outcomes: z.infer<typeof OutcomesSchema>) =>
   Object.entries(outcomes).filter(([, { did }]) => did !== undefined);
 
-let arena: Arena;
+let arena: EgressFixture;
 beforeAll(async () => {
-  arena = await Arena.start();
+  arena = await EgressFixture.create();
 });
 afterAll(async () => {
-  await arena.end();
+  await arena.dispose();
 });
 
 describe('without the proxy there is nothing', () => {
   test('no interface but loopback, and no route', async () => {
     const shape = z.object({ interfaces: z.array(z.string()), routes: z.number() });
-    const { interfaces, routes } = await arena.attack(shape, { deed: 'interfaces' });
+    const { interfaces, routes } = await arena.runAttack(shape, { deed: 'interfaces' });
     // Kernels show devices of tunnels that nobody has set up.
     expect(
       interfaces.filter((name) => !/^(tunl|gre|gretap|erspan|ip_vti|ip6_vti|sit|ip6tnl|ip6gre)0$/.test(name)),
@@ -31,9 +31,9 @@ describe('without the proxy there is nothing', () => {
   test('no address answers over TCP or UDP: this machine, its gateways, metadata, name servers, anybody', async () => {
     const targets = [
       '127.0.0.1',
-      OPEN_ADDRESS,
+      ALLOWED_ADDRESS,
       '::1',
-      ...gateways(),
+      ...gatewayAddresses(),
       '172.17.0.1',
       '10.0.2.2',
       '192.168.65.2',
@@ -53,23 +53,23 @@ describe('without the proxy there is nothing', () => {
       '::ffff:127.0.0.1',
       '::ffff:169.254.169.254',
     ];
-    const outcomes = await arena.attack(OutcomesSchema, { deed: 'direct', targets, port: arena.port });
+    const outcomes = await arena.runAttack(OutcomesSchema, { deed: 'direct', targets, port: arena.port });
     expect(Object.keys(outcomes)).toHaveLength(2 * new Set(targets).size);
     expect(succeeded(outcomes)).toEqual([]);
   });
 
   test('no names are found', async () => {
-    expect(succeeded(await arena.attack(OutcomesSchema, { deed: 'names' }))).toEqual([]);
+    expect(succeeded(await arena.runAttack(OutcomesSchema, { deed: 'names' }))).toEqual([]);
   });
 
   test('no raw, packet or ping sockets that reach anything, no interface, no namespace', async () => {
-    const outcomes = await arena.attack(OutcomesSchema, { deed: 'kernel' });
+    const outcomes = await arena.runAttack(OutcomesSchema, { deed: 'kernel' });
     expect(succeeded(outcomes)).toEqual([]);
   });
 });
 
 test('no socket of the supervisor, of Docker or of the sidecar is there, and none is to be found', async () => {
-  const outcomes = await arena.attack(
+  const outcomes = await arena.runAttack(
     z.object({ tried: OutcomesSchema, listed: z.array(z.string()), walked: z.array(z.string()) }),
     {
       deed: 'sockets',
@@ -146,7 +146,7 @@ describe('through the proxy', () => {
     '100.100.100.200',
     '168.63.129.16',
     'metadata.google.internal',
-    ...gateways(),
+    ...gatewayAddresses(),
   ];
 
   test('no notation of an address that no rule names is dialled, by CONNECT or plain', async () => {
@@ -160,14 +160,14 @@ describe('through the proxy', () => {
         `GET http://${target}/hello HTTP/1.1\r\nHost: ${target}\r\n\r\n`,
       ];
     });
-    const said = await arena.say(requests);
+    const said = await arena.sendRequests(requests);
     const wrong = said.flatMap((one, at) => ([400, 403].includes(one.status) ? [] : [[hosts[at >> 1], one]]));
     expect(wrong).toEqual([]);
     // None was waited for: what has to be looked up or dialled first takes ten seconds to be given up.
     expect(said.filter(({ ended, ms }) => ended !== 'ended' || ms > 5000)).toEqual([]);
-    expect(arena.reached()).toEqual([]);
+    expect(arena.reachedCanaries()).toEqual([]);
     // No name among them was allowed, so none was asked for.
-    expect(arena.names.asked).toEqual([]);
+    expect(arena.names.queries).toEqual([]);
   });
 
   test('an allowed name that stands for an address that is not public is not dialled', async () => {
@@ -195,11 +195,11 @@ describe('through the proxy', () => {
       'fd00:ec2::254',
       'fe80::1',
       'ff02::1',
-      ...gateways(),
+      ...gatewayAddresses(),
     ];
-    addresses.forEach((address, at) => arena.names.set(`n${at}.${WILD}`, [address]));
-    const targets = addresses.map((_, at) => `n${at}.${WILD}:${arena.port}`);
-    const said = await arena.say(
+    addresses.forEach((address, at) => arena.names.set(`n${at}.${WILDCARD_DOMAIN}`, [address]));
+    const targets = addresses.map((_, at) => `n${at}.${WILDCARD_DOMAIN}:${arena.port}`);
+    const said = await arena.sendRequests(
       targets.map((target) => `CONNECT ${target} HTTP/1.1\r\nHost: ${target}\r\n\r\n`),
     );
     const wrong = said.flatMap((one, at) =>
@@ -208,67 +208,67 @@ describe('through the proxy', () => {
         : [[addresses[at], one]],
     );
     expect(wrong).toEqual([]);
-    expect(arena.reached()).toEqual([]);
+    expect(arena.reachedCanaries()).toEqual([]);
     expect(said[0]?.answer).toContain(
       `holdfast policy allow ${await arena.sessionId()} '127.0.0.1:${arena.port}'`,
     );
   });
 
   test('a name is looked up once: what it stands for afterwards is never dialled', async () => {
-    const name = `rebinding.${WILD}`;
+    const name = `rebinding.${WILDCARD_DOMAIN}`;
     arena.names.set(name, (nth, family) =>
-      family === 6 ? [] : [nth % 2 === 1 ? OPEN_ADDRESS : '127.0.0.1'],
+      family === 6 ? [] : [nth % 2 === 1 ? ALLOWED_ADDRESS : '127.0.0.1'],
     );
     const target = `${name}:${arena.port}`;
-    const before = arena.names.asked.length;
+    const before = arena.names.queries.length;
     const request = `GET http://${target}/hello HTTP/1.1\r\nHost: ${target}\r\n\r\n`;
-    const said = await arena.say(Array.from({ length: 40 }, () => request));
+    const said = await arena.sendRequests(Array.from({ length: 40 }, () => request));
     expect(said.map(({ status }) => status)).toEqual(said.map((_, at) => (at % 2 === 0 ? 200 : 403)));
-    expect(arena.names.asked.slice(before).filter((asked) => asked === `${name} 4`)).toHaveLength(40);
-    expect(arena.reached()).toEqual([]);
+    expect(arena.names.queries.slice(before).filter((asked) => asked === `${name} 4`)).toHaveLength(40);
+    expect(arena.reachedCanaries()).toEqual([]);
   });
 
   test('of several addresses only those that passed are tried, also when none of them answers', async () => {
-    const [both, dead] = [`both.${WILD}`, `dead.${WILD}`];
-    arena.names.set(both, ['127.0.0.1', OPEN_ADDRESS, '::1', '127.0.0.2']);
+    const [both, dead] = [`both.${WILDCARD_DOMAIN}`, `dead.${WILDCARD_DOMAIN}`];
+    arena.names.set(both, ['127.0.0.1', ALLOWED_ADDRESS, '::1', '127.0.0.2']);
     // Nobody listens there.
-    await arena.home.succeed(['policy', 'allow', 'attack/default', `127.0.0.9:${arena.port}`]);
+    await arena.home.runOk(['policy', 'allow', 'attack/default', `127.0.0.9:${arena.port}`]);
     arena.names.set(dead, ['127.0.0.9', '127.0.0.1', '::1']);
-    const said = await arena.say(
+    const said = await arena.sendRequests(
       [both, dead].map(
         (name) => `GET http://${name}:${arena.port}/hello HTTP/1.1\r\nHost: ${name}:${arena.port}\r\n\r\n`,
       ),
     );
     expect(said.map(({ status }) => status)).toEqual([200, 502]);
-    expect(arena.reached()).toEqual([]);
+    expect(arena.reachedCanaries()).toEqual([]);
   });
 });
 
 test('another sandbox is not reached, and its rules are of no use here', async () => {
-  await arena.deploy('neighbour', [`theirs.test:${arena.port}`, `${OPEN_ADDRESS}:${arena.port}`]);
-  arena.names.set('theirs.test', [OPEN_ADDRESS]);
-  await arena.home.succeed(['session', 'create', 'neighbour', '--name', 'default']);
-  const serving = arena.attack(z.string(), { deed: 'serve', port: 9000, seconds: 6 }, 'neighbour');
+  await arena.deploy('neighbour', [`theirs.test:${arena.port}`, `${ALLOWED_ADDRESS}:${arena.port}`]);
+  arena.names.set('theirs.test', [ALLOWED_ADDRESS]);
+  await arena.home.runOk(['session', 'create', 'neighbour', '--name', 'default']);
+  const serving = arena.runAttack(z.string(), { deed: 'serve', port: 9000, seconds: 6 }, 'neighbour');
   const neighbour = z
     .object({ path: z.string() })
-    .parse(await arena.home.json(['workspace', 'info', 'neighbour/default'])).path;
+    .parse(await arena.home.runJson(['workspace', 'info', 'neighbour/default'])).path;
   await expect
     .poll(() => readFile(join(neighbour, 'serving'), 'utf8').catch(() => ''), { timeout: 30_000 })
     .toBe('9000');
-  const direct = await arena.attack(OutcomesSchema, {
+  const direct = await arena.runAttack(OutcomesSchema, {
     deed: 'direct',
     targets: ['127.0.0.1', '::1'],
     port: 9000,
   });
   expect(succeeded(direct)).toEqual([]);
-  const said = await arena.say([
+  const said = await arena.sendRequests([
     'CONNECT 127.0.0.1:9000 HTTP/1.1\r\nHost: 127.0.0.1:9000\r\n\r\n',
     `GET http://theirs.test:${arena.port}/hello HTTP/1.1\r\nHost: theirs.test:${arena.port}\r\n\r\n`,
   ]);
   expect(said.map(({ status }) => status)).toEqual([403, 403]);
   expect(await serving).toBe('nobody came');
   const target = `http://theirs.test:${arena.port}/hello`;
-  const allowed = await arena.attack(
+  const allowed = await arena.runAttack(
     z.array(z.object({ answer: z.string() })),
     {
       deed: 'say',

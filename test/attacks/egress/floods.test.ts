@@ -3,34 +3,34 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
-import { Arena, OPEN } from './arena.ts';
-import { figure, times } from '../../setup/run-length.ts';
+import { EgressFixture, ALLOWED_HOST } from './egress-fixture.ts';
+import { printInSoak, soakCount } from '../../setup/run-length.ts';
 
 /** Beyond what both programs hold at rest: what as many connections as a session may have may cost each of them. */
 const MOST_BYTES = 400 * 2 ** 20;
 const HeldSchema = z.object({ held: z.number(), failed: z.number(), reset: z.number(), read: z.number() });
 const AnswersSchema = z.object({ answers: z.record(z.string(), z.number()), ms: z.number() });
 
-let arena: Arena;
+let arena: EgressFixture;
 let workspace: string;
 beforeAll(async () => {
-  arena = await Arena.start();
+  arena = await EgressFixture.create();
   // It must be there, and both programs warm, before their memory is taken for that of rest.
   await ask();
-  const info = await arena.home.json(['workspace', 'info', 'attack/default']);
+  const info = await arena.home.runJson(['workspace', 'info', 'attack/default']);
   workspace = z.object({ path: z.string() }).parse(info).path;
 });
 beforeEach(async () => {
   for (const name of ['holding', 'let-go']) await rm(join(workspace, name), { force: true });
 });
 afterAll(async () => {
-  await arena.end();
+  await arena.dispose();
 });
 
-const target = () => `${OPEN}:${arena.port}`;
+const target = () => `${ALLOWED_HOST}:${arena.port}`;
 const get = (path = '/hello') => `GET http://${target()}${path} HTTP/1.1\r\nHost: ${target()}\r\n\r\n`;
 const encoded = (text: string) => Buffer.from(text).toString('base64');
-const ask = () => arena.say([get()]);
+const ask = () => arena.sendRequests([get()]);
 
 /** Lets the agent hold `count` connections on which it has said `first`, looks at memory all the time, and lets go. */
 async function whileHolding(
@@ -39,8 +39,8 @@ async function whileHolding(
   work: () => Promise<void>,
   read = 0,
 ): Promise<{ deed: z.infer<typeof HeldSchema>; supervisor: number; sidecar: number }> {
-  const before = await arena.memory();
-  const deed = arena.attack(HeldSchema, { deed: 'hold', count, first: encoded(first), seconds: 40, read });
+  const before = await arena.residentMemory();
+  const deed = arena.runAttack(HeldSchema, { deed: 'hold', count, first: encoded(first), seconds: 40, read });
   // It is waited for at the end; until then its failure is not nobody's.
   deed.catch(() => undefined);
   const most = { supervisor: 0, sidecar: 0 };
@@ -50,7 +50,7 @@ async function whileHolding(
       .not.toBe('');
     await work();
     for (let looks = 0; looks < 10; looks += 1) {
-      const { supervisor, sidecar } = await arena.memory();
+      const { supervisor, sidecar } = await arena.residentMemory();
       most.supervisor = Math.max(most.supervisor, supervisor - before.supervisor);
       most.sidecar = Math.max(most.sidecar, sidecar - before.sidecar);
       await sleep(100);
@@ -62,18 +62,18 @@ async function whileHolding(
 }
 
 test('1,000 requests at once are all answered', async () => {
-  const { answers, ms } = await arena.attack(AnswersSchema, {
+  const { answers, ms } = await arena.runAttack(AnswersSchema, {
     deed: 'parallel',
     count: 1000,
     request: encoded(get()),
     seconds: 30,
   });
   expect(answers).toEqual({ 'HTTP/1.1 200': 1000 });
-  figure(`1,000 requests at once: ${String(ms)} ms`);
+  printInSoak(`1,000 requests at once: ${String(ms)} ms`);
 });
 
 test('1,000 denied ones are denied at once, and told of together', async () => {
-  const { answers } = await arena.attack(AnswersSchema, {
+  const { answers } = await arena.runAttack(AnswersSchema, {
     deed: 'parallel',
     count: 1000,
     request: encoded('CONNECT evil.test:443 HTTP/1.1\r\nHost: evil.test:443\r\n\r\n'),
@@ -90,14 +90,14 @@ test('1,000 denied ones are denied at once, and told of together', async () => {
 });
 
 test('1,000 half-open connections cost little, other sessions nothing, and are given up', async () => {
-  await arena.deploy('neighbour', [`${OPEN}:${arena.port}`, `127.0.0.3:${arena.port}`]);
+  await arena.deploy('neighbour', [`${ALLOWED_HOST}:${arena.port}`, `127.0.0.3:${arena.port}`]);
   const { deed, supervisor, sidecar } = await whileHolding(
     1000,
     'GET http://open.test/ HTTP/1.1\r\nX: ',
     async () => {
       const shape = z.array(z.object({ answer: z.string(), ms: z.number() }));
       const order = { deed: 'say', requests: [encoded(get())] };
-      const [said] = await arena.attack(shape, order, 'neighbour');
+      const [said] = await arena.runAttack(shape, order, 'neighbour');
       expect(Buffer.from(said?.answer ?? '', 'base64').toString()).toContain('200 OK');
       // Far from the ten seconds that a connection waits when nobody takes it.
       expect(said?.ms).toBeLessThan(3000);
@@ -106,7 +106,7 @@ test('1,000 half-open connections cost little, other sessions nothing, and are g
     },
   );
   expect(deed).toMatchObject({ held: 1000, failed: 0 });
-  figure(`1,000 half-open connections: supervisor +${mb(supervisor)} MB, sidecar +${mb(sidecar)} MB`);
+  printInSoak(`1,000 half-open connections: supervisor +${mb(supervisor)} MB, sidecar +${mb(sidecar)} MB`);
   expect([supervisor < MOST_BYTES, sidecar < MOST_BYTES]).toEqual([true, true]);
   expect((await ask())[0]?.status).toBe(200);
 });
@@ -120,26 +120,26 @@ test('more connections than a session may have are reset, told of, and leave roo
 });
 
 test('1,000 readers that do not read stop their source: memory does not follow', async () => {
-  const before = await arena.descriptors();
+  const before = await arena.openDescriptors();
   const { deed, supervisor, sidecar } = await whileHolding(1000, get('/endless'), () =>
-    sleep(times(2500, 6000)),
+    sleep(soakCount(2500, 6000)),
   );
   expect(deed.held).toBe(1000);
-  figure(`1,000 readers that do not read: supervisor +${mb(supervisor)} MB, sidecar +${mb(sidecar)} MB`);
+  printInSoak(`1,000 readers that do not read: supervisor +${mb(supervisor)} MB, sidecar +${mb(sidecar)} MB`);
   expect([supervisor < MOST_BYTES, sidecar < MOST_BYTES]).toEqual([true, true]);
   // Sockets to the server, to the sidecar and files: all given back.
-  await expect.poll(() => arena.descriptors(), { timeout: 15_000 }).toBeLessThan(before + 20);
+  await expect.poll(() => arena.openDescriptors(), { timeout: 15_000 }).toBeLessThan(before + 20);
 });
 
 test('200 readers that take 100 bytes at a time are no better', async () => {
   const { deed, supervisor, sidecar } = await whileHolding(
     200,
     get('/endless'),
-    () => sleep(times(2500, 6000)),
+    () => sleep(soakCount(2500, 6000)),
     100,
   );
   expect(deed.read).toBeGreaterThan(1000);
-  figure(`200 slow readers: supervisor +${mb(supervisor)} MB, sidecar +${mb(sidecar)} MB`);
+  printInSoak(`200 slow readers: supervisor +${mb(supervisor)} MB, sidecar +${mb(sidecar)} MB`);
   expect([supervisor < MOST_BYTES, sidecar < MOST_BYTES]).toEqual([true, true]);
 });
 

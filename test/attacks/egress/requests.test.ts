@@ -2,22 +2,28 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { Arena, OPEN, OPEN_ADDRESS, type Said, WILD } from './arena.ts';
+import {
+  EgressFixture,
+  ALLOWED_HOST,
+  ALLOWED_ADDRESS,
+  type ProxyReply,
+  WILDCARD_DOMAIN,
+} from './egress-fixture.ts';
 
-let arena: Arena;
+let arena: EgressFixture;
 /** A server that knows no HTTP and keeps what it gets, so that nothing is tidied up before we look. */
 let gullible: { server: Server; port: number; got: Buffer[][] };
 beforeAll(async () => {
-  arena = await Arena.start();
+  arena = await EgressFixture.create();
   gullible = await startGullible();
-  await arena.home.succeed(['session', 'create', 'attack', '--name', 'default']);
-  for (const host of [`${OPEN}:${gullible.port}`, `${OPEN_ADDRESS}:${gullible.port}`])
-    await arena.home.succeed(['policy', 'allow', 'attack/default', host]);
+  await arena.home.runOk(['session', 'create', 'attack', '--name', 'default']);
+  for (const host of [`${ALLOWED_HOST}:${gullible.port}`, `${ALLOWED_ADDRESS}:${gullible.port}`])
+    await arena.home.runOk(['policy', 'allow', 'attack/default', host]);
   // Every other name, were it ever looked up, stands for what may be dialled: only the decision about the name keeps it out.
-  arena.names.set('*', [OPEN_ADDRESS]);
+  arena.names.set('*', [ALLOWED_ADDRESS]);
 });
 afterAll(async () => {
-  await arena.end();
+  await arena.dispose();
   for (const socket of held) socket.destroy();
   gullible.server.close();
 });
@@ -35,7 +41,7 @@ async function startGullible(): Promise<typeof gullible> {
       if (mine.length === 1)
         setTimeout(() => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'), 150);
     });
-  }).listen(0, OPEN_ADDRESS);
+  }).listen(0, ALLOWED_ADDRESS);
   await once(server, 'listening');
   return { server, port: (server.address() as AddressInfo).port, got };
 }
@@ -43,102 +49,109 @@ async function startGullible(): Promise<typeof gullible> {
 const connect = (target: string): string => `CONNECT ${target} HTTP/1.1\r\nHost: ${target}\r\n\r\n`;
 const get = (host: string, said = host): string =>
   `GET http://${host}/hello HTTP/1.1\r\nHost: ${said}\r\n\r\n`;
-const refused = ({ status, ended }: Said): boolean => (status === 400 || status === 403) && ended === 'ended';
+const refused = ({ status, ended }: ProxyReply): boolean =>
+  (status === 400 || status === 403) && ended === 'ended';
 
 describe('names', () => {
   test('that only look like an allowed one are neither looked up nor dialled', async () => {
     const port = arena.port;
     const names = [
-      `${OPEN}.evil.test`,
-      `x${OPEN}`,
-      `evil.test${OPEN}`,
-      WILD,
-      `.${WILD}`,
-      `a..${WILD}`,
-      `a${WILD}`,
-      `evil.test/.${WILD}`,
-      `evil.test#.${WILD}`,
-      `evil.test?.${WILD}`,
-      `evil.test\\.${WILD}`,
-      `evil.test,a.${WILD}`,
-      `evil.test;a.${WILD}`,
-      `evil.test%2e${WILD}`,
-      `evil.test%00.${WILD}`,
-      `evil.test\0.${WILD}`,
-      `evil.test\t.${WILD}`,
-      `evil.test\x7f.${WILD}`,
-      `evil.test\xad.${WILD}`,
-      `evil.test:80.${WILD}`,
-      `evil.test:${port}@a.${WILD}`,
-      `a.${WILD}@evil.test`,
-      `${OPEN}@evil.test`,
-      `evil.test@${OPEN}`,
-      `user:pass@${OPEN}`,
-      `${OPEN}\0`,
-      `${OPEN}\0.evil.test`,
-      `${OPEN}%00.evil.test`,
-      `${OPEN}%0d%0aHost:evil.test`,
-      `${OPEN}..`,
-      `.${OPEN}`,
-      `-.${WILD}`,
-      `*.${WILD}`,
-      `${'a'.repeat(64)}.${WILD}`,
-      `${'a.'.repeat(150)}${WILD}`,
-      `[${OPEN}]`,
+      `${ALLOWED_HOST}.evil.test`,
+      `x${ALLOWED_HOST}`,
+      `evil.test${ALLOWED_HOST}`,
+      WILDCARD_DOMAIN,
+      `.${WILDCARD_DOMAIN}`,
+      `a..${WILDCARD_DOMAIN}`,
+      `a${WILDCARD_DOMAIN}`,
+      `evil.test/.${WILDCARD_DOMAIN}`,
+      `evil.test#.${WILDCARD_DOMAIN}`,
+      `evil.test?.${WILDCARD_DOMAIN}`,
+      `evil.test\\.${WILDCARD_DOMAIN}`,
+      `evil.test,a.${WILDCARD_DOMAIN}`,
+      `evil.test;a.${WILDCARD_DOMAIN}`,
+      `evil.test%2e${WILDCARD_DOMAIN}`,
+      `evil.test%00.${WILDCARD_DOMAIN}`,
+      `evil.test\0.${WILDCARD_DOMAIN}`,
+      `evil.test\t.${WILDCARD_DOMAIN}`,
+      `evil.test\x7f.${WILDCARD_DOMAIN}`,
+      `evil.test\xad.${WILDCARD_DOMAIN}`,
+      `evil.test:80.${WILDCARD_DOMAIN}`,
+      `evil.test:${port}@a.${WILDCARD_DOMAIN}`,
+      `a.${WILDCARD_DOMAIN}@evil.test`,
+      `${ALLOWED_HOST}@evil.test`,
+      `evil.test@${ALLOWED_HOST}`,
+      `user:pass@${ALLOWED_HOST}`,
+      `${ALLOWED_HOST}\0`,
+      `${ALLOWED_HOST}\0.evil.test`,
+      `${ALLOWED_HOST}%00.evil.test`,
+      `${ALLOWED_HOST}%0d%0aHost:evil.test`,
+      `${ALLOWED_HOST}..`,
+      `.${ALLOWED_HOST}`,
+      `-.${WILDCARD_DOMAIN}`,
+      `*.${WILDCARD_DOMAIN}`,
+      `${'a'.repeat(64)}.${WILDCARD_DOMAIN}`,
+      `${'a.'.repeat(150)}${WILDCARD_DOMAIN}`,
+      `[${ALLOWED_HOST}]`,
       `[::ffff:127.0.0.3]`,
-      `${OPEN}:${port}:${port}`,
+      `${ALLOWED_HOST}:${port}:${port}`,
       '',
     ];
-    const asked = arena.names.asked.length;
-    const seen = arena.open.seen.length;
-    const said = await arena.say(
+    const asked = arena.names.queries.length;
+    const seen = arena.allowedOrigin.requests.length;
+    const said = await arena.sendRequests(
       names.flatMap((name) => [
         connect(`${name}:${port}`),
         get(`${name}:${port}`),
-        get(`${name}:${port}`, `${OPEN}:${port}`),
+        get(`${name}:${port}`, `${ALLOWED_HOST}:${port}`),
       ]),
     );
     const wrong = said.flatMap((one, at) => (refused(one) ? [] : [[names[Math.floor(at / 3)], one]]));
     expect(wrong).toEqual([]);
-    expect(arena.names.asked.slice(asked)).toEqual([]);
-    expect(arena.open.seen.slice(seen)).toEqual([]);
+    expect(arena.names.queries.slice(asked)).toEqual([]);
+    expect(arena.allowedOrigin.requests.slice(seen)).toEqual([]);
   });
 
   test('that are an allowed one in other clothes are that one', async () => {
     const { port } = arena;
     const names = [
-      OPEN,
-      `${OPEN}.`,
-      OPEN.toUpperCase(),
-      `a.${WILD}`,
-      `a.b.c.${WILD}`,
-      `A.${WILD}.`,
-      `_x.${WILD}`,
+      ALLOWED_HOST,
+      `${ALLOWED_HOST}.`,
+      ALLOWED_HOST.toUpperCase(),
+      `a.${WILDCARD_DOMAIN}`,
+      `a.b.c.${WILDCARD_DOMAIN}`,
+      `A.${WILDCARD_DOMAIN}.`,
+      `_x.${WILDCARD_DOMAIN}`,
     ];
-    const said = await arena.say(names.map((name) => get(`${name}:${port}`)));
+    const said = await arena.sendRequests(names.map((name) => get(`${name}:${port}`)));
     expect(said.map(({ status }) => status)).toEqual(names.map(() => 200));
-    const hosts = arena.open.seen.slice(-names.length).map(({ host }) => host);
+    const hosts = arena.allowedOrigin.requests.slice(-names.length).map(({ host }) => host);
     expect(hosts).toEqual(names.map((name) => `${name.toLowerCase().replace(/\.$/, '')}:${port}`));
   });
 
   test('that are allowed on one port are not on another', async () => {
-    const said = await arena.say(
+    const said = await arena.sendRequests(
       [22, 80, 443, 1, 65_535, 65_536, arena.port + 65_536, 0].flatMap((port) => [
-        connect(`${OPEN}:${port}`),
-        connect(`a.${WILD}:${port}`),
+        connect(`${ALLOWED_HOST}:${port}`),
+        connect(`a.${WILDCARD_DOMAIN}:${port}`),
       ]),
     );
     expect(said.filter((one) => !refused(one))).toEqual([]);
-    const odd = [`${OPEN}:0${arena.port}`, `${OPEN}:+${arena.port}`, `${OPEN}:`, OPEN, `${OPEN}:0x50`];
-    expect((await arena.say(odd.map(connect))).filter((one) => !refused(one))).toEqual([]);
+    const odd = [
+      `${ALLOWED_HOST}:0${arena.port}`,
+      `${ALLOWED_HOST}:+${arena.port}`,
+      `${ALLOWED_HOST}:`,
+      ALLOWED_HOST,
+      `${ALLOWED_HOST}:0x50`,
+    ];
+    expect((await arena.sendRequests(odd.map(connect))).filter((one) => !refused(one))).toEqual([]);
   });
 });
 
 test('a redirect to what is denied is followed by the client only, and so denied', async () => {
-  const before = arena.open.seen.length;
+  const before = arena.allowedOrigin.requests.length;
   const to = encodeURIComponent(`http://127.0.0.1:${arena.port}/secret`);
-  const [first] = await arena.say([
-    `GET http://${OPEN}:${arena.port}/redirect?to=${to} HTTP/1.1\r\nHost: ${OPEN}:${arena.port}\r\n\r\n`,
+  const [first] = await arena.sendRequests([
+    `GET http://${ALLOWED_HOST}:${arena.port}/redirect?to=${to} HTTP/1.1\r\nHost: ${ALLOWED_HOST}:${arena.port}\r\n\r\n`,
   ]);
   expect([first?.status, first?.answer]).toEqual([
     302,
@@ -146,24 +159,24 @@ test('a redirect to what is denied is followed by the client only, and so denied
   ]);
   const output = await arena.home.run([
     ...['exec', 'attack/default', '--', 'curl', '-sS', '-L'],
-    `http://${OPEN}:${arena.port}/redirect?to=http://evil.test:${arena.port}/hello`,
+    `http://${ALLOWED_HOST}:${arena.port}/redirect?to=http://evil.test:${arena.port}/hello`,
   ]);
   expect(output.stdout).toContain(`no connection to evil.test:${arena.port}: no rule names it`);
-  expect(arena.open.seen.slice(before).map(({ url }) => url.split('?')[0])).toEqual([
+  expect(arena.allowedOrigin.requests.slice(before).map(({ url }) => url.split('?')[0])).toEqual([
     '/redirect',
     '/redirect',
   ]);
-  expect(arena.reached()).toEqual([]);
+  expect(arena.reachedCanaries()).toEqual([]);
 });
 
 describe('requests that two programs could cut up differently', () => {
   const post = (headers: string, body: string): string =>
-    `POST http://${OPEN}:${gullible.port}/ HTTP/1.1\r\nHost: ${OPEN}:${gullible.port}\r\n${headers}\r\n\r\n${body}`;
+    `POST http://${ALLOWED_HOST}:${gullible.port}/ HTTP/1.1\r\nHost: ${ALLOWED_HOST}:${gullible.port}\r\n${headers}\r\n\r\n${body}`;
   const second = `GET http://evil.test/smuggled HTTP/1.1\r\nHost: evil.test\r\n\r\n`;
   const chunked = 'Transfer-Encoding: chunked';
 
   test('do not go on', async () => {
-    const here = `${OPEN}:${gullible.port}`;
+    const here = `${ALLOWED_HOST}:${gullible.port}`;
     const attacks: Record<string, string> = {
       'length and chunks': post(`Content-Length: 5\r\n${chunked}`, `0\r\n\r\n${second}`),
       'chunks and length': post(`${chunked}\r\nContent-Length: ${5 + second.length}`, `0\r\n\r\n${second}`),
@@ -202,7 +215,7 @@ describe('requests that two programs could cut up differently', () => {
       'a head too long': post(`X: ${'y'.repeat(20_000)}`, ''),
     };
     const before = gullible.got.length;
-    const said = await arena.say(Object.values(attacks));
+    const said = await arena.sendRequests(Object.values(attacks));
     const wrong = said.flatMap((one, at) =>
       [400, 403, 431].includes(one.status) ? [] : [[Object.keys(attacks)[at], one]],
     );
@@ -211,7 +224,7 @@ describe('requests that two programs could cut up differently', () => {
   });
 
   test('and what goes on is one request, in our words: nothing behind it, nothing of its connection', async () => {
-    const here = `${OPEN}:${gullible.port}`;
+    const here = `${ALLOWED_HOST}:${gullible.port}`;
     const attacks = [
       post('Content-Length: 5', `12345${second}`),
       post(chunked, `5\r\n12345\r\n0\r\n\r\n${second}`),
@@ -227,7 +240,7 @@ describe('requests that two programs could cut up differently', () => {
       `GET http://${here}?@evil.test/ HTTP/1.1\r\nHost: ${here}\r\n\r\n`,
     ];
     const before = gullible.got.length;
-    await arena.say(attacks, 3);
+    await arena.sendRequests(attacks, 3);
     const heard = () =>
       gullible.got
         .slice(before)

@@ -1,8 +1,8 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { Seeded } from '../../unit/protocol/seeded.ts';
-import { Arena, connectFiles } from './arena.ts';
+import { SeededRandom } from '../../fixtures/protocol/seeded-random.ts';
+import { FilesFixture, connectFiles } from './files-fixture.ts';
 import { SOAK } from '../../setup/run-length.ts';
 
 const KILLS = SOAK ? 200 : 8;
@@ -10,12 +10,12 @@ const SIZES = [200, 300_000, 4 * 2 ** 20];
 /** What the slowest of the writes takes, so that a kill at a random time meets each of its steps. */
 const SPREAD_MS = 60;
 
-let arena: Arena;
+let arena: FilesFixture;
 beforeAll(async () => {
-  arena = await Arena.open();
+  arena = await FilesFixture.create();
 });
 afterAll(async () => {
-  await arena.end();
+  await arena.dispose();
 });
 
 /** Content that shows where it was cut or mixed: one letter all the way, its round at both ends. */
@@ -27,7 +27,7 @@ function content(round: number, size: number): Buffer {
 test(
   'kill -9 of the sidecar during writes leaves the old or the new content of each file, and nothing else',
   async () => {
-    const random = new Seeded(7);
+    const random = new SeededRandom(7);
     const path = (size: number): string => `/workspace/file-${size}`;
     for (const size of SIZES) {
       const bytes = content(0, size);
@@ -76,7 +76,7 @@ test('an upload whose sidecar is killed was never there', async () => {
   await files.call('files/append', { upload, offset: 0 }, { bytes: Buffer.alloc(2 ** 20) });
   await arena.pair.replaceSidecar();
   expect(readdirSync(arena.pair.path('workspace'))).not.toContain('half');
-  expect(arena.leftovers()).toEqual([]);
+  expect(arena.listTemporaryFiles()).toEqual([]);
   files.close();
 });
 
@@ -88,5 +88,5 @@ test('a client that goes away in the middle of an upload leaves nothing', async 
   files.close();
   await files.closed;
   expect(readFileSync(arena.pair.path('workspace/kept'), 'utf8')).toBe('old');
-  expect(arena.leftovers()).toEqual([]);
+  expect(arena.listTemporaryFiles()).toEqual([]);
 });

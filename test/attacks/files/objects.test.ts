@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { readdirSync, statSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { Arena, CANARY, outcome, OUTSIDE, STALL_MS } from './arena.ts';
+import { FilesFixture, CANARY, resultOrErrorCode, CONTROL_ENTRIES, MAX_STALL_MS } from './files-fixture.ts';
 import { SOAK } from '../../setup/run-length.ts';
 
 const MIB = 2 ** 20;
@@ -11,17 +11,17 @@ describe.each([
   ['the kernel resolves', []],
   ['every step is walked', ['HOLDFAST_WITHOUT_NATIVE=1']],
 ])('what a hostile agent leaves lying about, where %s', (_how, sidecarEnv) => {
-  let arena: Arena;
+  let arena: FilesFixture;
   beforeAll(async () => {
-    arena = await Arena.open(sidecarEnv);
+    arena = await FilesFixture.create(sidecarEnv);
   });
   afterAll(async () => {
-    await arena.end();
+    await arena.dispose();
   });
   const read = async (path: string) => (await arena.files.call('files/read', { path })).bytes;
 
   test('links to what the sidecar alone has give nothing of it', async () => {
-    await arena.attack('links', '/workspace/links');
+    await arena.runAttack('links', '/workspace/links');
     const { entries } = (await arena.files.call('files/list', { path: '/workspace/links' })).result;
     expect(entries.length).toBeGreaterThan(20);
     expect(entries.map(({ type, linkType }) => `${type} ${String(linkType)}`)).toEqual(
@@ -30,37 +30,41 @@ describe.each([
     for (const { name } of entries) {
       const path = `/workspace/links/${name}`;
       const got = [
-        await outcome(read(path)),
-        await outcome(arena.files.call('files/stat', { path })),
-        await outcome(arena.files.call('files/list', { path })),
-        await outcome(read(`${path}/secret`)),
-        await outcome(read(`${path}/passwd`)),
-        await outcome(
+        await resultOrErrorCode(read(path)),
+        await resultOrErrorCode(arena.files.call('files/stat', { path })),
+        await resultOrErrorCode(arena.files.call('files/list', { path })),
+        await resultOrErrorCode(read(`${path}/secret`)),
+        await resultOrErrorCode(read(`${path}/passwd`)),
+        await resultOrErrorCode(
           arena.files.call(
             'files/write',
             { path, create: true, overwrite: true },
             { bytes: Buffer.from('x') },
           ),
         ),
-        await outcome(
+        await resultOrErrorCode(
           arena.files.call(
             'files/write',
             { path: `${path}/secret`, create: true, overwrite: true },
             { bytes: Buffer.from('x') },
           ),
         ),
-        await outcome(arena.files.call('files/mkdir', { path: `${path}/made` })),
-        await outcome(arena.files.call('files/delete', { path: `${path}/secret` })),
-        await outcome(arena.files.call('files/rename', { from: `${path}/secret`, to: '/workspace/stolen' })),
-        await outcome(arena.files.call('files/copy', { from: `${path}/secret`, to: '/workspace/stolen' })),
-        await outcome(
+        await resultOrErrorCode(arena.files.call('files/mkdir', { path: `${path}/made` })),
+        await resultOrErrorCode(arena.files.call('files/delete', { path: `${path}/secret` })),
+        await resultOrErrorCode(
+          arena.files.call('files/rename', { from: `${path}/secret`, to: '/workspace/stolen' }),
+        ),
+        await resultOrErrorCode(
+          arena.files.call('files/copy', { from: `${path}/secret`, to: '/workspace/stolen' }),
+        ),
+        await resultOrErrorCode(
           arena.files.call('files/rename', { from: '/workspace/links/self', to: `${path}/made` }),
         ),
       ];
       const odd = got.filter((code) => typeof code !== 'string' || !LOST.has(code));
       expect([name, odd]).toEqual([name, []]);
     }
-    expect(arena.outside()).toEqual(OUTSIDE);
+    expect(arena.listControlDirectory()).toEqual(CONTROL_ENTRIES);
     expect(readdirSync(arena.pair.path('workspace')).filter((name) => name !== 'links')).toEqual([]);
     const copied = await arena.files.call('files/copy', {
       from: '/workspace/links',
@@ -93,26 +97,26 @@ describe.each([
     const bytes = Buffer.from('x');
     const { files } = arena;
     const got = [
-      await outcome(read(path)),
-      await outcome(files.call('files/stat', { path })),
-      await outcome(files.call('files/list', { path })),
-      await outcome(files.call('files/write', { path, overwrite: true }, { bytes })),
-      await outcome(files.call('files/begin', { path, overwrite: true })),
-      await outcome(files.call('files/rename', { from: path, to: '/workspace/stolen' })),
-      await outcome(files.call('files/copy', { from: path, to: '/workspace/stolen' })),
-      await outcome(files.call('files/delete', { path, recursive: true })),
-      await outcome(files.call('files/watch-open', { path })),
-      await outcome(files.call('files/search-open', { path, pattern: 'x' })),
-      await outcome(files.call('files/find', { path, query: 'x' })),
-      await outcome(files.call('files/usage', { path })),
+      await resultOrErrorCode(read(path)),
+      await resultOrErrorCode(files.call('files/stat', { path })),
+      await resultOrErrorCode(files.call('files/list', { path })),
+      await resultOrErrorCode(files.call('files/write', { path, overwrite: true }, { bytes })),
+      await resultOrErrorCode(files.call('files/begin', { path, overwrite: true })),
+      await resultOrErrorCode(files.call('files/rename', { from: path, to: '/workspace/stolen' })),
+      await resultOrErrorCode(files.call('files/copy', { from: path, to: '/workspace/stolen' })),
+      await resultOrErrorCode(files.call('files/delete', { path, recursive: true })),
+      await resultOrErrorCode(files.call('files/watch-open', { path })),
+      await resultOrErrorCode(files.call('files/search-open', { path, pattern: 'x' })),
+      await resultOrErrorCode(files.call('files/find', { path, query: 'x' })),
+      await resultOrErrorCode(files.call('files/usage', { path })),
     ];
     expect(got).toEqual(got.map(() => code));
     expect(readdirSync(arena.pair.path('workspace'))).not.toContain('stolen');
-    expect(arena.outside()).toEqual(OUTSIDE);
+    expect(arena.listControlDirectory()).toEqual(CONTROL_ENTRIES);
   });
 
   test('FIFOs, sockets, devices and files without permissions are typed errors, and nobody waits', async () => {
-    await arena.attack('special', '/workspace/special');
+    await arena.runAttack('special', '/workspace/special');
     // The agent may make none; whoever has given it the volume may.
     const devices = process.getuid?.() === 0 ? ['null c 1 3', 'tty c 5 0', 'loop b 7 0'] : [];
     for (const device of devices) {
@@ -120,24 +124,27 @@ describe.each([
       execFileSync('mknod', ['-m', '666', arena.pair.path('workspace/special', name), ...numbers]);
     }
     const paths = Array.from({ length: 64 }, (_, n) => `/workspace/special/fifo-${n}.ts`);
-    const stall = await arena.stallDuring(async () => {
+    const stall = await arena.measureStall(async () => {
       const codes = await Promise.all([
-        ...paths.map((path) => outcome(read(path))),
-        ...paths.map((path) => outcome(arena.files.call('files/write', { path, overwrite: true }))),
-        outcome(read('/workspace/special/socket')),
-        ...devices.map((device) => outcome(read(`/workspace/special/${device.split(' ')[0] ?? ''}`))),
+        ...paths.map((path) => resultOrErrorCode(read(path))),
+        ...paths.map((path) => resultOrErrorCode(arena.files.call('files/write', { path, overwrite: true }))),
+        resultOrErrorCode(read('/workspace/special/socket')),
+        ...devices.map((device) =>
+          resultOrErrorCode(read(`/workspace/special/${device.split(' ')[0] ?? ''}`)),
+        ),
       ]);
       expect([...new Set(codes)]).toEqual(['file_not_regular']);
       const wanted: [string, string][] = [
         ['secret', 'permission_denied'], ['closed/f', 'permission_denied'], ['unsearchable/f', 'permission_denied'],
       ]; // prettier-ignore
-      for (const [name, code] of wanted) expect(await outcome(read(`/workspace/special/${name}`))).toBe(code);
+      for (const [name, code] of wanted)
+        expect(await resultOrErrorCode(read(`/workspace/special/${name}`))).toBe(code);
       const list = (name: string) =>
-        outcome(arena.files.call('files/list', { path: `/workspace/special/${name}` }));
+        resultOrErrorCode(arena.files.call('files/list', { path: `/workspace/special/${name}` }));
       expect(await list('closed')).toBe('permission_denied');
       expect(await list('unsearchable')).toBe('permission_denied');
       const write = (name: string) =>
-        outcome(
+        resultOrErrorCode(
           arena.files.call('files/write', {
             path: `/workspace/special/${name}`,
             create: true,
@@ -147,7 +154,9 @@ describe.each([
       for (const name of ['secret', 'closed/f', 'unwritable/f', 'unwritable/new'])
         expect(await write(name)).toBe('permission_denied');
       expect(
-        await outcome(arena.files.call('files/delete', { path: '/workspace/special/unwritable/f' })),
+        await resultOrErrorCode(
+          arena.files.call('files/delete', { path: '/workspace/special/unwritable/f' }),
+        ),
       ).toBe('permission_denied');
       const written = await arena.files.call('files/write', {
         path: '/workspace/special/setuid',
@@ -156,12 +165,12 @@ describe.each([
       expect(written.result.created).toBe(false);
       expect(statSync(arena.pair.path('workspace/special/setuid')).mode & 0o7777).toBe(0o755);
     });
-    expect(stall).toBeLessThan(STALL_MS);
+    expect(stall).toBeLessThan(MAX_STALL_MS);
   });
 
   test('a terabyte that is not there costs neither time nor memory', async () => {
     const before = await arena.pair.sidecarMemory();
-    const stall = await arena.stallDuring(async () => {
+    const stall = await arena.measureStall(async () => {
       for (const [name, size] of [
         ['tera', 2 ** 40],
         ['ten', 10 * 10 ** 9],
@@ -181,14 +190,14 @@ describe.each([
         expect(stat.result.version).toMatch(/^s-/);
       }
     });
-    expect(stall).toBeLessThan(STALL_MS);
+    expect(stall).toBeLessThan(MAX_STALL_MS);
     expect((await arena.pair.sidecarMemory()) - before).toBeLessThan(64 * MIB);
   });
 
   test('many large reads and writes at once hold up nobody, and their memory comes to an end', async () => {
     const before = await arena.pair.sidecarMemory();
     const bytes = Buffer.alloc(4 * MIB, 'x');
-    const stall = await arena.stallDuring(async () => {
+    const stall = await arena.measureStall(async () => {
       await Promise.all(
         Array.from({ length: 12 }, (_, n) =>
           arena.files.call(
@@ -202,12 +211,12 @@ describe.each([
         await Promise.all(Array.from({ length: 12 }, (_, n) => read(`/workspace/big-${n}`)));
       }
     });
-    expect(stall).toBeLessThan(STALL_MS);
+    expect(stall).toBeLessThan(MAX_STALL_MS);
     expect((await arena.pair.sidecarMemory()) - before).toBeLessThan(200 * MIB);
   });
 
   test('hard names come back byte for byte', async () => {
-    await arena.attack('hard-names', '/workspace/names');
+    await arena.runAttack('hard-names', '/workspace/names');
     const { entries } = (await arena.files.call('files/list', { path: '/workspace/names' })).result;
     expect(entries).toHaveLength(11);
     const onDisk = readdirSync(arena.pair.path('workspace/names'), { encoding: 'buffer' }).map((name) =>
@@ -224,13 +233,13 @@ describe.each([
 
   test('a tree deeper than any path can name is removed, and holds up nobody', async () => {
     const depth = SOAK ? 100_000 : 3000;
-    await arena.attack('deep', '/workspace/deep', String(depth));
+    await arena.runAttack('deep', '/workspace/deep', String(depth));
     const deepest = `/workspace/deep${'/d'.repeat(2000)}`;
     expect((await arena.files.call('files/list', { path: deepest })).result.entries).toHaveLength(1);
-    const stall = await arena.stallDuring(() =>
+    const stall = await arena.measureStall(() =>
       arena.files.call('files/delete', { path: '/workspace/deep', recursive: true }),
     );
-    expect(stall).toBeLessThan(STALL_MS);
+    expect(stall).toBeLessThan(MAX_STALL_MS);
     expect(readdirSync(arena.pair.path('workspace'))).not.toContain('deep');
   });
 
@@ -242,7 +251,7 @@ describe.each([
       expect((await arena.pair.runInAgent(['python3', '-c', script])).exitCode).toBe(0);
       const before = await arena.pair.sidecarMemory();
       let seen = 0;
-      const stall = await arena.stallDuring(async () => {
+      const stall = await arena.measureStall(async () => {
         for (let cursor: string | undefined; ;) {
           const params = {
             path: '/workspace/many',
@@ -256,7 +265,7 @@ describe.each([
         }
       });
       expect(seen).toBe(1_000_000);
-      expect(stall).toBeLessThan(STALL_MS);
+      expect(stall).toBeLessThan(MAX_STALL_MS);
       expect((await arena.pair.sidecarMemory()) - before).toBeLessThan(128 * MIB);
     },
     1_200_000,
@@ -265,8 +274,8 @@ describe.each([
   test('mode 0000 in a tree does not keep it from being removed', async () => {
     await arena.files.call('files/delete', { path: '/workspace/special', recursive: true });
     expect(readdirSync(arena.pair.path('workspace'))).not.toContain('special');
-    expect(arena.outside()).toEqual(OUTSIDE);
-    expect(JSON.stringify(arena.leftovers())).not.toContain(CANARY);
-    expect(arena.leftovers()).toEqual([]);
+    expect(arena.listControlDirectory()).toEqual(CONTROL_ENTRIES);
+    expect(JSON.stringify(arena.listTemporaryFiles())).not.toContain(CANARY);
+    expect(arena.listTemporaryFiles()).toEqual([]);
   });
 });

@@ -1,9 +1,9 @@
 import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { Seeded } from '../../unit/protocol/seeded.ts';
-import { Arena, CANARY, outcome, OUTSIDE, STALL_MS } from './arena.ts';
-import { SOAK, times } from '../../setup/run-length.ts';
+import { SeededRandom } from '../../fixtures/protocol/seeded-random.ts';
+import { FilesFixture, CANARY, resultOrErrorCode, CONTROL_ENTRIES, MAX_STALL_MS } from './files-fixture.ts';
+import { SOAK, soakCount } from '../../setup/run-length.ts';
 
 /** Attempts of each kind: of those that wait for the disk, and of the others. */
 const ATTEMPTS = SOAK ? { disk: 100_000, quick: 100_000 } : { disk: 200, quick: 1000 };
@@ -20,12 +20,12 @@ describe.each([
 ])(
   'names that the agent swaps for links while they are used, where %s',
   (_how, sidecarEnv) => {
-    let arena: Arena;
+    let arena: FilesFixture;
     beforeAll(async () => {
-      arena = await Arena.open(sidecarEnv);
+      arena = await FilesFixture.create(sidecarEnv);
     });
     afterAll(async () => {
-      await arena.end();
+      await arena.dispose();
     });
     const read = async (path: string) => (await arena.files.call('files/read', { path })).bytes.toString();
     const write = async (path: string, text: string) => {
@@ -53,20 +53,20 @@ describe.each([
       const seen = new Map<string, number>();
       const lacking = (): string[] =>
         Object.entries(wanted).flatMap(([got, count]) => ((seen.get(got) ?? 0) < count ? [got] : []));
-      const stall = await arena.during(['swap', folder, MOST_SECONDS], () =>
-        arena.stallDuring(async () => {
+      const stall = await arena.attackWhile(['swap', folder, MOST_SECONDS], () =>
+        arena.measureStall(async () => {
           const isOver = (round: number) => round >= times && (lacking().length === 0 || round >= 20 * times);
           for (let round = 0; !isOver(round); round += 1) {
-            const got = await outcome(attempt(round));
+            const got = await resultOrErrorCode(attempt(round));
             if (got.includes(CANARY)) throw new Error(`attempt ${round} read the canary`);
             if (!TYPED.has(got) && !isFine(got)) throw new Error(`attempt ${round} gave ${got}`);
             seen.set(got, (seen.get(got) ?? 0) + 1);
           }
         }),
       );
-      expect(stall).toBeLessThan(STALL_MS);
-      expect(arena.outside()).toEqual(OUTSIDE);
-      expect(arena.leftovers()).toEqual([]);
+      expect(stall).toBeLessThan(MAX_STALL_MS);
+      expect(arena.listControlDirectory()).toEqual(CONTROL_ENTRIES);
+      expect(arena.listTemporaryFiles()).toEqual([]);
       expect(lacking()).toEqual([]);
     };
 
@@ -78,7 +78,7 @@ describe.each([
         '/workspace/read/s',
         '/workspace/read/p',
       ];
-      const random = new Seeded(1);
+      const random = new SeededRandom(1);
       await race(
         '/workspace/read',
         ATTEMPTS.quick,
@@ -106,7 +106,7 @@ describe.each([
     });
 
     test('writing', async () => {
-      const random = new Seeded(2);
+      const random = new SeededRandom(2);
       const paths = [
         '/workspace/write/d/secret',
         '/workspace/write/l/new',
@@ -161,7 +161,7 @@ describe.each([
         ATTEMPTS.disk,
         async () => {
           await arena.files.call('files/delete', { path: '/workspace/remove/d', recursive: true });
-          await outcome(arena.files.call('files/mkdir', { path: '/workspace/remove/d' }));
+          await resultOrErrorCode(arena.files.call('files/mkdir', { path: '/workspace/remove/d' }));
           return 'removed';
         },
         (got) => got === 'removed',
@@ -176,8 +176,8 @@ describe.each([
         writeFileSync(join(bait, `f${String(n).padStart(3, '0')}`), `${CANARY} needle\n`, { mode: 0o666 });
       }
       let [told, skipped, searches] = [0, 0, 0];
-      const stall = await arena.during(['bait', '/workspace/search', MOST_SECONDS], () =>
-        arena.stallDuring(async () => {
+      const stall = await arena.attackWhile(['bait', '/workspace/search', MOST_SECONDS], () =>
+        arena.measureStall(async () => {
           // Each line that ripgrep finds is an attempt: it is told of, or caught.
           while (told + skipped < ATTEMPTS.quick || told === 0 || skipped === 0) {
             const params = { pattern: 'needle', path: '/workspace/search', hidden: true };
@@ -198,7 +198,7 @@ describe.each([
         }),
       );
       rmSync(bait, { recursive: true });
-      expect(stall).toBeLessThan(STALL_MS);
+      expect(stall).toBeLessThan(MAX_STALL_MS);
       expect([told > 0, skipped > 0]).toEqual([true, true]);
     });
 
@@ -211,12 +211,12 @@ describe.each([
         { bytes: Buffer.alloc(4 * 2 ** 20, 'a') },
       );
       let [whole, conflicts] = [0, 0];
-      await arena.during(['turns', path, String(piece * pieces), MOST_SECONDS], async () => {
+      await arena.attackWhile(['turns', path, String(piece * pieces), MOST_SECONDS], async () => {
         const isEnough = (round: number) => !SOAK && round >= 20 && whole > 0 && conflicts > 0;
-        for (let round = 0; round < times(300, 5000) && !isEnough(round); round += 1) {
+        for (let round = 0; round < soakCount(300, 5000) && !isEnough(round); round += 1) {
           let first: { version: string; letter: number | undefined } | undefined;
           for (let n = 0; n < pieces; n += 1) {
-            const got = await outcome(
+            const got = await resultOrErrorCode(
               arena.files.call('files/read', {
                 path,
                 offset: n * piece,
@@ -244,14 +244,14 @@ describe.each([
       await write(path, 'editor 00000000');
       let conflicts = 0;
       let written = 0;
-      await arena.during(['edit', path, MOST_SECONDS], async () => {
+      await arena.attackWhile(['edit', path, MOST_SECONDS], async () => {
         for (let round = 1; round <= ATTEMPTS.disk; round += 1) {
           const found = await arena.files.call('files/read', { path });
           if (!/^(agent {2}|editor )\d{8}$/.test(found.bytes.toString()) && found.bytes.length !== 0) {
             throw new Error(`a mixture was read: ${found.bytes.toString()}`);
           }
           const bytes = Buffer.from(`editor ${String(round).padStart(8, '0')}`);
-          const got = await outcome(
+          const got = await resultOrErrorCode(
             arena.files.call('files/write', { path, ifVersion: found.result.version }, { bytes }),
           );
           if (got === 'conflict' || got === 'file_unavailable') conflicts += 1;
@@ -263,7 +263,7 @@ describe.each([
       expect(written).toBeGreaterThan(0);
       expect(readFileSync(arena.pair.path('workspace/edited'), 'utf8')).toMatch(/^(agent {2}|editor )\d{8}$/);
       expect(statSync(arena.pair.path('workspace/edited')).nlink).toBe(1);
-      expect(arena.leftovers()).toEqual([]);
+      expect(arena.listTemporaryFiles()).toEqual([]);
     });
   },
   SOAK ? 7_200_000 : 120_000,

@@ -2,10 +2,10 @@ import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { FilesConnection } from '../../../supervisor/workspace/files-connection.ts';
-import { filesOf } from '../../docker/files-of.ts';
-import { PairBench, type SidecarPair } from '../../docker/sidecar-pair.ts';
+import { connectFiles } from '../../docker/connect-files.ts';
+import { ContainerPairs, type ContainerPair } from '../../docker/container-pair.ts';
 import { SOAK } from '../../setup/run-length.ts';
-import { STALL_MS } from './arena.ts';
+import { MAX_STALL_MS } from './files-fixture.ts';
 
 const SECONDS = SOAK ? 600 : 8;
 /** Swaps of a folder and a link while it is watched, at least. */
@@ -14,17 +14,17 @@ const SWAPS = SOAK ? 100_000 : 1000;
 const FILES = SOAK ? 100_000 : 20_000;
 
 describe('watches while the agent turns against them', () => {
-  let bench: PairBench;
-  let pair: SidecarPair;
+  let bench: ContainerPairs;
+  let pair: ContainerPair;
   let files: FilesConnection;
   beforeAll(async () => {
-    bench = await PairBench.create();
-    pair = await bench.pair();
-    files = await filesOf(pair);
+    bench = await ContainerPairs.create();
+    pair = await bench.createPair();
+    files = await connectFiles(pair);
   });
   afterAll(async () => {
     files.close();
-    await bench.end();
+    await bench.dispose();
   });
   const python = async (script: string): Promise<string> => {
     const { exitCode, output } = await pair.runInAgent(['python3', '-c', script]);
@@ -81,7 +81,7 @@ socket.socket(socket.AF_UNIX).bind('socket')
 os.symlink('.', 'loop'); os.symlink('/', 'root')
 for n in range(10_000): os.mkdir('d'); os.chdir('d')
 `);
-    const other = await filesOf(pair);
+    const other = await connectFiles(pair);
     let longest = 0;
     const meter = { running: true };
     const metering = (async () => {
@@ -96,7 +96,7 @@ for n in range(10_000): os.mkdir('d'); os.chdir('d')
     meter.running = false;
     await metering;
     other.close();
-    expect(longest).toBeLessThan(STALL_MS);
+    expect(longest).toBeLessThan(MAX_STALL_MS);
     await python(`open('/workspace/odd/d/d/here', 'w').close()`);
     // Of so many folders the news may take a while.
     const told: unknown[] = [];
@@ -136,7 +136,7 @@ while time.time() < end and not os.path.exists('/workspace/stop'): time.sleep(0.
 time.sleep(1)
 `);
       });
-      const on = await filesOf(pair);
+      const on = await connectFiles(pair);
       try {
         const { watch, mode } = await open(on);
         expect(mode).toBe('polling');
@@ -156,7 +156,7 @@ time.sleep(1)
   test.skipIf(process.getuid?.() !== 0)(
     'a neighbour in another container, of another uid, that holds all it can get: it takes nothing of ours (needs root)',
     async () => {
-      const neighbour = await bench.pair();
+      const neighbour = await bench.createPair();
       const hog = neighbour.runInAgent([
         'python3',
         '-c',
@@ -186,8 +186,8 @@ while time.time() < end and not os.path.exists('/workspace/stop'): time.sleep(0.
         .map(Number);
       expect([instances > 50, watches > 1000]).toEqual([true, true]);
 
-      const mine = await bench.pair();
-      const on = await filesOf(mine);
+      const mine = await bench.createPair();
+      const on = await connectFiles(mine);
       const { watch, mode } = await open(on);
       expect(mode).toBe('inotify');
       writeFileSync(mine.path('workspace/new'), '1');
@@ -202,8 +202,8 @@ while time.time() < end and not os.path.exists('/workspace/stop'): time.sleep(0.
   );
 
   test(`node_modules of ${String(FILES)} files: neither inotify nor memory is used up, and what changes is told`, async () => {
-    const mine = await bench.pair();
-    const on = await filesOf(mine);
+    const mine = await bench.createPair();
+    const on = await connectFiles(mine);
     const made = await mine.runInAgent([
       'python3',
       '-c',

@@ -5,13 +5,13 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { connectSupervisor, dialSupervisor } from '../../../protocol/client/connect.ts';
 import type { SupervisorConnection } from '../../../protocol/client/connect.ts';
-import { until } from '../../unit/protocol/peers.ts';
-import { figure } from '../../setup/run-length.ts';
+import { waitUntil } from '../../fixtures/protocol/peers.ts';
+import { printInSoak } from '../../setup/run-length.ts';
 
 /** Programs of the same user may be broken or hostile; whatever they do, the supervisor stays small and answers the others. */
 const MiB = 2 ** 20;
 const home = join(mkdtempSync(join(tmpdir(), 'holdfast-hostile-')), 'home');
-const daemon = join(import.meta.dirname, '../../unit/protocol/tiny-daemon.ts');
+const daemon = join(import.meta.dirname, '../../processes/protocol/tiny-daemon.ts');
 const sockets: Socket[] = [];
 let polite: SupervisorConnection;
 
@@ -30,7 +30,7 @@ afterAll(async () => {
   process.kill(polite.hello.supervisor.pid, 'SIGTERM');
   await polite.peer.closed;
   // Its lock and its log are in there until it is gone.
-  await until(() => !existsSync(`/proc/${polite.hello.supervisor.pid}`));
+  await waitUntil(() => !existsSync(`/proc/${polite.hello.supervisor.pid}`));
   rmSync(join(home, '..'), { recursive: true, force: true });
 });
 
@@ -85,7 +85,7 @@ async function under(attack: () => Promise<void>): Promise<{ grewMiB: number; wo
   over.abort();
   await watching;
   const outcome = { grewMiB: Math.round((most - before) / MiB), worstMs: Math.round(worstMs) };
-  figure(`${expect.getState().currentTestName ?? ''}: ${JSON.stringify(outcome)}`);
+  printInSoak(`${expect.getState().currentTestName ?? ''}: ${JSON.stringify(outcome)}`);
   return outcome;
 }
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { TestHome } from '../../setup/home.ts';
+import { TestHome } from '../../setup/test-home.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
 
 /** The kernel takes a lease away 45 s after it was asked for; once while the agent runs, once while it stands still, and a busy machine. */
@@ -24,11 +24,11 @@ while True:
 let home: TestHome;
 beforeAll(async () => {
   home = await TestHome.create();
-  await home.succeed(['deploy', await writeProject(home.projects, shellProject('sh'))]);
+  await home.runOk(['deploy', await writeProject(home.projects, shellProject('sh'))]);
   const required = shellProject('strict', 'persistence: persistent\nsnapshots: required\n');
-  await home.succeed(['deploy', await writeProject(home.projects, required)]);
+  await home.runOk(['deploy', await writeProject(home.projects, required)]);
 });
-afterAll(() => home.end());
+afterAll(() => home.dispose());
 
 interface Taken {
   readonly id: string;
@@ -38,7 +38,7 @@ interface Taken {
 
 /** Settles when the leases are held; gives the way to end it. */
 async function hold(session: string, how: 'stays' | 'again'): Promise<() => void> {
-  const holder = home.start(['exec', session, '--', 'python3', '-c', HOLDER, how]);
+  const holder = home.spawn(['exec', session, '--', 'python3', '-c', HOLDER, how]);
   await expect
     .poll(async () => (await home.run(['workspace', 'cat', session, 'begun'])).code, { timeout: 60_000 })
     .toBe(0);
@@ -48,17 +48,17 @@ async function hold(session: string, how: 'stays' | 'again'): Promise<() => void
 test.each(['stays', 'again'] as const)(
   'a lease that %s does not keep a snapshot from being taken',
   async (how) => {
-    await home.succeed(['run', 'sh', 'echo kept > beside', '--session', how]);
+    await home.runOk(['run', 'sh', 'echo kept > beside', '--session', how]);
     const release = await hold(how, how);
     try {
       const began = performance.now();
-      const taken = (await home.json(['snapshot', 'create', how])) as Taken;
+      const taken = (await home.runJson(['snapshot', 'create', how])) as Taken;
       expect(performance.now() - began).toBeLessThan(MOST_MS);
-      expect(await home.succeed(['workspace', 'cat', how, 'beside', '--snapshot', taken.id])).toBe('kept\n');
+      expect(await home.runOk(['workspace', 'cat', how, 'beside', '--snapshot', taken.id])).toBe('kept\n');
       // The kernel ends a lease that stays; of one that is taken again and again either the kernel does, or the snapshot says that it lacks it.
       if (how === 'stays') expect(taken.missing).toBe(0);
       if (taken.missing === 0) {
-        const text = await home.succeed(['workspace', 'cat', how, 'leased', '--snapshot', taken.id]);
+        const text = await home.runOk(['workspace', 'cat', how, 'leased', '--snapshot', taken.id]);
         expect(text).toBe('written by the holder');
       } else expect(taken.missingPaths).toEqual(['/workspace/leased']);
     } finally {
@@ -72,7 +72,7 @@ test(
   'the next turn begins, and says that its snapshot was not there yet; where the profile requires it the turn waits',
   async () => {
     await Promise.all(
-      ['sh', 'strict'].map((profile) => home.succeed(['run', profile, 'true', '--session', 'held'])),
+      ['sh', 'strict'].map((profile) => home.runOk(['run', profile, 'true', '--session', 'held'])),
     );
     const release = await Promise.all([hold('sh/held', 'stays'), hold('strict/held', 'stays')]);
     try {
@@ -89,7 +89,7 @@ test(
       expect(strict?.stderr).not.toContain('snapshot');
       expect(strict?.ms).toBeGreaterThan(20_000);
       await expect
-        .poll(async () => JSON.stringify(await home.json(['snapshot', 'list', 'sh/held'])), {
+        .poll(async () => JSON.stringify(await home.runJson(['snapshot', 'list', 'sh/held'])), {
           timeout: MOST_MS,
           interval: 1000,
         })

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { TestHome } from '../../setup/home.ts';
+import { TestHome } from '../../setup/test-home.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
 import { SOAK } from '../../setup/run-length.ts';
 
@@ -21,9 +21,9 @@ END`;
 let home: TestHome;
 beforeAll(async () => {
   home = await TestHome.create();
-  await home.succeed(['deploy', await writeProject(home.projects, shellProject('sh'))]);
+  await home.runOk(['deploy', await writeProject(home.projects, shellProject('sh'))]);
 });
-afterAll(() => home.end());
+afterAll(() => home.dispose());
 
 async function timed(act: () => Promise<unknown>): Promise<number> {
   const began = performance.now();
@@ -40,9 +40,9 @@ interface Listed {
 }
 
 test('a file with a thousand names is read once before the next turn, after a touch, and before its session is deleted', async () => {
-  const turn = (script: string): Promise<string> => home.succeed(['run', 'sh', script, '--session', 'links']);
+  const turn = (script: string): Promise<string> => home.runOk(['run', 'sh', script, '--session', 'links']);
   const newest = async () =>
-    ((await home.json(['snapshot', 'list', 'links'])) as Listed).snapshots.find(({ bytes }) => bytes > 0);
+    ((await home.runJson(['snapshot', 'list', 'links'])) as Listed).snapshots.find(({ bytes }) => bytes > 0);
   await turn(PLANT);
   const next = await timed(() => turn('true'));
   // On a very busy machine it is completed while the turn runs.
@@ -54,5 +54,5 @@ test('a file with a thousand names is read once before the next turn, after a to
   // What several looks have read counts each time.
   expect((await newest())?.changedBytes).toBeLessThanOrEqual(300 * MIB);
   await turn('touch links/8');
-  expect(await timed(() => home.succeed(['session', 'delete', 'links', '--force']))).toBeLessThan(DELETE_MS);
+  expect(await timed(() => home.runOk(['session', 'delete', 'links', '--force']))).toBeLessThan(DELETE_MS);
 }, 300_000);

@@ -1,8 +1,8 @@
 import { execFileSync } from 'node:child_process';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { SnapshotClient } from '../../docker/snapshots/snapshot-client.ts';
-import { KeptStore } from '../../unit/snapshots/kept-store.ts';
-import { Arena, CANARY, outcome, STALL_MS } from '../files/arena.ts';
+import { MemoryStore } from '../../fixtures/snapshots/memory-store.ts';
+import { FilesFixture, CANARY, resultOrErrorCode, MAX_STALL_MS } from '../files/files-fixture.ts';
 import { SOAK } from '../../setup/run-length.ts';
 
 const MIB = 2 ** 20;
@@ -17,18 +17,18 @@ const TYPED = new Set(['file_unavailable', 'file_not_found', 'file_not_a_directo
 /** What `find` sees of everything, the workspace itself left out: the test makes files there. */
 const LOOK = `cd /workspace && find . -mindepth 1 -printf '%d %f %y %m %n %s %T@ %l\\0' | sha256sum`;
 
-let arena: Arena;
-let store: KeptStore;
+let arena: FilesFixture;
+let store: MemoryStore;
 let client: SnapshotClient;
 
 beforeAll(async () => {
-  arena = await Arena.open();
-  store = new KeptStore();
+  arena = await FilesFixture.create();
+  store = new MemoryStore();
   client = await SnapshotClient.open(arena.pair, store);
 });
 afterAll(async () => {
   client.close();
-  await arena.end();
+  await arena.dispose();
 });
 
 async function look(): Promise<string> {
@@ -38,8 +38,8 @@ async function look(): Promise<string> {
 }
 
 function expectNothingFromOutside(): void {
-  expect(arena.outside().filter((name) => !OURS.has(name))).toEqual([]);
-  expect(arena.leftovers()).toEqual([]);
+  expect(arena.listControlDirectory().filter((name) => !OURS.has(name))).toEqual([]);
+  expect(arena.listTemporaryFiles()).toEqual([]);
 }
 
 async function clear(): Promise<void> {
@@ -54,16 +54,16 @@ describe('trees that somebody made to do harm', () => {
     ['FIFOs, sockets, closed folders, and a terabyte that is not there', ['special', '/workspace/special']],
   ])('%s come back exactly, and give nothing of what lies outside', async (_what, deed) => {
     await clear();
-    await arena.attack(...deed);
+    await arena.runAttack(...deed);
     const before = await look();
     const began = performance.now();
-    const stall = await arena.stallDuring(async () => {
+    const stall = await arena.measureStall(async () => {
       const { root, complete } = await client.scan();
       expect(complete).toBe(true);
       await clear();
       await client.restore({ root });
     });
-    expect(stall).toBeLessThan(STALL_MS);
+    expect(stall).toBeLessThan(MAX_STALL_MS);
     expect(performance.now() - began).toBeLessThan(30_000);
     expect(await look()).toBe(before);
     expect((await store.contents()).includes(CANARY)).toBe(false);
@@ -74,7 +74,7 @@ describe('trees that somebody made to do harm', () => {
   test('a tree deeper than any path can name comes back', async () => {
     await clear();
     // A path has 4,096 bytes at most, and each level takes two.
-    await arena.attack('deep', '/workspace/deep', String(SOAK ? 12_000 : 2100));
+    await arena.runAttack('deep', '/workspace/deep', String(SOAK ? 12_000 : 2100));
     const before = await look();
     const { root } = await client.scan();
     await clear();
@@ -154,19 +154,19 @@ describe('somebody who swaps names while they are used', () => {
       await clear();
       const seen = new Map<string, number>();
       const isRacedEnough = (): boolean => (seen.get('moved') ?? 0) > ROUNDS / 4;
-      const stall = await arena.during(['swap', '/workspace/race', String(SWAPPING_S)], () =>
-        arena.stallDuring(async () => {
+      const stall = await arena.attackWhile(['swap', '/workspace/race', String(SWAPPING_S)], () =>
+        arena.measureStall(async () => {
           const until = performance.now() + RACING_MS;
           // On a busy machine the one who swaps has its turn less often, and more scans meet nothing.
           for (let round = 0; round < ROUNDS || (!isRacedEnough() && performance.now() < until); round += 1) {
-            const got = await outcome(client.scan({ base: null, frozen: round % 4 === 3 }));
-            const what = typeof got === 'string' ? got : got.moved ? 'moved' : 'still';
+            const got = await resultOrErrorCode(client.scan({ base: null, frozen: round % 4 === 3 }));
+            const what = typeof got === 'string' ? got : got.changedDuringScan ? 'moved' : 'still';
             if (typeof got === 'string' && !TYPED.has(got)) throw new Error(`round ${round} gave ${got}`);
             seen.set(what, (seen.get(what) ?? 0) + 1);
           }
         }),
       );
-      expect(stall).toBeLessThan(STALL_MS);
+      expect(stall).toBeLessThan(MAX_STALL_MS);
       // The race was there to be lost.
       expect(isRacedEnough(), JSON.stringify([...seen])).toBe(true);
       const contents = await store.contents();
@@ -189,9 +189,9 @@ describe('somebody who swaps names while they are used', () => {
       const { root } = await client.scan();
       const before = await look();
       const seen = new Map<string, number>();
-      await arena.during(['swap', '/workspace/race', SOAK ? '3600' : '120'], async () => {
+      await arena.attackWhile(['swap', '/workspace/race', SOAK ? '3600' : '120'], async () => {
         for (let round = 0; round < ROUNDS; round += 1) {
-          const got = await outcome(
+          const got = await resultOrErrorCode(
             client.restore({ root, ...(round % 3 === 0 ? { path: '/workspace/race/d' } : {}) }),
           );
           const what = typeof got === 'string' ? got : 'restored';
@@ -216,7 +216,7 @@ describe('a store that is not what it should be', () => {
       '-c',
       'cd /workspace; echo one > one; echo two > two; mkdir a; echo b > a/b',
     ]);
-    const other = new KeptStore();
+    const other = new MemoryStore();
     const mine = await SnapshotClient.open(arena.pair, other);
     try {
       const { root } = await mine.scan();
@@ -227,11 +227,11 @@ describe('a store that is not what it should be', () => {
       ]);
       const before = await look();
       for (const hex of other.objects.keys()) {
-        other.damage = hex;
+        other.damagedObject = hex;
         await expect(mine.restore({ root }), hex).rejects.toMatchObject({ code: 'snapshot_damaged' });
         expect(await look(), hex).toBe(before);
       }
-      other.damage = null;
+      other.damagedObject = null;
       await mine.restore({ root });
       expect(await look()).not.toBe(before);
     } finally {

@@ -1,10 +1,10 @@
 import Docker from 'dockerode';
 import { expect, test } from 'vitest';
-import { outputOf } from '../../faults/harness/expectations.ts';
-import { endOfTurn, useWorkbench } from '../../faults/harness/workbench.ts';
+import { turnOutput } from '../../faults/harness/expectations.ts';
+import { waitForTurn, useFaultFixture } from '../../faults/harness/fault-fixture.ts';
 import { handlerProject, shellProject } from '../../setup/profiles.ts';
 
-const bench = useWorkbench();
+const bench = useFaultFixture();
 
 /** What our scripts or the shell that runs them could obey. */
 const HOSTILE = {
@@ -41,13 +41,13 @@ async function hostileImage(): Promise<string> {
     await container.remove();
   }
   const image = `holdfast-test:${tag}`;
-  bench.atEnd(() => docker.getImage(image).remove({ force: true }));
+  bench.onCleanup(() => docker.getImage(image).remove({ force: true }));
   return image;
 }
 
 test("an image's environment steers neither our runner nor a worker, and a turn there has nothing of it that is ours", async () => {
   const image = await hostileImage();
-  const home = await bench.home();
+  const home = await bench.createHome();
   await home.start();
   await bench.deploy(home, shellProject('sh', `image: ${image}\npersistence: persistent\n`));
   await bench.deploy(
@@ -61,9 +61,9 @@ test("an image's environment steers neither our runner nor a worker, and a turn 
 
   const shell = async (prompt: string): Promise<string> => {
     const { turn } = await home.call('turn/start', { profile: 'sh', prompt });
-    const end = await endOfTurn(home, turn.turnId);
+    const end = await waitForTurn(home, turn.turnId);
     expect(end).toMatchObject({ status: 'succeeded', exitCode: 0 });
-    return (await outputOf(home, turn.turnId, 'stdout')).toString();
+    return (await turnOutput(home, turn.turnId, 'stdout')).toString();
   };
   expect(await shell('echo kept > file; pwd')).toBe('/workspace\n');
   const own = await shell('cat file; env | grep ^HOLDFAST_ | sort | cut -d= -f1; env | grep -c evil');
@@ -88,7 +88,7 @@ test("an image's environment steers neither our runner nor a worker, and a turn 
 
   for (const n of [1, 2]) {
     const { turn } = await home.call('turn/start', { profile: 'py', prompt: JSON.stringify({ n }) });
-    expect(await endOfTurn(home, turn.turnId)).toMatchObject({
+    expect(await waitForTurn(home, turn.turnId)).toMatchObject({
       status: 'succeeded',
       output: ['/workspace', n, '/run/holdfast', null],
     });

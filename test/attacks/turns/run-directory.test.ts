@@ -1,17 +1,17 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Turn } from '../../../protocol/entities.ts';
-import { outputOf } from '../../faults/harness/expectations.ts';
+import { turnOutput } from '../../faults/harness/expectations.ts';
 import type { FaultHome } from '../../faults/harness/fault-home.ts';
-import { endOfTurn, eventually, useWorkbench } from '../../faults/harness/workbench.ts';
+import { waitForTurn, waitUntil, useFaultFixture } from '../../faults/harness/fault-fixture.ts';
 import { handlerProject, shellProject } from '../../setup/profiles.ts';
 
 /** A turn that is given up long before its own timeout, and long before the test's. */
 const SOON_MS = 100_000;
-const bench = useWorkbench((end) => afterAll(end));
+const bench = useFaultFixture((end) => afterAll(end));
 let home: FaultHome;
 
 beforeAll(async () => {
-  home = await bench.home();
+  home = await bench.createHome();
   await home.start();
   await bench.deploy(home, shellProject('sh'));
   await bench.deploy(
@@ -31,7 +31,7 @@ def handler(i):
 
 async function run(profile: string, name: string, input: string): Promise<Turn> {
   const { turn } = await home.call('turn/start', { profile, name, prompt: input });
-  return await endOfTurn(home, turn.turnId, SOON_MS);
+  return await waitForTurn(home, turn.turnId, SOON_MS);
 }
 
 const python = (name: string, code: string): Promise<Turn> => run('py', name, JSON.stringify({ code }));
@@ -44,7 +44,7 @@ async function expectHandlerWorks(name: string): Promise<void> {
 async function expectShellWorks(name: string): Promise<void> {
   const turn = await run('sh', name, 'echo works; exit 0');
   expect(turn).toMatchObject({ status: 'succeeded', exitCode: 0, error: null });
-  expect((await outputOf(home, turn.turnId, 'stdout')).toString()).toBe('works\n');
+  expect((await turnOutput(home, turn.turnId, 'stdout')).toString()).toBe('works\n');
 }
 
 describe('the files in which a turn tells its end', () => {
@@ -192,7 +192,7 @@ done | sort -n | head -1 >pid
 # After the turn, which the runner is to end first.
 (sleep 1; kill -STOP $(cat pid); until grep -q '^State:.T' /proc/$(cat pid)/status; do sleep 0.1; done; : >stopped) >/dev/null 2>&1 &`,
     );
-    await eventually('the runner is stopped', async () =>
+    await waitUntil('the runner is stopped', async () =>
       (await home.call('files/list', { session: sessionId, path: '/workspace' })).entries.some(
         ({ name }) => name === 'stopped',
       ),

@@ -3,23 +3,23 @@ import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, test } from 'vitest';
-import { useWorkbench } from '../../faults/harness/workbench.ts';
+import { useFaultFixture } from '../../faults/harness/fault-fixture.ts';
 import { handlerProject, shellProject, writeProject } from '../../setup/profiles.ts';
 
 const GONE_MS = 30_000;
 
-const bench = useWorkbench();
+const bench = useFaultFixture();
 
 describe('the home', () => {
   test('is removed under it: the supervisor leaves, no container stays, and the home is not made again', async () => {
-    const home = await bench.home();
+    const home = await bench.createHome();
     const supervisor = await home.start();
     await bench.deploy(home, shellProject('shell'));
     const { session } = await home.call('session/create', { profile: 'shell' });
     await home.call('session/resume', { session: session.id });
-    const id = await home.id();
+    const id = await home.readId();
     await rm(home.path, { recursive: true, force: true });
-    expect(await supervisor.endsWithin(GONE_MS)).toEqual({ code: 0, signal: null });
+    expect(await supervisor.waitForExit(GONE_MS)).toEqual({ code: 0, signal: null });
     const left = await home.docker.listContainers({
       all: true,
       filters: { label: [`dev.holdfast.home=${id}`] },
@@ -29,13 +29,13 @@ describe('the home', () => {
   });
 
   test('may have a path of more than 200 characters with spaces', async () => {
-    const folder = await bench.folder();
+    const folder = await bench.temporaryFolder();
     const path = join(folder, 'a home with spaces', 'x'.repeat(90), 'y'.repeat(90), 'home');
     expect(path.length).toBeGreaterThan(200);
-    const home = await bench.home({ path });
+    const home = await bench.createHome({ path });
     await home.start();
     const directory = await writeProject(
-      await bench.folder(),
+      await bench.temporaryFolder(),
       handlerProject('long', 'def handler(input):\n    return 7\n'),
     );
     await home.call('profile/deploy', { directory });
@@ -47,19 +47,19 @@ describe('the home', () => {
   });
 
   test('of a newer program is refused, and not touched', async () => {
-    const home = await bench.home();
+    const home = await bench.createHome();
     await (await home.start()).kill('SIGTERM');
     const path = join(home.path, 'holdfast.db');
     const database = new DatabaseSync(path);
     database.exec('PRAGMA user_version = 9999; PRAGMA wal_checkpoint(TRUNCATE)');
     database.close();
     const before = await readFile(path);
-    expect((await bench.holdfast(home, ['session', 'list'])).stderr).toContain('home_newer');
+    expect((await bench.runHoldfast(home, ['session', 'list'])).stderr).toContain('home_newer');
     expect((await readFile(path)).equals(before)).toBe(true);
   });
 
   test('with a damaged database: everything says so, doctor looks, and purge still clears all away', async () => {
-    const home = await bench.home();
+    const home = await bench.createHome();
     const first = await home.start();
     await bench.deploy(home, shellProject('shell'));
     const { session } = await home.call('session/create', { profile: 'shell' });
@@ -77,14 +77,14 @@ describe('the home', () => {
     expect(checks.find(({ name }) => name === 'database')).toMatchObject({ status: 'problem' });
     const { removed } = await home.call('purge', { force: true });
     expect(removed.filter(({ kind }) => kind === 'container')).toHaveLength(2);
-    expect(await second.endsWithin(GONE_MS)).toEqual({ code: 0, signal: null });
+    expect(await second.waitForExit(GONE_MS)).toEqual({ code: 0, signal: null });
     expect(existsSync(home.path)).toBe(false);
   });
 
   test('on a full disk: a deploy says so and leaves nothing, and works once there is space', async () => {
-    const home = await bench.home();
+    const home = await bench.createHome();
     await home.start({ 'deploy.after-copy': 'enospc@1' });
-    const directory = await writeProject(await bench.folder(), shellProject('shell'));
+    const directory = await writeProject(await bench.temporaryFolder(), shellProject('shell'));
     await expect(home.call('profile/deploy', { directory })).rejects.toMatchObject({ code: 'no_space' });
     expect(await readdir(join(home.path, 'deploys/shell'))).toEqual([]);
     expect((await home.call('profile/list', {})).profiles).toEqual([]);
@@ -95,22 +95,22 @@ describe('the home', () => {
     ['somebody’s folder of other things', 'thesis.txt', 'home_damaged'],
     ['a home whose id was overwritten', 'id', 'home_damaged'],
   ])('%s is not used, and the command says why', async (_, name, code) => {
-    const folder = await bench.folder();
+    const folder = await bench.temporaryFolder();
     await writeFile(join(folder, name), 'words');
-    const home = await bench.home({ path: folder });
-    expect((await bench.holdfast(home, ['profiles'])).stderr).toContain(`error ${code}: `);
+    const home = await bench.createHome({ path: folder });
+    expect((await bench.runHoldfast(home, ['profiles'])).stderr).toContain(`error ${code}: `);
     expect(await readdir(folder)).toEqual([name]);
   });
 
   test('where no folder can be made: an error at once, and no process that goes on trying', async () => {
-    const home = await bench.home({ path: '/proc/no-home' });
+    const home = await bench.createHome({ path: '/proc/no-home' });
     const started = performance.now();
-    expect((await bench.holdfast(home, ['profiles'])).stderr).toContain('/proc/no-home');
+    expect((await bench.runHoldfast(home, ['profiles'])).stderr).toContain('/proc/no-home');
     expect(performance.now() - started).toBeLessThan(10_000);
   });
 
   test('is its owner’s alone: 0700, socket and log 0600', async () => {
-    const home = await bench.home();
+    const home = await bench.createHome();
     await home.start();
     const mode = async (name: string) => ((await stat(join(home.path, name))).mode & 0o777).toString(8);
     expect(
@@ -121,22 +121,24 @@ describe('the home', () => {
 
 describe('clearing away', () => {
   test('purge asks first, then removes containers, volumes and the home', async () => {
-    const home = await bench.home();
+    const home = await bench.createHome();
     const supervisor = await home.start();
     const project = shellProject('vol', 'persistence: persistent\nworkspace: { backing: volume }\n');
-    await home.call('profile/deploy', { directory: await writeProject(await bench.folder(), project) });
+    await home.call('profile/deploy', {
+      directory: await writeProject(await bench.temporaryFolder(), project),
+    });
     const { session } = await home.call('session/create', { profile: 'vol' });
     await home.call('session/resume', { session: session.id });
-    const id = await home.id();
+    const id = await home.readId();
     await expect(home.call('purge', { force: false })).rejects.toMatchObject({
       code: 'confirmation_required',
       why: expect.stringContaining('1 session') as string,
     });
-    expect((await home.objects()).length).toBeGreaterThan(2);
+    expect((await home.listObjects()).length).toBeGreaterThan(2);
 
     const { removed } = await home.call('purge', { force: true });
     expect(removed.some(({ kind }) => kind === 'volume')).toBe(true);
-    expect(await supervisor.endsWithin(GONE_MS)).toEqual({ code: 0, signal: null });
+    expect(await supervisor.waitForExit(GONE_MS)).toEqual({ code: 0, signal: null });
     const filters = { label: [`dev.holdfast.home=${id}`] };
     expect(await home.docker.listContainers({ all: true, filters })).toEqual([]);
     expect((await home.docker.listVolumes({ filters })).Volumes).toEqual([]);
@@ -144,7 +146,7 @@ describe('clearing away', () => {
   });
 
   test('gc finds what belongs to nothing, and never takes files of an agent', async () => {
-    const home = await bench.home();
+    const home = await bench.createHome();
     await home.start();
     await bench.deploy(home, shellProject('shell'));
     const { session } = await home.call('session/create', { profile: 'shell' });
@@ -160,24 +162,24 @@ describe('clearing away', () => {
 
     const dry = await home.call('gc', { dryRun: true });
     expect(dry.removed.map(({ name }) => name).sort()).toEqual([cut, run, empty].sort());
-    expect(dry.kept.map(({ name }) => name)).toEqual([stray]);
+    expect(dry.retained.map(({ name }) => name)).toEqual([stray]);
     expect(existsSync(cut)).toBe(true);
     await home.call('gc', {});
     expect([stray, empty, run, cut].map((path) => existsSync(path))).toEqual([true, false, false, false]);
     expect(await readFile(join(stray, 'thesis.txt'), 'utf8')).toBe('the only copy');
     expect(await readFile(join(home.path, 'workspaces', session.id, 'kept.txt'), 'utf8')).toBe('kept\n');
     const again = await home.call('gc', {});
-    expect([again.removed, again.kept.map(({ name }) => name)]).toEqual([[], [stray]]);
+    expect([again.removed, again.retained.map(({ name }) => name)]).toEqual([[], [stray]]);
   });
 });
 
 describe('an engine that is not there', () => {
   test('the supervisor starts, says so, and refuses to deploy with what to do', async () => {
-    const home = await bench.home({ env: { DOCKER_HOST: 'unix:///nonexistent/docker.sock' } });
+    const home = await bench.createHome({ env: { DOCKER_HOST: 'unix:///nonexistent/docker.sock' } });
     await home.start();
     const { engine } = await home.call('supervisor/status', {});
     expect(engine).toMatchObject({ reachable: false, next: expect.any(String) as string });
-    const directory = await writeProject(await bench.folder(), shellProject('shell'));
+    const directory = await writeProject(await bench.temporaryFolder(), shellProject('shell'));
     await expect(home.call('profile/deploy', { directory })).rejects.toMatchObject({
       code: 'engine_unavailable',
     });

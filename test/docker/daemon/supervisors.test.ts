@@ -6,12 +6,12 @@ import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { HoldfastError } from '../../../protocol/errors.ts';
-import { expectSettled, expectWholeHistory, outputOf } from '../../faults/harness/expectations.ts';
+import { expectSettled, expectWholeHistory, turnOutput } from '../../faults/harness/expectations.ts';
 import { BUNDLE, type FaultHome } from '../../faults/harness/fault-home.ts';
 import { otherBuild } from '../../faults/harness/other-build.ts';
-import { eventually, sendAway, useWorkbench } from '../../faults/harness/workbench.ts';
+import { waitUntil, stopSupervisor, useFaultFixture } from '../../faults/harness/fault-fixture.ts';
 import { shellProject } from '../../setup/profiles.ts';
-import { times } from '../../setup/run-length.ts';
+import { soakCount } from '../../setup/run-length.ts';
 
 const execute = promisify(execFile);
 const GONE_MS = 30_000;
@@ -22,18 +22,18 @@ const StatusSchema = z.object({
   rssBytes: z.number(),
 });
 
-const bench = useWorkbench();
+const bench = useFaultFixture();
 
 /** What `holdfast ARGS` of a build prints, which must succeed. */
 async function said(home: FaultHome, args: readonly string[], bundle = BUNDLE): Promise<string> {
-  const { code, stdout, stderr } = await bench.holdfast(home, args, { bundle });
+  const { code, stdout, stderr } = await bench.runHoldfast(home, args, { bundle });
   expect(code, stderr).toBe(0);
   return stdout;
 }
 
 /** The turn has begun and is not over. */
 async function untilItWrites(home: FaultHome, turn: string): Promise<void> {
-  await eventually('the turn writes', async () => {
+  await waitUntil('the turn writes', async () => {
     return (await home.call('turn/show', { turn })).turn.bytes.stdout > 0;
   });
 }
@@ -44,18 +44,18 @@ async function status(home: FaultHome): Promise<z.infer<typeof StatusSchema>> {
 
 describe('one supervisor per home', () => {
   test('a second one refuses, says so in the log, and does not disturb the first', async () => {
-    const home = await bench.home();
+    const home = await bench.createHome();
     const first = await home.start();
     const second = home.spawn();
-    expect(await second.endsWithin(GONE_MS)).toEqual({ code: 3, signal: null });
-    expect(await home.log()).toContain('home_locked');
+    expect(await second.waitForExit(GONE_MS)).toEqual({ code: 3, signal: null });
+    expect(await home.readLog()).toContain('home_locked');
     expect((await status(home)).pid).toBe(first.pid);
   });
 
   test('many clients that start at once find one and the same', async () => {
-    const home = await bench.home();
+    const home = await bench.createHome();
     const answers = await Promise.all(
-      Array.from({ length: times(8, 20) }, () => said(home, ['supervisor', 'start', '--json'])),
+      Array.from({ length: soakCount(8, 20) }, () => said(home, ['supervisor', 'start', '--json'])),
     );
     const pids = new Set(answers.map((text) => StatusSchema.partial().loose().parse(JSON.parse(text)).pid));
     expect(pids).toEqual(new Set([(await status(home)).pid]));
@@ -63,22 +63,22 @@ describe('one supervisor per home', () => {
   }, 120_000);
 
   test('two homes on one engine never see each other', async () => {
-    const [one, other] = [await bench.home(), await bench.home()];
+    const [one, other] = [await bench.createHome(), await bench.createHome()];
     await Promise.all([one.start(), other.start()]);
     await bench.deploy(one, shellProject('shell'));
     const { session } = await one.call('session/create', { profile: 'shell' });
     await one.call('session/resume', { session: session.id });
-    expect(await other.objects()).toEqual([]);
+    expect(await other.listObjects()).toEqual([]);
     expect((await other.call('session/list', {})).sessions).toEqual([]);
     await other.call('purge', { force: true });
     await expectSettled(one);
-    expect((await one.objects()).filter(({ state }) => state === 'running')).toHaveLength(2);
+    expect((await one.listObjects()).filter(({ state }) => state === 'running')).toHaveLength(2);
   });
 });
 
 describe('a supervisor that goes and comes', () => {
   test('kill -9 in the middle of a turn: the next command works, and nothing of its output is lost', async () => {
-    const home = await bench.home();
+    const home = await bench.createHome();
     const first = await home.start();
     await bench.deploy(home, shellProject('shell'));
     const { session } = await home.call('session/create', { profile: 'shell' });
@@ -89,43 +89,43 @@ describe('a supervisor that goes and comes', () => {
 
     const listed = await said(home, ['session', 'list', '--json']);
     expect(listed).toContain(session.id);
-    const output = await outputOf(home, turn.turnId, 'stdout');
+    const output = await turnOutput(home, turn.turnId, 'stdout');
     expect(output.toString()).toBe(Array.from({ length: 10 }, (_, at) => `line ${at + 1}\n`).join(''));
     await expectWholeHistory(home, session.id);
     await expectSettled(home);
   });
 
   test('SIGTERM: it leaves in order, sandboxes stay, and its socket is gone', async () => {
-    const home = await bench.home();
+    const home = await bench.createHome();
     const supervisor = await home.start();
     await bench.deploy(home, shellProject('shell'));
     const { session } = await home.call('session/create', { profile: 'shell' });
     await home.call('session/resume', { session: session.id });
     expect(await supervisor.kill('SIGTERM')).toEqual({ code: 0, signal: null });
     expect(existsSync(join(home.path, 'supervisor.sock'))).toBe(false);
-    expect((await home.objects()).filter(({ state }) => state === 'running')).toHaveLength(2);
+    expect((await home.listObjects()).filter(({ state }) => state === 'running')).toHaveLength(2);
 
     await home.start();
     expect((await home.call('session/show', { session: session.id })).session.status).toBe('idle');
   });
 
   test('supervisor/stop with sandboxes ends every container; workspaces stay', async () => {
-    const home = await bench.home();
+    const home = await bench.createHome();
     const supervisor = await home.start();
     await bench.deploy(home, shellProject('shell'));
     const { session } = await home.call('session/create', { profile: 'shell' });
     await home.call('session/resume', { session: session.id });
     const { stopped } = await home.call('supervisor/stop', { sandboxes: true });
     expect(stopped).toBe(1);
-    expect(await supervisor.endsWithin(GONE_MS)).toEqual({ code: 0, signal: null });
-    expect((await home.objects()).filter(({ kind }) => kind === 'container')).toEqual([]);
+    expect(await supervisor.waitForExit(GONE_MS)).toEqual({ code: 0, signal: null });
+    expect((await home.listObjects()).filter(({ kind }) => kind === 'container')).toEqual([]);
     expect(await readdir(join(home.path, 'workspaces'))).toEqual([session.id]);
   });
 
   test('a newer program takes over in the middle of a turn, an older one does not', async () => {
-    const home = await bench.home();
+    const home = await bench.createHome();
     const first = await home.start();
-    const folder = await bench.folder();
+    const folder = await bench.temporaryFolder();
     const newer = await otherBuild(join(folder, 'newer'), '9.9.9', '2030-01-01T00:00:00.000Z');
     await bench.deploy(home, shellProject('shell'));
     const { session } = await home.call('session/create', { profile: 'shell' });
@@ -134,51 +134,55 @@ describe('a supervisor that goes and comes', () => {
     await untilItWrites(home, turn.turnId);
 
     expect(await said(home, ['session', 'list', '--json'], newer)).toContain(session.id);
-    expect(await first.endsWithin(GONE_MS)).toEqual({ code: 0, signal: null });
+    expect(await first.waitForExit(GONE_MS)).toEqual({ code: 0, signal: null });
     expect(await status(home)).toMatchObject({ version: '9.9.9', epoch: 2 });
 
     const { pid } = await status(home);
     expect(await said(home, ['session', 'list', '--json'])).toContain(session.id);
     expect((await status(home)).pid).toBe(pid);
-    expect((await outputOf(home, turn.turnId, 'stdout')).toString()).toBe('1\n2\n3\n4\n5\n6\n');
+    expect((await turnOutput(home, turn.turnId, 'stdout')).toString()).toBe('1\n2\n3\n4\n5\n6\n');
     await expectSettled(home);
   });
 
   test('it finishes the step at hand before it makes room for a newer program', async () => {
-    const home = await bench.home();
+    const home = await bench.createHome();
     const first = await home.start({ 'stop.after-agent': 'delay:2500' });
     await bench.deploy(home, shellProject('shell'));
     const { session } = await home.call('session/create', { profile: 'shell' });
     await home.call('session/resume', { session: session.id });
-    const newer = await otherBuild(join(await bench.folder(), 'newer'), '9.9.9', '2030-01-01T00:00:00.000Z');
+    const newer = await otherBuild(
+      join(await bench.temporaryFolder(), 'newer'),
+      '9.9.9',
+      '2030-01-01T00:00:00.000Z',
+    );
     const asked = home.call('session/stop', { session: session.id }).catch((error: unknown) => error);
-    await eventually('its agent is gone', async () =>
-      (await home.objects()).every(({ labels }) => labels['dev.holdfast.role'] !== 'agent'),
+    await waitUntil('its agent is gone', async () =>
+      (await home.listObjects()).every(({ labels }) => labels['dev.holdfast.role'] !== 'agent'),
     );
     await said(home, ['session', 'list', '--json'], newer);
-    expect(await first.endsWithin(GONE_MS)).toEqual({ code: 0, signal: null });
+    expect(await first.waitForExit(GONE_MS)).toEqual({ code: 0, signal: null });
     await asked;
     expect((await status(home)).version).toBe('9.9.9');
     expect((await home.call('session/show', { session: session.id })).session.status).toBe('resumable');
-    expect(await home.log()).not.toContain('could not be closed');
+    expect(await home.readLog()).not.toContain('could not be closed');
     await expectSettled(home);
   });
 
   test('nothing of its starter stays open: no descriptor, no directory, no terminal', async () => {
-    const home = await bench.home();
-    const folder = await bench.folder();
+    const home = await bench.createHome();
+    const folder = await bench.temporaryFolder();
     const held = join(folder, 'held.lock');
     const env = { ...process.env, HOLDFAST_HOME: home.path };
     const command = `exec 200>'${held}' 9</etc/hostname; exec "${process.execPath}" "${BUNDLE}" supervisor start --json`;
     await execute('bash', ['-c', command], { cwd: folder, env });
-    bench.atEnd(() => sendAway(home));
+    bench.onCleanup(() => stopSupervisor(home));
     const { pid } = await status(home);
     const opened = async (): Promise<string> => {
       const script = `readlink /proc/${pid}/fd/* || true; readlink /proc/${pid}/cwd`;
       return (await execute('bash', ['-c', script])).stdout;
     };
     // It may answer before it has let go of everything.
-    await eventually('it has let go', async () => {
+    await waitUntil('it has let go', async () => {
       const all = await opened();
       return !all.includes(folder) && !all.includes('/etc/hostname') && !/\/dev\/(pts|tty)/.test(all);
     });
@@ -202,7 +206,7 @@ describe('a supervisor that goes and comes', () => {
 
 describe('what cannot be started', () => {
   test('an unknown failpoint is an error and not a test without its fault', async () => {
-    const home = await bench.home();
+    const home = await bench.createHome();
     const child = spawn(process.execPath, [BUNDLE, 'supervisor', 'run'], {
       env: { ...process.env, HOLDFAST_HOME: home.path, HOLDFAST_FAILPOINTS: 'create.after-inten=kill' },
       stdio: ['ignore', 'ignore', 'pipe'],

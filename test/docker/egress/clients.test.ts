@@ -6,10 +6,10 @@ import { z } from 'zod';
 import { EgressEventSchema } from '../../../protocol/egress.ts';
 import { type Certificates, makeCertificates } from '../../egress-harness/certificates.ts';
 import { gitSite } from '../../egress-harness/git-site.ts';
-import { NameServer } from '../../egress-harness/names.ts';
+import { NameServer } from '../../egress-harness/name-server.ts';
 import { Origin } from '../../egress-harness/origin.ts';
 import { npmSite, pythonSite } from '../../egress-harness/package-sites.ts';
-import { type Finished, TestHome } from '../../setup/home.ts';
+import { type CommandResult, TestHome } from '../../setup/test-home.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
 
 const OPEN = 'pages.open.test';
@@ -54,21 +54,21 @@ env:
     ),
     'ca.pem': certificates.ca,
   });
-  await home.succeed(['deploy', project]);
+  await home.runOk(['deploy', project]);
 });
 afterAll(async () => {
-  await home.end();
-  await origin.end();
-  await names.end();
+  await home.dispose();
+  await origin.dispose();
+  await names.dispose();
   await rm(folder, { recursive: true, force: true });
 });
 
 const plain = (host: string) => `http://${host}:${origin.port}`;
 const tls = (host: string) => `https://${host}:${origin.tlsPort}`;
-const turn = (script: string): Promise<Finished> => home.run(['run', 'clients', script]);
+const turn = (script: string): Promise<CommandResult> => home.run(['run', 'clients', script]);
 
 async function decisions(): Promise<z.infer<typeof EgressEventSchema>[]> {
-  const lines = await home.succeed(['session', 'events', 'default', '--type', 'egress', '--json']);
+  const lines = await home.runOk(['session', 'events', 'default', '--type', 'egress', '--json']);
   return lines
     .split('\n')
     .filter((line) => line !== '')
@@ -190,15 +190,15 @@ test('every decision is an event that says what would allow it, and nobody came 
       }),
     );
   }
-  expect(origin.seen.filter(({ host }) => host.startsWith(CLOSED))).toEqual([]);
-  expect(names.asked.filter((asked) => asked.startsWith(CLOSED))).toEqual([]);
+  expect(origin.requests.filter(({ host }) => host.startsWith(CLOSED))).toEqual([]);
+  expect(names.queries.filter((asked) => asked.startsWith(CLOSED))).toEqual([]);
 });
 
 test('what the denial says to do is what allows it, at once, in the running sandbox', async () => {
   const denied = await turn(`curl -sS ${plain(CLOSED)}/hello`);
   const command = /^To allow it: holdfast (.*)$/m.exec(denied.stdout)?.[1] ?? '';
-  await home.succeed(command.split(' ').map((word) => word.replaceAll("'", '')));
+  await home.runOk(command.split(' ').map((word) => word.replaceAll("'", '')));
   expect((await turn(`curl -sS ${plain(CLOSED)}/hello`)).stdout).toBe('hello\n');
-  await home.succeed(['policy', 'deny', 'default', `${CLOSED}:${origin.port}`]);
+  await home.runOk(['policy', 'deny', 'default', `${CLOSED}:${origin.port}`]);
   expect((await turn(`curl -sS ${plain(CLOSED)}/hello`)).stdout).toContain('a rule denies it');
 });

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { Origin } from '../../egress-harness/origin.ts';
-import { TestHome } from '../../setup/home.ts';
+import { TestHome } from '../../setup/test-home.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
 
 /** What curl ends with. */
@@ -17,16 +17,16 @@ beforeAll(async () => {
   origin = await Origin.start();
   home = await TestHome.create();
   const egress = `egress: [{ host: "127.0.0.1:${origin.port}" }]\nworkspace: { seed: false }\npersistence: persistent\n`;
-  await home.succeed(['deploy', await writeProject(home.projects, shellProject('deaths', egress))]);
-  await home.succeed(['run', 'deaths', 'true']);
+  await home.runOk(['deploy', await writeProject(home.projects, shellProject('deaths', egress))]);
+  await home.runOk(['run', 'deaths', 'true']);
   const info = z
     .object({ path: z.string(), sessionId: z.string() })
-    .parse(await home.json(['workspace', 'info', 'default']));
+    .parse(await home.runJson(['workspace', 'info', 'default']));
   [workspace, session] = [info.path, info.sessionId];
 });
 afterAll(async () => {
-  await home.end();
-  await origin.end();
+  await home.dispose();
+  await origin.dispose();
 });
 beforeEach(async () => {
   for (const name of ['log', 'go']) await rm(join(workspace, name), { force: true });
@@ -62,12 +62,12 @@ const logged = async () =>
 
 /** Starts the downloads, kills while they run, and waits for what the agent found out before anybody repairs anything. */
 async function die(kill: () => Promise<void>): Promise<string> {
-  const before = origin.seen.length;
+  const before = origin.requests.length;
   const { turnId } = z
     .object({ turnId: z.string() })
-    .parse(await home.json(['run', 'deaths', script(), '--no-wait']));
-  await expect.poll(() => origin.seen.length - before, { timeout: 30_000 }).toBe(2);
-  expect(origin.open).toBeGreaterThanOrEqual(2);
+    .parse(await home.runJson(['run', 'deaths', script(), '--no-wait']));
+  await expect.poll(() => origin.requests.length - before, { timeout: 30_000 }).toBe(2);
+  expect(origin.openConnections).toBeGreaterThanOrEqual(2);
   await kill();
   return turnId;
 }
@@ -82,13 +82,13 @@ describe('kill -9 in the middle of a download', () => {
       while: String(CURL.refused),
       direct: String(CURL.refused),
     });
-    await expect.poll(() => origin.open, { timeout: 30_000 }).toBe(0);
+    await expect.poll(() => origin.openConnections, { timeout: 30_000 }).toBe(0);
     // Another supervisor comes with the next request of anybody.
-    await home.succeed(['profiles']);
+    await home.runOk(['profiles']);
     await writeFile(join(workspace, 'go'), '');
-    await home.succeed(['turn', 'wait', turnId]);
+    await home.runOk(['turn', 'wait', turnId]);
     expect(await logged()).toMatchObject({ again: String(CURL.done) });
-    await home.succeed(['session', 'verify', session]);
+    await home.runOk(['session', 'verify', session]);
   }, 120_000);
 
   test('of the sidecar: the same, and its successor listens again', async () => {
@@ -96,30 +96,30 @@ describe('kill -9 in the middle of a download', () => {
     await expect.poll(log, { timeout: 30_000 }).toContain('direct');
     const { tunnel, plain, direct } = await logged();
     expect([tunnel, plain, direct]).toEqual([CURL.broken, CURL.broken, CURL.refused].map(String));
-    await expect.poll(() => origin.open, { timeout: 30_000 }).toBe(0);
+    await expect.poll(() => origin.openConnections, { timeout: 30_000 }).toBe(0);
     await writeFile(join(workspace, 'go'), '');
-    await home.succeed(['turn', 'wait', turnId]);
+    await home.runOk(['turn', 'wait', turnId]);
     expect(await logged()).toMatchObject({ again: String(CURL.done) });
   }, 120_000);
 });
 
 test('with an empty list nothing listens, and the first host that is allowed is reached by what runs already', async () => {
   const project = shellProject('empty', 'persistence: persistent\nworkspace: { seed: false }\n');
-  await home.succeed(['deploy', await writeProject(home.projects, project)]);
+  await home.runOk(['deploy', await writeProject(home.projects, project)]);
   const base = `http://127.0.0.1:${origin.port}`;
   const refused = await home.run(['run', 'empty', `curl -sS --noproxy '' ${base}/hello`]);
   expect(refused.stderr).toContain('Failed to connect to 127.0.0.1 port 3128');
   const { turnId } = z
     .object({ turnId: z.string() })
     .parse(
-      await home.json([
+      await home.runJson([
         ...['run', 'empty', '--no-wait'],
         `touch started; for n in $(seq 400); do curl -sSf --noproxy '' ${base}/hello && exit 0; sleep 0.1; done; exit 1`,
       ]),
     );
   const path = z
     .object({ path: z.string() })
-    .parse(await home.json(['workspace', 'info', 'empty/default'])).path;
+    .parse(await home.runJson(['workspace', 'info', 'empty/default'])).path;
   await expect
     .poll(
       () =>
@@ -130,10 +130,10 @@ test('with an empty list nothing listens, and the first host that is allowed is 
       { timeout: 30_000 },
     )
     .toBe(true);
-  await home.succeed(['policy', 'allow', 'empty/default', `127.0.0.1:${origin.port}`]);
-  expect(await home.succeed(['turn', 'wait', turnId])).toBe('hello\n');
+  await home.runOk(['policy', 'allow', 'empty/default', `127.0.0.1:${origin.port}`]);
+  expect(await home.runOk(['turn', 'wait', turnId])).toBe('hello\n');
   // Also by Node's fetch, in what begins now.
-  const fetched = await home.succeed([
+  const fetched = await home.runOk([
     ...['run', 'empty'],
     `NO_PROXY= no_proxy= node -e 'fetch("${base}/hello").then((r) => r.text()).then(console.log)'`,
   ]);

@@ -4,7 +4,7 @@ import { type AddressInfo, createServer as createTcpServer, type Server as TcpSe
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 import { EgressEventSchema } from '../../../protocol/egress.ts';
-import { TestHome } from '../../setup/home.ts';
+import { TestHome } from '../../setup/test-home.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
 
 const HOST = 'host.holdfast.internal';
@@ -41,17 +41,17 @@ env: { BASE_URL: "http://${HOST}:${webPort}" }
 `,
     ),
   );
-  await home.succeed(['deploy', project]);
+  await home.runOk(['deploy', project]);
 });
 afterAll(async () => {
-  await home.end();
+  await home.dispose();
   web.closeAllConnections();
   web.close();
   echo.close();
 });
 
 async function decisions(): Promise<string[]> {
-  const lines = await home.succeed(['session', 'events', 'default', '--type', 'egress', '--json']);
+  const lines = await home.runOk(['session', 'events', 'default', '--type', 'egress', '--json']);
   return lines
     .split('\n')
     .filter((line) => line !== '')
@@ -95,7 +95,7 @@ done`,
   expect(stdout.trim()).toBe(Array(10).fill('403').join(' '));
   const denied = (await decisions()).filter((one) => one.startsWith('denied'));
   expect(denied).toEqual(['denied other.example.com:80']);
-  expect(await home.succeed(['policy', 'show', 'default'])).toMatch(
+  expect(await home.runOk(['policy', 'show', 'default'])).toMatch(
     /telemetry\.example\.com +deny, not reported/,
   );
 });

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { TestHome } from '../../setup/home.ts';
+import { TestHome } from '../../setup/test-home.ts';
 import { handlerProject, shellProject, writeProject } from '../../setup/profiles.ts';
 
 const TurnSchema = z.object({
@@ -29,17 +29,17 @@ describe('sessions, affinity and lifecycle (A1–A3, P1, P2, P4, L1–L3)', () =
     projects = home.projects;
   });
   afterAll(async () => {
-    await home.end();
+    await home.dispose();
   });
   const run = async (profile: string, input: string, ...more: string[]) =>
-    TurnSchema.parse(await home.json(['run', profile, input, ...more]));
+    TurnSchema.parse(await home.runJson(['run', profile, input, ...more]));
   const status = async (session: string): Promise<string> =>
     z
       .object({ session: z.object({ status: z.string() }) })
-      .parse(await home.json(['session', 'show', session])).session.status;
+      .parse(await home.runJson(['session', 'show', session])).session.status;
 
   test('A1, A3: one session reaches the same warm worker, its memory intact, and knows its name', async () => {
-    await home.succeed(['deploy', await writeProject(projects, handlerProject('memory', MEMORY))]);
+    await home.runOk(['deploy', await writeProject(projects, handlerProject('memory', MEMORY))]);
     const one = await run('memory', '{"say": "a"}', '--session', 'user-123');
     const two = await run('memory', '{"say": "b"}', '--session', 'user-123');
     expect(two.output).toEqual({ seen: ['a', 'b'], session: 'user-123', kept: ['a', 'b'] });
@@ -63,7 +63,7 @@ describe('sessions, affinity and lifecycle (A1–A3, P1, P2, P4, L1–L3)', () =
   test('an exception becomes a typed error with its traceback, and the worker lives on', async () => {
     const body =
       "n = 0\ndef handler(input):\n    global n\n    n += 1\n    if input.get('boom'): raise ValueError('no such thing')\n    return n\n";
-    await home.succeed(['deploy', await writeProject(projects, handlerProject('raises', body))]);
+    await home.runOk(['deploy', await writeProject(projects, handlerProject('raises', body))]);
     await run('raises', '{}');
     const failed = await home.run(['run', 'raises', '{"boom": 1}']);
     expect(failed.code).toBe(1);
@@ -73,7 +73,7 @@ describe('sessions, affinity and lifecycle (A1–A3, P1, P2, P4, L1–L3)', () =
   });
 
   test('P1, P2: files survive a turn that timed out; packages, environment, processes and system files do not survive a stop', async () => {
-    await home.succeed(['deploy', await writeProject(projects, shellProject('p2'))]);
+    await home.runOk(['deploy', await writeProject(projects, shellProject('p2'))]);
     const timedOut = await home.run(['run', 'p2', 'echo kept > kept; sleep 60', '--timeout', '1']);
     expect(timedOut.code).toBe(1);
     expect(timedOut.stderr).toMatch(/^error timeout: /m);
@@ -81,8 +81,8 @@ describe('sessions, affinity and lifecycle (A1–A3, P1, P2, P4, L1–L3)', () =
       'p2',
       'pip install --no-index x 2>/dev/null; mkdir -p ~/.local/lib; echo 1 > ~/.local/lib/m; export VAR=1; (setsid sleep 1000 &) ; (echo bad >> /etc/hosts) 2>&1 | wc -l',
     );
-    await home.succeed(['session', 'stop', sessionId]);
-    const after = await home.succeed([
+    await home.runOk(['session', 'stop', sessionId]);
+    const after = await home.runOk([
       'run',
       'p2',
       'cat kept; ls -A ~; echo "[$VAR]"; ps ax | grep -c "[s]leep 1000"; true',
@@ -91,7 +91,7 @@ describe('sessions, affinity and lifecycle (A1–A3, P1, P2, P4, L1–L3)', () =
   });
 
   test('L1: idle → paused → resumable → expired on the profile’s times; a live turn is never idle; the workspace stays', async () => {
-    await home.succeed([
+    await home.runOk([
       'deploy',
       await writeProject(
         projects,
@@ -102,29 +102,29 @@ describe('sessions, affinity and lifecycle (A1–A3, P1, P2, P4, L1–L3)', () =
     await expect.poll(() => status(sessionId), { timeout: 30_000, interval: 500 }).toBe('expired');
     const back = await run('l1', 'cat f', '--session', 'default');
     expect(back.sandbox).toEqual({ case: 'resurrect', reused: false });
-    const events = await home.succeed(['session', 'events', sessionId, '--json']);
+    const events = await home.runOk(['session', 'events', sessionId, '--json']);
     const moves = [...events.matchAll(/"from":\s*"(\w+)",\s*"to":\s*"(\w+)"/g)].map((m) => m[2]);
     expect(moves.slice(0, 5)).toEqual(['active', 'idle', 'paused', 'resumable', 'expired']);
   });
 
   test('L3: running → reuse; paused → unpause; stopped → reattach; ephemeral → fresh and empty; unknown → create', async () => {
-    await home.succeed(['deploy', await writeProject(projects, shellProject('l3'))]);
+    await home.runOk(['deploy', await writeProject(projects, shellProject('l3'))]);
     const first = await run('l3', 'echo 1 > f');
     expect(first.sandbox).toEqual({ case: 'create', reused: false });
     expect((await run('l3', 'true')).sandbox).toEqual({ case: 'reuse', reused: true });
-    await home.succeed(['session', 'pause', first.sessionId]);
+    await home.runOk(['session', 'pause', first.sessionId]);
     expect(await status(first.sessionId)).toBe('paused');
     expect((await run('l3', 'true')).sandbox).toEqual({ case: 'unpause', reused: true });
-    await home.succeed(['session', 'stop', first.sessionId]);
+    await home.runOk(['session', 'stop', first.sessionId]);
     expect(await status(first.sessionId)).toBe('resumable');
     expect((await run('l3', 'cat f')).sandbox).toEqual({ case: 'reattach', reused: false });
 
-    await home.succeed(['deploy', await writeProject(projects, shellProject('l3e', ''))]);
+    await home.runOk(['deploy', await writeProject(projects, shellProject('l3e', ''))]);
     const named = await run('l3e', 'echo 1 > f; ls', '--session', 'temp');
-    await home.succeed(['session', 'stop', named.sessionId]);
+    await home.runOk(['session', 'stop', named.sessionId]);
     const fresh = await run('l3e', 'ls | wc -l', '--session', 'temp');
     expect(fresh.sandbox).toEqual({ case: 'fresh', reused: false });
-    expect(await home.succeed(['run', 'l3e', 'ls -A | wc -l', '--session', 'temp'])).toBe('0\n');
+    expect(await home.runOk(['run', 'l3e', 'ls -A | wc -l', '--session', 'temp'])).toBe('0\n');
   });
 
   test('L2: an ephemeral profile without a session gets a throw-away, gone after its turn', async () => {
@@ -132,7 +132,7 @@ describe('sessions, affinity and lifecycle (A1–A3, P1, P2, P4, L1–L3)', () =
     const two = await run('l3e', 'ls | wc -l');
     expect(two.sessionId).not.toBe(one.sessionId);
     await expect
-      .poll(async () => (await home.json(['session', 'list'])) as { sessions: { id: string }[] }, {
+      .poll(async () => (await home.runJson(['session', 'list'])) as { sessions: { id: string }[] }, {
         timeout: 10_000,
       })
       .toMatchObject({
@@ -141,31 +141,31 @@ describe('sessions, affinity and lifecycle (A1–A3, P1, P2, P4, L1–L3)', () =
   });
 
   test('turns of a session run one after the other, visibly; those of another beside them', async () => {
-    await home.succeed(['deploy', await writeProject(projects, shellProject('queue'))]);
+    await home.runOk(['deploy', await writeProject(projects, shellProject('queue'))]);
     const start = async (text: string, session: string): Promise<string> =>
       z
         .object({ turnId: z.string() })
-        .parse(await home.json(['run', 'queue', text, '--session', session, '--no-wait'])).turnId;
+        .parse(await home.runJson(['run', 'queue', text, '--session', session, '--no-wait'])).turnId;
     const slow = await start('echo 1 >> order; until [ -e go ]; do sleep 0.1; done; echo 2 >> order', 'a');
     const next = await start('echo 3 >> order; cat order', 'a');
     const beside = await run('queue', 'echo at once', '--session', 'b');
     expect(beside.status).toBe('succeeded');
     const turnSchema = z.object({ turn: z.object({ status: z.string(), ahead: z.number() }) });
-    expect(turnSchema.parse(await home.json(['turn', 'show', next])).turn).toEqual({
+    expect(turnSchema.parse(await home.runJson(['turn', 'show', next])).turn).toEqual({
       status: 'queued',
       ahead: 1,
     });
-    await home.succeed(['exec', 'queue/a', '--', 'touch', '/workspace/go']);
-    expect(await home.succeed(['turn', 'wait', next])).toBe('1\n2\n3\n');
-    expect(turnSchema.parse(await home.json(['turn', 'show', slow])).turn.status).toBe('succeeded');
+    await home.runOk(['exec', 'queue/a', '--', 'touch', '/workspace/go']);
+    expect(await home.runOk(['turn', 'wait', next])).toBe('1\n2\n3\n');
+    expect(turnSchema.parse(await home.runJson(['turn', 'show', slow])).turn.status).toBe('succeeded');
   });
 
   test('cancel ends the turn and everything it started, also what left its group', async () => {
-    await home.succeed(['deploy', await writeProject(projects, shellProject('cancel'))]);
+    await home.runOk(['deploy', await writeProject(projects, shellProject('cancel'))]);
     const { turnId, sessionId } = z
       .object({ turnId: z.string(), sessionId: z.string() })
       .parse(
-        await home.json([
+        await home.runJson([
           'run',
           'cancel',
           'setsid sleep 777 & sleep 777 & trap "" TERM; while :; do sleep 1; done',
@@ -173,9 +173,9 @@ describe('sessions, affinity and lifecycle (A1–A3, P1, P2, P4, L1–L3)', () =
         ]),
       );
     const sleeping = () =>
-      home.succeed(['exec', sessionId, '--', 'sh', '-c', 'ps ax | grep -c "[s]leep 777"; true']);
+      home.runOk(['exec', sessionId, '--', 'sh', '-c', 'ps ax | grep -c "[s]leep 777"; true']);
     await expect.poll(sleeping, { timeout: 20_000, interval: 300 }).toBe('2\n');
-    await home.succeed(['turn', 'cancel', turnId]);
+    await home.runOk(['turn', 'cancel', turnId]);
     const ended = await home.run(['turn', 'wait', turnId]);
     expect(ended.code).toBe(130);
     expect(await sleeping()).toBe('0\n');
@@ -183,19 +183,19 @@ describe('sessions, affinity and lifecycle (A1–A3, P1, P2, P4, L1–L3)', () =
 
   test('the same path from exec, the handler, the sidecar and the host', async () => {
     const body = "def handler(input):\n    open('/workspace/src/ä b.txt', 'w').write('same'); return 1\n";
-    await home.succeed(['deploy', await writeProject(projects, handlerProject('paths', body))]);
+    await home.runOk(['deploy', await writeProject(projects, handlerProject('paths', body))]);
     const { sessionId } = await run('memory', '{"say": 1}', '--session', 'paths');
-    await home.succeed(['exec', sessionId, '--', 'mkdir', '-p', '/workspace/src']);
-    await home.succeed(['exec', sessionId, '--', 'sh', '-c', 'printf same > "/workspace/src/ä b.txt"']);
+    await home.runOk(['exec', sessionId, '--', 'mkdir', '-p', '/workspace/src']);
+    await home.runOk(['exec', sessionId, '--', 'sh', '-c', 'printf same > "/workspace/src/ä b.txt"']);
     const handled = await run('memory', '{"say": 2}', '--session', 'paths');
     expect(handled.output).toMatchObject({ kept: ['1', '2'] });
-    expect(await home.succeed(['exec', sessionId, '--', 'cat', '/workspace/said'])).toBe('1\n2\n');
-    expect(await home.succeed(['exec', sessionId, '--', 'sh', '-c', 'pwd; cat "src/ä b.txt"'])).toBe(
+    expect(await home.runOk(['exec', sessionId, '--', 'cat', '/workspace/said'])).toBe('1\n2\n');
+    expect(await home.runOk(['exec', sessionId, '--', 'sh', '-c', 'pwd; cat "src/ä b.txt"'])).toBe(
       '/workspace\nsame',
     );
     const info = z
       .object({ files: z.number(), bytes: z.number() })
-      .parse(await home.json(['workspace', 'info', sessionId]));
+      .parse(await home.runJson(['workspace', 'info', sessionId]));
     expect(info).toEqual({ files: 2, bytes: 8 });
   });
 });

@@ -7,7 +7,7 @@ import { OBJECT_KINDS, type ObjectKindName } from '../../../snapshot-format/obje
 import { LineageStore } from '../../../supervisor/snapshots/store/lineage-store.ts';
 import { FaultHome } from '../../faults/harness/fault-home.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
-import { times } from '../../setup/run-length.ts';
+import { soakCount } from '../../setup/run-length.ts';
 
 const MIB = 2 ** 20;
 let home: FaultHome;
@@ -40,7 +40,7 @@ beforeAll(async () => {
   await rm(join(folder, 'sparse'));
   await writeFile(join(folder, 'now'), 'what is there now');
 });
-afterAll(() => home.end());
+afterAll(() => home.dispose());
 
 /** With a supervisor that has nothing of it in memory: the check names it, and nothing of it comes back. */
 async function expectFound(pack: string): Promise<void> {
@@ -105,7 +105,7 @@ test.each<[string, (whole: Buffer) => Buffer]>([
   const large: string[] = [];
   for (const path of await packs()) if ((await lstat(path)).size >= MIB) large.push(path);
   expect(large.length).toBeGreaterThan(0);
-  for (const path of large.slice(0, times(1, large.length))) {
+  for (const path of large.slice(0, soakCount(1, large.length))) {
     const whole = await readFile(path);
     await writeFile(path, broken(whole));
     await expectFound(path.slice(path.lastIndexOf('/') + 1));

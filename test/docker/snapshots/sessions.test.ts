@@ -4,7 +4,7 @@ import { lstat, mkdir, readdir, readFile, readlink, rm, utimes, writeFile } from
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { TestHome } from '../../setup/home.ts';
+import { TestHome } from '../../setup/test-home.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
 
 const TakenSchema = z.object({
@@ -37,18 +37,19 @@ describe('the command line takes, compares and brings back', () => {
   let id: string;
   beforeAll(async () => {
     home = await TestHome.create();
-    await home.succeed(['deploy', await writeProject(home.projects, shellProject('shell'))]);
-    await home.succeed(['deploy', await writeProject(home.projects, shellProject('passing', ''))]);
+    await home.runOk(['deploy', await writeProject(home.projects, shellProject('shell'))]);
+    await home.runOk(['deploy', await writeProject(home.projects, shellProject('passing', ''))]);
     id = await made('shell', 'main');
   });
-  afterAll(() => home.end());
+  afterAll(() => home.dispose());
 
   const made = async (profile: string, name: string, ...more: string[]): Promise<string> =>
-    CreatedSchema.parse(await home.json(['session', 'create', profile, '--name', name, ...more])).session.id;
-  const prompt = (name: string, text: string): Promise<string> => home.succeed(['prompt', name, text]);
+    CreatedSchema.parse(await home.runJson(['session', 'create', profile, '--name', name, ...more])).session
+      .id;
+  const prompt = (name: string, text: string): Promise<string> => home.runOk(['prompt', name, text]);
   const take = async (name: string, ...more: string[]) =>
-    TakenSchema.parse(await home.json(['snapshot', 'create', name, ...more]));
-  const list = async (name: string) => ListSchema.parse(await home.json(['snapshot', 'list', name]));
+    TakenSchema.parse(await home.runJson(['snapshot', 'create', name, ...more]));
+  const list = async (name: string) => ListSchema.parse(await home.runJson(['snapshot', 'list', name]));
   const inside = (session: string, path = ''): string => join(home.path, 'workspaces', session, path);
 
   /** Every name below the workspace with all that a snapshot keeps of it. */
@@ -80,7 +81,7 @@ describe('the command line takes, compares and brings back', () => {
       ['before-turn', 'echo second > two # and more'],
       ['before-turn', 'echo first > one'],
     ]);
-    const shown = await home.succeed(['snapshot', 'list', 'named']);
+    const shown = await home.runOk(['snapshot', 'list', 'named']);
     expect(shown).toMatch(/ PROMPT$/m);
     expect(shown).toMatch(/ echo second > two # and more$/m);
   });
@@ -101,30 +102,30 @@ describe('the command line takes, compares and brings back', () => {
     );
     const after = await treeOf(id);
 
-    const seen = ChangesSchema.parse(await home.json(['snapshot', 'diff', first.id, 'now']));
+    const seen = ChangesSchema.parse(await home.runJson(['snapshot', 'diff', first.id, 'now']));
     const kinds = new Map(seen.changes.map(({ path, kind }) => [path, kind]));
     expect(kinds.get('/workspace/n')).toBe('added');
     expect(kinds.get('/workspace/src/a')).toBe('modified');
     expect(kinds.get('/workspace/pipe')).toBe('deleted');
     expect(kinds.get('/workspace/h2')).toBe('renamed');
-    const previewed = await home.succeed(['snapshot', 'restore', 'main', first.id, '--preview']);
+    const previewed = await home.runOk(['snapshot', 'restore', 'main', first.id, '--preview']);
     expect(previewed).toContain('/workspace/n');
     expect(await treeOf(id)).toEqual(after);
 
     const part = RestoredSchema.parse(
-      await home.json(['snapshot', 'restore', 'main', first.id, '--path', 'src/deep']),
+      await home.runJson(['snapshot', 'restore', 'main', first.id, '--path', 'src/deep']),
     );
     expect(await readFile(inside(id, 'src/deep/b'), 'utf8')).toBe('two\n');
     expect(await readFile(inside(id, 'src/a'), 'utf8')).toBe('changed\n');
-    await home.succeed(['snapshot', 'restore', 'main', part.undo]);
+    await home.runOk(['snapshot', 'restore', 'main', part.undo]);
     expect(await treeOf(id)).toEqual(after);
 
-    const whole = RestoredSchema.parse(await home.json(['snapshot', 'restore', 'main', first.id]));
+    const whole = RestoredSchema.parse(await home.runJson(['snapshot', 'restore', 'main', first.id]));
     expect(await treeOf(id)).toEqual(before);
     expect(await prompt('main', 'cat src/deep/l src/same')).toBe('one\none\n');
     expect(whole.removed).toBeGreaterThan(0);
-    expect(await home.succeed(['snapshot', 'verify', first.id])).toContain('is whole');
-    await home.succeed(['snapshot', 'restore', 'main', whole.undo]);
+    expect(await home.runOk(['snapshot', 'verify', first.id])).toContain('is whole');
+    await home.runOk(['snapshot', 'restore', 'main', whole.undo]);
     expect(await treeOf(id)).toEqual(after);
   });
 
@@ -145,16 +146,16 @@ describe('the command line takes, compares and brings back', () => {
     const mine = await take(name);
     expect(mine.created).toBe(true);
     expect(await take(name)).toMatchObject({ id: mine.id, created: false });
-    await home.succeed(['snapshot', 'restore', name, snapshots[0]?.id ?? '']);
+    await home.runOk(['snapshot', 'restore', name, snapshots[0]?.id ?? '']);
     expect(await readFile(inside(session, 'f'), 'utf8')).toBe('1\n');
   });
 
   test('reset empties, and the answer says what brings the files back', async () => {
     const session = await made('shell', 'reset');
     await prompt('reset', 'mkdir d; echo kept > d/f');
-    const reset = ResumedSchema.parse(await home.json(['session', 'reset', 'reset']));
+    const reset = ResumedSchema.parse(await home.runJson(['session', 'reset', 'reset']));
     expect(await readdir(inside(session))).toEqual([]);
-    const back = await home.json(['session', 'resume', 'reset', '--from', `snapshot:${reset.undo ?? ''}`]);
+    const back = await home.runJson(['session', 'resume', 'reset', '--from', `snapshot:${reset.undo ?? ''}`]);
     expect(ResumedSchema.parse(back).session.id).toBe(session);
     expect(await prompt('reset', 'cat d/f')).toBe('kept\n');
     const { snapshots } = await list('reset');
@@ -172,16 +173,16 @@ describe('the command line takes, compares and brings back', () => {
     const { id: snapshot } = await take('live');
     const { turnId } = z
       .object({ turnId: z.string() })
-      .parse(await home.json(['prompt', 'live', 'echo during > f; sleep 600', '--no-wait']));
+      .parse(await home.runJson(['prompt', 'live', 'echo during > f; sleep 600', '--no-wait']));
     await expect.poll(() => readFile(inside(session, 'f'), 'utf8'), { timeout: 20_000 }).toBe('during\n');
     const refused = await home.run(['snapshot', 'restore', 'live', snapshot]);
     expect(refused.stderr).toMatch(/^error conflict: .*1 turn.*--cancel/);
     expect(await readFile(inside(session, 'f'), 'utf8')).toBe('during\n');
-    await home.succeed(['snapshot', 'restore', 'live', snapshot, '--cancel']);
+    await home.runOk(['snapshot', 'restore', 'live', snapshot, '--cancel']);
     expect(await readFile(inside(session, 'f'), 'utf8')).toBe('before\n');
     const { turn } = z
       .object({ turn: z.object({ status: z.string() }) })
-      .parse(await home.json(['turn', 'show', turnId]));
+      .parse(await home.runJson(['turn', 'show', turnId]));
     expect(turn.status).toBe('cancelled');
   });
 
@@ -193,16 +194,16 @@ describe('the command line takes, compares and brings back', () => {
     const before = await treeOf(session);
     const { sessionId } = z
       .object({ sessionId: z.string() })
-      .parse(await home.json(['snapshot', 'fork', snapshot, '--name', 'fork']));
+      .parse(await home.runJson(['snapshot', 'fork', snapshot, '--name', 'fork']));
     expect(await prompt('fork', 'cat f; echo three > f')).toBe('one\n');
     expect(await treeOf(session)).toEqual(before);
     const { turns } = z
       .object({ turns: z.array(z.object({ turnId: z.string() })) })
-      .parse(await home.json(['turn', 'list', 'fork']));
+      .parse(await home.runJson(['turn', 'list', 'fork']));
     expect(turns.length).toBe(2);
     // Output that is in a file beside the history is the fork's own: it stays when the other session goes.
-    await home.succeed(['session', 'delete', 'source', '--force']);
-    const wait = await home.json(['turn', 'wait', turns[1]?.turnId ?? '']);
+    await home.runOk(['session', 'delete', 'source', '--force']);
+    const wait = await home.runJson(['turn', 'wait', turns[1]?.turnId ?? '']);
     expect(z.object({ output: z.string() }).parse(wait).output.length).toBe(100_001);
     expect((await home.run(['session', 'verify', sessionId])).code).toBe(0);
     const refused = await home.run(['snapshot', 'delete', snapshot, '--force']);
@@ -214,7 +215,7 @@ describe('the command line takes, compares and brings back', () => {
   test('a deleted session comes back from its last snapshot', async () => {
     const session = await made('shell', 'gone');
     await prompt('gone', 'mkdir d; echo dear > d/f');
-    await home.succeed(['session', 'delete', 'gone', '--force']);
+    await home.runOk(['session', 'delete', 'gone', '--force']);
     expect(await readdir(join(home.path, 'workspaces'))).not.toContain(session);
     const [last] = (await list(session)).snapshots;
     expect(last).toMatchObject({ reason: 'before-delete', files: 1 });
@@ -223,15 +224,15 @@ describe('the command line takes, compares and brings back', () => {
     );
     const compared = await home.run(['snapshot', 'diff', last?.id ?? '', 'now']);
     expect(compared.stderr).toMatch(/^error not_found: .*it was deleted.*snapshot fork/);
-    await home.succeed(['snapshot', 'fork', last?.id ?? '', '--name', 'back']);
+    await home.runOk(['snapshot', 'fork', last?.id ?? '', '--name', 'back']);
     expect(await prompt('back', 'cat d/f')).toBe('dear\n');
     // Nothing is kept of a workspace that is empty, nor of a throw-away.
     const empty = await made('shell', 'empty');
-    await home.succeed(['session', 'delete', 'empty', '--force']);
+    await home.runOk(['session', 'delete', 'empty', '--force']);
     expect((await list(empty)).snapshots).toEqual([]);
     expect(await readdir(join(home.path, 'store'))).not.toContain(empty);
     const before = await readdir(join(home.path, 'store'));
-    await home.succeed(['run', 'passing', 'echo x > f']);
+    await home.runOk(['run', 'passing', 'echo x > f']);
     expect(await readdir(join(home.path, 'store'))).toEqual(before);
   });
 
@@ -255,7 +256,7 @@ describe('the command line takes, compares and brings back', () => {
     expect((await home.run(['snapshot', 'restore', 'short', snapshot])).stderr).toMatch(
       /^error not_supported: .*ephemeral/,
     );
-    await home.succeed(['snapshot', 'fork', snapshot, '--name', 'kept']);
+    await home.runOk(['snapshot', 'fork', snapshot, '--name', 'kept']);
     expect(await prompt('kept', 'cat f')).toBe('1\n');
   });
 
@@ -278,18 +279,18 @@ describe('the command line takes, compares and brings back', () => {
     const forked = await home.run(['snapshot', 'fork', snapshot, '--name', 'fruitless', '--wait']);
     expect(forked.stderr).toMatch(/^error snapshot_damaged: The files of fruitless are not all there; /);
     // It is there, says why it has no files, and takes others.
-    expect(await home.succeed(['session', 'show', 'fruitless'])).toMatch(
+    expect(await home.runOk(['session', 'show', 'fruitless'])).toMatch(
       new RegExp(`not all there: ${snapshot} could not be brought .snapshot_damaged: `),
     );
-    expect(await home.succeed(['session', 'list'])).toMatch(/fruitless .*not filled/);
+    expect(await home.runOk(['session', 'list'])).toMatch(/fruitless .*not filled/);
     expect((await home.run(['prompt', 'fruitless', 'true'])).stderr).toMatch(/snapshot_damaged/);
     const failures = (
-      await home.succeed(['session', 'events', 'fruitless', '--type', 'workspace.fill-failed', '--json'])
+      await home.runOk(['session', 'events', 'fruitless', '--type', 'workspace.hydration-failed', '--json'])
     ).trim();
     expect(failures.split('\n').map((line) => (JSON.parse(line) as { data: unknown }).data)).toMatchObject([
       { snapshotId: snapshot, code: 'snapshot_damaged' },
     ]);
-    await home.succeed(['session', 'reset', 'fruitless']);
+    await home.runOk(['session', 'reset', 'fruitless']);
     expect(await prompt('fruitless', 'ls -A')).toBe('');
     const again = await home.run([
       'session',
@@ -302,10 +303,10 @@ describe('the command line takes, compares and brings back', () => {
       '--wait',
     ]);
     expect(again.stderr).toMatch(/^error snapshot_damaged: /);
-    await home.succeed(['session', 'delete', 'never', '--force']);
+    await home.runOk(['session', 'delete', 'never', '--force']);
     const verified = await home.run(['snapshot', 'verify', snapshot]);
     expect([verified.code, verified.stdout]).toEqual([1, expect.stringContaining('f') as string]);
-    await home.succeed(['session', 'reset', 'damaged']);
+    await home.runOk(['session', 'reset', 'damaged']);
     expect(await prompt('damaged', 'ls -A')).toBe('');
   });
 
@@ -320,7 +321,7 @@ describe('the command line takes, compares and brings back', () => {
     const { events } = z
       .object({ events: z.array(z.object({ data: z.object({ why: z.string() }) })) })
       .parse({
-        events: (await home.succeed(['session', 'events', 'device', '--type', 'snapshot.failed', '--json']))
+        events: (await home.runOk(['session', 'events', 'device', '--type', 'snapshot.failed', '--json']))
           .trim()
           .split('\n')
           .map((line) => JSON.parse(line) as unknown),
@@ -340,7 +341,7 @@ describe('the command line takes, compares and brings back', () => {
     const { turnId } = z
       .object({ turnId: z.string() })
       .parse(
-        await home.json([
+        await home.runJson([
           'prompt',
           'restless',
           'n=0; while [ ! -e stop ]; do n=$((n+1)); echo $n > t; mv t d$((n%5+1))/last; echo $n > t; mv t d1/other; done; echo stopped',
@@ -352,12 +353,12 @@ describe('the command line takes, compares and brings back', () => {
     expect(taken.frozenMs).toBeGreaterThan(0);
     expect(taken.frozenMs).toBeLessThan(5000);
     await writeFile(inside(session, 'stop'), '');
-    expect(await home.json(['turn', 'wait', turnId])).toMatchObject({
+    expect(await home.runJson(['turn', 'wait', turnId])).toMatchObject({
       status: 'succeeded',
       output: 'stopped\n',
     });
-    expect(await home.succeed(['snapshot', 'verify', taken.id])).toContain('is whole');
-    await home.succeed(['snapshot', 'restore', 'restless', taken.id]);
+    expect(await home.runOk(['snapshot', 'verify', taken.id])).toContain('is whole');
+    await home.runOk(['snapshot', 'restore', 'restless', taken.id]);
     // Two writes after each other: of one moment, the second is never behind the first by more than one.
     const last = await Promise.all(
       [1, 2, 3, 4, 5].map(async (d) => Number(await readFile(inside(session, `d${d}/last`), 'utf8'))),

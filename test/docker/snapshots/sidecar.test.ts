@@ -1,28 +1,28 @@
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { seedOfRun } from '../../unit/protocol/seeded.ts';
-import { PairBench, type SidecarPair } from '../sidecar-pair.ts';
-import { KeptStore } from '../../unit/snapshots/kept-store.ts';
+import { seedOfRun } from '../../fixtures/protocol/seeded-random.ts';
+import { ContainerPairs, type ContainerPair } from '../container-pair.ts';
+import { MemoryStore } from '../../fixtures/snapshots/memory-store.ts';
 import { SnapshotClient } from './snapshot-client.ts';
 import { differences, Tree, TREE_CODE } from './tree.ts';
-import { times } from '../../setup/run-length.ts';
+import { soakCount } from '../../setup/run-length.ts';
 
-let bench: PairBench;
-let pair: SidecarPair;
+let bench: ContainerPairs;
+let pair: ContainerPair;
 let tree: Tree;
 
 beforeAll(async () => {
-  bench = await PairBench.create();
-  pair = await bench.pair({ code: TREE_CODE });
+  bench = await ContainerPairs.create();
+  pair = await bench.createPair({ code: TREE_CODE });
   tree = new Tree(pair);
 });
 afterAll(async () => {
-  await bench.end();
+  await bench.dispose();
 });
 
-async function withClient<T>(work: (client: SnapshotClient, store: KeptStore) => Promise<T>): Promise<T> {
-  const store = new KeptStore();
+async function withClient<T>(work: (client: SnapshotClient, store: MemoryStore) => Promise<T>): Promise<T> {
+  const store = new MemoryStore();
   const client = await SnapshotClient.open(pair, store);
   try {
     return await work(client, store);
@@ -35,7 +35,7 @@ test(
   'a restore gives back what a scan saw, in every attribute',
   async () => {
     const seed = seedOfRun('snapshots');
-    for (let round = 0; round < times(3, 300); round += 1) {
+    for (let round = 0; round < soakCount(3, 300); round += 1) {
       await tree.clear();
       await tree.make(seed + round);
       const before = await tree.describe();
@@ -74,16 +74,16 @@ test(
       });
     }
   },
-  times(600_000, 3_600_000),
+  soakCount(600_000, 3_600_000),
 );
 
 test('where files are walked to by hand, snapshots are the same; without native calls at all they are refused', async () => {
-  const walking = await bench.pair({ code: TREE_CODE, sidecarEnv: ['HOLDFAST_WITHOUT_NATIVE=1'] });
+  const walking = await bench.createPair({ code: TREE_CODE, sidecarEnv: ['HOLDFAST_WITHOUT_NATIVE=1'] });
   const there = new Tree(walking);
   await there.clear();
   await there.make(seedOfRun('without native calls'));
   const before = await there.describe();
-  const store = new KeptStore();
+  const store = new MemoryStore();
   const client = await SnapshotClient.open(walking, store);
   try {
     const first = await client.scan();
@@ -100,16 +100,16 @@ test('where files are walked to by hand, snapshots are the same; without native 
     client.close();
   }
 
-  const other = await PairBench.create();
+  const other = await ContainerPairs.create();
   try {
     for (const name of await readdir(join(other.root, 'runtime'))) {
       if (name.endsWith('.node')) await rm(join(other.root, 'runtime', name));
     }
-    const bare = await SnapshotClient.open(await other.pair({ code: TREE_CODE }), store);
+    const bare = await SnapshotClient.open(await other.createPair({ code: TREE_CODE }), store);
     await expect(bare.scan()).rejects.toMatchObject({ code: 'not_supported' });
     await expect(bare.restore({ root: '0'.repeat(64) })).rejects.toMatchObject({ code: 'not_supported' });
     bare.close();
   } finally {
-    await other.end();
+    await other.dispose();
   }
 }, 300_000);

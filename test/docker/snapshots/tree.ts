@@ -1,18 +1,18 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { SidecarPair } from '../sidecar-pair.ts';
+import type { ContainerPair } from '../container-pair.ts';
 
 /** For `PairBench.pair`: what the agent's container needs for `Tree`. */
 export const TREE_CODE = { 'tree.py': readFileSync(join(import.meta.dirname, 'tree.py'), 'utf8') };
 
 /** What one path is, in every attribute that a snapshot keeps. */
-export type Described = Readonly<Record<string, unknown>>;
+export type TreeDescription = Readonly<Record<string, unknown>>;
 
 /** A session's workspace, made and looked at by its agent. */
 export class Tree {
-  readonly #pair: SidecarPair;
+  readonly #pair: ContainerPair;
 
-  constructor(pair: SidecarPair) {
+  constructor(pair: ContainerPair) {
     this.#pair = pair;
   }
 
@@ -29,9 +29,12 @@ export class Tree {
   }
 
   /** By path, which is in hexadecimal because names are bytes. */
-  async describe(): Promise<Readonly<Record<string, Described>>> {
+  async describe(): Promise<Readonly<Record<string, TreeDescription>>> {
     await this.#deed('describe', '/run/holdfast/tree.json');
-    return JSON.parse(readFileSync(this.#pair.path('run/tree.json'), 'utf8')) as Record<string, Described>;
+    return JSON.parse(readFileSync(this.#pair.path('run/tree.json'), 'utf8')) as Record<
+      string,
+      TreeDescription
+    >;
   }
 
   async #deed(...deed: string[]): Promise<void> {
@@ -42,8 +45,8 @@ export class Tree {
 
 /** Paths at which two descriptions differ, readable. */
 export function differences(
-  one: Readonly<Record<string, Described>>,
-  other: Readonly<Record<string, Described>>,
+  one: Readonly<Record<string, TreeDescription>>,
+  other: Readonly<Record<string, TreeDescription>>,
 ): string[] {
   const paths = [...new Set([...Object.keys(one), ...Object.keys(other)])].sort();
   return paths

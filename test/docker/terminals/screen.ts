@@ -1,11 +1,11 @@
 import type { TerminalLaunch } from '../../../sidecar/wire.ts';
 import type { SidecarClient } from '../../../supervisor/workspace/sidecar-client.ts';
-import { newId } from '../../unit/sidecar/collect.ts';
-import { endOfShown } from './shown.ts';
+import { randomId } from '../../fixtures/sidecar/turns.ts';
+import { endOfMatch } from './end-of-match.ts';
 
-export function terminalOf(part: Partial<TerminalLaunch> = {}): TerminalLaunch {
+export function terminalLaunch(part: Partial<TerminalLaunch> = {}): TerminalLaunch {
   return {
-    terminalId: newId('term'),
+    terminalId: randomId('term'),
     argv: [],
     env: {},
     cwd: '/workspace',
@@ -31,7 +31,7 @@ export class Screen {
   }
 
   static async open(client: () => SidecarClient, part: Partial<TerminalLaunch> = {}): Promise<Screen> {
-    const launch = terminalOf(part);
+    const launch = terminalLaunch(part);
     await client().openTerminal(launch);
     return new Screen(client, launch.terminalId);
   }
@@ -44,11 +44,11 @@ export class Screen {
    * Reads until this is shown after what was waited for before, and gives the text between. How much of what follows has been read
    * then is chance: who compares two screens waits in both for what ends them.
    */
-  async shows(wanted: string | RegExp, withinMs = 30_000): Promise<string> {
+  async waitFor(wanted: string | RegExp, withinMs = 30_000): Promise<string> {
     const deadline = performance.now() + withinMs;
     for (;;) {
       const since = this.text.slice(this.#seen);
-      const end = endOfShown(since, wanted);
+      const end = endOfMatch(since, wanted);
       if (end !== null) {
         this.#seen += end;
         return since.slice(0, end);
@@ -61,12 +61,12 @@ export class Screen {
   }
 
   /** Reads until it shows nothing after the prompt of a shell that waits. */
-  async prompts(): Promise<string> {
-    return await this.shows(/\$ $/);
+  async waitForPrompt(): Promise<string> {
+    return await this.waitFor(/\$ $/);
   }
 
   /** Reads to the end: its exit code. */
-  async ends(withinMs = 30_000): Promise<number | null> {
+  async waitForEnd(withinMs = 30_000): Promise<number | null> {
     const deadline = performance.now() + withinMs;
     for (;;) {
       const { ended, exitCode, bytes } = await this.#more(1000);

@@ -2,29 +2,29 @@ import { existsSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { SidecarClient } from '../../../supervisor/workspace/sidecar-client.ts';
-import { times } from '../../setup/run-length.ts';
-import { until } from '../../unit/sidecar/collect.ts';
-import { PairBench, type SidecarPair } from '../sidecar-pair.ts';
+import { soakCount } from '../../setup/run-length.ts';
+import { waitUntil } from '../../fixtures/sidecar/turns.ts';
+import { ContainerPairs, type ContainerPair } from '../container-pair.ts';
 import { Screen } from './screen.ts';
 
 /** Of a window that is dragged while its terminal is frozen. */
-const SIZES = times(300, 3000);
+const SIZES = soakCount(300, 3000);
 
-let bench: PairBench;
+let bench: ContainerPairs;
 /** For tests that leave it as it was, but for what they left running. */
-let shared: SidecarPair;
+let shared: ContainerPair;
 beforeAll(async () => {
-  bench = await PairBench.create();
-  shared = await bench.pair();
+  bench = await ContainerPairs.create();
+  shared = await bench.createPair();
 });
 afterAll(async () => {
-  await bench.end();
+  await bench.dispose();
 });
 
 /** Until a terminal that has said something says no more. */
 async function atRest(client: SidecarClient, terminalId: string): Promise<void> {
   let before = -1;
-  await until(
+  await waitUntil(
     'it says no more',
     async () => {
       const { total } = await client.terminalProgress(terminalId, 0);
@@ -39,37 +39,37 @@ async function atRest(client: SidecarClient, terminalId: string): Promise<void> 
 
 test('a shell has a real terminal in /workspace: size, Unicode, job control, exit code', async () => {
   const screen = await Screen.open(() => shared.sidecar, { columns: 101, rows: 33 });
-  await screen.shows('$ ');
+  await screen.waitFor('$ ');
   expect(screen.text).not.toMatch(/^\s*\r/);
   await screen.type('tty; pwd; stty size; stty -a | grep -o .iutf8; echo $TERM\r');
-  const said = await screen.shows('xterm-256color');
+  const said = await screen.waitFor('xterm-256color');
   expect(said).toMatch(/\/dev\/pts\/\d+\r\n\/workspace\r\n33 101\r\n iutf8/);
 
   await screen.type('printf "%s|\\n" "žluťoučký 🐎 日本語"\r');
-  await screen.shows('\ržluťoučký 🐎 日本語|\r\n');
+  await screen.waitFor('\ržluťoučký 🐎 日本語|\r\n');
   await screen.type(Buffer.from('echo re""ady; head -c 2 | od -An -tx1\r'));
-  await screen.shows('ready');
+  await screen.waitFor('ready');
   await screen.type(Buffer.from([0xff, 0x41, 0x0a]));
-  await screen.shows(' ff 41');
+  await screen.waitFor(' ff 41');
 
-  await screen.prompts();
+  await screen.waitForPrompt();
   const asleep = async (how: RegExp): Promise<void> => {
-    await until('it sleeps', async () => (await shared.processes()).some((line) => how.test(line)));
+    await waitUntil('it sleeps', async () => (await shared.processes()).some((line) => how.test(line)));
   };
   await screen.type('sleep 600\r');
   await asleep(/^S\S*\+ sleep 600/);
   await screen.type('\x1a');
-  await screen.shows('Stopped');
-  await screen.prompts();
+  await screen.waitFor('Stopped');
+  await screen.waitForPrompt();
   await screen.type('fg\r');
   await asleep(/^S\S*\+ sleep 600/);
   await screen.type('\x03');
-  await screen.prompts();
+  await screen.waitForPrompt();
   await screen.type('echo code $?\r');
-  await screen.shows('code 130');
+  await screen.waitFor('code 130');
 
   await screen.type('exit 7\r');
-  expect(await screen.ends()).toBe(7);
+  expect(await screen.waitForEnd()).toBe(7);
   expect((await shared.processes()).filter((line) => /telnetd|terminal\.sh|bash/.test(line))).toEqual([]);
 });
 
@@ -77,17 +77,17 @@ test('its window is changed while a program runs, and also while it is frozen', 
   const screen = await Screen.open(() => shared.sidecar, {
     argv: ['bash', '-c', 'trap "stty size" WINCH; echo ready; while :; do sleep 0.05; done'],
   });
-  await screen.shows('ready');
+  await screen.waitFor('ready');
   await shared.sidecar.resizeTerminal({ terminalId: screen.terminalId, columns: 120, rows: 40 });
-  await screen.shows('40 120');
+  await screen.waitFor('40 120');
   await shared.freeze();
   for (let columns = 1; columns <= SIZES; columns += 1) {
     await shared.sidecar.resizeTerminal({ terminalId: screen.terminalId, columns, rows: 50 });
   }
   await shared.thaw();
-  await screen.shows(`50 ${String(SIZES)}`);
+  await screen.waitFor(`50 ${String(SIZES)}`);
   await shared.sidecar.closeTerminal(screen.terminalId);
-  expect(await screen.ends()).toBe(129);
+  expect(await screen.waitForEnd()).toBe(129);
 });
 
 test('all output before the end is there, however slowly it is read, and what is left behind does not hold the terminal', async () => {
@@ -96,51 +96,51 @@ test('all output before the end is there, however slowly it is read, and what is
   });
   // It has got as far as it gets while nobody reads.
   await atRest(shared.sidecar, screen.terminalId);
-  await screen.shows('\r\n59999\r\n60000\r\n');
-  expect(await screen.ends()).toBe(3);
+  await screen.waitFor('\r\n59999\r\n60000\r\n');
+  expect(await screen.waitForEnd()).toBe(3);
   expect(screen.text.trim().split('\r\n')).toEqual(Array.from({ length: 60000 }, (_, n) => String(n + 1)));
 });
 
 test('process and scrollback survive the death of the sidecar', async () => {
-  const pair = await bench.pair();
+  const pair = await bench.createPair();
   const screen = await Screen.open(() => pair.sidecar);
-  await screen.prompts();
+  await screen.waitForPrompt();
   await screen.type('variable=kept; echo be""fore\r');
-  await screen.shows('before');
+  await screen.waitFor('before');
   await pair.replaceSidecar();
   await screen.type('echo $variable\r');
-  await screen.shows('\rkept\r\n');
-  await screen.prompts();
+  await screen.waitFor('\rkept\r\n');
+  await screen.waitForPrompt();
   const again = new Screen(() => pair.sidecar, screen.terminalId);
-  await again.shows('\rkept\r\n');
-  await again.prompts();
+  await again.waitFor('\rkept\r\n');
+  await again.waitForPrompt();
   expect(again.text).toBe(screen.text);
   expect(again.text).toContain('\rbefore\r\n');
 
   await screen.type('exit 5\r');
-  await until('its exit code is told', () =>
+  await waitUntil('its exit code is told', () =>
     existsSync(pair.path('run/terminals', screen.terminalId, 'code')),
   );
   await pair.replaceSidecar();
-  expect(await screen.ends()).toBe(5);
+  expect(await screen.waitForEnd()).toBe(5);
 });
 
 test('a terminal ends with its container, and what it said can still be read', async () => {
-  const pair = await bench.pair();
+  const pair = await bench.createPair();
   const screen = await Screen.open(() => pair.sidecar);
   await screen.type('echo la""st\r');
-  await screen.shows('last');
+  await screen.waitFor('last');
   await pair.killAgent();
-  expect(await screen.ends()).toBeNull();
+  expect(await screen.waitForEnd()).toBeNull();
   await pair.sidecar.forgetTerminal(screen.terminalId);
-  await expect(new Screen(() => pair.sidecar, screen.terminalId).ends()).rejects.toThrow(/no terminal/);
+  await expect(new Screen(() => pair.sidecar, screen.terminalId).waitForEnd()).rejects.toThrow(/no terminal/);
 });
 
 test('one line of a gigabyte is bounded on disk and in memory, and ^C is felt in the middle of it', async () => {
   const screen = await Screen.open(() => shared.sidecar);
-  await screen.shows('$ ');
+  await screen.waitFor('$ ');
   await screen.type('head -c 1G /dev/zero | tr "\\0" x\r');
-  await screen.shows('\rxxxxxxxx');
+  await screen.waitFor('\rxxxxxxxx');
   const before = screen.offset;
   await atRest(shared.sidecar, screen.terminalId);
   const { total, start } = await shared.sidecar.terminalProgress(screen.terminalId, 0);
@@ -148,9 +148,9 @@ test('one line of a gigabyte is bounded on disk and in memory, and ^C is felt in
   expect(total - before).toBeLessThan(2 ** 20);
   expect(total - start).toBeLessThanOrEqual(2 ** 21);
   await screen.type('\x03');
-  await screen.shows('^C');
+  await screen.waitFor('^C');
   await screen.type('echo af""ter\r');
-  await screen.shows('after');
+  await screen.waitFor('after');
   // Long before the line is over.
   expect(screen.offset - before).toBeLessThan(2 ** 29);
   expect(await shared.sidecarMemory()).toBeLessThan(200 * 2 ** 20);
@@ -166,18 +166,18 @@ test('a terminal that nobody reads goes on, and keeps the last of what it said',
   expect(ended.exitCode).toBe(0);
   expect(ended.total).toBeGreaterThan(4 * 2 ** 20);
   expect(ended.total - ended.start).toBeLessThanOrEqual(2 ** 21);
-  await screen.shows('the end');
+  await screen.waitFor('the end');
   expect(screen.text.length).toBeLessThanOrEqual(2 ** 21);
 });
 
 test('an image without a shell gets ours; a program that is not there says so', async () => {
-  const image = await bench.image({});
-  const pair = await bench.pair({ image });
+  const image = await bench.buildImage({});
+  const pair = await bench.createPair({ image });
   const shell = await Screen.open(() => pair.sidecar);
   await shell.type('echo $0; exit 4\r');
-  await shell.shows('sh');
-  expect(await shell.ends()).toBe(4);
+  await shell.waitFor('sh');
+  expect(await shell.waitForEnd()).toBe(4);
   const missing = await Screen.open(() => pair.sidecar, { argv: ['no-such-program'] });
-  await missing.shows('holdfast: no-such-program: not found');
-  expect(await missing.ends()).toBe(127);
+  await missing.waitFor('holdfast: no-such-program: not found');
+  expect(await missing.waitForEnd()).toBe(127);
 });

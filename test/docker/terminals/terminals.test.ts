@@ -3,11 +3,11 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { TestHome } from '../../setup/home.ts';
+import { TestHome } from '../../setup/test-home.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
 import { connectTo } from '../../setup/test-client.ts';
-import { until } from '../../unit/sidecar/collect.ts';
-import { openTerminal, Seat } from './seat.ts';
+import { waitUntil } from '../../fixtures/sidecar/turns.ts';
+import { openTerminal, AttachedTerminal } from './attached-terminal.ts';
 
 const ListSchema = z.object({
   terminals: z.array(
@@ -28,54 +28,54 @@ describe('terminals', () => {
   beforeAll(async () => {
     home = await TestHome.create();
     const more = 'persistence: persistent\nenv: { COLOUR: blue }\nidle: { pause: 1s, stop: 1h }\n';
-    await home.succeed(['deploy', await writeProject(home.projects, shellProject('seat', more))]);
+    await home.runOk(['deploy', await writeProject(home.projects, shellProject('seat', more))]);
   });
   afterAll(async () => {
-    await home.end();
+    await home.dispose();
   });
 
   const status = async (session: string): Promise<string> =>
-    StatusSchema.parse(await home.json(['session', 'show', session])).session.status;
+    StatusSchema.parse(await home.runJson(['session', 'show', session])).session.status;
   const listed = async (id: string) =>
-    ListSchema.parse(await home.json(['terminal', 'list'])).terminals.find(
+    ListSchema.parse(await home.runJson(['terminal', 'list'])).terminals.find(
       ({ terminalId }) => terminalId === id,
     );
   const session = async (name: string): Promise<string> => {
-    await home.succeed(['session', 'create', 'seat', '--name', name]);
+    await home.runOk(['session', 'create', 'seat', '--name', name]);
     return name;
   };
 
   test('one at the keyboard: /workspace, the environment of turns, the exit code of the shell', async () => {
     const { id } = await openTerminal(home, await session('keys'));
-    const seat = new Seat(home, id);
-    await seat.shows('$ ');
+    const seat = new AttachedTerminal(home, id);
+    await seat.waitFor('$ ');
     seat.type('pwd; echo $COLOUR $HOLDFAST_SESSION_NAME; touch a-file; stty size\r');
-    await seat.shows(/\r\/workspace\r\nblue keys\r\n24 80/);
-    expect(await home.succeed(['workspace', 'ls', 'keys'])).toContain('a-file');
+    await seat.waitFor(/\r\/workspace\r\nblue keys\r\n24 80/);
+    expect(await home.runOk(['workspace', 'ls', 'keys'])).toContain('a-file');
     seat.type('exit 9\r');
-    expect(await seat.ended).toBe(9);
+    expect(await seat.exited).toBe(9);
     expect(await listed(id)).toMatchObject({ status: 'ended', exitCode: 9, why: null });
     // Its end can be looked at again.
-    const again = new Seat(home, id);
-    expect(await again.ended).toBe(9);
-    expect(again.text).toContain('blue keys');
+    const again = new AttachedTerminal(home, id);
+    expect(await again.exited).toBe(9);
+    expect(again.output).toContain('blue keys');
   });
 
   test('client, supervisor and sidecar are killed one after the other: program and scrollback stay, and nobody has to join again', async () => {
     const { id, sessionId } = await openTerminal(home, await session('hard'));
-    const first = new Seat(home, id);
+    const first = new AttachedTerminal(home, id);
     first.type('x=kept; echo on""ce\r');
-    await first.shows('once');
+    await first.waitFor('once');
     await first.kill();
 
-    const seat = new Seat(home, id);
-    await seat.shows('once');
+    const seat = new AttachedTerminal(home, id);
+    await seat.waitFor('once');
     const keysArrive = (nth: number) =>
-      until(
+      waitUntil(
         'keys arrive again',
         async () => {
           seat.type(`echo ${String(nth)} $x\r`);
-          return await seat.shows(`${String(nth)} kept`, 1000).then(
+          return await seat.waitFor(`${String(nth)} kept`, 1000).then(
             () => true,
             () => false,
           );
@@ -87,16 +87,20 @@ describe('terminals', () => {
     expect(await listed(id)).toMatchObject({ status: 'running' });
 
     await home.killContainer(sessionId, 'sidecar');
-    await until('a new sidecar', async () => (await home.container(sessionId, 'sidecar')) !== null, 30_000);
+    await waitUntil(
+      'a new sidecar',
+      async () => (await home.containerId(sessionId, 'sidecar')) !== null,
+      30_000,
+    );
     await keysArrive(2);
     // Stopped on purpose: nobody starts it again, and the client waits.
-    await home.succeed(['supervisor', 'stop']);
-    expect(await home.json(['supervisor', 'status'])).toMatchObject({ running: false });
-    await home.succeed(['profiles']);
+    await home.runOk(['supervisor', 'stop']);
+    expect(await home.runJson(['supervisor', 'status'])).toMatchObject({ running: false });
+    await home.runOk(['profiles']);
     await keysArrive(3);
-    expect(seat.text.match(/\ronce\r\n/g)).toHaveLength(1);
-    await home.succeed(['terminal', 'close', id]);
-    expect(await seat.ended).toBe(129);
+    expect(seat.output.match(/\ronce\r\n/g)).toHaveLength(1);
+    await home.runOk(['terminal', 'close', id]);
+    expect(await seat.exited).toBe(129);
   });
 
   test('it is live: the session stays active past its idle time, is not stopped without --force, and is idle afterwards', async () => {
@@ -109,15 +113,15 @@ describe('terminals', () => {
     expect(refused.stderr).toMatch(/^error conflict: .*1 terminal still running/m);
     const reset = await home.run(['session', 'resume', name, '--from', 'clean']);
     expect(reset.stderr).toMatch(/^error conflict: .*1 terminal still running/m);
-    await home.succeed(['terminal', 'close', id]);
+    await home.runOk(['terminal', 'close', id]);
     expect(['idle', 'paused']).toContain(await status(name));
 
     const other = await openTerminal(home, name);
-    const seat = new Seat(home, other.id);
-    await seat.shows('$ ');
-    await home.succeed(['session', 'stop', name, '--force']);
-    expect(await seat.ended).not.toBe(0);
-    expect(seat.said).toMatch(
+    const seat = new AttachedTerminal(home, other.id);
+    await seat.waitFor('$ ');
+    await home.runOk(['session', 'stop', name, '--force']);
+    expect(await seat.exited).not.toBe(0);
+    expect(seat.stderr).toMatch(
       /The terminal was ended: its session was stopped|^error (sandbox_lost|not_found)/m,
     );
     expect(await listed(other.id)).toBeUndefined();
@@ -128,10 +132,10 @@ describe('terminals', () => {
 
   test('one that nobody watches and that says nothing is let go with its session; while it is watched, or works, it is not', async () => {
     const idle = 'persistence: persistent\nidle: { pause: 1s, stop: 6s }\n';
-    await home.succeed(['deploy', await writeProject(home.projects, shellProject('quiet', idle))]);
-    await home.succeed(['session', 'create', 'quiet', '--name', 'silent']);
+    await home.runOk(['deploy', await writeProject(home.projects, shellProject('quiet', idle))]);
+    await home.runOk(['session', 'create', 'quiet', '--name', 'silent']);
     const { id, sessionId } = await openTerminal(home, 'silent');
-    const history = home.start([
+    const history = home.spawn([
       'session',
       'events',
       'silent',
@@ -148,28 +152,28 @@ describe('terminals', () => {
         .slice(0, -1)
         .map((line) => MoveSchema.parse(JSON.parse(line)));
     const movedTo = (status: string) => moves().find(({ data }) => data.to === status);
-    const seat = new Seat(home, id, '--detach-keys', 'ctrl-],d');
+    const seat = new AttachedTerminal(home, id, '--detach-keys', 'ctrl-],d');
     seat.type('x=kept; echo he""re\r');
-    await seat.shows('here');
+    await seat.waitFor('here');
     await sleep(8000);
     expect(await status('silent')).toBe('active');
     // Left to itself, but at work for longer than it may be silent.
     seat.type('for n in $(seq 35); do sleep 0.2; echo ti""ck; done; date +%s%3N > last\r');
-    await seat.shows('tick');
+    await seat.waitFor('tick');
     seat.type('\x1dd');
-    await seat.ended;
-    await until('it is paused', () => movedTo('paused') !== undefined, 40_000);
+    await seat.exited;
+    await waitUntil('it is paused', () => movedTo('paused') !== undefined, 40_000);
     expect(told).toMatch(/silent for long/);
     const last = Number(readFileSync(join(home.path, 'workspaces', sessionId, 'last'), 'utf8'));
     // It was held until its silence was over, and idle for as long as that is allowed, a second.
     expect(Number(movedTo('idle')?.at) - last).toBeGreaterThan(5900);
     expect(Number(movedTo('paused')?.at) - last).toBeGreaterThan(6900);
-    const again = new Seat(home, id);
+    const again = new AttachedTerminal(home, id);
     again.type('echo still $x\r');
-    await again.shows('still kept');
+    await again.waitFor('still kept');
     expect(await status('silent')).toBe('active');
     await again.kill();
-    await until('it is stopped', () => movedTo('resumable') !== undefined, 40_000);
+    await waitUntil('it is stopped', () => movedTo('resumable') !== undefined, 40_000);
     history.kill();
     const late = await home.run(['terminal', 'attach', id]);
     expect(late.stderr).toMatch(/^error not_found: /m);
@@ -178,37 +182,37 @@ describe('terminals', () => {
   test('paused by hand it waits with what was typed; joining it wakes the session', async () => {
     const name = await session('pause');
     const { id } = await openTerminal(home, name);
-    const seat = new Seat(home, id, '--detach-keys', 'ctrl-],d');
-    await seat.shows('$ ');
-    await home.succeed(['session', 'pause', name]);
+    const seat = new AttachedTerminal(home, id, '--detach-keys', 'ctrl-],d');
+    await seat.waitFor('$ ');
+    await home.runOk(['session', 'pause', name]);
     seat.type('echo wo""ken\r');
     await sleep(500);
-    expect(seat.text).not.toContain('woken');
+    expect(seat.output).not.toContain('woken');
     expect(await status(name)).toBe('paused');
-    const other = new Seat(home, id);
-    await seat.shows('woken');
-    await other.shows('woken');
+    const other = new AttachedTerminal(home, id);
+    await seat.waitFor('woken');
+    await other.waitFor('woken');
     expect(await status(name)).toBe('active');
     seat.type('\x1dd');
-    expect(await seat.ended).toBe(0);
-    await home.succeed(['terminal', 'close', id]);
-    await other.ended;
+    expect(await seat.exited).toBe(0);
+    await home.runOk(['terminal', 'close', id]);
+    await other.exited;
   });
 
   test('the agent’s container is killed: the terminal is over and says so, and the next one gets a new sandbox', async () => {
     const name = await session('killed');
     const { id, sessionId } = await openTerminal(home, name);
-    const seat = new Seat(home, id);
-    await seat.shows('$ ');
+    const seat = new AttachedTerminal(home, id);
+    await seat.waitFor('$ ');
     await home.killContainer(sessionId, 'agent');
-    expect(await seat.ended).toBe(1);
-    expect(seat.said).toMatch(/^error (sandbox_lost|not_found): /m);
-    await until('the end is on record', async () => (await listed(id))?.status !== 'running');
+    expect(await seat.exited).toBe(1);
+    expect(seat.stderr).toMatch(/^error (sandbox_lost|not_found): /m);
+    await waitUntil('the end is on record', async () => (await listed(id))?.status !== 'running');
     const next = await openTerminal(home, name);
-    const again = new Seat(home, next.id);
-    await again.shows('$ ');
-    await home.succeed(['terminal', 'close', next.id]);
-    await again.ended;
+    const again = new AttachedTerminal(home, next.id);
+    await again.waitFor('$ ');
+    await home.runOk(['terminal', 'close', next.id]);
+    await again.exited;
   });
 
   test('asked for twice with one opId it is opened once, and it is told of its size also while its session is paused', async () => {
@@ -224,8 +228,8 @@ describe('terminals', () => {
       const mine = await peer.call('terminal/list', { session: name });
       expect(mine.terminals).toHaveLength(1);
 
-      const seat = new Seat(home, id);
-      await seat.shows('$ ');
+      const seat = new AttachedTerminal(home, id);
+      await seat.waitFor('$ ');
       await peer.call('session/pause', { session: name });
       for (const columns of [111, 99])
         await peer.call('terminal/resize', { terminal: id, columns, rows: 37 });
@@ -233,14 +237,14 @@ describe('terminals', () => {
       await peer.call('terminal/attach', { terminal: id });
       // Told a moment after it has been woken.
       seat.type('until test "$(stty size)" = "37 99"; do sleep 0.1; done; echo la""st\r');
-      await seat.shows('last');
+      await seat.waitFor('last');
 
       await peer.call('terminal/close', { terminal: id });
-      await seat.ended;
+      await seat.exited;
       expect((await open()).terminal).toMatchObject({ terminalId: id, status: 'ended' });
       await peer.call('terminal/close', { terminal: id });
       await expect(open()).rejects.toMatchObject({ code: 'not_found' });
-      await until('nothing is live', async () => (await status(name)) !== 'active');
+      await waitUntil('nothing is live', async () => (await status(name)) !== 'active');
       expect(sessionId).toMatch(/^ses-/);
     } finally {
       close();
@@ -250,22 +254,22 @@ describe('terminals', () => {
   test('a restore is refused while it is open, and ends it, saying why, where that is asked for', async () => {
     const name = await session('restored');
     const { id } = await openTerminal(home, name);
-    const seat = new Seat(home, id);
-    await seat.shows('$ ');
+    const seat = new AttachedTerminal(home, id);
+    await seat.waitFor('$ ');
     seat.type('echo first > kept; echo ma""de\r');
-    await seat.shows('made');
-    const snapshot = /snp-[a-z2-7]+/.exec(await home.succeed(['snapshot', 'create', name]))?.[0] ?? '';
+    await seat.waitFor('made');
+    const snapshot = /snp-[a-z2-7]+/.exec(await home.runOk(['snapshot', 'create', name]))?.[0] ?? '';
     seat.type('echo second > kept; echo ma""de\r');
-    await seat.shows('made');
+    await seat.waitFor('made');
     const refused = await home.run(['snapshot', 'restore', name, snapshot]);
     expect(refused.stderr).toMatch(/^error conflict: .*1 terminal still running/m);
-    await home.succeed(['snapshot', 'restore', name, snapshot, '--cancel']);
+    await home.runOk(['snapshot', 'restore', name, snapshot, '--cancel']);
     // Its shell got a HUP.
-    expect(await seat.ended).toBe(129);
-    expect(seat.said).toContain(
+    expect(await seat.exited).toBe(129);
+    expect(seat.stderr).toContain(
       'The terminal was ended: the files of its session were brought back to a snapshot',
     );
-    expect(await home.succeed(['workspace', 'cat', name, 'kept'])).toBe('first\n');
+    expect(await home.runOk(['workspace', 'cat', name, 'kept'])).toBe('first\n');
   });
 
   test('a program of its own, and too many', async () => {
@@ -282,17 +286,17 @@ describe('terminals', () => {
       '-c',
       'pwd; echo "$A"; exit 2',
     );
-    const seat = new Seat(home, id);
-    expect(await seat.ended).toBe(2);
-    expect(seat.text).toBe('/tmp\r\nb c\r\n');
+    const seat = new AttachedTerminal(home, id);
+    expect(await seat.exited).toBe(2);
+    expect(seat.output).toBe('/tmp\r\nb c\r\n');
     const { peer, close } = await connectTo(home.path);
     const asleep = { session: name, command: ['sleep', '600'], columns: 80, rows: 24 };
     await Promise.all(Array.from({ length: 16 }, () => peer.call('terminal/open', asleep))).finally(close);
     const refused = await home.run(['terminal', 'open', name, '--detach']);
     expect(refused.stderr).toMatch(/^error overloaded: .*16 are open/m);
-    await home.succeed(['session', 'delete', name, '--force']);
+    await home.runOk(['session', 'delete', name, '--force']);
     expect(
-      ListSchema.parse(await home.json(['terminal', 'list'])).terminals.filter(
+      ListSchema.parse(await home.runJson(['terminal', 'list'])).terminals.filter(
         ({ status: one, sessionId: of }) => one === 'running' && of === sessionId,
       ),
     ).toEqual([]);

@@ -1,8 +1,8 @@
 import type { Page } from 'playwright-core';
 import { Workbench } from './browser.ts';
 import { CodeServer } from './code-server.ts';
-import type { HostEnd, SuiteOptions } from './extension-host.ts';
-import { editorPlaces } from './places.ts';
+import type { HostExit, SuiteOptions } from './extension-host.ts';
+import { editorPaths } from './editor-paths.ts';
 import { within } from './within.ts';
 
 /** Presses the button where VS Code shows it, as long as the window is there. */
@@ -16,8 +16,8 @@ async function trust(page: Page): Promise<void> {
 }
 
 /** Runs the suite in the extension host of code-server, with its window in a browser. */
-export async function runInBrowser(options: SuiteOptions): Promise<HostEnd> {
-  const { codeServer, chromium, root, suite, shots } = editorPlaces();
+export async function runInBrowser(options: SuiteOptions): Promise<HostExit> {
+  const { codeServer, chromium, root, suite, screenshots } = editorPaths();
   const server = await CodeServer.start({
     codeServer,
     developer: true,
@@ -25,7 +25,7 @@ export async function runInBrowser(options: SuiteOptions): Promise<HostEnd> {
     env: { ...options.env, ...(options.trust === true ? { HOLDFAST_TEST_TRUST: '1' } : {}) },
   });
   try {
-    const workbench = await Workbench.open({ chromium, server, shots });
+    const workbench = await Workbench.open({ chromium, server, shots: screenshots });
     try {
       const { page } = workbench;
       const ended = new Promise<number>((resolve, reject) => {
@@ -46,8 +46,8 @@ export async function runInBrowser(options: SuiteOptions): Promise<HostEnd> {
       );
       if (options.trust === true) void trust(page);
       const code = await within(options.timeoutMs ?? 240_000, ended);
-      await workbench.shot(`host-${options.name}`);
-      return { code, said: server.said };
+      await workbench.screenshot(`host-${options.name}`);
+      return { code, output: server.output };
     } finally {
       await workbench.close();
     }

@@ -59,7 +59,7 @@ export class Workbench {
     }
   }
 
-  async shot(name: string): Promise<void> {
+  async screenshot(name: string): Promise<void> {
     await this.page.screenshot({ path: join(this.#shots, `${name}.png`) });
   }
 

@@ -4,7 +4,7 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { copyExtensions } from './extensions-folder.ts';
-import { TEST_SETTINGS, testEnvironment } from './surroundings.ts';
+import { TEST_SETTINGS, testEnvironment } from './test-environment.ts';
 
 const START_MS = 60_000;
 const STOP_MS = 5_000;
@@ -22,7 +22,7 @@ export interface CodeServerOptions {
 }
 
 /** What the page is to open. */
-export interface Opening {
+export interface OpenTarget {
   readonly folder?: string;
   readonly workspace?: string;
   readonly payload?: readonly (readonly [string, string])[];
@@ -41,11 +41,11 @@ export class CodeServer implements Addresses {
   readonly #child: ChildProcess;
   readonly #said: () => string;
 
-  private constructor(child: ChildProcess, port: number, folder: string, said: () => string) {
+  private constructor(child: ChildProcess, port: number, folder: string, output: () => string) {
     this.#child = child;
     this.port = port;
     this.folder = folder;
-    this.#said = said;
+    this.#said = output;
   }
 
   static async start(options: CodeServerOptions): Promise<CodeServer> {
@@ -98,7 +98,7 @@ export class CodeServer implements Addresses {
   }
 
   /** What the server said last, for a failure's message. */
-  get said(): string {
+  get output(): string {
     return this.#said();
   }
 
@@ -107,7 +107,7 @@ export class CodeServer implements Addresses {
     return `vscode-remote://127.0.0.1:${this.port}${path}`;
   }
 
-  url({ folder, workspace, payload }: Opening): string {
+  url({ folder, workspace, payload }: OpenTarget): string {
     const query = new URLSearchParams();
     if (folder !== undefined) query.set('folder', folder);
     if (workspace !== undefined) query.set('workspace', workspace);

@@ -3,9 +3,9 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import type { HostEnd, SuiteOptions } from './extension-host.ts';
-import { checkout } from './places.ts';
-import { TEST_SETTINGS, testEnvironment } from './surroundings.ts';
+import type { HostExit, SuiteOptions } from './extension-host.ts';
+import { checkout } from './editor-paths.ts';
+import { TEST_SETTINGS, testEnvironment } from './test-environment.ts';
 import { within } from './within.ts';
 
 const STOP_MS = 5_000;
@@ -14,7 +14,7 @@ const STOP_MS = 5_000;
  * Runs the suite in the extension host of VS Code for the desktop. Not through `runTests` of @vscode/test-electron, which switches Workspace Trust
  * off: here it stays on.
  */
-export async function runInDesktop(program: string, options: SuiteOptions): Promise<HostEnd> {
+export async function runInDesktop(program: string, options: SuiteOptions): Promise<HostExit> {
   const { root, suite } = checkout();
   // Short: sockets of VS Code lie in it.
   const folder = await mkdtemp(join(tmpdir(), 'holdfast-vscode-'));
@@ -48,7 +48,7 @@ export async function runInDesktop(program: string, options: SuiteOptions): Prom
       child.once('exit', (code, signal) => resolve(code ?? (signal === null ? 1 : 128)));
     });
     try {
-      return { code: await within(options.timeoutMs ?? 240_000, ended), said };
+      return { code: await within(options.timeoutMs ?? 240_000, ended), output: said };
     } finally {
       signal(child.pid, 'SIGTERM');
       await within(STOP_MS, ended).catch(() => undefined);

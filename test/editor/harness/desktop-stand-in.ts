@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { runInBrowser } from './browser-run.ts';
-import { checkout } from './places.ts';
+import { checkout } from './editor-paths.ts';
 
 const string = { type: 'string' } as const;
 const flag = { type: 'boolean' } as const;
@@ -30,7 +30,7 @@ if (values.extensionDevelopmentPath !== root || values.extensionTestsPath !== su
   throw new Error('only this checkout’s suite can be run');
 
 const settings = await readFile(join(values['user-data-dir'] ?? '', 'User/settings.json'), 'utf8');
-const { code, said } = await runInBrowser({
+const { code, output } = await runInBrowser({
   name: 'desktop-stand-in',
   settings: JSON.parse(settings) as Record<string, unknown>,
   env: Object.fromEntries(
@@ -47,5 +47,5 @@ const { code, said } = await runInBrowser({
     };
   },
 });
-if (code !== 0) console.error(said);
+if (code !== 0) console.error(output);
 process.exitCode = code ?? 1;

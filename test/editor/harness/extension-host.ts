@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { runInBrowser } from './browser-run.ts';
-import type { Addresses, Opening } from './code-server.ts';
+import type { Addresses, OpenTarget } from './code-server.ts';
 import { runInDesktop } from './desktop-run.ts';
 
 /** One line for each test that ran in the extension host. */
@@ -20,7 +20,7 @@ export interface SuiteRun {
 }
 
 export interface SuiteOptions {
-  readonly open: (addresses: Addresses) => Opening | Promise<Opening>;
+  readonly open: (addresses: Addresses) => OpenTarget | Promise<OpenTarget>;
   readonly env: Readonly<Record<string, string>>;
   readonly settings?: Readonly<Record<string, unknown>>;
   readonly name: string;
@@ -30,11 +30,11 @@ export interface SuiteOptions {
 }
 
 /** How a VS Code came to its end. */
-export interface HostEnd {
+export interface HostExit {
   /** Undefined: it did not end in time. */
   readonly code: number | undefined;
   /** What it said last. */
-  readonly said: string;
+  readonly output: string;
 }
 
 /**
@@ -57,7 +57,7 @@ export async function runInExtensionHost(
       HOLDFAST_SUITE_RESULTS: results,
     };
     const desktop = process.env['HOLDFAST_TEST_VSCODE'];
-    const { code, said } =
+    const { code, output } =
       desktop === undefined
         ? await runInBrowser({ ...options, env })
         : await runInDesktop(desktop, { ...options, env });
@@ -67,7 +67,7 @@ export async function runInExtensionHost(
     if (code === undefined || (code !== 0 && !failed) || outcomes.length === 0) {
       const how = code === undefined ? 'did not end in time' : `ended with ${String(code)}`;
       const ran = outcomes.map(({ title, state }) => `${state} ${title}`).join('\n');
-      throw new Error(`the suites ${how}; so far:\n${ran}\n${said}`);
+      throw new Error(`the suites ${how}; so far:\n${ran}\n${output}`);
     }
     return { outcomes };
   } finally {

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { testEnvironment } from './surroundings.ts';
+import { testEnvironment } from './test-environment.ts';
 
 /** Where VS Code writes down what is installed, with the place of each. */
 const INDEX = 'extensions.json';

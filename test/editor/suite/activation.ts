@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { basename, join } from 'node:path';
 import { describe, it } from 'mocha';
 import * as vscode from 'vscode';
-import { holdfast } from './command-line.ts';
+import { runHoldfast } from './command-line.ts';
 import { extension } from './extension.ts';
 
 export function defineActivation(): void {
@@ -34,7 +34,9 @@ export function defineActivation(): void {
     it('starts its supervisor and makes a session that the command line sees', async () => {
       const id = await vscode.commands.executeCommand<string | undefined>('holdfast.newSession', 'counter');
       assert.match(id ?? 'no session was made', /^ses-/);
-      const { session } = (await holdfast(['session', 'show', id ?? ''])) as { session: { profile: string } };
+      const { session } = (await runHoldfast(['session', 'show', id ?? ''])) as {
+        session: { profile: string };
+      };
       assert.equal(session.profile, 'counter');
     });
   });

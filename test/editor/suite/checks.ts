@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { before, describe, it } from 'mocha';
 import * as vscode from 'vscode';
 import { extension } from './extension.ts';
-import { SESSION, at, inSandbox } from './session.ts';
+import { SESSION, sessionUri, runInSandbox } from './session.ts';
 
 interface Result {
   name: string;
@@ -16,7 +16,7 @@ function run(name?: string): Thenable<Result[]> {
 
 function found(path: string): string[] {
   return vscode.languages
-    .getDiagnostics(at(path))
+    .getDiagnostics(sessionUri(path))
     .map(
       ({ range, severity, message, source }) =>
         `${range.start.line}:${range.start.character} ${severity} ${source ?? ''} ${message}`,
@@ -28,11 +28,11 @@ export function defineChecks(): void {
   describe('checks', () => {
     before(async () => {
       await extension().activate();
-      await inSandbox('mkdir -p /workspace/src && printf "1\\n2\\n3\\n" > /workspace/src/a.ts');
+      await runInSandbox('mkdir -p /workspace/src && printf "1\\n2\\n3\\n" > /workspace/src/a.ts');
     });
 
     it('put what they find beside the lines of the session’s files, and only there', async () => {
-      await inSandbox(
+      await runInSandbox(
         String.raw`printf 'src/a.ts(2,1): error TS1: [no](command:x)\n/etc/passwd:1:1: error: not here\n../../etc/passwd:1:1: error: nor here\nnone.ts:1:1: error: nor here\n' > /workspace/findings`,
       );
       assert.deepEqual(await run(), [
@@ -47,7 +47,7 @@ export function defineChecks(): void {
     });
 
     it('take it back when it is mended', async () => {
-      await inSandbox(': > /workspace/findings');
+      await runInSandbox(': > /workspace/findings');
       assert.deepEqual(await run('compile'), [{ name: 'compile', exitCode: 0, problems: 0 }]);
       assert.deepEqual(found('/workspace/src/a.ts'), []);
     });

@@ -14,6 +14,6 @@ export function commandLine(args: readonly string[]): Promise<string> {
 }
 
 /** The same with `--json`. */
-export async function holdfast(args: readonly string[]): Promise<unknown> {
+export async function runHoldfast(args: readonly string[]): Promise<unknown> {
   return JSON.parse(await commandLine([...args, '--json']));
 }

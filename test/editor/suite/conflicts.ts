@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, it } from 'mocha';
 import * as vscode from 'vscode';
-import { extension, until } from './extension.ts';
-import { at, inSandbox, write } from './session.ts';
+import { extension, waitUntil } from './extension.ts';
+import { sessionUri, runInSandbox, writeText } from './session.ts';
 
 const FOLDER = '/workspace/conflicts';
 
 async function open(name: string): Promise<vscode.TextEditor> {
-  return vscode.window.showTextDocument(at(`${FOLDER}/${name}`), { preview: false });
+  return vscode.window.showTextDocument(sessionUri(`${FOLDER}/${name}`), { preview: false });
 }
 
 function insert(editor: vscode.TextEditor, line: number, text: string): Thenable<boolean> {
@@ -15,15 +15,15 @@ function insert(editor: vscode.TextEditor, line: number, text: string): Thenable
 }
 
 function content(name: string): Promise<string> {
-  return inSandbox(`cat ${FOLDER}/${name}`);
+  return runInSandbox(`cat ${FOLDER}/${name}`);
 }
 
 /** A document whose file the agent has changed since, as the first save of it has found. */
 async function conflicting(name: string): Promise<vscode.TextEditor> {
-  await write(`${FOLDER}/${name}`, 'first\n');
+  await writeText(`${FOLDER}/${name}`, 'first\n');
   const editor = await open(name);
   await insert(editor, 0, 'mine ');
-  await inSandbox(`echo agent > ${FOLDER}/${name}`);
+  await runInSandbox(`echo agent > ${FOLDER}/${name}`);
   assert.equal(await editor.document.save(), false);
   return editor;
 }
@@ -44,7 +44,7 @@ export function defineConflicts(): void {
   describe('a save of what the session has changed meanwhile', () => {
     before(async () => {
       await extension().activate();
-      await inSandbox(`mkdir -p ${FOLDER}`);
+      await runInSandbox(`mkdir -p ${FOLDER}`);
     });
     afterEach(async () => {
       await autosave('off');
@@ -55,7 +55,7 @@ export function defineConflicts(): void {
       }
       await vscode.commands.executeCommand('workbench.action.closeAllEditors');
     });
-    after(() => inSandbox(`rm -rf ${FOLDER}`));
+    after(() => runInSandbox(`rm -rf ${FOLDER}`));
 
     it('fails at once and leaves the document unsaved', async () => {
       const begun = Date.now();
@@ -72,12 +72,12 @@ export function defineConflicts(): void {
 
     it('leaves documents unsaved under autosave too', async () => {
       const names = ['a', 'b', 'c', 'd', 'e'];
-      for (const name of names) await write(`${FOLDER}/auto-${name}`, 'first\n');
+      for (const name of names) await writeText(`${FOLDER}/auto-${name}`, 'first\n');
       await autosave('afterDelay');
       const editors: vscode.TextEditor[] = [];
       for (const name of names) {
         const editor = await open(`auto-${name}`);
-        await inSandbox(`sleep 0.2; true`);
+        await runInSandbox(`sleep 0.2; true`);
         editors.push(editor);
       }
       await autosave('off');
@@ -85,7 +85,7 @@ export function defineConflicts(): void {
         const editor = await vscode.window.showTextDocument(document, { preview: false });
         await insert(editor, 0, 'mine ');
       }
-      await inSandbox(`for f in ${names.join(' ')}; do echo agent > ${FOLDER}/auto-$f; done`);
+      await runInSandbox(`for f in ${names.join(' ')}; do echo agent > ${FOLDER}/auto-$f; done`);
       await autosave('afterDelay');
       await new Promise((resolve) => setTimeout(resolve, 4_000));
       for (const name of names) assert.equal(await content(`auto-${name}`), 'agent\n');
@@ -101,7 +101,7 @@ export function defineConflicts(): void {
 
     it('gives way to theirs where the person says so', async () => {
       const { document } = await conflicting('theirs');
-      await vscode.commands.executeCommand('holdfast.takeTheirs', document.uri);
+      await vscode.commands.executeCommand('holdfast.useSessionVersion', document.uri);
       assert.equal(document.isDirty, false);
       assert.equal(document.getText(), 'agent\n');
       assert.equal(await content('theirs'), 'agent\n');
@@ -123,7 +123,7 @@ export function defineConflicts(): void {
     it('is not overwritten from a comparison that shows less than the session has by now', async () => {
       const { document } = await conflicting('outdated');
       await vscode.commands.executeCommand('holdfast.compareConflict', document.uri);
-      await inSandbox(`echo later > ${FOLDER}/outdated`);
+      await runInSandbox(`echo later > ${FOLDER}/outdated`);
       await vscode.commands.executeCommand('holdfast.overwriteConflict', document.uri);
       assert.equal(document.isDirty, true);
       assert.equal(await content('outdated'), 'later\n');
@@ -151,34 +151,34 @@ export function defineConflicts(): void {
     });
 
     it('does not bring a deleted file back unasked', async () => {
-      await write(`${FOLDER}/gone`, 'here\n');
+      await writeText(`${FOLDER}/gone`, 'here\n');
       const editor = await open('gone');
       await insert(editor, 0, 'still ');
-      await inSandbox(`rm ${FOLDER}/gone`);
+      await runInSandbox(`rm ${FOLDER}/gone`);
       assert.equal(await editor.document.save(), false);
       assert.equal(editor.document.isDirty, true);
-      assert.equal(await inSandbox(`ls ${FOLDER} | grep gone || true`), '');
+      assert.equal(await runInSandbox(`ls ${FOLDER} | grep gone || true`), '');
       await vscode.commands.executeCommand('holdfast.overwriteConflict', editor.document.uri);
       assert.equal(await content('gone'), 'still here\n');
       assert.equal(editor.document.isDirty, false);
     });
 
     it('closes a document whose file was deleted where the person gives it up', async () => {
-      await write(`${FOLDER}/given-up`, 'here\n');
+      await writeText(`${FOLDER}/given-up`, 'here\n');
       const editor = await open('given-up');
       await insert(editor, 0, 'still ');
-      await inSandbox(`rm ${FOLDER}/given-up`);
+      await runInSandbox(`rm ${FOLDER}/given-up`);
       assert.equal(await editor.document.save(), false);
-      await vscode.commands.executeCommand('holdfast.takeTheirs', editor.document.uri);
-      await until('closed', () => editor.document.isClosed || !editor.document.isDirty);
-      assert.equal(await inSandbox(`ls ${FOLDER} | grep given-up || true`), '');
+      await vscode.commands.executeCommand('holdfast.useSessionVersion', editor.document.uri);
+      await waitUntil('closed', () => editor.document.isClosed || !editor.document.isDirty);
+      assert.equal(await runInSandbox(`ls ${FOLDER} | grep given-up || true`), '');
     });
 
     it('takes in what the session changed on other lines, as an edit that can be undone', async () => {
-      await write(`${FOLDER}/merged`, 'one\ntwo\nthree\nfour\nfive\n');
+      await writeText(`${FOLDER}/merged`, 'one\ntwo\nthree\nfour\nfive\n');
       const editor = await open('merged');
       await insert(editor, 0, 'MINE ');
-      await inSandbox(`printf 'one\\ntwo\\nthree\\nfour\\nFIVE\\nsix\\n' > ${FOLDER}/merged`);
+      await runInSandbox(`printf 'one\\ntwo\\nthree\\nfour\\nFIVE\\nsix\\n' > ${FOLDER}/merged`);
       assert.equal(await editor.document.save(), true);
       assert.equal(await content('merged'), 'MINE one\ntwo\nthree\nfour\nFIVE\nsix\n');
       assert.equal(editor.document.getText(), 'MINE one\ntwo\nthree\nfour\nFIVE\nsix\n');
@@ -187,7 +187,7 @@ export function defineConflicts(): void {
       // The next change of theirs is merged with what was written last.
       await vscode.commands.executeCommand('redo');
       await insert(editor, 1, 'MORE ');
-      await inSandbox(`sed -i s/six/SIX/ ${FOLDER}/merged`);
+      await runInSandbox(`sed -i s/six/SIX/ ${FOLDER}/merged`);
       assert.equal(await editor.document.save(), true);
       assert.equal(await content('merged'), 'MINE one\nMORE two\nthree\nfour\nFIVE\nSIX\n');
     });

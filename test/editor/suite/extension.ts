@@ -8,7 +8,7 @@ export function extension(): vscode.Extension<unknown> {
 }
 
 /** Waits until `look` gives something true. The limit is for what hangs: on a busy machine everything takes its time. */
-export async function until<T>(
+export async function waitUntil<T>(
   what: string,
   look: () => T | Promise<T>,
   timeoutMs = 30_000,

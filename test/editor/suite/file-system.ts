@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'mocha';
 import * as vscode from 'vscode';
-import { extension, until } from './extension.ts';
-import { at, failure, inSandbox, textOf, write } from './session.ts';
+import { extension, waitUntil } from './extension.ts';
+import { sessionUri, fileSystemErrorCode, runInSandbox, readText, writeText } from './session.ts';
 
 const { fs } = vscode.workspace;
 const { Directory, File, SymbolicLink, Unknown } = vscode.FileType;
@@ -12,52 +12,58 @@ export function defineFileSystem(): void {
   describe('the files of a session', () => {
     before(async () => {
       await extension().activate();
-      await inSandbox('mkdir -p /workspace/fs/full && echo there > /workspace/fs/full/file');
+      await runInSandbox('mkdir -p /workspace/fs/full && echo there > /workspace/fs/full/file');
     });
-    after(() => inSandbox('rm -rf /workspace/fs'));
+    after(() => runInSandbox('rm -rf /workspace/fs'));
 
     describe('stat', () => {
       it('tells type, true size and time of a file', async () => {
-        await inSandbox('printf 12345 > /workspace/fs/five && touch -d @1700000000 /workspace/fs/five');
-        const { type, size, mtime, permissions } = await fs.stat(at('/workspace/fs/five'));
+        await runInSandbox('printf 12345 > /workspace/fs/five && touch -d @1700000000 /workspace/fs/five');
+        const { type, size, mtime, permissions } = await fs.stat(sessionUri('/workspace/fs/five'));
         assert.deepEqual([type, size, mtime, permissions], [File, 5, 1_700_000_000_000, undefined]);
-        await write('/workspace/fs/five', 'six more');
-        const later = await fs.stat(at('/workspace/fs/five'));
+        await writeText('/workspace/fs/five', 'six more');
+        const later = await fs.stat(sessionUri('/workspace/fs/five'));
         assert.equal(later.size, 8);
         assert.ok(later.mtime > mtime);
       });
 
       it('tells folders from files, and what is missing', async () => {
-        assert.equal((await fs.stat(at('/workspace/fs'))).type, Directory);
-        assert.equal((await fs.stat(at('/workspace/'))).type, Directory);
-        assert.equal(await failure(fs.stat(at('/workspace/fs/none'))), 'FileNotFound');
-        assert.equal(await failure(fs.stat(at('/workspace/fs/five/below-a-file'))), 'FileNotADirectory');
+        assert.equal((await fs.stat(sessionUri('/workspace/fs'))).type, Directory);
+        assert.equal((await fs.stat(sessionUri('/workspace/'))).type, Directory);
+        assert.equal(await fileSystemErrorCode(fs.stat(sessionUri('/workspace/fs/none'))), 'FileNotFound');
+        assert.equal(
+          await fileSystemErrorCode(fs.stat(sessionUri('/workspace/fs/five/below-a-file'))),
+          'FileNotADirectory',
+        );
       });
 
       it('follows links inside the workspace, and knows those that lead nowhere or out of it', async () => {
-        await inSandbox(
+        await runInSandbox(
           'cd /workspace/fs && printf 123 > three && ln -sf three to-file && ln -sfn full to-folder && ln -sf nothing dangling && ln -sf /etc/passwd outside',
         );
-        const file = await fs.stat(at('/workspace/fs/to-file'));
+        const file = await fs.stat(sessionUri('/workspace/fs/to-file'));
         assert.deepEqual([file.type, file.size], [File | SymbolicLink, 3]);
-        assert.equal((await fs.stat(at('/workspace/fs/to-folder'))).type, Directory | SymbolicLink);
-        assert.equal((await fs.stat(at('/workspace/fs/dangling'))).type, Unknown | SymbolicLink);
-        assert.equal(await failure(fs.readFile(at('/workspace/fs/outside'))), 'FileNotFound');
+        assert.equal((await fs.stat(sessionUri('/workspace/fs/to-folder'))).type, Directory | SymbolicLink);
+        assert.equal((await fs.stat(sessionUri('/workspace/fs/dangling'))).type, Unknown | SymbolicLink);
+        assert.equal(
+          await fileSystemErrorCode(fs.readFile(sessionUri('/workspace/fs/outside'))),
+          'FileNotFound',
+        );
       });
 
       it('calls a file read-only that its owner may not write', async () => {
-        await inSandbox('echo fixed > /workspace/fs/fixed && chmod 444 /workspace/fs/fixed');
-        const { permissions } = await fs.stat(at('/workspace/fs/fixed'));
+        await runInSandbox('echo fixed > /workspace/fs/fixed && chmod 444 /workspace/fs/fixed');
+        const { permissions } = await fs.stat(sessionUri('/workspace/fs/fixed'));
         assert.equal(permissions, vscode.FilePermission.Readonly);
       });
     });
 
     describe('listing', () => {
       it('gives every entry once with its type', async () => {
-        await inSandbox(
+        await runInSandbox(
           'mkdir -p /workspace/fs/list/folder && cd /workspace/fs/list && touch a && ln -sf a link && mkfifo pipe',
         );
-        const entries = await fs.readDirectory(at('/workspace/fs/list'));
+        const entries = await fs.readDirectory(sessionUri('/workspace/fs/list'));
         assert.deepEqual(
           new Map(entries),
           new Map([
@@ -71,57 +77,71 @@ export function defineFileSystem(): void {
       });
 
       it('gives all of a folder that is longer than a page', async () => {
-        await inSandbox('mkdir -p /workspace/fs/long && cd /workspace/fs/long && seq 1 5100 | xargs touch');
+        await runInSandbox(
+          'mkdir -p /workspace/fs/long && cd /workspace/fs/long && seq 1 5100 | xargs touch',
+        );
         assert.equal(
-          new Set((await fs.readDirectory(at('/workspace/fs/long'))).map(([name]) => name)).size,
+          new Set((await fs.readDirectory(sessionUri('/workspace/fs/long'))).map(([name]) => name)).size,
           5100,
         );
       });
 
       it('fails for what is missing, and for a file', async () => {
-        assert.equal(await failure(fs.readDirectory(at('/workspace/fs/none'))), 'FileNotFound');
-        assert.equal(await failure(fs.readDirectory(at('/workspace/fs/five'))), 'FileNotADirectory');
+        assert.equal(
+          await fileSystemErrorCode(fs.readDirectory(sessionUri('/workspace/fs/none'))),
+          'FileNotFound',
+        );
+        assert.equal(
+          await fileSystemErrorCode(fs.readDirectory(sessionUri('/workspace/fs/five'))),
+          'FileNotADirectory',
+        );
       });
     });
 
     describe('reading and writing', () => {
       it('keeps every byte', async () => {
         const bytes = Buffer.from(Array.from({ length: 256 }, (_, index) => index));
-        await fs.writeFile(at('/workspace/fs/bytes'), bytes);
-        assert.ok(bytes.equals(await fs.readFile(at('/workspace/fs/bytes'))));
+        await fs.writeFile(sessionUri('/workspace/fs/bytes'), bytes);
+        assert.ok(bytes.equals(await fs.readFile(sessionUri('/workspace/fs/bytes'))));
         assert.match(
-          await inSandbox('sha256sum < /workspace/fs/bytes'),
+          await runInSandbox('sha256sum < /workspace/fs/bytes'),
           /^40aff2e9d2d8922e47afd4648e6967497158785fbd1da870e7110266bf944880/,
         );
       });
 
       it('carries files of more than one message both ways', async () => {
         const large = Buffer.alloc(9 * 2 ** 20 + 7, 'holdfast ');
-        await fs.writeFile(at('/workspace/fs/large'), large);
-        assert.ok(large.equals(await fs.readFile(at('/workspace/fs/large'))));
+        await fs.writeFile(sessionUri('/workspace/fs/large'), large);
+        assert.ok(large.equals(await fs.readFile(sessionUri('/workspace/fs/large'))));
       });
 
       it('makes a file that is not there, and the folders above it', async () => {
-        await write('/workspace/fs/new/deep/file', 'made');
-        assert.equal(await inSandbox('cat /workspace/fs/new/deep/file'), 'made');
+        await writeText('/workspace/fs/new/deep/file', 'made');
+        assert.equal(await runInSandbox('cat /workspace/fs/new/deep/file'), 'made');
       });
 
       it('says what is wrong', async () => {
-        assert.equal(await failure(fs.readFile(at('/workspace/fs/none'))), 'FileNotFound');
-        assert.equal(await failure(fs.readFile(at('/workspace/fs'))), 'FileIsADirectory');
-        assert.equal(await failure(fs.writeFile(at('/workspace/fs'), Buffer.from('x'))), 'FileIsADirectory');
-        await inSandbox('mkdir -p /workspace/fs/closed && chmod 555 /workspace/fs/closed');
         assert.equal(
-          await failure(fs.writeFile(at('/workspace/fs/closed/x'), Buffer.from('x'))),
+          await fileSystemErrorCode(fs.readFile(sessionUri('/workspace/fs/none'))),
+          'FileNotFound',
+        );
+        assert.equal(await fileSystemErrorCode(fs.readFile(sessionUri('/workspace/fs'))), 'FileIsADirectory');
+        assert.equal(
+          await fileSystemErrorCode(fs.writeFile(sessionUri('/workspace/fs'), Buffer.from('x'))),
+          'FileIsADirectory',
+        );
+        await runInSandbox('mkdir -p /workspace/fs/closed && chmod 555 /workspace/fs/closed');
+        assert.equal(
+          await fileSystemErrorCode(fs.writeFile(sessionUri('/workspace/fs/closed/x'), Buffer.from('x'))),
           'NoPermissions',
         );
       });
 
       it('does not open what would never end or fill the memory', async () => {
-        await inSandbox('mkfifo /workspace/fs/pipe && truncate -s 1T /workspace/fs/endless');
-        assert.equal(await failure(fs.readFile(at('/workspace/fs/pipe'))), 'Unavailable');
+        await runInSandbox('mkfifo /workspace/fs/pipe && truncate -s 1T /workspace/fs/endless');
+        assert.equal(await fileSystemErrorCode(fs.readFile(sessionUri('/workspace/fs/pipe'))), 'Unavailable');
         await assert.rejects(
-          Promise.resolve(fs.readFile(at('/workspace/fs/endless'))),
+          Promise.resolve(fs.readFile(sessionUri('/workspace/fs/endless'))),
           /1048576 MB.*at most 50\.0 MB.*workspace cat/s,
         );
       });
@@ -129,89 +149,109 @@ export function defineFileSystem(): void {
 
     describe('making, moving, copying and deleting', () => {
       it('makes folders', async () => {
-        await fs.createDirectory(at('/workspace/fs/made/in/one/go'));
-        assert.equal((await fs.stat(at('/workspace/fs/made/in/one/go'))).type, Directory);
-        assert.equal(await failure(fs.createDirectory(at('/workspace/fs/five'))), 'FileExists');
+        await fs.createDirectory(sessionUri('/workspace/fs/made/in/one/go'));
+        assert.equal((await fs.stat(sessionUri('/workspace/fs/made/in/one/go'))).type, Directory);
+        assert.equal(
+          await fileSystemErrorCode(fs.createDirectory(sessionUri('/workspace/fs/five'))),
+          'FileExists',
+        );
       });
 
       it('renames over what is there only when told to', async () => {
-        await write('/workspace/fs/from', 'from');
-        await write('/workspace/fs/to', 'to');
+        await writeText('/workspace/fs/from', 'from');
+        await writeText('/workspace/fs/to', 'to');
         assert.equal(
-          await failure(fs.rename(at('/workspace/fs/from'), at('/workspace/fs/to'))),
+          await fileSystemErrorCode(
+            fs.rename(sessionUri('/workspace/fs/from'), sessionUri('/workspace/fs/to')),
+          ),
           'FileExists',
         );
-        assert.equal(await textOf('/workspace/fs/to'), 'to');
-        await fs.rename(at('/workspace/fs/from'), at('/workspace/fs/to'), { overwrite: true });
-        assert.equal(await textOf('/workspace/fs/to'), 'from');
-        assert.equal(await failure(fs.stat(at('/workspace/fs/from'))), 'FileNotFound');
+        assert.equal(await readText('/workspace/fs/to'), 'to');
+        await fs.rename(sessionUri('/workspace/fs/from'), sessionUri('/workspace/fs/to'), {
+          overwrite: true,
+        });
+        assert.equal(await readText('/workspace/fs/to'), 'from');
+        assert.equal(await fileSystemErrorCode(fs.stat(sessionUri('/workspace/fs/from'))), 'FileNotFound');
         assert.equal(
-          await failure(fs.rename(at('/workspace/fs/none'), at('/workspace/fs/x'))),
+          await fileSystemErrorCode(
+            fs.rename(sessionUri('/workspace/fs/none'), sessionUri('/workspace/fs/x')),
+          ),
           'FileNotFound',
         );
       });
 
       it('renames a folder with all that is in it', async () => {
-        await write('/workspace/fs/old/a/b', 'kept');
-        await fs.rename(at('/workspace/fs/old'), at('/workspace/fs/moved'));
-        assert.equal(await textOf('/workspace/fs/moved/a/b'), 'kept');
+        await writeText('/workspace/fs/old/a/b', 'kept');
+        await fs.rename(sessionUri('/workspace/fs/old'), sessionUri('/workspace/fs/moved'));
+        assert.equal(await readText('/workspace/fs/moved/a/b'), 'kept');
       });
 
       it('copies files and folders', async () => {
-        await write('/workspace/fs/tree/a/b', 'copied');
-        await fs.copy(at('/workspace/fs/tree'), at('/workspace/fs/twin'));
-        assert.equal(await textOf('/workspace/fs/twin/a/b'), 'copied');
-        assert.equal(await textOf('/workspace/fs/tree/a/b'), 'copied');
+        await writeText('/workspace/fs/tree/a/b', 'copied');
+        await fs.copy(sessionUri('/workspace/fs/tree'), sessionUri('/workspace/fs/twin'));
+        assert.equal(await readText('/workspace/fs/twin/a/b'), 'copied');
+        assert.equal(await readText('/workspace/fs/tree/a/b'), 'copied');
         assert.equal(
-          await failure(fs.copy(at('/workspace/fs/tree/a/b'), at('/workspace/fs/twin/a/b'))),
+          await fileSystemErrorCode(
+            fs.copy(sessionUri('/workspace/fs/tree/a/b'), sessionUri('/workspace/fs/twin/a/b')),
+          ),
           'FileExists',
         );
       });
 
       it('deletes a folder that is not empty only when told to', async () => {
-        await assert.rejects(Promise.resolve(fs.delete(at('/workspace/fs/full'))));
-        assert.equal(await textOf('/workspace/fs/full/file'), 'there\n');
-        await fs.delete(at('/workspace/fs/full'), { recursive: true });
-        assert.equal(await failure(fs.stat(at('/workspace/fs/full'))), 'FileNotFound');
-        assert.equal(await failure(fs.delete(at('/workspace/fs/full'))), 'FileNotFound');
+        await assert.rejects(Promise.resolve(fs.delete(sessionUri('/workspace/fs/full'))));
+        assert.equal(await readText('/workspace/fs/full/file'), 'there\n');
+        await fs.delete(sessionUri('/workspace/fs/full'), { recursive: true });
+        assert.equal(await fileSystemErrorCode(fs.stat(sessionUri('/workspace/fs/full'))), 'FileNotFound');
+        assert.equal(await fileSystemErrorCode(fs.delete(sessionUri('/workspace/fs/full'))), 'FileNotFound');
       });
 
       it('deletes a link and not what it leads to', async () => {
-        await inSandbox(
+        await runInSandbox(
           'mkdir -p /workspace/fs/target && touch /workspace/fs/target/kept && ln -sfn target /workspace/fs/way',
         );
-        await fs.delete(at('/workspace/fs/way'), { recursive: true });
-        assert.equal((await fs.stat(at('/workspace/fs/target/kept'))).type, File);
+        await fs.delete(sessionUri('/workspace/fs/way'), { recursive: true });
+        assert.equal((await fs.stat(sessionUri('/workspace/fs/target/kept'))).type, File);
       });
     });
 
     describe('the folder above the workspace', () => {
       it('shows the workspace and nothing else', async () => {
-        assert.deepEqual(await fs.readDirectory(at('/')), [['workspace', Directory]]);
+        assert.deepEqual(await fs.readDirectory(sessionUri('/')), [['workspace', Directory]]);
         for (const path of ['/.vscode/tasks.json', '/.vscode', '/etc/passwd', '/workspace/../etc/passwd']) {
-          assert.equal(await failure(fs.stat(at(path))), 'FileNotFound', path);
+          assert.equal(await fileSystemErrorCode(fs.stat(sessionUri(path))), 'FileNotFound', path);
         }
         // Served before the supervisor answers; the title comes with its answer.
         const names = async (): Promise<string[]> =>
-          Object.keys(JSON.parse(await textOf('/.vscode/settings.json')) as object);
-        await until('the title', async () => (await names()).includes('window.title'));
+          Object.keys(JSON.parse(await readText('/.vscode/settings.json')) as object);
+        await waitUntil('the title', async () => (await names()).includes('window.title'));
         assert.deepEqual((await names()).slice(0, 2), ['window.title', 'git.enabled']);
       });
 
       it('takes nothing', async () => {
         assert.equal(
-          await failure(fs.writeFile(at('/.vscode/settings.json'), Buffer.from('{}'))),
+          await fileSystemErrorCode(fs.writeFile(sessionUri('/.vscode/settings.json'), Buffer.from('{}'))),
           'NoPermissions',
         );
-        assert.equal(await failure(fs.createDirectory(at('/other'))), 'NoPermissions');
-        assert.equal(await failure(fs.delete(at('/workspace'), { recursive: true })), 'NoPermissions');
-        assert.equal(await failure(fs.rename(at('/workspace'), at('/elsewhere'))), 'NoPermissions');
+        assert.equal(await fileSystemErrorCode(fs.createDirectory(sessionUri('/other'))), 'NoPermissions');
+        assert.equal(
+          await fileSystemErrorCode(fs.delete(sessionUri('/workspace'), { recursive: true })),
+          'NoPermissions',
+        );
+        assert.equal(
+          await fileSystemErrorCode(fs.rename(sessionUri('/workspace'), sessionUri('/elsewhere'))),
+          'NoPermissions',
+        );
       });
 
       it('is that of a session that exists', async () => {
-        const nobody = at('/workspace').with({ authority: 'ses-aaaaaaaaaaaaaaaa' });
-        assert.equal(await failure(fs.stat(nobody)), 'FileNotFound');
-        assert.equal(await failure(fs.stat(nobody.with({ authority: 'not-a-session' }))), 'FileNotFound');
+        const nobody = sessionUri('/workspace').with({ authority: 'ses-aaaaaaaaaaaaaaaa' });
+        assert.equal(await fileSystemErrorCode(fs.stat(nobody)), 'FileNotFound');
+        assert.equal(
+          await fileSystemErrorCode(fs.stat(nobody.with({ authority: 'not-a-session' }))),
+          'FileNotFound',
+        );
       });
     });
 
@@ -229,23 +269,23 @@ export function defineFileSystem(): void {
         '\u202egnp.exe',
         'caf␛e9',
       ];
-      await inSandbox(
+      await runInSandbox(
         `mkdir -p /workspace/fs/hard && cd /workspace/fs/hard && touch 'with space' a%2fb '#hash?' 'back\\slash' üñí 日本 "$(printf 'tab\\there')" "quo'te\\"" ..dots "$(printf '\\342\\200\\256gnp.exe')" "$(printf 'caf\\351')"`,
       );
-      const found = (await fs.readDirectory(at('/workspace/fs/hard'))).map(([name]) => name);
+      const found = (await fs.readDirectory(sessionUri('/workspace/fs/hard'))).map(([name]) => name);
       assert.deepEqual(found.sort(), [...names].sort());
       for (const name of names) {
-        const uri = vscode.Uri.joinPath(at('/workspace/fs/hard'), name);
+        const uri = vscode.Uri.joinPath(sessionUri('/workspace/fs/hard'), name);
         await fs.writeFile(uri, Buffer.from(name));
         assert.equal(Buffer.from(await fs.readFile(uri)).toString('utf8'), name);
         // As VS Code keeps it between windows.
         assert.equal((await fs.stat(vscode.Uri.parse(uri.toString()))).size, Buffer.byteLength(name));
       }
-      assert.equal((await inSandbox('ls -A /workspace/fs/hard | wc -l')).trim(), String(names.length));
+      assert.equal((await runInSandbox('ls -A /workspace/fs/hard | wc -l')).trim(), String(names.length));
     });
 
     it('tells of what the agent does', async function () {
-      const root = at('/');
+      const root = sessionUri('/');
       const isOpen = vscode.workspace.workspaceFolders?.some(({ uri }) => uri.toString() === root.toString());
       // VS Code watches what is open: in the other windows it would tell of nothing.
       if (isOpen !== true) this.skip();
@@ -255,12 +295,12 @@ export function defineFileSystem(): void {
       watcher.onDidChange(({ path }) => seen.push(`changed ${path}`));
       watcher.onDidDelete(({ path }) => seen.push(`deleted ${path}`));
       try {
-        await inSandbox('mkdir -p /workspace/fs/live && touch /workspace/fs/live/made');
-        await until('created', () => seen.includes('created /workspace/fs/live/made'));
-        await inSandbox('echo more >> /workspace/fs/live/made');
-        await until('changed', () => seen.includes('changed /workspace/fs/live/made'));
-        await inSandbox('rm /workspace/fs/live/made');
-        await until('deleted', () => seen.includes('deleted /workspace/fs/live/made'));
+        await runInSandbox('mkdir -p /workspace/fs/live && touch /workspace/fs/live/made');
+        await waitUntil('created', () => seen.includes('created /workspace/fs/live/made'));
+        await runInSandbox('echo more >> /workspace/fs/live/made');
+        await waitUntil('changed', () => seen.includes('changed /workspace/fs/live/made'));
+        await runInSandbox('rm /workspace/fs/live/made');
+        await waitUntil('deleted', () => seen.includes('deleted /workspace/fs/live/made'));
       } finally {
         watcher.dispose();
       }

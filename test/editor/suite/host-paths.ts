@@ -3,8 +3,8 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, describe, it } from 'mocha';
 import * as vscode from 'vscode';
-import { extension, until } from './extension.ts';
-import { at, inSandbox, write } from './session.ts';
+import { extension, waitUntil } from './extension.ts';
+import { sessionUri, runInSandbox, writeText } from './session.ts';
 
 /** A folder of this machine, in which a program that runs here leaves a file. */
 const MARKS = process.env['HOLDFAST_TEST_MARKS'] ?? '';
@@ -27,17 +27,17 @@ export function defineHostPaths(): void {
 
     before(async () => {
       await extension().activate();
-      await write('/workspace/package.json', PACKAGE);
-      await inSandbox(
+      await writeText('/workspace/package.json', PACKAGE);
+      await runInSandbox(
         [
           'cd /workspace',
           `echo '{ "compilerOptions": { "plugins": [{ "name": "evil" }] } }' > tsconfig.json`,
           'for file in gulpfile.js Gruntfile.js Jakefile.js; do echo "task()" > $file; done',
         ].join('\n'),
       );
-      manifest = await vscode.workspace.openTextDocument(at('/workspace/package.json'));
+      manifest = await vscode.workspace.openTextDocument(sessionUri('/workspace/package.json'));
       await vscode.window.showTextDocument(manifest);
-      await until('the settings of the session', () => setting('git.enabled') === false);
+      await waitUntil('the settings of the session', () => setting('git.enabled') === false);
     });
 
     for (const type of ['npm', 'typescript', 'gulp', 'grunt', 'jake', 'shell', 'process']) {
@@ -98,7 +98,7 @@ export function defineHostPaths(): void {
 
     it('Copy Path: the path in the sandbox', async () => {
       await vscode.env.clipboard.writeText('');
-      await vscode.commands.executeCommand('copyFilePath', at('/workspace/evil.ts'));
+      await vscode.commands.executeCommand('copyFilePath', sessionUri('/workspace/evil.ts'));
       assert.equal(await vscode.env.clipboard.readText(), '/workspace/evil.ts');
     });
   });

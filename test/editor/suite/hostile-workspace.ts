@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { before, describe, it } from 'mocha';
 import * as vscode from 'vscode';
-import { extension, until } from './extension.ts';
-import { SESSION, at, failure, inSandbox, textOf, write } from './session.ts';
+import { extension, waitUntil } from './extension.ts';
+import { SESSION, sessionUri, fileSystemErrorCode, runInSandbox, readText, writeText } from './session.ts';
 
 /** Where a program of the workspace would leave a file, if this machine ran it. */
 const MARKS = process.env['HOLDFAST_TEST_MARKS'] ?? '';
@@ -41,39 +41,39 @@ export function defineHostileWorkspace(): void {
 
     it('shows the session and no folder below it', async () => {
       // A window may have been opened on something else, which is replaced.
-      await until('the safe root', () => unsafeFolders().length === 0);
+      await waitUntil('the safe root', () => unsafeFolders().length === 0);
       const roots = (vscode.workspace.workspaceFolders ?? []).map(({ uri }) => uri.toString());
       assert.ok(roots.includes(`holdfast://${SESSION}/`), roots.join(' '));
-      await until('its files', () => textOf('/workspace/notes.md').catch(() => undefined));
+      await waitUntil('its files', () => readText('/workspace/notes.md').catch(() => undefined));
     });
 
     it('has no configuration where VS Code looks for it', async () => {
       const { fs } = vscode.workspace;
       for (const path of CONFIGURATION) {
-        const uri = at(`/workspace/${path}`);
+        const uri = sessionUri(`/workspace/${path}`);
         const outcomes = await Promise.all([
-          failure(fs.stat(uri)),
-          failure(fs.readFile(uri)),
-          failure(fs.readDirectory(uri)),
-          failure(fs.createDirectory(uri)),
-          failure(fs.delete(uri)),
-          failure(fs.rename(uri, at('/workspace/moved'))),
-          failure(fs.copy(uri, at('/workspace/copied'))),
-          failure(fs.rename(at('/workspace/notes.md'), uri)),
+          fileSystemErrorCode(fs.stat(uri)),
+          fileSystemErrorCode(fs.readFile(uri)),
+          fileSystemErrorCode(fs.readDirectory(uri)),
+          fileSystemErrorCode(fs.createDirectory(uri)),
+          fileSystemErrorCode(fs.delete(uri)),
+          fileSystemErrorCode(fs.rename(uri, sessionUri('/workspace/moved'))),
+          fileSystemErrorCode(fs.copy(uri, sessionUri('/workspace/copied'))),
+          fileSystemErrorCode(fs.rename(sessionUri('/workspace/notes.md'), uri)),
         ]);
         assert.deepEqual(new Set(outcomes), new Set(['NoPermissions']), `${path}: ${outcomes.join(' ')}`);
-        const written = await failure(fs.writeFile(uri, Buffer.from('{}')));
+        const written = await fileSystemErrorCode(fs.writeFile(uri, Buffer.from('{}')));
         assert.ok(['NoPermissions', 'FileExists'].includes(written), `${path}: ${written}`);
       }
-      assert.equal(await inSandbox('ls /workspace/moved /workspace/copied 2>/dev/null || true'), '');
-      assert.match(await inSandbox('cat /workspace/.mcp.json'), /evil/);
+      assert.equal(await runInSandbox('ls /workspace/moved /workspace/copied 2>/dev/null || true'), '');
+      assert.match(await runInSandbox('cat /workspace/.mcp.json'), /evil/);
     });
 
     it('has none under a link, another way to write the address, or in a snapshot', async () => {
-      await inSandbox(
+      await runInSandbox(
         'cd /workspace && mkdir -p linked other && ln -sfn ../.vscode linked/.vscode && ln -sfn ../evil.code-workspace linked/x.code-workspace && ln -sfn .. linked/up',
       );
-      const snapshot = await vscode.commands.executeCommand('holdfast.takeSnapshot', SESSION, 'hostile');
+      const snapshot = await vscode.commands.executeCommand('holdfast.createSnapshot', SESSION, 'hostile');
       const { fs } = vscode.workspace;
       for (const path of [
         '/workspace/linked/.vscode/settings.json',
@@ -84,32 +84,36 @@ export function defineHostileWorkspace(): void {
         '/workspace/./.vscode/settings.json',
         '/workspace/linked/../.vscode/settings.json',
       ]) {
-        assert.equal(await failure(fs.stat(at(path))), 'NoPermissions', path);
-        assert.equal(await failure(fs.readFile(at(path).with({ query: 'x' }))), 'NoPermissions', path);
-        const then = at(path).with({ scheme: 'holdfast-snapshot', authority: String(snapshot) });
-        assert.equal(await failure(fs.stat(then)), 'NoPermissions', path);
-        assert.equal(await failure(fs.readFile(then)), 'NoPermissions', path);
+        assert.equal(await fileSystemErrorCode(fs.stat(sessionUri(path))), 'NoPermissions', path);
+        assert.equal(
+          await fileSystemErrorCode(fs.readFile(sessionUri(path).with({ query: 'x' }))),
+          'NoPermissions',
+          path,
+        );
+        const then = sessionUri(path).with({ scheme: 'holdfast-snapshot', authority: String(snapshot) });
+        assert.equal(await fileSystemErrorCode(fs.stat(then)), 'NoPermissions', path);
+        assert.equal(await fileSystemErrorCode(fs.readFile(then)), 'NoPermissions', path);
       }
-      const otherCase = at('/workspace/.VSCode/settings.json');
-      assert.equal(await failure(fs.stat(otherCase)), 'FileNotFound');
-      assert.equal(await failure(fs.readFile(otherCase)), 'NoPermissions');
+      const otherCase = sessionUri('/workspace/.VSCode/settings.json');
+      assert.equal(await fileSystemErrorCode(fs.stat(otherCase)), 'FileNotFound');
+      assert.equal(await fileSystemErrorCode(fs.readFile(otherCase)), 'NoPermissions');
       // What a link of another name leads to is a file like any other: VS Code looks for nothing there.
-      assert.match(await textOf('/workspace/linked/up/.vscode (agent)/settings.json'), /evil/);
-      const shown = at('/workspace/.vscode (agent)/settings.json');
+      assert.match(await readText('/workspace/linked/up/.vscode (agent)/settings.json'), /evil/);
+      const shown = sessionUri('/workspace/.vscode (agent)/settings.json');
       const before = shown.with({ scheme: 'holdfast-snapshot', authority: String(snapshot) });
       assert.match(Buffer.from(await fs.readFile(before)).toString('utf8'), /evil/);
       await vscode.commands.executeCommand('vscode.diff', before, shown);
-      await until('both sides', () =>
+      await waitUntil('both sides', () =>
         [before, shown].every((uri) =>
           vscode.workspace.textDocuments.some((one) => one.uri.toString() === uri.toString()),
         ),
       );
       await vscode.commands.executeCommand('workbench.action.closeAllEditors');
-      await inSandbox('rm -r /workspace/linked /workspace/other');
+      await runInSandbox('rm -r /workspace/linked /workspace/other');
     });
 
     it('lists, opens and saves the files of configuration under marked names', async () => {
-      const names = (await vscode.workspace.fs.readDirectory(at('/workspace'))).map(([name]) => name);
+      const names = (await vscode.workspace.fs.readDirectory(sessionUri('/workspace'))).map(([name]) => name);
       for (const name of [
         '.vscode (agent)',
         '.mcp.json (agent)',
@@ -120,24 +124,24 @@ export function defineHostileWorkspace(): void {
         assert.ok(names.includes(name), `${name} in ${names.join(' ')}`);
       assert.ok(!names.some((name) => CONFIGURATION.includes(name)));
 
-      const uri = at('/workspace/.vscode (agent)/extensions.json');
-      const original = await textOf(uri.path);
+      const uri = sessionUri('/workspace/.vscode (agent)/extensions.json');
+      const original = await readText(uri.path);
       const document = await vscode.workspace.openTextDocument(uri);
       const editor = await vscode.window.showTextDocument(document);
-      await inSandbox("echo '{}' > /workspace/.vscode/extensions.json");
-      await until('the change of the session', () => document.getText() === '{}\n');
+      await runInSandbox("echo '{}' > /workspace/.vscode/extensions.json");
+      await waitUntil('the change of the session', () => document.getText() === '{}\n');
       await editor.edit((edit) => edit.insert(new vscode.Position(0, 0), ' '));
       assert.equal(await document.save(), true);
-      assert.equal(await inSandbox('cat /workspace/.vscode/extensions.json'), ' {}\n');
+      assert.equal(await runInSandbox('cat /workspace/.vscode/extensions.json'), ' {}\n');
       await vscode.commands.executeCommand('workbench.action.closeAllEditors');
-      await write(uri.path, original);
+      await writeText(uri.path, original);
 
       // A file of the workspace that is called like a marked one is another file.
-      await inSandbox('echo other > "/workspace/.mcp.json (agent)"');
-      assert.match(await textOf('/workspace/.mcp.json (agent)'), /evil/);
-      assert.equal(await textOf('/workspace/.mcp.json (agent) (agent)'), 'other\n');
-      await vscode.workspace.fs.delete(at('/workspace/.mcp.json (agent) (agent)'));
-      assert.equal(await inSandbox('cd /workspace && ls -d .mcp.json*'), '.mcp.json\n');
+      await runInSandbox('echo other > "/workspace/.mcp.json (agent)"');
+      assert.match(await readText('/workspace/.mcp.json (agent)'), /evil/);
+      assert.equal(await readText('/workspace/.mcp.json (agent) (agent)'), 'other\n');
+      await vscode.workspace.fs.delete(sessionUri('/workspace/.mcp.json (agent) (agent)'));
+      assert.equal(await runInSandbox('cd /workspace && ls -d .mcp.json*'), '.mcp.json\n');
     });
 
     it('takes in what a person copies from this machine under its real names, and VS Code still reads none of it', async () => {
@@ -150,15 +154,15 @@ export function defineHostileWorkspace(): void {
         for (const name of names) await writeFile(join(local, name), `mine: ${name}\n`);
         const mine = (name: string): vscode.Uri => vscode.Uri.file(join(local, name));
 
-        await fs.copy(mine(''), at('/workspace/imported'));
+        await fs.copy(mine(''), sessionUri('/workspace/imported'));
         // One by one, as a browser does with what is dropped on the Explorer.
-        await fs.createDirectory(at('/workspace/dropped/.github/workflows'));
-        await fs.writeFile(at('/workspace/dropped/.github/workflows/ci.yml'), Buffer.from('mine\n'));
-        await fs.copy(mine('.vscode'), at('/workspace/dropped/.vscode'));
-        await fs.copy(mine('.mcp.json'), at('/workspace/dropped/.mcp.json'));
+        await fs.createDirectory(sessionUri('/workspace/dropped/.github/workflows'));
+        await fs.writeFile(sessionUri('/workspace/dropped/.github/workflows/ci.yml'), Buffer.from('mine\n'));
+        await fs.copy(mine('.vscode'), sessionUri('/workspace/dropped/.vscode'));
+        await fs.copy(mine('.mcp.json'), sessionUri('/workspace/dropped/.mcp.json'));
         const found =
           'cd /workspace && find imported dropped -type f | LC_ALL=C sort && cat imported/.mcp.json';
-        assert.deepEqual((await inSandbox(found)).split('\n'), [
+        assert.deepEqual((await runInSandbox(found)).split('\n'), [
           'dropped/.github/workflows/ci.yml',
           'dropped/.mcp.json',
           'dropped/.vscode/settings.json',
@@ -166,26 +170,34 @@ export function defineHostileWorkspace(): void {
           'mine: .mcp.json',
           '',
         ]);
-        const listed = (await fs.readDirectory(at('/workspace/imported'))).map(([name]) => name);
+        const listed = (await fs.readDirectory(sessionUri('/workspace/imported'))).map(([name]) => name);
         assert.deepEqual(listed.sort(), ['.github (agent)', '.mcp.json (agent)', '.vscode (agent)', 'a.ts']);
 
         // The agent has its say about them from now on.
-        await inSandbox(
+        await runInSandbox(
           'cd /workspace && echo evil | tee imported/.mcp.json > imported/.vscode/settings.json',
         );
         for (const name of ['.mcp.json', '.vscode/settings.json', '.github/workflows/ci.yml'])
-          assert.equal(await failure(fs.readFile(at(`/workspace/imported/${name}`))), 'NoPermissions', name);
+          assert.equal(
+            await fileSystemErrorCode(fs.readFile(sessionUri(`/workspace/imported/${name}`))),
+            'NoPermissions',
+            name,
+          );
         for (const name of ['.vscode', '.github', '.github/workflows'])
           assert.equal(
-            await failure(fs.readDirectory(at(`/workspace/imported/${name}`))),
+            await fileSystemErrorCode(fs.readDirectory(sessionUri(`/workspace/imported/${name}`))),
             'NoPermissions',
             name,
           );
         // What VS Code cannot see it cannot ask about.
         for (const name of ['.mcp.json', '.vscode', '.github'])
-          assert.equal(await failure(fs.copy(mine(name), at(`/workspace/${name}`))), 'FileExists', name);
-        assert.match(await inSandbox('cat /workspace/.mcp.json'), /evil/);
-        await inSandbox('rm -r /workspace/imported /workspace/dropped');
+          assert.equal(
+            await fileSystemErrorCode(fs.copy(mine(name), sessionUri(`/workspace/${name}`))),
+            'FileExists',
+            name,
+          );
+        assert.match(await runInSandbox('cat /workspace/.mcp.json'), /evil/);
+        await runInSandbox('rm -r /workspace/imported /workspace/dropped');
       } finally {
         await rm(local, { recursive: true });
       }
@@ -197,22 +209,25 @@ export function defineHostileWorkspace(): void {
 
     it('sets nothing', async () => {
       const terminal = (): vscode.WorkspaceConfiguration =>
-        vscode.workspace.getConfiguration('terminal.integrated', at('/workspace/any.md'));
+        vscode.workspace.getConfiguration('terminal.integrated', sessionUri('/workspace/any.md'));
       // In a window of its own the session's folder has Holdfast's settings; other windows take none of this kind from a folder.
       const isAlone =
         vscode.workspace.workspaceFolders?.length === 1 && vscode.workspace.workspaceFile === undefined;
       if (isAlone)
-        await until('the settings of Holdfast', () => terminal().get('defaultProfile.linux') === SANDBOX);
+        await waitUntil('the settings of Holdfast', () => terminal().get('defaultProfile.linux') === SANDBOX);
       const profile = terminal().inspect('defaultProfile.linux');
       const expected = isAlone ? SANDBOX : undefined;
       assert.deepEqual([profile?.workspaceValue, profile?.workspaceFolderValue], [expected, expected]);
       assert.notEqual(terminal().get('defaultProfile.linux'), 'evil');
       assert.doesNotMatch(JSON.stringify(terminal().get('profiles.linux')), /evil/);
-      assert.notEqual(vscode.workspace.getConfiguration('editor', at('/workspace/any.md')).get('tabSize'), 7);
+      assert.notEqual(
+        vscode.workspace.getConfiguration('editor', sessionUri('/workspace/any.md')).get('tabSize'),
+        7,
+      );
     });
 
     it('offers no snippets', async () => {
-      const document = await vscode.workspace.openTextDocument(at('/workspace/notes.md'));
+      const document = await vscode.workspace.openTextDocument(sessionUri('/workspace/notes.md'));
       await vscode.window.showTextDocument(document);
       const offered = await vscode.commands.executeCommand<vscode.CompletionList>(
         'vscode.executeCompletionItemProvider',
@@ -225,7 +240,7 @@ export function defineHostileWorkspace(): void {
     });
 
     it('offers nothing to debug', async () => {
-      const launch = vscode.workspace.getConfiguration('launch', at('/workspace/any.md'));
+      const launch = vscode.workspace.getConfiguration('launch', sessionUri('/workspace/any.md'));
       assert.deepEqual(launch.get('configurations', []), []);
     });
 
@@ -258,7 +273,10 @@ export function defineHostileWorkspace(): void {
       });
 
       it('still sets nothing, and offers nothing to debug', async () => {
-        const terminal = vscode.workspace.getConfiguration('terminal.integrated', at('/workspace/any.md'));
+        const terminal = vscode.workspace.getConfiguration(
+          'terminal.integrated',
+          sessionUri('/workspace/any.md'),
+        );
         assert.notEqual(terminal.get('defaultProfile.linux'), 'evil');
         for (const folder of vscode.workspace.workspaceFolders ?? []) {
           const launch = vscode.workspace.getConfiguration('launch', folder.uri);
@@ -270,9 +288,9 @@ export function defineHostileWorkspace(): void {
         const folders = vscode.workspace.workspaceFolders ?? [];
         // A window of one folder would begin anew, and this run with it.
         if (folders.length < 2) this.skip();
-        vscode.workspace.updateWorkspaceFolders(folders.length, 0, { uri: at('/workspace') });
-        await until('the folder is there', () => unsafeFolders().length === 1);
-        await until('it is gone again', () => unsafeFolders().length === 0);
+        vscode.workspace.updateWorkspaceFolders(folders.length, 0, { uri: sessionUri('/workspace') });
+        await waitUntil('the folder is there', () => unsafeFolders().length === 1);
+        await waitUntil('it is gone again', () => unsafeFolders().length === 0);
         assert.equal(vscode.workspace.workspaceFolders?.length, folders.length);
         const tasks = await vscode.tasks.fetchTasks();
         assert.deepEqual(
@@ -339,5 +357,5 @@ function unsafeFolders(): readonly vscode.WorkspaceFolder[] {
 
 /** What a person has started leaves its mark. */
 async function marked(name: string): Promise<void> {
-  await until(name, async () => (await readdir(MARKS)).includes(name));
+  await waitUntil(name, async () => (await readdir(MARKS)).includes(name));
 }

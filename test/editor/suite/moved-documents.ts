@@ -1,28 +1,28 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, it } from 'mocha';
 import * as vscode from 'vscode';
-import { extension, until } from './extension.ts';
-import { at, inSandbox, write } from './session.ts';
+import { extension, waitUntil } from './extension.ts';
+import { sessionUri, runInSandbox, writeText } from './session.ts';
 
 const FOLDER = '/workspace/moved';
 
 /** Opens a file with unsaved text at its beginning. */
 async function typedInto(path: string): Promise<void> {
-  const editor = await vscode.window.showTextDocument(at(path), { preview: false });
+  const editor = await vscode.window.showTextDocument(sessionUri(path), { preview: false });
   await editor.edit((edit) => edit.insert(new vscode.Position(0, 0), 'typed '));
-  await until('the unsaved text', () => editor.document.isDirty);
+  await waitUntil('the unsaved text', () => editor.document.isDirty);
 }
 
 /** As the Explorer does it. */
 async function rename(from: string, to: string, overwrite = false): Promise<void> {
   const edit = new vscode.WorkspaceEdit();
-  edit.renameFile(at(from), at(to), { overwrite });
+  edit.renameFile(sessionUri(from), sessionUri(to), { overwrite });
   assert.equal(await vscode.workspace.applyEdit(edit), true);
 }
 
 async function moved(path: string): Promise<vscode.TextDocument> {
-  const key = at(path).toString();
-  return until(`the document ${path}`, () =>
+  const key = sessionUri(path).toString();
+  return waitUntil(`the document ${path}`, () =>
     vscode.workspace.textDocuments.find(({ uri, isDirty }) => uri.toString() === key && isDirty),
   );
 }
@@ -32,7 +32,7 @@ async function saved(path: string): Promise<string> {
   const document = await moved(path);
   assert.equal(await document.save(), true, 'it is saved');
   assert.equal(document.isDirty, false);
-  return inSandbox(`head -c 30 ${path.replaceAll(' ', '\\ ')}`);
+  return runInSandbox(`head -c 30 ${path.replaceAll(' ', '\\ ')}`);
 }
 
 /** Unsaved text that VS Code carries along when its file gets another path. */
@@ -40,17 +40,17 @@ export function defineMovedDocuments(): void {
   describe('unsaved documents', () => {
     before(async () => {
       await extension().activate();
-      await inSandbox(`mkdir -p ${FOLDER}/folder/inner ${FOLDER}/other`);
+      await runInSandbox(`mkdir -p ${FOLDER}/folder/inner ${FOLDER}/other`);
     });
     afterEach(async () => {
       while (vscode.window.activeTextEditor !== undefined) {
         await vscode.commands.executeCommand('workbench.action.revertAndCloseActiveEditor');
       }
     });
-    after(() => inSandbox(`rm -rf ${FOLDER}`));
+    after(() => runInSandbox(`rm -rf ${FOLDER}`));
 
     it('are saved after a rename, again and again', async () => {
-      await write(`${FOLDER}/one`, 'first\n');
+      await writeText(`${FOLDER}/one`, 'first\n');
       await typedInto(`${FOLDER}/one`);
       await rename(`${FOLDER}/one`, `${FOLDER}/two`);
       assert.equal(await saved(`${FOLDER}/two`), 'typed first\n');
@@ -60,7 +60,7 @@ export function defineMovedDocuments(): void {
     });
 
     it('are saved after renames there and back without a save in between', async () => {
-      await write(`${FOLDER}/there`, 'first\n');
+      await writeText(`${FOLDER}/there`, 'first\n');
       await typedInto(`${FOLDER}/there`);
       await rename(`${FOLDER}/there`, `${FOLDER}/back`);
       await moved(`${FOLDER}/back`);
@@ -69,34 +69,34 @@ export function defineMovedDocuments(): void {
     });
 
     it('are saved after a rename that gives them another language', async () => {
-      await write(`${FOLDER}/notes.txt`, 'first\n');
+      await writeText(`${FOLDER}/notes.txt`, 'first\n');
       await typedInto(`${FOLDER}/notes.txt`);
       await rename(`${FOLDER}/notes.txt`, `${FOLDER}/notes.json`);
       const document = await moved(`${FOLDER}/notes.json`);
-      await until('the language', () => document.languageId === 'json');
+      await waitUntil('the language', () => document.languageId === 'json');
       assert.equal(await saved(`${FOLDER}/notes.json`), 'typed first\n');
     });
 
     it('are saved after a rename that changes only the case', async () => {
-      await write(`${FOLDER}/case`, 'first\n');
+      await writeText(`${FOLDER}/case`, 'first\n');
       await typedInto(`${FOLDER}/case`);
       await rename(`${FOLDER}/case`, `${FOLDER}/CASE`);
       assert.equal(await saved(`${FOLDER}/CASE`), 'typed first\n');
     });
 
     it('are saved after a rename over a file that was open with unsaved text too', async () => {
-      await write(`${FOLDER}/from`, 'from\n');
-      await write(`${FOLDER}/over`, 'over\n');
+      await writeText(`${FOLDER}/from`, 'from\n');
+      await writeText(`${FOLDER}/over`, 'over\n');
       await typedInto(`${FOLDER}/over`);
       await typedInto(`${FOLDER}/from`);
       await rename(`${FOLDER}/from`, `${FOLDER}/over`, true);
-      await until('the text', async () => (await moved(`${FOLDER}/over`)).getText() === 'typed from\n');
+      await waitUntil('the text', async () => (await moved(`${FOLDER}/over`)).getText() === 'typed from\n');
       assert.equal(await saved(`${FOLDER}/over`), 'typed from\n');
     });
 
     it('are saved after a folder above them was renamed', async () => {
-      await write(`${FOLDER}/folder/inner/deep`, 'deep\n');
-      await write(`${FOLDER}/folder/flat`, 'flat\n');
+      await writeText(`${FOLDER}/folder/inner/deep`, 'deep\n');
+      await writeText(`${FOLDER}/folder/flat`, 'flat\n');
       await typedInto(`${FOLDER}/folder/inner/deep`);
       await typedInto(`${FOLDER}/folder/flat`);
       await rename(`${FOLDER}/folder`, `${FOLDER}/renamed`);
@@ -105,39 +105,39 @@ export function defineMovedDocuments(): void {
     });
 
     it('are saved after a rename though their version is that of a large file', async () => {
-      await inSandbox(`head -c 5000000 /dev/zero | tr '\\0' 'x' | fold -w 99 > ${FOLDER}/large`);
+      await runInSandbox(`head -c 5000000 /dev/zero | tr '\\0' 'x' | fold -w 99 > ${FOLDER}/large`);
       await typedInto(`${FOLDER}/large`);
       await rename(`${FOLDER}/large`, `${FOLDER}/larger`);
       assert.match(await saved(`${FOLDER}/larger`), /^typed x/);
     });
 
     it('are saved in both places after a copy', async () => {
-      await write(`${FOLDER}/source`, 'source\n');
+      await writeText(`${FOLDER}/source`, 'source\n');
       await typedInto(`${FOLDER}/source`);
-      await vscode.workspace.fs.copy(at(`${FOLDER}/source`), at(`${FOLDER}/target`));
+      await vscode.workspace.fs.copy(sessionUri(`${FOLDER}/source`), sessionUri(`${FOLDER}/target`));
       assert.equal(await saved(`${FOLDER}/source`), 'typed source\n');
-      assert.equal(await inSandbox(`cat ${FOLDER}/target`), 'source\n');
+      assert.equal(await runInSandbox(`cat ${FOLDER}/target`), 'source\n');
     });
 
     it('are not saved over what the agent wrote after the rename', async () => {
-      await write(`${FOLDER}/mine`, 'first\n');
+      await writeText(`${FOLDER}/mine`, 'first\n');
       await typedInto(`${FOLDER}/mine`);
       await rename(`${FOLDER}/mine`, `${FOLDER}/ours`);
       const document = await moved(`${FOLDER}/ours`);
-      await inSandbox(`echo agent > ${FOLDER}/ours`);
+      await runInSandbox(`echo agent > ${FOLDER}/ours`);
       assert.equal(await document.save(), false);
       assert.equal(document.isDirty, true);
-      assert.equal(await inSandbox(`cat ${FOLDER}/ours`), 'agent\n');
+      assert.equal(await runInSandbox(`cat ${FOLDER}/ours`), 'agent\n');
     });
 
     it('are not saved over what the agent wrote before the rename', async () => {
-      await write(`${FOLDER}/before`, 'first\n');
+      await writeText(`${FOLDER}/before`, 'first\n');
       await typedInto(`${FOLDER}/before`);
-      await inSandbox(`echo agent > ${FOLDER}/before`);
+      await runInSandbox(`echo agent > ${FOLDER}/before`);
       await rename(`${FOLDER}/before`, `${FOLDER}/afterwards`);
       const document = await moved(`${FOLDER}/afterwards`);
       assert.equal(await document.save(), false);
-      assert.equal(await inSandbox(`cat ${FOLDER}/afterwards`), 'agent\n');
+      assert.equal(await runInSandbox(`cat ${FOLDER}/afterwards`), 'agent\n');
     });
   });
 }

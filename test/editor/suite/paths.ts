@@ -4,11 +4,11 @@ import * as vscode from 'vscode';
 import { connectSupervisor } from '../../../protocol/client/connect.ts';
 import { homeFromEnvironment } from '../../../protocol/home.ts';
 import { ESCAPE, encodeName } from '../../../protocol/paths.ts';
-import { holdfast } from './command-line.ts';
-import { extension, until } from './extension.ts';
+import { runHoldfast } from './command-line.ts';
+import { extension, waitUntil } from './extension.ts';
 import { HARD_NAMES } from './hard-names.ts';
-import { SESSION, at, inSandbox } from './session.ts';
-import { openTerminal, screenOf } from './terminal-window.ts';
+import { SESSION, sessionUri, runInSandbox } from './session.ts';
+import { openTerminal, readScreen } from './terminal-window.ts';
 
 const TREE = '/workspace/paths';
 /** Stands in no name. */
@@ -92,11 +92,11 @@ export function definePaths(): void {
 
     before(async () => {
       await extension().activate();
-      const first = (await run('takeSnapshot', 'empty')) as string;
+      const first = (await run('createSnapshot', 'empty')) as string;
       assert.match(first, /^snp-/);
       await turn({ make: HARD_NAMES.map(({ hex }) => hex) });
-      snapshot = (await run('takeSnapshot', 'hard names')) as string;
-      const { changes } = (await holdfast(['snapshot', 'diff', first, snapshot])) as {
+      snapshot = (await run('createSnapshot', 'hard names')) as string;
+      const { changes } = (await runHoldfast(['snapshot', 'diff', first, snapshot])) as {
         changes: { path: string; type: string }[];
       };
       const files = changes.filter(({ type }) => type === 'file').map(({ path }) => path);
@@ -126,20 +126,20 @@ export function definePaths(): void {
     });
 
     it('is the same in the Explorer’s folders, and opens that file', async () => {
-      const all = await walked(at(TREE));
+      const all = await walked(sessionUri(TREE));
       assert.deepEqual(all.map(({ path }) => path).sort(), PATHS);
       for (const { hex, spelled } of HARD_NAMES) {
-        const uri = at(`${TREE}/${spelled}/${spelled}`);
+        const uri = sessionUri(`${TREE}/${spelled}/${spelled}`);
         assert.equal(Buffer.from(await vscode.workspace.fs.readFile(uri)).toString('utf8'), hex);
       }
     });
 
     it('is the same in the editor’s labels', async () => {
       const labels: string[] = [];
-      for (const path of PATHS) labels.push(await label(at(path)));
+      for (const path of PATHS) labels.push(await label(sessionUri(path)));
       assert.deepEqual(labels, PATHS);
       for (const { hex, spelled } of HARD_NAMES) {
-        const editor = await vscode.window.showTextDocument(at(`${TREE}/${spelled}/${spelled}`));
+        const editor = await vscode.window.showTextDocument(sessionUri(`${TREE}/${spelled}/${spelled}`));
         assert.equal(editor.document.getText(), hex, spelled);
         assert.equal(editor.document.fileName, `${TREE}/${spelled}/${spelled}`);
         const tab = vscode.window.tabGroups.activeTabGroup.activeTab;
@@ -149,7 +149,7 @@ export function definePaths(): void {
     });
 
     it('is the same for the command line', async () => {
-      const { entries } = (await holdfast(['workspace', 'ls', SESSION, TREE])) as {
+      const { entries } = (await runHoldfast(['workspace', 'ls', SESSION, TREE])) as {
         entries: { name: string }[];
       };
       assert.deepEqual(entries.map(({ name }) => `${TREE}/${name}`).sort(), FOLDERS);
@@ -170,7 +170,7 @@ export function definePaths(): void {
     it('is the same for pwd in the terminal, byte by byte', async () => {
       const { id, shown } = await openTerminal();
       // Without what a terminal makes of a line's end.
-      await inSandbox(`cat > /workspace/walk.sh <<'END'
+      await runInSandbox(`cat > /workspace/walk.sh <<'END'
 stty -opost
 for folder in ${TREE}/* ${TREE}/.[!.]* ${TREE}/..?*; do cd -- "$folder" && pwd && printf '\\036'; done
 stty opost
@@ -185,16 +185,16 @@ END`);
         .map((path) => [TREE, encodeName(Buffer.from(path.slice(TREE.length + 1), 'latin1'))].join('/'));
       assert.deepEqual(paths.sort(), FOLDERS);
       shown.dispose();
-      await holdfast(['terminal', 'close', id]);
+      await runHoldfast(['terminal', 'close', id]);
     });
 
     it('is the same for ls on the screen, which quotes it for the shell', async () => {
       const { id, shown } = await openTerminal();
       shown.sendText(`clear; ls -A1 ${TREE}; echo end of "the list"`);
-      const text = await until(
+      const text = await waitUntil(
         'the list',
         async () => {
-          const now = await screenOf(shown);
+          const now = await readScreen(shown);
           return now.includes('\nend of the list') ? now : '';
         },
         30_000,
@@ -208,7 +208,7 @@ END`);
       const onScreen = FOLDERS.map((path) => path.replaceAll('\ufeff', '').replaceAll('\u00a0', ' '));
       assert.deepEqual(names.sort(), onScreen.sort());
       shown.dispose();
-      await holdfast(['terminal', 'close', id]);
+      await runHoldfast(['terminal', 'close', id]);
     });
   });
 }

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { before, describe, it } from 'mocha';
 import * as vscode from 'vscode';
-import { extension, until } from './extension.ts';
-import { at, inSandbox } from './session.ts';
-import { sentDuring } from './wire-tap.ts';
-import type { Sent } from './wire-tap.ts';
+import { extension, waitUntil } from './extension.ts';
+import { sessionUri, runInSandbox } from './session.ts';
+import { captureRequests } from './request-tap.ts';
+import type { SentRequest } from './request-tap.ts';
 
 const LARGE = '/workspace/large.txt';
 const BYTES = 50_000;
@@ -16,14 +16,14 @@ export function defineRoundTrips(): void {
   describe('what is asked of the supervisor', () => {
     before(async () => {
       await extension().activate();
-      await inSandbox(`head -c ${BYTES} /dev/zero | tr '\\0' x > ${LARGE}`);
-      await vscode.commands.executeCommand('revealInExplorer', at(LARGE));
+      await runInSandbox(`head -c ${BYTES} /dev/zero | tr '\\0' x > ${LARGE}`);
+      await vscode.commands.executeCommand('revealInExplorer', sessionUri(LARGE));
       await quiet();
     });
 
     it('is one listing for each folder that is opened, of 100,000 files', async () => {
-      const sent = await sentDuring(async () => {
-        await vscode.commands.executeCommand('revealInExplorer', at('/workspace/many/150/7.txt'));
+      const sent = await captureRequests(async () => {
+        await vscode.commands.executeCommand('revealInExplorer', sessionUri('/workspace/many/150/7.txt'));
         await quiet();
       });
       const files = sent.filter(({ method }) => method.startsWith('files/'));
@@ -36,25 +36,25 @@ export function defineRoundTrips(): void {
     });
 
     it('is one read for a document that is opened, and one when the agent writes it', async () => {
-      const opening = await sentDuring(async () => {
-        const document = await vscode.workspace.openTextDocument(at(LARGE));
+      const opening = await captureRequests(async () => {
+        const document = await vscode.workspace.openTextDocument(sessionUri(LARGE));
         assert.equal(document.getText().length, BYTES);
         await vscode.window.showTextDocument(document);
         await quiet();
       });
       assert.deepEqual(besidesStats(opening), ['files/read']);
-      const changing = await sentDuring(async () => {
-        await inSandbox(`echo short > ${LARGE}`);
-        await until('the change', () => vscode.window.activeTextEditor?.document.getText() === 'short\n');
+      const changing = await captureRequests(async () => {
+        await runInSandbox(`echo short > ${LARGE}`);
+        await waitUntil('the change', () => vscode.window.activeTextEditor?.document.getText() === 'short\n');
         await quiet();
       });
       assert.deepEqual(besidesStats(changing), ['files/read']);
     });
 
     it('is one write for a document that is saved', async () => {
-      const editor = await vscode.window.showTextDocument(at(LARGE));
+      const editor = await vscode.window.showTextDocument(sessionUri(LARGE));
       await editor.edit((edit) => edit.insert(new vscode.Position(0, 0), 'mine '));
-      const saving = await sentDuring(async () => {
+      const saving = await captureRequests(async () => {
         assert.equal(await editor.document.save(), true);
         await quiet();
       });
@@ -69,7 +69,7 @@ function quiet(): Promise<void> {
 }
 
 /** What was asked about the document, apart from looks at it, which must be few. */
-function besidesStats(sent: readonly Sent[]): string[] {
+function besidesStats(sent: readonly SentRequest[]): string[] {
   const methods = sent.filter(({ path }) => path === LARGE).map(({ method }) => method);
   const stats = methods.filter((method) => method === 'files/stat');
   assert.ok(stats.length <= MOST_STATS, `${stats.length} stats`);

@@ -4,25 +4,25 @@ import { commandLine } from './command-line.ts';
 /** The session that the run was given, as `holdfast://…` and as the agent in it sees things. */
 export const SESSION = process.env['HOLDFAST_TEST_SESSION'] ?? '';
 
-export function at(path: string): vscode.Uri {
+export function sessionUri(path: string): vscode.Uri {
   return vscode.Uri.from({ scheme: 'holdfast', authority: SESSION, path });
 }
 
 /** Runs a shell script in the session's sandbox, as its agent could, and gives what it printed. */
-export function inSandbox(script: string): Promise<string> {
+export function runInSandbox(script: string): Promise<string> {
   return commandLine(['exec', SESSION, '--', 'sh', '-c', script]);
 }
 
-export async function textOf(path: string): Promise<string> {
-  return Buffer.from(await vscode.workspace.fs.readFile(at(path))).toString('utf8');
+export async function readText(path: string): Promise<string> {
+  return Buffer.from(await vscode.workspace.fs.readFile(sessionUri(path))).toString('utf8');
 }
 
-export async function write(path: string, text: string): Promise<void> {
-  await vscode.workspace.fs.writeFile(at(path), Buffer.from(text));
+export async function writeText(path: string, text: string): Promise<void> {
+  await vscode.workspace.fs.writeFile(sessionUri(path), Buffer.from(text));
 }
 
 /** The code of the FileSystemError that the work ends with; what it gave where it did not fail. */
-export async function failure(work: Thenable<unknown>): Promise<string> {
+export async function fileSystemErrorCode(work: Thenable<unknown>): Promise<string> {
   try {
     return `no failure but ${JSON.stringify(await work)}`;
   } catch (error) {

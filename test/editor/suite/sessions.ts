@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { before, describe, it } from 'mocha';
 import * as vscode from 'vscode';
-import { commandLine, holdfast } from './command-line.ts';
-import { extension, until } from './extension.ts';
-import { SESSION, failure, inSandbox } from './session.ts';
+import { commandLine, runHoldfast } from './command-line.ts';
+import { extension, waitUntil } from './extension.ts';
+import { SESSION, fileSystemErrorCode, runInSandbox } from './session.ts';
 
 interface Shown {
   name: string;
@@ -15,7 +15,7 @@ interface Shown {
 }
 
 async function shown(): Promise<Shown> {
-  return ((await holdfast(['session', 'show', SESSION])) as { session: Shown }).session;
+  return ((await runHoldfast(['session', 'show', SESSION])) as { session: Shown }).session;
 }
 
 function run(command: string, ...args: readonly unknown[]): Thenable<unknown> {
@@ -31,11 +31,11 @@ export function defineSessions(): void {
       const { name, profile } = await shown();
       const title = (): string | undefined =>
         vscode.workspace.getConfiguration('window').inspect<string>('title')?.workspaceValue;
-      await until('its name', () => title()?.includes(name === SESSION ? profile : `${profile}/${name}`));
-      await holdfast(['session', 'update', SESSION, '--name', 'costs $ {appName}']);
+      await waitUntil('its name', () => title()?.includes(name === SESSION ? profile : `${profile}/${name}`));
+      await runHoldfast(['session', 'update', SESSION, '--name', 'costs $ {appName}']);
       await vscode.commands.executeCommand('holdfast.refreshSessions');
-      await until('its new name', () => title()?.includes(`${profile}/costs  {appName}`));
-      await holdfast(['session', 'update', SESSION, '--name', name === SESSION ? 'again' : name]);
+      await waitUntil('its new name', () => title()?.includes(`${profile}/costs  {appName}`));
+      await runHoldfast(['session', 'update', SESSION, '--name', name === SESSION ? 'again' : name]);
       // Nothing else of VS Code's is there, and nothing can be put there.
       const settings = vscode.Uri.from({
         scheme: 'holdfast',
@@ -43,12 +43,12 @@ export function defineSessions(): void {
         path: '/.vscode/settings.json',
       });
       assert.equal(
-        await failure(vscode.workspace.fs.writeFile(settings, Buffer.from('{}'))),
+        await fileSystemErrorCode(vscode.workspace.fs.writeFile(settings, Buffer.from('{}'))),
         'NoPermissions',
       );
-      assert.equal(await failure(vscode.workspace.fs.delete(settings)), 'NoPermissions');
+      assert.equal(await fileSystemErrorCode(vscode.workspace.fs.delete(settings)), 'NoPermissions');
       const tasks = settings.with({ path: '/.vscode/tasks.json' });
-      assert.equal(await failure(vscode.workspace.fs.stat(tasks)), 'FileNotFound');
+      assert.equal(await fileSystemErrorCode(vscode.workspace.fs.stat(tasks)), 'FileNotFound');
     });
 
     it('run a turn and give how it ended', async () => {
@@ -56,7 +56,7 @@ export function defineSessions(): void {
         status: string;
       };
       assert.equal(turn.status, 'succeeded');
-      assert.equal(await inSandbox('cat /workspace/turned'), 'from a turn\n');
+      assert.equal(await runInSandbox('cat /workspace/turned'), 'from a turn\n');
     });
 
     it('pause, stop and bring back, and say how', async () => {
@@ -66,46 +66,46 @@ export function defineSessions(): void {
       await run('stopSession');
       assert.equal((await shown()).status, 'resumable');
       assert.equal(await run('resumeSession', 'files'), 'reattach');
-      assert.equal(await inSandbox('cat /workspace/turned'), 'from a turn\n');
+      assert.equal(await runInSandbox('cat /workspace/turned'), 'from a turn\n');
     });
 
     it('empty the workspace when it is to be clean', async () => {
       await run('resumeSession', 'clean');
-      assert.equal(await inSandbox('ls -A /workspace'), '');
+      assert.equal(await runInSandbox('ls -A /workspace'), '');
     });
 
     it('search its files, and let it out', async () => {
-      await inSandbox('printf "one\\ntwo needle\\n" > /workspace/hay');
+      await runInSandbox('printf "one\\ntwo needle\\n" > /workspace/hay');
       const summary = (await run('searchText', 'needle')) as { matches: number; files: number };
       assert.deepEqual([summary.matches, summary.files], [1, 1]);
       assert.equal(await run('allowHost', 'api.example.com', 'session'), 'api.example.com');
-      assert.match(JSON.stringify(await holdfast(['policy', 'show', SESSION])), /api\.example\.com/);
+      assert.match(JSON.stringify(await runHoldfast(['policy', 'show', SESSION])), /api\.example\.com/);
     });
 
     it('take snapshots, show their files as they were, and compare them with now', async () => {
-      await inSandbox(
+      await runInSandbox(
         'mkdir -p /workspace/kept && echo old > /workspace/kept/file && touch /workspace/kept/gone',
       );
-      const snapshot = (await run('takeSnapshot', 'before')) as string;
+      const snapshot = (await run('createSnapshot', 'before')) as string;
       assert.match(snapshot, /^snp-/);
-      await inSandbox('cd /workspace/kept && echo new > file && rm gone && touch made');
+      await runInSandbox('cd /workspace/kept && echo new > file && rm gone && touch made');
       const then = (path: string) =>
         vscode.Uri.from({ scheme: 'holdfast-snapshot', authority: snapshot, path });
       const { fs } = vscode.workspace;
       assert.equal(Buffer.from(await fs.readFile(then('/workspace/kept/file'))).toString(), 'old\n');
       const names = (await fs.readDirectory(then('/workspace/kept'))).map(([name]) => name);
       assert.deepEqual(names, ['file', 'gone']);
-      assert.equal(await failure(fs.stat(then('/workspace/kept/made'))), 'FileNotFound');
+      assert.equal(await fileSystemErrorCode(fs.stat(then('/workspace/kept/made'))), 'FileNotFound');
       assert.equal(
-        await failure(fs.writeFile(then('/workspace/kept/file'), Buffer.from('x'))),
+        await fileSystemErrorCode(fs.writeFile(then('/workspace/kept/file'), Buffer.from('x'))),
         'NoPermissions',
       );
-      assert.equal(await failure(fs.stat(then('/.vscode/tasks.json'))), 'FileNotFound');
+      assert.equal(await fileSystemErrorCode(fs.stat(then('/.vscode/tasks.json'))), 'FileNotFound');
 
       const totals = (await run('compareSnapshots', snapshot, 'now')) as Record<string, number>;
       assert.deepEqual([totals['added'], totals['modified'], totals['deleted']], [1, 1, 1]);
       const label = (): string => vscode.window.tabGroups.activeTabGroup.activeTab?.label ?? '';
-      await until('the comparison', () =>
+      await waitUntil('the comparison', () =>
         /before · \d\d:\d\d → now \(1 added, 1 changed, 1 deleted\)/.test(label()),
       );
 
@@ -118,7 +118,7 @@ export function defineSessions(): void {
       const ended = run('runTurn', 'sleep 60') as Thenable<{ status: string }>;
       let isOver = false;
       void ended.then(() => (isOver = true));
-      await until('the end of the turn', async () => {
+      await waitUntil('the end of the turn', async () => {
         await run('cancelTurn');
         return isOver;
       });
@@ -143,12 +143,12 @@ export function defineSessions(): void {
           .filter(({ uri }) => uri.scheme === 'holdfast-history')
           .map((document) => document.getText())
           .join('');
-      await until('its past', () => /turn\.queued .*command/.test(histories()));
+      await waitUntil('its past', () => /turn\.queued .*command/.test(histories()));
       assert.match(histories(), /session\.created/);
       // What an agent prints stays text: no escape sequence, nothing that reorders.
       await commandLine(['prompt', SESSION, "printf '\\033]8;;command:x\\007evil\\342\\200\\256'"]);
       const printed = '│ \\u{1b}]8;;command:x\\u{7}evil\\u{202e}';
-      await until('what was just printed', () => histories().includes(printed));
+      await waitUntil('what was just printed', () => histories().includes(printed));
       assert.doesNotMatch(histories(), /[^\P{C}\n]/u);
     });
   });

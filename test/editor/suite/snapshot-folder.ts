@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { readdir } from 'node:fs/promises';
 import { before, describe, it } from 'mocha';
 import * as vscode from 'vscode';
-import { extension, until } from './extension.ts';
-import { failure } from './session.ts';
+import { extension, waitUntil } from './extension.ts';
+import { fileSystemErrorCode } from './session.ts';
 
 /** A folder of this machine, in which a program that runs here leaves a file. */
 const MARKS = process.env['HOLDFAST_TEST_MARKS'] ?? '';
@@ -18,7 +18,7 @@ export function defineSnapshotFolder(): void {
       const [folder] = vscode.workspace.workspaceFolders ?? [];
       assert.ok(folder?.uri.scheme === 'holdfast-snapshot');
       root = folder.uri;
-      await until('the settings of Holdfast', () => setting('git.enabled') === false);
+      await waitUntil('the settings of Holdfast', () => setting('git.enabled') === false);
     });
 
     it('has the settings in no listing, and they cannot be changed', async () => {
@@ -27,13 +27,13 @@ export function defineSnapshotFolder(): void {
       const settings = at('/.vscode/settings.json');
       const { size, type } = await fs.stat(settings);
       assert.deepEqual([size, type], [(await fs.readFile(settings)).byteLength, vscode.FileType.File]);
-      assert.equal(await failure(fs.writeFile(settings, Buffer.from('{}'))), 'NoPermissions');
-      assert.equal(await failure(fs.delete(settings)), 'NoPermissions');
-      assert.equal(await failure(fs.readDirectory(at('/.vscode'))), 'FileNotFound');
+      assert.equal(await fileSystemErrorCode(fs.writeFile(settings, Buffer.from('{}'))), 'NoPermissions');
+      assert.equal(await fileSystemErrorCode(fs.delete(settings)), 'NoPermissions');
+      assert.equal(await fileSystemErrorCode(fs.readDirectory(at('/.vscode'))), 'FileNotFound');
       for (const other of [at('/.vscode/tasks.json'), settings.with({ authority: 'nobody' })])
-        assert.equal(await failure(fs.readFile(other)), 'FileNotFound', other.toString());
+        assert.equal(await fileSystemErrorCode(fs.readFile(other)), 'FileNotFound', other.toString());
       assert.equal(
-        await failure(fs.readFile(at('/workspace/.vscode/settings.json'))),
+        await fileSystemErrorCode(fs.readFile(at('/workspace/.vscode/settings.json'))),
         'NoPermissions',
         'those of the agent',
       );
@@ -66,7 +66,7 @@ export function defineSnapshotFolder(): void {
         const made = Promise.resolve(vscode.commands.executeCommand('workbench.action.terminal.new'));
         void made.finally(() => (isOver = true)).catch(() => undefined);
         // The person presses Escape.
-        await until('the end of the question', async () => {
+        await waitUntil('the end of the question', async () => {
           await vscode.commands.executeCommand('workbench.action.closeQuickOpen');
           return isOver && opened.length > 0 && vscode.window.terminals.length === 0;
         });

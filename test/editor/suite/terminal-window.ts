@@ -14,7 +14,7 @@ export async function openTerminal(): Promise<{ id: string; shown: vscode.Termin
 }
 
 /** What a terminal shows, all of it; it comes to the front for that. */
-export async function screenOf(terminal: vscode.Terminal): Promise<string> {
+export async function readScreen(terminal: vscode.Terminal): Promise<string> {
   terminal.show();
   await vscode.env.clipboard.writeText('');
   await vscode.commands.executeCommand('workbench.action.terminal.selectAll');

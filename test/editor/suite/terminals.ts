@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { afterEach, before, describe, it } from 'mocha';
 import * as vscode from 'vscode';
-import { commandLine, holdfast } from './command-line.ts';
-import { extension, until } from './extension.ts';
-import { SESSION, inSandbox } from './session.ts';
-import { openTerminal, screenOf } from './terminal-window.ts';
+import { commandLine, runHoldfast } from './command-line.ts';
+import { extension, waitUntil } from './extension.ts';
+import { SESSION, runInSandbox } from './session.ts';
+import { openTerminal, readScreen } from './terminal-window.ts';
 
 interface Listed {
   terminalId: string;
@@ -13,7 +13,7 @@ interface Listed {
 }
 
 async function listed(id: string): Promise<Listed | undefined> {
-  const { terminals } = (await holdfast(['terminal', 'list', SESSION])) as { terminals: Listed[] };
+  const { terminals } = (await runHoldfast(['terminal', 'list', SESSION])) as { terminals: Listed[] };
   return terminals.find(({ terminalId }) => terminalId === id);
 }
 
@@ -29,9 +29,9 @@ export function defineTerminals(): void {
     it('run in the sandbox, in /workspace', async () => {
       const { shown } = await openTerminal();
       shown.sendText('pwd > seen; echo $HOLDFAST_SESSION >> seen');
-      await until(
+      await waitUntil(
         'the file',
-        async () => (await inSandbox('cat /workspace/seen || true')) === `/workspace\n${SESSION}\n`,
+        async () => (await runInSandbox('cat /workspace/seen || true')) === `/workspace\n${SESSION}\n`,
         30_000,
       );
     });
@@ -41,14 +41,14 @@ export function defineTerminals(): void {
       shown.sendText(
         String.raw`printf 'žluť \033]8;;command:workbench.action.files.newUntitledFile\007here\033]8;;\007 \033]52;c;ZXZpbA==\007\033]633;P;Cwd=/etc\007\033]633;A\007\033]633;B\007\033]633;E;rm -rf ~\007\033]633;C\007\033]633;D;0\007shown\n'; touch done-printing`,
       );
-      await until(
+      await waitUntil(
         'the end',
-        async () => (await inSandbox('ls /workspace')).includes('done-printing'),
+        async () => (await runInSandbox('ls /workspace')).includes('done-printing'),
         30_000,
       );
       await new Promise((resolve) => setTimeout(resolve, 1000));
-      const text = await until('its text', async () => {
-        const now = await screenOf(shown);
+      const text = await waitUntil('its text', async () => {
+        const now = await readScreen(shown);
         return now.includes('žluť here shown') ? now : '';
       });
       assert.ok(!text.includes('\u001b'));
@@ -62,22 +62,22 @@ export function defineTerminals(): void {
       assert.equal((await listed(id))?.status, 'running');
       const second = await openTerminal();
       second.shown.show();
-      await until('it is active', () => vscode.window.activeTerminal === second.shown);
+      await waitUntil('it is active', () => vscode.window.activeTerminal === second.shown);
       await vscode.commands.executeCommand('workbench.action.terminal.kill');
-      await until('the end', async () => (await listed(second.id))?.status === 'ended', 30_000);
-      await holdfast(['terminal', 'close', id]);
+      await waitUntil('the end', async () => (await listed(second.id))?.status === 'ended', 30_000);
+      await runHoldfast(['terminal', 'close', id]);
     });
 
     it('say why they are over when their session is stopped, and stay for that', async () => {
       const { shown } = await openTerminal();
       shown.sendText('echo beg""un');
-      await until('its shell', async () => (await screenOf(shown)).includes('begun'), 30_000);
+      await waitUntil('its shell', async () => (await readScreen(shown)).includes('begun'), 30_000);
       await commandLine(['session', 'stop', SESSION, '--force']);
       const reason = /The terminal was ended: its session was stopped|error (sandbox_lost|not_found): /;
-      await until('the reason', async () => reason.test(await screenOf(shown)), 30_000);
+      await waitUntil('the reason', async () => reason.test(await readScreen(shown)), 30_000);
       assert.equal(shown.exitStatus, undefined);
       shown.sendText('');
-      await until('its end', () => shown.exitStatus !== undefined);
+      await waitUntil('its end', () => shown.exitStatus !== undefined);
     });
 
     it('tell how the shell ended', async () => {

@@ -1,6 +1,6 @@
 const LINES = 200;
 /** What it writes. */
-export const NUMBERED = Array.from({ length: LINES }, (_, at) => `line ${at + 1}\n`).join('');
+export const NUMBERED_LINES = Array.from({ length: LINES }, (_, at) => `line ${at + 1}\n`).join('');
 /** Runs as its prompt says: leaves a mark in the workspace and prints numbered lines. */
 const COUNTING = `
 def handler(input):
@@ -9,10 +9,10 @@ def handler(input):
     return {'mark': input['mark']}
 `;
 /** A profile that does it in a handler. */
-export const HANDLER = {
+export const COUNTING_HANDLER = {
   'holdfast.yaml': 'name: handler\nagent: { protocol: handler, entry: agent.py }\npersistence: persistent\n',
   'agent.py': COUNTING,
 };
 /** The same as a command. */
-export const script = (mark: string): string =>
+export const countingScript = (mark: string): string =>
   `echo ran >> /workspace/${mark}; n=1; while [ $n -le ${LINES} ]; do echo line $n; n=$((n+1)); done`;

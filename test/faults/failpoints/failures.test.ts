@@ -1,8 +1,8 @@
 import { describe, test } from 'vitest';
-import { FAILURES, failedAndUsedAgain } from './failures.ts';
+import { FAILURES, failThenReuseName } from './failures.ts';
 
 describe('an operation that failed at', () => {
   test.each(FAILURES)('%s: what its name is used for afterwards stays', async (point) => {
-    await failedAndUsedAgain(point);
+    await failThenReuseName(point);
   });
 });

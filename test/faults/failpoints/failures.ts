@@ -1,19 +1,19 @@
 import { expect } from 'vitest';
-import type { FailpointName } from '../../../supervisor/failpoints.ts';
+import type { FailpointName } from '../../../supervisor/base/failpoints.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
 import { expectSettled } from '../harness/expectations.ts';
 import {
-  bench,
-  fresh,
-  home,
-  leave,
-  nextCommand,
-  run,
-  serveUntil,
-  served,
-  session,
-  stopsWhole,
-} from './stage.ts';
+  fixture,
+  uniqueName,
+  sharedHome,
+  killSupervisor,
+  startNextSupervisor,
+  runTurn,
+  startWithFailpoint,
+  ensureSupervisor,
+  createSession,
+  expectCleanStop,
+} from './fixture.ts';
 
 /** Where operations fail whose object has a name, or a workspace, that is used again afterwards. */
 export const FAILURES = [
@@ -33,22 +33,22 @@ export const FAILURES = [
 type Failing = (typeof FAILURES)[number];
 
 /** What was asked for failed and its caller was told so: later supervisors leave alone what people do with the same name then. */
-export async function failedAndUsedAgain(point: Failing): Promise<void> {
-  const at = await home();
-  await served(at);
+export async function failThenReuseName(point: Failing): Promise<void> {
+  const at = await sharedHome();
+  await ensureSupervisor(at);
   const [operation] = point.split('.');
-  const name = fresh('reused');
+  const name = uniqueName('reused');
   const project = shellProject(name);
-  await bench.deploy(at, project);
-  const before = await session(at, name, 'before');
-  await run(at, before, 'echo before > before');
+  await fixture.deploy(at, project);
+  const before = await createSession(at, name, 'before');
+  await runTurn(at, before, 'echo before > before');
   const { id: snapshot } = await at.call('snapshot/create', { session: before });
   const ask = async (): Promise<unknown> => {
     switch (operation) {
       case 'undeploy':
         return at.call('profile/undeploy', { profile: name, force: true });
       case 'deploy':
-        return bench.deploy(at, { ...project, other: 'other' });
+        return fixture.deploy(at, { ...project, other: 'other' });
       case 'delete':
         return at.call('session/delete', { session: before, force: true });
       case 'clean':
@@ -58,30 +58,32 @@ export async function failedAndUsedAgain(point: Failing): Promise<void> {
     }
   };
   await at.call('session/stop', { session: before });
-  await serveUntil(at, point, 'error');
+  await startWithFailpoint(at, point, 'error');
   await expect(ask()).rejects.toMatchObject({ code: 'internal' });
 
   // What the person does next, with the same names: before another supervisor comes that could go on with what failed.
   if (operation === 'deploy') {
-    await leave(at);
-    await nextCommand(at);
+    await killSupervisor(at);
+    await startNextSupervisor(at);
   }
-  await at.call('profile/deploy', { directory: await writeProject(await bench.folder(), project) });
+  await at.call('profile/deploy', {
+    directory: await writeProject(await fixture.temporaryFolder(), project),
+  });
   const { sessions } = await at.call('session/list', { limit: 1000 });
   const there = sessions.find((one) => one.profile === name && one.name === 'before');
-  const id = there?.id ?? (await session(at, name, 'before'));
-  expect(await run(at, id, 'echo work > work; cat work')).toBe('work\n');
+  const id = there?.id ?? (await createSession(at, name, 'before'));
+  expect(await runTurn(at, id, 'echo work > work; cat work')).toBe('work\n');
   await at.call('session/stop', { session: id });
 
   for (const _ of [1, 2]) {
-    await leave(at);
-    await nextCommand(at);
+    await killSupervisor(at);
+    await startNextSupervisor(at);
     await expectSettled(at);
     expect((await at.call('session/show', { session: id })).session.name).toBe('before');
-    expect(await run(at, id, 'cat work')).toBe('work\n');
+    expect(await runTurn(at, id, 'cat work')).toBe('work\n');
     await at.call('session/stop', { session: id });
   }
-  await stopsWhole(at, id);
+  await expectCleanStop(at, id);
   // And what failed can be asked for again.
   if (operation === 'undeploy' || operation === 'delete') await expect(ask()).resolves.toBeDefined();
   else if (there !== undefined) await ask();

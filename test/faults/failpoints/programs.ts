@@ -1,32 +1,36 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'vitest';
-import type { FailpointName } from '../../../supervisor/failpoints.ts';
+import type { FailpointName } from '../../../supervisor/base/failpoints.ts';
 import { shellProject } from '../../setup/profiles.ts';
-import { expectSettled, expectWholeHistory, outputOf } from '../harness/expectations.ts';
+import { expectSettled, expectWholeHistory, turnOutput } from '../harness/expectations.ts';
 import { otherBuild } from '../harness/other-build.ts';
-import { endOfTurn, eventually } from '../harness/workbench.ts';
-import { NUMBERED, script } from './counting.ts';
-import { KILLED, bench, session } from './stage.ts';
+import { waitForTurn, waitUntil } from '../harness/fault-fixture.ts';
+import { NUMBERED_LINES, countingScript } from './counting.ts';
+import { KILLED, fixture, createSession } from './fixture.ts';
 
 /** In a home of its own: the program that takes over is another one. */
-export async function handedOver(point: FailpointName): Promise<void> {
-  const at = await bench.home();
+export async function handoverScenario(point: FailpointName): Promise<void> {
+  const at = await fixture.createHome();
   const first = await at.start({ [point]: 'kill' });
-  await bench.deploy(at, shellProject('shell'));
-  const id = await session(at);
-  const slow = script('mark').replace('echo line $n;', 'echo line $n; sleep 0.01;');
+  await fixture.deploy(at, shellProject('shell'));
+  const id = await createSession(at);
+  const slow = countingScript('mark').replace('echo line $n;', 'echo line $n; sleep 0.01;');
   const { turn } = await at.call('turn/start', { session: id, prompt: slow });
-  await eventually('the turn writes', async () => {
+  await waitUntil('the turn writes', async () => {
     return (await at.call('turn/show', { turn: turn.turnId })).turn.bytes.stdout > 0;
   });
-  const bundle = await otherBuild(join(await bench.folder(), 'newer'), '9.9.9', '2035-01-01T00:00:00.000Z');
-  const { code } = await bench.holdfast(at, ['session', 'list', '--json'], { bundle });
+  const bundle = await otherBuild(
+    join(await fixture.temporaryFolder(), 'newer'),
+    '9.9.9',
+    '2035-01-01T00:00:00.000Z',
+  );
+  const { code } = await fixture.runHoldfast(at, ['session', 'list', '--json'], { bundle });
   expect(code).toBe(0);
-  expect(await first.endsWithin(30_000)).toEqual(KILLED);
+  expect(await first.waitForExit(30_000)).toEqual(KILLED);
   expect(await at.call('supervisor/status', {})).toMatchObject({ version: '9.9.9', epoch: 2 });
-  expect(await endOfTurn(at, turn.turnId)).toMatchObject({ status: 'succeeded' });
-  expect((await outputOf(at, turn.turnId, 'stdout')).toString()).toBe(NUMBERED);
+  expect(await waitForTurn(at, turn.turnId)).toMatchObject({ status: 'succeeded' });
+  expect((await turnOutput(at, turn.turnId, 'stdout')).toString()).toBe(NUMBERED_LINES);
   expect(await readFile(join(at.path, 'workspaces', id, 'mark'), 'utf8')).toBe('ran\n');
   await expectSettled(at);
   await expectWholeHistory(at, id);

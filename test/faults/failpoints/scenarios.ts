@@ -1,81 +1,88 @@
 import { describe, test } from 'vitest';
-import { FAILPOINTS, type FailpointName } from '../../../supervisor/failpoints.ts';
-import { deployed, undeployed } from './profiles.ts';
-import { handedOver } from './programs.ts';
-import { created, deleted, paused, started, stopped } from './sessions.ts';
-import { collected, forked, frozen, restored, scanned, snapshotted } from './snapshots.ts';
-import type { Scenario } from './stage.ts';
-import { terminalEnded, terminalOpened } from './terminals.ts';
-import { turned } from './turns.ts';
-import { cleaned, seeded } from './workspaces.ts';
+import { FAILPOINTS, type FailpointName } from '../../../supervisor/base/failpoints.ts';
+import { deployScenario, undeployScenario } from './profiles.ts';
+import { handoverScenario } from './programs.ts';
+import { createScenario, deleteScenario, pauseScenario, startScenario, stopScenario } from './sessions.ts';
+import {
+  gcScenario,
+  forkScenario,
+  freezeScenario,
+  restoreScenario,
+  scanScenario,
+  snapshotScenario,
+} from './snapshots.ts';
+import type { Scenario } from './fixture.ts';
+import { terminalEndScenario, terminalOpenScenario } from './terminals.ts';
+import { turnScenario } from './turns.ts';
+import { cleanScenario, seedScenario } from './workspaces.ts';
 
 /** One for every name: without it this file does not compile. */
 const SCENARIOS: Record<FailpointName, Scenario> = {
-  'create.after-row': created,
-  'create.after-workspace': created,
-  'start.after-intent': started,
-  'start.after-sidecar': started,
-  'start.after-agent': started,
-  'start.before-record': started,
-  'turn.after-queued': turned,
-  'turn.after-snapshot': turned,
-  'turn.before-launch': turned,
-  'turn.after-launch': turned,
-  'turn.during-output': turned,
-  'turn.before-end': turned,
-  'turn.after-end': turned,
-  'turn.before-forget': turned,
-  'terminal.after-intent': terminalOpened,
-  'terminal.after-launch': terminalOpened,
-  'terminal.before-end': terminalEnded,
-  'pause.after-intent': paused,
-  'pause.after-engine': paused,
-  'stop.after-intent': stopped,
-  'stop.after-agent': stopped,
-  'stop.after-removed': stopped,
-  'delete.after-intent': deleted,
-  'delete.after-sandbox': deleted,
-  'delete.after-snapshot': deleted,
-  'delete.after-clear': deleted,
-  'delete.after-workspace': deleted,
-  'delete.before-row': deleted,
-  'deploy.after-intent': deployed,
-  'deploy.after-copy': deployed,
-  'deploy.after-publish': deployed,
-  'deploy.before-row': deployed,
-  'undeploy.after-intent': undeployed,
-  'undeploy.after-sessions': undeployed,
-  'handover.after-ack': handedOver,
-  'handover.before-release': handedOver,
-  'clean.after-intent': cleaned,
-  'clean.after-clear': cleaned,
-  'seed.after-part': seeded,
-  'seed.before-end': seeded,
-  'gc.after-copy': collected,
-  'gc.after-publish': collected,
-  'gc.after-intent': collected,
-  'gc.after-pack': collected,
-  'snapshot.after-scan': snapshotted,
-  'snapshot.after-publish': snapshotted,
-  'snapshot.after-row': snapshotted,
-  'scans.before-seal': scanned,
-  'freeze.after-intent': frozen,
-  'freeze.after-pause': frozen,
-  'freeze.before-thaw': frozen,
-  'restore.after-intent': restored,
-  'restore.after-files': restored,
-  'restore.after-end': restored,
-  'fork.after-row': forked,
-  'fork.before-files': forked,
-  'fork.after-files': forked,
+  'create.after-row': createScenario,
+  'create.after-workspace': createScenario,
+  'start.after-intent': startScenario,
+  'start.after-sidecar': startScenario,
+  'start.after-agent': startScenario,
+  'start.before-record': startScenario,
+  'turn.after-queued': turnScenario,
+  'turn.after-snapshot': turnScenario,
+  'turn.before-launch': turnScenario,
+  'turn.after-launch': turnScenario,
+  'turn.during-output': turnScenario,
+  'turn.before-end': turnScenario,
+  'turn.after-end': turnScenario,
+  'turn.before-forget': turnScenario,
+  'terminal.after-intent': terminalOpenScenario,
+  'terminal.after-launch': terminalOpenScenario,
+  'terminal.before-end': terminalEndScenario,
+  'pause.after-intent': pauseScenario,
+  'pause.after-engine': pauseScenario,
+  'stop.after-intent': stopScenario,
+  'stop.after-agent': stopScenario,
+  'stop.after-removed': stopScenario,
+  'delete.after-intent': deleteScenario,
+  'delete.after-sandbox': deleteScenario,
+  'delete.after-snapshot': deleteScenario,
+  'delete.after-clear': deleteScenario,
+  'delete.after-workspace': deleteScenario,
+  'delete.before-row': deleteScenario,
+  'deploy.after-intent': deployScenario,
+  'deploy.after-copy': deployScenario,
+  'deploy.after-publish': deployScenario,
+  'deploy.before-row': deployScenario,
+  'undeploy.after-intent': undeployScenario,
+  'undeploy.after-sessions': undeployScenario,
+  'handover.after-ack': handoverScenario,
+  'handover.before-release': handoverScenario,
+  'clean.after-intent': cleanScenario,
+  'clean.after-clear': cleanScenario,
+  'seed.after-part': seedScenario,
+  'seed.before-end': seedScenario,
+  'gc.after-copy': gcScenario,
+  'gc.after-publish': gcScenario,
+  'gc.after-intent': gcScenario,
+  'gc.after-pack': gcScenario,
+  'snapshot.after-scan': snapshotScenario,
+  'snapshot.after-publish': snapshotScenario,
+  'snapshot.after-row': snapshotScenario,
+  'scans.before-seal': scanScenario,
+  'freeze.after-intent': freezeScenario,
+  'freeze.after-pause': freezeScenario,
+  'freeze.before-thaw': freezeScenario,
+  'restore.after-intent': restoreScenario,
+  'restore.after-files': restoreScenario,
+  'restore.after-end': restoreScenario,
+  'fork.after-row': forkScenario,
+  'fork.before-files': forkScenario,
+  'fork.after-files': forkScenario,
 };
 
 type OperationOf<Name> = Name extends `${infer Operation}.${string}` ? Operation : never;
 type Operation = OperationOf<FailpointName>;
-export type Part = 'sessions' | 'turns' | 'workspaces' | 'snapshots';
+export type ScenarioGroup = 'sessions' | 'turns' | 'workspaces' | 'snapshots';
 
 /** The test file of each operation, `<part>.test.ts`: one file with all would run long after the others have ended. */
-const PARTS: Record<Operation, Part> = {
+const PARTS: Record<Operation, ScenarioGroup> = {
   create: 'sessions',
   start: 'sessions',
   pause: 'sessions',
@@ -97,7 +104,7 @@ const PARTS: Record<Operation, Part> = {
 };
 
 /** The tests of a part. */
-export function killedIn(part: Part): void {
+export function testScenarios(part: ScenarioGroup): void {
   const points = FAILPOINTS.filter((point) => PARTS[point.split('.')[0] as Operation] === part);
   describe('a supervisor killed at', () => {
     test.each(points)('%s: all is finished or as if never asked', async (point) => {

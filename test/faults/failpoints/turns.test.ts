@@ -1,11 +1,11 @@
 import { describe, test } from 'vitest';
-import type { FailpointName } from '../../../supervisor/failpoints.ts';
-import { times } from '../../setup/run-length.ts';
-import { seedOfRun } from '../../unit/protocol/seeded.ts';
-import { killedIn } from './scenarios.ts';
-import { turnedAgain } from './turns.ts';
+import type { FailpointName } from '../../../supervisor/base/failpoints.ts';
+import { soakCount } from '../../setup/run-length.ts';
+import { seedOfRun } from '../../fixtures/protocol/seeded-random.ts';
+import { testScenarios } from './scenarios.ts';
+import { repeatedTurnScenario } from './turns.ts';
 
-killedIn('turns');
+testScenarios('turns');
 
 describe('a supervisor killed at', () => {
   test('two places, the second while the next one puts right what the first left', async () => {
@@ -18,9 +18,9 @@ describe('a supervisor killed at', () => {
     const pairs = order.flatMap((first, at) => order.slice(at).map((second) => [first, second] as const));
     const seed = seedOfRun('places to be killed at');
     const chosen = Array.from(
-      { length: times(2, pairs.length) },
+      { length: soakCount(2, pairs.length) },
       (_, at) => pairs[(seed + at * 3) % pairs.length],
     );
-    for (const pair of chosen) if (pair !== undefined) await turnedAgain('shell', ...pair);
+    for (const pair of chosen) if (pair !== undefined) await repeatedTurnScenario('shell', ...pair);
   });
 });

@@ -1,3 +1,3 @@
-import { killedIn } from './scenarios.ts';
+import { testScenarios } from './scenarios.ts';
 
-killedIn('workspaces');
+testScenarios('workspaces');

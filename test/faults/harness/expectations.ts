@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DatabaseSync } from 'node:sqlite';
 import type { Session, SessionEvent } from '../../../protocol/entities.ts';
-import { EventLog } from '../../../supervisor/history/events.ts';
-import { differences as rowDifferences, replay } from '../../../supervisor/history/projection.ts';
+import { EventLog } from '../../../supervisor/history/event-log.ts';
+import { projectionMismatches as rowDifferences, replay } from '../../../supervisor/history/projection.ts';
 import { Database } from '../../../supervisor/store/database.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
 import { Turns } from '../../../supervisor/store/turns.ts';
@@ -19,19 +19,19 @@ const SETTLE_MS = 20_000;
 export async function expectSettled(home: FaultHome, ms = SETTLE_MS): Promise<void> {
   const until = Date.now() + ms;
   for (;;) {
-    const wrong = await differences(home);
+    const wrong = await findInconsistencies(home);
     if (wrong.length === 0) return;
     if (Date.now() > until)
-      throw new Error(`not settled after ${ms} ms:\n  ${wrong.join('\n  ')}\n${await home.log()}`);
+      throw new Error(`not settled after ${ms} ms:\n  ${wrong.join('\n  ')}\n${await home.readLog()}`);
     await sleep(100);
   }
 }
 
 /** What does not fit together now, in words. */
-export async function differences(home: FaultHome): Promise<string[]> {
+export async function findInconsistencies(home: FaultHome): Promise<string[]> {
   const [{ sessions }, objects] = await Promise.all([
     home.call('session/list', { limit: 1000 }),
-    home.objects(),
+    home.listObjects(),
   ]);
   const known = new Map(sessions.map((session) => [session.id, session]));
   const wrong: string[] = [];
@@ -57,7 +57,7 @@ export async function differences(home: FaultHome): Promise<string[]> {
 }
 
 /** All bytes that a turn wrote to one of its streams, as the supervisor kept them. */
-export async function outputOf(
+export async function turnOutput(
   home: FaultHome,
   turn: string,
   stream: 'stdout' | 'stderr' | 'result',
@@ -82,8 +82,8 @@ export async function outputOf(
 /** The history of a session is whole: seq without gaps, the chain of hashes holds, and replayed it gives what the rows hold. */
 export async function expectWholeHistory(home: FaultHome, session: string): Promise<void> {
   await expectReplayed(home, session);
-  const { ok, firstBad } = await home.call('session/verify', { session });
-  if (!ok) throw new Error(`the history of ${session} does not hold at ${String(firstBad)}`);
+  const { ok, firstInvalid } = await home.call('session/verify', { session });
+  if (!ok) throw new Error(`the history of ${session} does not hold at ${String(firstInvalid)}`);
   let after = 0;
   for (;;) {
     const { events, lastSeq } = await home.call('session/events', { session, after, limit: 1000 });
@@ -109,7 +109,7 @@ async function expectReplayed(home: FaultHome, session: string): Promise<void> {
       }
       const row = new Sessions(database).get(session);
       if (row === null) throw new Error(`there is no row of ${session}`);
-      const wrong = rowDifferences(replay(told), row, new Turns(database).listOf(session, 1000));
+      const wrong = rowDifferences(replay(told), row, new Turns(database).listBySession(session, 1000));
       if (wrong.length === 0) return;
       if (Date.now() > until)
         throw new Error(`history and rows of ${session} differ:\n  ${wrong.join('\n  ')}`);

@@ -7,9 +7,9 @@ import type { SupervisorConnection } from '../../../protocol/client/connect.ts';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import type { MethodName, Params, Result } from '../../../protocol/methods.ts';
 import { removeTree } from '../../../supervisor/store/remove-tree.ts';
-import { isOfThisRun } from '../../setup/run-homes.ts';
+import { registerHome } from '../../setup/run-homes.ts';
 import { connectTo } from '../../setup/test-client.ts';
-import { failpointText, type Faults, SupervisorProcess } from './supervisor-process.ts';
+import { formatFailpoints, type Faults, SupervisorProcess } from './supervisor-process.ts';
 
 export const BUNDLE = join(import.meta.dirname, '../../../dist/holdfast.cjs');
 const HOME_LABEL = 'dev.holdfast.home';
@@ -70,7 +70,7 @@ export class FaultHome {
   }
 
   /** The id in the label of everything of this home. */
-  async id(): Promise<string> {
+  async readId(): Promise<string> {
     return (await readFile(join(this.path, 'id'), 'utf8')).trim();
   }
 
@@ -79,15 +79,15 @@ export class FaultHome {
     const supervisor = this.spawn(faults, options);
     const until = Date.now() + ANSWER_MS;
     for (;;) {
-      if (!supervisor.running) {
-        const { code, signal } = await supervisor.ended;
+      if (!supervisor.isRunning) {
+        const { code, signal } = await supervisor.exited;
         throw new Error(
-          `the supervisor ended with ${String(code ?? signal)}:\n${supervisor.said}${await this.log()}`,
+          `the supervisor ended with ${String(code ?? signal)}:\n${supervisor.stderr}${await this.readLog()}`,
         );
       }
       try {
         await this.connect();
-        isOfThisRun(await this.id());
+        registerHome(await this.readId());
         return supervisor;
       } catch (error) {
         if (Date.now() > until) throw error;
@@ -101,7 +101,7 @@ export class FaultHome {
     this.#disconnect();
     const supervisor = SupervisorProcess.spawn(options.bundle ?? this.#bundle, this.path, {
       ...this.#env,
-      HOLDFAST_FAILPOINTS: failpointText(faults),
+      HOLDFAST_FAILPOINTS: formatFailpoints(faults),
     });
     this.#started.push(supervisor);
     return supervisor;
@@ -120,7 +120,7 @@ export class FaultHome {
   }
 
   /** The request must be lost with its supervisor: neither answered nor refused. */
-  async lost(request: Promise<unknown>): Promise<void> {
+  async expectConnectionLost(request: Promise<unknown>): Promise<void> {
     try {
       await request;
     } catch (error) {
@@ -131,8 +131,8 @@ export class FaultHome {
   }
 
   /** Everything of this home on the engine. `id`: its id, where its folder is gone. */
-  async objects(id?: string): Promise<EngineObject[]> {
-    const filters = { label: [`${HOME_LABEL}=${id ?? (await this.id())}`] };
+  async listObjects(id?: string): Promise<EngineObject[]> {
+    const filters = { label: [`${HOME_LABEL}=${id ?? (await this.readId())}`] };
     const [containers, { Volumes }] = await Promise.all([
       this.docker.listContainers({ all: true, filters }),
       this.docker.listVolumes({ filters }),
@@ -155,18 +155,18 @@ export class FaultHome {
     ];
   }
 
-  async log(): Promise<string> {
+  async readLog(): Promise<string> {
     return await readFile(join(this.path, 'logs/supervisor.log'), 'utf8').catch(() => '(no log)');
   }
 
   /** Ends every supervisor of this test and removes all of the home, on the engine and on disk. */
-  async end(): Promise<void> {
+  async dispose(): Promise<void> {
     this.#disconnect();
     for (const supervisor of this.#started) await supervisor.kill();
     // Without an id the home never came to be, or was removed by the test.
-    const id = await this.id().catch(() => null);
+    const id = await this.readId().catch(() => null);
     if (id !== null) {
-      isOfThisRun(id);
+      registerHome(id);
       await this.#removeObjects();
       // What a killed supervisor asked for last may come to be only now.
       await sleep(200);
@@ -177,7 +177,7 @@ export class FaultHome {
   }
 
   async #removeObjects(): Promise<void> {
-    const objects = await this.objects();
+    const objects = await this.listObjects();
     const of = (wanted: EngineObject['kind']) => objects.filter(({ kind }) => kind === wanted);
     // Containers first: a volume in use cannot be removed.
     await Promise.all(

@@ -1,11 +1,11 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
-import type { FailpointName } from '../../../supervisor/failpoints.ts';
+import type { FailpointName } from '../../../supervisor/base/failpoints.ts';
 
 /** What `holdfast` of a checkout keeps, too: compiling is a good part of a start. */
 const COMPILED = join(import.meta.dirname, '../../../dist/.compile-cache');
 
-export interface Ended {
+export interface ProcessExit {
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
 }
@@ -14,7 +14,7 @@ export interface Ended {
 export type Faults = Partial<Record<FailpointName, string>>;
 
 /** `name=action;…`, as HOLDFAST_FAILPOINTS takes it. */
-export function failpointText(faults: Faults): string {
+export function formatFailpoints(faults: Faults): string {
   return Object.entries(faults)
     .map(([name, action]) => `${name}=${action}`)
     .join(';');
@@ -23,7 +23,7 @@ export function failpointText(faults: Faults): string {
 /** A supervisor as a process of the test's own, so that its end can be watched. */
 export class SupervisorProcess {
   readonly pid: number;
-  readonly ended: Promise<Ended>;
+  readonly exited: Promise<ProcessExit>;
   readonly #child: ChildProcess;
   #running = true;
   #said = '';
@@ -32,7 +32,7 @@ export class SupervisorProcess {
     this.#child = child;
     this.pid = pid;
     child.stderr?.setEncoding('utf8').on('data', (chunk: string) => (this.#said += chunk));
-    this.ended = new Promise((resolve) => {
+    this.exited = new Promise((resolve) => {
       child.once('exit', (code, signal) => {
         this.#running = false;
         resolve({ code, signal });
@@ -52,28 +52,28 @@ export class SupervisorProcess {
   }
 
   /** What it wrote to stderr, which it lets go of once it serves. */
-  get said(): string {
+  get stderr(): string {
     return this.#said;
   }
 
-  get running(): boolean {
+  get isRunning(): boolean {
     return this.#running;
   }
 
   /** Sends the signal and waits for the end. Does nothing when it has ended. */
-  async kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<Ended> {
+  async kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<ProcessExit> {
     if (this.#running) this.#child.kill(signal);
-    return await this.ended;
+    return await this.exited;
   }
 
   /** Its end, which must come within `ms`. */
-  async endsWithin(ms: number): Promise<Ended> {
+  async waitForExit(ms: number): Promise<ProcessExit> {
     const late = Promise.withResolvers<never>();
     const timer = setTimeout(() => {
       late.reject(new Error(`the supervisor ${this.pid} still runs after ${ms} ms`));
     }, ms);
     try {
-      return await Promise.race([this.ended, late.promise]);
+      return await Promise.race([this.exited, late.promise]);
     } finally {
       clearTimeout(timer);
     }

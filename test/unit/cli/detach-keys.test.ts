@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import {
   DEFAULT_DETACH_KEYS,
   DetachKeyFilter,
-  nameOfDetachKeys,
+  formatDetachKeys,
   parseDetachKeys,
 } from '../../../cli/terminal/detach-keys.ts';
 
@@ -16,13 +16,13 @@ function typedIn(pieces: readonly Buffer[], keys = DEFAULT_DETACH_KEYS, pauses =
   const filter = new DetachKeyFilter(parseDetachKeys(keys));
   let passed = '';
   for (const piece of pieces) {
-    const typed = filter.take(piece);
-    passed += typed.passed.toString('latin1');
-    if (typed.leaves) return { passed, leaves: true };
+    const typed = filter.filter(piece);
+    passed += typed.forwarded.toString('latin1');
+    if (typed.detaches) return { passed, leaves: true };
     if (!pauses || !filter.isAmbiguous) continue;
-    passed += filter.flush().passed.toString('latin1');
+    passed += filter.flush().forwarded.toString('latin1');
   }
-  if (filter.isAmbiguous) passed += filter.flush().passed.toString('latin1');
+  if (filter.isAmbiguous) passed += filter.flush().forwarded.toString('latin1');
   return { passed, leaves: false };
 }
 
@@ -171,28 +171,28 @@ describe('the keys that leave a terminal', () => {
 
   test('Escape is a key once nothing follows it for a moment, and sequences that only terminals send wait longer', () => {
     const filter = new DetachKeyFilter(parseDetachKeys(DEFAULT_DETACH_KEYS));
-    expect(filter.take(Buffer.from('\x1b')).passed.toString()).toBe('');
+    expect(filter.filter(Buffer.from('\x1b')).forwarded.toString()).toBe('');
     expect(filter.isAmbiguous).toBe(true);
-    expect(filter.flush().passed.toString()).toBe('\x1b');
+    expect(filter.flush().forwarded.toString()).toBe('\x1b');
     expect(filter.isAmbiguous).toBe(false);
-    filter.take(Buffer.from('\x1b[93'));
+    filter.filter(Buffer.from('\x1b[93'));
     expect(filter.isAmbiguous).toBe(false);
-    expect(filter.take(Buffer.from(';5u')).passed.toString()).toBe('');
-    expect(filter.take(Buffer.from('d')).leaves).toBe(true);
+    expect(filter.filter(Buffer.from(';5u')).forwarded.toString()).toBe('');
+    expect(filter.filter(Buffer.from('d')).detaches).toBe(true);
   });
 
   test('a sequence without an end takes no memory', () => {
     const filter = new DetachKeyFilter(parseDetachKeys(DEFAULT_DETACH_KEYS));
     const input = `\x1b[${'1;'.repeat(100_000)}`;
-    let passed = filter.take(Buffer.from(input)).passed.length;
+    let passed = filter.filter(Buffer.from(input)).forwarded.length;
     expect(passed).toBeGreaterThan(input.length - 300);
-    passed += filter.take(Buffer.from('\x1dd')).passed.length;
+    passed += filter.filter(Buffer.from('\x1dd')).forwarded.length;
     expect(passed).toBe(input.length);
   });
 
   test('^C is told apart in every encoding', () => {
     const interrupts = (text: string): boolean =>
-      new DetachKeyFilter(parseDetachKeys('none')).take(Buffer.from(text)).interrupts;
+      new DetachKeyFilter(parseDetachKeys('none')).filter(Buffer.from(text)).interrupts;
     for (const key of ['\x03', '\x1b[99;5u', '\x1b[99;5:1u', '\x1b[27;5;99~', '\x1b[67;46;3;1;8;1_'])
       expect([key, interrupts(key)]).toEqual([key, true]);
     for (const key of ['c', '\x1b[99;5:3u', '\x1b[99u', '\x1b[200~\x03\x1b[201~'])
@@ -200,7 +200,8 @@ describe('the keys that leave a terminal', () => {
   });
 
   test('reports of the terminal are not typed by anybody', () => {
-    const isTyped = (text: string): boolean => new DetachKeyFilter(null).take(Buffer.from(text)).isTyped;
+    const isTyped = (text: string): boolean =>
+      new DetachKeyFilter(null).filter(Buffer.from(text)).isUserInput;
     for (const [, report] of REPORTS) expect([report, isTyped(report)]).toEqual([report, false]);
     for (const key of ['x', '\r', '\x1b[A', '\x1b[200~x\x1b[201~'])
       expect([key, isTyped(key)]).toEqual([key, true]);
@@ -283,7 +284,7 @@ describe('which keys they are', () => {
     ['ctrl-^', 'Ctrl+^ d'],
   ])('%s', (text, name) => {
     const keys = parseDetachKeys(text);
-    expect(keys === null ? null : nameOfDetachKeys(keys)).toBe(name);
+    expect(keys === null ? null : formatDetachKeys(keys)).toBe(name);
   });
 
   test('those that were chosen leave, and the others do not', () => {

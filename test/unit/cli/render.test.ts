@@ -1,14 +1,19 @@
 import { describe, expect, test } from 'vitest';
-import { jsonProblem, readableJson, safeJson } from '../../../cli/render/json.ts';
+import { findJsonError, formatJson, toSafeJson } from '../../../cli/render/json.ts';
 import { progressText } from '../../../cli/render/progress.ts';
-import { duration, parseDuration, relativeTime, size } from '../../../cli/render/quantity.ts';
-import { sessionLists } from '../../../cli/render/session.ts';
-import { styleFor } from '../../../cli/render/style.ts';
-import { facts, table } from '../../../cli/render/table.ts';
-import { cut, shellWord, textWidth, visible, visibleLines } from '../../../cli/render/text.ts';
-import { NOW, session } from './fake-supervisor.ts';
+import {
+  formatDuration,
+  parseDuration,
+  formatRelativeTime,
+  formatSize,
+} from '../../../cli/render/quantity.ts';
+import { formatSessionList } from '../../../cli/render/session.ts';
+import { createStyle } from '../../../cli/render/style.ts';
+import { formatFields, formatTable } from '../../../cli/render/table.ts';
+import { truncate, quoteForShell, textWidth, sanitizeLine, sanitizeLines } from '../../../cli/render/text.ts';
+import { NOW, session } from '../../fixtures/cli/fake-supervisor.ts';
 
-const plain = styleFor(false, {});
+const plain = createStyle(false, {});
 const same = (text: string) => text;
 
 describe('text that others chose', () => {
@@ -20,24 +25,24 @@ describe('text that others chose', () => {
     ['C1 \u009b31m, DEL \u007f', 'C1 \\u{9b}31m, DEL \\u{7f}'],
     ['Zoë 漢字 🚀', 'Zoë 漢字 🚀'],
   ])('%j is shown as %s', (text, shown) => {
-    expect(visible(text)).toBe(shown);
+    expect(sanitizeLine(text)).toBe(shown);
   });
 
   test('a traceback keeps its lines and loses everything else that a terminal obeys', () => {
-    expect(visibleLines('File "a.py"\r\n\tx()\u001b[2J\u202e')).toBe('File "a.py"\n\tx()\\e[2J\\u{202e}');
+    expect(sanitizeLines('File "a.py"\r\n\tx()\u001b[2J\u202e')).toBe('File "a.py"\n\tx()\\e[2J\\u{202e}');
   });
 
   test('wide characters count two columns and combining ones none', () => {
     expect(textWidth('漢字')).toBe(4);
     expect(textWidth('e\u0301')).toBe(1);
-    expect(cut('漢字漢字', 5)).toBe('漢字…');
-    expect(cut('short', 5)).toBe('short');
-    expect(cut('longer', 5)).toBe('long…');
+    expect(truncate('漢字漢字', 5)).toBe('漢字…');
+    expect(truncate('short', 5)).toBe('short');
+    expect(truncate('longer', 5)).toBe('long…');
   });
 
   test('words are quoted as a shell wants them', () => {
-    expect(shellWord('user-123')).toBe('user-123');
-    expect(shellWord("it's $HOME")).toBe(`'it'\\''s $HOME'`);
+    expect(quoteForShell('user-123')).toBe('user-123');
+    expect(quoteForShell("it's $HOME")).toBe(`'it'\\''s $HOME'`);
   });
 });
 
@@ -51,7 +56,7 @@ describe('times and sizes', () => {
     ['2025-11-05T12:00:00.000Z', '2025-11-05'],
     ['2026-03-01T12:10:00.000Z', 'in 10 min'],
   ])('%s is %s', (time, said) => {
-    expect(relativeTime(time, NOW)).toBe(said);
+    expect(formatRelativeTime(time, NOW)).toBe(said);
   });
 
   test.each([
@@ -63,7 +68,7 @@ describe('times and sizes', () => {
     [7_500_000, '2 h 5 min'],
     [270_000_000, '3 d 3 h'],
   ])('%d ms is %s', (milliseconds, said) => {
-    expect(duration(milliseconds)).toBe(said);
+    expect(formatDuration(milliseconds)).toBe(said);
   });
 
   test.each([
@@ -74,7 +79,7 @@ describe('times and sizes', () => {
     [20 * 2 ** 20, '20 MiB'],
     [5 * 2 ** 30, '5.0 GiB'],
   ])('%d bytes are %s', (bytes, said) => {
-    expect(size(bytes)).toBe(said);
+    expect(formatSize(bytes)).toBe(said);
   });
 
   test.each([
@@ -93,12 +98,12 @@ describe('times and sizes', () => {
 
 describe('JSON for people', () => {
   test('has a space after colons and commas, and nothing that a terminal obeys', () => {
-    expect(readableJson({ count: 1, of: [1, 'a, b: c', null, true], more: {} })).toBe(
+    expect(formatJson({ count: 1, of: [1, 'a, b: c', null, true], more: {} })).toBe(
       '{"count": 1, "of": [1, "a, b: c", null, true], "more": {}}',
     );
     const hostile = { '\u009b2J': 'a\u202eb\u001b' };
-    expect(readableJson(hostile)).toBe('{"\\u009b2J": "a\\u202eb\\u001b"}');
-    expect(JSON.parse(safeJson(hostile))).toEqual(hostile);
+    expect(formatJson(hostile)).toBe('{"\\u009b2J": "a\\u202eb\\u001b"}');
+    expect(JSON.parse(toSafeJson(hostile))).toEqual(hostile);
   });
 
   test.each([
@@ -114,7 +119,7 @@ describe('JSON for people', () => {
     ['[1}', 1, 3, /"}" does not belong/],
     ['hello', 1, 1, /"h" does not belong/],
   ])('%j is not JSON at line %d, column %d', (text, line, column, why) => {
-    const problem = jsonProblem(text);
+    const problem = findJsonError(text);
     expect(problem).toMatchObject({ line, column });
     expect(problem?.why).toMatch(why);
   });
@@ -127,7 +132,7 @@ describe('JSON for people', () => {
       '0',
       '[[],{}]',
     ]) {
-      expect(jsonProblem(text)).toBeUndefined();
+      expect(findJsonError(text)).toBeUndefined();
     }
     for (const text of [
       'NaN',
@@ -143,7 +148,7 @@ describe('JSON for people', () => {
       '"',
       '{"a":}',
     ]) {
-      expect(jsonProblem(text)).toBeDefined();
+      expect(findJsonError(text)).toBeDefined();
     }
   });
 });
@@ -156,11 +161,11 @@ describe('tables', () => {
   const columns = [
     { title: 'NAME', value: (row: { name: string }) => row.name },
     { title: 'EMPTY', value: () => '' },
-    { title: 'ABOUT', value: (row: { about: string }) => row.about, giveWay: 1 },
+    { title: 'ABOUT', value: (row: { about: string }) => row.about, shrinkPriority: 1 },
   ];
 
   test('align their columns, leave out empty ones and cut what gives way to the width', () => {
-    expect(table(rows, columns, { width: 30, header: same })).toEqual([
+    expect(formatTable(rows, columns, { width: 30, header: same })).toEqual([
       'NAME         ABOUT',
       'a            short',
       'longer-name  a very long text…',
@@ -168,15 +173,15 @@ describe('tables', () => {
   });
 
   test('are never cut where there is no terminal', () => {
-    const [, , last] = table(rows, columns, { width: Number.POSITIVE_INFINITY, header: same });
+    const [, , last] = formatTable(rows, columns, { width: Number.POSITIVE_INFINITY, header: same });
     expect(last).toContain('narrow terminal');
   });
 
   test('show no control characters of a cell', () => {
     const hostile = [{ name: 'x\u001b[2J\ny', about: '' }];
-    expect(table(hostile, columns, { width: 80, header: same })[1]).toBe('x\\e[2J\\ny');
+    expect(formatTable(hostile, columns, { width: 80, header: same })[1]).toBe('x\\e[2J\\ny');
     expect(
-      facts(
+      formatFields(
         [
           ['Name', '\u001b[2J'],
           ['Gone', null],
@@ -187,7 +192,7 @@ describe('tables', () => {
   });
 
   test('the session list has Active above Earlier, in the same columns', () => {
-    const lines = sessionLists(
+    const lines = formatSessionList(
       [
         session({ name: 'old', status: 'resumable', lastActiveAt: '2026-02-20T12:00:00.000Z' }),
         session({ name: 'busy', status: 'active', pinned: true, tags: ['q3'], queuedTurns: 2 }),
@@ -202,7 +207,7 @@ describe('tables', () => {
   });
 
   test('a throw-away is not named twice', () => {
-    const lines = sessionLists([session({ name: session().id, throwaway: true })], {
+    const lines = formatSessionList([session({ name: session().id, autoRemove: true })], {
       style: plain,
       now: NOW,
       width: 200,
@@ -220,9 +225,9 @@ describe('tables', () => {
   });
 
   test('colours are for terminals that want them', () => {
-    expect(styleFor(true, {}).red('x')).toBe('\u001b[31mx\u001b[39m');
-    expect(styleFor(true, { NO_COLOR: '1' }).red('x')).toBe('x');
-    expect(styleFor(true, { TERM: 'dumb' }).red('x')).toBe('x');
-    expect(styleFor(false, {}).red('x')).toBe('x');
+    expect(createStyle(true, {}).red('x')).toBe('\u001b[31mx\u001b[39m');
+    expect(createStyle(true, { NO_COLOR: '1' }).red('x')).toBe('x');
+    expect(createStyle(true, { TERM: 'dumb' }).red('x')).toBe('x');
+    expect(createStyle(false, {}).red('x')).toBe('x');
   });
 });

@@ -1,17 +1,17 @@
 import { describe, expect, test } from 'vitest';
-import { InertOutput } from '../../../cli/terminal/inert-output.ts';
+import { OutputSanitizer } from '../../../cli/terminal/output-sanitizer.ts';
 
 /** What gives a terminal back after a program has shown this. */
 function restored(text: string): string {
-  const output = new InertOutput();
+  const output = new OutputSanitizer();
   // One byte at a time: sequences are found whatever pieces they come in.
-  for (const byte of Buffer.from(text)) output.pass(Buffer.from([byte]));
-  return output.modes.restored();
+  for (const byte of Buffer.from(text)) output.sanitize(Buffer.from([byte]));
+  return output.modes.restoreSequence();
 }
 
 function isFullScreen(text: string): boolean {
-  const output = new InertOutput();
-  output.pass(Buffer.from(text));
+  const output = new OutputSanitizer();
+  output.sanitize(Buffer.from(text));
   return output.modes.isFullScreen;
 }
 
@@ -55,16 +55,16 @@ describe('what a program has switched on is switched off when it is left', () =>
   });
 
   test('once', () => {
-    const output = new InertOutput();
-    output.pass(Buffer.from('\x1b[?1049h'));
-    expect(output.modes.restored()).toBe('\x1b[?1049l');
-    expect(output.modes.restored()).toBe('');
+    const output = new OutputSanitizer();
+    output.sanitize(Buffer.from('\x1b[?1049h'));
+    expect(output.modes.restoreSequence()).toBe('\x1b[?1049l');
+    expect(output.modes.restoreSequence()).toBe('');
   });
 
   test('it takes no memory, whatever a program pushes', () => {
-    const output = new InertOutput();
-    output.pass(Buffer.from('\x1b[>1u'.repeat(100_000)));
-    expect(output.modes.restored()).toBe('\x1b[<64u');
+    const output = new OutputSanitizer();
+    output.sanitize(Buffer.from('\x1b[>1u'.repeat(100_000)));
+    expect(output.modes.restoreSequence()).toBe('\x1b[<64u');
   });
 });
 
@@ -82,9 +82,9 @@ describe('whether lines of ours would spoil what a program shows', () => {
   });
 
   test('the title is remembered', () => {
-    const output = new InertOutput();
+    const output = new OutputSanitizer();
     expect(output.modes.title).toBe(null);
-    output.pass(Buffer.from('\x1b]0;one\x07\x1b]2;two;three\x1b\\'));
+    output.sanitize(Buffer.from('\x1b]0;one\x07\x1b]2;two;three\x1b\\'));
     expect(output.modes.title).toBe('two;three');
   });
 });

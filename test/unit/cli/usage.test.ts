@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { cli } from './driver.ts';
+import { runToEnd } from '../../fixtures/cli/cli-run.ts';
 
 const nowhere = '/nonexistent/home';
 
@@ -28,13 +28,13 @@ describe('a command line that is wrong ends with 2 and says how', () => {
     [['turn', 'wait', 'turn-1'], /^error invalid_params: turn-1 is not the id of a turn/],
     [['completion', 'tcsh'], /bash, zsh, fish/],
   ])('%j', async (argv, said) => {
-    const { code, stdout, stderr } = await cli(argv, { home: nowhere });
+    const { code, stdout, stderr } = await runToEnd(argv, { home: nowhere });
     expect(stderr).toMatch(said);
     expect({ code, stdout, lines: stderr.split('\n').length }).toEqual({ code: 2, stdout: '', lines: 2 });
   });
 
   test('a group alone shows its commands on standard error', async () => {
-    const { code, stdout, stderr } = await cli(['session'], { home: nowhere });
+    const { code, stdout, stderr } = await runToEnd(['session'], { home: nowhere });
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
     expect(stderr).toContain('resume <session>');
   });
@@ -50,7 +50,7 @@ describe('a command line that is wrong ends with 2 and says how', () => {
     ['host', 'list'],
     ['profiles', '--host', 'far'],
   ])('what a later version will do is named as such: %s %s', async (...argv) => {
-    const { code, stdout, stderr } = await cli(argv, { home: nowhere });
+    const { code, stdout, stderr } = await runToEnd(argv, { home: nowhere });
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
     expect(stderr).toMatch(/^error not_supported: `.*` is not in this version of holdfast/);
   });
@@ -58,7 +58,7 @@ describe('a command line that is wrong ends with 2 and says how', () => {
 
 describe('help', () => {
   test('lists what there is, and nothing of what is not', async () => {
-    const { code, stdout, stderr } = await cli(['--help'], { home: nowhere });
+    const { code, stdout, stderr } = await runToEnd(['--help'], { home: nowhere });
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
     for (const word of ['deploy', 'run', 'prompt', 'exec', 'session', 'workspace', 'doctor', 'Start here']) {
       expect(stdout).toContain(word);
@@ -71,19 +71,19 @@ describe('help', () => {
     ['help', 'run'],
     ['run', '--help'],
   ])('%s %s says the same', async (...argv) => {
-    const { code, stdout } = await cli(argv, { home: nowhere });
+    const { code, stdout } = await runToEnd(argv, { home: nowhere });
     expect(code).toBe(0);
     expect(stdout).toMatch(/^Usage: holdfast run \[options\] <profile> <input>/);
   });
 
   test('of a command has examples', async () => {
-    const { code, stdout } = await cli(['exec', '--help'], { home: nowhere });
+    const { code, stdout } = await runToEnd(['exec', '--help'], { home: nowhere });
     expect(code).toBe(0);
     expect(stdout).toContain('$ holdfast exec -t default -- sh');
   });
 
   test.each([['version'], ['--version'], ['-V']])('%s', async (word) => {
-    const { code, stdout } = await cli([word], { home: nowhere });
+    const { code, stdout } = await runToEnd([word], { home: nowhere });
     expect(code).toBe(0);
     expect(stdout).toMatch(/^holdfast \d+\.\d+\.\d+ \(build [0-9a-f]{16}\)\n$/);
   });

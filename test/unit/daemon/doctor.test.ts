@@ -5,8 +5,8 @@ import {
   engineCheck,
   factChecks,
   isOlder,
-} from '../../../supervisor/trust/engine-checks.ts';
-import { machineChecks, type MachineFacts } from '../../../supervisor/trust/machine-checks.ts';
+} from '../../../supervisor/doctor/engine-checks.ts';
+import { machineChecks, type MachineFacts } from '../../../supervisor/doctor/machine-checks.ts';
 
 const ENGINE: EngineFacts = {
   version: '27.3.1',

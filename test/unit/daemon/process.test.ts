@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from 'vitest';
-import { stillInherited, suspectedDescriptors } from '../../../supervisor/daemon/descriptors.ts';
+import { inheritedDescriptors, suspectedDescriptors } from '../../../supervisor/daemon/descriptors.ts';
 import { HomeWatch } from '../../../supervisor/daemon/home-watch.ts';
 
 describe('descriptors of the starter', () => {
@@ -24,7 +24,7 @@ describe('descriptors of the starter', () => {
 
   test('are closed later, unless their number means something else by then or they lie in the home', () => {
     const later = open.map((one) => (one.fd === 12 ? { fd: 12, target: '/h/holdfast.db' } : one));
-    expect(stillInherited(suspectedDescriptors(open), later, '/h')).toEqual([9, 201]);
+    expect(inheritedDescriptors(suspectedDescriptors(open), later, '/h')).toEqual([9, 201]);
   });
 });
 
@@ -33,7 +33,7 @@ describe('the watch over the home', () => {
     vi.useFakeTimers();
     let there = true;
     const gone = vi.fn();
-    const watch = new HomeWatch({ stillThere: () => there }, gone, 2000);
+    const watch = new HomeWatch({ isPresent: () => there }, gone, 2000);
     vi.advanceTimersByTime(6000);
     there = false;
     vi.advanceTimersByTime(2000);

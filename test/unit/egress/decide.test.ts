@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { parseHostPattern, type RuleOrigin } from '../../../protocol/egress.ts';
-import { isPublicAddress } from '../../../supervisor/trust/egress/addresses.ts';
-import { addressVerdict, decide, type Rule } from '../../../supervisor/trust/egress/decide.ts';
-import { checkedAddresses } from '../../../supervisor/trust/egress/dial.ts';
+import { isPublicAddress } from '../../../supervisor/egress/addresses.ts';
+import { addressVerdict, decide, type Rule } from '../../../supervisor/egress/decide.ts';
+import { resolveAllowedAddresses } from '../../../supervisor/egress/dial.ts';
 
 let ids = 0;
 function rule(effect: 'allow' | 'deny', host: string, from: RuleOrigin = 'session'): Rule {
@@ -157,7 +157,8 @@ describe('an address', () => {
       () =>
         Promise.resolve(addresses);
     const rules = [allow('a.test'), allow('10.0.0.5'), deny('1.0.0.1')];
-    const checked = (...addresses: string[]) => checkedAddresses('a.test', 443, rules, found(...addresses));
+    const checked = (...addresses: string[]) =>
+      resolveAllowedAddresses('a.test', 443, rules, found(...addresses));
     expect(await checked('10.0.0.1', '1.1.1.1', '1.0.0.1', '10.0.0.5', '::1', '9.9.9.9')).toEqual([
       '1.1.1.1',
       '10.0.0.5',

@@ -2,20 +2,25 @@ import { isIPv4, isIPv6 } from 'node:net';
 import { duplexPair } from 'node:stream';
 import { domainToASCII } from 'node:url';
 import { expect, test } from 'vitest';
-import { parseHostPattern, showPattern } from '../../../protocol/egress.ts';
-import { canonicalHost, splitAuthority } from '../../../protocol/host-name.ts';
+import { parseHostPattern, formatHostPattern } from '../../../protocol/egress.ts';
+import { canonicalizeHost, splitAuthority } from '../../../protocol/host-name.ts';
 import { TunnelDecoder, tunnelHeader } from '../../../protocol/wire/tunnel-frames.ts';
-import { EventLog } from '../../../supervisor/history/events.ts';
+import { EventLog } from '../../../supervisor/history/event-log.ts';
 import { EgressRules } from '../../../supervisor/store/egress-rules.ts';
 import { Profiles } from '../../../supervisor/store/profiles.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
-import { decide, type Rule } from '../../../supervisor/trust/egress/decide.ts';
-import { EgressLedger } from '../../../supervisor/trust/egress/ledger.ts';
-import { Policies } from '../../../supervisor/trust/egress/policies.ts';
-import { SessionProxy } from '../../../supervisor/trust/egress/proxy.ts';
-import { Tunnel } from '../../../supervisor/trust/egress/tunnel.ts';
+import { decide, type Rule } from '../../../supervisor/egress/decide.ts';
+import { EgressEventAggregator } from '../../../supervisor/egress/event-aggregator.ts';
+import { Policies } from '../../../supervisor/egress/policies.ts';
+import { SessionProxy } from '../../../supervisor/egress/proxy.ts';
+import { Tunnel } from '../../../supervisor/egress/tunnel.ts';
 import { type Dice, fuzzedHost, fuzzedRequest } from '../../egress-harness/fuzz-requests.ts';
-import { randomFrom, sessionId, sessionRow, temporaryDatabase } from '../store/temporary-home.ts';
+import {
+  seededRandom,
+  sessionId,
+  sessionRow,
+  temporaryDatabase,
+} from '../../fixtures/store/temporary-home.ts';
 import { SOAK } from '../../setup/run-length.ts';
 
 const SEED = Number(process.env['HOLDFAST_SEED'] ?? 20_260_101);
@@ -26,7 +31,7 @@ const LATE_MS = 15_000;
 const SOAK_MS = 60 * 60_000;
 
 function diceFrom(seed: number): Dice {
-  const random = randomFrom(seed);
+  const random = seededRandom(seed);
   return (limit) => Math.floor(random() * limit);
 }
 
@@ -37,13 +42,13 @@ test(
     let accepted = 0;
     for (let at = 0; at < HOSTS; at += 1) {
       const text = fuzzedHost(dice);
-      const found = canonicalHost(text);
+      const found = canonicalizeHost(text);
       if ('refused' in found) continue;
       accepted += 1;
       const { host, kind } = found;
       const context = JSON.stringify({ text, host });
       if (!/^[a-z0-9_.:-]+$/.test(host)) throw new Error(`odd characters: ${context}`);
-      if (JSON.stringify(canonicalHost(host)) !== JSON.stringify(found))
+      if (JSON.stringify(canonicalizeHost(host)) !== JSON.stringify(found))
         throw new Error(`not one form: ${context}`);
       if ((kind === 'ipv4') !== isIPv4(host) || (kind === 'ipv6') !== isIPv6(host))
         throw new Error(`another kind: ${context}`);
@@ -71,11 +76,11 @@ test(
       const text = fuzzedHost(dice);
       const pattern = parseHostPattern(text);
       if ('refused' in pattern) continue;
-      const shown = showPattern(pattern);
+      const shown = formatHostPattern(pattern);
       expect(parseHostPattern(shown)).toEqual(pattern);
       const rule: Rule = { pattern, effect: 'allow', from: 'session', id: 1 };
       for (const wanted of [pattern.host, `a.${pattern.host}`, `x${pattern.host}`, 'open.test']) {
-        const canonical = canonicalHost(wanted);
+        const canonical = canonicalizeHost(wanted);
         const port = [80, 443, 65, pattern.port ?? 8080][dice(4)] ?? 80;
         if ('refused' in canonical) continue;
         const { allowed } = decide([rule], canonical.host, port);
@@ -162,13 +167,13 @@ function fuzzedProxy(): { proxy: SessionProxy; asked: Set<string>; end: () => Pr
     events: new EventLog(database),
     now: () => 1,
   });
-  policies.change(sessionId(1), 'allow', 'open.test', 'session');
-  policies.change(sessionId(1), 'allow', '*.wild.test', 'session');
+  policies.setRule(sessionId(1), 'allow', 'open.test', 'session');
+  policies.setRule(sessionId(1), 'allow', '*.wild.test', 'session');
   const asked = new Set<string>();
   const failures: unknown[] = [];
   const note = (...args: unknown[]): void => void failures.push(args);
-  const log = { debug: note, info: note, warn: note, error: note, room: () => log };
-  const ledger = new EgressLedger({ record: () => undefined, now: () => 1 });
+  const log = { debug: note, info: note, warn: note, error: note, child: () => log };
+  const ledger = new EgressEventAggregator({ record: () => undefined, now: () => 1 });
   const proxy = new SessionProxy({
     sessionId: sessionId(1),
     policies,
@@ -176,7 +181,7 @@ function fuzzedProxy(): { proxy: SessionProxy; asked: Set<string>; end: () => Pr
       asked.add(name);
       return Promise.reject(Object.assign(new Error('not found'), { code: 'ENOTFOUND' }));
     },
-    ledger,
+    aggregator: ledger,
     log,
   });
   const end = async (): Promise<void> => {

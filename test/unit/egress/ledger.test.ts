@@ -1,13 +1,16 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { type EgressEvent, EgressEventSchema } from '../../../protocol/egress.ts';
-import { EgressLedger, type Seen } from '../../../supervisor/trust/egress/ledger.ts';
+import {
+  EgressEventAggregator,
+  type EgressObservation,
+} from '../../../supervisor/egress/event-aggregator.ts';
 
 let told: EgressEvent[];
-let ledger: EgressLedger;
+let ledger: EgressEventAggregator;
 beforeEach(() => {
   vi.useFakeTimers();
   told = [];
-  ledger = new EgressLedger({
+  ledger = new EgressEventAggregator({
     now: () => Date.now(),
     record: (entries) => told.push(...entries.map(({ data }) => EgressEventSchema.parse(data))),
   });
@@ -17,7 +20,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-const seen = (host: string, more: Partial<Seen> = {}): Seen => ({
+const seen = (host: string, more: Partial<EgressObservation> = {}): EgressObservation => ({
   decision: 'denied',
   host,
   port: 443,

@@ -1,11 +1,17 @@
 import { describe, expect, test } from 'vitest';
-import type { Found } from '../../../supervisor/engine/docker/observation.ts';
+import type { SandboxContainer } from '../../../supervisor/engine/docker/observation.ts';
 import { planSandbox } from '../../../supervisor/engine/docker/plan.ts';
-import type { Wanted } from '../../../supervisor/engine/docker/plan.ts';
+import type { DesiredSandbox } from '../../../supervisor/engine/docker/plan.ts';
 
-const wanted: Wanted = { generation: 3, sidecarHash: 's', agentHash: 'a', agent: true };
-const sidecar: Found = { id: 'S', role: 'sidecar', state: 'running', generation: 3, specHash: 's' };
-const agent: Found = { id: 'A', role: 'agent', state: 'running', generation: 3, specHash: 'a' };
+const wanted: DesiredSandbox = { generation: 3, sidecarHash: 's', agentHash: 'a', wantsAgent: true };
+const sidecar: SandboxContainer = {
+  id: 'S',
+  role: 'sidecar',
+  state: 'running',
+  generation: 3,
+  specHash: 's',
+};
+const agent: SandboxContainer = { id: 'A', role: 'agent', state: 'running', generation: 3, specHash: 'a' };
 
 describe('what has to happen so that a sandbox stands', () => {
   test('nothing there: both are created, the agent in the namespace of the sidecar', () => {
@@ -13,7 +19,7 @@ describe('what has to happen so that a sandbox stands', () => {
       remove: [],
       sidecar: { do: 'create' },
       agent: { do: 'create' },
-      namespaceOf: null,
+      namespaceOwner: null,
     });
   });
 
@@ -51,7 +57,7 @@ describe('what has to happen so that a sandbox stands', () => {
         ],
         wanted,
       );
-      expect(plan).toMatchObject({ remove: ['S'], sidecar: { do: 'create' }, namespaceOf: 'A' });
+      expect(plan).toMatchObject({ remove: ['S'], sidecar: { do: 'create' }, namespaceOwner: 'A' });
     }
   });
 
@@ -61,7 +67,7 @@ describe('what has to happen so that a sandbox stands', () => {
       remove: ['A', 'S'],
       sidecar: { do: 'create' },
       agent: { do: 'create' },
-      namespaceOf: null,
+      namespaceOwner: null,
     });
   });
 
@@ -72,10 +78,10 @@ describe('what has to happen so that a sandbox stands', () => {
       remove: [],
       sidecar: { do: 'create' },
       agent: { do: 'leave' },
-      namespaceOf: 'A',
+      namespaceOwner: 'A',
     });
     const dead = { ...old, state: 'exited' } as const;
-    expect(planSandbox([sidecar, dead], only)).toMatchObject({ remove: [], namespaceOf: null });
+    expect(planSandbox([sidecar, dead], only)).toMatchObject({ remove: [], namespaceOwner: null });
   });
 
   test.each(['created', 'exited', 'removing', 'lost'] as const)(
@@ -92,7 +98,7 @@ describe('what has to happen so that a sandbox stands', () => {
         remove: ['A', 'S'],
         sidecar: { do: 'create' },
         agent: { do: 'create' },
-        namespaceOf: null,
+        namespaceOwner: null,
       });
     },
   );

@@ -1,7 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { accountFiles } from '../../../supervisor/engine/docker/bodies.ts';
-import { negotiate } from '../../../supervisor/engine/docker/connection.ts';
-import { leaving, EngineRefusal, unavailable } from '../../../supervisor/engine/docker/failures.ts';
+import { accountFiles } from '../../../supervisor/engine/docker/container-options.ts';
+import { negotiateApiVersion } from '../../../supervisor/engine/docker/connection.ts';
+import {
+  toHoldfastError,
+  EngineRefusal,
+  engineUnavailable,
+} from '../../../supervisor/engine/docker/errors.ts';
 import { PullTally, withTag } from '../../../supervisor/engine/docker/images.ts';
 import { Naming } from '../../../supervisor/engine/docker/labels.ts';
 import { specHashes } from '../../../supervisor/engine/docker/spec-hash.ts';
@@ -67,25 +71,25 @@ describe('pulling', () => {
     const tally = new PullTally();
     expect(tally.add({ status: 'Pulling from library/debian', id: '12' })).toMatchObject({
       doneBytes: 0,
-      ofBytes: null,
+      totalBytes: null,
     });
     const of = (id: string, status: string, current?: number, total?: number): ReturnType<PullTally['add']> =>
       tally.add({ id, status, progressDetail: { current, total } });
     of('aaaaaaaaaaaa', 'Downloading', 10, 100);
     expect(of('bbbbbbbbbbbb', 'Downloading', 5, 50)).toEqual({
       doneBytes: 15,
-      ofBytes: 150,
-      stage: 'Downloading',
+      totalBytes: 150,
+      status: 'Downloading',
     });
-    expect(of('aaaaaaaaaaaa', 'Download complete')).toMatchObject({ doneBytes: 105, ofBytes: 150 });
+    expect(of('aaaaaaaaaaaa', 'Download complete')).toMatchObject({ doneBytes: 105, totalBytes: 150 });
     // Progress of unpacking is in other units and must not make it go back.
-    expect(of('aaaaaaaaaaaa', 'Extracting', 3, 9000)).toMatchObject({ doneBytes: 105, ofBytes: 150 });
+    expect(of('aaaaaaaaaaaa', 'Extracting', 3, 9000)).toMatchObject({ doneBytes: 105, totalBytes: 150 });
   });
 });
 
 describe('the version of the API', () => {
   const of = (ApiVersion: string, MinAPIVersion?: string): string =>
-    negotiate({ Version: '1', ApiVersion, MinAPIVersion });
+    negotiateApiVersion({ Version: '1', ApiVersion, MinAPIVersion });
 
   test('is the oldest that does, so that all engines behave alike', () => {
     expect(of('1.41', '1.12')).toBe('1.41');
@@ -131,14 +135,14 @@ describe('errors that leave the driver', () => {
     ['EACCES', /may not open/, /usermod -aG docker/],
     ['ECONNRESET', /broke off/, /docker info/],
   ])('%s says why and what to do', (code, why, next) => {
-    const error = unavailable('Cannot ask', '/x.sock', Object.assign(new Error(code), { code }));
+    const error = engineUnavailable('Cannot ask', '/x.sock', Object.assign(new Error(code), { code }));
     expect(error.code).toBe('engine_unavailable');
     expect(error.why).toMatch(why);
     expect(error.next).toMatch(next);
   });
 
   test('a refusal that no verb understood keeps the reason', () => {
-    expect(leaving(new EngineRefusal('x', 500, 'driver failed'), 'Cannot')).toMatchObject({
+    expect(toHoldfastError(new EngineRefusal('x', 500, 'driver failed'), 'Cannot')).toMatchObject({
       code: 'engine_error',
       why: 'driver failed',
       details: { status: 500 },

@@ -3,10 +3,10 @@ import { BaseTexts } from '../../../extension/files/base-texts.ts';
 
 test('a text is that of one version', () => {
   const texts = new BaseTexts();
-  texts.keep('a', 'v1', 'one');
+  texts.set('a', 'v1', 'one');
   expect(texts.get('a', 'v1')).toBe('one');
   expect(texts.get('a', 'v2')).toBeUndefined();
-  texts.keep('a', 'v2', 'two');
+  texts.set('a', 'v2', 'two');
   expect(texts.get('a', 'v1')).toBeUndefined();
   texts.forget('a');
   expect(texts.get('a', 'v2')).toBeUndefined();
@@ -15,10 +15,10 @@ test('a text is that of one version', () => {
 test('the latest texts are kept up to a bound, and no large one', () => {
   const texts = new BaseTexts();
   const text = 'x'.repeat(2 ** 20);
-  for (let number = 0; number < 40; number += 1) texts.keep(String(number), 'v', text);
+  for (let number = 0; number < 40; number += 1) texts.set(String(number), 'v', text);
   expect(texts.get('7', 'v')).toBeUndefined();
   expect(texts.get('8', 'v')).toBe(text);
-  texts.keep('large', 'v', `${text}x`);
+  texts.set('large', 'v', `${text}x`);
   expect(texts.get('large', 'v')).toBeUndefined();
   // What was too large has thrown nobody out.
   expect(texts.get('8', 'v')).toBe(text);

@@ -7,8 +7,8 @@ const [OLD, NEW] = [fingerprint('old'), fingerprint('new')];
 
 function opened(): BaseVersions {
   const bases = new BaseVersions();
-  bases.read(FILE, seen('v1'), OLD, undefined);
-  bases.shown(FILE, OLD);
+  bases.recordRead(FILE, seen('v1'), OLD, undefined);
+  bases.recordShownText(FILE, OLD);
   return bases;
 }
 
@@ -19,34 +19,34 @@ describe('the version that a save takes the place of', () => {
 
   test('stays when somebody else reads what is on the disk by now', () => {
     const bases = opened();
-    bases.read(FILE, seen('v2'), NEW, OLD);
+    bases.recordRead(FILE, seen('v2'), NEW, OLD);
     expect(bases.get(FILE)).toEqual(seen('v1'));
   });
 
   test('stays when the file is read while the document is dirty, though it has the text of before', () => {
     const bases = opened();
-    bases.read(FILE, seen('v2'), NEW, null);
-    bases.read(FILE, seen('v3'), OLD, null);
+    bases.recordRead(FILE, seen('v2'), NEW, null);
+    bases.recordRead(FILE, seen('v3'), OLD, null);
     expect(bases.get(FILE)).toEqual(seen('v1'));
   });
 
   test('stays at the first keystroke, which comes before the document is called dirty', () => {
     const bases = opened();
-    bases.read(FILE, seen('v2'), NEW, OLD);
-    bases.shown(FILE, fingerprint('x old'));
+    bases.recordRead(FILE, seen('v2'), NEW, OLD);
+    bases.recordShownText(FILE, fingerprint('x old'));
     expect(bases.get(FILE)).toEqual(seen('v1'));
   });
 
   test('moves when the document is loaded again', () => {
     const bases = opened();
-    bases.read(FILE, seen('v2'), NEW, OLD);
-    bases.shown(FILE, NEW);
+    bases.recordRead(FILE, seen('v2'), NEW, OLD);
+    bases.recordShownText(FILE, NEW);
     expect(bases.get(FILE)).toEqual(seen('v2'));
   });
 
   test('moves when a large file was touched only, and the document shows it already', () => {
     const bases = opened();
-    bases.read(FILE, seen('v2'), OLD, OLD);
+    bases.recordRead(FILE, seen('v2'), OLD, OLD);
     expect(bases.get(FILE)).toEqual(seen('v2'));
   });
 
@@ -58,15 +58,15 @@ describe('the version that a save takes the place of', () => {
 
   test('is what was read last where texts cannot be compared', () => {
     const bases = opened();
-    bases.read(FILE, seen('v2'), NEW, fingerprint('something else'));
-    bases.shownOpaque(FILE);
+    bases.recordRead(FILE, seen('v2'), NEW, fingerprint('something else'));
+    bases.useLatestRead(FILE);
     expect(bases.get(FILE)).toEqual(seen('v2'));
   });
 
   test('is kept for open documents however many files are read', () => {
     const bases = opened();
     for (let number = 0; number < 2_000; number += 1)
-      bases.read(`${FILE}${number}`, seen('v1'), OLD, undefined);
+      bases.recordRead(`${FILE}${number}`, seen('v1'), OLD, undefined);
     expect(bases.get(FILE)).toEqual(seen('v1'));
   });
 });

@@ -1,18 +1,18 @@
 import { expect, test } from 'vitest';
-import { carriedVersion } from '../../../extension/files/base-versions.ts';
+import { versionAtNewPath } from '../../../extension/files/base-versions.ts';
 
 const base = { version: 'v1', mtimeMs: 1 };
 const stat = { size: 9, mtimeMs: 1, mtimeNs: '1000000', version: 'v1' };
 
 test('a rename gives a large file another version, and the base of its unsaved text with it', () => {
-  expect(carriedVersion(base, stat, { ...stat, version: 'v2' })).toBe('v2');
+  expect(versionAtNewPath(base, stat, { ...stat, version: 'v2' })).toBe('v2');
 });
 
 test('a base stays where the file was changed before the rename, in it, or could not be looked at', () => {
-  expect(carriedVersion(base, { ...stat, version: 'v0' }, { ...stat, version: 'v2' })).toBe('v1');
-  expect(carriedVersion(base, stat, { ...stat, version: 'v2', mtimeNs: '1000001' })).toBe('v1');
-  expect(carriedVersion(base, stat, { ...stat, version: 'v2', size: 10 })).toBe('v1');
-  expect(carriedVersion(base, stat, { ...stat, version: null })).toBe('v1');
-  expect(carriedVersion(base, undefined, stat)).toBe('v1');
-  expect(carriedVersion(base, stat, undefined)).toBe('v1');
+  expect(versionAtNewPath(base, { ...stat, version: 'v0' }, { ...stat, version: 'v2' })).toBe('v1');
+  expect(versionAtNewPath(base, stat, { ...stat, version: 'v2', mtimeNs: '1000001' })).toBe('v1');
+  expect(versionAtNewPath(base, stat, { ...stat, version: 'v2', size: 10 })).toBe('v1');
+  expect(versionAtNewPath(base, stat, { ...stat, version: null })).toBe('v1');
+  expect(versionAtNewPath(base, undefined, stat)).toBe('v1');
+  expect(versionAtNewPath(base, stat, undefined)).toBe('v1');
 });

@@ -1,29 +1,29 @@
 import { describe, expect, test } from 'vitest';
 import {
-  CONFIGURATION_ENDINGS,
+  CONFIGURATION_SUFFIXES,
   CONFIGURATION_NAMES,
-  MARK,
+  MARK_SUFFIX,
   isConfigurationName,
-  markedPath,
-  realPath,
-  shownName,
-  shownPath,
+  markPath,
+  parseDisplayPath,
+  displayName,
+  displayPath,
 } from '../../../extension/files/configuration-paths.ts';
 
 const NAMES = [
   ...Object.keys(CONFIGURATION_NAMES),
-  ...Object.keys(CONFIGURATION_ENDINGS).map((ending) => `team${ending}`),
+  ...Object.keys(CONFIGURATION_SUFFIXES).map((ending) => `team${ending}`),
 ];
 
 describe('names of configuration', () => {
   test.each(NAMES)('%s is marked, at any depth, and found again', (name) => {
     for (const path of [`/workspace/${name}`, `/workspace/a/${name}/b`, `/workspace/${name}/${name}`]) {
-      const shown = shownPath(path);
+      const shown = displayPath(path);
       expect(shown.split('/').some((one) => NAMES.includes(one))).toBe(false);
-      expect(realPath(shown)).toEqual({ kind: 'path', path });
-      expect(realPath(path)).toEqual({ kind: 'configuration', name });
-      expect(markedPath(path)).toBe(shown);
-      expect(markedPath(shown)).toBe(shown);
+      expect(parseDisplayPath(shown)).toEqual({ kind: 'path', path });
+      expect(parseDisplayPath(path)).toEqual({ kind: 'configuration', name });
+      expect(markPath(path)).toBe(shown);
+      expect(markPath(shown)).toBe(shown);
     }
   });
 
@@ -41,13 +41,16 @@ describe('names of configuration', () => {
     ['a dot after an ending', 'team.code-workspace.'],
   ])('are found behind %s', (_what, name) => {
     expect(isConfigurationName(name)).toBe(true);
-    expect(realPath(shownPath(`/workspace/${name}`))).toEqual({ kind: 'path', path: `/workspace/${name}` });
+    expect(parseDisplayPath(displayPath(`/workspace/${name}`))).toEqual({
+      kind: 'path',
+      path: `/workspace/${name}`,
+    });
   });
 
   test.each(['vscode', '.vscodeignore', 'my.vscode', 'settings.json', 'mcp.json', 'workspace', 'a.code', ''])(
     '%j is none',
     (name) => {
-      expect(shownName(name)).toBe(name);
+      expect(displayName(name)).toBe(name);
     },
   );
 
@@ -55,25 +58,27 @@ describe('names of configuration', () => {
     const names = [
       '.vscode',
       'readme.md',
-      ...['.vscode', 'readme.md', '.VSCODE', 'x'].map((name) => name + MARK),
+      ...['.vscode', 'readme.md', '.VSCODE', 'x'].map((name) => name + MARK_SUFFIX),
     ];
-    const paths = [...names, `.vscode${MARK}${MARK}`, MARK].map((name) => `/workspace/${name}`);
-    const shown = paths.map(shownPath);
+    const paths = [...names, `.vscode${MARK_SUFFIX}${MARK_SUFFIX}`, MARK_SUFFIX].map(
+      (name) => `/workspace/${name}`,
+    );
+    const shown = paths.map(displayPath);
     expect(new Set(shown).size).toBe(paths.length);
-    expect(shown.map(realPath)).toEqual(paths.map((path) => ({ kind: 'path', path })));
+    expect(shown.map(parseDisplayPath)).toEqual(paths.map((path) => ({ kind: 'path', path })));
     expect(shown.slice(0, 4)).toEqual([
-      `/workspace/.vscode${MARK}`,
+      `/workspace/.vscode${MARK_SUFFIX}`,
       '/workspace/readme.md',
-      `/workspace/.vscode${MARK}${MARK}`,
-      `/workspace/readme.md${MARK}`,
+      `/workspace/.vscode${MARK_SUFFIX}${MARK_SUFFIX}`,
+      `/workspace/readme.md${MARK_SUFFIX}`,
     ]);
   });
 
   test('a name below a marked one is refused as well', () => {
-    expect(realPath(`/workspace/.vscode${MARK}/.vscode`).kind).toBe('configuration');
+    expect(parseDisplayPath(`/workspace/.vscode${MARK_SUFFIX}/.vscode`).kind).toBe('configuration');
   });
 
   test('only what is below /workspace has marks', () => {
-    expect(shownPath('/.vscode/settings.json')).toBe('/.vscode/settings.json');
+    expect(displayPath('/.vscode/settings.json')).toBe('/.vscode/settings.json');
   });
 });

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { eventText } from '../../../extension/history/history-text.ts';
+import { formatEvent } from '../../../extension/history/history-text.ts';
 import type { SessionEvent } from '../../../protocol/entities.ts';
 
 function event(type: string, data: SessionEvent['data']): SessionEvent {
@@ -10,7 +10,7 @@ function event(type: string, data: SessionEvent['data']): SessionEvent {
 const turnId = 'turn-aaaaaaaaaaaaaaaa';
 
 test('an event is a line that says when and what', () => {
-  expect(eventText(event('session.status', { from: 'idle', to: 'paused', why: 'asked' }))).toBe(
+  expect(formatEvent(event('session.status', { from: 'idle', to: 'paused', why: 'asked' }))).toBe(
     '2026-01-01 10:00:00.000  session.status       idle → paused (asked)',
   );
 });
@@ -27,16 +27,16 @@ test('a snapshot is told by its label, or by why it was taken', () => {
     newBytes: 10,
     frozenMs: 0,
   };
-  expect(eventText(event('snapshot.created', data))).toMatch(
+  expect(formatEvent(event('snapshot.created', data))).toMatch(
     / snp-aaaaaaaaaaaaaaaa before turn: 12 files, 3 changed$/,
   );
-  expect(eventText(event('snapshot.created', { ...data, label: 'works' }))).toMatch(/ works: 12 files/);
+  expect(formatEvent(event('snapshot.created', { ...data, label: 'works' }))).toMatch(/ works: 12 files/);
 });
 
 test('what an agent printed follows, a bar before each line, and nothing in it is obeyed', () => {
   const text = 'one\r\n\u001b]52;c;evil\u0007\u202e\u2028two\n';
   const data = { turnId, stream: 'stdout', offset: 0, bytes: 20, text };
-  const [, ...lines] = eventText(event('turn.output', data)).split('\n');
+  const [, ...lines] = formatEvent(event('turn.output', data)).split('\n');
   expect(lines).toEqual(['    │ one', '    │ \\u{1b}]52;c;evil\\u{7}\\u{202e}\\u{2028}two']);
 });
 
@@ -48,11 +48,11 @@ test('long lines and many lines are cut', () => {
     bytes: 1,
     text: `${'x'.repeat(1e6)}\n${'y\n'.repeat(5_000)}`,
   };
-  const text = eventText(event('turn.output', data));
+  const text = formatEvent(event('turn.output', data));
   expect(text.length).toBeLessThan(5_000);
   expect(text).toMatch(/… 4801 more lines$/);
 });
 
 test('an event of a later version is shown as it came', () => {
-  expect(eventText(event('moon.rose', { phase: 'full' }))).toMatch(/moon\.rose +\{"phase":"full"\}$/);
+  expect(formatEvent(event('moon.rose', { phase: 'full' }))).toMatch(/moon\.rose +\{"phase":"full"\}$/);
 });

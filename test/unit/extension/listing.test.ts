@@ -1,15 +1,15 @@
 import { describe, expect, test } from 'vitest';
 import {
   NO_FILTER,
-  ago,
-  contextOf,
+  formatAge,
+  menuContextOf,
   groupOf,
-  iconOf,
-  listed,
-  sizeWords,
-  statusWord,
-  subtitleOf,
-  titleOf,
+  sessionIcon,
+  sessionsInGroup,
+  formatBytes,
+  formatStatus,
+  sessionSubtitle,
+  sessionTitle,
 } from '../../../extension/sessions/listing.ts';
 import type { Session } from '../../../protocol/entities.ts';
 import { session } from './a-session.ts';
@@ -27,57 +27,57 @@ const names = (sessions: readonly Session[]): string[] => sessions.map(({ name }
 
 describe('the sessions of a group', () => {
   test('are those with a sandbox, or those to come back to; pinned ones first, then the latest', () => {
-    expect(names(listed(all, 'active', NO_FILTER))).toEqual(['kept', 'new', 'old']);
-    expect(names(listed(all, 'earlier', NO_FILTER))).toEqual(['gone']);
+    expect(names(sessionsInGroup(all, 'active', NO_FILTER))).toEqual(['kept', 'new', 'old']);
+    expect(names(sessionsInGroup(all, 'earlier', NO_FILTER))).toEqual(['gone']);
     expect(groupOf(session({ status: 'paused' }))).toBe('active');
     expect(groupOf(session({ status: 'expired' }))).toBe('earlier');
-    expect(names(listed(all, 'unstarted', NO_FILTER))).toEqual(['untouched']);
+    expect(names(sessionsInGroup(all, 'unstarted', NO_FILTER))).toEqual(['untouched']);
   });
 
   test('one that nothing was asked of yet is neither active nor earlier, until its first turn is queued or its files are copied', () => {
     const filling = { snapshotId: 'snp-aaaaaaaaaaaaaaaa', failed: null };
     expect(groupOf(session({ status: 'created' }))).toBe('unstarted');
     expect(groupOf(session({ status: 'created', queuedTurns: 1 }))).toBe('active');
-    expect(groupOf(session({ status: 'created', filling }))).toBe('active');
+    expect(groupOf(session({ status: 'created', hydration: filling }))).toBe('active');
     // A fork is about what its session was about.
     expect(groupOf(session({ status: 'created', about: 'fix the parser' }))).toBe('earlier');
   });
 
   test('are searched in what they are called and are about', () => {
     const asked = [session({ name: 'asked', lastPrompt: 'Now the tests' })];
-    expect(names(listed(asked, 'active', { ...NO_FILTER, search: 'the TESTS' }))).toEqual(['asked']);
-    expect(names(listed(all, 'active', { ...NO_FILTER, search: 'invoice' }))).toEqual(['new']);
-    expect(names(listed(all, 'earlier', { ...NO_FILTER, search: 'MONEY' }))).toEqual(['gone']);
-    expect(names(listed(all, 'active', { ...NO_FILTER, search: 'counter' }))).toHaveLength(3);
+    expect(names(sessionsInGroup(asked, 'active', { ...NO_FILTER, search: 'the TESTS' }))).toEqual(['asked']);
+    expect(names(sessionsInGroup(all, 'active', { ...NO_FILTER, search: 'invoice' }))).toEqual(['new']);
+    expect(names(sessionsInGroup(all, 'earlier', { ...NO_FILTER, search: 'MONEY' }))).toEqual(['gone']);
+    expect(names(sessionsInGroup(all, 'active', { ...NO_FILTER, search: 'counter' }))).toHaveLength(3);
   });
 
   test('are filtered by status, and archived ones are apart', () => {
-    expect(listed(all, 'active', { ...NO_FILTER, statuses: ['paused'] })).toEqual([]);
-    expect(names(listed(all, 'active', { ...NO_FILTER, archived: true }))).toEqual(['put away']);
+    expect(sessionsInGroup(all, 'active', { ...NO_FILTER, statuses: ['paused'] })).toEqual([]);
+    expect(names(sessionsInGroup(all, 'active', { ...NO_FILTER, archived: true }))).toEqual(['put away']);
   });
 });
 
 test('menus go by words that tell apart what can be done', () => {
   const running = session({ status: 'active', runningTurn: 'turn-aaaaaaaaaaaaaaaa', queuedTurns: 2 });
-  expect(contextOf(running).split(' ')).toEqual(['session', 'active', 'running', 'loose', 'kept']);
-  expect(contextOf(session({ pinned: true, archived: true })).split(' ')).toEqual([
+  expect(menuContextOf(running).split(' ')).toEqual(['session', 'active', 'running', 'loose', 'kept']);
+  expect(menuContextOf(session({ pinned: true, archived: true })).split(' ')).toEqual([
     'session',
     'idle',
     'quiet',
     'pinned',
     'archived',
   ]);
-  expect(iconOf(running).id).toBe('loading~spin');
-  expect(statusWord(running)).toBe('running, 2 queued');
+  expect(sessionIcon(running).id).toBe('loading~spin');
+  expect(formatStatus(running)).toBe('running, 2 queued');
   const filling = { snapshotId: 'snp-aaaaaaaaaaaaaaaa', failed: null };
-  expect(statusWord(session({ status: 'created', filling }))).toBe('being filled');
+  expect(formatStatus(session({ status: 'created', hydration: filling }))).toBe('being filled');
   const failed = { code: 'no_space', why: 'The disk is full' };
-  expect(statusWord(session({ status: 'created', filling: { ...filling, failed } }))).toBe('not filled');
+  expect(formatStatus(session({ status: 'created', hydration: { ...filling, failed } }))).toBe('not filled');
 });
 
 test('times are told as people say them', () => {
   const now = Date.parse('2026-01-31T12:00:00.000Z');
-  const told = (time: string): string => ago(time, now);
+  const told = (time: string): string => formatAge(time, now);
   expect(told('2026-01-31T11:59:30.000Z')).toBe('now');
   expect(told('2026-01-31T11:18:00.000Z')).toBe('42 min');
   expect(told('2026-01-31T07:00:00.000Z')).toBe('5 h');
@@ -87,11 +87,11 @@ test('times are told as people say them', () => {
 
 test('a session that nobody named goes by its profile and the end of its id', () => {
   const unnamed = session({ name: 'ses-aaaaaaaaaaaaaaaa' });
-  expect([titleOf(unnamed), subtitleOf(unnamed)]).toEqual(['counter', 'aaaa']);
+  expect([sessionTitle(unnamed), sessionSubtitle(unnamed)]).toEqual(['counter', 'aaaa']);
   const named = session({ name: 'invoices' });
-  expect([titleOf(named), subtitleOf(named)]).toEqual(['invoices', 'counter']);
+  expect([sessionTitle(named), sessionSubtitle(named)]).toEqual(['invoices', 'counter']);
 });
 
 test('sizes are told as people say them', () => {
-  expect([12, 4_000, 3_500_000, 5e9].map(sizeWords)).toEqual(['12 bytes', '4 KB', '3.3 MB', '4.7 GB']);
+  expect([12, 4_000, 3_500_000, 5e9].map(formatBytes)).toEqual(['12 bytes', '4 KB', '3.3 MB', '4.7 GB']);
 });

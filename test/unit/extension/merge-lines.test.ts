@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { mergeLines, withEdits } from '../../../extension/files/merge-lines.ts';
-import { times } from '../../setup/run-length.ts';
-import { Seeded, seedOfRun } from '../protocol/seeded.ts';
+import { mergeLines, applyEdits } from '../../../extension/files/merge-lines.ts';
+import { soakCount } from '../../setup/run-length.ts';
+import { SeededRandom, seedOfRun } from '../../fixtures/protocol/seeded-random.ts';
 
 function merged(base: string, mine: string, theirs: string): string | undefined {
   const edits = mergeLines(base, mine, theirs);
-  return edits === undefined ? undefined : withEdits(mine, edits);
+  return edits === undefined ? undefined : applyEdits(mine, edits);
 }
 
 const BASE = 'a\nb\nc\nd\ne\n';
@@ -47,8 +47,8 @@ describe('a merge by lines', () => {
 
   test('of changes at random places far enough apart has them all, whoever merges', () => {
     const seed = seedOfRun('merges');
-    for (let round = 0; round < times(300, 20_000); round += 1) {
-      const random = new Seeded(seed + round);
+    for (let round = 0; round < soakCount(300, 20_000); round += 1) {
+      const random = new SeededRandom(seed + round);
       const base = Array.from({ length: 5 + random.below(60) }, (_, n) => `line ${String(n)}`);
       const sides = { mine: [...base], theirs: [...base], both: [...base] };
       // From the bottom up, so that the places above stay where they are.
@@ -74,8 +74,8 @@ describe('a merge by lines', () => {
   test('never loses a line that only one side has, however they changed', () => {
     const seed = seedOfRun('lines');
     let merges = 0;
-    for (let round = 0; round < times(500, 20_000); round += 1) {
-      const random = new Seeded(seed + round);
+    for (let round = 0; round < soakCount(500, 20_000); round += 1) {
+      const random = new SeededRandom(seed + round);
       const base = Array.from({ length: random.below(30) }, () => `w${String(random.below(8))}`);
       const changed = (who: string): string[] => {
         const lines = [...base];

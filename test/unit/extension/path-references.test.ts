@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import {
-  inWorkspace,
+  workspaceCandidates,
   pathReferences,
   spacedReferences,
 } from '../../../extension/terminals/path-references.ts';
@@ -88,6 +88,6 @@ describe('where in the workspace a path leads', () => {
     ['/workspace/../etc/passwd', []],
     ['/workspaces/x', []],
   ])('%s', (path, expected) => {
-    expect(inWorkspace(path)).toEqual(expected);
+    expect(workspaceCandidates(path)).toEqual(expected);
   });
 });

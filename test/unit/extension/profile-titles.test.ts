@@ -2,7 +2,10 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import { SANDBOX_PROFILE, sandboxTerminalSettings } from '../../../extension/terminals/profile-titles.ts';
+import {
+  SANDBOX_PROFILE,
+  sandboxTerminalSettings,
+} from '../../../extension/files/sandbox-terminal-settings.ts';
 
 const ROOT = join(import.meta.dirname, '../../..');
 const ManifestSchema = z.object({

@@ -1,26 +1,26 @@
 import { describe, expect, test } from 'vitest';
-import { isForVsCode, parseFileQuery } from '../../../extension/search/quick-open.ts';
+import { isQuickOpenPrefix, parseFileQuery } from '../../../extension/search/file-query.ts';
 import { Replacement } from '../../../extension/search/replacement.ts';
 import {
-  NO_OPTIONS,
-  optionsWords,
+  DEFAULT_OPTIONS,
+  formatOptions,
   parseGlobs,
   searchParams,
-  summaryText,
+  formatSummary,
 } from '../../../extension/search/search-query.ts';
 import type { SearchOptions } from '../../../extension/search/search-query.ts';
-import { SearchResults, comparePaths, labelOf } from '../../../extension/search/search-results.ts';
+import { SearchResults, comparePaths, resultLabel } from '../../../extension/search/search-results.ts';
 import type { SearchLine } from '../../../protocol/search.ts';
 import { SearchParamsSchema } from '../../../protocol/search.ts';
-import { Seeded, seedOfRun } from '../protocol/seeded.ts';
+import { SeededRandom, seedOfRun } from '../../fixtures/protocol/seeded-random.ts';
 
 describe('what is typed into Go to File', () => {
   test('leads to VS Code where it begins with one of its prefixes', () => {
     for (const value of ['>reload', '@', '@:sym', ':12', '#Class', '?', 'term ', 'task build']) {
-      expect(isForVsCode(value)).toBe(true);
+      expect(isQuickOpenPrefix(value)).toBe(true);
     }
     for (const value of ['', 'a>b', 'terminal', 'a@b', 'file:12', 'C#', '%'])
-      expect(isForVsCode(value)).toBe(false);
+      expect(isQuickOpenPrefix(value)).toBe(false);
   });
 
   test('names a file, and a position in it', () => {
@@ -61,7 +61,7 @@ describe('patterns for files', () => {
     );
     const most = Array.from({ length: 98 }, (_, at) => `${at}${'y'.repeat(880)}`).join(',');
     const params = searchParams({
-      ...NO_OPTIONS,
+      ...DEFAULT_OPTIONS,
       pattern: 'x',
       include: most,
       exclude: most.slice(0, 9_000),
@@ -72,7 +72,7 @@ describe('patterns for files', () => {
 
 describe('a search', () => {
   test('asks for what its options say', () => {
-    expect(searchParams({ ...NO_OPTIONS, pattern: 'a.b' })).toMatchObject({
+    expect(searchParams({ ...DEFAULT_OPTIONS, pattern: 'a.b' })).toMatchObject({
       syntax: 'fixed',
       letterCase: 'ignore',
       word: false,
@@ -93,17 +93,19 @@ describe('a search', () => {
       include: ['**/src', '**/src/**'],
       exclude: ['**/.git', '**/.hg', '**/.svn', '**/*.min.js', '**/*.min.js/**'],
     });
-    expect(optionsWords(options)).toBe('match case, whole word, regular expression, in src, not in *.min.js');
-    expect(optionsWords(NO_OPTIONS)).toBe('');
+    expect(formatOptions(options)).toBe(
+      'match case, whole word, regular expression, in src, not in *.min.js',
+    );
+    expect(formatOptions(DEFAULT_OPTIONS)).toBe('');
   });
 
   test('says how much it found, and why there may be more', () => {
-    expect(summaryText({ matches: 0, files: 0, stopped: null, skipped: 0 })).toBe('No results found.');
-    expect(summaryText({ matches: 1, files: 1, stopped: null, skipped: 0 })).toBe('1 line in 1 file.');
-    expect(summaryText({ matches: 5000, files: 20, stopped: 'limit', skipped: 1 })).toBe(
+    expect(formatSummary({ matches: 0, files: 0, stopped: null, skipped: 0 })).toBe('No results found.');
+    expect(formatSummary({ matches: 1, files: 1, stopped: null, skipped: 0 })).toBe('1 line in 1 file.');
+    expect(formatSummary({ matches: 5000, files: 20, stopped: 'limit', skipped: 1 })).toBe(
       '5,000 lines in 20 files. The results are truncated: narrow the search to see the others. 1 line left out: too long, or changed during the search.',
     );
-    expect(summaryText({ matches: 0, files: 0, stopped: 'time', skipped: 0 })).toMatch(/took too long/);
+    expect(formatSummary({ matches: 0, files: 0, stopped: 'time', skipped: 0 })).toMatch(/took too long/);
   });
 });
 
@@ -120,7 +122,7 @@ function line(path: string, number: number, preview: string, ...ranges: [number,
 
 describe('results', () => {
   test('are grouped by file and sorted, in whatever order they arrive', () => {
-    const random = new Seeded(seedOfRun('search results'));
+    const random = new SeededRandom(seedOfRun('search results'));
     const paths = [
       '/workspace/a/b.txt',
       '/workspace/a/b2.txt',
@@ -143,17 +145,17 @@ describe('results', () => {
 
   test('show the number of the line first, then the line with its matches', () => {
     const found = line('/workspace/f', 12, '  find me and find me', [2, 6], [14, 18]);
-    const { label, highlights } = labelOf(found, (text) => text);
+    const { label, highlights } = resultLabel(found, (text) => text);
     expect(label).toBe('12: find me and find me');
     expect(highlights.map(([from, to]) => label.slice(from, to))).toEqual(['find', 'find']);
-    expect(labelOf(found, (text) => `\\${text}`).highlights).toEqual([]);
+    expect(resultLabel(found, (text) => `\\${text}`).highlights).toEqual([]);
     const cut = { ...found, preview: 'me and find', previewStart: 7 };
-    expect(labelOf(cut, (text) => text)).toEqual({ label: '12: me and find', highlights: [[11, 15]] });
+    expect(resultLabel(cut, (text) => text)).toEqual({ label: '12: me and find', highlights: [[11, 15]] });
   });
 });
 
 describe('a replacement', () => {
-  const query = { ...NO_OPTIONS, pattern: '(\\w+)@(?P<host>\\w+)', regex: true };
+  const query = { ...DEFAULT_OPTIONS, pattern: '(\\w+)@(?P<host>\\w+)', regex: true };
   const made = (
     text: string,
     file: string,
@@ -174,14 +176,14 @@ describe('a replacement', () => {
     expect(made('$2 at $1$$ $& $<host>\\n', 'x\nto a@b, c@d\ny', found)).toBe(
       'x\nto b at a$ a@b b\n, d at c$ c@d d\n\ny',
     );
-    expect(made('$1\\n', 'x\nto a@b, c@d', found, { ...NO_OPTIONS, pattern: '@' })).toBe(
+    expect(made('$1\\n', 'x\nto a@b, c@d', found, { ...DEFAULT_OPTIONS, pattern: '@' })).toBe(
       'x\nto $1\\n, $1\\n',
     );
     expect(made('', 'x\nto a@b, c@d', found)).toBe('x\nto , ');
   });
 
   test('takes the match that ripgrep found, where JavaScript would take a shorter one', () => {
-    const words = { ...NO_OPTIONS, pattern: '(a|ab)', regex: true, wholeWord: true };
+    const words = { ...DEFAULT_OPTIONS, pattern: '(a|ab)', regex: true, wholeWord: true };
     expect(made('<$1>', 'ab', [line('/f', 1, 'ab', [0, 2])], words)).toBe('<ab>');
   });
 
@@ -203,7 +205,7 @@ describe('a replacement', () => {
   });
 
   test('ends where the groups of hostile text take too long', () => {
-    const slow = { ...NO_OPTIONS, pattern: '(x+x+)+y', regex: true };
+    const slow = { ...DEFAULT_OPTIONS, pattern: '(x+x+)+y', regex: true };
     const text = 'x'.repeat(60);
     const started = performance.now();
     expect(() => made('$1', text, [line('/f', 1, text, [0, 60])], slow)).toThrow(/take too long/);

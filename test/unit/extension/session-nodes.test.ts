@@ -12,11 +12,12 @@ let nodes: SessionNodes;
 
 /** As VS Code asks for the whole tree. */
 function draw(sessions: readonly Session[]): void {
-  for (const { group } of nodes.groups(sessions, NO_FILTER)) nodes.sessions(group, sessions, NO_FILTER);
+  for (const { group } of nodes.groupNodes(sessions, NO_FILTER))
+    nodes.sessionNodes(group, sessions, NO_FILTER);
 }
 
 function idsBelow(group: 'active' | 'earlier', sessions: readonly Session[]): string[] {
-  return nodes.sessions(group, sessions, NO_FILTER).map((node) => node.session.id);
+  return nodes.sessionNodes(group, sessions, NO_FILTER).map((node) => node.session.id);
 }
 
 beforeEach(() => {
@@ -26,47 +27,47 @@ beforeEach(() => {
 
 describe('what has to be drawn again', () => {
   test('is nothing where the same sessions are listed anew', () => {
-    expect(nodes.changed(structuredClone(first), NO_FILTER)).toEqual([]);
+    expect(nodes.nodesToRefresh(structuredClone(first), NO_FILTER)).toEqual([]);
   });
 
   test('is the entry of the session that is other than before, which stays the same entry', () => {
-    const b = nodes.drawn.find((node) => node.session.id === 'b');
+    const b = nodes.rendered.find((node) => node.session.id === 'b');
     const now = [session('a'), session('b', { runningTurn: 'trn-1' }), c];
-    const changed = nodes.changed(now, NO_FILTER);
+    const changed = nodes.nodesToRefresh(now, NO_FILTER);
     expect(changed).toHaveLength(1);
     expect(changed?.[0]).toBe(b);
     expect(b?.session.runningTurn).toBe('trn-1');
-    expect(nodes.changed(now, NO_FILTER)).toEqual([]);
+    expect(nodes.nodesToRefresh(now, NO_FILTER)).toEqual([]);
   });
 
   test('is the group whose order or members are others, until it was asked for', () => {
     const now = [session('a'), session('b', { pinned: true }), c];
     const active = [{ kind: 'group', group: 'active' }];
-    expect(nodes.changed(now, NO_FILTER)).toEqual(active);
-    expect(nodes.changed(now, NO_FILTER)).toEqual(active);
+    expect(nodes.nodesToRefresh(now, NO_FILTER)).toEqual(active);
+    expect(nodes.nodesToRefresh(now, NO_FILTER)).toEqual(active);
     expect(idsBelow('active', now)).toEqual(['b', 'a']);
-    expect(nodes.changed(now, NO_FILTER)).toEqual([]);
+    expect(nodes.nodesToRefresh(now, NO_FILTER)).toEqual([]);
   });
 
   test('is both groups where a session goes from one to the other, and no entry is in both', () => {
     const now = [session('a'), session('b', { status: 'resumable' }), c];
-    const before = nodes.drawn.find((node) => node.session.id === 'b');
-    expect(nodes.changed(now, NO_FILTER)).toEqual([
+    const before = nodes.rendered.find((node) => node.session.id === 'b');
+    expect(nodes.nodesToRefresh(now, NO_FILTER)).toEqual([
       { kind: 'group', group: 'active' },
       { kind: 'group', group: 'earlier' },
     ]);
     draw(now);
-    const after = nodes.drawn.find((node) => node.session.id === 'b');
+    const after = nodes.rendered.find((node) => node.session.id === 'b');
     expect(after).not.toBe(before);
     expect(before?.session.status).toBe('idle');
   });
 
   test('is everything where a heading comes or goes', () => {
-    expect(nodes.changed(first.slice(0, 2), NO_FILTER)).toBeUndefined();
+    expect(nodes.nodesToRefresh(first.slice(0, 2), NO_FILTER)).toBeUndefined();
     draw(first.slice(0, 2));
-    expect(nodes.changed(first, NO_FILTER)).toBeUndefined();
+    expect(nodes.nodesToRefresh(first, NO_FILTER)).toBeUndefined();
     draw([]);
-    expect(nodes.drawn).toEqual([]);
-    expect(nodes.changed([], NO_FILTER)).toEqual([]);
+    expect(nodes.rendered).toEqual([]);
+    expect(nodes.nodesToRefresh([], NO_FILTER)).toEqual([]);
   });
 });

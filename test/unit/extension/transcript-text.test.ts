@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { transcriptText } from '../../../extension/history/transcript-text.ts';
+import { formatTranscript } from '../../../extension/history/transcript-text.ts';
 import type { SessionEvent } from '../../../protocol/entities.ts';
 
 const turnId = 'turn-aaaaaaaaaaaaaaaa';
@@ -7,7 +7,7 @@ const turnId = 'turn-aaaaaaaaaaaaaaaa';
 function text(type: string, data: SessionEvent['data']): string {
   const hash = '0'.repeat(64);
   const sessionId = 'ses-aaaaaaaaaaaaaaaa';
-  return transcriptText({
+  return formatTranscript({
     sessionId,
     seq: 1,
     at: '2026-01-01T10:00:00.000Z',

@@ -13,11 +13,11 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { Directory } from '../../../sidecar/files/directory.ts';
 import { loadNative, type Native } from '../../../sidecar/files/native.ts';
-import { OwnEntries } from '../../../sidecar/files/own-entries.ts';
+import { TemporaryEntries } from '../../../sidecar/files/temporary-entries.ts';
 import { Resolver } from '../../../sidecar/files/resolver.ts';
 import { contentVersion } from '../../../sidecar/files/version.ts';
 import { WriteIntents } from '../../../sidecar/files/write-intents.ts';
-import { Writer } from '../../../sidecar/files/write.ts';
+import { FileWriter } from '../../../sidecar/files/file-writer.ts';
 
 describe('an agent that is faster than the swap of names', () => {
   let top: string;
@@ -28,7 +28,7 @@ describe('an agent that is faster than the swap of names', () => {
     mkdirSync(join(top, 'workspace'));
     file = join(top, 'workspace', 'a');
     writeFileSync(file, 'old');
-    root = Directory.at(join(top, 'workspace'));
+    root = Directory.open(join(top, 'workspace'));
   });
   afterEach(() => {
     root.close();
@@ -58,11 +58,11 @@ describe('an agent that is faster than the swap of names', () => {
         after[swaps]?.();
       },
     };
-    const intents = new WriteIntents(new OwnEntries(join(top, 'control')));
+    const intents = new WriteIntents(new TemporaryEntries(join(top, 'control')));
     const resolver = new Resolver(root, native);
     const target = { text: '/workspace/a', locate: () => resolver.parent([Buffer.from('a')], true) };
     try {
-      await new Writer({ native, intents }).write(target, how, Buffer.from('new'));
+      await new FileWriter({ native, intents }).write(target, how, Buffer.from('new'));
       return 'written';
     } catch (error) {
       if (!(error instanceof HoldfastError)) return error instanceof Error ? error.message : 'odd';

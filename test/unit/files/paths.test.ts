@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { decodeName, encodeName, ESCAPE, formatPath, parsePath } from '../../../protocol/paths.ts';
-import { Seeded } from '../protocol/seeded.ts';
-import { times } from '../../setup/run-length.ts';
+import { SeededRandom } from '../../fixtures/protocol/seeded-random.ts';
+import { soakCount } from '../../setup/run-length.ts';
 
 function codeOf(work: () => unknown): string {
   try {
@@ -15,7 +15,7 @@ function codeOf(work: () => unknown): string {
 }
 
 const SOAK_MS = 600_000;
-const CASES = times(20_000, 1_000_000);
+const CASES = soakCount(20_000, 1_000_000);
 
 describe('names are bytes', () => {
   test.each([
@@ -38,7 +38,7 @@ describe('names are bytes', () => {
   test(
     'every name has one spelling, and it survives JSON and a URI',
     () => {
-      const random = new Seeded(1);
+      const random = new SeededRandom(1);
       const alphabet = [
         0x61, 0x2d, 0x0a, 0xe2, 0x90, 0x9b, 0xff, 0xc3, 0xa9, 0xf0, 0x9f, 0x98, 0x80, 0xed, 0xa0, 0x5c,
       ];
@@ -117,7 +117,7 @@ describe('paths', () => {
   test(
     'whatever text comes, it is a path that comes back as it was, or a typed error',
     () => {
-      const random = new Seeded(2);
+      const random = new SeededRandom(2);
       const pieces = [
         '/',
         '..',

@@ -20,28 +20,34 @@ import {
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
-import { codeOf, everything, stat, WAYS, workspaceScene } from './workspace-scene.ts';
+import {
+  errorCode,
+  READ_ALL,
+  STAT_OPTIONS,
+  RESOLUTION_MODES,
+  useWorkspaceFixture,
+} from '../../fixtures/files/workspace-fixture.ts';
 
-describe.each(WAYS)('files of a workspace, where %s', (_how, withoutNative) => {
-  const scene = workspaceScene(withoutNative);
+describe.each(RESOLUTION_MODES)('files of a workspace, where %s', (_how, withoutNative) => {
+  const scene = useWorkspaceFixture(withoutNative);
   const { at, left, put, read } = scene;
 
   test('a write says what it expects to find', async () => {
-    expect(await codeOf(put('/workspace/a', '1', {}))).toBe('invalid_params');
-    expect(await codeOf(put('/workspace/a', '1', { overwrite: true }))).toBe('file_not_found');
-    expect(await codeOf(put('/workspace/a', '1', { ifVersion: 'c-x' }))).toBe('conflict');
+    expect(await errorCode(put('/workspace/a', '1', {}))).toBe('invalid_params');
+    expect(await errorCode(put('/workspace/a', '1', { overwrite: true }))).toBe('file_not_found');
+    expect(await errorCode(put('/workspace/a', '1', { ifVersion: 'c-x' }))).toBe('conflict');
     const first = await put('/workspace/a', '1', { create: true });
     expect(first).toMatchObject({ created: true, hardlinked: false, size: 1 });
     expect(statSync(at('a')).mode & 0o777).toBe(0o644);
-    expect(await codeOf(put('/workspace/a', '2', { create: true }))).toBe('file_exists');
+    expect(await errorCode(put('/workspace/a', '2', { create: true }))).toBe('file_exists');
     const second = await put('/workspace/a', '2', { ifVersion: first.version });
     expect(second.created).toBe(false);
-    expect(await codeOf(put('/workspace/a', '3', { ifVersion: first.version }))).toBe('conflict');
+    expect(await errorCode(put('/workspace/a', '3', { ifVersion: first.version }))).toBe('conflict');
     expect(await read('/workspace/a')).toBe('2');
-    expect((await scene.files.stat('/workspace/a', stat)).version).toBe(second.version);
-    expect(await codeOf(put('/workspace', '1'))).toBe('file_is_a_directory');
-    expect(await codeOf(put('/workspace/a/b', '1'))).toBe('file_not_a_directory');
-    expect(await codeOf(put('/workspace/none/b', '1'))).toBe('file_not_found');
+    expect((await scene.files.stat('/workspace/a', STAT_OPTIONS)).version).toBe(second.version);
+    expect(await errorCode(put('/workspace', '1'))).toBe('file_is_a_directory');
+    expect(await errorCode(put('/workspace/a/b', '1'))).toBe('file_not_a_directory');
+    expect(await errorCode(put('/workspace/none/b', '1'))).toBe('file_not_found');
     expect(left()).toEqual([]);
     expect(readdirSync(join(scene.top, 'control/entries'))).toEqual([]);
   });
@@ -54,7 +60,7 @@ describe.each(WAYS)('files of a workspace, where %s', (_how, withoutNative) => {
     const error = await put('/workspace/a', 'six', { ifVersion: version }).catch((caught: unknown) => caught);
     expect(error).toBeInstanceOf(HoldfastError);
     expect((error as HoldfastError).code).toBe('conflict');
-    const now = (await scene.files.stat('/workspace/a', stat)).version;
+    const now = (await scene.files.stat('/workspace/a', STAT_OPTIONS)).version;
     expect((error as HoldfastError).details).toEqual({ version: now });
     expect(readFileSync(at('a'), 'utf8')).toBe('two');
     expect(left()).toEqual([]);
@@ -75,7 +81,7 @@ describe.each(WAYS)('files of a workspace, where %s', (_how, withoutNative) => {
     expect([readFileSync(at('a'), 'utf8'), readFileSync(at('other'), 'utf8')]).toEqual(['new', 'old']);
     expect(statSync(at('a')).mode & 0o7777).toBe(0o750);
     chmodSync(at('a'), 0o444);
-    expect(await codeOf(put('/workspace/a', 'newer'))).toBe('permission_denied');
+    expect(await errorCode(put('/workspace/a', 'newer'))).toBe('permission_denied');
   });
 
   test('a write through a link reaches what it leads to, and the link stays', async () => {
@@ -91,7 +97,7 @@ describe.each(WAYS)('files of a workspace, where %s', (_how, withoutNative) => {
       readFileSync(at('d/new'), 'utf8'),
       readlinkSync(at('link')),
     ]).toEqual(['new', 'made', '/workspace/d/x']);
-    expect(await codeOf(put('/workspace/escape', 'x'))).toBe('file_not_found');
+    expect(await errorCode(put('/workspace/escape', 'x'))).toBe('file_not_found');
     expect(existsSync(join(scene.top, 'escape'))).toBe(false);
   });
 
@@ -103,13 +109,13 @@ describe.each(WAYS)('files of a workspace, where %s', (_how, withoutNative) => {
     for (let offset = 0; offset < content.length; offset += 2 ** 22) {
       await uploads.append(id, offset, content.subarray(offset, offset + 2 ** 22));
     }
-    expect(await codeOf(uploads.append(id, 5, content.subarray(0, 1)))).toBe('invalid_params');
+    expect(await errorCode(uploads.append(id, 5, content.subarray(0, 1)))).toBe('invalid_params');
     const done = await uploads.commit(id, content.length);
-    expect(await codeOf(uploads.commit(id, 1))).toBe('not_found');
+    expect(await errorCode(uploads.commit(id, 1))).toBe('not_found');
     const hash = createHash('sha256');
     for (let offset = 0; offset < content.length;) {
       const { bytes, version } = await scene.files.read('/workspace/big', {
-        ...everything,
+        ...READ_ALL,
         offset,
         ifVersion: done.version,
       });
@@ -121,11 +127,11 @@ describe.each(WAYS)('files of a workspace, where %s', (_how, withoutNative) => {
     const fd = openSync(at('big'), 'r+');
     writeSync(fd, 'X', 100);
     closeSync(fd);
-    expect(await codeOf(scene.files.read('/workspace/big', { ...everything, ifVersion: done.version }))).toBe(
-      'conflict',
-    );
+    expect(
+      await errorCode(scene.files.read('/workspace/big', { ...READ_ALL, ifVersion: done.version })),
+    ).toBe('conflict');
     const stale = uploads.begin(await scene.files.target('/workspace/big'), { ifVersion: done.version });
-    expect(await codeOf(uploads.commit(stale, 0))).toBe('conflict');
+    expect(await errorCode(uploads.commit(stale, 0))).toBe('conflict');
     uploads.begin(await scene.files.target('/workspace/never'), { create: true });
     uploads.close();
     expect(left()).toEqual([]);
@@ -134,7 +140,7 @@ describe.each(WAYS)('files of a workspace, where %s', (_how, withoutNative) => {
 
   test('a large file that is replaced by version is the one that was looked at', async () => {
     writeFileSync(at('big'), Buffer.alloc(5 * 2 ** 20, 'a'));
-    const { version } = await scene.files.read('/workspace/big', { ...everything, length: 1 });
+    const { version } = await scene.files.read('/workspace/big', { ...READ_ALL, length: 1 });
     expect(version).toMatch(/^s-/);
     await put('/workspace/big', 'small', { ifVersion: version });
     expect(readFileSync(at('big'), 'utf8')).toBe('small');
@@ -158,7 +164,7 @@ describe.each(WAYS)('files of a workspace, where %s', (_how, withoutNative) => {
         expect(now).toBe(`agent! ${round}`);
         conflicts += 1;
       } else expect([`editor ${round}`, `agent! ${round}`]).toContain(now);
-      version = (await scene.files.stat('/workspace/a', stat)).version ?? '';
+      version = (await scene.files.stat('/workspace/a', STAT_OPTIONS)).version ?? '';
     }
     expect(conflicts).toBeGreaterThan(0);
     expect(left()).toEqual([]);

@@ -13,10 +13,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { Directory } from '../../../sidecar/files/directory.ts';
-import { OwnEntries } from '../../../sidecar/files/own-entries.ts';
+import { TemporaryEntries } from '../../../sidecar/files/temporary-entries.ts';
 import { contentVersion } from '../../../sidecar/files/version.ts';
 import { WorkspaceFiles } from '../../../sidecar/files/workspace-files.ts';
-import { type Expected, NOT_MADE_YET, WriteIntents } from '../../../sidecar/files/write-intents.ts';
+import { type ExpectedFile, NOT_CREATED, WriteIntents } from '../../../sidecar/files/write-intents.ts';
 
 describe('a write that was cut off is finished or undone by the next sidecar', () => {
   let top: string;
@@ -35,9 +35,9 @@ describe('a write that was cut off is finished or undone by the next sidecar', (
     named: string,
     temporary: string | null,
     stagedIs: 'named' | 'temporary',
-    expected: Expected,
+    expected: ExpectedFile,
   ): Promise<{ content: string; names: string[]; notes: string[] }> {
-    const intents = new WriteIntents(new OwnEntries(join(top, 'control')));
+    const intents = new WriteIntents(new TemporaryEntries(join(top, 'control')));
     const name = intents.newName();
     writeFileSync(join(folder, 'a'), named);
     if (temporary !== null) writeFileSync(join(folder, name.toString()), temporary);
@@ -45,11 +45,11 @@ describe('a write that was cut off is finished or undone by the next sidecar', (
       bigint: true,
     });
     {
-      using directory = Directory.at(folder);
-      intents.note({ directory, name }, Buffer.from('a'), `${dev}:${ino}`, expected);
+      using directory = Directory.open(folder);
+      intents.register({ directory, name }, Buffer.from('a'), `${dev}:${ino}`, expected);
     }
     const files = new WorkspaceFiles({ workspace: join(top, 'workspace'), control: join(top, 'control') });
-    await files.settle();
+    await files.recover();
     files.close();
     return {
       content: readFileSync(join(folder, 'a'), 'utf8'),
@@ -57,7 +57,7 @@ describe('a write that was cut off is finished or undone by the next sidecar', (
       notes: readdirSync(join(top, 'control', 'entries')),
     };
   }
-  const old: Expected = { kind: 'content', version: contentVersion(Buffer.from('old')) };
+  const old: ExpectedFile = { kind: 'content', version: contentVersion(Buffer.from('old')) };
 
   test('before the names were swapped: the old content stays', async () => {
     expect(await after('old', 'new', 'temporary', old)).toEqual({ content: 'old', names: ['a'], notes: [] });
@@ -84,14 +84,14 @@ describe('a write that was cut off is finished or undone by the next sidecar', (
   });
 
   test('a note that is written anew holds until the new one is whole', async () => {
-    const intents = new WriteIntents(new OwnEntries(join(top, 'control')));
+    const intents = new WriteIntents(new TemporaryEntries(join(top, 'control')));
     const name = intents.newName();
     const path = join(top, 'control', 'entries', name.toString());
-    using directory = Directory.at(folder);
-    intents.note({ directory, name }, Buffer.from('a'), 'not made yet', { kind: 'anything' });
+    using directory = Directory.open(folder);
+    intents.register({ directory, name }, Buffer.from('a'), 'not made yet', { kind: 'anything' });
     const before = readFileSync(path, 'utf8');
     const fd = openSync(path, 'r');
-    intents.note({ directory, name }, Buffer.from('a'), '1:1', old);
+    intents.register({ directory, name }, Buffer.from('a'), '1:1', old);
     // It was replaced, and never cut short on the way.
     expect(readFileSync(fd, 'utf8')).toBe(before);
     closeSync(fd);
@@ -121,19 +121,19 @@ describe('a write that was cut off is finished or undone by the next sidecar', (
     /** `staged`: what the note says of the new content; `there`: what has the temporary name now. */
     async function left(
       staged: string,
-      expected: Expected,
+      expected: ExpectedFile,
       there: (path: string) => void,
     ): Promise<string[]> {
-      const intents = new WriteIntents(new OwnEntries(join(top, 'control')));
+      const intents = new WriteIntents(new TemporaryEntries(join(top, 'control')));
       const name = intents.newName();
       writeFileSync(join(folder, 'a'), 'old');
       there(join(folder, name.toString()));
       {
-        using directory = Directory.at(folder);
-        intents.note({ directory, name }, Buffer.from('a'), staged, expected);
+        using directory = Directory.open(folder);
+        intents.register({ directory, name }, Buffer.from('a'), staged, expected);
       }
       const files = new WorkspaceFiles({ workspace: join(top, 'workspace'), control: join(top, 'control') });
-      await files.settle();
+      await files.recover();
       files.close();
       expect(readFileSync(join(folder, 'a'), 'utf8')).toBe('old');
       expect(readdirSync(join(top, 'control', 'entries'))).toEqual([]);
@@ -146,14 +146,12 @@ describe('a write that was cut off is finished or undone by the next sidecar', (
     const file = (path: string): void => writeFileSync(path, 'of the agent');
 
     test('before the file was made', async () => {
-      expect(await left(NOT_MADE_YET, { kind: 'anything' }, file)).toEqual(['a', 'theirs']);
-      expect(await left(NOT_MADE_YET, { kind: 'anything' }, (path) => mkdirSync(path))).toEqual([
+      expect(await left(NOT_CREATED, { kind: 'anything' }, file)).toEqual(['a', 'theirs']);
+      expect(await left(NOT_CREATED, { kind: 'anything' }, (path) => mkdirSync(path))).toEqual([
         'a',
         'theirs',
       ]);
-      expect(await left(NOT_MADE_YET, { kind: 'anything' }, (path) => writeFileSync(path, ''))).toEqual([
-        'a',
-      ]);
+      expect(await left(NOT_CREATED, { kind: 'anything' }, (path) => writeFileSync(path, ''))).toEqual(['a']);
     });
 
     test('before the names were swapped', async () => {

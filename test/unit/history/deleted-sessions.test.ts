@@ -1,9 +1,9 @@
 import { existsSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import type { Log } from '../../../supervisor/daemon/logs.ts';
+import type { Log } from '../../../supervisor/base/log.ts';
 import { Artifacts } from '../../../supervisor/history/artifacts.ts';
-import { DeletedSessions } from '../../../supervisor/history/deleted-sessions.ts';
-import { EventLog } from '../../../supervisor/history/events.ts';
+import { DeletedSessionContents } from '../../../supervisor/history/deleted-session-contents.ts';
+import { EventLog } from '../../../supervisor/history/event-log.ts';
 import { TurnOutput } from '../../../supervisor/history/turn-output.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
 import { Turns } from '../../../supervisor/store/turns.ts';
@@ -14,10 +14,10 @@ import {
   temporaryDatabase,
   temporaryHome,
   turnId,
-} from '../store/temporary-home.ts';
+} from '../../fixtures/store/temporary-home.ts';
 
 const DAY_MS = 86_400_000;
-const silent: Log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {}, room: () => silent };
+const silent: Log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {}, child: () => silent };
 const id = sessionId(0);
 const turn = turnId(1);
 
@@ -38,7 +38,7 @@ function scene() {
   events.append(id, [{ type: 'session.deleted', data: { why: 'deleted' } }]);
   sessions.update(id, { status: 'deleted', deletedAt: 0 });
   const clock = { now: 0 };
-  const deleted = new DeletedSessions({
+  const deleted = new DeletedSessionContents({
     database,
     sessions,
     events,
@@ -63,24 +63,24 @@ describe('a session that was deleted', () => {
     const before = texts();
     clock.now = 7 * DAY_MS;
     deleted.removeAll();
-    expect(deleted.due()).toEqual([]);
+    expect(deleted.findRemovable()).toEqual([]);
     expect(texts()).toBe(before);
   });
 
   test('loses inputs, outputs and artifacts after it, once; figures, times and hashes stay', () => {
     const { home, database, deleted, clock, texts, events, turns } = scene();
     const hashes = events.read(id).map(({ seq, type, at, hash }) => ({ seq, type, at, hash }));
-    expect(existsSync(home.artifactsOf(id))).toBe(true);
+    expect(existsSync(home.artifactsDirectory(id))).toBe(true);
     clock.now = 7 * DAY_MS + 1;
-    expect(deleted.due()).toEqual([{ sessionId: id, bytes: expect.any(Number) as number }]);
+    expect(deleted.findRemovable()).toEqual([{ sessionId: id, bytes: expect.any(Number) as number }]);
     deleted.removeAll();
     expect(texts()).not.toContain('secret');
-    expect(existsSync(home.artifactsOf(id))).toBe(false);
+    expect(existsSync(home.artifactsDirectory(id))).toBe(false);
     expect(turns.get(turn)).toMatchObject({ status: 'succeeded', output: null, inputBytes: 6 });
     const after = events.read(id).map(({ seq, type, at, hash }) => ({ seq, type, at, hash }));
     expect(after.slice(0, -1)).toEqual(hashes);
     expect(after.at(-1)?.type).toBe('session.contents-removed');
-    expect(deleted.due()).toEqual([]);
+    expect(deleted.findRemovable()).toEqual([]);
     deleted.removeAll();
     expect(events.read(id)).toHaveLength(after.length);
     expect(database.all('SELECT * FROM turn_pieces')).toEqual([]);
@@ -96,15 +96,15 @@ describe('a session that was deleted', () => {
       id,
       id,
     );
-    expect(deleted.due()).toEqual([]);
+    expect(deleted.findRemovable()).toEqual([]);
     database.run('DELETE FROM snapshots');
-    expect(deleted.due()).toHaveLength(1);
+    expect(deleted.findRemovable()).toHaveLength(1);
   });
 
   test('that is not deleted is left alone, however old it is', () => {
     const { sessions, deleted, clock } = scene();
     sessions.update(id, { status: 'resumable', deletedAt: null });
     clock.now = 1000 * DAY_MS;
-    expect(deleted.due()).toEqual([]);
+    expect(deleted.findRemovable()).toEqual([]);
   });
 });

@@ -3,10 +3,10 @@ import { describe, expect, test } from 'vitest';
 import type { SessionEvent } from '../../../protocol/entities.ts';
 import { GENESIS_HASH } from '../../../protocol/events.ts';
 import type { EventEntry } from '../../../protocol/events.ts';
-import { canonicalJson } from '../../../supervisor/history/canonical.ts';
-import { EventLog } from '../../../supervisor/history/events.ts';
+import { canonicalJson } from '../../../supervisor/history/canonical-json.ts';
+import { EventLog } from '../../../supervisor/history/event-log.ts';
 import type { Database } from '../../../supervisor/store/database.ts';
-import { failureOf, sessionId, temporaryDatabase } from '../store/temporary-home.ts';
+import { thrownError, sessionId, temporaryDatabase } from '../../fixtures/store/temporary-home.ts';
 
 const SESSION = sessionId(0);
 const measured = (bytes: number): EventEntry => ({ type: 'workspace.measured', data: { bytes } });
@@ -44,7 +44,7 @@ describe('the history of a session', () => {
       expect(own).toBe(hash('sha256', canonicalJson([session, seq, at, type, data, prevHash])));
       before = own;
     }
-    expect(log.last(SESSION)).toEqual({ seq: 3, hash: before });
+    expect(log.head(SESSION)).toEqual({ seq: 3, hash: before });
   });
 
   test('is its own: another session begins at 1 again', () => {
@@ -78,8 +78,8 @@ describe('the history of a session', () => {
       seen.push(...page.map((event) => event.seq));
     }
     expect(seen).toEqual([1, 2, 3, 4, 5]);
-    expect(failureOf(() => log.append(SESSION, [renamed('x'.repeat(600_000))])).code).toBe('internal');
-    expect(log.last(SESSION).seq).toBe(5);
+    expect(thrownError(() => log.append(SESSION, [renamed('x'.repeat(600_000))])).code).toBe('internal');
+    expect(log.head(SESSION).seq).toBe(5);
   });
 
   test('goes on where it was after a restart', () => {
@@ -101,7 +101,7 @@ describe('the history of a session', () => {
       'UPDATE events SET seq = 5000 WHERE seq = 3; UPDATE events SET seq = 3 WHERE seq = 4; UPDATE events SET seq = 4 WHERE seq = 5000',
       3,
     ],
-  ])('shows when somebody changed %s', async (_, sql, firstBad) => {
+  ])('shows when somebody changed %s', async (_, sql, firstInvalid) => {
     const { log, database } = given();
     log.append(
       SESSION,
@@ -110,11 +110,11 @@ describe('the history of a session', () => {
     expect(await log.verify(SESSION)).toMatchObject({
       ok: true,
       events: 1200,
-      head: log.last(SESSION).hash,
-      firstBad: null,
+      head: log.head(SESSION).hash,
+      firstInvalid: null,
     });
     for (const statement of sql.split(';')) database.run(statement);
-    expect(await log.verify(SESSION)).toMatchObject({ ok: false, firstBad });
+    expect(await log.verify(SESSION)).toMatchObject({ ok: false, firstInvalid });
   });
 
   test('of a session without events holds', async () => {
@@ -122,7 +122,7 @@ describe('the history of a session', () => {
       ok: true,
       events: 0,
       head: GENESIS_HASH,
-      firstBad: null,
+      firstInvalid: null,
     });
   });
 
@@ -130,7 +130,7 @@ describe('the history of a session', () => {
     const { log } = given();
     log.append(SESSION, [measured(1)]);
     log.remove(SESSION);
-    expect(log.last(SESSION).seq).toBe(0);
+    expect(log.head(SESSION).seq).toBe(0);
     expect(log.append(SESSION, [measured(1)])[0]?.seq).toBe(1);
   });
 });
@@ -173,11 +173,11 @@ describe('an append inside a transaction', () => {
     const { page_count: pages } = database.get('PRAGMA page_count') as { page_count: number };
     database.get(`PRAGMA max_page_count = ${pages + 3}`);
     let written = 0;
-    const failure = failureOf(() => {
+    const failure = thrownError(() => {
       for (; written < 10_000; written += 1) log.append(SESSION, [renamed('x'.repeat(500))]);
     });
     expect(failure.code).toBe('no_space');
-    expect(log.last(SESSION).seq).toBe(written);
+    expect(log.head(SESSION).seq).toBe(written);
     database.get(`PRAGMA max_page_count = ${pages + 1000}`);
     log.append(SESSION, [measured(1)]);
     expect(await log.verify(SESSION)).toMatchObject({ ok: true, events: written + 1 });

@@ -4,20 +4,20 @@ import type { TurnStatus } from '../../../protocol/entities.ts';
 import { OUTPUT_STREAMS } from '../../../protocol/events.ts';
 import type { EventData } from '../../../protocol/events.ts';
 import { Artifacts } from '../../../supervisor/history/artifacts.ts';
-import { EventLog } from '../../../supervisor/history/events.ts';
-import { applyEvent, differences, replay } from '../../../supervisor/history/projection.ts';
+import { EventLog } from '../../../supervisor/history/event-log.ts';
+import { applyEvent, projectionMismatches, replay } from '../../../supervisor/history/projection.ts';
 import { TurnOutput } from '../../../supervisor/history/turn-output.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
 import { Turns } from '../../../supervisor/store/turns.ts';
 import {
   newTurn,
-  randomFrom,
+  seededRandom,
   sessionId,
   sessionRow,
   temporaryDatabase,
   temporaryHome,
   turnId,
-} from '../store/temporary-home.ts';
+} from '../../fixtures/store/temporary-home.ts';
 
 const SESSION = sessionId(0);
 const ENDS: readonly TurnStatus[] = ['succeeded', 'failed', 'cancelled', 'timeout', 'interrupted'];
@@ -30,7 +30,7 @@ function given(seed: number) {
   const turns = new Turns(database);
   const log = new EventLog(database);
   const output = new TurnOutput(database, log, new Artifacts(home));
-  const random = randomFrom(seed);
+  const random = seededRandom(seed);
   const below = (limit: number): number => Math.floor(random() * limit);
   const oneOf = <T>(list: readonly T[]): T => {
     const found = list[below(list.length)];
@@ -110,7 +110,7 @@ function given(seed: number) {
       ]);
     },
     restart: () => {
-      const turn = turns.runningOf(SESSION);
+      const turn = turns.getRunning(SESSION);
       if (turn === null) return;
       const generation = below(9);
       // An older supervisor did not say how the next sandbox came to be.
@@ -122,7 +122,7 @@ function given(seed: number) {
       log.append(SESSION, [{ type: 'turn.restarted', data: { turnId: turn.id, generation, ...how } }]);
     },
     work: () => {
-      const turn = turns.runningOf(SESSION);
+      const turn = turns.getRunning(SESSION);
       if (turn === null) return;
       const worker = { workerId: `w${below(9)}`, workerReused: below(2) === 0, workerStartMs: random() };
       turns.update(turn.id, worker);
@@ -145,19 +145,19 @@ function given(seed: number) {
       ]);
     },
     write: () => {
-      const turn = turns.runningOf(SESSION);
+      const turn = turns.getRunning(SESSION);
       if (turn === null) return;
       const stream = oneOf(OUTPUT_STREAMS);
       output.store(turn.id, stream, turn[`${stream}Bytes`], Buffer.alloc(1 + below(20_000), 'x'));
     },
     cancel: () => {
-      const turn = turns.runningOf(SESSION);
+      const turn = turns.getRunning(SESSION);
       if (turn === null) return;
       turns.update(turn.id, { cancelRequested: true });
       log.append(SESSION, [{ type: 'turn.cancelling', data: { turnId: turn.id } }]);
     },
     end: () => {
-      const turn = turns.runningOf(SESSION);
+      const turn = turns.getRunning(SESSION);
       if (turn === null) return;
       const ended = {
         status: oneOf(ENDS),
@@ -175,7 +175,7 @@ function given(seed: number) {
     },
   };
   const compare = (): string[] =>
-    differences(replay(everything(log)), sessions.find(SESSION), turns.listOf(SESSION, 1000));
+    projectionMismatches(replay(everything(log)), sessions.find(SESSION), turns.listBySession(SESSION, 1000));
   return { database, sessions, turns, log, compare, change: () => oneOf(Object.values(changes))(), random };
 }
 

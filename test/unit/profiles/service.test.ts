@@ -12,19 +12,19 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { EngineStatus } from '../../../protocol/entities.ts';
 import { HoldfastError } from '../../../protocol/errors.ts';
-import type { Log } from '../../../supervisor/daemon/logs.ts';
+import type { Log } from '../../../supervisor/base/log.ts';
 import type { Engine } from '../../../supervisor/engine/port.ts';
 import { ProfileService } from '../../../supervisor/profiles/service.ts';
-import { EventLog } from '../../../supervisor/history/events.ts';
+import { EventLog } from '../../../supervisor/history/event-log.ts';
 import { type Database, openDatabase } from '../../../supervisor/store/database.ts';
 import { EgressRules } from '../../../supervisor/store/egress-rules.ts';
 import { Home } from '../../../supervisor/store/home.ts';
 import { Operations } from '../../../supervisor/store/operations.ts';
 import { Profiles } from '../../../supervisor/store/profiles.ts';
-import { Reserve } from '../../../supervisor/store/reserve.ts';
+import { DiskReserve } from '../../../supervisor/store/reserve.ts';
 import type { SessionRow } from '../../../supervisor/store/sessions.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
-import { Policies } from '../../../supervisor/trust/egress/policies.ts';
+import { Policies } from '../../../supervisor/egress/policies.ts';
 
 /** An engine that fails on demand; a real one cannot be made to. Everything that profiles do not use is missing. */
 class FakeEngine {
@@ -72,7 +72,7 @@ class FakeEngine {
   }
 }
 
-const silent: Log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {}, room: () => silent };
+const silent: Log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {}, child: () => silent };
 
 let folder: string;
 let project: string;
@@ -125,7 +125,7 @@ function service(): ProfileService {
       },
     },
     policies: policies(),
-    reserve: new Reserve(home),
+    reserve: new DiskReserve(home),
     log: silent,
     defaultImage: 'holdfast/agent:test',
     now: () => 1_000_000,
@@ -141,7 +141,7 @@ const policies = () =>
     now: () => 1_000_000,
   });
 const deploy = (by = service(), opId?: string, signal = new AbortController().signal) =>
-  by.deploy({ directory: project, opId, tell: () => {}, signal });
+  by.deploy({ directory: project, opId, reportProgress: () => {}, signal });
 const versions = () => readdirSync(join(home.deploys, 'counter')).sort();
 const session = (id: string, name: string) => ({ id, name, profile: 'counter' }) as SessionRow;
 
@@ -262,7 +262,7 @@ describe('deploy', () => {
     const inside = join(home.workspaces, 'ses-aaaaaaaaaaaaaaaa');
     mkdirSync(inside);
     writeFileSync(join(inside, 'holdfast.yaml'), 'name: x\nagent: { protocol: command, command: [sh] }');
-    const request = { directory: inside, tell: () => {}, signal: new AbortController().signal };
+    const request = { directory: inside, reportProgress: () => {}, signal: new AbortController().signal };
     await expect(service().deploy(request)).rejects.toMatchObject({
       code: 'profile_invalid',
       why: /in the home/,
@@ -285,10 +285,10 @@ describe('deploy', () => {
     await deploy();
     const begun = operations.begin({ opId: 'op-crash-1', kind: 'profile/deploy', sessionId: null, data: {} });
     if (!('operation' in begun)) throw new Error('asked before');
-    operations.step(begun.operation, 'numbered', { profile: 'counter', version: 2 });
+    operations.recordStep(begun.operation, 'numbered', { profile: 'counter', version: 2 });
     mkdirSync(home.deploy('counter', 2));
     mkdirSync(`${home.deploy('counter', 2)}.tmp`);
-    mkdirSync(home.deployedHistory('counter', 2));
+    mkdirSync(home.deployedGitHistory('counter', 2));
     const next = service();
     await next.recover();
     expect(versions()).toEqual(['1']);
@@ -303,7 +303,7 @@ describe('deploy', () => {
     const begun = operations.begin({ kind: 'profile/deploy', sessionId: null, data: {} });
     if (!('operation' in begun)) throw new Error('asked before');
     const version = new Profiles(database).reserveVersion('counter', 1);
-    operations.step(begun.operation, 'numbered', { profile: 'counter', version, reserved: true });
+    operations.recordStep(begun.operation, 'numbered', { profile: 'counter', version, reserved: true });
     const next = service();
     write('two');
     let recovered = Promise.resolve();
@@ -357,8 +357,8 @@ describe('undeploy', () => {
     rules.put({ ...rule, owner: 'counter' });
     rules.put({ ...rule, owner: 'other' });
     await by.undeploy('counter', { force: true });
-    expect(rules.of('ses-1', 'counter')).toEqual([]);
-    expect(rules.of('ses-1', 'other')).toHaveLength(1);
+    expect(rules.listFor('ses-1', 'counter')).toEqual([]);
+    expect(rules.listFor('ses-1', 'other')).toHaveLength(1);
   });
 
   test('of what is not deployed is not found, and asked again with its opId gives the first answer', async () => {

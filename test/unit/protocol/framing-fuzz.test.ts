@@ -3,8 +3,8 @@ import { expect, test } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { encodeFrame, FrameDecoder } from '../../../protocol/wire/framing.ts';
 import { FRAME_LIMITS } from '../../../protocol/wire/limits.ts';
-import { Seeded, seedOfRun } from './seeded.ts';
-import { times } from '../../setup/run-length.ts';
+import { SeededRandom, seedOfRun } from '../../fixtures/protocol/seeded-random.ts';
+import { soakCount } from '../../setup/run-length.ts';
 
 interface Outcome {
   readonly frames: readonly string[];
@@ -56,7 +56,7 @@ const MEMBERS = [
   `"deep":${'['.repeat(64)}${']'.repeat(64)},`,
 ] as const;
 
-function randomValue(random: Seeded, depth: number): unknown {
+function randomValue(random: SeededRandom, depth: number): unknown {
   switch (random.below(depth > 5 ? 5 : 7)) {
     case 0:
       return random.next() * 1e9;
@@ -77,7 +77,7 @@ function randomValue(random: Seeded, depth: number): unknown {
   }
 }
 
-function randomStream(random: Seeded): Buffer {
+function randomStream(random: SeededRandom): Buffer {
   const parts: Buffer[] = [];
   for (let count = 1 + random.below(5); count > 0; count--) {
     const payload = random.below(3) === 0 ? randomBytes(random, random.below(200)) : undefined;
@@ -90,11 +90,11 @@ function randomStream(random: Seeded): Buffer {
   return Buffer.concat(parts);
 }
 
-function randomBytes(random: Seeded, length: number): Buffer {
+function randomBytes(random: SeededRandom, length: number): Buffer {
   return Buffer.from(Array.from({ length }, () => random.below(256)));
 }
 
-function mutate(random: Seeded, stream: Buffer): Buffer {
+function mutate(random: SeededRandom, stream: Buffer): Buffer {
   const at = random.below(stream.length + 1);
   const to = Math.min(stream.length, at + random.below(20));
   switch (random.below(8)) {
@@ -191,7 +191,7 @@ function depthOf(text: string): number {
   return deepest;
 }
 
-function decodeInPieces(random: Seeded, stream: Buffer): Outcome {
+function decodeInPieces(random: SeededRandom, stream: Buffer): Outcome {
   const frames: string[] = [];
   const decoder = new FrameDecoder(({ message, bytes }) => {
     frames.push(`${JSON.stringify(message)} ${bytes?.toString('hex') ?? ''}`);
@@ -221,11 +221,11 @@ test(
   { timeout: 1_200_000 },
   () => {
     const seed = seedOfRun('frames');
-    const cases = times(20_000, 1_000_000);
+    const cases = soakCount(20_000, 1_000_000);
     const seen = new Map<unknown, number>();
     const before = process.memoryUsage().heapUsed;
     for (let n = 0; n < cases; n++) {
-      const random = new Seeded(seed + n);
+      const random = new SeededRandom(seed + n);
       let stream = randomStream(random);
       for (let mutations = random.below(4); mutations > 0; mutations--) stream = mutate(random, stream);
       const wanted = expected(stream);

@@ -3,9 +3,9 @@ import type { Duplex } from 'node:stream';
 import { expect, test } from 'vitest';
 import { METHODS, NOTIFICATIONS } from '../../../protocol/methods.ts';
 import { Peer } from '../../../protocol/wire/peer.ts';
-import { NOTHING } from '../../../protocol/wire/shapes.ts';
-import { Seeded, seedOfRun } from './seeded.ts';
-import { times } from '../../setup/run-length.ts';
+import { EMPTY_MAP } from '../../../protocol/wire/shapes.ts';
+import { SeededRandom, seedOfRun } from '../../fixtures/protocol/seeded-random.ts';
+import { soakCount } from '../../setup/run-length.ts';
 
 const IDS = [
   '1',
@@ -55,7 +55,7 @@ const VALUES = [
 ] as const;
 
 /** A line that is JSON, and of which any part may be wrong or missing. */
-function randomLine(random: Seeded): string {
+function randomLine(random: SeededRandom): string {
   const members: string[] = [];
   const maybe = (chance: number, member: string): void => {
     if (random.next() < chance) members.push(member);
@@ -80,8 +80,8 @@ function served(stream: Duplex, internal: unknown[]) {
     name: 'fuzzer',
     serves: METHODS,
     calls: METHODS,
-    notifies: NOTHING,
-    hears: NOTIFICATIONS,
+    sends: EMPTY_MAP,
+    receives: NOTIFICATIONS,
     partial: true,
     handlers: {
       ping: () => ({}),
@@ -104,11 +104,11 @@ test(
   { timeout: 600_000 },
   async () => {
     const seed = seedOfRun('peers');
-    const cases = times(3000, 100_000);
+    const cases = soakCount(3000, 100_000);
     let ended = 0;
     let answered = 0;
     for (let n = 0; n < cases; n++) {
-      const random = new Seeded(seed + n);
+      const random = new SeededRandom(seed + n);
       const [near, far] = duplexPair();
       const internal: unknown[] = [];
       const peer = served(far, internal);
@@ -122,7 +122,7 @@ test(
       if (!peer.isClosed) near.end();
       const reason = await peer.closed;
       const said = `case ${n}, HOLDFAST_SEED=${seed + n}`;
-      expect(peer.running, said).toBe(0);
+      expect(peer.runningRequests, said).toBe(0);
       for (const error of internal) expect(String(error), said).toBe('Error: broken');
       const answers = text
         .split('\n')

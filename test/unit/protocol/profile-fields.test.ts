@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { HoldfastError } from '../../../protocol/errors.ts';
-import { profileDocument } from '../../../protocol/schema/documents.ts';
+import { profileJsonSchema } from '../../../protocol/schema/json-schemas.ts';
 import { checkProfile } from '../../../supervisor/profiles/read.ts';
 
 const NodeSchema = z.object({
@@ -95,7 +95,7 @@ const REFUSED_VALUES: Readonly<Record<string, readonly [value: string, uses: obj
 };
 
 const SAYS_REFUSED = 'Not supported by this version: deploy refuses it.';
-const fields = new Map(fieldsOf(profileDocument()));
+const fields = new Map(fieldsOf(profileJsonSchema()));
 
 /** Null where deploy takes it. */
 function refusal(uses: object): string | null {

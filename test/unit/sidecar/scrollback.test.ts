@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { Scrollback } from '../../../sidecar/terminals/scrollback.ts';
-import { Seeded } from '../protocol/seeded.ts';
+import { SeededRandom } from '../../fixtures/protocol/seeded-random.ts';
 
 const SEGMENT = 100;
 
@@ -25,7 +25,7 @@ describe('the last output of a terminal', () => {
   }
 
   test('is the end of all that was written, one to two segments of it, also for the next sidecar', () => {
-    const random = new Seeded(3);
+    const random = new SeededRandom(3);
     let scrollback = Scrollback.open(join(folder, 'one'), SEGMENT);
     expect(scrollback.hasBegun).toBe(false);
     scrollback.begin();

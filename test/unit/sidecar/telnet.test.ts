@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { OutputDecoder, escapeInput } from '../../../sidecar/terminals/telnet.ts';
-import { Seeded } from '../protocol/seeded.ts';
+import { SeededRandom } from '../../fixtures/protocol/seeded-random.ts';
 
 /** What telnetd makes of input: the same as busybox 1.35 does in one read. */
 function asTelnetd(input: Buffer): Buffer {
@@ -16,7 +16,7 @@ function asTelnetd(input: Buffer): Buffer {
 
 describe('telnet between the sidecar and a terminal', () => {
   test('any input arrives as it was', () => {
-    const random = new Seeded(7);
+    const random = new SeededRandom(7);
     const odd = [0xff, 0x0d, 0x0a, 0x00, 0x41, 0x1e, 0xf0];
     for (let n = 0; n < 2000; n += 1) {
       const input = Buffer.from(

@@ -1,52 +1,57 @@
 import { describe, expect, test } from 'vitest';
 import type { Change } from '../../../protocol/snapshots.ts';
-import { encodeRoot, TreeCutter, type TreeEntry } from '../../../snapshot-format/entries.ts';
+import { encodeRoot, TreeSplitter, type TreeEntry } from '../../../snapshot-format/entries.ts';
 import {
   type Hash,
   OBJECT_KINDS,
   type ObjectKind,
   type ObjectReader,
 } from '../../../snapshot-format/objects.ts';
-import type { Ref } from '../../../snapshot-format/refs.ts';
+import type { ContentRef } from '../../../snapshot-format/content-ref.ts';
 import { Comparison } from '../../../supervisor/snapshots/compare/comparison.ts';
-import type { Names } from '../../../supervisor/snapshots/compare/differences.ts';
-import { Seeded, seedOfRun } from '../protocol/seeded.ts';
+import type { PathSegments } from '../../../supervisor/snapshots/compare/differences.ts';
+import { SeededRandom, seedOfRun } from '../../fixtures/protocol/seeded-random.ts';
 import {
   byPath,
   folder,
-  itemAt,
+  entryAt,
   type ModelTree,
   plainFile,
   RandomTrees,
   remove,
   storeTree,
-} from './model-tree.ts';
-import { StoredObjects } from './stored-objects.ts';
-import { times } from '../../setup/run-length.ts';
-import { all, compare, naive, namesOf } from './naive-comparison.ts';
+} from '../../fixtures/snapshots/model-tree.ts';
+import { StoredObjects } from '../../fixtures/snapshots/stored-objects.ts';
+import { soakCount } from '../../setup/run-length.ts';
+import {
+  listChanges,
+  openComparison,
+  expectedChanges,
+  namesOf,
+} from '../../fixtures/snapshots/expected-changes.ts';
 
 describe('the comparison of two trees', () => {
   test(
     'says what the naive one says, in every part and from every place on',
     { timeout: 600_000 },
     async () => {
-      const random = new Seeded(seedOfRun('compare'));
+      const random = new SeededRandom(seedOfRun('compare'));
       const trees = new RandomTrees(random);
-      for (let round = 0; round < times(150, 6000); round += 1) {
+      for (let round = 0; round < soakCount(150, 6000); round += 1) {
         const before = trees.tree(1 + random.below(40));
         const after = random.below(5) === 0 ? trees.tree(30) : trees.edited(before, random.below(12));
         const objects = new StoredObjects();
         const [a, b] = [storeTree(before, objects.add), storeTree(after, objects.add)];
-        const comparison = await compare(objects, a, b);
-        const expected = naive(before, after);
-        expect(await all(comparison)).toEqual(expected);
+        const comparison = await openComparison(objects, a, b);
+        const expected = expectedChanges(before, after);
+        expect(await listChanges(comparison)).toEqual(expected);
 
         const isFolder = ({ path }: { readonly path: string }): boolean =>
           [before.get(path), after.get(path)].every((one) => one === undefined || one.type === 'directory');
         const count = (kind: Change['kind']): number =>
           expected.filter((one) => one.kind === kind && !isFolder(one)).length;
         const size = (path: string): number => {
-          const item = itemAt(after, path);
+          const item = entryAt(after, path);
           return item.type === 'file' ? item.bytes.length : 0;
         };
         const written = expected.filter(({ kind }) => ['added', 'modified', 'typechange'].includes(kind));
@@ -64,7 +69,7 @@ describe('the comparison of two trees', () => {
         // In pages of any size, each asked for with nothing but the last path.
         const pages: Change[] = [];
         const limit = 1 + random.below(7);
-        let behind: Names | null = null;
+        let behind: PathSegments | null = null;
         for (let page = 0; page < 1000; page += 1) {
           const { changes, next } = await comparison.page(behind, limit);
           pages.push(...changes);
@@ -77,9 +82,11 @@ describe('the comparison of two trees', () => {
 
         const paths = [...new Set([...before.keys(), ...after.keys()])];
         const within = paths[random.below(paths.length)] ?? '';
-        expect(await all(await compare(objects, a, b, within))).toEqual(naive(before, after, within));
+        expect(await listChanges(await openComparison(objects, a, b, within))).toEqual(
+          expectedChanges(before, after, within),
+        );
         const place = paths[random.below(paths.length)] ?? '';
-        expect(await all(comparison, namesOf(place))).toEqual(
+        expect(await listChanges(comparison, namesOf(place))).toEqual(
           expected.filter(({ path }) => byPath(path, place) > 0),
         );
       }
@@ -87,20 +94,20 @@ describe('the comparison of two trees', () => {
   );
 
   test('applied to the one tree gives the other', { timeout: 600_000 }, async () => {
-    const random = new Seeded(seedOfRun('apply'));
+    const random = new SeededRandom(seedOfRun('apply'));
     const trees = new RandomTrees(random);
-    for (let round = 0; round < times(150, 6000); round += 1) {
+    for (let round = 0; round < soakCount(150, 6000); round += 1) {
       const before = trees.tree(40);
       const after = trees.edited(before, random.below(12));
       const objects = new StoredObjects();
       const [a, b] = [storeTree(before, objects.add), storeTree(after, objects.add)];
-      const comparison = await compare(objects, a, b, '', { findEdited: true });
+      const comparison = await openComparison(objects, a, b, '', { findEdited: true });
       const applied: ModelTree = new Map(before);
       const take = (path: string): void => {
         const item = after.get(path);
         if (item !== undefined) applied.set(path, item);
       };
-      for (const { path, kind, oldPath } of await all(comparison)) {
+      for (const { path, kind, oldPath } of await listChanges(comparison)) {
         if (oldPath !== undefined) applied.delete(oldPath);
         if (kind === 'deleted') remove(applied, path);
         take(path);
@@ -130,8 +137,8 @@ describe('the comparison of two trees', () => {
     const objects = new StoredObjects();
     const [a, b] = [storeTree(before, objects.add), storeTree(after, objects.add)];
     const counted = new CountedReader(objects);
-    const comparison = await compare(counted, a, b);
-    expect(await all(comparison)).toEqual(naive(before, after));
+    const comparison = await openComparison(counted, a, b);
+    expect(await listChanges(comparison)).toEqual(expectedChanges(before, after));
     // Two walks of two sides: the roots, the tops, and a few pieces around each of three changes.
     expect(counted.reads).toBeLessThan(2 * (2 + 2 + 2 * 2 * 3) + 2);
     expect([...objects.bodies.values()].filter(({ kind }) => kind === 1).length).toBeGreaterThan(40);
@@ -154,8 +161,10 @@ describe('the comparison of two trees', () => {
       ]),
       objects.add,
     );
-    await expect(compare(objects, a, b, 'other')).rejects.toMatchObject({ code: 'file_not_found' });
-    expect(await all(await compare(objects, a, b, 'd/x'))).toEqual([{ path: 'd/x', kind: 'deleted' }]);
+    await expect(openComparison(objects, a, b, 'other')).rejects.toMatchObject({ code: 'file_not_found' });
+    expect(await listChanges(await openComparison(objects, a, b, 'd/x'))).toEqual([
+      { path: 'd/x', kind: 'deleted' },
+    ]);
   });
 
   test('with more candidates than it may hold, nothing is called renamed and all is still told', async () => {
@@ -169,8 +178,10 @@ describe('the comparison of two trees', () => {
       ['b', plainFile('content')],
     ]);
     const [a, b] = [storeTree(before, objects.add), storeTree(after, objects.add)];
-    expect(await all(await compare(objects, a, b))).toEqual([{ path: 'b', kind: 'renamed', oldPath: 'a' }]);
-    expect(await all(await compare(objects, a, b, '', { renameBudgetBytes: 100 }))).toEqual([
+    expect(await listChanges(await openComparison(objects, a, b))).toEqual([
+      { path: 'b', kind: 'renamed', oldPath: 'a' },
+    ]);
+    expect(await listChanges(await openComparison(objects, a, b, '', { renameBudgetBytes: 100 }))).toEqual([
       { path: 'a', kind: 'deleted' },
       { path: 'b', kind: 'added' },
     ]);
@@ -181,7 +192,7 @@ describe('the comparison of two trees', () => {
     const [before, after] = [explode(objects, 'one', 40), explode(objects, 'two', 40)];
     const controller = new AbortController();
     const timer = setTimeout(() => controller.abort(new Error('enough')), 300);
-    const comparing = Comparison.make(objects, { before, after, path: [], signal: controller.signal });
+    const comparing = Comparison.create(objects, { before, after, path: [], signal: controller.signal });
     await expect(comparing).rejects.toThrow('enough');
     clearTimeout(timer);
   });
@@ -190,9 +201,9 @@ describe('the comparison of two trees', () => {
 /** Folders of two names that both lead to the folder before: twice as many paths with each. */
 function explode(objects: StoredObjects, text: string, depth: number): Hash {
   const basics = { mode: 0o755, mtimeNs: 1n, xattrs: [] };
-  const piece = (entries: TreeEntry[]): Ref => {
+  const piece = (entries: TreeEntry[]): ContentRef => {
     const bodies: Buffer[] = [];
-    const cutter = new TreeCutter((body) => bodies.push(body));
+    const cutter = new TreeSplitter((body) => bodies.push(body));
     for (const entry of entries) cutter.add(entry);
     cutter.end();
     return {
@@ -201,7 +212,7 @@ function explode(objects: StoredObjects, text: string, depth: number): Hash {
     };
   };
   let content = piece([
-    { ...basics, type: 'symlink', name: Buffer.from('x'), group: null, target: Buffer.from(text) },
+    { ...basics, type: 'symlink', name: Buffer.from('x'), linkGroup: null, target: Buffer.from(text) },
   ]);
   for (let level = 0; level < depth; level += 1) {
     const entry = (name: string): TreeEntry => ({

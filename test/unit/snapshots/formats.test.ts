@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
-import { contentOf, encodeBlock, parseBlock } from '../../../snapshot-format/content.ts';
+import { readContent, encodeBlock, parseBlock } from '../../../snapshot-format/content.ts';
 import {
   type DirectoryEntry,
   encodeRoot,
@@ -9,16 +9,27 @@ import {
   type FileEntry,
   parseRoot,
   parseTree,
-  TreeCutter,
+  TreeSplitter,
   type TreeEntry,
 } from '../../../snapshot-format/entries.ts';
-import { encodeRecords, FrameBuilder, parseRecords, unpackFrame } from '../../../snapshot-format/frames.ts';
-import { hashBehind, hashOf, OBJECT_KINDS, SNAPSHOT_LIMITS } from '../../../snapshot-format/objects.ts';
+import {
+  encodeFrameTable,
+  FrameBuilder,
+  parseFrameTable,
+  decompressFrame,
+} from '../../../snapshot-format/frames.ts';
+import { hashInPlace, hashOf, OBJECT_KINDS, SNAPSHOT_LIMITS } from '../../../snapshot-format/objects.ts';
 import { PackIndex, readObject } from '../../../snapshot-format/pack-index.ts';
-import { buildRef, EMPTY_REF, parseList, type Piece, piecesOf } from '../../../snapshot-format/refs.ts';
-import { Seeded, seedOfRun } from '../protocol/seeded.ts';
-import { fileOf, StoredObjects } from './stored-objects.ts';
-import { times } from '../../setup/run-length.ts';
+import {
+  buildContentRef,
+  EMPTY_CONTENT_REF,
+  parseList,
+  type Piece,
+  piecesOf,
+} from '../../../snapshot-format/content-ref.ts';
+import { SeededRandom, seedOfRun } from '../../fixtures/protocol/seeded-random.ts';
+import { memoryFile, StoredObjects } from '../../fixtures/snapshots/stored-objects.ts';
+import { soakCount } from '../../setup/run-length.ts';
 
 const { blob, tree, list } = OBJECT_KINDS;
 
@@ -29,17 +40,17 @@ function file(name: string | Buffer, more: Partial<FileEntry> = {}): FileEntry {
     mode: 0o644,
     mtimeNs: 1_700_000_000_123_456_789n,
     xattrs: [],
-    group: null,
+    linkGroup: null,
     size: 0,
     sparse: false,
-    content: EMPTY_REF,
+    content: EMPTY_CONTENT_REF,
     ...more,
   };
 }
 
 function cut(entries: readonly TreeEntry[]): Buffer[] {
   const bodies: Buffer[] = [];
-  const cutter = new TreeCutter((body) => bodies.push(body));
+  const cutter = new TreeSplitter((body) => bodies.push(body));
   for (const entry of entries) cutter.add(entry);
   cutter.end();
   return bodies;
@@ -69,23 +80,23 @@ test('an object that is hashed where it lies has the hash that it has elsewhere,
   ] as const) {
     const body = memory.subarray(from, to);
     for (const kind of Object.values(OBJECT_KINDS)) {
-      expect(hashBehind(kind, memory, body)).toEqual(hashOf(kind, Buffer.from(body)));
+      expect(hashInPlace(kind, memory, body)).toEqual(hashOf(kind, Buffer.from(body)));
       // Memory of which the body is no part is left alone.
-      expect(hashBehind(kind, Buffer.alloc(9), body)).toEqual(hashOf(kind, body));
-      expect(hashBehind(kind, null, body)).toEqual(hashOf(kind, body));
+      expect(hashInPlace(kind, Buffer.alloc(9), body)).toEqual(hashOf(kind, body));
+      expect(hashInPlace(kind, null, body)).toEqual(hashOf(kind, body));
     }
     expect(memory).toEqual(whole);
   }
   // Nor is memory that has a part of it only.
   const body = memory.subarray(7, 15);
-  expect(hashBehind(OBJECT_KINDS.tree, memory.subarray(0, 12), body)).toEqual(
+  expect(hashInPlace(OBJECT_KINDS.tree, memory.subarray(0, 12), body)).toEqual(
     hashOf(OBJECT_KINDS.tree, body),
   );
 });
 
 test('every kind of entry comes back as it was', () => {
   const group = randomBytes(16);
-  const basics = { mode: 0o7777, mtimeNs: -1n, xattrs: [], group };
+  const basics = { mode: 0o7777, mtimeNs: -1n, xattrs: [], linkGroup: group };
   const xattrs = [
     { name: Buffer.from('user.a'), value: Buffer.alloc(0) },
     { name: Buffer.from('user.b'), value: randomBytes(5000) },
@@ -93,11 +104,11 @@ test('every kind of entry comes back as it was', () => {
   const far = 2n ** 62n * 1_000_000_000n;
   const entries: TreeEntry[] = [
     { ...basics, type: 'fifo', name: Buffer.from([0x01]) },
-    { ...basics, type: 'socket', name: Buffer.from('b'), group: null, mtimeNs: far },
-    { type: 'directory', name: Buffer.from('d'), mode: 0, mtimeNs: -far, xattrs, content: EMPTY_REF },
+    { ...basics, type: 'socket', name: Buffer.from('b'), linkGroup: null, mtimeNs: far },
+    { type: 'directory', name: Buffer.from('d'), mode: 0, mtimeNs: -far, xattrs, content: EMPTY_CONTENT_REF },
     file('f', {
       xattrs,
-      group,
+      linkGroup: group,
       size: 2 ** 40,
       sparse: true,
       content: { depth: 2, items: [{ index: 9, hash: randomBytes(32) }] },
@@ -111,7 +122,7 @@ test('every kind of entry comes back as it was', () => {
     mode: 0o755,
     mtimeNs: 5n,
     xattrs,
-    content: EMPTY_REF,
+    content: EMPTY_CONTENT_REF,
   };
   expect(parseRoot(encodeRoot(root))).toEqual(root);
 });
@@ -129,7 +140,7 @@ test('a directory of many pieces is read in order, and one with its pieces swapp
   const objects = new StoredObjects();
   const many = names(12_000);
   const pieces = cut(many).map((body, index): Piece => ({ index, hash: objects.add(tree, body) }));
-  const content = buildRef(pieces, objects.add);
+  const content = buildContentRef(pieces, objects.add);
   expect(content.depth).toBe(1);
   const read = await collect(entriesOf(objects, { content }));
   expect(read.map(({ name }) => name.toString())).toEqual(many.map(({ name }) => name.toString()));
@@ -138,7 +149,7 @@ test('a directory of many pieces is read in order, and one with its pieces swapp
     hash: (pieces[at ^ 1] ?? pieces[at])?.hash ?? Buffer.alloc(32),
   }));
   await expect(
-    collect(entriesOf(objects, { content: buildRef(swapped, objects.add) })),
+    collect(entriesOf(objects, { content: buildContentRef(swapped, objects.add) })),
   ).rejects.toMatchObject({
     code: 'snapshot_damaged',
   });
@@ -150,7 +161,7 @@ test('pieces far apart and many lists deep come back', async () => {
     index: at * 1000 + (at % 7),
     hash: Buffer.alloc(32, at),
   }));
-  const ref = buildRef(pieces, objects.add);
+  const ref = buildContentRef(pieces, objects.add);
   expect(ref.depth).toBe(2);
   const read = await collect(piecesOf(objects, ref));
   expect(read.length).toBe(pieces.length);
@@ -170,7 +181,7 @@ test('content is read piece by piece, and a file that lacks one is damaged', asy
     hash: objects.add(blob, bytes.subarray(index * 2 ** 20, (index + 1) * 2 ** 20)),
   }));
   const whole = file('f', { size: bytes.length, content: { depth: 0, items } });
-  const read = await collect(contentOf(objects, whole));
+  const read = await collect(readContent(objects, whole));
   expect(Buffer.concat(read.map((extent) => extent.bytes)).equals(bytes)).toBe(true);
   for (const wrong of [
     { ...whole, content: { depth: 0, items: items.slice(1) } },
@@ -180,7 +191,7 @@ test('content is read piece by piece, and a file that lacks one is damaged', asy
     { ...whole, size: 2 ** 21 },
     { ...whole, sparse: true },
   ]) {
-    await expect(collect(contentOf(objects, wrong))).rejects.toMatchObject({ code: 'snapshot_damaged' });
+    await expect(collect(readContent(objects, wrong))).rejects.toMatchObject({ code: 'snapshot_damaged' });
   }
 });
 
@@ -208,11 +219,11 @@ test('a block keeps its stretches, and stretches that overlap or leave it are re
     sparse: true,
     content: { depth: 0, items: [{ index: 1, hash }] },
   });
-  expect((await collect(contentOf(objects, sparse))).map(({ offset }) => offset)).toEqual([
+  expect((await collect(readContent(objects, sparse))).map(({ offset }) => offset)).toEqual([
     2 ** 20,
     2 ** 20 + 4096,
   ]);
-  await expect(collect(contentOf(objects, { ...sparse, size: 2 ** 20 + 4098 }))).rejects.toMatchObject({
+  await expect(collect(readContent(objects, { ...sparse, size: 2 ** 20 + 4098 }))).rejects.toMatchObject({
     code: 'snapshot_damaged',
   });
 });
@@ -223,7 +234,7 @@ test('objects come back out of a pack, whatever their size', async () => {
   for (let size = 1; size < 100; size += 1) objects.add(size % 2 === 0 ? blob : list, randomBytes(size));
   objects.add(blob, Buffer.alloc(2 ** 20, 7));
   objects.add(blob, randomBytes(2 ** 20));
-  const pack = fileOf(objects.pack());
+  const pack = memoryFile(objects.pack());
   const index = await PackIndex.read(pack);
   expect(index.objects).toBe(objects.bodies.size);
   for (const [hex, { kind, body }] of objects.bodies) {
@@ -233,7 +244,7 @@ test('objects come back out of a pack, whatever their size', async () => {
     await expect(readObject(pack, index, found, tree)).rejects.toMatchObject({ code: 'snapshot_damaged' });
   }
   expect(index.find(randomBytes(32))).toBeNull();
-  expect(index.byFrame().flat().length).toBe(index.objects);
+  expect(index.objectsByFrame().flat().length).toBe(index.objects);
 });
 
 test('a frame that says less than it unpacks to does not unpack', () => {
@@ -243,10 +254,10 @@ test('a frame that says less than it unpacks to does not unpack', () => {
   const { encoding, stored, objects } = builder.finish();
   expect(stored.length).toBeLessThan(1000);
   for (const said of [0, 10, 2 ** 20 - 1, 2 ** 20 + 1, 2 ** 30]) {
-    expect(() => unpackFrame(encoding, said, stored)).toThrow(HoldfastError);
+    expect(() => decompressFrame(encoding, said, stored)).toThrow(HoldfastError);
   }
-  expect(parseRecords(encodeRecords(objects), 2 ** 20)).toEqual(objects);
-  expect(() => parseRecords(encodeRecords(objects), 2 ** 20 - 1)).toThrow(HoldfastError);
+  expect(parseFrameTable(encodeFrameTable(objects), 2 ** 20)).toEqual(objects);
+  expect(() => parseFrameTable(encodeFrameTable(objects), 2 ** 20 - 1)).toThrow(HoldfastError);
 });
 
 /** Only `snapshot_damaged`, never a crash, whatever the bytes are. */
@@ -261,11 +272,11 @@ async function survives(work: () => unknown): Promise<void> {
 test('no changed bit of a pack goes unseen', async () => {
   const objects = new StoredObjects();
   for (let size = 0; size < 40; size += 1) objects.add(blob, Buffer.alloc(size * 50, `line ${size}\n`));
-  objects.add(tree, Buffer.concat(cut([file('a'), file('b', { group: randomBytes(16) })])));
+  objects.add(tree, Buffer.concat(cut([file('a'), file('b', { linkGroup: randomBytes(16) })])));
   const bytes = objects.pack();
-  const random = new Seeded(seedOfRun('packs'));
+  const random = new SeededRandom(seedOfRun('packs'));
   const readAll = async (pack: Buffer): Promise<void> => {
-    const from = fileOf(pack);
+    const from = memoryFile(pack);
     const index = await PackIndex.read(from);
     for (const [hex, { kind }] of objects.bodies) {
       const found = index.find(Buffer.from(hex, 'hex'));
@@ -274,7 +285,7 @@ test('no changed bit of a pack goes unseen', async () => {
     }
   };
   await readAll(bytes);
-  for (let round = 0; round < times(150, 20_000); round += 1) {
+  for (let round = 0; round < soakCount(150, 20_000); round += 1) {
     const changed = Buffer.from(bytes);
     const at = random.below(changed.length);
     changed[at] = (changed[at] ?? 0) ^ (1 << random.below(8));
@@ -284,12 +295,12 @@ test('no changed bit of a pack goes unseen', async () => {
 });
 
 test('whatever bytes claim to be an object, the parsers end with an answer or `snapshot_damaged`', async () => {
-  const random = new Seeded(seedOfRun('parsers'));
+  const random = new SeededRandom(seedOfRun('parsers'));
   const target = { ...file('z'), type: 'symlink' as const, target: Buffer.from('there') };
   const samples = [
     ...cut([
       file('a', { xattrs: [{ name: Buffer.from('user.x'), value: Buffer.from('y') }] }),
-      file('b', { group: randomBytes(16) }),
+      file('b', { linkGroup: randomBytes(16) }),
       target,
     ]),
     encodeRoot({
@@ -298,12 +309,12 @@ test('whatever bytes claim to be an object, the parsers end with an answer or `s
       mode: 0o755,
       mtimeNs: 1n,
       xattrs: [],
-      content: EMPTY_REF,
+      content: EMPTY_CONTENT_REF,
     }),
     encodeBlock([{ offset: 5, bytes: Buffer.from('data') }]),
     Buffer.from([1, 2, 0, ...randomBytes(32), 5, ...randomBytes(32)]),
   ];
-  for (let round = 0; round < times(3000, 300_000); round += 1) {
+  for (let round = 0; round < soakCount(3000, 300_000); round += 1) {
     const body = Buffer.from(samples[random.below(samples.length)] ?? Buffer.alloc(0));
     for (let changes = random.below(4); changes >= 0; changes -= 1)
       body[random.below(body.length)] = random.below(256);
@@ -313,7 +324,7 @@ test('whatever bytes claim to be an object, the parsers end with an answer or `s
       await survives(() => parseRoot(bytes));
       await survives(() => parseList(bytes, 1));
       await survives(() => parseBlock(bytes));
-      await survives(() => parseRecords(bytes, 1000));
+      await survives(() => parseFrameTable(bytes, 1000));
     }
   }
 });

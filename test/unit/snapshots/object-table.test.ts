@@ -2,8 +2,8 @@ import { expect, test } from 'vitest';
 import { hashOf, OBJECT_KINDS } from '../../../snapshot-format/objects.ts';
 import { PackIndex } from '../../../snapshot-format/pack-index.ts';
 import { ObjectTable } from '../../../supervisor/snapshots/store/object-table.ts';
-import { Seeded, seedOfRun } from '../protocol/seeded.ts';
-import { fileOf, StoredObjects } from './stored-objects.ts';
+import { SeededRandom, seedOfRun } from '../../fixtures/protocol/seeded-random.ts';
+import { memoryFile, StoredObjects } from '../../fixtures/snapshots/stored-objects.ts';
 
 const { blob } = OBJECT_KINDS;
 const seed = seedOfRun('object-table');
@@ -12,7 +12,7 @@ const seed = seedOfRun('object-table');
 async function packOf(numbers: Iterable<number>): Promise<PackIndex> {
   const objects = new StoredObjects();
   for (const number of numbers) objects.add(blob, Buffer.from(String(number)));
-  return await PackIndex.read(fileOf(objects.pack()));
+  return await PackIndex.read(memoryFile(objects.pack()));
 }
 
 function hash(number: number): Buffer {
@@ -20,7 +20,7 @@ function hash(number: number): Buffer {
 }
 
 test('every object is found in the last pack that has it, and no other is, whatever packs come and go', async () => {
-  const random = new Seeded(seed);
+  const random = new SeededRandom(seed);
   const table = new ObjectTable();
   let packs: PackIndex[] = [];
   const holds = (): void => {
@@ -54,10 +54,10 @@ test('a look does not take longer with more packs', async () => {
   for (const pack of packs) table.add(pack);
   let compared = 0;
   for (const pack of packs) {
-    const { isAt } = pack;
-    pack.isAt = (index, wanted) => {
+    const { hasHashAt } = pack;
+    pack.hasHashAt = (index, wanted) => {
       compared += 1;
-      return isAt.call(pack, index, wanted);
+      return hasHashAt.call(pack, index, wanted);
     };
   }
   for (let number = 0; number < 1200; number += 1) table.find(hash(number));

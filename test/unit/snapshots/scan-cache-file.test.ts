@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { ScanCacheFile } from '../../../supervisor/snapshots/store/scan-cache-file.ts';
-import { temporaryDirectory } from '../store/temporary-home.ts';
+import { temporaryDirectory } from '../../fixtures/store/temporary-home.ts';
 
 const PART = 3 * 2 ** 20;
 const SESSION = 'ses-one';

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 import { SnapshotFiles } from '../../../supervisor/snapshots/files/snapshot-files.ts';
-import { Seeded, seedOfRun } from '../protocol/seeded.ts';
-import { errorOf } from '../store/temporary-home.ts';
-import { folder, type ModelTree, plainFile, storeTree } from './model-tree.ts';
-import { StoredObjects } from './stored-objects.ts';
+import { SeededRandom, seedOfRun } from '../../fixtures/protocol/seeded-random.ts';
+import { rejectedError } from '../../fixtures/store/temporary-home.ts';
+import { folder, type ModelTree, plainFile, storeTree } from '../../fixtures/snapshots/model-tree.ts';
+import { StoredObjects } from '../../fixtures/snapshots/stored-objects.ts';
 
 const MIB = 2 ** 20;
 
@@ -15,7 +15,7 @@ const link = (target: string): ReturnType<typeof plainFile> =>
   plainFile(target, { type: 'symlink', mode: 0o777 });
 
 test('any part of a file is read as it was, holes as zeros', async () => {
-  const random = new Seeded(seedOfRun('snapshot files'));
+  const random = new SeededRandom(seedOfRun('snapshot files'));
   const bytes = Buffer.alloc(3 * MIB + 7);
   for (let at = 0; at < bytes.length; at += 1000) bytes.writeUInt8(random.below(256), at);
   const holes = Buffer.alloc(4 * MIB);
@@ -40,7 +40,7 @@ test('any part of a file is read as it was, holes as zeros', async () => {
       expect((await files.read(path, { length: 0, ifVersion: part.version })).version).toBe(part.version);
     }
   }
-  expect((await errorOf(files.read('/workspace/f', { ifVersion: 'other' }))).code).toBe('conflict');
+  expect((await rejectedError(files.read('/workspace/f', { ifVersion: 'other' }))).code).toBe('conflict');
 });
 
 test('a folder is listed page by page in byte order, with what its links lead to', async () => {
@@ -104,5 +104,5 @@ test.each([
       ['p', plainFile('', { type: 'fifo' })],
     ]),
   );
-  expect((await errorOf(files.read(path, {}))).code).toBe(code);
+  expect((await rejectedError(files.read(path, {}))).code).toBe(code);
 });

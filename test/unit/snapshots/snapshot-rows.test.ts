@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { Snapshots, type SnapshotRow } from '../../../supervisor/store/snapshots.ts';
-import { temporaryDatabase } from '../store/temporary-home.ts';
-import { LINEAGE, OTHER, ROOT } from './store-scene.ts';
+import { temporaryDatabase } from '../../fixtures/store/temporary-home.ts';
+import { LINEAGE, OTHER, ROOT } from '../../fixtures/snapshots/store-fixture.ts';
 
 test('rows: the newest first in pages, by reason, and what may be changed', () => {
   const snapshots = new Snapshots(temporaryDatabase());
@@ -44,8 +44,8 @@ test('rows: the newest first in pages, by reason, and what may be changed', () =
   expect(snapshots.update(row(0).id, { label: 'kept', pinned: true })).toEqual(
     row(0, { label: 'kept', pinned: true }),
   );
-  expect(snapshots.lineages().sort()).toEqual([LINEAGE, OTHER].sort());
+  expect(snapshots.listLineages().sort()).toEqual([LINEAGE, OTHER].sort());
   snapshots.remove(row(0).id);
-  expect(() => snapshots.existing(row(0).id)).toThrow(/no snapshot/);
-  expect(snapshots.ofLineage(LINEAGE)).toEqual(rows.slice(1));
+  expect(() => snapshots.getOrThrow(row(0).id)).toThrow(/no snapshot/);
+  expect(snapshots.listByLineage(LINEAGE)).toEqual(rows.slice(1));
 });

@@ -1,27 +1,31 @@
 import { expect, test } from 'vitest';
-import { type Thinnable, thinned } from '../../../supervisor/snapshots/thinning.ts';
-import { Seeded, seedOfRun } from '../protocol/seeded.ts';
-import { times } from '../../setup/run-length.ts';
+import { type ThinningCandidate, snapshotsToThin } from '../../../supervisor/snapshots/thinning.ts';
+import { SeededRandom, seedOfRun } from '../../fixtures/protocol/seeded-random.ts';
+import { soakCount } from '../../setup/run-length.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 const NOW = Date.UTC(2031, 4, 20, 12, 30);
 
-function at(age: number, more: Partial<Thinnable> = {}): Thinnable {
+function at(age: number, more: Partial<ThinningCandidate> = {}): ThinningCandidate {
   const createdAt = NOW - age;
   return { id: `snp-${createdAt}`, createdAt, reason: 'before-turn', label: null, pinned: false, ...more };
 }
 
-const kept = (snapshots: readonly Thinnable[], bases = new Set<string>(), now = NOW): Thinnable[] => {
-  const gone = new Set(thinned(snapshots, bases, now).map(({ id }) => id));
+const kept = (
+  snapshots: readonly ThinningCandidate[],
+  bases = new Set<string>(),
+  now = NOW,
+): ThinningCandidate[] => {
+  const gone = new Set(snapshotsToThin(snapshots, bases, now).map(({ id }) => id));
   return snapshots.filter(({ id }) => !gone.has(id));
 };
 
 test('all of a day, then one an hour for a week, then one a day', () => {
   const every10Minutes = Array.from({ length: 6 * 24 * 30 }, (_, index) => at(index * 10 * MINUTE + 1));
   const left = kept(every10Minutes);
-  const from = (begin: number, end: number): Thinnable[] =>
+  const from = (begin: number, end: number): ThinningCandidate[] =>
     left.filter(({ createdAt }) => createdAt >= NOW - begin && createdAt < NOW - end);
   // An hour that ended within a day, and the half hour that has begun, are there whole.
   expect(from(DAY + HOUR / 2, 0)).toHaveLength(6 * 24 + 3);
@@ -46,12 +50,12 @@ test('never what somebody asked for, named or pinned, what a fork was made of, o
   const all = [...spared, ...others];
   expect(kept(all, new Set([spared[3]?.id ?? '']))).toEqual([...spared, others[0]]);
   // Alone in their day, and all the newest of their session.
-  expect(thinned([at(400 * DAY)], new Set(), NOW)).toEqual([]);
+  expect(snapshotsToThin([at(400 * DAY)], new Set(), NOW)).toEqual([]);
 });
 
 test('asking often keeps the same in the end as asking once', () => {
-  const random = new Seeded(seedOfRun('thinning'));
-  for (let round = 0; round < times(200, 20_000); round += 1) {
+  const random = new SeededRandom(seedOfRun('thinning'));
+  for (let round = 0; round < soakCount(200, 20_000); round += 1) {
     // Several in an hour: within a day or some.
     const [begin, length] = [random.below(9 * DAY), [20 * HOUR, 4 * DAY][random.below(2)] ?? DAY];
     const all = Array.from({ length: random.below(80) }, (_, index) =>

@@ -2,13 +2,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import type { Progress } from '../../../protocol/wire/shapes.ts';
-import { errorOf, turnId } from '../store/temporary-home.ts';
-import { room, SESSION } from './take-scene.ts';
+import { rejectedError, turnId } from '../../fixtures/store/temporary-home.ts';
+import { snapshotFixture, SESSION } from '../../fixtures/snapshots/snapshot-fixture.ts';
 
 const SHORT_MS = 50;
 
 test('a turn has the snapshot that was taken for it, or the earlier one where nothing has changed', async () => {
-  const { sidecar, before, turnSnapshot, told, snapshots } = room();
+  const { sidecar, before, turnSnapshot, told, snapshots } = snapshotFixture();
   sidecar.tree = { a: 'one' };
   await before(0);
   const id = snapshots.newest(SESSION)?.id;
@@ -25,7 +25,7 @@ test('a turn has the snapshot that was taken for it, or the earlier one where no
 });
 
 test('one that cannot be taken is told with the turn and in the history, and the turn begins', async () => {
-  const { sidecar, before, turnSnapshot, told, published } = room();
+  const { sidecar, before, turnSnapshot, told, published } = snapshotFixture();
   sidecar.tree = { a: 'one' };
   sidecar.onScan = () => Promise.reject(new HoldfastError('file_unavailable', 'Broken on purpose'));
   await before(0);
@@ -39,7 +39,7 @@ test('one that cannot be taken is told with the turn and in the history, and the
 });
 
 test('a turn that is cancelled ends the scan it waits for, and that is no failure', async () => {
-  const { sidecar, before, told, take } = room();
+  const { sidecar, before, told, take } = snapshotFixture();
   const aborted = new AbortController();
   let ended = false;
   sidecar.onScan = () => new Promise(() => undefined);
@@ -54,7 +54,7 @@ test('a turn that is cancelled ends the scan it waits for, and that is no failur
 });
 
 test('a turn does not wait long: its snapshot is completed while it runs, and marked', async () => {
-  const { sidecar, before, turnSnapshot, told, snapshots, take } = room({ startAfterMs: SHORT_MS });
+  const { sidecar, before, turnSnapshot, told, snapshots, take } = snapshotFixture({ maxWaitMs: SHORT_MS });
   sidecar.tree = { a: 'one' };
   const scan = Promise.withResolvers<undefined>();
   sidecar.onScan = () => scan.promise;
@@ -78,8 +78,8 @@ test('a turn does not wait long: its snapshot is completed while it runs, and ma
 });
 
 test('one that is completed while its turn runs ends with the turn being cancelled, and with the supervisor', async () => {
-  const { sidecar, before, turnSnapshot, beforeTurns, nextBeforeTurns, told } = room({
-    startAfterMs: SHORT_MS,
+  const { sidecar, before, turnSnapshot, beforeTurns, nextBeforeTurns, told } = snapshotFixture({
+    maxWaitMs: SHORT_MS,
   });
   sidecar.onScan = () => new Promise(() => undefined);
   const cancelled = new AbortController();
@@ -99,7 +99,7 @@ test('one that is completed while its turn runs ends with the turn being cancell
 });
 
 test('where the profile requires it the turn waits for its snapshot, and does not begin without one', async () => {
-  const { sidecar, before, turnSnapshot, required } = room({ startAfterMs: SHORT_MS });
+  const { sidecar, before, turnSnapshot, required } = snapshotFixture({ maxWaitMs: SHORT_MS });
   required.is = true;
   sidecar.tree = { a: 'one' };
   const scan = Promise.withResolvers<undefined>();
@@ -112,14 +112,14 @@ test('where the profile requires it the turn waits for its snapshot, and does no
   await waiting;
   expect(turnSnapshot(0)).toMatchObject({ state: 'taken', duringTurn: false });
   sidecar.onScan = () => Promise.reject(new HoldfastError('no_space', 'Broken on purpose'));
-  const error = await errorOf(before(1));
+  const error = await rejectedError(before(1));
   expect(error.code).toBe('snapshot_required');
   expect(error.sentence).toContain('Broken on purpose');
   expect(error.details).toEqual({ code: 'no_space' });
   // An incomplete one is not enough.
   sidecar.tree = { a: 'two' };
   sidecar.onScan = () => Promise.resolve({ missing: 1, missingPaths: ['/workspace/leased'] });
-  const incomplete = await errorOf(before(2));
+  const incomplete = await rejectedError(before(2));
   expect([incomplete.code, incomplete.sentence]).toEqual([
     'snapshot_required',
     expect.stringContaining('/workspace/leased'),
@@ -128,27 +128,27 @@ test('where the profile requires it the turn waits for its snapshot, and does no
 });
 
 test('how far it is can be followed until the turn begins', async () => {
-  const { sidecar, before, beforeTurns } = room({ startAfterMs: 400 });
+  const { sidecar, before, beforeTurns } = snapshotFixture({ maxWaitMs: 400 });
   sidecar.onScan = async (_params, _peer, { progress }) => {
     progress('scanning', 12, 100);
     await sleep(SHORT_MS);
     return undefined;
   };
   const heard: Progress[] = [];
-  const release = beforeTurns.follow(turnId(0), (progress) => heard.push(progress));
+  const release = beforeTurns.followProgress(turnId(0), (progress) => heard.push(progress));
   await before(0);
   release();
   expect(heard).toMatchObject([{ stage: 'snapshot before the turn: scanning', done: 12, of: 100 }]);
 });
 
 test('a deletion ends what looks at the workspace, and its own snapshot is bounded', async () => {
-  const { sidecar, take, takes, service, session, told } = room({ beforeDeleteMs: SHORT_MS });
+  const { sidecar, take, takes, service, session, told } = snapshotFixture({ beforeDeleteMs: SHORT_MS });
   sidecar.onScan = () => new Promise(() => undefined);
-  const [first, second] = [errorOf(take()), errorOf(take())];
+  const [first, second] = [rejectedError(take()), rejectedError(take())];
   await expect.poll(() => sidecar.scans.length).toBe(1);
   takes.interrupt(SESSION, new HoldfastError('not_found', 'It is being deleted'));
   expect((await first).code).toBe('not_found');
   expect((await second).code).toBe('not_found');
-  await takes.alone(SESSION, () => service.beforeDelete(session()));
+  await takes.withScanLock(SESSION, () => service.createBeforeDelete(session()));
   expect(told('snapshot.failed')).toMatchObject([{ reason: 'before-delete' }]);
 });

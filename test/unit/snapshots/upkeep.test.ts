@@ -1,25 +1,30 @@
 import { expect, onTestFinished, test, vi } from 'vitest';
 import type { SnapshotReason } from '../../../protocol/snapshots.ts';
-import type { Log } from '../../../supervisor/daemon/logs.ts';
-import { HeldRoots } from '../../../supervisor/snapshots/held-roots.ts';
-import { SnapshotUpkeep } from '../../../supervisor/snapshots/upkeep.ts';
+import type { Log } from '../../../supervisor/base/log.ts';
+import { LeasedRoots } from '../../../supervisor/snapshots/leased-roots.ts';
+import { SnapshotMaintenance } from '../../../supervisor/snapshots/maintenance.ts';
 import { Operations } from '../../../supervisor/store/operations.ts';
-import { Reserve } from '../../../supervisor/store/reserve.ts';
+import { DiskReserve } from '../../../supervisor/store/reserve.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
 import { Snapshots } from '../../../supervisor/store/snapshots.ts';
-import { Seeded } from '../protocol/seeded.ts';
-import { sessionId, sessionRow, temporaryDatabase, temporaryHome } from '../store/temporary-home.ts';
-import { folder, type ModelTree, plainFile } from './model-tree.ts';
-import { storesOf, takeTree } from './store-taking.ts';
+import { SeededRandom } from '../../fixtures/protocol/seeded-random.ts';
+import {
+  sessionId,
+  sessionRow,
+  temporaryDatabase,
+  temporaryHome,
+} from '../../fixtures/store/temporary-home.ts';
+import { folder, type ModelTree, plainFile } from '../../fixtures/snapshots/model-tree.ts';
+import { openStores, publishModelTree } from '../../fixtures/snapshots/publish-tree.ts';
 
 const SESSION = sessionId(0);
 const HOUR = 3_600_000;
 const NOW = Date.UTC(2031, 4, 20, 12, 30);
-const silent: Log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {}, room: () => silent };
+const silent: Log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {}, child: () => silent };
 
 /** A tree with weight, which no other number has. */
 function tree(number: number): ModelTree {
-  const random = new Seeded(number);
+  const random = new SeededRandom(number);
   const bytes = Buffer.from(Array.from({ length: 50_000 }, () => random.below(256)));
   return new Map([
     ['', folder()],
@@ -31,18 +36,18 @@ function rooms() {
   const home = temporaryHome();
   const database = temporaryDatabase(home);
   const [sessions, snapshots] = [new Sessions(database), new Snapshots(database)];
-  const [stores, operations] = [storesOf(home), new Operations(database)];
-  const held = new HeldRoots(() => NOW);
+  const [stores, operations] = [openStores(home), new Operations(database)];
+  const held = new LeasedRoots(() => NOW);
   sessions.insert(sessionRow(0));
   const removed: string[] = [];
   const clock = { now: NOW };
-  const upkeep = new SnapshotUpkeep({
+  const upkeep = new SnapshotMaintenance({
     snapshots,
     sessions,
     stores,
     operations,
-    held,
-    reserve: new Reserve(home),
+    leasedRoots: held,
+    reserve: new DiskReserve(home),
     remove: ({ id }) => {
       snapshots.remove(id);
       removed.push(id);
@@ -55,7 +60,7 @@ function rooms() {
   const take = async (age: number, reason: SnapshotReason = 'before-turn'): Promise<string> => {
     made += 1;
     const number = made;
-    const root = await stores.use(SESSION, (store) => takeTree(store, tree(number)));
+    const root = await stores.use(SESSION, (store) => publishModelTree(store, tree(number)));
     const id = `snp-${String.fromCharCode(96 + number).repeat(16)}`;
     snapshots.insert({
       id,
@@ -97,10 +102,10 @@ test('collecting thins out first, and then gives back what that left behind', as
   expect(await upkeep.collect(true)).toEqual([]);
   const [given] = await upkeep.collect(false);
   expect(removed).toEqual([first]);
-  expect(snapshots.ofSession(SESSION).map(({ id }) => id)).toEqual([asked, last, fresh]);
+  expect(snapshots.listBySession(SESSION).map(({ id }) => id)).toEqual([asked, last, fresh]);
   expect(await bytes()).toBe(before - (given?.bytes ?? 0));
   expect(await bytes()).toBeLessThan(before * 0.8);
-  for (const row of snapshots.ofSession(SESSION)) expect((await upkeep.verify(row)).ok).toBe(true);
+  for (const row of snapshots.listBySession(SESSION)) expect((await upkeep.verify(row)).ok).toBe(true);
   expect(await upkeep.usage(sessionRow(0))).toMatchObject({ snapshots: 3, uniqueBytes: await bytes() });
 });
 
@@ -109,13 +114,13 @@ test('what a restore is to bring back, and what somebody looks at, stays though 
   const intended = await take(HOUR);
   const looked = await take(HOUR);
   await take(HOUR);
-  const roots = [intended, looked].map((id) => snapshots.existing(id).root);
+  const roots = [intended, looked].map((id) => snapshots.getOrThrow(id).root);
   const begun = operations.begin({
     kind: 'snapshot.restore',
     sessionId: SESSION,
     data: { root: roots[0] ?? '' },
   });
-  held.hold(SESSION, Buffer.from(roots[1] ?? '', 'hex'));
+  held.lease(SESSION, Buffer.from(roots[1] ?? '', 'hex'));
   snapshots.remove(intended);
   snapshots.remove(looked);
   await upkeep.collect(false);

@@ -4,13 +4,13 @@ import { describe, expect, test } from 'vitest';
 import type { Hash } from '../../../snapshot-format/objects.ts';
 import { OBJECT_KINDS, type ObjectKindName } from '../../../snapshot-format/objects.ts';
 import { LineageStore } from '../../../supervisor/snapshots/store/lineage-store.ts';
-import { type Verified, verifyTree } from '../../../supervisor/snapshots/verify/verify-tree.ts';
+import { type VerifyResult, verifyTree } from '../../../supervisor/snapshots/verify/verify-tree.ts';
 import type { Home } from '../../../supervisor/store/home.ts';
-import { Seeded, seedOfRun } from '../protocol/seeded.ts';
-import { sessionId, temporaryHome } from '../store/temporary-home.ts';
-import { folder, type ModelTree, plainFile } from './model-tree.ts';
-import { storesOf, takeTree } from './store-taking.ts';
-import { times } from '../../setup/run-length.ts';
+import { SeededRandom, seedOfRun } from '../../fixtures/protocol/seeded-random.ts';
+import { sessionId, temporaryHome } from '../../fixtures/store/temporary-home.ts';
+import { folder, type ModelTree, plainFile } from '../../fixtures/snapshots/model-tree.ts';
+import { openStores, publishModelTree } from '../../fixtures/snapshots/publish-tree.ts';
+import { soakCount } from '../../setup/run-length.ts';
 
 const LINEAGE = sessionId(0);
 const MIB = 2 ** 20;
@@ -35,7 +35,7 @@ function everyKind(): ModelTree {
 }
 
 /** Opens the store anew, as a check does. */
-async function verified(home: Home, root: Hash): Promise<Verified> {
+async function verified(home: Home, root: Hash): Promise<VerifyResult> {
   const store = await LineageStore.open(home.lineage(LINEAGE));
   try {
     return await verifyTree(store, root);
@@ -46,8 +46,8 @@ async function verified(home: Home, root: Hash): Promise<Verified> {
 
 async function taken(perFrame: number): Promise<{ home: Home; root: Hash; paths: string[] }> {
   const home = temporaryHome();
-  return await storesOf(home).use(LINEAGE, async (store) => {
-    const root = await takeTree(store, everyKind(), { packs: 2, perFrame });
+  return await openStores(home).use(LINEAGE, async (store) => {
+    const root = await publishModelTree(store, everyKind(), { packs: 2, perFrame });
     return { home, root, paths: store.packs.map(({ path }) => path) };
   });
 }
@@ -66,7 +66,7 @@ describe('a check of a snapshot', () => {
     'finds every flipped bit in a %s, and says where',
     async (kindName) => {
       const { home, root } = await taken(1);
-      const random = new Seeded(seedOfRun(`flips in a ${kindName}`));
+      const random = new SeededRandom(seedOfRun(`flips in a ${kindName}`));
       const opened = await LineageStore.open(home.lineage(LINEAGE));
       const places = opened.packs.flatMap(({ name, path, index }) =>
         Array.from({ length: index.objects }, (_, at) => index.object(at))
@@ -75,7 +75,7 @@ describe('a check of a snapshot', () => {
       );
       await opened.close();
       expect(places.length).toBeGreaterThan(0);
-      for (let round = 0; round < times(4, 60); round += 1) {
+      for (let round = 0; round < soakCount(4, 60); round += 1) {
         const place = places[random.below(places.length)];
         if (place === undefined) throw new Error('no place');
         const before = readFileSync(place.path);
@@ -120,8 +120,8 @@ describe('a check of a snapshot', () => {
 
   test('finds a pack that is cut off, or longer, or empty, or gone, or whose index is not what it was', async () => {
     const { home, root, paths } = await taken(3);
-    const random = new Seeded(seedOfRun('packs of a check'));
-    for (let round = 0; round < times(10, 200); round += 1) {
+    const random = new SeededRandom(seedOfRun('packs of a check'));
+    for (let round = 0; round < soakCount(10, 200); round += 1) {
       const path = paths[random.below(paths.length)] ?? '';
       const name = path.slice(path.lastIndexOf('/') + 1);
       const before = readFileSync(path);
@@ -155,15 +155,15 @@ describe('a check of a snapshot', () => {
 
   test('does not mind damage that the snapshot does not need', async () => {
     const home = temporaryHome();
-    const stores = storesOf(home);
+    const stores = openStores(home);
     const other: ModelTree = new Map([
       ['', folder()],
       ['x', plainFile('other')],
     ]);
-    const root = await stores.use(LINEAGE, (store) => takeTree(store, everyKind()));
+    const root = await stores.use(LINEAGE, (store) => publishModelTree(store, everyKind()));
     const packs = join(home.lineage(LINEAGE), 'packs');
     const path = await stores.use(LINEAGE, async (store) => {
-      await takeTree(store, other);
+      await publishModelTree(store, other);
       return join(packs, store.packs.at(-1)?.name ?? '');
     });
     truncateSync(path, 30);

@@ -8,7 +8,12 @@ import type { Home } from '../../../supervisor/store/home.ts';
 import { migrate } from '../../../supervisor/store/migrate.ts';
 import { MIGRATIONS } from '../../../supervisor/store/migrations/index.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
-import { failureOf, sessionRow, temporaryDatabase, temporaryHome } from './temporary-home.ts';
+import {
+  thrownError,
+  sessionRow,
+  temporaryDatabase,
+  temporaryHome,
+} from '../../fixtures/store/temporary-home.ts';
 
 /** A home that was worked in and left, with `sessions` rows. */
 function usedHome(sessions = 50): Home {
@@ -59,7 +64,7 @@ describe('opening a database', () => {
     connection.exec('PRAGMA user_version = 4711');
     connection.close();
     const before = readFileSync(home.database);
-    const failure = failureOf(() => openDatabase(home));
+    const failure = thrownError(() => openDatabase(home));
     expect(failure.code).toBe('home_newer');
     expect(failure.details).toEqual({ found: 4711, known: MIGRATIONS.at(-1)?.version });
     expect(readFileSync(home.database).equals(before)).toBe(true);
@@ -83,7 +88,7 @@ describe('opening a database', () => {
     writeFileSync(join(home.backups, 'holdfast-0002-20250102T030405678Z.db'), '');
     writeFileSync(backup, '');
     damage(home.database);
-    const failure = failureOf(() => openDatabase(home));
+    const failure = thrownError(() => openDatabase(home));
     expect(failure.code).toBe('home_damaged');
     expect(failure.next).toContain(backup);
     expect(failure.details).toEqual({ database: home.database, backup });
@@ -92,7 +97,7 @@ describe('opening a database', () => {
   test('that is damaged without a backup says so', () => {
     const home = temporaryHome();
     writeFileSync(home.database, 'not a database at all'.repeat(100));
-    expect(failureOf(() => openDatabase(home)).next).toContain('your own backups');
+    expect(thrownError(() => openDatabase(home)).next).toContain('your own backups');
   });
 });
 
@@ -202,7 +207,7 @@ describe('a transaction', () => {
 
   test('must not wait', () => {
     const database = temporaryDatabase();
-    expect(failureOf(() => database.transaction(() => Promise.resolve(1))).message).toContain(
+    expect(thrownError(() => database.transaction(() => Promise.resolve(1))).message).toContain(
       'must not wait',
     );
     expect(database.inTransaction).toBe(false);
@@ -214,7 +219,7 @@ describe('a transaction', () => {
     const sessions = new Sessions(database);
     const pages = database.get('PRAGMA page_count') as { page_count: number };
     database.get(`PRAGMA max_page_count = ${pages.page_count + 2}`);
-    const failure = failureOf(() =>
+    const failure = thrownError(() =>
       database.transaction(() => {
         for (let n = 0; n < 100; n += 1) sessions.insert(sessionRow(n, { about: 'x'.repeat(1000) }));
       }),
@@ -230,7 +235,7 @@ describe('a transaction', () => {
     const database = temporaryDatabase();
     const sessions = new Sessions(database);
     sessions.insert(sessionRow(0));
-    const failure = failureOf(() =>
+    const failure = thrownError(() =>
       database.transaction(() => {
         sessions.update(sessionRow(0).id, { about: 'before' });
         // What SQLite does by itself on some disk errors.

@@ -16,9 +16,9 @@ import { describe, expect, test } from 'vitest';
 import { homeFromEnvironment } from '../../../protocol/home.ts';
 import { backUp } from '../../../supervisor/store/backups.ts';
 import { openDatabase } from '../../../supervisor/store/database.ts';
-import { Home, LONGEST_HOME } from '../../../supervisor/store/home.ts';
+import { Home, MAX_HOME_PATH_BYTES } from '../../../supervisor/store/home.ts';
 import { HomeLock } from '../../../supervisor/store/lock.ts';
-import { failureOf, temporaryDirectory } from './temporary-home.ts';
+import { thrownError, temporaryDirectory } from '../../fixtures/store/temporary-home.ts';
 
 const root = (): string => join(temporaryDirectory(), 'home');
 const modeOf = (path: string): number => statSync(path).mode & 0o777;
@@ -67,8 +67,8 @@ describe('a home', () => {
   };
 
   test('may have a path as long as a database allows, through an upgrade too', () => {
-    const path = pathOf(temporaryDirectory(), LONGEST_HOME);
-    expect(Buffer.byteLength(path)).toBe(LONGEST_HOME);
+    const path = pathOf(temporaryDirectory(), MAX_HOME_PATH_BYTES);
+    expect(Buffer.byteLength(path)).toBe(MAX_HOME_PATH_BYTES);
     const home = Home.open(path);
     const lock = HomeLock.acquire(home, { waitMs: 0 });
     openDatabase(home).close();
@@ -79,14 +79,14 @@ describe('a home', () => {
   });
 
   test.each([
-    ['one byte longer', (under: string) => pathOf(under, LONGEST_HOME + 1)],
+    ['one byte longer', (under: string) => pathOf(under, MAX_HOME_PATH_BYTES + 1)],
     ['501 bytes', (under: string) => pathOf(under, 501)],
     ['5000 bytes', (under: string) => pathOf(under, 5000)],
     ['characters of several bytes', (under: string) => join(under, '語'.repeat(80), '語'.repeat(80))],
     ['a part that no file system takes', (under: string) => join(under, 'deep', 'x'.repeat(256))],
   ])('with a path too long (%s) is refused before anything is made', (_, pathBelow) => {
     const under = temporaryDirectory();
-    const failure = failureOf(() => Home.open(pathBelow(under)));
+    const failure = thrownError(() => Home.open(pathBelow(under)));
     expect(failure.code).toBe('path_too_long');
     expect(failure.next).toContain('HOLDFAST_HOME');
     expect(readdirSync(under)).toEqual([]);
@@ -94,11 +94,11 @@ describe('a home', () => {
 
   test('is as long as what a link leads to', () => {
     const under = temporaryDirectory();
-    const target = pathOf(under, LONGEST_HOME - 5);
+    const target = pathOf(under, MAX_HOME_PATH_BYTES - 5);
     mkdirSync(target, { recursive: true });
     const link = join(temporaryDirectory(), 'link');
     symlinkSync(target, link);
-    expect(failureOf(() => Home.open(join(link, 'long-home'))).code).toBe('path_too_long');
+    expect(thrownError(() => Home.open(join(link, 'long-home'))).code).toBe('path_too_long');
     expect(readdirSync(target)).toEqual([]);
   });
 
@@ -113,7 +113,7 @@ describe('a home', () => {
     const path = root();
     mkdirSync(path);
     chmodSync(path, mode);
-    const failure = failureOf(() => Home.open(path));
+    const failure = thrownError(() => Home.open(path));
     expect(failure.code).toBe('home_damaged');
     expect(failure.next).toContain('chmod 700');
     expect(readdirSync(path)).toEqual([]);
@@ -122,15 +122,15 @@ describe('a home', () => {
   test('is never a file', () => {
     const path = root();
     writeFileSync(path, '');
-    expect(failureOf(() => Home.open(path)).code).toBe('home_damaged');
-    expect(failureOf(() => Home.open(join(path, 'below'))).code).toBe('home_damaged');
+    expect(thrownError(() => Home.open(path)).code).toBe('home_damaged');
+    expect(thrownError(() => Home.open(join(path, 'below'))).code).toBe('home_damaged');
   });
 
   test('is never a folder of other things, which a purge would take along', () => {
     const path = root();
     mkdirSync(path);
     writeFileSync(join(path, 'thesis.tex'), '');
-    const failure = failureOf(() => Home.open(path));
+    const failure = thrownError(() => Home.open(path));
     expect(failure.code).toBe('home_damaged');
     expect(failure.why).toContain('thesis.tex');
     expect(readdirSync(path)).toEqual(['thesis.tex']);
@@ -141,22 +141,22 @@ describe('a home', () => {
     const path = root();
     mkdirSync(path, { mode: 0o700 });
     chownSync(path, 12345, 12345);
-    expect(failureOf(() => Home.open(path)).why).toContain('user 12345');
+    expect(thrownError(() => Home.open(path)).why).toContain('user 12345');
   });
 
   test('with an id that is none is refused rather than given a new one', () => {
     const path = root();
     Home.open(path);
     writeFileSync(join(path, 'id'), 'half');
-    expect(failureOf(() => Home.open(path)).code).toBe('home_damaged');
+    expect(thrownError(() => Home.open(path)).code).toBe('home_damaged');
     expect(readFileSync(join(path, 'id'), 'utf8')).toBe('half');
   });
 
   test('names nothing outside itself', () => {
     const home = Home.open(root());
     for (const bad of ['..', '.', '', 'a/b', '../../etc', 'a\0b']) {
-      expect(failureOf(() => home.workspace(bad)).code).toBe('internal');
-      expect(failureOf(() => home.artifact('ses-aaaaaaaaaaaaaaaa', bad)).code).toBe('internal');
+      expect(thrownError(() => home.workspace(bad)).code).toBe('internal');
+      expect(thrownError(() => home.artifact('ses-aaaaaaaaaaaaaaaa', bad)).code).toBe('internal');
     }
     expect(home.run('ses-aaaaaaaaaaaaaaaa').agent).toBe(
       join(home.root, 'run', 'ses-aaaaaaaaaaaaaaaa', 'agent'),
@@ -166,16 +166,16 @@ describe('a home', () => {
   test('knows when it is gone, and when another stands in its place', () => {
     const path = root();
     const home = Home.open(path);
-    expect(home.stillThere()).toBe(true);
+    expect(home.isPresent()).toBe(true);
     renameSync(path, `${path}-moved`);
-    expect(home.stillThere()).toBe(false);
+    expect(home.isPresent()).toBe(false);
     Home.open(path);
-    expect(home.stillThere()).toBe(false);
+    expect(home.isPresent()).toBe(false);
     rmSync(path, { recursive: true });
     renameSync(`${path}-moved`, path);
-    expect(home.stillThere()).toBe(true);
+    expect(home.isPresent()).toBe(true);
     rmSync(path, { recursive: true });
-    expect(home.stillThere()).toBe(false);
+    expect(home.isPresent()).toBe(false);
   });
 });
 

@@ -3,7 +3,7 @@ import { HoldfastError } from '../../../protocol/errors.ts';
 import { openDatabase } from '../../../supervisor/store/database.ts';
 import { Operations } from '../../../supervisor/store/operations.ts';
 import type { Intent, Operation } from '../../../supervisor/store/operations.ts';
-import { failureOf, temporaryDatabase, temporaryHome } from './temporary-home.ts';
+import { thrownError, temporaryDatabase, temporaryHome } from '../../fixtures/store/temporary-home.ts';
 
 const intent: Intent = { opId: 'op-12345678', kind: 'create', sessionId: null, data: { name: 'n' } };
 
@@ -20,8 +20,8 @@ describe('an operation', () => {
     const operations = new Operations(first);
     const begun = begin(operations);
     expect([begun.step, begun.data]).toEqual(['begun', { name: 'n' }]);
-    const stepped = operations.step(begun, 'workspace', { path: '/w' });
-    operations.step(stepped, 'row');
+    const stepped = operations.recordStep(begun, 'workspace', { path: '/w' });
+    operations.recordStep(stepped, 'row');
     first.close();
     const [left, ...others] = new Operations(temporaryDatabase(home)).pending();
     expect(others).toEqual([]);
@@ -68,22 +68,22 @@ describe('an operation', () => {
   test('still at work is not begun a second time', () => {
     const operations = new Operations(temporaryDatabase());
     begin(operations);
-    expect(failureOf(() => operations.begin(intent)).code).toBe('conflict');
+    expect(thrownError(() => operations.begin(intent)).code).toBe('conflict');
     expect(operations.pending()).toHaveLength(1);
   });
 
   test('does not lend its opId to something else', () => {
     const operations = new Operations(temporaryDatabase());
     operations.finish(begin(operations), {});
-    expect(failureOf(() => operations.begin({ ...intent, kind: 'delete' })).code).toBe('invalid_params');
+    expect(thrownError(() => operations.begin({ ...intent, kind: 'delete' })).code).toBe('invalid_params');
   });
 
   test('ends once', () => {
     const operations = new Operations(temporaryDatabase());
     const operation = begin(operations);
     operations.finish(operation, 1);
-    expect(failureOf(() => operations.fail(operation, new Error('late'))).code).toBe('internal');
-    expect(failureOf(() => operations.step(operation, 'late')).code).toBe('internal');
+    expect(thrownError(() => operations.fail(operation, new Error('late'))).code).toBe('internal');
+    expect(thrownError(() => operations.recordStep(operation, 'late')).code).toBe('internal');
     expect(operations.begin(intent)).toEqual({ replay: { result: 1 } });
   });
 

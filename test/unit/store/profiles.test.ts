@@ -4,7 +4,13 @@ import { Profiles } from '../../../supervisor/store/profiles.ts';
 import type { NewProfileRow } from '../../../supervisor/store/profiles.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
 import { Turns } from '../../../supervisor/store/turns.ts';
-import { newTurn, sessionId, sessionRow, temporaryDatabase, turnId } from './temporary-home.ts';
+import {
+  newTurn,
+  sessionId,
+  sessionRow,
+  temporaryDatabase,
+  turnId,
+} from '../../fixtures/store/temporary-home.ts';
 
 const full = ProfileSchema.parse({
   name: 'counter',
@@ -58,11 +64,11 @@ describe('profiles', () => {
     profiles.upsert(row(1));
     profiles.upsert(row(2));
     profiles.remove('counter');
-    profiles.versionRemoved('counter', 1);
-    profiles.versionRemoved('counter', 2);
+    profiles.markVersionRemoved('counter', 1);
+    profiles.markVersionRemoved('counter', 2);
     expect(profiles.list()).toEqual([]);
     expect(profiles.nextVersion('counter')).toBe(3);
-    expect(profiles.versions()).toEqual([]);
+    expect(profiles.listVersions()).toEqual([]);
   });
 
   test('keep their incarnation while they are deployed, and get another one after an undeploy', () => {
@@ -82,7 +88,7 @@ describe('profiles', () => {
     profiles.upsert(row(1));
     expect(profiles.reserveVersion('counter', 5)).toBe(2);
     expect(profiles.reserveVersion('counter', 5)).toBe(3);
-    expect(profiles.versions().map(({ version }) => version)).toEqual([1]);
+    expect(profiles.listVersions().map(({ version }) => version)).toEqual([1]);
     profiles.releaseVersion('counter', 3);
     profiles.releaseVersion('counter', 1);
     expect(profiles.reserveVersion('counter', 5)).toBe(3);
@@ -107,7 +113,7 @@ describe('profiles', () => {
     sessions.update(sessionId(0), { codeVersion: null });
     profiles.remove('counter');
     expect(profiles.versionsInUse('counter')).toEqual([]);
-    expect(profiles.versions().map((one) => one.version)).toEqual([1, 2, 3, 4, 5]);
+    expect(profiles.listVersions().map((one) => one.version)).toEqual([1, 2, 3, 4, 5]);
   });
 
   test('renew what is said about a version without counting up', () => {

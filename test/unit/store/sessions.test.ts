@@ -1,6 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import { FIRST_SESSION_UID, Sessions } from '../../../supervisor/store/sessions.ts';
-import { failureOf, randomFrom, sessionId, sessionRow, temporaryDatabase } from './temporary-home.ts';
+import {
+  thrownError,
+  seededRandom,
+  sessionId,
+  sessionRow,
+  temporaryDatabase,
+} from '../../fixtures/store/temporary-home.ts';
 
 const store = (): Sessions => new Sessions(temporaryDatabase());
 
@@ -28,34 +34,34 @@ describe('sessions', () => {
     const after = sessions.update(sessionId(1), { status: 'idle', tags: ['x'], model: null, codeVersion: 2 });
     expect(after).toEqual(sessionRow(1, { status: 'idle', tags: ['x'], model: null, codeVersion: 2 }));
     expect(sessions.get(sessionId(1))).toEqual(after);
-    expect(failureOf(() => sessions.update(sessionId(2), { pinned: true })).code).toBe('not_found');
+    expect(thrownError(() => sessions.update(sessionId(2), { pinned: true })).code).toBe('not_found');
   });
 
   test('have names that are unique per profile among those not deleted', () => {
     const sessions = store();
     sessions.insert(sessionRow(1, { name: 'n' }));
     sessions.insert(sessionRow(2, { name: 'n', profile: 'other' }));
-    const failure = failureOf(() => sessions.insert(sessionRow(3, { name: 'n' })));
+    const failure = thrownError(() => sessions.insert(sessionRow(3, { name: 'n' })));
     expect([failure.code, failure.details]).toEqual(['already_exists', { session: sessionId(1) }]);
     sessions.insert(sessionRow(3, { name: 'm' }));
-    expect(failureOf(() => sessions.update(sessionId(3), { name: 'n' })).code).toBe('already_exists');
+    expect(thrownError(() => sessions.update(sessionId(3), { name: 'n' })).code).toBe('already_exists');
     sessions.update(sessionId(1), { status: 'deleted' });
     sessions.update(sessionId(3), { name: 'n' });
-    expect(sessions.byName('counter', 'n')?.id).toBe(sessionId(3));
-    expect(failureOf(() => sessions.update(sessionId(1), { status: 'idle' })).code).toBe('already_exists');
+    expect(sessions.getByName('counter', 'n')?.id).toBe(sessionId(3));
+    expect(thrownError(() => sessions.update(sessionId(1), { status: 'idle' })).code).toBe('already_exists');
   });
 
   test('have one name however its letters are composed, those of earlier programs too', () => {
     const [composed, decomposed] = ['caf\u00e9', 'cafe\u0301'];
     const sessions = store();
     sessions.insert(sessionRow(1, { name: decomposed }));
-    expect(sessions.byName('counter', composed)?.id).toBe(sessionId(1));
+    expect(sessions.getByName('counter', composed)?.id).toBe(sessionId(1));
     expect(sessions.find(`counter/${composed}`).id).toBe(sessionId(1));
     expect([sessions.find(composed).id, sessions.find(decomposed).id]).toEqual([sessionId(1), sessionId(1)]);
-    expect(failureOf(() => sessions.insert(sessionRow(2, { name: composed }))).code).toBe('already_exists');
+    expect(thrownError(() => sessions.insert(sessionRow(2, { name: composed }))).code).toBe('already_exists');
     sessions.update(sessionId(1), { name: composed });
     expect(sessions.find(decomposed).id).toBe(sessionId(1));
-    expect(failureOf(() => sessions.find('cafe')).code).toBe('not_found');
+    expect(thrownError(() => sessions.find('cafe')).code).toBe('not_found');
   });
 
   test('are listed with the pinned ones first, page by page', () => {
@@ -81,12 +87,12 @@ describe('sessions', () => {
     expect(sessions.find(sessionId(2)).name).toBe('same');
     expect(sessions.find('alone').id).toBe(sessionId(3));
     expect(sessions.find('other/same').id).toBe(sessionId(2));
-    const ambiguous = failureOf(() => sessions.find('same'));
+    const ambiguous = thrownError(() => sessions.find('same'));
     expect(ambiguous.code).toBe('ambiguous_name');
     expect(ambiguous.details).toEqual({ candidates: ['counter/same', 'other/same'] });
     expect(ambiguous.next).toContain('counter/same, other/same');
     for (const ref of ['nobody', 'counter/alone/x', 'other/alone', sessionId(9), 'gone', sessionId(4)]) {
-      expect([ref, failureOf(() => sessions.find(ref)).code]).toEqual([ref, 'not_found']);
+      expect([ref, thrownError(() => sessions.find(ref)).code]).toEqual([ref, 'not_found']);
     }
   });
 
@@ -115,7 +121,7 @@ describe('sessions', () => {
 
   test('page without loss or repetition, also where many were active at one moment', () => {
     const sessions = store();
-    const random = randomFrom(7);
+    const random = seededRandom(7);
     for (let n = 0; n < 101; n += 1)
       sessions.insert(sessionRow(n, { lastActiveAt: Math.floor(random() * 5) }));
     const seen: string[] = [];
@@ -133,7 +139,7 @@ describe('sessions', () => {
     expect(sessions.list().rows).toHaveLength(100);
     expect(sessions.list({ limit: 101 }).nextCursor).toBeNull();
     for (const bad of ['', 'x', Buffer.from('[1]').toString('base64url')]) {
-      expect(failureOf(() => sessions.list({ cursor: bad })).code).toBe('invalid_params');
+      expect(thrownError(() => sessions.list({ cursor: bad })).code).toBe('invalid_params');
     }
   });
 
@@ -153,7 +159,7 @@ describe('sessions', () => {
     sessions.insert(sessionRow(1));
     sessions.insert(sessionRow(2, { status: 'idle' }));
     sessions.insert(sessionRow(3, { status: 'idle' }));
-    expect(sessions.counts()).toEqual({
+    expect(sessions.countByStatus()).toEqual({
       created: 1,
       active: 0,
       idle: 2,
@@ -172,8 +178,8 @@ describe('sessions', () => {
     const sessions = new Sessions(database);
     sessions.insert(sessionRow(1));
     database.run("UPDATE sessions SET tags = '{'");
-    expect(failureOf(() => sessions.get(sessionId(1))).code).toBe('home_damaged');
+    expect(thrownError(() => sessions.get(sessionId(1))).code).toBe('home_damaged');
     database.run("UPDATE sessions SET tags = '[]', status = 'sleeping'");
-    expect(failureOf(() => sessions.list()).why).toContain('status');
+    expect(thrownError(() => sessions.list()).why).toContain('status');
   });
 });

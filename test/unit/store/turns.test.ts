@@ -1,7 +1,14 @@
 import { describe, expect, test } from 'vitest';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
 import { TURN_INPUT_BYTES, Turns } from '../../../supervisor/store/turns.ts';
-import { failureOf, newTurn, sessionId, sessionRow, temporaryDatabase, turnId } from './temporary-home.ts';
+import {
+  thrownError,
+  newTurn,
+  sessionId,
+  sessionRow,
+  temporaryDatabase,
+  turnId,
+} from '../../fixtures/store/temporary-home.ts';
 
 function store(): { turns: Turns; sessions: Sessions } {
   const database = temporaryDatabase();
@@ -24,7 +31,7 @@ describe('turns', () => {
     turns.insert(turn);
     expect(turns.get(turnId(1))).toEqual({ ...turn, inputBytes: 5 });
     expect(turns.get(turnId(2))).toBeNull();
-    expect(failureOf(() => turns.existing(turnId(2))).code).toBe('not_found');
+    expect(thrownError(() => turns.getOrThrow(turnId(2))).code).toBe('not_found');
   });
 
   test.each([['a string'], [12], [null], [{ count: 1, deep: [true, null] }], [false], ['null'], ['']])(
@@ -53,7 +60,7 @@ describe('turns', () => {
       reused: true,
       cancelRequested: true,
     });
-    expect(failureOf(() => turns.update(turnId(2), { exitCode: 1 })).code).toBe('not_found');
+    expect(thrownError(() => turns.update(turnId(2), { exitCode: 1 })).code).toBe('not_found');
   });
 
   test('take turns within their session in the order they came, whatever the clock says', () => {
@@ -61,28 +68,30 @@ describe('turns', () => {
     for (const n of [3, 1, 2]) turns.insert(newTurn(n, { createdAt: 100 - n }));
     turns.insert(newTurn(9, { sessionId: sessionId(1) }));
     expect(turns.nextQueued(sessionId(0))?.id).toBe(turnId(3));
-    expect([3, 1, 2, 9].map((n) => turns.ahead(turns.existing(turnId(n))))).toEqual([0, 1, 2, 0]);
+    expect([3, 1, 2, 9].map((n) => turns.countAhead(turns.getOrThrow(turnId(n))))).toEqual([0, 1, 2, 0]);
     turns.update(turnId(3), { status: 'running' });
-    expect(turns.runningOf(sessionId(0))?.id).toBe(turnId(3));
+    expect(turns.getRunning(sessionId(0))?.id).toBe(turnId(3));
     expect(turns.nextQueued(sessionId(0))?.id).toBe(turnId(1));
-    expect([3, 1, 2].map((n) => turns.ahead(turns.existing(turnId(n))))).toEqual([0, 1, 2]);
-    expect(turns.counts()).toEqual({ running: 1, queued: 3 });
-    expect(turns.queuedOf(sessionId(0))).toBe(2);
-    expect([...turns.live()].sort()).toEqual([
+    expect([3, 1, 2].map((n) => turns.countAhead(turns.getOrThrow(turnId(n))))).toEqual([0, 1, 2]);
+    expect(turns.countByStatus()).toEqual({ running: 1, queued: 3 });
+    expect(turns.countQueued(sessionId(0))).toBe(2);
+    expect([...turns.liveBySession()].sort()).toEqual([
       [sessionId(0), { running: turnId(3), queued: 2 }],
       [sessionId(1), { running: null, queued: 1 }],
     ]);
     turns.update(turnId(3), { status: 'succeeded' });
-    expect([1, 2].map((n) => turns.ahead(turns.existing(turnId(n))))).toEqual([0, 1]);
-    expect(turns.runningOf(sessionId(0))).toBeNull();
-    expect(turns.unfinished().map((turn) => turn.id)).toEqual([turnId(1), turnId(2), turnId(9)]);
-    expect(turns.listOf(sessionId(0), 2).map((turn) => turn.id)).toEqual([turnId(2), turnId(1)]);
+    expect([1, 2].map((n) => turns.countAhead(turns.getOrThrow(turnId(n))))).toEqual([0, 1]);
+    expect(turns.getRunning(sessionId(0))).toBeNull();
+    expect(turns.listUnfinished().map((turn) => turn.id)).toEqual([turnId(1), turnId(2), turnId(9)]);
+    expect(turns.listBySession(sessionId(0), 2).map((turn) => turn.id)).toEqual([turnId(2), turnId(1)]);
   });
 
   test('with too much input are refused', () => {
     const { turns } = store();
     turns.insert(newTurn(1, { input: Buffer.alloc(TURN_INPUT_BYTES) }));
-    const failure = failureOf(() => turns.insert(newTurn(2, { input: Buffer.alloc(TURN_INPUT_BYTES + 1) })));
+    const failure = thrownError(() =>
+      turns.insert(newTurn(2, { input: Buffer.alloc(TURN_INPUT_BYTES + 1) })),
+    );
     expect(failure.code).toBe('file_too_large');
     expect(turns.get(turnId(2))).toBeNull();
   });

@@ -21,9 +21,15 @@ import { importTree } from '../../../../extension/transfer/import-tree.ts';
 import type { ImportTarget } from '../../../../extension/transfer/import-tree.ts';
 import type { TransferOptions } from '../../../../extension/transfer/transfer.ts';
 import { HoldfastError } from '../../../../protocol/errors.ts';
-import { everything, signal, stat, tree, workspaceScene } from '../../files/workspace-scene.ts';
+import {
+  READ_ALL,
+  signal,
+  STAT_OPTIONS,
+  TREE_OPTIONS,
+  useWorkspaceFixture,
+} from '../../../fixtures/files/workspace-fixture.ts';
 
-const scene = workspaceScene(false);
+const scene = useWorkspaceFixture(false);
 const { at } = scene;
 let local = '';
 
@@ -35,7 +41,7 @@ afterEach(() => rmSync(local, { recursive: true, force: true }));
 /** The workspace as its sidecar serves it, in small pieces. */
 function source(): ExportSource {
   return {
-    stat: (path) => scene.files.stat(path, { ...stat, follow: false }),
+    stat: (path) => scene.files.stat(path, { ...STAT_OPTIONS, follow: false }),
     async *list(path) {
       for (let cursor: string | undefined; ;) {
         const page = await scene.files.list(path, { cursor, limit: 2, signal });
@@ -45,7 +51,7 @@ function source(): ExportSource {
       }
     },
     read: (path, offset, ifVersion) =>
-      scene.files.read(path, { ...everything, offset, length: 1024, ifVersion }),
+      scene.files.read(path, { ...READ_ALL, offset, length: 1024, ifVersion }),
   };
 }
 
@@ -61,7 +67,7 @@ function target(): ImportTarget {
     },
     link: (path, text) => scene.files.symlink(path, text),
     remove: async (path) => {
-      await scene.files.delete(path, { ...tree, recursive: false });
+      await scene.files.delete(path, { ...TREE_OPTIONS, recursive: false });
     },
   };
 }

@@ -1,0 +1,182 @@
+import { Option } from 'commander';
+import type { Command } from 'commander';
+import type { Caveat, Change, ChangeTotals } from '../../protocol/snapshots.ts';
+import type { Params } from '../../protocol/methods.ts';
+import type { Context } from '../context.ts';
+import { EXIT, UsageError } from '../failure.ts';
+import type { Registry } from '../registry.ts';
+import { formatSize } from '../render/quantity.ts';
+import { formatCaveat, formatChange, formatTotals } from '../render/snapshot.ts';
+import { pluralize, sanitizeLine } from '../render/text.ts';
+import { parseSnapshotId } from '../snapshot-id.ts';
+import { parseWorkspacePath } from '../workspace-path.ts';
+
+/** What looks at snapshots and changes nothing. */
+export function registerSnapshotQueries(registry: Registry, group: Command): void {
+  registerDiff(registry, group);
+  registerVerify(registry, group);
+}
+
+interface DiffOptions {
+  path?: string;
+  session?: string;
+  stat?: boolean;
+  patch?: boolean;
+}
+
+function registerDiff(registry: Registry, group: Command): void {
+  const command = registry
+    .command(group, {
+      usage: 'diff <a> <b>',
+      description: 'what differs between two snapshots, or between one and the workspace as it is (`now`)',
+      examples: [
+        'holdfast snapshot diff snp-… snp-…',
+        'holdfast snapshot diff snp-… now --path src',
+        'holdfast snapshot diff snp-… now --patch | git apply',
+      ],
+    })
+    .option('--path <path>', 'only what is there')
+    .option('--session <session>', 'whose workspace `now` is; else that of the other side')
+    .addOption(new Option('--stat', 'only how many, and how much').conflicts('patch'))
+    .option('--patch', 'a unified diff that git apply takes, binary files included');
+  registry.setAction(command, async (context, options: DiffOptions, a: string, b: string) => {
+    const params = {
+      a: side(a),
+      b: side(b),
+      ...(options.path === undefined ? {} : { path: parseWorkspacePath(options.path) }),
+      ...(options.session === undefined ? {} : { session: options.session }),
+    };
+    if (options.patch === true) {
+      if (context.json) throw new UsageError('a patch is bytes: --patch does not go with --json');
+      await writePatch(context, params);
+      return undefined;
+    }
+    await showChanges(context, options.stat === true, (cursor, limit) =>
+      context.call(
+        'snapshot/diff',
+        { ...params, ...(cursor === undefined ? {} : { cursor }), ...(limit === undefined ? {} : { limit }) },
+        { stage: 'Comparing' },
+      ),
+    );
+    return undefined;
+  });
+}
+
+function registerVerify(registry: Registry, group: Command): void {
+  const command = registry.command(group, {
+    usage: 'verify <snapshot>',
+    description: 'read and check all that a snapshot needs; exit code 1 where something is damaged',
+  });
+  registry.setAction(command, async (context, _options, id: string) => {
+    const snapshot = parseSnapshotId(id);
+    const result = await context.call('snapshot/verify', { snapshot }, { stage: 'Checking' });
+    if (context.json) await context.printJson(result);
+    else if (result.ok) {
+      await context.print(
+        `${context.style.bold(id)} is whole: ${pluralize(result.objects, 'object')}, ${formatSize(result.bytes)}`,
+      );
+    } else {
+      for (const { what, pack, object, path } of result.damages) {
+        const where = [path, object === null ? null : `object ${object}`, pack].filter(
+          (part) => part !== null,
+        );
+        await context.print(
+          `${context.style.red('damaged')} ${sanitizeLine(where.join(', '))}: ${sanitizeLine(what)}`,
+        );
+      }
+      const untold = result.damaged - result.damages.length;
+      if (untold > 0) await context.print(`and ${untold} more`);
+      await context.printHint(
+        'What is not damaged can still be read: holdfast workspace cat SESSION PATH --snapshot ID',
+      );
+    }
+    return result.ok ? EXIT.done : EXIT.failed;
+  });
+}
+
+interface Page {
+  readonly changes: readonly Change[];
+  readonly totals: ChangeTotals;
+  readonly caveats: readonly Caveat[];
+  readonly nextCursor: string | null;
+}
+
+/** Shows a comparison, page by page; with `onlyTotals` no more than its totals. With --json all of it in one document. */
+async function showChanges(
+  context: Context,
+  onlyTotals: boolean,
+  get: (cursor: string | undefined, limit: number | undefined) => Promise<Page>,
+): Promise<void> {
+  let page = await get(undefined, onlyTotals ? 1 : undefined);
+  const { totals, caveats } = page;
+  if (onlyTotals) {
+    if (context.json) await context.printJson({ totals, caveats });
+    else {
+      await context.print(formatTotals(totals));
+      await noteCaveats(context, caveats);
+    }
+    return;
+  }
+  const all: Change[] = [];
+  for (;;) {
+    if (context.json) all.push(...page.changes);
+    else if (page.changes.length > 0) {
+      await context.print(...page.changes.map((change) => formatChange(change, context.style)));
+    }
+    if (page.nextCursor === null) break;
+    page = await get(page.nextCursor, undefined);
+  }
+  if (context.json) await context.printJson({ changes: all, totals, caveats });
+  else {
+    await context.printHint(formatTotals(totals));
+    await noteCaveats(context, caveats);
+  }
+}
+
+async function noteCaveats(context: Context, caveats: readonly Caveat[]): Promise<void> {
+  for (const caveat of caveats) await context.printNote(formatCaveat(caveat));
+}
+
+/** What resuming from there would change. */
+export async function previewChanges(context: Context, params: Params<'snapshot/preview'>): Promise<void> {
+  await showChanges(context, false, (cursor, limit) =>
+    context.call(
+      'snapshot/preview',
+      { ...params, ...(cursor === undefined ? {} : { cursor }), ...(limit === undefined ? {} : { limit }) },
+      { stage: 'Comparing' },
+    ),
+  );
+}
+
+async function writePatch(context: Context, params: Params<'snapshot/patch'>): Promise<void> {
+  let leftOut = 0;
+  const caveats: Caveat[] = [];
+  const paths: string[] = [];
+  for (let cursor: string | undefined; ;) {
+    const { result, bytes, release } = await context
+      .client()
+      .callWithBytes(
+        'snapshot/patch',
+        { ...params, ...(cursor === undefined ? {} : { cursor }) },
+        { signal: context.interrupted },
+      );
+    if (cursor === undefined) caveats.push(...result.caveats);
+    await context.stdout.write(bytes);
+    await context.stdout.flush();
+    release();
+    leftOut += result.omitted;
+    paths.push(...result.omittedPaths.slice(0, 10 - paths.length));
+    if (result.nextCursor === null) break;
+    cursor = result.nextCursor;
+  }
+  await noteCaveats(context, caveats);
+  if (leftOut === 0) return;
+  const more = leftOut > paths.length ? ', …' : '';
+  await context.printHint(
+    `Not in the patch, as git would refuse it, or too large for one: ${paths.map(sanitizeLine).join(', ')}${more}`,
+  );
+}
+
+function side(text: string): string {
+  return text === 'now' ? text : parseSnapshotId(text);
+}

@@ -1,0 +1,126 @@
+import { EventEmitter, FilePermission, FileType } from 'vscode';
+import type { Disposable, FileStat, Uri } from 'vscode';
+import type { Session } from '../../protocol/entities.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Connection } from '../connection/connection.ts';
+import { SETTINGS_PATH, folderSettings, isFolderSettings } from './folder-settings.ts';
+import { workspaceUri } from './location.ts';
+
+type Named = Pick<Session, 'id' | 'name' | 'profile'>;
+
+interface Served {
+  readonly text: string;
+  /** Time of the last change, ms. */
+  readonly at: number;
+}
+
+/**
+ * Serves `holdfast://<session>/.vscode/settings.json`, the place where VS Code looks for the configuration of a session's folder and where no
+ * agent can put a file. It holds what only the settings of a folder can say: the title of the window, and what is off or different in a
+ * window of a session. The file is in no listing.
+ *
+ * The safety settings do not depend on the supervisor: without one the file is served without a title, and it gets its title later.
+ */
+export class SessionSettings implements Disposable {
+  readonly #connection: Connection;
+  readonly #served = new Map<string, Served>();
+  readonly #changed = new EventEmitter<Uri>();
+  /** Sessions that were served without a title. */
+  readonly #untitled = new Set<string>();
+  readonly #listener: Disposable;
+  readonly onDidChange = this.#changed.event;
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+    this.#listener = connection.onDidConnect(() => {
+      for (const id of this.#untitled) void this.#findTitle(id);
+    });
+  }
+
+  dispose(): void {
+    this.#listener.dispose();
+    this.#changed.dispose();
+  }
+
+  isSettingsFile(uri: Uri): boolean {
+    return isFolderSettings(uri);
+  }
+
+  async stat(uri: Uri): Promise<FileStat> {
+    const { text, at } = await this.#look(uri.authority);
+    const size = Buffer.byteLength(text);
+    return { type: FileType.File, ctime: at, mtime: at, size, permissions: FilePermission.Readonly };
+  }
+
+  async read(uri: Uri): Promise<Uint8Array> {
+    return Buffer.from((await this.#look(uri.authority)).text);
+  }
+
+  /** Serves the current names of the sessions from now on. */
+  updateTitles(sessions: readonly Named[]): void {
+    for (const session of sessions) {
+      if (this.#served.has(session.id)) this.#update(session);
+    }
+  }
+
+  /** Errors: `not_found` where the supervisor knows no such session. */
+  async #look(id: string): Promise<Served> {
+    if (this.#connection.peer === undefined) {
+      // VS Code waits for this answer before it applies any setting of the folder, and the supervisor may take a while to start.
+      this.#connection.ensureConnecting();
+      return this.#withoutSupervisor(id);
+    }
+    try {
+      return this.#keep(id, settingsOf(await this.#session(id)));
+    } catch (error) {
+      if (HoldfastError.from(error).code === 'not_found') throw error;
+      return this.#withoutSupervisor(id);
+    }
+  }
+
+  #withoutSupervisor(id: string): Served {
+    const served = this.#served.get(id);
+    if (served !== undefined) return served;
+    this.#untitled.add(id);
+    return this.#keep(id, settingsOf(null));
+  }
+
+  async #findTitle(id: string): Promise<void> {
+    try {
+      this.#update(await this.#session(id));
+    } catch (error) {
+      // A session that is gone needs no title; the others get theirs from the next connection.
+      if (HoldfastError.from(error).code === 'not_found') this.#untitled.delete(id);
+    }
+  }
+
+  async #session(id: string): Promise<Named> {
+    return (await this.#connection.call('session/show', { session: id }, { repeatable: true })).session;
+  }
+
+  #update(session: Named): void {
+    this.#untitled.delete(session.id);
+    const before = this.#served.get(session.id);
+    if (this.#keep(session.id, settingsOf(session)) !== before)
+      this.#changed.fire(workspaceUri(session.id, SETTINGS_PATH));
+  }
+
+  #keep(id: string, text: string): Served {
+    const before = this.#served.get(id);
+    if (before?.text === text) return before;
+    const served = { text, at: Date.now() };
+    this.#served.set(id, served);
+    return served;
+  }
+}
+
+/** The text of the file; `session` is null where the names are not known yet. */
+function settingsOf(session: Named | null): string {
+  return folderSettings(session === null ? undefined : titleOf(session));
+}
+
+function titleOf({ id, name, profile }: Named): string {
+  // VS Code replaces variables, which begin with a dollar sign.
+  const title = (name === id ? profile : `${profile}/${name}`).replaceAll('$', '');
+  return ['${dirty}${activeEditorShort}', title, '${appName}'].join('${separator}');
+}

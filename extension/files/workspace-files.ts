@@ -1,0 +1,275 @@
+import {
+  Disposable,
+  EventEmitter,
+  FileChangeType,
+  FilePermission,
+  FileSystemError,
+  FileType,
+  workspace,
+} from 'vscode';
+import type { Event, FileChangeEvent, FileStat, FileSystemProvider, Uri } from 'vscode';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { FileStat as SessionStat } from '../../protocol/files.ts';
+import { WORKSPACE } from '../../protocol/paths.ts';
+import type { Connection } from '../connection/connection.ts';
+import { DisposableStore } from '../base/disposable-store.ts';
+import { copyBases } from './copy-bases.ts';
+import { displayName } from './configuration-paths.ts';
+import type { SaveConflicts } from './save-conflicts.ts';
+import type { DocumentBases } from './document-bases.ts';
+import { withFileSystemErrors, asFileSystemError, outsideWorkspace, fileNotFound } from './file-errors.ts';
+import { ROOT_STAT, entryType, statType } from './file-types.ts';
+import { StatCache } from './stat-cache.ts';
+import { LargeFiles } from './large-files.ts';
+import { SCHEME, locate, rootUri, workspaceUri } from './location.ts';
+import type { Location } from './location.ts';
+import type { SessionSettings } from './session-settings.ts';
+import type { SessionFiles } from './session-files.ts';
+import type { ChangeTimes } from './turn-changes.ts';
+import { FileWatches, refreshFolderEvent } from './file-watches.ts';
+
+/** A supervisor that makes room for another is back before files would change their looks. */
+const LOST_AFTER_MS = 1_000;
+/** `holdfast://<session>/`, which shows `workspace/`: the files of a session as VS Code wants files. */
+export class WorkspaceFiles implements FileSystemProvider, Disposable {
+  readonly #connection: Connection;
+  readonly #files: SessionFiles;
+  readonly #bases: DocumentBases;
+  readonly #conflicts: SaveConflicts;
+  readonly #watches: FileWatches;
+  readonly #large: LargeFiles;
+  readonly #times: ChangeTimes;
+  readonly #settings: SessionSettings;
+  readonly #known = new StatCache();
+  readonly #owned = new DisposableStore();
+  readonly #changed = this.#owned.add(new EventEmitter<FileChangeEvent[]>());
+  #lost: NodeJS.Timeout | undefined;
+  #isLost = false;
+
+  constructor(options: {
+    readonly connection: Connection;
+    readonly files: SessionFiles;
+    readonly bases: DocumentBases;
+    readonly conflicts: SaveConflicts;
+    readonly times: ChangeTimes;
+    readonly settings: SessionSettings;
+  }) {
+    const { connection, files, bases, conflicts, times, settings } = options;
+    this.#connection = connection;
+    this.#files = files;
+    this.#bases = bases;
+    this.#times = times;
+    this.#settings = settings;
+    this.#owned.add(
+      settings.onDidChange((uri) => this.#changed.fire([{ type: FileChangeType.Changed, uri }])),
+    );
+    this.#conflicts = conflicts;
+    this.#large = this.#owned.add(new LargeFiles(files));
+    this.#watches = this.#owned.add(
+      new FileWatches({
+        connection,
+        tell: (events) => {
+          this.#changed.fire(events);
+          this.#large.refreshTails(events);
+          times.recordChanged(
+            events.filter(({ type }) => type !== FileChangeType.Deleted).map(({ uri }) => uri),
+          );
+        },
+        lookAgain: (session, path) => this.#lookAgain(session, path),
+      }),
+    );
+    this.#owned.add(connection.onDidChange(() => this.#onConnection()));
+    this.#owned.onDispose(() => clearTimeout(this.#lost));
+  }
+
+  get onDidChangeFile(): Event<FileChangeEvent[]> {
+    return this.#changed.event;
+  }
+
+  dispose(): void {
+    this.#owned.dispose();
+  }
+
+  watch(
+    uri: Uri,
+    options: { readonly recursive: boolean; readonly excludes: readonly string[] },
+  ): Disposable {
+    const location = locate(uri);
+    switch (location.kind) {
+      case 'workspace':
+        return this.#watches.watch(location.session, location.path, options);
+      case 'root':
+        return this.#watches.watch(location.session, WORKSPACE, {
+          ...options,
+          // They are relative to what is watched, which is one level further down.
+          excludes: options.excludes.map((glob) => glob.replace(/^workspace\//, '')),
+        });
+      case 'nowhere':
+        return new Disposable(() => undefined);
+    }
+  }
+
+  async stat(uri: Uri): Promise<FileStat> {
+    if (this.#settings.isSettingsFile(uri)) return withFileSystemErrors(this.#settings.stat(uri));
+    const location = locate(uri);
+    if (location.kind === 'root') return ROOT_STAT;
+    if (location.kind === 'nowhere') throw fileNotFound(uri);
+    const key = uri.toString();
+    const known = this.#known.get(key);
+    if (!this.#isWritable && known !== undefined && this.#connection.state.kind !== 'unused') {
+      return { ...known, permissions: FilePermission.Readonly };
+    }
+    this.#watches.recordAccess(location.session);
+    const { stat, isLink } = await withFileSystemErrors(
+      this.#files.stat({ session: location.session }, location.path),
+    );
+    const shown = this.#shown(uri, stat, isLink);
+    this.#known.set(key, shown);
+    return shown;
+  }
+
+  async readDirectory(uri: Uri): Promise<[string, FileType][]> {
+    const location = locate(uri);
+    if (location.kind === 'root') return [[WORKSPACE.slice(1), FileType.Directory]];
+    if (location.kind === 'nowhere') throw fileNotFound(uri);
+    this.#watches.recordAccess(location.session);
+    const entries = await withFileSystemErrors(
+      this.#files.list({ session: location.session }, location.path),
+    );
+    for (const { name, type, mtimeMs } of entries) {
+      if (type === 'file')
+        this.#times.recordListed(workspaceUri(location.session, `${location.path}/${name}`), mtimeMs);
+    }
+    return entries.map(({ name, type, linkType }) => [displayName(name), entryType(type, linkType)]);
+  }
+
+  async readFile(uri: Uri): Promise<Uint8Array> {
+    if (this.#settings.isSettingsFile(uri)) return withFileSystemErrors(this.#settings.read(uri));
+    const location = locate(uri);
+    if (location.kind === 'root') throw FileSystemError.FileIsADirectory(uri);
+    if (location.kind === 'nowhere') throw fileNotFound(uri);
+    const { session, path } = location;
+    this.#watches.recordAccess(session);
+    try {
+      const file = await this.#files.read({ session }, path);
+      this.#bases.recordRead(uri, file);
+      return file.bytes;
+    } catch (error) {
+      const failure = HoldfastError.from(error, 'The file could not be read');
+      if (failure.code === 'file_too_large') this.#large.showTailInTab(uri);
+      throw asFileSystemError(failure);
+    }
+  }
+
+  async writeFile(
+    uri: Uri,
+    content: Uint8Array,
+    options: { readonly create: boolean; readonly overwrite: boolean },
+  ): Promise<void> {
+    const { session, path } = workspaceFile(uri);
+    const { isDirty, base } = this.#bases.dirtyBaseOf(uri);
+    if (isDirty) {
+      await this.#conflicts.save(session, path, content, base?.version);
+      return;
+    }
+    const { create, overwrite } = options;
+    if (!create && !overwrite) throw fileNotFound(uri);
+    const written = await withFileSystemErrors(
+      this.#files.write(session, path, content, { create, overwrite }),
+    );
+    this.#bases.recordWrite(uri, written);
+  }
+
+  async createDirectory(uri: Uri): Promise<void> {
+    const { session, path } = workspaceFile(uri);
+    await withFileSystemErrors(this.#files.createFolder(session, path));
+  }
+
+  async delete(uri: Uri, options: { readonly recursive: boolean }): Promise<void> {
+    const { session, path } = workspaceFile(uri);
+    if (path === WORKSPACE) throw outsideWorkspace();
+    await withFileSystemErrors(this.#files.remove(session, path, options.recursive));
+  }
+
+  async rename(from: Uri, to: Uri, options: { readonly overwrite: boolean }): Promise<void> {
+    const [source, target] = inOneSession(from, to);
+    if (source.path === WORKSPACE || target.path === WORKSPACE) throw outsideWorkspace();
+    await copyBases(this.#files, this.#bases, { from, to }, () =>
+      withFileSystemErrors(this.#files.rename(source.session, source.path, target.path, options.overwrite)),
+    );
+  }
+
+  async copy(from: Uri, to: Uri, options: { readonly overwrite: boolean }): Promise<void> {
+    const [source, target] = inOneSession(from, to);
+    await copyBases(this.#files, this.#bases, { from, to }, () =>
+      withFileSystemErrors(this.#files.copy(source.session, source.path, target.path, options.overwrite)),
+    );
+  }
+
+  get #isWritable(): boolean {
+    return this.#connection.state.kind === 'connected';
+  }
+
+  #shown(uri: Uri, stat: SessionStat, isLink: boolean): FileStat {
+    const { isDirty, base } = this.#bases.dirtyBaseOf(uri);
+    // VS Code compares times before it saves and asks a question of its own, that misses changes of equal size: ours is the only one.
+    const mtime = isDirty && base !== undefined ? Math.min(stat.mtimeMs, base.mtimeMs) : stat.mtimeMs;
+    const isReadonly = !this.#isWritable || (stat.type === 'file' && (stat.mode & 0o200) === 0);
+    return {
+      type: statType(stat, isLink),
+      ctime: mtime,
+      mtime,
+      size: stat.size,
+      ...(isReadonly ? { permissions: FilePermission.Readonly } : {}),
+    };
+  }
+
+  /** Files become read-only where nobody answers, and writable again; VS Code learns it by looking at what it shows. */
+  #onConnection(): void {
+    clearTimeout(this.#lost);
+    if (this.#isWritable) {
+      if (!this.#isLost) return;
+      this.#isLost = false;
+      this.#lookAtDocuments();
+    } else if (this.#known.size > 0 && !this.#isLost) {
+      this.#lost = setTimeout(() => {
+        this.#isLost = true;
+        this.#lookAtDocuments();
+      }, LOST_AFTER_MS);
+    }
+  }
+
+  #lookAtDocuments(below = ''): void {
+    const events = workspace.textDocuments
+      .filter(({ uri }) => uri.scheme === SCHEME && uri.toString().startsWith(below))
+      .map(({ uri }) => ({ type: FileChangeType.Changed, uri }));
+    if (events.length > 0) this.#changed.fire(events);
+  }
+
+  /** Changes may have gone by untold: what is open, and the folders on show. */
+  #lookAgain(session: string, path: string): void {
+    this.#lookAtDocuments(rootUri(session).toString());
+    this.#changed.fire([refreshFolderEvent(workspaceUri(session, path))]);
+  }
+}
+
+type WorkspaceLocation = Extract<Location, { kind: 'workspace' }>;
+
+function workspaceFile(uri: Uri): WorkspaceLocation {
+  const location = locate(uri);
+  if (location.kind === 'workspace') return location;
+  throw outsideWorkspace();
+}
+
+function inOneSession(from: Uri, to: Uri): [WorkspaceLocation, WorkspaceLocation] {
+  const source = workspaceFile(from);
+  const target = workspaceFile(to);
+  if (source.session !== target.session) {
+    throw asFileSystemError(
+      new HoldfastError('not_supported', 'Files do not move between sessions', {
+        next: 'copy them to a local folder first',
+      }),
+    );
+  }
+  return [source, target];
+}

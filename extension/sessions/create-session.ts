@@ -1,0 +1,144 @@
+import { randomUUID } from 'node:crypto';
+import { QuickPickItemKind, Uri, commands, window, workspace } from 'vscode';
+import type { QuickPickItem, WorkspaceFolder } from 'vscode';
+import type { Session } from '../../protocol/entities.ts';
+import { ProfileNameSchema } from '../../protocol/profile.ts';
+import type { Connection } from '../connection/connection.ts';
+import { sanitize } from '../base/sanitize.ts';
+
+const PROFILE_FILE = 'holdfast.yaml';
+
+type Choice =
+  | { readonly profile: string }
+  | { readonly folder: WorkspaceFolder }
+  | { readonly example: string }
+  | { readonly command: string };
+
+const MANAGE_TRUST = 'Manage Trust';
+
+/**
+ * A new session of a profile, of the folder that is open, or of the example; undefined where the person chose to do something else first.
+ * `example`: the folder of an agent that needs nothing but its image.
+ */
+export async function createSession(
+  connection: Connection,
+  named: unknown,
+  example: string,
+): Promise<Session | undefined> {
+  const choice = typeof named === 'string' ? { profile: named } : await pick(connection, example);
+  const profile = choice === undefined ? undefined : await profileOf(connection, choice);
+  if (profile === undefined) return undefined;
+  const { session } = await connection.call('session/create', { profile, opId: randomUUID() });
+  return session;
+}
+
+async function profileOf(connection: Connection, choice: Choice): Promise<string | undefined> {
+  if ('profile' in choice) return choice.profile;
+  if ('folder' in choice) return deployFolder(connection, choice.folder);
+  if ('example' in choice) return deploy(connection, choice.example);
+  await commands.executeCommand(choice.command);
+  return undefined;
+}
+
+async function deploy(connection: Connection, directory: string): Promise<string> {
+  const { profile } = await connection.call('profile/deploy', { directory, opId: randomUUID() });
+  return profile.name;
+}
+
+async function pick(connection: Connection, example: string): Promise<Choice | undefined> {
+  const { profiles } = await connection.call('profile/list', {}, { repeatable: true });
+  const folders = (workspace.workspaceFolders ?? []).filter(({ uri }) => uri.scheme === 'file');
+  const items: (QuickPickItem & { choice?: Choice })[] = [
+    ...profiles.map(({ name, agent, persistent }) => ({
+      label: name,
+      description: `${agent.protocol}${persistent ? '' : ' · ephemeral'}`,
+      choice: { profile: name },
+    })),
+    ...(folders.length === 0 ? [] : [{ label: 'Open folders', kind: QuickPickItemKind.Separator }]),
+    ...folders.map((folder) => ({
+      label: `$(folder) ${sanitize(folder.name)}`,
+      description: 'deploy this folder and start a session',
+      choice: { folder },
+    })),
+    { label: 'Get started', kind: QuickPickItemKind.Separator },
+    {
+      label: '$(folder-opened) Open Folder…',
+      description: 'a project for an agent to work on',
+      choice: { command: 'workbench.action.files.openFolder' },
+    },
+    {
+      label: '$(beaker) Try the Example',
+      description: 'an agent that counts, and goes on counting in a new sandbox',
+      choice: { example },
+    },
+  ];
+  const picked = await window.showQuickPick(items, {
+    title: 'New Session',
+    placeHolder:
+      profiles.length === 0 && folders.length === 0
+        ? 'No agent yet. Open a project folder, or try the example.'
+        : 'Start from a deployed agent or from a folder',
+  });
+  return picked?.choice;
+}
+
+/** The name of the profile that the folder is from now on. */
+async function deployFolder(connection: Connection, folder: WorkspaceFolder): Promise<string | undefined> {
+  if (!workspace.isTrusted) {
+    void window
+      .showWarningMessage(
+        `${sanitize(folder.name)} was not deployed: this window does not trust its folder. Trust it, then start a session again.`,
+        MANAGE_TRUST,
+      )
+      .then((chosen) => {
+        if (chosen === MANAGE_TRUST) void commands.executeCommand('workbench.trust.manage');
+      });
+    return undefined;
+  }
+  const file = Uri.joinPath(folder.uri, PROFILE_FILE);
+  if (!(await exists(file)) && !(await writeFirst(file, folder.name))) return undefined;
+  return deploy(connection, folder.uri.fsPath);
+}
+
+async function exists(file: Uri): Promise<boolean> {
+  try {
+    await workspace.fs.stat(file);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+async function writeFirst(file: Uri, folder: string): Promise<boolean> {
+  const WRITE = 'Write holdfast.yaml';
+  const choice = await window.showInformationMessage(
+    `${sanitize(folder)} has no holdfast.yaml yet.`,
+    {
+      modal: true,
+      detail:
+        'Create a starter holdfast.yaml? It runs your prompts as shell scripts in a sandboxed copy of this folder.',
+    },
+    WRITE,
+  );
+  if (choice !== WRITE) return false;
+  await workspace.fs.writeFile(file, Buffer.from(starterProfile(folder)));
+  await window.showTextDocument(file, { preview: false });
+  return true;
+}
+
+/** A profile that works as it stands: each turn is a shell script. */
+export function starterProfile(folder: string): string {
+  const plain = folder
+    .toLowerCase()
+    .replace(/[^a-z0-9]+/g, '-')
+    .replace(/^-+|-+$/g, '');
+  const name = ProfileNameSchema.safeParse(plain).success ? plain : 'project';
+  return [
+    `name: ${name}`,
+    '# Each turn runs this program with its prompt on standard input. Put your agent here.',
+    'agent: { protocol: command, command: [sh] }',
+    '# /workspace outlives the sandbox.',
+    'persistence: persistent',
+    '',
+  ].join('\n');
+}

@@ -1,0 +1,87 @@
+import { EventEmitter, FileSystemError, FileType } from 'vscode';
+import type { Disposable, FileChangeEvent, FileStat, FileSystemProvider, Uri } from 'vscode';
+import { WORKSPACE } from '../../protocol/paths.ts';
+import type { Connection } from '../connection/connection.ts';
+import { displayName } from '../files/configuration-paths.ts';
+import { withFileSystemErrors, fileNotFound } from '../files/file-errors.ts';
+import { ROOT_STAT, entryType, statType } from '../files/file-types.ts';
+import { folderSettings, isFolderSettings } from '../files/folder-settings.ts';
+import { locateSnapshot } from '../files/location.ts';
+import { SessionFiles } from '../files/session-files.ts';
+
+/** A snapshot never changes, and neither do they. */
+const SETTINGS = Buffer.from(folderSettings());
+
+/**
+ * `holdfast-snapshot://<snapshot>/`, which shows `workspace/` as it was. VS Code finds the settings of a folder of ours there too, without which its
+ * own Git and others would take the folder's path for one of this machine.
+ */
+export class SnapshotFiles implements FileSystemProvider, Disposable {
+  readonly #files: SessionFiles;
+  readonly #never = new EventEmitter<FileChangeEvent[]>();
+  readonly onDidChangeFile = this.#never.event;
+
+  constructor(connection: Connection) {
+    this.#files = new SessionFiles(connection);
+  }
+
+  dispose(): void {
+    this.#never.dispose();
+  }
+
+  watch(): Disposable {
+    return this.#never.event(() => undefined);
+  }
+
+  async stat(uri: Uri): Promise<FileStat> {
+    if (isSettings(uri)) return { ...ROOT_STAT, type: FileType.File, size: SETTINGS.length };
+    const location = locateSnapshot(uri);
+    if (location.kind === 'root') return ROOT_STAT;
+    if (location.kind === 'nowhere') throw fileNotFound(uri);
+    const { stat, isLink } = await withFileSystemErrors(
+      this.#files.stat({ snapshot: location.session }, location.path),
+    );
+    return { type: statType(stat, isLink), ctime: stat.mtimeMs, mtime: stat.mtimeMs, size: stat.size };
+  }
+
+  async readDirectory(uri: Uri): Promise<[string, FileType][]> {
+    const location = locateSnapshot(uri);
+    if (location.kind === 'root') return [[WORKSPACE.slice(1), ROOT_STAT.type]];
+    if (location.kind === 'nowhere') throw fileNotFound(uri);
+    const entries = await withFileSystemErrors(
+      this.#files.list({ snapshot: location.session }, location.path),
+    );
+    return entries.map(({ name, type, linkType }) => [displayName(name), entryType(type, linkType)]);
+  }
+
+  async readFile(uri: Uri): Promise<Uint8Array> {
+    if (isSettings(uri)) return SETTINGS;
+    const location = locateSnapshot(uri);
+    if (location.kind === 'root') throw FileSystemError.FileIsADirectory(uri);
+    if (location.kind === 'nowhere') throw fileNotFound(uri);
+    return (await withFileSystemErrors(this.#files.read({ snapshot: location.session }, location.path)))
+      .bytes;
+  }
+
+  // VS Code refuses these before it asks, as the provider is registered read-only.
+  createDirectory(): never {
+    throw unchangeable();
+  }
+  writeFile(): never {
+    throw unchangeable();
+  }
+  delete(): never {
+    throw unchangeable();
+  }
+  rename(): never {
+    throw unchangeable();
+  }
+}
+
+function isSettings(uri: Uri): boolean {
+  return isFolderSettings(uri) && locateSnapshot(uri.with({ path: '/' })).kind === 'root';
+}
+
+function unchangeable(): FileSystemError {
+  return FileSystemError.NoPermissions('A snapshot does not change');
+}

@@ -1,0 +1,212 @@
+import { z } from 'zod';
+import * as entities from '../entities.ts';
+import { ErrorDataSchema } from '../error-data.ts';
+import { ERROR_CODES } from '../errors.ts';
+import {
+  CLIENT_NOTIFICATIONS,
+  ClientInfoSchema,
+  METHODS,
+  NOTIFICATIONS,
+  PROTOCOL_VERSIONS,
+} from '../methods.ts';
+import type { MethodShape } from '../methods.ts';
+import { ProfileSchema, UNSUPPORTED_FIELDS } from '../profile.ts';
+import { FRAME_LIMITS } from '../wire/limits.ts';
+import { PROFILE_FIELD_DESCRIPTIONS } from './profile-field-descriptions.ts';
+
+const DIALECT = 'https://json-schema.org/draft/2020-12/schema';
+
+/** A JSON Schema while it is put together. */
+type Schema = Record<string, unknown>;
+
+/** For `holdfast.yaml`, as a person writes it. Throws if a field has no description, or a description no field. */
+export function profileJsonSchema(): Schema {
+  const schema: Schema = { ...z.toJSONSchema(ProfileSchema, { io: 'input' }) };
+  const unused = new Set(Object.keys(PROFILE_FIELD_DESCRIPTIONS));
+  describe(schema, '', unused);
+  if (unused.size > 0)
+    throw new Error(`these fields are described and do not exist: ${[...unused].join(', ')}`);
+  return {
+    $schema: DIALECT,
+    title: 'holdfast.yaml',
+    description: 'A profile of Holdfast: which agent, in which image, with what workspace and limits.',
+    ...schema,
+  };
+}
+
+function describe(schema: Schema, path: string, unused: Set<string>): void {
+  const at = (name: string): string => (path === '' ? name : `${path}.${name}`);
+  const properties = isSchema(schema['properties']) ? schema['properties'] : {};
+  for (const [name, property] of Object.entries(properties)) {
+    if (!isSchema(property)) continue;
+    const description = PROFILE_FIELD_DESCRIPTIONS[at(name)];
+    if (description === undefined)
+      throw new Error(
+        `the field ${at(name)} has no description in protocol/schema/profile-field-descriptions.ts`,
+      );
+    unused.delete(at(name));
+    properties[name] = { description: [description, ...refusals(at(name))].join(' '), ...property };
+    describe(property, at(name), unused);
+  }
+  const forms = schema['oneOf'] ?? schema['anyOf'];
+  for (const form of Array.isArray(forms) ? forms : []) {
+    if (isSchema(form)) describe(form, at('*'), unused);
+  }
+  if (isSchema(schema['items'])) describe(schema['items'], at('*'), unused);
+}
+
+/** What deploy refuses of a field: the field, the one that it is a part of, or one of its values. */
+function refusals(path: string): string[] {
+  const concerned = UNSUPPORTED_FIELDS.filter(
+    ({ field, value }) => field === path || (value === undefined && path.startsWith(`${field}.`)),
+  );
+  return concerned.map(({ value }) =>
+    value === undefined
+      ? 'Not supported by this version: deploy refuses it.'
+      : `${value} is not supported by this version: deploy refuses it.`,
+  );
+}
+
+/**
+ * For one line of the protocol, in either direction: `{"$ref": "#/$defs/<method>.params"}` and `.result` are the parts. Everything
+ * is described as it is on the wire.
+ */
+export function protocolJsonSchema(): Schema {
+  const names = namedSchemas();
+  const registry = z.registry<{ id: string }>();
+  for (const [id, schema] of names) registry.add(schema, { id });
+  const methods: Readonly<Record<string, MethodShape>> = METHODS;
+  const notifications: Readonly<Record<string, { params: z.ZodType; bytes?: 'params' }>> = {
+    ...NOTIFICATIONS,
+    ...CLIENT_NOTIFICATIONS,
+  };
+  const parts: Schema = {};
+  for (const [name, { params, result }] of Object.entries(methods)) {
+    parts[`${name}.params`] = convert(params, registry);
+    parts[`${name}.result`] = convert(result, registry);
+  }
+  for (const [name, { params }] of Object.entries(notifications))
+    parts[`${name}.params`] = convert(params, registry);
+  const named: Schema = {};
+  for (const [id, schema] of names) named[id] = convert(schema, registry, id);
+  return {
+    $schema: DIALECT,
+    title: 'Holdfast protocol',
+    description: `Protocol ${PROTOCOL_VERSIONS.join(', ')}: one message, which is one line; \`bytes\` raw bytes follow it. See protocol.md.`,
+    oneOf: [
+      ...Object.entries(methods).map(([name, shape]) => requestOf(name, shape.bytes === 'params')),
+      ...Object.entries(notifications).map(([name, shape]) => notificationOf(name, shape.bytes === 'params')),
+      { $ref: '#/$defs/Answer' },
+      { $ref: '#/$defs/Failure' },
+    ],
+    $defs: {
+      RequestId: { anyOf: [{ type: 'string', maxLength: 100 }, { type: 'integer' }] },
+      Bytes: {
+        description: 'How many raw bytes follow this line.',
+        type: 'integer',
+        minimum: 0,
+        maximum: FRAME_LIMITS.payloadBytes,
+      },
+      Json: { description: 'Any JSON value.' },
+      Answer: {
+        type: 'object',
+        properties: {
+          jsonrpc: { const: '2.0' },
+          id: { $ref: '#/$defs/RequestId' },
+          result: { description: 'As `<method>.result` of the method that was called.', type: 'object' },
+          bytes: { $ref: '#/$defs/Bytes' },
+        },
+        required: ['jsonrpc', 'id', 'result'],
+        not: { required: ['error'] },
+      },
+      Failure: {
+        type: 'object',
+        properties: {
+          jsonrpc: { const: '2.0' },
+          id: {
+            description: 'Null: the connection is at fault and ends.',
+            anyOf: [{ $ref: '#/$defs/RequestId' }, { type: 'null' }],
+          },
+          error: {
+            type: 'object',
+            properties: {
+              code: { type: 'integer', enum: Object.values(ERROR_CODES) },
+              message: { type: 'string' },
+              data: { $ref: '#/$defs/ErrorData' },
+            },
+            required: ['code', 'message', 'data'],
+          },
+        },
+        required: ['jsonrpc', 'id', 'error'],
+      },
+      ...named,
+      ...parts,
+    },
+  };
+}
+
+/** The parts that have a name of their own: what entities.ts exports as `<Name>Schema`, and two more. */
+function namedSchemas(): Map<string, z.ZodType> {
+  const found = new Map<string, z.ZodType>([
+    ['ClientInfo', ClientInfoSchema],
+    ['ErrorData', ErrorDataSchema],
+  ]);
+  for (const [name, schema] of Object.entries(entities)) {
+    if (name.endsWith('Schema') && schema instanceof z.ZodType)
+      found.set(name.slice(0, -'Schema'.length), schema);
+  }
+  return found;
+}
+
+function requestOf(method: string, bytes: boolean): Schema {
+  return envelope(method, bytes, { id: { $ref: '#/$defs/RequestId' } }, [
+    'jsonrpc',
+    'id',
+    'method',
+    'params',
+  ]);
+}
+
+function notificationOf(method: string, bytes: boolean): Schema {
+  return { ...envelope(method, bytes, {}, ['jsonrpc', 'method', 'params']), not: { required: ['id'] } };
+}
+
+function envelope(method: string, bytes: boolean, more: Schema, required: readonly string[]): Schema {
+  return {
+    type: 'object',
+    properties: {
+      jsonrpc: { const: '2.0' },
+      ...more,
+      method: { const: method },
+      params: { $ref: `#/$defs/${method.replaceAll('/', '~1')}.params` },
+      ...(bytes ? { bytes: { $ref: '#/$defs/Bytes' } } : {}),
+    },
+    required: [...required],
+  };
+}
+
+/** One schema with its named parts as references into the document; with `own`, the part of that name itself. */
+function convert(schema: z.ZodType, registry: z.core.$ZodRegistry<{ id: string }>, own?: string): Schema {
+  const { $schema: _, $defs, ...rest } = z.toJSONSchema(schema, { io: 'input', metadata: registry });
+  for (const [name, part] of Object.entries($defs ?? {})) {
+    // zod numbers what has no name and holds itself, and that is `z.json()` alone.
+    if (name.startsWith('__') && part.anyOf?.length !== 6)
+      throw new Error(`${name} in ${own ?? 'a part'} needs a name`);
+  }
+  const converted = rewrite(own === undefined ? rest : ($defs?.[own] ?? rest));
+  if (!isSchema(converted)) throw new Error(`no schema came of ${own ?? 'a part'}`);
+  delete converted['id'];
+  return converted;
+}
+
+function rewrite(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(rewrite);
+  if (!isSchema(value)) return value;
+  const { $ref } = value;
+  if (typeof $ref === 'string' && $ref.startsWith('#/$defs/__')) return { $ref: '#/$defs/Json' };
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, rewrite(inner)]));
+}
+
+function isSchema(value: unknown): value is Schema {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

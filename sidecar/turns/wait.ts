@@ -1,0 +1,32 @@
+import type { DirectoryWatcher } from './directory-watcher.ts';
+
+/** Resolves at the next change, after `ms`, or when the signal aborts – whatever comes first. Rejects when it has aborted. */
+export function nextChange(changes: DirectoryWatcher, ms: number, signal: AbortSignal): Promise<void> {
+  return wait(ms, signal, (wake) => changes.listen(wake));
+}
+
+export function delay(ms: number, signal: AbortSignal): Promise<void> {
+  return wait(ms, signal, () => () => undefined);
+}
+
+function wait(ms: number, signal: AbortSignal, listen: (wake: () => void) => () => void): Promise<void> {
+  signal.throwIfAborted();
+  return new Promise((resolve, reject) => {
+    const finish = (): void => {
+      clearTimeout(timer);
+      stopListening();
+      signal.removeEventListener('abort', onAbort);
+    };
+    const wake = (): void => {
+      finish();
+      resolve();
+    };
+    const onAbort = (): void => {
+      finish();
+      reject(signal.reason instanceof Error ? signal.reason : new Error('aborted'));
+    };
+    const timer = setTimeout(wake, Math.max(0, ms));
+    const stopListening = listen(wake);
+    signal.addEventListener('abort', onAbort, { once: true });
+  });
+}

@@ -1,0 +1,362 @@
+import { type BigIntStats, fstatSync, lstatSync, opendirSync } from 'node:fs';
+import { encodeName } from '../../protocol/paths.ts';
+import type { FileChange, WatchMode } from '../../protocol/watch.ts';
+import { type Directory, isPathError } from '../files/directory.ts';
+import { hasTemporaryForm, type TemporaryEntries } from '../files/temporary-entries.ts';
+import { TimeSlice } from '../../protocol/time-slice.ts';
+import type { WatchBudget } from './budget.ts';
+import { EventQueue } from './event-queue.ts';
+import type { Excludes } from './excludes.ts';
+import { FolderRegistry } from './folder-registry.ts';
+import {
+  FolderOpener,
+  identityOf,
+  namesOf,
+  signatureOf,
+  timestampsOf,
+  type WatchedFolder,
+} from './watched-folder.ts';
+
+/** From the first change to telling of it. */
+const BATCH_MS = 40;
+const POLL_MS = 2000;
+/** A pass over what is polled may take this part of the time. */
+const POLL_SHARE = 10;
+const SELF = '.';
+
+export interface WatchListener {
+  changed(path: string, kind: FileChange['kind']): void;
+  /** More happened than is known: everything may be different. */
+  overflow(): void;
+  /** All of one batch was told. */
+  batchEnded(): void;
+}
+
+export interface WatchTreeOptions {
+  /** The folder, which is the tree's from now on. */
+  readonly root: Directory;
+  /** Nothing is told of these. */
+  readonly own: TemporaryEntries;
+  /** How the folder is spelled; what is told begins with it. */
+  readonly path: string;
+  readonly recursive: boolean;
+  /** Tell of this one name only. */
+  readonly only: Buffer | null;
+  readonly excludes: Excludes | null;
+  readonly budget: WatchBudget;
+  readonly pollMs?: number;
+}
+
+/**
+ * Everything below one folder: a watch on each folder, placed before it is read, so that nothing falls between. Folders for which no
+ * watch is left are looked at every few seconds instead. Nothing is ever reached through a link or a name that moved.
+ */
+export class WatchTree {
+  readonly #options: WatchTreeOptions;
+  readonly #folders: FolderRegistry;
+  readonly #opener: FolderOpener;
+  readonly #listeners = new Set<WatchListener>();
+  readonly #ending = new AbortController();
+  readonly #queue = new EventQueue();
+  #work: Promise<void> = Promise.resolve();
+  #batch: NodeJS.Timeout | undefined;
+  #poll: NodeJS.Timeout | undefined;
+
+  constructor(options: WatchTreeOptions) {
+    this.#options = options;
+    this.#opener = new FolderOpener(options.root);
+    const identity = identityOf(fstatSync(options.root.fd, { bigint: true }));
+    this.#folders = new FolderRegistry(identity, options.budget, {
+      changed: (folder, event, name) => this.#onEvent(folder, event, name),
+      watchLost: () => this.#schedulePoll(0),
+    });
+  }
+
+  /** Resolves when every change from now on will be told. */
+  async start(): Promise<void> {
+    this.#work = this.#scan([this.#folders.top], false);
+    await this.#work;
+    this.#schedulePoll(0);
+  }
+
+  get mode(): WatchMode {
+    return this.#folders.isFullyWatched ? 'inotify' : 'polling';
+  }
+
+  listen(listener: WatchListener): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  async close(): Promise<void> {
+    this.#ending.abort();
+    clearTimeout(this.#batch);
+    clearTimeout(this.#poll);
+    await this.#work.catch(() => undefined); // it ended because of us
+    this.#folders.removeTree(this.#folders.top);
+    this.#opener.close();
+    this.#options.root.close();
+  }
+
+  // What the kernel tells
+
+  #onEvent(folder: WatchedFolder, event: string, name: Buffer | null): void {
+    if (this.#queue.countEvent()) this.#scheduleBatch();
+    if (folder.isRemoved) return;
+    const latin = name?.toString('latin1') ?? SELF;
+    // About the folder itself: whoever holds it hears of that too. Only the top has nobody above.
+    if (latin === SELF && folder.parent !== null) return;
+    this.#queue.add(folder, latin, event === 'rename');
+    this.#scheduleBatch();
+  }
+
+  #scheduleBatch(): void {
+    if (this.#batch !== undefined || this.#ending.signal.aborted) return;
+    this.#batch = setTimeout(() => {
+      this.#inTurn(() => this.#tellBatch());
+    }, BATCH_MS);
+  }
+
+  /** One piece of work at a time: they share the open folder, and what they remember. */
+  #inTurn(work: () => Promise<void>): void {
+    this.#work = this.#work
+      .then(work)
+      .catch((error: unknown) => {
+        if (this.#ending.signal.aborted) return;
+        console.error('watch:', error);
+        this.#overflow();
+      })
+      // By the next piece of work the folder may lie elsewhere.
+      .finally(() => this.#opener.close());
+  }
+
+  async #tellBatch(): Promise<void> {
+    this.#batch = undefined;
+    const changed = this.#queue.take();
+    if (changed === null) {
+      this.#overflow();
+      await this.#scan([this.#folders.top], false);
+      return;
+    }
+    const slices = new TimeSlice(this.#ending.signal);
+    for (const [folder, names] of changed) {
+      if (folder.isRemoved) continue;
+      for (const [name, renamed] of names) {
+        if (name === SELF) this.#checkTop();
+        else if (!this.#isLeftOut(folder, name)) await this.#look(folder, name, renamed);
+        if (slices.isUsedUp) await slices.yieldToEventLoop();
+      }
+    }
+    this.#told();
+  }
+
+  /** What has become of one name. */
+  async #look(folder: WatchedFolder, name: string, renamed: boolean): Promise<void> {
+    const stat = this.#stat(folder, name);
+    const child = folder.children.get(name);
+    const known = folder.entries?.has(name);
+    if (stat === null) {
+      if (child !== undefined) this.#folders.removeTree(child);
+      if (known !== false && !this.#options.own.wasRecentlyTemporary(name))
+        this.#tell(folder, name, 'deleted');
+      this.#folders.deleteEntry(folder, name);
+      return;
+    }
+    if (child !== undefined && (!stat.isDirectory() || identityOf(stat) !== child.identity)) {
+      this.#folders.removeTree(child);
+      // Something else of that name: what was below it is gone, and nobody heard of it.
+      this.#overflow();
+    }
+    const isNew = known === false || (known === undefined && renamed);
+    this.#folders.setEntry(folder, name, signatureOf(stat));
+    this.#tell(folder, name, isNew ? 'created' : 'changed');
+    if (stat.isDirectory() && this.#options.recursive && !folder.children.has(name)) {
+      await this.#scan(
+        [this.#folders.addFolder(folder, name, identityOf(stat))].filter((one) => one !== null),
+        true,
+      );
+    }
+  }
+
+  #checkTop(): void {
+    const { root, path } = this.#options;
+    if (fstatSync(root.fd).nlink > 0) return;
+    for (const listener of this.#listeners) {
+      listener.changed(path, 'deleted');
+      listener.overflow();
+    }
+  }
+
+  // Reading folders
+
+  /** Places watches on folders and all below, and learns what is in them. With `tell`, all of it is news. */
+  async #scan(from: readonly WatchedFolder[], tell: boolean): Promise<void> {
+    const slices = new TimeSlice(this.#ending.signal);
+    const todo = [...from];
+    for (let folder = todo.pop(); folder !== undefined; folder = todo.pop()) {
+      if (!folder.isRemoved) todo.push(...(await this.#read(folder, tell, slices)));
+      if (slices.isUsedUp) await slices.yieldToEventLoop();
+    }
+  }
+
+  /** Returns folders in it that were not known. What was known and is gone is told. */
+  async #read(folder: WatchedFolder, tell: boolean, slices: TimeSlice): Promise<WatchedFolder[]> {
+    const directory = this.#open(folder);
+    if (directory === null) return [];
+    this.#folders.watchOrPoll(folder, directory);
+    const isPolled = folder.watcher === null;
+    const before = folder.entries;
+    const seen = new Map<string, string>();
+    const found: WatchedFolder[] = [];
+    let fits = true;
+    // Opened once more: resting, others may look at other folders.
+    const entries = opendirSync(directory.selfPath, { encoding: 'latin1', bufferSize: 512 });
+    try {
+      for (let entry = entries.readSync(); entry !== null; entry = entries.readSync()) {
+        const { name } = entry;
+        if (slices.isUsedUp) await slices.yieldToEventLoop();
+        if (this.#isLeftOut(folder, name)) continue;
+        const stat = isPolled || entry.isDirectory() ? this.#stat(folder, name) : undefined;
+        if (stat === null) continue;
+        const signature = stat === undefined ? '' : signatureOf(stat);
+        fits = fits && this.#folders.hasCapacityFor(folder, seen.size + 1);
+        if (fits) seen.set(name, signature);
+        const was = before?.get(name);
+        if (tell) this.#tell(folder, name, 'created');
+        else if (before !== null && isPolled) {
+          if (was === undefined) this.#tell(folder, name, 'created');
+          else if (was !== signature && was !== '' && stat?.isDirectory() !== true)
+            this.#tell(folder, name, 'changed');
+        }
+        if (stat?.isDirectory() !== true || !this.#options.recursive) continue;
+        const child = folder.children.get(name);
+        if (child?.identity === identityOf(stat)) {
+          if (!isPolled || this.#lostBefore(child)) found.push(child);
+          continue;
+        }
+        if (child !== undefined) {
+          this.#folders.removeTree(child);
+          this.#overflow();
+        }
+        const adopted = this.#folders.addFolder(folder, name, identityOf(stat));
+        if (adopted !== null) found.push(adopted);
+      }
+    } finally {
+      entries.closeSync();
+    }
+    if (before !== null && fits) {
+      for (const name of before.keys()) {
+        if (seen.has(name)) continue;
+        const child = folder.children.get(name);
+        if (child !== undefined) this.#folders.removeTree(child);
+        if (isPolled) this.#tell(folder, name, 'deleted');
+      }
+    }
+    this.#folders.replaceEntries(folder, fits ? seen : null);
+    return found;
+  }
+
+  /** A folder that was never read. */
+  #lostBefore(folder: WatchedFolder): boolean {
+    return folder.entries === null && folder.timestamps === '';
+  }
+
+  // Polling
+
+  #schedulePoll(tookMs: number): void {
+    clearTimeout(this.#poll);
+    if (!this.#folders.hasPolledFolders || this.#ending.signal.aborted) return;
+    const pause = Math.max(this.#options.pollMs ?? POLL_MS, tookMs * POLL_SHARE);
+    this.#poll = setTimeout(() => this.#inTurn(() => this.#pollAll()), pause);
+  }
+
+  async #pollAll(): Promise<void> {
+    const since = performance.now();
+    const slices = new TimeSlice(this.#ending.signal);
+    const todo = [this.#folders.top];
+    for (let folder = todo.pop(); folder !== undefined; folder = todo.pop()) {
+      if (folder.isRemoved) continue;
+      if (folder.watcher === null) await this.#pollOne(folder, slices);
+      if (slices.isUsedUp) await slices.yieldToEventLoop();
+      todo.push(...folder.children.values());
+    }
+    this.#checkTop();
+    this.#told();
+    this.#schedulePoll(performance.now() - since);
+  }
+
+  async #pollOne(folder: WatchedFolder, slices: TimeSlice): Promise<void> {
+    const directory = this.#open(folder);
+    if (directory === null) return;
+    const stamp = timestampsOf(directory);
+    if (folder.entries === null && folder.timestamps !== stamp && folder.timestamps !== 'unknown') {
+      this.#tellFolder(folder);
+    }
+    folder.timestamps = stamp;
+    const fresh = await this.#read(folder, false, slices);
+    if (fresh.length > 0) await this.#scan(fresh, true);
+  }
+
+  // Small things
+
+  #open(folder: WatchedFolder): Directory | null {
+    try {
+      const directory = this.#opener.open(folder);
+      if (identityOf(fstatSync(directory.fd, { bigint: true })) === folder.identity) return directory;
+    } catch (error) {
+      if (!isPathError(error)) throw error;
+    }
+    // Moved, removed or replaced: the folder above hears of it.
+    this.#opener.close();
+    return null;
+  }
+
+  #stat(folder: WatchedFolder, name: string): BigIntStats | null {
+    const directory = this.#open(folder);
+    if (directory === null) return null;
+    try {
+      return lstatSync(directory.pathOf(Buffer.from(name, 'latin1')), { bigint: true });
+    } catch (error) {
+      if (isPathError(error)) return null;
+      throw error;
+    }
+  }
+
+  #isOurs(folder: WatchedFolder, name: string): boolean {
+    if (!hasTemporaryForm(name)) return false;
+    const directory = this.#open(folder);
+    return directory !== null && this.#options.own.isTemporary(directory.fd, name);
+  }
+
+  #isLeftOut(folder: WatchedFolder, name: string): boolean {
+    const { only, excludes } = this.#options;
+    if (this.#isOurs(folder, name)) return true;
+    if (only !== null) return !only.equals(Buffer.from(name, 'latin1'));
+    if (excludes === null) return false;
+    return excludes(
+      [...namesOf(folder), name].map((one) => encodeName(Buffer.from(one, 'latin1'))).join('/'),
+    );
+  }
+
+  #tell(folder: WatchedFolder, name: string, kind: FileChange['kind']): void {
+    const path = this.#spelled([...namesOf(folder), name]);
+    for (const listener of this.#listeners) listener.changed(path, kind);
+  }
+
+  #tellFolder(folder: WatchedFolder): void {
+    for (const listener of this.#listeners) listener.changed(this.#spelled(namesOf(folder)), 'changed');
+  }
+
+  #spelled(names: readonly string[]): string {
+    return [this.#options.path, ...names.map((one) => encodeName(Buffer.from(one, 'latin1')))].join('/');
+  }
+
+  #overflow(): void {
+    for (const listener of this.#listeners) listener.overflow();
+    this.#told();
+  }
+
+  #told(): void {
+    for (const listener of this.#listeners) listener.batchEnded();
+  }
+}

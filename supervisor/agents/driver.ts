@@ -1,0 +1,40 @@
+import type { TurnStatus } from '../../protocol/entities.ts';
+import type { ErrorCode, ErrorData } from '../../protocol/errors.ts';
+import type { TurnError } from '../../protocol/events.ts';
+import type { Profile } from '../../protocol/profile.ts';
+import type { TurnLaunch, TurnProgress } from '../../sidecar/wire.ts';
+import type { SessionRow } from '../store/sessions.ts';
+
+/** How a turn ended, as the agent's own doing: cancel, timeout and loss of the sandbox are decided elsewhere. */
+export interface AgentOutcome {
+  readonly status: Extract<TurnStatus, 'succeeded' | 'failed'>;
+  readonly exitCode: number | null;
+  /** The JSON text of what a handler returned. */
+  readonly output: string | null;
+  readonly error: TurnError | null;
+}
+
+export interface LaunchRequest {
+  readonly turnId: string;
+  readonly input: Buffer;
+  readonly freshTmp: boolean;
+}
+
+/** One way to drive an agent: how a request becomes a launch, and what its end means. */
+export interface AgentDriver {
+  readonly kind: 'handler' | 'command';
+  /** Refuses input this agent cannot take, with `invalid_params`. Called before the turn is queued. */
+  validateInput(input: Buffer): void;
+  launch(request: LaunchRequest, row: SessionRow, profile: Profile): { launch: TurnLaunch; input: Buffer };
+  /** `result` is what the handler wrote, whole; null where there is none. */
+  outcome(progress: TurnProgress, result: Buffer | null): AgentOutcome;
+}
+
+export function turnError(
+  code: ErrorCode,
+  message: string,
+  rest: Omit<ErrorData, 'code'> = {},
+  traceback?: string,
+): TurnError {
+  return { message, data: { code, ...rest }, ...(traceback === undefined ? {} : { traceback }) };
+}

@@ -1,0 +1,25 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Log } from './log.ts';
+
+/** Work that nobody waits for before the supervisor leaves. */
+export class BackgroundWork {
+  readonly #running = new Set<Promise<void>>();
+  readonly #log: Log;
+
+  constructor(log: Log) {
+    this.#log = log;
+  }
+
+  /** What fails is logged: whoever begins it here has a later occasion to do it again. */
+  add(work: Promise<void>): void {
+    const guarded = work.catch((error: unknown) => {
+      this.#log.warn('background work failed', { why: HoldfastError.from(error).sentence });
+    });
+    this.#running.add(guarded);
+    void guarded.finally(() => this.#running.delete(guarded));
+  }
+
+  async settled(): Promise<void> {
+    await Promise.allSettled(this.#running);
+  }
+}

@@ -1,0 +1,164 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+
+/**
+ * Places where tests make the supervisor die, fail or wait, named `<operation>.<step>`. The list is the registry: the fault
+ * suites enumerate it, and a name that is not on it does not compile.
+ */
+export const FAILPOINTS = [
+  'create.after-workspace',
+  'create.after-row',
+  'start.after-intent',
+  'start.after-sidecar',
+  'start.after-agent',
+  'start.before-record',
+  'turn.after-queued',
+  'turn.before-launch',
+  'turn.after-launch',
+  'turn.during-output',
+  'turn.before-end',
+  'turn.after-end',
+  'turn.before-forget',
+  'terminal.after-intent',
+  'terminal.after-launch',
+  'terminal.before-end',
+  'pause.after-intent',
+  'pause.after-engine',
+  'stop.after-intent',
+  'stop.after-agent',
+  'stop.after-removed',
+  'delete.after-intent',
+  'delete.after-sandbox',
+  'delete.after-clear',
+  'delete.after-workspace',
+  'delete.before-row',
+  'deploy.after-intent',
+  'deploy.after-copy',
+  'deploy.after-publish',
+  'deploy.before-row',
+  'undeploy.after-intent',
+  'undeploy.after-sessions',
+  'handover.after-ack',
+  'handover.before-release',
+  'clean.after-intent',
+  'clean.after-clear',
+  'seed.after-part',
+  'seed.before-end',
+  'gc.after-copy',
+  'gc.after-publish',
+  'gc.after-intent',
+  'gc.after-pack',
+  'snapshot.after-scan',
+  'snapshot.after-publish',
+  'snapshot.after-row',
+  'scans.before-seal',
+  'freeze.after-intent',
+  'freeze.after-pause',
+  'freeze.before-thaw',
+  'turn.after-snapshot',
+  'delete.after-snapshot',
+  'restore.after-intent',
+  'restore.after-files',
+  'restore.after-end',
+  'fork.after-row',
+  'fork.before-files',
+  'fork.after-files',
+] as const;
+export type FailpointName = (typeof FAILPOINTS)[number];
+
+export type FailpointAction =
+  { readonly kind: 'kill' | 'error' | 'enospc' } | { readonly kind: 'delay'; readonly ms: number };
+/** What happens at one place: at every hit, or only at the `hit`-th (from 1). */
+export interface FailpointRule {
+  readonly action: FailpointAction;
+  readonly hit: number | null;
+}
+
+export const FAILPOINTS_VARIABLE = 'HOLDFAST_FAILPOINTS';
+
+const known: ReadonlySet<string> = new Set(FAILPOINTS);
+const RULE = /^(?<name>[^=]+)=(?<action>kill|error|enospc|delay:(?<ms>\d{1,7}))(?:@(?<hit>[1-9]\d{0,5}))?$/;
+
+function isFailpoint(name: string): name is FailpointName {
+  return known.has(name);
+}
+
+/**
+ * Reads `name=kill|error|enospc|delay:MS[@N][;…]`. Throws `invalid_params` on anything else: a mistyped name would let a
+ * fault test pass without its fault.
+ */
+export function parseFailpoints(text: string): ReadonlyMap<FailpointName, FailpointRule> {
+  const rules = new Map<FailpointName, FailpointRule>();
+  for (const part of text.split(';').map((one) => one.trim())) {
+    if (part === '') continue;
+    const { name, action, ms, hit } = RULE.exec(part)?.groups ?? {};
+    if (name === undefined || action === undefined || !isFailpoint(name)) {
+      throw new HoldfastError('invalid_params', `${FAILPOINTS_VARIABLE} is not understood at "${part}"`, {
+        why: name !== undefined && !isFailpoint(name) ? 'there is no failpoint of that name' : undefined,
+        next: 'write name=kill|error|enospc|delay:MS[@N], several of them separated by ";"',
+      });
+    }
+    rules.set(name, { action: actionOf(action, ms), hit: hit === undefined ? null : Number(hit) });
+  }
+  return rules;
+}
+
+function actionOf(action: string, ms: string | undefined): FailpointAction {
+  switch (action) {
+    case 'kill':
+    case 'error':
+    case 'enospc':
+      return { kind: action };
+    default:
+      return { kind: 'delay', ms: Number(ms) };
+  }
+}
+
+/**
+ * Dies on this line: the signal may reach us a moment later, so nothing more may run meanwhile.
+ */
+function die(): never {
+  process.kill(process.pid, 'SIGKILL');
+  const never = new Int32Array(new SharedArrayBuffer(4));
+  for (;;) Atomics.wait(never, 0, 0);
+}
+
+function act(name: FailpointName, action: FailpointAction): Promise<void> | undefined {
+  switch (action.kind) {
+    case 'kill':
+      return die();
+    case 'error':
+      throw new HoldfastError('internal', `Failed on purpose at ${name}`);
+    case 'enospc':
+      throw Object.assign(new Error(`ENOSPC: no space left on device, at ${name}`), {
+        code: 'ENOSPC',
+        errno: -28,
+        syscall: 'write',
+      });
+    case 'delay': {
+      const { ms } = action;
+      return new Promise((resolve) => setTimeout(resolve, ms));
+    }
+  }
+}
+
+/** Counts hits and acts by the rules; without rules a place is a call that returns at once. */
+export function createFailpoint(
+  text: string | undefined,
+): (name: FailpointName) => Promise<void> | undefined {
+  const rules = parseFailpoints(text ?? '');
+  if (rules.size === 0) return () => undefined;
+  const hits = new Map<FailpointName, number>();
+  return (name) => {
+    const rule = rules.get(name);
+    if (rule === undefined) return undefined;
+    const hit = (hits.get(name) ?? 0) + 1;
+    hits.set(name, hit);
+    return rule.hit === null || rule.hit === hit ? act(name, rule.action) : undefined;
+  };
+}
+
+/**
+ * `await failpoint('stop.after-agent')`. Does nothing unless HOLDFAST_FAILPOINTS is set when the supervisor starts;
+ * it is the one module-wide value here, because the environment of a process is too.
+ */
+export const failpoint = createFailpoint(process.env[FAILPOINTS_VARIABLE]);

@@ -1,0 +1,134 @@
+import { z } from 'zod';
+import type { Check } from '../../protocol/entities.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { HOW_TO_GET_HOLDFAST_IMAGES } from '../engine/holdfast-images.ts';
+import type { Engine, ObservedObject, ObservedSandbox } from '../engine/port.ts';
+import { planRepairs } from '../sandboxes/repair-plan.ts';
+import type { Database } from '../store/database.ts';
+import type { Home } from '../store/home.ts';
+import type { Sessions } from '../store/sessions.ts';
+import { capabilityChecks, engineCheck, factChecks, ok, problem, warning } from './engine-checks.ts';
+import { machineChecks } from './machine-checks.ts';
+import { readMachineFacts } from './machine-facts.ts';
+
+export interface DoctorOptions {
+  readonly home: Home;
+  readonly engine: Engine;
+  readonly program: { readonly sidecarImage: string; readonly agentImage: string };
+  /** Null where the database cannot be read. */
+  readonly database: Database | null;
+  readonly sessions: Sessions | null;
+  readonly damage: HoldfastError | null;
+  readonly now?: () => number;
+}
+
+/** Looks whether everything that sessions depend on is as it should be. Changes nothing. */
+export class Doctor {
+  readonly #options: DoctorOptions;
+
+  constructor(options: DoctorOptions) {
+    this.#options = options;
+  }
+
+  async run(): Promise<Check[]> {
+    const status = await this.#options.engine.probe();
+    const parts = await Promise.all([
+      this.#guarded('machine', async () => machineChecks(await readMachineFacts(this.#options.home.root))),
+      this.#guarded('database', async () => this.#database()),
+      Promise.resolve([engineCheck(status)]),
+      status.reachable ? this.#guarded('engine', () => this.#engine()) : Promise.resolve([]),
+      status.reachable ? this.#guarded('sessions', () => this.#sessions()) : Promise.resolve([]),
+    ]);
+    return [
+      ...parts.flat(),
+      warning(
+        'storage limit',
+        '`workspace.limit` is a soft limit: it refuses turns and writes by clients, but a running turn can fill the disk of the home',
+        'put HOLDFAST_HOME on a file system of its own if agents are not trusted with that',
+      ),
+    ];
+  }
+
+  /** A check that cannot be made is a finding, not the end of the others. */
+  async #guarded(name: string, look: () => Promise<Check[]>): Promise<Check[]> {
+    try {
+      return await look();
+    } catch (error) {
+      const { sentence } = HoldfastError.from(error, `${name} could not be checked`);
+      return [problem(name, sentence, 'see `holdfast supervisor logs`')];
+    }
+  }
+
+  #database(): Check[] {
+    const { database, damage } = this.#options;
+    if (damage !== null || database === null) {
+      return [problem('database', damage?.why ?? 'it cannot be opened', damage?.next ?? null)];
+    }
+    const rows = z.array(z.record(z.string(), z.string())).parse(database.all('PRAGMA quick_check(3)'));
+    const found = rows.flatMap((row) => Object.values(row));
+    if (found.length === 1 && found[0] === 'ok') {
+      return [ok('database', `sound, ${Math.ceil(database.sizeBytes() / 1024)} KiB`)];
+    }
+    return [
+      problem(
+        'database',
+        found.join('; '),
+        "stop the supervisor and put back the newest file of the home's `backups` folder",
+      ),
+    ];
+  }
+
+  async #engine(): Promise<Check[]> {
+    const { engine, program } = this.#options;
+    const now = this.#options.now ?? (() => Date.now());
+    const asked = now();
+    const facts = await engine.facts();
+    // The engine's clock was read about half way.
+    const middle = (asked + now()) / 2;
+    const images = await Promise.all(
+      [
+        { name: 'sidecar image', reference: program.sidecarImage, needed: 'sessions cannot start' },
+        {
+          name: 'agent image',
+          reference: program.agentImage,
+          needed: 'profiles without an `image` cannot be deployed',
+        },
+      ].map(async ({ name, reference, needed }) =>
+        (await engine.images.has(reference))
+          ? ok(name, reference)
+          : problem(name, `${reference} is not on the engine: ${needed}`, HOW_TO_GET_HOLDFAST_IMAGES),
+      ),
+    );
+    return [...capabilityChecks(engine.status()), ...factChecks(facts, middle), ...images];
+  }
+
+  async #sessions(): Promise<Check[]> {
+    const { engine, sessions } = this.#options;
+    if (sessions === null) return [];
+    const observed = sandboxes(await engine.observe());
+    const rows = new Map(sessions.all().map((row) => [row.id, row]));
+    const ids = new Set([...rows.keys(), ...observed.keys()]);
+    const differing = [...ids].filter((id) => {
+      const sandbox = observed.get(id) ?? { sessionId: id, sidecar: null, agent: null };
+      return planRepairs(rows.get(id) ?? null, sandbox).length > 0;
+    });
+    if (differing.length === 0) return [ok('sessions', `${rows.size}, all as the engine shows them`)];
+    return [
+      warning(
+        'sessions',
+        `${differing.length} differ from what the engine shows: ${differing.slice(0, 5).join(', ')}`,
+        'they are put right by themselves within seconds; if this stays, see `holdfast supervisor logs`',
+      ),
+    ];
+  }
+}
+
+function sandboxes(objects: readonly ObservedObject[]): Map<string, ObservedSandbox> {
+  const found = new Map<string, ObservedSandbox>();
+  for (const { sessionId, role, container } of objects) {
+    if (sessionId === null || (role !== 'sidecar' && role !== 'agent')) continue;
+    const before = found.get(sessionId) ?? { sessionId, sidecar: null, agent: null };
+    found.set(sessionId, { ...before, [role]: container });
+  }
+  return found;
+}

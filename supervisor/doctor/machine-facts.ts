@@ -1,0 +1,61 @@
+import { existsSync } from 'node:fs';
+import { readdir, readFile, readlink, stat, statfs } from 'node:fs/promises';
+import type { MachineFacts } from './machine-checks.ts';
+
+export async function readMachineFacts(home: string): Promise<MachineFacts> {
+  const [status, disk, inotify] = await Promise.all([stat(home), diskFacts(home), inotifyFacts()]);
+  return {
+    node: process.versions.node,
+    home: { path: home, mode: status.mode, mine: status.uid === (process.getuid?.() ?? status.uid) },
+    disk,
+    inotify,
+    vsock: existsSync('/dev/vsock'),
+  };
+}
+
+async function diskFacts(home: string): Promise<MachineFacts['disk']> {
+  try {
+    const { type, bavail, blocks, bsize, files, ffree } = await statfs(home);
+    // The magic number may come signed.
+    return {
+      type: type >>> 0,
+      freeBytes: bavail * bsize,
+      totalBytes: blocks * bsize,
+      freeInodes: ffree,
+      inodes: files,
+    };
+  } catch {
+    return null; // not every file system answers
+  }
+}
+
+async function inotifyFacts(): Promise<MachineFacts['inotify']> {
+  try {
+    const [instances, watches] = await Promise.all(
+      ['max_user_instances', 'max_user_watches'].map(async (name) =>
+        Number(await readFile(`/proc/sys/fs/inotify/${name}`, 'utf8')),
+      ),
+    );
+    if (instances === undefined || watches === undefined) return null;
+    return { instances, watches, used: await ownInotifyInstances() };
+  } catch {
+    return null; // not Linux
+  }
+}
+
+/** Of all processes of this user that can be looked into. */
+async function ownInotifyInstances(): Promise<number> {
+  const uid = process.getuid?.();
+  let used = 0;
+  for (const pid of (await readdir('/proc')).filter((name) => /^\d+$/.test(name))) {
+    try {
+      if ((await stat(`/proc/${pid}`)).uid !== uid) continue;
+      for (const fd of await readdir(`/proc/${pid}/fd`)) {
+        if ((await readlink(`/proc/${pid}/fd/${fd}`)) === 'anon_inode:inotify') used += 1;
+      }
+    } catch {
+      // It ended, closed that one, or is not ours to look into.
+    }
+  }
+  return used;
+}

@@ -1,0 +1,164 @@
+import {
+  HOST_MACHINE,
+  parseHostPattern,
+  type Policy,
+  type PolicyRule,
+  RULE_SCOPES,
+  type RuleOrigin,
+  type RuleScope,
+} from '../../protocol/egress.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { EventLog } from '../history/event-log.ts';
+import type { Database } from '../store/database.ts';
+import type { EgressRules } from '../store/egress-rules.ts';
+import type { Profiles } from '../store/profiles.ts';
+import type { Sessions } from '../store/sessions.ts';
+import { decide, type Rule, type Verdict } from './decide.ts';
+
+/** Of one session, all origins together: each connection looks through them. */
+const MOST_RULES = 2000;
+const SHOWN: readonly RuleOrigin[] = [...RULE_SCOPES, 'file'];
+
+export interface PoliciesOptions {
+  readonly database: Database;
+  readonly rules: EgressRules;
+  readonly profiles: Profiles;
+  readonly sessions: Sessions;
+  readonly events: EventLog;
+  /** ms since 1970. */
+  readonly now: () => number;
+}
+
+interface Dated extends Rule {
+  readonly shown: string;
+  readonly addedAt: number | null;
+}
+
+/** The rules of every session: those of its profile's file, and what people added. Read anew when something changes them. */
+export class Policies {
+  readonly #options: PoliciesOptions;
+  readonly #known = new Map<string, { readonly key: string; readonly rules: readonly Dated[] }>();
+  /** Counts changes by people, so that what was read before is not taken for what is. */
+  #changes = 0;
+
+  constructor(options: PoliciesOptions) {
+    this.#options = options;
+  }
+
+  /** Empty for a session that is gone. */
+  rulesOf(sessionId: string): readonly Rule[] {
+    return this.#dated(sessionId);
+  }
+
+  /** Something is allowed: without that there is no way out at all. */
+  allowsAnything(sessionId: string): boolean {
+    return this.#dated(sessionId).some(({ effect }) => effect === 'allow');
+  }
+
+  /** Ports of the supervisor's machine that some rule allows. */
+  allowedHostPorts(sessionId: string): ReadonlySet<number> {
+    const rules = this.#dated(sessionId);
+    const ports = rules.flatMap(({ effect, pattern: { host, wildcard, port } }) =>
+      effect === 'allow' && host === HOST_MACHINE.name && !wildcard && port !== null ? [port] : [],
+    );
+    return new Set(ports.filter((port) => decide(rules, HOST_MACHINE.name, port).allowed));
+  }
+
+  /** Decides, and uses up a rule for once: durable before anything is dialled. */
+  decide(sessionId: string, host: string, port: number): Verdict {
+    const verdict = decide(this.rulesOf(sessionId), host, port);
+    if (!verdict.allowed || verdict.rule.from !== 'once' || verdict.rule.id === null) return verdict;
+    const { rules } = this.#options;
+    const used = rules.remove(verdict.rule.id);
+    this.#changes += 1;
+    return used ? verdict : decide(this.rulesOf(sessionId), host, port);
+  }
+
+  describe(sessionId: string): Policy {
+    const { sessions } = this.#options;
+    const row = sessions.get(sessionId);
+    const rules = this.#dated(sessionId);
+    return {
+      sessionId,
+      profile: row?.profile ?? '',
+      open: this.allowsAnything(sessionId),
+      rules: SHOWN.flatMap((origin) =>
+        rules
+          .filter(({ from }) => from === origin)
+          .map((rule): PolicyRule => ({
+            host: rule.shown,
+            effect: rule.effect,
+            from: rule.from,
+            quiet: rule.quiet ?? false,
+            addedAt: rule.addedAt === null ? null : new Date(rule.addedAt).toISOString(),
+          })),
+      ),
+    };
+  }
+
+  /** `host` is canonical. Errors: `invalid_params` for a denial for once, `overloaded` where there are too many rules. */
+  setRule(sessionId: string, effect: 'allow' | 'deny', host: string, scope: RuleScope): void {
+    const { database, rules, sessions, events, now } = this.#options;
+    const row = sessions.get(sessionId);
+    if (row === null) throw new HoldfastError('not_found', `There is no session ${sessionId}`);
+    if (effect === 'deny' && scope === 'once') {
+      throw new HoldfastError('invalid_params', `${host} is not denied for once`, {
+        why: 'what no rule allows is denied anyway',
+        next: 'deny it for the session',
+      });
+    }
+    if (this.#dated(sessionId).length >= MOST_RULES) {
+      throw new HoldfastError('overloaded', `${host} was not added`, {
+        why: `the session has ${String(MOST_RULES)} rules already`,
+        next: 'use a wildcard such as *.example.com',
+      });
+    }
+    database.transaction(() => {
+      const owner = scope === 'profile' ? row.profile : sessionId;
+      rules.put({ scope, owner, host, effect, addedAt: now() });
+      events.append(sessionId, [{ type: 'policy.changed', data: { action: effect, host, scope } }]);
+    });
+    this.#changes += 1;
+  }
+
+  /** The session is deleted. Called in a transaction. */
+  forgetSession(sessionId: string): void {
+    this.#options.rules.removeSession(sessionId);
+    this.#known.delete(sessionId);
+    this.#changes += 1;
+  }
+
+  /** The profile is undeployed: a later one of its name begins without its rules. Called in a transaction. */
+  forgetProfile(profile: string): void {
+    this.#options.rules.removeProfile(profile);
+    this.#changes += 1;
+  }
+
+  #dated(sessionId: string): readonly Dated[] {
+    const { rules, profiles, sessions } = this.#options;
+    const row = sessions.get(sessionId);
+    if (row === null || row.status === 'deleted') return [];
+    const profile = profiles.get(row.profile);
+    const key = `${String(this.#changes)} ${row.profile} ${String(profile?.deployedAt ?? 0)} ${String(profile?.version ?? 0)}`;
+    const known = this.#known.get(sessionId);
+    if (known?.key === key) return known.rules;
+    const all = [
+      ...rules
+        .listFor(sessionId, row.profile)
+        .map(({ id, scope, host, effect, addedAt }) => ({ id, from: scope, host, effect, addedAt })),
+      ...(profile?.config.egress ?? []).map(({ host, quiet = false }) => ({
+        id: null,
+        from: 'file' as const,
+        host,
+        effect: quiet ? ('deny' as const) : ('allow' as const),
+        quiet,
+        addedAt: null,
+      })),
+    ].flatMap(({ host, ...rest }) => {
+      const pattern = parseHostPattern(host);
+      return 'refused' in pattern ? [] : [{ ...rest, pattern, shown: host }];
+    });
+    this.#known.set(sessionId, { key, rules: all });
+    return all;
+  }
+}

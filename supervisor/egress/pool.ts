@@ -1,0 +1,129 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Duplex } from 'node:stream';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { Peer } from '../../protocol/wire/peer.ts';
+import { EMPTY_MAP, type Progress } from '../../protocol/wire/shapes.ts';
+import { SIDECAR_METHODS, SIDECAR_PROTOCOL } from '../../sidecar/wire.ts';
+import type { Log } from '../base/log.ts';
+import { Tunnel } from './tunnel.ts';
+
+/** Connections that wait for somebody in the sandbox to connect. */
+const FEWEST = 4;
+const MOST = 16;
+const HELLO_MS = 10_000;
+const FIRST_PAUSE_MS = 100;
+const LONGEST_PAUSE_MS = 5000;
+
+export interface EgressPoolOptions {
+  readonly sessionId: string;
+  /** Of the supervisor's machine, for a pool that is not the proxy's. */
+  readonly hostPort?: number;
+  readonly dial: () => Promise<Duplex>;
+  readonly serve: (tunnel: Tunnel) => void;
+  /** The sidecar has reset so many connections for want of room. */
+  readonly onRefused: (count: number) => void;
+  readonly log: Log;
+}
+
+/** Keeps a few connections to one sidecar asking for the next process that connects, for as long as it is not closed. */
+export class EgressPool {
+  readonly #options: EgressPoolOptions;
+  readonly #ending = new AbortController();
+  readonly #listening = Promise.withResolvers<undefined>();
+  #asking = 0;
+  #wanted = FEWEST;
+  #pause = FIRST_PAUSE_MS;
+  #resting = false;
+
+  constructor(options: EgressPoolOptions) {
+    this.#options = options;
+    this.#fill();
+  }
+
+  /** Resolves when whoever connects in the sandbox is heard. Never rejects. */
+  get listening(): Promise<undefined> {
+    return this.#listening.promise;
+  }
+
+  /** Ends what asks; without a connection left, nothing listens in the sandbox. */
+  close(): void {
+    this.#ending.abort(new HoldfastError('cancelled', 'Nothing is accepted any more'));
+    this.#listening.resolve(undefined);
+  }
+
+  #fill(): void {
+    if (this.#resting) return;
+    while (this.#asking < this.#wanted && !this.#ending.signal.aborted) {
+      this.#asking += 1;
+      void this.#ask();
+    }
+  }
+
+  async #ask(): Promise<void> {
+    try {
+      const { tunnel, waiting } = await this.#accept();
+      this.#asking -= 1;
+      this.#wanted = Math.min(MOST, FEWEST + waiting);
+      this.#fill();
+      this.#options.serve(tunnel);
+    } catch (error) {
+      this.#asking -= 1;
+      if (this.#ending.signal.aborted) return;
+      await this.#rest(error);
+    }
+  }
+
+  /** One pause for all that fail together. */
+  async #rest(error: unknown): Promise<void> {
+    if (this.#resting) return;
+    this.#resting = true;
+    const { sessionId, hostPort, log } = this.#options;
+    if (this.#pause === FIRST_PAUSE_MS)
+      log.info('the proxy is away', {
+        session: sessionId,
+        hostPort,
+        why: HoldfastError.from(error).sentence,
+      });
+    const pause = this.#pause;
+    this.#pause = Math.min(pause * 2, LONGEST_PAUSE_MS);
+    // The sleep ends early only with the pool.
+    await sleep(pause, undefined, { signal: this.#ending.signal, ref: false }).catch(() => undefined);
+    this.#resting = false;
+    this.#fill();
+  }
+
+  async #accept(): Promise<{ tunnel: Tunnel; waiting: number }> {
+    const { sessionId, hostPort, dial } = this.#options;
+    const { signal } = this.#ending;
+    const peer = new Peer<typeof EMPTY_MAP, typeof SIDECAR_METHODS>({
+      stream: await dial(),
+      name: `the sidecar of ${sessionId}`,
+      serves: EMPTY_MAP,
+      calls: SIDECAR_METHODS,
+      sends: EMPTY_MAP,
+      receives: EMPTY_MAP,
+      handlers: {},
+    });
+    try {
+      signal.throwIfAborted();
+      const greeting = { protocol: SIDECAR_PROTOCOL, session: sessionId };
+      const hello = await peer.call('hello', greeting, { timeoutMs: HELLO_MS, signal });
+      if (hello.session !== sessionId) {
+        throw new HoldfastError('conflict', `Something else answered for the sidecar of ${sessionId}`);
+      }
+      const onProgress = ({ stage, done }: Progress): void => {
+        if (stage === 'refused') this.#options.onRefused(done ?? 1);
+        this.#pause = FIRST_PAUSE_MS;
+        this.#listening.resolve(undefined);
+      };
+      const { waiting } = await peer.call('egress/accept', hostPort === undefined ? {} : { hostPort }, {
+        signal,
+        onProgress,
+      });
+      return { tunnel: new Tunnel(peer.detachStream()), waiting };
+    } catch (error) {
+      peer.close();
+      throw error;
+    }
+  }
+}

@@ -1,0 +1,135 @@
+import type { IncomingMessage } from 'node:http';
+import { canonicalizeHost, formatHost, splitAuthority } from '../../protocol/host-name.ts';
+
+/** Where a request wants to go, in canonical form. */
+export interface Target {
+  readonly host: string;
+  readonly port: number;
+}
+
+export interface PlainTarget extends Target {
+  /** What is asked of the server: path and query. */
+  readonly path: string;
+}
+
+export interface BadRequest {
+  readonly bad: string;
+}
+
+const HTTP_PORT = 80;
+const LARGEST_PORT = 65_535;
+
+/** Headers that are about one connection and end there (RFC 9110 §7.6.1), and what a client says to its proxy only. */
+const CONNECTION_HEADERS: ReadonlySet<string> = new Set([
+  'connection',
+  'expect',
+  'http2-settings',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+/** `CONNECT host:port`, parsed by Node already: what is left to judge is its target. */
+export function connectTarget(request: IncomingMessage): Target | BadRequest {
+  // A body before the answer would be bytes that one side takes for a request and the other for its content.
+  if (request.headers['content-length'] !== undefined || request.headers['transfer-encoding'] !== undefined)
+    return { bad: 'a CONNECT request has no body' };
+  const target = authority(request.url ?? '', null);
+  if ('bad' in target) return target;
+  return target;
+}
+
+/**
+ * A request in absolute form, `GET http://host/path`. Its Host header must say the same: a server behind us would believe that one.
+ */
+export function plainTarget(request: IncomingMessage): PlainTarget | BadRequest {
+  const match = /^http:\/\/([^/?#]*)([^#]*)$/i.exec(request.url ?? '');
+  if (match === null) {
+    return { bad: 'this is a proxy: it takes CONNECT host:port, or requests for http://host/path' };
+  }
+  const target = authority(match[1] ?? '', HTTP_PORT);
+  if ('bad' in target) return target;
+  const rest = match[2] ?? '';
+  const path = rest.startsWith('/') ? rest : `/${rest}`;
+  const framing = framingProblem(request);
+  if (framing !== null) return { bad: framing };
+  const hosts = valuesOf(request, 'host');
+  const [named] = hosts;
+  if (hosts.length > 1) return { bad: 'there is more than one Host header' };
+  if (named === undefined && request.httpVersion !== '1.0') return { bad: 'there is no Host header' };
+  if (named !== undefined) {
+    const said = authority(named, HTTP_PORT);
+    if ('bad' in said || said.host !== target.host || said.port !== target.port)
+      return { bad: 'the Host header and the address of the request do not agree' };
+  }
+  const { expect } = request.headers;
+  if (expect !== undefined && expect.toLowerCase() !== '100-continue')
+    return { bad: 'what it expects is not known' };
+  return { ...target, path };
+}
+
+/** Anything about where a body ends that two programs could read differently. Node's parser refuses most of it before. */
+function framingProblem(request: IncomingMessage): string | null {
+  const lengths = valuesOf(request, 'content-length');
+  const encodings = valuesOf(request, 'transfer-encoding');
+  if (lengths.length > 1) return 'there is more than one Content-Length';
+  if (lengths.length > 0 && encodings.length > 0) return 'there are Content-Length and Transfer-Encoding';
+  if (encodings.length > 1 || (encodings[0] ?? 'chunked').toLowerCase() !== 'chunked')
+    return 'its Transfer-Encoding is not chunked';
+  if (lengths[0] !== undefined && !/^\d{1,15}$/.test(lengths[0])) return 'its Content-Length is no number';
+  return null;
+}
+
+function authority(text: string, usualPort: number | null): Target | BadRequest {
+  const parts = splitAuthority(text);
+  const port = parts?.port ?? usualPort;
+  if (parts === null || port === null || port > LARGEST_PORT) return { bad: 'the target is not host:port' };
+  const canonical = canonicalizeHost(parts.host);
+  if ('refused' in canonical) return { bad: canonical.refused };
+  return { host: canonical.host, port };
+}
+
+/** What goes on to the server, name and value in turn: as the client wrote it, without what is about its connection to us. */
+export function forwardedHeaders(request: IncomingMessage, target: Target): string[] {
+  const host = formatHost(target.host, target.port === HTTP_PORT ? null : target.port);
+  const headers = ['Host', host, ...endToEnd(request.rawHeaders, ['host'])];
+  if (request.headers['transfer-encoding'] !== undefined) headers.push('Transfer-Encoding', 'chunked');
+  else if (
+    request.headers['content-length'] === undefined &&
+    ['POST', 'PUT', 'PATCH'].includes(request.method ?? '')
+  )
+    headers.push('Content-Length', '0');
+  return [...headers, 'Connection', 'close'];
+}
+
+/** What goes back to the client. One request a connection: what follows it cannot be taken for another one. */
+export function returnedHeaders(response: IncomingMessage): string[] {
+  return [...endToEnd(response.rawHeaders, []), 'Connection', 'close'];
+}
+
+function endToEnd(raw: readonly string[], without: readonly string[]): string[] {
+  const pairs: [string, string][] = [];
+  for (let at = 0; at + 1 < raw.length; at += 2) pairs.push([raw[at] ?? '', raw[at + 1] ?? '']);
+  const named = new Set(
+    pairs
+      .filter(([name]) => name.toLowerCase() === 'connection')
+      .flatMap(([, value]) => value.split(',').map((one) => one.trim().toLowerCase()))
+      // A client must not take away what says where its message ends.
+      .filter((name) => name !== 'content-length' && name !== 'host'),
+  );
+  return pairs
+    .filter(([name]) => {
+      const lower = name.toLowerCase();
+      return !CONNECTION_HEADERS.has(lower) && !named.has(lower) && !without.includes(lower);
+    })
+    .flat();
+}
+
+function valuesOf({ rawHeaders }: IncomingMessage, wanted: string): string[] {
+  return rawHeaders.filter((_, at) => at % 2 === 1 && rawHeaders[at - 1]?.toLowerCase() === wanted);
+}

@@ -1,0 +1,242 @@
+import {
+  chmod,
+  chown,
+  cp,
+  lstat,
+  mkdir,
+  readFile,
+  readdir,
+  rename,
+  rmdir,
+  stat,
+  writeFile,
+} from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
+import { dirname, join, resolve } from 'node:path';
+import type { Duplex } from 'node:stream';
+import { HoldfastError } from '../../../protocol/errors.ts';
+import { IN_SANDBOX } from '../../../sidecar/wire.ts';
+import { removeTree } from '../../store/remove-tree.ts';
+import type { SandboxSpec, WorkspaceSpec } from '../port.ts';
+import { accountFiles, NETWORK_FILES } from './container-options.ts';
+import { connectToSidecarSocket } from './dial.ts';
+import type { MountStrategy, SandboxMounts, VolumeWorkspaces } from './mount-strategy.ts';
+import { bindMount, workspaceMissingError } from './mount-strategy.ts';
+import type { SandboxPrograms } from './programs.ts';
+
+/** In the control folder. */
+const NOTES: readonly string[] = [IN_SANDBOX.temporaryChmodsName, IN_SANDBOX.temporaryEntriesName];
+const GONE = '.gone-';
+
+/** The engine sees this machine's files: folders of the home are mounted as they are. */
+export class BindMountStrategy implements MountStrategy {
+  readonly localPaths = true;
+  readonly #home: string;
+  readonly #programs: SandboxPrograms;
+  readonly #volumes: VolumeWorkspaces;
+
+  constructor(home: string, programs: SandboxPrograms, volumes: VolumeWorkspaces) {
+    this.#home = resolve(home);
+    this.#programs = programs;
+    this.#volumes = volumes;
+  }
+
+  async prepareMounts(spec: SandboxSpec): Promise<SandboxMounts> {
+    const { sessionId, code } = spec;
+    const [workspace, programs, etc] = await Promise.all([
+      this.#workspaceMount(spec.workspace),
+      this.#programs.publish(),
+      this.#etc(spec),
+      this.#owned(this.#run(sessionId, 'agent'), spec),
+      this.#owned(this.#run(sessionId, 'control'), spec),
+    ]);
+    const both = [
+      workspace,
+      bindMount(this.#run(sessionId, 'agent'), IN_SANDBOX.run),
+      bindMount(programs, IN_SANDBOX.runtime, true),
+    ];
+    return {
+      sidecar: [...both, bindMount(this.#run(sessionId, 'control'), IN_SANDBOX.control)],
+      agent: [...both, bindMount(this.#code(code.profile, code.version), IN_SANDBOX.agent, true), ...etc],
+    };
+  }
+
+  async removeSandboxFiles(sessionId: string): Promise<void> {
+    const runs = join(this.#home, 'run');
+    const gone = join(runs, `${GONE}${sessionId}-${randomBytes(4).toString('hex')}`);
+    const notes = await this.#notes(sessionId);
+    if (notes.length > 0) await this.#discardBut(notes, sessionId, gone);
+    else await renameIfThere(this.#run(sessionId), gone);
+    // Also what an earlier attempt left when it was killed.
+    const left = (await namesIn(runs)).filter((name) => name.startsWith(`${GONE}${sessionId}-`));
+    for (const name of left) await removeTree(join(runs, name));
+  }
+
+  async createWorkspace(spec: WorkspaceSpec): Promise<void> {
+    if (spec.backing === 'volume') return this.#volumes.create(spec);
+    await this.#owned(this.#workspace(spec.sessionId), spec);
+  }
+
+  async deleteWorkspace(spec: WorkspaceSpec): Promise<void> {
+    if (spec.backing === 'volume') await this.#volumes.remove(spec.sessionId);
+    else await this.#removeEmpty(spec.sessionId);
+    await removeTree(this.#run(spec.sessionId));
+  }
+
+  async #removeEmpty(sessionId: string): Promise<void> {
+    const path = this.#workspace(sessionId);
+    try {
+      await rmdir(path);
+    } catch (error) {
+      if (codeOf(error) === 'ENOENT') return;
+      if (codeOf(error) !== 'ENOTEMPTY') throw error;
+      throw new HoldfastError('conflict', `The workspace of ${sessionId} is not empty`, {
+        why: `${path} still has files`,
+        next: 'try again: its content is removed first',
+        details: { session: sessionId, path },
+        cause: error,
+      });
+    }
+  }
+
+  workspacePath(spec: WorkspaceSpec): string | null {
+    return spec.backing === 'directory' ? this.#workspace(spec.sessionId) : null;
+  }
+
+  async publishCode(profile: string, version: number, directory: string): Promise<void> {
+    const target = this.#code(profile, version);
+    if (resolve(directory) === target || (await isFolder(target))) return;
+    await mkdir(dirname(target), { recursive: true, mode: 0o700 });
+    const staging = `${target}.staging`;
+    await removeTree(staging);
+    await cp(directory, staging, { recursive: true, verbatimSymlinks: true, preserveTimestamps: true });
+    await rename(staging, target);
+  }
+
+  async removeCode(profile: string, version: number): Promise<void> {
+    await removeTree(this.#code(profile, version));
+  }
+
+  dial(_sidecarId: string, sessionId: string): Promise<Duplex | null> {
+    return connectToSidecarSocket(join(this.#run(sessionId, 'control'), IN_SANDBOX.socketName));
+  }
+
+  /**
+   * Folders in which a sidecar that was killed has left notes of what it had lent itself or made in the workspace: the next one of the
+   * session, which may be of another sandbox, puts that right.
+   */
+  async #notes(sessionId: string): Promise<string[]> {
+    const control = this.#run(sessionId, 'control');
+    if (!(await isFolder(control))) return [];
+    const left = [];
+    for (const name of NOTES) {
+      const notes = join(control, name);
+      if ((await isFolder(notes)) && (await namesIn(notes)).length > 0) left.push(name);
+    }
+    return left;
+  }
+
+  async #discardBut(notes: readonly string[], sessionId: string, gone: string): Promise<void> {
+    await mkdir(join(gone, 'control'), { recursive: true, mode: 0o700 });
+    const parts: readonly (readonly [part: '' | 'control', kept: readonly string[]])[] = [
+      ['', ['control']],
+      ['control', notes],
+    ];
+    for (const [part, kept] of parts) {
+      for (const name of await namesIn(this.#run(sessionId, part))) {
+        if (!kept.includes(name))
+          await renameIfThere(join(this.#run(sessionId, part), name), join(gone, part, name));
+      }
+    }
+  }
+
+  async #workspaceMount(spec: WorkspaceSpec): Promise<SandboxMounts['agent'][number]> {
+    if (spec.backing === 'volume') {
+      await this.#volumes.requireExists(spec.sessionId);
+      return this.#volumes.mount(spec.sessionId);
+    }
+    const path = this.#workspace(spec.sessionId);
+    if (!(await isFolder(path))) throw workspaceMissingError(spec.sessionId, `${path} is not there`);
+    return bindMount(path, IN_SANDBOX.workspace);
+  }
+
+  async #etc(spec: SandboxSpec): Promise<SandboxMounts['agent']> {
+    const folder = this.#run(spec.sessionId, 'etc');
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+    const files = Object.entries({ ...accountFiles(spec.uid, spec.gid), ...NETWORK_FILES });
+    await Promise.all(files.map(([name, text]) => writeOnce(join(folder, name), text)));
+    return files.map(([name]) => bindMount(join(folder, name), `/etc/${name}`, true));
+  }
+
+  /** A folder that belongs to a session's uid and is closed to others. */
+  async #owned(path: string, owner: { uid: number; gid: number }): Promise<void> {
+    await mkdir(path, { recursive: true, mode: 0o700 });
+    const facts = await stat(path);
+    if (facts.uid === owner.uid && facts.gid === owner.gid) return;
+    try {
+      await chown(path, owner.uid, owner.gid);
+    } catch (error) {
+      throw new HoldfastError('permission_denied', `Cannot give ${path} to uid ${owner.uid}`, {
+        why: 'only root may give files to another user',
+        next: 'use the uid and gid that the supervisor runs as',
+        details: { path, uid: owner.uid, gid: owner.gid },
+        cause: error,
+      });
+    }
+  }
+
+  #run(sessionId: string, part = ''): string {
+    return join(this.#home, 'run', sessionId, part);
+  }
+
+  #workspace(sessionId: string): string {
+    return join(this.#home, 'workspaces', sessionId);
+  }
+
+  #code(profile: string, version: number): string {
+    return join(this.#home, 'deploys', profile, String(version));
+  }
+}
+
+async function namesIn(folder: string): Promise<string[]> {
+  try {
+    return await readdir(folder);
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return [];
+    throw error;
+  }
+}
+
+async function renameIfThere(from: string, to: string): Promise<void> {
+  try {
+    await rename(from, to);
+  } catch (error) {
+    if (codeOf(error) !== 'ENOENT') throw error;
+  }
+}
+
+async function isFolder(path: string): Promise<boolean> {
+  try {
+    return (await lstat(path)).isDirectory();
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return false;
+    throw error;
+  }
+}
+
+/** Leaves an equal file as it is: a running container is bound to that very file. */
+async function writeOnce(path: string, text: string): Promise<void> {
+  try {
+    if ((await readFile(path, 'utf8')) === text) return;
+  } catch (error) {
+    if (codeOf(error) !== 'ENOENT') throw error;
+  }
+  const temporary = `${path}.${randomBytes(4).toString('hex')}`;
+  await writeFile(temporary, text, { mode: 0o644 });
+  await chmod(temporary, 0o644);
+  await rename(temporary, path);
+}
+
+function codeOf(error: unknown): string | undefined {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
+}

@@ -1,0 +1,223 @@
+import type { ContainerCreateOptions, MountSettings } from 'dockerode';
+import { HOST_MACHINE } from '../../../protocol/egress.ts';
+import { IN_SANDBOX } from '../../../sidecar/wire.ts';
+import type { SandboxSpec } from '../port.ts';
+
+/** Whose network namespace a container has. */
+export type NetworkNamespace = 'none' | { readonly joins: string };
+
+const MIB = 1024 * 1024;
+const SIDECAR_MEMORY = 512 * MIB;
+/** What a helper needs to hand a folder to a session's uid, and nothing else. */
+const CHORE_CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER'];
+/** Below what the daemon's own limit is on any machine seen: raising it would need a privilege that a daemon may not have. */
+const OPEN_FILES = 16384;
+
+const AGENT_HOME = '/home/agent';
+
+/** What holds for every container of ours: no privileges, nothing writable but what is mounted, nothing written to the host's log. */
+function hardened(memoryBytes: number, pids: number): NonNullable<ContainerCreateOptions['HostConfig']> {
+  return {
+    CapDrop: ['ALL'],
+    SecurityOpt: ['no-new-privileges:true'],
+    ReadonlyRootfs: true,
+    Init: true,
+    IpcMode: 'private',
+    LogConfig: { Type: 'none', Config: {} },
+    RestartPolicy: { Name: 'no' },
+    Memory: memoryBytes,
+    MemorySwap: memoryBytes,
+    PidsLimit: pids,
+    Ulimits: [{ Name: 'nofile', Soft: OPEN_FILES, Hard: OPEN_FILES }],
+  };
+}
+
+function networkMode(network: NetworkNamespace): string {
+  return network === 'none' ? 'none' : `container:${network.joins}`;
+}
+
+/** The docker default runtime has many names; an empty one leaves the choice to the engine. */
+function runtimeOf(name: string): { Runtime?: string } {
+  return name === '' || name === 'default' ? {} : { Runtime: name };
+}
+
+/** `isAlone`: no agent starts with it. */
+export function sidecarOptions(
+  spec: SandboxSpec,
+  image: string,
+  mounts: MountSettings[],
+  network: NetworkNamespace,
+  labels: Record<string, string>,
+  isAlone = false,
+): ContainerCreateOptions {
+  return {
+    Image: image,
+    User: `${spec.uid}:${spec.gid}`,
+    Entrypoint: [
+      'node',
+      `--max-old-space-size=${SIDECAR_MEMORY / MIB / 2}`,
+      `${IN_SANDBOX.runtime}/sidecar.cjs`,
+    ],
+    Cmd: [],
+    WorkingDir: '/',
+    Env: [
+      `HOLDFAST_SESSION=${spec.sessionId}`,
+      'HOME=/tmp',
+      'LANG=C.UTF-8',
+      ...(isAlone ? ['HOLDFAST_WITHOUT_AGENT=1'] : []),
+    ],
+    Labels: labels,
+    Healthcheck: { Test: ['NONE'] },
+    StopSignal: 'SIGTERM',
+    StopTimeout: 10,
+    ...(network === 'none' ? { Hostname: 'sandbox' } : {}),
+    HostConfig: {
+      ...hardened(SIDECAR_MEMORY, 256),
+      ...runtimeOf(spec.runtime),
+      NetworkMode: networkMode(network),
+      Mounts: mounts,
+      Tmpfs: { '/tmp': `rw,nosuid,nodev,noexec,mode=1777,size=${64 * MIB}` },
+    },
+  };
+}
+
+export function agentOptions(
+  spec: SandboxSpec,
+  mounts: MountSettings[],
+  network: NetworkNamespace,
+  labels: Record<string, string>,
+): ContainerCreateOptions {
+  const { memoryBytes, cpus, pids } = spec.limits;
+  const tmpfs = (share: number): string => String(Math.max(16 * MIB, Math.floor(memoryBytes * share)));
+  return {
+    Image: spec.image,
+    User: `${spec.uid}:${spec.gid}`,
+    Entrypoint: [`${IN_SANDBOX.runtime}/busybox`, 'sh', `${IN_SANDBOX.runtime}/runner.sh`],
+    Cmd: [],
+    WorkingDir: IN_SANDBOX.workspace,
+    Env: [
+      ...Object.entries({ ...agentEnvironment(spec.sessionId), ...spec.env, ...RUNNER_ENVIRONMENT }).map(
+        ([name, value]) => `${name}=${value}`,
+      ),
+      // A name without a value is taken out of what the image sets.
+      ...RUNNER_SETS,
+    ],
+    Labels: labels,
+    Healthcheck: { Test: ['NONE'] },
+    StopSignal: 'SIGTERM',
+    StopTimeout: 10,
+    ...(network === 'none' ? { Hostname: 'sandbox' } : {}),
+    HostConfig: {
+      ...hardened(memoryBytes, pids),
+      NanoCpus: Math.round(cpus * 1e9),
+      ...runtimeOf(spec.runtime),
+      NetworkMode: networkMode(network),
+      Mounts: mounts,
+      Tmpfs: {
+        // Builds and installers run what they put into /tmp: without exec they break.
+        '/tmp': `rw,exec,nosuid,nodev,mode=1777,size=${tmpfs(0.5)}`,
+        [AGENT_HOME]: `rw,exec,nosuid,nodev,mode=0700,uid=${spec.uid},gid=${spec.gid},size=${tmpfs(0.25)}`,
+      },
+    },
+  };
+}
+
+/** What our scripts in the container obey: neither the image nor a profile has a say in it. */
+const RUNNER_ENVIRONMENT = {
+  HOLDFAST_BUSYBOX: `${IN_SANDBOX.runtime}/busybox`,
+  HOLDFAST_RUN: IN_SANDBOX.run,
+  HOLDFAST_WORKSPACE: IN_SANDBOX.workspace,
+  HOLDFAST_TMP: '/tmp',
+} as const;
+/** What they set for the processes that they start, and know those by. */
+const RUNNER_SETS = [
+  'HOLDFAST_RUNNER',
+  'HOLDFAST_TURN',
+  'HOLDFAST_WORKER',
+  'HOLDFAST_FIRST_TURN',
+  'HOLDFAST_EXEC',
+  'HOLDFAST_TERMINAL',
+];
+
+/** PATH stays the image's. */
+function agentEnvironment(sessionId: string): Record<string, string> {
+  const name = 'Holdfast Agent';
+  const email = `${sessionId}@holdfast.invalid`;
+  return {
+    // The runner knows by it what belongs to the session.
+    HOLDFAST_SESSION: sessionId,
+    HOME: AGENT_HOME,
+    USER: 'agent',
+    LOGNAME: 'agent',
+    LANG: 'C.UTF-8',
+    TERM: 'xterm-256color',
+    GIT_AUTHOR_NAME: name,
+    GIT_AUTHOR_EMAIL: email,
+    GIT_COMMITTER_NAME: name,
+    GIT_COMMITTER_EMAIL: email,
+  };
+}
+
+/** One command in the trusted image; as root where it has to give files away, else as the given owner. */
+export function helperOptions(options: {
+  image: string;
+  command: readonly string[];
+  mounts: MountSettings[];
+  labels: Record<string, string>;
+  user: { uid: number; gid: number } | 'root';
+  stdin: boolean;
+}): ContainerCreateOptions {
+  const { user } = options;
+  return {
+    Image: options.image,
+    User: user === 'root' ? '0:0' : `${user.uid}:${user.gid}`,
+    Entrypoint: [...options.command],
+    Cmd: [],
+    WorkingDir: '/',
+    Env: ['HOME=/tmp', 'LANG=C.UTF-8'],
+    Labels: options.labels,
+    Healthcheck: { Test: ['NONE'] },
+    OpenStdin: options.stdin,
+    StdinOnce: options.stdin,
+    AttachStdin: options.stdin,
+    AttachStdout: true,
+    AttachStderr: true,
+    StopTimeout: 1,
+    HostConfig: {
+      ...hardened(SIDECAR_MEMORY, 256),
+      ...(user === 'root' ? { CapAdd: CHORE_CAPABILITIES } : {}),
+      NetworkMode: 'none',
+      AutoRemove: true,
+      Mounts: options.mounts,
+    },
+  };
+}
+
+/**
+ * What the engine would mount from the container that made the network namespace. Once that one is removed, later joiners
+ * get empty files and cannot look up `localhost`; and the engine's own resolv.conf names the host's name servers.
+ */
+export const NETWORK_FILES = {
+  hosts: `127.0.0.1 localhost sandbox\n${HOST_MACHINE.address} ${HOST_MACHINE.name}\n::1 localhost ip6-localhost ip6-loopback\n`,
+  hostname: 'sandbox\n',
+  'resolv.conf': '# There is no network here, and so no name server.\n',
+} as const;
+
+/** `passwd` and `group` of the agent container: whatever uid a session has, it has a name and a home there. */
+export function accountFiles(uid: number, gid: number): { passwd: string; group: string } {
+  const others = (id: number): boolean => id !== uid && id !== gid;
+  return {
+    passwd: [
+      'root:x:0:0:root:/root:/bin/sh',
+      ...(uid === 0 ? [] : [`agent:x:${uid}:${gid}:agent:${AGENT_HOME}:/bin/sh`]),
+      ...(others(65534) ? ['nobody:x:65534:65534:nobody:/nonexistent:/bin/false'] : []),
+      '',
+    ].join('\n'),
+    group: [
+      'root:x:0:',
+      ...(gid === 0 ? [] : [`agent:x:${gid}:`]),
+      ...(others(65534) ? ['nogroup:x:65534:'] : []),
+      '',
+    ].join('\n'),
+  };
+}

@@ -1,0 +1,58 @@
+import type { SessionStatus } from '../../protocol/entities.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { EventEntry } from '../../protocol/events.ts';
+import type { EventLog } from './event-log.ts';
+import type { Database } from '../store/database.ts';
+import type { SessionRow, Sessions } from '../store/sessions.ts';
+
+/** Rows of sessions and the events that tell of their changes, always written in one transaction. */
+export class SessionRecords {
+  readonly #database: Database;
+  readonly #sessions: Sessions;
+  readonly #events: EventLog;
+  readonly #now: () => number;
+
+  constructor(database: Database, sessions: Sessions, events: EventLog, now: () => number) {
+    this.#database = database;
+    this.#sessions = sessions;
+    this.#events = events;
+    this.#now = now;
+  }
+
+  /** The row of a session that is not deleted. */
+  get(sessionId: string): SessionRow {
+    const row = this.#sessions.get(sessionId);
+    if (row === null) {
+      throw new HoldfastError('not_found', `There is no session ${sessionId}`, {
+        next: 'see `holdfast session list`',
+      });
+    }
+    if (row.status === 'deleted') {
+      throw new HoldfastError('not_found', `There is no session ${sessionId}`, {
+        why: 'it was deleted',
+        next: `see \`holdfast session list\`; \`holdfast snapshot list ${sessionId}\` shows what is left of its files, and \`holdfast snapshot fork\` makes a session of it`,
+      });
+    }
+    return row;
+  }
+
+  peek(sessionId: string): SessionRow | null {
+    return this.#sessions.get(sessionId);
+  }
+
+  /** Changes the row, says so in the history, and adds a `session.status` event where the state changed. */
+  change(sessionId: string, patch: Partial<SessionRow>, why: string, events: EventEntry[] = []): SessionRow {
+    return this.#database.transaction(() => {
+      const before = this.#sessions.get(sessionId);
+      if (before === null) throw new HoldfastError('not_found', `There is no session ${sessionId}`);
+      const to: SessionStatus = patch.status ?? before.status;
+      const moved = to !== before.status;
+      const row = this.#sessions.update(sessionId, moved ? { ...patch, statusSince: this.#now() } : patch);
+      const told: EventEntry[] = moved
+        ? [...events, { type: 'session.status', data: { from: before.status, to, why } }]
+        : events;
+      if (told.length > 0) this.#events.append(sessionId, told);
+      return row;
+    });
+  }
+}

@@ -1,0 +1,74 @@
+import type { SNAPSHOT_METHODS } from '../../../protocol/snapshots.ts';
+import {
+  type HandlerContext,
+  type Handlers,
+  type Progress,
+  withBytes,
+} from '../../../protocol/wire/shapes.ts';
+import type { SessionService } from '../../sessions/session-service.ts';
+import type { SnapshotServices } from '../../snapshots/snapshot-services.ts';
+
+export interface SnapshotHandlersOptions {
+  readonly sessions: Pick<SessionService, 'view' | 'fork'>;
+  readonly parts: Pick<SnapshotServices, 'service' | 'comparisons' | 'maintenance' | 'restores'>;
+}
+
+/** The answers to `snapshot/*`. */
+export function snapshotHandlers<P>({
+  sessions,
+  parts,
+}: SnapshotHandlersOptions): Handlers<typeof SNAPSHOT_METHODS, P> {
+  const { service, comparisons, maintenance, restores } = parts;
+  const passing = ({ signal, progress }: HandlerContext<P>) => ({
+    signal,
+    onProgress: ({ stage, done, of, unit }: Progress) =>
+      progress(stage, done ?? undefined, of ?? undefined, unit ?? undefined),
+  });
+  return {
+    'snapshot/create': async ({ session, ...request }, context) => {
+      const { row, created } = await service.create(service.findSession(session), {
+        ...request,
+        ...passing(context),
+      });
+      return { ...service.view(row), created };
+    },
+    'snapshot/list': async ({ session, ...filter }) => {
+      const row = service.findSession(session);
+      return { ...service.list(row, filter), usage: await maintenance.usage(row) };
+    },
+    'snapshot/show': ({ snapshot, session }) => ({ snapshot: service.view(service.find(snapshot, session)) }),
+    'snapshot/update': ({ snapshot, session, ...patch }) => ({
+      snapshot: service.view(service.update(service.find(snapshot, session), patch)),
+    }),
+    'snapshot/verify': ({ snapshot, session }, { signal }) =>
+      maintenance.verify(service.find(snapshot, session), signal),
+    'snapshot/delete': ({ snapshot, session, force, opId }) => {
+      service.delete(snapshot, session, force, opId);
+      return {};
+    },
+    'snapshot/diff': (request, context) => comparisons.diff(request, passing(context)),
+    'snapshot/patch': async (request, context) => {
+      const { bytes, ...told } = await comparisons.patch(request, passing(context));
+      return withBytes({ ...told, bytes: bytes.length }, bytes);
+    },
+    'snapshot/preview': (request, context) => comparisons.preview(request, passing(context)),
+    'snapshot/restore': async ({ session, snapshot, path, cancel, force, opId }, context) => {
+      const row = service.findSession(session);
+      const source = service.find(snapshot, row.id);
+      const restored = await restores.restore(row, {
+        snapshot: source,
+        path: path ?? null,
+        cancel: cancel ?? false,
+        force: force ?? false,
+        opId,
+        ...passing(context),
+      });
+      return { ...restored, missing: source.missing, missingPaths: source.missingPaths };
+    },
+    'snapshot/fork': async ({ snapshot, session, name, opId }) => {
+      const source = service.find(snapshot, session);
+      const made = sessions.view(await sessions.fork(source, name, opId));
+      return { session: made, missing: source.missing, missingPaths: source.missingPaths };
+    },
+  };
+}

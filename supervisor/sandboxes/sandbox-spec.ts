@@ -1,0 +1,57 @@
+import { PROFILE_DEFAULTS, type Profile } from '../../protocol/profile.ts';
+import { NODE_ENVIRONMENT, proxyEnvironment } from '../egress/environment.ts';
+import type { SandboxSpec, WorkspaceSpec } from '../engine/port.ts';
+import type { SessionRow } from '../store/sessions.ts';
+
+export function workspaceSpec(row: SessionRow): WorkspaceSpec {
+  return { sessionId: row.id, backing: row.backing, uid: row.uid, gid: row.gid };
+}
+
+/** Everything the engine must know to run the sandbox of `row` with this version of its profile. */
+export function sandboxSpec(
+  row: SessionRow,
+  profile: Profile,
+  image: string,
+  codeVersion: number,
+): SandboxSpec {
+  return {
+    sessionId: row.id,
+    generation: row.generation,
+    image,
+    uid: row.uid,
+    gid: row.gid,
+    workspace: workspaceSpec(row),
+    code: { profile: row.profile, version: codeVersion },
+    env: {
+      ...proxyEnvironment(),
+      ...(profile.egress === undefined ? {} : NODE_ENVIRONMENT),
+      ...profile.env,
+      HOLDFAST_SESSION: row.id,
+      HOLDFAST_SESSION_NAME: row.name,
+      HOLDFAST_PROFILE: row.profile,
+    },
+    limits: {
+      memoryBytes: profile.limits?.memory ?? PROFILE_DEFAULTS.limits.memory,
+      cpus: profile.limits?.cpus ?? PROFILE_DEFAULTS.limits.cpus,
+      pids: profile.limits?.pids ?? PROFILE_DEFAULTS.limits.pids,
+    },
+    runtime: profile.runtime,
+  };
+}
+
+/** For a session whose profile is gone: enough to start a sidecar, never an agent. */
+export function sidecarOnlySpec(row: SessionRow): SandboxSpec {
+  const { memory, cpus, pids } = PROFILE_DEFAULTS.limits;
+  return {
+    sessionId: row.id,
+    generation: row.generation,
+    image: '',
+    uid: row.uid,
+    gid: row.gid,
+    workspace: workspaceSpec(row),
+    code: { profile: row.profile, version: 0 },
+    env: {},
+    limits: { memoryBytes: memory, cpus, pids },
+    runtime: 'default',
+  };
+}

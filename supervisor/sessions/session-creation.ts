@@ -1,0 +1,146 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { Log } from '../base/log.ts';
+import type { Engine } from '../engine/port.ts';
+import { failpoint } from '../base/failpoints.ts';
+import type { EventLog } from '../history/event-log.ts';
+import type { Database } from '../store/database.ts';
+import type { Operations } from '../store/operations.ts';
+import type { ProfileRow, Profiles } from '../store/profiles.ts';
+import type { SessionRow, Sessions } from '../store/sessions.ts';
+import type { SnapshotRow } from '../store/snapshots.ts';
+import type { Seeding } from '../workspace/seeding.ts';
+import type { Ids } from '../base/ids.ts';
+import type { SessionRecords } from '../history/session-records.ts';
+import { workspaceSpec } from '../sandboxes/sandbox-spec.ts';
+
+export interface SessionCreationOptions {
+  readonly database: Database;
+  readonly sessions: Sessions;
+  readonly records: SessionRecords;
+  readonly profiles: Profiles;
+  readonly operations: Operations;
+  readonly events: EventLog;
+  readonly engine: Engine;
+  readonly seeding: Pick<Seeding, 'recordIntent'>;
+  readonly restores: { readonly intend: (sessionId: string, snapshot: SnapshotRow) => void };
+  readonly ids: Ids;
+  /** ms since 1970. */
+  readonly now: () => number;
+  readonly log: Log;
+}
+
+/** What a new session is, beside what its profile says. */
+export interface NewSession {
+  /** The session's id when left out. */
+  readonly name?: string | undefined;
+  /** Put away after its turn. */
+  readonly throwaway: boolean;
+  /** What its workspace begins with, instead of the project. */
+  readonly from?: SnapshotRow | undefined;
+}
+
+/** How sessions come to be: their row, the beginning of their history and the intent to fill their workspace are one. */
+export class SessionCreation {
+  readonly #options: SessionCreationOptions;
+
+  constructor(options: SessionCreationOptions) {
+    this.#options = options;
+  }
+
+  /** Answers a repeated `opId` with the same session. Errors: `not_found`, `conflict` for a name that is taken. */
+  async create(
+    profileName: string,
+    { name, from }: Pick<NewSession, 'name' | 'from'>,
+    opId?: string,
+  ): Promise<SessionRow> {
+    const { profiles, operations, records } = this.#options;
+    const profile = profiles.getOrThrow(profileName);
+    const { result, replayed } = operations.runOnce(opId, 'session.create', () => ({
+      sessionId: this.insert(profile, { name, throwaway: false, from }).id,
+    }));
+    const row = records.peek(result.sessionId);
+    if (row === null) throw new HoldfastError('not_found', `There is no session ${result.sessionId}`);
+    if (!replayed) await this.createWorkspace(row);
+    return row;
+  }
+
+  /** Part of the caller's transaction. */
+  insert(profile: ProfileRow, { name, throwaway, from }: NewSession): SessionRow {
+    const { database, sessions, records, events, seeding, restores } = this.#options;
+    return database.transaction(() => {
+      const begun = this.row(profile, { name, throwaway });
+      const row = from === undefined ? begun : { ...begun, lineage: from.lineage, origin: from.id };
+      sessions.insert(row);
+      if (from === undefined) seeding.recordIntent(row.id, profile.config);
+      else restores.intend(row.id, from);
+      const { persistent, backing, uid, gid } = row;
+      events.append(row.id, [
+        {
+          type: 'session.created',
+          data: { name: row.name, profile: profile.name, persistent, throwaway, backing, uid, gid },
+        },
+      ]);
+      return records.get(row.id);
+    });
+  }
+
+  /** A session as it is before anything has happened in it. Not stored: insert it in the same transaction, as its uid may be taken. */
+  row(profile: ProfileRow, { name, throwaway }: NewSession): SessionRow {
+    const { engine, ids, now } = this.#options;
+    const id = ids.next('ses');
+    const at = now();
+    return {
+      ...UNMARKED,
+      id,
+      name: name ?? id,
+      profile: profile.name,
+      status: 'created',
+      persistent: profile.config.persistence === 'persistent',
+      throwaway,
+      backing:
+        profile.config.workspace?.backing ?? (engine.capabilities().localPaths ? 'directory' : 'volume'),
+      ...this.#owner(),
+      createdAt: at,
+      lastActiveAt: at,
+      statusSince: at,
+      lineage: id,
+      origin: null,
+    };
+  }
+
+  /** Makes the workspace of a session that is stored; without the engine the first dispatch makes it. */
+  async createWorkspace(row: SessionRow): Promise<void> {
+    await failpoint('create.after-row');
+    await this.#options.engine.createWorkspace(workspaceSpec(row)).catch((error: unknown) => {
+      this.#options.log.info('workspace is made later', {
+        session: row.id,
+        why: HoldfastError.from(error).sentence,
+      });
+    });
+    await failpoint('create.after-workspace');
+  }
+
+  #owner(): { uid: number; gid: number } {
+    const uid = process.getuid?.() ?? 1000;
+    // Where the engine's files are not ours, the image's own user is the one with a passwd line.
+    if (!this.#options.engine.capabilities().localPaths) return { uid: 1000, gid: 1000 };
+    if (uid !== 0) return { uid, gid: process.getgid?.() ?? uid };
+    const own = this.#options.sessions.allocateUid();
+    return { uid: own, gid: own };
+  }
+}
+
+/** What a new session is not yet. */
+const UNMARKED = {
+  generation: 0,
+  codeVersion: null,
+  expiresAt: null,
+  deletedAt: null,
+  pinned: false,
+  starred: false,
+  archived: false,
+  tags: [],
+  model: null,
+  about: null,
+  workspaceBytes: null,
+} satisfies Partial<SessionRow>;

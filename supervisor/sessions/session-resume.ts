@@ -1,0 +1,71 @@
+import { HoldfastError } from '../../protocol/errors.ts';
+import type { ResumeSource } from '../../protocol/snapshots.ts';
+import type { ChangeRequest, Restores } from '../snapshots/restores.ts';
+import type { SnapshotService } from '../snapshots/snapshot-service.ts';
+import type { Operations } from '../store/operations.ts';
+import type { SessionRow } from '../store/sessions.ts';
+import type { Lifecycle, ReadySandbox } from '../sandboxes/lifecycle.ts';
+import { CLEAN, CleanedSchema, type Removal } from './removal.ts';
+
+export interface ResumeRequest extends ChangeRequest {
+  readonly from: ResumeSource;
+  readonly opId?: string | undefined;
+}
+
+export interface Resumed {
+  readonly ready: ReadySandbox;
+  /** The snapshot of what the workspace was; null where it was not changed, or where that was forced. */
+  readonly undo: string | null;
+}
+
+export interface ResumesOptions {
+  readonly operations: Operations;
+  readonly lifecycle: Lifecycle;
+  readonly removal: Removal;
+  readonly restores: Restores;
+  readonly snapshots: SnapshotService;
+}
+
+/** How a session comes back: with its files as they are, or with others. */
+export class SessionResume {
+  readonly #options: ResumesOptions;
+
+  constructor(options: ResumesOptions) {
+    this.#options = options;
+  }
+
+  async resume(session: SessionRow, request: ResumeRequest): Promise<Resumed> {
+    const undo = await this.#prepare(session, request);
+    return { ready: await this.#options.lifecycle.dispatch(session.id), undo };
+  }
+
+  async #prepare(session: SessionRow, request: ResumeRequest): Promise<string | null> {
+    const { restores, snapshots } = this.#options;
+    const { from } = request;
+    switch (from) {
+      case 'files':
+        return null;
+      case 'clean':
+        return await this.#reset(session, request);
+      case 'memory':
+        throw new HoldfastError('not_supported', 'Resuming from memory is not in this version', {
+          next: 'resume with --from files',
+        });
+      default: {
+        const snapshot = snapshots.find(from.slice('snapshot:'.length), session.id);
+        return (await restores.restore(session, { ...request, snapshot, path: null })).undo;
+      }
+    }
+  }
+
+  async #reset(session: SessionRow, request: ResumeRequest): Promise<string | null> {
+    const { operations, restores, removal } = this.#options;
+    const { opId } = request;
+    const earlier = operations.findResult(opId, CLEAN);
+    if (earlier !== null) return CleanedSchema.parse(earlier.result).undo;
+    return await restores.changeWorkspace(session, 'before-reset', 'reset', request, async (row, undo) => {
+      await removal.resetLocked(row.id, undo?.id ?? null, opId);
+      return undo?.id ?? null;
+    });
+  }
+}

@@ -1,0 +1,207 @@
+import type { Session, Turn, WorkspaceInfo } from '../../protocol/entities.ts';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { ProfileNameSchema } from '../../protocol/profile.ts';
+import type { SnapshotUsage } from '../../protocol/snapshots.ts';
+import type { Engine } from '../engine/port.ts';
+import type { SnapshotCallOptions } from '../snapshots/connection.ts';
+import type { Operations } from '../store/operations.ts';
+import type { Profiles } from '../store/profiles.ts';
+import type { SessionFilter, SessionRow, Sessions } from '../store/sessions.ts';
+import type { SnapshotRow } from '../store/snapshots.ts';
+import type { SessionServices } from './session-services.ts';
+import type { Removed } from './removal.ts';
+import type { Resumed, ResumeRequest } from './session-resume.ts';
+import { workspaceSpec } from '../sandboxes/sandbox-spec.ts';
+import type { TurnRequest } from './turn-requests.ts';
+import { isoTime } from './entity-views.ts';
+
+export interface SessionServiceOptions {
+  readonly sessions: Sessions;
+  readonly profiles: Profiles;
+  readonly operations: Operations;
+  readonly engine: Pick<Engine, 'workspacePath' | 'workspaceVolume'>;
+  readonly parts: SessionServices;
+}
+
+/** What people may change about a session. */
+export interface SessionPatch {
+  readonly name?: string | undefined;
+  readonly pinned?: boolean | undefined;
+  readonly starred?: boolean | undefined;
+  readonly archived?: boolean | undefined;
+  readonly tags?: string[] | undefined;
+  readonly model?: string | null | undefined;
+}
+
+/** Sessions as clients know them. */
+export class SessionService {
+  readonly #options: SessionServiceOptions;
+  readonly #parts: SessionServices;
+
+  constructor(options: SessionServiceOptions) {
+    this.#options = options;
+    this.#parts = options.parts;
+  }
+
+  find(ref: string): SessionRow {
+    return this.#options.sessions.find(ref);
+  }
+
+  /**
+   * As `find`; the name of a persistent profile stands for its session `default`, where no session has that name. For what only looks:
+   * what deletes asks for the session itself.
+   */
+  findOrDefault(ref: string): SessionRow {
+    const { sessions, profiles } = this.#options;
+    try {
+      return sessions.find(ref);
+    } catch (error) {
+      const profile = ProfileNameSchema.safeParse(ref).success ? profiles.get(ref) : null;
+      if (!(error instanceof HoldfastError) || error.code !== 'not_found' || profile === null) throw error;
+      const row = sessions.getByName(ref, 'default');
+      if (row !== null) return row;
+      throw new HoldfastError('not_found', `The profile ${ref} has no session named default`, {
+        why:
+          profile.config.persistence === 'persistent'
+            ? 'its first turn without --session makes one'
+            : 'it is ephemeral: each turn without --session has a session of its own',
+        next: `see \`holdfast session list --profile ${ref}\``,
+        cause: error,
+      });
+    }
+  }
+
+  view(row: SessionRow): Session {
+    return this.#parts.views.of(row);
+  }
+
+  list(filter: SessionFilter): { sessions: Session[]; nextCursor: string | null } {
+    return this.#parts.views.list(filter);
+  }
+
+  /** `from`: the id of a snapshot. */
+  async create(
+    profileName: string,
+    name: string | undefined,
+    from: string | undefined,
+    opId?: string,
+  ): Promise<SessionRow> {
+    const snapshot = from === undefined ? undefined : this.#parts.snapshots.service.find(from);
+    const row = await this.#parts.creation.create(profileName, { name, from: snapshot }, opId);
+    this.#parts.idle.reschedule(row.id);
+    if (snapshot !== undefined) this.#parts.snapshots.hydration.start(row.id);
+    return row;
+  }
+
+  async fork(snapshot: SnapshotRow, name: string | undefined, opId?: string): Promise<SessionRow> {
+    const row = await this.#parts.snapshots.forks.fork(snapshot, name, opId);
+    this.#parts.idle.reschedule(row.id);
+    return row;
+  }
+
+  /** Settles when the files are all there that the session begins with. */
+  async waitUntilHydrated(sessionId: string, options: SnapshotCallOptions): Promise<void> {
+    const { hydration } = this.#parts.snapshots;
+    if (hydration.stateOf(sessionId) !== null) await hydration.waitFor(sessionId, options);
+  }
+
+  async startTurn(request: TurnRequest): Promise<{ turn: Turn; session: Session }> {
+    const { requests, queue } = this.#parts;
+    const turn = await requests.start(request);
+    return {
+      turn: queue.view(queue.get(turn.id)),
+      session: this.view(this.#row(turn.sessionId)),
+    };
+  }
+
+  resume(row: SessionRow, request: ResumeRequest): Promise<Resumed> {
+    return this.#parts.resumes.resume(row, request);
+  }
+
+  pause(row: SessionRow): Promise<SessionRow> {
+    return this.#parts.lifecycle.pause(row.id);
+  }
+
+  async stop(row: SessionRow, force: boolean): Promise<SessionRow> {
+    const { live, quiet, lifecycle } = this.#parts;
+    if (!force) live.requireIdle(row, 'stopped');
+    else if (live.count(row.id) > 0) await quiet(row.id, 'its session was stopped');
+    return lifecycle.stop(row.id, 'stopped');
+  }
+
+  /** Stops every session that has containers; their workspaces stay. Returns how many. */
+  async stopAll(): Promise<number> {
+    const rows = this.#options.sessions.all(['active', 'idle', 'paused']);
+    await Promise.all(rows.map((row) => this.stop(row, true)));
+    return rows.length;
+  }
+
+  update(row: SessionRow, patch: SessionPatch): SessionRow {
+    const data = Object.fromEntries(Object.entries(patch).filter(([, value]) => value !== undefined));
+    if (Object.keys(data).length === 0) return row;
+    return this.#parts.records.change(row.id, data, 'updated', [{ type: 'session.updated', data }]);
+  }
+
+  /** As `delete`. The first answer to an `opId` comes before the question who is meant: that session may be gone by now. */
+  async deleteNamed(ref: string, force: boolean, opId?: string): Promise<void> {
+    const earlier = this.#options.operations.findResult(opId, 'session.delete');
+    if (earlier === null) await this.delete(this.find(ref), force, opId);
+  }
+
+  async delete(row: SessionRow, force: boolean, opId?: string): Promise<void> {
+    if (!force) {
+      throw new HoldfastError('confirmation_required', `Session ${row.name} is not deleted without a yes`, {
+        why: 'its workspace and everything in it would go; only a last snapshot stays, for a week',
+        next: 'repeat it with --force',
+      });
+    }
+    await this.#parts.removal.deleteSession(row.id, 'deleted', opId);
+  }
+
+  sessionsOf(profile: string): SessionRow[] {
+    return this.#options.sessions.all().filter((row) => row.profile === profile && row.status !== 'deleted');
+  }
+
+  async clean(row: SessionRow, force: boolean, opId?: string): Promise<Removed> {
+    if (!force) {
+      throw new HoldfastError(
+        'confirmation_required',
+        `The workspace of ${row.name} is not emptied without a yes`,
+        {
+          why: 'every file in it would be gone for good',
+          next: 'repeat it with --force',
+        },
+      );
+    }
+    const refuse = (): void => this.#parts.live.requireIdle(row, 'cleaned');
+    refuse();
+    return this.#parts.removal.clean(row.id, refuse, opId);
+  }
+
+  async workspaceInfo(row: SessionRow): Promise<WorkspaceInfo & { snapshots: SnapshotUsage }> {
+    const usage = await this.#parts.lifecycle.withSidecar(row.id, (client) => client.workspaceUsage());
+    const { engine, profiles } = this.#options;
+    const spec = workspaceSpec(row);
+    const path = engine.workspacePath(spec);
+    if (usage.bytes !== row.workspaceBytes) {
+      this.#parts.records.change(row.id, { workspaceBytes: usage.bytes }, 'measured', [
+        { type: 'workspace.measured', data: { bytes: usage.bytes } },
+      ]);
+    }
+    return {
+      sessionId: row.id,
+      path,
+      volume: engine.workspaceVolume(spec),
+      ...usage,
+      limit: profiles.get(row.profile)?.config.workspace?.limit ?? null,
+      lastUsedAt: isoTime(row.lastActiveAt),
+      snapshots: await this.#parts.snapshots.maintenance.usage(row),
+    };
+  }
+
+  #row(sessionId: string): SessionRow {
+    const row = this.#parts.records.peek(sessionId);
+    if (row === null) throw new HoldfastError('not_found', `There is no session ${sessionId}`);
+    return row;
+  }
+}

@@ -1,0 +1,38 @@
+import { z } from 'zod';
+import type { Snapshot } from '../../protocol/snapshots.ts';
+import type { EventLog } from '../history/event-log.ts';
+import { summarizePrompt } from '../history/prompt-summary.ts';
+import { isoTime } from '../sessions/entity-views.ts';
+import type { SnapshotRow } from '../store/snapshots.ts';
+import type { Turns } from '../store/turns.ts';
+
+/** Of the input of a turn so much is read: a prompt may be inside of JSON. */
+const INPUT_BYTES = 4_096;
+const TurnStartedSchema = z.object({ turnId: z.string() });
+
+/** Snapshots as clients see them. */
+export class SnapshotViews {
+  readonly #events: EventLog;
+  readonly #turns: Turns;
+
+  constructor({ events, turns }: { readonly events: EventLog; readonly turns: Turns }) {
+    this.#events = events;
+    this.#turns = turns;
+  }
+
+  of(row: SnapshotRow): Snapshot {
+    const { lineage: _lineage, root: _root, createdAt, ...rest } = row;
+    return { ...rest, createdAt: isoTime(createdAt), turn: this.#turnOf(row) };
+  }
+
+  /** The turn that it was taken for: the first one that started after it, or the one that started while it was being taken. */
+  #turnOf({ sessionId, reason, eventSeq, duringTurn }: SnapshotRow): Snapshot['turn'] {
+    if (reason !== 'before-turn') return null;
+    const type = duringTurn ? 'snapshot.created' : 'turn.started';
+    const [started] = this.#events.read(sessionId, { after: eventSeq, type, limit: 1 });
+    const id = TurnStartedSchema.safeParse(started?.data).data?.turnId;
+    if (id === undefined) return null;
+    const input = this.#turns.readInputStart(id, INPUT_BYTES);
+    return { id, prompt: input === null ? '' : summarizePrompt(input) };
+  }
+}

@@ -1,0 +1,129 @@
+import { formatPath } from '../../../protocol/paths.ts';
+import type { Damage } from '../../../protocol/snapshots.ts';
+import { contentPieces, extentsOfPiece, pieceCount } from '../../../snapshot-format/content.ts';
+import { type FileEntry, parseRoot, parseTree } from '../../../snapshot-format/entries.ts';
+import {
+  snapshotDamaged,
+  type Hash,
+  OBJECT_KINDS,
+  SNAPSHOT_LIMITS,
+} from '../../../snapshot-format/objects.ts';
+import { parseList, type ContentRef } from '../../../snapshot-format/content-ref.ts';
+import type { PathSegments } from '../compare/differences.ts';
+import { Marks, locateObject } from '../gc/marks.ts';
+import type { TimeSlice } from '../../../protocol/time-slice.ts';
+import type { LineageStore } from '../store/lineage-store.ts';
+import { damageReason } from './damage-reason.ts';
+
+const { tree, list, root: rootKind, block } = OBJECT_KINDS;
+const { pieceBytes } = SNAPSHOT_LIMITS;
+
+/**
+ * Where a tree is damaged: objects that are known to be (`lost`, by hash in hexadecimal), each with the first path that needs it,
+ * and objects that are sound but do not fit together. The bytes of content are not read again.
+ */
+export async function locateDamage(
+  store: LineageStore,
+  root: Hash,
+  lost: ReadonlyMap<string, Damage>,
+  slices: TimeSlice,
+): Promise<Damage[]> {
+  const found: Damage[] = [];
+  const told = new Set<string>();
+  const seen = new Marks();
+  const tell = (error: unknown, hash: Hash, path: PathSegments): void => {
+    const object = hash.toString('hex');
+    if (told.has(object)) return;
+    told.add(object);
+    const pack = locateObject(store.packs, hash)?.pack.name ?? null;
+    found.push({
+      ...(lost.get(object) ?? { what: damageReason(error), pack, object }),
+      path: formatPath(path),
+    });
+  };
+  const isLost = (hash: Hash, path: PathSegments): boolean => {
+    const isKnown = lost.has(hash.toString('hex'));
+    if (isKnown) tell(null, hash, path);
+    return isKnown;
+  };
+  /** Null where it is damaged, which is told then. */
+  const parsed = async <T>(
+    hash: Hash,
+    kind: typeof tree | typeof list | typeof rootKind,
+    path: PathSegments,
+    parse: (body: Buffer) => T,
+  ): Promise<T | null> => {
+    if (isLost(hash, path)) return null;
+    try {
+      return parse(await store.read(hash, kind));
+    } catch (error) {
+      tell(error, hash, path);
+      return null;
+    }
+  };
+
+  /** Tells every lost object on the way to the pieces; false where there was one. */
+  const lookAt = async ({ depth, items }: ContentRef, path: PathSegments): Promise<boolean> => {
+    let isWhole = true;
+    for (const { hash } of items) {
+      if (depth === 0) isWhole = !isLost(hash, path) && isWhole;
+      else {
+        const below = await parsed(hash, list, path, (body) => parseList(body, depth));
+        isWhole = below !== null && (await lookAt({ depth: depth - 1, items: below }, path)) && isWhole;
+      }
+    }
+    return isWhole;
+  };
+
+  const lookAtFile = async (entry: FileEntry, path: PathSegments): Promise<void> => {
+    if (!(await lookAt(entry.content, path))) return;
+    let current: Hash | null = null;
+    try {
+      for await (const piece of contentPieces(store, entry)) {
+        const { hash, index } = piece;
+        current = hash;
+        const place = locateObject(store.packs, hash);
+        const object = place?.pack.index.object(place.index);
+        const isRight = object?.kind === (entry.sparse ? OBJECT_KINDS.block : OBJECT_KINDS.blob);
+        if (!isRight) throw snapshotDamaged('an object is of another kind');
+        if (!entry.sparse && object.length !== Math.min(pieceBytes, entry.size - index * pieceBytes)) {
+          throw snapshotDamaged('a piece is not as long as its place');
+        }
+        // Only the last block can reach over the end of its file.
+        if (entry.sparse && index === pieceCount(entry.size) - 1) {
+          extentsOfPiece(entry, piece, await store.read(hash, block));
+        }
+      }
+    } catch (error) {
+      if (current !== null) tell(error, current, path);
+      else found.push({ what: damageReason(error), pack: null, object: null, path: formatPath(path) });
+    }
+  };
+
+  const top = await parsed(root, rootKind, [], parseRoot);
+  const open: { path: PathSegments; content: ContentRef }[] =
+    top === null ? [] : [{ path: [], content: top.content }];
+  const lookAtPiece = async (hash: Hash, path: PathSegments): Promise<void> => {
+    if (slices.isUsedUp) await slices.yieldToEventLoop();
+    const place = locateObject(store.packs, hash);
+    if (place !== null && !seen.add(place.pack, place.index)) return;
+    for (const entry of (await parsed(hash, tree, path, parseTree)) ?? []) {
+      const below = [...path, entry.name];
+      if (entry.type === 'directory') open.push({ path: below, content: entry.content });
+      else if (entry.type === 'file') await lookAtFile(entry, below);
+    }
+  };
+  const lookAtDirectory = async ({ depth, items }: ContentRef, path: PathSegments): Promise<void> => {
+    for (const { hash } of items) {
+      if (depth === 0) await lookAtPiece(hash, path);
+      else {
+        const below = await parsed(hash, list, path, (body) => parseList(body, depth));
+        if (below !== null) await lookAtDirectory({ depth: depth - 1, items: below }, path);
+      }
+    }
+  };
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    await lookAtDirectory(next.content, next.path);
+  }
+  return found;
+}

@@ -1,7 +1,0 @@
-import { HoldfastError } from '../../../protocol/errors.ts';
-
-/** What is wrong, as one sentence. */
-export function whyOf(error: unknown): string {
-  if (error instanceof HoldfastError) return error.why ?? error.message;
-  return error instanceof Error ? error.message : String(error);
-}

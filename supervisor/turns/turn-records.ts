@@ -1,0 +1,194 @@
+import { INLINE_OUTPUT_BYTES, type TurnError } from '../../protocol/events.ts';
+import type { TurnStatus } from '../../protocol/entities.ts';
+import { FRAME_LIMITS } from '../../protocol/wire/limits.ts';
+import { forbiddenKeyIn, nestsDeeperThan } from '../../protocol/wire/untrusted-json.ts';
+import type { TurnProgress } from '../../sidecar/wire.ts';
+import type { EventLog } from '../history/event-log.ts';
+import type { TurnOutput } from '../history/turn-output.ts';
+import { type Json, JsonSchema } from '../store/columns.ts';
+import type { Database } from '../store/database.ts';
+import type { DiskReserve } from '../store/reserve.ts';
+import type { TurnRow, Turns } from '../store/turns.ts';
+import type { ChangeNotifier } from '../base/change-notifier.ts';
+import type { ReadySandbox } from '../sandboxes/lifecycle.ts';
+import type { ActiveWork } from '../sandboxes/active-work.ts';
+import type { SessionRecords } from '../history/session-records.ts';
+
+/** What clients take in one message nests less than that limit; the rest is for what is around it. */
+const INLINE_DEPTH = FRAME_LIMITS.depth - 16;
+
+export interface TurnOutcome {
+  readonly status: Extract<TurnStatus, 'succeeded' | 'failed' | 'cancelled' | 'timeout' | 'interrupted'>;
+  readonly exitCode: number | null;
+  /** JSON text of a handler's value. */
+  readonly output: string | null;
+  readonly error: TurnError | null;
+}
+
+/** Rows and events of turns, each change in one transaction, waiters told after it. */
+export class TurnRecords {
+  readonly #database: Database;
+  readonly #turns: Turns;
+  readonly #events: EventLog;
+  readonly #sessions: SessionRecords;
+  readonly #output: TurnOutput;
+  readonly #live: ActiveWork;
+  readonly #changes: ChangeNotifier;
+  readonly #reserve: Pick<DiskReserve, 'retryOnFullDisk'>;
+  readonly #now: () => number;
+
+  constructor(options: {
+    database: Database;
+    turns: Turns;
+    events: EventLog;
+    sessions: SessionRecords;
+    output: TurnOutput;
+    live: ActiveWork;
+    changes: ChangeNotifier;
+    reserve: Pick<DiskReserve, 'retryOnFullDisk'>;
+    now: () => number;
+  }) {
+    this.#database = options.database;
+    this.#turns = options.turns;
+    this.#events = options.events;
+    this.#sessions = options.sessions;
+    this.#output = options.output;
+    this.#live = options.live;
+    this.#changes = options.changes;
+    this.#reserve = options.reserve;
+    this.#now = options.now;
+  }
+
+  recordStart(turn: TurnRow, ready: ReadySandbox): TurnRow {
+    const now = this.#now();
+    const queuedMs = Math.max(0, now - turn.createdAt - ready.dispatchMs);
+    return this.#database.transaction(() => {
+      this.#events.append(turn.sessionId, [
+        {
+          type: 'turn.started',
+          data: {
+            turnId: turn.id,
+            case: ready.dispatched.case,
+            reused: ready.dispatched.reused,
+            generation: ready.row.generation,
+            codeVersion: ready.row.codeVersion,
+            queuedMs,
+            dispatchMs: ready.dispatchMs,
+          },
+        },
+      ]);
+      this.#sessions.change(turn.sessionId, { status: 'active', lastActiveAt: now }, 'a turn runs');
+      const row = this.#turns.update(turn.id, {
+        status: 'running',
+        startedAt: now,
+        dispatchCase: ready.dispatched.case,
+        reused: ready.dispatched.reused,
+        generation: ready.row.generation,
+        codeVersion: ready.row.codeVersion,
+        dispatchMs: ready.dispatchMs,
+        queuedMs,
+      });
+      return row;
+    });
+  }
+
+  recordLaunch(turnId: string): TurnRow {
+    return this.#turns.update(turnId, { launchedAt: this.#now() });
+  }
+
+  /** Its sandbox ended before it took the turn: nothing of it has happened, and it may be handed over again. */
+  withdrawn(turnId: string): void {
+    this.#turns.update(turnId, { launchedAt: null });
+  }
+
+  /** It is to be handed over anew, to another sandbox. */
+  recordRestart(turn: TurnRow, { row, dispatched }: ReadySandbox): void {
+    const { generation } = row;
+    this.#database.transaction(() => {
+      const { case: dispatchCase, reused } = dispatched;
+      this.#turns.update(turn.id, { generation, dispatchCase, reused });
+      this.#events.append(turn.sessionId, [
+        { type: 'turn.restarted', data: { turnId: turn.id, generation, ...dispatched } },
+      ]);
+    });
+  }
+
+  recordWorker(turn: TurnRow, worker: NonNullable<TurnProgress['worker']>): TurnRow {
+    const data = { workerId: worker.id, workerReused: worker.reused, workerStartMs: worker.startMs };
+    return this.#database.transaction(() => {
+      this.#events.append(turn.sessionId, [{ type: 'turn.worker', data: { turnId: turn.id, ...data } }]);
+      return this.#turns.update(turn.id, data);
+    });
+  }
+
+  /** The end, with everything of the agent's output stored before it. Ends a turn once: a second end is ignored. */
+  recordEnd(turnId: string, end: TurnOutcome): void {
+    // Somebody waits for the end of a cancelled turn to free the disk: that is what the reserve is for.
+    if (end.status === 'cancelled' || this.#turns.get(turnId)?.cancelRequested === true)
+      this.#reserve.retryOnFullDisk(() => this.#storeEnd(turnId, end));
+    else this.#storeEnd(turnId, end);
+    const sessionId = this.#turns.get(turnId)?.sessionId;
+    if (sessionId !== undefined) this.#live.remove(sessionId, turnId);
+    this.#changes.notify(turnId);
+  }
+
+  #storeEnd(turnId: string, end: TurnOutcome): void {
+    const now = this.#now();
+    this.#database.transaction(() => {
+      const turn = this.#turns.get(turnId);
+      if (turn === null || (turn.status !== 'queued' && turn.status !== 'running')) return;
+      const bytes = end.output === null ? null : Buffer.from(end.output);
+      const large = bytes !== null && (bytes.byteLength > INLINE_OUTPUT_BYTES || !fitsMessages(bytes));
+      if (large) this.#output.store(turnId, 'result', 0, bytes);
+      const value: Json | null =
+        end.output === null || large ? null : JsonSchema.parse(JSON.parse(end.output));
+      const turnMs = turn.launchedAt === null ? null : Math.max(0, now - turn.launchedAt);
+      this.#events.append(turn.sessionId, [
+        {
+          type: 'turn.ended',
+          data: {
+            turnId,
+            status: end.status,
+            exitCode: end.exitCode,
+            error: end.error,
+            output: value,
+            outputArtifact: large,
+            turnMs,
+            workerStartMs: turn.workerStartMs,
+            workerId: turn.workerId,
+            workerReused: turn.workerReused,
+          },
+        },
+      ]);
+      this.#turns.update(turnId, {
+        status: end.status,
+        endedAt: now,
+        exitCode: end.exitCode,
+        output: value,
+        outputArtifact: large,
+        error: end.error,
+        turnMs,
+      });
+      this.#settle(turn.sessionId, turnId, now);
+    });
+  }
+
+  /** With the last live thing gone the session is idle – unless its sandbox went first, which `reconcile` has recorded. */
+  #settle(sessionId: string, turnId: string, now: number): void {
+    const row = this.#sessions.peek(sessionId);
+    if (row === null || row.status === 'deleted') return;
+    const idle = row.status === 'active' && this.#live.countOthers(sessionId, turnId) === 0;
+    this.#sessions.change(
+      sessionId,
+      { lastActiveAt: now, ...(idle ? { status: 'idle' as const } : {}) },
+      'the turn ended',
+    );
+  }
+}
+
+/** Whether a client can be told this JSON inside a message: an agent's answer must not make its session's history unreadable. */
+function fitsMessages(json: Buffer): boolean {
+  if (nestsDeeperThan(json, INLINE_DEPTH)) return false;
+  const text = json.toString('utf8');
+  return forbiddenKeyIn(text, JSON.parse(text)) === undefined;
+}

@@ -1,0 +1,193 @@
+import type { Duplex } from 'node:stream';
+import type { z } from 'zod';
+import { HoldfastError } from '../../protocol/errors.ts';
+import { type Profile, seedOf } from '../../protocol/profile.ts';
+import type { SeedEntrySchema } from '../../sidecar/wire.ts';
+import { failpoint } from '../base/failpoints.ts';
+import type { EventLog } from '../history/event-log.ts';
+import type { Database } from '../store/database.ts';
+import type { Home } from '../store/home.ts';
+import type { Operation, Operations } from '../store/operations.ts';
+import type { Profiles } from '../store/profiles.ts';
+import type { SessionRow } from '../store/sessions.ts';
+import { hasErrorCode } from '../store/storage-error.ts';
+import { FilesConnection } from './files-connection.ts';
+import { readRange, type SeedItem, seedItems } from '../profiles/seed-source.ts';
+
+export const SEED = 'workspace.seed';
+
+const PART_BYTES = 2 ** 20;
+const PART_ENTRIES = 500;
+const PART_CHARACTERS = 200_000;
+const PIECE_BYTES = 4 * 2 ** 20;
+/** A deploy in the middle takes the code away that is being copied. */
+const TRIES = 3;
+
+export interface SeedingOptions {
+  readonly home: Pick<Home, 'deploy' | 'deployedGitHistory'>;
+  readonly database: Database;
+  readonly operations: Operations;
+  readonly profiles: Profiles;
+  readonly events: EventLog;
+  readonly dial: (sessionId: string) => Promise<Duplex>;
+}
+
+interface Seeded {
+  files: number;
+  bytes: number;
+}
+
+/**
+ * Fills new and emptied workspaces with the project, once. The intent is written with the session, or with what empties the workspace,
+ * and ends when everything is there: a supervisor that is killed in between goes on at the next use. What is there already stays.
+ */
+export class Seeding {
+  readonly #options: SeedingOptions;
+  /** Sessions that are known to wait for nothing: every message asks. */
+  readonly #settled = new Set<string>();
+
+  constructor(options: SeedingOptions) {
+    this.#options = options;
+  }
+
+  /** The workspace is to be filled before its next use. Part of the caller's transaction. */
+  recordIntent(sessionId: string, profile: Profile): void {
+    if (seedOf(profile) === null) return;
+    this.#settled.delete(sessionId);
+    if (this.#intent(sessionId) !== null) return;
+    this.#options.operations.begin({ kind: SEED, sessionId, data: {} });
+  }
+
+  /** There will be no next use. Part of the caller's transaction. */
+  dropIntent(sessionId: string): void {
+    this.#settled.delete(sessionId);
+    const intent = this.#intent(sessionId);
+    if (intent !== null) this.#options.operations.finish(intent, {});
+  }
+
+  /** Does it, where it is to be done. In the session's lane, with its sidecar running and nothing started in its sandbox. */
+  async finishPending(row: SessionRow): Promise<void> {
+    if (this.#settled.has(row.id)) return;
+    const intent = this.#intent(row.id);
+    if (intent !== null && !(await this.#seed(row, intent))) return;
+    this.#settled.add(row.id);
+  }
+
+  /** What a workspace of the session's profile begins with now; null for nothing. Errors while it is read: `not_found`. */
+  itemsOf({ profile: name }: Pick<SessionRow, 'profile'>): AsyncIterable<SeedItem> | null {
+    const { home, profiles } = this.#options;
+    const profile = profiles.get(name);
+    if (profile === null) return null;
+    const seed = seedOf(profile.config);
+    if (seed === null) return null;
+    const { folder, git, ignore } = seed;
+    const { version } = profile;
+    const history = git ? home.deployedGitHistory(name, version) : null;
+    return seedItems({ code: home.deploy(name, version), history, folder, ignore });
+  }
+
+  #intent(sessionId: string): Operation | null {
+    const { operations } = this.#options;
+    return operations.pending().find((one) => one.kind === SEED && one.sessionId === sessionId) ?? null;
+  }
+
+  /** False when it has to wait: the profile is not deployed now. */
+  async #seed(row: SessionRow, intent: Operation): Promise<boolean> {
+    const { profiles, database, operations, events } = this.#options;
+    for (let tries = 1; ; tries += 1) {
+      const profile = profiles.get(row.profile);
+      if (profile === null) return false;
+      const items = this.itemsOf(row);
+      try {
+        const done = items === null ? null : await this.#copy(row.id, items);
+        await failpoint('seed.before-end');
+        database.transaction(() => {
+          if (done !== null)
+            events.append(row.id, [
+              { type: 'workspace.seeded', data: { ...done, codeVersion: profile.version } },
+            ]);
+          operations.finish(intent, {});
+        });
+        return true;
+      } catch (error) {
+        const isReplaced = profiles.get(row.profile)?.version !== profile.version;
+        const isGone =
+          hasErrorCode(error, 'ENOENT') || (error instanceof HoldfastError && error.code === 'not_found');
+        if (!isReplaced || !isGone || tries === TRIES) throw error;
+      }
+    }
+  }
+
+  async #copy(sessionId: string, items: AsyncIterable<SeedItem>): Promise<Seeded> {
+    const files = await FilesConnection.open(() => this.#options.dial(sessionId), sessionId);
+    try {
+      return await copyInto(files, items);
+    } finally {
+      files.close();
+    }
+  }
+}
+
+type Entry = z.input<typeof SeedEntrySchema>;
+
+async function copyInto(files: FilesConnection, items: AsyncIterable<SeedItem>): Promise<Seeded> {
+  const seeded: Seeded = { files: 0, bytes: 0 };
+  let entries: Entry[] = [];
+  let content: Buffer[] = [];
+  let bytes = 0;
+  let characters = 0;
+  const send = async (): Promise<void> => {
+    if (entries.length > 0) await files.call('files/seed', { entries }, { bytes: Buffer.concat(content) });
+    entries = [];
+    content = [];
+    bytes = 0;
+    characters = 0;
+    await failpoint('seed.after-part');
+  };
+  for await (const item of items) {
+    if (item.kind !== 'folder') seeded.files += 1;
+    if (item.kind === 'file') seeded.bytes += item.size;
+    if (item.kind === 'file' && item.size > PART_BYTES) {
+      await send();
+      await sendLarge(files, item);
+      continue;
+    }
+    const size = item.kind === 'file' ? item.size : 0;
+    characters += item.path.length + (item.kind === 'link' ? item.target.length : 0);
+    if (entries.length === PART_ENTRIES || bytes + size > PART_BYTES || characters > PART_CHARACTERS)
+      await send();
+    if (item.kind === 'file') {
+      const { source, ...entry } = item;
+      content.push(await readRange(source, 0, size));
+      entries.push(entry);
+    } else entries.push(item);
+    bytes += size;
+  }
+  await send();
+  return seeded;
+}
+
+async function sendLarge(
+  files: FilesConnection,
+  { path, mode, size, source }: Extract<SeedItem, { kind: 'file' }>,
+): Promise<void> {
+  try {
+    const { result } = await files.call('files/begin', { path, create: true, mode });
+    const { upload } = result;
+    for (let offset = 0; offset < size; offset += PIECE_BYTES) {
+      const piece = await readRange(source, offset, Math.min(PIECE_BYTES, size - offset));
+      await files.call('files/append', { upload, offset }, { bytes: piece });
+    }
+    await files.call('files/commit', { upload, size });
+  } catch (error) {
+    // It is there from an earlier try, or it is the agent's: it stays.
+    if (error instanceof HoldfastError && KEEPS.has(error.code)) return;
+    throw error;
+  }
+}
+const KEEPS: ReadonlySet<string> = new Set([
+  'file_exists',
+  'file_is_a_directory',
+  'file_not_a_directory',
+  'file_not_regular',
+]);

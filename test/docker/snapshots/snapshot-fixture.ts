@@ -1,0 +1,47 @@
+import { join } from 'node:path';
+import type { HoldfastError } from '../../../protocol/errors.ts';
+import type { FaultHome } from '../../faults/harness/fault-home.ts';
+import { shellProject, writeProject } from '../../setup/profiles.ts';
+import type { SupervisorProcess } from '../../faults/harness/supervisor-process.ts';
+
+/** Sessions to look at the snapshots of, of a profile `looks`. */
+export class SnapshotFixture {
+  readonly #home: FaultHome;
+  #supervisor: SupervisorProcess;
+
+  private constructor(home: FaultHome, supervisor: SupervisorProcess) {
+    this.#home = home;
+    this.#supervisor = supervisor;
+  }
+
+  /** Starts a supervisor in a new home, which stays the caller's to end. */
+  static async create(home: FaultHome): Promise<SnapshotFixture> {
+    const supervisor = await home.start();
+    const directory = await writeProject(join(home.path, '..'), shellProject('looks'));
+    await home.call('profile/deploy', { directory });
+    return new SnapshotFixture(home, supervisor);
+  }
+
+  /** Kills the supervisor and starts the next one. */
+  async restartSupervisor(): Promise<void> {
+    await this.#supervisor.kill();
+    this.#supervisor = await this.#home.start();
+  }
+
+  async createSession(): Promise<{ id: string; folder: string }> {
+    const made = await this.#home.call('session/create', { profile: 'looks' });
+    return { id: made.session.id, folder: join(this.#home.path, 'workspaces', made.session.id) };
+  }
+
+  async createSnapshot(of: string): Promise<string> {
+    return (await this.#home.call('snapshot/create', { session: of })).id;
+  }
+}
+
+export async function errorCode(promise: Promise<unknown>): Promise<string> {
+  const error: unknown = await promise.then(
+    () => null,
+    (reason: unknown) => reason,
+  );
+  return (error as HoldfastError | null)?.code ?? 'it did not fail';
+}

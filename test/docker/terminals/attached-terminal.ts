@@ -1,0 +1,75 @@
+import type { ChildProcessWithoutNullStreams } from 'node:child_process';
+import { z } from 'zod';
+import type { TestHome } from '../../setup/test-home.ts';
+import { endOfMatch } from './end-of-match.ts';
+
+const OpenedSchema = z.object({ terminal: z.object({ terminalId: z.string(), sessionId: z.string() }) });
+
+/** Opens a terminal without joining it, and gives its id and its session's. */
+export async function openTerminal(
+  home: TestHome,
+  session: string,
+  ...more: string[]
+): Promise<{ id: string; sessionId: string }> {
+  const opened = OpenedSchema.parse(
+    JSON.parse(await home.runOk(['terminal', 'open', '--json', session, ...more])),
+  );
+  return { id: opened.terminal.terminalId, sessionId: opened.terminal.sessionId };
+}
+
+/** Somebody at `holdfast terminal attach`, with pipes for a keyboard and a screen. */
+export class AttachedTerminal {
+  readonly #child: ChildProcessWithoutNullStreams;
+  readonly exited: Promise<number | null>;
+  /** All that was shown; what was said on standard error. */
+  output = '';
+  stderr = '';
+  #wake: (() => void) | undefined;
+  #seen = 0;
+
+  constructor(home: TestHome, id: string, ...more: string[]) {
+    this.#child = home.spawn(['terminal', 'attach', id, ...more]);
+    this.#child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
+      this.output += chunk;
+      this.#wake?.();
+    });
+    this.#child.stderr.setEncoding('utf8').on('data', (chunk: string) => (this.stderr += chunk));
+    this.#child.stdin.on('error', () => undefined);
+    this.exited = new Promise((resolve) => this.#child.once('close', resolve));
+  }
+
+  type(text: string): void {
+    this.#child.stdin.write(text);
+  }
+
+  /** Waits until this is shown after what was waited for before, and gives what is new up to it. */
+  async waitFor(wanted: string | RegExp, withinMs = 30_000): Promise<string> {
+    const deadline = performance.now() + withinMs;
+    for (;;) {
+      const fresh = this.output.slice(this.#seen);
+      const end = endOfMatch(fresh, wanted);
+      if (end !== null) {
+        this.#seen += end;
+        return fresh.slice(0, end);
+      }
+      const left = deadline - performance.now();
+      if (left <= 0)
+        throw new Error(
+          `${String(wanted)} was not shown, but ${JSON.stringify(fresh.slice(-2000))} ${this.stderr}`,
+        );
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, left);
+        this.#wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      });
+    }
+  }
+
+  /** kill -9 of this client. */
+  async kill(): Promise<void> {
+    this.#child.kill('SIGKILL');
+    await this.exited;
+  }
+}

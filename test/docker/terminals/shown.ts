@@ -1,6 +1,0 @@
-/** Where in the text the first thing ends that was waited for; null where it is not there yet. */
-export function endOfShown(text: string, wanted: string | RegExp): number | null {
-  const found = typeof wanted === 'string' ? wanted : wanted.exec(text)?.[0];
-  const at = found === undefined ? -1 : text.indexOf(found);
-  return found === undefined || at === -1 ? null : at + found.length;
-}

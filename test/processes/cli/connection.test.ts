@@ -1,0 +1,66 @@
+import { describe, expect, test } from 'vitest';
+import { runToEnd, CliRun } from '../../fixtures/cli/cli-run.ts';
+import { session } from '../../fixtures/cli/fake-supervisor.ts';
+import { startFakeSupervisor } from '../../fixtures/cli/start-fake-supervisor.ts';
+
+describe('the connection', () => {
+  test('a call that may be repeated is asked again after the connection broke, with the same opId', async () => {
+    let times = 0;
+    const supervisor = await startFakeSupervisor({
+      'session/create': (_params, { peer }) => {
+        times += 1;
+        if (times === 1) {
+          peer.close();
+          return new Promise(() => undefined);
+        }
+        return { session: session() };
+      },
+    });
+    const { code } = await runToEnd(['session', 'create', 'counter'], { home: supervisor.home });
+    expect(code).toBe(0);
+    const ids = supervisor.requests.map(({ params }) => (params as { opId: string }).opId);
+    expect(ids).toHaveLength(2);
+    expect(ids[0]).toBe(ids[1]);
+  });
+
+  test('^C ends a command that waits, and the supervisor is told', async () => {
+    const cancelled = Promise.withResolvers<undefined>();
+    const supervisor = await startFakeSupervisor({
+      'supervisor/doctor': (_params, { signal }) => {
+        signal.addEventListener('abort', () => cancelled.resolve(undefined));
+        return new Promise(() => undefined);
+      },
+    });
+    const driven = new CliRun(['doctor'], { home: supervisor.home });
+    while (supervisor.requests.length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+    driven.signal('SIGINT');
+    expect(await driven.result).toMatchObject({ code: 130, stderr: 'error cancelled: interrupted\n' });
+    await cancelled.promise;
+    expect(driven.signalListenerCount('SIGINT')).toBe(0);
+  });
+
+  test('a reader of standard output that goes away ends the command quietly', async () => {
+    const sessions = Array.from({ length: 50 }, () => session());
+    const supervisor = await startFakeSupervisor({ 'session/list': () => ({ sessions, nextCursor: null }) });
+    const driven = new CliRun(['session', 'list'], { home: supervisor.home });
+    driven.stdout.destroy(Object.assign(new Error('write EPIPE'), { code: 'EPIPE' }));
+    expect(await driven.result).toMatchObject({ code: 0, stderr: '' });
+  });
+
+  test('a long request shows its progress on a terminal, and takes it away again', async () => {
+    const pulled = Promise.withResolvers<undefined>();
+    const supervisor = await startFakeSupervisor({
+      'supervisor/doctor': async (_params, { progress }) => {
+        progress('Pulling the image', 1, 4, 'layers');
+        await pulled.promise;
+        return { checks: [] };
+      },
+    });
+    const driven = new CliRun(['doctor'], { home: supervisor.home, terminal: 80, env: { NO_COLOR: '1' } });
+    await driven.waitForText('Pulling the image [######------------------] 1 of 4 layers');
+    pulled.resolve(undefined);
+    const onTerminal = await driven.result;
+    expect(onTerminal.stderr.endsWith('\r\u001b[K')).toBe(true);
+    expect((await runToEnd(['doctor'], { home: supervisor.home })).stderr).toBe('');
+  });
+});

@@ -1,0 +1,170 @@
+import { describe, expect, test } from 'vitest';
+import { runToEnd } from '../../fixtures/cli/cli-run.ts';
+import { profile, session } from '../../fixtures/cli/fake-supervisor.ts';
+import { startFakeSupervisor } from '../../fixtures/cli/start-fake-supervisor.ts';
+
+describe('for people', () => {
+  test('an empty list says what to do next', async () => {
+    const { home } = await startFakeSupervisor({
+      'session/list': () => ({ sessions: [], nextCursor: null }),
+      'profile/list': () => ({ profiles: [] }),
+    });
+    const list = await runToEnd(['session', 'list'], { home });
+    expect(list.stdout).toBe('There are no sessions yet.\n');
+    expect(list.stderr).toContain('holdfast run PROFILE');
+    expect((await runToEnd(['session', 'list', '--pinned'], { home })).stdout).toBe('No sessions match.\n');
+    expect((await runToEnd(['profiles'], { home })).stderr).toContain('holdfast deploy DIR');
+  });
+
+  test('archived sessions are in no everyday list; who searches finds them', async () => {
+    const { home, requests } = await startFakeSupervisor({
+      'session/list': () => ({ sessions: [], nextCursor: null }),
+    });
+    for (const options of [['--pinned'], ['--archived'], ['--search', 'x']])
+      await runToEnd(['session', 'list', ...options], { home });
+    expect(requests.map(({ params }) => params)).toEqual([
+      { archived: false, pinned: true },
+      { archived: true },
+      { search: 'x' },
+    ]);
+  });
+
+  test('where all sessions are archived, the everyday list says so', async () => {
+    const { home } = await startFakeSupervisor({
+      'session/list': ({ archived }) => ({
+        sessions: archived === true ? [session({ archived: true })] : [],
+        nextCursor: null,
+      }),
+    });
+    const run = await runToEnd(['session', 'list'], { home });
+    expect(run.stdout).toBe('All sessions are archived.\n');
+    expect(run.stderr).toContain('holdfast session list --archived');
+  });
+
+  test('a model that is chosen is stored, and it is said that no agent gets it', async () => {
+    const { home } = await startFakeSupervisor({
+      'session/update': () => ({ session: session({ model: 'm-1' }) }),
+    });
+    const run = await runToEnd(['session', 'update', 'default', '--model', 'm-1'], { home });
+    expect(run.stdout).toMatch(/Model +m-1 \(stored; not given to the agent by this version\)/);
+    expect(run.stderr).toContain('does not give it to agents');
+    const json = await runToEnd(['session', 'update', 'default', '--model', 'm-1', '--json'], { home });
+    expect(JSON.parse(json.stdout)).toMatchObject({ session: { model: 'm-1' } });
+    const help = await runToEnd(['session', 'update', '--help'], { home });
+    expect(help.stdout.replace(/\s+/g, ' ')).toContain('stored, and not given to agents by this version');
+  });
+
+  test('a warning of a deploy is on standard error, beside the document too', async () => {
+    const warnings = ['the egress rule *.co is wide: it is'];
+    const biggest = [
+      { path: 'out', files: 2, bytes: 1950 },
+      { path: 'a.log', files: 1, bytes: 50 },
+    ];
+    const leftOut = { files: 3, bytes: 2000, complete: false, largest: biggest };
+    const seed = { files: 7, bytes: 200_000_000 };
+    const { home } = await startFakeSupervisor({
+      'profile/deploy': () => ({
+        profile: profile(),
+        replaced: false,
+        unchanged: false,
+        warnings,
+        ignored: leftOut,
+        seed,
+      }),
+    });
+    const run = await runToEnd(['deploy', '.'], { home });
+    expect(run.stderr).toContain(
+      'Left out by .gitignore and .holdfastignore: at least 3 files, 2.0 KiB; the largest: out (2 files, 1.9 KiB), a.log (50 B)\n',
+    );
+    expect(run.stderr).toContain('Warning: every new workspace begins with 191 MiB (7 files). Name what');
+    expect(run.stderr).toContain('warning: the egress rule *.co is wide: it is\n');
+    expect(JSON.parse((await runToEnd(['deploy', '.', '--json'], { home })).stdout)).toMatchObject({
+      warnings,
+    });
+  });
+
+  test('a wide rule that is allowed by hand is warned of', async () => {
+    const policy = { sessionId: 'ses-aaaaaaaaaaaaaaaa', profile: 'p', rules: [], open: true };
+    const { home } = await startFakeSupervisor({
+      'policy/allow': () => ({ policy }),
+      'policy/deny': () => ({ policy }),
+    });
+    expect((await runToEnd(['policy', 'allow', 'default', '*.co'], { home })).stderr).toContain(
+      'warning: the rule *.co',
+    );
+    expect((await runToEnd(['policy', 'deny', 'default', '*.co'], { home })).stderr).not.toContain('warning');
+  });
+
+  test.each(['/', '/etc/passwd', '/work'])('%s is said to be outside of the workspace', async (path) => {
+    const { home, requests } = await startFakeSupervisor({});
+    const run = await runToEnd(['workspace', 'ls', 'default', path], { home });
+    expect(run).toMatchObject({ code: 1, stdout: '' });
+    expect(run.stderr).toMatch(/^error file_not_found: ".*" is not in the workspace; .*\/workspace/);
+    expect(requests).toEqual([]);
+  });
+
+  test('the filters of session list reach the supervisor', async () => {
+    const { home, requests } = await startFakeSupervisor({
+      'session/list': () => ({ sessions: [], nextCursor: null }),
+    });
+    const filters = [
+      '--status',
+      'idle',
+      '--search',
+      'x',
+      '--pinned',
+      '--archived',
+      '--tag',
+      't',
+      '--limit',
+      '5',
+    ];
+    await runToEnd(['session', 'list', ...filters, '--cursor', 'c'], { home });
+    expect(requests[0]?.params).toEqual({
+      status: 'idle',
+      search: 'x',
+      pinned: true,
+      archived: true,
+      tag: 't',
+      limit: 5,
+      cursor: 'c',
+    });
+  });
+
+  test('session update turns its flags into one change', async () => {
+    const { home, requests } = await startFakeSupervisor({
+      'session/update': () => ({ session: session() }),
+    });
+    const flags = ['--name', 'b', '--unpin', '--star', '--tag', 'x', '--tag', 'y', '--model', ''];
+    await runToEnd(['session', 'update', 'a', ...flags], { home });
+    expect(requests[0]?.params).toEqual({
+      session: 'a',
+      name: 'b',
+      pinned: false,
+      starred: true,
+      tags: ['x', 'y'],
+      model: null,
+    });
+  });
+
+  test('a table is cut to the terminal, and whole in a pipe', async () => {
+    const about = 'a question that goes on and on and does not fit into eighty columns at all';
+    const { home } = await startFakeSupervisor({
+      'session/list': () => ({ sessions: [session({ about, name: 'x'.repeat(60) })], nextCursor: null }),
+    });
+    const narrow = await runToEnd(['session', 'list'], { home, terminal: 100, env: { NO_COLOR: '1' } });
+    for (const line of narrow.stdout.split('\n')) expect(line.length).toBeLessThanOrEqual(100);
+    expect((await runToEnd(['session', 'list'], { home })).stdout).toContain(about);
+  });
+
+  test('doctor ends with 1 when there is a problem', async () => {
+    const { home } = await startFakeSupervisor({
+      'supervisor/doctor': () => ({
+        checks: [{ name: 'engine', status: 'problem', found: 'nobody answers', next: 'start it' }],
+      }),
+    });
+    const { code, stdout } = await runToEnd(['doctor'], { home });
+    expect(code).toBe(1);
+    expect(stdout).toContain('→ start it');
+  });
+});

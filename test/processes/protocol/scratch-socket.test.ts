@@ -1,0 +1,174 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, afterEach, expect, test, vi } from 'vitest';
+import { withBytes } from '../../../protocol/wire/shapes.ts';
+import {
+  acceptWithSharedBuffer,
+  connectWithSharedBuffer,
+  readChunks,
+} from '../../../protocol/wire/shared-buffer-socket.ts';
+import { SeededRandom } from '../../fixtures/protocol/seeded-random.ts';
+import { callingPeer, servingPeer, waitUntil } from '../../fixtures/protocol/peers.ts';
+
+const MiB = 2 ** 20;
+const directory = mkdtempSync(join(tmpdir(), 'holdfast-scratch-'));
+const path = join(directory, 'socket');
+const server = createServer({ pauseOnConnect: true });
+const open: Socket[] = [];
+await new Promise<void>((resolve) => server.listen(path, resolve));
+afterEach(() => {
+  for (const socket of open.splice(0)) socket.destroy();
+});
+afterAll(async () => {
+  // Resolves only when the server knows of no connection any more.
+  await new Promise((resolve) => server.close(resolve));
+  rmSync(directory, { recursive: true });
+});
+
+async function pair(): Promise<{ near: Socket; far: Socket; given: Socket }> {
+  const accepted = new Promise<Socket>((resolve) => server.once('connection', resolve));
+  const near = connectWithSharedBuffer(path);
+  const given = await accepted;
+  const far = acceptWithSharedBuffer(given);
+  open.push(near, far);
+  return { near, far, given };
+}
+
+/** Bytes of which each shows where it belongs. */
+function numbered(length: number): Buffer {
+  const bytes = Buffer.alloc(length);
+  for (let at = 0; at + 4 <= length; at += 4) bytes.writeUInt32LE(at, at);
+  return bytes;
+}
+
+test('both ends are read into one memory, again and again', async () => {
+  const { near, far, given } = await pair();
+  expect(far).not.toBe(given);
+  for (const [from, to] of [
+    [near, far],
+    [far, near],
+  ] as const) {
+    const memory = new Set<ArrayBufferLike>();
+    let got = 0;
+    const stop = readChunks(to, (chunk) => {
+      memory.add(chunk.buffer);
+      got += chunk.length;
+    });
+    from.write(Buffer.alloc(8 * MiB));
+    await waitUntil(() => got === 8 * MiB);
+    expect(memory.size).toBe(1);
+    stop();
+  }
+});
+
+test('who reads it as any stream may keep what came', async () => {
+  const { near, far } = await pair();
+  const sent = numbered(8 * MiB);
+  const kept: Buffer[] = [];
+  far.on('data', (chunk: Buffer) => kept.push(chunk));
+  near.write(sent);
+  await waitUntil(() => kept.reduce((sum, { length }) => sum + length, 0) === sent.length);
+  expect(Buffer.concat(kept).equals(sent)).toBe(true);
+});
+
+test.each(['as pieces', 'as a stream'])('a reader that pauses stops the writer, read %s', async (how) => {
+  const { near, far } = await pair();
+  const sent = numbered(16 * MiB);
+  const kept: Buffer[] = [];
+  const take = (chunk: Buffer): void => {
+    kept.push(Buffer.from(chunk));
+    far.pause();
+    // The first time until the test has looked.
+    if (kept.length > 1) setImmediate(() => far.resume());
+  };
+  if (how === 'as pieces') readChunks(far, take);
+  else far.on('data', take);
+  let written = false;
+  near.write(sent, () => (written = true));
+  await waitUntil(() => kept.length > 0);
+  await sleep(100);
+  expect([kept.length, written]).toEqual([1, false]);
+  far.resume();
+  await waitUntil(() => kept.reduce((sum, { length }) => sum + length, 0) === sent.length, 20_000);
+  expect(Buffer.concat(kept).equals(sent)).toBe(true);
+});
+
+test('what came before anybody read is not lost, and the end comes after it', async () => {
+  const { near, far } = await pair();
+  near.end('early');
+  await sleep(50);
+  const seen: string[] = [];
+  readChunks(far, (chunk) => seen.push(chunk.toString()));
+  far.on('end', () => seen.push('end'));
+  far.on('close', () => seen.push('close'));
+  await waitUntil(() => seen.length === 3);
+  expect(seen).toEqual(['early', 'end', 'close']);
+});
+
+test('a server counts what it accepted for as long as it is open', async () => {
+  const { near, far } = await pair();
+  const count = () => new Promise<number>((resolve) => server.getConnections((_error, n) => resolve(n)));
+  expect(await count()).toBe(1);
+  near.destroy();
+  await new Promise((resolve) => far.once('close', resolve));
+  await waitUntil(() => far.destroyed);
+  await expect.poll(count).toBe(0);
+});
+
+test.each([
+  ['has no handle there', undefined],
+  ['has one that takes no memory of ours', {}],
+])('with a Node whose socket %s, it stays what it is and is read as any other', async (_, handle) => {
+  const accepted = new Promise<Socket>((resolve) => server.once('connection', resolve));
+  const near = connectWithSharedBuffer(path);
+  const given = await accepted;
+  open.push(near, given);
+  const real = Reflect.get;
+  const looked = vi
+    .spyOn(Reflect, 'get')
+    .mockImplementation((target: object, key: PropertyKey) =>
+      key === '_handle' ? handle : (real(target, key) as unknown),
+    );
+  const far = acceptWithSharedBuffer(given);
+  looked.mockRestore();
+  expect(far).toBe(given);
+  servingPeer(far, { handlers: { download: ({ bytes }) => withBytes({}, numbered(bytes)) } });
+  const { bytes } = await callingPeer(near).callWithBytes('download', { bytes: 3 * MiB });
+  expect(bytes.equals(numbered(3 * MiB))).toBe(true);
+});
+
+test('messages and bytes of two peers are whole, however they are cut, and what follows a release can be kept', async () => {
+  const { near, far } = await pair();
+  const random = new SeededRandom(11);
+  servingPeer(far, {
+    handlers: {
+      download: ({ bytes }) => withBytes({}, numbered(bytes)),
+      echo: ({ value }) => ({ value }),
+      upload: (_params, { bytes }) => ({ bytes: bytes.equals(numbered(bytes.length)) ? bytes.length : -1 }),
+    },
+  });
+  const client = callingPeer(near);
+  await Promise.all(
+    Array.from({ length: 60 }, async (_, n) => {
+      const size = random.below(n % 3 === 0 ? 3 * MiB : 5000);
+      const text = 'x'.repeat(random.below(n % 7 === 0 ? 300_000 : 100)) + String(n);
+      const [down, echo, up] = await Promise.all([
+        client.callWithBytes('download', { bytes: size }),
+        client.call('echo', { value: text }),
+        client.call('upload', {}, { bytes: numbered(size) }),
+      ]);
+      expect([down.bytes.equals(numbered(size)), echo.value, up.bytes]).toEqual([true, text, size]);
+    }),
+  );
+  const raw = client.detachStream();
+  const kept: Buffer[] = [];
+  raw.on('data', (chunk: Buffer) => kept.push(chunk));
+  raw.resume();
+  const after = numbered(4 * MiB);
+  far.write(after);
+  await waitUntil(() => kept.reduce((sum, { length }) => sum + length, 0) === after.length);
+  expect(Buffer.concat(kept).equals(after)).toBe(true);
+});

@@ -1,0 +1,174 @@
+import { randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { FrameBuilder } from '../../../snapshot-format/frames.ts';
+import { hashOf, OBJECT_KINDS } from '../../../snapshot-format/objects.ts';
+import { PackWriter } from '../../../snapshot-format/pack-writer.ts';
+import { IncomingPacks } from '../../../supervisor/snapshots/store/incoming-packs.ts';
+import { temporaryHome } from '../../fixtures/store/temporary-home.ts';
+import { blobOf, objectsOf } from '../../fixtures/snapshots/small-tree.ts';
+import { StoredObjects } from '../../fixtures/snapshots/stored-objects.ts';
+import {
+  LINEAGE,
+  MIB,
+  publishError,
+  ROOT,
+  sendPack,
+  openStores,
+  TREE,
+  WHOLE,
+} from '../../fixtures/snapshots/store-fixture.ts';
+
+const PACKED = WHOLE.pack();
+
+test.each([
+  ['bytes with a gap', (one: IncomingPacks) => one.put(0, 5, Buffer.from('x')), /do not follow/],
+  [
+    'bytes twice',
+    async (one: IncomingPacks) => {
+      await one.put(0, 0, Buffer.from('abc'));
+      await one.put(0, 0, Buffer.from('abc'));
+    },
+    /do not follow/,
+  ],
+  ['an end of what never began', (one: IncomingPacks) => one.seal(3, 0, 0), /another length/],
+  [
+    'a length that is not the one it was',
+    async (one: IncomingPacks) => {
+      await one.put(0, 0, PACKED);
+      await one.seal(0, PACKED.length - 1, WHOLE.bodies.size);
+    },
+    /another length/,
+  ],
+  ['another number of objects', (one: IncomingPacks) => sendPack(one, 0, PACKED, 1), /number of objects/],
+  [
+    'more after the end',
+    async (one: IncomingPacks) => {
+      await sendPack(one, 0, PACKED, WHOLE.bodies.size);
+      await one.put(0, PACKED.length, Buffer.from('x'));
+    },
+    /has ended/,
+  ],
+  [
+    'ever more packs',
+    async (one: IncomingPacks) => {
+      for (let pack = 0; pack < 100; pack += 1) await one.put(pack, 0, Buffer.from('x'));
+    },
+    /more packs at once/,
+  ],
+  [
+    'bytes without an end',
+    async (one: IncomingPacks) => {
+      const bytes = Buffer.alloc(4 * MIB);
+      for (let at = 0; at < 100; at += 1) await one.put(0, at * bytes.length, bytes);
+    },
+    /^no_space/,
+  ],
+  [
+    'a bit that changed on the way',
+    async (one: IncomingPacks) => {
+      const bytes = Buffer.from(PACKED);
+      bytes[20] = (bytes[20] ?? 0) ^ 4;
+      await sendPack(one, 0, bytes, WHOLE.bodies.size);
+    },
+    /^snapshot_damaged: the bytes of a frame have changed/,
+  ],
+  [
+    'what is no pack',
+    (one: IncomingPacks) => sendPack(one, 0, Buffer.alloc(500, 'x'), 1),
+    /^snapshot_damaged/,
+  ],
+  [
+    'a hash that is not its object’s',
+    (one: IncomingPacks) => {
+      const forged = new StoredObjects();
+      forged.bodies.set(blobOf('one').toString('hex'), { kind: OBJECT_KINDS.blob, body: Buffer.from('two') });
+      return sendPack(one, 0, forged.pack(), 1);
+    },
+    /^snapshot_damaged: the bytes of an object have changed/,
+  ],
+  [
+    'a tree that is none',
+    (one: IncomingPacks) => {
+      const forged = new StoredObjects();
+      forged.add(OBJECT_KINDS.tree, Buffer.from('no tree'));
+      return sendPack(one, 0, forged.pack(), 1);
+    },
+    /^snapshot_damaged/,
+  ],
+  [
+    'objects over each other',
+    (one: IncomingPacks) => {
+      const builder = new FrameBuilder();
+      const body = Buffer.alloc(1000, 'x');
+      builder.add(hashOf(OBJECT_KINDS.blob, body), OBJECT_KINDS.blob, body);
+      const frame = builder.finish();
+      const half = {
+        hash: hashOf(OBJECT_KINDS.blob, body.subarray(1)),
+        kind: OBJECT_KINDS.blob,
+        offset: 1,
+        length: 999,
+      };
+      const writer = new PackWriter();
+      const parts = writer.append({ ...frame, objects: [...frame.objects, half] });
+      return sendPack(one, 0, Buffer.concat([...parts, writer.end()]), 2);
+    },
+    /share bytes/,
+  ],
+  [
+    'a root that never came',
+    async (one: IncomingPacks) => {
+      await sendPack(one, 0, PACKED, WHOLE.bodies.size);
+      await one.publish('ab'.repeat(32));
+    },
+    /root that is not there/,
+  ],
+  [
+    'a blob as a root',
+    async (one: IncomingPacks) => {
+      await sendPack(one, 0, PACKED, WHOLE.bodies.size);
+      await one.publish(blobOf('one').toString('hex'));
+    },
+    /root that is not there/,
+  ],
+  [
+    'a tree without what is in it',
+    async (one: IncomingPacks) => {
+      const { objects } = objectsOf(TREE);
+      objects.bodies.delete(blobOf('three').toString('hex'));
+      await sendPack(one, 0, objects.pack(), objects.bodies.size);
+      await one.publish(ROOT);
+    },
+    /names an object which is not there/,
+  ],
+] as const)('a sidecar that sends %s is refused, and nothing is published', async (_what, act, why) => {
+  expect(await publishError(act)).toMatch(why);
+});
+
+test('a short pack is taken before it is checked: its refusal is told when it is to be published, and nothing of it is', async () => {
+  const { objects, root } = objectsOf(TREE);
+  const harmed = objects.pack();
+  harmed[20] = (harmed[20] ?? 0) ^ 1;
+  const said = await publishError(async (incoming) => {
+    await incoming.put(0, 0, harmed);
+    await incoming.sealWithDeferredCheck(0, harmed.length, objects.bodies.size);
+    await incoming.publish(root);
+  });
+  expect(said).toMatch(/^snapshot_damaged: .*frame/);
+});
+
+test('a short pack is stored as it came, whatever becomes of the memory that it came in, also where nothing makes it smaller', async () => {
+  const { objects, root } = objectsOf(TREE);
+  for (let at = 0; at < 40; at += 1) objects.add(OBJECT_KINDS.blob, randomBytes(10_000));
+  const bytes = objects.pack();
+  const sent = Buffer.from(bytes);
+  await openStores(temporaryHome()).use(LINEAGE, async (store) => {
+    const incoming = new IncomingPacks(store, () => Promise.resolve(64 * MIB));
+    await incoming.beginScan();
+    const put = incoming.put(0, 0, sent).then(() => sent.fill(0));
+    const taken = incoming.sealWithDeferredCheck(0, bytes.length, objects.bodies.size);
+    await Promise.all([put, taken, incoming.publish(root)]);
+    await incoming.close();
+    expect(store.packs.map(({ path }) => readFileSync(path))).toEqual([bytes]);
+  });
+});

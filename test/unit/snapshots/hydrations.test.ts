@@ -1,0 +1,151 @@
+import { setImmediate as turn } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import type { EventEntry } from '../../../protocol/events.ts';
+import { HoldfastError } from '../../../protocol/errors.ts';
+import type { Progress } from '../../../protocol/wire/shapes.ts';
+import type { Log } from '../../../supervisor/base/log.ts';
+import type { SnapshotCallOptions } from '../../../supervisor/snapshots/connection.ts';
+import { Hydration } from '../../../supervisor/snapshots/hydration.ts';
+
+const SNAPSHOT = 'snp-aaaaaaaaaaaaaaaa';
+
+interface Scene {
+  readonly fills: Hydration;
+  /** Sessions whose files are being brought now, in the order of their beginning. */
+  readonly running: Map<string, { options: SnapshotCallOptions; end: PromiseWithResolvers<undefined> }>;
+  readonly pending: Set<string>;
+  readonly told: EventEntry[];
+  readonly background: Promise<void>[];
+}
+
+function scene(...sessions: string[]): Scene {
+  const running: Scene['running'] = new Map();
+  const pending = new Set(sessions);
+  const told: EventEntry[] = [];
+  const background: Promise<void>[] = [];
+  const quiet = (): void => undefined;
+  const fills: Hydration = new Hydration({
+    snapshotFor: (id) => (pending.has(id) ? SNAPSHOT : null),
+    useWorkspace: (id) =>
+      fills.hydrate(id, async (options) => {
+        const end = Promise.withResolvers<undefined>();
+        running.set(id, { options, end });
+        options.signal?.addEventListener('abort', () => end.reject(new Error('cut off')));
+        try {
+          await end.promise;
+          pending.delete(id);
+        } finally {
+          running.delete(id);
+        }
+      }),
+    events: {
+      append: (_, entries) => {
+        told.push(...entries);
+        return [];
+      },
+    },
+    background: { add: (work) => void background.push(work.catch(quiet)) },
+    log: { warn: quiet } as unknown as Log,
+  });
+  return { fills, running, pending, told, background };
+}
+
+test('two at a time, the others in their order', async () => {
+  const { fills, running } = scene('a', 'b', 'c', 'd');
+  for (const id of ['a', 'b', 'c', 'd']) fills.start(id);
+  await turn();
+  expect([...running.keys()]).toEqual(['a', 'b']);
+  running.get('b')?.end.resolve(undefined);
+  await turn();
+  expect([...running.keys()]).toEqual(['a', 'c']);
+  expect(fills.isBusy).toBe(true);
+  for (const id of ['a', 'c', 'd']) {
+    running.get(id)?.end.resolve(undefined);
+    await turn();
+  }
+  expect(running.size).toBe(0);
+  expect(fills.isBusy).toBe(false);
+  expect(fills.stateOf('a')).toBeNull();
+});
+
+test('who waits hears how far it is, and who stops waiting stops nothing', async () => {
+  const { fills, running, pending } = scene('a');
+  const heard: Progress[] = [];
+  const leaving = new AbortController();
+  const left = fills.waitFor('a', { signal: leaving.signal });
+  const waited = fills.waitFor('a', { onProgress: (progress) => heard.push(progress) });
+  await turn();
+  const progress = { stage: 'restoring', done: 1, of: 2, unit: 'files' };
+  running.get('a')?.options.onProgress?.(progress);
+  expect(heard).toEqual([progress]);
+  leaving.abort();
+  await expect(left).rejects.toMatchObject({ code: 'cancelled' });
+  expect(running.get('a')?.options.signal?.aborted).toBe(false);
+  running.get('a')?.end.resolve(undefined);
+  await waited;
+  expect(pending.size).toBe(0);
+});
+
+test('a failure is shown and told once, until it is another one or none', async () => {
+  const { fills, running, told } = scene('a');
+  const fail = async (why: string): Promise<void> => {
+    const waited = fills.waitFor('a', {});
+    await turn();
+    running.get('a')?.end.reject(new HoldfastError('no_space', why));
+    await expect(waited).rejects.toMatchObject({ code: 'no_space' });
+  };
+  await fail('The disk is full');
+  await fail('The disk is full');
+  await fail('The other disk is full');
+  expect(told.map(({ type, data }) => [type, data])).toEqual([
+    ['workspace.hydration-failed', { snapshotId: SNAPSHOT, code: 'no_space', why: 'The disk is full' }],
+    ['workspace.hydration-failed', { snapshotId: SNAPSHOT, code: 'no_space', why: 'The other disk is full' }],
+  ]);
+  expect(fills.stateOf('a')).toEqual({
+    snapshotId: SNAPSHOT,
+    failed: { code: 'no_space', why: 'The other disk is full' },
+  });
+  fills.clearFailure('a');
+  expect(fills.stateOf('a')).toEqual({ snapshotId: SNAPSHOT, failed: null });
+});
+
+test('what is ended fails with the reason, also where it waits its turn, and is no failure', async () => {
+  const { fills, running, told } = scene('a', 'b', 'c');
+  for (const id of ['a', 'b']) fills.start(id);
+  const gone = new HoldfastError('not_found', 'It is being deleted');
+  const running1 = fills.waitFor('a', {});
+  const waiting = fills.waitFor('c', {});
+  await turn();
+  const release = fills.suspend('c', gone);
+  await expect(waiting).rejects.toBe(gone);
+  await expect(fills.waitFor('c', {})).rejects.toBe(gone);
+  fills.suspend('a', gone);
+  await expect(running1).rejects.toBe(gone);
+  // Its place is free, and nobody sits in it.
+  release();
+  fills.start('c');
+  await turn();
+  expect([...running.keys()]).toEqual(['b', 'c']);
+  expect(told).toEqual([]);
+});
+
+test('leaving ends all at once; whoever goes on after all begins again', async () => {
+  const { fills, running, pending, background, told } = scene('a', 'b', 'c');
+  for (const id of ['a', 'b', 'c']) fills.start(id);
+  await turn();
+  const goOn = await fills.suspendAll();
+  await Promise.all(background);
+  expect(running.size).toBe(0);
+  expect(fills.isBusy).toBe(false);
+  fills.start('a');
+  await turn();
+  expect(running.size).toBe(0);
+  goOn();
+  await turn();
+  expect([...running.keys()]).toEqual(['a', 'b']);
+  running.get('a')?.end.resolve(undefined);
+  await turn();
+  expect([...pending]).toEqual(['b', 'c']);
+  await fills.suspendAll();
+  expect(told).toEqual([]);
+});

@@ -1,0 +1,115 @@
+import { expect, test } from 'vitest';
+import { HoldfastError } from '../../../protocol/errors.ts';
+import { OBJECT_KINDS, parseHash } from '../../../snapshot-format/objects.ts';
+import { blobOf, objectsOf } from '../../fixtures/snapshots/small-tree.ts';
+import { snapshotFixture, SESSION } from '../../fixtures/snapshots/snapshot-fixture.ts';
+
+test('a snapshot is a row, an event and objects that can be read; what did not change is not sent again', async () => {
+  const { sidecar, take, told, stores, snapshots } = snapshotFixture();
+  sidecar.tree = { a: 'one', b: 'two' };
+  const first = await take({ label: 'begun' });
+  expect(first.created).toBe(true);
+  sidecar.tree = { a: 'one', b: 'changed' };
+  const second = await take({ reason: 'before-turn' });
+  expect(second.row).toMatchObject({
+    sessionId: SESSION,
+    base: first.row.id,
+    reason: 'before-turn',
+    changedFiles: 3,
+    frozenMs: 0,
+    eventSeq: 1,
+    label: null,
+  });
+  expect(second.row.newBytes).toBeGreaterThan(0);
+  expect(sidecar.scans.map(({ base }) => base)).toEqual([null, first.row.root]);
+  expect(told('snapshot.created')).toMatchObject([
+    { snapshotId: first.row.id, label: 'begun', root: first.row.root },
+    { snapshotId: second.row.id, reason: 'before-turn' },
+  ]);
+  await stores.use(SESSION, async (store) => {
+    for (const text of ['one', 'two', 'changed'])
+      expect((await store.read(blobOf(text), OBJECT_KINDS.blob)).toString()).toBe(text);
+  });
+  expect(snapshots.listByLineage(SESSION).length).toBe(2);
+});
+
+test('where nothing has changed the newest one is the answer; what a person asks for stays theirs', async () => {
+  const { sidecar, take, told } = snapshotFixture();
+  sidecar.tree = { a: 'one' };
+  const before = await take({ reason: 'before-turn' });
+  const again = await take({ reason: 'before-turn' });
+  expect(again).toEqual({ row: before.row, created: false });
+  const mine = await take({ pinned: true });
+  expect(mine).toEqual({ row: { ...before.row, reason: 'manual', pinned: true }, created: false });
+  expect((await take({ reason: 'before-turn' })).row.reason).toBe('manual');
+  const named = await take({ label: 'named' });
+  expect([named.created, named.row.root, named.row.newBytes]).toEqual([true, before.row.root, 0]);
+  expect(told('snapshot.created').length).toBe(2);
+});
+
+test('a turn that ended since is a change to a person who takes one, and none to what is taken before turns', async () => {
+  const { sidecar, take, events } = snapshotFixture();
+  sidecar.tree = { a: 'one' };
+  const first = await take();
+  events.append(SESSION, [{ type: 'turn.ended', data: { turnId: 'turn-aaaaaaaaaaaaaaaa' } as never }]);
+  expect(await take({ reason: 'before-turn' })).toEqual({ row: first.row, created: false });
+  const second = await take();
+  expect([second.created, second.row.root, second.row.eventSeq]).toEqual([true, first.row.root, 2]);
+  expect((await take()).created).toBe(false);
+});
+
+test('asked twice with one opId there is one, and both get the first answer', async () => {
+  const { sidecar, take, snapshots } = snapshotFixture();
+  sidecar.tree = { a: 'one' };
+  const [first, second] = await Promise.all([
+    take({ opId: 'op-1', label: 'x' }),
+    take({ opId: 'op-1', label: 'x' }),
+  ]);
+  sidecar.tree = { a: 'two' };
+  expect(second).toEqual(first);
+  expect(await take({ opId: 'op-1', label: 'x' })).toEqual(first);
+  expect(snapshots.count(SESSION)).toBe(1);
+});
+
+test('a base that cannot be read does not keep the next snapshot from being taken', async () => {
+  const { sidecar, take } = snapshotFixture();
+  sidecar.tree = { a: 'one' };
+  await take();
+  sidecar.tree = { a: 'two' };
+  sidecar.onScan = ({ base }) =>
+    base === null
+      ? Promise.resolve(undefined)
+      : Promise.reject(new HoldfastError('snapshot_damaged', 'A snapshot cannot be read'));
+  expect((await take()).created).toBe(true);
+  expect(sidecar.scans.slice(1).map(({ base }) => base)).toEqual([expect.any(String), null]);
+});
+
+test('after damage was found the sidecar is asked for everything once, and what it sends is kept though the tree is the same', async () => {
+  const { sidecar, take, stores } = snapshotFixture();
+  sidecar.tree = { a: 'one', b: 'two' };
+  const { row } = await take();
+  await stores.use(row.lineage, (store) => store.markSuspect(store.packs.map(({ name }) => name)));
+  const again = await take();
+  expect([again.created, again.row.id]).toEqual([false, row.id]);
+  await take();
+  expect(sidecar.scans.map(({ isBaseSuspect }) => isBaseSuspect)).toEqual([false, true, false]);
+  await stores.use(row.lineage, async (store) => {
+    expect(store.packs).toHaveLength(2);
+    for (const [hex] of objectsOf(sidecar.tree).objects.bodies)
+      expect(store.hasTrustedCopy(parseHash(hex)), hex).toBe(true);
+    // More damage is told of again.
+    await store.markSuspect(store.packs.map(({ name }) => name));
+  });
+  await take();
+  expect(sidecar.scans.at(-1)?.isBaseSuspect).toBe(true);
+});
+
+test('the tree as it is now can be read while it is looked at, and is no snapshot', async () => {
+  const { sidecar, takes, snapshots } = snapshotFixture();
+  sidecar.tree = { a: 'only now' };
+  const text = await takes.withCurrentTree(SESSION, async (store, { root }) => {
+    expect(root).toBe(objectsOf({ a: 'only now' }).root);
+    return (await store.read(blobOf('only now'), OBJECT_KINDS.blob)).toString();
+  });
+  expect([text, snapshots.count(SESSION)]).toEqual(['only now', 0]);
+});
