@@ -1,12 +1,14 @@
+import { createHash } from 'node:crypto';
 import { FileSystemError, FileType, Uri, workspace } from 'vscode';
 
 const MOST_TRIES = 5;
 const PAUSE_MS = 200;
 
 /**
- * The copies that VS Code keeps of the settings, tasks and launch configurations of folders whose files an extension provides. A window on such a
- * folder obeys its copy from its first moment on, before any extension runs. VS Code has no way to drop one: it writes that there is nothing after
- * reading has failed, and a window that is reopened meanwhile loses that write. So the copy is removed where VS Code has it.
+ * The copies that VS Code keeps of the settings, tasks and launch configurations of folders, and of workspace files, that an extension provides. A
+ * window on such a folder or file obeys its copy from its first moment on, before any extension runs. VS Code has no command to drop one: of a
+ * folder it writes that there is nothing once reading has failed, and a window that is reopened meanwhile loses that write; the copy of a workspace
+ * file stays. So the copies are removed where VS Code has them.
  */
 export class RememberedSettings {
   readonly #places: readonly Uri[];
@@ -24,11 +26,15 @@ export class RememberedSettings {
     ].map((caches) => Uri.joinPath(caches, 'CachedConfigurations'));
   }
 
-  /** Comes back when VS Code has no copy of these folders at the places that we know. Never rejects, and takes a few seconds at most. */
-  async forget(folders: readonly Uri[]): Promise<void> {
-    const copies = this.#places.flatMap((place) =>
-      folders.map((folder) => Uri.joinPath(place, 'folder', keyOf(Uri.joinPath(folder, '.vscode')))),
-    );
+  /** Comes back when VS Code has no such copy at the places that we know. Never rejects, and takes a few seconds at most. */
+  async forget(folders: readonly Uri[], workspaceFiles: readonly Uri[]): Promise<void> {
+    const names = [
+      ...folders.map((folder) => ['folder', hashed(Uri.joinPath(folder, '.vscode'))] as const),
+      ...workspaceFiles.flatMap((file) =>
+        [hashed(file), digest(file)].map((id) => ['workspaces', id] as const),
+      ),
+    ];
+    const copies = this.#places.flatMap((place) => names.map((name) => Uri.joinPath(place, ...name)));
     await Promise.all(copies.map((copy) => remove(copy)));
   }
 }
@@ -47,10 +53,18 @@ async function remove(copy: Uri): Promise<void> {
   }
 }
 
-/** What VS Code names its copy after: the hash that it has for texts. */
-function keyOf(uri: Uri): string {
+/** What VS Code names most copies after: the hash that it has for texts. */
+function hashed(uri: Uri): string {
   let hash = 149_417;
   const text = uri.toString();
   for (let at = 0; at < text.length; at += 1) hash = (Math.imul(hash, 31) + text.charCodeAt(at)) | 0;
   return hash.toString(16);
+}
+
+/** What the desktop names a workspace file after. */
+function digest(uri: Uri): string {
+  const text = uri.toString();
+  return createHash('md5')
+    .update(process.platform === 'linux' ? text : text.toLowerCase())
+    .digest('hex');
 }

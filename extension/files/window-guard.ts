@@ -48,28 +48,35 @@ export class WindowGuard implements Disposable {
     const safe = safeRoots(workspace.workspaceFile, folders, isOurs);
     const wasClosed = this.#isClosed;
     this.#isClosed = safe.kind !== 'asIs';
-    const unsafe = folders.map(({ uri }) => uri).filter(isOurs);
     switch (safe.kind) {
       case 'asIs':
         if (wasClosed) void window.showWarningMessage(explanation('replaced the folder'));
         return;
       case 'open':
-        void this.#reopen(safe.root, unsafe);
+        void this.#reopen(safe.root);
         return;
       case 'replace':
-        void this.#remembered.forget(unsafe);
+        void this.#forget();
         workspace.updateWorkspaceFolders(safe.from, safe.count, ...safe.folders);
     }
   }
 
-  async #reopen(root: Uri, unsafe: readonly Uri[]): Promise<void> {
+  async #forget(): Promise<void> {
+    const { workspaceFile, workspaceFolders = [] } = workspace;
+    await this.#remembered.forget(
+      workspaceFolders.map(({ uri }) => uri).filter(isOurs),
+      workspaceFile !== undefined && isOurs(workspaceFile) ? [workspaceFile] : [],
+    );
+  }
+
+  async #reopen(root: Uri): Promise<void> {
     // First: nothing of this window goes on once it is reopened.
-    await this.#remembered.forget(unsafe);
+    await this.#forget();
     await this.#state.update(REOPENED, { root: root.toString(), at: Date.now() });
     await commands.executeCommand('vscode.openFolder', root, { forceReuseWindow: true });
     // Where the window stays (unsaved changes, a question that was cancelled) it has no files, and a person may try again.
     const choice = await window.showWarningMessage(explanation('reopens the window'), REOPEN);
-    if (choice === REOPEN && !this.#owned.isDisposed) await this.#reopen(root, unsafe);
+    if (choice === REOPEN && !this.#owned.isDisposed) await this.#reopen(root);
   }
 
   /** The window has just come back on the session's root. */

@@ -17,18 +17,21 @@ const SETTLED_MS = 10_000;
 function standIn(kind: 'obeying' | 'silent'): string {
   return `
 const { Disposable, EventEmitter, FileSystemError, FileType, workspace } = require('vscode');
-const SETTINGS = Buffer.from(${JSON.stringify(JSON.stringify({ 'window.title': HOSTILE_TITLE }))});
 const FILES = new Map([
   ['/workspace', FileType.Directory],
   ['/workspace/.vscode', FileType.Directory],
   ['/workspace/.vscode/settings.json', FileType.File],
+  ['/workspace/agent.code-workspace', FileType.File],
 ]);
+const SETTINGS = { 'window.title': ${JSON.stringify(HOSTILE_TITLE)} };
+const textOf = (path) =>
+  Buffer.from(JSON.stringify(path.endsWith('settings.json') ? SETTINGS : { folders: [], settings: SETTINGS }));
 const never = () => new Promise(() => undefined);
 const answer = (work) => ${kind === 'silent' ? 'never' : '({ path }) => work(path)'};
 const stat = (path) => {
   const type = FILES.get(path);
   if (type === undefined) throw FileSystemError.FileNotFound(path);
-  return { type, ctime: 1, mtime: 1, size: SETTINGS.length };
+  return { type, ctime: 1, mtime: 1, size: textOf(path).length };
 };
 exports.activate = ({ subscriptions }) => {
   const provider = {
@@ -38,7 +41,7 @@ exports.activate = ({ subscriptions }) => {
     readDirectory: answer((path) =>
       path === '/workspace' ? [['.vscode', FileType.Directory]] : [['settings.json', FileType.File]],
     ),
-    readFile: answer((path) => (stat(path), SETTINGS)),
+    readFile: answer((path) => (stat(path), textOf(path))),
     writeFile: never,
     createDirectory: never,
     delete: never,
@@ -49,49 +52,55 @@ exports.activate = ({ subscriptions }) => {
 `;
 }
 
-test('settings of an agent that VS Code remembers from an earlier time are forgotten', async () => {
-  const home = await TestHome.create();
-  try {
-    await home.runOk(['deploy', await writeProject(home.projects, shellProject('shell'))]);
-    const { id } = CreatedSchema.parse(await home.runJson(['session', 'create', 'shell'])).session;
-    const marks = await plantHostileFiles(home, id);
-    const folder = `holdfast://${id}/workspace`;
-    await journey('remembered-configuration', { home: home.path, open: {} }, async (person) => {
-      const { page } = person;
-      const program = await programOfTheExtension(person);
-      const genuine = `${program}.genuine`;
-      await copyFile(program, genuine);
+test.each([
+  ['folder', ''],
+  ['workspace', '/agent.code-workspace'],
+] as const)(
+  'settings of an agent that VS Code remembers of a %s from an earlier time are forgotten',
+  async (kind, below) => {
+    const home = await TestHome.create();
+    try {
+      await home.runOk(['deploy', await writeProject(home.projects, shellProject('shell'))]);
+      const { id } = CreatedSchema.parse(await home.runJson(['session', 'create', 'shell'])).session;
+      const marks = await plantHostileFiles(home, id);
+      const unsafe = { [kind]: `holdfast://${id}/workspace${below}` };
+      await journey('remembered-configuration', { home: home.path, open: {} }, async (person) => {
+        const { page } = person;
+        const program = await programOfTheExtension(person);
+        const genuine = `${program}.genuine`;
+        await copyFile(program, genuine);
 
-      await writeFile(program, standIn('obeying'));
-      await person.open({ folder });
-      await expect.poll(() => page.title(), { timeout: 60_000 }).toContain(HOSTILE_TITLE);
-      // What VS Code remembers it writes down a moment later, which nothing shows from outside.
-      await page.waitForTimeout(SETTLED_MS);
+        await writeFile(program, standIn('obeying'));
+        await person.open(unsafe);
+        await expect.poll(() => page.title(), { timeout: 60_000 }).toContain(HOSTILE_TITLE);
+        // What VS Code remembers it writes down a moment later, which nothing shows from outside.
+        await page.waitForTimeout(SETTLED_MS);
 
-      // The control: nobody answers, and still the settings apply.
-      await writeFile(program, standIn('silent'));
-      await person.open({ folder });
-      await expect.poll(() => page.title(), { timeout: SETTLED_MS }).toContain(HOSTILE_TITLE);
+        // The control: nobody answers, and still the settings apply.
+        await writeFile(program, standIn('silent'));
+        await person.open(unsafe);
+        await expect.poll(() => page.title(), { timeout: SETTLED_MS }).toContain(HOSTILE_TITLE);
 
-      await copyFile(genuine, program);
-      await person.open({ folder });
-      await page.waitForURL((url) => url.searchParams.get('folder') === `holdfast://${id}/`, {
-        timeout: 60_000,
+        await copyFile(genuine, program);
+        await person.open(unsafe);
+        await page.waitForURL((url) => url.searchParams.get('folder') === `holdfast://${id}/`, {
+          timeout: 60_000,
+        });
+        await person.explorerRow('workspace').first().waitFor();
+        await expect.poll(() => page.title(), { timeout: 30_000 }).not.toContain(HOSTILE_TITLE);
+
+        // The same as the control: nobody answers, and there is nothing that applies.
+        await writeFile(program, standIn('silent'));
+        await person.open(unsafe);
+        await page.waitForTimeout(SETTLED_MS);
+        expect(await page.title()).not.toContain(HOSTILE_TITLE);
+        expect(await readdir(marks)).toEqual([]);
       });
-      await person.explorerRow('workspace').first().waitFor();
-      await expect.poll(() => page.title(), { timeout: 30_000 }).not.toContain(HOSTILE_TITLE);
-
-      // The same as the control: nobody answers, and there is nothing that applies.
-      await writeFile(program, standIn('silent'));
-      await person.open({ folder });
-      await page.waitForTimeout(SETTLED_MS);
-      expect(await page.title()).not.toContain(HOSTILE_TITLE);
-      expect(await readdir(marks)).toEqual([]);
-    });
-  } finally {
-    await home.dispose();
-  }
-});
+    } finally {
+      await home.dispose();
+    }
+  },
+);
 
 /** What VS Code runs of the installed extension; each window that opens runs it anew. */
 async function programOfTheExtension({ server }: User): Promise<string> {
