@@ -23,6 +23,11 @@ export class DocumentBases implements Disposable {
   readonly #texts = new BaseTexts();
   /** What dirty documents hold whose text cannot be compared with bytes: fingerprints, see `isOpaque`. */
   readonly #unsaved = new Map<string, string>();
+  /**
+   * What documents with unsaved text began from that VS Code calls clean: it does so for the time of a rename, carries the text to the new name,
+   * and may load the old document again meanwhile.
+   */
+  readonly #suspended = new Map<string, FileVersion>();
   readonly #state: Memento;
   #loaded: Map<string, FileVersion> | undefined;
   readonly #owned = new DisposableStore();
@@ -31,7 +36,12 @@ export class DocumentBases implements Disposable {
     this.#state = state;
     this.#owned.add(workspace.onDidOpenTextDocument((document) => this.#look(document)));
     this.#owned.add(workspace.onDidChangeTextDocument(({ document }) => this.#look(document)));
-    this.#owned.add(workspace.onDidSaveTextDocument(({ uri }) => this.#drop(uri.toString())));
+    this.#owned.add(
+      workspace.onDidSaveTextDocument(({ uri }) => {
+        this.#suspended.delete(uri.toString());
+        this.#drop(uri.toString());
+      }),
+    );
     this.#owned.add(workspace.onDidCloseTextDocument((document) => this.#close(document)));
     for (const document of workspace.textDocuments) this.#look(document);
   }
@@ -57,6 +67,14 @@ export class DocumentBases implements Disposable {
     if (text !== undefined) this.#texts.set(uri.toString(), version, text);
   }
 
+  /** The file was written, and not by saving a document: one that shows another text begins from that until it is loaded again. */
+  recordReplacement(uri: Uri, file: WholeFile): void {
+    const document = openDocumentOf(uri);
+    const text = fingerprint(file.bytes.toString('utf8'));
+    if (document === undefined || fingerprint(document.getText()) === text)
+      this.recordWrite(uri, seenOf(file));
+  }
+
   /**
    * The document counts as an edit of this version from now on: the version was merged into it, or the person has seen it and wants
    * their own text instead. The time stays that of what VS Code has loaded: it would take a later one for a conflict.
@@ -76,7 +94,7 @@ export class DocumentBases implements Disposable {
     return workspace.textDocuments.flatMap((document) => {
       const own = document.uri.toString();
       if (own !== key && !own.startsWith(`${key}/`)) return [];
-      const base = this.#versions.get(own) ?? this.#kept.get(own);
+      const base = this.#beganFrom(own);
       return base === undefined ? [] : [{ uri: document.uri, base }];
     });
   }
@@ -84,9 +102,9 @@ export class DocumentBases implements Disposable {
   /** A document gets another path, or a copy, and its unsaved text with it. The old one is forgotten when it is closed. */
   copyBase(from: Uri, to: Uri, base: FileVersion): void {
     const key = from.toString();
-    const text = this.#texts.get(key, (this.#versions.get(key) ?? base).version);
+    const text = this.#texts.get(key, (this.#beganFrom(key) ?? base).version);
     this.recordWrite(to, base, text);
-    if (this.#kept.has(key)) this.#keep(to.toString());
+    if (this.#kept.has(key) || this.#suspended.has(key)) this.#keep(to.toString());
   }
 
   /** The version that an editor's unsaved changes began from. */
@@ -94,6 +112,10 @@ export class DocumentBases implements Disposable {
     if (openDocumentOf(uri)?.isDirty !== true) return { isDirty: false, base: undefined };
     const key = uri.toString();
     return { isDirty: true, base: this.#versions.get(key) ?? this.#kept.get(key) };
+  }
+
+  #beganFrom(key: string): FileVersion | undefined {
+    return this.#suspended.get(key) ?? this.#versions.get(key) ?? this.#kept.get(key);
   }
 
   get #kept(): Map<string, FileVersion> {
@@ -111,17 +133,26 @@ export class DocumentBases implements Disposable {
     if (document.uri.scheme !== SCHEME) return;
     const key = document.uri.toString();
     if (document.isDirty) {
+      this.#suspended.delete(key);
       if (!this.#kept.has(key)) this.#keep(key);
       if (isOpaque(document)) this.#unsaved.set(key, fingerprint(document.getText()));
       return;
     }
     const text = fingerprint(document.getText());
     if (isOpaque(document)) {
-      // VS Code calls a document clean for the time of a rename, with its unsaved text still in it.
-      if (this.#unsaved.get(key) !== text) this.#versions.useLatestRead(key);
+      if (this.#unsaved.get(key) === text) this.#suspend(key);
+      else this.#versions.useLatestRead(key);
     } else if (this.#versions.recordShownText(key, text)) this.#drop(key);
-    else return;
+    else {
+      this.#suspend(key);
+      return;
+    }
     this.#keepText(key, document);
+  }
+
+  #suspend(key: string): void {
+    const base = this.#versions.get(key) ?? this.#kept.get(key);
+    if (base !== undefined && this.#kept.has(key)) this.#suspended.set(key, base);
   }
 
   #keepText(key: string, document: TextDocument): void {
@@ -139,6 +170,7 @@ export class DocumentBases implements Disposable {
     this.#versions.forget(uri.toString());
     this.#texts.forget(uri.toString());
     this.#unsaved.delete(uri.toString());
+    this.#suspended.delete(uri.toString());
     this.#drop(uri.toString());
   }
 

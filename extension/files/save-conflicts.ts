@@ -22,7 +22,7 @@ import { asFileSystemError } from './file-errors.ts';
 import { SCHEME, baseName, locate, workspaceUri } from './location.ts';
 import { SaveMerger } from './save-merger.ts';
 import { isVersionConflict } from './session-files.ts';
-import type { SessionFiles } from './session-files.ts';
+import type { WritePrecondition, SessionFiles } from './session-files.ts';
 
 /**
  * Saves that fail one after the other, as those of an autosave do, are reported together. VS Code shows at most three notifications
@@ -40,6 +40,7 @@ export class SaveConflicts implements Disposable {
   readonly #files: SessionFiles;
   readonly #bases: DocumentBases;
   readonly #comparisons: Comparisons;
+  readonly #merging: SaveMerger;
   readonly #conflicts = new Map<string, Conflict>();
   /** Why VS Code is saving a document. */
   readonly #reasons = new Map<string, TextDocumentSaveReason>();
@@ -62,7 +63,7 @@ export class SaveConflicts implements Disposable {
         if (uri.scheme === SCHEME) this.#reasons.set(uri.toString(), reason);
       }),
     );
-    this.#owned.add(
+    this.#merging = this.#owned.add(
       new SaveMerger({
         connection,
         files,
@@ -110,20 +111,56 @@ export class SaveConflicts implements Disposable {
     // Merging is editing the right side of the comparison: what is saved then takes the place of what is shown on its left.
     const seen = isManual ? this.#comparisons.shownVersion(uri)?.version : undefined;
     const expected = this.#recreated.delete(key) ? undefined : (seen ?? base);
+    // An editor that does not know what it began from (its state was lost) may only make the file anew.
+    const expectation = expected === undefined ? { create: true } : { ifVersion: expected };
     try {
-      // An editor that does not know what it began from (its state was lost) may only make the file anew.
-      const expectation = expected === undefined ? { create: true } : { ifVersion: expected };
-      const written = await this.#files.write(session, path, content, expectation);
-      // From here on the text is that of the session: what the comparison shows on its left is an earlier one.
-      this.#comparisons.forget(uri);
-      this.#bases.recordWrite(uri, written, await decodeText(uri, content));
+      await this.#write(session, path, content, expectation);
     } catch (error) {
-      const exists = error instanceof Error && 'code' in error && error.code === 'file_exists';
-      if (!isVersionConflict(error) && !(expected === undefined && exists)) throw asFileSystemError(error);
-      const isDeleted = isVersionConflict(error) && error.details?.['version'] === null;
+      const isDeleted = this.#conflictIn(error, expected) === 'deleted';
+      if (!isDeleted && (await this.#savedMerged(session, path))) return;
       this.#found({ uri, kind: isDeleted ? 'deleted' : 'changed' }, isManual);
       throw new SaveConflict(sanitize(baseName(path)), isDeleted);
     }
+  }
+
+  /** Throws where the write failed for another reason. */
+  #conflictIn(error: unknown, expected: string | undefined): Conflict['kind'] {
+    if (isVersionConflict(error)) return error.details?.['version'] === null ? 'deleted' : 'changed';
+    const exists = error instanceof Error && 'code' in error && error.code === 'file_exists';
+    if (expected === undefined && exists) return 'changed';
+    throw asFileSystemError(error);
+  }
+
+  /** The session changed other lines, and too late for an edit before the save: the document takes them in now, and is written with them. */
+  async #savedMerged(session: string, path: string): Promise<boolean> {
+    const uri = workspaceUri(session, path);
+    const document = openDocumentOf(uri);
+    if (document === undefined || !(await this.#merging.merge(document).catch(() => false))) return false;
+    const { base } = this.#bases.dirtyBaseOf(uri);
+    if (base === undefined) return false;
+    try {
+      const content = await workspace.encode(document.getText(), { encoding: document.encoding });
+      await this.#write(session, path, content, { ifVersion: base.version });
+    } catch (error) {
+      this.#conflictIn(error, base.version);
+      return false;
+    }
+    // It was edited while VS Code saved it, so VS Code goes on calling it unsaved: another save finds nothing to do but that.
+    setTimeout(() => void document.save(), 0);
+    return true;
+  }
+
+  async #write(
+    session: string,
+    path: string,
+    content: Uint8Array,
+    expectation: WritePrecondition,
+  ): Promise<void> {
+    const uri = workspaceUri(session, path);
+    const written = await this.#files.write(session, path, content, expectation);
+    // From here on the text is that of the session: what the comparison shows on its left is an earlier one.
+    this.#comparisons.forget(uri);
+    this.#bases.recordWrite(uri, written, await decodeText(uri, content));
   }
 
   #found(conflict: Conflict, isManual: boolean): void {

@@ -1,4 +1,4 @@
-import { EndOfLine, Position, Range, TextEdit, window, workspace } from 'vscode';
+import { EndOfLine, Position, Range, TextEdit, WorkspaceEdit, window, workspace } from 'vscode';
 import type { Disposable, TextDocument, TextDocumentWillSaveEvent, Uri } from 'vscode';
 import type { Connection } from '../connection/connection.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
@@ -17,6 +17,7 @@ const MOST_MS = 1_000;
 const SHOWN_MS = 10_000;
 
 interface Merge {
+  readonly edits: TextEdit[];
   /** Fingerprint of the document once the edits are made. */
   readonly result: string;
   readonly theirs: FileVersion;
@@ -24,8 +25,9 @@ interface Merge {
 }
 
 /**
- * Before a document is saved whose file the session has changed: takes in what the session changed, where both changed different
- * lines. It is an edit of the document, so that it can be undone.
+ * When a document is saved whose file the session has changed: takes in what the session changed, where both changed different
+ * lines. It is an edit of the document, so that it can be undone. VS Code waits for edits before a save for a short time only, so the save
+ * itself merges what came later.
  */
 export class SaveMerger implements Disposable {
   readonly #connection: Connection;
@@ -54,38 +56,67 @@ export class SaveMerger implements Disposable {
     this.#owned.dispose();
   }
 
+  /** For a save that has found another file. True when the document has taken in what the session changed, and its base is that. */
+  async merge(document: TextDocument): Promise<boolean> {
+    const { uri } = document;
+    const base = this.#baseOf(document);
+    const merge = base === undefined ? undefined : await this.#prepared(document, base.seen, base.text);
+    if (merge === undefined) return false;
+    const edits = this.#accept(uri, merge);
+    if (edits.length === 0) return true;
+    const edit = new WorkspaceEdit();
+    edit.set(uri, edits);
+    // Refused where a person went on typing meanwhile.
+    if (await workspace.applyEdit(edit)) return true;
+    this.#merges.delete(uri.toString());
+    return false;
+  }
+
   #onWillSave(event: TextDocumentWillSaveEvent): void {
     const { document } = event;
     const { uri } = document;
     this.#merges.delete(uri.toString());
-    if (uri.scheme !== SCHEME || this.#connection.state.kind !== 'connected') return;
-    const { base } = this.#bases.dirtyBaseOf(uri);
-    const text = base === undefined ? undefined : this.#bases.baseTextOf(uri, base);
-    if (base === undefined || text === undefined || this.#isCompared(uri)) return;
-    event.waitUntil(inTime(this.#edits(document, base, text)));
+    const base = this.#baseOf(document);
+    if (base === undefined) return;
+    const merge = inTime(this.#prepared(document, base.seen, base.text));
+    event.waitUntil(merge.then((found) => (found === undefined ? [] : this.#accept(uri, found))));
   }
 
-  /** None where nothing has changed, or where a person has to decide: then the save finds the conflict. */
-  async #edits(document: TextDocument, base: FileVersion, text: string): Promise<TextEdit[]> {
+  /** The edits are about to be made. */
+  #accept(uri: Uri, merge: Merge): TextEdit[] {
+    if (merge.edits.length === 0) this.#bases.rebase(uri, merge.theirs, merge.text);
+    else this.#merges.set(uri.toString(), merge);
+    return merge.edits;
+  }
+
+  /** What the document began from; undefined where nothing can be merged with it. */
+  #baseOf({ uri }: TextDocument): { readonly seen: FileVersion; readonly text: string } | undefined {
+    if (uri.scheme !== SCHEME || this.#connection.state.kind !== 'connected') return undefined;
+    const { base: seen } = this.#bases.dirtyBaseOf(uri);
+    const text = seen === undefined ? undefined : this.#bases.baseTextOf(uri, seen);
+    if (seen === undefined || text === undefined || this.#isCompared(uri)) return undefined;
+    return { seen, text };
+  }
+
+  /** Undefined where nothing has changed, or where a person has to decide: then the save finds the conflict. */
+  async #prepared(document: TextDocument, base: FileVersion, text: string): Promise<Merge | undefined> {
     const { uri } = document;
     const location = locate(uri);
-    if (location.kind !== 'workspace') return [];
+    if (location.kind !== 'workspace') return undefined;
     const { session, path } = location;
     const { version } = await this.#files.versionedStat(session, path);
-    if (version === null || version === base.version) return [];
+    if (version === null || version === base.version) return undefined;
     const theirs = await this.#files.read({ session }, path);
     const their = plain(await decodeText(uri, theirs.bytes));
     const mine = plain(document.getText());
     const edits = mergeLines(plain(text), mine, their);
-    if (edits === undefined) return [];
-    const merge = {
+    if (edits === undefined) return undefined;
+    return {
+      edits: edits.map((edit) => textEdit(document, edit)),
       result: fingerprint(applyEdits(mine, edits)),
       theirs: { version: theirs.version, mtimeMs: theirs.mtimeMs },
       text: their,
     };
-    if (edits.length === 0) this.#bases.rebase(uri, merge.theirs, merge.text);
-    else this.#merges.set(uri.toString(), merge);
-    return edits.map((edit) => textEdit(document, edit));
   }
 
   /** VS Code drops the edits where a person went on typing meanwhile: only a document that shows them is one of the newer version. */
@@ -124,14 +155,14 @@ function textEdit(document: TextDocument, { start, end, lines }: LineEdit): Text
   return TextEdit.replace(new Range(from, last), start === 0 || lines.length === 0 ? text : `${eol}${text}`);
 }
 
-async function inTime(work: Promise<TextEdit[]>): Promise<TextEdit[]> {
+async function inTime(work: Promise<Merge | undefined>): Promise<Merge | undefined> {
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<TextEdit[]>((resolve) => {
-    timer = setTimeout(() => resolve([]), MOST_MS);
+  const late = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), MOST_MS);
   });
   try {
     // What fails here fails in the save as well, which says why.
-    return await Promise.race([work.catch(() => []), late]);
+    return await Promise.race([work.catch(() => undefined), late]);
   } finally {
     clearTimeout(timer);
   }

@@ -177,7 +177,7 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
     const written = await withFileSystemErrors(
       this.#files.write(session, path, content, { create, overwrite }),
     );
-    this.#bases.recordWrite(uri, written);
+    this.#bases.recordReplacement(uri, { ...written, bytes: Buffer.from(content) });
   }
 
   async createDirectory(uri: Uri): Promise<void> {

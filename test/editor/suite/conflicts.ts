@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, afterEach, before, describe, it } from 'mocha';
 import * as vscode from 'vscode';
 import { extension, waitUntil } from './extension.ts';
-import { sessionUri, runInSandbox, writeText } from './session.ts';
+import { SESSION, sessionUri, runInSandbox, writeText } from './session.ts';
 
 const FOLDER = '/workspace/conflicts';
 
@@ -26,6 +28,17 @@ async function conflicting(name: string): Promise<vscode.TextEditor> {
   await runInSandbox(`echo agent > ${FOLDER}/${name}`);
   assert.equal(await editor.document.save(), false);
   return editor;
+}
+
+/** A merge that comes late is saved a moment after the save that it was made for. */
+async function saved(document: vscode.TextDocument): Promise<void> {
+  await document.save();
+  await waitUntil('saved', () => !document.isDirty);
+}
+
+/** Where this machine has the file. */
+function onMachine(name: string): string {
+  return join(process.env['HOLDFAST_HOME'] ?? '', 'workspaces', SESSION, 'conflicts', name);
 }
 
 function autosave(value: 'off' | 'afterDelay'): Thenable<void> {
@@ -175,21 +188,38 @@ export function defineConflicts(): void {
     });
 
     it('takes in what the session changed on other lines, as an edit that can be undone', async () => {
-      await writeText(`${FOLDER}/merged`, 'one\ntwo\nthree\nfour\nfive\n');
-      const editor = await open('merged');
+      await writeText(`${FOLDER}/other-lines`, 'one\ntwo\nthree\nfour\nfive\n');
+      const editor = await open('other-lines');
       await insert(editor, 0, 'MINE ');
-      await runInSandbox(`printf 'one\\ntwo\\nthree\\nfour\\nFIVE\\nsix\\n' > ${FOLDER}/merged`);
-      assert.equal(await editor.document.save(), true);
-      assert.equal(await content('merged'), 'MINE one\ntwo\nthree\nfour\nFIVE\nsix\n');
+      await runInSandbox(`printf 'one\\ntwo\\nthree\\nfour\\nFIVE\\nsix\\n' > ${FOLDER}/other-lines`);
+      await saved(editor.document);
+      assert.equal(await content('other-lines'), 'MINE one\ntwo\nthree\nfour\nFIVE\nsix\n');
       assert.equal(editor.document.getText(), 'MINE one\ntwo\nthree\nfour\nFIVE\nsix\n');
       await vscode.commands.executeCommand('undo');
       assert.equal(editor.document.getText(), 'MINE one\ntwo\nthree\nfour\nfive\n');
       // The next change of theirs is merged with what was written last.
       await vscode.commands.executeCommand('redo');
       await insert(editor, 1, 'MORE ');
-      await runInSandbox(`sed -i s/six/SIX/ ${FOLDER}/merged`);
-      assert.equal(await editor.document.save(), true);
-      assert.equal(await content('merged'), 'MINE one\nMORE two\nthree\nfour\nFIVE\nSIX\n');
+      await runInSandbox(`sed -i s/six/SIX/ ${FOLDER}/other-lines`);
+      await saved(editor.document);
+      assert.equal(await content('other-lines'), 'MINE one\nMORE two\nthree\nfour\nFIVE\nSIX\n');
+    });
+
+    it('takes in other lines that the session changed too late for an edit before the save', async () => {
+      await writeText(`${FOLDER}/late`, 'one\ntwo\nthree\n');
+      const editor = await open('late');
+      await insert(editor, 0, 'MINE ');
+      // VS Code asks the extension first, as it was there first: by then nothing has changed.
+      const late = vscode.workspace.onWillSaveTextDocument(({ document }) => {
+        late.dispose();
+        assert.equal(document.uri.toString(), editor.document.uri.toString());
+        writeFileSync(onMachine('late'), 'one\ntwo\nthree\nfour\n');
+      });
+      await saved(editor.document);
+      assert.equal(await content('late'), 'MINE one\ntwo\nthree\nfour\n');
+      assert.equal(editor.document.getText(), 'MINE one\ntwo\nthree\nfour\n');
+      await vscode.commands.executeCommand('undo');
+      assert.equal(editor.document.getText(), 'MINE one\ntwo\nthree\n');
     });
   });
 }
