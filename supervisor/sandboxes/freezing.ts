@@ -13,12 +13,13 @@ export interface FreezingOptions {
 }
 
 /**
- * Freezes an agent while its workspace is looked at. The intent is on the disk before the engine is asked, so that whoever comes after
- * a crash thaws it; a guard thaws it where nobody comes. All of it happens in the session's lane: nobody else sees the agent paused.
+ * Freezes an agent while its workspace is scanned. The intent is on disk before the engine is called, so that the next
+ * supervisor thaws the agent after a crash; a guard process thaws it if no supervisor starts. Callers hold the
+ * session's mutex, so nobody else observes the paused agent.
  */
 export class Freezing {
   readonly #options: FreezingOptions;
-  /** Sessions that a freeze was begun for and not ended. */
+  /** Sessions whose freeze has begun and not ended. */
   readonly #frozen: Set<string>;
   readonly #guards = new Map<string, PauseGuard>();
 
@@ -27,10 +28,12 @@ export class Freezing {
     this.#frozen = new Set(options.freezes.list());
   }
 
-  /** `still`: the agent's processes stand still, by us or before. `frozenMs`: how long they did because of us. */
+  /**
+   * `isFrozen`: no process of the agent runs, whoever paused it. `frozenMs`: how long this call kept the agent frozen.
+   */
   async runFrozen<T>(
     sessionId: string,
-    act: (still: boolean) => Promise<T>,
+    act: (isFrozen: boolean) => Promise<T>,
   ): Promise<{ readonly result: T; readonly frozenMs: number }> {
     const { engine, freezes } = this.#options;
     const { agent } = await engine.observeSession(sessionId);
@@ -54,12 +57,15 @@ export class Freezing {
     }
   }
 
-  /** A freeze was begun for it and has not ended. */
+  /** Whether a freeze of the session has begun and not ended. */
   isFrozen(sessionId: string): boolean {
     return this.#frozen.has(sessionId);
   }
 
-  /** Thaws an agent that was left frozen. In the session's lane, before anybody takes it for paused. */
+  /**
+   * Thaws an agent that a crash left frozen. The caller holds the session's mutex and has not yet read the agent's
+   * state.
+   */
   async thawIfLeftFrozen(sessionId: string): Promise<void> {
     if (this.#frozen.has(sessionId)) await this.#thaw(sessionId);
   }
@@ -68,7 +74,7 @@ export class Freezing {
     try {
       await this.#thaw(sessionId);
     } catch (error) {
-      // The intent stays, and so does the guard: the next look at the session tries again.
+      // The intent and the guard stay: the next use of the session tries again.
       this.#options.log.warn('an agent stays frozen', {
         session: sessionId,
         why: HoldfastError.from(error).sentence,

@@ -8,168 +8,179 @@ import type { BackgroundWork } from '../base/background-work.ts';
 import type { SnapshotCallOptions } from './connection.ts';
 import { Semaphore } from './semaphore.ts';
 
-/** More at a time would take turns at the same disk. */
-const AT_A_TIME = 2;
+/** More would only compete for the same disk. */
+const MAX_CONCURRENT = 2;
 
 export interface HydrationOptions {
-  /** The snapshot that a session begins with and whose files are not all there; null for every other session. */
+  /** The snapshot that the session's workspace still has to be hydrated from; null for every other session. */
   readonly snapshotFor: (sessionId: string) => string | null;
-  /** Uses the session's workspace, before which all that was begun in it is finished: it comes back to `bring`. */
+  /** Starts the session's sidecar, which first finishes pending work and so calls back into `hydrate`. */
   readonly useWorkspace: (sessionId: string) => Promise<void>;
   readonly events: Pick<EventLog, 'append'>;
   readonly background: Pick<BackgroundWork, 'add'>;
   readonly log: Log;
 }
 
-/** One that is brought, or waits until others are there. */
-interface Bringing {
-  readonly ending: AbortController;
+/** A hydration that runs, or waits for its turn. */
+interface RunningHydration {
+  readonly controller: AbortController;
   readonly ended: Promise<void>;
 }
 
 /**
- * Brings the files of sessions that begin with a snapshot, after they were answered for: beside everything else, and at once for who
- * uses one meanwhile. What is to be brought is an intent on the disk (`Restores`); here is who does it, how many at a time, and what
- * became of it.
+ * Hydrates the workspaces of sessions that begin with a snapshot. The request that creates such a session returns
+ * first; the files follow in the background, or at once when somebody uses the session. `Restores` keeps the intent on
+ * disk; this class decides when a hydration runs, how many run at a time, and reports failures.
  */
 export class Hydration {
   readonly #options: HydrationOptions;
-  readonly #places = new Semaphore(AT_A_TIME);
-  /** Those that nobody may wait for. */
-  readonly #begun = new Map<string, Promise<void>>();
-  readonly #bringing = new Map<string, Bringing>();
-  /** Why nothing is brought into them now. */
-  readonly #ended = new Map<string, HoldfastError>();
+  readonly #semaphore = new Semaphore(MAX_CONCURRENT);
+  /** Background hydrations by session. */
+  readonly #background = new Map<string, Promise<void>>();
+  readonly #running = new Map<string, RunningHydration>();
+  /** Why the hydration of a session is suspended. */
+  readonly #suspended = new Map<string, HoldfastError>();
   readonly #failed = new Map<string, NonNullable<HydrationState['failed']>>();
   readonly #listeners = new Map<string, Set<(progress: Progress) => void>>();
-  #leaving: HoldfastError | undefined;
+  #shutdown: HoldfastError | undefined;
 
   constructor(options: HydrationOptions) {
     this.#options = options;
   }
 
-  /** Something is being brought. */
+  /** Whether any hydration runs or waits. */
   get isBusy(): boolean {
-    return this.#begun.size > 0 || this.#bringing.size > 0;
+    return this.#background.size > 0 || this.#running.size > 0;
   }
 
-  /** What is known of a session whose files are not all there; null for every other. */
+  /** The state of a session whose files are not all there yet; null for every other session. */
   stateOf(sessionId: string): HydrationState | null {
     const snapshotId = this.#options.snapshotFor(sessionId);
     return snapshotId === null ? null : { snapshotId, failed: this.#failed.get(sessionId) ?? null };
   }
 
-  /** In the background; nothing where they are there. A failure is told in the history, and the session's next use tries again. */
+  /**
+   * Hydrates in the background unless the files are there. The history records a failure, and the session's next use
+   * retries.
+   */
   start(sessionId: string): void {
-    if (this.#leaving !== undefined || this.#begun.has(sessionId)) return;
-    const begun = this.#fill(sessionId).finally(() => this.#begun.delete(sessionId));
-    this.#begun.set(sessionId, begun);
-    this.#options.background.add(begun);
+    if (this.#shutdown !== undefined || this.#background.has(sessionId)) return;
+    const hydration = this.#hydrateInBackground(sessionId).finally(() => this.#background.delete(sessionId));
+    this.#background.set(sessionId, hydration);
+    this.#options.background.add(hydration);
   }
 
-  /** Settles when they are all there. Errors: those of a use of the session; `cancelled` by `signal`, and they are brought all the same. */
+  /**
+   * Resolves when all files are there. Errors: those of a use of the session; `cancelled` by `signal`, which does not
+   * stop the hydration.
+   */
   async waitFor(sessionId: string, { signal, onProgress }: SnapshotCallOptions): Promise<void> {
     this.start(sessionId);
-    const begun = this.#begun.get(sessionId);
-    if (begun === undefined) {
+    const hydration = this.#background.get(sessionId);
+    if (hydration === undefined) {
       await this.#options.useWorkspace(sessionId);
       return;
     }
     const listeners = this.#listeners.get(sessionId) ?? new Set();
     this.#listeners.set(sessionId, listeners);
-    const { promise: left, reject } = Promise.withResolvers<never>();
-    const leave = (): void => reject(new HoldfastError('cancelled', 'Nobody waits for the files any more'));
-    signal?.addEventListener('abort', leave, { once: true });
-    const tell = (progress: Progress): void => onProgress?.(progress);
-    listeners.add(tell);
+    const { promise: cancelled, reject } = Promise.withResolvers<never>();
+    const cancel = (): void => reject(new HoldfastError('cancelled', 'Stopped waiting for the files'));
+    signal?.addEventListener('abort', cancel, { once: true });
+    const report = (progress: Progress): void => onProgress?.(progress);
+    listeners.add(report);
     try {
-      await Promise.race([begun, left]);
+      await Promise.race([hydration, cancelled]);
     } finally {
-      signal?.removeEventListener('abort', leave);
-      listeners.delete(tell);
+      signal?.removeEventListener('abort', cancel);
+      listeners.delete(report);
       if (listeners.size === 0) this.#listeners.delete(sessionId);
     }
   }
 
   /**
-   * Does `act`, which brings the files, when it is its turn. In the session's lane. Errors: those of `act`, which are remembered;
-   * what `end` and `pause` say.
+   * Runs `act`, which restores the files, as soon as the semaphore allows. The caller holds the session's mutex.
+   * Errors: those of `act`, which `stateOf` shows afterwards, and the reasons given to `suspend` and `suspendAll`.
    */
   async hydrate<T>(sessionId: string, act: (options: SnapshotCallOptions) => Promise<T>): Promise<T> {
-    const refused = this.#leaving ?? this.#ended.get(sessionId);
+    const refused = this.#shutdown ?? this.#suspended.get(sessionId);
     if (refused !== undefined) throw refused;
-    const ending = new AbortController();
+    const controller = new AbortController();
     const { promise: ended, resolve } = Promise.withResolvers<undefined>();
-    this.#bringing.set(sessionId, { ending, ended });
+    this.#running.set(sessionId, { controller, ended });
     try {
-      const leave = await this.#places.acquire(ending.signal);
+      const release = await this.#semaphore.acquire(controller.signal);
       try {
-        const onProgress = (progress: Progress): void => this.#tell(sessionId, progress);
-        return await act({ signal: ending.signal, onProgress });
+        const onProgress = (progress: Progress): void => this.#reportProgress(sessionId, progress);
+        return await act({ signal: controller.signal, onProgress });
       } finally {
-        leave();
+        release();
       }
     } catch (error) {
-      ending.signal.throwIfAborted();
-      this.#fails(sessionId, HoldfastError.from(error));
+      controller.signal.throwIfAborted();
+      this.#recordFailure(sessionId, HoldfastError.from(error));
       throw error;
     } finally {
-      this.#bringing.delete(sessionId);
+      this.#running.delete(sessionId);
       resolve(undefined);
     }
   }
 
-  /** Nothing is brought into it any more, and what is under way ends, until the returned function is called. */
+  /** Aborts the session's hydration and refuses new ones until the returned function is called. */
   suspend(sessionId: string, why: HoldfastError): () => void {
-    this.#ended.set(sessionId, why);
-    this.#bringing.get(sessionId)?.ending.abort(why);
-    return () => this.#ended.delete(sessionId);
+    this.#suspended.set(sessionId, why);
+    this.#running.get(sessionId)?.controller.abort(why);
+    return () => this.#suspended.delete(sessionId);
   }
 
-  /** They are there, or nobody wants them any more. */
+  /** Forgets the last failure: the files are there, or no longer wanted. */
   clearFailure(sessionId: string): void {
     this.#failed.delete(sessionId);
   }
 
-  /** Ends all that is under way, which the next supervisor goes on with, and settles when nothing is. Gives the way to go on. */
+  /**
+   * Aborts every hydration and waits for its end. The next supervisor continues them; so does the returned function.
+   */
   async suspendAll(): Promise<() => void> {
-    const why = new HoldfastError('shutting_down', 'The supervisor is leaving', {
-      next: 'ask again: the next one goes on where it stopped',
+    const why = new HoldfastError('shutting_down', 'The supervisor is shutting down', {
+      next: 'try again: the next supervisor continues where this one stopped',
     });
-    this.#leaving = why;
-    const begun = [...this.#begun.keys()];
-    const under = [...this.#bringing.values()];
-    for (const { ending } of under) ending.abort(why);
-    await Promise.all(under.map(({ ended }) => ended));
+    this.#shutdown = why;
+    const interrupted = [...this.#background.keys()];
+    const running = [...this.#running.values()];
+    for (const { controller } of running) controller.abort(why);
+    await Promise.all(running.map(({ ended }) => ended));
     return () => {
-      this.#leaving = undefined;
-      for (const sessionId of begun) this.start(sessionId);
+      this.#shutdown = undefined;
+      for (const sessionId of interrupted) this.start(sessionId);
     };
   }
 
-  async #fill(sessionId: string): Promise<void> {
+  async #hydrateInBackground(sessionId: string): Promise<void> {
     await failpoint('fork.before-files');
-    // A use may have come before it.
+    // Another use of the session may have hydrated it already.
     if (this.#options.snapshotFor(sessionId) !== null) await this.#options.useWorkspace(sessionId);
     await failpoint('fork.after-files');
   }
 
-  #tell(sessionId: string, progress: Progress): void {
+  #reportProgress(sessionId: string, progress: Progress): void {
     for (const listener of this.#listeners.get(sessionId) ?? []) listener(progress);
   }
 
-  /** The same again is told once. */
-  #fails(sessionId: string, { code, sentence: why }: HoldfastError): void {
+  /** Reports a failure unless it repeats the last one. */
+  #recordFailure(sessionId: string, { code, sentence: why }: HoldfastError): void {
     const { events, snapshotFor, log } = this.#options;
     const snapshotId = snapshotFor(sessionId);
     const before = this.#failed.get(sessionId);
     if (snapshotId === null || (before?.code === code && before.why === why)) return;
     this.#failed.set(sessionId, { code, why });
-    log.warn('the files of a session could not be brought', { session: sessionId, code, why });
+    log.warn('a workspace could not be hydrated', { session: sessionId, code, why });
     try {
       events.append(sessionId, [{ type: 'workspace.hydration-failed', data: { snapshotId, code, why } }]);
     } catch (failure) {
-      log.warn('nor could that be told', { session: sessionId, why: HoldfastError.from(failure).sentence });
+      log.warn('the failure could not be recorded', {
+        session: sessionId,
+        why: HoldfastError.from(failure).sentence,
+      });
     }
   }
 }

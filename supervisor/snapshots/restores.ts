@@ -22,13 +22,13 @@ import type { LineageStores } from './store/lineage-stores.ts';
 import type { CreatedSnapshot, SnapshotCreation } from './snapshot-creation.ts';
 
 const RESTORE = 'snapshot.restore';
-/** A sidecar that ends in the middle is followed by another one that goes on. */
-const TRIES = 5;
-const AGAIN_MS = 200;
-/** How long a sidecar may take to let go of what was ended. */
-const QUIET_MS = 10_000;
-/** Not failures: it was ended here. */
-const PASSING: ReadonlySet<ErrorCode> = new Set(['shutting_down', 'not_found']);
+/** When a sidecar exits during a restore, the next one continues it. */
+const MAX_ATTEMPTS = 5;
+const RETRY_DELAY_MS = 200;
+/** How long a sidecar may take to stop a restore that was aborted. */
+const DRAIN_TIMEOUT_MS = 10_000;
+/** Codes of errors that say the restore was stopped here: they are no failure. */
+const STOPPED: ReadonlySet<ErrorCode> = new Set(['shutting_down', 'not_found']);
 
 const DataSchema = z.object({
   snapshot: z.string(),
@@ -57,22 +57,22 @@ export interface RestoresOptions {
   readonly access: SidecarAccess;
   readonly hydration: Pick<Hydration, 'hydrate' | 'clearFailure'>;
   readonly writes: Pick<KeyedReadWriteLock, 'runExclusive'>;
-  /** Throws where something is live in the session. */
+  /** Throws `conflict` while a turn, exec or terminal is active in the session. */
   readonly requireIdle: (row: SessionRow, what: string) => void;
-  /** Ends every turn and exec of the session. */
+  /** Ends every turn, exec and terminal of the session and waits for their end. */
   readonly drain: (sessionId: string, why: string) => Promise<void>;
-  /** What an earlier supervisor had begun to empty. In the session's lane. */
+  /** Finishes the cleans that an earlier supervisor began. The caller holds the session's mutex. */
   readonly finishCleans: (sessionId: string) => Promise<void>;
-  /** The workspace has another size now. */
+  /** Called when the size of the workspace has changed. */
   readonly onResized: (sessionId: string) => void;
 }
 
 export interface ChangeRequest extends SnapshotCallOptions {
-  /** Only what is there changes; all of it where it is null or left out. */
+  /** Change only this path; null or absent: the whole workspace. */
   readonly path?: string | null;
-  /** End what is live instead of refusing. */
+  /** End active turns, execs and terminals instead of refusing. */
   readonly cancel: boolean;
-  /** Go on where the snapshot before it cannot be taken. */
+  /** Continue even if the undo snapshot cannot be created. */
   readonly force: boolean;
 }
 
@@ -83,23 +83,27 @@ export interface RestoreRequest extends ChangeRequest {
 }
 
 /**
- * Makes workspaces what snapshots have. The intent is on the disk before the first file changes and ends with the event: a
- * supervisor that is killed in between is followed by one that finishes it before anything else happens in the session.
+ * Restores workspaces from snapshots. The intent is on disk before the first file changes and is removed in the
+ * transaction that appends the event. If the supervisor is killed in between, the next one finishes the restore before
+ * any other use of the session.
  */
 export class Restores {
   readonly #options: RestoresOptions;
-  /** What was begun and has not ended, by session. */
-  readonly #begun = new Map<string, Operation>();
+  /** Unfinished restores and hydrations by session. */
+  readonly #pending = new Map<string, Operation>();
 
   constructor(options: RestoresOptions) {
     this.#options = options;
     for (const operation of options.operations.pending()) {
       if (operation.kind === RESTORE && operation.sessionId !== null)
-        this.#begun.set(operation.sessionId, operation);
+        this.#pending.set(operation.sessionId, operation);
     }
   }
 
-  /** Errors: `conflict` while something is live, `not_supported` for an ephemeral session, those of taking and of the sidecar. */
+  /**
+   * Errors: `conflict` while something is active, `not_supported` for an ephemeral session, those of creating a
+   * snapshot and of the sidecar.
+   */
   async restore(session: SessionRow, request: RestoreRequest): Promise<RestoreAnswer> {
     const { snapshot, path, opId } = request;
     const earlier = this.#options.operations.findResult(opId, RESTORE);
@@ -107,20 +111,20 @@ export class Restores {
     return await this.changeWorkspace(session, 'before-restore', 'restored', request, async (row, undo) => {
       const { id, root } = snapshot;
       const data: Data = { snapshot: id, root, path, undo: undo?.id ?? null, fill: false };
-      const filled = this.pendingHydration(row.id);
+      const hydratedFrom = this.pendingHydration(row.id);
       const operation = this.#begin(row.id, data, opId);
       try {
         await failpoint('restore.after-intent');
         return await this.#apply(row, operation, request, undo?.root ?? null);
       } catch (error) {
-        throw this.#failed(row, operation, error, data.undo, filled);
+        throw this.#recordFailure(row, operation, error, data.undo, hydratedFrom);
       }
     });
   }
 
   /**
-   * Does `act` with a workspace in which nothing runs, after a snapshot of it: `undo`, null only where that failed and was forced.
-   * In the session's lane.
+   * Snapshots the workspace, then runs `act` while nothing else runs in it and the session's mutex is held. `undo` is
+   * that snapshot; null only if it failed and `force` was given.
    */
   async changeWorkspace<T>(
     session: SessionRow,
@@ -133,42 +137,48 @@ export class Restores {
       this.#options;
     if (!session.persistent) {
       throw new HoldfastError('not_supported', `The workspace of ${session.name} is not ${what}`, {
-        why: 'it is ephemeral: its files go with its sandbox',
-        next: 'begin another session with `holdfast snapshot fork SNAPSHOT`',
+        why: 'the session is ephemeral: its files are deleted with its sandbox',
+        next: 'start another session with `holdfast snapshot fork SNAPSHOT`',
       });
     }
-    if (request.cancel) await drain(session.id, 'the files of its session were brought back to a snapshot');
+    if (request.cancel) await drain(session.id, 'the workspace of its session was restored from a snapshot');
     requireIdle(session, what);
     const release = this.#options.access.acquireLease(session.id);
     try {
-      const inLane = async (): Promise<T> => {
+      const runLocked = async (): Promise<T> => {
         requireIdle(session, what);
         await finishCleans(session.id);
-        // What stays must be there.
+        // A restore of one path keeps the rest of the workspace, so all of it must be there.
         if (typeof request.path === 'string') await this.finishPendingLocked(session.id);
         const row = await retryIfSandboxLost(() =>
           lifecycle.ensureSidecarAloneLocked(records.get(session.id), `its workspace is ${what}`),
         );
         await seeding.finishPending(row);
-        return await act(row, await this.#undo(row, reason, request));
+        return await act(row, await this.#createUndo(row, reason, request));
       };
       return await writes.runExclusive(session.id, () =>
-        snapshotCreation.withScanLock(session.id, () => lanes.run(session.id, inLane)),
+        snapshotCreation.withScanLock(session.id, () => lanes.run(session.id, runLocked)),
       );
     } finally {
       release();
     }
   }
 
-  /** Part of the transaction that makes a session which begins with a snapshot: its files come before its first use. */
+  /**
+   * Records that a new session has to be hydrated from a snapshot before its first use. Part of the transaction that
+   * creates the session.
+   */
   recordHydrationIntent(sessionId: string, snapshot: SnapshotRow): void {
     const { id, root } = snapshot;
     this.#begin(sessionId, { snapshot: id, root, path: null, undo: null, fill: true }, undefined);
   }
 
-  /** Finishes what was begun. In the session's lane, before anything else happens in its workspace. */
+  /**
+   * Finishes an interrupted restore or hydration. The caller holds the session's mutex and has not used the workspace
+   * yet.
+   */
   async finishPendingLocked(sessionId: string): Promise<void> {
-    const operation = this.#begun.get(sessionId);
+    const operation = this.#pending.get(sessionId);
     if (operation === undefined) return;
     const { records, hydration } = this.#options;
     const row = records.peek(sessionId);
@@ -182,29 +192,34 @@ export class Restores {
       else await this.#finish(row, operation, {});
     } catch (error) {
       const failure = HoldfastError.from(error);
-      if (PASSING.has(failure.code)) throw failure;
-      const begun = fill ? `it begins with snapshot ${snapshot}, which` : 'a restore was begun and';
-      throw new HoldfastError(failure.code, `The files of ${row.name} are not all there`, {
-        why: `${begun} cannot be ${fill ? 'brought' : 'finished'}: ${failure.sentence}`,
-        next: `try again, or give it other files (\`holdfast session reset ${row.id}\`, \`holdfast snapshot restore\`)`,
+      if (STOPPED.has(failure.code)) throw failure;
+      const work = fill ? `copying the files of snapshot ${snapshot}` : 'an earlier restore';
+      throw new HoldfastError(failure.code, `The files of ${row.name} are incomplete`, {
+        why: `${work} could not be finished: ${failure.sentence}`,
+        next:
+          `try again, or replace the files with \`holdfast session reset ${row.id}\` or ` +
+          '`holdfast snapshot restore`',
         details: failure.details,
         cause: error,
       });
     }
   }
 
-  /** The snapshot that a session begins with, where its files are not all there; else null. */
+  /** The snapshot that the session still has to be hydrated from; null when there is none. */
   pendingHydration(sessionId: string): string | null {
-    const operation = this.#begun.get(sessionId);
+    const operation = this.#pending.get(sessionId);
     if (operation === undefined) return null;
     const { fill, snapshot } = DataSchema.parse(operation.data);
     return fill ? snapshot : null;
   }
 
-  /** Settles when the session's sidecar restores nothing any more that was ended here. In its lane. Never rejects. */
+  /**
+   * Waits until the session's sidecar has stopped an aborted restore. The caller holds the session's mutex. Never
+   * rejects.
+   */
   async drain({ id, lineage }: SessionRow): Promise<void> {
     const { stores, snapshotCreation } = this.#options;
-    const signal = AbortSignal.timeout(QUIET_MS);
+    const signal = AbortSignal.timeout(DRAIN_TIMEOUT_MS);
     await stores
       .use(lineage, (store) =>
         snapshotCreation.withConnection(id, (connection) =>
@@ -214,39 +229,39 @@ export class Restores {
       .catch(() => false);
   }
 
-  /** Sessions with something left to finish. */
+  /** Sessions with an unfinished restore or hydration. */
   sessionsWithPending(): string[] {
-    return [...this.#begun.keys()];
+    return [...this.#pending.keys()];
   }
 
-  /** What was begun is not to be finished: the workspace goes, or gets other files. */
+  /** Drops an unfinished restore or hydration, because the workspace is deleted or gets other files. */
   dropIntent(sessionId: string): void {
-    const operation = this.#begun.get(sessionId);
+    const operation = this.#pending.get(sessionId);
     if (operation === undefined) return;
     this.#options.operations.fail(
       operation,
       new HoldfastError('interrupted', 'The restore was not finished', {
-        why: 'something else came over it',
+        why: 'another operation replaced it',
       }),
     );
-    this.#begun.delete(sessionId);
+    this.#pending.delete(sessionId);
     this.#options.hydration.clearFailure(sessionId);
   }
 
   #begin(sessionId: string, data: Data & OperationData, opId: string | undefined): Operation {
     const { database, operations } = this.#options;
     return database.transaction(() => {
-      const before = this.#begun.get(sessionId);
+      const before = this.#pending.get(sessionId);
       const begun = operations.begin({ opId, kind: RESTORE, sessionId, data });
       if ('replay' in begun) {
-        throw new HoldfastError('conflict', 'The restore was asked for and answered before');
+        throw new HoldfastError('conflict', 'This restore has already been requested and answered');
       }
-      // The last one decides what the workspace is.
+      // The latest restore decides what the workspace holds.
       if (before !== undefined) this.dropIntent(sessionId);
-      this.#begun.set(sessionId, begun.operation);
+      this.#pending.set(sessionId, begun.operation);
       database.afterRollback(() => {
-        if (before === undefined) this.#begun.delete(sessionId);
-        else this.#begun.set(sessionId, before);
+        if (before === undefined) this.#pending.delete(sessionId);
+        else this.#pending.set(sessionId, before);
       });
       return begun.operation;
     });
@@ -254,22 +269,29 @@ export class Restores {
 
   async #finish(row: SessionRow, operation: Operation, options: SnapshotCallOptions): Promise<void> {
     const { lifecycle } = this.#options;
-    // The agent may still run if the machine went down before its end was written.
+    // The agent may still run if the machine went down before its end was recorded.
     const stopped =
       row.generation === 0 ? row : await lifecycle.endAgentLocked(row, 'its workspace is restored');
     await lifecycle.ensureSidecarLocked(stopped);
     await this.#apply(stopped, operation, options, null);
   }
 
-  /** Of a workspace that is not filled yet it is what it is filled with: nothing else has been in it. */
-  async #undo(row: SessionRow, reason: SnapshotReason, request: ChangeRequest): Promise<SnapshotRow | null> {
+  /**
+   * The undo snapshot. For a workspace that is not hydrated yet, the snapshot it begins with: it never held anything
+   * else.
+   */
+  async #createUndo(
+    row: SessionRow,
+    reason: SnapshotReason,
+    request: ChangeRequest,
+  ): Promise<SnapshotRow | null> {
     const { snapshotCreation, service, lifecycle } = this.#options;
     const { signal, onProgress } = request;
-    const beginning = this.pendingHydration(row.id);
-    if (beginning !== null) return service.find(beginning);
+    const hydrationSource = this.pendingHydration(row.id);
+    if (hydrationSource !== null) return service.find(hydrationSource);
     const take = (): Promise<CreatedSnapshot | null> =>
-      retryIfSandboxLost(async (isAgain) => {
-        if (isAgain) await lifecycle.ensureSidecarLocked(row);
+      retryIfSandboxLost(async (isRetry) => {
+        if (isRetry) await lifecycle.ensureSidecarLocked(row);
         return await snapshotCreation.createLocked(row, { reason, signal, onProgress });
       });
     if (request.force) return await service.tryCreate(row, reason, take);
@@ -281,10 +303,10 @@ export class Restores {
       const failure = HoldfastError.from(error);
       throw new HoldfastError(
         failure.code,
-        'Nothing was changed: the snapshot before it could not be taken',
+        'Nothing was changed: no snapshot to return to could be created',
         {
           why: failure.sentence,
-          next: 'put that right, or repeat it with --force to go on without a way back',
+          next: 'fix the cause, or repeat the command with --force to continue without a way back',
           details: failure.details,
           cause: error,
         },
@@ -292,17 +314,17 @@ export class Restores {
     }
   }
 
-  /** `seen`: the tree that the workspace was found to have a moment ago. */
+  /** `scannedRoot`: the tree that a scan has just found in the workspace. */
   async #apply(
     row: SessionRow,
     operation: Operation,
     options: SnapshotCallOptions,
-    seen: string | null,
+    scannedRoot: string | null,
   ): Promise<RestoreAnswer> {
     const { database, operations, events, hydration, onResized } = this.#options;
     const data = DataSchema.parse(operation.data);
     const { snapshot, path, undo } = data;
-    const restored = await this.#restored(row, data, options, seen);
+    const restored = await this.#runRestore(row, data, options, scannedRoot);
     await failpoint('restore.after-files');
     const { created, replaced, removed, touched, bytes } = restored;
     const counts: RestoreCounts = { created, replaced, removed, touched, bytes };
@@ -313,48 +335,52 @@ export class Restores {
       ]);
       operations.finish(operation, answer);
     });
-    this.#begun.delete(row.id);
+    this.#pending.delete(row.id);
     hydration.clearFailure(row.id);
     onResized(row.id);
     await failpoint('restore.after-end');
     return answer;
   }
 
-  async #restored(
+  async #runRestore(
     row: SessionRow,
     { root, path }: Data,
     options: SnapshotCallOptions,
-    seen: string | null,
+    scannedRoot: string | null,
   ): Promise<RestoreResult> {
     const { stores, snapshotCreation, lifecycle } = this.#options;
     return await stores.use(row.lineage, async (store) => {
-      for (let tries = 1; ; tries += 1) {
+      for (let attempt = 1; ; attempt += 1) {
         try {
-          if (tries > 1) await lifecycle.ensureSidecarLocked(row);
-          const params = { root, path, dryRun: false, seen };
+          if (attempt > 1) await lifecycle.ensureSidecarLocked(row);
+          const params = { root, path, dryRun: false, seen: scannedRoot };
           return await snapshotCreation.withConnection(row.id, (connection) =>
             connection.restore(params, store, options),
           );
         } catch (error) {
-          if (tries === TRIES || !isCutOff(error)) throw tries === 1 ? error : afterOthers(error);
-          // The engine may take a moment to see that it is gone.
-          await sleep(tries * AGAIN_MS);
+          if (attempt === MAX_ATTEMPTS || !isSidecarLost(error))
+            throw attempt === 1 ? error : afterEarlierAttempts(error);
+          // The engine may take a moment to notice that the sidecar has exited.
+          await sleep(attempt * RETRY_DELAY_MS);
         }
       }
     });
   }
 
-  /** Told to whoever asked: it is theirs to decide what comes now. `filled`: the snapshot that the session still waited for. */
-  #failed(
+  /**
+   * The error for the caller, who decides what happens next. `hydratedFrom`: the snapshot that the session was still to
+   * be hydrated from.
+   */
+  #recordFailure(
     row: SessionRow,
     operation: Operation,
     error: unknown,
     undo: string | null,
-    filled: string | null,
+    hydratedFrom: string | null,
   ): HoldfastError {
     const { database, operations, service } = this.#options;
     const failure = HoldfastError.from(error, 'The restore failed');
-    const told = new HoldfastError(failure.code, failure.message, {
+    const reported = new HoldfastError(failure.code, failure.message, {
       why: failure.why,
       next: [
         failure.next,
@@ -362,30 +388,30 @@ export class Restores {
           ? 'nothing was changed'
           : undo === null
             ? undefined
-            : `\`holdfast snapshot restore ${row.id} ${undo}\` makes the workspace what it was before`,
+            : `\`holdfast snapshot restore ${row.id} ${undo}\` returns the workspace to its earlier state`,
       ]
         .filter((part) => part !== undefined)
         .join('; '),
       details: { ...failure.details, undo },
       cause: error,
     });
-    this.#begun.delete(row.id);
+    this.#pending.delete(row.id);
     try {
       database.transaction(() => {
-        operations.fail(operation, told);
-        if (filled !== null) this.recordHydrationIntent(row.id, service.find(filled));
+        operations.fail(operation, reported);
+        if (hydratedFrom !== null) this.recordHydrationIntent(row.id, service.find(hydratedFrom));
       });
     } catch (unwritten) {
-      // The caller is told of its failure all the same, so nobody may go on with it.
-      operations.abandon(operation, told);
-      if (filled !== null) throw unwritten;
+      // The caller still gets the error, so the operation must not be resumed.
+      operations.abandon(operation, reported);
+      if (hydratedFrom !== null) throw unwritten;
     }
-    return told;
+    return reported;
   }
 }
 
-/** What one of several tries says is not true of those before it, which may have touched something. */
-function afterOthers(error: unknown): HoldfastError {
+/** An error of a later attempt. An earlier attempt may have touched files, whatever this one says. */
+function afterEarlierAttempts(error: unknown): HoldfastError {
   const { code, message, why, next, details } = HoldfastError.from(error);
   return new HoldfastError(code, message, {
     why,
@@ -395,14 +421,14 @@ function afterOthers(error: unknown): HoldfastError {
   });
 }
 
-/** What it lacks could not be brought back. */
+/** Files that the snapshot lacks could not be restored. */
 function incomplete({ id, missing, missingPaths }: SnapshotRow): HoldfastError {
   return new HoldfastError('file_unavailable', `Snapshot ${id} is incomplete`, {
     why: `${missing} files could not be read, such as ${missingPaths[0] ?? ''}`,
   });
 }
 
-function isCutOff(error: unknown): boolean {
+function isSidecarLost(error: unknown): boolean {
   return (
     error instanceof HoldfastError && (error.code === 'connection_closed' || error.code === 'sandbox_lost')
   );

@@ -1,28 +1,28 @@
-/** So many at a time; the others wait in the order in which they came. */
+/** A counting semaphore. Waiters acquire it in the order in which they asked. */
 export class Semaphore {
   #free: number;
   readonly #waiting = new Set<() => void>();
 
-  constructor(places: number) {
-    this.#free = places;
+  constructor(permits: number) {
+    this.#free = permits;
   }
 
-  /** Gives the way to leave it, which is called once. Rejects with the signal's reason, and has no place then. */
+  /** Resolves to the release function, to be called once. Rejects with the signal's reason when that aborts first. */
   async acquire(signal: AbortSignal): Promise<() => void> {
     signal.throwIfAborted();
     if (this.#free > 0) this.#free -= 1;
-    else await this.#turn(signal);
-    return () => this.#leave();
+    else await this.#wait(signal);
+    return () => this.#release();
   }
 
-  async #turn(signal: AbortSignal): Promise<void> {
+  async #wait(signal: AbortSignal): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<undefined>();
-    const go = (): void => resolve(undefined);
+    const grant = (): void => resolve(undefined);
     const giveUp = (): void => {
-      // Where its turn came in the same moment it has the place, and leaves it as everybody does.
-      if (this.#waiting.delete(go)) reject(signal.reason);
+      // A waiter that was granted a permit in the same tick keeps it and releases it as usual.
+      if (this.#waiting.delete(grant)) reject(signal.reason);
     };
-    this.#waiting.add(go);
+    this.#waiting.add(grant);
     signal.addEventListener('abort', giveUp, { once: true });
     try {
       await promise;
@@ -31,7 +31,7 @@ export class Semaphore {
     }
   }
 
-  #leave(): void {
+  #release(): void {
     const [next] = this.#waiting;
     if (next === undefined) this.#free += 1;
     else {

@@ -22,9 +22,12 @@ import type { LineageStore } from './store/lineage-store.ts';
 import type { LineageStores } from './store/lineage-stores.ts';
 
 const MIB = 2 ** 20;
-/** What a sidecar may send beyond what the workspace may hold: trees, indexes, content that changed while it was read. */
+/**
+ * Extra bytes a sidecar may send on top of the workspace limit: trees, indexes and content that changed during the
+ * read.
+ */
 const BEYOND_LIMIT = 256 * MIB;
-/** How much may be read while the agent stands still, freeze by freeze; in between it is read while the agent runs. */
+/** Bytes that may be read during each successive freeze. Between two freezes the agent runs while the sidecar reads. */
 const FROZEN_BYTES = [32 * MIB, 128 * MIB, 1024 * MIB] as const;
 
 export interface SnapshotCreationOptions {
@@ -39,9 +42,9 @@ export interface SnapshotCreationOptions {
   readonly lanes: KeyedMutex;
   readonly ids: Ids;
   readonly access: SidecarAccess;
-  /** A snapshot was looked for, and this is what was read for it. */
+  /** Called after each scan that a snapshot needed. */
   readonly onScan: (row: SessionRow, scan: ScanResult) => void;
-  /** The most that the workspace of a session may hold, bytes; null without a limit. */
+  /** The workspace limit of the session in bytes; null when it has none. */
   readonly limitOf: (sessionId: string) => number | null;
   /** ms since 1970. */
   readonly now: () => number;
@@ -51,12 +54,12 @@ export interface SnapshotRequest {
   readonly reason: SnapshotReason;
   readonly label?: string | undefined;
   readonly pinned?: boolean | undefined;
-  /** A snapshot of a workspace with nothing in it is worth nothing: null instead. */
+  /** Create no snapshot of an empty workspace: the result is null. */
   readonly skipIfEmpty?: boolean;
   readonly opId?: string | undefined;
-  /** The turn that it is taken for. */
+  /** The turn that the snapshot belongs to. */
   readonly turnId?: string;
-  /** Whether that turn has begun. Asked when the snapshot is complete. */
+  /** Whether that turn has begun. Called when the snapshot is complete. */
   readonly isDuringTurn?: () => boolean;
   readonly signal?: AbortSignal | undefined;
   readonly onProgress?: ((progress: Progress) => void) | undefined;
@@ -64,11 +67,11 @@ export interface SnapshotRequest {
 
 export interface CreatedSnapshot {
   readonly row: SnapshotRow;
-  /** False: nothing had changed, the row is an earlier one. */
+  /** False: nothing had changed, and `row` is an earlier snapshot. */
   readonly created: boolean;
 }
 
-interface Looked {
+interface ScanAttempt {
   readonly scan: ScanResult;
   readonly frozenMs: number;
 }
@@ -76,17 +79,17 @@ interface Looked {
 type Options = Pick<SnapshotRequest, 'signal' | 'onProgress'>;
 
 /**
- * Takes snapshots, one at a time per session. Whoever needs several locks asks for them in this order: `alone`, the session's
- * lane, the lock of the lineage.
+ * Creates snapshots, one at a time per session. Lock order: `withScanLock`, the session's mutex, the lineage's
+ * read-write lock.
  */
 export class SnapshotCreation {
   readonly #options: SnapshotCreationOptions;
-  readonly #alone = new KeyedMutex();
+  readonly #scanLock = new KeyedMutex();
   readonly #connections: SnapshotConnectionPool;
-  /** What looks at the workspace of a session or waits to do so, with who may interrupt it. */
-  readonly #under = new Map<string, Set<AbortController>>();
-  /** Damage of the store that sidecars have been told of, by session. */
-  readonly #toldOf = new Map<string, string>();
+  /** Running and waiting scans by session; aborting a controller interrupts its scan. */
+  readonly #scans = new Map<string, Set<AbortController>>();
+  /** The fingerprint of the store damage that each session's sidecar has already been asked to repair. */
+  readonly #repairRequested = new Map<string, string>();
 
   constructor(options: SnapshotCreationOptions) {
     this.#options = options;
@@ -97,71 +100,76 @@ export class SnapshotCreation {
     this.#connections.close();
   }
 
-  /** The connection that its last snapshot came by, or another one. `act` is called again where its sidecar went while nobody looked. */
+  /**
+   * Runs `act` with a pooled connection to the sidecar. Calls `act` again if the sidecar of the pooled connection had
+   * exited.
+   */
   withConnection<T>(sessionId: string, act: (connection: SnapshotConnection) => Promise<T>): Promise<T> {
     return this.#connections.use(sessionId, act);
   }
 
-  /** Ends what looks at the workspace of a session, and what waits to do so. What is in the session's lane goes on. */
+  /** Aborts the running and waiting scans of a session, except those that already hold the session's mutex. */
   interrupt(sessionId: string, why: HoldfastError): void {
-    for (const interrupted of this.#under.get(sessionId) ?? []) interrupted.abort(why);
+    for (const controller of this.#scans.get(sessionId) ?? []) controller.abort(why);
   }
 
-  /** `act` alone, with a signal that `interrupt` aborts, too. */
+  /** Runs `act` under the scan lock with a signal that `interrupt` aborts as well. */
   async #interruptible<T>(
     sessionId: string,
     signal: AbortSignal | undefined,
     act: (signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
-    const interrupted = new AbortController();
-    const under = this.#under.get(sessionId) ?? new Set();
-    this.#under.set(sessionId, under);
-    under.add(interrupted);
-    const either = signal === undefined ? interrupted.signal : AbortSignal.any([interrupted.signal, signal]);
+    const controller = new AbortController();
+    const scans = this.#scans.get(sessionId) ?? new Set();
+    this.#scans.set(sessionId, scans);
+    scans.add(controller);
+    const combined = signal === undefined ? controller.signal : AbortSignal.any([controller.signal, signal]);
     const { access } = this.#options;
     try {
       return await this.withScanLock(sessionId, async () => {
-        either.throwIfAborted();
+        combined.throwIfAborted();
         const release = access.acquireLease(sessionId);
         try {
-          return await withRunningSidecar(access, sessionId, () => act(either));
+          return await withRunningSidecar(access, sessionId, () => act(combined));
         } finally {
           release();
         }
       });
     } catch (error) {
-      if (interrupted.signal.aborted) throw interrupted.signal.reason;
+      if (controller.signal.aborted) throw controller.signal.reason;
       throw error;
     } finally {
-      under.delete(interrupted);
-      if (under.size === 0) this.#under.delete(sessionId);
+      scans.delete(controller);
+      if (scans.size === 0) this.#scans.delete(sessionId);
     }
   }
 
-  /** No snapshot of the session is taken beside `act`. */
+  /** Runs `act` while no snapshot of the session is created. */
   withScanLock<T>(sessionId: string, act: () => Promise<T>): Promise<T> {
-    return this.#alone.run(sessionId, act);
+    return this.#scanLock.run(sessionId, act);
   }
 
   /**
-   * A snapshot of the workspace of a session that is not deleted, whatever runs in it. Null only with `skipIfEmpty`. Errors: those of
-   * the sidecar (`file_*` with the path), `no_space`, `conflict` where it changes too fast, `snapshot_damaged`.
+   * Creates a snapshot of a session that is not deleted, whatever runs in it. Null only with `skipIfEmpty`. Errors:
+   * those of the sidecar (`file_*` with the path), `no_space`, `conflict` when the workspace changes too fast,
+   * `snapshot_damaged`.
    */
   create(sessionId: string, request: SnapshotRequest): Promise<CreatedSnapshot | null> {
     const { records } = this.#options;
     return this.#interruptible(sessionId, request.signal, (signal) =>
-      this.#take(records.get(sessionId), { ...request, signal }, false),
+      this.#createSnapshot(records.get(sessionId), { ...request, signal }, false),
     );
   }
 
-  /** As `take`, for callers that are `alone` and in the session's lane, with its sidecar running. */
+  /** As `create`, for callers that hold the scan lock and the session's mutex while the sidecar runs. */
   createLocked(row: SessionRow, request: SnapshotRequest): Promise<CreatedSnapshot | null> {
-    return this.#take(row, request, true);
+    return this.#createSnapshot(row, request, true);
   }
 
   /**
-   * The tree of the workspace as it is, kept for as long as `act` runs; no snapshot of the session is taken meanwhile. What was new
-   * in it stays in the store until that is collected. `moved`: it was written to during the look.
+   * Scans the workspace and runs `act` with the resulting tree, which stays in the store while `act` runs. No snapshot
+   * of the session is created meanwhile. New objects stay in the store until the next garbage collection.
+   * `changedDuringScan` may be true.
    */
   withCurrentTree<T>(
     sessionId: string,
@@ -170,11 +178,11 @@ export class SnapshotCreation {
   ): Promise<T> {
     const { records } = this.#options;
     return this.#interruptible(sessionId, options.signal, (signal) =>
-      this.#now(records.get(sessionId), act, { ...options, signal }),
+      this.#withTree(records.get(sessionId), act, { ...options, signal }),
     );
   }
 
-  async #now<T>(
+  async #withTree<T>(
     row: SessionRow,
     act: (store: LineageStore, scan: ScanResult) => Promise<T>,
     options: Options,
@@ -195,33 +203,37 @@ export class SnapshotCreation {
     );
   }
 
-  async #take(row: SessionRow, request: SnapshotRequest, inLane: boolean): Promise<CreatedSnapshot | null> {
+  async #createSnapshot(
+    row: SessionRow,
+    request: SnapshotRequest,
+    isLocked: boolean,
+  ): Promise<CreatedSnapshot | null> {
     const { stores, snapshots, operations } = this.#options;
     const { opId } = request;
-    const earlier = operations.findResult(opId, 'snapshot.create');
-    if (earlier !== null) {
-      const { id, created } = earlier.result as { id: string; created: string };
+    const replay = operations.findResult(opId, 'snapshot.create');
+    if (replay !== null) {
+      const { id, created } = replay.result as { id: string; created: string };
       return { row: snapshots.getOrThrow(id), created: created === 'yes' };
     }
     return await stores.use(row.lineage, (store) =>
       this.#receive(row, store, async (connection, incoming) => {
-        const looked = await this.#look(row, connection, store, incoming, request, inLane);
+        const attempt = await this.#scanConsistently(row, connection, store, incoming, request, isLocked);
         await failpoint('snapshot.after-scan');
-        const { scan } = looked;
+        const { scan } = attempt;
         this.#options.onScan(row, scan);
         if (request.skipIfEmpty === true && scan.files === 0 && scan.directories === 0) return null;
         const newest = snapshots.newest(row.id);
-        if (newest?.root === scan.root && this.#isOne(newest, request)) {
-          return this.#record(request, () => ({ row: this.#again(newest, request), created: false }));
+        if (newest?.root === scan.root && this.#isReusable(newest, request)) {
+          return this.#record(request, () => ({ row: this.#reuse(newest, request), created: false }));
         }
         await incoming.publish(scan.root);
         await failpoint('snapshot.after-publish');
-        const taken = this.#record(request, () => ({
-          row: this.#insert(row, request, looked, incoming.publishedBytes, newest),
+        const created = this.#record(request, () => ({
+          row: this.#insert(row, request, attempt, incoming.publishedBytes, newest),
           created: true,
         }));
         await failpoint('snapshot.after-row');
-        return taken;
+        return created;
       }),
     );
   }
@@ -232,7 +244,7 @@ export class SnapshotCreation {
     act: (connection: SnapshotConnection, incoming: IncomingPacks) => Promise<T>,
   ): Promise<T> {
     return await this.#connections.use(row.id, async (connection) => {
-      const incoming = new IncomingPacks(store, () => this.#mostBytes(row.id));
+      const incoming = new IncomingPacks(store, () => this.#maxBytes(row.id));
       try {
         return await act(connection, incoming);
       } finally {
@@ -241,19 +253,19 @@ export class SnapshotCreation {
     });
   }
 
-  /** While the agent goes on; where it changes something meanwhile, a second look while it stands still. */
-  async #look(
+  /** Scans while the agent runs. If the agent changes files meanwhile, scans again while the agent is frozen. */
+  async #scanConsistently(
     row: SessionRow,
     connection: SnapshotConnection,
     store: LineageStore,
     incoming: IncomingPacks,
     options: Options,
-    inLane: boolean,
-  ): Promise<Looked> {
+    isLocked: boolean,
+  ): Promise<ScanAttempt> {
     const { freezing, lanes } = this.#options;
     let base = this.#base(row);
     const { damageFingerprint } = store;
-    let isBaseSuspect = damageFingerprint !== null && this.#toldOf.get(row.id) !== damageFingerprint;
+    let isBaseSuspect = damageFingerprint !== null && this.#repairRequested.get(row.id) !== damageFingerprint;
     const scan = async (
       frozen: boolean,
       budgetBytes: number | null,
@@ -266,44 +278,46 @@ export class SnapshotCreation {
     try {
       first = await scan(false, null);
     } catch (error) {
-      // What it would begin with cannot be read: all is looked at anew, so that at least this one can be.
+      // The base tree cannot be read. A full scan makes at least this snapshot readable.
       const isDamaged = error instanceof HoldfastError && error.code === 'snapshot_damaged';
       if (!isDamaged || base === null) throw error;
       base = null;
       first = await scan(false, null);
     }
-    let looked: Looked = { scan: first, frozenMs: 0 };
-    // What was stored anew is published, also where the tree is the same.
+    let attempt: ScanAttempt = { scan: first, frozenMs: 0 };
+    // Objects that replace damaged ones are published even when the tree is unchanged.
     if (isBaseSuspect && damageFingerprint !== null && first.complete) {
       await incoming.publish(first.root);
-      this.#toldOf.set(row.id, damageFingerprint);
+      this.#repairRequested.set(row.id, damageFingerprint);
       isBaseSuspect = false;
     }
-    // The kernel takes a lease from a program that does not give it up, some time after the file was first opened. While the agent runs it
-    // can have another one at once: only while it stands still it cannot.
-    let isPatient = first.missing === 0;
-    const isOne = ({ scan }: Looked): boolean =>
-      !scan.changedDuringScan && scan.complete && (scan.missing === 0 || isPatient);
-    if (!isPatient) looked = added(looked, await scan(false, null, true), 0);
+    // The kernel breaks a lease some time after the file was first opened. A running agent can take a new lease at
+    // once; a frozen one cannot.
+    let hasAwaitedLeases = first.missing === 0;
+    const isConsistent = ({ scan }: ScanAttempt): boolean =>
+      !scan.changedDuringScan && scan.complete && (scan.missing === 0 || hasAwaitedLeases);
+    if (!hasAwaitedLeases) attempt = addScan(attempt, await scan(false, null, true), 0);
     for (const budget of FROZEN_BYTES) {
-      if (isOne(looked)) return looked;
-      // The next look begins with this one: what is in the store need not be read again while the agent stands still.
-      if (looked.scan.complete) {
-        await incoming.publish(looked.scan.root);
-        base = looked.scan.root;
+      if (isConsistent(attempt)) return attempt;
+      // The next scan uses this tree as its base, so stored content is not read again during the freeze.
+      if (attempt.scan.complete) {
+        await incoming.publish(attempt.scan.root);
+        base = attempt.scan.root;
       }
-      const again = (): Promise<{ result: ScanResult; frozenMs: number }> =>
-        freezing.runFrozen(row.id, (still) => scan(still, still ? budget : null, still && awaitsLeases));
-      const awaitsLeases = looked.scan.missing > 0 && !isPatient;
-      const { result, frozenMs } = inLane ? await again() : await lanes.run(row.id, again);
-      looked = added(looked, result, frozenMs);
-      if (awaitsLeases) isPatient = true;
-      if (!looked.scan.complete) looked = added(looked, await scan(false, null), 0);
+      const scanFrozen = (): Promise<{ result: ScanResult; frozenMs: number }> =>
+        freezing.runFrozen(row.id, (isFrozen) =>
+          scan(isFrozen, isFrozen ? budget : null, isFrozen && awaitsLeases),
+        );
+      const awaitsLeases = attempt.scan.missing > 0 && !hasAwaitedLeases;
+      const { result, frozenMs } = isLocked ? await scanFrozen() : await lanes.run(row.id, scanFrozen);
+      attempt = addScan(attempt, result, frozenMs);
+      if (awaitsLeases) hasAwaitedLeases = true;
+      if (!attempt.scan.complete) attempt = addScan(attempt, await scan(false, null), 0);
     }
-    if (isOne(looked)) return looked;
-    throw new HoldfastError('conflict', `No snapshot of ${row.name} was taken`, {
-      why: `its files changed at each of ${FROZEN_BYTES.length + 1} looks`,
-      next: 'try again when less is written to the workspace',
+    if (isConsistent(attempt)) return attempt;
+    throw new HoldfastError('conflict', `No snapshot of ${row.name} was created`, {
+      why: `its files changed during each of ${FROZEN_BYTES.length + 1} scans`,
+      next: 'try again when fewer files are being written',
     });
   }
 
@@ -315,12 +329,12 @@ export class SnapshotCreation {
   }
 
   /**
-   * Whether an earlier one of the same tree is the answer. A person's has the history up to now, for who forks it: a turn that ended
-   * since is a change, even one that left no trace in the files.
+   * Whether an earlier snapshot of the same tree answers this request. A manual snapshot records the history up to now,
+   * because forks copy it: a turn that ended since counts as a change even if it left the files alone.
    */
-  #isOne(newest: SnapshotRow, { reason, label, isDuringTurn }: SnapshotRequest): boolean {
+  #isReusable(newest: SnapshotRow, { reason, label, isDuringTurn }: SnapshotRequest): boolean {
     if (label !== undefined) return false;
-    // This one is known to be of a moment before the turn.
+    // The new snapshot is certainly from before the turn, and the earlier one is not.
     if (newest.duringTurn && isDuringTurn?.() !== true) return false;
     if (reason !== 'manual') return true;
     const { sessionId, eventSeq } = newest;
@@ -329,8 +343,8 @@ export class SnapshotCreation {
     );
   }
 
-  /** Nothing has changed. What a person asks for is kept as theirs from now on. */
-  #again(newest: SnapshotRow, { reason, pinned }: SnapshotRequest): SnapshotRow {
+  /** Reuses the newest snapshot because nothing changed. A manual request turns it into a manual snapshot. */
+  #reuse(newest: SnapshotRow, { reason, pinned }: SnapshotRequest): SnapshotRow {
     return this.#options.snapshots.update(newest.id, {
       ...(pinned === undefined ? {} : { pinned }),
       ...(reason === 'manual' ? { reason } : {}),
@@ -351,7 +365,7 @@ export class SnapshotCreation {
   #insert(
     session: SessionRow,
     { reason, label, pinned, turnId, isDuringTurn }: SnapshotRequest,
-    { scan, frozenMs }: Looked,
+    { scan, frozenMs }: ScanAttempt,
     newBytes: number,
     newest: SnapshotRow | null,
   ): SnapshotRow {
@@ -381,7 +395,7 @@ export class SnapshotCreation {
       missingPaths: scan.missingPaths,
     };
     snapshots.insert(row);
-    const told = {
+    const data = {
       snapshotId: row.id,
       reason,
       label: row.label,
@@ -395,11 +409,11 @@ export class SnapshotCreation {
       ...(row.duringTurn ? { duringTurn: true } : {}),
       ...(row.missing > 0 ? { missing: row.missing, missingPaths: row.missingPaths } : {}),
     };
-    events.append(session.id, [{ type: 'snapshot.created', data: told }]);
+    events.append(session.id, [{ type: 'snapshot.created', data }]);
     return row;
   }
 
-  async #mostBytes(sessionId: string): Promise<number> {
+  async #maxBytes(sessionId: string): Promise<number> {
     const { home, limitOf } = this.#options;
     const { bavail, bsize } = await statfs(home.store);
     const free = Math.max(0, bavail * bsize - MIN_FREE_MIB * MIB);
@@ -408,8 +422,8 @@ export class SnapshotCreation {
   }
 }
 
-/** What several looks found together; a file that changed in between counts each time. */
-function added(before: Looked, scan: ScanResult, frozenMs: number): Looked {
+/** Adds up several scans. A file that changed between two of them counts each time. */
+function addScan(before: ScanAttempt, scan: ScanResult, frozenMs: number): ScanAttempt {
   const { changedFiles, changedBytes, newObjects, newBytes, scanMs, readMs } = before.scan;
   return {
     scan: {

@@ -49,7 +49,7 @@ export interface SnapshotServicesOptions {
   readonly events: EventLog;
   readonly output: TurnOutput;
   readonly artifacts: Artifacts;
-  /** The file of the thread that compares lines. */
+  /** Path of the worker program that compares lines. */
   readonly lineWorker: string;
   readonly records: SessionRecords;
   readonly lifecycle: Lifecycle;
@@ -80,7 +80,7 @@ export interface SnapshotServices {
   readonly forks: Forks;
 }
 
-/** Everything that works on snapshots, put together. */
+/** Wires up everything that works on snapshots. */
 export function createSnapshotServices(options: SnapshotServicesOptions): SnapshotServices {
   const { access, stores, now, log } = options;
   const scanCaches = new ScanCaches(options);
@@ -91,7 +91,7 @@ export function createSnapshotServices(options: SnapshotServicesOptions): Snapsh
   const service = new SnapshotService({ ...options, snapshotCreation });
   const turnSnapshots = new TurnSnapshots({
     ...options,
-    takes: snapshotCreation,
+    snapshotCreation,
     isRequired: ({ profile }) => options.profiles.get(profile)?.config.snapshots === 'required',
   });
   const leasedRoots = new LeasedRoots(now);

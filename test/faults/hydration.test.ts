@@ -66,7 +66,7 @@ async function source(
 }
 
 test(
-  'a fork is answered before its files are there: it says so, they are held, and who uses it gets them at once',
+  'a fork returns before its files are there and says so; the snapshot is protected, and a use hydrates at once',
   LONG,
   async () => {
     const home = await bench.createHome();
@@ -110,7 +110,7 @@ test(
   },
 );
 
-test('a part of it, a reset and a restore before the files are there lose none of them', LONG, async () => {
+test('a partial restore, a reset and a restore before hydration lose no files', LONG, async () => {
   const home = await bench.createHome();
   await home.start({ 'fork.before-files': 'delay:600000' });
   const { snapshot } = await source(home, 'mkdir d; echo one > d/f; echo two > g');
@@ -135,7 +135,7 @@ test('a part of it, a reset and a restore before the files are there lose none o
 });
 
 test(
-  'a supervisor that is told to leave does not wait for the files, and the next one brings them by itself',
+  'a supervisor that shuts down does not wait for a hydration, and the next one continues it',
   LONG,
   async () => {
     const home = await bench.createHome();
@@ -161,29 +161,25 @@ test(
   },
 );
 
-test(
-  'a session that is deleted while it is filled is gone, and what it was to have is not',
-  LONG,
-  async () => {
-    const home = await bench.createHome();
-    await home.start();
-    const { id, snapshot } = await source(home, `seq ${FILES} | xargs touch; echo one > f`);
-    const { id: fork } = (await home.call('snapshot/fork', { snapshot })).session;
-    await untilWritten(home, fork);
-    // Whoever waits for the files is told, too.
-    const waiting = failure(home.call('workspace/wait', { session: fork }));
-    await home.call('session/delete', { session: fork, force: true });
-    expect(['not_found', 'internal']).toContain((await waiting).code);
-    expect(await readdir(join(home.path, 'workspaces'))).not.toContain(fork);
-    expect((await home.call('snapshot/list', { session: fork })).snapshots).toEqual([]);
-    expect((await home.call('snapshot/verify', { snapshot })).ok).toBe(true);
-    expect(await prompt(home, id, 'ls | wc -l; cat f')).toBe(`${FILES + 1}\none\n`);
-    await home.call('session/stop', { session: id });
-    await expectSettled(home);
-  },
-);
+test('deleting a session during its hydration keeps the snapshot', LONG, async () => {
+  const home = await bench.createHome();
+  await home.start();
+  const { id, snapshot } = await source(home, `seq ${FILES} | xargs touch; echo one > f`);
+  const { id: fork } = (await home.call('snapshot/fork', { snapshot })).session;
+  await untilWritten(home, fork);
+  // Whoever waits for the files is told, too.
+  const waiting = failure(home.call('workspace/wait', { session: fork }));
+  await home.call('session/delete', { session: fork, force: true });
+  expect(['not_found', 'internal']).toContain((await waiting).code);
+  expect(await readdir(join(home.path, 'workspaces'))).not.toContain(fork);
+  expect((await home.call('snapshot/list', { session: fork })).snapshots).toEqual([]);
+  expect((await home.call('snapshot/verify', { snapshot })).ok).toBe(true);
+  expect(await prompt(home, id, 'ls | wc -l; cat f')).toBe(`${FILES + 1}\none\n`);
+  await home.call('session/stop', { session: id });
+  await expectSettled(home);
+});
 
-test('a purge while sessions are filled takes all of it away', LONG, async () => {
+test('a purge during hydrations removes everything', LONG, async () => {
   const home = await bench.createHome();
   const supervisor = await home.start();
   const { snapshot } = await source(home, `seq ${FILES} | xargs touch; echo one > f`);
@@ -216,7 +212,7 @@ const FULL = [
 ] as const;
 
 test.for(FULL)(
-  'a disk that is full of $of: the fork says so, its next use too, and it has its files when there is space',
+  'a disk full of $of: the fork and its next use report it, and the files follow when there is space',
   LONG,
   async ({ files, options, fill }, { skip }) => {
     const home = await bench.createHome();
@@ -254,7 +250,7 @@ test.for(FULL)(
     });
     expect(events.map(({ data }) => data)).toMatchObject([{ snapshotId: snapshot, code: 'no_space' }]);
     const used = failure(home.call('files/list', { session: fork.id, path: '/workspace' }));
-    expect(await used).toMatchObject({ code: 'no_space', message: 'The files of fork are not all there' });
+    expect(await used).toMatchObject({ code: 'no_space', message: 'The files of fork are incomplete' });
     await rm(join(workspaces, 'filler'), { recursive: true });
     expect((await home.call('workspace/wait', { session: fork.id })).session.hydration).toBeNull();
     expect(await prompt(home, fork.id, 'cat f; wc -c < big')).toBe('one\n9000000\n');

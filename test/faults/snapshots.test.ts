@@ -88,7 +88,7 @@ async function fill(folder: string, what: 'bytes' | 'inodes'): Promise<() => Pro
 
 describe('a store that is full', () => {
   test.for(['bytes', 'inodes'] as const)(
-    'of %s: told as such, nothing is damaged, turns go on, deletes work',
+    'of %s: reported as such, nothing is damaged, turns continue, deletes work',
     async (what, { skip }) => {
       const { home, id } = await begun();
       const store = await smallStore(home, id, 64);
@@ -135,7 +135,7 @@ describe('a store that is full', () => {
     },
   );
 
-  test('so full that nothing is left to begin with: refused before anything is sent', async ({ skip }) => {
+  test('without any free space: rejected before anything is sent', async ({ skip }) => {
     const { home, id } = await begun();
     const store = await smallStore(home, id, 64);
     if (store === null) {
@@ -152,7 +152,7 @@ describe('a store that is full', () => {
   });
 });
 
-test('without an engine what no snapshot needs is given back all the same, and the rest is said to stay', async () => {
+test('without an engine snapshot garbage is still collected, and the rest is reported as kept', async () => {
   const home = await bench.createHome();
   const supervisor = await home.start();
   await bench.deploy(home, shellProject('shell'));
@@ -186,7 +186,7 @@ test('without an engine what no snapshot needs is given back all the same, and t
   expect((await home.call('snapshot/list', { session: id })).usage.bytes).toBeLessThan(MIB);
 });
 
-test('what is mounted in a workspace is refused by its path, and the turn goes on', async ({ skip }) => {
+test('a mount inside a workspace is rejected by its path, and the turn continues', async ({ skip }) => {
   const { home, id } = await begun();
   await prompt(home, id, 'mkdir -p deep/inside; echo ours > deep/file');
   // Containers see what was mounted when they began.
@@ -216,7 +216,7 @@ test('what is mounted in a workspace is refused by its path, and the turn goes o
 });
 
 test(
-  'a session that is stopped while a closed folder is looked at leaves it closed',
+  'stopping a session during the scan of an inaccessible directory restores its mode',
   { timeout: 240_000 },
   async () => {
     const { home, id } = await begun();
@@ -238,7 +238,7 @@ test(
   },
 );
 
-test('a sidecar that hangs does not keep its session from being stopped', { timeout: 120_000 }, async () => {
+test('a hanging sidecar does not prevent stopping its session', { timeout: 120_000 }, async () => {
   const { home, id } = await begun();
   await prompt(home, id, 'head -c 3000000 /dev/urandom > f');
   await home.call('snapshot/create', { session: id });
@@ -251,7 +251,7 @@ test('a sidecar that hangs does not keep its session from being stopped', { time
 });
 
 describe('kill -9 of the sidecar', () => {
-  test('while it looks: no snapshot, nothing left over, and the next one is whole', async () => {
+  test('during a scan: no snapshot, nothing left over, and the next one is complete', async () => {
     const { home, id } = await begun();
     const incoming = join(home.path, 'store', id, 'incoming');
     const write = 'for n in $(seq 24); do head -c 2000000 /dev/urandom > f$n; done';
@@ -267,7 +267,7 @@ describe('kill -9 of the sidecar', () => {
     expect((await home.call('snapshot/verify', { snapshot: taken.id })).ok).toBe(true);
   });
 
-  test('a moment ago: whoever asks gets another one', async () => {
+  test('just before a request: the request gets another sidecar', async () => {
     const { home, id } = await begun();
     const { id: snapshot } = await home.call('snapshot/create', { session: id });
     for (const ask of [
@@ -284,7 +284,7 @@ describe('kill -9 of the sidecar', () => {
   });
 
   test(
-    'while it is in a folder that its owner may not enter: the next one closes it again as it starts, also after a stop',
+    'in an inaccessible directory: the next sidecar restores its mode at start, also after a stop',
     { timeout: 240_000 },
     async () => {
       const { home, id } = await begun();
@@ -320,7 +320,7 @@ describe('kill -9 of the sidecar', () => {
     },
   );
 
-  test('while it restores: the next one finishes it, and whoever asked gets the answer', async () => {
+  test('during a restore: the next sidecar finishes it, and the caller gets the answer', async () => {
     const { home, id } = await begun();
     await prompt(
       home,
@@ -342,7 +342,9 @@ describe('kill -9 of the sidecar', () => {
   });
 });
 
-/** Has files written, and kills the sidecar in a look at them as soon as `begun` holds. Gives what the look ended with. */
+/**
+ * Has files written, and kills the sidecar in a look at them as soon as `begun` holds. Gives what the look ended with.
+ */
 async function killedWhileItLooks(
   home: FaultHome,
   id: string,

@@ -52,7 +52,7 @@ async function patch(
 }
 
 describe('what differs', () => {
-  test('between two snapshots, and between one and the workspace as it is, page by page', async () => {
+  test('between two snapshots, and between a snapshot and the current workspace, in pages', async () => {
     const { id, folder } = await scene.createSession();
     await mkdir(join(folder, 'src'));
     await writeFile(join(folder, 'src/a'), 'one\n');
@@ -113,7 +113,7 @@ describe('what differs', () => {
     expect((await home.call('snapshot/preview', { session: id, from: 'files' })).changes).toEqual([]);
   });
 
-  test('a file that was renamed and edited is one change, and git applies its patch; a chmod tells both modes', async () => {
+  test('a renamed and edited file is one change, and git applies its patch; a chmod shows both modes', async () => {
     const { id, folder } = await scene.createSession();
     const text = Array.from({ length: 20 }, (_, line) => `line ${line}\n`).join('');
     await mkdir(join(folder, 'src'));
@@ -159,7 +159,7 @@ describe('what differs', () => {
   });
 
   test(
-    'what a reset would change: what the project brings again is no change',
+    'what a reset would change, without the files that the project seeds again',
     { timeout: 120_000 },
     async () => {
       const files = {
@@ -214,7 +214,7 @@ describe('what differs', () => {
     },
   );
 
-  test('ids of others, forged ones and cursors that are none are refused', async () => {
+  test('ids of other lineages, forged ids and invalid cursors are rejected', async () => {
     const [one, other] = [await scene.createSession(), await scene.createSession()];
     await writeFile(join(one.folder, 'a'), 'one');
     const [a, b] = [await scene.createSnapshot(one.id), await scene.createSnapshot(other.id)];
@@ -240,7 +240,7 @@ describe('what differs', () => {
   });
 
   test(
-    'as a patch that git takes, in pieces, with what git refuses left out and told',
+    'as a patch that git applies, in chunks, without the paths that git would reject',
     { timeout: 180_000 },
     async () => {
       const { id, folder } = await scene.createSession();
@@ -288,7 +288,7 @@ describe('what differs', () => {
     },
   );
 
-  test('pieces that a killed supervisor was asked for go on between two files, and are refused inside of one', async () => {
+  test('after a supervisor crash a patch continues between two files, and is rejected inside a file', async () => {
     const { id, folder } = await scene.createSession();
     const before = await scene.createSnapshot(id);
     for (const name of ['a', 'b', 'c']) await writeFile(join(folder, name), randomBytes(4 * MIB));

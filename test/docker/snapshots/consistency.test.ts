@@ -24,7 +24,10 @@ type Pair = readonly [a: number, b: number];
 const contentOf = (number: number): Buffer =>
   Buffer.from(`${String(number).padStart(LINE - 1)}\n`.repeat(SIZE / LINE));
 
-/** Of the agent's container: in place, in one write each, and without a rest, so that there is no look in which nothing moves. */
+/**
+ * Of the agent's container: in place, in one write each, and without a rest, so that there is no look in which nothing
+ * moves.
+ */
 const AGENT = `
 import os, time
 a, b = (os.open('/workspace/agent/' + name, os.O_WRONLY) for name in 'ab')
@@ -113,7 +116,7 @@ async function writing(
 }
 
 test(
-  'what is written while a snapshot is taken is in it as it was at one moment, and the agent goes on',
+  'a snapshot of a workspace that is being written to is consistent, and the agent continues',
   { timeout: soakCount(180_000, 3_600_000) },
   async () => {
     const seed = seedOfRun('moments');

@@ -64,7 +64,7 @@ async function packs(): Promise<string[]> {
 }
 
 test.each(Object.keys(OBJECT_KINDS) as ObjectKindName[])(
-  'a flipped bit of a %s is found and named, and nothing is restored',
+  'a flipped bit of a %s is found and reported, and nothing is restored',
   async (kindName) => {
     const store = await LineageStore.open(join(home.path, 'store', id));
     const place = store.packs
@@ -113,7 +113,7 @@ test.each<[string, (whole: Buffer) => Buffer]>([
   }
 });
 
-test('what a snapshot has that is damaged is stored anew by the next one, while the workspace has it; then both are whole', async () => {
+test('the next snapshot stores damaged objects again while the workspace has them; then both snapshots are complete', async () => {
   const kept = join(folder, 'kept');
   await writeFile(kept, randomBytes(MIB));
   const before = await packs();
@@ -144,7 +144,7 @@ test('what a snapshot has that is damaged is stored anew by the next one, while 
   await writeFile(path, whole);
 });
 
-test('and once all is as it was, it comes back', async () => {
+test('once the store is repaired, the snapshot can be restored', async () => {
   await supervisor.kill();
   supervisor = await home.start();
   expect(await home.call('snapshot/verify', { snapshot: taken })).toMatchObject({ ok: true, damages: [] });

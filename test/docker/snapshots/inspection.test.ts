@@ -44,7 +44,7 @@ describe('on the command line', () => {
     );
   };
 
-  test('what differs, as lines, totals, JSON and a patch; what a restore would change; whether all is whole', async () => {
+  test('shows differences as lines, totals, JSON and a patch, previews a restore, and verifies', async () => {
     const { id, folder } = await scene.createSession();
     await writeFile(join(folder, 'a'), 'one\n');
     await writeFile(join(folder, 'moves'), 'content\n');
@@ -108,7 +108,7 @@ describe('on the command line', () => {
     expect((await holdfast('snapshot', 'diff', 'x', 'now')).code).toBe(2);
   });
 
-  test('a rename with an edit and a chmod, as lines', async () => {
+  test('shows a rename with an edit and a chmod as lines', async () => {
     const { id, folder } = await scene.createSession();
     await writeFile(join(folder, 'before.txt'), 'one\ntwo\nthree\n');
     await writeFile(join(folder, 'run.sh'), 'echo\n', { mode: 0o644 });
@@ -136,7 +136,7 @@ describe('on the command line', () => {
 });
 
 describe('the files of a snapshot', () => {
-  test('are listed and read as they were, whatever became of them, and cannot be written', async () => {
+  test('can be listed and read unchanged, and cannot be written', async () => {
     const { id, folder } = await scene.createSession();
     const content = randomBytes(5 * MIB);
     await mkdir(join(folder, 'd'));
@@ -173,7 +173,7 @@ describe('the files of a snapshot', () => {
 });
 
 describe('what is stored', () => {
-  test('is checked and named where it is damaged, and given back when nobody needs it', async () => {
+  test('is verified, with damage located, and freed when nothing needs it', async () => {
     const { id, folder } = await scene.createSession();
     await writeFile(join(folder, 'kept'), randomBytes(2 * MIB));
     const kept = await scene.createSnapshot(id);

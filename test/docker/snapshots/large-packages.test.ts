@@ -76,7 +76,7 @@ function own(path: string, uid: number, gid: number): void {
 }
 
 test(
-  'large packages are byte for byte the same after fork and restore',
+  'large packages are byte-identical after a fork and a restore',
   { timeout: SOAK ? 3_600_000 : 300_000 },
   async () => {
     const { session } = await home.call('session/create', { profile: 'corpus' });

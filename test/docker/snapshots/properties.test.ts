@@ -60,7 +60,7 @@ function hexOf(path: string): string {
 }
 
 test(
-  'a tree comes back in every attribute, what differs is told, and a fork never changes its source',
+  'a tree is restored in every attribute, differences are reported, and a fork never changes its source',
   { timeout: 1_800_000 },
   async () => {
     const seed = seedOfRun('whole snapshots');
@@ -109,7 +109,7 @@ test(
   },
 );
 
-test('a file of several names that its owner may not read does not look as if somebody wrote to it', async () => {
+test('an unreadable file with several hard links does not count as changed', async () => {
   const made = await home.runJson(['session', 'create', 'trees', '--name', 'closed']);
   const session = CreatedSchema.parse(made).session.id;
   const files = 'mkdir p q; echo closed > p/file; ln p/file q/file; chmod 000 p/file';

@@ -6,7 +6,7 @@ import { connectTo } from '../../setup/test-client.ts';
 
 const ROUNDS = 6;
 
-describe('what a client saves while a workspace is brought back', () => {
+describe('what a client saves during a restore', () => {
   let home: TestHome;
   let connection: SupervisorConnection;
   beforeAll(async () => {
@@ -19,7 +19,7 @@ describe('what a client saves while a workspace is brought back', () => {
     await home.dispose();
   });
 
-  test('is in the snapshot before it or there afterwards, whenever it comes', async () => {
+  test('is in the undo snapshot or in the workspace afterwards, whenever it arrives', async () => {
     const { peer } = connection;
     await home.runOk(['session', 'create', 'shell', '--name', 'main']);
     await home.runOk(['prompt', 'main', 'for n in $(seq 400); do echo $n > f$n; done']);

@@ -70,7 +70,7 @@ async function sidecarOf(id: string): Promise<string> {
 }
 
 test(
-  'a session that was stopped is not read again, and comes back exactly',
+  'the files of a stopped session are not read again, and are restored exactly',
   { timeout: 180_000 },
   async () => {
     const { id, first } = await filled();
@@ -91,15 +91,19 @@ test(
   },
 );
 
-test('nor one whose sidecar was killed, once it has left what it knew', { timeout: 180_000 }, async () => {
-  const { id } = await filled();
-  await changesFrom(cacheOf(id), null);
-  await home.docker.getContainer(await sidecarOf(id)).kill({ signal: 'SIGKILL' });
-  expect(await readAfterChange(id, 'after the kill')).toBe(1);
-});
+test(
+  'nor are those of a session whose sidecar was killed after it had saved its scan cache',
+  { timeout: 180_000 },
+  async () => {
+    const { id } = await filled();
+    await changesFrom(cacheOf(id), null);
+    await home.docker.getContainer(await sidecarOf(id)).kill({ signal: 'SIGKILL' });
+    expect(await readAfterChange(id, 'after the kill')).toBe(1);
+  },
+);
 
 test(
-  'what is left is not believed where it was damaged, and goes with its session',
+  'a damaged scan cache is not used, and the cache is deleted with its session',
   { timeout: 180_000 },
   async () => {
     const { id } = await filled();

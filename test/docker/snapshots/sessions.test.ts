@@ -32,7 +32,7 @@ const ResumedSchema = z.object({ undo: z.string().nullable(), session: z.object(
 const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
 const ChangesSchema = z.object({ changes: z.array(z.object({ path: z.string(), kind: z.string() })) });
 
-describe('the command line takes, compares and brings back', () => {
+describe('the command line creates, compares and restores snapshots', () => {
   let home: TestHome;
   let id: string;
   beforeAll(async () => {
@@ -70,7 +70,7 @@ describe('the command line takes, compares and brings back', () => {
     return seen;
   }
 
-  test('a snapshot says what the turn after it was asked', async () => {
+  test('a snapshot shows the prompt of the turn after it', async () => {
     await made('shell', 'named');
     await prompt('named', 'echo first > one');
     await prompt('named', 'echo second > two\n# and\tmore');
@@ -86,7 +86,7 @@ describe('the command line takes, compares and brings back', () => {
     expect(shown).toMatch(/ echo second > two # and more$/m);
   });
 
-  test('a tree comes back exactly, whole or in part, and a restore can be undone', async () => {
+  test('a tree is restored exactly, whole or in part, and a restore can be undone', async () => {
     await prompt(
       'main',
       'mkdir -p src/deep empty .git/objects; echo one > src/a; echo two > src/deep/b; ln src/a src/same; ln -s ../a src/deep/l; ' +
@@ -129,7 +129,7 @@ describe('the command line takes, compares and brings back', () => {
     expect(await treeOf(id)).toEqual(after);
   });
 
-  test('before every turn one is taken, and where nothing has changed it is the one before', async () => {
+  test('every turn has a snapshot, and without changes it is the previous one', async () => {
     const name = 'turns';
     const session = await made('shell', name);
     await prompt(name, 'echo 1 > f');
@@ -150,7 +150,7 @@ describe('the command line takes, compares and brings back', () => {
     expect(await readFile(inside(session, 'f'), 'utf8')).toBe('1\n');
   });
 
-  test('reset empties, and the answer says what brings the files back', async () => {
+  test('reset empties the workspace and names the snapshot that restores it', async () => {
     const session = await made('shell', 'reset');
     await prompt('reset', 'mkdir d; echo kept > d/f');
     const reset = ResumedSchema.parse(await home.runJson(['session', 'reset', 'reset']));
@@ -167,7 +167,7 @@ describe('the command line takes, compares and brings back', () => {
     ]);
   });
 
-  test('while something is live a restore is refused, and with --cancel it is ended first', async () => {
+  test('a restore is refused while something is active; --cancel ends it first', async () => {
     const session = await made('shell', 'live');
     await prompt('live', 'echo before > f');
     const { id: snapshot } = await take('live');
@@ -186,7 +186,7 @@ describe('the command line takes, compares and brings back', () => {
     expect(turn.status).toBe('cancelled');
   });
 
-  test('a fork has files and turns of its own, and the other session is not touched', async () => {
+  test('a fork has its own files and turns, and the source session is not touched', async () => {
     const session = await made('shell', 'source');
     await prompt('source', 'head -c 100000 /dev/zero | tr "\\0" x; echo; echo one > f');
     const { id: snapshot } = await take('source');
@@ -212,7 +212,7 @@ describe('the command line takes, compares and brings back', () => {
     expect(await readFile(inside(other, 'f'), 'utf8')).toBe('one\n');
   });
 
-  test('a deleted session comes back from its last snapshot', async () => {
+  test('a deleted session can be recovered from its last snapshot', async () => {
     const session = await made('shell', 'gone');
     await prompt('gone', 'mkdir d; echo dear > d/f');
     await home.runOk(['session', 'delete', 'gone', '--force']);
@@ -236,7 +236,7 @@ describe('the command line takes, compares and brings back', () => {
     expect(await readdir(join(home.path, 'store'))).toEqual(before);
   });
 
-  test('what cannot be is refused in words: ids of others, an ephemeral workspace, a device', async () => {
+  test('other lineages, an ephemeral workspace and a device are refused with an explanation', async () => {
     await made('shell', 'one');
     await made('shell', 'two');
     await prompt('one', 'echo 1 > f');
@@ -260,7 +260,7 @@ describe('the command line takes, compares and brings back', () => {
     expect(await prompt('kept', 'cat f')).toBe('1\n');
   });
 
-  test('one that is damaged is never restored: nothing is touched, a fork says so, and reset still works', async () => {
+  test('a damaged snapshot is never restored: nothing changes, a fork reports it, and reset still works', async () => {
     const session = await made('shell', 'damaged');
     await prompt('damaged', 'head -c 200000 /dev/urandom > f; echo one > g');
     const { id: snapshot } = await take('damaged', '--label', 'of it');
@@ -277,7 +277,7 @@ describe('the command line takes, compares and brings back', () => {
     expect(restored.stderr).toMatch(/^error snapshot_damaged: /);
     expect(await treeOf(session)).toEqual(before);
     const forked = await home.run(['snapshot', 'fork', snapshot, '--name', 'fruitless', '--wait']);
-    expect(forked.stderr).toMatch(/^error snapshot_damaged: The files of fruitless are not all there; /);
+    expect(forked.stderr).toMatch(/^error snapshot_damaged: The files of fruitless are incomplete; /);
     // It is there, says why it has no files, and takes others.
     expect(await home.runOk(['session', 'show', 'fruitless'])).toMatch(
       new RegExp(`not all there: ${snapshot} could not be brought .snapshot_damaged: `),
@@ -310,7 +310,7 @@ describe('the command line takes, compares and brings back', () => {
     expect(await prompt('damaged', 'ls -A')).toBe('');
   });
 
-  test('a snapshot that cannot be taken is told, and the turn goes on', async ({ skip }) => {
+  test('a failed snapshot is reported, and the turn continues', async ({ skip }) => {
     const session = await made('shell', 'device');
     await prompt('device', 'echo 1 > f');
     await mkdir(inside(session, 'sub'));
@@ -332,7 +332,7 @@ describe('the command line takes, compares and brings back', () => {
     expect((await take('device')).created).toBe(true);
   });
 
-  test('a writer that never rests is frozen for milliseconds, and goes on', async () => {
+  test('a constant writer is frozen for milliseconds and then continues', async () => {
     const session = await made('shell', 'restless');
     await prompt(
       'restless',

@@ -267,7 +267,7 @@ describe('terminals', () => {
     // Its shell got a HUP.
     expect(await seat.exited).toBe(129);
     expect(seat.stderr).toContain(
-      'The terminal was ended: the files of its session were brought back to a snapshot',
+      'The terminal was ended: the workspace of its session was restored from a snapshot',
     );
     expect(await home.runOk(['workspace', 'cat', name, 'kept'])).toBe('first\n');
   });

@@ -40,7 +40,7 @@ function given(home: Home = temporaryHome()) {
 describe('artifacts', () => {
   const at = (home: Home): string => home.artifact(SESSION, 'a');
 
-  test('are appended to, read back and removed, by their owner alone', () => {
+  test('can be appended to, read and removed, and only by their owner', () => {
     const { artifacts, home } = given();
     artifacts.append(SESSION, 'a', 0, Buffer.from('one '));
     artifacts.append(SESSION, 'a', 4, Buffer.from('two'));
@@ -56,7 +56,7 @@ describe('artifacts', () => {
     expect(thrownError(() => artifacts.read(SESSION, 'a', 0, 1)).code).toBe('not_found');
   });
 
-  test('lose what a crash left behind the durable end, and never have a gap', () => {
+  test('lose bytes that a crash left after the durable end, and never have a gap', () => {
     const { artifacts, home } = given();
     artifacts.append(SESSION, 'a', 0, Buffer.from('one'));
     appendFileSync(at(home), 'left over from a crash');
@@ -68,7 +68,7 @@ describe('artifacts', () => {
 });
 
 describe('the output of a turn', () => {
-  test('is kept in events while it is small', () => {
+  test('is stored in events while it is small', () => {
     const { output, log, turns, artifacts } = given();
     expect(output.store(TURN, 'stdout', 0, Buffer.from('hällo '))).toBe(7);
     expect(output.store(TURN, 'stdout', 7, Buffer.from('world'))).toBe(12);
@@ -85,7 +85,7 @@ describe('the output of a turn', () => {
     expect(artifacts.size(SESSION, `${TURN}.stdout`)).toBe(0);
   });
 
-  test('never loses a character that came in two pieces', () => {
+  test('keeps a character that arrives in two chunks', () => {
     const { output, log } = given();
     const bytes = Buffer.from('ä€🙂');
     for (let n = 0; n < bytes.length; n += 1) output.store(TURN, 'stdout', n, bytes.subarray(n, n + 1));
@@ -93,7 +93,7 @@ describe('the output of a turn', () => {
     expect(log.read(SESSION).map(({ data }) => 'base64' in data)).toEqual([...bytes].map(() => true));
   });
 
-  test('ignores what is stored already and refuses a gap', () => {
+  test('ignores bytes that are already stored and rejects a gap', () => {
     const { output, turns, log } = given();
     output.store(TURN, 'stdout', 0, Buffer.from('abc'));
     expect(output.store(TURN, 'stdout', 0, Buffer.from('abc'))).toBe(3);
@@ -108,7 +108,7 @@ describe('the output of a turn', () => {
     expect(thrownError(() => output.read(turnId(9), 'stdout', 0, 1)).code).toBe('not_found');
   });
 
-  test('over 32 KB in all moves the stream that grows to an artifact, whole', () => {
+  test('above 32 KB in all moves the growing stream to an artifact as a whole', () => {
     const { output, log, home } = given();
     output.store(TURN, 'stderr', 0, Buffer.from('e'.repeat(100)));
     output.store(TURN, 'stdout', 0, Buffer.from('a'.repeat(INLINE_OUTPUT_BYTES - 100)));
@@ -146,7 +146,7 @@ describe('the output of a turn', () => {
     expect(output.read(TURN, 'stdout', 0, size).equals(Buffer.alloc(size, 'b'))).toBe(true);
   });
 
-  test('that finds no room on the disk keeps what is durable, and goes on once there is room', (context) => {
+  test('on a full disk keeps the durable bytes, and continues when there is space', (context) => {
     const disk = smallDisk();
     if (disk === null) {
       context.skip('a small disk needs the right to mount one');
@@ -174,14 +174,14 @@ describe('the output of a turn', () => {
     expect(all.findIndex((byte, offset) => byte !== byteAt(offset))).toBe(-1);
   });
 
-  test('that was lost from the file is an error, not a shorter output', () => {
+  test('that is missing in the file is an error, not a shorter output', () => {
     const { output, home } = given();
     output.store(TURN, 'stdout', 0, Buffer.alloc(INLINE_OUTPUT_BYTES + 1));
     truncateSync(home.artifact(SESSION, `${TURN}.stdout`), 10);
     expect(thrownError(() => output.read(TURN, 'stdout', 0, 100)).code).toBe('home_damaged');
   });
 
-  test('goes on after a crash between the file and the row', () => {
+  test('continues after a crash between the file and the row', () => {
     const home = temporaryHome();
     const first = given(home);
     first.output.store(TURN, 'stdout', 0, Buffer.from('small'));
@@ -195,7 +195,7 @@ describe('the output of a turn', () => {
     expect(readFileSync(crashed, 'utf8')).toBe(`small${'y'.repeat(INLINE_OUTPUT_BYTES)}`);
   });
 
-  test('of any kind in any pieces comes back byte for byte, also after a restart', async () => {
+  test('in any chunks is read back byte for byte, also after a restart', async () => {
     for (let seed = 1; seed <= 8; seed += 1) {
       const random = seededRandom(seed);
       const home = temporaryHome();

@@ -24,7 +24,7 @@ function largeObjects(seed: number): { objects: StoredObjects; root: string } {
   );
 }
 
-test('packs that a thread checks are published when it is done, with all that comes meanwhile', async () => {
+test('packs are published after the check thread is done, together with the packs that arrived meanwhile', async () => {
   const large = largeObjects(0);
   const { objects, root } = objectsOf({ ...TREE, 'another.txt': 'small' });
   await openStores(temporaryHome()).use(LINEAGE, async (store) => {
@@ -48,7 +48,7 @@ test('packs that a thread checks are published when it is done, with all that co
   });
 });
 
-test('a thread that checks keeps nobody else waiting', async () => {
+test('checking packs in a thread does not block the supervisor', async () => {
   const large = largeObjects(1);
   await openStores(temporaryHome()).use(LINEAGE, async (store) => {
     const incoming = new IncomingPacks(store, () => Promise.resolve(64 * MIB));
@@ -100,7 +100,7 @@ test.each([
   },
 );
 
-test('where the thread that checks ends, whoever waits is told, and nothing is published', async () => {
+test('when the check thread exits, all waiting calls fail and nothing is published', async () => {
   const home = temporaryHome();
   const large = largeObjects(3);
   const program = join(home.store, '..', 'ends.cjs');
@@ -119,7 +119,7 @@ test('where the thread that checks ends, whoever waits is told, and nothing is p
   });
 });
 
-test('a short pack of which much would have to be unpacked is checked by the thread too', async () => {
+test('the thread also checks a small pack that decompresses to much', async () => {
   const home = temporaryHome();
   const program = join(home.store, '..', 'ends.cjs');
   writeFileSync(program, `require('node:worker_threads').parentPort.on('message', () => process.exit(3));`);
@@ -137,7 +137,7 @@ test('a short pack of which much would have to be unpacked is checked by the thr
   });
 });
 
-test('closed in the middle of a check, it ends at once and leaves nothing', async () => {
+test('closing during a check ends at once and leaves no files', async () => {
   const home = temporaryHome();
   const large = largeObjects(4);
   const program = join(home.store, '..', 'hangs.cjs');

@@ -34,7 +34,7 @@ import { openComparison } from '../../fixtures/snapshots/expected-changes.ts';
 const run = promisify(execFile);
 
 describe('the patch of a comparison', () => {
-  test('real git makes the one tree the other with it', { timeout: 600_000 }, async () => {
+  test('git turns the first tree into the second with it', { timeout: 600_000 }, async () => {
     const random = new SeededRandom(seedOfRun('patches'));
     const trees = new RandomTrees(random);
     const lines = new LineThread(LINE_WORKER);

@@ -37,7 +37,7 @@ async function compared(before: ModelTree, after: ModelTree) {
   return { objects, comparison: await openComparison(objects, a, b, '', EDITED) };
 }
 
-test('similarity is the share of the longer file that is in the other one, whatever the order', () => {
+test('similarity is the share of the longer file that the other contains, in any order', () => {
   const of = (one: string, other: string): number =>
     similarity(sketchOf(Buffer.from(one)), sketchOf(Buffer.from(other)));
   expect(of(TEXT, TEXT)).toBe(1);
@@ -49,7 +49,7 @@ test('similarity is the share of the longer file that is in the other one, whate
   expect(of('', '')).toBe(0);
 });
 
-test('a file that was renamed and edited is one change, with the size and the mode of before and after', async () => {
+test('a renamed and edited file is one change with both sizes and modes', async () => {
   const before = tree({ 'src/parser.ts': TEXT, 'src/other.ts': 'something else\n', keep: 'x' });
   const after = tree({ 'lib/scanner.ts': `${TEXT}seven\n`, 'src/other.ts': 'something else\n', keep: 'x' });
   after.set('lib/scanner.ts', plainFile(`${TEXT}seven\n`, { mode: 0o755 }));
@@ -71,7 +71,7 @@ test('a file that was renamed and edited is one change, with the size and the mo
   expect(comparison.totals).toMatchObject({ added: 0, deleted: 0, renamed: 1, directories: 1 });
 });
 
-test('a chmod tells the mode before and after, and a folder is not counted as a file', async () => {
+test('a chmod shows both modes, and a directory does not count as a file', async () => {
   const before = tree({ 'run.sh': 'echo\n' });
   const after = tree({ 'run.sh': 'echo\n', 'made/file': 'x' });
   after.set('run.sh', plainFile('echo\n', { mode: 0o755 }));
@@ -85,7 +85,7 @@ test('a chmod tells the mode before and after, and a folder is not counted as a 
   expect(comparison.totals).toMatchObject({ added: 1, mode: 1, directories: 1, modified: 0 });
 });
 
-test('less than half in common is another file; the same name and the most similar one go first', async () => {
+test('files with less than half in common are not paired; equal names and the most similar files are paired first', async () => {
   const { comparison: other } = await compared(
     tree({ a: TEXT }),
     tree({ b: lines('one', 'two', '3', '4', '5', '6') }),
@@ -152,7 +152,7 @@ test('git finds the same renames', { timeout: 120_000 }, async () => {
   }
 });
 
-test('content that cannot be read makes no rename, and no error', async () => {
+test('unreadable content causes neither a rename nor an error', async () => {
   const objects = new StoredObjects();
   const [a, b] = [
     storeTree(tree({ a: TEXT }), objects.add),
@@ -168,7 +168,7 @@ test('content that cannot be read makes no rename, and no error', async () => {
   expect((await listChanges(comparison)).map(({ kind }) => kind)).toEqual(['deleted', 'added']);
 });
 
-test('with very many files it reads a bounded amount, and is done in bounded time', async () => {
+test('with very many files it reads a bounded amount in bounded time', async () => {
   const files = (side: string, count: number, size: number) =>
     Array.from({ length: count }, (_, at) => ({ key: `${side}/${at}`, name: String(at), size }));
   const read = async (all: { size: number }[]): Promise<{ reads: number; bytes: number; pairs: number }> => {

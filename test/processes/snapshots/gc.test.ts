@@ -60,7 +60,7 @@ function heavy(number: number, files = 20): ModelTree {
   return tree;
 }
 
-describe('which packs go', () => {
+describe('the plan of a collection', () => {
   const pack = (name: string, more: Partial<PackUsage>): PackUsage => ({
     name,
     bytes: 1000,
@@ -74,14 +74,14 @@ describe('which packs go', () => {
     return { drop: [...drop].sort(), rewrite: [...rewrite].sort() };
   };
 
-  test('one without anything needed goes; one with little that is not stays', () => {
+  test('a pack without live objects is dropped; a pack with few dead objects stays', () => {
     expect(planned(pack('a', { liveObjects: 0 }), pack('b', { deadBytes: 100 }), pack('c', {}))).toEqual({
       drop: ['a'],
       rewrite: [],
     });
   });
 
-  test('what names something in a pack that goes, goes with it, however indirectly', () => {
+  test('packs that reference a removed pack are removed with it, also indirectly', () => {
     const first = pack('first', { referencedPacks: new Set(['second']) });
     const second = pack('second', { deadBytes: 10, referencedPacks: new Set(['third']) });
     expect(planned(first, second, pack('third', { liveObjects: 0 }), pack('other', {}))).toEqual({
@@ -95,7 +95,7 @@ describe('which packs go', () => {
     });
   });
 
-  test('many small packs become one', () => {
+  test('many small packs are merged', () => {
     const small = Array.from({ length: 17 }, (_, index) => pack(`small-${index}`, {}));
     const large = pack('large', { bytes: 2 ** 26 });
     expect(planned(...small.slice(1), large).rewrite).toEqual([]);
@@ -104,7 +104,7 @@ describe('which packs go', () => {
 });
 
 describe('collecting', () => {
-  test('gives back what a deleted snapshot alone needed, and says before how much', async () => {
+  test('frees what only a deleted snapshot needed, and estimates it beforehand', async () => {
     const stores = openStores(temporaryHome());
     const [kept, gone] = await stores.use(LINEAGE, async (store) => [
       await publishModelTree(store, heavy(1)),
@@ -126,7 +126,7 @@ describe('collecting', () => {
     expect(await collect(stores, [])).toEqual({ freedBytes: 0, missing: 0 });
   });
 
-  test('what only some trees need is counted apart from what they share', async () => {
+  test('unique bytes do not include objects shared with other trees', async () => {
     const stores = openStores(temporaryHome());
     await stores.use(LINEAGE, async (store) => {
       const one = await publishModelTree(store, heavy(1));
@@ -142,7 +142,7 @@ describe('collecting', () => {
     });
   });
 
-  test('a pack that is half needed is written anew', async () => {
+  test('a half-dead pack is rewritten', async () => {
     const stores = openStores(temporaryHome());
     const both = new Map([...heavy(1), ...heavy(2)]);
     const kept = await stores.use(LINEAGE, async (store) => {
@@ -158,7 +158,7 @@ describe('collecting', () => {
   });
 
   test(
-    'whatever is taken and deleted in between, all that is kept is whole',
+    'snapshots created and deleted in any order leave the others complete',
     { timeout: 600_000 },
     async () => {
       const random = new SeededRandom(seedOfRun('gc'));
@@ -198,7 +198,7 @@ describe('collecting', () => {
   );
 
   test(
-    'snapshots that are taken meanwhile may rely on all that they found',
+    'snapshots created during a collection keep every object that they found',
     { timeout: 600_000 },
     async () => {
       const random = new SeededRandom(seedOfRun('gc beside'));
@@ -246,7 +246,7 @@ describe('collecting', () => {
     },
   );
 
-  test('what came in the last moment keeps what it names, though no snapshot came of it', async () => {
+  test('a pack that arrives last keeps the objects it references, even without a snapshot', async () => {
     const stores = openStores(temporaryHome());
     const kept = await stores.use(LINEAGE, async (store) => {
       await publishModelTree(store, heavy(1));
@@ -271,7 +271,7 @@ describe('collecting', () => {
     });
   });
 
-  test('once it is decided which packs go, the next supervisor takes them away', async () => {
+  test('after a crash the next supervisor finishes the removal of packs', async () => {
     const home = temporaryHome();
     const stores = openStores(home);
     const roots = await stores.use(LINEAGE, async (store) => [
@@ -288,7 +288,7 @@ describe('collecting', () => {
     expect(readdirSync(home.lineage(LINEAGE)).sort()).toEqual(['incoming', 'packs']);
   });
 
-  test('on a full disk it makes room first, with what needs none, and leaves the rest for later', async ({
+  test('on a full disk it first drops packs that need no copy, and leaves the rest for later', async ({
     skip,
   }) => {
     const disk = smallDisk();
@@ -325,7 +325,7 @@ describe('collecting', () => {
     });
   });
 
-  test('where a tree cannot be read nothing goes; where content is lost the rest does', async () => {
+  test('an unreadable tree stops the collection; lost content does not', async () => {
     const home = temporaryHome();
     const take = (tree: ModelTree): Promise<Hash> =>
       openStores(home).use(LINEAGE, (store) => publishModelTree(store, tree));

@@ -165,7 +165,7 @@ const one = (item: Item, path = 'a'): Tree => new Map([[path, item]]);
 const text = (count: number, change?: (line: number) => string | null): string =>
   Array.from({ length: count }, (_, n) => change?.(n) ?? `line ${n}\n`).join('');
 
-describe('a patch does what the change did', () => {
+describe('applying a patch reproduces the change', () => {
   test.each<[string, Tree, Tree]>([
     ['text', one(file(text(40))), one(file(text(40, (n) => (n % 17 === 3 ? `changed ${n}\n` : null))))],
     ['a line at the start', one(file('b\n')), one(file('a\nb\n'))],
@@ -239,7 +239,7 @@ describe('a patch does what the change did', () => {
     await expectApplies(one(file('x\n'), name), one(file('x\n'), `${name}.moved`));
   });
 
-  test('what git refuses is left out and told, so that the rest applies', async () => {
+  test('paths that git would reject are omitted and reported, so that the rest applies', async () => {
     const refused = [
       '.git/config',
       'sub/.GIT/hooks/x',
@@ -264,13 +264,13 @@ describe('a patch does what the change did', () => {
     expect([...(await found(join(root, 'left-out'))).keys()]).toEqual(['good']);
   });
 
-  test('small changes of a long text make a short patch', async () => {
+  test('small changes of a long text give a short patch', async () => {
     const before = file(text(30_000));
     const after = file(text(30_000, (n) => (n % 3000 === 5 ? `changed ${n}\n` : null)));
     expect((await expectApplies(one(before), one(after))).length).toBeLessThan(10 * 300);
   });
 
-  test('two long texts with nothing in common end in time', async () => {
+  test('two long texts with nothing in common finish in time', async () => {
     const random = new SeededRandom(7);
     const noise = (): string => text(40_000, () => `${random.below(3)} ${random.below(40)}\n`);
     const started = performance.now();
@@ -278,7 +278,7 @@ describe('a patch does what the change did', () => {
     expect(performance.now() - started).toBeLessThan(20_000);
   });
 
-  test('a thread that cannot start costs neatness, not the patch', async () => {
+  test('without the line thread the patch is coarser but correct', async () => {
     const dead = new LineThread(join(root, 'there-is-no-such-program.cjs'));
     const change = [file('a\nb\nc\n'), file('a\nB\nc\n')] as const;
     expect(String(await dead.hunks(change[0].bytes, change[1].bytes))).toBe(

@@ -145,7 +145,7 @@ test.each([
   expect(await publishError(act)).toMatch(why);
 });
 
-test('a short pack is taken before it is checked: its refusal is told when it is to be published, and nothing of it is', async () => {
+test('a small pack is accepted before its check: publishing then fails, and nothing is published', async () => {
   const { objects, root } = objectsOf(TREE);
   const harmed = objects.pack();
   harmed[20] = (harmed[20] ?? 0) ^ 1;
@@ -157,7 +157,7 @@ test('a short pack is taken before it is checked: its refusal is told when it is
   expect(said).toMatch(/^snapshot_damaged: .*frame/);
 });
 
-test('a short pack is stored as it came, whatever becomes of the memory that it came in, also where nothing makes it smaller', async () => {
+test('a small pack is stored as received even if the caller reuses its buffer, also without compression', async () => {
   const { objects, root } = objectsOf(TREE);
   for (let at = 0; at < 40; at += 1) objects.add(OBJECT_KINDS.blob, randomBytes(10_000));
   const bytes = objects.pack();

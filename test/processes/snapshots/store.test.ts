@@ -23,7 +23,7 @@ import {
   incompressibleBytes,
 } from '../../fixtures/snapshots/store-fixture.ts';
 
-test('what is published is there, whole, in the next supervisor too', async () => {
+test('published objects are complete, also for the next supervisor', async () => {
   const home = temporaryHome();
   const { objects, root } = objectsOf(TREE);
   const bytes = await openStores(home).use(LINEAGE, (store) => publishTree(store, objects, root));
@@ -40,7 +40,7 @@ test('what is published is there, whole, in the next supervisor too', async () =
   });
 });
 
-test('no object of one lineage is in another', async () => {
+test('lineages share no objects', async () => {
   const stores = openStores(temporaryHome());
   const { objects, root } = objectsOf(TREE);
   await stores.use(LINEAGE, (store) => publishTree(store, objects, root));
@@ -53,7 +53,7 @@ test('no object of one lineage is in another', async () => {
   });
 });
 
-test('have tells object by object, of what is sealed and of what is stored', async () => {
+test('`have` answers for each object, sealed or stored', async () => {
   const stores = openStores(temporaryHome());
   const first = objectsOf({ a: 'stored' });
   const second = objectsOf({ b: 'sealed' });
@@ -69,7 +69,7 @@ test('have tells object by object, of what is sealed and of what is stored', asy
   });
 });
 
-test('what was found damaged is had no more, stored anew, and read from its other copy, by the next supervisor too', async () => {
+test('damaged objects no longer count as present, are stored again, and are read from another copy, also by the next supervisor', async () => {
   const home = temporaryHome();
   const { objects, root } = objectsOf(TREE);
   const hashes = [...objects.bodies.keys()].map(parseHash);
@@ -120,7 +120,7 @@ test('what was found damaged is had no more, stored anew, and read from its othe
   });
 });
 
-test('a copy that turns out to be damaged while it is read is read from another pack', async () => {
+test('when a read finds damage, the object is read from another pack', async () => {
   const home = temporaryHome();
   const { objects, root } = objectsOf(TREE);
   const stores = openStores(home);
@@ -139,7 +139,7 @@ test('a copy that turns out to be damaged while it is read is read from another 
   });
 });
 
-test('a second scan of one snapshot numbers its packs anew and goes on from what the first sent', async () => {
+test('a second scan of one snapshot numbers its packs from 0 and reuses what the first one sent', async () => {
   const { objects: blobs } = objectsOf({ a: 'content' });
   const { objects, root } = objectsOf({ a: 'content', b: 'more' });
   for (const hash of blobs.bodies.keys()) objects.bodies.delete(hash);
@@ -158,7 +158,7 @@ test('a second scan of one snapshot numbers its packs anew and goes on from what
   });
 });
 
-test('frames go out as they are stored, as many as one message has room for, the first one always', async () => {
+test('frames are sent in stored form, as many as fit into one message, at least the first', async () => {
   const objects = new StoredObjects();
   const hashes = Array.from({ length: 12 }, (_, at) =>
     objects.add(OBJECT_KINDS.blob, Buffer.alloc(MIB, `${at} `).fill(incompressibleBytes(at), 0, MIB / 2)),
@@ -197,7 +197,7 @@ test('frames go out as they are stored, as many as one message has room for, the
   });
 });
 
-test('a full disk is told as such, leaves what was there readable, and frees what was begun', async ({
+test('a full disk is reported as such, leaves stored objects readable, and frees incomplete packs', async ({
   skip,
 }) => {
   const disk = smallDisk();
@@ -222,7 +222,7 @@ test('a full disk is told as such, leaves what was there readable, and frees wha
   });
 });
 
-test('what a killed supervisor had begun to receive goes at the next start; a broken pack is named', async () => {
+test('the next start removes incomplete packs of a killed supervisor; an unreadable pack is reported by name', async () => {
   const home = temporaryHome();
   const stores = openStores(home);
   await stores.use(LINEAGE, async (store) => {
@@ -248,7 +248,7 @@ test('what a killed supervisor had begun to receive goes at the next start; a br
   });
 });
 
-test('who takes away waits for all who read, and they for it; first come, first served', async () => {
+test('removal waits for all readers and readers wait for it, in order of arrival', async () => {
   const stores = openStores(temporaryHome());
   const order: string[] = [];
   const gates = new Map<string, () => void>();
@@ -271,7 +271,7 @@ test('who takes away waits for all who read, and they for it; first come, first 
   expect(order).toEqual(['a in', 'b in', 'a out', 'b out', 'alone in', 'alone out', 'c in', 'c out']);
 });
 
-test('a lineage is removed as a whole, unless somebody needs it again by then', async () => {
+test('a lineage is removed completely unless it is in use again', async () => {
   const home = temporaryHome();
   const stores = openStores(home);
   await stores.use(LINEAGE, (store) => publishTree(store, WHOLE, ROOT));
@@ -285,7 +285,7 @@ test('a lineage is removed as a whole, unless somebody needs it again by then', 
   });
 });
 
-test('packs that are dropped are gone from the disk, and what is left can be read', async () => {
+test('dropped packs are gone from disk, and the remaining ones can be read', async () => {
   const home = temporaryHome();
   const other = objectsOf({ more: 'stays' });
   await openStores(home).use(LINEAGE, async (store) => {
@@ -301,7 +301,7 @@ test('packs that are dropped are gone from the disk, and what is left can be rea
   });
 });
 
-test('a store of many packs keeps few of them open, and reads all of them', async () => {
+test('a store of many packs keeps few of them open and can read all', async () => {
   const home = temporaryHome();
   const trees = Array.from({ length: 40 }, (_, at) => objectsOf({ [`f${at}`]: `content ${at}` }));
   const stores = openStores(home);

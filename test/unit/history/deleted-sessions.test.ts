@@ -58,7 +58,7 @@ function scene() {
 }
 
 describe('a session that was deleted', () => {
-  test('keeps what it said for a week', () => {
+  test('keeps its contents for a week', () => {
     const { deleted, clock, texts } = scene();
     const before = texts();
     clock.now = 7 * DAY_MS;
@@ -67,7 +67,7 @@ describe('a session that was deleted', () => {
     expect(texts()).toBe(before);
   });
 
-  test('loses inputs, outputs and artifacts after it, once; figures, times and hashes stay', () => {
+  test('then loses inputs, outputs and artifacts once; figures, times and hashes stay', () => {
     const { home, database, deleted, clock, texts, events, turns } = scene();
     const hashes = events.read(id).map(({ seq, type, at, hash }) => ({ seq, type, at, hash }));
     expect(existsSync(home.artifactsDirectory(id))).toBe(true);
@@ -86,7 +86,7 @@ describe('a session that was deleted', () => {
     expect(database.all('SELECT * FROM turn_pieces')).toEqual([]);
   });
 
-  test('keeps all of it while a snapshot of it is there, which a fork needs the history for', () => {
+  test('keeps its contents while it has a snapshot, because a fork needs the history', () => {
     const { database, deleted, clock } = scene();
     clock.now = 30 * DAY_MS;
     database.run(
@@ -101,7 +101,7 @@ describe('a session that was deleted', () => {
     expect(deleted.findRemovable()).toHaveLength(1);
   });
 
-  test('that is not deleted is left alone, however old it is', () => {
+  test('keeps its contents while it is not deleted, however old it is', () => {
     const { sessions, deleted, clock } = scene();
     sessions.update(id, { status: 'resumable', deletedAt: null });
     clock.now = 1000 * DAY_MS;

@@ -19,7 +19,7 @@ function given(): { log: EventLog; database: Database; errors: unknown[] } {
 }
 
 describe('canonical JSON', () => {
-  test('has one spelling for one value', () => {
+  test('has one form for each value', () => {
     expect(canonicalJson({ b: [1, { z: null, a: 'ä\n' }], a: undefined, ' ': -0, B: 1e21 })).toBe(
       '{" ":0,"B":1e+21,"b":[1,{"a":"ä\\n","z":null}]}',
     );
@@ -29,7 +29,7 @@ describe('canonical JSON', () => {
 });
 
 describe('the history of a session', () => {
-  test('counts from 1 without gaps and chains each event to the one before', () => {
+  test('numbers events from 1 without gaps and chains each to the previous one', () => {
     const { log } = given();
     const first = log.append(SESSION, [measured(1), { ...measured(2), at: 0 }]);
     const second = log.append(SESSION, [{ type: 'session.updated', data: { name: 'ä"', about: null } }]);
@@ -47,13 +47,13 @@ describe('the history of a session', () => {
     expect(log.head(SESSION)).toEqual({ seq: 3, hash: before });
   });
 
-  test('is its own: another session begins at 1 again', () => {
+  test('is separate for each session', () => {
     const { log } = given();
     log.append(SESSION, [measured(1)]);
     expect(log.append(sessionId(1), [measured(1)])[0]).toMatchObject({ seq: 1, prevHash: GENESIS_HASH });
   });
 
-  test('is read from any place, by type, and in pages', () => {
+  test('can be read from any seq, by type and in pages', () => {
     const { log } = given();
     log.append(SESSION, [measured(1), renamed('a'), measured(2), renamed('b')]);
     const seqs = (options: Parameters<EventLog['read']>[1]): number[] =>
@@ -66,7 +66,7 @@ describe('the history of a session', () => {
     expect(log.read(sessionId(9))).toEqual([]);
   });
 
-  test('never gives a page too large for a message, and always gives something', () => {
+  test('returns pages that fit into a message and hold at least one event', () => {
     const { log } = given();
     const large = 'x'.repeat(300_000);
     for (let n = 0; n < 5; n += 1) log.append(SESSION, [renamed(large)]);
@@ -82,7 +82,7 @@ describe('the history of a session', () => {
     expect(log.head(SESSION).seq).toBe(5);
   });
 
-  test('goes on where it was after a restart', () => {
+  test('continues after a restart', () => {
     const { log, database } = given();
     const [first] = log.append(SESSION, [measured(1)]);
     const [second] = new EventLog(database).append(SESSION, [measured(2)]);
@@ -117,7 +117,7 @@ describe('the history of a session', () => {
     expect(await log.verify(SESSION)).toMatchObject({ ok: false, firstInvalid });
   });
 
-  test('of a session without events holds', async () => {
+  test('is valid for a session without events', async () => {
     expect(await given().log.verify(SESSION)).toEqual({
       ok: true,
       events: 0,
@@ -126,7 +126,7 @@ describe('the history of a session', () => {
     });
   });
 
-  test('goes as a whole, and begins anew', () => {
+  test('can be deleted completely and starts again at 1', () => {
     const { log } = given();
     log.append(SESSION, [measured(1)]);
     log.remove(SESSION);
@@ -136,7 +136,7 @@ describe('the history of a session', () => {
 });
 
 describe('an append inside a transaction', () => {
-  test('that is undone leaves no gap behind it', async () => {
+  test('leaves no gap when it is rolled back', async () => {
     const { log, database } = given();
     log.append(SESSION, [measured(1)]);
     expect(() =>
@@ -149,7 +149,7 @@ describe('an append inside a transaction', () => {
     expect(await log.verify(SESSION)).toMatchObject({ ok: true, events: 2 });
   });
 
-  test('that is undone alone leaves what is around it', async () => {
+  test('can be rolled back without the outer transaction', async () => {
     const { log, database } = given();
     database.transaction(() => {
       log.append(SESSION, [measured(1)]);
@@ -168,7 +168,7 @@ describe('an append inside a transaction', () => {
     expect(await log.verify(SESSION)).toMatchObject({ ok: true, events: 2 });
   });
 
-  test('on a full disk is refused, and the history goes on from what is there', async () => {
+  test('fails on a full disk, and the history continues from its last event', async () => {
     const { log, database } = given();
     const { page_count: pages } = database.get('PRAGMA page_count') as { page_count: number };
     database.get(`PRAGMA max_page_count = ${pages + 3}`);
@@ -185,7 +185,7 @@ describe('an append inside a transaction', () => {
 });
 
 describe('a listener', () => {
-  test('hears of events after their commit, in order, and never of one that was undone', () => {
+  test('is called for events after their commit, in order, and never for a rolled back one', () => {
     const { log, database } = given();
     const heard: number[] = [];
     log.subscribe(SESSION, (event) => {
@@ -210,7 +210,7 @@ describe('a listener', () => {
     expect(heard).toEqual([1, 2, 3]);
   });
 
-  test('that appends itself breaks no order for the others', () => {
+  test('may append events without breaking the order for others', () => {
     const { log, database } = given();
     const heard: number[] = [];
     log.subscribe(SESSION, (event) => {
@@ -224,7 +224,7 @@ describe('a listener', () => {
     expect(heard).toEqual([1, 2, 3]);
   });
 
-  test('that fails is told of and stops nobody', () => {
+  test('that throws is reported and does not stop the others', () => {
     const { log, errors } = given();
     const heard: SessionEvent[] = [];
     log.subscribe(SESSION, () => {
@@ -236,7 +236,7 @@ describe('a listener', () => {
     expect(errors.map(String)).toEqual(['Error: broken listener']);
   });
 
-  test('hears nothing once it has ended, and twice the same one ends one at a time', () => {
+  test('is not called after it unsubscribes, and the same function may subscribe twice', () => {
     const { log } = given();
     const heard: number[] = [];
     const listener = (event: SessionEvent): void => void heard.push(event.seq);

@@ -192,7 +192,7 @@ function everything(log: EventLog) {
 }
 
 describe('replaying a history', () => {
-  test.each([1, 2, 3, 4, 5, 6])('gives back the rows, whatever happened (seed %i)', (seed) => {
+  test.each([1, 2, 3, 4, 5, 6])('rebuilds the rows after any operations (seed %i)', (seed) => {
     const { change, compare, database, random } = given(seed);
     for (let n = 0; n < 120; n += 1) {
       if (random() < 0.15) {
@@ -210,7 +210,7 @@ describe('replaying a history', () => {
     }
   });
 
-  test('shows a row that was changed without its history, and the other way round', () => {
+  test('reports a row changed without the history, and a history without the row', () => {
     const { compare, sessions, turns, log } = given(1);
     sessions.update(SESSION, { pinned: true });
     expect(compare()).toEqual(['pinned: history false, row true']);
@@ -225,7 +225,7 @@ describe('replaying a history', () => {
     expect(compare()).toEqual([`${turnId(2)}: in the history only`, `${turnId(1)}: in the rows only`]);
   });
 
-  test('goes on past events of a type it does not know, and begins with session.created', () => {
+  test('skips unknown event types, and begins with session.created', () => {
     const { log } = given(1);
     const [created] = log.read(SESSION);
     if (created === undefined) throw new Error('no event');

@@ -30,70 +30,66 @@ import {
   namesOf,
 } from '../../fixtures/snapshots/expected-changes.ts';
 
-describe('the comparison of two trees', () => {
-  test(
-    'says what the naive one says, in every part and from every place on',
-    { timeout: 600_000 },
-    async () => {
-      const random = new SeededRandom(seedOfRun('compare'));
-      const trees = new RandomTrees(random);
-      for (let round = 0; round < soakCount(150, 6000); round += 1) {
-        const before = trees.tree(1 + random.below(40));
-        const after = random.below(5) === 0 ? trees.tree(30) : trees.edited(before, random.below(12));
-        const objects = new StoredObjects();
-        const [a, b] = [storeTree(before, objects.add), storeTree(after, objects.add)];
-        const comparison = await openComparison(objects, a, b);
-        const expected = expectedChanges(before, after);
-        expect(await listChanges(comparison)).toEqual(expected);
+describe('comparing two trees', () => {
+  test('equals a naive comparison, for every path and from every cursor', { timeout: 600_000 }, async () => {
+    const random = new SeededRandom(seedOfRun('compare'));
+    const trees = new RandomTrees(random);
+    for (let round = 0; round < soakCount(150, 6000); round += 1) {
+      const before = trees.tree(1 + random.below(40));
+      const after = random.below(5) === 0 ? trees.tree(30) : trees.edited(before, random.below(12));
+      const objects = new StoredObjects();
+      const [a, b] = [storeTree(before, objects.add), storeTree(after, objects.add)];
+      const comparison = await openComparison(objects, a, b);
+      const expected = expectedChanges(before, after);
+      expect(await listChanges(comparison)).toEqual(expected);
 
-        const isFolder = ({ path }: { readonly path: string }): boolean =>
-          [before.get(path), after.get(path)].every((one) => one === undefined || one.type === 'directory');
-        const count = (kind: Change['kind']): number =>
-          expected.filter((one) => one.kind === kind && !isFolder(one)).length;
-        const size = (path: string): number => {
-          const item = entryAt(after, path);
-          return item.type === 'file' ? item.bytes.length : 0;
-        };
-        const written = expected.filter(({ kind }) => ['added', 'modified', 'typechange'].includes(kind));
-        expect(comparison.totals).toEqual({
-          added: count('added'),
-          modified: count('modified'),
-          deleted: count('deleted'),
-          renamed: count('renamed'),
-          mode: count('mode'),
-          typechange: count('typechange'),
-          directories: expected.filter(isFolder).length,
-          bytes: written.reduce((sum, { path }) => sum + size(path), 0),
-        });
+      const isFolder = ({ path }: { readonly path: string }): boolean =>
+        [before.get(path), after.get(path)].every((one) => one === undefined || one.type === 'directory');
+      const count = (kind: Change['kind']): number =>
+        expected.filter((one) => one.kind === kind && !isFolder(one)).length;
+      const size = (path: string): number => {
+        const item = entryAt(after, path);
+        return item.type === 'file' ? item.bytes.length : 0;
+      };
+      const written = expected.filter(({ kind }) => ['added', 'modified', 'typechange'].includes(kind));
+      expect(comparison.totals).toEqual({
+        added: count('added'),
+        modified: count('modified'),
+        deleted: count('deleted'),
+        renamed: count('renamed'),
+        mode: count('mode'),
+        typechange: count('typechange'),
+        directories: expected.filter(isFolder).length,
+        bytes: written.reduce((sum, { path }) => sum + size(path), 0),
+      });
 
-        // In pages of any size, each asked for with nothing but the last path.
-        const pages: Change[] = [];
-        const limit = 1 + random.below(7);
-        let behind: PathSegments | null = null;
-        for (let page = 0; page < 1000; page += 1) {
-          const { changes, next } = await comparison.page(behind, limit);
-          pages.push(...changes);
-          expect(changes.length).toBeLessThanOrEqual(limit);
-          behind = next;
-          if (next === null) break;
-        }
-        expect(behind).toBeNull();
-        expect(pages.map(({ kind }) => kind)).toEqual(expected.map(({ kind }) => kind));
-
-        const paths = [...new Set([...before.keys(), ...after.keys()])];
-        const within = paths[random.below(paths.length)] ?? '';
-        expect(await listChanges(await openComparison(objects, a, b, within))).toEqual(
-          expectedChanges(before, after, within),
-        );
-        const place = paths[random.below(paths.length)] ?? '';
-        expect(await listChanges(comparison, namesOf(place))).toEqual(
-          expected.filter(({ path }) => byPath(path, place) > 0),
-        );
+      // In pages of any size, each asked for with nothing but the last path.
+      const pages: Change[] = [];
+      const limit = 1 + random.below(7);
+      let behind: PathSegments | null = null;
+      for (let page = 0; page < 1000; page += 1) {
+        const { changes, next } = await comparison.page(behind, limit);
+        pages.push(...changes);
+        expect(changes.length).toBeLessThanOrEqual(limit);
+        behind = next;
+        if (next === null) break;
       }
-    },
-  );
+      expect(behind).toBeNull();
+      expect(pages.map(({ kind }) => kind)).toEqual(expected.map(({ kind }) => kind));
 
-  test('applied to the one tree gives the other', { timeout: 600_000 }, async () => {
+      const paths = [...new Set([...before.keys(), ...after.keys()])];
+      const within = paths[random.below(paths.length)] ?? '';
+      expect(await listChanges(await openComparison(objects, a, b, within))).toEqual(
+        expectedChanges(before, after, within),
+      );
+      const place = paths[random.below(paths.length)] ?? '';
+      expect(await listChanges(comparison, namesOf(place))).toEqual(
+        expected.filter(({ path }) => byPath(path, place) > 0),
+      );
+    }
+  });
+
+  test('its changes turn the first tree into the second', { timeout: 600_000 }, async () => {
     const random = new SeededRandom(seedOfRun('apply'));
     const trees = new RandomTrees(random);
     for (let round = 0; round < soakCount(150, 6000); round += 1) {
@@ -122,7 +118,7 @@ describe('the comparison of two trees', () => {
     }
   });
 
-  test('does not read what both sides have: not a folder, and not a piece of a long one', async () => {
+  test('does not read directories, or pieces of large directories, that both sides share', async () => {
     const before: ModelTree = new Map([
       ['', folder()],
       ['same', folder()],
@@ -144,7 +140,7 @@ describe('the comparison of two trees', () => {
     expect([...objects.bodies.values()].filter(({ kind }) => kind === 1).length).toBeGreaterThan(40);
   });
 
-  test('a path that neither has is not found; one that is no folder on the way is nothing', async () => {
+  test('a path missing on both sides is not found; a path below a file does not exist', async () => {
     const objects = new StoredObjects();
     const a = storeTree(
       new Map([
@@ -167,7 +163,7 @@ describe('the comparison of two trees', () => {
     ]);
   });
 
-  test('with more candidates than it may hold, nothing is called renamed and all is still told', async () => {
+  test('beyond the memory limit it reports no renames but still every change', async () => {
     const objects = new StoredObjects();
     const before: ModelTree = new Map([
       ['', folder()],
@@ -187,7 +183,7 @@ describe('the comparison of two trees', () => {
     ]);
   });
 
-  test('ends when it is told to, however much there is to compare', async () => {
+  test('stops when aborted, however much there is to compare', async () => {
     const objects = new StoredObjects();
     const [before, after] = [explode(objects, 'one', 40), explode(objects, 'two', 40)];
     const controller = new AbortController();

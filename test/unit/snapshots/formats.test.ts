@@ -69,7 +69,7 @@ function names(count: number): FileEntry[] {
   );
 }
 
-test('an object that is hashed where it lies has the hash that it has elsewhere, and what lies around it stays', () => {
+test('hashing an object in place gives the same hash and leaves the bytes around it unchanged', () => {
   const memory = Buffer.from('before|the body|after');
   const whole = Buffer.from(memory);
   for (const [from, to] of [
@@ -94,7 +94,7 @@ test('an object that is hashed where it lies has the hash that it has elsewhere,
   );
 });
 
-test('every kind of entry comes back as it was', () => {
+test('every kind of entry survives a round trip', () => {
   const group = randomBytes(16);
   const basics = { mode: 0o7777, mtimeNs: -1n, xattrs: [], linkGroup: group };
   const xattrs = [
@@ -127,7 +127,7 @@ test('every kind of entry comes back as it was', () => {
   expect(parseRoot(encodeRoot(root))).toEqual(root);
 });
 
-test('a name more in a large directory changes one or two of its pieces', () => {
+test('a new name in a large directory changes only one or two pieces', () => {
   const many = names(20_000);
   const before = cut(many).map((body) => hashOf(tree, body).toString('hex'));
   const after = cut([...many.slice(0, 9000), file('file-0008999.txu'), ...many.slice(9000)]);
@@ -136,7 +136,7 @@ test('a name more in a large directory changes one or two of its pieces', () => 
   for (const body of after) expect(body.length).toBeLessThanOrEqual(SNAPSHOT_LIMITS.treePieceBytes);
 });
 
-test('a directory of many pieces is read in order, and one with its pieces swapped is not', async () => {
+test('a directory of many pieces is read in order; one with swapped pieces is rejected', async () => {
   const objects = new StoredObjects();
   const many = names(12_000);
   const pieces = cut(many).map((body, index): Piece => ({ index, hash: objects.add(tree, body) }));
@@ -155,7 +155,7 @@ test('a directory of many pieces is read in order, and one with its pieces swapp
   });
 });
 
-test('pieces far apart and many lists deep come back', async () => {
+test('sparse pieces below several levels of lists survive a round trip', async () => {
   const objects = new StoredObjects();
   const pieces = Array.from({ length: 140_000 }, (_, at): Piece => ({
     index: at * 1000 + (at % 7),
@@ -173,7 +173,7 @@ test('pieces far apart and many lists deep come back', async () => {
   expect(() => parseList(body, 1)).toThrow(HoldfastError);
 });
 
-test('content is read piece by piece, and a file that lacks one is damaged', async () => {
+test('content is read piece by piece, and a file without one of its pieces is damaged', async () => {
   const objects = new StoredObjects();
   const bytes = randomBytes(2 ** 20 * 2 + 5);
   const items = [0, 1, 2].map((index) => ({
@@ -195,7 +195,7 @@ test('content is read piece by piece, and a file that lacks one is damaged', asy
   }
 });
 
-test('a block keeps its stretches, and stretches that overlap or leave it are refused', async () => {
+test('a block keeps its extents; overlapping extents and extents beyond its end are rejected', async () => {
   const extents = [
     { offset: 0, bytes: Buffer.from('one') },
     { offset: 4096, bytes: Buffer.from('two') },
@@ -228,7 +228,7 @@ test('a block keeps its stretches, and stretches that overlap or leave it are re
   });
 });
 
-test('objects come back out of a pack, whatever their size', async () => {
+test('objects of any size can be read back from a pack', async () => {
   const objects = new StoredObjects();
   objects.add(blob, Buffer.alloc(0));
   for (let size = 1; size < 100; size += 1) objects.add(size % 2 === 0 ? blob : list, randomBytes(size));
@@ -247,7 +247,7 @@ test('objects come back out of a pack, whatever their size', async () => {
   expect(index.objectsByFrame().flat().length).toBe(index.objects);
 });
 
-test('a frame that says less than it unpacks to does not unpack', () => {
+test('a frame that decompresses to more than it states is rejected', () => {
   const builder = new FrameBuilder();
   const zeros = Buffer.alloc(2 ** 20);
   builder.add(hashOf(blob, zeros), blob, zeros);
@@ -269,7 +269,7 @@ async function survives(work: () => unknown): Promise<void> {
   }
 }
 
-test('no changed bit of a pack goes unseen', async () => {
+test('every flipped bit of a pack is detected', async () => {
   const objects = new StoredObjects();
   for (let size = 0; size < 40; size += 1) objects.add(blob, Buffer.alloc(size * 50, `line ${size}\n`));
   objects.add(tree, Buffer.concat(cut([file('a'), file('b', { linkGroup: randomBytes(16) })])));
@@ -294,7 +294,7 @@ test('no changed bit of a pack goes unseen', async () => {
   }
 });
 
-test('whatever bytes claim to be an object, the parsers end with an answer or `snapshot_damaged`', async () => {
+test('for any bytes the parsers return a result or fail with `snapshot_damaged`', async () => {
   const random = new SeededRandom(seedOfRun('parsers'));
   const target = { ...file('z'), type: 'symlink' as const, target: Buffer.from('there') };
   const samples = [

@@ -4,7 +4,7 @@ import { Freezing } from '../../../supervisor/sandboxes/freezing.ts';
 import { rejectedError } from '../../fixtures/store/temporary-home.ts';
 import { OTHER, snapshotFixture, SESSION } from '../../fixtures/snapshots/snapshot-fixture.ts';
 
-test('a tree that moves is looked at once more while the agent stands still, with the intent on the disk', async () => {
+test('a workspace that changes during the scan is scanned again while the agent is frozen, with the intent on disk', async () => {
   const { sidecar, take, agent, freezes } = snapshotFixture();
   sidecar.tree = { a: 'one' };
   const during: unknown[] = [];
@@ -22,7 +22,7 @@ test('a tree that moves is looked at once more while the agent stands still, wit
   expect(row.frozenMs).toBeGreaterThan(0);
 });
 
-test('what is too much to read at a stand is read while the agent runs, then it is frozen again', async () => {
+test('content that exceeds the freeze budget is read while the agent runs, then the agent is frozen again', async () => {
   const { sidecar, take, agent } = snapshotFixture();
   sidecar.tree = { a: 'one' };
   const budgets: (number | null)[] = [];
@@ -39,7 +39,7 @@ test('what is too much to read at a stand is read while the agent runs, then it 
   expect(agent.state).toBe('running');
 });
 
-test('a scan that fails at a stand thaws; a thaw that fails is made up for at the next look, also by the next supervisor', async () => {
+test('a failed scan thaws the agent; a failed thaw is repeated at the next use, also by the next supervisor', async () => {
   const { sidecar, take, agent, freezes, freezing, log } = snapshotFixture();
   sidecar.tree = { a: 'one' };
   sidecar.onScan = ({ frozen }) =>
@@ -66,7 +66,7 @@ test('a scan that fails at a stand thaws; a thaw that fails is made up for at th
   expect(agent.asked.filter((what) => what === 'unpause').length).toBe(2);
 });
 
-test('an agent that a person has paused is not thawed, and one that is gone not looked for', async () => {
+test('an agent that a person paused stays paused, and a missing agent is no error', async () => {
   const { sidecar, take, agent } = snapshotFixture();
   sidecar.onScan = ({ frozen }) =>
     Promise.resolve({ changedDuringScan: sidecar.scans.length < 2 && !frozen });
@@ -82,7 +82,7 @@ test('an agent that a person has paused is not thawed, and one that is gone not 
   expect([agent.asked, agent.state]).toEqual([[], null]);
 });
 
-test('files that cannot be read are waited for while the agent runs, then while it stands still; what is left is named', async () => {
+test('a scan waits for leased files while the agent runs, then while it is frozen; files still unreadable are listed', async () => {
   const { sidecar, take, agent, told } = snapshotFixture();
   sidecar.tree = { a: 'one' };
   const during: unknown[] = [];

@@ -50,7 +50,7 @@ function scene(...sessions: string[]): Scene {
   return { fills, running, pending, told, background };
 }
 
-test('two at a time, the others in their order', async () => {
+test('two hydrations run at a time, the others wait in order', async () => {
   const { fills, running } = scene('a', 'b', 'c', 'd');
   for (const id of ['a', 'b', 'c', 'd']) fills.start(id);
   await turn();
@@ -68,7 +68,7 @@ test('two at a time, the others in their order', async () => {
   expect(fills.stateOf('a')).toBeNull();
 });
 
-test('who waits hears how far it is, and who stops waiting stops nothing', async () => {
+test('a waiting client gets the progress, and cancelling the wait does not stop the hydration', async () => {
   const { fills, running, pending } = scene('a');
   const heard: Progress[] = [];
   const leaving = new AbortController();
@@ -86,7 +86,7 @@ test('who waits hears how far it is, and who stops waiting stops nothing', async
   expect(pending.size).toBe(0);
 });
 
-test('a failure is shown and told once, until it is another one or none', async () => {
+test('a repeated failure is recorded once, until it changes or is resolved', async () => {
   const { fills, running, told } = scene('a');
   const fail = async (why: string): Promise<void> => {
     const waited = fills.waitFor('a', {});
@@ -109,7 +109,7 @@ test('a failure is shown and told once, until it is another one or none', async 
   expect(fills.stateOf('a')).toEqual({ snapshotId: SNAPSHOT, failed: null });
 });
 
-test('what is ended fails with the reason, also where it waits its turn, and is no failure', async () => {
+test('a suspended hydration rejects with the reason, also while it waits, and is not a failure', async () => {
   const { fills, running, told } = scene('a', 'b', 'c');
   for (const id of ['a', 'b']) fills.start(id);
   const gone = new HoldfastError('not_found', 'It is being deleted');
@@ -129,7 +129,7 @@ test('what is ended fails with the reason, also where it waits its turn, and is 
   expect(told).toEqual([]);
 });
 
-test('leaving ends all at once; whoever goes on after all begins again', async () => {
+test('suspending all aborts every hydration; resuming starts them again', async () => {
   const { fills, running, pending, background, told } = scene('a', 'b', 'c');
   for (const id of ['a', 'b', 'c']) fills.start(id);
   await turn();

@@ -19,7 +19,7 @@ function hash(number: number): Buffer {
   return hashOf(blob, Buffer.from(String(number)));
 }
 
-test('every object is found in the last pack that has it, and no other is, whatever packs come and go', async () => {
+test('every object is found in the last pack that holds it, and no other object is found, as packs come and go', async () => {
   const random = new SeededRandom(seed);
   const table = new ObjectTable();
   let packs: PackIndex[] = [];
@@ -48,7 +48,7 @@ test('every object is found in the last pack that has it, and no other is, whate
   }
 });
 
-test('a look does not take longer with more packs', async () => {
+test('a lookup does not take longer with more packs', async () => {
   const packs = await Promise.all(Array.from({ length: 600 }, (_, at) => packOf([at])));
   const table = new ObjectTable();
   for (const pack of packs) table.add(pack);

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { releaseBuffer } from '../../../snapshot-format/release-buffer.ts';
 
-test('memory of its own is given back, and is empty for whoever still looks', () => {
+test('a buffer with its own memory is released and reads as empty', () => {
   const bytes = Buffer.alloc(100_000, 'x');
   const view = bytes.subarray(10, 20);
   releaseBuffer(bytes);
@@ -9,7 +9,7 @@ test('memory of its own is given back, and is empty for whoever still looks', ()
   expect(view).toHaveLength(0);
 });
 
-test('memory that others share stays as it is', () => {
+test('a buffer in shared memory is left as it is', () => {
   const small = Buffer.from('one of many in a piece of memory');
   const neighbour = Buffer.from('another one');
   releaseBuffer(small);

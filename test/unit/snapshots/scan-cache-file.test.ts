@@ -37,7 +37,7 @@ async function readBack(lineage: string): Promise<{ bytes: number; first: number
   return { bytes, first };
 }
 
-test('it is what was sealed last, whole; what was begun and not sealed leaves nothing', async () => {
+test('the cache is the last sealed one; an unsealed one leaves no file', async () => {
   const lineage = temporaryDirectory();
   expect(await readBack(lineage)).toEqual({ bytes: 0, first: undefined });
   await written(lineage, 1);
@@ -57,7 +57,7 @@ test('it is what was sealed last, whole; what was begun and not sealed leaves no
   expect(readdirSync(join(lineage, 'scans'))).toEqual([]);
 });
 
-test('a sidecar can neither leave gaps, nor more than there may be, nor seal what it did not send', async () => {
+test('a sidecar cannot leave gaps, exceed the size limit, or seal bytes that it did not send', async () => {
   const lineage = temporaryDirectory();
   await written(lineage, 1);
   const file = new ScanCacheFile(lineage, SESSION, 2 * PART);

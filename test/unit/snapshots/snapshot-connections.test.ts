@@ -6,7 +6,7 @@ import { blobOf, objectsOf } from '../../fixtures/snapshots/small-tree.ts';
 import { sendPack, type SidecarPeer } from '../../fixtures/snapshots/fake-sidecar.ts';
 import { OTHER, snapshotFixture, SESSION } from '../../fixtures/snapshots/snapshot-fixture.ts';
 
-test('the next snapshot goes over the same connection, on which nothing is asked of the store in between', async () => {
+test('the next snapshot reuses the connection, which cannot access the store in between', async () => {
   const { sidecar, take } = snapshotFixture();
   await take();
   const { peer } = sidecar;
@@ -25,7 +25,7 @@ test('the next snapshot goes over the same connection, on which nothing is asked
   expect(sidecar.peer).toBe(peer);
 });
 
-test('where its sidecar went meanwhile the connection is made anew, also when that is found out by asking', async () => {
+test('after the sidecar has exited a new connection is opened, also if the exit is noticed only by a call', async () => {
   const { sidecar, take } = snapshotFixture();
   await take();
   sidecar.peer?.close();
@@ -112,7 +112,7 @@ test.each([
   });
 });
 
-test('outside of a call of ours the store is closed to a sidecar', async () => {
+test('outside of a call the sidecar cannot access the store', async () => {
   const { sidecar, take } = snapshotFixture();
   sidecar.tree = { mine: 'before' };
   let early: SidecarPeer | null = null;

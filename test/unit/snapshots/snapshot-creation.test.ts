@@ -4,7 +4,7 @@ import { OBJECT_KINDS, parseHash } from '../../../snapshot-format/objects.ts';
 import { blobOf, objectsOf } from '../../fixtures/snapshots/small-tree.ts';
 import { snapshotFixture, SESSION } from '../../fixtures/snapshots/snapshot-fixture.ts';
 
-test('a snapshot is a row, an event and objects that can be read; what did not change is not sent again', async () => {
+test('a snapshot is a row, an event and readable objects; unchanged content is not sent again', async () => {
   const { sidecar, take, told, stores, snapshots } = snapshotFixture();
   sidecar.tree = { a: 'one', b: 'two' };
   const first = await take({ label: 'begun' });
@@ -33,7 +33,7 @@ test('a snapshot is a row, an event and objects that can be read; what did not c
   expect(snapshots.listByLineage(SESSION).length).toBe(2);
 });
 
-test('where nothing has changed the newest one is the answer; what a person asks for stays theirs', async () => {
+test('without changes the newest snapshot is reused; a manual request makes it manual', async () => {
   const { sidecar, take, told } = snapshotFixture();
   sidecar.tree = { a: 'one' };
   const before = await take({ reason: 'before-turn' });
@@ -47,7 +47,7 @@ test('where nothing has changed the newest one is the answer; what a person asks
   expect(told('snapshot.created').length).toBe(2);
 });
 
-test('a turn that ended since is a change to a person who takes one, and none to what is taken before turns', async () => {
+test('a turn that ended since makes a new manual snapshot, but not a new one before a turn', async () => {
   const { sidecar, take, events } = snapshotFixture();
   sidecar.tree = { a: 'one' };
   const first = await take();
@@ -58,7 +58,7 @@ test('a turn that ended since is a change to a person who takes one, and none to
   expect((await take()).created).toBe(false);
 });
 
-test('asked twice with one opId there is one, and both get the first answer', async () => {
+test('two requests with one opId create one snapshot and get the same answer', async () => {
   const { sidecar, take, snapshots } = snapshotFixture();
   sidecar.tree = { a: 'one' };
   const [first, second] = await Promise.all([
@@ -71,7 +71,7 @@ test('asked twice with one opId there is one, and both get the first answer', as
   expect(snapshots.count(SESSION)).toBe(1);
 });
 
-test('a base that cannot be read does not keep the next snapshot from being taken', async () => {
+test('an unreadable base does not prevent the next snapshot', async () => {
   const { sidecar, take } = snapshotFixture();
   sidecar.tree = { a: 'one' };
   await take();
@@ -84,7 +84,7 @@ test('a base that cannot be read does not keep the next snapshot from being take
   expect(sidecar.scans.slice(1).map(({ base }) => base)).toEqual([expect.any(String), null]);
 });
 
-test('after damage was found the sidecar is asked for everything once, and what it sends is kept though the tree is the same', async () => {
+test('after damage the sidecar checks every object once, and what it sends is stored even if the tree is unchanged', async () => {
   const { sidecar, take, stores } = snapshotFixture();
   sidecar.tree = { a: 'one', b: 'two' };
   const { row } = await take();
@@ -104,10 +104,10 @@ test('after damage was found the sidecar is asked for everything once, and what 
   expect(sidecar.scans.at(-1)?.isBaseSuspect).toBe(true);
 });
 
-test('the tree as it is now can be read while it is looked at, and is no snapshot', async () => {
-  const { sidecar, takes, snapshots } = snapshotFixture();
+test('the current tree can be read during the call and is not a snapshot', async () => {
+  const { sidecar, snapshotCreation, snapshots } = snapshotFixture();
   sidecar.tree = { a: 'only now' };
-  const text = await takes.withCurrentTree(SESSION, async (store, { root }) => {
+  const text = await snapshotCreation.withCurrentTree(SESSION, async (store, { root }) => {
     expect(root).toBe(objectsOf({ a: 'only now' }).root);
     return (await store.read(blobOf('only now'), OBJECT_KINDS.blob)).toString();
   });

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { sessionId, sessionRow } from '../../fixtures/store/temporary-home.ts';
 import { OTHER, snapshotFixture, SESSION } from '../../fixtures/snapshots/snapshot-fixture.ts';
 
-test('ids of snapshots are good for their own lineage only, and forged ones for nothing', async () => {
+test('snapshot ids are valid only for their own lineage, and forged ids never', async () => {
   const { sidecar, other, take, service } = snapshotFixture();
   sidecar.tree = { a: 'one' };
   other.tree = { a: 'one' };
@@ -12,7 +12,7 @@ test('ids of snapshots are good for their own lineage only, and forged ones for 
   expect(() => service.find('snp-aaaaaaaaaaaaaaaa')).toThrow(/no snapshot/);
 });
 
-test('deleting: asks first, spares what a fork began with, and with the last one the store goes', async () => {
+test('deleting needs a confirmation, keeps the base of a fork, and removes the store with the last snapshot', async () => {
   const { sidecar, take, service, sessions, stores, told } = snapshotFixture();
   sidecar.tree = { a: 'one' };
   const { row: base } = await take();
@@ -34,7 +34,7 @@ test('deleting: asks first, spares what a fork began with, and with the last one
   expect(told('snapshot.deleted')).toMatchObject([{ snapshotId: last.id }, { snapshotId: base.id }]);
 });
 
-test('of a deleted session the last one, named ones and pinned ones stay, for a week', async () => {
+test('the last, labelled and pinned snapshots of a deleted session stay for a week', async () => {
   const { sidecar, take, service, session, sessions, snapshots, stores } = snapshotFixture();
   const made: string[] = [];
   for (const [n, request] of [

@@ -14,7 +14,7 @@ function filesOf(tree: ModelTree): SnapshotFiles {
 const link = (target: string): ReturnType<typeof plainFile> =>
   plainFile(target, { type: 'symlink', mode: 0o777 });
 
-test('any part of a file is read as it was, holes as zeros', async () => {
+test('any part of a file can be read, holes as zeros', async () => {
   const random = new SeededRandom(seedOfRun('snapshot files'));
   const bytes = Buffer.alloc(3 * MIB + 7);
   for (let at = 0; at < bytes.length; at += 1000) bytes.writeUInt8(random.below(256), at);
@@ -43,7 +43,7 @@ test('any part of a file is read as it was, holes as zeros', async () => {
   expect((await rejectedError(files.read('/workspace/f', { ifVersion: 'other' }))).code).toBe('conflict');
 });
 
-test('a folder is listed page by page in byte order, with what its links lead to', async () => {
+test('a directory is listed in pages in byte order, with the types of link targets', async () => {
   const tree: ModelTree = new Map([
     ['', folder()],
     ['\xff', plainFile('bytes', { mtimeNs: 1_234_567_890n })],

@@ -3,7 +3,7 @@ import { Snapshots, type SnapshotRow } from '../../../supervisor/store/snapshots
 import { temporaryDatabase } from '../../fixtures/store/temporary-home.ts';
 import { LINEAGE, OTHER, ROOT } from '../../fixtures/snapshots/store-fixture.ts';
 
-test('rows: the newest first in pages, by reason, and what may be changed', () => {
+test('rows are listed newest first, in pages and by reason, and can be updated', () => {
   const snapshots = new Snapshots(temporaryDatabase());
   const row = (n: number, change: Partial<SnapshotRow> = {}): SnapshotRow => ({
     id: `snp-${'abcdefgh'.charAt(n).repeat(16)}`,

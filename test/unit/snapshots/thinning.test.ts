@@ -22,14 +22,15 @@ const kept = (
   return snapshots.filter(({ id }) => !gone.has(id));
 };
 
-test('all of a day, then one an hour for a week, then one a day', () => {
+test('keeps all for a day, then one per hour for a week, then one per day', () => {
   const every10Minutes = Array.from({ length: 6 * 24 * 30 }, (_, index) => at(index * 10 * MINUTE + 1));
   const left = kept(every10Minutes);
   const from = (begin: number, end: number): ThinningCandidate[] =>
     left.filter(({ createdAt }) => createdAt >= NOW - begin && createdAt < NOW - end);
   // An hour that ended within a day, and the half hour that has begun, are there whole.
   expect(from(DAY + HOUR / 2, 0)).toHaveLength(6 * 24 + 3);
-  // Of those before, each has its newest, up to the end of the day that ended within a week, which is half a day earlier.
+  // Of those before, each has its newest, up to the end of the day that ended within a week, which is half a day
+  // earlier.
   const hours = from(7 * DAY + 12.5 * HOUR, DAY + HOUR / 2);
   expect(hours).toHaveLength(24 * 6 + 12);
   expect(new Set(hours.map(({ createdAt }) => createdAt % HOUR))).toEqual(new Set([HOUR - 1]));
@@ -38,7 +39,7 @@ test('all of a day, then one an hour for a week, then one a day', () => {
   expect(new Set(days.map(({ createdAt }) => createdAt % DAY))).toEqual(new Set([DAY - 1]));
 });
 
-test('never what somebody asked for, named or pinned, what a fork was made of, or the newest', () => {
+test('never selects manual, labelled or pinned snapshots, bases of forks, or the newest', () => {
   const old = 40 * DAY;
   const spared = [
     at(old + 1, { reason: 'manual' }),
@@ -53,7 +54,7 @@ test('never what somebody asked for, named or pinned, what a fork was made of, o
   expect(snapshotsToThin([at(400 * DAY)], new Set(), NOW)).toEqual([]);
 });
 
-test('asking often keeps the same in the end as asking once', () => {
+test('thinning often keeps the same snapshots as thinning once', () => {
   const random = new SeededRandom(seedOfRun('thinning'));
   for (let round = 0; round < soakCount(200, 20_000); round += 1) {
     // Several in an hour: within a day or some.

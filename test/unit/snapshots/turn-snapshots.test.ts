@@ -7,7 +7,7 @@ import { snapshotFixture, SESSION } from '../../fixtures/snapshots/snapshot-fixt
 
 const SHORT_MS = 50;
 
-test('a turn has the snapshot that was taken for it, or the earlier one where nothing has changed', async () => {
+test('a turn has its own snapshot, or the earlier one when nothing has changed', async () => {
   const { sidecar, before, turnSnapshot, told, snapshots } = snapshotFixture();
   sidecar.tree = { a: 'one' };
   await before(0);
@@ -24,7 +24,7 @@ test('a turn has the snapshot that was taken for it, or the earlier one where no
   expect(told('snapshot.created')).toMatchObject([{ snapshotId: id, turnId: turnId(0) }]);
 });
 
-test('one that cannot be taken is told with the turn and in the history, and the turn begins', async () => {
+test('a failed snapshot is recorded with the turn and in the history, and the turn begins', async () => {
   const { sidecar, before, turnSnapshot, told, published } = snapshotFixture();
   sidecar.tree = { a: 'one' };
   sidecar.onScan = () => Promise.reject(new HoldfastError('file_unavailable', 'Broken on purpose'));
@@ -38,7 +38,7 @@ test('one that cannot be taken is told with the turn and in the history, and the
   expect(told('snapshot.created').length).toBe(1);
 });
 
-test('a turn that is cancelled ends the scan it waits for, and that is no failure', async () => {
+test('cancelling a turn aborts the scan it waits for, and that is not a failure', async () => {
   const { sidecar, before, told, take } = snapshotFixture();
   const aborted = new AbortController();
   let ended = false;
@@ -53,7 +53,7 @@ test('a turn that is cancelled ends the scan it waits for, and that is no failur
   await take();
 });
 
-test('a turn does not wait long: its snapshot is completed while it runs, and marked', async () => {
+test('a turn does not wait long: its snapshot completes while the turn runs, and says so', async () => {
   const { sidecar, before, turnSnapshot, told, snapshots, take } = snapshotFixture({ maxWaitMs: SHORT_MS });
   sidecar.tree = { a: 'one' };
   const scan = Promise.withResolvers<undefined>();
@@ -77,8 +77,8 @@ test('a turn does not wait long: its snapshot is completed while it runs, and ma
   expect((await take()).row.duringTurn).toBe(false);
 });
 
-test('one that is completed while its turn runs ends with the turn being cancelled, and with the supervisor', async () => {
-  const { sidecar, before, turnSnapshot, beforeTurns, nextBeforeTurns, told } = snapshotFixture({
+test('a snapshot that runs beside its turn is aborted when the turn is cancelled or the supervisor stops', async () => {
+  const { sidecar, before, turnSnapshot, turnSnapshots, nextTurnSnapshots, told } = snapshotFixture({
     maxWaitMs: SHORT_MS,
   });
   sidecar.onScan = () => new Promise(() => undefined);
@@ -87,9 +87,9 @@ test('one that is completed while its turn runs ends with the turn being cancell
   cancelled.abort();
   await expect.poll(() => turnSnapshot(0)?.failure?.code).toBe('cancelled');
   await before(1);
-  await beforeTurns.close();
+  await turnSnapshots.close();
   expect(turnSnapshot(1)?.state).toBe('taking');
-  nextBeforeTurns().recover();
+  nextTurnSnapshots().recover();
   expect(turnSnapshot(1)).toMatchObject({
     state: 'failed',
     duringTurn: true,
@@ -98,7 +98,7 @@ test('one that is completed while its turn runs ends with the turn being cancell
   expect(told('snapshot.failed')).toMatchObject([{ turnId: turnId(1), code: 'interrupted' }]);
 });
 
-test('where the profile requires it the turn waits for its snapshot, and does not begin without one', async () => {
+test('if the profile requires it, the turn waits for its snapshot and does not begin without one', async () => {
   const { sidecar, before, turnSnapshot, required } = snapshotFixture({ maxWaitMs: SHORT_MS });
   required.is = true;
   sidecar.tree = { a: 'one' };
@@ -127,28 +127,30 @@ test('where the profile requires it the turn waits for its snapshot, and does no
   expect(turnSnapshot(2)).toMatchObject({ state: 'taken', missing: 1 });
 });
 
-test('how far it is can be followed until the turn begins', async () => {
-  const { sidecar, before, beforeTurns } = snapshotFixture({ maxWaitMs: 400 });
+test('the progress can be followed until the turn begins', async () => {
+  const { sidecar, before, turnSnapshots } = snapshotFixture({ maxWaitMs: 400 });
   sidecar.onScan = async (_params, _peer, { progress }) => {
     progress('scanning', 12, 100);
     await sleep(SHORT_MS);
     return undefined;
   };
   const heard: Progress[] = [];
-  const release = beforeTurns.followProgress(turnId(0), (progress) => heard.push(progress));
+  const release = turnSnapshots.followProgress(turnId(0), (progress) => heard.push(progress));
   await before(0);
   release();
   expect(heard).toMatchObject([{ stage: 'snapshot before the turn: scanning', done: 12, of: 100 }]);
 });
 
-test('a deletion ends what looks at the workspace, and its own snapshot is bounded', async () => {
-  const { sidecar, take, takes, service, session, told } = snapshotFixture({ beforeDeleteMs: SHORT_MS });
+test('a deletion aborts running scans, and its own snapshot has a time limit', async () => {
+  const { sidecar, take, snapshotCreation, service, session, told } = snapshotFixture({
+    beforeDeleteMs: SHORT_MS,
+  });
   sidecar.onScan = () => new Promise(() => undefined);
   const [first, second] = [rejectedError(take()), rejectedError(take())];
   await expect.poll(() => sidecar.scans.length).toBe(1);
-  takes.interrupt(SESSION, new HoldfastError('not_found', 'It is being deleted'));
+  snapshotCreation.interrupt(SESSION, new HoldfastError('not_found', 'It is being deleted'));
   expect((await first).code).toBe('not_found');
   expect((await second).code).toBe('not_found');
-  await takes.withScanLock(SESSION, () => service.createBeforeDelete(session()));
+  await snapshotCreation.withScanLock(SESSION, () => service.createBeforeDelete(session()));
   expect(told('snapshot.failed')).toMatchObject([{ reason: 'before-delete' }]);
 });

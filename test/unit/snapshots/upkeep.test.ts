@@ -91,7 +91,7 @@ function rooms() {
   return { upkeep, snapshots, operations, held, stores, removed, take, bytes, clock };
 }
 
-test('collecting thins out first, and then gives back what that left behind', async () => {
+test('collecting first thins out snapshots, then frees their objects', async () => {
   const { upkeep, snapshots, take, bytes, removed } = rooms();
   // The same hour two days ago; the second was asked for, the third is the newest of it.
   const first = await take(48 * HOUR + 20 * 60_000);
@@ -109,7 +109,7 @@ test('collecting thins out first, and then gives back what that left behind', as
   expect(await upkeep.usage(sessionRow(0))).toMatchObject({ snapshots: 3, uniqueBytes: await bytes() });
 });
 
-test('what a restore is to bring back, and what somebody looks at, stays though no snapshot is of it', async () => {
+test('trees of pending restores and leased trees are kept without a snapshot', async () => {
   const { upkeep, snapshots, operations, held, stores, take } = rooms();
   const intended = await take(HOUR);
   const looked = await take(HOUR);
@@ -132,7 +132,7 @@ test('what a restore is to bring back, and what somebody looks at, stays though 
   expect(await Promise.all(roots.map(isThere))).toEqual([false, true]);
 });
 
-test('it is done two minutes after the start, every hour from then on, and not after the end', async () => {
+test('it runs two minutes after the start, then every hour, and not after the end', async () => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval'] });
   onTestFinished(() => void vi.useRealTimers());
   const { upkeep, removed, take, bytes, clock } = rooms();

@@ -52,18 +52,19 @@ async function taken(perFrame: number): Promise<{ home: Home; root: Hash; paths:
   });
 }
 
-describe('a check of a snapshot', () => {
-  test('is content with one that is whole, and counts what it needs', async () => {
+describe('verifying a snapshot', () => {
+  test('accepts a complete snapshot and counts its objects', async () => {
     const { home, root } = await taken(100);
     const result = await verified(home, root);
     expect(result).toMatchObject({ ok: true, damaged: 0, damages: [] });
-    // Three tree pieces, a root, a list, a block, ten pieces of the large one of which eight differ by their numbers, two texts.
+    // Three tree pieces, a root, a list, a block, ten pieces of the large one of which eight differ by their numbers,
+    // two texts.
     expect(result.objects).toBeGreaterThan(15);
     expect(result.bytes).toBeGreaterThan(9 * MIB);
   });
 
   test.each(Object.keys(OBJECT_KINDS) as ObjectKindName[])(
-    'finds every flipped bit in a %s, and says where',
+    'finds every flipped bit in a %s and locates it',
     async (kindName) => {
       const { home, root } = await taken(1);
       const random = new SeededRandom(seedOfRun(`flips in a ${kindName}`));
@@ -99,7 +100,7 @@ describe('a check of a snapshot', () => {
     },
   );
 
-  test('names the file whose content is gone, the first of those that share it', async () => {
+  test('names the first file whose content is lost', async () => {
     const { home, root } = await taken(1);
     const opened = await LineageStore.open(home.lineage(LINEAGE));
     const small = opened.packs.flatMap(({ path, index }) =>
@@ -118,7 +119,7 @@ describe('a check of a snapshot', () => {
     expect(damages.every(({ what }) => what === 'the bytes of a frame have changed')).toBe(true);
   });
 
-  test('finds a pack that is cut off, or longer, or empty, or gone, or whose index is not what it was', async () => {
+  test('finds a truncated, extended, empty, missing or modified pack', async () => {
     const { home, root, paths } = await taken(3);
     const random = new SeededRandom(seedOfRun('packs of a check'));
     for (let round = 0; round < soakCount(10, 200); round += 1) {
@@ -153,7 +154,7 @@ describe('a check of a snapshot', () => {
     expect((await verified(home, root)).ok).toBe(true);
   });
 
-  test('does not mind damage that the snapshot does not need', async () => {
+  test('ignores damage of objects that the snapshot does not need', async () => {
     const home = temporaryHome();
     const stores = openStores(home);
     const other: ModelTree = new Map([
