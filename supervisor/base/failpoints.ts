@@ -1,8 +1,8 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 
 /**
- * Places where tests make the supervisor die, fail or wait, named `<operation>.<step>`. The list is the registry: the fault
- * suites enumerate it, and a name that is not on it does not compile.
+ * Places where tests make the supervisor die, fail or wait, named `<operation>.<step>`. The fault suites enumerate
+ * this list, and a name that is not on it does not compile.
  */
 export const FAILPOINTS = [
   'create.after-workspace',
@@ -67,7 +67,7 @@ export type FailpointName = (typeof FAILPOINTS)[number];
 
 export type FailpointAction =
   { readonly kind: 'kill' | 'error' | 'enospc' } | { readonly kind: 'delay'; readonly ms: number };
-/** What happens at one place: at every hit, or only at the `hit`-th (from 1). */
+/** The action at one failpoint: at every hit, or only at the `hit`-th (from 1). */
 export interface FailpointRule {
   readonly action: FailpointAction;
   readonly hit: number | null;
@@ -83,8 +83,8 @@ function isFailpoint(name: string): name is FailpointName {
 }
 
 /**
- * Reads `name=kill|error|enospc|delay:MS[@N][;…]`. Throws `invalid_params` on anything else: a mistyped name would let a
- * fault test pass without its fault.
+ * Parses `name=kill|error|enospc|delay:MS[@N][;…]`. Errors: `invalid_params`, because with a mistyped name a fault
+ * test would pass without its fault.
  */
 export function parseFailpoints(text: string): ReadonlyMap<FailpointName, FailpointRule> {
   const rules = new Map<FailpointName, FailpointRule>();
@@ -92,8 +92,8 @@ export function parseFailpoints(text: string): ReadonlyMap<FailpointName, Failpo
     if (part === '') continue;
     const { name, action, ms, hit } = RULE.exec(part)?.groups ?? {};
     if (name === undefined || action === undefined || !isFailpoint(name)) {
-      throw new HoldfastError('invalid_params', `${FAILPOINTS_VARIABLE} is not understood at "${part}"`, {
-        why: name !== undefined && !isFailpoint(name) ? 'there is no failpoint of that name' : undefined,
+      throw new HoldfastError('invalid_params', `${FAILPOINTS_VARIABLE} cannot be parsed at "${part}"`, {
+        why: name !== undefined && !isFailpoint(name) ? 'no failpoint has that name' : undefined,
         next: 'write name=kill|error|enospc|delay:MS[@N], several of them separated by ";"',
       });
     }
@@ -113,9 +113,7 @@ function actionOf(action: string, ms: string | undefined): FailpointAction {
   }
 }
 
-/**
- * Dies on this line: the signal may reach us a moment later, so nothing more may run meanwhile.
- */
+/** Kills this process. The signal may arrive a moment later, so the thread blocks until then. */
 function die(): never {
   process.kill(process.pid, 'SIGKILL');
   const never = new Int32Array(new SharedArrayBuffer(4));
@@ -141,7 +139,7 @@ function act(name: FailpointName, action: FailpointAction): Promise<void> | unde
   }
 }
 
-/** Counts hits and acts by the rules; without rules a place is a call that returns at once. */
+/** Counts hits and applies the rules; without rules a failpoint is a call that returns at once. */
 export function createFailpoint(
   text: string | undefined,
 ): (name: FailpointName) => Promise<void> | undefined {
@@ -158,7 +156,7 @@ export function createFailpoint(
 }
 
 /**
- * `await failpoint('stop.after-agent')`. Does nothing unless HOLDFAST_FAILPOINTS is set when the supervisor starts;
- * it is the one module-wide value here, because the environment of a process is too.
+ * `await failpoint('stop.after-agent')`. Does nothing unless HOLDFAST_FAILPOINTS is set when the supervisor starts.
+ * It is module-wide, because the environment of a process is too.
  */
 export const failpoint = createFailpoint(process.env[FAILPOINTS_VARIABLE]);

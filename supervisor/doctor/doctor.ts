@@ -15,14 +15,14 @@ export interface DoctorOptions {
   readonly home: Home;
   readonly engine: Engine;
   readonly program: { readonly sidecarImage: string; readonly agentImage: string };
-  /** Null where the database cannot be read. */
+  /** Null if the database cannot be read. */
   readonly database: Database | null;
   readonly sessions: Sessions | null;
   readonly damage: HoldfastError | null;
   readonly now?: () => number;
 }
 
-/** Looks whether everything that sessions depend on is as it should be. Changes nothing. */
+/** Checks everything that sessions depend on. Changes nothing. */
 export class Doctor {
   readonly #options: DoctorOptions;
 
@@ -43,16 +43,16 @@ export class Doctor {
       ...parts.flat(),
       warning(
         'storage limit',
-        '`workspace.limit` is a soft limit: it refuses turns and writes by clients, but a running turn can fill the disk of the home',
-        'put HOLDFAST_HOME on a file system of its own if agents are not trusted with that',
+        '`workspace.limit` is a soft limit: turns and writes by clients are refused beyond it, but a running turn can fill the disk of the home',
+        'put HOLDFAST_HOME on its own file system if you do not trust your agents',
       ),
     ];
   }
 
-  /** A check that cannot be made is a finding, not the end of the others. */
-  async #guarded(name: string, look: () => Promise<Check[]>): Promise<Check[]> {
+  /** A check that fails to run is a finding, and the other checks continue. */
+  async #guarded(name: string, check: () => Promise<Check[]>): Promise<Check[]> {
     try {
-      return await look();
+      return await check();
     } catch (error) {
       const { sentence } = HoldfastError.from(error, `${name} could not be checked`);
       return [problem(name, sentence, 'see `holdfast supervisor logs`')];
@@ -67,13 +67,13 @@ export class Doctor {
     const rows = z.array(z.record(z.string(), z.string())).parse(database.all('PRAGMA quick_check(3)'));
     const found = rows.flatMap((row) => Object.values(row));
     if (found.length === 1 && found[0] === 'ok') {
-      return [ok('database', `sound, ${Math.ceil(database.sizeBytes() / 1024)} KiB`)];
+      return [ok('database', `intact, ${Math.ceil(database.sizeBytes() / 1024)} KiB`)];
     }
     return [
       problem(
         'database',
         found.join('; '),
-        "stop the supervisor and put back the newest file of the home's `backups` folder",
+        "stop the supervisor and restore the newest file from the home's `backups` folder",
       ),
     ];
   }
@@ -83,7 +83,7 @@ export class Doctor {
     const now = this.#options.now ?? (() => Date.now());
     const asked = now();
     const facts = await engine.facts();
-    // The engine's clock was read about half way.
+    // The engine read its clock about half-way.
     const middle = (asked + now()) / 2;
     const images = await Promise.all(
       [
@@ -112,12 +112,12 @@ export class Doctor {
       const sandbox = observed.get(id) ?? { sessionId: id, sidecar: null, agent: null };
       return planRepairs(rows.get(id) ?? null, sandbox).length > 0;
     });
-    if (differing.length === 0) return [ok('sessions', `${rows.size}, all as the engine shows them`)];
+    if (differing.length === 0) return [ok('sessions', `${rows.size}, all match the engine`)];
     return [
       warning(
         'sessions',
-        `${differing.length} differ from what the engine shows: ${differing.slice(0, 5).join(', ')}`,
-        'they are put right by themselves within seconds; if this stays, see `holdfast supervisor logs`',
+        `${differing.length} differ from the state on the engine: ${differing.slice(0, 5).join(', ')}`,
+        'the supervisor corrects them within seconds; if this remains, see `holdfast supervisor logs`',
       ),
     ];
   }

@@ -1,7 +1,7 @@
 import type { Check, EngineStatus } from '../../protocol/entities.ts';
 import type { EngineFacts } from '../engine/port.ts';
 
-/** First part of a version as an engine writes it: `20.10.24+dfsg1` → [20, 10, 24]. */
+/** The numbers of a version as an engine writes it: `20.10.24+dfsg1` → [20, 10, 24]. */
 export function versionNumbers(text: string): readonly [number, number, number] {
   const [, major, minor, patch] = /(\d+)\.(\d+)(?:\.(\d+))?/.exec(text) ?? [];
   return [Number(major ?? 0), Number(minor ?? 0), Number(patch ?? 0)];
@@ -13,12 +13,12 @@ export function isOlder(version: string, than: string): boolean {
   return false;
 }
 
-/** Releases of runc that closed published ways out of a container, by line. */
+/** The release of runc that fixed published container escapes. */
 const RUNC_FIXED = '1.2.8';
-const RUNC_WAYS_OUT = 'CVE-2025-31133, CVE-2025-52565 and CVE-2025-52881';
-/** From here on `docker volume prune` leaves named volumes alone. */
+const RUNC_ESCAPES = 'CVE-2025-31133, CVE-2025-52565 and CVE-2025-52881';
+/** From this version on, `docker volume prune` keeps named volumes. */
 const PRUNE_SPARES_NAMED = '23.0.0';
-const CLOCK_APART_MS = 5000;
+const MAX_CLOCK_SKEW_MS = 5000;
 
 export function engineCheck(status: EngineStatus): Check {
   if (!status.reachable) {
@@ -26,7 +26,7 @@ export function engineCheck(status: EngineStatus): Check {
       name: 'engine',
       status: 'problem',
       found: status.why ?? `no engine answers at ${status.endpoint}`,
-      next: status.next ?? 'start Docker, or set DOCKER_HOST',
+      next: status.next ?? 'start the container engine, or set DOCKER_HOST',
     };
   }
   return {
@@ -37,18 +37,18 @@ export function engineCheck(status: EngineStatus): Check {
   };
 }
 
-/** What an engine that answers can and cannot do for sandboxes. */
+/** Checks of the features that sandboxes use, for a reachable engine. */
 export function capabilityChecks({ capabilities }: EngineStatus): Check[] {
   if (capabilities === null) return [];
   const { pause, localPaths, runtimes } = capabilities;
   return [
     pause === 'none'
-      ? warning('pause', 'this engine cannot pause: idle sessions go straight to resumable', null)
-      : ok('pause', pause === 'freezer' ? 'freezes a sandbox and keeps its memory' : pause),
+      ? warning('pause', 'this engine cannot pause containers: idle sessions become resumable at once', null)
+      : ok('pause', pause === 'freezer' ? 'a paused sandbox keeps its memory' : pause),
     localPaths
       ? ok('workspaces', "the engine sees this machine's files: workspaces are directories of the home")
       : ok('workspaces', "the engine does not see this machine's files: workspaces are named volumes"),
-    ok('runtimes', runtimes.length === 0 ? 'the default one only' : runtimes.join(', ')),
+    ok('runtimes', runtimes.length === 0 ? 'only the default runtime' : runtimes.join(', ')),
   ];
 }
 
@@ -57,35 +57,35 @@ export function factChecks(facts: EngineFacts, nowMs: number): Check[] {
     ...pruneCheck(facts),
     ...runtimeCheck(facts),
     facts.liveRestore === true
-      ? ok('live-restore', 'on: sandboxes go on when the engine restarts')
+      ? ok('live-restore', 'on: sandboxes survive a restart of the engine')
       : ok(
           'live-restore',
-          'off: a restart of the engine ends sandboxes; workspaces stay and turns of that moment fail',
-          'set "live-restore": true in daemon.json to keep them',
+          'off: a restart of the engine ends sandboxes; workspaces stay, and running turns fail',
+          'set "live-restore": true in daemon.json to keep sandboxes',
         ),
     facts.seccomp
       ? ok('seccomp', 'on')
-      : problem('seccomp', 'off: sandboxes may use every system call', 'use an engine with seccomp enabled'),
+      : problem('seccomp', 'off: sandboxes can use every system call', 'use an engine with seccomp enabled'),
     mandatoryAccessCheck(facts),
     ...limitCheck(facts),
     facts.cgroupVersion === null
-      ? warning('cgroups', 'the engine does not say which version it uses', null)
+      ? warning('cgroups', 'the engine does not report its cgroup version', null)
       : ok('cgroups', `version ${facts.cgroupVersion}`),
     facts.userNamespaces || facts.rootless
       ? ok('user namespaces', facts.rootless ? 'on: the engine is rootless' : 'on')
-      : ok('user namespaces', 'off; sandboxes never run as root and gain no privileges'),
+      : ok('user namespaces', 'off; sandboxes never run as root and cannot gain privileges'),
     ...clockCheck(facts, nowMs),
   ];
 }
 
 function pruneCheck({ version }: EngineFacts): Check[] {
-  if (version === null) return [warning('engine version', 'the engine does not tell', null)];
+  if (version === null) return [warning('engine version', 'the engine does not report its version', null)];
   if (!isOlder(version, PRUNE_SPARES_NAMED)) return [ok('engine version', version)];
   return [
     warning(
       'engine version',
-      `${version}: its \`docker volume prune\` deletes named volumes that no container uses, with workspaces that live in one`,
-      'keep workspaces in directories (the default where the engine is local), or use Docker 23 or newer',
+      `${version}: its \`docker volume prune\` deletes unused named volumes, including workspaces in volumes`,
+      'keep workspaces in directories (the default with a local engine), or use Docker 23 or newer',
     ),
   ];
 }
@@ -103,8 +103,8 @@ function runtimeCheck({ runtime, runtimeVersion }: EngineFacts): Check[] {
   return [
     warning(
       'runtime',
-      `runc ${runtimeVersion} is older than ${RUNC_FIXED}, which closed ways out of a container: ${RUNC_WAYS_OUT}${patched}`,
-      'update runc, or give profiles of untrusted agents another runtime',
+      `runc ${runtimeVersion} is older than ${RUNC_FIXED}, which fixed container escapes: ${RUNC_ESCAPES}${patched}`,
+      'update runc, or set another `runtime` in profiles of untrusted agents',
     ),
   ];
 }
@@ -115,7 +115,7 @@ function mandatoryAccessCheck({ apparmor, selinux }: EngineFacts): Check {
   return warning(
     'access control',
     'neither AppArmor nor SELinux confines containers',
-    'enable the one of your distribution',
+    'enable the one that your distribution uses',
   );
 }
 
@@ -125,7 +125,7 @@ function limitCheck({ limits }: EngineFacts): Check[] {
   return [
     problem(
       'limits',
-      `the engine cannot limit ${missing.join(', ')}: a sandbox can take all of it`,
+      `the engine cannot limit ${missing.join(', ')}: a sandbox can use all of it`,
       'enable the cgroup controllers of the kernel (see the warnings of `docker info`)',
     ),
   ];
@@ -133,13 +133,13 @@ function limitCheck({ limits }: EngineFacts): Check[] {
 
 function clockCheck({ clockMs }: EngineFacts, nowMs: number): Check[] {
   if (clockMs === null) return [];
-  const apart = Math.abs(clockMs - nowMs);
-  if (apart < CLOCK_APART_MS) return [ok('clock', "the engine's and ours agree")];
+  const skewMs = Math.abs(clockMs - nowMs);
+  if (skewMs < MAX_CLOCK_SKEW_MS) return [ok('clock', 'the clocks of the engine and of this machine agree')];
   return [
     warning(
       'clock',
-      `the engine's clock and ours are ${Math.round(apart / 1000)} s apart: times of files and events will not match`,
-      'set both by NTP',
+      `the clocks of the engine and of this machine differ by ${Math.round(skewMs / 1000)} s: times of files and events will not match`,
+      'synchronize both with NTP',
     ),
   ];
 }

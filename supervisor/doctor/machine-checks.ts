@@ -1,7 +1,7 @@
 import type { Check } from '../../protocol/entities.ts';
 import { ok, problem, warning } from './engine-checks.ts';
 
-/** Plain facts of this machine; null where they cannot be found out. */
+/** Facts about this machine; null where they are unknown. */
 export interface MachineFacts {
   readonly node: string;
   readonly home: { readonly path: string; readonly mode: number; readonly mine: boolean };
@@ -14,7 +14,7 @@ export interface MachineFacts {
     readonly inodes: number;
   } | null;
   readonly inotify: { readonly instances: number; readonly watches: number; readonly used: number } | null;
-  /** There are sockets between a hypervisor and its machines. */
+  /** AF_VSOCK sockets, between a hypervisor and its virtual machines, are available. */
   readonly vsock: boolean;
 }
 
@@ -32,7 +32,7 @@ const NETWORK: Readonly<Record<number, string>> = {
 const TMPFS = 0x01021994;
 const OVERLAY = 0x794c7630;
 const FUSE = 0x65735546;
-/** A sandbox needs one instance for its watches, and some for the programs in it. */
+/** A sandbox needs one instance for its watches, and more for its programs. */
 const FEW_INSTANCES = 16;
 const FEW_WATCHES = 65_536;
 
@@ -46,14 +46,14 @@ export function machineChecks(facts: MachineFacts): Check[] {
   ];
 }
 
-/** Whether a sandbox can open one is up to the engine's seccomp profile, which cannot be read; so the machine is told of. */
+/** Whether a sandbox can open such a socket depends on the engine's seccomp profile, which cannot be read. */
 function vsockCheck(vsock: boolean): Check[] {
   if (!vsock) return [];
   return [
     warning(
       'hypervisor',
-      'AF_VSOCK sockets are there, which belong to no network namespace: where the engine lets sandboxes open them, they reach services of the hypervisor or of virtual machines, past every rule of egress',
-      'unload the kernel modules of vsock if nothing needs them',
+      'AF_VSOCK sockets are available and belong to no network namespace: if the engine lets sandboxes open them, sandboxes can reach services of the hypervisor or of virtual machines and bypass all egress rules',
+      'unload the vsock kernel modules if nothing uses them',
     ),
   ];
 }
@@ -66,22 +66,18 @@ function nodeCheck(version: string): Check {
 
 function permissionCheck({ path, mode, mine }: MachineFacts['home']): Check {
   if (!mine)
-    return problem(
-      'home',
-      `${path} belongs to another user`,
-      'name a directory of your own in HOLDFAST_HOME',
-    );
+    return problem('home', `${path} belongs to another user`, 'set HOLDFAST_HOME to a directory of your own');
   const others = mode & 0o077;
-  if (others === 0) return ok('home', `${path}, yours alone`);
+  if (others === 0) return ok('home', `${path}, accessible only to you`);
   return problem(
     'home',
-    `${path} can be entered by others (mode ${(mode & 0o777).toString(8)})`,
+    `${path} is accessible to others (mode ${(mode & 0o777).toString(8)})`,
     `run: chmod 700 ${path}`,
   );
 }
 
 function diskChecks(disk: MachineFacts['disk']): Check[] {
-  if (disk === null) return [warning('disk', 'the file system of the home does not tell about itself', null)];
+  if (disk === null) return [warning('disk', "cannot read the properties of the home's file system", null)];
   return [spaceCheck(disk), fileSystemCheck(disk.type)];
 }
 
@@ -90,7 +86,7 @@ function spaceCheck({ freeBytes, totalBytes, freeInodes, inodes }: NonNullable<M
   const next = 'free some: `holdfast gc`, or delete sessions you no longer need';
   if (freeBytes < GIB) return problem('disk space', found, next);
   if (inodes > 0 && freeInodes / inodes < 0.02)
-    return problem('disk space', `${found}, but nearly no inodes`, next);
+    return problem('disk space', `${found}, but almost no inodes`, next);
   if (freeBytes < 5 * GIB) return warning('disk space', found, next);
   return ok('disk space', found);
 }
@@ -100,27 +96,27 @@ function fileSystemCheck(type: number): Check {
   if (network !== undefined) {
     return warning(
       'file system',
-      `the home lies on ${network}: locks and durable writes may not hold there`,
-      'name a local directory in HOLDFAST_HOME',
+      `the home is on ${network}: locks and durable writes are unreliable there`,
+      'set HOLDFAST_HOME to a local directory',
     );
   }
   switch (type) {
     case TMPFS:
       return warning(
         'file system',
-        'the home lies in memory (tmpfs) and is gone after a restart of the machine',
-        'name another directory in HOLDFAST_HOME',
+        'the home is in memory (tmpfs) and is lost when the machine restarts',
+        'set HOLDFAST_HOME to another directory',
       );
     case OVERLAY:
       return warning(
         'file system',
-        'the home lies in a layer of a container and is gone with it',
+        'the home is in the writable layer of a container and is lost with the container',
         'put it on a volume',
       );
     case FUSE:
       return warning(
         'file system',
-        'the home lies on a file system in user space: durable writes depend on it',
+        'the home is on a FUSE file system: whether writes are durable depends on that file system',
         'prefer a local disk',
       );
     default:
@@ -136,7 +132,7 @@ function inotifyCheck(inotify: MachineFacts['inotify']): Check[] {
     return [
       warning(
         'inotify',
-        `${found}: programs in sandboxes may not get one`,
+        `${found}: programs in sandboxes may not get an instance`,
         'raise fs.inotify.max_user_instances with sysctl',
       ),
     ];
@@ -145,7 +141,7 @@ function inotifyCheck(inotify: MachineFacts['inotify']): Check[] {
     return [
       warning(
         'inotify',
-        `${found}: large workspaces may not be watched whole`,
+        `${found}: large workspaces may be watched only in part`,
         'raise fs.inotify.max_user_watches with sysctl',
       ),
     ];

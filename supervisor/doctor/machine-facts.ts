@@ -16,7 +16,7 @@ export async function readMachineFacts(home: string): Promise<MachineFacts> {
 async function diskFacts(home: string): Promise<MachineFacts['disk']> {
   try {
     const { type, bavail, blocks, bsize, files, ffree } = await statfs(home);
-    // The magic number may come signed.
+    // The magic number may be negative.
     return {
       type: type >>> 0,
       freeBytes: bavail * bsize,
@@ -25,7 +25,7 @@ async function diskFacts(home: string): Promise<MachineFacts['disk']> {
       inodes: files,
     };
   } catch {
-    return null; // not every file system answers
+    return null; // not every file system supports it
   }
 }
 
@@ -43,7 +43,7 @@ async function inotifyFacts(): Promise<MachineFacts['inotify']> {
   }
 }
 
-/** Of all processes of this user that can be looked into. */
+/** Inotify instances of all readable processes of this user. */
 async function ownInotifyInstances(): Promise<number> {
   const uid = process.getuid?.();
   let used = 0;
@@ -54,7 +54,7 @@ async function ownInotifyInstances(): Promise<number> {
         if ((await readlink(`/proc/${pid}/fd/${fd}`)) === 'anon_inode:inotify') used += 1;
       }
     } catch {
-      // It ended, closed that one, or is not ours to look into.
+      // The process ended, closed the descriptor, or is not readable.
     }
   }
   return used;

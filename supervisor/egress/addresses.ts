@@ -1,7 +1,7 @@
 import { BlockList, isIPv4 } from 'node:net';
 import { networkInterfaces } from 'node:os';
 
-/** From the IANA registries of special-purpose addresses: what is not reachable by everybody. */
+/** IANA registries of special-purpose addresses: ranges that are not globally reachable. */
 const SPECIAL_IPV4: readonly (readonly [string, number])[] = [
   ['0.0.0.0', 8],
   ['10.0.0.0', 8],
@@ -18,16 +18,16 @@ const SPECIAL_IPV4: readonly (readonly [string, number])[] = [
   ['203.0.113.0', 24],
   ['224.0.0.0', 4],
   ['240.0.0.0', 4],
-  // Public by number, yet the host of a large cloud answers there: its metadata and its agent.
+  // A public address at which the host of a large cloud serves metadata and its agent.
   ['168.63.129.16', 32],
 ];
-/** Only these are anybody's at all: mapped, NAT64, unique-local, link-local and multicast ones lie outside. */
+/** The only global range: mapped, NAT64, unique-local, link-local and multicast addresses are outside. */
 const GLOBAL_IPV6: readonly [string, number] = ['2000::', 3];
 const SPECIAL_IPV6: readonly (readonly [string, number])[] = [
-  // Teredo, ORCHID, benchmarks and other assignments of the IETF.
+  // Teredo, ORCHID, benchmarking and other IETF assignments.
   ['2001::', 23],
   ['2001:db8::', 32],
-  // 6to4: an IPv4 address in disguise.
+  // 6to4: an embedded IPv4 address.
   ['2002::', 16],
   ['3fff::', 20],
 ];
@@ -38,15 +38,17 @@ for (const [network, prefix] of SPECIAL_IPV6) special.addSubnet(network, prefix,
 const global6 = new BlockList();
 global6.addSubnet(...GLOBAL_IPV6, 'ipv6');
 
-/** An address that everybody reaches, and that is not one of `own`: this machine's, behind which its other services are. */
+/**
+ * Whether the address is globally reachable and not one of `own`: this machine's addresses, with its other services.
+ */
 export function isPublicAddress(address: string, own: () => ReadonlySet<string> = ownAddresses): boolean {
   const special4 = isIPv4(address) && special.check(address, 'ipv4');
   const special6 = !isIPv4(address) && (!global6.check(address, 'ipv6') || special.check(address, 'ipv6'));
-  // Asking for all interfaces costs more than everything else about a decision, so it comes last.
+  // Listing the interfaces costs more than the rest of a decision, so it comes last.
   return !special4 && !special6 && !own().has(address);
 }
 
-/** Of this machine's interfaces, now. */
+/** The current addresses of this machine's interfaces. */
 export function ownAddresses(): Set<string> {
   const all = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? []);
   return new Set(all.map(({ address }) => address));

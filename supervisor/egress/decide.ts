@@ -8,14 +8,14 @@ import {
   DEFAULT_PORTS,
 } from '../../protocol/egress.ts';
 
-/** A rule in force. What narrows it further – methods, paths – becomes a field here. */
+/** A rule in force. Further restrictions (methods, paths) would become fields here. */
 export interface Rule {
   readonly pattern: HostPattern;
   readonly effect: 'allow' | 'deny';
   readonly from: RuleOrigin;
-  /** Of its row, for a rule that is used up; null for those of the file. */
+  /** The row's id, for a one-time rule; null for rules of the file. */
   readonly id: number | null;
-  /** A denial that nobody is told of. */
+  /** A denial that is not reported. */
   readonly quiet?: boolean;
 }
 
@@ -25,16 +25,16 @@ export type Verdict =
       readonly allowed: false;
       readonly reason: Extract<EgressReason, 'no_rule' | 'other_port' | 'denied'>;
       readonly rule: Rule | null;
-      /** The pattern that would allow it. */
+      /** The pattern that would allow the connection. */
       readonly allow: string;
     };
 
-/** The nearest decides: what a person said for once or for the session goes before what the profile says. */
+/** The most specific origin decides: a rule for one connection or for the session precedes those of the profile. */
 const NEAREST: readonly RuleOrigin[] = ['once', 'session', 'profile', 'file'];
 
 /**
- * Whether a connection to `host` (canonical) and `port` may be made. Without a rule it may not; of equally near rules a denial
- * wins. A rule for once is left alone where another one allows it too.
+ * Decides whether a connection to `host` (canonical) and `port` is allowed. Without a rule it is not; of rules with
+ * the same origin a denial wins. A one-time rule is kept if another rule allows the connection too.
  */
 export function decide(rules: readonly Rule[], host: string, port: number): Verdict {
   const allow = narrowestPattern(host, port);
@@ -58,7 +58,7 @@ export function decide(rules: readonly Rule[], host: string, port: number): Verd
   return { allowed: false, reason: otherPort ? 'other_port' : 'no_rule', rule: null, allow };
 }
 
-/** What the rules say of an address that a name stands for. A rule for once is for what was asked for, and so for names only. */
+/** The verdict on an address that a name resolves to. One-time rules apply to the requested name only. */
 export function addressVerdict(
   rules: readonly Rule[],
   address: string,
@@ -73,7 +73,10 @@ export function addressVerdict(
   return verdict.reason === 'denied' ? 'denied' : 'unnamed';
 }
 
-/** What a rule would have to say, and no more. A loopback address is the sandbox's own everywhere but in the proxy: it gets its name. */
+/**
+ * The narrowest pattern that would allow the connection. A loopback address is the sandbox's own everywhere but in
+ * the proxy, so it becomes the name of the host machine.
+ */
 function narrowestPattern(host: string, port: number): string {
   if (isLoopback(host) || host === HOST_MACHINE.name)
     return formatHostPattern({ host: HOST_MACHINE.name, wildcard: false, port });
@@ -81,7 +84,7 @@ function narrowestPattern(host: string, port: number): string {
 }
 
 function namesHost({ host, wildcard }: HostPattern, wanted: string): boolean {
-  // A person's own machine is named in full, never as one of many.
+  // The host machine is named in full, never by a wildcard.
   if (wanted === HOST_MACHINE.name) return !wildcard && host === wanted;
   return wildcard ? wanted.endsWith(`.${host}`) : wanted === host;
 }

@@ -4,19 +4,19 @@ import { isPublicAddress } from './addresses.ts';
 import { addressVerdict, type Rule } from './decide.ts';
 import type { ResolveName } from './resolver.ts';
 
-/** How long one address may take to answer, and all of them together. */
+/** Time limits for one address, and for all of them together. */
 const CONNECT_MS = 10_000;
 const DIAL_MS = 20_000;
 const KEEP_ALIVE_MS = 60_000;
 const MOST_ADDRESSES = 8;
-/** Where the supervisor reaches the services of its own machine. */
+/** Addresses of the services on the supervisor's machine. */
 const OWN_ADDRESSES: readonly string[] = ['127.0.0.1', '::1'];
 
-/** Why nothing was dialled, or nobody answered. */
+/** Why no connection was made. */
 export class DialError extends Error {
   override readonly name = 'NotDialled';
   readonly reason: Extract<EgressReason, 'private_address' | 'denied' | 'not_resolved' | 'not_reached'>;
-  /** The address that it was about, where there is one. */
+  /** The address concerned, if any. */
   readonly address: string | null;
 
   constructor(reason: DialError['reason'], message: string, address: string | null, cause?: unknown) {
@@ -31,7 +31,7 @@ export interface DialedConnection {
   readonly address: string;
 }
 
-/** Connects to the first of these addresses that answers. Errors: `NotDialled`. */
+/** Connects to the first address that answers. Errors: `DialError`. */
 export async function dialFirst(
   addresses: readonly string[],
   port: number,
@@ -50,13 +50,13 @@ export async function dialFirst(
       failure = error;
     }
   }
-  const why = failure instanceof Error ? failure.message : 'nobody answered in time';
+  const why = failure instanceof Error ? failure.message : 'no answer in time';
   throw new DialError('not_reached', why, addresses[0] ?? null, failure);
 }
 
 /**
- * What an allowed host stands for: it is looked up here, once, every address is checked, and exactly those that passed are to be
- * dialled – nobody asks for the name a second time. In the resolver's order. Errors: `NotDialled`.
+ * Resolves an allowed host, once, and checks every address. Only the addresses returned may be dialed, and nobody
+ * resolves the name a second time. In the resolver's order. Errors: `DialError`.
  */
 export async function resolveAllowedAddresses(
   host: string,
@@ -71,12 +71,12 @@ export async function resolveAllowedAddresses(
     else found = isIP(host) === 0 ? await resolve(host) : [host];
   } catch (error) {
     const why = error instanceof Error && 'code' in error ? String(error.code) : String(error);
-    throw new DialError('not_resolved', `the name was not found (${why})`, null, error);
+    throw new DialError('not_resolved', `the name cannot be resolved (${why})`, null, error);
   }
   const verdicts = found.slice(0, MOST_ADDRESSES).map((address) => {
     const verdict = addressVerdict(rules, address, port);
     const passes = verdict === 'named' || (verdict === 'unnamed' && isPublicAddress(address));
-    // What was asked for by its address has been decided on already.
+    // A host requested by its address has been decided already.
     const isDecided = address === host || isHostMachine;
     return { address, verdict, passes: passes || (isDecided && verdict !== 'denied') };
   });
@@ -85,7 +85,7 @@ export async function resolveAllowedAddresses(
   const [first] = verdicts;
   if (first === undefined) throw new DialError('not_resolved', 'the name has no address', null);
   if (first.verdict === 'denied') throw new DialError('denied', 'a rule denies its address', first.address);
-  throw new DialError('private_address', 'its address is not a public one', first.address);
+  throw new DialError('private_address', 'its address is not public', first.address);
 }
 
 function connected(
@@ -110,8 +110,8 @@ function connected(
     socket.destroy();
     reject(error);
   };
-  const late = setTimeout(() => fail(new Error('nobody answered in time')), timeoutMs);
-  const aborted = (): void => fail(new Error('nobody waits for it any more'));
+  const late = setTimeout(() => fail(new Error('no answer in time')), timeoutMs);
+  const aborted = (): void => fail(new Error('the client closed the connection'));
   const done = (): void => {
     clearTimeout(late);
     signal.removeEventListener('abort', aborted);

@@ -10,14 +10,14 @@ import { EgressPool } from './pool.ts';
 import { SessionProxy } from './proxy.ts';
 import type { ResolveName } from './resolver.ts';
 
-/** How long a turn waits for its way out before it begins without one. */
+/** How long a turn waits for egress before it starts without. */
 const READY_MS = 3000;
 
 export interface EgressOptions {
   readonly policies: Policies;
   readonly sessions: Sessions;
   readonly events: EventLog;
-  /** A new connection to the sidecar of a session. */
+  /** Opens a new connection to a session's sidecar. */
   readonly dial: (sessionId: string) => Promise<Duplex>;
   readonly resolve: ResolveName;
   readonly log: Log;
@@ -25,19 +25,19 @@ export interface EgressOptions {
   readonly now: () => number;
 }
 
-interface WayOut {
+interface EgressChannel {
   readonly pool: EgressPool;
-  /** By port of this machine. */
+  /** Pools by port of this machine. */
   readonly forwards: Map<number, EgressPool>;
   readonly proxy: SessionProxy;
   readonly ledger: EgressEventAggregator;
 }
 
-/** The ways out of all sandboxes: one for each that lives and whose rules allow anything at all. */
+/** Egress of all sandboxes: one channel for each running sandbox whose rules allow anything. */
 export class Egress {
   readonly #options: EgressOptions;
-  readonly #open = new Map<string, WayOut>();
-  /** Sessions whose sandbox is up, with a way out or without. */
+  readonly #open = new Map<string, EgressChannel>();
+  /** Sessions whose sandbox is running, with or without egress. */
   readonly #live = new Set<string>();
   #closed = false;
 
@@ -45,14 +45,14 @@ export class Egress {
     this.#options = options;
   }
 
-  /** What is so now: called whenever somebody has looked, as often as they like. */
+  /** Sets whether the session's sandbox is running; idempotent. */
   setLive(sessionId: string, live: boolean): void {
     if (live) this.#live.add(sessionId);
     else this.#live.delete(sessionId);
     this.#settle(sessionId);
   }
 
-  /** The sandbox is up: resolves when its way out is there, where it has one. Never rejects. */
+  /** The sandbox has started: resolves when its egress is available, if it has any. Never rejects. */
   async waitUntilReady(sessionId: string): Promise<void> {
     this.setLive(sessionId, true);
     const way = this.#open.get(sessionId);
@@ -62,16 +62,21 @@ export class Egress {
     const waited = sleep(READY_MS, 'late', { signal: late.signal }).catch(() => 'in time');
     const listening = [way.pool, ...way.forwards.values()].map((pool) => pool.listening);
     if ((await Promise.race([Promise.all(listening), waited])) === 'late')
-      this.#options.log.warn('a sandbox begins without its way out', { session: sessionId });
+      this.#options.log.warn('a sandbox starts without egress: its proxy is not ready', {
+        session: sessionId,
+      });
     late.abort();
   }
 
-  /** What a process that begins now needs beside its container's environment, which was made when nothing may have been allowed. */
+  /**
+   * Variables for a process that starts now, in addition to its container's environment: rules may have changed since
+   * the container was created.
+   */
   environment(sessionId: string): Readonly<Record<string, string>> {
     return this.#options.policies.allowsAnything(sessionId) ? NODE_ENVIRONMENT : {};
   }
 
-  /** Rules have changed, of one session or of many. */
+  /** Applies changed rules to all running sandboxes. */
   applyRules(): void {
     for (const sessionId of this.#live) {
       this.#open.get(sessionId)?.proxy.applyRules();
@@ -97,13 +102,13 @@ export class Egress {
       this.#open.delete(sessionId);
       for (const pool of [way.pool, ...way.forwards.values()]) pool.close();
       way.proxy.close();
-      // After the ends of what it carried, which come with the next turn of the loop.
+      // After the end events of its connections, which arrive with the next turn of the event loop.
       setImmediate(() => way.ledger.close());
     }
   }
 
-  /** One pool for each port of this machine that the rules allow, and no other. */
-  #forward(sessionId: string, { forwards, proxy }: WayOut): void {
+  /** Keeps one pool for each port of this machine that the rules allow. */
+  #forward(sessionId: string, { forwards, proxy }: EgressChannel): void {
     const ports = this.#options.policies.allowedHostPorts(sessionId);
     for (const [port, pool] of forwards) {
       if (ports.has(port)) continue;
@@ -126,7 +131,7 @@ export class Egress {
     }
   }
 
-  #make(sessionId: string): WayOut {
+  #make(sessionId: string): EgressChannel {
     const { policies, resolve, log, now, dial, events, sessions } = this.#options;
     const ledger = new EgressEventAggregator({
       now,
@@ -136,8 +141,8 @@ export class Egress {
         try {
           events.append(sessionId, entries);
         } catch (error) {
-          // The connection that it is about is not to blame for a full disk.
-          log.warn('a decision is not in the history', { session: sessionId, error });
+          // A full disk must not end the connection.
+          log.warn('cannot record an egress decision', { session: sessionId, error });
         }
       },
     });

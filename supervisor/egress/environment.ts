@@ -1,12 +1,15 @@
 import { EGRESS_PROXY, HOST_MACHINE } from '../../protocol/egress.ts';
 
 const PROXY = `http://${EGRESS_PROXY.host}:${String(EGRESS_PROXY.port)}`;
-/** The sandbox's own loopback is reached directly: servers that an agent starts are its own, and the host's ports are there under its name. */
+/**
+ * The sandbox's own loopback is reached directly: servers that an agent starts are local, and ports of the host
+ * machine are available under its name.
+ */
 const DIRECT = `localhost,127.0.0.1,::1,${HOST_MACHINE.name}`;
 
 /**
- * What makes the programs in a sandbox use its proxy. Programs that know no proxy reach nothing. Every sandbox has it, so that a
- * host that is allowed later is reached by what runs already.
+ * Variables that make programs in a sandbox use its proxy; programs without proxy support reach nothing. Every
+ * sandbox has them, so running processes can reach a host that is allowed later.
  */
 export function proxyEnvironment(): Record<string, string> {
   return {
@@ -25,10 +28,13 @@ export function proxyEnvironment(): Record<string, string> {
     npm_config_https_proxy: PROXY,
     npm_config_noproxy: DIRECT,
     PIP_PROXY: PROXY,
-    // By itself it tries five times more, for seven seconds, what has been denied.
+    // By default pip retries a denied request five times, for seven seconds.
     PIP_RETRIES: '1',
   };
 }
 
-/** For Node's fetch. Only where something is allowed, or may well be: it makes every Node program start some 35 ms later. */
+/**
+ * For Node's fetch. Set only if something is or may be allowed: it delays the start of every Node program by about 35
+ * ms.
+ */
 export const NODE_ENVIRONMENT: Readonly<Record<string, string>> = { NODE_USE_ENV_PROXY: '1' };

@@ -1,22 +1,25 @@
 import type { EgressEvent } from '../../protocol/egress.ts';
 import type { EventEntry } from '../../protocol/events.ts';
 
-/** Repeats of one thing are told together: first after this long, then after twice as long, up to the longest. */
+/**
+ * Repeats of one observation are aggregated: first over this window, then over windows of twice the length, up to the
+ * longest.
+ */
 const FIRST_WINDOW_MS = 5000;
 const LONGEST_WINDOW_MS = 10 * 60_000;
-/** A denied host is reported once for each turn, however often the program tries; a longer turn hears of it again after this long. */
+/** A denied host is reported once per turn, however often the program tries; in a longer turn again after this time. */
 const DENIED_WINDOW_MS = LONGEST_WINDOW_MS;
-/** Different things of one session that are told one by one at a time; beyond it, those of one kind go together. */
+/** Maximum number of different observations reported singly at a time; beyond it, those of one kind are aggregated. */
 const MOST_KINDS = 256;
-/** A program that tries host after host is told of one by one so often, and then once in a while. */
+/** Token bucket for new hosts: this many are reported singly, then one per refill. */
 const BURST = 200;
 const REFILL_MS = 5000;
 
 export type EgressObservation = Omit<EgressEvent, 'count' | 'firstAt' | 'lastAt'>;
 
 interface Window {
-  /** What has not been told yet; null when nothing. */
-  waiting: {
+  /** Not reported yet; null if nothing is pending. */
+  pending: {
     seen: EgressObservation;
     count: number;
     firstAt: number;
@@ -36,8 +39,8 @@ export interface EventAggregatorOptions {
 }
 
 /**
- * Turns the decisions of one session into events: the first of its kind at once, repeats together and ever more rarely, so that a
- * program that tries for ever fills no history.
+ * Aggregates the egress decisions of one session into events: the first of its kind at once, repeats together and
+ * ever more rarely, so that a program that retries for ever does not fill the history.
  */
 export class EgressEventAggregator {
   readonly #options: EventAggregatorOptions;
@@ -51,26 +54,26 @@ export class EgressEventAggregator {
     this.#refilledAt = options.now();
   }
 
-  /** `count`: how often it has happened, where somebody has counted already. */
+  /** `count`: how often it happened, if the caller has counted already. */
   add(seen: EgressObservation, count = 1): void {
     if (this.#closed) return;
     const now = this.#options.now();
     const own = keyOf(seen);
-    const alone = this.#windows.has(own) || (this.#windows.size < MOST_KINDS && this.#mayTell(now));
-    const told = alone ? seen : anyHost(seen);
-    const key = alone ? own : keyOf(told);
+    const alone = this.#windows.has(own) || (this.#windows.size < MOST_KINDS && this.#takeToken(now));
+    const reported = alone ? seen : anyHost(seen);
+    const key = alone ? own : keyOf(reported);
     const window = this.#windows.get(key);
     if (window === undefined) {
-      this.#tell(told, count, now, now, seen.bytesIn, seen.bytesOut);
-      const isDeniedHost = told.decision === 'denied' && told.host !== '' && told.host !== '*';
+      this.#report(reported, count, now, now, seen.bytesIn, seen.bytesOut);
+      const isDeniedHost = reported.decision === 'denied' && reported.host !== '' && reported.host !== '*';
       const first = isDeniedHost ? DENIED_WINDOW_MS : FIRST_WINDOW_MS;
       this.#windows.set(key, this.#open(key, this.#options.firstWindowMs ?? first));
       return;
     }
-    const { waiting } = window;
-    if (waiting === null) {
-      window.waiting = {
-        seen: told,
+    const { pending } = window;
+    if (pending === null) {
+      window.pending = {
+        seen: reported,
         count,
         firstAt: now,
         lastAt: now,
@@ -79,34 +82,34 @@ export class EgressEventAggregator {
       };
       return;
     }
-    waiting.count += count;
-    waiting.lastAt = now;
-    waiting.bytesIn += seen.bytesIn;
-    waiting.bytesOut += seen.bytesOut;
+    pending.count += count;
+    pending.lastAt = now;
+    pending.bytesIn += seen.bytesIn;
+    pending.bytesOut += seen.bytesOut;
   }
 
-  /** What was denied before is reported with its count, and is reported anew when it happens again. */
+  /** Reports pending denials with their count; a denial in the new turn is reported again. */
   beginTurn(): void {
-    for (const [key, { waiting, timer }] of this.#windows) {
+    for (const [key, { pending, timer }] of this.#windows) {
       if (!key.startsWith(DENIED_KEY)) continue;
       clearTimeout(timer);
       this.#windows.delete(key);
-      if (waiting !== null) this.#tellWaiting(waiting);
+      if (pending !== null) this.#reportPending(pending);
     }
   }
 
-  /** Tells what waits. */
+  /** Reports what is pending. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    for (const { waiting, timer } of this.#windows.values()) {
+    for (const { pending, timer } of this.#windows.values()) {
       clearTimeout(timer);
-      if (waiting !== null) this.#tellWaiting(waiting);
+      if (pending !== null) this.#reportPending(pending);
     }
     this.#windows.clear();
   }
 
-  #mayTell(now: number): boolean {
+  #takeToken(now: number): boolean {
     const refilled = Math.max(0, Math.floor((now - this.#refilledAt) / REFILL_MS));
     if (refilled > 0) {
       this.#tokens = Math.min(BURST, this.#tokens + refilled);
@@ -120,25 +123,25 @@ export class EgressEventAggregator {
   #open(key: string, lengthMs: number): Window {
     const timer = setTimeout(() => this.#due(key), lengthMs);
     timer.unref();
-    return { waiting: null, lengthMs, timer };
+    return { pending: null, lengthMs, timer };
   }
 
   #due(key: string): void {
     const window = this.#windows.get(key);
     if (window === undefined) return;
-    if (window.waiting === null) {
+    if (window.pending === null) {
       this.#windows.delete(key);
       return;
     }
     this.#windows.set(key, this.#open(key, Math.min(window.lengthMs * 2, LONGEST_WINDOW_MS)));
-    this.#tellWaiting(window.waiting);
+    this.#reportPending(window.pending);
   }
 
-  #tellWaiting({ seen, count, firstAt, lastAt, bytesIn, bytesOut }: NonNullable<Window['waiting']>): void {
-    this.#tell(seen, count, firstAt, lastAt, bytesIn, bytesOut);
+  #reportPending({ seen, count, firstAt, lastAt, bytesIn, bytesOut }: NonNullable<Window['pending']>): void {
+    this.#report(seen, count, firstAt, lastAt, bytesIn, bytesOut);
   }
 
-  #tell(
+  #report(
     seen: EgressObservation,
     count: number,
     first: number,
@@ -166,7 +169,7 @@ function keyOf({ decision, host, port, rule, reason, method }: EgressObservation
   return [decision, host, port, rule ?? '', reason ?? '', kind].join(' ');
 }
 
-/** One of many: what is told is their kind. */
+/** Replaces the host: only the kind of observation is reported. */
 function anyHost(seen: EgressObservation): EgressObservation {
   return { ...seen, host: '*', port: 0, method: '*', rule: null, from: null, address: null, allow: null };
 }

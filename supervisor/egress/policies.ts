@@ -15,7 +15,7 @@ import type { Profiles } from '../store/profiles.ts';
 import type { Sessions } from '../store/sessions.ts';
 import { decide, type Rule, type Verdict } from './decide.ts';
 
-/** Of one session, all origins together: each connection looks through them. */
+/** Maximum number of rules of one session, of all origins: every connection checks all of them. */
 const MOST_RULES = 2000;
 const SHOWN: readonly RuleOrigin[] = [...RULE_SCOPES, 'file'];
 
@@ -29,42 +29,45 @@ export interface PoliciesOptions {
   readonly now: () => number;
 }
 
-interface Dated extends Rule {
+interface LoadedRule extends Rule {
   readonly shown: string;
   readonly addedAt: number | null;
 }
 
-/** The rules of every session: those of its profile's file, and what people added. Read anew when something changes them. */
+/**
+ * The rules of every session: those of its profile's file, and those that people added. Cached until something
+ * changes them.
+ */
 export class Policies {
   readonly #options: PoliciesOptions;
-  readonly #known = new Map<string, { readonly key: string; readonly rules: readonly Dated[] }>();
-  /** Counts changes by people, so that what was read before is not taken for what is. */
+  readonly #cache = new Map<string, { readonly key: string; readonly rules: readonly LoadedRule[] }>();
+  /** Number of changes by people; invalidates the cache. */
   #changes = 0;
 
   constructor(options: PoliciesOptions) {
     this.#options = options;
   }
 
-  /** Empty for a session that is gone. */
+  /** Empty for a deleted session. */
   rulesOf(sessionId: string): readonly Rule[] {
-    return this.#dated(sessionId);
+    return this.#load(sessionId);
   }
 
-  /** Something is allowed: without that there is no way out at all. */
+  /** Whether any rule allows something: otherwise the sandbox has no egress at all. */
   allowsAnything(sessionId: string): boolean {
-    return this.#dated(sessionId).some(({ effect }) => effect === 'allow');
+    return this.#load(sessionId).some(({ effect }) => effect === 'allow');
   }
 
-  /** Ports of the supervisor's machine that some rule allows. */
+  /** Ports of the supervisor's machine that the rules allow. */
   allowedHostPorts(sessionId: string): ReadonlySet<number> {
-    const rules = this.#dated(sessionId);
+    const rules = this.#load(sessionId);
     const ports = rules.flatMap(({ effect, pattern: { host, wildcard, port } }) =>
       effect === 'allow' && host === HOST_MACHINE.name && !wildcard && port !== null ? [port] : [],
     );
     return new Set(ports.filter((port) => decide(rules, HOST_MACHINE.name, port).allowed));
   }
 
-  /** Decides, and uses up a rule for once: durable before anything is dialled. */
+  /** Decides on a connection and uses up a one-time rule, durably, before anything is dialed. */
   decide(sessionId: string, host: string, port: number): Verdict {
     const verdict = decide(this.rulesOf(sessionId), host, port);
     if (!verdict.allowed || verdict.rule.from !== 'once' || verdict.rule.id === null) return verdict;
@@ -77,7 +80,7 @@ export class Policies {
   describe(sessionId: string): Policy {
     const { sessions } = this.#options;
     const row = sessions.get(sessionId);
-    const rules = this.#dated(sessionId);
+    const rules = this.#load(sessionId);
     return {
       sessionId,
       profile: row?.profile ?? '',
@@ -96,20 +99,20 @@ export class Policies {
     };
   }
 
-  /** `host` is canonical. Errors: `invalid_params` for a denial for once, `overloaded` where there are too many rules. */
+  /** `host` is canonical. Errors: `invalid_params` for a one-time denial, `overloaded` for too many rules. */
   setRule(sessionId: string, effect: 'allow' | 'deny', host: string, scope: RuleScope): void {
     const { database, rules, sessions, events, now } = this.#options;
     const row = sessions.get(sessionId);
     if (row === null) throw new HoldfastError('not_found', `There is no session ${sessionId}`);
     if (effect === 'deny' && scope === 'once') {
-      throw new HoldfastError('invalid_params', `${host} is not denied for once`, {
-        why: 'what no rule allows is denied anyway',
+      throw new HoldfastError('invalid_params', `${host} cannot be denied once`, {
+        why: 'a host that no rule allows is denied anyway',
         next: 'deny it for the session',
       });
     }
-    if (this.#dated(sessionId).length >= MOST_RULES) {
+    if (this.#load(sessionId).length >= MOST_RULES) {
       throw new HoldfastError('overloaded', `${host} was not added`, {
-        why: `the session has ${String(MOST_RULES)} rules already`,
+        why: `the session already has ${String(MOST_RULES)} rules`,
         next: 'use a wildcard such as *.example.com',
       });
     }
@@ -121,27 +124,30 @@ export class Policies {
     this.#changes += 1;
   }
 
-  /** The session is deleted. Called in a transaction. */
+  /** Removes the rules of a deleted session. Called in a transaction. */
   forgetSession(sessionId: string): void {
     this.#options.rules.removeSession(sessionId);
-    this.#known.delete(sessionId);
+    this.#cache.delete(sessionId);
     this.#changes += 1;
   }
 
-  /** The profile is undeployed: a later one of its name begins without its rules. Called in a transaction. */
+  /**
+   * Removes the rules of an undeployed profile, so that a later one of its name starts without them. Called in a
+   * transaction.
+   */
   forgetProfile(profile: string): void {
     this.#options.rules.removeProfile(profile);
     this.#changes += 1;
   }
 
-  #dated(sessionId: string): readonly Dated[] {
+  #load(sessionId: string): readonly LoadedRule[] {
     const { rules, profiles, sessions } = this.#options;
     const row = sessions.get(sessionId);
     if (row === null || row.status === 'deleted') return [];
     const profile = profiles.get(row.profile);
     const key = `${String(this.#changes)} ${row.profile} ${String(profile?.deployedAt ?? 0)} ${String(profile?.version ?? 0)}`;
-    const known = this.#known.get(sessionId);
-    if (known?.key === key) return known.rules;
+    const cached = this.#cache.get(sessionId);
+    if (cached?.key === key) return cached.rules;
     const all = [
       ...rules
         .listFor(sessionId, row.profile)
@@ -158,7 +164,7 @@ export class Policies {
       const pattern = parseHostPattern(host);
       return 'refused' in pattern ? [] : [{ ...rest, pattern, shown: host }];
     });
-    this.#known.set(sessionId, { key, rules: all });
+    this.#cache.set(sessionId, { key, rules: all });
     return all;
   }
 }

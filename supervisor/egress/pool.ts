@@ -7,7 +7,7 @@ import { SIDECAR_METHODS, SIDECAR_PROTOCOL } from '../../sidecar/wire.ts';
 import type { Log } from '../base/log.ts';
 import { Tunnel } from './tunnel.ts';
 
-/** Connections that wait for somebody in the sandbox to connect. */
+/** Connections that wait for a process in the sandbox to connect. */
 const FEWEST = 4;
 const MOST = 16;
 const HELLO_MS = 10_000;
@@ -16,79 +16,82 @@ const LONGEST_PAUSE_MS = 5000;
 
 export interface EgressPoolOptions {
   readonly sessionId: string;
-  /** Of the supervisor's machine, for a pool that is not the proxy's. */
+  /** Port of the supervisor's machine, for a pool that is not the proxy's. */
   readonly hostPort?: number;
   readonly dial: () => Promise<Duplex>;
   readonly serve: (tunnel: Tunnel) => void;
-  /** The sidecar has reset so many connections for want of room. */
+  /** Called with the number of connections that the sidecar reset because its queue was full. */
   readonly onRefused: (count: number) => void;
   readonly log: Log;
 }
 
-/** Keeps a few connections to one sidecar asking for the next process that connects, for as long as it is not closed. */
+/**
+ * Keeps several `egress/accept` calls open to one sidecar until it is closed; each returns the next connection of the
+ * sandbox.
+ */
 export class EgressPool {
   readonly #options: EgressPoolOptions;
   readonly #ending = new AbortController();
   readonly #listening = Promise.withResolvers<undefined>();
-  #asking = 0;
+  #pendingCalls = 0;
   #wanted = FEWEST;
   #pause = FIRST_PAUSE_MS;
-  #resting = false;
+  #isWaiting = false;
 
   constructor(options: EgressPoolOptions) {
     this.#options = options;
     this.#fill();
   }
 
-  /** Resolves when whoever connects in the sandbox is heard. Never rejects. */
+  /** Resolves when connections of the sandbox are accepted. Never rejects. */
   get listening(): Promise<undefined> {
     return this.#listening.promise;
   }
 
-  /** Ends what asks; without a connection left, nothing listens in the sandbox. */
+  /** Cancels the calls; without them the sidecar stops listening in the sandbox. */
   close(): void {
-    this.#ending.abort(new HoldfastError('cancelled', 'Nothing is accepted any more'));
+    this.#ending.abort(new HoldfastError('cancelled', 'The pool is closed'));
     this.#listening.resolve(undefined);
   }
 
   #fill(): void {
-    if (this.#resting) return;
-    while (this.#asking < this.#wanted && !this.#ending.signal.aborted) {
-      this.#asking += 1;
-      void this.#ask();
+    if (this.#isWaiting) return;
+    while (this.#pendingCalls < this.#wanted && !this.#ending.signal.aborted) {
+      this.#pendingCalls += 1;
+      void this.#acceptNext();
     }
   }
 
-  async #ask(): Promise<void> {
+  async #acceptNext(): Promise<void> {
     try {
       const { tunnel, waiting } = await this.#accept();
-      this.#asking -= 1;
+      this.#pendingCalls -= 1;
       this.#wanted = Math.min(MOST, FEWEST + waiting);
       this.#fill();
       this.#options.serve(tunnel);
     } catch (error) {
-      this.#asking -= 1;
+      this.#pendingCalls -= 1;
       if (this.#ending.signal.aborted) return;
-      await this.#rest(error);
+      await this.#retryLater(error);
     }
   }
 
-  /** One pause for all that fail together. */
-  async #rest(error: unknown): Promise<void> {
-    if (this.#resting) return;
-    this.#resting = true;
+  /** One delay for all calls that fail together. */
+  async #retryLater(error: unknown): Promise<void> {
+    if (this.#isWaiting) return;
+    this.#isWaiting = true;
     const { sessionId, hostPort, log } = this.#options;
     if (this.#pause === FIRST_PAUSE_MS)
-      log.info('the proxy is away', {
+      log.info('cannot accept connections of the sandbox; trying again', {
         session: sessionId,
         hostPort,
         why: HoldfastError.from(error).sentence,
       });
     const pause = this.#pause;
     this.#pause = Math.min(pause * 2, LONGEST_PAUSE_MS);
-    // The sleep ends early only with the pool.
+    // Only closing the pool interrupts the sleep.
     await sleep(pause, undefined, { signal: this.#ending.signal, ref: false }).catch(() => undefined);
-    this.#resting = false;
+    this.#isWaiting = false;
     this.#fill();
   }
 
@@ -109,7 +112,7 @@ export class EgressPool {
       const greeting = { protocol: SIDECAR_PROTOCOL, session: sessionId };
       const hello = await peer.call('hello', greeting, { timeoutMs: HELLO_MS, signal });
       if (hello.session !== sessionId) {
-        throw new HoldfastError('conflict', `Something else answered for the sidecar of ${sessionId}`);
+        throw new HoldfastError('conflict', `The sidecar of another session answered for ${sessionId}`);
       }
       const onProgress = ({ stage, done }: Progress): void => {
         if (stage === 'refused') this.#options.onRefused(done ?? 1);

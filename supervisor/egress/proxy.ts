@@ -40,18 +40,18 @@ import {
 import type { ResolveName } from './resolver.ts';
 import type { Tunnel } from './tunnel.ts';
 
-/** Connections of one session; one more is reset. */
+/** Maximum connections of one session; further ones are reset. */
 const MOST_TUNNELS = 1024;
 const HEAD_BYTES = 16 * 1024;
-/** From the connection to the end of the request's head. */
+/** From the connection to the end of the request's headers. */
 const HEAD_MS = 10_000;
-/** How long a client may take to read our last words before it is cut off. */
-const LAST_WORDS_MS = 2000;
-/** A connection on which nothing moves for so long is given up; sooner when one side has ended it. */
+/** How long a client may take to read the final response before it is cut off. */
+const FINAL_RESPONSE_MS = 2000;
+/** An idle connection is closed after this time; sooner when one side has ended it. */
 const SILENT_MS = 3600_000;
 const HALF_CLOSED_MS = 300_000;
 
-/** A person means their own machine, and a program in the sandbox asks for itself. */
+/** A person means their own machine, but a program in the sandbox addresses the sandbox. */
 const LOOPBACK_HINT = `; in a sandbox this address is the sandbox itself, and your machine is ${HOST_MACHINE.name}`;
 
 const WHY: Record<'no_rule' | 'other_port' | 'denied', string> = {
@@ -68,117 +68,117 @@ export interface SessionProxyOptions {
   readonly log: Log;
 }
 
-/** What is known of one connection of the sandbox. */
-interface Carried {
+/** State of one connection of the sandbox. */
+interface ProxyConnection {
   readonly tunnel: Tunnel;
   readonly ending: AbortController;
   headTimer: NodeJS.Timeout | undefined;
-  /** It has had its one request. */
+  /** It has sent its only request. */
   used: boolean;
-  /** Once it is allowed. */
+  /** Set once it is allowed. */
   going: (Target & { readonly method: string; readonly rule: Rule; readonly address: string }) | null;
 }
 
 /**
- * The proxy of one session. Node's parser reads what comes out of the sandbox; here it is decided whether it goes on, and where.
- * One request a connection, so that no two programs can disagree about where the next one begins.
+ * The HTTP proxy of one session. Node's parser reads what the sandbox sends; this class decides whether and where it
+ * is forwarded. One request per connection, so that no two programs can disagree about where the next one begins.
  */
 export class SessionProxy {
   readonly #options: SessionProxyOptions;
   readonly #server: Server;
-  readonly #carried = new Map<Duplex, Carried>();
+  readonly #connections = new Map<Duplex, ProxyConnection>();
 
   constructor(options: SessionProxyOptions) {
     this.#options = options;
     this.#server = createServer({
       maxHeaderSize: HEAD_BYTES,
       insecureHTTPParser: false,
-      // Refused by us, so that it is told like everything that is refused.
+      // We refuse it ourselves, so that it is reported like other refusals.
       requireHostHeader: false,
       joinDuplicateHeaders: false,
       keepAlive: false,
     });
     this.#server.maxRequestsPerSocket = 1;
-    // What Node does otherwise with a client that has said all it has to say is to end the answer in the middle.
+    // Otherwise Node cuts off the response to a client that half-closes its connection.
     Reflect.set(this.#server, 'httpAllowHalfOpen', true);
     this.#server.on('connect', (request: IncomingMessage, stream: Duplex, head: Buffer) => {
-      const carried = this.#carried.get(stream);
-      if (carried === undefined) stream.destroy();
-      else this.#guard(carried, this.#connect(carried, request, head));
+      const connection = this.#connections.get(stream);
+      if (connection === undefined) stream.destroy();
+      else this.#guard(connection, this.#connect(connection, request, head));
     });
     const plain = (request: IncomingMessage, response: ServerResponse): void => {
-      const carried = this.#carried.get(request.socket);
-      if (carried === undefined) request.socket.destroy();
-      else this.#guard(carried, this.#plain(carried, request, response));
+      const connection = this.#connections.get(request.socket);
+      if (connection === undefined) request.socket.destroy();
+      else this.#guard(connection, this.#plain(connection, request, response));
     };
     this.#server.on('request', plain);
-    // Node would say to go on before anything is decided.
+    // Node would send 100 Continue before the decision.
     this.#server.on('checkContinue', plain);
     this.#server.on('checkExpectation', plain);
     this.#server.on('clientError', (error: Error & { code?: string }, stream: Duplex) => {
-      const carried = this.#carried.get(stream);
-      if (carried?.going !== null) stream.destroy();
-      else if (!carried.used) this.#unreadable(carried, error.code);
+      const connection = this.#connections.get(stream);
+      if (connection?.going !== null) stream.destroy();
+      else if (!connection.used) this.#unreadable(connection, error.code);
     });
   }
 
-  /** Takes over a connection of the sandbox. */
+  /** Adopts a connection of the sandbox. */
   serve(tunnel: Tunnel): void {
-    if (this.#carry(tunnel) !== null) this.#server.emit('connection', tunnel);
+    if (this.#adopt(tunnel) !== null) this.#server.emit('connection', tunnel);
   }
 
-  /** Takes over a connection of the sandbox to a port of this machine: whatever is spoken there, it is carried as it is. */
+  /** Adopts a connection of the sandbox to a port of this machine and forwards it unparsed. */
   forward(tunnel: Tunnel, port: number): void {
-    const carried = this.#carry(tunnel);
-    if (carried === null) return;
-    this.#first(carried);
-    this.#guard(carried, this.#forward(carried, { host: HOST_MACHINE.name, port }));
+    const connection = this.#adopt(tunnel);
+    if (connection === null) return;
+    this.#first(connection);
+    this.#guard(connection, this.#forward(connection, { host: HOST_MACHINE.name, port }));
   }
 
-  async #forward(carried: Carried, target: Target): Promise<void> {
-    const { tunnel } = carried;
+  async #forward(connection: ProxyConnection, target: Target): Promise<void> {
+    const { tunnel } = connection;
     const intake = new ReadBuffer();
-    const upstream = await this.#dial(carried, target, 'TCP', () => tunnel.destroy(), intake);
+    const upstream = await this.#dial(connection, target, 'TCP', () => tunnel.destroy(), intake);
     if (upstream === null) return;
     join(tunnel, upstream);
     tunnel.pipe(upstream);
     intake.pipeInto(tunnel, upstream);
   }
 
-  /** Null where the session has as many connections as it may have. */
-  #carry(tunnel: Tunnel): Carried | null {
+  /** Null if the session has too many connections. */
+  #adopt(tunnel: Tunnel): ProxyConnection | null {
     tunnel.on('error', () => tunnel.destroy());
-    if (this.#carried.size >= MOST_TUNNELS) {
-      this.#tell('denied', null, '', 'too_many', null);
+    if (this.#connections.size >= MOST_TUNNELS) {
+      this.#report('denied', null, '', 'too_many', null);
       tunnel.destroy();
       return null;
     }
-    const carried: Carried = {
+    const connection: ProxyConnection = {
       tunnel,
       ending: new AbortController(),
-      headTimer: setTimeout(() => this.#unreadable(carried, 'ERR_HTTP_REQUEST_TIMEOUT'), HEAD_MS),
+      headTimer: setTimeout(() => this.#unreadable(connection, 'ERR_HTTP_REQUEST_TIMEOUT'), HEAD_MS),
       used: false,
       going: null,
     };
-    this.#carried.set(tunnel, carried);
+    this.#connections.set(tunnel, connection);
     tunnel.once('close', () => {
-      clearTimeout(carried.headTimer);
-      carried.ending.abort();
-      this.#carried.delete(tunnel);
-      this.#ended(carried);
+      clearTimeout(connection.headTimer);
+      connection.ending.abort();
+      this.#connections.delete(tunnel);
+      this.#ended(connection);
     });
-    return carried;
+    return connection;
   }
 
-  /** Its sidecar has reset connections already: there were too many. */
+  /** Records that the sidecar reset `count` connections because there were too many. */
   recordRefused(count: number): void {
-    this.#tell('denied', null, '', 'too_many', null, null, { count });
+    this.#report('denied', null, '', 'too_many', null, null, { count });
   }
 
-  /** The rules have changed: what they no longer allow is cut. */
+  /** Applies changed rules: closes connections that they no longer allow. */
   applyRules(): void {
     const rules = this.#options.policies.rulesOf(this.#options.sessionId);
-    for (const { tunnel, going } of this.#carried.values()) {
+    for (const { tunnel, going } of this.#connections.values()) {
       if (going === null) continue;
       const verdict = decide(rules, going.host, going.port);
       if (verdict.allowed || (going.rule.from === 'once' && verdict.reason !== 'denied')) continue;
@@ -187,19 +187,19 @@ export class SessionProxy {
   }
 
   close(): void {
-    for (const { tunnel } of this.#carried.values()) tunnel.destroy();
+    for (const { tunnel } of this.#connections.values()) tunnel.destroy();
   }
 
   get size(): number {
-    return this.#carried.size;
+    return this.#connections.size;
   }
 
-  async #connect(carried: Carried, request: IncomingMessage, head: Buffer): Promise<void> {
-    const { tunnel } = carried;
-    const refuse = (refusal: Refusal): void => this.#lastWords(carried, connectRefusal(refusal));
-    if (!this.#first(carried)) return;
+  async #connect(connection: ProxyConnection, request: IncomingMessage, head: Buffer): Promise<void> {
+    const { tunnel } = connection;
+    const refuse = (refusal: Refusal): void => this.#sendFinal(connection, connectRefusal(refusal));
+    if (!this.#first(connection)) return;
     const intake = new ReadBuffer();
-    const upstream = await this.#dial(carried, connectTarget(request), 'CONNECT', refuse, intake);
+    const upstream = await this.#dial(connection, connectTarget(request), 'CONNECT', refuse, intake);
     if (upstream === null) return;
     join(tunnel, upstream);
     if (head.length > 0) upstream.write(head);
@@ -208,8 +208,12 @@ export class SessionProxy {
     intake.pipeInto(tunnel, upstream);
   }
 
-  async #plain(carried: Carried, request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const { tunnel } = carried;
+  async #plain(
+    connection: ProxyConnection,
+    request: IncomingMessage,
+    response: ServerResponse,
+  ): Promise<void> {
+    const { tunnel } = connection;
     response.shouldKeepAlive = false;
     const refuse = (refusal: Refusal): void => {
       const body = refusalText(refusal);
@@ -220,14 +224,14 @@ export class SessionProxy {
         ...refusalHeaders(refusal),
       });
       response.end(body);
-      // What it still sends is read and dropped, or it would never come to read the answer.
+      // The rest of the request is discarded; otherwise the client would never read the response.
       request.resume();
       this.#cutSoon(tunnel);
     };
-    if (!this.#first(carried)) return;
+    if (!this.#first(connection)) return;
     const target = plainTarget(request);
     const method = request.method ?? 'GET';
-    const upstream = await this.#dial(carried, target, method, refuse);
+    const upstream = await this.#dial(connection, target, method, refuse);
     if (upstream === null || 'bad' in target) return;
     if (request.headers.expect !== undefined) response.writeContinue();
     upstream.setTimeout(SILENT_MS, () => upstream.destroy());
@@ -248,10 +252,15 @@ export class SessionProxy {
       if (response.headersSent) tunnel.destroy();
       else
         refuse(
-          this.#refusal(target, 'not_reached', `the server's answer cannot be used (${codeOf(error)})`, null),
+          this.#refusal(
+            target,
+            'not_reached',
+            `the server sent an invalid response (${codeOf(error)})`,
+            null,
+          ),
         );
     });
-    // An answer that says to go on speaking something else was not asked for: Upgrade is not passed on.
+    // Upgrade is not forwarded, so an upgrade response was not requested.
     onward.on('upgrade', (_answer, socket: Socket) => socket.destroy());
     onward.on('response', (answer) => {
       response.writeHead(answer.statusCode ?? 502, answer.statusMessage ?? '', returnedHeaders(answer));
@@ -266,9 +275,9 @@ export class SessionProxy {
     request.pipe(onward);
   }
 
-  /** Decides, and connects where it may. Null when it was refused, or nobody waits any more. */
+  /** Decides and connects if allowed. Null if it was refused or the client has gone. */
   async #dial(
-    carried: Carried,
+    connection: ProxyConnection,
     target: Target | BadRequest,
     method: string,
     refuse: (refusal: Refusal) => void,
@@ -277,8 +286,8 @@ export class SessionProxy {
     const { policies, sessionId, resolve } = this.#options;
     const deny = (refusal: Refusal, rule: Rule | null, address: string | null = null): null => {
       const failed = refusal.reason === 'not_resolved' || refusal.reason === 'not_reached';
-      this.#tell(failed ? 'failed' : 'denied', refusal, method, refusal.reason, rule, address);
-      if (!carried.tunnel.destroyed) refuse(refusal);
+      this.#report(failed ? 'failed' : 'denied', refusal, method, refusal.reason, rule, address);
+      if (!connection.tunnel.destroyed) refuse(refusal);
       return null;
     };
     if ('bad' in target)
@@ -294,20 +303,20 @@ export class SessionProxy {
     try {
       const addresses = await resolveAllowedAddresses(host, port, policies.rulesOf(sessionId), resolve);
       const [address] = addresses;
-      if (address === undefined || carried.ending.signal.aborted) return null;
-      carried.going = { host, port, method, rule, address };
-      this.#tell('allowed', target, method, null, rule, address);
-      const dialled = await dialFirst(addresses, port, carried.ending.signal, intake?.onread);
-      if (!carried.tunnel.destroyed) return dialled.socket;
+      if (address === undefined || connection.ending.signal.aborted) return null;
+      connection.going = { host, port, method, rule, address };
+      this.#report('allowed', target, method, null, rule, address);
+      const dialled = await dialFirst(addresses, port, connection.ending.signal, intake?.onread);
+      if (!connection.tunnel.destroyed) return dialled.socket;
       dialled.socket.destroy();
       return null;
     } catch (error) {
       if (!(error instanceof DialError)) {
-        if (carried.ending.signal.aborted) return null;
+        if (connection.ending.signal.aborted) return null;
         throw error;
       }
-      // What never came to be does not end either.
-      carried.going = null;
+      // A connection that was never made has no end event.
+      connection.going = null;
       const { reason, address, message } = error;
       const named = reason === 'private_address' && address !== null;
       const allow = named ? formatHostPattern({ host: address, wildcard: false, port }) : null;
@@ -315,14 +324,14 @@ export class SessionProxy {
     }
   }
 
-  /** False for a second request on a connection that has had its one. */
-  #first(carried: Carried): boolean {
-    clearTimeout(carried.headTimer);
-    if (carried.used) {
-      carried.tunnel.destroy();
+  /** False for a second request on a connection. */
+  #first(connection: ProxyConnection): boolean {
+    clearTimeout(connection.headTimer);
+    if (connection.used) {
+      connection.tunnel.destroy();
       return false;
     }
-    carried.used = true;
+    connection.used = true;
     return true;
   }
 
@@ -331,35 +340,35 @@ export class SessionProxy {
     return { reason, why, host, port, allow, sessionId: this.#options.sessionId };
   }
 
-  #unreadable(carried: Carried, code: string | undefined): void {
-    clearTimeout(carried.headTimer);
-    if (carried.used || carried.tunnel.destroyed) return;
-    carried.used = true;
-    // A client that says nothing at all – a spare connection of a browser – made no decision that one could tell of.
-    if (carried.tunnel.bytesOut > 0) this.#tell('denied', null, '', 'bad_request', null);
-    if (code === 'HPE_HEADER_OVERFLOW') this.#lastWords(carried, unreadableRefusal(431));
-    else this.#lastWords(carried, unreadableRefusal(code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : 400));
+  #unreadable(connection: ProxyConnection, code: string | undefined): void {
+    clearTimeout(connection.headTimer);
+    if (connection.used || connection.tunnel.destroyed) return;
+    connection.used = true;
+    // A client that sends nothing, such as a spare connection of a browser, requires no decision.
+    if (connection.tunnel.bytesOut > 0) this.#report('denied', null, '', 'bad_request', null);
+    if (code === 'HPE_HEADER_OVERFLOW') this.#sendFinal(connection, unreadableRefusal(431));
+    else this.#sendFinal(connection, unreadableRefusal(code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : 400));
   }
 
-  #lastWords({ tunnel }: Carried, words: string): void {
+  #sendFinal({ tunnel }: ProxyConnection, words: string): void {
     tunnel.end(words);
     tunnel.resume();
     this.#cutSoon(tunnel);
   }
 
-  /** Whoever has its answer and neither reads it nor leaves is cut off. */
+  /** Cuts off a client that neither reads its response nor leaves. */
   #cutSoon(tunnel: Tunnel): void {
-    const timer = setTimeout(() => tunnel.destroy(), LAST_WORDS_MS);
+    const timer = setTimeout(() => tunnel.destroy(), FINAL_RESPONSE_MS);
     tunnel.once('close', () => clearTimeout(timer));
   }
 
-  #ended({ going, tunnel }: Carried): void {
+  #ended({ going, tunnel }: ProxyConnection): void {
     if (going === null) return;
     const { bytesIn, bytesOut } = tunnel;
-    this.#tell('ended', going, going.method, null, going.rule, going.address, { bytesIn, bytesOut });
+    this.#report('ended', going, going.method, null, going.rule, going.address, { bytesIn, bytesOut });
   }
 
-  #tell(
+  #report(
     decision: 'allowed' | 'denied' | 'failed' | 'ended',
     target: (Target & { readonly allow?: string | null }) | null,
     method: string,
@@ -387,10 +396,10 @@ export class SessionProxy {
     this.#options.aggregator.add(seen, count);
   }
 
-  /** A failure of ours ends the connection that it was about, and is told to whoever reads the log. */
-  #guard({ tunnel }: Carried, work: Promise<void>): void {
+  /** An internal failure ends its connection and is logged. */
+  #guard({ tunnel }: ProxyConnection, work: Promise<void>): void {
     work.catch((error: unknown) => {
-      this.#options.log.error('a connection was not carried', {
+      this.#options.log.error('cannot forward a connection', {
         session: this.#options.sessionId,
         why: HoldfastError.from(error).sentence,
       });
@@ -399,7 +408,10 @@ export class SessionProxy {
   }
 }
 
-/** The end of either is the end of the other's direction; what breaks off on one side breaks off on the other. */
+/**
+ * Couples tunnel and upstream: the end of one is the end of that direction of the other, and a reset on one side
+ * resets the other.
+ */
 function join(tunnel: Tunnel, upstream: Socket): void {
   upstream.setTimeout(SILENT_MS, () => upstream.destroy());
   const half = (): void => void upstream.setTimeout(HALF_CLOSED_MS);

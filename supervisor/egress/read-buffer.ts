@@ -1,42 +1,42 @@
 import type { OnReadOpts, Socket } from 'node:net';
 import type { Tunnel } from './tunnel.ts';
 
-/** What is read at a time. */
-const INTAKE_BYTES = 64 * 1024;
+/** Size of one read. */
+const READ_BYTES = 64 * 1024;
 
 /**
- * Carries what a server sends into a tunnel through one buffer that is used again and again: a new one for every read makes the
- * collector of garbage cost more than the carrying. At most one buffer is on its way, so a slow reader slows the server down.
+ * Copies what a server sends into a tunnel through one reused buffer: a new buffer per read makes garbage collection
+ * cost more than the copying. At most one buffer is in flight, so a slow reader slows the server down.
  */
 export class ReadBuffer {
-  /** What came before anybody took it. */
+  /** Data that arrived before `pipeInto`. */
   readonly #early: Buffer[] = [];
   #sink: { readonly tunnel: Tunnel; readonly upstream: Socket } | null = null;
 
-  /** For `connect`: such a socket has no data events. */
+  /** The option for `connect`; such a socket emits no data events. */
   get onread(): OnReadOpts {
-    const buffer = Buffer.allocUnsafeSlow(INTAKE_BYTES);
+    const buffer = Buffer.allocUnsafeSlow(READ_BYTES);
     return {
       buffer,
       callback: (length) => {
         const bytes = buffer.subarray(0, length);
         if (this.#sink === null) this.#early.push(Buffer.from(bytes));
-        else this.#carry(bytes);
-        // The buffer is free again when the tunnel has passed it on.
+        else this.#write(bytes);
+        // The buffer is free again when the tunnel has written it.
         return false;
       },
     };
   }
 
-  /** From here on everything goes into the tunnel; its end is the end of that direction. */
+  /** Sends all data to the tunnel from now on; the end of the upstream ends that direction. */
   pipeInto(tunnel: Tunnel, upstream: Socket): void {
     this.#sink = { tunnel, upstream };
     upstream.once('end', () => tunnel.end());
-    if (this.#early.length > 0) this.#carry(Buffer.concat(this.#early.splice(0)));
+    if (this.#early.length > 0) this.#write(Buffer.concat(this.#early.splice(0)));
     else upstream.resume();
   }
 
-  #carry(bytes: Buffer): void {
+  #write(bytes: Buffer): void {
     const sink = this.#sink;
     if (sink === null) return;
     const { tunnel, upstream } = sink;

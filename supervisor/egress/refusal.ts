@@ -2,14 +2,14 @@ import { STATUS_CODES } from 'node:http';
 import type { EgressReason } from '../../protocol/egress.ts';
 import { formatHost } from '../../protocol/host-name.ts';
 
-/** What a client in the sandbox is told instead of an answer. */
+/** The refusal that a client in the sandbox gets. */
 export interface Refusal {
   readonly reason: EgressReason;
-  /** One sentence without a period. Nothing of what the client wrote, but the canonical host. */
+  /** One sentence without a period. Contains nothing from the client but the canonical host. */
   readonly why: string;
   readonly host: string;
   readonly port: number;
-  /** The rule that would allow it; null where none would. */
+  /** The pattern that would allow it; null if none would. */
   readonly allow: string | null;
   readonly sessionId: string;
 }
@@ -37,7 +37,7 @@ export function refusalHeaders(refusal: Refusal): Record<string, string> {
   };
 }
 
-/** For the answer to a plain request: a person or a program reads it as the page. */
+/** The body of a refused plain request, for people and programs. */
 export function refusalText(refusal: Refusal): string {
   const { why, allow, sessionId } = refusal;
   const lines = [`Holdfast: no connection to ${targetOf(refusal)}: ${why}.`];
@@ -45,7 +45,7 @@ export function refusalText(refusal: Refusal): string {
   return `${lines.join('\n')}\n`;
 }
 
-/** The answer to CONNECT, which has no page: the reason phrase is what clients show. */
+/** The response to a refused CONNECT. Clients show its reason phrase, not its body. */
 export function connectRefusal(refusal: Refusal): string {
   const status = refusalStatus(refusal);
   const { reason, why, host, port, allow, sessionId } = refusal;
@@ -67,7 +67,7 @@ export function connectRefusal(refusal: Refusal): string {
   return head(status, phrase, headers) + body;
 }
 
-/** For what Node's parser could not read, so that nothing is known of it. */
+/** The response to a request that Node's parser could not read. */
 export function unreadableRefusal(status: 400 | 408 | 431): string {
   const body = `Holdfast: ${phraseOf(status)}.\n`;
   return (
@@ -90,7 +90,7 @@ function phraseOf(status: number): string {
 }
 
 function targetOf({ host, port }: Refusal): string {
-  return host === '' ? 'what was asked for' : formatHost(host, port);
+  return host === '' ? 'the requested host' : formatHost(host, port);
 }
 
 function command(sessionId: string, allow: string): string {

@@ -1,14 +1,14 @@
 import type { IncomingMessage } from 'node:http';
 import { canonicalizeHost, formatHost, splitAuthority } from '../../protocol/host-name.ts';
 
-/** Where a request wants to go, in canonical form. */
+/** The destination of a request, in canonical form. */
 export interface Target {
   readonly host: string;
   readonly port: number;
 }
 
 export interface PlainTarget extends Target {
-  /** What is asked of the server: path and query. */
+  /** Path and query. */
   readonly path: string;
 }
 
@@ -19,7 +19,7 @@ export interface BadRequest {
 const HTTP_PORT = 80;
 const LARGEST_PORT = 65_535;
 
-/** Headers that are about one connection and end there (RFC 9110 §7.6.1), and what a client says to its proxy only. */
+/** Hop-by-hop headers (RFC 9110 §7.6.1) and headers for the proxy only. */
 const CONNECTION_HEADERS: ReadonlySet<string> = new Set([
   'connection',
   'expect',
@@ -34,9 +34,9 @@ const CONNECTION_HEADERS: ReadonlySet<string> = new Set([
   'upgrade',
 ]);
 
-/** `CONNECT host:port`, parsed by Node already: what is left to judge is its target. */
+/** The target of `CONNECT host:port`; Node has parsed the rest. */
 export function connectTarget(request: IncomingMessage): Target | BadRequest {
-  // A body before the answer would be bytes that one side takes for a request and the other for its content.
+  // One side could read the bytes of a body as a request, the other as its content.
   if (request.headers['content-length'] !== undefined || request.headers['transfer-encoding'] !== undefined)
     return { bad: 'a CONNECT request has no body' };
   const target = authority(request.url ?? '', null);
@@ -45,7 +45,8 @@ export function connectTarget(request: IncomingMessage): Target | BadRequest {
 }
 
 /**
- * A request in absolute form, `GET http://host/path`. Its Host header must say the same: a server behind us would believe that one.
+ * The target of a request in absolute form, `GET http://host/path`. Its Host header must agree, because the server
+ * would use that one.
  */
 export function plainTarget(request: IncomingMessage): PlainTarget | BadRequest {
   const match = /^http:\/\/([^/?#]*)([^#]*)$/i.exec(request.url ?? '');
@@ -60,28 +61,31 @@ export function plainTarget(request: IncomingMessage): PlainTarget | BadRequest 
   if (framing !== null) return { bad: framing };
   const hosts = valuesOf(request, 'host');
   const [named] = hosts;
-  if (hosts.length > 1) return { bad: 'there is more than one Host header' };
-  if (named === undefined && request.httpVersion !== '1.0') return { bad: 'there is no Host header' };
+  if (hosts.length > 1) return { bad: 'it has more than one Host header' };
+  if (named === undefined && request.httpVersion !== '1.0') return { bad: 'it has no Host header' };
   if (named !== undefined) {
     const said = authority(named, HTTP_PORT);
     if ('bad' in said || said.host !== target.host || said.port !== target.port)
-      return { bad: 'the Host header and the address of the request do not agree' };
+      return { bad: 'its Host header and its URL do not agree' };
   }
   const { expect } = request.headers;
   if (expect !== undefined && expect.toLowerCase() !== '100-continue')
-    return { bad: 'what it expects is not known' };
+    return { bad: 'its Expect header is not supported' };
   return { ...target, path };
 }
 
-/** Anything about where a body ends that two programs could read differently. Node's parser refuses most of it before. */
+/**
+ * Anything about the length of a body that two programs could read differently. Node's parser refuses most of it
+ * earlier.
+ */
 function framingProblem(request: IncomingMessage): string | null {
   const lengths = valuesOf(request, 'content-length');
   const encodings = valuesOf(request, 'transfer-encoding');
-  if (lengths.length > 1) return 'there is more than one Content-Length';
-  if (lengths.length > 0 && encodings.length > 0) return 'there are Content-Length and Transfer-Encoding';
+  if (lengths.length > 1) return 'it has more than one Content-Length';
+  if (lengths.length > 0 && encodings.length > 0) return 'it has both Content-Length and Transfer-Encoding';
   if (encodings.length > 1 || (encodings[0] ?? 'chunked').toLowerCase() !== 'chunked')
     return 'its Transfer-Encoding is not chunked';
-  if (lengths[0] !== undefined && !/^\d{1,15}$/.test(lengths[0])) return 'its Content-Length is no number';
+  if (lengths[0] !== undefined && !/^\d{1,15}$/.test(lengths[0])) return 'its Content-Length is not a number';
   return null;
 }
 
@@ -94,7 +98,7 @@ function authority(text: string, usualPort: number | null): Target | BadRequest 
   return { host: canonical.host, port };
 }
 
-/** What goes on to the server, name and value in turn: as the client wrote it, without what is about its connection to us. */
+/** Headers for the server, name and value in turn: those of the client without its hop-by-hop headers. */
 export function forwardedHeaders(request: IncomingMessage, target: Target): string[] {
   const host = formatHost(target.host, target.port === HTTP_PORT ? null : target.port);
   const headers = ['Host', host, ...endToEnd(request.rawHeaders, ['host'])];
@@ -107,7 +111,7 @@ export function forwardedHeaders(request: IncomingMessage, target: Target): stri
   return [...headers, 'Connection', 'close'];
 }
 
-/** What goes back to the client. One request a connection: what follows it cannot be taken for another one. */
+/** Headers for the client. One request per connection: nothing after it can be taken for another response. */
 export function returnedHeaders(response: IncomingMessage): string[] {
   return [...endToEnd(response.rawHeaders, []), 'Connection', 'close'];
 }
@@ -119,7 +123,7 @@ function endToEnd(raw: readonly string[], without: readonly string[]): string[] 
     pairs
       .filter(([name]) => name.toLowerCase() === 'connection')
       .flatMap(([, value]) => value.split(',').map((one) => one.trim().toLowerCase()))
-      // A client must not take away what says where its message ends.
+      // A client must not remove the headers that delimit its message.
       .filter((name) => name !== 'content-length' && name !== 'host'),
   );
   return pairs

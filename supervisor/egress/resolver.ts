@@ -1,15 +1,15 @@
 import { lookup, Resolver } from 'node:dns/promises';
 import { isIP } from 'node:net';
 
-/** Names → addresses, as the machine of the supervisor sees them. Rejects where there are none. */
+/** Resolves a name to addresses as the supervisor's machine does. Rejects if there are none. */
 export type ResolveName = (name: string) => Promise<readonly string[]>;
 
 const TIMEOUT_MS = 3000;
 const TRIES = 2;
-/** Lookups under way: the system's own use threads that files need too. */
+/** Maximum concurrent lookups: the system resolver uses threads that file access needs too. */
 const AT_ONCE = 8;
 
-/** `HOLDFAST_DNS=ADDRESS[:PORT]` asks that name server; without it, the system is asked as every program of the machine asks it. */
+/** `HOLDFAST_DNS=ADDRESS[:PORT]` selects a name server; otherwise the system resolver is used. */
 export function nameResolver(environment: NodeJS.ProcessEnv): ResolveName {
   const server = environment['HOLDFAST_DNS'];
   return coalesced(limited(server === undefined || server === '' ? bySystem : byServer(server)));
@@ -47,14 +47,14 @@ function limited(resolve: ResolveName): ResolveName {
   };
 }
 
-/** A page asks for one name many times at once: the answer is shared, and forgotten as soon as it is there. */
+/** A web page resolves one name many times at once: concurrent lookups share one result, which is not cached. */
 function coalesced(resolve: ResolveName): ResolveName {
-  const asked = new Map<string, Promise<readonly string[]>>();
+  const pending = new Map<string, Promise<readonly string[]>>();
   return (name) => {
-    const under = asked.get(name);
-    if (under !== undefined) return under;
-    const answer = resolve(name).finally(() => asked.delete(name));
-    asked.set(name, answer);
+    const current = pending.get(name);
+    if (current !== undefined) return current;
+    const answer = resolve(name).finally(() => pending.delete(name));
+    pending.set(name, answer);
     return answer;
   };
 }

@@ -6,24 +6,24 @@ import {
   tunnelHeader,
 } from '../../protocol/wire/tunnel-frames.ts';
 
-/** Bytes that wait on either side of a tunnel before its source is stopped. */
+/** Buffered bytes on either side before the source is paused. */
 const WAITING_BYTES = 16 * 1024;
 const BEGIN = Buffer.concat([tunnelHeader(1), Buffer.alloc(1)]);
 
 /**
- * A process's connection, as it comes through its sidecar. Its end is the process's own end of writing; the loss of the
- * sidecar is an error. Destroyed before it has ended, the process's connection is reset.
+ * A connection of a process in the sandbox, forwarded by its sidecar. Its end is the end of the process's output; the
+ * loss of the sidecar is an error. Destroying it before its end resets the process's connection.
  */
 export class Tunnel extends Duplex {
   readonly #stream: Duplex;
   readonly #decoder: TunnelDecoder;
   #inEnded = false;
   #outEnded = false;
-  /** What the process sent and got. */
+  /** Bytes that the process sent and received. */
   bytesOut = 0;
   bytesIn = 0;
 
-  /** `stream` has just answered `egress/accept`. */
+  /** `stream` has just returned from `egress/accept`. */
   constructor(stream: Duplex) {
     super({ allowHalfOpen: true, highWaterMark: WAITING_BYTES, emitClose: true });
     this.#stream = stream;
@@ -39,7 +39,7 @@ export class Tunnel extends Duplex {
       },
     });
     stream.on('data', (chunk: Buffer) => {
-      if (!this.#decoder.push(chunk)) this.destroy(new Error('the sidecar sent what is no tunnel'));
+      if (!this.#decoder.push(chunk)) this.destroy(new Error('the sidecar sent an invalid tunnel frame'));
     });
     stream.on('end', () => this.#lost());
     stream.on('close', () => this.#lost());
@@ -67,8 +67,8 @@ export class Tunnel extends Duplex {
   }
 
   /**
-   * As `write`, past the queue of a stream: `done` is called when the system has all of it, and the bytes may be written over. Not
-   * while something written is still on its way.
+   * Like `write`, but bypasses the stream's queue: `done` is called when the socket has taken all bytes and the
+   * buffer may be reused. Not while another write is in flight.
    */
   writeUnbuffered(bytes: Buffer, done: () => void): void {
     if (this.destroyed) return;

@@ -2,86 +2,96 @@ import type { Duplex } from 'node:stream';
 import type { EngineStatus } from '../../protocol/entities.ts';
 
 /**
- * What runs sandboxes. Verbs are about the sandbox of a session, never about a container; what a driver gains from
- * local paths stays inside the driver. All verbs are idempotent and may be repeated after a crash: names are deterministic,
- * truth comes from `observe`. Errors: `engine_unavailable` (cannot be asked now), `engine_error`, `image_not_found`,
- * `sandbox_failed` (would not start; `details` has the reason).
+ * The engine that runs sandboxes. A caller names a session's sandbox, never a container. A driver hides whether it
+ * uses local paths. Every method is idempotent and may be repeated after a crash: object names are deterministic, and
+ * `observe` reports the actual state.
+ * Errors: `engine_unavailable` (unreachable now), `engine_error`, `image_not_found`, `sandbox_failed` (did not start;
+ * `details` has the reason).
  */
 export interface Engine {
-  /** Last known status; never throws, never waits. */
+  /** The last known status. Never throws, never waits. */
   status(): EngineStatus;
-  /** Asks the engine now (bounded by 5 s). */
+  /** Contacts the engine now, within 5 s. */
   probe(): Promise<EngineStatus>;
   capabilities(): EngineCapabilities;
-  /** What `doctor` judges: versions and protections, asked now. */
+  /** Versions and protections for `doctor`, read from the engine now. */
   facts(): Promise<EngineFacts>;
-  /** Identity of the program files that this build brings into sandboxes: their folder's name in the home. */
+  /** Hash of the program files that this build mounts into sandboxes; the name of their folder in the home. */
   programsHash(): string;
 
   images: EngineImages;
 
-  /** The sidecar up, the agent untouched. For files, info, clean-up of a session that does not run. */
+  /**
+   * Starts the sidecar and leaves the agent as it is: for file access, inspection and cleanup of a session without an
+   * agent.
+   */
   startSidecar(spec: SandboxSpec): Promise<void>;
   /**
-   * Sidecar and agent up; creates overlap. A running sidecar is joined whatever its generation, as long as its own spec
-   * (program files, uid, workspace) is the wanted one: the generation is the agent's.
+   * Starts sidecar and agent; the two container creations overlap. A running sidecar of any generation is kept if its
+   * own spec (program files, uid, workspace) matches: the generation belongs to the agent.
    */
   startSandbox(spec: SandboxSpec): Promise<void>;
   pause(sessionId: string): Promise<void>;
   unpause(sessionId: string): Promise<void>;
-  /** Sees to it that this agent does not stay paused should we end before `release`. Called before `pause`. */
+  /** Starts a watchdog that unpauses the agent if this process ends before `release`. Called before `pause`. */
   guardPause(agent: ObservedContainer): PauseGuard;
-  /** Ends and removes the agent's side: TERM, after `graceMs` KILL. Thaws first. The sidecar stays. */
+  /** Stops and removes the agent container: TERM, then KILL after `graceMs`. Unpauses it first. Keeps the sidecar. */
   stopAgent(sessionId: string, graceMs: number): Promise<void>;
-  /** Ends and removes both sides and what belongs to them, but never the workspace. */
+  /** Stops and removes both containers and their files and volumes, but never the workspace. */
   removeSandbox(sessionId: string, graceMs: number): Promise<void>;
 
-  /** A byte stream to the sidecar's socket. Fails with `sandbox_lost` when there is none. */
+  /** Opens a byte stream to the sidecar's socket. Errors: `sandbox_lost` when there is no sidecar. */
   dial(sessionId: string): Promise<Duplex>;
   exec(sessionId: string, spec: ExecSpec): Promise<EngineExec>;
 
-  /** Makes the durable workspace if it is not there, owned by uid:gid, mode 0700. */
+  /** Creates the durable workspace unless it exists: owner uid:gid, mode 0700. */
   createWorkspace(spec: WorkspaceSpec): Promise<void>;
-  /** Removes an *emptied* workspace for good (its content goes through the sidecar first). */
+  /** Removes an empty workspace. The sidecar deletes its content beforehand. */
   deleteWorkspace(spec: WorkspaceSpec): Promise<void>;
-  /** The folder on this machine, where there is one. */
+  /** The directory on this machine; null if the workspace is a volume. */
   workspacePath(spec: WorkspaceSpec): string | null;
-  /** The engine's name of the volume, where the backing is one. */
+  /** The name of the volume; null if the workspace is a directory. */
   workspaceVolume(spec: WorkspaceSpec): string | null;
-  /** Brings a deployed version of a profile's code to where sandboxes can mount it. */
+  /** Makes a deployed version of a profile's code mountable by sandboxes. */
   publishCode(profile: string, version: number, directory: string): Promise<void>;
   removeCode(profile: string, version: number): Promise<void>;
 
-  /** Every object of this home on the engine, whatever its state. */
+  /** Lists every object of this home on the engine, in any state. */
   observe(): Promise<ObservedObject[]>;
   observeSession(sessionId: string): Promise<ObservedSandbox>;
-  /** Removes an object found by `observe` that belongs to nothing. */
+  /** Removes an object that `observe` listed and that no session, profile or operation uses. */
   removeObject(object: ObservedObject): Promise<void>;
-  /** Something changed (session given) or anything may have changed (null: reconnected, look again). Returns the end of it. */
+  /**
+   * Reports a change of one session, or of any session (null, after a reconnect: observe again). Returns the
+   * unsubscribe function.
+   */
   watch(listener: (change: { sessionId: string | null }) => void): () => void;
   onStatus(listener: (status: EngineStatus) => void): () => void;
   close(): Promise<void>;
 }
 
-/** Somebody else who thaws. */
+/** A watchdog process that unpauses an agent. */
 export interface PauseGuard {
-  /** It is thawed. */
+  /** Ends the watchdog; the agent runs again. */
   release(): void;
 }
 
 export interface EngineCapabilities {
-  /** `freezer` keeps memory; `suspend` loses processes; `none`: a session goes from idle to resumable directly. */
+  /** `freezer` keeps memory; `suspend` loses processes; with `none` a session goes from idle straight to resumable. */
   readonly pause: 'freezer' | 'signal' | 'suspend' | 'none';
   readonly execAttach: boolean;
-  /** The engine sees this machine's files: directories can back workspaces and the sidecar's socket can be dialled directly. */
+  /**
+   * The engine sees this machine's files: directories can back workspaces, and the sidecar's socket can be dialed
+   * directly.
+   */
   readonly localPaths: boolean;
   readonly runtimes: readonly string[];
 }
 
-/** Null: the engine does not tell. Versions as the engine writes them (`20.10.24+dfsg1`). */
+/** Null where the engine does not report a value. Versions are written as the engine writes them (`20.10.24+dfsg1`). */
 export interface EngineFacts {
   readonly version: string | null;
-  /** Of the default low-level runtime, usually runc. */
+  /** The default low-level runtime, usually runc. */
   readonly runtime: string | null;
   readonly runtimeVersion: string | null;
   readonly kernel: string | null;
@@ -93,15 +103,15 @@ export interface EngineFacts {
   readonly selinux: boolean;
   readonly userNamespaces: boolean;
   readonly rootless: boolean;
-  /** Memory and CPU limits take effect, and pids can be limited. */
+  /** Whether limits on memory, CPU and processes take effect. */
   readonly limits: { readonly memory: boolean; readonly cpu: boolean; readonly pids: boolean };
-  /** The engine's clock, ms since 1970, when it answered. */
+  /** The engine's clock when it answered, ms since 1970. */
   readonly clockMs: number | null;
 }
 
 export interface EngineImages {
   has(reference: string): Promise<boolean>;
-  /** Digest-like identity of a present image, for the history. */
+  /** Digest or id of a present image, for the history. */
   identity(reference: string): Promise<string>;
   pull(reference: string, progress: (layer: PullProgress) => void, signal: AbortSignal): Promise<void>;
 }
@@ -144,14 +154,14 @@ export interface ExecSpec {
 }
 
 export interface EngineExec {
-  /** Null when there is a terminal: everything comes on stdout. */
+  /** Null with a terminal: all output arrives on stdout. */
   readonly stdout: NodeJS.ReadableStream;
   readonly stderr: NodeJS.ReadableStream | null;
   readonly stdin: NodeJS.WritableStream;
   resize(columns: number, rows: number): Promise<void>;
-  /** The exit code, or null when the sandbox went away under it. */
+  /** The exit code; null when the sandbox ended before the process did. */
   readonly exited: Promise<number | null>;
-  /** Lets go of the stream; the process is killed by its marker through the sidecar. */
+  /** Closes the stream. The sidecar kills the process, which it finds by its marker. */
   detach(): void;
 }
 
@@ -160,7 +170,7 @@ export interface ObservedContainer {
   readonly objectId: string;
   readonly state: ContainerState;
   readonly generation: number;
-  /** Identity of everything that needs a new container when it changes: image, code version, limits, program files, uid. */
+  /** Hash of everything whose change requires a new container: image, code version, limits, program files, uid. */
   readonly specHash: string;
   readonly exitCode: number | null;
   readonly oomKilled: boolean;

@@ -25,7 +25,7 @@ export interface CopyLimits {
 }
 export const COPY_LIMITS: CopyLimits = { bytes: 2 ** 30, files: 200_000 };
 export interface CopyOptions {
-  /** A folder that never belongs to code, although it may lie in the project: the home itself. */
+  /** A folder to exclude although it may be inside the project: the home itself. */
   readonly excludedFolder?: string;
   readonly limits?: CopyLimits;
   readonly signal?: AbortSignal | undefined;
@@ -36,27 +36,27 @@ const LARGEST_IGNORE_FILE = 2 ** 20;
 const CHUNK = 256 * 1024;
 
 export interface CopiedProject {
-  /** Regular files and links. */
+  /** Number of regular files and symbolic links. */
   readonly files: number;
   readonly bytes: number;
-  /** Same paths, kinds, executable bits and contents: same hash. */
+  /** Equal for equal paths, kinds, executable bits and contents. */
   readonly hash: string;
-  /** What ignore files kept out. */
+  /** What ignore files exclude. */
   readonly ignored: IgnoredFiles;
-  /** Whether the path (relative, UTF-8) is a regular file of the copy. */
+  /** Whether the relative path (UTF-8) is a regular file of the copy. */
   hasFile(path: string): boolean;
 }
 
-/** Bytes of a path, one character each: names that are not UTF-8 stay what they are. */
+/** A path as bytes, one character each: names need not be UTF-8. */
 type RawPath = string;
 const onDisk = (path: RawPath): Buffer => Buffer.from(path, 'latin1');
 const raw = (text: string): RawPath => Buffer.from(text, 'utf8').toString('latin1');
 const readable = (path: RawPath): string => Buffer.from(path, 'latin1').toString('utf8');
 
 /**
- * Copies a project into `target` (which must not exist), without what its ignore files name: folders 0755, files 0644 or
- * 0755, every byte on disk when it returns. Errors: `profile_invalid` (a link that leaves the project, a special file, too
- * large – `details.path` says which), `no_space`, `permission_denied`.
+ * Copies a project to `target` (which must not exist) without its ignored files: folders 0755, files 0644 or 0755,
+ * all bytes on disk when it returns. Errors: `profile_invalid` (a link out of the project, a special file, too large;
+ * `details.path` names the entry), `no_space`, `permission_denied`.
  */
 export async function copyProject(
   source: string,
@@ -130,20 +130,20 @@ class ProjectCopy {
         this.#count(path);
         if (status.isFile()) await this.#file(path);
         else if (status.isSymbolicLink() && !isProfile) await this.#link(path);
-        else throw refused(path, `it is ${kindOf(status)}`, 'remove it, or name it in .holdfastignore');
+        else throw refused(path, `it is ${kindOf(status)}`, 'remove it, or list it in .holdfastignore');
       }
     }
     await this.#writing(relative, this.#seal(to));
   }
 
-  /** By identity, not by name: a bind mount of the home is the home. */
+  /** Compares inodes, not names: a bind mount of the home is the home. */
   async #isExcepted(relative: RawPath, folder: RawPath): Promise<boolean> {
     if (this.#except === undefined) return false;
     const { dev, ino } = await this.#reading(relative, stat(onDisk(folder)));
     return dev === this.#except.dev && ino === this.#except.ino;
   }
 
-  /** Mode last: a folder is readable by others only once its content stands. */
+  /** Sets the mode last: others can read a folder only once its content is complete. */
   async #seal(folder: RawPath): Promise<void> {
     const handle = await open(
       onDisk(folder),
@@ -179,7 +179,7 @@ class ProjectCopy {
       throw refused(
         path,
         `the project has more than ${this.#limits.files} files`,
-        'name what is not code in .holdfastignore',
+        'list what is not code in .holdfastignore',
       );
     }
     if (this.#files % 200 === 0) this.#options.progress?.(this.#files);
@@ -193,9 +193,9 @@ class ProjectCopy {
     );
     try {
       const status = await from.stat();
-      // It was a regular file a moment ago; whoever swapped it does not get us to read a device.
+      // It was a regular file a moment ago; a swapped path must not make us read a device.
       if (!status.isFile())
-        throw refused(path, `it is ${kindOf(status)}`, 'deploy again when nothing changes the folder');
+        throw refused(path, `it is ${kindOf(status)}`, 'deploy again while nothing changes the folder');
       const executable = (status.mode & 0o111) !== 0;
       describe(this.#hash, path, executable ? 'executable' : 'file');
       const to = await this.#writing(
@@ -227,7 +227,7 @@ class ProjectCopy {
         throw refused(
           path,
           `the project has more than ${this.#limits.bytes} bytes`,
-          'name what is not code in .holdfastignore',
+          'list what is not code in .holdfastignore',
         );
       }
       const bytes = this.#buffer.subarray(0, bytesRead);
@@ -239,17 +239,17 @@ class ProjectCopy {
   async #link(path: RawPath): Promise<void> {
     const from = onDisk(join(this.#source, path));
     const target = (await this.#reading(path, readlink(from, { encoding: 'buffer' }))).toString('latin1');
-    const next = 'replace it with what it points to, or name it in .holdfastignore';
+    const next = 'replace it with its target, or list it in .holdfastignore';
     if (posix.isAbsolute(target))
       throw refused(path, `it is a link to ${readable(target)}, outside the project`, next);
-    const landing = posix.normalize(posix.join(posix.dirname(path), target));
-    if (landing === '..' || landing.startsWith('../'))
-      throw refused(path, `it is a link that leaves the project`, next);
-    // Through other links the words may stay inside while the way does not.
+    const normalized = posix.normalize(posix.join(posix.dirname(path), target));
+    if (normalized === '..' || normalized.startsWith('../'))
+      throw refused(path, `it is a link out of the project`, next);
+    // Through other links the text may stay inside the project while the path leaves it.
     const real = await realpath(from, { encoding: 'buffer' }).catch(() => undefined);
     const resolved = real?.toString('latin1');
     if (resolved !== undefined && resolved !== this.#root && !resolved.startsWith(join(this.#root, ''))) {
-      throw refused(path, `it is a link that leads to ${readable(resolved)}, outside the project`, next);
+      throw refused(path, `it is a link to ${readable(resolved)}, outside the project`, next);
     }
     await this.#writing(path, symlink(onDisk(target), onDisk(join(this.#target, path))));
     describe(this.#hash, path, 'link', target);
@@ -275,7 +275,7 @@ async function writeFully(to: FileHandle, bytes: Buffer): Promise<void> {
   }
 }
 
-/** Lengths first: no two lists of parts feed the hash the same bytes. */
+/** Adds lengths first, so that different lists of parts never feed the hash the same bytes. */
 function describe(hash: Hash, ...parts: RawPath[]): void {
   for (const part of parts) hash.update(`${part.length}:`).update(onDisk(part));
 }
@@ -297,7 +297,7 @@ function kindOf(status: Stats): string {
   if (status.isSocket()) return 'a socket';
   if (status.isCharacterDevice() || status.isBlockDevice()) return 'a device';
   if (status.isSymbolicLink()) return 'a link';
-  return 'no regular file';
+  return 'not a regular file';
 }
 
 export function explainFileError(error: unknown, what: string, path: string): unknown {

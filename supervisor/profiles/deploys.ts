@@ -36,19 +36,19 @@ export interface DeployRequest {
 const DataSchema = z.object({
   profile: z.string().optional(),
   version: z.number().int().optional(),
-  /** No other deploy can have the version until this one has ended. */
+  /** No other deploy gets the version until this one has ended. */
   reserved: z.boolean().default(false),
 });
 
 /**
- * Brings a folder to where sandboxes can mount it, as a version that never changes again. A deploy that is cut off anywhere
- * leaves the profile as it was: the row is written last, in one transaction with the end of the operation.
+ * Publishes a folder as an immutable version that sandboxes can mount. An interrupted deploy leaves the profile as it
+ * was: the row is written last, in one transaction with the end of the operation.
  */
 export class Deploys {
   readonly #options: ProfileServiceOptions;
   readonly #lanes: KeyedMutex;
   readonly #versions: CodeVersions;
-  /** Operations of this process that are at work. */
+  /** Operations that this process is running. */
   readonly #running = new Set<number>();
 
   constructor(options: ProfileServiceOptions, lanes: KeyedMutex, versions: CodeVersions) {
@@ -65,7 +65,7 @@ export class Deploys {
     this.#running.add(operation.id);
     try {
       const directory = await requireOutsideHome(home.root, request.directory);
-      // Reading YAML is a tenth of the program, and only a deploy does.
+      // The YAML parser is a tenth of the program, and only a deploy uses it.
       const { readProfile } = await import('./read.ts');
       const profile = await readProfile(directory);
       return await this.#lanes.run(profile.name, () => this.#inLane(operation, directory, profile, request));
@@ -78,7 +78,7 @@ export class Deploys {
     }
   }
 
-  /** After a crash. Undoing is complete, so a client that asks again with its opId gets a deploy, not the story of a crash. */
+  /** Rolls back a deploy after a crash. Nothing remains, so a retry with the same opId starts a new deploy. */
   async rollBack(operation: Operation): Promise<void> {
     if (this.#running.has(operation.id)) return;
     const { profile } = DataSchema.parse(operation.data);
@@ -113,8 +113,12 @@ export class Deploys {
       return await this.#publish(operation, { directory, profile, image, version }, reportProgress, signal);
     } catch (error) {
       await this.#removeCode(operation).catch((left: unknown) => {
-        // The deploy's own failure is what the caller hears; gc finds these leftovers.
-        log.warn('code of a failed deploy stays behind', { profile: profile.name, version, error: left });
+        // The caller gets the deploy's own failure; gc finds these leftovers.
+        log.warn('cannot remove the code of a failed deploy', {
+          profile: profile.name,
+          version,
+          error: left,
+        });
       });
       throw error;
     }
@@ -128,7 +132,7 @@ export class Deploys {
       readonly image: string;
       readonly version: number;
     },
-    tell: ReportProgress,
+    reportProgress: ReportProgress,
     signal: AbortSignal,
   ): Promise<DeployResult> {
     const { home, engine, profiles } = this.#options;
@@ -136,15 +140,15 @@ export class Deploys {
     const target = home.deploy(profile.name, version);
     const unfinished = `${target}.tmp`;
     await mkdir(dirname(target), { recursive: true, mode: 0o700 });
-    // Left over from a version of that number that never came to be.
+    // Leftovers of a version of that number that was never published.
     await removeTree(unfinished);
     await removeTree(target);
     await removeTree(home.deployedGitHistory(profile.name, version));
-    tell('copy');
+    reportProgress('copy');
     const copied = await copyProject(directory, unfinished, {
       excludedFolder: home.root,
       signal,
-      progress: (files) => tell('copy', files, undefined, 'files'),
+      progress: (files) => reportProgress('copy', files, undefined, 'files'),
     });
     requireEntry(profile, copied);
     await failpoint('deploy.after-copy');
@@ -169,7 +173,7 @@ export class Deploys {
       const extent = await report(unfinished, before.version);
       await removeTree(unfinished);
       profiles.releaseVersion(profile.name, version);
-      // What the same file means may have changed with the program.
+      // A newer program may read the same file differently.
       return this.#record(
         operation,
         { ...before, source: directory, config: profile },
@@ -179,7 +183,7 @@ export class Deploys {
     await history?.copyTo(home.deployedGitHistory(profile.name, version), {
       used: copied,
       signal,
-      progress: (files) => tell('copy', files, undefined, 'files'),
+      progress: (files) => reportProgress('copy', files, undefined, 'files'),
     });
     const extent = await report(unfinished, version);
     signal.throwIfAborted();
@@ -262,7 +266,7 @@ export class Deploys {
     return findProfileWarnings(profile, localPaths ? totalmem() : null);
   }
 
-  /** An undeploy of an earlier supervisor that is still to be finished: whoever deploys the profile again wants to keep it. */
+  /** Cancels an unfinished undeploy of an earlier supervisor: a new deploy means that the profile is wanted. */
   #cancelUndeploys(name: string): void {
     const { operations } = this.#options;
     for (const operation of operations.pending()) {
@@ -271,11 +275,12 @@ export class Deploys {
     }
   }
 
-  /** Takes back what a deploy that did not come to its end has written. Harmless where there is nothing. */
+  /** Removes what an unfinished deploy has written; does nothing if there is nothing. */
   async #removeCode(operation: Operation): Promise<void> {
     const { home, engine, profiles } = this.#options;
     const { profile, version, reserved } = DataSchema.parse(operation.data);
-    // An operation without a reservation is of an earlier program: its number may be another deploy's by now.
+    // An operation without a reservation is from an earlier version of Holdfast: another deploy may have its number
+    // by now.
     if (profile === undefined || version === undefined || profiles.hasVersion(profile, version)) return;
     const target = home.deploy(profile, version);
     await removeTree(`${target}.tmp`);
@@ -286,7 +291,7 @@ export class Deploys {
   }
 }
 
-/** What a new workspace of the profile would begin with; null for nothing. */
+/** Files and bytes that a new workspace of the profile starts with; null for none. */
 async function seedExtent(
   code: string,
   history: string | null,
@@ -303,7 +308,7 @@ async function seedExtent(
       if (item.kind === 'file') extent.bytes += item.size;
     }
   } catch (error) {
-    // Whoever starts a session is told so; the code itself is good.
+    // Starting a session reports the error; the code itself is valid.
     if (error instanceof HoldfastError && error.code === 'not_found') return null;
     throw error;
   }

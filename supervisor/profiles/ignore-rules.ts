@@ -1,17 +1,19 @@
 import createIgnore, { type Ignore } from 'ignore';
 
-/** Files that say what does not belong to the code, the later one wins. */
+/** Ignore files; rules of the later one take precedence. */
 export const IGNORE_FILES = ['.gitignore', '.holdfastignore'] as const;
 
 interface Level {
-  /** Folder the rules stand in, relative to the project, '' for the project itself, else with a slash at the end. */
+  /**
+   * The folder of the ignore file, relative to the project: empty for the project itself, else with a trailing slash.
+   */
   readonly base: string;
   readonly rules: Ignore;
 }
 
 /**
- * `.gitignore` semantics with nested files: the deepest file that has something to say decides, and what is inside an
- * ignored folder is never looked at.
+ * `.gitignore` semantics with nested files: the deepest file with a matching rule decides, and ignored folders are
+ * never entered.
  */
 export class IgnoreRules {
   readonly #levels: readonly Level[];
@@ -24,7 +26,7 @@ export class IgnoreRules {
     return new IgnoreRules([]);
   }
 
-  /** The rules that hold inside `folder` (relative, '' for the project) when its own ignore files say `texts`. */
+  /** The rules inside `folder` (relative, empty for the project) whose own ignore files contain `texts`. */
   within(folder: string, texts: readonly string[]): IgnoreRules {
     if (texts.length === 0) return this;
     const rules = createIgnore({ ignorecase: false, allowRelativePaths: true });
@@ -32,7 +34,7 @@ export class IgnoreRules {
     return new IgnoreRules([...this.#levels, { base: folder === '' ? '' : `${folder}/`, rules }]);
   }
 
-  /** `path` relative to the project, its parents known not to be ignored. */
+  /** `path` is relative to the project, and its parents are not ignored. */
   ignores(path: string, isFolder: boolean): boolean {
     if (isGitEntry(path)) return true;
     for (const { base, rules } of this.#levels.toReversed()) {
@@ -45,7 +47,7 @@ export class IgnoreRules {
   }
 }
 
-/** Git's own folder or file, which is left out whatever ignore files say. */
+/** Git's own folder or file, which is always ignored. */
 export function isGitEntry(path: string): boolean {
   return lastPart(path) === '.git';
 }

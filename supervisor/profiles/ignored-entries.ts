@@ -1,10 +1,10 @@
 import { lstat, opendir } from 'node:fs/promises';
 import type { IgnoredFiles } from '../../protocol/deploy-result.ts';
 
-/** Entries that are looked at, and the time for it: a deploy does not wait for what it does not take. */
+/** Limits of entries and time: a deploy does not wait for files that it ignores. */
 const MOST_ENTRIES = 100_000;
 const MOST_MS = 2000;
-/** Names that are remembered to be measured. */
+/** Maximum number of names to measure. */
 const MOST_NAMES = 10_000;
 const BIGGEST = 5;
 
@@ -13,33 +13,33 @@ export interface MeasureLimits {
   readonly ms: number;
 }
 
-/** Files and folders that a copy of a project passes over, and how much that is. */
+/** Files and folders that a copy of a project ignores, and their size. */
 export class IgnoredEntries {
   readonly #entries: { readonly shown: string; readonly onDisk: Buffer }[] = [];
-  #isWhole = true;
+  #isComplete = true;
 
   add(shown: string, onDisk: Buffer): void {
     if (this.#entries.length < MOST_NAMES) this.#entries.push({ shown, onDisk });
-    else this.#isWhole = false;
+    else this.#isComplete = false;
   }
 
-  /** Links are not followed, and what cannot be read does not count. */
+  /** Does not follow links; unreadable entries do not count. */
   async measure(
     signal?: AbortSignal,
     limits: MeasureLimits = { entries: MOST_ENTRIES, ms: MOST_MS },
   ): Promise<IgnoredFiles> {
     const until = performance.now() + limits.ms;
     let seen = 0;
-    const goesOn = (): boolean => {
+    const mayContinue = (): boolean => {
       signal?.throwIfAborted();
       seen += 1;
       return seen <= limits.entries && performance.now() < until;
     };
-    let complete = this.#isWhole;
+    let complete = this.#isComplete;
     const measured: IgnoredFiles['largest'] = [];
     for (const { shown, onDisk } of this.#entries) {
       const sum = { path: shown, files: 0, bytes: 0 };
-      if (!(await addUp(onDisk, sum, goesOn))) complete = false;
+      if (!(await addUp(onDisk, sum, mayContinue))) complete = false;
       measured.push(sum);
     }
     const total = (part: 'files' | 'bytes'): number => measured.reduce((sum, one) => sum + one[part], 0);
@@ -51,15 +51,15 @@ export class IgnoredEntries {
   }
 }
 
-/** False where it was ended early. */
+/** False if it stopped early. */
 async function addUp(
   top: Buffer,
   sum: { files: number; bytes: number },
-  goesOn: () => boolean,
+  mayContinue: () => boolean,
 ): Promise<boolean> {
   const waiting = [top];
   for (let path = waiting.pop(); path !== undefined; path = waiting.pop()) {
-    if (!goesOn()) return false;
+    if (!mayContinue()) return false;
     try {
       const status = await lstat(path);
       if (!status.isDirectory()) {
@@ -67,7 +67,7 @@ async function addUp(
         sum.bytes += status.isFile() ? status.size : 0;
         continue;
       }
-      // Names come as text of one character a byte: they need not be UTF-8.
+      // Names are read as one character per byte: they need not be UTF-8.
       const folder = await opendir(path, { encoding: 'latin1' as BufferEncoding });
       for await (const { name } of folder) {
         if (waiting.length > MOST_ENTRIES) return false;

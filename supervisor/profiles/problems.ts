@@ -25,13 +25,13 @@ export interface ParsedYaml {
 }
 
 type Path = readonly PropertyKey[];
-/** The members that a schema issue has for us; zod has one type per kind. */
+/** A schema issue of zod, whose type differs by kind. */
 type Issue = z.core.$ZodIssue;
 
 const MOST_ALIASES = 100;
-const tooDeep: ProfileProblem = { line: 1, column: 1, message: 'it is nested too deeply' };
+const tooDeep: ProfileProblem = { line: 1, column: 1, message: 'the file is nested too deeply' };
 
-/** Text → value with positions, or what is wrong with it as YAML. */
+/** Parses YAML to a value with positions, or to its syntax problems. */
 export function parseYaml(text: string): ParsedYaml | { readonly problems: readonly ProfileProblem[] } {
   const lines = new LineCounter();
   try {
@@ -48,20 +48,22 @@ export function parseYaml(text: string): ParsedYaml | { readonly problems: reado
         problems: faults.map(({ code, pos, message }) => ({
           ...position(lines, pos[0]),
           message:
-            code === 'MULTIPLE_DOCS' ? 'a profile is one document: "---" starts a second' : oneLine(message),
+            code === 'MULTIPLE_DOCS'
+              ? 'a profile is one document: "---" starts a second one'
+              : oneLine(message),
         })),
       };
     }
     return { value: document.toJS({ maxAliasCount: MOST_ALIASES }), document, lines };
   } catch (error) {
-    // Nesting that exhausts the stack, and aliases that would multiply.
+    // Deep nesting that exhausts the stack, and aliases that expand too far.
     if (error instanceof RangeError) return { problems: [tooDeep] };
     const message = error instanceof Error ? error.message : String(error);
-    return { problems: [{ line: 1, column: 1, message: `it cannot be read as YAML: ${oneLine(message)}` }] };
+    return { problems: [{ line: 1, column: 1, message: `the file is not valid YAML: ${oneLine(message)}` }] };
   }
 }
 
-/** What the schema found, each at its place in the file and in words for a person. */
+/** The schema's findings, each with its position and a message for a person. */
 export function findProblems(yaml: ParsedYaml, issues: readonly Issue[]): ProfileProblem[] {
   return issues
     .flatMap((issue) => problemsOf(yaml, issue))
@@ -119,7 +121,7 @@ function oneLine(text: string): string {
   return text.replace(/\s+/g, ' ').trim();
 }
 
-/** The node at `path` (or its key `key`), or the nearest parent that is there: what is missing has no place of its own. */
+/** The position of the node at `path` (or of its key `key`), else of the nearest existing parent. */
 function place({ document, lines }: ParsedYaml, path: Path, key?: string): { line: number; column: number } {
   for (let length = path.length; length >= 0; length -= 1) {
     const node = length === 0 ? document.contents : document.getIn(path.slice(0, length), true);
@@ -139,7 +141,7 @@ function startOf(node: { range?: ParsedNode['range'] | null | undefined }): numb
 
 function position(lines: LineCounter, offset: number): { line: number; column: number } {
   const { line, col } = lines.linePos(offset);
-  // An empty file has no lines yet.
+  // An empty file has no lines.
   return { line: Math.max(1, line), column: Math.max(1, col) };
 }
 
@@ -157,7 +159,7 @@ function unknownKey(root: unknown, path: Path, key: string): string {
   const close = closestName(key, names);
   const where = path.length === 0 ? '' : ` in "${path.map(String).join('.')}"`;
   if (close !== undefined) return `unknown key "${key}"${where}; did you mean "${close}"?`;
-  return `unknown key "${key}"${where}; known are ${names.join(', ')}`;
+  return `unknown key "${key}"${where}; known keys: ${names.join(', ')}`;
 }
 
 const ShapeSchema = z.object({
@@ -170,7 +172,7 @@ const ShapeSchema = z.object({
   enum: z.array(z.json()).optional(),
 });
 
-/** The published schema's nodes at `path`: several where the schema has alternatives. */
+/** The published schema's nodes at `path`: several if the schema has alternatives. */
 function shapesAt(path: Path): z.infer<typeof ShapeSchema>[] {
   let level: unknown[] = [z.toJSONSchema(ProfileSchema, { io: 'input', unrepresentable: 'any' })];
   const open = (nodes: unknown[]): z.infer<typeof ShapeSchema>[] =>
@@ -188,7 +190,7 @@ function shapesAt(path: Path): z.infer<typeof ShapeSchema>[] {
   return open(level);
 }
 
-/** Keys that may stand at `path`; of alternatives told apart by `protocol`, only those of the one that was chosen. */
+/** Valid keys at `path`. Of alternatives discriminated by `protocol`, only the chosen one counts. */
 function keysAt(root: unknown, path: Path): string[] {
   const shapes = shapesAt(path);
   const chosen = valueAt(root, [...path, 'protocol']);
@@ -202,7 +204,7 @@ function keysAt(root: unknown, path: Path): string[] {
   return [...new Set(names)];
 }
 
-/** The values a union is told apart by. */
+/** The discriminator values of a union. */
 function optionsAt(path: Path): string[] {
   return shapesAt(path).flatMap((shape) => {
     if (shape.const !== undefined) return [shape.const];
@@ -210,7 +212,7 @@ function optionsAt(path: Path): string[] {
   });
 }
 
-/** The name within two edits of `key` (one for short keys), if there is one. */
+/** The name within two edits of `key` (one edit for short keys), if any. */
 export function closestName(key: string, names: readonly string[]): string | undefined {
   const allowed = key.length <= 4 ? 1 : 2;
   const scored = names
@@ -220,7 +222,7 @@ export function closestName(key: string, names: readonly string[]): string | und
   return scored[0]?.name;
 }
 
-/** Insertions, deletions, replacements and swaps of neighbours. */
+/** Counts insertions, deletions, replacements and swaps of neighbours. */
 function editDistance(a: string, b: string): number {
   if (Math.abs(a.length - b.length) > 2) return 3;
   const rows: number[][] = [Array.from({ length: b.length + 1 }, (_, column) => column)];

@@ -1,2 +1,2 @@
-/** What makes a folder a project. */
+/** The file that makes a folder a project. */
 export const PROFILE_FILE = 'holdfast.yaml';

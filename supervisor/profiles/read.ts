@@ -15,8 +15,9 @@ export const SMALLEST_PROFILE = [
 ].join('\n');
 
 /**
- * Reads and checks DIRECTORY/holdfast.yaml. Errors: `not_found` (no such folder), `profile_invalid` (no file, bad YAML, an
- * unknown key, a wrong value; `details.problems` has line and column of each), `not_supported` (fields of a later version).
+ * Reads and validates DIRECTORY/holdfast.yaml. Errors: `not_found` (no such folder), `profile_invalid` (no file, bad
+ * YAML, an unknown key, a wrong value; `details.problems` has line and column of each), `not_supported` (fields that
+ * this version does not support).
  */
 export async function readProfile(directory: string): Promise<Profile> {
   await requireDirectory(directory);
@@ -24,7 +25,7 @@ export async function readProfile(directory: string): Promise<Profile> {
   return checkProfile(text);
 }
 
-/** As `readProfile`, from the text of the file. */
+/** Like `readProfile`, for the text of the file. */
 export function checkProfile(text: string): Profile {
   const document = parseYaml(text);
   if ('problems' in document) throw invalid(document.problems);
@@ -42,11 +43,15 @@ export function checkProfile(text: string): Profile {
   }
   const unsupported = unsupportedFields(parsed.data);
   if (unsupported.length > 0) {
-    throw new HoldfastError('not_supported', `${PROFILE_FILE} asks for what this version cannot do`, {
-      why: unsupported.map(({ field }) => `\`${field}\``).join(', '),
-      next: unsupported.map(({ field, next }) => `${field}: ${next}`).join('; '),
-      details: { fields: unsupported.map(({ field }) => field) },
-    });
+    throw new HoldfastError(
+      'not_supported',
+      `${PROFILE_FILE} uses fields that this version does not support`,
+      {
+        why: unsupported.map(({ field }) => `\`${field}\``).join(', '),
+        next: unsupported.map(({ field, next }) => `${field}: ${next}`).join('; '),
+        details: { fields: unsupported.map(({ field }) => field) },
+      },
+    );
   }
   return parsed.data;
 }
@@ -70,21 +75,21 @@ async function requireDirectory(directory: string): Promise<void> {
   const found = await stat(directory).catch((error: unknown) => {
     throw new HoldfastError('not_found', `The folder ${directory} cannot be deployed`, {
       why: error instanceof Error ? error.message : undefined,
-      next: `name the folder that holds ${PROFILE_FILE}`,
+      next: `name the folder that contains ${PROFILE_FILE}`,
       cause: error,
     });
   });
   if (!found.isDirectory()) {
     throw new HoldfastError('not_found', `${directory} cannot be deployed`, {
       why: 'it is not a folder',
-      next: `name the folder that holds ${PROFILE_FILE}`,
+      next: `name the folder that contains ${PROFILE_FILE}`,
     });
   }
 }
 
 async function readText(directory: string): Promise<string> {
   const path = join(directory, PROFILE_FILE);
-  // O_NONBLOCK: a FIFO of that name must not hold the supervisor until somebody writes to it.
+  // O_NONBLOCK: opening a FIFO must not block the supervisor.
   const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK).catch(async (error: unknown) => {
     throw await cannotOpen(directory, error);
   });
@@ -105,7 +110,7 @@ async function cannotOpen(directory: string, error: unknown): Promise<HoldfastEr
   }
   const other = await stat(join(directory, 'holdfast.yml')).catch(() => undefined);
   return new HoldfastError('profile_invalid', `${directory} cannot be deployed`, {
-    why: `there is no ${PROFILE_FILE} in it`,
+    why: `it has no ${PROFILE_FILE}`,
     next:
       other === undefined
         ? `write one, for example:\n${SMALLEST_PROFILE.replace(/^/gm, '  ')}`
@@ -120,7 +125,7 @@ async function readChecked(file: FileHandle, path: string): Promise<string> {
     throw new HoldfastError('profile_invalid', `${path} cannot be read`, { why: 'it is not a regular file' });
   if (status.size > LARGEST_PROFILE) {
     throw new HoldfastError('profile_invalid', `${path} cannot be read`, {
-      why: `it has ${status.size} bytes and a profile has at most ${LARGEST_PROFILE}`,
+      why: `it has ${status.size} bytes, and the maximum is ${LARGEST_PROFILE}`,
     });
   }
   const bytes = Buffer.alloc(LARGEST_PROFILE + 1);

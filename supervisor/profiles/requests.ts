@@ -10,11 +10,11 @@ import type { Policies } from '../egress/policies.ts';
 import type { Log } from '../base/log.ts';
 import type { Engine } from '../engine/port.ts';
 
-/** What undeploy needs of the sessions. */
+/** The part of the sessions that deploy and undeploy use. */
 export interface ProfileSessions {
-  /** Those not deleted. */
+  /** Sessions of the profile that are not deleted. */
   sessionsOf(profile: string): readonly SessionRow[];
-  /** Returns when it is gone for good, with its workspace; a session that is gone already is fine. */
+  /** Deletes a session with its workspace and waits for the end. A session that is gone already is fine. */
   deleteSession(sessionId: string, options: { readonly force: true }): Promise<void>;
 }
 
@@ -25,24 +25,24 @@ export interface ProfileServiceOptions {
   readonly operations: Operations;
   readonly engine: Engine;
   readonly sessions: ProfileSessions;
-  /** Rules that people added for every session of a profile. */
+  /** Rules that people added for all sessions of a profile. */
   readonly policies: Pick<Policies, 'forgetProfile'>;
-  /** What an undeploy writes frees space: it must be writable on a full disk. */
+  /** An undeploy frees space, so its writes must succeed on a full disk. */
   readonly reserve: Pick<DiskReserve, 'retryOnFullDisk'>;
   readonly log: Log;
-  /** What a profile without `image` runs in. */
+  /** The image of profiles without `image`. */
   readonly defaultImage: string;
   readonly now: () => number;
 }
 
-/** The request was stopped from outside, not refused: the same one may be asked again and succeed. */
+/** The request was interrupted from outside, not refused: a retry may succeed. */
 export function isInterruption({ code }: HoldfastError): boolean {
   return ['cancelled', 'connection_closed', 'shutting_down', 'engine_unavailable'].includes(code);
 }
 
 /**
- * Ends an operation whose error the caller is told, so that nobody resumes it. One that was only cut off is forgotten: the same opId may
- * be asked again.
+ * Ends an operation whose failure the caller is about to get, so that nobody resumes it. An interrupted one is
+ * deleted: the same opId may be used again.
  */
 export function recordFailure(operations: Operations, operation: Operation, failure: HoldfastError): void {
   try {
@@ -58,7 +58,7 @@ export function toFailure(error: unknown): HoldfastError {
     return new HoldfastError('cancelled', 'The request was cancelled', { cause: error });
   }
   if (hasErrorCode(error, 'ENOSPC') || hasErrorCode(error, 'EDQUOT')) {
-    return new HoldfastError('no_space', 'The request could not be finished', {
+    return new HoldfastError('no_space', 'The request could not be completed', {
       why: 'the disk of the home is full',
       next: 'free some space there (`holdfast gc`) and try again',
       cause: error,

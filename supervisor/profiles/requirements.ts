@@ -5,7 +5,7 @@ import type { Profile } from '../../protocol/profile.ts';
 import type { Engine } from '../engine/port.ts';
 import type { CopiedProject } from './copy.ts';
 
-/** The engine is there and can do what the profile asks. Errors: `engine_unavailable`, `not_supported`. */
+/** Checks that the engine is reachable and supports the profile. Errors: `engine_unavailable`, `not_supported`. */
 export async function requireEngine(engine: Engine, profile: Profile): Promise<void> {
   const status = engine.status().reachable ? engine.status() : await engine.probe();
   if (!status.reachable) {
@@ -25,31 +25,31 @@ export async function requireEngine(engine: Engine, profile: Profile): Promise<v
   if (profile.workspace?.backing === 'directory' && !localPaths) {
     throw new HoldfastError('not_supported', `The profile ${profile.name} cannot be deployed`, {
       why: "the engine does not see this machine's files, so a directory cannot back a workspace",
-      next: 'set `workspace.backing: volume`, or leave it out',
+      next: 'set `workspace.backing: volume`, or omit it',
     });
   }
 }
 
 /**
- * The real path of a folder to deploy. Agents write in the home's workspaces: copying from there, one could swap folders
- * under us for the host's. Errors: `profile_invalid`.
+ * The real path of a folder to deploy. Agents write to workspaces in the home: an agent could swap folders during a
+ * copy from there, and make it read the host's files. Errors: `profile_invalid`.
  */
 export async function requireOutsideHome(homeRoot: string, directory: string): Promise<string> {
   const home = await realpath(homeRoot);
-  // A folder that is not there is reported by whoever reads its profile.
+  // Reading the profile reports a missing folder.
   const real = await realpath(directory).catch(() => directory);
   if (real !== home && !real.startsWith(join(home, '/'))) return real;
   throw new HoldfastError('profile_invalid', `${directory} cannot be deployed`, {
-    why: 'it lies in the home of this installation, where agents write',
-    next: 'copy it to a folder outside and deploy that',
+    why: 'it is in the home of this installation, where agents can write',
+    next: 'copy it to a folder outside the home and deploy that',
   });
 }
 
-/** The handler's file is part of what was copied. Errors: `profile_invalid`. */
+/** Checks that the handler's file was copied. Errors: `profile_invalid`. */
 export function requireEntry({ agent }: Profile, copied: CopiedProject): void {
   if (agent.protocol !== 'handler' || copied.hasFile(agent.entry)) return;
   throw new HoldfastError('profile_invalid', `The entry ${agent.entry} is not in the project`, {
-    why: 'there is no regular file of that name, or an ignore file leaves it out',
+    why: 'no regular file has that name, or an ignore file excludes it',
     next: 'correct `agent.entry` in holdfast.yaml, or create the file',
     details: { entry: agent.entry },
   });

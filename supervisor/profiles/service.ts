@@ -8,7 +8,7 @@ import { summarize } from './summary.ts';
 import { UNDEPLOY, type Undeployed, Undeploys } from './undeploys.ts';
 import { CodeVersions } from './versions.ts';
 
-/** Deployed profiles: their code as numbered, never changing folders, of which one is current. */
+/** Deployed profiles. The code of a profile is a series of immutable numbered folders, one of which is current. */
 export class ProfileService {
   readonly versions: CodeVersions;
   readonly #options: ProfileServiceOptions;
@@ -34,14 +34,15 @@ export class ProfileService {
   }
 
   /**
-   * Makes the code in a folder the profile's current version; workspaces stay as they are. Same files again: nothing changes.
-   * Errors: those of `readProfile`, `copyProject` and `requireImage`, `engine_unavailable`, `not_supported`, `conflict`.
+   * Deploys a folder as the profile's current version; workspaces stay as they are. Equal files change nothing.
+   * Errors: those of `readProfile`, `copyProject` and `requireImage`, `engine_unavailable`, `not_supported`,
+   * `conflict`.
    */
   deploy(request: DeployRequest): Promise<DeployResult> {
     return this.#deploys.run(request);
   }
 
-  /** Deletes the sessions with their workspaces, then profile and code. Errors: `not_found`, `confirmation_required`. */
+  /** Deletes the sessions and their workspaces, then profile and code. Errors: `not_found`, `confirmation_required`. */
   async undeploy(
     name: string,
     options: { readonly force: boolean; readonly opId?: string | undefined },
@@ -51,8 +52,8 @@ export class ProfileService {
   }
 
   /**
-   * After a start or when the engine is back: undoes deploys that were cut off, goes on with undeploys. What needs an engine that is away
-   * now stays for the next call.
+   * Runs after a start or when the engine is back: rolls back interrupted deploys and continues undeploys. What needs
+   * an unreachable engine waits for the next call.
    */
   async recover(): Promise<void> {
     const { operations, log } = this.#options;
@@ -61,7 +62,7 @@ export class ProfileService {
         if (operation.kind === DEPLOY) await this.#deploys.rollBack(operation);
         else if (operation.kind === UNDEPLOY) await this.#undeploys.resume(operation);
       } catch (error) {
-        log.warn('an operation of an earlier supervisor could not be finished', {
+        log.warn('cannot finish an operation of an earlier supervisor', {
           operation: operation.kind,
           error,
         });
@@ -69,7 +70,7 @@ export class ProfileService {
     }
   }
 
-  /** Settles when no deploy or undeploy is under way. */
+  /** Resolves when no deploy or undeploy is under way. */
   async waitUntilIdle(): Promise<void> {
     await this.#lanes.drained();
   }

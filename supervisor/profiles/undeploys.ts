@@ -14,22 +14,23 @@ export type Undeployed = z.infer<typeof UndeployedSchema>;
 
 const DataSchema = z.object({
   profile: z.string(),
-  /** Of the profile that was meant. Programs before this one did not write it. */
+  /** The incarnation to delete. Earlier versions of Holdfast did not store it. */
   incarnation: z.int().optional(),
   sessionsDeleted: z.number().int().default(0),
 });
 
-/** Why an undeploy that was cut off is not finished. */
+/** The error of an interrupted undeploy that will not be finished. */
 export function redeployedError(profile: string): HoldfastError {
-  return new HoldfastError('interrupted', `The profile ${profile} was not undeployed to the end`, {
-    why: 'it was deployed again meanwhile',
-    next: `repeat it with \`holdfast undeploy ${profile}\` to delete what is deployed now`,
+  return new HoldfastError('interrupted', `The undeploy of ${profile} was not completed`, {
+    why: 'the profile was deployed again meanwhile',
+    next: `run \`holdfast undeploy ${profile}\` to delete the current deployment`,
   });
 }
 
 /**
- * Deletes a profile with all that hangs on it. A supervisor that is killed is followed by one that finishes it, unless the profile was
- * deployed again. One that failed has told its caller so, and is over: asking again begins with what is left.
+ * Deletes a profile, its sessions and its code. After a crash the next supervisor finishes the undeploy, unless the
+ * profile was deployed again. A failed undeploy has been reported and is not resumed: a retry begins with what is
+ * left.
  */
 export class Undeploys {
   readonly #options: ProfileServiceOptions;
@@ -43,7 +44,7 @@ export class Undeploys {
     this.#versions = versions;
   }
 
-  /** Deleting was confirmed. Errors: `not_found`. */
+  /** Runs after the confirmation. Errors: `not_found`. */
   async run(name: string, opId: string | undefined): Promise<Undeployed> {
     const { operations, profiles, reserve } = this.#options;
     const incarnation = profiles.get(name)?.incarnation;
@@ -61,7 +62,7 @@ export class Undeploys {
         });
       }
       return await this.#lanes.run(name, async () => {
-        // A deploy that was at work before it has cancelled it: nothing may be deleted then.
+        // A deploy that ran before it may have cancelled it: nothing may be deleted then.
         if (!operations.isPending(operation)) throw redeployedError(name);
         return this.#inLane(operation, incarnation);
       });
@@ -74,7 +75,7 @@ export class Undeploys {
     }
   }
 
-  /** After a crash. Only what an engine that is away keeps from being done is left for later. */
+  /** Continues after a crash. An unreachable engine leaves the operation pending. */
   async resume(operation: Operation): Promise<void> {
     if (this.#running.has(operation.id)) return;
     const { operations } = this.#options;
@@ -82,9 +83,9 @@ export class Undeploys {
     this.#running.add(operation.id);
     try {
       await this.#lanes.run(profile, async () => {
-        // A deploy that came before it may have cancelled it.
+        // A deploy that ran before it may have cancelled it.
         if (!operations.isPending(operation)) return;
-        if (incarnation === undefined) throw ofUnknown(profile);
+        if (incarnation === undefined) throw unknownIncarnation(profile);
         await this.#inLane(operation, incarnation);
       });
     } catch (error) {
@@ -96,7 +97,7 @@ export class Undeploys {
     }
   }
 
-  /** What the person is asked before anything is deleted. */
+  /** The question to confirm before anything is deleted. */
   confirmationError(row: ProfileRow): HoldfastError {
     const sessions = this.#options.sessions.sessionsOf(row.name);
     const names = sessions.slice(0, 5).map(({ name }) => name);
@@ -122,11 +123,11 @@ export class Undeploys {
     let { sessionsDeleted } = DataSchema.parse(operation.data);
     const row = profiles.get(name);
     if (row === null) {
-      // Somebody else undeployed it while this one waited.
+      // Another undeploy finished while this one waited.
       reserve.retryOnFullDisk(() => operations.finish(operation, { sessionsDeleted }));
       return { sessionsDeleted };
     }
-    // The name is all that a new deployment has in common with the one that was meant.
+    // A new deployment shares only the name with the one to delete.
     if (row.incarnation !== incarnation) throw redeployedError(name);
     await failpoint('undeploy.after-intent');
     for (;;) {
@@ -138,7 +139,7 @@ export class Undeploys {
       }
       await failpoint('undeploy.after-sessions');
       const finish = (): boolean => {
-        // One that was created meanwhile goes too; after the row has gone none can be.
+        // A session that was created meanwhile is deleted too; without the row none can be created.
         if (sessions.sessionsOf(name).length > 0) return false;
         profiles.remove(name);
         policies.forgetProfile(name);
@@ -153,9 +154,9 @@ export class Undeploys {
   }
 }
 
-function ofUnknown(profile: string): HoldfastError {
-  return new HoldfastError('interrupted', `The profile ${profile} was not undeployed to the end`, {
-    why: 'an earlier version of Holdfast began it and did not write down which deployment was meant',
-    next: `repeat it with \`holdfast undeploy ${profile}\``,
+function unknownIncarnation(profile: string): HoldfastError {
+  return new HoldfastError('interrupted', `The undeploy of ${profile} was not completed`, {
+    why: 'an earlier version of Holdfast began it and did not record which deployment to delete',
+    next: `run \`holdfast undeploy ${profile}\` again`,
   });
 }

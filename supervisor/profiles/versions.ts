@@ -4,7 +4,7 @@ import type { ProfileServiceOptions } from './requests.ts';
 
 type Options = Pick<ProfileServiceOptions, 'home' | 'engine' | 'profiles' | 'log'>;
 
-/** Deployed code that nothing runs any more. */
+/** Removes deployed code that nothing uses. */
 export class CodeVersions {
   readonly #options: Options;
 
@@ -12,7 +12,7 @@ export class CodeVersions {
     this.#options = options;
   }
 
-  /** Neither current nor behind a session's sandbox or a turn. */
+  /** Versions that are not current and that no sandbox and no turn uses. */
   listUnused(profile?: string): VersionRow[] {
     const { profiles } = this.#options;
     return profiles
@@ -21,7 +21,10 @@ export class CodeVersions {
       .filter(({ profile: name, version }) => !profiles.versionsInUse(name).includes(version));
   }
 
-  /** Killed on any line, the version stays noted and is removed again. Returns its bytes on this machine. */
+  /**
+   * Removes the code of a version and returns its bytes. After a crash the version is still recorded and is removed
+   * again.
+   */
   async remove({
     profile,
     version,
@@ -37,13 +40,16 @@ export class CodeVersions {
     return code.bytes + history.bytes;
   }
 
-  /** As far as it can be done now; the rest is left to gc. */
+  /** Removes what it can; gc removes the rest. */
   async removeUnused(profile: string): Promise<void> {
     for (const version of this.listUnused(profile)) {
       try {
         await this.remove(version);
       } catch (error) {
-        this.#options.log.warn('an old version stays until the next gc', { ...version, error });
+        this.#options.log.warn('cannot remove an old version; the next gc tries again', {
+          ...version,
+          error,
+        });
       }
     }
   }

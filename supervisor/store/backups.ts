@@ -7,7 +7,7 @@ import type { Home } from './home.ts';
 const KEPT = 5;
 const NAME = /^holdfast-\d{4}-\d{8}T\d{9}Z\.db$/;
 
-/** A consistent copy of the database in `backups/`, named by its version and the time. Returns its path. */
+/** Writes a consistent copy of the database to `backups/`, named by schema version and time. Returns its path. */
 export function backUp(connection: DatabaseSync, home: Home, version: number): string {
   const stamp = new Date().toISOString().replaceAll(/[-:.]/g, '');
   const file = join(home.backups, `holdfast-${String(version).padStart(4, '0')}-${stamp}.db`);
@@ -25,7 +25,7 @@ export function newestBackup(home: Home): string | null {
   return newest === undefined ? null : join(home.backups, newest);
 }
 
-/** Oldest first, by the time in the name. */
+/** Sorted by the time in the name, oldest first. */
 function backups(home: Home): string[] {
   const time = (name: string): string => name.slice(-'00000000T000000000Z.db'.length);
   return readdirSync(home.backups)

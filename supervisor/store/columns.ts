@@ -6,7 +6,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 export const JsonSchema = z.json();
 export type Json = z.infer<typeof JsonSchema>;
 
-/** What columns of each kind hold, as they come out of SQLite. Times are whole ms since 1970. */
+/** Parsers of column values as SQLite returns them. Times are whole ms since 1970. */
 export const flag = z.literal([0, 1]).transform((value) => value === 1);
 export const time = z.int();
 export const count = z.int().nonnegative();
@@ -14,7 +14,7 @@ export const blob = z
   .instanceof(Uint8Array)
   .transform((value) => Buffer.from(value.buffer, value.byteOffset, value.byteLength));
 
-/** JSON kept as text. */
+/** JSON stored as text. */
 export function json<T extends z.ZodType>(schema: T) {
   return z
     .string()
@@ -29,7 +29,7 @@ export function json<T extends z.ZodType>(schema: T) {
     .pipe(schema);
 }
 
-/** What goes into a column: flags as 0 and 1, arrays and objects as JSON. */
+/** Encodes a value for a column: flags as 0 and 1, arrays and objects as JSON. */
 export function toColumn(value: unknown): SQLInputValue {
   if (value === null || value === undefined) return null;
   switch (typeof value) {
@@ -44,18 +44,18 @@ export function toColumn(value: unknown): SQLInputValue {
   }
 }
 
-/** JSON that may itself be `null` needs to be told from a column without a value. */
+/** Encodes any JSON, so that JSON `null` differs from a column without a value. */
 export function toJson(value: unknown): string {
   return JSON.stringify(value);
 }
 
-/** A row as its schema has it. Errors: `home_damaged`, as somebody else wrote it. */
+/** Parses a row by its schema. Errors: `home_damaged` for a row that another program wrote. */
 export function parseRow<T extends z.ZodType>(schema: T, table: string, row: unknown): z.output<T> {
   const parsed = schema.safeParse(row);
   if (parsed.success) return parsed.data;
-  throw new HoldfastError('home_damaged', `A row of the table ${table} cannot be understood`, {
+  throw new HoldfastError('home_damaged', `A row of the table ${table} cannot be read`, {
     why: z.prettifyError(parsed.error),
-    next: "stop the supervisor and put back the newest file of the home's `backups` folder",
+    next: "stop the supervisor and restore the newest file from the home's `backups` folder",
     cause: parsed.error,
   });
 }

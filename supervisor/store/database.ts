@@ -7,7 +7,7 @@ import type { Home } from './home.ts';
 import { migrate } from './migrate.ts';
 import { isCorruption, storageError } from './storage-error.ts';
 
-/** Up to this size a database is looked through at every start (about 0.3 s); damage in a larger one shows when it is met. */
+/** Databases up to this size are checked at every start (about 0.3 s); damage in a larger one shows when it is read. */
 const CHECKED_BYTES = 256 * 2 ** 20;
 
 type Values = readonly SQLInputValue[];
@@ -18,21 +18,21 @@ interface Prepared {
 }
 type Row = Record<string, SQLOutputValue>;
 
-/** What is to happen when the transaction around has ended one way or the other. */
+/** Callbacks for the end of the enclosing transaction. */
 interface Frame {
   readonly commits: (() => void)[];
   readonly rollbacks: (() => void)[];
 }
 
 /**
- * The one connection to a home's database. Everything is synchronous: a transaction never spans a wait, so no two of them
- * can interleave. What is committed is on the disk.
+ * The only connection to a home's database. Everything is synchronous: a transaction never awaits, so two of them
+ * never interleave. A commit is durable.
  */
 export class Database {
   readonly #connection: DatabaseSync;
   readonly #statements = new Map<string, Prepared>();
   readonly #frames: Frame[] = [];
-  /** What is left to do after commits, in their order. */
+  /** Callbacks to run after commits, in order. */
   readonly #settled: (() => void)[] = [];
   #settling = false;
   #aborted: HoldfastError | null = null;
@@ -62,10 +62,10 @@ export class Database {
     return Number(this.#run(sql, ({ statement }) => statement.run(...values).changes));
   }
 
-  /** Row after row, for what must not be in memory at once. Nothing else may be written meanwhile. */
+  /** Yields row after row, for results too large for memory. Nothing may be written meanwhile. */
   *iterate(sql: string, ...values: Values): Generator {
     try {
-      // A statement of its own: the cached one could be asked again before this walk has ended.
+      // A separate statement: the cached one could be executed again before this iteration ends.
       const { statement, columns } = this.#prepare(sql);
       for (const cells of statement.iterate(...values) as Iterable<unknown>) {
         yield toRow(columns, cells as SQLOutputValue[]);
@@ -80,8 +80,8 @@ export class Database {
   }
 
   /**
-   * Everything `fn` writes becomes durable together, or nothing does. `fn` is synchronous. Inside another transaction it is a
-   * part of that one which can fail alone.
+   * Makes all writes of `fn` durable together, or none. `fn` is synchronous. Inside another transaction it is a
+   * savepoint, which can fail alone.
    */
   transaction<T>(fn: () => T): T {
     const depth = this.#frames.length;
@@ -116,8 +116,8 @@ export class Database {
   }
 
   /**
-   * Runs `fn` once what is being written is durable; at once outside a transaction. It must not throw. What `fn` commits itself
-   * is followed up after everything that was committed before it.
+   * Runs `fn` after the current transaction is durable; at once outside a transaction. `fn` must not throw. Callbacks
+   * of commits that `fn` makes run after those of earlier commits.
    */
   afterCommit(fn: () => void): void {
     const frame = this.#frames.at(-1);
@@ -125,12 +125,12 @@ export class Database {
     else frame.commits.push(fn);
   }
 
-  /** Runs `fn` when what is being written is undone. It must not throw. */
+  /** Runs `fn` if the current transaction is rolled back. It must not throw. */
   afterRollback(fn: () => void): void {
     this.#frames.at(-1)?.rollbacks.push(fn);
   }
 
-  /** Counts the supervisors that have worked on this database; the same number for the life of this connection. */
+  /** The number of supervisors that have used this database, this one included; constant for this connection. */
   epoch(): number {
     this.#epoch ??= this.transaction(() => {
       this.run("UPDATE counters SET value = value + 1 WHERE name = 'epoch'");
@@ -140,7 +140,7 @@ export class Database {
     return this.#epoch;
   }
 
-  /** Bytes of the database as the file has them, without what the log beside it still holds. */
+  /** Size of the database file, without its write-ahead log. */
   sizeBytes(): number {
     const pages = this.get('PRAGMA page_count') as { page_count: number };
     const page = this.get('PRAGMA page_size') as { page_size: number };
@@ -153,7 +153,7 @@ export class Database {
   }
 
   #run<T>(sql: string, use: (prepared: Prepared) => T): T {
-    // After a disk error SQLite may have ended the transaction by itself; what follows would then be kept alone.
+    // After a disk error SQLite may have ended the transaction by itself; later writes would then be committed alone.
     if (this.#aborted !== null) throw this.#aborted;
     try {
       let prepared = this.#statements.get(sql);
@@ -177,7 +177,7 @@ export class Database {
       try {
         fn();
       } catch (error) {
-        // The commit stands, so its caller must not take this for a failure of it; yet it is a fault of the program.
+        // The commit succeeded, so its caller must not see an error; yet this is a bug in the program.
         queueMicrotask(() => {
           throw error;
         });
@@ -206,7 +206,7 @@ export class Database {
       for (const sql of statements) this.#connection.exec(sql);
       return failure;
     } catch (error) {
-      const broken = new HoldfastError('internal', 'A failed transaction could not be undone', {
+      const broken = new HoldfastError('internal', 'A failed transaction could not be rolled back', {
         why: String(error),
         cause: failure,
       });
@@ -216,7 +216,7 @@ export class Database {
   }
 }
 
-/** Rows that SQLite's binding makes are dictionaries, three times as slow to read as plain objects of one shape. */
+/** SQLite's binding returns rows as dictionaries, three times as slow to read as plain objects of one shape. */
 function toRow(columns: readonly string[], cells: readonly SQLOutputValue[]): Row {
   const row: Row = {};
   columns.forEach((column, index) => {
@@ -226,7 +226,7 @@ function toRow(columns: readonly string[], cells: readonly SQLOutputValue[]): Ro
 }
 
 /**
- * Opens the database of a home whose lock is held, bringing an older one up to date (after a backup).
+ * Opens the database of a home whose lock is held, and migrates an older one (after a backup).
  * Errors: `home_newer` (untouched), `home_damaged` (names the newest backup), `no_space`.
  */
 export function openDatabase(home: Home): Database {
@@ -250,8 +250,8 @@ export function openDatabase(home: Home): Database {
       why: `it is damaged: ${error instanceof Error ? error.message : String(error)}`,
       next:
         backup === null
-          ? 'put back a copy of the home from your own backups; there is none in the home'
-          : `put back the newest backup: cp ${backup} ${home.database} (and remove ${home.database}-wal)`,
+          ? 'restore the home from a backup of your own; the home has none'
+          : `restore the newest backup: cp ${backup} ${home.database} (and remove ${home.database}-wal)`,
       details: { database: home.database, backup },
       cause: error,
     });

@@ -6,7 +6,7 @@ import type { Database } from './database.ts';
 const EgressRuleRowSchema = z.object({
   id: z.int().positive(),
   scope: RuleScopeSchema,
-  /** The session's id; for the scope `profile` the profile's name. */
+  /** The session's id; for the scope `profile`, the profile's name. */
   owner: z.string(),
   /** Canonical. */
   host: z.string(),
@@ -15,7 +15,7 @@ const EgressRuleRowSchema = z.object({
 });
 export type EgressRuleRow = z.output<typeof EgressRuleRowSchema>;
 
-/** Rules that people added beside those of `holdfast.yaml`. */
+/** Rules that people added to those of `holdfast.yaml`. */
 export class EgressRules {
   readonly #database: Database;
 
@@ -23,7 +23,7 @@ export class EgressRules {
     this.#database = database;
   }
 
-  /** Of a session and of its profile, the oldest first. */
+  /** Rules of a session and of its profile, the oldest first. */
   listFor(sessionId: string, profile: string): EgressRuleRow[] {
     return this.#database
       .all(
@@ -34,7 +34,7 @@ export class EgressRules {
       .map((row) => parseRow(EgressRuleRowSchema, 'egress_rules', row));
   }
 
-  /** Replaces what the scope says of the same host. */
+  /** Adds a rule, or replaces the scope's rule for the same host. */
   put(row: Omit<EgressRuleRow, 'id'>): void {
     this.#database.run(
       `INSERT INTO egress_rules (scope, owner, host, effect, addedAt) VALUES (?, ?, ?, ?, ?)
@@ -47,12 +47,12 @@ export class EgressRules {
     );
   }
 
-  /** False when it is gone already: somebody else has used it up. */
+  /** False if another connection has used up the rule. */
   remove(id: number): boolean {
     return this.#database.run('DELETE FROM egress_rules WHERE id = ?', id) > 0;
   }
 
-  /** What was for one session. */
+  /** Removes the rules of one session. */
   removeSession(sessionId: string): void {
     this.#database.run(`DELETE FROM egress_rules WHERE scope <> 'profile' AND owner = ?`, sessionId);
   }

@@ -2,7 +2,10 @@ import { z } from 'zod';
 import { parseRow } from './columns.ts';
 import type { Database } from './database.ts';
 
-/** Which agents are frozen for a snapshot. Written before the engine is asked to freeze, removed when it has thawed them. */
+/**
+ * Agents that are paused for a snapshot. A row is written before the engine pauses an agent and removed after the
+ * unpause.
+ */
 export class Freezes {
   readonly #database: Database;
 

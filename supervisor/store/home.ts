@@ -23,38 +23,38 @@ import { hasErrorCode, storageError } from './storage-error.ts';
 
 const ID = /^[a-z2-7]{26}$/;
 const ALPHABET = 'abcdefghijklmnopqrstuvwxyz234567';
-/** Becomes one part of a path: never empty, never `.` or `..`, no slash. */
+/** A safe path component: never empty, `.` or `..`, no slash. */
 const PATH_PART = /^[A-Za-z0-9][A-Za-z0-9._-]{0,120}$/;
-/** SQLite opens no file whose real path is longer: 512 bytes with the 8 that it adds for its journal. */
+/** SQLite opens no file with a longer real path: 512 bytes minus the 8 of its journal suffix. */
 const LONGEST_DATABASE_PATH = 504;
-/** The longest path of a database below a home: a backup that is being written. */
+/** The longest database path below a home: a backup that is being written. */
 const LONGEST_DATABASE_NAME = '/backups/holdfast-0000-20000101T000000000Z.db.part';
-/** Bytes of a home's path, links resolved. Everything else below it has room. */
+/** Maximum length of a home's real path, in bytes. Everything below the home then fits. */
 export const MAX_HOME_PATH_BYTES = LONGEST_DATABASE_PATH - LONGEST_DATABASE_NAME.length;
-/** Bytes of one part of a path, on every file system that Linux knows. */
+/** Maximum length of a path component, in bytes, on all Linux file systems. */
 const LONGEST_PART = 255;
-/** What may lie in a folder that is about to become a home. */
+/** Entries that a folder may have before it becomes a home. */
 const OURS =
   /^(\.|supervisor|holdfast|id$|logs$|workspaces$|run$|deploys$|runtime$|artifacts$|store$|backups$|reserve$)/;
 
-/** A session's run directory on this machine, by part. */
+/** A session's run directory on this machine. */
 export interface RunPaths {
   readonly directory: string;
-  /** Shared by both containers, writable by the agent. */
+  /** Mounted in both containers, writable by the agent. */
   readonly agent: string;
-  /** The sidecar's socket. */
+  /** Holds the sidecar's socket. */
   readonly control: string;
-  /** passwd, group and the like, read-only in the containers. */
+  /** passwd, group and others, read-only in the containers. */
   readonly etc: string;
 }
 
-/** What the name of a deployed history ends with, behind the version. */
+/** Suffix of a deployed git history, after the version. */
 export const GIT_HISTORY_SUFFIX = '.git';
 
-/** The folder of one installation. Everything in it is the owner's alone. */
+/** The folder of one installation; only its owner has access. */
 export class Home {
   readonly root: string;
-  /** 26 characters of lower-case base32; the value of the label that marks what is ours on an engine. */
+  /** 26 characters of lower-case base32; the value of the label that marks our objects on an engine. */
   readonly id: string;
   readonly idFile: string;
   readonly database: string;
@@ -69,10 +69,10 @@ export class Home {
   readonly deploys: string;
   readonly runtimes: string;
   readonly artifacts: string;
-  /** What snapshots are made of, a folder for each lineage. */
+  /** Snapshot objects, one folder per lineage. */
   readonly store: string;
   readonly backups: string;
-  /** Space kept for what must work on a full disk. */
+  /** A file that reserves space for operations that must work on a full disk. */
   readonly reserve: string;
   readonly #identity: string;
 
@@ -100,13 +100,13 @@ export class Home {
   }
 
   /**
-   * Opens the home at `root`, making what is missing; doing so twice changes nothing.
-   * Errors: `path_too_long` (nothing was made), `home_damaged` (not a directory, not ours, writable by others, or a folder of
-   * something else), `no_space`, `permission_denied`.
+   * Opens the home at `root` and creates what is missing; idempotent.
+   * Errors: `path_too_long` (nothing was created), `home_damaged` (not a directory, not ours, writable by others, or
+   * a folder with other content), `no_space`, `permission_denied`.
    */
   static open(root: string): Home {
     const path = resolve(root);
-    requireRoom(path);
+    requireShortPath(path);
     try {
       makeFolder(path);
       checkRoot(path);
@@ -127,7 +127,7 @@ export class Home {
       if (hasErrorCode(error, 'EEXIST') || hasErrorCode(error, 'ENOTDIR')) {
         throw new HoldfastError('home_damaged', `The home ${path} cannot be used`, {
           why: 'it, or a part of it, is not a directory',
-          next: 'name another directory in HOLDFAST_HOME',
+          next: 'set HOLDFAST_HOME to another directory',
           cause: error,
         });
       }
@@ -153,7 +153,7 @@ export class Home {
     return join(this.deploys, part(profile), part(String(version)));
   }
 
-  /** Git history of the version, beside its code: sandboxes mount the code. */
+  /** The git history of a version, outside the code folder that sandboxes mount. */
   deployedGitHistory(profile: string, version: number): string {
     return `${this.deploy(profile, version)}${GIT_HISTORY_SUFFIX}`;
   }
@@ -175,8 +175,8 @@ export class Home {
   }
 
   /**
-   * False once the folder is gone or another one stands in its place. What cannot be told counts as still there:
-   * the answer false makes the supervisor take its containers away.
+   * False once the folder is gone or another one has its path. Unknown counts as present, because on false the
+   * supervisor removes its containers.
    */
   isPresent(): boolean {
     try {
@@ -188,27 +188,27 @@ export class Home {
   }
 }
 
-/** Before anything is made: what has to be opened below it later would fail one by one. */
-function requireRoom(path: string): void {
+/** Checked before anything is created: later opens below the home would fail one by one. */
+function requireShortPath(path: string): void {
   const refused = (why: string): HoldfastError =>
     new HoldfastError('path_too_long', 'The path of the home is too long', {
       why,
-      next: 'name a shorter one in HOLDFAST_HOME',
+      next: 'set HOLDFAST_HOME to a shorter path',
       details: { home: path, longest: MAX_HOME_PATH_BYTES },
     });
   const parts = path.split('/');
   if (parts.some((part) => Buffer.byteLength(part) > LONGEST_PART))
-    throw refused(`one part of it has more than ${LONGEST_PART} bytes: ${path}`);
+    throw refused(`a component of it has more than ${LONGEST_PART} bytes: ${path}`);
   for (const one of [path, realPath(path)]) {
     const bytes = Buffer.byteLength(one);
     if (bytes > MAX_HOME_PATH_BYTES)
       throw refused(
-        `it has ${bytes} bytes, and ${MAX_HOME_PATH_BYTES} are the most that a database can be below: ${one}`,
+        `it has ${bytes} bytes, and a database can be opened below at most ${MAX_HOME_PATH_BYTES}: ${one}`,
       );
   }
 }
 
-/** With links resolved as far as there is something. */
+/** Resolves symbolic links of the part that exists. */
 function realPath(path: string): string {
   try {
     return realpathSync(path);
@@ -218,7 +218,7 @@ function realPath(path: string): string {
   }
 }
 
-/** Not by `recursive`, which never returns where a parent is there and takes no folders (/proc). */
+/** Not with `recursive`, which never returns where the parent exists but refuses folders (/proc). */
 function makeFolder(path: string): void {
   if (existsSync(path)) return;
   const parent = dirname(path);
@@ -237,7 +237,7 @@ function part(text: string): string {
   return text;
 }
 
-/** An inode number alone may be given to the next folder, hence the time of birth. */
+/** Includes the birth time, because an inode number may be reused. */
 function identityOf(stats: BigIntStats): string {
   return `${stats.dev}:${stats.ino}:${stats.birthtimeNs}`;
 }
@@ -249,21 +249,21 @@ function checkRoot(path: string): void {
   const uid = process.getuid?.();
   if (uid !== undefined && stats.uid !== uid) {
     throw damaged(
-      `it belongs to user ${stats.uid} and this program runs as user ${uid}`,
-      `run as its owner, or name a directory of your own in HOLDFAST_HOME`,
+      `it belongs to user ${stats.uid}, and this program runs as user ${uid}`,
+      `run as its owner, or set HOLDFAST_HOME to a directory of your own`,
     );
   }
   if ((stats.mode & 0o022) !== 0) {
-    throw damaged('its group or others may write to it', `run: chmod 700 ${shellQuoted(path)}`);
+    throw damaged('its group or others can write to it', `run: chmod 700 ${shellQuoted(path)}`);
   }
   const entries = readdirSync(path);
   if (!entries.includes('id')) {
-    // A home is removed as a whole one day, so it must never be somebody's folder of other things.
+    // `purge` deletes a home as a whole, so it must never be a folder with other content.
     const foreign = entries.find((entry) => !OURS.test(entry));
     if (foreign !== undefined) {
       throw damaged(
-        `it holds other things already, such as ${JSON.stringify(foreign)}`,
-        'name an empty or a new directory in HOLDFAST_HOME',
+        `it already has other content, such as ${JSON.stringify(foreign)}`,
+        'set HOLDFAST_HOME to an empty or new directory',
       );
     }
   }
@@ -281,7 +281,7 @@ function readOrMakeId(file: string): string {
       if (ID.test(id)) return id;
       throw new HoldfastError('home_damaged', `The id of this home cannot be read from ${file}`, {
         why: 'it is not 26 characters of lower-case base32',
-        next: 'put back the file from a backup; what runs on the engine is found by it',
+        next: 'restore the file from a backup; it identifies the containers of this home on the engine',
       });
     } catch (error) {
       if (!hasErrorCode(error, 'ENOENT')) throw error;
@@ -290,7 +290,7 @@ function readOrMakeId(file: string): string {
   }
 }
 
-/** Two programs may get here at once: the first link wins, and both go on with that one. */
+/** Two processes may get here at once: the first link wins, and both use that id. */
 function publishId(file: string): void {
   const temporary = join(file, '..', `.${basename(file)}.${process.pid}.${randomBytes(4).toString('hex')}`);
   const letters = Array.from(randomBytes(26), (byte) => ALPHABET.charAt(byte & 31));
@@ -313,7 +313,7 @@ function publishId(file: string): void {
   syncDirectory(join(file, '..'));
 }
 
-/** Makes names that were added to or removed from a directory durable. */
+/** Makes changes to the entries of a directory durable. */
 export function syncDirectory(path: string): void {
   const descriptor = openSync(path, 'r');
   try {

@@ -9,9 +9,9 @@ const BUSY = 5;
 const HolderSchema = z.object({ pid: z.number().int(), since: z.string() });
 
 /**
- * At most one supervisor works in a home. The lock is an exclusive transaction that is never committed, so the kernel ends it
- * with the process however that dies. Nobody may open the lock's file by other means in this process: closing any descriptor
- * of it would let go of the lock.
+ * Ensures that one supervisor at most uses a home. The lock is an exclusive transaction that is never committed, so
+ * the kernel releases it when the process dies, however it dies. Nothing else in this process may open the lock file:
+ * closing any descriptor of it would release the lock.
  */
 export class HomeLock {
   readonly #database: DatabaseSync;
@@ -22,7 +22,7 @@ export class HomeLock {
     this.#holderFile = holderFile;
   }
 
-  /** Waits up to `waitMs`, blocking the thread. Errors: `home_locked` (names the holder), `no_space`, `internal`. */
+  /** Waits up to `waitMs` and blocks the thread. Errors: `home_locked` (names the holder), `no_space`, `internal`. */
   static acquire(home: Home, options: { waitMs: number }): HomeLock {
     let database: DatabaseSync;
     try {
@@ -38,16 +38,17 @@ export class HomeLock {
       database.close();
       if (sqliteCode(error) !== BUSY) throw storageError(error, `The home ${home.root} could not be locked`);
       const holder = readHolder(home.holder);
-      throw new HoldfastError('home_locked', `Another supervisor works in ${home.root}`, {
-        why: holder === null ? 'it holds the lock' : `process ${holder.pid} holds it since ${holder.since}`,
-        next: 'use that one, or end it with `holdfast supervisor stop`',
+      throw new HoldfastError('home_locked', `Another supervisor is using ${home.root}`, {
+        why:
+          holder === null ? 'it holds the lock' : `process ${holder.pid} has held it since ${holder.since}`,
+        next: 'use that supervisor, or stop it with `holdfast supervisor stop`',
         ...(holder === null ? {} : { details: { pid: holder.pid } }),
         cause: error,
       });
     }
   }
 
-  /** Lets the next supervisor in. Twice does nothing. */
+  /** Releases the lock. A second call does nothing. */
   release(): void {
     if (!this.#database.isOpen) return;
     rmSync(this.#holderFile, { force: true });
@@ -55,13 +56,13 @@ export class HomeLock {
   }
 }
 
-/** Who holds the lock by their own account; only good for a message. */
+/** The holder by its own account; used only in a message. */
 function readHolder(file: string): z.infer<typeof HolderSchema> | null {
   let text: string;
   try {
     text = readFileSync(file, 'utf8');
   } catch (error) {
-    // The holder publishes itself after it has the lock, so it may not have come to it yet.
+    // The holder writes this file after it has acquired the lock, so it may be missing for a moment.
     if (hasErrorCode(error, 'ENOENT')) return null;
     throw error;
   }

@@ -6,8 +6,8 @@ import { MIGRATIONS } from './migrations/index.ts';
 import type { Migration } from './migrations/index.ts';
 
 /**
- * Brings the schema up to the newest step known. An existing database is backed up first; each step is a transaction with its
- * version number, so a crash leaves a whole version. Errors: `home_newer`, before anything is written.
+ * Migrates the schema to the newest version. An existing database is backed up first. Each migration and its version
+ * number are one transaction, so a crash leaves a complete version. Errors: `home_newer`, before anything is written.
  */
 export function migrate(
   connection: DatabaseSync,
@@ -17,9 +17,9 @@ export function migrate(
   const found = schemaVersion(connection);
   const newest = migrations.at(-1)?.version ?? 0;
   if (found > newest) {
-    throw new HoldfastError('home_newer', `The home ${home.root} was made by a newer Holdfast`, {
-      why: `its database has version ${found} and this program knows ${newest}`,
-      next: 'install the newer Holdfast, or name another home in HOLDFAST_HOME',
+    throw new HoldfastError('home_newer', `The home ${home.root} was created by a newer Holdfast`, {
+      why: `its database has version ${found}, and this program knows ${newest}`,
+      next: 'install the newer Holdfast, or set HOLDFAST_HOME to another directory',
       details: { found, known: newest },
     });
   }

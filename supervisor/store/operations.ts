@@ -10,12 +10,12 @@ const FailureSchema = z.object({ message: z.string(), data: ErrorDataSchema });
 
 const OperationRowSchema = z.object({
   id: z.int(),
-  /** Chosen by the client; null for what nobody may ask twice. */
+  /** Idempotency key that the client chooses; null for operations without one. */
   opId: z.string().nullable(),
   kind: z.string(),
   sessionId: z.string().nullable(),
   state: z.enum(['pending', 'done', 'failed']),
-  /** The last step that is known to be done; `begun` before the first. */
+  /** The last completed step; `begun` before the first. */
   step: z.string(),
   data: json(DataSchema),
   result: json(JsonSchema).nullable(),
@@ -24,11 +24,11 @@ const OperationRowSchema = z.object({
   updatedAt: time,
 });
 type OperationRow = z.output<typeof OperationRowSchema>;
-/** An intent: what is being done, how far it has come, and what is needed to finish or undo it. */
+/** A durable intent: the operation, its progress, and the data to finish it or roll it back. */
 export type Operation = Omit<OperationRow, 'result' | 'error'>;
 export type OperationData = z.output<typeof DataSchema>;
 
-/** The first answer to an `opId` that was asked before. */
+/** The first result of an `opId` that was used before. */
 export type Replay = { readonly result: Json } | { readonly error: HoldfastError };
 export type BeginResult = { readonly operation: Operation } | { readonly replay: Replay };
 
@@ -42,12 +42,13 @@ export interface Intent {
 const KEPT_MS = 7 * 86_400_000;
 
 /**
- * Durable intents. Every step is on the disk when its call returns. An intent names its object by an identity that is never used
- * again (a session's id, a profile's incarnation), because a name can mean something else by the time the intent is resumed.
+ * Durable intents. A step is on disk when its call returns. An intent refers to its object by an identity that is
+ * never reused (a session's id, a profile's incarnation): by the time it is resumed, a name can refer to something
+ * else.
  */
 export class Operations {
   readonly #database: Database;
-  /** Reported as failed, which could not be written yet. */
+  /** Operations whose failure was reported to the client but could not be written yet. */
   readonly #abandoned = new Map<number, string>();
 
   constructor(database: Database) {
@@ -55,8 +56,8 @@ export class Operations {
   }
 
   /**
-   * Writes an intent, or gives the first answer again where the `opId` was asked before. Errors: `conflict` while the first
-   * one is still at work, `invalid_params` when the `opId` was used for something else.
+   * Writes an intent, or returns the first result if the `opId` was used before. Errors: `conflict` while the first
+   * operation is running, `invalid_params` if the `opId` was used for something else.
    */
   begin(intent: Intent): BeginResult {
     this.#writeAbandoned();
@@ -78,21 +79,21 @@ export class Operations {
     });
   }
 
-  /** The first answer to an `opId`, where it was asked before. Errors: as `begin`. */
+  /** The first result of an `opId`, if it was used before. Errors: as `begin`. */
   findReplay(opId: string, kind: string): Replay | null {
     const earlier = this.#byOpId(opId);
     return earlier === null ? null : replayOf(earlier, kind);
   }
 
-  /** As `answered`, and the first error is thrown. Null also without an `opId`. */
+  /** Like `findReplay`, but throws a first error. Null also without an `opId`. */
   findResult(opId: string | undefined, kind: string): { readonly result: Json } | null {
     const earlier = opId === undefined ? null : this.findReplay(opId, kind);
     return earlier === null ? null : { result: replayResult(earlier) };
   }
 
   /**
-   * Does `act` and remembers its answer under the `opId`, in one transaction: after a crash both are there or neither. Asked before,
-   * it does nothing and gives the first answer. Errors: as `begin`, and those of `act`.
+   * Runs `act` and stores its result under the `opId`, in one transaction: after a crash both exist or neither. If
+   * the `opId` was used before, returns the first result and does nothing. Errors: as `begin`, and those of `act`.
    */
   runOnce<T extends Record<string, string>>(
     opId: string | undefined,
@@ -111,7 +112,7 @@ export class Operations {
     });
   }
 
-  /** Notes that `step` is done; `data` is added to what the intent holds. Returns it as it is then. */
+  /** Records that `step` is complete, and merges `data` into the operation's data. Returns the updated operation. */
   recordStep(operation: Operation, step: string, data: OperationData = {}): Operation {
     const row = this.#database.get(
       "UPDATE operations SET step = ?, data = ?, updatedAt = ? WHERE id = ? AND state = 'pending' RETURNING *",
@@ -135,8 +136,8 @@ export class Operations {
   }
 
   /**
-   * Ends an operation whose error the caller is told now: nobody resumes it. Never throws. Where the failure cannot be written (a full
-   * disk), it is written before anybody asks what is pending.
+   * Ends an operation whose failure the caller is about to get, so that nobody resumes it. Never throws. A failure
+   * that cannot be written now (full disk) is written before the next read of pending operations.
    */
   abandon(operation: Operation, error: unknown): void {
     const failure = HoldfastError.from(error);
@@ -144,7 +145,7 @@ export class Operations {
     this.#writeAbandoned();
   }
 
-  /** Whether the operation has neither ended nor failed since it was read. */
+  /** Whether the operation is still pending. */
   isPending({ id }: Operation): boolean {
     return (
       !this.#abandoned.has(id) &&
@@ -152,17 +153,17 @@ export class Operations {
     );
   }
 
-  /** For what was undone without a trace: asking again with the same `opId` starts anew. */
+  /** Deletes an operation that was rolled back without a trace: a retry with the same `opId` starts again. */
   forget(operation: Operation): void {
     this.#database.run("DELETE FROM operations WHERE id = ? AND state = 'pending'", operation.id);
   }
 
-  /** The same for what was answered already. */
+  /** Deletes an operation that has ended: a retry with the same `opId` starts again. */
   forgetByOpId(opId: string, kind: string): void {
     this.#database.run('DELETE FROM operations WHERE opId = ? AND kind = ?', opId, kind);
   }
 
-  /** What was begun and has neither ended nor failed, the oldest first: after a start, what a crash left. */
+  /** Pending operations, the oldest first: after a start, those that a crash interrupted. */
   pending(): Operation[] {
     this.#writeAbandoned();
     return this.#database
@@ -171,7 +172,7 @@ export class Operations {
       .filter(({ id }) => !this.#abandoned.has(id));
   }
 
-  /** Forgets answers that are older than 7 days. Returns how many. */
+  /** Deletes results older than 7 days. Returns their number. */
   prune(now = Date.now()): number {
     return this.#database.run(
       "DELETE FROM operations WHERE state <> 'pending' AND updatedAt < ?",
@@ -193,7 +194,7 @@ export class Operations {
   }
 
   #writeAbandoned(): void {
-    // A surrounding transaction may be undone, and the failure with it.
+    // An enclosing transaction may be rolled back, and the failure with it.
     if (this.#abandoned.size === 0 || this.#database.inTransaction) return;
     for (const [id, error] of this.#abandoned) {
       try {
@@ -205,7 +206,7 @@ export class Operations {
         );
         this.#abandoned.delete(id);
       } catch {
-        // It stays among the abandoned, so that nothing resumes it, and is written with the next look.
+        // It stays abandoned, so nothing resumes it, and is written by a later call.
         return;
       }
     }
@@ -221,7 +222,7 @@ function replayOf(earlier: OperationRow, kind: string): Replay {
   if (earlier.kind !== kind) {
     throw new HoldfastError(
       'invalid_params',
-      `The opId ${earlier.opId ?? ''} was used for ${earlier.kind} before`,
+      `The opId ${earlier.opId ?? ''} was already used for ${earlier.kind}`,
       {
         next: 'choose a new opId for each request',
       },
@@ -229,13 +230,9 @@ function replayOf(earlier: OperationRow, kind: string): Replay {
   }
   switch (earlier.state) {
     case 'pending':
-      throw new HoldfastError(
-        'conflict',
-        `The request with opId ${earlier.opId ?? ''} is still being worked on`,
-        {
-          next: 'ask again in a moment with the same opId',
-        },
-      );
+      throw new HoldfastError('conflict', `The request with opId ${earlier.opId ?? ''} is still running`, {
+        next: 'try again in a moment with the same opId',
+      });
     case 'done':
       return { result: earlier.result };
     case 'failed':
@@ -245,7 +242,7 @@ function replayOf(earlier: OperationRow, kind: string): Replay {
   }
 }
 
-/** The first answer to a request that is asked again; what failed fails again. */
+/** The result of a repeated request; a failed one fails again. */
 export function replayResult(replay: Replay): Json {
   if ('error' in replay) throw replay.error;
   return replay.result;

@@ -6,7 +6,7 @@ const ms = z.number().nonnegative().optional();
 const bytes = z.number().nonnegative().optional();
 const [handler, command, acp] = AgentSchema.options;
 
-/** A profile as it is kept: parsed already, so that durations are ms and sizes bytes where a person writes `5m` or `2GiB`. */
+/** A profile as it is stored: durations in ms and sizes in bytes where a person writes `5m` or `2GiB`. */
 export const StoredProfileSchema = ProfileSchema.extend({
   agent: z.discriminatedUnion('protocol', [
     handler.extend({ timeout: ms }),

@@ -7,9 +7,12 @@ import { StoredProfileSchema } from './profile-config.ts';
 
 const ProfileRowSchema = z.object({
   name: z.string(),
-  /** Identifies this deployment of the name: one that is deployed again after an undeploy has another. Never used twice. */
+  /**
+   * Identifies this deployment of the name: a profile that is deployed again after an undeploy gets another. Never
+   * reused.
+   */
   incarnation: z.int().nonnegative(),
-  /** Of its code; the current one. Never given twice, even after an undeploy. */
+  /** The current version of the code. Never reused, even after an undeploy. */
   version: z.int().positive(),
   deployedAt: time,
   /** The folder it was deployed from. */
@@ -24,7 +27,7 @@ export interface ProfileRow extends z.output<typeof ProfileRowSchema> {
   readonly config: Profile;
 }
 
-/** A profile as a deploy writes it: the store gives the incarnation. */
+/** A profile as a deploy writes it; the store adds the incarnation. */
 export type NewProfileRow = Omit<ProfileRow, 'incarnation'>;
 
 export interface VersionRow {
@@ -51,7 +54,10 @@ export class Profiles {
     if (profile !== null) return profile;
     const names = this.list().map((one) => one.name);
     throw new HoldfastError('not_found', `There is no profile ${name}`, {
-      why: names.length === 0 ? 'nothing is deployed yet' : `deployed are: ${names.slice(0, 20).join(', ')}`,
+      why:
+        names.length === 0
+          ? 'no profile is deployed yet'
+          : `deployed profiles: ${names.slice(0, 20).join(', ')}`,
       next: 'deploy it with `holdfast deploy DIR`',
     });
   }
@@ -63,7 +69,7 @@ export class Profiles {
       .map((row) => parseRow(ProfileRowSchema, 'profiles', row));
   }
 
-  /** The version that the next deploy gets. */
+  /** The version number of the next deploy. */
   nextVersion(name: string): number {
     const row = this.#database.get(
       'SELECT coalesce(max(version), 0) + 1 AS next FROM profile_versions WHERE profile = ?',
@@ -72,7 +78,7 @@ export class Profiles {
     return parseRow(z.object({ next: z.int() }), 'profile_versions', row).next;
   }
 
-  /** Reserves the next version for a deploy that has begun: nobody else gets the number until it is released or recorded. */
+  /** Reserves the next version for a deploy: no other deploy gets the number until it is released or recorded. */
   reserveVersion(name: string, at: number): number {
     return this.#database.transaction(() => {
       const version = this.nextVersion(name);
@@ -95,15 +101,15 @@ export class Profiles {
     );
   }
 
-  /** Whether the version was deployed and its code is still there. */
+  /** Whether the version was deployed and its code still exists. */
   hasVersion(name: string, version: number): boolean {
     const sql = 'SELECT 1 FROM profile_versions WHERE profile = ? AND version = ? AND removed = 0';
     return this.#database.get(sql, name, version) !== undefined;
   }
 
   /**
-   * Makes `row.version` the current one. The same version again only renews what is said about it. A profile keeps its incarnation
-   * until it is removed.
+   * Makes `row.version` current. The same version again only updates its row. A profile keeps its incarnation until
+   * it is removed.
    */
   upsert(row: NewProfileRow): void {
     this.#database.transaction(() => {
@@ -133,7 +139,7 @@ export class Profiles {
     });
   }
 
-  /** Versions that are current or that a session's sandbox or running turn was made with. */
+  /** Versions that are current or that a session's sandbox or unfinished turn uses. */
   versionsInUse(profile: string): number[] {
     const rows = this.#database.all(
       `SELECT version FROM profiles WHERE name = ?1
@@ -146,7 +152,7 @@ export class Profiles {
     return rows.map((row) => parseRow(z.object({ version: z.int() }), 'profile_versions', row).version);
   }
 
-  /** Versions whose code has not been removed yet, of every profile, the undeployed ones too. */
+  /** Versions with code on disk, of all profiles, the undeployed ones included. */
   listVersions(): VersionRow[] {
     return this.#database
       .all(
@@ -161,7 +167,7 @@ export class Profiles {
       );
   }
 
-  /** Notes that the code of a version is gone. */
+  /** Records that the code of a version is gone. */
   markVersionRemoved(profile: string, version: number): void {
     this.#database.run(
       'UPDATE profile_versions SET removed = 1 WHERE profile = ? AND version = ?',
@@ -170,7 +176,7 @@ export class Profiles {
     );
   }
 
-  /** Takes the profile away; its versions stay noted until their code is removed. */
+  /** Removes the profile; its versions stay recorded until their code is removed. */
   remove(name: string): void {
     this.#database.run('DELETE FROM profiles WHERE name = ?', name);
   }

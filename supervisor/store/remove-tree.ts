@@ -4,7 +4,7 @@ import { constants } from 'node:fs';
 import type { FileHandle } from 'node:fs/promises';
 import { hasErrorCode } from './storage-error.ts';
 
-/** What was removed; folders count as nothing. */
+/** Totals of what was removed; folders do not count. */
 export interface RemovedTotals {
   readonly files: number;
   readonly bytes: number;
@@ -13,9 +13,9 @@ export interface RemovedTotals {
 const { O_DIRECTORY, O_NOFOLLOW, O_RDONLY } = constants;
 
 /**
- * Removes a folder and all below it, whatever its depth, modes and names, following no link. Nothing may write in it
- * meanwhile. What is gone already is fine. Subfolders are moved up to the top before they are emptied, so that neither the
- * length of a path nor the number of open folders grows with the depth.
+ * Removes a folder and everything below it, whatever its depth, modes and names. Follows no symbolic link. Nothing
+ * may write to it meanwhile; a missing entry is fine. Subfolders are moved to the top before they are emptied, so
+ * neither the length of a path nor the number of open folders grows with the depth.
  */
 export async function removeTree(path: string): Promise<RemovedTotals> {
   const top = await openFolder(Buffer.from(path));
@@ -38,7 +38,7 @@ export async function removeTree(path: string): Promise<RemovedTotals> {
           files += 1;
           bytes += status.size;
         } else if (!isTop) {
-          // Moving a folder changes its "..", for which its owner must be allowed to write.
+          // Moving a folder changes its `..` entry, which requires write permission for its owner.
           await chmod(entry, 0o700);
           await rename(entry, `${topPath}/.removing-${randomBytes(12).toString('hex')}`);
         }
@@ -67,13 +67,13 @@ export async function removeTree(path: string): Promise<RemovedTotals> {
   return { files, bytes };
 }
 
-/** Somebody else may be removing the same. */
+/** Another removal may be under way. */
 function unlessGone(error: unknown): null {
   if (hasErrorCode(error, 'ENOENT')) return null;
   throw error;
 }
 
-/** Null when there is no folder of that name. Lends itself the modes that a folder of ours may lack. */
+/** Null if the path is not a folder. Adds the permissions that our own folder may lack. */
 async function openFolder(path: Buffer): Promise<FileHandle | null> {
   try {
     const status = await lstat(path);

@@ -6,8 +6,8 @@ import { storageError } from './storage-error.ts';
 const RESERVE_BYTES = 8 * 2 ** 20;
 
 /**
- * A file that only takes up space. On a full disk it is given up, so that deleting and cancelling – which have to write
- * intents, events and rows first – still work there.
+ * A file that only takes up space. On a full disk it is deleted, so that deleting and cancelling, which first write
+ * intents, events and rows, still work.
  */
 export class DiskReserve {
   readonly #path: string;
@@ -16,7 +16,7 @@ export class DiskReserve {
     this.#path = home.reserve;
   }
 
-  /** Makes the file where it is missing. False when the disk has no room for it now. */
+  /** Creates the file if it is missing. False if the disk has no space for it now. */
   ensure(): boolean {
     if (this.#isThere()) return true;
     const temporary = `${this.#path}.part`;
@@ -39,7 +39,10 @@ export class DiskReserve {
     }
   }
 
-  /** Does `fn`, and once more with the reserve given up when the disk is full. For what frees space or stops its use, nothing else. */
+  /**
+   * Runs `fn`; if the disk is full, deletes the file and runs it again. Only for operations that free space or stop
+   * its use.
+   */
   retryOnFullDisk<T>(fn: () => T): T {
     try {
       return fn();

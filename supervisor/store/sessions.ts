@@ -11,14 +11,14 @@ export const SessionRowSchema = z.object({
   profile: z.string(),
   status: SessionStatusSchema,
   persistent: flag,
-  /** Deleted when its turn has ended. */
+  /** Deleted after its turn. */
   throwaway: flag,
   backing: z.enum(['directory', 'volume']),
   uid: z.int(),
   gid: z.int(),
-  /** Of its sandbox; 0 = never had one. */
+  /** The generation of its sandbox; 0 before the first. */
   generation: count,
-  /** Of the code in the current sandbox. */
+  /** The version of the code in the current sandbox. */
   codeVersion: z.int().nullable(),
   createdAt: time,
   lastActiveAt: time,
@@ -33,24 +33,24 @@ export const SessionRowSchema = z.object({
   /** The first request, shortened. */
   about: z.string().nullable(),
   workspaceBytes: count.nullable(),
-  /** Sessions whose snapshots share one store: the first one's id, for it and for what was forked from it. */
+  /** The id of the first session of its lineage: a session and its forks share one snapshot store. */
   lineage: z.string(),
-  /** The snapshot that it began with. */
+  /** The snapshot that it was created from. */
   origin: z.string().nullable(),
 });
 export type SessionRow = z.output<typeof SessionRowSchema>;
 export type SessionPatch = Partial<Omit<SessionRow, 'id'>>;
 
 export interface SessionFilter {
-  /** Without it: all but the deleted ones. */
+  /** Default: all but the deleted ones. */
   readonly status?: SessionStatus | undefined;
-  /** Part of the name or of what it is about, in any case of ASCII letters. */
+  /** Part of the name or of the first request; ASCII letters match in any case. */
   readonly search?: string | undefined;
   readonly profile?: string | undefined;
   readonly pinned?: boolean | undefined;
   readonly archived?: boolean | undefined;
   readonly tag?: string | undefined;
-  /** 100 when left out. */
+  /** Default: 100. */
   readonly limit?: number | undefined;
   readonly cursor?: string | undefined;
 }
@@ -60,7 +60,7 @@ export interface SessionPage {
   readonly nextCursor: string | null;
 }
 
-/** The first uid of those that sessions get when each has its own. */
+/** The first uid for sessions, if each has its own. */
 export const FIRST_SESSION_UID = 200_000;
 
 const COLUMNS = Object.keys(SessionRowSchema.shape) as (keyof SessionRow)[];
@@ -75,18 +75,18 @@ export class Sessions {
     this.#database = database;
   }
 
-  /** Errors: `already_exists` when the profile has a session of that name. */
+  /** Errors: `already_exists` if the profile has a session of that name. */
   insert(row: SessionRow): void {
     this.#guardName(row.profile, row.name, row.id);
     this.#database.run(INSERT, ...COLUMNS.map((column) => toColumn(row[column])));
   }
 
-  /** Deleted ones too, until they are removed for good. */
+  /** Includes deleted sessions until they are purged. */
   get(id: string): SessionRow | null {
     return this.#one('SELECT * FROM sessions WHERE id = ?', id);
   }
 
-  /** Among those not deleted; names are compared in Unicode's form NFC. */
+  /** Among sessions not deleted; names are compared in Unicode NFC. */
   getByName(profile: string, name: string): SessionRow | null {
     const sql = "SELECT * FROM sessions WHERE profile = ? AND name = ? AND status <> 'deleted'";
     const wanted = name.normalize('NFC');
@@ -95,7 +95,7 @@ export class Sessions {
     return this.#decomposed(wanted).find((one) => one.profile === profile) ?? null;
   }
 
-  /** By id, by name, or by `profile/name`. Errors: `not_found`, `ambiguous_name` (names the candidates). */
+  /** Finds a session by id, name or `profile/name`. Errors: `not_found`, `ambiguous_name` (names the candidates). */
   find(ref: string): SessionRow {
     const missing = (why?: string): HoldfastError =>
       new HoldfastError('not_found', `There is no session ${JSON.stringify(ref)}`, {
@@ -124,13 +124,13 @@ export class Sessions {
     if (second === undefined) return first;
     const candidates = rows.map((row) => `${row.profile}/${row.name}`);
     throw new HoldfastError('ambiguous_name', `More than one session is named ${JSON.stringify(ref)}`, {
-      why: 'names are unique within a profile only',
-      next: `say which: ${candidates.slice(0, 10).join(', ')}`,
+      why: 'names are unique only within a profile',
+      next: `name one of: ${candidates.slice(0, 10).join(', ')}`,
       details: { candidates },
     });
   }
 
-  /** Changes what the patch names and returns the row as it is then. Errors: `not_found`, `already_exists`. */
+  /** Applies a patch and returns the updated row. Errors: `not_found`, `already_exists`. */
   update(id: string, patch: SessionPatch): SessionRow {
     if (patch.name !== undefined || patch.profile !== undefined || patch.status !== undefined) {
       const row = this.#existing(id);
@@ -148,7 +148,7 @@ export class Sessions {
     return this.#existing(id);
   }
 
-  /** Pinned ones first, then the latest active. Errors: `invalid_params` for a cursor that is not one of ours. */
+  /** Pinned sessions first, then by last activity. Errors: `invalid_params` for an unknown cursor. */
   list(filter: SessionFilter = {}): SessionPage {
     const limit = filter.limit ?? 100;
     const conditions: string[] = [];
@@ -182,7 +182,7 @@ export class Sessions {
     return { rows: page, nextCursor: more ? writeCursor(last) : null };
   }
 
-  /** Every session in one of the statuses; without them all, the deleted ones too. */
+  /** All sessions in one of the statuses; default: all sessions, the deleted ones included. */
   all(statuses: readonly SessionStatus[] = SESSION_STATUSES): SessionRow[] {
     return this.#many(
       `SELECT * FROM sessions WHERE status IN (${statuses.map(() => '?').join(', ')}) ORDER BY createdAt, id`,
@@ -190,7 +190,7 @@ export class Sessions {
     );
   }
 
-  /** Those that are not deleted and share a store. */
+  /** Sessions not deleted of one lineage. */
   listByLineage(lineage: string): SessionRow[] {
     return this.#many(
       "SELECT * FROM sessions WHERE lineage = ? AND status <> 'deleted' ORDER BY createdAt, id",
@@ -198,7 +198,7 @@ export class Sessions {
     );
   }
 
-  /** Those that are not deleted and began with this snapshot. */
+  /** Sessions not deleted that were created from this snapshot. */
   listByOrigin(snapshotId: string): SessionRow[] {
     return this.#many(
       "SELECT * FROM sessions WHERE origin = ? AND status <> 'deleted' ORDER BY createdAt, id",
@@ -206,7 +206,7 @@ export class Sessions {
     );
   }
 
-  /** The smallest uid from 200,000 up that no row has, tombstones included. Insert in the same transaction. */
+  /** The smallest uid from 200,000 that no row has, deleted sessions included. Insert in the same transaction. */
   allocateUid(): number {
     const row = this.#database.get(
       `SELECT min(candidate) AS uid FROM (
@@ -236,7 +236,7 @@ export class Sessions {
     return counts;
   }
 
-  /** Takes the row and its turns away for good. Its events stay; they are removed by the history. */
+  /** Removes the row and its turns. Its events stay until the history removes them. */
   remove(id: string): void {
     this.#database.run('DELETE FROM sessions WHERE id = ?', id);
   }
@@ -246,7 +246,7 @@ export class Sessions {
     if (other === null || other.id === id) return;
     throw new HoldfastError(
       'already_exists',
-      `The profile ${profile} has a session named ${JSON.stringify(name)} already`,
+      `The profile ${profile} already has a session named ${JSON.stringify(name)}`,
       {
         why: `it is ${other.id}`,
         next: 'choose another name, or use that session',
@@ -255,7 +255,7 @@ export class Sessions {
     );
   }
 
-  /** Sessions of programs before this one that have the name in another Unicode form. */
+  /** Sessions of earlier versions whose names have another Unicode form. */
   #decomposed(wanted: string): SessionRow[] {
     return this.all().filter(
       ({ name, status }) => status !== 'deleted' && name !== wanted && name.normalize('NFC') === wanted,
@@ -278,7 +278,7 @@ export class Sessions {
   }
 }
 
-/** Such names have one form only. */
+/** ASCII names have one Unicode form only. */
 function isAscii(text: string): boolean {
   return /^[\0-\x7f]*$/.test(text);
 }
@@ -291,8 +291,8 @@ function readCursor(cursor: string): z.output<typeof CursorSchema> {
   try {
     return CursorSchema.parse(JSON.parse(Buffer.from(cursor, 'base64url').toString()));
   } catch (error) {
-    throw new HoldfastError('invalid_params', 'The cursor is not one that a list of sessions gave', {
-      next: 'leave it out to start from the beginning',
+    throw new HoldfastError('invalid_params', 'The cursor is not from a list of sessions', {
+      next: 'omit it to start from the beginning',
       cause: error,
     });
   }

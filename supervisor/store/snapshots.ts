@@ -8,14 +8,14 @@ import type { Database } from './database.ts';
 const SnapshotRowSchema = z.object({
   id: z.string(),
   sessionId: z.string(),
-  /** Whose store has its objects. */
+  /** The lineage whose store has its objects. */
   lineage: z.string(),
   createdAt: time,
   reason: SnapshotReasonSchema,
   label: z.string().nullable(),
   pinned: flag,
   base: z.string().nullable(),
-  /** Hash of the tree, hexadecimal. */
+  /** Hash of the root tree, hexadecimal. */
   root: RootHashSchema,
   files: count,
   directories: count,
@@ -26,15 +26,15 @@ const SnapshotRowSchema = z.object({
   scanMs: z.number(),
   frozenMs: z.number(),
   eventSeq: count,
-  /** The turn that it was taken for had begun before it was complete. */
+  /** The turn had begun before its snapshot was complete. */
   duringTurn: flag,
-  /** Paths that could not be read. */
+  /** Number of paths that could not be read. */
   missing: count,
-  /** The first of them. */
+  /** The first of these paths. */
   missingPaths: json(z.array(z.string())),
 });
 export type SnapshotRow = z.output<typeof SnapshotRowSchema>;
-/** What is left out stays. */
+/** Omitted fields stay as they are. */
 export interface SnapshotPatch {
   readonly label?: string | null | undefined;
   readonly pinned?: boolean | undefined;
@@ -43,7 +43,7 @@ export interface SnapshotPatch {
 
 export interface SnapshotFilter {
   readonly reason?: SnapshotReason | undefined;
-  /** 100 when left out. */
+  /** Default: 100. */
   readonly limit?: number | undefined;
   readonly cursor?: string | undefined;
 }
@@ -52,7 +52,7 @@ const COLUMNS = Object.keys(SnapshotRowSchema.shape) as (keyof SnapshotRow)[];
 const INSERT = `INSERT INTO snapshots (${COLUMNS.join(', ')}) VALUES (${COLUMNS.map(() => '?').join(', ')})`;
 const CURSOR = /^[1-9]\d{0,15}$/;
 
-/** Which snapshots there are. What they are made of lies in the store of their lineage. */
+/** The rows of all snapshots. Their objects are in the store of the lineage. */
 export class Snapshots {
   readonly #database: Database;
 
@@ -60,7 +60,7 @@ export class Snapshots {
     this.#database = database;
   }
 
-  /** Every object that its root needs must be in the store, and durable. */
+  /** All objects that the root refers to must be durable in the store. */
   insert(row: SnapshotRow): void {
     this.#database.run(INSERT, ...COLUMNS.map((column) => toColumn(row[column])));
   }
@@ -89,15 +89,15 @@ export class Snapshots {
     return row === undefined ? null : parse(row);
   }
 
-  /** The newest first. Errors: `invalid_params` for a cursor that is not one of ours. */
+  /** Newest first. Errors: `invalid_params` for an unknown cursor. */
   list(
     sessionId: string,
     filter: SnapshotFilter = {},
   ): { readonly rows: SnapshotRow[]; readonly nextCursor: string | null } {
     const { reason = null, limit = 100, cursor } = filter;
     if (cursor !== undefined && !CURSOR.test(cursor)) {
-      throw new HoldfastError('invalid_params', 'The cursor is not one that a list of snapshots gave', {
-        next: 'leave it out to start from the newest',
+      throw new HoldfastError('invalid_params', 'The cursor is not from a list of snapshots', {
+        next: 'omit it to start from the newest',
       });
     }
     const found = this.#database.all(
@@ -117,21 +117,21 @@ export class Snapshots {
     return { rows: page.map(parse), nextCursor };
   }
 
-  /** Of a session, the oldest first. */
+  /** Snapshots of a session, the oldest first. */
   listBySession(sessionId: string): SnapshotRow[] {
     return this.#database
       .all('SELECT * FROM snapshots WHERE sessionId = ? ORDER BY ordinal', sessionId)
       .map(parse);
   }
 
-  /** Of a session and its forks, the oldest first. */
+  /** Snapshots of a session and its forks, the oldest first. */
   listByLineage(lineage: string): SnapshotRow[] {
     return this.#database
       .all('SELECT * FROM snapshots WHERE lineage = ? ORDER BY ordinal', lineage)
       .map(parse);
   }
 
-  /** Lineages that have a snapshot. */
+  /** Lineages that have at least one snapshot. */
   listLineages(): string[] {
     return this.#database
       .all('SELECT DISTINCT lineage FROM snapshots')
@@ -153,7 +153,7 @@ export class Snapshots {
     return this.getOrThrow(id);
   }
 
-  /** Its objects stay until they are collected. */
+  /** Removes the row; its objects stay until garbage collection. */
   remove(id: string): void {
     this.#database.run('DELETE FROM snapshots WHERE id = ?', id);
   }

@@ -4,7 +4,7 @@ export function hasErrorCode(error: unknown, code: string): boolean {
   return error instanceof Error && 'code' in error && error.code === code;
 }
 
-/** Primary result codes of SQLite that a person can do something about. */
+/** Primary result codes of SQLite for which a person can do something. */
 const SQLITE = { BUSY: 5, READONLY: 8, IOERR: 10, CORRUPT: 11, FULL: 13, NOTADB: 26 } as const;
 
 export function sqliteCode(error: unknown): number | null {
@@ -17,7 +17,7 @@ export function isCorruption(error: unknown): boolean {
   return code === SQLITE.CORRUPT || code === SQLITE.NOTADB;
 }
 
-/** What a failing disk or database says, as one of our errors; ours pass through as they are. */
+/** Converts an error of the disk or the database; our own errors pass through. */
 export function storageError(error: unknown, what: string): HoldfastError {
   if (error instanceof HoldfastError) return error;
   const why = error instanceof Error ? error.message : String(error);
@@ -32,7 +32,7 @@ export function storageError(error: unknown, what: string): HoldfastError {
   if (sqlite === SQLITE.CORRUPT || sqlite === SQLITE.NOTADB) {
     return new HoldfastError('home_damaged', what, {
       why: `the database cannot be read: ${why}`,
-      next: "stop the supervisor and put back the newest file of the home's `backups` folder",
+      next: "stop the supervisor and restore the newest file from the home's `backups` folder",
       cause: error,
     });
   }

@@ -6,13 +6,13 @@ import type { Database } from './database.ts';
 const TerminalRowSchema = z.object({
   id: z.string(),
   sessionId: z.string(),
-  /** Of the sandbox it runs in. */
+  /** The generation of its sandbox. */
   generation: count,
-  /** Empty: the image's shell. */
+  /** Empty for the image's shell. */
   command: json(z.array(z.string())),
   cwd: z.string(),
   createdAt: time,
-  /** Null while it is open. */
+  /** Null while the terminal is open. */
   endedAt: time.nullable(),
   exitCode: z.int().nullable(),
   why: z.string().nullable(),
@@ -21,7 +21,7 @@ export type TerminalRow = z.output<typeof TerminalRowSchema>;
 
 const COLUMNS = Object.keys(TerminalRowSchema.shape) as (keyof TerminalRow)[];
 
-/** Terminals that are open, and ended ones whose output may still be there. */
+/** Rows of open terminals, and of ended ones whose output may still exist. */
 export class TerminalRows {
   readonly #database: Database;
 
@@ -52,7 +52,7 @@ export class TerminalRows {
     return row;
   }
 
-  /** False when it had ended already: the first end counts. */
+  /** Records the end of a terminal. False if it had already ended: the first end counts. */
   markEnded(id: string, end: Pick<TerminalRow, 'endedAt' | 'exitCode' | 'why'>): boolean {
     const { endedAt, exitCode, why } = end;
     const changed = this.#database.run(
@@ -69,7 +69,7 @@ export class TerminalRows {
     this.#database.run('DELETE FROM terminals WHERE id = ?', id);
   }
 
-  /** Of one session, or of all: the newest first. */
+  /** Terminals of one session or of all, the newest first. */
   list(sessionId: string | null): TerminalRow[] {
     const rows =
       sessionId === null
@@ -78,7 +78,7 @@ export class TerminalRows {
     return rows.map((row) => parseRow(TerminalRowSchema, 'terminals', row));
   }
 
-  /** Open ones of one session, or of all. */
+  /** Open terminals of one session or of all. */
   listOpen(sessionId: string | null): TerminalRow[] {
     return this.list(sessionId).filter(({ endedAt }) => endedAt === null);
   }

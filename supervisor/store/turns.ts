@@ -5,7 +5,7 @@ import { TurnErrorSchema } from '../../protocol/events.ts';
 import { JsonSchema, blob, count, flag, json, parseRow, time, toColumn, toJson } from './columns.ts';
 import type { Database } from './database.ts';
 
-/** The most bytes a turn can be given. */
+/** Maximum size of a turn's input. */
 export const TURN_INPUT_BYTES = 4 * 2 ** 20;
 
 const ms = z.number().nullable();
@@ -24,16 +24,16 @@ export const TurnSummarySchema = z.object({
   codeVersion: z.int().nullable(),
   generation: z.int().nullable(),
   inputBytes: count,
-  /** What a handler returned; a handler that returned `null` and no value at all both read as null. */
+  /** The return value of a handler; null both for `null` and for no value. */
   output: json(JsonSchema).nullable(),
   outputArtifact: flag,
   exitCode: z.int().nullable(),
   error: json(TurnErrorSchema).nullable(),
-  /** Bytes of each stream that are durable: where to go on after a crash. Moved by TurnOutput. */
+  /** Durable bytes of each stream: where to continue after a crash. Updated by TurnOutput. */
   stdoutBytes: count,
   stderrBytes: count,
   resultBytes: count,
-  /** When it was handed to the sandbox. */
+  /** When the sandbox received the turn. */
   launchedAt: time.nullable(),
   dispatchMs: ms,
   queuedMs: ms,
@@ -44,13 +44,13 @@ export const TurnSummarySchema = z.object({
   cancelRequested: flag,
   snapshot: json(TurnSnapshotSchema).nullable(),
 });
-/** A turn without its input, which may be 4 MiB: what lists hold. */
+/** A turn without its input, which may have 4 MiB; for lists. */
 export type TurnSummary = z.output<typeof TurnSummarySchema>;
 export type TurnRow = TurnSummary & { readonly input: Buffer };
 export type NewTurn = Omit<TurnRow, 'inputBytes'>;
 export type TurnPatch = Partial<Omit<TurnRow, 'id' | 'sessionId' | 'input' | 'inputBytes'>>;
 
-/** What a turn is that has only been asked for. */
+/** Initial values of a turn that has not started. */
 export const UNSTARTED_TURN = {
   status: 'queued',
   startedAt: null,
@@ -94,12 +94,12 @@ export class Turns {
     this.#database = database;
   }
 
-  /** Puts it behind every other turn of its session. Errors: `file_too_large` over 4 MiB of input. */
+  /** Appends the turn to its session's queue. Errors: `file_too_large` over 4 MiB of input. */
   insert(turn: NewTurn): void {
     if (turn.input.length > TURN_INPUT_BYTES) {
       throw new HoldfastError('file_too_large', 'The input of the turn is too large', {
-        why: `it has ${turn.input.length} bytes and ${TURN_INPUT_BYTES} are the most`,
-        next: 'put the data into a file of the workspace and name it in the input',
+        why: `it has ${turn.input.length} bytes, and the maximum is ${TURN_INPUT_BYTES}`,
+        next: 'write the data to a file in the workspace and name that file in the input',
       });
     }
     const row: TurnSummary = { ...turn, inputBytes: turn.input.length };
@@ -113,7 +113,7 @@ export class Turns {
     return this.#one(`${SELECT} WHERE turns.id = ?`, id);
   }
 
-  /** At most so many bytes of the beginning of its input; null where there is no such turn. */
+  /** The first `bytes` bytes of the input; null if the turn does not exist. */
   readInputStart(id: string, bytes: number): Uint8Array | null {
     const row = this.#database.get(
       'SELECT substr(bytes, 1, ?2) AS input FROM turn_inputs WHERE turnId = ?1',
@@ -133,7 +133,7 @@ export class Turns {
     return row;
   }
 
-  /** Changes what the patch names and returns the turn as it is then. Errors: `not_found`. */
+  /** Applies a patch and returns the updated turn. Errors: `not_found`. */
   update(id: string, patch: TurnPatch): TurnRow {
     const columns = PATCHABLE.filter((column) => Object.hasOwn(patch, column));
     if (columns.length > 0) {
@@ -146,7 +146,7 @@ export class Turns {
     return this.getOrThrow(id);
   }
 
-  /** The one that has waited longest. */
+  /** The turn that has been queued longest. */
   nextQueued(sessionId: string): TurnRow | null {
     return this.#one(
       `${SELECT} WHERE sessionId = ? AND status = 'queued' ORDER BY ordinal LIMIT 1`,
@@ -161,19 +161,19 @@ export class Turns {
     );
   }
 
-  /** Those whose snapshot was being taken when the supervisor ended, the oldest first. */
+  /** Turns whose snapshot was unfinished when the supervisor ended, the oldest first. */
   listWithUnfinishedSnapshot(): TurnSummary[] {
     return this.#many(
       "SELECT * FROM turns WHERE snapshot IS NOT NULL AND json_extract(snapshot, '$.state') = 'taking' ORDER BY ordinal",
     );
   }
 
-  /** Queued and running ones of every session, the oldest first. */
+  /** Queued and running turns of all sessions, the oldest first. */
   listUnfinished(): TurnSummary[] {
     return this.#many("SELECT * FROM turns WHERE status IN ('queued', 'running') ORDER BY ordinal");
   }
 
-  /** The latest first. */
+  /** Newest first. */
   listBySession(sessionId: string, limit = 100): TurnSummary[] {
     return this.#many(
       'SELECT * FROM turns WHERE sessionId = ? ORDER BY ordinal DESC LIMIT ?',
@@ -182,7 +182,7 @@ export class Turns {
     );
   }
 
-  /** Turns of its session that come before a queued one and have not ended; 0 for all others. */
+  /** The number of unfinished turns before a queued turn; 0 for all other turns. */
   countAhead(turn: Pick<TurnSummary, 'id' | 'sessionId' | 'status'>): number {
     if (turn.status !== 'queued') return 0;
     const row = this.#database.get(
@@ -202,7 +202,7 @@ export class Turns {
     return parseRow(z.object({ many: count }), 'turns', row).many;
   }
 
-  /** The first bytes of the latest turn's input, whatever became of it; null before the first turn. */
+  /** The first bytes of the newest turn's input, in any status; null before the first turn. */
   readLatestInput(sessionId: string, bytes: number): Buffer | null {
     const row = this.#database.get(
       `SELECT substr(turn_inputs.bytes, 1, ?) AS head FROM turns JOIN turn_inputs ON turn_inputs.turnId = turns.id
@@ -214,7 +214,7 @@ export class Turns {
     return Buffer.from(parseRow(z.object({ head: z.instanceof(Uint8Array) }), 'turns', row).head);
   }
 
-  /** What is at work or waits, by session: for a whole list of them at once. */
+  /** Running and queued turns by session, in one query for a list of sessions. */
   liveBySession(): Map<string, { running: string | null; queued: number }> {
     const rows = this.#database.all(
       `SELECT sessionId, max(CASE status WHEN 'running' THEN id END) AS running,
@@ -249,6 +249,6 @@ export class Turns {
 }
 
 function columnValue(column: keyof TurnSummary, value: unknown) {
-  // A string or a number is JSON in these two, and must be told from plain text.
+  // These two columns hold JSON: a string in them must differ from plain text.
   return (column === 'output' || column === 'error') && value !== null ? toJson(value) : toColumn(value);
 }

@@ -21,7 +21,7 @@ let home: EngineFixture;
 let spec: SandboxSpec;
 
 beforeAll(async () => {
-  // As a supervisor runs: what it creates is for nobody else unless it says so.
+  // The supervisor's umask: its files are private unless their modes are set.
   process.umask(0o077);
   image = await bareImage(docker);
   home = new EngineFixture({ image: image.reference });
@@ -43,7 +43,7 @@ const sh = (line: string, change: Parameters<typeof execSpec>[1] = {}): ReturnTy
   run([BUSYBOX, 'sh', '-c', line], change);
 
 describe('an exec', () => {
-  test('keeps the outputs apart, passes every byte, and gives the exit code', async () => {
+  test('separates the outputs, passes every byte, and gives the exit code', async () => {
     const exec = await sh('echo out; echo err >&2; exit 42');
     expect(await collectExec(exec)).toEqual({ stdout: 'out\n', stderr: 'err\n', code: 42 });
     const binary = await collectExec(
@@ -59,9 +59,9 @@ describe('an exec', () => {
     expect(await collectExec(exec)).toEqual({ stdout: `${size}\n`, stderr: '', code: 0 });
   });
 
-  test('whose program or folder is not there ends with 126 or 127 and says so', async () => {
+  test('whose program or folder is missing exits with 126 or 127 and says so', async () => {
     const absent = await collectExec(await run(['/no/such/program']));
-    // Which of the two is the engine's choice.
+    // The engine chooses one of the two.
     expect([126, 127]).toContain(absent.code);
     expect(absent.stdout + absent.stderr).toMatch(/no such file/);
     const closed = await collectExec(await run(['/agent/agent.py']));
@@ -81,7 +81,7 @@ describe('an exec', () => {
     expect(await exec.exited).toBe(0);
   });
 
-  test('has a terminal of the wanted size, that can be resized and typed into', async () => {
+  test('has a terminal of the requested size that can be resized and accepts input', async () => {
     const exec = await sh(
       'until [ "$(stty size 2>/dev/null)" = "40 100" ]; do sleep 0.05; done; trap "stty size; exit 5" WINCH; echo ready; while read x; do echo "got $x"; done',
       {
@@ -102,7 +102,7 @@ describe('an exec', () => {
     await waitUntil(() => screen.includes('50 132'));
   });
 
-  test('a size that is given while frozen is there after the thaw', async () => {
+  test('a resize while paused takes effect after the unpause', async () => {
     const exec = await sh('echo ready; read x; stty size', { tty: { columns: 80, rows: 24 }, stdin: true });
     let screen = '';
     exec.stdout.on('data', (chunk: Buffer) => (screen += chunk.toString()));
@@ -115,7 +115,7 @@ describe('an exec', () => {
     await waitUntil(() => screen.includes('30 90'));
   });
 
-  test('is let go of without an end, and goes on', async () => {
+  test('continues after the client detaches', async () => {
     const exec = await sh('while :; do echo tick; sleep 0.05; done', { execId: 'exec-letgo' });
     await once(exec.stdout, 'data');
     exec.detach();
@@ -133,7 +133,7 @@ describe('an exec', () => {
     );
   });
 
-  test('whose sandbox goes away under it ends without a code', async () => {
+  test('whose sandbox is removed ends without an exit code', async () => {
     const doomed = await home.createSession();
     await home.engine.startSandbox(doomed);
     const exec = await home.engine.exec(
@@ -151,7 +151,7 @@ describe('an exec', () => {
 });
 
 describe('an engine that does not see our files', () => {
-  test('gets everything by volumes, and the sidecar is reached by exec', async () => {
+  test('gets all files through volumes, and the sidecar is reached through exec', async () => {
     const far = new EngineFixture({ image: image.reference, mountMode: 'volumes' });
     try {
       const { engine } = far;
@@ -179,7 +179,7 @@ describe('an engine that does not see our files', () => {
       await engine.removeSandbox(there.sessionId, 0);
       const roles = async (): Promise<string[]> => (await engine.observe()).map(({ role }) => role).sort();
       expect(await roles()).toEqual(['code', 'runtime', 'workspace']);
-      // A pruned volume is made and filled again, not taken for the one that was.
+      // A pruned volume is created and filled again, not mistaken for the old one.
       for (const object of await engine.observe())
         if (object.role !== 'workspace') await engine.removeObject(object);
       await far.restart();

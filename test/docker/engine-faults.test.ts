@@ -8,7 +8,7 @@ import { EngineFixture, bareImage, echo, waitUntil, runShell } from '../engine-h
 import { PrivateEngine, engineAt, privateEngineObstacle } from '../engine-harness/private-engine.ts';
 
 const obstacle = privateEngineObstacle();
-/** Longer than a busy machine keeps an engine from answering, as each silence is told of. */
+/** Longer than a busy machine delays an engine, because every timeout is reported. */
 const QUICK_MS = 3000;
 const SEEN_MS = 30_000;
 const patience = { queryMs: QUICK_MS, operationMs: 30_000 };
@@ -17,7 +17,7 @@ let image: Awaited<ReturnType<typeof bareImage>>;
 const cleanups: (() => Promise<void>)[] = [];
 
 beforeAll(async () => {
-  // As a supervisor runs: what it creates is for nobody else unless it says so.
+  // The supervisor's umask: its files are private unless their modes are set.
   process.umask(0o077);
   if (obstacle === null) image = await bareImage(engineAt('/var/run/docker.sock'));
 });
@@ -61,8 +61,8 @@ function statuses(home: EngineFixture): EngineStatus[] {
   return seen;
 }
 
-describe.skipIf(obstacle !== null)(`an engine that is hurt (${obstacle ?? 'private'})`, () => {
-  test('killed: a state with a next step; back: found again by itself, containers are seen as they are', async () => {
+describe.skipIf(obstacle !== null)(`an engine that fails (${obstacle ?? 'private'})`, () => {
+  test('killed: a status with a next step; restarted: reconnected by itself, containers are observed as they are', async () => {
     const daemon = await privateEngine();
     const home = homeOn(daemon);
     const { engine } = home;
@@ -106,7 +106,7 @@ describe.skipIf(obstacle !== null)(`an engine that is hurt (${obstacle ?? 'priva
     expect(
       seen.map(({ reachable }) => reachable).filter((one, index, all) => one !== all[index - 1]),
     ).toEqual([false, true]);
-    // Without live-restore everything has ended; the next start makes it anew.
+    // Without live-restore all containers have exited; the next start creates them again.
     expect(await engine.observeSession(spec.sessionId)).toMatchObject({
       sidecar: { state: 'exited' },
       agent: { state: 'exited' },
@@ -116,7 +116,7 @@ describe.skipIf(obstacle !== null)(`an engine that is hurt (${obstacle ?? 'priva
     expect(home.problems).toEqual([]);
   });
 
-  test('killed with live-restore: sandboxes live on, and so does the channel to the sidecar', async () => {
+  test('killed with live-restore: sandboxes and the channel to the sidecar survive', async () => {
     const daemon = await privateEngine({ liveRestore: true });
     const home = homeOn(daemon);
     const spec = await home.createSession();
@@ -133,7 +133,7 @@ describe.skipIf(obstacle !== null)(`an engine that is hurt (${obstacle ?? 'priva
     });
   });
 
-  test('hanging: every call ends typed and in time, and it goes on when the engine does', async () => {
+  test('hanging: every call fails with a typed error in time, and works when the engine does', async () => {
     const daemon = await privateEngine();
     const home = homeOn(daemon);
     const { engine } = home;
@@ -153,7 +153,7 @@ describe.skipIf(obstacle !== null)(`an engine that is hurt (${obstacle ?? 'priva
       ];
       const started = performance.now();
       const results = await Promise.allSettled(calls.map((call) => call()));
-      // By the short patience, not by the one for work.
+      // By the query timeout, not the operation timeout.
       expect(performance.now() - started).toBeLessThan(patience.operationMs / 2);
       for (const [index, result] of results.entries()) {
         expect(result, String(calls[index])).toMatchObject({
@@ -168,7 +168,7 @@ describe.skipIf(obstacle !== null)(`an engine that is hurt (${obstacle ?? 'priva
         reachable: false,
         why: expect.stringContaining('did not answer') as string,
       });
-      // The sidecar does not need the engine.
+      // The sidecar works without the engine.
       expect(await echo(await engine.dial(spec.sessionId), 'still')).toBe('still');
     } finally {
       daemon.thawDaemon();
@@ -177,11 +177,11 @@ describe.skipIf(obstacle !== null)(`an engine that is hurt (${obstacle ?? 'priva
     expect((await engine.observeSession(spec.sessionId)).sidecar?.state).toBe('running');
   });
 
-  test('a pull from one that dies breaks off typed', async () => {
+  test('a pull fails with a typed error when the engine dies', async () => {
     const daemon = await privateEngine({ images: [] });
     const home = homeOn(daemon);
     await waitUntil(() => home.engine.status().reachable);
-    // Nothing routes there: the engine keeps trying for a while.
+    // Unroutable: the engine retries for a while.
     const pulling = home.engine.images.pull('10.255.255.1/thing:1', () => {}, new AbortController().signal);
     pulling.catch(() => {});
     daemon.freezeDaemon();
@@ -195,7 +195,7 @@ describe.skipIf(obstacle !== null)(`an engine that is hurt (${obstacle ?? 'priva
     await daemon.startDaemon();
   });
 
-  test('one that sees other files is found out, and volumes are used instead', async () => {
+  test('without our files: detected, and volumes are used instead', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'hfe-far-'));
     const daemon = await privateEngine({ hides: folder });
     const home = homeOn(daemon, { home: folder, timeouts: { queryMs: 10_000, operationMs: 30_000 } });

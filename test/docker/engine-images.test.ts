@@ -21,7 +21,7 @@ afterAll(async () => {
 });
 
 describe('images', () => {
-  test('are pulled with progress that only goes up, and have an identity then', async () => {
+  test('are pulled with increasing progress and then have an identity', async () => {
     const { images } = home.engine;
     expect(await images.has(registry.reference)).toBe(false);
     await expect(images.identity(registry.reference)).rejects.toThrow(
@@ -53,7 +53,7 @@ describe('images', () => {
       const at = performance.now();
       abort.abort();
       await expect(pulling).rejects.toThrow(expect.objectContaining({ code: 'cancelled' }));
-      // Left alone it would wait for ever.
+      // Without the abort it would wait for ever.
       expect(performance.now() - at).toBeLessThan(10_000);
       expect(await home.engine.images.has(registry.reference)).toBe(false);
     } finally {
@@ -61,7 +61,7 @@ describe('images', () => {
     }
   });
 
-  test('one that the registry does not have, a registry that is not there, and a name that is none, differ', async () => {
+  test('a missing image, a missing registry and an invalid name give different errors', async () => {
     const pull = (reference: string): Promise<void> => home.engine.images.pull(reference, nothing, never);
     const absent = registry.reference.replace('thing/one', 'thing/other');
     await expect(pull(absent)).rejects.toThrow(

@@ -19,7 +19,7 @@ let home: EngineFixture;
 let engine: DockerEngine;
 
 beforeAll(async () => {
-  // As a supervisor runs: what it creates is for nobody else unless it says so.
+  // The supervisor's umask: its files are private unless their modes are set.
   process.umask(0o077);
   image = await bareImage(docker);
   home = new EngineFixture({ image: image.reference });
@@ -37,7 +37,7 @@ async function mountsOf(container: string): Promise<string[]> {
 }
 
 describe('a sandbox', () => {
-  test('is hardened as seen from inside, and knows who it is', async () => {
+  test('is hardened as seen from inside, and has a user name', async () => {
     const spec = await home.createSession({ env: { MINE: 'a b\n"c"' } });
     await engine.startSandbox(spec);
 
@@ -98,7 +98,7 @@ describe('a sandbox', () => {
     await engine.removeSandbox(spec.sessionId, 0);
   });
 
-  test('ends without leaving anything but the workspace, not even the volumes of its image', async () => {
+  test('is removed except for its workspace, with the volumes of its image', async () => {
     const spec = await home.createSession();
     const before = (await docker.listVolumes()).Volumes.map(({ Name }) => Name);
     await engine.startSandbox(spec);
@@ -121,7 +121,7 @@ describe('a sandbox', () => {
     expect(readdirSync(join(home.folder, 'workspaces', spec.sessionId))).toEqual(['file']);
   });
 
-  test('asks for an end with TERM and gives it time, then kills', async () => {
+  test('is stopped with TERM, then KILL after the grace period', async () => {
     const spec = await home.createSession();
     const stop = async (line: string, graceMs: number): Promise<number> => {
       await engine.startSandbox(spec);
@@ -141,12 +141,12 @@ describe('a sandbox', () => {
     expect(polite).toBeLessThan(20_000);
     const stubborn = await stop('true', 1000);
     expect(stubborn).toBeGreaterThan(950);
-    // Less than an engine waits by itself.
+    // Less than an engine's own default.
     expect(stubborn).toBeLessThan(9000);
     await engine.removeSandbox(spec.sessionId, 0);
   });
 
-  test('pauses and goes on with its memory; both may be asked twice; a frozen one can be ended', async () => {
+  test('is paused and unpaused with its memory; both are idempotent; a paused one can be stopped', async () => {
     const spec = await home.createSession();
     await engine.startSandbox(spec);
     await runShell(engine, spec.sessionId, 'setsid sleep 1000 >/dev/null 2>&1 & echo $! > /workspace/pid');
@@ -173,13 +173,13 @@ describe('a sandbox', () => {
     );
   });
 
-  test('is paused and resumed by several at once: each of them finds it done, and it can be ended', async () => {
+  test('is paused and unpaused by several clients at once: each succeeds, and it can be stopped', async () => {
     const spec = await home.createSession();
     await engine.startSandbox(spec);
     const { agent } = await engine.observeSession(spec.sessionId);
     if (agent === null) throw new Error('it has no agent');
     const rounds = soakCount(8, 200);
-    // Beside our own order of verbs, as another process of ours and a person's `docker unpause` are.
+    // Outside our own serialization, as another process or a person's `docker unpause` would.
     const beside = docker.getContainer(agent.objectId);
     for (let round = 0; round < rounds; round += 1) {
       await engine.pause(spec.sessionId);
@@ -198,7 +198,7 @@ describe('a sandbox', () => {
     expect((await engine.observeSession(spec.sessionId)).agent).toBeNull();
   });
 
-  test('is joined when it stands, also by a new supervisor; what changed is replaced, and nothing else', async () => {
+  test('is reused if it exists, also by a new supervisor; only what changed is replaced', async () => {
     const spec = await home.createSession();
     const ids = async (): Promise<(string | undefined)[]> => {
       const { sidecar, agent } = await engine.observeSession(spec.sessionId);
@@ -237,7 +237,7 @@ describe('a sandbox', () => {
     await engine.removeSandbox(spec.sessionId, 0);
   });
 
-  test('keeps one network namespace whichever side dies', async () => {
+  test('keeps one network namespace whichever container dies', async () => {
     const spec = await home.createSession();
     const namespace = async (container: string): Promise<string> => {
       const { State } = await docker.getContainer(container).inspect();
@@ -252,7 +252,7 @@ describe('a sandbox', () => {
     expect(joined).toBe(first);
     await runShell(engine, spec.sessionId, 'setsid sleep 1000 >/dev/null 2>&1 & echo $! > /workspace/pid');
 
-    // The sidecar dies: its successor joins the agent, and nothing that ran is lost.
+    // The sidecar dies: the next one joins the agent's namespace, and its processes survive.
     await docker.getContainer((await engine.observeSession(spec.sessionId)).sidecar?.objectId ?? '').kill();
     await engine.startSidecar(spec);
     expect(await both()).toEqual([first, first]);
@@ -271,7 +271,7 @@ describe('a sandbox', () => {
 });
 
 describe('the sidecar', () => {
-  test('is dialled while it is still starting, and is missed at once when it is not there', async () => {
+  test('is dialed while it is starting, and a missing one fails at once', async () => {
     const spec = await home.createSession();
     await expect(engine.dial(spec.sessionId)).rejects.toThrow(
       expect.objectContaining({ code: 'sandbox_lost' }),
@@ -295,7 +295,7 @@ describe('the sidecar', () => {
     await engine.removeSandbox(spec.sessionId, 0);
   });
 
-  test('cannot lead us to another socket by a link', async () => {
+  test('cannot redirect us to another socket with a link', async () => {
     const spec = await home.createSession();
     await engine.startSidecar(spec);
     (await engine.dial(spec.sessionId)).destroy();
@@ -312,7 +312,7 @@ describe('the sidecar', () => {
 
 describe('workspaces', () => {
   test.each(['directory', 'volume'] as const)(
-    'a %s outlives its sandboxes and is only removed empty',
+    'a %s survives its sandboxes and is removed only when empty',
     async (backing) => {
       const spec = await home.createSession({}, backing);
       await engine.createWorkspace(spec.workspace);
@@ -342,7 +342,7 @@ describe('workspaces', () => {
       await engine.removeSandbox(spec.sessionId, 0);
       await engine.deleteWorkspace(spec.workspace);
       await engine.deleteWorkspace(spec.workspace);
-      // Never made anew, empty, behind the back of its owner.
+      // A missing workspace is never silently created again, empty.
       await expect(engine.startSandbox(spec)).rejects.toThrow(
         expect.objectContaining({ code: 'sandbox_failed' }),
       );
@@ -352,7 +352,7 @@ describe('workspaces', () => {
 });
 
 describe('what cannot start', () => {
-  test('an image that is not there, a runtime that is not there: typed, and nothing is left', async () => {
+  test('a missing image or runtime gives a typed error and leaves nothing behind', async () => {
     const absent = await home.createSession({ image: 'holdfast-test/absent:1' });
     await expect(engine.startSandbox(absent)).rejects.toThrow(
       expect.objectContaining({
@@ -369,7 +369,7 @@ describe('what cannot start', () => {
     }
   });
 
-  test('a stale container of ours gives up its name; one of somebody else keeps it', async () => {
+  test('a stale container of ours is replaced; a foreign one is kept', async () => {
     const spec = await home.createSession();
     const name = `hf-${home.homeId.slice(0, 8)}-${spec.sessionId}-agent`;
     const stale = await docker.createContainer({
@@ -394,7 +394,7 @@ describe('what cannot start', () => {
   });
 });
 
-test('two homes on one engine never see each other', async () => {
+test('two homes on one engine are isolated from each other', async () => {
   const other = new EngineFixture({ image: image.reference });
   try {
     const spec = await home.createSession();

@@ -6,7 +6,7 @@ import { handlerProject, shellProject } from '../setup/profiles.ts';
 
 const bench = useFaultFixture((end) => afterAll(end));
 const LIMITS = 'limits: { memory: 192MiB, pids: 40 }\n';
-/** Keeps all of its input in memory, which is more than there is. */
+/** Keeps all of its input in memory and exceeds the limit. */
 const HUNGRY = "sh -c 'head -c 600000000 /dev/zero | tail -c 500000000' >/dev/null";
 let home: FaultHome;
 
@@ -27,7 +27,7 @@ async function run(profile: string, prompt: string): Promise<Turn> {
 const python = (code: string): Promise<Turn> => run('py', JSON.stringify({ code }));
 const limitsOf = ({ error }: Turn): unknown => error?.data.details?.['limits'];
 
-describe('what ran out is named in the error of a turn', () => {
+describe('the error of a turn names the exhausted resource', () => {
   test.each([
     ['memory', `${HUNGRY}; exit 5`, 'raise `limits.memory`'],
     ['tmp', 'head -c 400000000 /dev/zero > /tmp/x; exit 5', 'raise `limits.memory`'],
@@ -38,7 +38,7 @@ describe('what ran out is named in the error of a turn', () => {
     expect(turn).toMatchObject({ status: 'failed', exitCode: 5, error: { data: { code: 'agent_failed' } } });
     expect(limitsOf(turn)).toEqual([limit]);
     expect(turn.error?.data.next).toContain(next);
-    // Nothing of it is told of the next turn.
+    // The next turn reports nothing of it.
     const after = await run('sh', 'rm -rf /tmp/* ~/*; exit 6');
     expect(after).toMatchObject({ status: 'failed', exitCode: 6 });
     expect(limitsOf(after)).toBeUndefined();
@@ -49,14 +49,14 @@ describe('what ran out is named in the error of a turn', () => {
     expect(turn.status).toBe('failed');
     expect(limitsOf(turn)).toEqual(['processes']);
     expect(turn.error?.data.next).toContain('limits.pids');
-    // What it left running ends by itself.
+    // Its remaining processes exit by themselves.
     await waitUntil(
       'there is room for processes',
       async () => (await run('sh', 'true')).status === 'succeeded',
     );
   });
 
-  test('a turn that succeeds all the same has no error', async () => {
+  test('a turn that succeeds anyway has no error', async () => {
     expect(await run('sh', `${HUNGRY}; exit 0`)).toMatchObject({ status: 'succeeded', error: null });
   });
 

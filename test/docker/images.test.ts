@@ -16,7 +16,7 @@ const HARDENED = [
   'no-new-privileges',
 ];
 
-/** Runs a shell script in an image the way sandboxes run: an ordinary user, nothing writable but /tmp. */
+/** Runs a shell script in an image like a sandbox: an ordinary user, only /tmp is writable. */
 async function inside(image: string, script: string): Promise<string> {
   const args = [
     '--rm',
@@ -46,7 +46,7 @@ const GREET = {
 };
 
 describe('the images that sandboxes run in', () => {
-  test('pip installs a package without a network into the home, and its program is found', async () => {
+  test('pip installs a package offline into the home, and its program is on PATH', async () => {
     const files = Object.entries(GREET)
       .map(([name, text]) => `printf '%s' '${text}' > /tmp/src/${name}`)
       .join('; ');
@@ -77,7 +77,7 @@ describe('the images that sandboxes run in', () => {
     ]);
   });
 
-  test('an image of one’s own begins with the stable tag', async () => {
+  test('a custom image can be based on the stable tag', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'holdfast-derived-'));
     const tag = `holdfast-test-derived:${basename(folder).toLowerCase()}`;
     try {
@@ -107,7 +107,7 @@ describe('the images that sandboxes run in', () => {
     ]);
   });
 
-  test('the agent image has what coding agents reach for, and a user whose workspace it is', async () => {
+  test('the agent image has the usual tools of coding agents, and a user that owns the workspace', async () => {
     const script = `set -e
       for tool in bash curl file g++ gcc git gpg jq less make nano node npm npx patch pip3 ps python3 rg sqlite3 ssh tree unzip wget zip zstd; do command -v $tool >/dev/null; done
       node --version
@@ -124,7 +124,7 @@ describe('the images that sandboxes run in', () => {
     ]);
   });
 
-  test('nothing of the machine that built the agent image is in it', async () => {
+  test('the agent image has no traces of the machine that built it', async () => {
     const { stdout } = await run('docker', ['create', '--network', 'none', __AGENT_IMAGE__]);
     const id = stdout.trim();
     try {
@@ -137,7 +137,7 @@ describe('the images that sandboxes run in', () => {
     }
   });
 
-  test('both carry the label by which they are found again', async () => {
+  test('both images carry the label that identifies them', async () => {
     for (const image of [__SIDECAR_IMAGE__, __AGENT_IMAGE__]) {
       const { stdout } = await run('docker', [
         'image',

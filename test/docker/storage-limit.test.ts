@@ -14,7 +14,7 @@ describe('a storage limit', () => {
     await home.dispose();
   });
 
-  test('warns near it, refuses past it with what is big, and lets go when something is removed', async () => {
+  test('warns near it, refuses beyond it and names large files, and accepts again after a deletion', async () => {
     const { sessionId } = z
       .object({ sessionId: z.string() })
       .parse(
@@ -28,12 +28,12 @@ describe('a storage limit', () => {
       (await home.runOk(['session', 'events', sessionId, '--type', 'workspace.near-limit', '--json'])).trim();
     await expect.poll(warned, { timeout: 20_000 }).toContain('1048576');
 
-    // A client is told before anything is written.
+    // A client is refused before anything is written.
     const put = await home.run(['workspace', 'put', sessionId, '-', 'more'], 'x'.repeat(100_000));
     expect(put.stderr).toMatch(/^error storage_limit: /m);
     expect((await home.run(['workspace', 'cat', sessionId, 'more'])).code).toBe(1);
 
-    // A turn may go past it; the next one may not begin.
+    // A running turn may exceed the limit; the next one is refused.
     await home.runOk(['run', 'small', 'head -c 500000 /dev/zero > big/c']);
     await expect
       .poll(async () => (await home.run(['run', 'small', 'true'])).code, { timeout: 20_000 })

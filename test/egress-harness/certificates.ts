@@ -6,7 +6,7 @@ import { text } from 'node:stream/consumers';
 import Docker from 'dockerode';
 
 export interface Certificates {
-  /** Of the authority, which only the clients of this test trust. */
+  /** The certificate authority, which only the clients of this test trust. */
   readonly ca: string;
   readonly certificate: string;
   readonly key: string;
@@ -23,7 +23,10 @@ openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 
 chmod 644 *
 `;
 
-/** A certificate for these names (and 127.0.0.1), made with the openssl of the agent's image: not every machine has one. */
+/**
+ * A certificate for these names (and 127.0.0.1), created with the openssl of the agent image: not every machine has
+ * one.
+ */
 export async function makeCertificates(names: readonly string[]): Promise<Certificates> {
   const folder = await mkdtemp(join(tmpdir(), 'holdfast-ca-'));
   try {

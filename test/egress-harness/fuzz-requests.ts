@@ -57,7 +57,7 @@ const BODIES = [
 ];
 const ODD = '\0\t\n\r %/:?#@[]\\"\x7f\x80\xad\xff;,.-_*0aZ';
 
-/** A request to a proxy, well formed or nearly, and then bitten by the dice. Latin-1. */
+/** A valid or nearly valid request to a proxy, then mutated at random. Latin-1. */
 export function fuzzedRequest(dice: Dice): string {
   const one = (from: readonly string[]): string => from[dice(from.length)] ?? '';
   const mostly = (usual: readonly string[], odd: readonly string[]): string => one(dice(8) > 0 ? usual : odd);
@@ -77,7 +77,7 @@ export function fuzzedRequest(dice: Dice): string {
   return dice(3) > 0 ? text : mutated(text, dice);
 }
 
-/** A few bytes changed, put in, or taken out. */
+/** Changes, inserts or removes a few bytes. */
 export function mutated(text: string, dice: Dice): string {
   let out = text;
   for (let bites = 1 + dice(4); bites > 0; bites -= 1) {
@@ -89,7 +89,7 @@ export function mutated(text: string, dice: Dice): string {
   return out;
 }
 
-/** What people, programs and attackers write for a host. */
+/** Notations of a host by people, programs and attackers. */
 export function fuzzedHost(dice: Dice): string {
   const pieces = [
     'open',

@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 import type { Site } from './origin.ts';
 
 const run = promisify(execFile);
-/** Neither this machine's nor its user's settings. */
+/** Ignores the settings of this machine and its user. */
 const ENVIRONMENT = {
   PATH: process.env['PATH'] ?? '',
   GIT_CONFIG_GLOBAL: '/dev/null',
@@ -17,7 +17,7 @@ const ENVIRONMENT = {
   GIT_COMMITTER_EMAIL: 'test@example.com',
 };
 
-/** A repository at `/git/REPOSITORY.git`, spoken to over git's smart protocol: what answers is git's own `http-backend`. */
+/** A repository at `/git/REPOSITORY.git` over git's smart protocol, served by git's own `http-backend`. */
 export async function gitSite(
   folder: string,
   repository: string,
@@ -39,7 +39,7 @@ export async function gitSite(
   };
 }
 
-/** CGI: the request in the environment and on stdin, the answer on stdout behind a few headers. */
+/** CGI: the request is in the environment and on stdin, the response on stdout after a few headers. */
 function backend(root: string, request: IncomingMessage, url: URL, response: ServerResponse): void {
   const { headers } = request;
   const child = spawn('git', ['http-backend'], {

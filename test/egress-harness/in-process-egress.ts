@@ -30,13 +30,13 @@ const SERVED = {
 const silent: Log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {}, child: () => silent };
 
 export interface InProcessEgressOptions {
-  /** Names → addresses; what is not in it does not exist. */
+  /** Addresses by name; other names do not exist. */
   readonly resolve?: ResolveName;
 }
 
 /**
- * Both halves of a way out in one process, without containers: the sidecar's listener on a port of its own, the supervisor's pool,
- * proxy, rules and history on a real database. Only the sandbox around it is missing.
+ * Both halves of egress in one process, without containers: the sidecar's listener on its own port, the supervisor's
+ * pool, proxy, rules and history on a real database. Only the sandbox is missing.
  */
 export class InProcessEgress {
   readonly session = sessionId(1);
@@ -79,7 +79,7 @@ export class InProcessEgress {
     });
   }
 
-  /** With these hosts allowed for the session. */
+  /** Creates the chain with these hosts allowed for the session. */
   static async open(
     allowed: readonly string[],
     options: InProcessEgressOptions = {},
@@ -105,7 +105,7 @@ export class InProcessEgress {
     return socket;
   }
 
-  /** Says this and reads to the end; `reset` where it broke off. Null after `ms` without one. */
+  /** Sends this and reads to the end; `reset` if the connection breaks. Null after `ms` without an end. */
   async sendRaw(bytes: string | Buffer, ms = 5000): Promise<{ text: string; reset: boolean } | null> {
     const socket = await this.connect();
     const { promise, resolve } = Promise.withResolvers<{ text: string; reset: boolean } | null>();
@@ -122,14 +122,14 @@ export class InProcessEgress {
     return said;
   }
 
-  /** The decisions on record. */
+  /** The recorded decisions. */
   decisions(): EgressEvent[] {
     return this.events
       .read(this.session, { limit: 1000 })
       .flatMap((event) => (event.type === 'egress' ? [event.data as EgressEvent] : []));
   }
 
-  /** The supervisor's connections break as when it is killed. */
+  /** Breaks the supervisor's connections, as kill -9 does. */
   breakConnections(): void {
     for (const carrier of this.#carriers) carrier.destroy();
   }
@@ -144,7 +144,7 @@ export class InProcessEgress {
     for (const carrier of this.#carriers) carrier.destroy();
     this.listeners.close();
     await new Promise((resolve) => this.#sidecar.close(resolve));
-    // What the ledger still had to tell comes with the next turn of the loop.
+    // Pending events of the aggregator arrive with the next turn of the event loop.
     await new Promise((resolve) => setTimeout(resolve, 20));
     this.#database.close();
     await rm(this.#folder, { recursive: true, force: true });

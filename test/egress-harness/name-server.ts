@@ -6,13 +6,12 @@ const HEADER_BYTES = 12;
 const TYPE_A = 1;
 const TYPE_AAAA = 28;
 
-/** What a name stands for at the nth question (from 1) of this family. */
+/** Addresses of a name at the nth query (from 1) of this family. */
 export type Answer = (nth: number, family: 4 | 6) => readonly string[];
 
 /**
- * A name server of a test's own, for `HOLDFAST_DNS`. Says what the test wants, also something else each time; counts what it was
- * asked. What it does not know does not exist, unless it
- * knows `*`.
+ * A name server for `HOLDFAST_DNS`. Returns what the test wants, also different answers each time, and counts its
+ * queries. Unknown names do not exist, unless it knows `*`.
  */
 export class NameServer {
   readonly queries: string[] = [];
@@ -37,7 +36,7 @@ export class NameServer {
     return server;
   }
 
-  /** As HOLDFAST_DNS takes it. */
+  /** Its address in the form of HOLDFAST_DNS. */
   get address(): string {
     return `127.0.0.1:${this.#socket.address().port}`;
   }
@@ -68,7 +67,7 @@ export class NameServer {
     const records = addresses.map((address) => record(type, address));
     const header = Buffer.alloc(HEADER_BYTES);
     question.copy(header, 0, 0, 2);
-    // An answer, recursion asked for and there; NXDOMAIN for what is unknown.
+    // Flags of a response with recursion; NXDOMAIN for unknown names.
     header.writeUInt16BE(0x8180 + (known === undefined ? 3 : 0), 2);
     header.writeUInt16BE(1, 4);
     header.writeUInt16BE(records.length, 6);

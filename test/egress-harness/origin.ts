@@ -6,7 +6,7 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { Certificates } from './certificates.ts';
 
-/** Answers a request, or gives false for what it knows nothing about. */
+/** Answers a request, or returns false for an unknown one. */
 export type Site = (request: IncomingMessage, url: URL, response: ServerResponse) => boolean;
 
 export interface ReceivedRequest {
@@ -19,13 +19,13 @@ export interface ReceivedRequest {
 const PIECE = Buffer.alloc(64 * 1024, 'holdfast ');
 
 /**
- * A web server that a test starts on an address of this machine, over HTTP and over HTTPS. Beside the sites it is given:
- * `/hello`, `/bytes/N`, `/endless`, `/redirect?to=URL`.
+ * A web server on an address of this machine, over HTTP and HTTPS. In addition to the given sites it serves `/hello`,
+ * `/bytes/N`, `/endless`, `/redirect?to=URL`.
  */
 export class Origin {
-  /** Every request, in the order of arrival. */
+  /** All requests in order of arrival. */
   readonly requests: ReceivedRequest[] = [];
-  /** Connections, with a request or without. */
+  /** Number of connections, with or without a request. */
   acceptedConnections = 0;
   readonly #servers: readonly Server[];
   readonly #sites: readonly Site[];
@@ -49,7 +49,7 @@ export class Origin {
       readonly certificates?: Certificates;
       readonly sites?: readonly Site[];
       readonly host?: string;
-      /** Of plain HTTP; any free one by default. */
+      /** Port of plain HTTP; default: any free one. */
       readonly port?: number;
     } = {},
   ): Promise<Origin> {
@@ -76,7 +76,7 @@ export class Origin {
     return portOf(this.#servers[1]);
   }
 
-  /** Connections that are open. */
+  /** Open connections. */
   get openConnections(): number {
     return this.#sockets.size;
   }
@@ -108,9 +108,9 @@ export class Origin {
   }
 }
 
-/** At the reader's pace. */
+/** Writes at the reader's pace. */
 async function pour(response: ServerResponse, bytes: number): Promise<void> {
-  // Whoever leaves before the end has had what it wanted.
+  // A client that leaves early has what it wanted.
   await pipeline(Readable.from(pieces(bytes), { objectMode: false }), response).catch(() => undefined);
 }
 

@@ -18,7 +18,7 @@ export function randomId(length: number): string {
   return [...randomBytes(length)].map((byte) => ALPHABET.charAt(byte % 32)).join('');
 }
 
-/** An image with next to nothing in it, and with everything in its configuration that must not have an effect. */
+/** An almost empty image whose configuration must have no effect. */
 export async function bareImage(docker: Docker): Promise<{ reference: string; remove: () => Promise<void> }> {
   const archive = pack();
   archive.entry({ name: 'data', type: 'directory', mode: 0o777 });
@@ -42,7 +42,7 @@ export async function bareImage(docker: Docker): Promise<{ reference: string; re
     changes,
   });
   for await (const _ of answer) {
-    // Read to the end: importing is over when the answer is.
+    // The import is complete when the response ends.
   }
   const reference = `${repo}:${tag}`;
   const remove = async (): Promise<void> => {
@@ -55,7 +55,7 @@ export interface EngineFixtureOptions extends Partial<DockerEngineOptions> {
   readonly image: string;
 }
 
-/** A home with an engine that drives stand-ins for the sidecar's program and the runner. */
+/** A home with an engine that runs stand-ins for the sidecar's program and the runner. */
 export class EngineFixture {
   readonly folder: string;
   readonly homeId = randomId(26);
@@ -83,13 +83,13 @@ export class EngineFixture {
     this.engine = new DockerEngine(this.options);
   }
 
-  /** A session's spec, with its workspace and its code in place. */
+  /** Creates a session's workspace and code, and returns its spec. */
   async createSession(
     change: Partial<SandboxSpec> = {},
     backing: 'directory' | 'volume' = 'directory',
   ): Promise<SandboxSpec> {
     const sessionId = `ses-${randomId(16)}`;
-    // As root each session has a uid of its own; otherwise it must be ours.
+    // As root each session has its own uid; otherwise it must be ours.
     const uid = process.getuid?.() === 0 ? 231072 : (process.getuid?.() ?? 0);
     const gid = process.getgid?.() === 0 ? 231072 : (process.getgid?.() ?? 0);
     const spec: SandboxSpec = {
@@ -123,13 +123,13 @@ export class EngineFixture {
     await this.#code({ profile, version });
   }
 
-  /** The supervisor is gone and a new one begins. */
+  /** Replaces the driver, as a new supervisor would. */
   async restart(): Promise<void> {
     await this.engine.close();
     this.engine = new DockerEngine(this.options);
   }
 
-  /** Ends the driver and removes everything of this home from the engine. */
+  /** Closes the driver and removes all objects of this home from the engine. */
   async close(): Promise<void> {
     try {
       const objects = await this.engine.observe();
@@ -167,7 +167,7 @@ export async function collectExec(
   return { stdout, stderr, code };
 }
 
-/** Runs a line of shell in the agent container. */
+/** Runs a shell command in the agent container. */
 export async function runShell(
   engine: DockerEngine,
   sessionId: string,
@@ -176,7 +176,7 @@ export async function runShell(
   return collectExec(await engine.exec(sessionId, execSpec([BUSYBOX, 'sh', '-c', line])));
 }
 
-/** Says a word to the sidecar's stand-in and gives back what comes. */
+/** Sends a word to the sidecar's stand-in and returns the response. */
 export async function echo(stream: Duplex, word: string): Promise<string> {
   stream.end(word);
   return readText(stream);

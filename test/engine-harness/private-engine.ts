@@ -12,7 +12,7 @@ const run = promisify(execFile);
 const READY_MS = 60_000;
 const END_MS = 20_000;
 
-/** Why this machine cannot run a second engine; null when it can. */
+/** Why this machine cannot run a second engine; null if it can. */
 export function privateEngineObstacle(): string | null {
   if (process.platform !== 'linux') return 'a private engine needs Linux';
   if (process.getuid?.() !== 0) return 'a private engine needs root';
@@ -26,19 +26,19 @@ function onPath(program: string): boolean {
 }
 
 export interface PrivateEngineOptions {
-  /** Containers survive the death of the daemon. Default: no. */
+  /** Whether containers survive the daemon. Default: no. */
   readonly liveRestore?: boolean;
-  /** Copied from the engine of this machine. */
+  /** Images to copy from the engine of this machine. */
   readonly images?: readonly string[];
-  /** Where its data lies; for tests with a small disk. Default: below the engine's own temporary folder. */
+  /** Its data directory, for tests with a small disk. Default: below the engine's own temporary folder. */
   readonly dataRoot?: string;
-  /** A folder that the engine sees empty, as one on another machine would. */
+  /** A folder that is empty for the engine, as for a remote one. */
   readonly hides?: string;
 }
 
 /**
- * A Docker engine for tests that hurt one: its own containerd, data, sockets and network namespace, so that the engine of this
- * machine never notices. `close` leaves nothing behind: no process, no mount, no file.
+ * A private Docker engine for destructive tests, with its own containerd, data, sockets and network namespace, so the
+ * engine of this machine is not affected. `close` leaves no process, mount or file behind.
  */
 export class PrivateEngine {
   readonly root: string;
@@ -74,12 +74,12 @@ export class PrivateEngine {
     }
   }
 
-  /** Copies an image from the engine of this machine, unpacked by the engines themselves. */
+  /** Copies an image from the engine of this machine with save and load. */
   async load(reference: string, from = engineAt('/var/run/docker.sock')): Promise<void> {
     const saved = await from.getImage(reference).get();
     const answer = await this.docker.loadImage(saved);
     for await (const _ of answer) {
-      // Read to the end: loading is over when the answer is.
+      // The load is complete when the response ends.
     }
     await this.docker.getImage(reference).inspect();
   }
@@ -90,7 +90,7 @@ export class PrivateEngine {
     return pid;
   }
 
-  /** Comes back when it answers. */
+  /** Resolves when the engine answers. */
   async startDaemon(): Promise<void> {
     await rm(join(this.root, 'docker.pid'), { force: true });
     const args = [
@@ -110,7 +110,7 @@ export class PrivateEngine {
       ...(this.#liveRestore ? ['--live-restore'] : []),
     ];
     await writeFile(join(this.root, 'daemon.json'), '{}');
-    // Containers are made by containerd, their file systems by the daemon: both must have the same view.
+    // containerd runs the containers, and the daemon mounts their file systems: both must have the same view.
     const view =
       this.#hides === undefined ? [] : [`--mount=/proc/${this.#containerd?.pid ?? 0}/ns/mnt`, 'unshare'];
     this.#dockerd = this.#spawn(view.length === 0 ? 'unshare' : 'nsenter', [...view, ...args], 'dockerd.log');
@@ -119,19 +119,19 @@ export class PrivateEngine {
     }, 'dockerd');
   }
 
-  /** As a power cut of the daemon: no time to say anything. */
+  /** Kills the daemon without a chance to clean up. */
   async killDaemon(): Promise<void> {
     await this.#end(this.#dockerd, 'SIGKILL');
     this.#dockerd = null;
   }
 
-  /** In order. Without live-restore its containers end with it. */
+  /** Stops the daemon in order. Without live-restore its containers end with it. */
   async stopDaemon(): Promise<void> {
     await this.#end(this.#dockerd, 'SIGTERM');
     this.#dockerd = null;
   }
 
-  /** It hangs: connections are accepted by the kernel and never answered. */
+  /** Suspends the daemon: the kernel accepts connections, but nothing answers. */
   freezeDaemon(): void {
     process.kill(this.pid, 'SIGSTOP');
   }
@@ -144,7 +144,7 @@ export class PrivateEngine {
     this.#dockerd?.kill('SIGCONT');
     await this.#end(this.#dockerd, 'SIGTERM');
     this.#dockerd = null;
-    // What a killed daemon left: its shims name our socket, and their children are the containers.
+    // Leftovers of a killed daemon: its shims name our socket, and their children are the containers.
     for (const shim of this.#shims()) for (const pid of [...descendants(shim), shim]) kill(pid);
     await this.#end(this.#containerd, 'SIGTERM');
     this.#containerd = null;
@@ -183,7 +183,7 @@ export class PrivateEngine {
     try {
       const PATH = `${process.env['PATH'] ?? ''}:/usr/sbin:/sbin`;
       const env = { ...process.env, PATH, DOCKER_HOST: undefined };
-      // An engine's own files must be open to the users of its containers, whatever the umask of a test.
+      // The files of an engine must be readable by the users of its containers, whatever the umask of a test.
       const command = ['-c', 'umask 022 && exec "$0" "$@"', program, ...args];
       return spawn('sh', command, { stdio: ['ignore', output, output], env });
     } finally {
@@ -235,7 +235,7 @@ export class PrivateEngine {
 }
 
 export function engineAt(socketPath: string): Docker {
-  // DOCKER_HOST of the one who runs the tests must not win over the path.
+  // A DOCKER_HOST in the environment of the tests must not override the path.
   return new Docker({
     socketPath,
     host: undefined,
@@ -254,7 +254,7 @@ function commandLine(pid: number): string {
   try {
     return readFileSync(`/proc/${pid}/cmdline`, 'utf8');
   } catch {
-    // It ended while we were looking.
+    // It ended meanwhile.
     return '';
   }
 }

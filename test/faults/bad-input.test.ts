@@ -26,7 +26,7 @@ async function project(files: Record<string, string>): Promise<string> {
   return await writeProject(await bench.temporaryFolder(), files);
 }
 
-/** `name` and `agent` are given; the rest of holdfast.yaml as the test has it. */
+/** `name` and `agent` are fixed; the test gives the rest of holdfast.yaml. */
 async function withYaml(
   more: string,
   head = 'name: odd\nagent: { protocol: command, command: [sh] }\n',
@@ -35,7 +35,7 @@ async function withYaml(
 }
 
 describe('a holdfast.yaml', () => {
-  test('that is broken: file, line and column, by the command line too', async () => {
+  test('that is invalid: file, line and column, also on the command line', async () => {
     const directory = await project({
       'holdfast.yaml': 'name: odd\nagent:\n  protocol: command\n command: [sh\n',
     });
@@ -53,7 +53,7 @@ describe('a holdfast.yaml', () => {
     ['a duration that is none', 'idle: { pause: soon }\n', /holdfast\.yaml:3:\d+/],
     ['a key twice', 'persistence: persistent\npersistence: ephemeral\n', /holdfast\.yaml:4:\d+/],
     ['many aliases', `env:\n  A: &a x\n${'  B: *a\n'.repeat(2)}`, /holdfast\.yaml:\d+:\d+/],
-  ])('with %s: says where', async (_, more, where) => {
+  ])('with %s: reports the position', async (_, more, where) => {
     const directory = await withYaml(more);
     const failure = await home.call('profile/deploy', { directory }).then(
       () => null,
@@ -86,7 +86,7 @@ describe('a holdfast.yaml', () => {
     await expect(home.call('profile/deploy', { directory })).rejects.toMatchObject({ code: 'not_supported' });
   });
 
-  test('with an image that is nowhere: typed, and nothing is deployed', async () => {
+  test('with a missing image: a typed error, and nothing is deployed', async () => {
     const directory = await withYaml('image: localhost:1/nobody/nothing:1\n');
     await expect(home.call('profile/deploy', { directory })).rejects.toMatchObject({
       code: expect.stringMatching(/^image_(not_found|pull_failed)$/) as string,
@@ -99,7 +99,7 @@ describe('a holdfast.yaml', () => {
 });
 
 describe('an agent that', () => {
-  test('prints what looks like our own messages, and writes where our files lie: its answer is what it returned', async () => {
+  test('prints lookalikes of our messages and writes to our files: its result is what it returned', async () => {
     const garbage = String.raw`
 import os, sys
 def handler(input):
@@ -129,7 +129,7 @@ def handler(input):
     const text = await turnOutput(home, turn.turnId, 'stdout');
     expect(text.subarray(-256).equals(Buffer.from(Array.from({ length: 256 }, (_, at) => at)))).toBe(true);
     expect(text.toString('latin1')).toContain('"id":1,"result":{"state":"ended"');
-    // It may hurt itself with what it writes into open descriptors, but never be taken at a forged word.
+    // It may damage its own turn through open descriptors, but a forged message is never believed.
     expect(after.output).not.toMatchObject({ output: 'forged' });
     if (after.status === 'succeeded') expect(after.output).toEqual({ true: 'answer' });
     else expect(after.error?.data.code).toMatch(/^(worker_crashed|agent_failed)$/);
@@ -177,7 +177,7 @@ def handler(input):
     });
   }, 180_000);
 
-  test('writes more than limits.output: ended as output_limit, what came before is kept', async () => {
+  test('writes more than limits.output: ends with output_limit, and earlier output is kept', async () => {
     await bench.deploy(home, shellProject('talker', 'persistence: persistent\nlimits: { output: 64KiB }\n'));
     const { session } = await home.call('session/create', { profile: 'talker' });
     const { turn } = await home.call('turn/start', { session: session.id, prompt: 'yes' });
@@ -187,7 +187,7 @@ def handler(input):
     });
     const kept = await turnOutput(home, turn.turnId, 'stdout');
     expect(kept.length).toBeGreaterThanOrEqual(64 * 1024);
-    // It writes a gigabyte a second: what was read when the limit was seen, and no more.
+    // It writes a gigabyte per second: only data read before the limit was noticed is kept.
     expect(kept.length).toBeLessThan(4 * MIB);
     expect(kept.equals(Buffer.alloc(kept.length, 'y\n'))).toBe(true);
     const next = await home.call('turn/start', { session: session.id, prompt: 'pgrep -c yes; true' });
@@ -214,7 +214,7 @@ describe('binary', () => {
     expect(hash('sha256', await turnOutput(home, turnId, 'stdout'))).toBe(hash('sha256', input));
   });
 
-  test('as an argument is refused, typed, and nothing has run', async () => {
+  test('as an argument is refused with a typed error, and nothing runs', async () => {
     const echo = {
       'holdfast.yaml':
         'name: echo\nagent: { protocol: command, command: [echo], prompt: argument }\npersistence: persistent\n',
@@ -231,7 +231,7 @@ describe('binary', () => {
 });
 
 describe.skipIf(!isRoot)('a full disk (needs root)', () => {
-  test('typed no_space, nothing acknowledged is lost, deleting works, and then it goes on', async () => {
+  test('gives no_space, loses nothing acknowledged, allows deletion, and works again afterwards', async () => {
     const folder = await bench.temporaryFolder();
     await execute('mount', ['-t', 'tmpfs', '-o', 'size=48m,mode=0755', 'holdfast-test', folder]);
     bench.onCleanup(() => execute('umount', ['-l', folder]));
@@ -253,7 +253,7 @@ describe.skipIf(!isRoot)('a full disk (needs root)', () => {
     const first = await run(other, 'echo first | tee f');
     expect(first).toMatchObject({ status: 'succeeded', text: 'first\n' });
 
-    // An agent fills the disk; what the supervisor then cannot store waits for room, and whatever is refused is refused typed.
+    // An agent fills the disk; what the supervisor cannot store waits for space, and every refusal is typed.
     await small.call('session/resume', { session: hog });
     const filling = await small.call('turn/start', {
       session: hog,
@@ -277,7 +277,7 @@ describe.skipIf(!isRoot)('a full disk (needs root)', () => {
       code: 'no_space',
     });
     const { session } = await small.call('session/show', { session: other });
-    // Undefined both where none was taken.
+    // Both are undefined without a snapshot.
     expect(session.tags[0]).toBe(acknowledged.at(-1));
     expect((await turnOutput(small, first.turn, 'stdout')).toString()).toBe('first\n');
 

@@ -83,7 +83,7 @@ async function inTheMiddle(
   const { session } = await home.call('session/create', { profile });
   const work = profile === 'shell' ? { prompt: SLOW } : { input: {} };
   const { turn } = await home.call('turn/start', { session: session.id, ...work });
-  await waitUntil('the turn is in its middle', async () => (await progress(home, session.id)) > 10, 30_000);
+  await waitUntil('the turn is running', async () => (await progress(home, session.id)) > 10, 30_000);
   return { session: session.id, turn: turn.turnId };
 }
 

@@ -14,9 +14,9 @@ import { printInSoak } from '../setup/run-length.ts';
 
 const obstacle = privateEngineObstacle();
 
-/** An engine that hangs is given up on after ten seconds, and whoever asks may have to wait for two such looks. */
+/** A hanging engine is unreachable after ten seconds, and a request may wait for two such timeouts. */
 const BOUND_MS = 30_000;
-/** Less than it takes to give up on the engine: nobody waits for that. */
+/** Less than the timeout of the engine: nobody waits for it. */
 const LIST_MS = 8000;
 
 let image: Awaited<ReturnType<typeof bareImage>>;
@@ -57,7 +57,7 @@ async function timed<T>(work: Promise<T>): Promise<{ ms: number; failure: Holdfa
   return { ms: performance.now() - asked, failure };
 }
 
-/** What people can do all the same while there is no engine. */
+/** What people can do without an engine. */
 async function expectUsable(home: FaultHome, session: string): Promise<void> {
   const asked = performance.now();
   const { sessions } = await home.call('session/list', {});
@@ -86,10 +86,10 @@ describe.skipIf(obstacle !== null)(`an engine without live-restore (${obstacle ?
     await bench.deploy(home, bareProject('volume', image.reference, 'workspace: { backing: volume }\n'));
   });
 
-  test('killed in the middle of a turn: known as down, and what was lost is said when it is back', async () => {
+  test('killed during a turn: reported as unreachable, and the loss is reported after the restart', async () => {
     const { session } = await home.call('session/create', { profile: 'bare' });
     const { turn } = await home.call('turn/start', { session: session.id, prompt: slow(3000) });
-    await waitUntil('the turn is in its middle', async () => (await progress(home, session.id)) > 10, 20_000);
+    await waitUntil('the turn is running', async () => (await progress(home, session.id)) > 10, 20_000);
     await engine.killDaemon();
     await waitUntil('it is known as down', () => unreachable(home), 20_000);
     await expectUsable(home, session.id);
@@ -120,7 +120,7 @@ describe.skipIf(obstacle !== null)(`an engine without live-restore (${obstacle ?
     await home.call('session/stop', { session: session.id });
   });
 
-  test('that is down: a fork is answered, says why it has no files, and gets them when it is back', async () => {
+  test('that is down: a fork is created, says why it has no files, and gets them after the restart', async () => {
     const { session } = await home.call('session/create', { profile: 'bare' });
     await run(home, session.id, 'echo kept > f');
     const { id: snapshot } = await home.call('snapshot/create', { session: session.id });
@@ -140,7 +140,7 @@ describe.skipIf(obstacle !== null)(`an engine without live-restore (${obstacle ?
     await home.call('session/stop', { session: fork.id });
   }, 180_000);
 
-  test('that is down during an undeploy: it fails for good, and a later deploy of the name is not its', async () => {
+  test('that is down during an undeploy: the undeploy fails, and a later deploy of the name is not affected', async () => {
     const project = bareProject('reused', image.reference);
     await bench.deploy(home, project);
     const { session } = await home.call('session/create', { profile: 'reused', name: 'first' });
@@ -165,7 +165,7 @@ describe.skipIf(obstacle !== null)(`an engine without live-restore (${obstacle ?
     await home.call('profile/undeploy', { profile: 'reused', force: true });
   }, 180_000);
 
-  test('that hangs: every request ends typed and in time, and it goes on when the engine does', async () => {
+  test('that hangs: every request fails with a typed error in time, and works when the engine does', async () => {
     const { session } = await home.call('session/create', { profile: 'bare' });
     await run(home, session.id, 'echo kept > f');
     const { session: stopped } = await home.call('session/create', { profile: 'bare' });
@@ -198,7 +198,7 @@ describe.skipIf(obstacle !== null)(`an engine without live-restore (${obstacle ?
     await home.call('session/stop', { session: session.id });
   }, 180_000);
 
-  test('that is not there at the start: people can look around, and it works once there is one', async () => {
+  test('that is missing at the start: people can browse, and everything works once it runs', async () => {
     const { session } = await home.call('session/create', { profile: 'bare' });
     await run(home, session.id, 'echo kept > f');
     const { pid } = await home.call('supervisor/status', {});
@@ -235,7 +235,7 @@ describe.skipIf(obstacle !== null)(`an engine without live-restore (${obstacle ?
     await home.call('session/stop', { session: session.id });
   });
 
-  test('that is pruned of everything: nothing of a resumable session in a directory is lost', async () => {
+  test('that is pruned: a resumable session in a directory loses nothing', async () => {
     const sessions = await Promise.all(
       ['bare', 'volume'].map(async (profile) => {
         const { session } = await home.call('session/create', { profile });
@@ -245,7 +245,8 @@ describe.skipIf(obstacle !== null)(`an engine without live-restore (${obstacle ?
     );
     const [directory = '', volume = ''] = sessions;
     await home.call('session/stop', { session: directory });
-    // `docker volume prune -f --all`, then `docker system prune -f --volumes`; some engines take named volumes by the first.
+    // `docker volume prune -f --all`, then `docker system prune -f --volumes`; some engines remove named volumes with
+    // the first.
     await engine.docker
       .pruneVolumes({ filters: { all: ['true'] } })
       .catch(() => engine.docker.pruneVolumes());
@@ -253,7 +254,7 @@ describe.skipIf(obstacle !== null)(`an engine without live-restore (${obstacle ?
     await engine.docker.pruneNetworks();
     await engine.docker.pruneImages();
     await engine.docker.pruneVolumes();
-    // A volume that is in use is kept by the engine itself.
+    // The engine keeps a volume that is in use.
     for (const id of sessions) {
       expect((await run(home, id, 'sha256sum -c sum')).text).toBe('f: OK\n');
       await home.call('session/stop', { session: id });
@@ -266,7 +267,7 @@ describe.skipIf(obstacle !== null)(`an engine without live-restore (${obstacle ?
 describe.skipIf(obstacle !== null)(`an engine with live-restore (${obstacle ?? 'private'})`, () => {
   const bench = useFaultFixture(afterAll);
 
-  test('killed and started again in the middle of a turn: the turn does not notice', async () => {
+  test('restarted during a turn: the turn is not affected', async () => {
     const engine = await privateEngine(true);
     bench.onCleanup(() => engine.close());
     const home = await bench.createHome({
@@ -277,7 +278,7 @@ describe.skipIf(obstacle !== null)(`an engine with live-restore (${obstacle ?? '
     await bench.deploy(home, bareProject('bare', image.reference));
     const { session } = await home.call('session/create', { profile: 'bare' });
     const { turn } = await home.call('turn/start', { session: session.id, prompt: slow(100) });
-    await waitUntil('the turn is in its middle', async () => (await progress(home, session.id)) > 10, 20_000);
+    await waitUntil('the turn is running', async () => (await progress(home, session.id)) > 10, 20_000);
     await engine.killDaemon();
     await waitUntil('it is known as down', () => unreachable(home), 20_000);
     await expectUsable(home, session.id);

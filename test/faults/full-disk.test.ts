@@ -17,10 +17,10 @@ const LONG = { timeout: 180_000 };
 
 interface SmallDisk {
   readonly home: FaultHome;
-  /** Uses up what is left for others. */
+  /** Fills the remaining space. */
   readonly fillRest: () => Promise<void>;
   readonly isFull: () => Promise<boolean>;
-  /** Makes room without asking anybody. */
+  /** Frees space without the supervisor. */
   readonly makeRoom: (session: string) => Promise<void>;
 }
 
@@ -51,13 +51,13 @@ async function shown(home: FaultHome, turn: string): Promise<Turn> {
 
 const untilWaiting = (home: FaultHome, turn: string): Promise<void> =>
   waitUntil(
-    'it says that it waits for room',
+    'it says that it waits for disk space',
     async () => (await shown(home, turn)).waitingFor === 'disk_space',
   );
 
 describe.skipIf(process.getuid?.() !== 0)('turns on a full disk (needs root)', () => {
   test(
-    'a program that ends on a full disk keeps its exit code, whoever waits is told, and it ends once there is room',
+    'a program that exits on a full disk keeps its exit code; its clients are notified, and the turn ends once there is space',
     LONG,
     async () => {
       const { home, fillRest, makeRoom } = await smallDisk();
@@ -70,7 +70,7 @@ describe.skipIf(process.getuid?.() !== 0)('turns on a full disk (needs root)', (
         const following = bench.runHoldfast(home, ['turn', 'wait', turn.turnId]);
         await fillRest();
         await untilWaiting(home, turn.turnId);
-        // Long enough for whatever looks after turns to look again, and for the command to tell.
+        // Long enough for the next check of turns and for the output of the command.
         await new Promise((resolve) => setTimeout(resolve, 8000));
         expect(await shown(home, turn.turnId)).toMatchObject({ status: 'running', waitingFor: 'disk_space' });
         await makeRoom(session.id);
@@ -89,7 +89,7 @@ describe.skipIf(process.getuid?.() !== 0)('turns on a full disk (needs root)', (
     },
   );
 
-  test('the answer of a handler waits for room', LONG, async () => {
+  test('the result of a handler waits for disk space', LONG, async () => {
     const { home, fillRest, makeRoom } = await smallDisk();
     const body = `def handler(i):
     if i.get("fill"):
@@ -114,7 +114,7 @@ describe.skipIf(process.getuid?.() !== 0)('turns on a full disk (needs root)', (
     expect(second).toMatchObject({ status: 'succeeded', output: { kept: 2 } });
     const after = await ask({ n: 3 });
     const third = await waitForTurn(home, after.turn.turnId);
-    // The worker has not died of it.
+    // The worker has survived.
     expect(third).toMatchObject({
       status: 'succeeded',
       output: { kept: 3 },
@@ -122,34 +122,30 @@ describe.skipIf(process.getuid?.() !== 0)('turns on a full disk (needs root)', (
     });
   });
 
-  test(
-    'cancelling works while the disk is full, of a turn that runs, of one that has ended and of one that waits',
-    LONG,
-    async () => {
-      const { home, fillRest, isFull, makeRoom } = await smallDisk();
-      await bench.deploy(home, shellProject('sh'));
-      const start = async (prompt: string) => await home.call('turn/start', { profile: 'sh', prompt });
-      const running = await start(`echo begun; ${FULL}; sleep 600`);
-      const queued = await start('echo never');
-      await fillRest();
-      for (const { turn } of [queued, running]) {
-        await home.call('turn/cancel', { turn: turn.turnId });
-        expect(await waitForTurn(home, turn.turnId)).toMatchObject({ status: 'cancelled', waitingFor: null });
-      }
-      expect((await turnOutput(home, running.turn.turnId, 'stdout')).toString()).toBe('begun\n');
-      await makeRoom(running.session.id);
+  test('cancelling works on a full disk for running, ended and waiting turns', LONG, async () => {
+    const { home, fillRest, isFull, makeRoom } = await smallDisk();
+    await bench.deploy(home, shellProject('sh'));
+    const start = async (prompt: string) => await home.call('turn/start', { profile: 'sh', prompt });
+    const running = await start(`echo begun; ${FULL}; sleep 600`);
+    const queued = await start('echo never');
+    await fillRest();
+    for (const { turn } of [queued, running]) {
+      await home.call('turn/cancel', { turn: turn.turnId });
+      expect(await waitForTurn(home, turn.turnId)).toMatchObject({ status: 'cancelled', waitingFor: null });
+    }
+    expect((await turnOutput(home, running.turn.turnId, 'stdout')).toString()).toBe('begun\n');
+    await makeRoom(running.session.id);
 
-      const ended = await start(`${FULL}; exit 4`);
-      await waitUntil('the disk is full', isFull, 60_000);
-      await fillRest();
-      await untilWaiting(home, ended.turn.turnId);
-      await home.call('turn/cancel', { turn: ended.turn.turnId });
-      expect((await waitForTurn(home, ended.turn.turnId)).exitCode).toBe(4);
-      await makeRoom(ended.session.id);
-      const { turn } = await start('echo works');
-      expect(await waitForTurn(home, turn.turnId)).toMatchObject({ status: 'succeeded', exitCode: 0 });
-      // What was given up for it is there for the next time.
-      await waitUntil('the reserve', () => existsSync(join(home.path, 'reserve')));
-    },
-  );
+    const ended = await start(`${FULL}; exit 4`);
+    await waitUntil('the disk is full', isFull, 60_000);
+    await fillRest();
+    await untilWaiting(home, ended.turn.turnId);
+    await home.call('turn/cancel', { turn: ended.turn.turnId });
+    expect((await waitForTurn(home, ended.turn.turnId)).exitCode).toBe(4);
+    await makeRoom(ended.session.id);
+    const { turn } = await start('echo works');
+    expect(await waitForTurn(home, turn.turnId)).toMatchObject({ status: 'succeeded', exitCode: 0 });
+    // The reserve exists again for the next time.
+    await waitUntil('the reserve', () => existsSync(join(home.path, 'reserve')));
+  });
 });

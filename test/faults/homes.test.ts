@@ -15,7 +15,7 @@ import { waitForTurn, waitUntil, useFaultFixture } from './harness/fault-fixture
 const execute = promisify(execFile);
 const COUNTER = join(import.meta.dirname, '../../examples/counter');
 const ENGINE = '/var/run/docker.sock';
-/** Nobody of this machine: no name, no home, no groups. */
+/** A uid without name, home or groups. */
 const STRANGER = 12_345;
 const isRoot = process.getuid?.() === 0;
 
@@ -34,7 +34,7 @@ async function busySession(home: FaultHome): Promise<{ session: string; turn: st
 const counted = Array.from({ length: 80 }, (_, at) => `${at + 1}\n`).join('');
 
 describe('homes', () => {
-  test('five supervisors at once on one: one serves, the others refuse and disturb nothing', async () => {
+  test('with five supervisors at once: one serves, the others refuse and change nothing', async () => {
     const home = await bench.createHome();
     const all = Array.from({ length: 5 }, () => home.spawn());
     await waitUntil('four have refused', () => all.filter(({ isRunning }) => isRunning).length === 1, 30_000);
@@ -56,7 +56,7 @@ describe('homes', () => {
     await expectSettled(home);
   });
 
-  test('two on one engine: neither lists, clears away or stops what is the other’s', async () => {
+  test('two on one engine: neither lists, removes or stops containers of the other', async () => {
     const [one, other] = [await bench.createHome(), await bench.createHome()];
     await Promise.all([one.start(), other.start()]);
     const [mine, theirs] = [await busySession(one), await busySession(other)];
@@ -75,7 +75,7 @@ describe('homes', () => {
     await expectSettled(one);
   });
 
-  test('of a path of 200 characters with spaces: the whole of the counter, as a person does it', async () => {
+  test('with a path of 200 characters and spaces: the whole counter example', async () => {
     const folder = await bench.temporaryFolder();
     const path = join(folder, 'a home with spaces', 'and more of them, ä', 'x'.repeat(140), 'home');
     expect(path.length).toBeGreaterThan(200);
@@ -92,12 +92,12 @@ describe('homes', () => {
   });
 
   test.skipIf(!isRoot)(
-    'of an ordinary user: the whole of the counter, nothing in it is root’s (needs root)',
+    'of an ordinary user: the whole counter example, no file belongs to root (needs root)',
     async () => {
       const folder = await bench.temporaryFolder();
       await chmod(folder, 0o755);
       const own = join(folder, 'own');
-      // As an installation that everybody may read, wherever this one lies.
+      // Like an installation that everybody may read, wherever this one is.
       await cp(join(BUNDLE, '..'), join(folder, 'program'), { recursive: true });
       const node = join(folder, 'program/node');
       await cp(process.execPath, node);
@@ -146,7 +146,7 @@ describe('homes', () => {
   );
 });
 
-/** 1, 2, 3: with its sandbox stopped, paused and killed in between. */
+/** Counts 1, 2, 3, with the sandbox stopped, paused and killed in between. */
 async function expectCounting(
   holdfast: (...args: string[]) => Promise<string>,
   home: string,
@@ -171,7 +171,7 @@ async function expectCounting(
   return { workspace, session: first.sessionId };
 }
 
-/** A socket of the stranger's that leads to the engine. */
+/** A socket of the other user that leads to the engine. */
 async function openDoor(path: string): Promise<() => Promise<void>> {
   const open = new Set<{ destroy(): void }>();
   const server = createServer({ allowHalfOpen: true }, (near) => {

@@ -8,7 +8,7 @@ const TRIES = 6;
 describe('an undeploy', () => {
   const bench = useFaultFixture(afterAll);
 
-  test('right after a turn whose session goes by itself succeeds, and a new deployment of the name stays', async () => {
+  test('right after the turn of an ephemeral session succeeds, and a new deployment of the name stays', async () => {
     const home = await bench.createHome();
     await home.start();
     const ephemeral = await writeProject(await bench.temporaryFolder(), shellProject('q', ''));

@@ -7,33 +7,37 @@ import { EngineRefusal, engineTimedOut, engineUnavailable } from './errors.ts';
 import { TerseAgent } from './terse-agent.ts';
 
 export interface ApiCall {
-  /** What is asked, as the beginning of an error: "Cannot start the sandbox of ses-…". */
+  /** What the call is for, as the beginning of an error: "Cannot start the sandbox of ses-…". */
   readonly what: string;
   readonly method: 'GET' | 'POST' | 'DELETE';
   /** Without version and query: `/containers/json`. */
   readonly path: string;
   readonly query?: Readonly<Record<string, string | number | boolean>>;
   readonly body?: object;
-  /** Until the answer is there (whole for `json`, its head for the others). */
+  /** Until the response has arrived: all of it for `json`, its headers for the others. */
   readonly timeoutMs: number;
-  /** Further statuses that are no refusal: 304 for "already started". */
+  /** Further statuses that count as success: 304 for "already started". */
   readonly acceptedStatuses?: readonly number[];
   readonly signal?: AbortSignal | undefined;
   readonly auth?: Readonly<Record<string, string>> | undefined;
 }
 
-/** What we use of it: it brings the HTTP client, hijacking and the reading of errors. The rest of dockerode is not loaded. */
+/**
+ * The part of docker-modem that we use: its HTTP client, hijacking and error parsing. The rest of dockerode is not
+ * loaded.
+ */
 interface Modem {
   version: string | undefined;
   dial(request: object, callback: (error: unknown, answer: unknown) => void): void;
 }
 
-/** Told of every call that the engine did not take, or to which no answer came in time: it may be gone, or busy. */
+/** Called when a call fails because the engine is unreachable (`gone`) or does not answer in time (`late`). */
 export type OnUnavailable = (error: HoldfastError, how: 'gone' | 'late') => void;
 
 /**
- * One engine's API over its unix socket. Errors: `engine_unavailable` when it cannot be asked, `EngineRefusal` when it says no.
- * A connection per call: a kept one would fail the first call after the engine was restarted.
+ * One engine's API over its unix socket. Errors: `engine_unavailable` when it cannot be reached, `EngineRefusal` when
+ * it answers with an error status. Each call has its own connection: a kept one would fail the first call after an
+ * engine restart.
  */
 export class DockerApi {
   readonly socketPath: string;
@@ -45,7 +49,7 @@ export class DockerApi {
     this.#onUnavailable = onUnavailable;
     const modem: unknown = new DockerModem({
       socketPath,
-      // The modem would take host and port from DOCKER_HOST, and they would win over the path.
+      // Otherwise the modem takes host and port from DOCKER_HOST, and they override the path.
       host: undefined,
       port: undefined,
       protocol: 'http',
@@ -54,22 +58,25 @@ export class DockerApi {
     this.#modem = modem as Modem;
   }
 
-  /** `1.41`; null before it was negotiated. */
+  /** `1.41`; null before the version is negotiated. */
   useVersion(version: string | null): void {
     this.#modem.version = version === null ? undefined : `v${version}`;
   }
 
-  /** The parsed JSON body, or a Buffer when it is none. */
+  /** The parsed JSON body, or a Buffer if the body is not JSON. */
   json(call: ApiCall): Promise<unknown> {
     return this.#dial(call, {}, (answer) => answer);
   }
 
-  /** The body as it comes. The caller ends it by `destroy`. */
+  /** The body as a stream. The caller ends it with `destroy`. */
   stream(call: ApiCall): Promise<IncomingMessage> {
     return this.#dial(call, { isStream: true }, (answer) => answer as IncomingMessage, destroyStream);
   }
 
-  /** The raw connection, both ways; needs a body, because without one the head is never sent. Half-closing it is end-of-input for the other side. */
+  /**
+   * The raw connection, in both directions. Requires a body, because without one the headers are never sent.
+   * Half-closing it signals end of input to the process.
+   */
   hijack(call: ApiCall): Promise<Socket> {
     const kind = { isStream: true, hijack: true };
     return this.#dial(call, kind, (answer) => answer as Socket, destroyStream);
@@ -131,7 +138,7 @@ export class DockerApi {
           return;
         }
         settled = true;
-        // Whoever reads a stream sees it break; until somebody does, breaking must not end the process.
+        // A reader sees the stream break. Until there is one, an error must not end the process.
         if (answer instanceof Stream) answer.on('error', () => undefined);
         resolve(read(answer));
       },

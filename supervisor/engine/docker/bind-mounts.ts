@@ -24,11 +24,12 @@ import type { MountStrategy, SandboxMounts, VolumeWorkspaces } from './mount-str
 import { bindMount, workspaceMissingError } from './mount-strategy.ts';
 import type { SandboxPrograms } from './programs.ts';
 
-/** In the control folder. */
+/** Names in the control folder. */
 const NOTES: readonly string[] = [IN_SANDBOX.temporaryChmodsName, IN_SANDBOX.temporaryEntriesName];
-const GONE = '.gone-';
+/** Prefix of a run directory that is being removed. */
+const DISCARDED = '.gone-';
 
-/** The engine sees this machine's files: folders of the home are mounted as they are. */
+/** For an engine that sees this machine's files: bind-mounts folders of the home. */
 export class BindMountStrategy implements MountStrategy {
   readonly localPaths = true;
   readonly #home: string;
@@ -63,12 +64,12 @@ export class BindMountStrategy implements MountStrategy {
 
   async removeSandboxFiles(sessionId: string): Promise<void> {
     const runs = join(this.#home, 'run');
-    const gone = join(runs, `${GONE}${sessionId}-${randomBytes(4).toString('hex')}`);
+    const discarded = join(runs, `${DISCARDED}${sessionId}-${randomBytes(4).toString('hex')}`);
     const notes = await this.#notes(sessionId);
-    if (notes.length > 0) await this.#discardBut(notes, sessionId, gone);
-    else await renameIfThere(this.#run(sessionId), gone);
-    // Also what an earlier attempt left when it was killed.
-    const left = (await namesIn(runs)).filter((name) => name.startsWith(`${GONE}${sessionId}-`));
+    if (notes.length > 0) await this.#discardExcept(notes, sessionId, discarded);
+    else await renameIfExists(this.#run(sessionId), discarded);
+    // Including leftovers of an attempt that was killed.
+    const left = (await namesIn(runs)).filter((name) => name.startsWith(`${DISCARDED}${sessionId}-`));
     for (const name of left) await removeTree(join(runs, name));
   }
 
@@ -92,7 +93,7 @@ export class BindMountStrategy implements MountStrategy {
       if (codeOf(error) !== 'ENOTEMPTY') throw error;
       throw new HoldfastError('conflict', `The workspace of ${sessionId} is not empty`, {
         why: `${path} still has files`,
-        next: 'try again: its content is removed first',
+        next: 'try again: the content is deleted first',
         details: { session: sessionId, path },
         cause: error,
       });
@@ -122,8 +123,8 @@ export class BindMountStrategy implements MountStrategy {
   }
 
   /**
-   * Folders in which a sidecar that was killed has left notes of what it had lent itself or made in the workspace: the next one of the
-   * session, which may be of another sandbox, puts that right.
+   * Notes of a killed sidecar about modes that it changed temporarily or entries that it created in the workspace.
+   * The next sidecar of the session, perhaps in another sandbox, reverts them.
    */
   async #notes(sessionId: string): Promise<string[]> {
     const control = this.#run(sessionId, 'control');
@@ -136,8 +137,8 @@ export class BindMountStrategy implements MountStrategy {
     return left;
   }
 
-  async #discardBut(notes: readonly string[], sessionId: string, gone: string): Promise<void> {
-    await mkdir(join(gone, 'control'), { recursive: true, mode: 0o700 });
+  async #discardExcept(notes: readonly string[], sessionId: string, discarded: string): Promise<void> {
+    await mkdir(join(discarded, 'control'), { recursive: true, mode: 0o700 });
     const parts: readonly (readonly [part: '' | 'control', kept: readonly string[]])[] = [
       ['', ['control']],
       ['control', notes],
@@ -145,7 +146,7 @@ export class BindMountStrategy implements MountStrategy {
     for (const [part, kept] of parts) {
       for (const name of await namesIn(this.#run(sessionId, part))) {
         if (!kept.includes(name))
-          await renameIfThere(join(this.#run(sessionId, part), name), join(gone, part, name));
+          await renameIfExists(join(this.#run(sessionId, part), name), join(discarded, part, name));
       }
     }
   }
@@ -156,7 +157,7 @@ export class BindMountStrategy implements MountStrategy {
       return this.#volumes.mount(spec.sessionId);
     }
     const path = this.#workspace(spec.sessionId);
-    if (!(await isFolder(path))) throw workspaceMissingError(spec.sessionId, `${path} is not there`);
+    if (!(await isFolder(path))) throw workspaceMissingError(spec.sessionId, `${path} does not exist`);
     return bindMount(path, IN_SANDBOX.workspace);
   }
 
@@ -168,7 +169,7 @@ export class BindMountStrategy implements MountStrategy {
     return files.map(([name]) => bindMount(join(folder, name), `/etc/${name}`, true));
   }
 
-  /** A folder that belongs to a session's uid and is closed to others. */
+  /** Creates a folder that belongs to a session's uid and is closed to others. */
   async #owned(path: string, owner: { uid: number; gid: number }): Promise<void> {
     await mkdir(path, { recursive: true, mode: 0o700 });
     const facts = await stat(path);
@@ -207,7 +208,7 @@ async function namesIn(folder: string): Promise<string[]> {
   }
 }
 
-async function renameIfThere(from: string, to: string): Promise<void> {
+async function renameIfExists(from: string, to: string): Promise<void> {
   try {
     await rename(from, to);
   } catch (error) {
@@ -224,7 +225,7 @@ async function isFolder(path: string): Promise<boolean> {
   }
 }
 
-/** Leaves an equal file as it is: a running container is bound to that very file. */
+/** Keeps an equal file: a running container has that very inode mounted. */
 async function writeOnce(path: string, text: string): Promise<void> {
   try {
     if ((await readFile(path, 'utf8')) === text) return;

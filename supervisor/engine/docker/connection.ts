@@ -13,7 +13,7 @@ import { EventReply, InfoReply, VersionReply, parseReply } from './replies.ts';
 export interface ConnectionOptions {
   resolveEndpoint(): Endpoint;
   readonly naming: Naming;
-  /** Told what was noticed in the background and has no caller. */
+  /** Receives errors that occur in the background and have no caller. */
   reportBackgroundError(what: string, error: unknown): void;
   readonly pingIntervalMs: number;
   readonly queryMs: number;
@@ -28,18 +28,21 @@ export interface EngineIdentity {
   readonly socketPath: string;
 }
 
-/** What is written against; newer engines still speak it, and those that dropped it are asked for the oldest they have. */
+/**
+ * The API version that this driver speaks. Newer engines still offer it; for those that dropped it, the oldest
+ * version that they offer is used.
+ */
 const API_VERSION = '1.41';
 const FIRST_BACKOFF_MS = 100;
 const LAST_BACKOFF_MS = 5000;
 const PROBE_MS = 5000;
-/** Those after which a list still shows what was before. */
-const TOLD_EARLY = new Set(['die', 'oom', 'pause', 'unpause']);
+/** Events after which a container list may still show the previous state. */
+const EMITTED_EARLY = new Set(['die', 'oom', 'pause', 'unpause']);
 const EVENTS = ['create', 'start', 'die', 'oom', 'pause', 'unpause', 'destroy'];
 
 /**
- * Knows whether the engine can be asked, and keeps at it: one loop that connects, follows the events of this home, pings, and
- * goes back to connecting with a growing pause.
+ * Tracks whether the engine answers. One loop connects, follows the events of this home, pings, and reconnects with
+ * growing delays.
  */
 export class EngineConnection {
   readonly #options: ConnectionOptions;
@@ -52,7 +55,7 @@ export class EngineConnection {
   #connecting: Promise<DockerApi> | null = null;
   #identity: EngineIdentity | null = null;
   #status: EngineStatus;
-  /** Until an engine has answered, what is usual on this platform. */
+  /** Until an engine has answered: the usual value on this platform. */
   #localPaths = process.platform === 'linux';
   #events: IncomingMessage | null = null;
   #wake: (() => void) | null = null;
@@ -69,7 +72,7 @@ export class EngineConnection {
       version: null,
       apiVersion: null,
       capabilities: null,
-      why: 'not asked yet',
+      why: 'not connected yet',
       next: null,
     };
   }
@@ -91,7 +94,7 @@ export class EngineConnection {
     };
   }
 
-  /** The engine as it described itself when it was last connected to. */
+  /** What the engine reported about itself at the last connect. */
   identity(): EngineIdentity | null {
     return this.#identity;
   }
@@ -103,11 +106,11 @@ export class EngineConnection {
       this.#setStatus({ ...this.#status, capabilities: this.#listedCapabilities() });
   }
 
-  /** Ready for calls. Connects when it is not. */
+  /** The API, ready for calls. Connects if necessary. */
   async api(): Promise<DockerApi> {
     if (this.#closing.signal.aborted) {
       throw new HoldfastError('shutting_down', 'The engine is no longer used', {
-        why: 'the supervisor is leaving',
+        why: 'the supervisor is shutting down',
       });
     }
     if (this.#api !== null) return this.#api;
@@ -118,7 +121,7 @@ export class EngineConnection {
     try {
       await this.#connect(this.#probeMs);
     } catch (error) {
-      // The failure is the answer; whoever probes gets it as a status.
+      // The failure is the result: callers get it as a status.
       this.#lost(toHoldfastError(error, 'Cannot ask the Docker engine'));
     }
     return this.#status;
@@ -143,7 +146,7 @@ export class EngineConnection {
     await this.#loop;
   }
 
-  /** One attempt at a time, shared by all who need it. */
+  /** One attempt at a time, shared by all callers. */
   #connect(timeoutMs: number): Promise<DockerApi> {
     this.#connecting ??= this.#attempt(timeoutMs).finally(() => {
       this.#connecting = null;
@@ -154,13 +157,13 @@ export class EngineConnection {
   async #attempt(timeoutMs: number): Promise<DockerApi> {
     const what = 'Cannot ask the Docker engine';
     try {
-      // Once an engine was found, a vanished socket does not make us change to another engine.
+      // Once an engine was found, a vanished socket does not make us switch to another engine.
       this.#endpoint = this.#identity === null ? this.#options.resolveEndpoint() : this.#endpoint;
       const endpoint = this.#endpoint ?? this.#options.resolveEndpoint();
       const api: DockerApi = new DockerApi(endpoint.socketPath, (error, how) => {
-        // Of one call too many for a busy engine only that call fails, if it still answers what costs it nothing.
+        // A busy engine may miss one call: only that call fails if a ping is still answered.
         if (how === 'late' && this.#api === api) void this.#ping();
-        // A late answer about an earlier connection says nothing about the present one.
+        // A late answer from an earlier connection says nothing about the current one.
         else if (this.#api === null || this.#api === api) this.#lost(error);
       });
       const call = { what, method: 'GET', timeoutMs, signal: this.#closing.signal } as const;
@@ -199,17 +202,17 @@ export class EngineConnection {
           backoff = FIRST_BACKOFF_MS;
         });
       } catch (error) {
-        // Known already when a call noticed it first; either way it has become the status, which is what others see.
+        // A call may have noticed the failure first. Either way the status holds it, and callers read the status.
         if (this.#api !== null) this.#lost(broken(error, this.#api.socketPath));
       }
-      // An engine that was waited for in vain has had its pause; it may be busy, and is asked again at once.
+      // The timeout was delay enough: the engine may be busy and is asked again at once.
       if (performance.now() - began >= this.#options.queryMs) backoff = FIRST_BACKOFF_MS;
       await this.#pause(backoff);
       backoff = Math.min(backoff * 2, LAST_BACKOFF_MS);
     }
   }
 
-  /** Passes changes on until the stream ends, which an engine never does while it lives. */
+  /** Emits changes until the stream ends, which an engine never does while it runs. */
   async #follow(api: DockerApi, connected: () => void): Promise<void> {
     const what = 'Cannot follow the Docker engine';
     const stream = await api.stream({
@@ -222,7 +225,8 @@ export class EngineConnection {
     });
     this.#events = stream;
     if (this.#api !== api) {
-      // Lost while the stream was opened: followed like this, it would stay lost until somebody asks.
+      // The connection was lost while the stream was opened. Following it would leave the status unreachable until
+      // the next call.
       stream.destroy();
       this.#events = null;
       return;
@@ -250,34 +254,34 @@ export class EngineConnection {
     try {
       const event = parseReply(EventReply, 'Cannot read an event of the engine', JSON.parse(line));
       const labels = event.Actor.Attributes ?? {};
-      // Helpers come and go in the middle of a verb: nobody's state changes by them.
+      // Helper containers come and go during an operation and change no session's state.
       if (labels[LABEL.role] === 'helper') return;
       const change = { sessionId: labels[LABEL.session] ?? null };
       this.#emit(change);
-      if (TOLD_EARLY.has(event.Action)) void this.#tellAgain(api, event.Actor.ID, change);
+      if (EMITTED_EARLY.has(event.Action)) void this.#emitAgain(api, event.Actor.ID, change);
     } catch (error) {
-      this.#options.reportBackgroundError('an event of the engine was not understood', error);
+      this.#options.reportBackgroundError('cannot read an event of the engine', error);
       this.#emit({ sessionId: null });
     }
   }
 
   /**
-   * The engine tells of an end before it has cleaned up, and lists the container as running until then; whoever looked in between saw what
-   * was before. Inspecting one waits for that.
+   * The engine sends the event before its cleanup, and lists the container as running until then, so an observer may
+   * have seen the old state. Inspecting the container waits for the cleanup; then the change is emitted again.
    */
-  async #tellAgain(api: DockerApi, id: string, change: EngineChange): Promise<void> {
+  async #emitAgain(api: DockerApi, id: string, change: EngineChange): Promise<void> {
     const { queryMs: timeoutMs } = this.#options;
     const { signal } = this.#closing;
-    const what = 'Cannot look at a container';
+    const what = 'Cannot inspect a container';
     try {
       await api.json({ what, method: 'GET', path: `/containers/${id}/json`, timeoutMs, signal });
     } catch {
-      // Gone, or not to be asked: whoever looks now is told.
+      // The container is gone or the engine unreachable; the next observation shows it.
     }
     this.#emit(change);
   }
 
-  /** Some time went by: is the engine still there? */
+  /** Checks whether the engine still answers. */
   async #ping(): Promise<void> {
     const api = this.#api;
     if (api === null || this.#checking || this.#closing.signal.aborted) return;
@@ -286,7 +290,7 @@ export class EngineConnection {
       const what = 'The Docker engine does not answer';
       await api.json({ what, method: 'GET', path: '/_ping', timeoutMs: this.#probeMs });
     } catch (error) {
-      // A failure to answer has become the status; a refusal is an answer.
+      // A failure to answer is in the status already; an error response is an answer.
       if (!isRefusal(error) && this.#api !== null) this.#lost(broken(error, api.socketPath));
     } finally {
       this.#checking = false;
@@ -319,22 +323,22 @@ export class EngineConnection {
     const before = JSON.stringify(this.#status);
     this.#status = status;
     if (JSON.stringify(status) === before) return;
-    for (const listener of this.#statusListeners) this.#tell(() => listener(status));
+    for (const listener of this.#statusListeners) this.#notify(() => listener(status));
   }
 
   #emit(change: EngineChange): void {
-    for (const listener of this.#changeListeners) this.#tell(() => listener(change));
+    for (const listener of this.#changeListeners) this.#notify(() => listener(change));
   }
 
-  #tell(call: () => void): void {
+  #notify(call: () => void): void {
     try {
       call();
     } catch (error) {
-      this.#options.reportBackgroundError('a listener to the engine failed', error);
+      this.#options.reportBackgroundError('a listener of engine changes failed', error);
     }
   }
 
-  /** Waits, but not longer than until somebody has connected or the end. */
+  /** Waits until the delay is over, a connect succeeds or the connection is closed. */
   async #pause(ms: number): Promise<void> {
     const woken = new AbortController();
     this.#wake = () => woken.abort();
@@ -356,23 +360,23 @@ function broken(error: unknown, socketPath: string): HoldfastError {
   return engineUnavailable('Cannot follow the Docker engine', socketPath, error);
 }
 
-/** The API version to speak. Errors: `not_supported`. */
+/** Chooses the API version. Errors: `not_supported`. */
 export function negotiateApiVersion(version: {
   Version: string;
   ApiVersion: string;
   MinAPIVersion?: string | undefined;
 }): string {
-  if (older(version.ApiVersion, API_VERSION)) {
+  if (isOlder(version.ApiVersion, API_VERSION)) {
     throw new HoldfastError('not_supported', `Docker ${version.Version} is too old`, {
-      why: `it speaks API ${version.ApiVersion}, and ${API_VERSION} is needed`,
+      why: `it offers API ${version.ApiVersion}, and ${API_VERSION} is required`,
       next: 'update Docker to 20.10 or newer',
     });
   }
   const oldest = version.MinAPIVersion ?? API_VERSION;
-  return older(API_VERSION, oldest) ? oldest : API_VERSION;
+  return isOlder(API_VERSION, oldest) ? oldest : API_VERSION;
 }
 
-function older(one: string, other: string): boolean {
+function isOlder(one: string, other: string): boolean {
   const [major = 0, minor = 0] = one.split('.').map(Number);
   const [otherMajor = 0, otherMinor = 0] = other.split('.').map(Number);
   return major < otherMajor || (major === otherMajor && minor < otherMinor);

@@ -3,19 +3,19 @@ import { HOST_MACHINE } from '../../../protocol/egress.ts';
 import { IN_SANDBOX } from '../../../sidecar/wire.ts';
 import type { SandboxSpec } from '../port.ts';
 
-/** Whose network namespace a container has. */
+/** The network namespace of a container. */
 export type NetworkNamespace = 'none' | { readonly joins: string };
 
 const MIB = 1024 * 1024;
 const SIDECAR_MEMORY = 512 * MIB;
-/** What a helper needs to hand a folder to a session's uid, and nothing else. */
+/** Capabilities that a helper container needs to give a folder to a session's uid, and no others. */
 const CHORE_CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER'];
-/** Below what the daemon's own limit is on any machine seen: raising it would need a privilege that a daemon may not have. */
+/** Below the daemon's own limit on all machines seen: raising it would require a privilege that a daemon may lack. */
 const OPEN_FILES = 16384;
 
 const AGENT_HOME = '/home/agent';
 
-/** What holds for every container of ours: no privileges, nothing writable but what is mounted, nothing written to the host's log. */
+/** Options of every container: no privileges, only mounts are writable, nothing goes to the host's log. */
 function hardened(memoryBytes: number, pids: number): NonNullable<ContainerCreateOptions['HostConfig']> {
   return {
     CapDrop: ['ALL'],
@@ -36,7 +36,7 @@ function networkMode(network: NetworkNamespace): string {
   return network === 'none' ? 'none' : `container:${network.joins}`;
 }
 
-/** The docker default runtime has many names; an empty one leaves the choice to the engine. */
+/** The default runtime has many names; an empty one leaves the choice to the engine. */
 function runtimeOf(name: string): { Runtime?: string } {
   return name === '' || name === 'default' ? {} : { Runtime: name };
 }
@@ -99,7 +99,7 @@ export function agentOptions(
       ...Object.entries({ ...agentEnvironment(spec.sessionId), ...spec.env, ...RUNNER_ENVIRONMENT }).map(
         ([name, value]) => `${name}=${value}`,
       ),
-      // A name without a value is taken out of what the image sets.
+      // A name without a value removes the variable that the image sets.
       ...RUNNER_SETS,
     ],
     Labels: labels,
@@ -114,7 +114,7 @@ export function agentOptions(
       NetworkMode: networkMode(network),
       Mounts: mounts,
       Tmpfs: {
-        // Builds and installers run what they put into /tmp: without exec they break.
+        // Builds and installers execute files in /tmp.
         '/tmp': `rw,exec,nosuid,nodev,mode=1777,size=${tmpfs(0.5)}`,
         [AGENT_HOME]: `rw,exec,nosuid,nodev,mode=0700,uid=${spec.uid},gid=${spec.gid},size=${tmpfs(0.25)}`,
       },
@@ -122,14 +122,14 @@ export function agentOptions(
   };
 }
 
-/** What our scripts in the container obey: neither the image nor a profile has a say in it. */
+/** Variables that our scripts in the container read; neither the image nor a profile overrides them. */
 const RUNNER_ENVIRONMENT = {
   HOLDFAST_BUSYBOX: `${IN_SANDBOX.runtime}/busybox`,
   HOLDFAST_RUN: IN_SANDBOX.run,
   HOLDFAST_WORKSPACE: IN_SANDBOX.workspace,
   HOLDFAST_TMP: '/tmp',
 } as const;
-/** What they set for the processes that they start, and know those by. */
+/** Variables that the scripts set for the processes they start, and by which they find those processes. */
 const RUNNER_SETS = [
   'HOLDFAST_RUNNER',
   'HOLDFAST_TURN',
@@ -139,12 +139,12 @@ const RUNNER_SETS = [
   'HOLDFAST_TERMINAL',
 ];
 
-/** PATH stays the image's. */
+/** Everything but PATH, which stays the image's. */
 function agentEnvironment(sessionId: string): Record<string, string> {
   const name = 'Holdfast Agent';
   const email = `${sessionId}@holdfast.invalid`;
   return {
-    // The runner knows by it what belongs to the session.
+    // The runner finds the processes of the session by it.
     HOLDFAST_SESSION: sessionId,
     HOME: AGENT_HOME,
     USER: 'agent',
@@ -158,7 +158,7 @@ function agentEnvironment(sessionId: string): Record<string, string> {
   };
 }
 
-/** One command in the trusted image; as root where it has to give files away, else as the given owner. */
+/** One command in the trusted image: as root where it has to change owners, else as the given owner. */
 export function helperOptions(options: {
   image: string;
   command: readonly string[];
@@ -194,29 +194,30 @@ export function helperOptions(options: {
 }
 
 /**
- * What the engine would mount from the container that made the network namespace. Once that one is removed, later joiners
- * get empty files and cannot look up `localhost`; and the engine's own resolv.conf names the host's name servers.
+ * Replaces the files that the engine would mount from the container that created the network namespace. When that
+ * container is removed, later joiners get empty files and cannot resolve `localhost`; and the engine's resolv.conf
+ * names the name servers of the host.
  */
 export const NETWORK_FILES = {
   hosts: `127.0.0.1 localhost sandbox\n${HOST_MACHINE.address} ${HOST_MACHINE.name}\n::1 localhost ip6-localhost ip6-loopback\n`,
   hostname: 'sandbox\n',
-  'resolv.conf': '# There is no network here, and so no name server.\n',
+  'resolv.conf': '# No network here, so no name server.\n',
 } as const;
 
-/** `passwd` and `group` of the agent container: whatever uid a session has, it has a name and a home there. */
+/** `passwd` and `group` of the agent container: the session's uid has a name and a home there. */
 export function accountFiles(uid: number, gid: number): { passwd: string; group: string } {
-  const others = (id: number): boolean => id !== uid && id !== gid;
+  const isFree = (id: number): boolean => id !== uid && id !== gid;
   return {
     passwd: [
       'root:x:0:0:root:/root:/bin/sh',
       ...(uid === 0 ? [] : [`agent:x:${uid}:${gid}:agent:${AGENT_HOME}:/bin/sh`]),
-      ...(others(65534) ? ['nobody:x:65534:65534:nobody:/nonexistent:/bin/false'] : []),
+      ...(isFree(65534) ? ['nobody:x:65534:65534:nobody:/nonexistent:/bin/false'] : []),
       '',
     ].join('\n'),
     group: [
       'root:x:0:',
       ...(gid === 0 ? [] : [`agent:x:${gid}:`]),
-      ...(others(65534) ? ['nogroup:x:65534:'] : []),
+      ...(isFree(65534) ? ['nogroup:x:65534:'] : []),
       '',
     ].join('\n'),
   };

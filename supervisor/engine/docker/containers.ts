@@ -19,29 +19,29 @@ import type { ContainerSummary } from './replies.ts';
 
 export type InspectedContainer = z.infer<typeof ContainerReply>;
 
-/** Milliseconds: what only asks, and what makes the engine work. */
+/** Timeouts in ms: for calls that only read, and for calls that make the engine work. */
 export interface EngineTimeouts {
   readonly queryMs: number;
   readonly operationMs: number;
 }
 
 const REMOVE_TRIES = 20;
-const REMOVE_PAUSE_MS = 100;
+const REMOVE_RETRY_MS = 100;
 
-const FREEZE_ATTEMPTS = 3;
-const THAW_ATTEMPTS = 10;
-const THAW_PAUSE_MS = 100;
+const PAUSE_ATTEMPTS = 3;
+const UNPAUSE_ATTEMPTS = 10;
+const UNPAUSE_RETRY_MS = 100;
 
-/** Containers and volumes of one home, by our names and labels; every verb may be repeated. */
+/** Containers and volumes of one home, found by our names and labels. Every method may be repeated. */
 export class Containers {
   readonly #api: () => Promise<DockerApi>;
   readonly #naming: Naming;
-  readonly #patience: EngineTimeouts;
+  readonly #timeouts: EngineTimeouts;
 
-  constructor(api: () => Promise<DockerApi>, naming: Naming, patience: EngineTimeouts) {
+  constructor(api: () => Promise<DockerApi>, naming: Naming, timeouts: EngineTimeouts) {
     this.#api = api;
     this.#naming = naming;
-    this.#patience = patience;
+    this.#timeouts = timeouts;
   }
 
   async list(sessionId?: string): Promise<ContainerSummary[]> {
@@ -53,17 +53,17 @@ export class Containers {
       method: 'GET',
       path: '/containers/json',
       query: { all: true, filters: this.#naming.filters(sessionId) },
-      timeoutMs: this.#patience.queryMs,
+      timeoutMs: this.#timeouts.queryMs,
     });
     return parseReply(ContainerListReply, what, answer);
   }
 
   async inspect(id: string): Promise<InspectedContainer | null> {
-    const what = 'Cannot look at a container';
+    const what = 'Cannot inspect a container';
     try {
       const path = `/containers/${id}/json`;
       const api = await this.#api();
-      const answer = await api.json({ what, method: 'GET', path, timeoutMs: this.#patience.queryMs });
+      const answer = await api.json({ what, method: 'GET', path, timeoutMs: this.#timeouts.queryMs });
       return parseReply(ContainerReply, what, answer);
     } catch (error) {
       if (isRefusal(error, 404)) return null;
@@ -71,7 +71,7 @@ export class Containers {
     }
   }
 
-  /** The id of the new container. One that has the name already and is ours is stale and makes room. */
+  /** Creates a container and returns its id. A stale container of ours that has the name is removed first. */
   async create(what: string, name: string, body: ContainerCreateOptions): Promise<string> {
     const api = await this.#api();
     const attempt = async (): Promise<string> => {
@@ -81,7 +81,7 @@ export class Containers {
         path: '/containers/create',
         query: { name },
         body,
-        timeoutMs: this.#patience.operationMs,
+        timeoutMs: this.#timeouts.operationMs,
       });
       return parseReply(CreatedReply, what, answer).Id;
     };
@@ -92,8 +92,8 @@ export class Containers {
       const holder = await this.inspect(name);
       if (holder !== null && holder.Config.Labels?.[LABEL.home] !== this.#naming.homeId) {
         throw new HoldfastError('sandbox_failed', what, {
-          why: `a container that is not ours has the name ${name}`,
-          next: `look at it with \`docker inspect ${name}\`, then rename or remove it`,
+          why: `a container that does not belong to this home has the name ${name}`,
+          next: `inspect it with \`docker inspect ${name}\`, then rename or remove it`,
           details: { container: name },
           cause: error,
         });
@@ -104,49 +104,55 @@ export class Containers {
   }
 
   async start(what: string, id: string): Promise<void> {
-    await this.#post(what, id, 'start', this.#patience.operationMs, [304]);
+    await this.#post(what, id, 'start', this.#timeouts.operationMs, [304]);
   }
 
-  /** What the container does now, in the engine's words (`running`, `paused`, `exited`, …); null when there is none. */
+  /** The container's state in the engine's terms (`running`, `paused`, `exited`, …); null if it does not exist. */
   async status(id: string): Promise<string | null> {
     return (await this.inspect(id))?.State.Status ?? null;
   }
 
-  /** What the container does after a refusal decides, because every engine version words its refusals in its own way. */
+  /**
+   * Pauses a container. After an error response its state decides, because the error texts differ between engine
+   * versions.
+   */
   async pause(what: string, id: string): Promise<void> {
     for (let attempt = 1; ; attempt += 1) {
       try {
-        await this.#post(what, id, 'pause', this.#patience.queryMs);
+        await this.#post(what, id, 'pause', this.#timeouts.queryMs);
         return;
       } catch (error) {
         if (!isRefusal(error)) throw error;
         const status = await this.status(id);
         if (status === 'paused') return;
-        // On a busy machine the freezer gives up now and then, and thaws what it had frozen.
-        if (status !== 'running' || attempt === FREEZE_ATTEMPTS) throw error;
-      }
-    }
-  }
-
-  /** As `pause`. Where somebody else resumes the container at the same time, the engine may show it as paused for a moment longer. */
-  async unpause(what: string, id: string): Promise<void> {
-    for (let attempt = 1; ; attempt += 1) {
-      try {
-        await this.#post(what, id, 'unpause', this.#patience.queryMs);
-        return;
-      } catch (error) {
-        if (!isRefusal(error)) throw error;
-        const status = await this.status(id);
-        if (status === 'running') return;
-        if (status !== 'paused' || attempt === THAW_ATTEMPTS) throw error;
-        await sleep(THAW_PAUSE_MS);
+        // On a busy machine the freezer sometimes gives up and thaws the processes again.
+        if (status !== 'running' || attempt === PAUSE_ATTEMPTS) throw error;
       }
     }
   }
 
   /**
-   * TERM, and up to `graceMs` for an end of its own; `remove` kills what is left. A frozen one is thawed first. What the engine refuses
-   * here must not keep the container from being removed.
+   * Like `pause`. When another process unpauses it at the same time, the engine may show it as paused for a moment
+   * longer.
+   */
+  async unpause(what: string, id: string): Promise<void> {
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        await this.#post(what, id, 'unpause', this.#timeouts.queryMs);
+        return;
+      } catch (error) {
+        if (!isRefusal(error)) throw error;
+        const status = await this.status(id);
+        if (status === 'running') return;
+        if (status !== 'paused' || attempt === UNPAUSE_ATTEMPTS) throw error;
+        await sleep(UNPAUSE_RETRY_MS);
+      }
+    }
+  }
+
+  /**
+   * Sends TERM and waits up to `graceMs` for the container to exit; `remove` kills what is left. A paused container
+   * is unpaused first. An error response must not prevent the removal.
    */
   async stop(what: string, id: string, state: string, graceMs: number): Promise<void> {
     if (graceMs <= 0 || (state !== 'running' && state !== 'paused')) return;
@@ -159,10 +165,10 @@ export class Containers {
         method: 'POST',
         path,
         query: { signal: 'TERM' },
-        timeoutMs: this.#patience.queryMs,
+        timeoutMs: this.#timeouts.queryMs,
       });
     } catch (error) {
-      // Gone or ended already, or it gets no time to end by itself.
+      // The container has exited or is gone, or it cannot be signalled: no grace period.
       if (!isRefusal(error)) throw error;
       return;
     }
@@ -173,7 +179,7 @@ export class Containers {
         what,
         method: 'POST',
         path,
-        timeoutMs: graceMs + this.#patience.queryMs,
+        timeoutMs: graceMs + this.#timeouts.queryMs,
         signal: grace,
       });
     } catch (error) {
@@ -181,7 +187,7 @@ export class Containers {
     }
   }
 
-  /** Kills it if it lives; anonymous volumes of its image go with it. Comes back when it is gone. */
+  /** Kills and removes a container with its anonymous volumes. Returns when it is gone. */
   async remove(what: string, id: string): Promise<void> {
     const api = await this.#api();
     for (let tries = 1; ; tries += 1) {
@@ -191,24 +197,24 @@ export class Containers {
           method: 'DELETE',
           path: `/containers/${id}`,
           query: { force: true, v: true },
-          timeoutMs: this.#patience.operationMs,
+          timeoutMs: this.#timeouts.operationMs,
         });
         return;
       } catch (error) {
         if (isRefusal(error, 404)) return;
-        // Being removed by somebody else, or its filesystem is still let go of.
+        // Another removal is under way, or its filesystem is still being released.
         if (!isRefusal(error, 409, 500) || tries >= REMOVE_TRIES) throw error;
-        await sleep(REMOVE_PAUSE_MS);
+        await sleep(REMOVE_RETRY_MS);
       }
     }
   }
 
   async hasImage(reference: string): Promise<boolean> {
-    const what = `Cannot look for image ${reference}`;
+    const what = `Cannot inspect image ${reference}`;
     try {
       const api = await this.#api();
       const path = `/images/${reference}/json`;
-      await api.json({ what, method: 'GET', path, timeoutMs: this.#patience.queryMs });
+      await api.json({ what, method: 'GET', path, timeoutMs: this.#timeouts.queryMs });
       return true;
     } catch (error) {
       if (isRefusal(error, 404)) return false;
@@ -225,18 +231,18 @@ export class Containers {
       method: 'GET',
       path: '/volumes',
       query: { filters: this.#naming.filters() },
-      timeoutMs: this.#patience.queryMs,
+      timeoutMs: this.#timeouts.queryMs,
     });
     const volumes = parseReply(VolumeListReply, what, answer).Volumes ?? [];
     return volumes.map((volume) => ({ name: volume.Name, labels: volume.Labels ?? {} }));
   }
 
   async hasVolume(name: string): Promise<boolean> {
-    const what = `Cannot look at volume ${name}`;
+    const what = `Cannot inspect volume ${name}`;
     try {
       const path = `/volumes/${name}`;
       const api = await this.#api();
-      await api.json({ what, method: 'GET', path, timeoutMs: this.#patience.queryMs });
+      await api.json({ what, method: 'GET', path, timeoutMs: this.#timeouts.queryMs });
       return true;
     } catch (error) {
       if (isRefusal(error, 404)) return false;
@@ -245,8 +251,8 @@ export class Containers {
   }
 
   /**
-   * One that is there already stays as it is; a volume of that name that is not ours is refused. The answer is the identity
-   * of its life: another one of the same name, made after it was pruned, has another.
+   * Creates a volume unless it exists; one of this name that is not ours is an error. Returns the identity of this
+   * volume: a later one of the same name has another.
    */
   async createVolume(name: string, labels: Record<string, string>): Promise<string> {
     const what = `Cannot create volume ${name}`;
@@ -257,13 +263,13 @@ export class Containers {
       method: 'POST',
       path: '/volumes/create',
       body: { Name: name, Labels: { ...labels, [LABEL.instance]: randomBytes(8).toString('hex') } },
-      timeoutMs: this.#patience.queryMs,
+      timeoutMs: this.#timeouts.queryMs,
     });
     const volume = parseReply(VolumeReply, what, answer);
     if (volume.Labels?.[LABEL.home] !== this.#naming.homeId) {
       throw new HoldfastError('engine_error', what, {
-        why: 'a volume that is not ours has this name',
-        next: `look at it with \`docker volume inspect ${name}\`, then remove it`,
+        why: 'a volume that does not belong to this home has this name',
+        next: `inspect it with \`docker volume inspect ${name}\`, then remove it`,
         details: { volume: name },
       });
     }
@@ -275,7 +281,7 @@ export class Containers {
     const what = `Cannot remove volume ${name}`;
     try {
       const path = `/volumes/${name}`;
-      await api.json({ what, method: 'DELETE', path, timeoutMs: this.#patience.operationMs });
+      await api.json({ what, method: 'DELETE', path, timeoutMs: this.#timeouts.operationMs });
     } catch (error) {
       if (!isRefusal(error, 404)) throw error;
     }

@@ -3,15 +3,16 @@ import type { Socket } from 'node:net';
 import { HoldfastError } from '../../../protocol/errors.ts';
 import { connectWithSharedBuffer } from '../../../protocol/wire/shared-buffer-socket.ts';
 
-/** Linux's O_PATH, which Node does not name: a descriptor of the place itself, opened without touching what is there. */
+/** Linux's O_PATH, which Node does not export: a descriptor of the path itself, opened without touching the file. */
 const O_PATH = 0o10000000;
 
 /**
- * Connects to a unix socket that a container may swap for anything at any time. What was checked is what is connected to: the
- * descriptor pins it, a link is refused, and the path may be longer than a socket address can carry. Null: nobody listens.
+ * Connects to a unix socket that a container may replace at any time. The descriptor pins the checked inode, so the
+ * connection goes to exactly that; a symbolic link is refused, and the path may be longer than a socket address
+ * allows. Null: nobody listens.
  */
 export async function connectToSidecarSocket(path: string): Promise<Socket | null> {
-  const descriptor = openPlace(path);
+  const descriptor = openPath(path);
   if (descriptor === null) return null;
   try {
     if (!fstatSync(descriptor).isSocket()) throw notASocket(path);
@@ -21,7 +22,7 @@ export async function connectToSidecarSocket(path: string): Promise<Socket | nul
   }
 }
 
-function openPlace(path: string): number | null {
+function openPath(path: string): number | null {
   try {
     return openSync(path, O_PATH | constants.O_NOFOLLOW);
   } catch (error) {
@@ -35,7 +36,7 @@ function connected(path: string): Promise<Socket | null> {
   const socket = connectWithSharedBuffer(path);
   const failed = (error: Error): void => {
     socket.destroy();
-    // A socket without a listener is one that was left behind, that is just closed, or is about to be listened to.
+    // A socket without a listener: a leftover, just closed, or about to listen.
     if (['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ENOENT', 'EAGAIN'].includes(codeOf(error) ?? ''))
       resolve(null);
     else reject(error);
@@ -51,7 +52,7 @@ function connected(path: string): Promise<Socket | null> {
 function notASocket(path: string): HoldfastError {
   return new HoldfastError('sandbox_failed', 'The sidecar cannot be reached', {
     why: `${path} is not a socket: something in the sandbox replaced it`,
-    next: 'stop the session and look at what it ran',
+    next: 'stop the session and check what it ran',
     details: { path },
   });
 }

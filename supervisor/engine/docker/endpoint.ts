@@ -6,20 +6,20 @@ import { z } from 'zod';
 import type { EngineStatus } from '../../../protocol/entities.ts';
 import { HoldfastError } from '../../../protocol/errors.ts';
 
-/** Where the engine listens, and who said so. */
+/** The engine's socket, and the setting that named it. */
 export interface Endpoint {
   readonly socketPath: string;
   readonly source: EngineStatus['source'];
 }
 
-/** What the answer depends on; injectable so that it can be decided without a machine. */
+/** Inputs of the decision; injected, so that tests need no machine. */
 export interface EndpointSources {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly userHome: string;
-  /** An address that was set for this installation; wins over everything. */
+  /** An address configured for this installation; takes precedence. */
   readonly setting?: string | undefined;
   exists(path: string): boolean;
-  /** Null when there is no such file. */
+  /** Null if the file does not exist. */
   read(path: string): string | null;
 }
 
@@ -43,7 +43,7 @@ export function endpointSources(env: NodeJS.ProcessEnv, setting?: string): Endpo
         if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return null;
         throw new HoldfastError('engine_unavailable', `Cannot read ${path}`, {
           why: error instanceof Error ? error.message : String(error),
-          next: 'mend the file, or set DOCKER_HOST=unix:///path/to/docker.sock',
+          next: 'repair the file, or set DOCKER_HOST=unix:///path/to/docker.sock',
           cause: error,
         });
       }
@@ -54,7 +54,7 @@ export function endpointSources(env: NodeJS.ProcessEnv, setting?: string): Endpo
 /**
  * The engine that the `docker` command would use: DOCKER_HOST, else DOCKER_CONTEXT or the current context, else the
  * system's socket, else the user's own. Errors: `not_supported` (not a unix socket), `engine_unavailable` (a context
- * that does not exist or cannot be read).
+ * that does not exist or is unreadable).
  */
 export function resolveEndpoint(sources: EndpointSources): Endpoint {
   const { env, setting } = sources;
@@ -92,7 +92,7 @@ function contextEndpoint(sources: EndpointSources, folder: string, name: string)
   const text = sources.read(path);
   if (text === null) {
     throw new HoldfastError('engine_unavailable', `Docker context "${name}" does not exist`, {
-      why: `${path} is not there`,
+      why: `${path} does not exist`,
       next: 'pick another with `docker context use NAME`, or set DOCKER_HOST=unix:///path/to/docker.sock',
     });
   }
@@ -104,7 +104,7 @@ function unixPath(address: string, from: string): string {
   const path = address.startsWith('unix://') ? address.slice('unix://'.length) : '';
   if (path.startsWith('/')) return path;
   throw new HoldfastError('not_supported', `Cannot use the engine at ${address}`, {
-    why: `${from} names it, and only unix sockets are supported`,
+    why: `${from} names it, and Holdfast supports unix sockets only`,
     next:
       'run Holdfast on the machine where that engine runs, ' +
       'or choose a local one: DOCKER_HOST=unix:///var/run/docker.sock, or `docker context use default`',
@@ -117,7 +117,7 @@ function parseFile<T>(schema: z.ZodType<T>, path: string, text: string): T {
   } catch (error) {
     throw new HoldfastError('engine_unavailable', `Cannot understand ${path}`, {
       why: error instanceof z.ZodError ? z.prettifyError(error) : String(error),
-      next: 'mend the file, or set DOCKER_HOST=unix:///path/to/docker.sock',
+      next: 'repair the file, or set DOCKER_HOST=unix:///path/to/docker.sock',
       cause: error,
     });
   }

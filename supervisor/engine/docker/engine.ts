@@ -41,40 +41,46 @@ import { Sandboxes } from './sandboxes.ts';
 import { VolumeMountStrategy } from './volume-mounts.ts';
 
 export interface DockerEngineOptions {
-  /** The home of this installation: folders for workspaces, run directories, code and program files. */
+  /** The home of this installation, with workspaces, run directories, code and program files. */
   readonly home: string;
   readonly homeId: string;
-  /** The trusted image: Node and a static busybox. */
+  /** The trusted image, with Node and a static busybox. */
   readonly sidecarImage: string;
   /** The folder with the built files that run in sandboxes. */
   readonly programsDirectory: string;
-  /** The file of the program that thaws a container when this process ends; without it nobody does. */
+  /** The program that unpauses a container when this process ends; without it no watchdog is started. */
   readonly unpauseProgram?: string | undefined;
-  /** Told what was noticed in the background and has no caller. */
+  /** Receives errors that occur in the background and have no caller. */
   reportBackgroundError(what: string, error: unknown): void;
-  /** Wins over DOCKER_HOST and contexts: `unix:///path` or a path. */
+  /** Takes precedence over DOCKER_HOST and contexts: `unix:///path` or a path. */
   readonly endpoint?: string | undefined;
-  /** `auto` finds out; the others are for tests and for engines that lie. Default: HOLDFAST_ENGINE_MODE, else `auto`. */
+  /**
+   * `auto` detects whether the engine sees local paths; the others force an answer, for tests and for engines that
+   * misreport. Default: HOLDFAST_ENGINE_MODE, else `auto`.
+   */
   readonly mountMode?: MountMode | undefined;
   readonly env?: NodeJS.ProcessEnv;
   readonly timeouts?: EngineTimeouts;
-  /** Between two looks whether the engine still answers. */
+  /** Interval between pings, in ms. */
   readonly pingIntervalMs?: number;
 }
 export type MountMode = 'auto' | 'paths' | 'volumes';
 
-const PATIENCE: EngineTimeouts = { queryMs: 10_000, operationMs: 60_000 };
+const TIMEOUTS: EngineTimeouts = { queryMs: 10_000, operationMs: 60_000 };
 const PING_MS = 15_000;
 const CLOSE_MS = 3000;
 
-/** Sandboxes by the Docker Engine API. Connects in the background from the start; `close` ends it and leaves all sandboxes as they are. */
+/**
+ * Runs sandboxes through the Docker Engine API. Connects in the background at once; `close` disconnects and leaves
+ * all sandboxes running.
+ */
 export class DockerEngine implements Engine {
   readonly images: EngineImages;
   readonly #options: DockerEngineOptions;
   readonly #naming: Naming;
   readonly #connection: EngineConnection;
   readonly #containers: Containers;
-  readonly #chores: HelperContainers;
+  readonly #helpers: HelperContainers;
   readonly #programs: SandboxPrograms;
   readonly #execs: Execs;
   readonly #sandboxes: Sandboxes;
@@ -88,9 +94,9 @@ export class DockerEngine implements Engine {
   constructor(options: DockerEngineOptions) {
     this.#options = options;
     const env = options.env ?? process.env;
-    const patience = options.timeouts ?? PATIENCE;
+    const timeouts = options.timeouts ?? TIMEOUTS;
     this.#mode = options.mountMode ?? modeOf(env['HOLDFAST_ENGINE_MODE']);
-    this.#queryMs = patience.queryMs;
+    this.#queryMs = timeouts.queryMs;
     this.#naming = new Naming(options.homeId);
     this.#connection = new EngineConnection({
       resolveEndpoint: () =>
@@ -98,31 +104,31 @@ export class DockerEngine implements Engine {
       naming: this.#naming,
       reportBackgroundError: (what, error) => options.reportBackgroundError(what, error),
       pingIntervalMs: options.pingIntervalMs ?? PING_MS,
-      queryMs: patience.queryMs,
+      queryMs: timeouts.queryMs,
     });
     const api = (): ReturnType<EngineConnection['api']> => this.#connection.api();
-    this.#containers = new Containers(api, this.#naming, patience);
-    this.#chores = new HelperContainers(api, this.#containers, this.#naming, options.sidecarImage, patience);
+    this.#containers = new Containers(api, this.#naming, timeouts);
+    this.#helpers = new HelperContainers(api, this.#containers, this.#naming, options.sidecarImage, timeouts);
     const folder = join(options.home, 'runtime');
     this.#programs = new SandboxPrograms(
       options.programsDirectory,
       options.sidecarImage,
       folder,
-      this.#chores,
+      this.#helpers,
     );
-    this.#execs = new Execs(api, this.#containers, patience);
-    this.#localPaths = new LocalPathsProbe(options.home, this.#chores);
-    const workspaces = new VolumeWorkspaces(this.#containers, this.#chores, this.#naming);
+    this.#execs = new Execs(api, this.#containers, timeouts);
+    this.#localPaths = new LocalPathsProbe(options.home, this.#helpers);
+    const workspaces = new VolumeWorkspaces(this.#containers, this.#helpers, this.#naming);
     this.#byPaths = new BindMountStrategy(options.home, this.#programs, workspaces);
     this.#byVolumes = new VolumeMountStrategy(options.home, {
       containers: this.#containers,
-      chores: this.#chores,
+      helpers: this.#helpers,
       execs: this.#execs,
       naming: this.#naming,
       programs: this.#programs,
       workspaces,
     });
-    this.images = new DockerImages(api, patience);
+    this.images = new DockerImages(api, timeouts);
     this.#sandboxes = new Sandboxes({
       containers: this.#containers,
       naming: this.#naming,
@@ -155,7 +161,7 @@ export class DockerEngine implements Engine {
   }
 
   async facts(): Promise<EngineFacts> {
-    const what = 'Cannot ask the engine about itself';
+    const what = 'Cannot read the versions of the engine';
     try {
       return await readEngineFacts(await this.#connection.api(), this.#queryMs);
     } catch (error) {
@@ -180,13 +186,13 @@ export class DockerEngine implements Engine {
     const socketPath = this.#connection.identity()?.socketPath;
     if (unpauseProgram === undefined || socketPath === undefined) return { release: () => undefined };
     return guardPause(unpauseProgram, socketPath, agent.objectId, (error) =>
-      this.#options.reportBackgroundError('nobody but this supervisor would thaw an agent', error),
+      this.#options.reportBackgroundError('cannot start the watchdog that unpauses an agent', error),
     );
   }
 
   async unpause(sessionId: string): Promise<void> {
-    await this.#sandboxes.unpause(sessionId).catch(leave(`Cannot go on with ${sessionId}`));
-    await this.#execs.resizeAfterUnpause(sessionId).catch(leave(`Cannot go on with ${sessionId}`));
+    await this.#sandboxes.unpause(sessionId).catch(leave(`Cannot unpause ${sessionId}`));
+    await this.#execs.resizeAfterUnpause(sessionId).catch(leave(`Cannot unpause ${sessionId}`));
   }
 
   stopAgent(sessionId: string, graceMs: number): Promise<void> {
@@ -240,11 +246,13 @@ export class DockerEngine implements Engine {
   }
 
   observe(): Promise<ObservedObject[]> {
-    return observeObjects(this.#containers, this.#chores.inUse).catch(leave('Cannot look at the engine'));
+    return observeObjects(this.#containers, this.#helpers.inUse).catch(
+      leave('Cannot list the objects of this home'),
+    );
   }
 
   observeSession(sessionId: string): Promise<ObservedSandbox> {
-    return observeSession(this.#containers, sessionId).catch(leave(`Cannot look at ${sessionId}`));
+    return observeSession(this.#containers, sessionId).catch(leave(`Cannot observe ${sessionId}`));
   }
 
   async removeObject(object: ObservedObject): Promise<void> {
@@ -265,7 +273,8 @@ export class DockerEngine implements Engine {
   }
 
   async close(): Promise<void> {
-    // What is being found out may end in order; its failure was told already, and a hanging engine is not waited for.
+    // A detection under way may end in order. Its failure has been reported already, and a hanging engine is not
+    // waited for.
     const settled = this.#placed?.placement.catch(() => undefined);
     await Promise.race([settled, sleep(CLOSE_MS, undefined, { ref: false })]);
     await this.#connection.close();
@@ -279,9 +288,9 @@ export class DockerEngine implements Engine {
     }
   }
 
-  /** How this engine is worked with; found out once per engine. */
+  /** How this engine gets files into containers; detected once per engine. */
   async #placement(): Promise<MountStrategy> {
-    // An engine that was met is not asked again: a sidecar can be dialled while the engine hangs.
+    // An engine that has answered once is not asked again: a sidecar can be dialed while the engine hangs.
     if (this.#connection.identity() === null) await this.#connection.api();
     const identity = this.#connection.identity();
     if (identity === null) throw new HoldfastError('engine_unavailable', 'The engine has not answered yet');
@@ -303,7 +312,7 @@ export class DockerEngine implements Engine {
     return local ? this.#byPaths : this.#byVolumes;
   }
 
-  /** Connected: what is expected of the engine holds until it was tried, which begins at once. */
+  /** After a connect: uses the expected capabilities until the detection, which starts at once, has an answer. */
   #settle(): void {
     const identity = this.#connection.identity();
     if (identity === null) return;
@@ -313,13 +322,10 @@ export class DockerEngine implements Engine {
       this.#connection.setLocalPaths(expected);
     }
     this.#placement().catch((error: unknown) => {
-      // Not there yet or not reachable now: whoever needs it is told.
+      // The image or the engine is missing now: the next caller gets the error.
       const known = error instanceof HoldfastError ? error.code : null;
       if (known === 'image_not_found' || known === 'engine_unavailable' || known === 'shutting_down') return;
-      this.#options.reportBackgroundError(
-        'it could not be found out whether the engine sees local files',
-        error,
-      );
+      this.#options.reportBackgroundError('cannot detect whether the engine sees local files', error);
     });
   }
 }
@@ -334,7 +340,7 @@ function modeOf(setting: string | undefined): MountMode {
     case 'volumes':
       return setting;
     default:
-      throw new HoldfastError('invalid_params', `HOLDFAST_ENGINE_MODE=${setting} is not known`, {
+      throw new HoldfastError('invalid_params', `HOLDFAST_ENGINE_MODE=${setting} is not a known mode`, {
         next: 'set it to auto, paths or volumes',
       });
   }

@@ -1,6 +1,9 @@
 import { HoldfastError } from '../../../protocol/errors.ts';
 
-/** The engine answered, and said no. Verbs decide what a status means; what they leave over becomes `engine_error`. */
+/**
+ * The engine answered with an error status. Methods interpret the statuses they know; all others become
+ * `engine_error`.
+ */
 export class EngineRefusal extends Error {
   override readonly name = 'EngineRefusal';
   readonly status: number;
@@ -20,7 +23,7 @@ export function isRefusal(error: unknown, ...statuses: number[]): error is Engin
 const START =
   'start Docker: `sudo systemctl start docker` (without systemd: `sudo dockerd &`), or Docker Desktop';
 
-/** Why an engine could not be asked, as a person needs it. */
+/** Explains to a person why an engine cannot be reached. */
 export function engineUnavailable(what: string, socketPath: string, cause: unknown): HoldfastError {
   const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
   const details = { endpoint: `unix://${socketPath}` };
@@ -66,7 +69,7 @@ export function engineTimedOut(what: string, socketPath: string, timeoutMs: numb
   });
 }
 
-/** Any thrown value as one that may leave the driver. */
+/** Converts any thrown value to an error that may leave the driver. */
 export function toHoldfastError(error: unknown, what: string): HoldfastError {
   if (error instanceof HoldfastError) return error;
   if (error instanceof EngineRefusal) {

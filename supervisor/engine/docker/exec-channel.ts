@@ -7,9 +7,9 @@ import type { RawExec } from './exec.ts';
 const SHOWN_BYTES = 2048;
 
 /**
- * The standard input and output of a process in a container as one stream. Its end of output ends the reading side; ending
- * the writing side is end-of-input for the process; destroying lets go of it. What it says on stderr before it fails is the
- * reason that the stream breaks with.
+ * The stdin and stdout of a process in a container as one stream. End of output ends the reading side; ending the
+ * writing side is end of input; destroying closes the connection. If the process fails without output, its stderr is
+ * the error.
  */
 export class ExecChannel extends Duplex {
   readonly #exec: RawExec;
@@ -63,6 +63,6 @@ export class ExecChannel extends Duplex {
 function broken(why: string): HoldfastError {
   return new HoldfastError('sandbox_lost', 'The channel to the sidecar broke', {
     why,
-    next: 'try again; a sidecar that died is replaced',
+    next: 'try again; a dead sidecar is replaced',
   });
 }

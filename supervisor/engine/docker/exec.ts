@@ -13,8 +13,8 @@ const RESIZE_TRIES = 20;
 const RESIZE_PAUSE_MS = 50;
 const EXIT_TRIES = 100;
 const EXIT_PAUSE_MS = 20;
-const SETTLE_LOOKS = 20;
-/** Exit codes of a process that was killed or could not start: its own fate, or the end of its container. */
+const SETTLE_TRIES = 20;
+/** Exit codes of a process that was killed or could not start: by itself, or because its container ended. */
 const AMBIGUOUS: readonly number[] = [126, 137];
 
 export interface RawExec {
@@ -29,33 +29,36 @@ interface ExecTerminal {
   readonly ended: () => boolean;
 }
 
-/** Processes that are started beside a container's main one. */
+/** Processes beside the main process of a container. */
 export class Execs {
   readonly #api: () => Promise<DockerApi>;
   readonly #containers: Containers;
-  readonly #patience: EngineTimeouts;
-  /** Wanted sizes of terminals, by session: a frozen container refuses a resize, it is given again after the thaw. */
-  readonly #refused = new Map<string, Set<() => Promise<void>>>();
+  readonly #timeouts: EngineTimeouts;
+  /**
+   * Pending resizes of terminals, by session: a paused container refuses a resize, which is repeated after the
+   * unpause.
+   */
+  readonly #pendingResizes = new Map<string, Set<() => Promise<void>>>();
 
-  constructor(api: () => Promise<DockerApi>, containers: Containers, patience: EngineTimeouts) {
+  constructor(api: () => Promise<DockerApi>, containers: Containers, timeouts: EngineTimeouts) {
     this.#api = api;
     this.#containers = containers;
-    this.#patience = patience;
+    this.#timeouts = timeouts;
   }
 
-  /** Starts a command whose stream the caller takes over. Errors: `sandbox_lost`, `invalid_state` (paused). */
+  /** Starts a command; the caller owns the stream. Errors: `sandbox_lost`, `invalid_state` (paused). */
   async start(containerId: string, body: object, tty: boolean, what: string): Promise<RawExec> {
     const api = await this.#api();
     try {
       const path = `/containers/${containerId}/exec`;
-      const created = await api.json({ what, method: 'POST', path, body, timeoutMs: this.#patience.queryMs });
+      const created = await api.json({ what, method: 'POST', path, body, timeoutMs: this.#timeouts.queryMs });
       const { Id } = parseReply(CreatedReply, what, created);
       const socket = await api.hijack({
         what,
         method: 'POST',
         path: `/exec/${Id}/start`,
         body: { Detach: false, Tty: tty },
-        timeoutMs: this.#patience.operationMs,
+        timeoutMs: this.#timeouts.operationMs,
       });
       return { id: Id, socket };
     } catch (error) {
@@ -63,10 +66,10 @@ export class Execs {
     }
   }
 
-  /** Reads and drops what it prints, until it has ended: its exit code, or null when its container went away. */
+  /** Discards the output until the process ends. Returns its exit code, or null if its container ended first. */
   async waitForExit(containerId: string, { id, socket }: RawExec): Promise<number | null> {
     const closed = new Promise((resolve) => socket.once('close', resolve));
-    // A broken connection closes too; what became of the process is asked of the engine.
+    // A broken connection closes too; the engine knows how the process ended.
     socket.on('error', () => undefined);
     socket.resume();
     await closed;
@@ -99,7 +102,7 @@ export class Execs {
     };
     socket.on('close', finish);
     socket.on('end', finish);
-    // A broken connection ends the outputs; what became of the process is asked of the engine.
+    // A broken connection ends the outputs; the engine knows how the process ended.
     socket.on('error', finish);
 
     const outputs = tty ? { stdout: socket.pipe(new PassThrough()), stderr: null } : demultiplex(socket);
@@ -113,7 +116,7 @@ export class Execs {
       throw error;
     }
     const exited = closed.then(() => this.#exitCode(containerId, id));
-    // Whoever reads the outputs asks for it after them: until then its failure is not one that nobody listens to.
+    // Callers await it after the outputs: until then a rejection is not unhandled.
     exited.catch(() => undefined);
     return {
       stdout: outputs.stdout,
@@ -125,10 +128,10 @@ export class Execs {
     };
   }
 
-  /** After a thaw: terminals get the size that was refused meanwhile. */
+  /** Repeats the resizes that were refused while the container was paused. */
   async resizeAfterUnpause(sessionId: string): Promise<void> {
-    const again = this.#refused.get(sessionId);
-    this.#refused.delete(sessionId);
+    const again = this.#pendingResizes.get(sessionId);
+    this.#pendingResizes.delete(sessionId);
     for (const resize of again ?? []) await resize();
   }
 
@@ -142,25 +145,25 @@ export class Execs {
           method: 'POST',
           path: `/exec/${id}/resize`,
           query: { w: columns, h: rows },
-          timeoutMs: this.#patience.queryMs,
+          timeoutMs: this.#timeouts.queryMs,
         });
         return;
       } catch (error) {
         if (!(error instanceof EngineRefusal)) throw error;
         if ((await this.#containers.status(containerId)) === 'paused') {
-          const later = this.#refused.get(sessionId) ?? new Set();
+          const later = this.#pendingResizes.get(sessionId) ?? new Set();
           later.add(() => this.#resize(terminal, columns, rows));
-          this.#refused.set(sessionId, later);
+          this.#pendingResizes.set(sessionId, later);
           return;
         }
-        // The process is still being started, or has ended already.
+        // The process is still starting, or has ended already.
         if (tries >= RESIZE_TRIES) return;
         await sleep(RESIZE_PAUSE_MS);
       }
     }
   }
 
-  /** What a refused exec means is what its container does now: the engine's words for it differ with its version. */
+  /** Explains an error response by the container's state: error texts differ between engine versions. */
   async #explained(error: unknown, containerId: string, what: string): Promise<unknown> {
     if (!isRefusal(error, 404, 409, 500)) return error;
     const status = await this.#containers.status(containerId);
@@ -171,25 +174,25 @@ export class Execs {
         cause: error,
       });
     }
-    // It runs, and the refusal is about something else; a conflict was about a moment that is over.
+    // It runs: the error is about something else, and a conflict about a state that has passed.
     if (status === 'running') {
       if (error.status !== 409) return error;
       return new HoldfastError('invalid_state', what, {
-        why: `the sandbox was about to change its state: ${error.reason}`,
+        why: `the state of the sandbox was changing: ${error.reason}`,
         next: 'try again',
         cause: error,
       });
     }
     return new HoldfastError('sandbox_lost', what, {
       why: error.reason,
-      next: 'send the next request: it gets a new sandbox',
+      next: 'send another request: it gets a new sandbox',
       cause: error,
     });
   }
 
-  /** The engine may tell of a killed process before it tells that its container is ending with it. */
-  async #staysUp(containerId: string): Promise<boolean> {
-    for (let look = 1; look <= SETTLE_LOOKS; look += 1) {
+  /** The engine may report a killed process before it reports that the container ends with it. */
+  async #keepsRunning(containerId: string): Promise<boolean> {
+    for (let tries = 1; tries <= SETTLE_TRIES; tries += 1) {
       if ((await this.#containers.inspect(containerId))?.State.Running !== true) return false;
       await sleep(EXIT_PAUSE_MS);
     }
@@ -197,16 +200,16 @@ export class Execs {
   }
 
   async #exitCode(containerId: string, id: string): Promise<number | null> {
-    const what = 'Cannot learn how a command ended';
+    const what = 'Cannot read the exit code of a command';
     try {
       const api = await this.#api();
       for (let tries = 1; tries <= EXIT_TRIES; tries += 1) {
         const path = `/exec/${id}/json`;
-        const reply = await api.json({ what, method: 'GET', path, timeoutMs: this.#patience.queryMs });
+        const reply = await api.json({ what, method: 'GET', path, timeoutMs: this.#timeouts.queryMs });
         const { Running, ExitCode } = parseReply(ExecReply, what, reply);
         if (!Running && ExitCode !== null) {
           if (!AMBIGUOUS.includes(ExitCode)) return ExitCode;
-          return (await this.#staysUp(containerId)) ? ExitCode : null;
+          return (await this.#keepsRunning(containerId)) ? ExitCode : null;
         }
         const container = await this.#containers.inspect(containerId);
         if (container?.State.Running !== true) return null;
@@ -215,7 +218,7 @@ export class Execs {
       return null;
     } catch (error) {
       if (isRefusal(error, 404)) return null;
-      // The engine went away, and the sandbox perhaps with it.
+      // The engine is unreachable, and the sandbox may be gone with it.
       if (error instanceof HoldfastError && error.code === 'engine_unavailable') return null;
       throw error;
     }

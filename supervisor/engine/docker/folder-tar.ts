@@ -6,7 +6,7 @@ import type { Readable } from 'node:stream';
 import { pack } from 'tar-stream';
 import type { Pack } from 'tar-stream';
 
-/** A folder of ours as a tar stream: read-only content for everybody, owned by root. */
+/** One of our folders as a tar stream: owned by root, readable by everybody. */
 export function folderTar(root: string): Readable {
   const archive = pack();
   add(archive, root, '').then(

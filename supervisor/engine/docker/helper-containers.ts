@@ -14,28 +14,28 @@ import type { Naming } from './labels.ts';
 import { WaitReply, parseReply } from './replies.ts';
 
 export interface HelperCommand {
-  /** The beginning of an error: "Cannot hand the workspace to its owner". */
+  /** The beginning of an error: "Cannot change the owner of the workspace". */
   readonly what: string;
   readonly command: readonly string[];
   readonly mounts: MountSettings[];
   readonly user: { uid: number; gid: number } | 'root';
   readonly session?: string;
   readonly stdin?: Readable;
-  /** Takes what the command prints. */
+  /** Receives what the command prints. */
   readonly stdout?: (stream: Readable) => Promise<void>;
 }
 
 const SHOWN_BYTES = 4096;
-/** Filling a volume with a large deploy is the longest. */
+/** The longest command fills a volume with a large deploy. */
 const LIMIT_MS = 120_000;
 
-/** Runs one command in a short-lived container of the trusted image; nothing of it stays. */
+/** Runs single commands in short-lived containers of the trusted image, and leaves nothing behind. */
 export class HelperContainers {
   readonly #api: () => Promise<DockerApi>;
   readonly #containers: Containers;
   readonly #naming: Naming;
   readonly #image: string;
-  readonly #patience: EngineTimeouts;
+  readonly #timeouts: EngineTimeouts;
   readonly #busy = new Set<string>();
 
   constructor(
@@ -43,32 +43,32 @@ export class HelperContainers {
     containers: Containers,
     naming: Naming,
     image: string,
-    patience: EngineTimeouts,
+    timeouts: EngineTimeouts,
   ) {
     this.#api = api;
     this.#containers = containers;
     this.#naming = naming;
     this.#image = image;
-    this.#patience = patience;
+    this.#timeouts = timeouts;
   }
 
-  /** Names of the containers that are in use now. */
+  /** Names of the helper containers in use now. */
   get inUse(): ReadonlySet<string> {
     return this.#busy;
   }
 
-  async run(chore: HelperCommand): Promise<void> {
+  async run(command: HelperCommand): Promise<void> {
     const name = this.#naming.helper(randomBytes(6).toString('hex'));
     this.#busy.add(name);
     try {
-      const id = await this.#create(chore, name);
-      const { code, complaint } = await this.#runIn(chore, id).catch(async (error: unknown) => {
-        await this.#containers.remove(chore.what, id);
+      const id = await this.#create(command, name);
+      const { code, errorOutput } = await this.#runIn(command, id).catch(async (error: unknown) => {
+        await this.#containers.remove(command.what, id);
         throw error;
       });
       if (code !== 0) {
-        throw new HoldfastError('engine_error', chore.what, {
-          why: `the helper container ended with ${code}: ${complaint}`,
+        throw new HoldfastError('engine_error', command.what, {
+          why: `the helper container ended with ${code}: ${errorOutput}`,
           details: { exitCode: code },
         });
       }
@@ -77,39 +77,42 @@ export class HelperContainers {
     }
   }
 
-  async #create(chore: HelperCommand, name: string): Promise<string> {
+  async #create(command: HelperCommand, name: string): Promise<string> {
     const body = helperOptions({
       image: this.#image,
-      command: chore.command,
-      mounts: chore.mounts,
-      labels: this.#naming.labels('helper', chore.session === undefined ? {} : { session: chore.session }),
-      user: chore.user,
-      stdin: chore.stdin !== undefined,
+      command: command.command,
+      mounts: command.mounts,
+      labels: this.#naming.labels(
+        'helper',
+        command.session === undefined ? {} : { session: command.session },
+      ),
+      user: command.user,
+      stdin: command.stdin !== undefined,
     });
     try {
-      return await this.#containers.create(chore.what, name, body);
+      return await this.#containers.create(command.what, name, body);
     } catch (error) {
       throw isRefusal(error, 404) ? missingImageError(this.#image, error) : error;
     }
   }
 
-  /** The engine removes it when it has ended, so that one is not left behind when we are killed meanwhile. */
-  async #runIn(chore: HelperCommand, id: string): Promise<{ code: number; complaint: string }> {
+  /** The engine removes the container when it exits, so none is left if we are killed meanwhile. */
+  async #runIn(command: HelperCommand, id: string): Promise<{ code: number; errorOutput: string }> {
     const api = await this.#api();
-    const { what } = chore;
-    const { queryMs } = this.#patience;
+    const { what } = command;
+    const { queryMs } = this.#timeouts;
     const container = `/containers/${id}`;
-    const streams = { stream: true, stdin: chore.stdin !== undefined, stdout: true, stderr: true };
+    const streams = { stream: true, stdin: command.stdin !== undefined, stdout: true, stderr: true };
     const attached = { query: streams, body: streams, timeoutMs: queryMs };
     const socket = await api.hijack({ what, method: 'POST', path: `${container}/attach`, ...attached });
-    // A broken connection shows as the ends of both outputs; the exit code decides.
+    // A broken connection ends both outputs; the exit code decides.
     socket.on('error', () => undefined);
     const limit = setTimeout(() => socket.destroy(), LIMIT_MS);
     let waiting: IncomingMessage | null = null;
     try {
       const { stdout, stderr } = demultiplex(socket);
       const query = { condition: 'removed' };
-      // Asked before it starts: afterwards there may be nothing left to wait for.
+      // Requested before the start: afterwards the container may be gone.
       waiting = await api.stream({
         what,
         method: 'POST',
@@ -118,12 +121,12 @@ export class HelperContainers {
         timeoutMs: queryMs,
       });
       await this.#containers.start(what, id);
-      const [complaint] = await Promise.all([
+      const [errorOutput] = await Promise.all([
         readText(stderr, SHOWN_BYTES),
-        chore.stdout === undefined ? readText(stdout, 0) : chore.stdout(stdout),
-        chore.stdin === undefined ? undefined : pipeline(chore.stdin, socket),
+        command.stdout === undefined ? readText(stdout, 0) : command.stdout(stdout),
+        command.stdin === undefined ? undefined : pipeline(command.stdin, socket),
       ]);
-      return { code: await this.#ended(what, api, waiting), complaint: complaint.trim() };
+      return { code: await this.#ended(what, api, waiting), errorOutput: errorOutput.trim() };
     } finally {
       clearTimeout(limit);
       socket.destroy();
@@ -132,7 +135,7 @@ export class HelperContainers {
   }
 
   async #ended(what: string, api: DockerApi, waiting: IncomingMessage): Promise<number> {
-    const { operationMs } = this.#patience;
+    const { operationMs } = this.#timeouts;
     const late = engineTimedOut(what, api.socketPath, operationMs);
     const limit = setTimeout(() => waiting.destroy(late), operationMs);
     try {
@@ -146,10 +149,10 @@ export class HelperContainers {
   }
 }
 
-/** An image that a container needs is not on the engine. */
+/** A container needs an image that the engine does not have. */
 export function missingImageError(reference: string, cause?: unknown): HoldfastError {
   return new HoldfastError('image_not_found', `Image ${reference} is not on the engine`, {
-    why: 'sandboxes need it',
+    why: 'sandboxes require it',
     next: isHoldfastImage(reference)
       ? HOW_TO_GET_HOLDFAST_IMAGES
       : `get it with \`docker pull ${reference}\``,

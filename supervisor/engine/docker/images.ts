@@ -6,16 +6,16 @@ import type { EngineTimeouts } from './containers.ts';
 import { EngineRefusal, isRefusal } from './errors.ts';
 import { ImageReply, PullLine, parseReply } from './replies.ts';
 
-/** Without a byte or a word for so long, a pull has stalled. */
+/** A pull without any progress for this long has stalled. */
 const STALLED_MS = 120_000;
 
 export class DockerImages implements EngineImages {
   readonly #api: () => Promise<DockerApi>;
-  readonly #patience: EngineTimeouts;
+  readonly #timeouts: EngineTimeouts;
 
-  constructor(api: () => Promise<DockerApi>, patience: EngineTimeouts) {
+  constructor(api: () => Promise<DockerApi>, timeouts: EngineTimeouts) {
     this.#api = api;
-    this.#patience = patience;
+    this.#timeouts = timeouts;
   }
 
   async has(reference: string): Promise<boolean> {
@@ -30,7 +30,7 @@ export class DockerImages implements EngineImages {
 
   async pull(reference: string, progress: (layer: PullProgress) => void, signal: AbortSignal): Promise<void> {
     const what = `Cannot pull ${reference}`;
-    requireName(reference);
+    requireValidReference(reference);
     const api = await this.#api();
     const tally = new PullTally();
     let stalled: NodeJS.Timeout | undefined;
@@ -48,7 +48,7 @@ export class DockerImages implements EngineImages {
       const watchdog = (): void => {
         clearTimeout(stalled);
         stalled = setTimeout(() => {
-          stream.destroy(pullFailed(what, `nothing came for ${STALLED_MS / 1000} s`));
+          stream.destroy(pullFailed(what, `no progress for ${STALLED_MS / 1000} s`));
         }, STALLED_MS);
       };
       try {
@@ -76,7 +76,8 @@ export class DockerImages implements EngineImages {
     } finally {
       clearTimeout(stalled);
     }
-    if (!(await this.has(reference))) throw pullFailed(what, 'the engine broke off before it was complete');
+    if (!(await this.has(reference)))
+      throw pullFailed(what, 'the engine stopped before the image was complete');
   }
 
   #pullError(error: unknown, reference: string, what: string, signal: AbortSignal): unknown {
@@ -84,10 +85,10 @@ export class DockerImages implements EngineImages {
       return new HoldfastError('cancelled', what, { why: 'it was cancelled', cause: error });
     }
     if (!(error instanceof EngineRefusal)) return error;
-    if (error.status === 400) return noName(reference, error.reason, error);
+    if (error.status === 400) return invalidReference(reference, error.reason, error);
     const unknownName =
       error.status === 404 || /manifest unknown|not found|does not exist|no such image/i.test(error.reason);
-    // "no such host" is about the registry, not about the image.
+    // "no such host" is about the registry, not the image.
     if (!unknownName || /no such host|server misbehaving/i.test(error.reason)) {
       return pullFailed(what, error.reason, error);
     }
@@ -102,25 +103,25 @@ export class DockerImages implements EngineImages {
   async #inspect(
     reference: string,
   ): Promise<{ Id: string; RepoDigests?: string[] | null | undefined } | null> {
-    const what = `Cannot look for image ${reference}`;
-    requireName(reference);
+    const what = `Cannot inspect image ${reference}`;
+    requireValidReference(reference);
     try {
       const api = await this.#api();
       const path = `/images/${reference}/json`;
       return parseReply(
         ImageReply,
         what,
-        await api.json({ what, method: 'GET', path, timeoutMs: this.#patience.queryMs }),
+        await api.json({ what, method: 'GET', path, timeoutMs: this.#timeouts.queryMs }),
       );
     } catch (error) {
       if (isRefusal(error, 404)) return null;
-      if (isRefusal(error, 400)) throw noName(reference, error.reason, error);
+      if (isRefusal(error, 400)) throw invalidReference(reference, error.reason, error);
       throw error;
     }
   }
 }
 
-/** Adds up what is known of the layers. */
+/** Sums up the layers reported so far. */
 export class PullTally {
   readonly #layers = new Map<string, { done: number; of: number | null }>();
 
@@ -147,20 +148,20 @@ export class PullTally {
 }
 type PullLineShape = ReturnType<typeof PullLine.parse>;
 
-/** Without a tag an engine would pull every one there is. */
+/** Without a tag the engine would pull all tags. */
 export function withTag(reference: string): string {
   const name = reference.slice(reference.lastIndexOf('/') + 1);
   return name.includes(':') || name.includes('@') ? reference : `${reference}:latest`;
 }
 
-/** It becomes part of an address: nothing in it may mean something there. */
-function requireName(reference: string): void {
+/** The reference becomes part of a URL path and must not contain special parts. */
+function requireValidReference(reference: string): void {
   const parts = reference.split('/');
   if (/^[A-Za-z0-9][A-Za-z0-9_.:@/-]*$/.test(reference) && !parts.some((part) => /^\.*$/.test(part))) return;
-  throw noName(reference, 'it has characters that no image name has');
+  throw invalidReference(reference, 'it has characters that image names cannot have');
 }
 
-function noName(reference: string, why: string, cause?: unknown): HoldfastError {
+function invalidReference(reference: string, why: string, cause?: unknown): HoldfastError {
   return new HoldfastError('invalid_params', `"${reference}" does not name an image`, {
     why,
     next: 'name it as registry/name:tag or name@sha256:…',

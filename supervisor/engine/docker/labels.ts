@@ -7,10 +7,10 @@ export const LABEL = {
   home: 'dev.holdfast.home',
   session: 'dev.holdfast.session',
   role: 'dev.holdfast.role',
-  /** The generation of the sandbox. */
+  /** The generation of the sandbox. The label's name is on existing containers. */
   generation: 'dev.holdfast.epoch',
   spec: 'dev.holdfast.spec',
-  /** Random, of a volume: another one of the same name has another. */
+  /** Random id of a volume: a later volume of the same name has another. */
   instance: 'dev.holdfast.birth',
 } as const;
 
@@ -29,7 +29,7 @@ export function isRole(value: string | undefined): value is Role {
   return (ROLES as readonly (string | undefined)[]).includes(value);
 }
 
-/** Names and labels of everything of one home: two homes on one engine never meet. */
+/** Names and labels of all objects of one home; two homes on one engine never collide. */
 export class Naming {
   readonly homeId: string;
   readonly #prefix: string;
@@ -59,22 +59,25 @@ export class Naming {
   }
 
   codeVolume(profile: string, version: number): string {
-    // A profile's name may be longer than a volume's name can carry.
+    // A profile's name may be longer than the name of a volume may be.
     const short = createHash('sha256').update(profile).digest('hex').slice(0, 16);
     return `${this.#prefix}-code-${short}-${version}`;
   }
 
-  labels(role: Role, more: { session?: string; epoch?: number; spec?: string } = {}): Record<string, string> {
+  labels(
+    role: Role,
+    more: { session?: string; generation?: number; spec?: string } = {},
+  ): Record<string, string> {
     return {
       [LABEL.home]: this.homeId,
       [LABEL.role]: role,
       ...(more.session === undefined ? {} : { [LABEL.session]: more.session }),
-      ...(more.epoch === undefined ? {} : { [LABEL.generation]: String(more.epoch) }),
+      ...(more.generation === undefined ? {} : { [LABEL.generation]: String(more.generation) }),
       ...(more.spec === undefined ? {} : { [LABEL.spec]: more.spec }),
     };
   }
 
-  /** The `filters` of a list or of the event stream. */
+  /** The `filters` parameter of a list or of the event stream. */
   filters(sessionId?: string, more: Readonly<Record<string, readonly string[]>> = {}): string {
     const label = [`${LABEL.home}=${this.homeId}`];
     if (sessionId !== undefined) label.push(`${LABEL.session}=${sessionId}`);

@@ -5,19 +5,21 @@ import { hostname, release } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
+import { isRefusal } from './errors.ts';
 import type { HelperContainers } from './helper-containers.ts';
 import { connectToSidecarSocket } from './dial.ts';
 import type { InfoReply } from './replies.ts';
 import { bindMount } from './mount-strategy.ts';
 
-/** Whether the engine sees this machine's files as this machine does, by engine and user. */
-const KnownSchema = z.record(z.string(), z.boolean());
+/** Whether the engine sees this machine's files; keyed by engine and user. */
+const DetectedSchema = z.record(z.string(), z.boolean());
 const LISTEN_MS = 10_000;
-const HEAR_MS = 2000;
+const RECEIVE_MS = 2000;
 
 /**
- * What the engine's own description lets one expect: same name and kernel, and its data is here. Only a guess until it was
- * tried: a daemon may have a view of the files of its own (snap, a container), and Docker Desktop's is a virtual machine.
+ * Guesses from the engine's description: same host name and kernel, and its data directory exists here. Only a test
+ * proves it: a daemon may have its own view of the file system (snap, a container), and Docker Desktop's engine runs
+ * in a virtual machine.
  */
 export function looksLocal(info: InfoReply): boolean {
   const shifted = (info.SecurityOptions ?? []).some((option) => /name=(rootless|userns)/.test(option));
@@ -30,17 +32,17 @@ export function looksLocal(info: InfoReply): boolean {
   );
 }
 
-/** Tries it out and remembers the answer, because it never changes for an engine and a user. */
+/** Tests it and stores the answer, which never changes for an engine and a user. */
 export class LocalPathsProbe {
   readonly #folder: string;
-  readonly #chores: HelperContainers;
+  readonly #helpers: Pick<HelperContainers, 'run'>;
 
-  constructor(home: string, chores: HelperContainers) {
+  constructor(home: string, helpers: Pick<HelperContainers, 'run'>) {
     this.#folder = join(home, 'engine');
-    this.#chores = chores;
+    this.#helpers = helpers;
   }
 
-  /** What was found out earlier, else a guess. */
+  /** The stored answer, else a guess. */
   guess(info: InfoReply): boolean {
     return this.#remembered()[key(info)] ?? looksLocal(info);
   }
@@ -48,7 +50,7 @@ export class LocalPathsProbe {
   async detect(info: InfoReply): Promise<boolean> {
     const known = this.#remembered()[key(info)];
     if (known !== undefined) return known;
-    const answer = await this.#tryOut();
+    const answer = await this.#probe();
     const all = { ...this.#remembered(), [key(info)]: answer };
     const path = join(this.#folder, `local-paths.${randomBytes(4).toString('hex')}`);
     await mkdir(this.#folder, { recursive: true, mode: 0o700 });
@@ -58,10 +60,10 @@ export class LocalPathsProbe {
   }
 
   /**
-   * A container as our uid reads a word through a mount, and says it on a socket that it makes there. When we can hear it,
-   * and the socket is ours, both mounts and direct dialling work.
+   * A container with our uid reads a token through a bind mount and sends it over a socket that it creates there. If
+   * the token arrives and the socket has our owner, both bind mounts and direct dialing work.
    */
-  async #tryOut(): Promise<boolean> {
+  async #tryOut(): Promise<boolean | null> {
     await mkdir(this.#folder, { recursive: true, mode: 0o700 });
     const folder = await mkdtemp(join(this.#folder, 'probe-'));
     const word = randomBytes(16).toString('hex');
@@ -72,17 +74,17 @@ export class LocalPathsProbe {
     }
     try {
       await writeFile(join(folder, 'word'), word);
-      // Not by the mode of the creation: a supervisor's umask takes from it what others may do.
+      // The umask would apply to the mode at creation.
       await chmod(join(folder, 'word'), 0o444);
       await chown(folder, owner.uid, owner.gid);
       let heard = false;
-      await this.#chores.run({
-        what: 'Cannot find out whether the engine sees the files of this machine',
-        command: ['node', '-e', SAY_PROGRAM],
+      await this.#helpers.run({
+        what: 'Cannot detect whether the engine sees the files of this machine',
+        command: ['node', '-e', PROBE_PROGRAM],
         mounts: [bindMount(folder, '/probe')],
         user: owner,
         stdout: async (said) => {
-          // It says that it listens; where it cannot, it ends without a word.
+          // The program prints a line once it listens; if it cannot listen, it exits silently.
           for await (const _ of said) {
             const socket = join(folder, 'socket');
             heard = (await hear(socket)) === word && (await stat(socket)).uid === owner.uid;
@@ -92,30 +94,46 @@ export class LocalPathsProbe {
       });
       return heard;
     } catch (error) {
-      // An engine elsewhere does not have the folder at all: that is an answer. Others are failures.
-      if (
-        error instanceof Error &&
-        'reason' in error &&
-        /source path does not exist|mounts denied/i.test(String(error.reason))
-      )
-        return false;
+      // A remote engine refuses to mount a folder that it does not have; other errors are failures. The wording of a
+      // refusal differs between engines, so a container without the mount shows what was refused.
+      if (isRefusal(error) && (await this.#runsWithoutMount(owner))) return null;
       throw error;
     } finally {
       await rm(folder, { recursive: true, force: true });
     }
   }
 
+  /** Repeats a refused probe once, so that a passing refusal of a busy engine is not stored as its answer. */
+  async #probe(): Promise<boolean> {
+    return (await this.#tryOut()) ?? (await this.#tryOut()) ?? false;
+  }
+
+  async #runsWithoutMount(user: { uid: number; gid: number }): Promise<boolean> {
+    try {
+      await this.#helpers.run({
+        what: 'Cannot detect whether the engine can run a container',
+        command: ['node', '-e', ''],
+        mounts: [],
+        user,
+      });
+      return true;
+    } catch {
+      // The caller gets the first error.
+      return false;
+    }
+  }
+
   #remembered(): Record<string, boolean> {
     try {
-      return KnownSchema.parse(JSON.parse(readFileSync(join(this.#folder, 'local-paths.json'), 'utf8')));
+      return DetectedSchema.parse(JSON.parse(readFileSync(join(this.#folder, 'local-paths.json'), 'utf8')));
     } catch {
-      // Not there or not readable: it is only a memory, and is made again.
+      // Missing or unreadable: only a cache, written again.
       return {};
     }
   }
 }
 
-const SAY_PROGRAM = `
+const PROBE_PROGRAM = `
 const fs = require('node:fs');
 let word = '';
 try { word = fs.readFileSync('/probe/word', 'utf8'); } catch { process.exit(0); }
@@ -129,7 +147,7 @@ setInterval(() => { if (fs.existsSync('/probe/done') || Date.now() - started > $
 `;
 
 async function hear(path: string): Promise<string | null> {
-  const until = performance.now() + HEAR_MS;
+  const until = performance.now() + RECEIVE_MS;
   while (performance.now() < until) {
     const socket = await connectToSidecarSocket(path);
     if (socket !== null) {
@@ -150,7 +168,7 @@ function isFolder(path: string): boolean {
   try {
     return path !== '' && statSync(path).isDirectory();
   } catch {
-    // Not there, or not for us to see: no proof of being here.
+    // Missing or not accessible: no proof that the engine is local.
     return false;
   }
 }

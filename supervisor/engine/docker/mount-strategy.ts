@@ -12,12 +12,15 @@ export interface SandboxMounts {
   readonly agent: MountSettings[];
 }
 
-/** How things get into containers and how the sidecar is reached: by this machine's paths, or by volumes and exec. */
+/**
+ * How files get into containers and how the sidecar is reached: by bind mounts of this machine's paths, or by volumes
+ * and exec.
+ */
 export interface MountStrategy {
   readonly localPaths: boolean;
-  /** Everything that is mounted is in place afterwards; what only the agent needs, only if it is wanted. */
+  /** Everything to mount exists afterwards; what only the agent needs, only `withAgent`. */
   prepareMounts(spec: SandboxSpec, withAgent: boolean): Promise<SandboxMounts>;
-  /** Removes what belongs to a sandbox, once its containers are gone. Never the workspace. */
+  /** Removes the files and volumes of a sandbox whose containers are gone. Never the workspace. */
   removeSandboxFiles(sessionId: string): Promise<void>;
 
   createWorkspace(spec: WorkspaceSpec): Promise<void>;
@@ -26,7 +29,7 @@ export interface MountStrategy {
   publishCode(profile: string, version: number, directory: string): Promise<void>;
   removeCode(profile: string, version: number): Promise<void>;
 
-  /** One attempt. Null when nothing listens yet. */
+  /** One attempt; null if nobody listens yet. */
   dial(sidecarId: string, sessionId: string): Promise<Duplex | null>;
 }
 
@@ -35,7 +38,7 @@ export function bindMount(source: string, target: string, readOnly = false): Mou
 }
 
 export function volumeMount(name: string, target: string, readOnly = false): MountSettings {
-  // NoCopy: what an image has at that place must not get into our volumes.
+  // NoCopy: the image's files at the mount point must not be copied into our volume.
   return {
     Type: 'volume',
     Source: name,
@@ -45,15 +48,15 @@ export function volumeMount(name: string, target: string, readOnly = false): Mou
   } as MountSettings;
 }
 
-/** Workspaces that are named volumes: the same with and without local paths. */
+/** Workspaces in named volumes: the same with and without local paths. */
 export class VolumeWorkspaces {
   readonly #containers: Containers;
-  readonly #chores: HelperContainers;
+  readonly #helpers: HelperContainers;
   readonly #naming: Naming;
 
-  constructor(containers: Containers, chores: HelperContainers, naming: Naming) {
+  constructor(containers: Containers, helpers: HelperContainers, naming: Naming) {
     this.#containers = containers;
-    this.#chores = chores;
+    this.#helpers = helpers;
     this.#naming = naming;
   }
 
@@ -64,11 +67,11 @@ export class VolumeWorkspaces {
   async create({ sessionId, uid, gid }: WorkspaceSpec): Promise<void> {
     const name = this.#naming.sessionVolume(sessionId, 'workspace');
     await this.#containers.createVolume(name, this.#naming.labels('workspace', { session: sessionId }));
-    // Also when it was there: we may have been killed before it got its owner.
+    // Also for an existing volume: we may have been killed before it got its owner.
     await this.setOwner([name], sessionId, uid, gid);
   }
 
-  /** A volume that is missing would be made anew, empty, by the engine: never silently. */
+  /** The engine would silently create a missing volume, empty. Errors: `sandbox_failed`. */
   async requireExists(sessionId: string): Promise<void> {
     const name = this.#naming.sessionVolume(sessionId, 'workspace');
     if (await this.#containers.hasVolume(name)) return;
@@ -79,11 +82,11 @@ export class VolumeWorkspaces {
     await this.#containers.removeVolume(this.#naming.sessionVolume(sessionId, 'workspace'));
   }
 
-  /** Gives the roots of volumes to a session's uid, mode 0700. */
+  /** Gives the root directories of volumes to a session's uid, mode 0700. */
   async setOwner(names: readonly string[], session: string, uid: number, gid: number): Promise<void> {
     const places = names.map((name, index) => ({ name, place: `/volumes/${index}` }));
-    await this.#chores.run({
-      what: `Cannot hand the volumes of ${session} to their owner`,
+    await this.#helpers.run({
+      what: `Cannot change the owner of the volumes of ${session}`,
       command: [
         'node',
         '-e',
@@ -102,9 +105,9 @@ export class VolumeWorkspaces {
 }
 
 export function workspaceMissingError(sessionId: string, why: string): HoldfastError {
-  return new HoldfastError('sandbox_failed', `The workspace of ${sessionId} is gone`, {
+  return new HoldfastError('sandbox_failed', `The workspace of ${sessionId} is missing`, {
     why,
-    next: 'bring it back from a backup, or delete the session',
+    next: 'restore it from a backup, or delete the session',
     details: { session: sessionId },
   });
 }

@@ -6,8 +6,9 @@ const HEADER = 8;
 const STDERR = 2;
 
 /**
- * Takes apart the engine's multiplexed stream of a process without a terminal: 8 bytes of header (stream, length), then the
- * bytes. Reads on only when what was read has been taken: memory stays flat. Both outputs end with the connection.
+ * Splits the engine's multiplexed stream of a process without a terminal into stdout and stderr: frames of an 8-byte
+ * header (stream, length) and the payload. Applies backpressure, so memory stays flat. Both outputs end with the
+ * connection.
  */
 export function demultiplex(socket: Socket): { stdout: Readable; stderr: Readable } {
   const stdout = new PassThrough();
@@ -21,14 +22,14 @@ export function demultiplex(socket: Socket): { stdout: Readable; stderr: Readabl
     if (stream.destroyed || stream.write(bytes)) return;
     blocked += 1;
     socket.pause();
-    const goOn = (): void => {
-      stream.off('drain', goOn);
-      stream.off('close', goOn);
+    const resume = (): void => {
+      stream.off('drain', resume);
+      stream.off('close', resume);
       blocked -= 1;
       if (blocked === 0) socket.resume();
     };
-    stream.on('drain', goOn);
-    stream.on('close', goOn);
+    stream.on('drain', resume);
+    stream.on('close', resume);
   };
 
   socket.on('data', (chunk: Buffer) => {
@@ -59,14 +60,14 @@ export function demultiplex(socket: Socket): { stdout: Readable; stderr: Readabl
   return { stdout, stderr };
 }
 
-/** The bytes of a stream as text, at most `limit` of them; the rest is read and dropped. */
+/** Reads a stream to its end and returns its first `limit` bytes as text. */
 export async function readText(stream: Readable, limit: number): Promise<string> {
-  const kept: Buffer[] = [];
+  const head: Buffer[] = [];
   let size = 0;
   for await (const chunk of stream) {
     const bytes = chunk as Buffer;
-    if (size < limit) kept.push(bytes.subarray(0, limit - size));
+    if (size < limit) head.push(bytes.subarray(0, limit - size));
     size += bytes.length;
   }
-  return Buffer.concat(kept).toString('utf8');
+  return Buffer.concat(head).toString('utf8');
 }

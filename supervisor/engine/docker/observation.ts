@@ -3,7 +3,7 @@ import type { Containers } from './containers.ts';
 import { LABEL, isRole } from './labels.ts';
 import type { ContainerSummary } from './replies.ts';
 
-/** A listed container with what its labels say. */
+/** A listed container, with its labels parsed. */
 export interface SandboxContainer {
   readonly id: string;
   readonly role: string | undefined;
@@ -49,7 +49,7 @@ export async function observeSession(containers: Containers, sessionId: string):
   return { sessionId, sidecar, agent };
 }
 
-/** `busy` names helper containers that this process is using right now: they belong to something. */
+/** `busy`: names of the helper containers that this process uses now; they are in use. */
 export async function observeObjects(
   containers: Containers,
   busy: ReadonlySet<string>,
@@ -85,7 +85,7 @@ async function observedSide(containers: Containers, container: ContainerSummary)
   const { id, state, generation, specHash } = toSandboxContainer(container);
   const side = { objectId: id, state, generation, specHash, exitCode: null, oomKilled: false };
   if (state !== 'exited' && state !== 'lost') return side;
-  // Only an inspection knows how it ended.
+  // Only an inspection tells how it exited.
   const facts = await containers.inspect(id);
   if (facts === null) return { ...side, state: 'lost' };
   return { ...side, exitCode: facts.State.ExitCode, oomKilled: facts.State.OOMKilled };

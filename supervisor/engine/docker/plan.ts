@@ -1,27 +1,27 @@
 import type { SandboxContainer } from './observation.ts';
 
 export interface DesiredSandbox {
-  /** Of the agent; a sidecar serves any. */
+  /** The agent's generation; a sidecar serves any. */
   readonly generation: number;
   readonly sidecarHash: string;
   readonly agentHash: string;
-  /** False: only the sidecar is wanted, and an agent that lives stays as it is. */
+  /** False: only the sidecar is wanted, and a running agent stays as it is. */
   readonly wantsAgent: boolean;
 }
 
 export interface SandboxPlan {
-  /** Containers that have to go first. */
+  /** Containers to remove first. */
   readonly remove: readonly string[];
   readonly sidecar: { readonly do: 'keep'; readonly id: string } | { readonly do: 'create' };
   readonly agent:
-    | { readonly do: 'keep' | 'thaw'; readonly id: string }
+    | { readonly do: 'keep' | 'unpause'; readonly id: string }
     | { readonly do: 'create' }
     | { readonly do: 'leave' };
-  /** An agent that stays and whose namespace a new sidecar joins, so that nothing it runs is lost. */
+  /** The agent whose network namespace a new sidecar joins, so that its processes survive. */
   readonly namespaceOwner: string | null;
 }
 
-/** What has to happen so that a session's sandbox stands, from what there is. Pure. */
+/** The steps from the containers that exist to the desired sandbox. Pure. */
 export function planSandbox(present: readonly SandboxContainer[], wanted: DesiredSandbox): SandboxPlan {
   const sidecars = present.filter(({ role }) => role === 'sidecar');
   const agents = present.filter(({ role }) => role === 'agent');
@@ -32,7 +32,7 @@ export function planSandbox(present: readonly SandboxContainer[], wanted: Desire
       (!wanted.wantsAgent || (one.generation === wanted.generation && one.specHash === wanted.agentHash)),
   );
   const keptSidecar = sidecars.find((one) => one.state === 'running' && one.specHash === wanted.sidecarHash);
-  // Without a wish for the agent, a dead one stays too: how it ended is still to be read.
+  // If no agent is wanted, a dead one is kept: its exit code is still to be read.
   const goingAgents = agents.filter((one) => one !== keptAgent && wanted.wantsAgent);
   const goingSidecars = sidecars.filter((one) => one !== keptSidecar);
 
@@ -47,5 +47,5 @@ export function planSandbox(present: readonly SandboxContainer[], wanted: Desire
 function planAgent(kept: SandboxContainer | undefined, wanted: boolean): SandboxPlan['agent'] {
   if (!wanted) return { do: 'leave' };
   if (kept === undefined) return { do: 'create' };
-  return { do: kept.state === 'paused' ? 'thaw' : 'keep', id: kept.id };
+  return { do: kept.state === 'paused' ? 'unpause' : 'keep', id: kept.id };
 }

@@ -14,21 +14,21 @@ interface ProgramFile {
 const STAGING = '.staging-';
 
 /**
- * What runs in the containers and comes from us: the built files, and a static busybox out of the trusted image, so that an
- * agent's image needs no shell. Published once per content under `<folder>/<hash>`, complete or not at all.
+ * Our program files in the containers: the built files, and a static busybox from the trusted image, so that an
+ * agent's image needs no shell. Published once per content under `<folder>/<hash>`, completely or not at all.
  */
 export class SandboxPrograms {
-  /** Identity of all of it: 16 hex digits. */
+  /** Hash of all files: 16 hex digits. */
   readonly hash: string;
   readonly #files: readonly ProgramFile[];
   readonly #folder: string;
-  readonly #chores: HelperContainers;
+  readonly #helpers: HelperContainers;
   #published: Promise<string> | null = null;
 
-  constructor(builtFiles: string, image: string, publish: string, chores: HelperContainers) {
+  constructor(builtFiles: string, image: string, folder: string, helpers: HelperContainers) {
     this.#files = readBuilt(builtFiles);
-    this.#folder = publish;
-    this.#chores = chores;
+    this.#folder = folder;
+    this.#helpers = helpers;
     const hash = createHash('sha256').update(`${image}\0`);
     for (const { name, contents } of this.#files)
       hash.update(`${name}\0${contents.length}\0`).update(contents);
@@ -39,7 +39,7 @@ export class SandboxPrograms {
     return this.#files.some((file) => file.name === name);
   }
 
-  /** The folder on this machine that has all of it, read-only for everybody. */
+  /** Publishes the files if necessary and returns their folder; everybody may read it. */
   publish(): Promise<string> {
     this.#published ??= this.#publish().catch((error: unknown) => {
       this.#published = null;
@@ -52,7 +52,7 @@ export class SandboxPrograms {
     const target = join(this.#folder, this.hash);
     if (await exists(target)) return target;
     await mkdir(this.#folder, { recursive: true, mode: 0o700 });
-    // One supervisor per home: what lies about here was left by one that was killed.
+    // One supervisor per home: staging folders are leftovers of one that was killed.
     for (const name of await readdir(this.#folder)) {
       if (name.startsWith(STAGING)) await rm(join(this.#folder, name), { recursive: true, force: true });
     }
@@ -72,9 +72,9 @@ export class SandboxPrograms {
   }
 
   async #busybox(): Promise<Buffer> {
-    const what = 'Cannot take busybox out of the sidecar image';
+    const what = 'Cannot copy busybox from the sidecar image';
     const parts: Buffer[] = [];
-    await this.#chores.run({
+    await this.#helpers.run({
       what,
       command: [
         'node',
@@ -92,7 +92,7 @@ export class SandboxPrograms {
     const busybox = Buffer.concat(parts);
     if (busybox.subarray(0, 4).toString('latin1') === '\x7fELF') return busybox;
     throw new HoldfastError('engine_error', what, {
-      why: 'it has no busybox',
+      why: 'the image has no busybox',
       next: "use Holdfast's own sidecar image",
     });
   }
@@ -107,7 +107,7 @@ function readBuilt(folder: string): ProgramFile[] {
   } catch (error) {
     throw new HoldfastError('internal', 'The files that run in sandboxes cannot be read', {
       why: `${folder}: ${error instanceof Error ? error.message : String(error)}`,
-      next: 'build Holdfast again with `npm run build`',
+      next: 'rebuild Holdfast with `npm run build`',
       cause: error,
     });
   }
@@ -127,7 +127,7 @@ async function writeDurably(path: string, contents: Buffer): Promise<void> {
   const file = await open(path, 'wx', 0o755);
   try {
     await file.writeFile(contents);
-    // The process's umask must not decide what a session's uid may read.
+    // The umask must not decide what a session's uid may read.
     await file.chmod(0o755);
     await file.sync();
   } finally {

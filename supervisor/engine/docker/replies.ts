@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { HoldfastError } from '../../../protocol/errors.ts';
 
-/** What we rely on of the engine's answers; the rest is its own business. */
+/** The parts of the engine's replies that we rely on. */
 
 export const VersionReply = z.object({
   Version: z.string(),
@@ -12,7 +12,7 @@ export const VersionReply = z.object({
 });
 
 export const InfoReply = z.object({
-  /** Not every engine that speaks this API has one. */
+  /** Not every engine with this API has an id. */
   ID: z.string().default(''),
   Name: z.string().default(''),
   KernelVersion: z.string().default(''),
@@ -77,7 +77,7 @@ export function parseReply<T>(schema: z.ZodType<T>, what: string, value: unknown
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
   throw new HoldfastError('engine_error', what, {
-    why: `the engine's answer is not understood: ${z.prettifyError(parsed.error)}`,
+    why: `the engine sent an unexpected reply: ${z.prettifyError(parsed.error)}`,
     next: 'use Docker 20.10 or newer',
     cause: parsed.error,
   });

@@ -19,10 +19,10 @@ export interface SandboxesOptions {
   readonly containers: Containers;
   readonly naming: Naming;
   readonly sidecarImage: string;
-  /** Identity of the program files. */
+  /** Hash of the program files. */
   readonly programsHash: string;
   mountStrategy(): Promise<MountStrategy>;
-  /** How many processors the engine has; 0 when it does not say. */
+  /** Number of CPUs of the engine; 0 if it does not report it. */
   cpuCount(): number;
   watch(listener: (change: { sessionId: string | null }) => void): () => void;
 }
@@ -30,12 +30,12 @@ export interface SandboxesOptions {
 const DIAL_MS = 10_000;
 const DIAL_PAUSE_MS = 4;
 const DIAL_SLOW_PAUSE_MS = 25;
-const DIAL_LOOK_MS = 1000;
+const DIAL_OBSERVE_MS = 1000;
 
-/** The two containers of each session. One verb at a time per session: a start never races with a stop. */
+/** The two containers of each session. One operation at a time per session: a start never races with a stop. */
 export class Sandboxes {
   readonly #options: SandboxesOptions;
-  readonly #turns = new Map<string, Promise<unknown>>();
+  readonly #last = new Map<string, Promise<unknown>>();
   /** The last known container of each session's agent. */
   readonly #agents = new Map<string, string>();
 
@@ -44,7 +44,7 @@ export class Sandboxes {
   }
 
   start(spec: SandboxSpec, withAgent: boolean): Promise<void> {
-    return this.#inTurn(spec.sessionId, () => this.#start(spec, withAgent));
+    return this.#serialized(spec.sessionId, () => this.#start(spec, withAgent));
   }
 
   pause(sessionId: string): Promise<void> {
@@ -53,18 +53,18 @@ export class Sandboxes {
   }
 
   unpause(sessionId: string): Promise<void> {
-    const what = `Cannot go on with ${sessionId}`;
+    const what = `Cannot unpause ${sessionId}`;
     return this.#withAgent(sessionId, (id) => this.#options.containers.unpause(what, id));
   }
 
   stopAgent(sessionId: string, graceMs: number): Promise<void> {
-    return this.#inTurn(sessionId, async () => {
+    return this.#serialized(sessionId, async () => {
       await this.#end(await this.#sides(sessionId), 'agent', sessionId, graceMs);
     });
   }
 
   remove(sessionId: string, graceMs: number): Promise<void> {
-    return this.#inTurn(sessionId, async () => {
+    return this.#serialized(sessionId, async () => {
       const sides = await this.#sides(sessionId);
       await this.#end(sides, 'agent', sessionId, graceMs);
       await this.#end(sides, 'sidecar', sessionId, 0);
@@ -72,9 +72,9 @@ export class Sandboxes {
     });
   }
 
-  /** Tries the container that was the agent's last first: asking which one it is would cost as much as the verb. */
+  /** Tries the last known agent container first: looking it up would cost as much as the operation. */
   #withAgent(sessionId: string, verb: (id: string) => Promise<void>): Promise<void> {
-    return this.#inTurn(sessionId, async () => {
+    return this.#serialized(sessionId, async () => {
       const known = this.#agents.get(sessionId);
       if (known !== undefined) {
         try {
@@ -91,15 +91,15 @@ export class Sandboxes {
     });
   }
 
-  /** The living container of one side. Errors: `sandbox_lost`. */
+  /** The running or paused container of a role. Errors: `sandbox_lost`. */
   async #living(sessionId: string, role: 'sidecar' | 'agent'): Promise<SandboxContainer> {
     const side = (await this.#sides(sessionId)).find(
       (one) => one.role === role && (one.state === 'running' || one.state === 'paused'),
     );
     if (side !== undefined) return side;
-    throw new HoldfastError('sandbox_lost', `The sandbox of ${sessionId} does not run`, {
-      why: `it has no living ${role} container`,
-      next: 'send the next request: it gets a new sandbox',
+    throw new HoldfastError('sandbox_lost', `The sandbox of ${sessionId} is not running`, {
+      why: `it has no running ${role} container`,
+      next: 'send another request: it gets a new sandbox',
       details: { session: sessionId, side: role },
     });
   }
@@ -108,26 +108,26 @@ export class Sandboxes {
     return this.#living(sessionId, 'agent');
   }
 
-  /** Waits for a sidecar that is just starting; notices at once when it ends. */
+  /** Waits for a sidecar that is starting; fails at once when it exits. */
   async dial(sessionId: string): Promise<Duplex> {
     const placement = await this.#options.mountStrategy();
     const until = performance.now() + DIAL_MS;
-    let look = true;
+    let mayHaveChanged = true;
     const unwatch = this.#options.watch((change) => {
-      if (change.sessionId === sessionId || change.sessionId === null) look = true;
+      if (change.sessionId === sessionId || change.sessionId === null) mayHaveChanged = true;
     });
     try {
       let sidecar: SandboxContainer | null = null;
-      let lookedAt = 0;
+      let observedAt = 0;
       for (;;) {
         if (placement.localPaths || sidecar !== null) {
           const stream = await placement.dial(sidecar?.id ?? '', sessionId);
           if (stream !== null) return stream;
         }
         const now = performance.now();
-        if (look || now - lookedAt > DIAL_LOOK_MS) {
-          look = false;
-          lookedAt = now;
+        if (mayHaveChanged || now - observedAt > DIAL_OBSERVE_MS) {
+          mayHaveChanged = false;
+          observedAt = now;
           const before: SandboxContainer | null = sidecar;
           sidecar = await this.#living(sessionId, 'sidecar');
           if (before === null) continue;
@@ -142,7 +142,7 @@ export class Sandboxes {
 
   async #start(given: SandboxSpec, withAgent: boolean): Promise<void> {
     const { containers, naming } = this.#options;
-    const spec = this.#fitting(given);
+    const spec = this.#withinCpuCount(given);
     const placement = await this.#options.mountStrategy();
     const [mounts, listed] = await Promise.all([
       placement.prepareMounts(spec, withAgent),
@@ -160,7 +160,7 @@ export class Sandboxes {
 
     const made: string[] = [];
     const label = (role: 'sidecar' | 'agent', hash: string): Record<string, string> =>
-      naming.labels(role, { session: spec.sessionId, epoch: spec.generation, spec: hash });
+      naming.labels(role, { session: spec.sessionId, generation: spec.generation, spec: hash });
     const create = async (role: 'sidecar' | 'agent', network: NetworkNamespace): Promise<string> => {
       const body =
         role === 'sidecar'
@@ -178,7 +178,7 @@ export class Sandboxes {
       return id;
     };
     try {
-      if (plan.agent.do === 'thaw') await containers.unpause(what, plan.agent.id);
+      if (plan.agent.do === 'unpause') await containers.unpause(what, plan.agent.id);
       let sidecar: string;
       const starting: Promise<unknown>[] = [];
       if (plan.sidecar.do === 'keep') sidecar = plan.sidecar.id;
@@ -191,12 +191,12 @@ export class Sandboxes {
       }
       if (plan.agent.do === 'create') {
         const agent = create('agent', { joins: sidecar });
-        // Creating one overlaps with starting the other; joining needs the other to run.
-        await settled([...starting, agent]);
+        // Creating the agent overlaps with starting the sidecar; joining its namespace requires it to run.
+        await allSettled([...starting, agent]);
         await failpoint('start.after-sidecar');
         await containers.start(what, await agent);
         await failpoint('start.after-agent');
-      } else await settled(starting);
+      } else await allSettled(starting);
     } catch (error) {
       const leftovers = await Promise.allSettled(made.map((id) => containers.remove(what, id)));
       const failure = startFailure(error, what, spec, await this.#missingImage(error, spec), mounts);
@@ -207,19 +207,19 @@ export class Sandboxes {
     }
   }
 
-  /** The image whose absence can be why a start was refused; null where both are there. */
+  /** The missing image that may have caused the error; null if both exist. */
   async #missingImage(error: unknown, spec: SandboxSpec): Promise<string | null> {
     if (!isRefusal(error, 404)) return null;
     const { containers, sidecarImage } = this.#options;
     for (const image of [sidecarImage, spec.image]) {
-      // The refusal is what the caller must hear, not that this look failed as well.
+      // The caller must get the original error, not a failure of this check.
       if (!(await containers.hasImage(image).catch(() => true))) return image;
     }
     return null;
   }
 
-  /** An engine refuses more processors than it has. */
-  #fitting(spec: SandboxSpec): SandboxSpec {
+  /** An engine refuses more CPUs than it has. */
+  #withinCpuCount(spec: SandboxSpec): SandboxSpec {
     const processors = this.#options.cpuCount();
     if (processors === 0 || spec.limits.cpus <= processors) return spec;
     return { ...spec, limits: { ...spec.limits, cpus: processors } };
@@ -243,22 +243,22 @@ export class Sandboxes {
     }
   }
 
-  #inTurn<T>(sessionId: string, verb: () => Promise<T>): Promise<T> {
-    const before = this.#turns.get(sessionId) ?? Promise.resolve();
+  #serialized<T>(sessionId: string, verb: () => Promise<T>): Promise<T> {
+    const before = this.#last.get(sessionId) ?? Promise.resolve();
     const mine = before.then(verb, verb);
     const after = mine
       .catch(() => undefined)
       .then(() => {
-        if (this.#turns.get(sessionId) === after) this.#turns.delete(sessionId);
+        if (this.#last.get(sessionId) === after) this.#last.delete(sessionId);
       });
-    this.#turns.set(sessionId, after);
+    this.#last.set(sessionId, after);
     return mine;
   }
 }
 
-/** Like Promise.all, but comes back only when nothing is under way any more: clean-up must not race with a create. */
-async function settled(under: readonly Promise<unknown>[]): Promise<void> {
-  const failed = (await Promise.allSettled(under)).find((one) => one.status === 'rejected');
+/** Like Promise.all, but settles only when all have settled: cleanup must not race with a create. */
+async function allSettled(promises: readonly Promise<unknown>[]): Promise<void> {
+  const failed = (await Promise.allSettled(promises)).find((one) => one.status === 'rejected');
   if (failed !== undefined) throw failed.reason;
 }
 
@@ -291,14 +291,14 @@ function nextAfter(reason: string): string {
   }
   if (/exec format error/i.test(reason)) return "use an image for this machine's architecture";
   if (/source path does not exist/i.test(reason)) return 'deploy the profile again';
-  if (/no space left/i.test(reason)) return "make room on the engine's disk: `docker system df`";
+  if (/no space left/i.test(reason)) return "free space on the engine's disk: `docker system df`";
   return 'see `holdfast doctor`';
 }
 
 function notListening(sessionId: string): HoldfastError {
   return new HoldfastError('sandbox_lost', `The sidecar of ${sessionId} does not answer`, {
-    why: `it runs, but did not listen within ${DIAL_MS / 1000} s`,
-    next: 'stop the session, then send the next request: it gets a new sandbox',
+    why: `it is running, but did not listen within ${DIAL_MS / 1000} s`,
+    next: 'stop the session, then send another request: it gets a new sandbox',
     details: { session: sessionId },
   });
 }

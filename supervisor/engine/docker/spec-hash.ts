@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { SandboxSpec } from '../port.ts';
 
-/** Identity of everything that needs a new container when it changes, for each side; the label `dev.holdfast.spec`. */
+/** For each container, a hash of everything whose change requires a new one; the label `dev.holdfast.spec`. */
 export function specHashes(
   spec: SandboxSpec,
   sidecarImage: string,

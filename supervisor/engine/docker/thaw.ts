@@ -2,11 +2,12 @@ import { request } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
- * `thaw.cjs SOCKET CONTAINER`: a process that stays when the supervisor ends. Its input says a word when the container was thawed
- * in order; where it ends without one, whoever froze it is gone, and this thaws it.
+ * `thaw.cjs SOCKET CONTAINER`: a watchdog that outlives the supervisor. The supervisor writes to its stdin once the
+ * container is unpaused in order. If stdin closes without that, the supervisor is gone, and the watchdog unpauses the
+ * container.
  */
 const [socketPath = '', container = ''] = process.argv.slice(2);
-/** An engine that is starting again answers within this, or nobody needs the container any more. */
+/** A restarting engine answers within this time; after that nobody needs the container. */
 const TRIES = 120;
 const PAUSE_MS = 500;
 const ANSWER_MS = 10_000;
@@ -16,7 +17,7 @@ interface Answer {
   readonly text: string;
 }
 
-/** Null where the engine does not answer. */
+/** Null if the engine does not answer. */
 function ask(method: 'GET' | 'POST', verb: string): Promise<Answer | null> {
   return new Promise((resolve) => {
     const path = `/containers/${encodeURIComponent(container)}/${verb}`;
@@ -33,7 +34,7 @@ function ask(method: 'GET' | 'POST', verb: string): Promise<Answer | null> {
   });
 }
 
-/** True when there is nothing left to do. What the container does decides, not how the engine words a refusal. */
+/** True if nothing is left to do. The container's state decides, not the text of an error response. */
 async function unpause(): Promise<boolean> {
   const answer = await ask('POST', 'unpause');
   if (answer === null) return false;
@@ -48,7 +49,7 @@ function isPaused(text: string): boolean {
     const facts = JSON.parse(text) as { State?: { Status?: unknown } } | null;
     return facts?.State?.Status === 'paused';
   } catch {
-    // Not understood: it is asked again.
+    // Unreadable: ask again.
     return true;
   }
 }

@@ -17,44 +17,44 @@ import type { SandboxPrograms } from './programs.ts';
 const SIDECAR = `${IN_SANDBOX.runtime}/sidecar.cjs`;
 const LISTEN_MS = 10_000;
 
-/** Ends well once somebody listens on the sidecar's socket. */
+/** Exits with 0 once somebody listens on the sidecar's socket. */
 const AWAIT_PROGRAM = `
 const net = require('node:net');
 const until = Date.now() + ${LISTEN_MS};
-const knock = () => {
+const attempt = () => {
   const socket = net.connect('${IN_SANDBOX.control}/${IN_SANDBOX.socketName}');
   socket.on('connect', () => process.exit(0));
   socket.on('error', (error) => {
     if (Date.now() > until) { console.error(error.message); process.exit(1); }
-    setTimeout(knock, 10);
+    setTimeout(attempt, 10);
   });
 };
-knock();
+attempt();
 `;
 
 /**
- * The engine does not see this machine's files: everything is a volume, filled through the standard input of a helper
- * container, and the sidecar is reached by a relay that is run with exec.
+ * For an engine that does not see this machine's files: everything is a volume, filled through the stdin of a helper
+ * container, and the sidecar is reached through a relay that runs with exec.
  */
 export class VolumeMountStrategy implements MountStrategy {
   readonly localPaths = false;
   readonly #home: string;
   readonly #containers: Containers;
-  readonly #chores: HelperContainers;
+  readonly #helpers: HelperContainers;
   readonly #execs: Execs;
   readonly #naming: Naming;
   readonly #programs: SandboxPrograms;
   readonly #workspaces: VolumeWorkspaces;
-  /** Fillings under way, by volume. */
+  /** Volumes that are being filled, by name. */
   readonly #filling = new Map<string, Promise<void>>();
-  /** Sidecars that have listened once. */
+  /** Sidecars that have listened at least once. */
   readonly #listening = new Set<string>();
 
   constructor(
     home: string,
     parts: {
       containers: Containers;
-      chores: HelperContainers;
+      helpers: HelperContainers;
       execs: Execs;
       naming: Naming;
       programs: SandboxPrograms;
@@ -63,7 +63,7 @@ export class VolumeMountStrategy implements MountStrategy {
   ) {
     this.#home = home;
     this.#containers = parts.containers;
-    this.#chores = parts.chores;
+    this.#helpers = parts.helpers;
     this.#execs = parts.execs;
     this.#naming = parts.naming;
     this.#programs = parts.programs;
@@ -72,11 +72,11 @@ export class VolumeMountStrategy implements MountStrategy {
 
   async prepareMounts(spec: SandboxSpec, withAgent: boolean): Promise<SandboxMounts> {
     const { sessionId, uid, gid, code } = spec;
-    if (spec.workspace.backing === 'directory') throw needsPaths();
+    if (spec.workspace.backing === 'directory') throw requiresLocalPaths();
     const run = this.#naming.sessionVolume(sessionId, 'run');
     const control = this.#naming.sessionVolume(sessionId, 'control');
-    const own = (name: string, role: 'run' | 'control'): Promise<void> =>
-      this.#ready(name, this.#naming.labels(role, { session: sessionId }), () =>
+    const ensureOwned = (name: string, role: 'run' | 'control'): Promise<void> =>
+      this.#ensureFilled(name, this.#naming.labels(role, { session: sessionId }), () =>
         this.#workspaces.setOwner([name], sessionId, uid, gid),
       );
     const [runtime, published] = await Promise.all([
@@ -85,8 +85,8 @@ export class VolumeMountStrategy implements MountStrategy {
         ? this.#code(code.profile, code.version)
         : this.#naming.codeVolume(code.profile, code.version),
       this.#workspaces.requireExists(sessionId),
-      own(run, 'run'),
-      own(control, 'control'),
+      ensureOwned(run, 'run'),
+      ensureOwned(control, 'control'),
     ]);
     const both = [
       this.#workspaces.mount(sessionId),
@@ -95,7 +95,7 @@ export class VolumeMountStrategy implements MountStrategy {
     ];
     return {
       sidecar: [...both, volumeMount(control, IN_SANDBOX.control)],
-      // A volume cannot be mounted as a single file: names of users are the image's here.
+      // A volume cannot be mounted as a single file: user names are the image's here.
       agent: [...both, volumeMount(published, IN_SANDBOX.agent, true)],
     };
   }
@@ -106,12 +106,12 @@ export class VolumeMountStrategy implements MountStrategy {
   }
 
   async createWorkspace(spec: WorkspaceSpec): Promise<void> {
-    if (spec.backing === 'directory') throw needsPaths();
+    if (spec.backing === 'directory') throw requiresLocalPaths();
     await this.#workspaces.create(spec);
   }
 
   async deleteWorkspace(spec: WorkspaceSpec): Promise<void> {
-    if (spec.backing === 'directory') throw needsPaths();
+    if (spec.backing === 'directory') throw requiresLocalPaths();
     await this.#workspaces.remove(spec.sessionId);
   }
 
@@ -151,8 +151,8 @@ export class VolumeMountStrategy implements MountStrategy {
     const folder = join(this.#home, 'deploys', profile, String(version));
     await this.#fill(name, 'code', async () => {
       if (await isFolder(folder)) return folder;
-      throw new HoldfastError('sandbox_failed', `The code of ${profile} is gone`, {
-        why: `${folder} is not there`,
+      throw new HoldfastError('sandbox_failed', `The code of ${profile} is missing`, {
+        why: `${folder} does not exist`,
         next: 'deploy the profile again',
         details: { profile, version },
       });
@@ -161,10 +161,10 @@ export class VolumeMountStrategy implements MountStrategy {
   }
 
   #fill(name: string, role: 'runtime' | 'code', folder: () => Promise<string>): Promise<void> {
-    return this.#ready(name, this.#naming.labels(role), async () => {
+    return this.#ensureFilled(name, this.#naming.labels(role), async () => {
       const { folderTar } = await import('./folder-tar.ts');
       const stdin: Readable = folderTar(await folder());
-      await this.#chores.run({
+      await this.#helpers.run({
         what: `Cannot fill volume ${name}`,
         command: ['busybox', 'tar', '-x', '-f', '-', '-C', '/into'],
         mounts: [volumeMount(name, '/into')],
@@ -174,22 +174,26 @@ export class VolumeMountStrategy implements MountStrategy {
     });
   }
 
-  /** Makes a volume and what has to be in it, once in the volume's life; also when we are killed half-way. */
-  #ready(name: string, labels: Record<string, string>, fill: () => Promise<void>): Promise<void> {
-    const under = this.#filling.get(name);
-    if (under !== undefined) return under;
-    const work = this.#makeReady(name, labels, fill).finally(() => this.#filling.delete(name));
+  /** Creates and fills a volume, once in its life, also after a crash half-way. */
+  #ensureFilled(name: string, labels: Record<string, string>, fill: () => Promise<void>): Promise<void> {
+    const current = this.#filling.get(name);
+    if (current !== undefined) return current;
+    const work = this.#createAndFill(name, labels, fill).finally(() => this.#filling.delete(name));
     this.#filling.set(name, work);
     return work;
   }
 
-  async #makeReady(name: string, labels: Record<string, string>, fill: () => Promise<void>): Promise<void> {
-    const birth = await this.#containers.createVolume(name, labels);
+  async #createAndFill(
+    name: string,
+    labels: Record<string, string>,
+    fill: () => Promise<void>,
+  ): Promise<void> {
+    const instance = await this.#containers.createVolume(name, labels);
     const mark = this.#mark(name);
-    if ((await readText(mark)) === birth) return;
+    if ((await readText(mark)) === instance) return;
     await fill();
     await mkdir(join(this.#home, 'engine/volumes'), { recursive: true, mode: 0o700 });
-    await writeFile(`${mark}.new`, birth, { mode: 0o600 });
+    await writeFile(`${mark}.new`, instance, { mode: 0o600 });
     await rename(`${mark}.new`, mark);
   }
 
@@ -198,7 +202,7 @@ export class VolumeMountStrategy implements MountStrategy {
     await this.#containers.removeVolume(name);
   }
 
-  /** Says which volume of this name was filled; short whatever the name. */
+  /** The file that records which volume of this name was filled; short for any name. */
   #mark(name: string): string {
     const short = createHash('sha256').update(name).digest('hex').slice(0, 32);
     return join(this.#home, 'engine/volumes', short);
@@ -223,7 +227,7 @@ async function readText(path: string): Promise<string | null> {
   }
 }
 
-function needsPaths(): HoldfastError {
+function requiresLocalPaths(): HoldfastError {
   return new HoldfastError('not_supported', 'A workspace cannot be a directory on this engine', {
     why: "the engine does not see this machine's files",
     next: 'set `workspace.backing: volume` in holdfast.yaml, or use an engine that runs on this machine',

@@ -7,7 +7,7 @@ const BRANCH = /^[\p{L}\p{N}_][\p{L}\p{N}\p{M}_./+#@-]{0,249}$/u;
 const REFSPEC = /^\+?refs\/[A-Za-z0-9_./*-]{1,200}:refs\/(?:remotes|heads|tags)\/[A-Za-z0-9_./*-]{1,200}$/;
 const HOST = /^[A-Za-z0-9][A-Za-z0-9.-]{0,252}$/;
 const PATH = /^[A-Za-z0-9._~/+%@,=-]{1,1000}$/;
-/** Extensions that change nothing of the files that are copied. */
+/** Extensions that do not affect the copied files. */
 const EXTENSIONS: Readonly<Record<string, RegExp>> = {
   noop: /^/,
   'noop-v1': /^/,
@@ -17,17 +17,17 @@ const EXTENSIONS: Readonly<Record<string, RegExp>> = {
   refstorage: /^files$/,
 };
 
-/** Errors: `profile_invalid` where the repository is kept in a form that is not understood. */
+/** Errors: `profile_invalid` for a repository format that is not supported. */
 export function requireKnownFormat(entries: readonly ConfigEntry[]): void {
   const version = last(entries, 'core', 'repositoryformatversion') ?? '0';
   if (version !== '0' && version !== '1')
-    throw gitHistoryError(`the format of the repository has the version ${version}`, PLAIN);
+    throw gitHistoryError(`the repository format has version ${version}`, PLAIN);
   for (const { section, subsection, key, value } of entries) {
     if (section === 'extensions') {
       const isKnown =
         subsection === null && Object.hasOwn(EXTENSIONS, key) && EXTENSIONS[key]?.test(value ?? 'true');
       if (isKnown !== true)
-        throw gitHistoryError(`the repository uses the extension ${key}, which is not supported here`, PLAIN);
+        throw gitHistoryError(`the repository uses the extension ${key}, which is not supported`, PLAIN);
     }
     if (section === 'remote' && (key === 'promisor' || key === 'partialclonefilter'))
       throw gitHistoryError(
@@ -39,8 +39,8 @@ export function requireKnownFormat(entries: readonly ConfigEntry[]): void {
 const PLAIN = 'deploy a plain clone of it (`git clone --no-local`)';
 
 /**
- * The config of the repository in new workspaces. It is composed of values that are known to be harmless; everything else – includes,
- * rewritten addresses, headers, credentials, programs to run – stays out because nothing here names it.
+ * The git config in new workspaces. It is composed of values known to be harmless. Includes, URL rewrites, headers,
+ * credentials and programs to run are excluded, because nothing here adds them.
  */
 export function allowedConfig(entries: readonly ConfigEntry[]): string {
   const lines = ['[core]', '\trepositoryformatversion = 0'];
@@ -67,13 +67,13 @@ export function allowedConfig(entries: readonly ConfigEntry[]): string {
   if (lines.length > MOST_LINES)
     throw gitHistoryError(
       `the repository's config names more than ${MOST_LINES / 3} branches`,
-      'remove old ones',
+      'delete old branches',
     );
   return `${lines.join('\n')}\n`;
 }
 const HEADS = 'refs/heads/';
 
-/** The address without user, password, query and fragment; null where it is of no form that is known. */
+/** The URL without user, password, query and fragment; null for an unknown form. */
 export function withoutCredentials(address: string): string | null {
   if (address.length > 2000 || /[^\x21-\x7e]|[\\"'`]/.test(address)) return null;
   const short = /^(?:([^@/:]+)@)?([^@/:]+):(?![:/])([^:]+)$/.exec(address);
@@ -107,7 +107,7 @@ function flag(value: string | null | undefined): boolean | null {
   return /^(?:false|no|off|0|)$/i.test(value) ? false : null;
 }
 
-/** The entries of each subsection, by its name. */
+/** The entries by name of the subsection. */
 function subsections(entries: readonly ConfigEntry[], section: string): Map<string, ConfigEntry[]> {
   const found = new Map<string, ConfigEntry[]>();
   for (const entry of entries) {
@@ -119,7 +119,7 @@ function subsections(entries: readonly ConfigEntry[], section: string): Map<stri
   return found;
 }
 
-/** Git's quoting; the characters that it is for are in none of the values. */
+/** Quotes as git does; none of the values contains the escaped characters. */
 function quoted(value: string): string {
   return `"${value.replaceAll(/["\\]/g, '\\$&')}"`;
 }

@@ -10,27 +10,29 @@ export interface ConfigEntry {
   readonly value: string | null;
 }
 
-/** Reads the syntax that git-config(1) describes. Includes are entries as any other: nothing is followed. Errors: `profile_invalid`. */
+/**
+ * Parses the syntax of git-config(1). Includes are ordinary entries: no file is followed. Errors: `profile_invalid`.
+ */
 export function parseGitConfig(source: string): ConfigEntry[] {
   const text = `${source.replace(/^\uFEFF/, '').replaceAll('\r\n', '\n')}\n`;
   const entries: ConfigEntry[] = [];
   let section: { readonly name: string; readonly subsection: string | null } | null = null;
   let at = 0;
-  const take = (pattern: RegExp): RegExpExecArray | null => {
+  const match = (pattern: RegExp): RegExpExecArray | null => {
     pattern.lastIndex = at;
-    const match = pattern.exec(text);
-    if (match !== null) at += match[0].length;
-    return match;
+    const found = pattern.exec(text);
+    if (found !== null) at += found[0].length;
+    return found;
   };
   for (;;) {
-    take(/\s*/y);
+    match(/\s*/y);
     if (at >= text.length) return entries;
-    if (take(/[#;][^\n]*/y) !== null) continue;
-    const header = take(/\[([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\\n\0]|\\[^\n\0])*)")?\]/y);
+    if (match(/[#;][^\n]*/y) !== null) continue;
+    const header = match(/\[([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\\n\0]|\\[^\n\0])*)")?\]/y);
     if (header !== null) {
       const name = (header[1] ?? '').toLowerCase();
       const quoted = header[2]?.replaceAll(/\\(.)/g, '$1');
-      // `[branch.main]` is an old way to write `[branch "main"]`.
+      // `[branch.main]` is an old form of `[branch "main"]`.
       const dot = name.indexOf('.');
       section =
         quoted !== undefined
@@ -40,15 +42,15 @@ export function parseGitConfig(source: string): ConfigEntry[] {
             : { name: name.slice(0, dot), subsection: name.slice(dot + 1) };
       continue;
     }
-    const key = take(/([A-Za-z][A-Za-z0-9-]*)[ \t]*/y)?.[1]?.toLowerCase();
+    const key = match(/([A-Za-z][A-Za-z0-9-]*)[ \t]*/y)?.[1]?.toLowerCase();
     if (key === undefined || section === null) throw malformed(text, at);
     let value: string | null = null;
-    if (take(/=/y) !== null) {
+    if (match(/=/y) !== null) {
       const read = readValue(text, at);
       if (read === null) throw malformed(text, at);
       ({ value } = read);
       at = read.end;
-    } else if (take(/\n/y) === null) throw malformed(text, at);
+    } else if (match(/\n/y) === null) throw malformed(text, at);
     entries.push({ section: section.name, subsection: section.subsection, key, value });
   }
 }
@@ -70,7 +72,7 @@ function readValue(text: string, start: number): { readonly value: string; reado
     const character = text.charAt(at);
     if (character === '\n') return isQuoted ? null : { value: parts.join(''), end: at + 1 };
     if (!isQuoted && /\s/.test(character)) {
-      // Spaces inside of the value count, and those at its ends do not.
+      // Spaces inside a value count; those at its ends do not.
       if (parts.length > 0) spaces += 1;
       continue;
     }
@@ -91,5 +93,5 @@ function readValue(text: string, start: number): { readonly value: string; reado
 
 function malformed(text: string, at: number): Error {
   const line = text.slice(0, at).split('\n').length;
-  return gitHistoryError(`line ${line} of the repository's config is not what git can read`, 'correct it');
+  return gitHistoryError(`line ${line} of the repository's config has a syntax error`, 'correct it');
 }

@@ -1,6 +1,6 @@
 import { HoldfastError } from '../../../protocol/errors.ts';
 
-/** Why the history of a project cannot be part of a deploy. */
+/** The error of a project whose git history cannot be deployed. */
 export function gitHistoryError(why: string, next: string, cause?: unknown): HoldfastError {
   return new HoldfastError('profile_invalid', 'The git history of the project cannot be deployed', {
     why,

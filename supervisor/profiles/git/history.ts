@@ -18,15 +18,15 @@ const CHUNK = 256 * 1024;
 const OBJECT_MODE = 0o444;
 
 export interface HistoryReadOptions {
-  /** Whether a new workspace begins with the file or folder: bytes of its path, one character each. */
+  /** Whether a new workspace starts with the path; one character per byte. */
   readonly isSeeded: (path: string) => boolean;
-  /** Throws where a folder must not be read from. */
+  /** Throws if a folder must not be read. */
   readonly requireAllowed: (folder: string) => Promise<unknown>;
   readonly signal?: AbortSignal;
 }
 
 export interface HistoryCopyOptions {
-  /** For the history with the project's own files, which count as `used`. */
+  /** Limits of the history and the project's own files together; `used` counts the files. */
   readonly limits?: CopyLimits;
   readonly used?: CopyLimits;
   readonly signal?: AbortSignal | undefined;
@@ -34,14 +34,14 @@ export interface HistoryCopyOptions {
 }
 
 /**
- * The git history of a project, as new workspaces get it: refs, index and objects from the repository, and a config of our own. Only
- * what is named here is read: no hooks, no logs, no state of a merge, no alternates, no links.
+ * The git history of a project for new workspaces: refs, index and objects of the repository, and a config of our
+ * own. Everything else is excluded: hooks, reflogs, merge state, alternates, links.
  */
 export class GitHistory {
   readonly #location: GitLocation;
-  /** By path below .git. */
+  /** File contents by path below .git. */
   readonly #files: ReadonlyMap<string, Buffer>;
-  /** Same history, index and config: same hash, however git packs the objects. */
+  /** Equal for equal history, index and config, however git packs the objects. */
   readonly hash: string;
 
   private constructor(location: GitLocation, files: ReadonlyMap<string, Buffer>) {
@@ -53,9 +53,7 @@ export class GitHistory {
     this.hash = hash.digest('hex');
   }
 
-  /**
-   * Reads everything but the objects. Errors: `profile_invalid` where git keeps the repository in a way that is not supported.
-   */
+  /** Reads everything but the objects. Errors: `profile_invalid` for a kind of repository that is not supported. */
   static async read(
     project: string,
     { isSeeded, requireAllowed, signal }: HistoryReadOptions,
@@ -68,7 +66,7 @@ export class GitHistory {
       const config = await readConfig(commonDirectory);
       requireKnownFormat(config);
       await requireOwnObjects(commonDirectory);
-      // The objects are copied after all that refers to them: none is missed that a commit adds meanwhile.
+      // Objects are copied after everything that refers to them, so objects of a concurrent commit are not missed.
       const head = await readHead(gitDirectory);
       const refs = await readRefs(commonDirectory, signal);
       const files = new Map<string, Buffer>([
@@ -80,7 +78,7 @@ export class GitHistory {
       const shallow = await readSmallFile(join(commonDirectory, 'shallow'), LARGEST_LIST);
       if (shallow !== null) {
         if (!/^(?:[0-9a-f]{40}\n)*$/.test(shallow.toString('latin1')))
-          throw gitHistoryError('the file shallow is damaged', 'deploy a plain clone');
+          throw gitHistoryError('the file `shallow` is damaged', 'deploy a plain clone');
         if (shallow.length > 0) files.set('shallow', shallow);
       }
       await requireFolder(join(commonDirectory, 'info'));
@@ -92,7 +90,10 @@ export class GitHistory {
     });
   }
 
-  /** Writes it to `target`, which must not exist; every byte is on disk when it returns. Errors: as of a copied project. */
+  /**
+   * Writes the history to `target`, which must not exist; all bytes are on disk when it returns. Errors: as
+   * `copyProject`.
+   */
   async copyTo(target: string, options: HistoryCopyOptions = {}): Promise<void> {
     const { limits = COPY_LIMITS, used = { files: 0, bytes: 0 }, signal, progress } = options;
     const sum = { files: used.files, bytes: used.bytes };
@@ -103,7 +104,7 @@ export class GitHistory {
       if (sum.files > limits.files || sum.bytes > limits.bytes)
         throw gitHistoryError(
           `the project and its history have more than ${limits.files} files or ${limits.bytes} bytes`,
-          'run `git gc`, deploy a clone of less depth (`git clone --depth`)',
+          'run `git gc`, deploy a shallow clone (`git clone --depth`)',
         );
       if (files > 0 && sum.files % 200 === 0) progress?.(sum.files);
     };
@@ -143,13 +144,13 @@ async function requireOwnObjects(commonDirectory: string): Promise<void> {
   for (const name of ['alternates', 'http-alternates']) {
     if ((await lstatOrNull(join(commonDirectory, 'objects', 'info', name))) === null) continue;
     throw gitHistoryError(
-      `it borrows objects of another repository (objects/info/${name})`,
+      `it uses objects of another repository (objects/info/${name})`,
       'copy them with `git repack -a -d` and delete that file',
     );
   }
 }
 
-/** Loose objects, then packs with their index: a repack that goes on meanwhile moves objects in this direction. */
+/** Loose objects first, then packs with their index: a concurrent repack moves objects in this direction. */
 async function* objectFiles(objects: string): AsyncGenerator<string> {
   for (const first of await namesIn(objects)) {
     if (!/^[0-9a-f]{2}$/.test(first)) continue;
@@ -165,7 +166,7 @@ async function* objectFiles(objects: string): AsyncGenerator<string> {
   }
 }
 
-async function copyFile(source: string, target: string, tell: (bytes: number) => void): Promise<void> {
+async function copyFile(source: string, target: string, addBytes: (bytes: number) => void): Promise<void> {
   const from = await openRegular(source);
   if (from === null) throw changed();
   try {
@@ -174,7 +175,7 @@ async function copyFile(source: string, target: string, tell: (bytes: number) =>
       for (;;) {
         const { bytesRead } = await from.read(buffer, 0, CHUNK, null);
         if (bytesRead === 0) return;
-        tell(bytesRead);
+        addBytes(bytesRead);
         await write(buffer.subarray(0, bytesRead));
       }
     });

@@ -1,16 +1,16 @@
 import { createHash } from 'node:crypto';
 import { gitHistoryError } from './error.ts';
 
-/** See gitformat-index(5): the file begins with a signature, its version and the number of entries. */
+/** gitformat-index(5): the file starts with a signature, its version and the number of entries. */
 const HEADER = 12;
 const HASH = 20;
 const STAT_DATA = 40;
 const FIXED = STAT_DATA + HASH + 2;
 const MODE_AT = 24;
 const LONGEST_NAME = 0xfff;
-/** Of an index, as it is read; what is written may be twice that. */
+/** Maximum size of the index to read; the written one may have twice that. */
 export const LARGEST_INDEX = 128 * 2 ** 20;
-/** PATH_MAX: no file of a work tree has a longer name. */
+/** PATH_MAX: no path in a work tree is longer. */
 const LONGEST_PATH = 4096;
 const EXTENDED = 0x4000;
 const STAGE = 0x3000;
@@ -18,9 +18,9 @@ const SKIP_WORKTREE = 0x4000;
 const DIRECTORY = 0o040000;
 
 /**
- * The index without what it knows of the files on this machine (times, owners, inodes, caches): git compares contents at its next look.
- * Files that a workspace does not begin with get the mark of a sparse checkout, so that they do not count as deleted. Paths are bytes,
- * one character each. Errors: `profile_invalid`.
+ * The index without this machine's data about files (times, owners, inodes, caches); git compares contents at its
+ * next refresh. Files that a workspace does not start with are marked skip-worktree, as in a sparse checkout, so they
+ * do not count as deleted. Paths are bytes, one character each. Errors: `profile_invalid`.
  */
 export function portableIndex(index: Buffer, isSeeded: (path: string) => boolean): Buffer {
   if (index.length < HEADER + HASH || index.toString('latin1', 0, 4) !== 'DIRC') throw unreadable();
@@ -29,7 +29,7 @@ export function portableIndex(index: Buffer, isSeeded: (path: string) => boolean
   if (version < 2 || version > 4) throw unreadable();
   const body = index.subarray(0, index.length - HASH);
   const checksum = index.subarray(index.length - HASH);
-  // `index.skipHash` leaves it zero.
+  // With `index.skipHash` the checksum is zero.
   if (!checksum.equals(Buffer.alloc(HASH)) && !checksum.equals(sha1(body))) throw unreadable();
 
   const entries: Buffer[] = [];
@@ -63,14 +63,14 @@ export function portableIndex(index: Buffer, isSeeded: (path: string) => boolean
     if (name === '' || at > body.length) throw unreadable();
     if (mode === DIRECTORY)
       throw gitHistoryError(
-        'the index of the repository is a sparse one',
+        'the repository has a sparse index',
         'run `git sparse-checkout reapply --no-sparse-index`',
       );
     if (isSeeded(name)) extended &= ~SKIP_WORKTREE;
     else if ((flags & STAGE) === 0) extended |= SKIP_WORKTREE;
     if (extended !== 0) isExtended = true;
     const entry = encoded(mode, id, flags, extended, name);
-    // Version 4 shortens names that begin alike, which we write in full.
+    // Version 4 compresses common prefixes, which we write in full.
     bytes += entry.length;
     if (bytes > 2 * LARGEST_INDEX)
       throw gitHistoryError('the index of the repository is too large', 'deploy a smaller clone');
@@ -99,20 +99,17 @@ function encoded(mode: number, id: Buffer, flags: number, extended: number, name
   return entry;
 }
 
-/** Those whose name begins with a capital are caches that git can do without. */
+/** Extensions whose name begins with a capital letter are optional caches. */
 function requireKnownExtensions(body: Buffer, start: number): void {
   let at = start;
   while (at < body.length) {
     if (at + 8 > body.length) throw unreadable();
     const name = body.toString('latin1', at, at + 4);
     if (name === 'link')
-      throw gitHistoryError(
-        'the index of the repository is split',
-        'run `git update-index --no-split-index`',
-      );
+      throw gitHistoryError('the repository has a split index', 'run `git update-index --no-split-index`');
     if (name === 'sdir')
       throw gitHistoryError(
-        'the index of the repository is a sparse one',
+        'the repository has a sparse index',
         'run `git sparse-checkout reapply --no-sparse-index`',
       );
     if (!/^[A-Z]/.test(name)) throw unreadable();
@@ -121,7 +118,7 @@ function requireKnownExtensions(body: Buffer, start: number): void {
   if (at !== body.length) throw unreadable();
 }
 
-/** The number format of offsets in packs: seven bits a byte, and one more for each further byte. */
+/** The varint format of offsets in packs: seven bits per byte, plus one for each further byte. */
 function offsetAt(body: Buffer, start: number): { readonly value: number; readonly end: number } {
   let value = 0;
   for (let at = start; at < start + 4 && at < body.length; at += 1) {
@@ -139,7 +136,7 @@ function sha1(bytes: Buffer): Buffer {
 
 function unreadable(): Error {
   return gitHistoryError(
-    'the index of the repository is of no form that is known here',
-    'write it anew with `git read-tree HEAD`',
+    'the index of the repository has an unknown format',
+    'rewrite it with `git read-tree HEAD`',
   );
 }

@@ -7,9 +7,9 @@ import { readSmallFile } from './read-file.ts';
 import { gitHistoryError } from './error.ts';
 
 export interface GitLocation {
-  /** Holds HEAD and the index of this work tree. */
+  /** Has HEAD and the index of this work tree. */
   readonly gitDirectory: string;
-  /** Holds refs, objects and config; another folder in a linked work tree only. */
+  /** Has refs, objects and config; differs only in a linked work tree. */
   readonly commonDirectory: string;
 }
 
@@ -18,8 +18,8 @@ const MOST_PARENTS = 100;
 const LARGEST_CONFIG = 2 ** 20;
 
 /**
- * The git data of the work tree whose top is `project`. Errors: `profile_invalid` (there is none, or the project is a folder inside
- * of a work tree).
+ * Finds the git directory of the work tree whose root is `project`. Errors: `profile_invalid` (no repository, or the
+ * project is a folder inside a work tree).
  */
 export async function locateRepository(project: string): Promise<GitLocation> {
   const dotGit = join(project, '.git');
@@ -42,13 +42,13 @@ export async function locateRepository(project: string): Promise<GitLocation> {
   const target = /^gitdir: ([^\0\n]+)\n*$/.exec(await readPointer(dotGit))?.[1];
   if (target === undefined)
     throw gitHistoryError(
-      'the file .git does not say `gitdir: FOLDER`',
+      'the file .git does not contain `gitdir: FOLDER`',
       'repair it with `git worktree repair`',
     );
   const gitDirectory = resolve(project, target);
   if ((await lstatOrNull(gitDirectory))?.isDirectory() !== true)
     throw gitHistoryError(
-      `the file .git names ${gitDirectory}, which is no folder`,
+      `the file .git names ${gitDirectory}, which is not a folder`,
       'repair it with `git worktree repair`',
     );
   if ((await lstatOrNull(join(gitDirectory, 'commondir'))) === null) {
@@ -56,7 +56,8 @@ export async function locateRepository(project: string): Promise<GitLocation> {
     return { gitDirectory, commonDirectory: gitDirectory };
   }
 
-  // Git's own record of the linked work tree has to agree: a file .git alone could name the work tree of another repository.
+  // Git's own record of the linked work tree must agree: a `.git` file alone could name the work tree of another
+  // repository.
   const back = resolve(gitDirectory, lineOf(await readPointer(join(gitDirectory, 'gitdir'))));
   const [named, own] = [await realpath(back).catch(() => null), await realpath(dotGit)];
   if (named !== own)
@@ -67,22 +68,22 @@ export async function locateRepository(project: string): Promise<GitLocation> {
   const commonDirectory = resolve(gitDirectory, lineOf(await readPointer(join(gitDirectory, 'commondir'))));
   if ((await lstatOrNull(commonDirectory))?.isDirectory() !== true)
     throw gitHistoryError(
-      `the work tree names ${commonDirectory}, which is no folder`,
+      `the work tree names ${commonDirectory}, which is not a folder`,
       'repair it with `git worktree repair`',
     );
-  // That record could be in the project, too. Git keeps those of linked work trees in the repository itself.
+  // The project could contain that record too. Git keeps the records of linked work trees in the repository itself.
   const worktrees = join(await realpath(commonDirectory), 'worktrees');
   if (dirname(await realpath(gitDirectory)) !== worktrees)
     throw gitHistoryError(
-      `${gitDirectory} is no work tree of ${commonDirectory}`,
+      `${gitDirectory} is not a work tree of ${commonDirectory}`,
       'repair it with `git worktree repair`',
     );
   return { gitDirectory, commonDirectory };
 }
 
 /**
- * A project whose content somebody else wrote could name any repository of this machine in its file .git. That of a submodule says whose
- * data it is.
+ * A project by an untrusted author could name any repository of this machine in its `.git` file. The data of a
+ * submodule names its work tree.
  */
 async function requireWorkTree(gitDirectory: string, project: string): Promise<void> {
   const config = await readSmallFile(join(gitDirectory, 'config'), LARGEST_CONFIG);
@@ -114,12 +115,12 @@ async function noRepository(project: string): Promise<Error> {
   for (let count = 0; count < MOST_PARENTS && folder !== dirname(folder); count += 1) {
     if ((await lstatOrNull(join(folder, '.git'))) !== null)
       return gitHistoryError(
-        `the project is a folder inside of the repository ${folder}, and only a whole repository can be deployed with its history`,
+        `the project is a folder inside the repository ${folder}, and only a whole repository can be deployed with its history`,
         `move holdfast.yaml to ${folder} and deploy that folder`,
       );
     folder = dirname(folder);
   }
-  return gitHistoryError('the project has no folder .git', 'create a repository with `git init`');
+  return gitHistoryError('the project has no .git folder', 'create a repository with `git init`');
 }
 
 export async function lstatOrNull(path: string): Promise<Stats | null> {

@@ -3,7 +3,10 @@ import { open } from 'node:fs/promises';
 import { hasErrorCode } from '../../store/storage-error.ts';
 import { gitHistoryError } from './error.ts';
 
-/** The bytes of a regular file, null where there is none. Errors: `profile_invalid` (a link, a special file, more than `most` bytes). */
+/**
+ * Reads a regular file; null if it does not exist. Errors: `profile_invalid` (a link, a special file, more than
+ * `most` bytes).
+ */
 export async function readSmallFile(path: string, most: number): Promise<Buffer | null> {
   const file = await openRegular(path);
   if (file === null) return null;
@@ -14,7 +17,7 @@ export async function readSmallFile(path: string, most: number): Promise<Buffer 
         `${path} has more than ${most} bytes`,
         'deploy a smaller clone of the repository',
       );
-    // One more than it has: a file that grows meanwhile is noticed.
+    // One byte more than the size, to notice a growing file.
     const buffer = Buffer.alloc(size + 1);
     let length = 0;
     for (;;) {
@@ -29,7 +32,7 @@ export async function readSmallFile(path: string, most: number): Promise<Buffer 
   }
 }
 
-/** Null where there is nothing of that name. Errors: `profile_invalid` (a link or a special file). */
+/** Opens a regular file; null if it does not exist. Errors: `profile_invalid` (a link or a special file). */
 export async function openRegular(path: string): Promise<Awaited<ReturnType<typeof open>> | null> {
   const { O_RDONLY, O_NOFOLLOW, O_NONBLOCK } = constants;
   const file = await open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch((error: unknown) => {
@@ -45,7 +48,7 @@ export async function openRegular(path: string): Promise<Awaited<ReturnType<type
 
 export function irregularFileError(path: string): Error {
   return gitHistoryError(
-    `${path} is a link or a special file, which git itself does not write there`,
+    `${path} is a link or a special file, which git never writes there`,
     'deploy a plain clone of the repository',
   );
 }

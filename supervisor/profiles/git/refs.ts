@@ -6,13 +6,13 @@ import { irregularFileError, readSmallFile } from './read-file.ts';
 import { gitHistoryError } from './error.ts';
 
 export interface Refs {
-  /** Object of each ref, by the ref's name. */
+  /** Object id by name of the ref. */
   readonly direct: ReadonlyMap<string, string>;
-  /** Name of the ref that each symbolic one stands for. */
+  /** Target ref by name of the symbolic ref. */
   readonly symbolic: ReadonlyMap<string, string>;
 }
 
-/** Stashes, notes and what tools keep for themselves are not among them. */
+/** Excludes stashes, notes and refs that tools keep for themselves. */
 const KINDS = ['heads', 'tags', 'remotes'] as const;
 const OBJECT = /^[0-9a-f]{40}$/;
 const NAME = /^refs\/(?:heads|tags|remotes)\/[^\0-\x20\x7f~^:?*[\\]+$/;
@@ -21,7 +21,7 @@ const DEEPEST = 50;
 const LARGEST_PACKED = 64 * 2 ** 20;
 const LARGEST_REF = 4096;
 
-/** The branches, tags and remote branches of a repository. Errors: `profile_invalid`. */
+/** Reads the branches, tags and remote branches of a repository. Errors: `profile_invalid`. */
 export async function readRefs(commonDirectory: string, signal?: AbortSignal): Promise<Refs> {
   const loose = new Map<string, string>();
   const symbolic = new Map<string, string>();
@@ -31,7 +31,7 @@ export async function readRefs(commonDirectory: string, signal?: AbortSignal): P
     if (depth > DEEPEST)
       throw gitHistoryError(`${name} is more than ${DEEPEST} folders deep`, 'rename the branch');
     for (const part of await namesIn(join(commonDirectory, name))) {
-      // Git gives no ref such a name: locks, and what file managers leave behind.
+      // Git never gives a ref such a name: locks, and leftovers of file managers.
       if (part.startsWith('.') || part.endsWith('.lock')) continue;
       const below = `${name}/${part}`;
       const path = join(commonDirectory, below);
@@ -56,14 +56,14 @@ export async function readRefs(commonDirectory: string, signal?: AbortSignal): P
   await requireFolder(join(commonDirectory, 'refs'));
   for (const kind of KINDS) await readFolder(`refs/${kind}`, 0);
 
-  // A ref is written loose first and packed later: read in this order, none is missed.
+  // Refs are written loose first and packed later, so this order misses none.
   const direct = new Map<string, string>();
   const packed = await readSmallFile(join(commonDirectory, 'packed-refs'), LARGEST_PACKED);
   for (const line of (packed?.toString('utf8') ?? '').split('\n')) {
     if (line === '' || line.startsWith('#') || line.startsWith('^')) continue;
     const name = line.slice(41);
     if (!OBJECT.test(line.slice(0, 40)) || line.charAt(40) !== ' ')
-      throw gitHistoryError('the file packed-refs is damaged', 'repair it, or deploy a plain clone');
+      throw gitHistoryError('the file `packed-refs` is damaged', 'repair it, or deploy a plain clone');
     if (isName(name)) direct.set(name, line.slice(0, 40));
     if (direct.size > MOST_REFS) throw tooMany();
   }
@@ -72,14 +72,14 @@ export async function readRefs(commonDirectory: string, signal?: AbortSignal): P
   return { direct, symbolic };
 }
 
-/** All refs in one file, in the order that git searches. */
+/** All refs as one packed-refs file, in the order that git searches. */
 export function packedRefs({ direct }: Refs): Buffer {
   const names = [...direct.keys()].sort((one, other) => Buffer.compare(Buffer.from(one), Buffer.from(other)));
   const lines = names.map((name) => `${direct.get(name) ?? ''} ${name}\n`);
   return Buffer.from(`# pack-refs with: sorted \n${lines.join('')}`);
 }
 
-/** What is checked out: a branch, or a commit. Errors: `profile_invalid`. */
+/** The content of HEAD: a branch or a commit. Errors: `profile_invalid`. */
 export async function readHead(gitDirectory: string): Promise<string> {
   const text = (await readSmallFile(join(gitDirectory, 'HEAD'), LARGEST_REF))?.toString('utf8').trim() ?? '';
   const target = /^ref: (.+)$/.exec(text)?.[1];
@@ -97,7 +97,7 @@ function isName(name: string): boolean {
   );
 }
 
-/** Whether there is such a folder. Errors: `profile_invalid` (a link or a file of that name). */
+/** Whether the folder exists. Errors: `profile_invalid` (a link or a file of that name). */
 export async function requireFolder(folder: string): Promise<boolean> {
   const status = await lstatOrNull(folder);
   if (status === null) return false;
@@ -105,7 +105,7 @@ export async function requireFolder(folder: string): Promise<boolean> {
   return true;
 }
 
-/** Sorted; empty where there is no such folder. */
+/** Entry names, sorted; empty if the folder does not exist. */
 export async function namesIn(folder: string): Promise<string[]> {
   if (!(await requireFolder(folder))) return [];
   try {

@@ -6,11 +6,11 @@ import type { Policies } from '../../egress/policies.ts';
 export interface PolicyHandlersOptions {
   readonly policies: Policies;
   readonly egress: Egress;
-  /** The id of the session that a client names. Errors: `not_found`, `ambiguous_name`. */
+  /** Resolves the session that a client names. Errors: `not_found`, `ambiguous_name`. */
   readonly sessionId: (reference: string) => string;
 }
 
-/** The answers to `policy/*`. */
+/** Handlers of `policy/*`. */
 export function policyHandlers<P>({
   policies,
   egress,

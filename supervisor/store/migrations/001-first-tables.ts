@@ -1,6 +1,6 @@
 import type { Migration } from './index.ts';
 
-/** Times are ms since 1970; flags are 0 or 1; JSON is text. Columns are named as the rows' fields are. */
+/** Times are ms since 1970; flags are 0 or 1; JSON is text. A column has the name of its field in the row. */
 export const firstTables: Migration = {
   version: 1,
   sql: `

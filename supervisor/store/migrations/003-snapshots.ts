@@ -1,6 +1,6 @@
 import type { Migration } from './index.ts';
 
-/** A session begins a lineage of its own; its forks are of the same one. */
+/** A session starts a lineage, which its forks share. */
 export const snapshots: Migration = {
   version: 3,
   sql: `

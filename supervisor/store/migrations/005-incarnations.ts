@@ -1,8 +1,8 @@
 import type { Migration } from './index.ts';
 
 /**
- * A profile's name can be used again after an undeploy; its incarnation cannot. What is begun for one incarnation never touches
- * another one that has the same name.
+ * A profile's name can be reused after an undeploy; its incarnation cannot. An operation on one incarnation never
+ * affects another of the same name.
  */
 export const incarnations: Migration = {
   version: 5,

@@ -1,6 +1,6 @@
 import type { Migration } from './index.ts';
 
-/** What became of the snapshot before a turn, and what a snapshot does not hold. */
+/** The outcome of the snapshot before a turn, and the paths that a snapshot lacks. */
 export const turnSnapshots: Migration = {
   version: 6,
   sql: `

@@ -5,13 +5,13 @@ import { terminals } from './004-terminals.ts';
 import { incarnations } from './005-incarnations.ts';
 import { turnSnapshots } from './006-turn-snapshots.ts';
 
-/** One step of the schema. `sql` runs in one transaction together with the new version number. */
+/** One version of the schema. `sql` and the new version number are one transaction. */
 export interface Migration {
   readonly version: number;
   readonly sql: string;
 }
 
-/** In order and without gaps. What was released is never changed: a further step is added. */
+/** In order and without gaps. A released migration never changes; add another one. */
 export const MIGRATIONS: readonly Migration[] = [
   firstTables,
   egressRules,

@@ -17,18 +17,18 @@ afterAll(async () => {
   await arena.dispose();
 });
 
-describe('without the proxy there is nothing', () => {
+describe('without the proxy nothing is reachable', () => {
   test('no interface but loopback, and no route', async () => {
     const shape = z.object({ interfaces: z.array(z.string()), routes: z.number() });
     const { interfaces, routes } = await arena.runAttack(shape, { deed: 'interfaces' });
-    // Kernels show devices of tunnels that nobody has set up.
+    // Kernels list tunnel devices that are not configured.
     expect(
       interfaces.filter((name) => !/^(tunl|gre|gretap|erspan|ip_vti|ip6_vti|sit|ip6tnl|ip6gre)0$/.test(name)),
     ).toEqual(['lo']);
     expect(routes).toBe(0);
   });
 
-  test('no address answers over TCP or UDP: this machine, its gateways, metadata, name servers, anybody', async () => {
+  test('no address answers over TCP or UDP: this machine, gateways, metadata, name servers, public hosts', async () => {
     const targets = [
       '127.0.0.1',
       ALLOWED_ADDRESS,
@@ -58,17 +58,17 @@ describe('without the proxy there is nothing', () => {
     expect(succeeded(outcomes)).toEqual([]);
   });
 
-  test('no names are found', async () => {
+  test('no names are resolved', async () => {
     expect(succeeded(await arena.runAttack(OutcomesSchema, { deed: 'names' }))).toEqual([]);
   });
 
-  test('no raw, packet or ping sockets that reach anything, no interface, no namespace', async () => {
+  test('no raw, packet or ping sockets reach anything, and no interface or namespace can be created', async () => {
     const outcomes = await arena.runAttack(OutcomesSchema, { deed: 'kernel' });
     expect(succeeded(outcomes)).toEqual([]);
   });
 });
 
-test('no socket of the supervisor, of Docker or of the sidecar is there, and none is to be found', async () => {
+test('no socket of the supervisor, of Docker or of the sidecar can be found', async () => {
   const outcomes = await arena.runAttack(
     z.object({ tried: OutcomesSchema, listed: z.array(z.string()), walked: z.array(z.string()) }),
     {
@@ -86,7 +86,8 @@ test('no socket of the supervisor, of Docker or of the sidecar is there, and non
   );
   expect(succeeded(outcomes.tried)).toEqual([]);
   expect(outcomes.walked).toEqual([]);
-  // The sidecar's control socket is a file of its own: its name may be told of, as the namespace is shared, but leads nowhere.
+  // The sidecar's control socket is a file in its own mount: its name may be visible, because the namespace is
+  // shared, but does not resolve.
   expect(outcomes.listed.filter((path) => path.startsWith('@'))).toEqual([]);
 });
 
@@ -149,9 +150,9 @@ describe('through the proxy', () => {
     ...gatewayAddresses(),
   ];
 
-  test('no notation of an address that no rule names is dialled, by CONNECT or plain', async () => {
+  test('no notation of an address without a rule is dialed, by CONNECT or plain requests', async () => {
     const hosts = notations();
-    // Whatever is looked up stands for a canary, so that a lookup that should not have been shows.
+    // Every name resolves to a canary, so an illegal lookup shows.
     arena.names.set('*', ['127.0.0.1', '::1']);
     const requests = hosts.flatMap((host) => {
       const target = `${Buffer.from(host).toString('latin1')}:${arena.port}`;
@@ -163,14 +164,14 @@ describe('through the proxy', () => {
     const said = await arena.sendRequests(requests);
     const wrong = said.flatMap((one, at) => ([400, 403].includes(one.status) ? [] : [[hosts[at >> 1], one]]));
     expect(wrong).toEqual([]);
-    // None was waited for: what has to be looked up or dialled first takes ten seconds to be given up.
+    // No request waited: a lookup or a dial would time out after ten seconds.
     expect(said.filter(({ ended, ms }) => ended !== 'ended' || ms > 5000)).toEqual([]);
     expect(arena.reachedCanaries()).toEqual([]);
-    // No name among them was allowed, so none was asked for.
+    // None of the names was allowed, so none was resolved.
     expect(arena.names.queries).toEqual([]);
   });
 
-  test('an allowed name that stands for an address that is not public is not dialled', async () => {
+  test('an allowed name that resolves to a non-public address is not dialed', async () => {
     const addresses = [
       '127.0.0.1',
       '127.0.0.2',
@@ -214,7 +215,7 @@ describe('through the proxy', () => {
     );
   });
 
-  test('a name is looked up once: what it stands for afterwards is never dialled', async () => {
+  test('a name is resolved once: later addresses are never dialed', async () => {
     const name = `rebinding.${WILDCARD_DOMAIN}`;
     arena.names.set(name, (nth, family) =>
       family === 6 ? [] : [nth % 2 === 1 ? ALLOWED_ADDRESS : '127.0.0.1'],
@@ -228,7 +229,7 @@ describe('through the proxy', () => {
     expect(arena.reachedCanaries()).toEqual([]);
   });
 
-  test('of several addresses only those that passed are tried, also when none of them answers', async () => {
+  test('of several addresses only those that pass are tried, also if none answers', async () => {
     const [both, dead] = [`both.${WILDCARD_DOMAIN}`, `dead.${WILDCARD_DOMAIN}`];
     arena.names.set(both, ['127.0.0.1', ALLOWED_ADDRESS, '::1', '127.0.0.2']);
     // Nobody listens there.
@@ -244,7 +245,7 @@ describe('through the proxy', () => {
   });
 });
 
-test('another sandbox is not reached, and its rules are of no use here', async () => {
+test('another sandbox cannot be reached, and its rules do not apply here', async () => {
   await arena.deploy('neighbour', [`theirs.test:${arena.port}`, `${ALLOWED_ADDRESS}:${arena.port}`]);
   arena.names.set('theirs.test', [ALLOWED_ADDRESS]);
   await arena.home.runOk(['session', 'create', 'neighbour', '--name', 'default']);

@@ -10,7 +10,7 @@ import { freePort } from '../../egress-harness/ports.ts';
 import { TestHome } from '../../setup/test-home.ts';
 import { writeProject } from '../../setup/profiles.ts';
 
-/** The one address of this machine that a rule names; the canaries are on the others, at the same port. */
+/** The only address of this machine that a rule names; canaries listen on the others, at the same port. */
 export const ALLOWED_ADDRESS = '127.0.0.3';
 export const ALLOWED_HOST = 'open.test';
 export const WILDCARD_DOMAIN = 'wild.test';
@@ -23,8 +23,8 @@ const SaidSchema = z.object({
 export type ProxyReply = z.output<typeof SaidSchema> & { readonly status: number };
 
 /**
- * A real pair of containers with a hostile agent in it, a server that it may reach as `open.test` and below `wild.test`, and canaries
- * where it may not: on every other address of this machine that a way out could be led to, all at the same port.
+ * A real pair of containers with a hostile agent, a server that it may reach as `open.test` and below `wild.test`,
+ * and canaries on all other addresses of this machine that egress could be led to, at the same port.
  */
 export class EgressFixture {
   readonly home: TestHome;
@@ -81,7 +81,7 @@ export class EgressFixture {
     return this.allowedOrigin.port;
   }
 
-  /** Lets the agent do its deed to the end, and gives what came of it. */
+  /** Runs one attack of the agent to its end and returns the result. */
   async runAttack<T>(
     shape: z.ZodType<T>,
     order: { readonly deed: string; readonly [detail: string]: unknown },
@@ -91,7 +91,7 @@ export class EgressFixture {
     return shape.parse(JSON.parse(output));
   }
 
-  /** Bytes to the proxy, one connection each, and what it said. */
+  /** Sends bytes to the proxy, one connection each, and returns its responses. */
   async sendRequests(requests: readonly (string | Buffer)[], seconds = 5): Promise<ProxyReply[]> {
     const encoded = requests.map((one) => Buffer.from(one as string, 'latin1').toString('base64'));
     const said = await this.runAttack(z.array(SaidSchema), { deed: 'say', requests: encoded, seconds });
@@ -113,7 +113,7 @@ export class EgressFixture {
       .map((line) => EgressEventSchema.parse(z.object({ data: z.unknown() }).parse(JSON.parse(line)).data));
   }
 
-  /** Where anybody came to that must not be reached. */
+  /** Canaries that were reached. */
   reachedCanaries(): string[] {
     return [...this.canaries]
       .filter(([, { acceptedConnections }]) => acceptedConnections > 0)
@@ -131,12 +131,12 @@ export class EgressFixture {
     return { supervisor: await residentBytes(supervisor), sidecar: await residentBytes(sidecar) };
   }
 
-  /** Files and sockets that the supervisor has open. */
+  /** Open descriptors of the supervisor. */
   async openDescriptors(): Promise<number> {
     return (await readdir(`/proc/${(await this.#pids()).supervisor}/fd`)).length;
   }
 
-  /** Of the two programs that are under attack here: neither may end. */
+  /** Process ids of supervisor and sidecar: neither may exit. */
   async #pids(): Promise<{ supervisor: number; sidecar: number }> {
     this.#found ??= await this.#findPids();
     return this.#found;
@@ -160,7 +160,7 @@ export class EgressFixture {
   }
 }
 
-/** Addresses of this machine that containers could know it by. */
+/** Addresses of this machine that containers may know. */
 export function gatewayAddresses(): string[] {
   return Object.entries(networkInterfaces())
     .filter(([name]) => name.startsWith('docker') || name.startsWith('br-'))

@@ -6,7 +6,7 @@ import { z } from 'zod';
 import { EgressFixture, ALLOWED_HOST } from './egress-fixture.ts';
 import { printInSoak, soakCount } from '../../setup/run-length.ts';
 
-/** Beyond what both programs hold at rest: what as many connections as a session may have may cost each of them. */
+/** Memory that the maximum of connections per session may cost each program, beyond its idle memory. */
 const MOST_BYTES = 400 * 2 ** 20;
 const HeldSchema = z.object({ held: z.number(), failed: z.number(), reset: z.number(), read: z.number() });
 const AnswersSchema = z.object({ answers: z.record(z.string(), z.number()), ms: z.number() });
@@ -15,7 +15,7 @@ let arena: EgressFixture;
 let workspace: string;
 beforeAll(async () => {
   arena = await EgressFixture.create();
-  // It must be there, and both programs warm, before their memory is taken for that of rest.
+  // Both programs must be warm before their idle memory is measured.
   await ask();
   const info = await arena.home.runJson(['workspace', 'info', 'attack/default']);
   workspace = z.object({ path: z.string() }).parse(info).path;
@@ -32,7 +32,9 @@ const get = (path = '/hello') => `GET http://${target()}${path} HTTP/1.1\r\nHost
 const encoded = (text: string) => Buffer.from(text).toString('base64');
 const ask = () => arena.sendRequests([get()]);
 
-/** Lets the agent hold `count` connections on which it has said `first`, looks at memory all the time, and lets go. */
+/**
+ * Lets the agent hold `count` connections on which it has sent `first`, samples memory meanwhile, and releases them.
+ */
 async function whileHolding(
   count: number,
   first: string,
@@ -41,7 +43,7 @@ async function whileHolding(
 ): Promise<{ deed: z.infer<typeof HeldSchema>; supervisor: number; sidecar: number }> {
   const before = await arena.residentMemory();
   const deed = arena.runAttack(HeldSchema, { deed: 'hold', count, first: encoded(first), seconds: 40, read });
-  // It is waited for at the end; until then its failure is not nobody's.
+  // It is awaited at the end; until then a rejection is not unhandled.
   deed.catch(() => undefined);
   const most = { supervisor: 0, sidecar: 0 };
   try {
@@ -61,7 +63,7 @@ async function whileHolding(
   return { deed: await deed, ...most };
 }
 
-test('1,000 requests at once are all answered', async () => {
+test('1,000 concurrent requests are all answered', async () => {
   const { answers, ms } = await arena.runAttack(AnswersSchema, {
     deed: 'parallel',
     count: 1000,
@@ -72,7 +74,7 @@ test('1,000 requests at once are all answered', async () => {
   printInSoak(`1,000 requests at once: ${String(ms)} ms`);
 });
 
-test('1,000 denied ones are denied at once, and told of together', async () => {
+test('1,000 denied requests are denied at once and reported together', async () => {
   const { answers } = await arena.runAttack(AnswersSchema, {
     deed: 'parallel',
     count: 1000,
@@ -80,7 +82,7 @@ test('1,000 denied ones are denied at once, and told of together', async () => {
     seconds: 30,
   });
   expect(answers).toEqual({ 'HTTP/1.1 403': 1000 });
-  // The count of what was repeated is reported when the next turn begins.
+  // The count of repeats is reported when the next turn begins.
   await ask();
   const told = async () => (await arena.decisions()).filter(({ host }) => host === 'evil.test');
   await expect
@@ -89,7 +91,7 @@ test('1,000 denied ones are denied at once, and told of together', async () => {
   expect((await told()).length).toBeLessThan(8);
 });
 
-test('1,000 half-open connections cost little, other sessions nothing, and are given up', async () => {
+test('1,000 half-open connections cost little, do not affect other sessions, and time out', async () => {
   await arena.deploy('neighbour', [`${ALLOWED_HOST}:${arena.port}`, `127.0.0.3:${arena.port}`]);
   const { deed, supervisor, sidecar } = await whileHolding(
     1000,
@@ -99,9 +101,9 @@ test('1,000 half-open connections cost little, other sessions nothing, and are g
       const order = { deed: 'say', requests: [encoded(get())] };
       const [said] = await arena.runAttack(shape, order, 'neighbour');
       expect(Buffer.from(said?.answer ?? '', 'base64').toString()).toContain('200 OK');
-      // Far from the ten seconds that a connection waits when nobody takes it.
+      // Far below the ten seconds that an unaccepted connection waits.
       expect(said?.ms).toBeLessThan(3000);
-      // Past the time that a head may take: each is told, and let go.
+      // Beyond the time limit for headers: each gets a response and is closed.
       await sleep(11_000);
     },
   );
@@ -111,7 +113,7 @@ test('1,000 half-open connections cost little, other sessions nothing, and are g
   expect((await ask())[0]?.status).toBe(200);
 });
 
-test('more connections than a session may have are reset, told of, and leave room again', async () => {
+test('connections beyond the limit are reset and reported, and later ones are accepted again', async () => {
   const { deed } = await whileHolding(1500, '', () => sleep(500));
   expect(deed.reset + deed.failed).toBeGreaterThanOrEqual(1500 - 1024);
   const told = async () => (await arena.decisions()).filter(({ reason }) => reason === 'too_many');
@@ -119,7 +121,7 @@ test('more connections than a session may have are reset, told of, and leave roo
   await expect.poll(async () => (await ask())[0]?.status, { timeout: 15_000 }).toBe(200);
 });
 
-test('1,000 readers that do not read stop their source: memory does not follow', async () => {
+test('1,000 stalled readers pause their source: memory stays bounded', async () => {
   const before = await arena.openDescriptors();
   const { deed, supervisor, sidecar } = await whileHolding(1000, get('/endless'), () =>
     sleep(soakCount(2500, 6000)),
@@ -127,11 +129,11 @@ test('1,000 readers that do not read stop their source: memory does not follow',
   expect(deed.held).toBe(1000);
   printInSoak(`1,000 readers that do not read: supervisor +${mb(supervisor)} MB, sidecar +${mb(sidecar)} MB`);
   expect([supervisor < MOST_BYTES, sidecar < MOST_BYTES]).toEqual([true, true]);
-  // Sockets to the server, to the sidecar and files: all given back.
+  // Sockets to the server and the sidecar, and files: all closed.
   await expect.poll(() => arena.openDescriptors(), { timeout: 15_000 }).toBeLessThan(before + 20);
 });
 
-test('200 readers that take 100 bytes at a time are no better', async () => {
+test('200 readers of 100 bytes at a time keep memory bounded too', async () => {
   const { deed, supervisor, sidecar } = await whileHolding(
     200,
     get('/endless'),

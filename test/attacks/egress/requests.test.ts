@@ -11,7 +11,7 @@ import {
 } from './egress-fixture.ts';
 
 let arena: EgressFixture;
-/** A server that knows no HTTP and keeps what it gets, so that nothing is tidied up before we look. */
+/** A server that does not parse HTTP and records raw bytes. */
 let gullible: { server: Server; port: number; got: Buffer[][] };
 beforeAll(async () => {
   arena = await EgressFixture.create();
@@ -19,7 +19,7 @@ beforeAll(async () => {
   await arena.home.runOk(['session', 'create', 'attack', '--name', 'default']);
   for (const host of [`${ALLOWED_HOST}:${gullible.port}`, `${ALLOWED_ADDRESS}:${gullible.port}`])
     await arena.home.runOk(['policy', 'allow', 'attack/default', host]);
-  // Every other name, were it ever looked up, stands for what may be dialled: only the decision about the name keeps it out.
+  // Every other name would resolve to an address that may be dialed: only the decision on the name denies it.
   arena.names.set('*', [ALLOWED_ADDRESS]);
 });
 afterAll(async () => {
@@ -53,7 +53,7 @@ const refused = ({ status, ended }: ProxyReply): boolean =>
   (status === 400 || status === 403) && ended === 'ended';
 
 describe('names', () => {
-  test('that only look like an allowed one are neither looked up nor dialled', async () => {
+  test('that only look like an allowed name are neither resolved nor dialed', async () => {
     const port = arena.port;
     const names = [
       `${ALLOWED_HOST}.evil.test`,
@@ -111,7 +111,7 @@ describe('names', () => {
     expect(arena.allowedOrigin.requests.slice(seen)).toEqual([]);
   });
 
-  test('that are an allowed one in other clothes are that one', async () => {
+  test('that are other notations of an allowed name are allowed', async () => {
     const { port } = arena;
     const names = [
       ALLOWED_HOST,
@@ -128,7 +128,7 @@ describe('names', () => {
     expect(hosts).toEqual(names.map((name) => `${name.toLowerCase().replace(/\.$/, '')}:${port}`));
   });
 
-  test('that are allowed on one port are not on another', async () => {
+  test('that are allowed on one port are denied on others', async () => {
     const said = await arena.sendRequests(
       [22, 80, 443, 1, 65_535, 65_536, arena.port + 65_536, 0].flatMap((port) => [
         connect(`${ALLOWED_HOST}:${port}`),
@@ -147,7 +147,7 @@ describe('names', () => {
   });
 });
 
-test('a redirect to what is denied is followed by the client only, and so denied', async () => {
+test('a redirect to a denied host is followed by the client only, and denied', async () => {
   const before = arena.allowedOrigin.requests.length;
   const to = encodeURIComponent(`http://127.0.0.1:${arena.port}/secret`);
   const [first] = await arena.sendRequests([
@@ -169,13 +169,13 @@ test('a redirect to what is denied is followed by the client only, and so denied
   expect(arena.reachedCanaries()).toEqual([]);
 });
 
-describe('requests that two programs could cut up differently', () => {
+describe('requests that two parsers could split differently', () => {
   const post = (headers: string, body: string): string =>
     `POST http://${ALLOWED_HOST}:${gullible.port}/ HTTP/1.1\r\nHost: ${ALLOWED_HOST}:${gullible.port}\r\n${headers}\r\n\r\n${body}`;
   const second = `GET http://evil.test/smuggled HTTP/1.1\r\nHost: evil.test\r\n\r\n`;
   const chunked = 'Transfer-Encoding: chunked';
 
-  test('do not go on', async () => {
+  test('are not forwarded', async () => {
     const here = `${ALLOWED_HOST}:${gullible.port}`;
     const attacks: Record<string, string> = {
       'length and chunks': post(`Content-Length: 5\r\n${chunked}`, `0\r\n\r\n${second}`),
@@ -223,7 +223,7 @@ describe('requests that two programs could cut up differently', () => {
     expect(gullible.got.slice(before).map((got) => Buffer.concat(got).toString('latin1'))).toEqual([]);
   });
 
-  test('and what goes on is one request, in our words: nothing behind it, nothing of its connection', async () => {
+  test('a forwarded request is rewritten: nothing follows it, and hop-by-hop headers are removed', async () => {
     const here = `${ALLOWED_HOST}:${gullible.port}`;
     const attacks = [
       post('Content-Length: 5', `12345${second}`),
@@ -245,7 +245,7 @@ describe('requests that two programs could cut up differently', () => {
       gullible.got
         .slice(before)
         .map((parts) => Buffer.concat(parts).toString('latin1'))
-        // A body that turns out to be none is known only after the server was dialled: it hears nothing.
+        // An invalid body is detected only after the server was dialed: the server receives nothing.
         .filter((text) => text !== '');
     await expect.poll(() => heard().length).toBeGreaterThanOrEqual(attacks.length - 2);
     await sleep(300);
@@ -261,7 +261,7 @@ describe('requests that two programs could cut up differently', () => {
       const lengths = headers.filter(([name]) => name === 'content-length');
       const encodings = headers.filter(([name]) => name === 'transfer-encoding');
       expect(lengths.length + encodings.length).toBeLessThanOrEqual(1);
-      // Under either reading the body ends where ours ends.
+      // Both parsers end the body where ours ends.
       if (encodings.length === 1) expect(rest).toMatch(/^(?:5\r\n12345\r\n)?0\r\n\r\n$/);
       else expect(rest).toHaveLength(Number(lengths[0]?.[1] ?? 0));
     }

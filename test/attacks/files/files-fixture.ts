@@ -58,7 +58,7 @@ export class FilesFixture {
     await this.#bench.dispose();
   }
 
-  /** Lets the agent do its deed to the end. */
+  /** Runs one attack of the agent to its end and returns the result. */
   async runAttack(...deed: string[]): Promise<string> {
     const { exitCode, output } = await this.pair.runInAgent(['python3', '/agent/attacker.py', ...deed]);
     if (exitCode !== 0) throw new Error(`the attacker failed: ${output}`);
@@ -68,7 +68,7 @@ export class FilesFixture {
   /** Lets the agent do a deed of those that last while `work` goes on. */
   async attackWhile<T>(deed: readonly string[], work: () => Promise<T>): Promise<T> {
     const attack = this.runAttack(...deed);
-    // It is waited for at the end; until then its failure is not nobody's.
+    // It is awaited at the end; until then a rejection is not unhandled.
     let over = false;
     void attack.catch(() => undefined).finally(() => (over = true));
     const begun = this.pair.path('run/begun');

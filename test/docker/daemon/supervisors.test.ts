@@ -62,7 +62,7 @@ describe('one supervisor per home', () => {
     expect((await status(home)).epoch).toBe(1);
   }, 120_000);
 
-  test('two homes on one engine never see each other', async () => {
+  test('two homes on one engine are isolated from each other', async () => {
     const [one, other] = [await bench.createHome(), await bench.createHome()];
     await Promise.all([one.start(), other.start()]);
     await bench.deploy(one, shellProject('shell'));

@@ -14,7 +14,7 @@ import { shellProject, writeProject } from '../../setup/profiles.ts';
 
 const OPEN = 'pages.open.test';
 const CLOSED = 'pages.closed.test';
-/** From the client's start to its end; of a slow one, less what it takes to do nothing. One that tries again waits longer. */
+/** Duration of the client; for a slow one, without the time of doing nothing. Retries add time. */
 const DENIAL_MS = 3000;
 
 let folder: string;
@@ -77,10 +77,10 @@ async function decisions(): Promise<z.infer<typeof EgressEventSchema>[]> {
 
 interface Client {
   readonly idle: string;
-  /** Fetches from below this address and prints what it got. */
+  /** Fetches from this base URL and prints the response. */
   readonly fetch: (base: string) => string;
   readonly got: string;
-  /** What it shows a person of a denial, over HTTP and over HTTPS. */
+  /** The message that it shows for a denial, over HTTP and HTTPS. */
   readonly shows: readonly [http: RegExp, https: RegExp];
 }
 
@@ -107,7 +107,7 @@ const CLIENTS: Readonly<Record<string, Client>> = {
     shows: [/403/, /403/],
   },
   'pip install': {
-    // What it does without looking anywhere: by far the most of it is loading its own parts.
+    // Its run without any network access, which is mostly loading its own modules.
     idle: 'pip install --quiet --disable-pip-version-check --no-index tinything 2>&1',
     fetch: (base) =>
       `rm -rf p; pip install --quiet --disable-pip-version-check --no-cache-dir --target p --trusted-host ${OPEN} --trusted-host ${CLOSED} --index-url ${base}/simple/ tinything && PYTHONPATH=p python3 -c 'import tinything; print(tinything.WHAT)'`,
@@ -122,7 +122,7 @@ const CLIENTS: Readonly<Record<string, Client>> = {
     fetch: (base) =>
       `node -e 'fetch("${base}/hello").then(async (r) => { console.log(await r.text()); process.exitCode = r.ok ? 0 : 1 })'`,
     got: 'hello',
-    // It uses CONNECT for HTTP, too.
+    // It uses CONNECT for HTTP too.
     shows: [/Proxy response \(403\)/, /Proxy response \(403\)/],
   },
   "Python's urllib": {
@@ -137,7 +137,7 @@ describe.each(Object.entries(CLIENTS))('%s', (_name, { idle, fetch, got, shows }
   test.each([
     ['HTTP', plain],
     ['HTTPS', tls],
-  ])('works over %s where a rule allows it', async (_protocol, base) => {
+  ])('works over %s if a rule allows it', async (_protocol, base) => {
     const { code, stdout, stderr } = await turn(fetch(base(OPEN)));
     expect([code, stdout, stderr]).toEqual([0, expect.stringContaining(got), expect.any(String)]);
   });
@@ -145,8 +145,8 @@ describe.each(Object.entries(CLIENTS))('%s', (_name, { idle, fetch, got, shows }
   test.each([
     ['HTTP', plain, shows[0]],
     ['HTTPS', tls, shows[1]],
-  ])('is denied over %s at once where none does, and told', async (_protocol, base, shown) => {
-    // What is denied late is so every time; a machine that is busy for a moment is not.
+  ])('is denied over %s at once without a rule, and reported', async (_protocol, base, shown) => {
+    // A late denial would repeat; a busy machine does not.
     const { code, stdout, stderr } = await turn(`
 now() { date +%s%N | cut -c1-13; }
 started=0
@@ -161,12 +161,12 @@ echo "started in $started"; echo "took $took"; exit $code`);
     expect(stdout + stderr).toMatch(shown);
     const took = Number(/^took (-?\d+)$/m.exec(stdout)?.[1]);
     const started = Number(/^started in (\d+)$/m.exec(stdout)?.[1]);
-    // A client that takes longer than that to do nothing is slow by itself, or for what else the machine does.
+    // A client that needs longer than that to do nothing is slow by itself or because of other load.
     expect(took).toBeLessThan(Math.max(DENIAL_MS, 2 * started));
   });
 });
 
-test('every decision is an event that says what would allow it, and nobody came through that was denied', async () => {
+test('every decision is an event that names the rule to allow it, and nothing denied was reached', async () => {
   const seen = await decisions();
   for (const port of [origin.port, origin.tlsPort]) {
     expect(seen).toContainEqual(
@@ -194,7 +194,7 @@ test('every decision is an event that says what would allow it, and nobody came 
   expect(names.queries.filter((asked) => asked.startsWith(CLOSED))).toEqual([]);
 });
 
-test('what the denial says to do is what allows it, at once, in the running sandbox', async () => {
+test('the command in a denial allows the host at once, in the running sandbox', async () => {
   const denied = await turn(`curl -sS ${plain(CLOSED)}/hello`);
   const command = /^To allow it: holdfast (.*)$/m.exec(denied.stdout)?.[1] ?? '';
   await home.runOk(command.split(' ').map((word) => word.replaceAll("'", '')));

@@ -6,7 +6,7 @@ import { Origin } from '../../egress-harness/origin.ts';
 import { TestHome } from '../../setup/test-home.ts';
 import { shellProject, writeProject } from '../../setup/profiles.ts';
 
-/** What curl ends with. */
+/** Exit codes of curl. */
 const CURL = { done: 0, refused: 7, broken: 56 } as const;
 
 let origin: Origin;
@@ -33,8 +33,8 @@ beforeEach(async () => {
 });
 
 /**
- * Downloads what says nowhere how long it is, through a tunnel and plain, so that only a reset tells a client that there is more. Then
- * waits for `go` before it tries again and again.
+ * Downloads a response of unknown length, through a tunnel and plain, so that only a reset shows that it is
+ * incomplete. Then waits for `go` and retries.
  */
 const script = () => {
   const curl = `curl -sS --noproxy '' --max-time 60 -o /dev/null`;
@@ -60,7 +60,7 @@ const logged = async () =>
       .map((line) => line.split(' ')),
   ) as Record<string, string>;
 
-/** Starts the downloads, kills while they run, and waits for what the agent found out before anybody repairs anything. */
+/** Starts the downloads, kills the process meanwhile, and returns what the agent saw before any repair. */
 async function die(kill: () => Promise<void>): Promise<string> {
   const before = origin.requests.length;
   const { turnId } = z
@@ -73,7 +73,7 @@ async function die(kill: () => Promise<void>): Promise<string> {
 }
 
 describe('kill -9 in the middle of a download', () => {
-  test('of the supervisor: it breaks off, nothing opens up, and the next one brings the way out back', async () => {
+  test('of the supervisor breaks it off, opens nothing, and the next supervisor restores egress', async () => {
     const turnId = await die(async () => void process.kill(await home.supervisorPid(), 'SIGKILL'));
     await expect.poll(log, { timeout: 30_000 }).toContain('direct');
     expect(await logged()).toEqual({
@@ -83,7 +83,7 @@ describe('kill -9 in the middle of a download', () => {
       direct: String(CURL.refused),
     });
     await expect.poll(() => origin.openConnections, { timeout: 30_000 }).toBe(0);
-    // Another supervisor comes with the next request of anybody.
+    // The next request starts another supervisor.
     await home.runOk(['profiles']);
     await writeFile(join(workspace, 'go'), '');
     await home.runOk(['turn', 'wait', turnId]);
@@ -91,7 +91,7 @@ describe('kill -9 in the middle of a download', () => {
     await home.runOk(['session', 'verify', session]);
   }, 120_000);
 
-  test('of the sidecar: the same, and its successor listens again', async () => {
+  test('of the sidecar breaks it off, and the next sidecar listens again', async () => {
     const turnId = await die(() => home.killContainer(session, 'sidecar'));
     await expect.poll(log, { timeout: 30_000 }).toContain('direct');
     const { tunnel, plain, direct } = await logged();
@@ -103,7 +103,7 @@ describe('kill -9 in the middle of a download', () => {
   }, 120_000);
 });
 
-test('with an empty list nothing listens, and the first host that is allowed is reached by what runs already', async () => {
+test('without rules nothing listens, and running processes reach the first host that is allowed', async () => {
   const project = shellProject('empty', 'persistence: persistent\nworkspace: { seed: false }\n');
   await home.runOk(['deploy', await writeProject(home.projects, project)]);
   const base = `http://127.0.0.1:${origin.port}`;
@@ -132,7 +132,7 @@ test('with an empty list nothing listens, and the first host that is allowed is 
     .toBe(true);
   await home.runOk(['policy', 'allow', 'empty/default', `127.0.0.1:${origin.port}`]);
   expect(await home.runOk(['turn', 'wait', turnId])).toBe('hello\n');
-  // Also by Node's fetch, in what begins now.
+  // Also by Node's fetch, in a new process.
   const fetched = await home.runOk([
     ...['run', 'empty'],
     `NO_PROXY= no_proxy= node -e 'fetch("${base}/hello").then((r) => r.text()).then(console.log)'`,

@@ -59,7 +59,7 @@ async function decisions(): Promise<string[]> {
     .map(({ decision, host, port }) => `${decision} ${host}:${port}`);
 }
 
-test('one rule lets every kind of client reach a port of the supervisor’s machine by its name, and no other port', async () => {
+test('one rule lets all clients reach one port of the host machine by its name, and no other port', async () => {
   const { stdout } = await home.run([
     'run',
     'hosted',
@@ -83,7 +83,7 @@ END`,
   expect(await decisions()).toContain(`allowed ${HOST}:${echoPort}`);
 });
 
-test('a denied host that the profile calls quiet stays denied and is not reported; another one is, once for the turn', async () => {
+test('a denied host marked quiet is not reported; another one is reported once per turn', async () => {
   const { stdout } = await home.run([
     'run',
     'hosted',

@@ -7,7 +7,7 @@ import { createFailpoint, FAILPOINTS, parseFailpoints } from '../../../superviso
 const ROOT = join(import.meta.dirname, '../../..');
 
 describe('failpoints', () => {
-  test('without rules a place does nothing', () => {
+  test('a failpoint without a rule does nothing', () => {
     const failpoint = createFailpoint(undefined);
     for (const name of FAILPOINTS) expect(failpoint(name)).toBeUndefined();
   });
@@ -44,7 +44,7 @@ describe('failpoints', () => {
     expect(() => parseFailpoints(text)).toThrow(expect.objectContaining({ code: 'invalid_params' }));
   });
 
-  test('kill ends the process on that very line', () => {
+  test('kill ends the process on that line', () => {
     const program = `import { failpoint } from ${JSON.stringify(join(ROOT, 'supervisor/base/failpoints.ts'))};
       process.stdout.write('before'); await failpoint('turn.after-end'); process.stdout.write('after');`;
     const { signal, stdout } = spawnSync(process.execPath, ['--input-type=module', '-e', program], {
@@ -54,7 +54,7 @@ describe('failpoints', () => {
     expect([signal, stdout]).toEqual(['SIGKILL', 'before']);
   });
 
-  test('every name on the list stands somewhere in the program', () => {
+  test('every listed failpoint exists in the program', () => {
     const sources = readdirSync(join(ROOT, 'supervisor'), { recursive: true, encoding: 'utf8' })
       .filter((name) => name.endsWith('.ts') && name !== 'failpoints.ts')
       .map((name) => readFileSync(join(ROOT, 'supervisor', name), 'utf8'))

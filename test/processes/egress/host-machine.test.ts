@@ -13,13 +13,13 @@ function rule(text: string, effect: Rule['effect'] = 'allow'): Rule {
   return { pattern, effect, from: 'file', id: null };
 }
 
-describe('a rule for the supervisor’s machine', () => {
-  test('names a port: without one it is refused, with the form that is accepted', () => {
+describe('a rule for the host machine', () => {
+  test('requires a port; the error shows the accepted form', () => {
     expect(parseHostPattern(HOST)).toEqual({ refused: expect.stringContaining(`${HOST}:8080`) as string });
     expect(parseHostPattern(`${HOST}:8080`)).toEqual({ host: HOST, wildcard: false, port: 8080 });
   });
 
-  test('is never one of many: no wildcard reaches it', () => {
+  test('is never matched by a wildcard', () => {
     for (const wide of ['*.holdfast.internal:8080', '*.internal:8080']) {
       expect(decide([rule(wide)], HOST, 8080).allowed).toBe(false);
     }
@@ -27,14 +27,14 @@ describe('a rule for the supervisor’s machine', () => {
     expect(decide([rule(`${HOST}:8080`)], HOST, 8081).allowed).toBe(false);
   });
 
-  test('is what a denial of a loopback address suggests', () => {
+  test('is suggested by the denial of a loopback address', () => {
     for (const host of ['127.0.0.1', 'localhost', '::1', HOST]) {
       expect(decide([], host, 11434)).toMatchObject({ allowed: false, allow: `${HOST}:11434` });
     }
   });
 });
 
-describe('a port of the supervisor’s machine, in a sandbox', () => {
+describe('a port of the host machine, in a sandbox', () => {
   let server: Server;
   let port: number;
   let chain: InProcessEgress | undefined;
@@ -63,7 +63,7 @@ describe('a port of the supervisor’s machine, in a sandbox', () => {
     socket.on('error', () => undefined);
     return socket;
   }
-  /** However it ends: in order or by a reset. */
+  /** Resolves at its end or its reset. */
   function closed(socket: Socket): Promise<void> {
     return new Promise((resolve) => socket.once('close', () => resolve()));
   }
@@ -73,7 +73,7 @@ describe('a port of the supervisor’s machine, in a sandbox', () => {
     return bytes.toString();
   }
 
-  test('is reached by one rule, without a proxy, whatever is spoken there', async () => {
+  test('is reached with one rule, without a proxy, by any protocol', async () => {
     chain = await InProcessEgress.open([`${HOST}:${port}`]);
     const socket = await dial();
     expect(await echoed(socket, 'no HTTP\0\n')).toBe('no HTTP\0\n');
@@ -89,12 +89,12 @@ describe('a port of the supervisor’s machine, in a sandbox', () => {
       `CONNECT ${HOST}:${port} HTTP/1.1\r\nHost: ${HOST}:${port}\r\n\r\n`,
       1500,
     );
-    // The server says nothing by itself, so the answer to CONNECT is all there is.
+    // The server sends nothing by itself, so this is only the response to CONNECT.
     expect(said === null || said.text.startsWith('HTTP/1.1 200')).toBe(true);
     await expect.poll(() => chain?.decisions()[0]).toMatchObject({ decision: 'allowed', host: HOST, port });
   });
 
-  test('is not there without a rule, and goes with it: what is open is cut', async () => {
+  test('is closed without a rule; removing the rule closes open connections', async () => {
     chain = await InProcessEgress.open([`${HOST}:${port === 65535 ? 1024 : port + 1}`]);
     await expect(dial()).rejects.toMatchObject({ code: 'ECONNREFUSED' });
     chain.addRule('allow', `${HOST}:${port}`);
@@ -107,7 +107,7 @@ describe('a port of the supervisor’s machine, in a sandbox', () => {
     await expect(dial()).rejects.toMatchObject({ code: 'ECONNREFUSED' });
   });
 
-  test('where nobody listens is a reset and an event that says so', async () => {
+  test('without a listener gives a reset and an event that says so', async () => {
     server.close();
     chain = await InProcessEgress.open([`${HOST}:${port}`]);
     await closed(await dial());

@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { InProcessEgress } from '../../egress-harness/in-process-egress.ts';
 import { freePort } from '../../egress-harness/ports.ts';
 
-/** A busy machine takes its time. */
+/** A busy machine is slow. */
 const PATIENT = { timeout: 15_000 } as const;
 
 vi.setConfig({ testTimeout: 30_000 });
@@ -45,7 +45,7 @@ const request = (lines: readonly string[], body = '') => `${lines.join('\r\n')}\
 const get = (host = here(), path = '/', ...more: string[]) =>
   request([`GET http://${host}${path} HTTP/1.1`, `Host: ${host}`, ...more]);
 
-/** Status line and headers, and what came after them. */
+/** Status line, headers and body. */
 async function say(bytes: string | Buffer): Promise<{ status: number; head: string; body: string }> {
   const said = await chain.sendRaw(bytes);
   if (said === null) throw new Error('there was no answer');
@@ -55,7 +55,7 @@ async function say(bytes: string | Buffer): Promise<{ status: number; head: stri
 }
 
 describe('a plain request', () => {
-  test('that is allowed goes on in origin form, and its answer comes back', async () => {
+  test('that is allowed is forwarded in origin form, and its response comes back', async () => {
     const { status, body } = await say(get(here(), '/a?b=c'));
     expect([status, body]).toEqual([200, 'hello']);
     expect(seen).toMatchObject([{ method: 'GET', url: '/a?b=c' }]);
@@ -64,7 +64,7 @@ describe('a plain request', () => {
     ]);
   });
 
-  test('takes its body along, and what is about the connection stays behind', async () => {
+  test('is forwarded with its body and without hop-by-hop headers', async () => {
     const head = [
       `POST http://${here()}/ HTTP/1.1`,
       `Host: ${here()}`,
@@ -81,7 +81,7 @@ describe('a plain request', () => {
     expect(names.sort()).toEqual(['connection', 'content-length', 'host', 'x-kept']);
   });
 
-  test('that is not allowed is told which rule would allow it', async () => {
+  test('that is denied gets the rule that would allow it', async () => {
     const { status, head, body } = await say(get('example.com'));
     expect(status).toBe(403);
     expect(head).toContain('X-Holdfast-Egress: no_rule');
@@ -92,7 +92,7 @@ describe('a plain request', () => {
     ]);
   });
 
-  test('whose Host header names another host, the port being the same, is refused', async () => {
+  test('whose Host header names another host on the same port is refused', async () => {
     const lines = [`GET http://${here()}/ HTTP/1.1`, `Host: evil.test:${port}`];
     expect((await say(request(lines))).status).toBe(400);
     const otherPort = [`GET http://${here()}/ HTTP/1.1`, `Host: 127.0.0.1:${port === 1 ? 2 : port - 1}`];
@@ -111,14 +111,14 @@ describe('a plain request', () => {
     ['a folded header', ['Host: HERE', 'X-A: 1', ' folded: 2']],
     ['a space before the colon', ['Host: HERE', 'Content-Length : 1']],
     ['a NUL in a value', ['Host: HERE', 'X-A: a\0b']],
-  ])('with %s goes nowhere', async (_what, headers) => {
+  ])('with %s is not forwarded', async (_what, headers) => {
     const lines = [`POST http://${here()}/ HTTP/1.1`, ...headers.map((one) => one.replace('HERE', here()))];
     expect((await say(request(lines, '0\r\n\r\n'))).status).toBe(400);
     await sleep(20);
     expect(seen).toEqual([]);
   });
 
-  test('that asks whether to go on is told so once it is decided, and not before', async () => {
+  test('with Expect: 100-continue gets 100 after the decision, not before', async () => {
     const head = (host: string) => [`POST http://${host}/ HTTP/1.1`, `Host: ${host}`, 'Content-Length: 2'];
     const said = await chain.sendRaw(request([...head(here()), 'Expect: 100-continue'], 'ab'));
     expect(said?.text).toMatch(/^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 200 OK/);
@@ -127,13 +127,13 @@ describe('a plain request', () => {
     expect((await say(request([...head(here()), 'Expect: the worst'], 'ab'))).status).toBe(400);
   });
 
-  test('has no second one behind it', async () => {
+  test('is the only one on its connection', async () => {
     await say(get() + get(here(), '/second'));
     await sleep(50);
     expect(seen.map(({ url }) => url)).toEqual(['/']);
   });
 
-  test('of another version or form than a proxy takes is refused', async () => {
+  test('of an unsupported version or form is refused', async () => {
     const lines = [
       `GET / HTTP/1.1\r\nHost: ${here()}`,
       `GET ftp://${here()}/ HTTP/1.1\r\nHost: ${here()}`,
@@ -148,7 +148,7 @@ describe('a plain request', () => {
     expect(seen).toEqual([]);
   });
 
-  test('whose server sends what is no answer is told so', async () => {
+  test('gets an error if the server sends an invalid response', async () => {
     const odd = createTcpServer((socket) => socket.end('SSH-2.0-x\r\n')).listen(0, '127.0.0.1');
     await once(odd, 'listening');
     const place = `127.0.0.1:${(odd.address() as AddressInfo).port}`;
@@ -157,7 +157,7 @@ describe('a plain request', () => {
     odd.close();
   });
 
-  test('whose answer breaks off is broken off, not ended', async () => {
+  test('is reset if the response breaks off', async () => {
     answer = (_request, response) => {
       response.writeHead(200, { 'Content-Length': 1000 });
       response.write('half');
@@ -170,7 +170,7 @@ describe('a plain request', () => {
 describe('CONNECT', () => {
   const connectTo = (host: string) => request([`CONNECT ${host} HTTP/1.1`, `Host: ${host}`]);
 
-  test('makes a tunnel, which is told of when it ends, with its bytes', async () => {
+  test('opens a tunnel, whose end is reported with its byte counts', async () => {
     const socket = await chain.connect();
     socket.write(connectTo(here()));
     expect(String(await once(socket, 'data'))).toMatch(/^HTTP\/1\.1 200 /);
@@ -186,7 +186,7 @@ describe('CONNECT', () => {
     expect(ended?.bytesOut).toBeGreaterThan(50);
   });
 
-  test('carries every byte in order, to readers quick and slow, also when the server speaks first and goes on after we have ended', async () => {
+  test('forwards all bytes in order to fast and slow readers, also if the server speaks first and continues after our end', async () => {
     const bytes = randomBytes(6 * 2 ** 20);
     const talkative = createTcpServer({ allowHalfOpen: true }, (socket) => {
       socket.on('error', () => undefined);
@@ -195,7 +195,7 @@ describe('CONNECT', () => {
       socket.on('data', (chunk) => got.push(chunk));
       socket.on('end', () => {
         socket.write(Buffer.concat(got));
-        // Pieces of every size, so that no reading ends where a writing did.
+        // Pieces of all sizes, so that reads do not align with writes.
         for (let at = 1000; at < bytes.length; at += 1 + (at % 70_001))
           socket.write(bytes.subarray(at, at + 1 + (at % 70_001)));
         socket.end();
@@ -207,7 +207,7 @@ describe('CONNECT', () => {
     const whole = async (slow: boolean): Promise<Buffer> => {
       const socket = await chain.connect();
       socket.write(connectTo(place));
-      // Its first words may come with the answer.
+      // Its first bytes may arrive with the response.
       const parts: Buffer[] = [];
       const said = randomBytes(3000);
       socket.end(said);
@@ -226,7 +226,7 @@ describe('CONNECT', () => {
     talkative.close();
   }, 30_000);
 
-  test('to a host without a rule is answered with a reason phrase, a document and the command that would allow it', async () => {
+  test('to a host without a rule gets a reason phrase, a JSON body and the command that would allow it', async () => {
     const { status, head, body } = await say(connectTo('api.example.com:443'));
     expect(status).toBe(403);
     expect(head.split('\r\n')[0]).toBe(
@@ -242,7 +242,7 @@ describe('CONNECT', () => {
     });
   });
 
-  test('to an allowed host on another port is refused, and so is a port of its own notation', async () => {
+  test('to another port of an allowed host is refused, and so is an unusual notation of a port', async () => {
     const otherPort = await say(connectTo('127.0.0.1:1'));
     expect([otherPort.status, otherPort.head]).toEqual([403, expect.stringContaining('other_port')]);
     for (const odd of [
@@ -266,13 +266,13 @@ describe('CONNECT', () => {
     const { status, head } = await say(connectTo(closed));
     expect([status, head]).toEqual([502, expect.stringContaining('not_reached')]);
     await sleep(50);
-    // It never came to be, so it has no end.
+    // It was never connected, so it has no end event.
     expect(chain.decisions().map(({ decision }) => decision)).toEqual(['allowed', 'failed']);
   });
 });
 
 describe('the rules of a session', () => {
-  test('for once hold for one connection', async () => {
+  test('that are one-time allow one connection', async () => {
     const other = createServer((_request, response) => response.end('once')).listen(0, '127.0.0.1');
     await once(other, 'listening');
     const place = `127.0.0.1:${(other.address() as AddressInfo).port}`;
@@ -282,7 +282,7 @@ describe('the rules of a session', () => {
     other.close();
   });
 
-  test('that deny end the connections they deny, and only those', async () => {
+  test('that deny close the connections they deny, and only those', async () => {
     const held: Socket[] = [];
     const quiet = createTcpServer((socket) => {
       socket.on('error', () => undefined);
@@ -306,7 +306,7 @@ describe('the rules of a session', () => {
     quiet.close();
   });
 
-  test('without one that allows, nothing listens', async () => {
+  test('that allow nothing leave no listener', async () => {
     chain.addRule('deny', here());
     await expect
       .poll(async () => {
@@ -322,7 +322,7 @@ describe('the rules of a session', () => {
 });
 
 describe('a connection', () => {
-  test('is reset when the supervisor is lost in the middle, and the next one is served', async () => {
+  test('is reset when the supervisor dies, and the next one is served', async () => {
     answer = (_request, response) => {
       response.writeHead(200);
       response.write('first half');
@@ -339,7 +339,7 @@ describe('a connection', () => {
       .toContain('again');
   });
 
-  test('beyond the 1,024 that a session may have is reset, and those resets are told together', async () => {
+  test('beyond the maximum of 1,024 per session is reset, and the resets are reported together', async () => {
     const held = await Promise.all(Array.from({ length: 1024 }, () => chain.connect()));
     const more = await Promise.all(Array.from({ length: 50 }, () => chain.connect()));
     await expect.poll(() => more.every(({ destroyed }) => destroyed), { timeout: 15_000 }).toBe(true);
@@ -350,7 +350,7 @@ describe('a connection', () => {
     expect(told().length).toBeLessThanOrEqual(2);
     expect(told()[0]).toMatchObject({ decision: 'denied', host: '' });
     for (const socket of held) socket.destroy();
-    // There is room again.
+    // Another connection is accepted again.
     await expect
       .poll(async () => (await chain.sendRaw(get()).catch(() => null))?.text ?? '', PATIENT)
       .toContain('hello');

@@ -11,10 +11,10 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-/** What the modem writes out of each request before it asks whether anybody wants to know. */
+/** What docker-modem formats of each request before it checks whether debugging is on. */
 const whole = { showHidden: true, depth: null };
 
-test('a request says little of itself, however many streams of the engine are open', async () => {
+test('formatting a request for the debug log stays short, however many streams are open', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-api-'));
   const socketPath = join(folder, 'engine.sock');
   const server = createServer((request, response) => {
@@ -24,7 +24,7 @@ test('a request says little of itself, however many streams of the engine are op
   });
   await new Promise<void>((resolve) => server.listen(socketPath, resolve));
   let seen = 0;
-  // Counted by hand: what a spy remembers is all that an agent leads to.
+  // Counted by hand: a spy would keep everything that the agent refers to.
   vi.spyOn(TerseAgent.prototype, inspect.custom).mockImplementation(() => {
     seen += 1;
     return 'TerseAgent';

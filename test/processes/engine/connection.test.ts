@@ -10,16 +10,16 @@ import { waitUntil } from '../../fixtures/protocol/peers.ts';
 
 const QUICK_MS = 300;
 
-/** A fake: a real engine cannot be made late with one answer and prompt with the next. */
+/** A fake: a real engine cannot delay one response and answer the next at once. */
 class FakeEngine {
   readonly #folder = mkdtempSync(join(tmpdir(), 'holdfast-engine-'));
   readonly socketPath = join(this.#folder, 'engine.sock');
   readonly asked: string[] = [];
   readonly #held: ServerResponse[] = [];
   #following: ServerResponse | undefined;
-  /** Paths that are not answered. */
+  /** Paths without a response. */
   readonly late = new Set<string>();
-  /** Paths whose connection is cut. */
+  /** Paths whose connection is reset. */
   readonly cut = new Set<string>();
   readonly #server = createServer((request, response) => {
     const path = (request.url ?? '').replace(/^\/v[\d.]+/, '').replace(/\?.*/, '');
@@ -33,7 +33,7 @@ class FakeEngine {
     await new Promise<void>((resolve) => this.#server.listen(this.socketPath, resolve));
   }
 
-  /** What was held back is answered now. */
+  /** Sends the delayed responses. */
   release(path: string): void {
     this.late.delete(path);
     for (const response of this.#held.splice(0)) this.#answer(path, response);
@@ -78,7 +78,7 @@ afterEach(async () => {
 });
 
 const isUp = (): boolean => connection.status().reachable;
-/** It follows the events, and nothing else is under way. */
+/** Waits until it follows the events and nothing else is under way. */
 async function followed(): Promise<void> {
   connection.start();
   await waitUntil(() => isUp() && engine.asked.includes('/events'));
@@ -90,8 +90,8 @@ async function ask(path: string): Promise<unknown> {
     .catch((error: unknown) => (error instanceof HoldfastError ? error.code : error));
 }
 
-describe('an engine that is late', () => {
-  test('with one answer, and answers a ping: that call fails, and nobody calls it down', async () => {
+describe('an engine that answers late', () => {
+  test('with one response but answers a ping: only that call fails, the status stays reachable', async () => {
     await followed();
     const told: boolean[] = [];
     connection.onStatus(({ reachable }) => told.push(reachable));
@@ -102,22 +102,22 @@ describe('an engine that is late', () => {
     expect([isUp(), told]).toEqual([true, []]);
   });
 
-  test('with everything is down, and up again as soon as it answers', async () => {
+  test('with every response is unreachable, and reachable again as soon as it answers', async () => {
     await followed();
     for (const path of ['/slow', '/_ping', '/version']) engine.late.add(path);
     expect(await ask('/slow')).toBe('engine_unavailable');
     await waitUntil(() => !isUp());
-    // So late that its pauses would have grown to the longest.
+    // Late enough that its delays would have grown to the longest.
     const tries = () => engine.asked.filter((path) => path === '/version').length;
     await waitUntil(() => tries() > 6, 10_000);
     const began = performance.now();
     engine.release('/version');
     await waitUntil(isUp);
-    // Below the longest pause, 5 s.
+    // Below the longest delay, 5 s.
     expect(performance.now() - began).toBeLessThan(4000);
   });
 
-  test('with its events while it is lost to another call: it is connected to again without being asked', async () => {
+  test('with its event stream while another call loses the connection: it reconnects by itself', async () => {
     engine.late.add('/events');
     engine.cut.add('/broken');
     await followed();
@@ -130,11 +130,11 @@ describe('an engine that is late', () => {
   });
 });
 
-test('an end that the engine tells of before it lists it is told of again when it does', async () => {
+test('an exit event that precedes the container list is emitted again once the list agrees', async () => {
   await followed();
   const changes: string[] = [];
   connection.watch(({ sessionId }) => {
-    // That it hears of changes from now on, and any may have been, it says once, maybe only now.
+    // The notice after a reconnect, that anything may have changed, may arrive only now.
     if (sessionId !== null) changes.push(sessionId);
   });
   engine.late.add('/containers/one/json');

@@ -14,12 +14,12 @@ import { Naming } from '../../../supervisor/engine/docker/labels.ts';
 const RUNC =
   'Cannot unpause container box: cannot resume a running process: unknown: failure not quoted anywhere';
 
-/** An engine that refuses in words of its own; a real one cannot be made to say them on demand. It has one container, `box`. */
+/** An engine with other error texts; a real one cannot produce them on demand. It has one container, `box`. */
 class FakeEngine {
   readonly #folder = mkdtempSync(join(tmpdir(), 'holdfast-fake-engine-'));
   readonly socketPath = join(this.#folder, 'engine.sock');
   readonly asked: string[] = [];
-  /** What the container is found to do, one after the other; the last one stays. Null: there is none. */
+  /** Successive states of the container; the last one stays. Null: it does not exist. */
   states: (string | null)[] = ['running'];
   refusal: { status: number; message: string } | null = null;
   readonly #server: Server;
@@ -79,18 +79,18 @@ afterEach(() => engine.close());
 
 const times = (what: string): number => engine.asked.filter((one) => one === what).length;
 
-describe('an engine that refuses in its own words', () => {
+describe('an engine with other error texts', () => {
   test.each([
     [500, RUNC],
     [409, 'Container box is not paused'],
     [409, 'conteneur déjà en marche'],
-  ])('an unpause with %i "%s": done when the container runs', async (status, message) => {
+  ])('unpause with %i "%s" succeeds if the container runs', async (status, message) => {
     engine.refusal = { status, message };
     await containers.unpause('Cannot go on', 'box');
     expect(times('POST /containers/box/unpause')).toBe(1);
   });
 
-  test('an unpause while somebody else resumes it: done as soon as the engine shows it', async () => {
+  test('unpause while another process unpauses it succeeds once the engine shows it running', async () => {
     engine.refusal = { status: 500, message: RUNC };
     engine.states = ['paused', 'paused', 'running'];
     await containers.unpause('Cannot go on', 'box');
@@ -98,7 +98,7 @@ describe('an engine that refuses in its own words', () => {
   });
 
   test.each([['paused'], ['exited'], [null]])(
-    'an unpause of one that stays %s: the refusal is told',
+    'unpause of a container that stays %s fails with the engine’s error',
     async (state) => {
       engine.refusal = { status: 500, message: RUNC };
       engine.states = [state];
@@ -106,7 +106,7 @@ describe('an engine that refuses in its own words', () => {
     },
   );
 
-  test('a pause: done when the container is paused, tried again while it runs, given up when it ended', async () => {
+  test('pause succeeds when the container is paused, retries while it runs, fails when it has exited', async () => {
     engine.refusal = { status: 500, message: 'cgroup freezer: device or resource busy' };
     engine.states = ['running', 'paused'];
     await containers.pause('Cannot pause', 'box');
@@ -116,7 +116,7 @@ describe('an engine that refuses in its own words', () => {
     expect(times('POST /containers/box/pause')).toBe(3);
   });
 
-  test('a container that is shown as paused and cannot be resumed is ended all the same', async () => {
+  test('a container that is listed as paused and cannot be unpaused is stopped anyway', async () => {
     engine.refusal = { status: 500, message: RUNC };
     engine.states = ['paused'];
     await containers.stop('Cannot stop', 'box', 'paused', 500);
@@ -131,20 +131,20 @@ describe('an engine that refuses in its own words', () => {
     ['exited', 500, 'sandbox_lost'],
     [null, 404, 'sandbox_lost'],
     ['running', 409, 'invalid_state'],
-  ])('an exec in one that is %s, refused with %i, is %s', async (state, status, code) => {
+  ])('an exec in a container that is %s, refused with %i, fails with %s', async (state, status, code) => {
     engine.refusal = { status, message: 'nein' };
     engine.states = [state];
     await expect(execs.start('box', {}, false, 'Cannot run')).rejects.toMatchObject({ code });
   });
 
-  test('an exec in one that runs, refused for a reason of its own, fails with that reason', async () => {
+  test('an exec in a running container fails with the reason that the engine gave', async () => {
     engine.refusal = { status: 500, message: 'the container is not running out of reasons' };
     await expect(execs.start('box', {}, false, 'Cannot run')).rejects.toThrow(EngineRefusal);
   });
 });
 
-describe('the program that thaws what a killed supervisor froze', () => {
-  /** Its exit when whoever started it is gone. */
+describe('the watchdog that unpauses after a killed supervisor', () => {
+  /** Its exit code after its parent has gone. */
   async function thaw(): Promise<number | null> {
     const program = join(import.meta.dirname, '../../../supervisor/engine/docker/thaw.ts');
     const child = spawn(process.execPath, [program, engine.socketPath, 'box'], { stdio: ['pipe', 2, 2] });
@@ -153,7 +153,7 @@ describe('the program that thaws what a killed supervisor froze', () => {
     return code;
   }
 
-  test('stops when the container runs, whatever the engine calls it', async () => {
+  test('stops when the container runs, whatever the text of the error', async () => {
     engine.refusal = { status: 500, message: RUNC };
     engine.states = ['paused', 'running'];
     expect(await thaw()).toBe(0);
@@ -165,7 +165,7 @@ describe('the program that thaws what a killed supervisor froze', () => {
     ]);
   });
 
-  test('stops when there is no container any more', async () => {
+  test('stops when the container is gone', async () => {
     engine.refusal = { status: 500, message: 'so weird' };
     engine.states = [null];
     expect(await thaw()).toBe(0);

@@ -45,7 +45,7 @@ function frame(stream: 1 | 2, text: string | Buffer): Buffer {
 }
 
 describe('the multiplexed stream of an exec', () => {
-  test('is taken apart however it is cut', async () => {
+  test('is demultiplexed at any chunk boundaries', async () => {
     const { engine, ours } = await pair();
     const { stdout, stderr } = demultiplex(ours);
     const both = Promise.all([readText(stdout, 1000), readText(stderr, 1000)]);
@@ -58,7 +58,7 @@ describe('the multiplexed stream of an exec', () => {
     expect(await both).toEqual(['one two', 'oops']);
   });
 
-  test('is read no faster than it is taken', async () => {
+  test('is read no faster than its consumer reads', async () => {
     const { engine, ours } = await pair();
     const { stdout, stderr } = demultiplex(ours);
     stderr.resume();
@@ -85,7 +85,7 @@ describe('the multiplexed stream of an exec', () => {
   });
 });
 
-describe('dialling a socket that a container may have replaced', () => {
+describe('connecting to a socket that a container may have replaced', () => {
   test('reaches the listener, however long the path', async () => {
     const deep = join(folder, 'd'.repeat(120));
     const { mkdirSync, renameSync } = await import('node:fs');
@@ -97,7 +97,7 @@ describe('dialling a socket that a container may have replaced', () => {
     socket?.destroy();
   });
 
-  test('nobody there yet, or nobody any more: null', async () => {
+  test('a socket without a listener gives null', async () => {
     expect(await connectToSidecarSocket(join(folder, 'absent'))).toBeNull();
     await listen(join(folder, 'left'));
     const { linkSync } = await import('node:fs');

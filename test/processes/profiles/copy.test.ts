@@ -43,7 +43,7 @@ const copy = (options: CopyOptions = {}) => copyProject(source, target, options)
 const copied = () => readdirSync(target, { recursive: true, encoding: 'utf8' }).sort();
 const mode = (name: string) => (statSync(join(target, name)).mode & 0o7777).toString(8);
 
-test('what ignore files leave out is counted, the largest first, and no longer than it may take', async () => {
+test('ignored files are measured, the largest first, within a time limit', async () => {
   write({
     '.gitignore': 'out\n*.log\nlink\nclosed\n',
     '.git/objects/pack/large': 'x'.repeat(9000),
@@ -80,7 +80,7 @@ test('what ignore files leave out is counted, the largest first, and no longer t
 });
 
 describe('what is copied', () => {
-  test('files, folders and executable bits; everybody may read, whatever the umask and the source’s modes', async () => {
+  test('files, folders and executable bits, readable by everybody whatever the umask and the source’s modes', async () => {
     write({ 'holdfast.yaml': 'x', 'bin/run': '#!/bin/sh', 'data/private': 'p', 'data/empty/.keep': '' });
     chmodSync(join(source, 'bin/run'), 0o4710);
     chmodSync(join(source, 'data/private'), 0o600);
@@ -109,7 +109,7 @@ describe('what is copied', () => {
     expect(names.map((one) => one.toString('hex'))).toEqual(['636166e9200a']);
   });
 
-  test('hard links and large files become files of their own', async () => {
+  test('hard links and large files become separate files', async () => {
     write({ a: 'same' });
     linkSync(join(source, 'a'), join(source, 'b'));
     writeFileSync(join(source, 'large'), Buffer.alloc(3 * 2 ** 20, 7));
@@ -119,8 +119,8 @@ describe('what is copied', () => {
   });
 });
 
-describe('what is left out', () => {
-  test('as git would: patterns, folders, exceptions, nested files; .holdfastignore has the last word', async () => {
+describe('ignored files', () => {
+  test('follow git: patterns, folders, exceptions, nested files; .holdfastignore takes precedence', async () => {
     write({
       '.git/config': '',
       'sub/.git': 'gitdir: elsewhere',
@@ -163,14 +163,14 @@ describe('what is left out', () => {
     );
   });
 
-  test('holdfast.yaml stays, whatever is ignored', async () => {
+  test('never include holdfast.yaml', async () => {
     write({ 'holdfast.yaml': 'x', 'agent.py': '', '.gitignore': '*\n' });
     const result = await copy();
     expect(copied()).toEqual(['holdfast.yaml']);
     expect(result.hasFile('agent.py')).toBe(false);
   });
 
-  test('the home of the installation, also by another name', async () => {
+  test('include the home of the installation, also under another path', async () => {
     write({ 'a.py': '', 'state/holdfast.db': '', 'state/supervisor.lock': '' });
     await copy({ excludedFolder: join(source, 'state') });
     expect(copied()).toEqual(['a.py']);
@@ -178,7 +178,7 @@ describe('what is left out', () => {
 });
 
 describe('links', () => {
-  test('that stay inside are kept as they are', async () => {
+  test('inside the project are copied as they are', async () => {
     write({ 'data/a': 'x', 'deep/er/b': '' });
     symlinkSync('../data/a', join(source, 'deep/link'));
     symlinkSync('.', join(source, 'here'));
@@ -193,12 +193,12 @@ describe('links', () => {
     ['by an absolute path', '/etc/passwd'],
     ['by its words', '../../etc/passwd'],
     ['by its words, at the end', 'a/../../project-other'],
-  ])('that leave %s are refused with their path', async (_, to) => {
+  ])('that leave the project %s are refused with their path', async (_, to) => {
     symlinkSync(to, join(source, 'way-out'));
     await expect(copy()).rejects.toMatchObject({ code: 'profile_invalid', details: { path: 'way-out' } });
   });
 
-  test('that leave by way of another link are refused', async () => {
+  test('that leave the project through another link are refused', async () => {
     mkdirSync(join(source, 'a/b'), { recursive: true });
     symlinkSync('../..', join(source, 'a/b/up'));
     writeFileSync(join(folder, 'outside'), 'host');
@@ -206,7 +206,7 @@ describe('links', () => {
     await expect(copy()).rejects.toMatchObject({ code: 'profile_invalid', details: { path: 'way-out' } });
   });
 
-  test('that leave may be ignored instead', async () => {
+  test('that leave the project may be ignored instead', async () => {
     write({ '.holdfastignore': 'way-out\n', a: '' });
     symlinkSync('/etc', join(source, 'way-out'));
     await copy();
@@ -215,7 +215,7 @@ describe('links', () => {
 });
 
 describe('what is refused', () => {
-  test('a named pipe, which is not waited for', async () => {
+  test('a named pipe, without blocking', async () => {
     execFileSync('mkfifo', [join(source, 'pipe')]);
     await expect(copy()).rejects.toMatchObject({
       code: 'profile_invalid',
@@ -244,7 +244,7 @@ describe('what is refused', () => {
     });
   });
 
-  test('a folder without an end', async () => {
+  test('a folder that is nested too deeply', async () => {
     mkdirSync(join(source, 'd/'.repeat(220)), { recursive: true });
     await expect(copy()).rejects.toMatchObject({ code: 'profile_invalid', why: /folders deep/ });
   });
@@ -262,7 +262,7 @@ describe('the hash', () => {
     return (await copy()).hash;
   };
 
-  test('is that of paths, kinds, executable bits and contents, and of nothing else', async () => {
+  test('depends only on paths, kinds, executable bits and contents', async () => {
     write({ 'a/x': 'one', b: 'two' });
     const first = await hashOf();
     chmodSync(join(source, 'b'), 0o600);

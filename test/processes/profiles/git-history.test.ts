@@ -52,7 +52,7 @@ const gitIn = (at: string, ...args: string[]): string =>
 const git = (...args: string[]): string => gitIn(project, ...args);
 const inGit = (name: string): string => join(project, '.git', name);
 
-/** Two commits, a tag, a link, an executable file and a tracked file that workspaces begin without. */
+/** Two commits, a tag, a link, an executable file and a tracked file that workspaces do not start with. */
 function createRepository(): void {
   git('init', '-q', '-b', 'main');
   writeFileSync(join(project, 'a.txt'), 'one\n');
@@ -79,7 +79,7 @@ const refused = (pattern: RegExp): object => {
   return { code: 'profile_invalid', why };
 };
 
-/** A work tree as a new workspace is: the history, and the project's files. */
+/** A work tree like a new workspace: the history and the project's files. */
 async function workspace(from = project): Promise<string> {
   const target = join(folder, `workspace-${String(readdirSync(folder).length)}`);
   mkdirSync(target);
@@ -107,13 +107,13 @@ describe('a copied history', () => {
       expect(gitIn(copy, ...args), args.join(' ')).toBe(git(...args));
     expect(gitIn(copy, 'fsck', '--full', '--strict')).toBe('');
     gitIn(copy, 'gc', '-q', '--prune=now');
-    // A commit of everything keeps the file that the workspace does not have.
+    // `commit -a` keeps the file that the workspace does not have.
     gitIn(copy, 'commit', '-q', '-a', '-m', 'third');
     expect(gitIn(copy, 'ls-tree', '--name-only', 'HEAD')).toContain('holdfast.yaml');
     expect(gitIn(copy, 'fsck', '--full', '--strict')).toBe('');
   });
 
-  test('has nothing that is not named: hooks, logs, states, keys', async () => {
+  test('has no hooks, reflogs, merge state or keys', async () => {
     createRepository();
     for (const name of [
       'hooks/pre-commit',
@@ -145,7 +145,7 @@ describe('a copied history', () => {
     expect(readFileSync(join(copy, '.git/index'), 'latin1')).not.toContain(folder);
   });
 
-  test('has the same hash however it is packed and whenever its files were touched, and another after a commit', async () => {
+  test('has a hash that depends on the history, not on packs or file times', async () => {
     createRepository();
     const { hash } = await read();
     git('gc', '-q', '--prune=now');
@@ -156,7 +156,7 @@ describe('a copied history', () => {
     expect((await read()).hash).not.toBe(hash);
   });
 
-  test('of a linked work tree is that of its branch; a file .git that git knows nothing of is refused', async () => {
+  test('of a linked work tree is that of its branch; a .git file without git’s own record is refused', async () => {
     createRepository();
     const linked = join(folder, 'linked');
     git('worktree', 'add', '-q', linked, 'other');
@@ -169,17 +169,17 @@ describe('a copied history', () => {
     mkdirSync(thief);
     cpSync(join(linked, '.git'), join(thief, '.git'));
     await expect(read(thief)).rejects.toMatchObject(refused(/another work tree/));
-    // Another repository of this machine, named by a file that came with the project.
+    // Another repository of this machine, named by a file in the project.
     writeFileSync(join(thief, '.git'), `gitdir: ${join(project, '.git')}\n`);
     await expect(read(thief)).rejects.toMatchObject(refused(/does not name this folder/));
-    // The same with a record of a linked work tree that lies in the project itself.
+    // The same with a record of a linked work tree inside the project.
     const record = join(thief, 'record');
     mkdirSync(record);
     cpSync(join(project, '.git/HEAD'), join(record, 'HEAD'));
     writeFileSync(join(record, 'gitdir'), `${join(thief, '.git')}\n`);
     writeFileSync(join(record, 'commondir'), `${join(project, '.git')}\n`);
     writeFileSync(join(thief, '.git'), 'gitdir: record\n');
-    await expect(read(thief)).rejects.toMatchObject(refused(/is no work tree of/));
+    await expect(read(thief)).rejects.toMatchObject(refused(/is not a work tree of/));
     for (const text of ['gitdir: /nowhere\n', 'something', 'gitdir: \n', 'x'.repeat(10_000)]) {
       writeFileSync(join(thief, '.git'), text);
       await expect(read(thief), text.slice(0, 20)).rejects.toMatchObject({ code: 'profile_invalid' });
@@ -202,7 +202,7 @@ describe('a copied history', () => {
     expect(gitIn(copy, 'remote')).toBe('');
   });
 
-  test('ends at the limits, and at a cancelled request', async () => {
+  test('stops at the limits and when the request is cancelled', async () => {
     createRepository();
     const history = await read();
     const at = (name: string): string => join(folder, name);
@@ -234,12 +234,12 @@ describe('what is refused, with what to do', () => {
   test('a folder inside of a repository, and no repository', async () => {
     createRepository();
     await expect(read(join(project, 'sub'))).rejects.toMatchObject({
-      ...refused(/inside of the repository/),
+      ...refused(/inside the repository/),
       next: expect.stringContaining(project) as unknown,
     });
     const plain = join(folder, 'plain');
     mkdirSync(plain);
-    await expect(read(plain)).rejects.toMatchObject(refused(/no folder \.git/));
+    await expect(read(plain)).rejects.toMatchObject(refused(/no \.git folder/));
   });
 
   test.each([
@@ -325,7 +325,7 @@ describe('what is refused, with what to do', () => {
 describe('the config of a workspace', () => {
   const configOf = (text: string): string => allowedConfig(parseGitConfig(text));
 
-  test('has only what is known to be harmless', () => {
+  test('has only values known to be harmless', () => {
     const hostile = `
 [core] ; a comment
 	filemode = false # and another
@@ -386,7 +386,7 @@ describe('the config of a workspace', () => {
 `);
   });
 
-  test('is read as git reads it', () => {
+  test('is parsed as git parses it', () => {
     const path = join(folder, 'config');
     const text =
       '[a]\n\tb = "x # y" ; z\n  c = one \\\n two  \n\td\n[A "Sub.\\"X\\\\"] e=\\t"  "f\n[a.Old]\r\ng = \r\n[x] y = a"b"c # no\n';
@@ -427,8 +427,8 @@ describe('the config of a workspace', () => {
   });
 });
 
-test('a small index of version 4 with names that multiply is refused, and so is a name no file can have', () => {
-  /** Each entry keeps all of the name before it and adds one byte. */
+test('a small version-4 index that expands too far is refused, and so is a name that no file can have', () => {
+  /** Each entry repeats the previous name and adds one byte. */
   const index = (first: number, entries: number): Buffer => {
     const header = Buffer.from('DIRC\0\0\0\u0004\0\0\0\0', 'latin1');
     header.writeUInt32BE(entries, 8);
@@ -448,7 +448,7 @@ test('a small index of version 4 with names that multiply is refused, and so is 
   expect(portableIndex(index(4000, 3), () => true).length).toBeGreaterThan(12_000);
 });
 
-test.each([2, 3, 4])('an index of version %i loses what is of this machine', (version) => {
+test.each([2, 3, 4])('an index of version %i loses the data of this machine', (version) => {
   createRepository();
   git('update-index', '--index-version', String(version));
   if (version === 3) {

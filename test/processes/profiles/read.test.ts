@@ -20,8 +20,8 @@ function refusal(text: string): HoldfastError {
   throw new Error('it was accepted');
 }
 
-describe('a profile that is right', () => {
-  test('the smallest one, with what is left out filled in', () => {
+describe('a valid profile', () => {
+  test('the smallest one gets default values', () => {
     expect(checkProfile(GOOD)).toMatchObject({
       name: 'counter',
       persistence: 'ephemeral',
@@ -38,7 +38,7 @@ describe('a profile that is right', () => {
   });
 });
 
-describe('a profile that is wrong says where and how', () => {
+describe('an invalid profile gives position and reason', () => {
   test.each<[string, string, number, number, RegExp]>([
     ['broken YAML', 'name: counter\nagent: [1, 2\n', 3, 1, /sequence/i],
     ['a tab', 'name: counter\n\tagent: 1\n', 2, 1, /tabs/i],
@@ -51,21 +51,21 @@ describe('a profile that is wrong says where and how', () => {
       /unknown key "persistance"; did you mean "persistence"/,
     ],
     [
-      'an unknown key far from any',
+      'an unknown key without a similar one',
       `${GOOD}colour: red\n`,
       3,
       1,
-      /unknown key "colour"; known are name, image/,
+      /unknown key "colour"; known keys: name, image/,
     ],
     [
       'a key of another kind of agent',
       'name: c\nagent: { protocol: handler, entry: a.py, command: [x] }\n',
       2,
       42,
-      /known are protocol, entry, timeout/,
+      /known keys: protocol, entry, timeout/,
     ],
     [
-      'a key in a deeper place',
+      'a nested key',
       `${GOOD}limits: { cpu: 2 }\n`,
       3,
       11,
@@ -81,7 +81,7 @@ describe('a profile that is wrong says where and how', () => {
       /"limits.memory" is "4": a size such as 512MiB/,
     ],
     [
-      'an agent of no known kind',
+      'an unknown agent protocol',
       'name: c\nagent: { protocol: magic }\n',
       2,
       20,
@@ -102,16 +102,16 @@ describe('a profile that is wrong says where and how', () => {
     expect(error.why).toContain(`holdfast.yaml:${line}:${column}: `);
   });
 
-  test('several problems are all told, in the order of the file', () => {
+  test('several problems are all reported, in the order of the file', () => {
     const { why } = refusal('name: C\nagent: { protocol: handler }\nlimits: { cpus: many }\n');
     expect(why).toMatch(/:1:7: .*; holdfast\.yaml:2:8: "agent\.entry" is missing; holdfast\.yaml:3:17: /);
   });
 
-  test('aliases that would multiply are refused in no time', () => {
+  test('aliases that would expand too far are refused quickly', () => {
     const levels = Array.from({ length: 12 }, (_, at) => `a${at + 1}: &a${at + 1} [${`*a${at},`.repeat(9)}]`);
     const before = process.cpuUsage();
     expect(refusal(`a0: &a0 [x]\n${levels.join('\n')}\n`).why).toMatch(/alias/);
-    // Of the processor, µs: however busy it is with others.
+    // CPU time in µs, independent of other load.
     expect(process.cpuUsage(before).user).toBeLessThan(2_000_000);
   });
 
@@ -156,7 +156,7 @@ describe('a profile whose sandbox could never start is refused, with the place',
   });
 });
 
-describe('a rule that is wider than it looks', () => {
+describe('warnings about egress rules and limits', () => {
   const warnings = (rules: string, memory: number | null = null): string[] =>
     findProfileWarnings(checkProfile(`${GOOD}${rules}\n`), memory);
 
@@ -174,7 +174,7 @@ describe('a rule that is wider than it looks', () => {
     },
   );
 
-  test('one that only silences a denial: none', () => {
+  test('a rule that only silences a denial: none', () => {
     expect(warnings('egress: [{ host: "*.co", quiet: true }]')).toEqual([]);
   });
 
@@ -191,7 +191,7 @@ describe('a rule that is wider than it looks', () => {
     },
   );
 
-  test('env without one, or with the name of the machine: none', () => {
+  test('env without a loopback address, or with the host machine’s name: none', () => {
     const env =
       'env: { A: "http://127.0.0.1.example.com/", B: "http://host.holdfast.internal:1", C: localhost }';
     expect(warnings(env)).toEqual([]);
@@ -219,7 +219,7 @@ test.each([
   ['egress: [{ host: api.example.org, methods: [GET] }]', 'egress.methods'],
   ['egress: [{ host: api.example.org, path: /v1/ }]', 'egress.path'],
   ['retention: { events: 1d }', 'retention'],
-])('%s parses and is refused as not supported yet', (line, field) => {
+])('%s is parsed and refused as not supported', (line, field) => {
   const error = refusal(`${GOOD}${line}\n`);
   expect(error.code).toBe('not_supported');
   expect(error.details).toMatchObject({ fields: [field] });
@@ -248,19 +248,19 @@ describe('the file', () => {
   });
   const file = (name = 'holdfast.yaml') => join(folder, name);
 
-  test('that is not there: how to write one', async () => {
+  test('that is missing: an example to write', async () => {
     await expect(readProfile(folder)).rejects.toMatchObject({
       code: 'profile_invalid',
       next: expect.stringContaining('entry: agent.py') as string,
     });
   });
 
-  test('under its other name: rename it', async () => {
+  test('named holdfast.yml: rename it', async () => {
     writeFileSync(file('holdfast.yml'), GOOD);
     await expect(readProfile(folder)).rejects.toMatchObject({ next: 'rename holdfast.yml to holdfast.yaml' });
   });
 
-  test('that is a folder, a named pipe, too large, or no text', async () => {
+  test('that is a folder, a named pipe, too large, or not text', async () => {
     execFileSync('mkfifo', [file()]);
     await expect(readProfile(folder)).rejects.toMatchObject({ why: 'it is not a regular file' });
     rmSync(file());
@@ -270,7 +270,7 @@ describe('the file', () => {
     await expect(readProfile(folder)).rejects.toMatchObject({ why: 'it is not UTF-8 text' });
   });
 
-  test('no such folder, or no folder', async () => {
+  test('a missing folder, or a path that is not a folder', async () => {
     await expect(readProfile(join(folder, 'nowhere'))).rejects.toMatchObject({ code: 'not_found' });
     writeFileSync(file('plain'), '');
     await expect(readProfile(file('plain'))).rejects.toMatchObject({

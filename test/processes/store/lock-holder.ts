@@ -1,4 +1,4 @@
-// A program of its own that takes the lock of a home and holds it until it is killed: node lock-holder.ts HOME
+// A separate program that holds the lock of a home until it is killed: node lock-holder.ts HOME
 import { Home } from '../../../supervisor/store/home.ts';
 import { HomeLock } from '../../../supervisor/store/lock.ts';
 

@@ -17,7 +17,7 @@ async function otherHolder(home: Home): Promise<ChildProcess> {
 }
 
 describe('the lock of a home', () => {
-  test('is held by one process, and the second is told by which', async () => {
+  test('is held by one process; the second gets the name of the holder', async () => {
     const home = temporaryHome();
     const holder = await otherHolder(home);
     const failure = thrownError(() => HomeLock.acquire(home, { waitMs: 0 }));
@@ -26,7 +26,7 @@ describe('the lock of a home', () => {
     expect(failure.details).toEqual({ pid: holder.pid });
   });
 
-  test('ends with kill -9 of its holder, without anything to clean up', async () => {
+  test('is released by kill -9 of its holder, without cleanup', async () => {
     const home = temporaryHome();
     const holder = await otherHolder(home);
     holder.kill('SIGKILL');
@@ -35,7 +35,7 @@ describe('the lock of a home', () => {
     HomeLock.acquire(home, { waitMs: 2000 }).release();
   });
 
-  test('is waited for as long as was asked', async () => {
+  test('is waited for up to the given time', async () => {
     const home = temporaryHome();
     await otherHolder(home);
     const start = performance.now();
@@ -52,7 +52,7 @@ describe('the lock of a home', () => {
     HomeLock.acquire(home, { waitMs: 0 }).release();
   });
 
-  test('of one home says nothing about another', () => {
+  test('of one home does not affect another', () => {
     const first = HomeLock.acquire(temporaryHome(), { waitMs: 0 });
     const second = HomeLock.acquire(temporaryHome(), { waitMs: 0 });
     first.release();

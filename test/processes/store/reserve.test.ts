@@ -16,7 +16,7 @@ import {
 } from '../../fixtures/store/temporary-home.ts';
 
 describe('the reserve', () => {
-  test('is made once and given up once, only for want of space', () => {
+  test('is created once and used once, only on a full disk', () => {
     const home = temporaryHome();
     const reserve = new DiskReserve(home);
     expect([reserve.ensure(), reserve.ensure()]).toEqual([true, true]);
@@ -59,12 +59,12 @@ describe('the reserve', () => {
     sessions.insert(sessionRow(0));
     const fill = (): void => writeFileSync(join(disk, 'filler'), Buffer.alloc(65_536), { flag: 'a' });
     const failure = thrownError(() => {
-      // The disk fills up from outside too, else the database would reuse its log's space for long.
+      // Other processes fill the disk too; otherwise the database would reuse the space of its log.
       for (;;) {
         try {
           fill();
         } catch {
-          // The database still may find room.
+          // The database may still find space.
         }
         log.append(sessionId(0), [{ type: 'session.updated', data: { about: 'x'.repeat(4000) } }]);
       }

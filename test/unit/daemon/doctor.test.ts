@@ -37,7 +37,7 @@ const ofMachine = (facts: Partial<MachineFacts>) => machineChecks({ ...MACHINE, 
 const bad = (checks: ReturnType<typeof factChecks>) =>
   checks.filter(({ status }) => status !== 'ok').map(({ name, status }) => `${status} ${name}`);
 
-test('on a sound machine nothing is wrong', () => {
+test('a healthy machine has no findings', () => {
   expect(bad([...ofEngine({}), ...ofMachine({})])).toEqual([]);
 });
 
@@ -54,7 +54,7 @@ describe('the engine', () => {
     expect(bad(ofEngine(facts))).toEqual([found]);
   });
 
-  test('runc 1.2.8 and 1.3.0 are not older than 1.2.8; another runtime is not judged by runc’s numbers', () => {
+  test('runc 1.2.8 and 1.3.0 are not older than 1.2.8; other runtimes are not compared with runc', () => {
     expect(bad(ofEngine({ runtimeVersion: '1.2.8' }))).toEqual([]);
     expect(bad(ofEngine({ runtime: 'crun', runtimeVersion: '0.1' }))).toEqual([]);
     expect([isOlder('1.2.10', '1.2.8'), isOlder('1.10.0', '1.9.0'), isOlder('20.10.24+x', '23.0.0')]).toEqual(
@@ -62,7 +62,7 @@ describe('the engine', () => {
     );
   });
 
-  test('that does not answer is a problem with its own reason and next step', () => {
+  test('that does not answer is a problem with a reason and a next step', () => {
     const status = {
       reachable: false,
       endpoint: 'unix:///x',
@@ -113,7 +113,7 @@ describe('the machine', () => {
     expect(bad(ofMachine({ disk }))).toEqual([found]);
   });
 
-  test('without inodes there is no space, however many bytes are free', () => {
+  test('without free inodes the disk is full, however many bytes are free', () => {
     const disk = { type: 0xef53, freeBytes: 2 ** 40, totalBytes: 2 ** 41, freeInodes: 1, inodes: 1000 };
     expect(bad(ofMachine({ disk }))).toEqual(['problem disk space']);
   });

@@ -44,7 +44,7 @@ describe('a decision', () => {
     ).toBe(expected);
   });
 
-  test('is the nearest rule’s; of equally near ones a denial wins', () => {
+  test('is made by the most specific origin; within one origin a denial wins', () => {
     const host = 'a.test';
     expect(verdict([allow(host, 'file'), deny(host, 'profile')], host, 443)).toBe('denied');
     expect(verdict([deny(host, 'profile'), allow(host, 'session')], host, 443)).toBe('allowed by session');
@@ -54,20 +54,20 @@ describe('a decision', () => {
     expect(verdict([deny(`${host}:80`, 'session'), allow(host, 'file')], host, 443)).toBe('allowed by file');
   });
 
-  test('leaves a rule for once alone where another allows it too', () => {
+  test('keeps a one-time rule if another rule allows the connection', () => {
     expect(verdict([allow('a.test', 'once'), allow('*.test', 'file')], 'a.test', 443)).toBe(
       'allowed by file',
     );
     expect(verdict([allow('a.test', 'once')], 'a.test', 443)).toBe('allowed by once');
   });
 
-  test('that denies says which rule would allow it', () => {
+  test('that denies names the rule that would allow it', () => {
     expect(decide([], 'a.test', 443)).toMatchObject({ allow: 'a.test' });
     expect(decide([], 'a.test', 22)).toMatchObject({ allow: 'a.test:22' });
     expect(decide([], '2001:db8::1', 22)).toMatchObject({ allow: '[2001:db8::1]:22' });
   });
 
-  test('about the address of a name is made without rules for once', () => {
+  test('about the address of a name ignores one-time rules', () => {
     expect(addressVerdict([allow('127.0.0.1:5', 'once')], '127.0.0.1', 5)).toBe('unnamed');
     expect(addressVerdict([allow('127.0.0.1:5')], '127.0.0.1', 5)).toBe('named');
     expect(addressVerdict([deny('192.0.2.1')], '192.0.2.1', 443)).toBe('denied');
@@ -141,7 +141,7 @@ describe('an address', () => {
   ];
   const nobody = () => new Set<string>();
 
-  test('is public outside the registries of special ranges, to their very ends', () => {
+  test('is public outside the special ranges, up to their boundaries', () => {
     expect(PUBLIC.filter((address) => !isPublicAddress(address, nobody))).toEqual([]);
     expect(SPECIAL.filter((address) => isPublicAddress(address, nobody))).toEqual([]);
   });
@@ -151,7 +151,7 @@ describe('an address', () => {
     expect(isPublicAddress('2606:4700::1', () => new Set(['2606:4700::1']))).toBe(false);
   });
 
-  test('is dialled when it passes, in the resolver’s order; what does not is left out', async () => {
+  test('is dialed if it passes, in the resolver’s order; others are skipped', async () => {
     const found =
       (...addresses: string[]) =>
       () =>

@@ -26,7 +26,7 @@ import { SOAK } from '../../setup/run-length.ts';
 const SEED = Number(process.env['HOLDFAST_SEED'] ?? 20_260_101);
 const HOSTS = SOAK ? 1_000_000 : 20_000;
 const REQUESTS = SOAK ? 1_000_000 : 3000;
-/** Longer than a request's head may take, and the last words. */
+/** Longer than the limits for request headers and final responses. */
 const LATE_MS = 15_000;
 const SOAK_MS = 60 * 60_000;
 
@@ -36,7 +36,7 @@ function diceFrom(seed: number): Dice {
 }
 
 test(
-  `${HOSTS} hosts: one form each, which everybody reads the same way, or none`,
+  `${HOSTS} hosts have one canonical form that all parsers agree on, or are refused`,
   () => {
     const dice = diceFrom(SEED);
     let accepted = 0;
@@ -52,11 +52,11 @@ test(
         throw new Error(`not one form: ${context}`);
       if ((kind === 'ipv4') !== isIPv4(host) || (kind === 'ipv6') !== isIPv6(host))
         throw new Error(`another kind: ${context}`);
-      // As browsers, Node's fetch and many others read it: as the same, or not at all.
+      // Browsers and Node's fetch parse it to the same host, or refuse it.
       const url = parsed(`http://${kind === 'ipv6' ? `[${host}]` : host}/`);
       if (url !== null && url.hostname.replace(/^\[|\]$/g, '') !== host)
         throw new Error(`read in two ways: ${context}`);
-      // What was in ASCII only loses its capitals and its last dot.
+      // An ASCII name only loses its capitals and its final dot.
       if (kind === 'name' && /^[\x21-\x7e]*$/.test(text) && text.toLowerCase().replace(/\.$/, '') !== host)
         throw new Error(`another name: ${context}`);
       if (kind === 'name' && !/^[\x21-\x7e]*$/.test(text) && domainToASCII(text).replace(/\.$/, '') !== host)
@@ -68,7 +68,7 @@ test(
 );
 
 test(
-  `${HOSTS} patterns: the text of a pattern is that pattern, and it allows what it says and nothing else`,
+  `${HOSTS} patterns survive formatting, and allow exactly what they say`,
   () => {
     const dice = diceFrom(SEED + 1);
     let matches = 0;
@@ -84,7 +84,7 @@ test(
         const port = [80, 443, 65, pattern.port ?? 8080][dice(4)] ?? 80;
         if ('refused' in canonical) continue;
         const { allowed } = decide([rule], canonical.host, port);
-        // Said a second time, in other words.
+        // The same pattern in another notation.
         const labels = canonical.host.split('.').length - pattern.host.split('.').length;
         const below = labels > 0 && canonical.host.split('.').slice(labels).join('.') === pattern.host;
         const named = pattern.wildcard ? below : canonical.host === pattern.host;
@@ -104,7 +104,7 @@ test(
 );
 
 test(
-  `${REQUESTS} requests: each is answered or cut off, and nobody else's name is ever looked up`,
+  `${REQUESTS} requests are answered or cut off, and no denied name is ever resolved`,
   async () => {
     const dice = diceFrom(SEED + 2);
     const { proxy, asked, end } = fuzzedProxy();
@@ -119,10 +119,10 @@ test(
           const answer = await talk(proxy, pieces);
           const status =
             /^HTTP\/1\.1 (\d{3}) [^\r\n]*\r\n/.exec(answer)?.[1] ?? (answer === '' ? 'cut off' : 'odd');
-          // What is allowed is not found here: nothing is ever dialled.
+          // Allowed names do not resolve here: nothing is ever dialed.
           if (!['400', '403', '408', '431', '502', 'cut off'].includes(status))
             throw new Error(`${JSON.stringify(text)} was answered with ${JSON.stringify(answer)}`);
-          // No byte of the request may end the head of the answer early, or come back as another header.
+          // No byte of the request may end the response headers early, or appear as another header.
           const head = answer.split('\r\n\r\n')[0] ?? '';
           const lines = head.split('\r\n').slice(1);
           const strange = lines.filter(
@@ -154,7 +154,7 @@ test(
   SOAK_MS,
 );
 
-/** A proxy whose rules allow `open.test` and what is below `wild.test`; every name is unknown. */
+/** A proxy whose rules allow `open.test` and names below `wild.test`; no name resolves. */
 function fuzzedProxy(): { proxy: SessionProxy; asked: Set<string>; end: () => Promise<void> } {
   const database = temporaryDatabase();
   const sessions = new Sessions(database);
@@ -192,7 +192,7 @@ function fuzzedProxy(): { proxy: SessionProxy; asked: Set<string>; end: () => Pr
   return { proxy, asked, end };
 }
 
-/** As a sidecar carries it: pieces in frames, the end of the request's direction, and what comes back until its end. */
+/** As a sidecar sends it: frames, the end of the request's direction, and the response until its end. */
 async function talk(proxy: SessionProxy, pieces: readonly Buffer[]): Promise<string> {
   const [ours, theirs] = duplexPair();
   const { promise, resolve, reject } = Promise.withResolvers<undefined>();
@@ -200,7 +200,7 @@ async function talk(proxy: SessionProxy, pieces: readonly Buffer[]): Promise<str
   let first = true;
   const decoder = new TunnelDecoder({
     onBytes: (bytes) => {
-      // The byte that lets the sidecar go.
+      // The byte that starts the tunnel.
       parts.push(first ? bytes.subarray(1) : bytes);
       first = false;
     },
@@ -208,7 +208,7 @@ async function talk(proxy: SessionProxy, pieces: readonly Buffer[]): Promise<str
   });
   theirs.on('data', (chunk: Buffer) => void decoder.push(chunk));
   theirs.on('error', () => resolve(undefined));
-  // One half of a pair does not hear of the other's being destroyed.
+  // Destroying one half of a pair does not notify the other.
   ours.once('close', () => resolve(undefined));
   proxy.serve(new Tunnel(ours));
   for (const piece of pieces) {

@@ -36,7 +36,7 @@ const seen = (host: string, more: Partial<EgressObservation> = {}): EgressObserv
 });
 const counts = () => told.map(({ host, count }) => [host, count]);
 
-test('the first of a kind is told at once, repeats together and ever more rarely', () => {
+test('the first of a kind is reported at once, repeats are aggregated over growing windows', () => {
   const allowed = { decision: 'allowed', reason: null, rule: 'a.test' } as const;
   ledger.add(seen('a.test', allowed));
   expect(counts()).toEqual([['a.test', 1]]);
@@ -48,7 +48,7 @@ test('the first of a kind is told at once, repeats together and ever more rarely
     ['a.test', 10],
   ]);
   expect(told[1]).toMatchObject({ bytesIn: 20, bytesOut: 10 });
-  // A program that goes on for a day: twice as long each time, up to ten minutes.
+  // A program that runs for a day: windows double up to ten minutes.
   for (let second = 0; second < 86_400; second += 1) {
     ledger.add(seen('a.test', allowed));
     vi.advanceTimersByTime(1000);
@@ -58,7 +58,7 @@ test('the first of a kind is told at once, repeats together and ever more rarely
   expect(told.reduce((sum, { count }) => sum + count, 0)).toBe(11 + 86_400);
 });
 
-test('another decision, port, reason or rule is another kind; after a quiet while it is a first again', () => {
+test('another decision, port, reason or rule is another kind; after an idle window it is reported at once again', () => {
   const failed = { decision: 'failed', reason: 'not_reached' } as const;
   ledger.add(seen('a.test', failed));
   ledger.add(seen('a.test', { ...failed, port: 80 }));
@@ -70,7 +70,7 @@ test('another decision, port, reason or rule is another kind; after a quiet whil
   expect(told).toHaveLength(5);
 });
 
-test('a denied host is reported once for each turn, whatever its ports, and its count when the next turn begins', () => {
+test('a denied host is reported once per turn for all ports, and its count when the next turn begins', () => {
   for (let turn = 0; turn < 3; turn += 1) {
     ledger.beginTurn();
     for (let at = 0; at < 13; at += 1) {
@@ -93,7 +93,7 @@ test('a denied host is reported once for each turn, whatever its ports, and its 
   ]);
 });
 
-test('what was counted elsewhere keeps its count', () => {
+test('an observation with a count keeps it', () => {
   ledger.add(seen('', { reason: 'too_many' }), 7);
   ledger.add(seen('', { reason: 'too_many' }), 5);
   ledger.close();
@@ -103,7 +103,7 @@ test('what was counted elsewhere keeps its count', () => {
   ]);
 });
 
-test('host after host fills no history: beyond some they are told of as many', () => {
+test('many different hosts do not fill the history: beyond a limit they are aggregated', () => {
   for (let at = 0; at < 10_000; at += 1) ledger.add(seen(`h${String(at)}.test`));
   vi.advanceTimersByTime(3600_000);
   ledger.close();
@@ -113,7 +113,7 @@ test('host after host fills no history: beyond some they are told of as many', (
   expect(new Set(together)).toEqual(new Set([null]));
 });
 
-test('an hour of new hosts is told of within bounds', () => {
+test('an hour of new hosts gives a bounded number of events', () => {
   for (let at = 0; at < 36_000; at += 1) {
     ledger.add(seen(`h${String(at)}.test`));
     vi.advanceTimersByTime(100);

@@ -24,7 +24,7 @@ function context(name: string, host: string, folder = '/home/me/.docker'): Recor
 }
 
 describe('which engine is used', () => {
-  test('a setting wins over everything, as a path or an address', () => {
+  test('a setting takes precedence over everything, as a path or an address', () => {
     const env = { DOCKER_HOST: 'unix:///b.sock' };
     expect(resolveEndpoint(sources(env, {}, '/a.sock'))).toEqual({
       socketPath: '/a.sock',
@@ -33,7 +33,7 @@ describe('which engine is used', () => {
     expect(resolveEndpoint(sources(env, {}, 'unix:///c.sock')).socketPath).toBe('/c.sock');
   });
 
-  test('DOCKER_HOST wins over contexts', () => {
+  test('DOCKER_HOST takes precedence over contexts', () => {
     const env = { DOCKER_HOST: 'unix:///run/my docker.sock', DOCKER_CONTEXT: 'other' };
     expect(resolveEndpoint(sources(env))).toEqual({
       socketPath: '/run/my docker.sock',
@@ -41,7 +41,7 @@ describe('which engine is used', () => {
     });
   });
 
-  test('DOCKER_CONTEXT wins over the current context', () => {
+  test('DOCKER_CONTEXT takes precedence over the current context', () => {
     const files = {
       '/home/me/.docker/config.json': '{"currentContext":"two","auths":{}}',
       ...context('one', 'unix:///one.sock'),
@@ -52,7 +52,7 @@ describe('which engine is used', () => {
     expect(resolveEndpoint(sources({ DOCKER_CONTEXT: 'default' }, files)).source).toBe('default');
   });
 
-  test('DOCKER_CONFIG moves the folder', () => {
+  test('DOCKER_CONFIG sets the folder of contexts', () => {
     const files = {
       '/etc/mine/config.json': '{"currentContext":"x"}',
       ...context('x', 'unix:///x.sock', '/etc/mine'),
@@ -60,7 +60,7 @@ describe('which engine is used', () => {
     expect(resolveEndpoint(sources({ DOCKER_CONFIG: '/etc/mine' }, files)).socketPath).toBe('/x.sock');
   });
 
-  test('the own rootless socket only when the system has none', () => {
+  test('the user’s rootless socket is used only if the system has none', () => {
     const env = { XDG_RUNTIME_DIR: '/run/user/7' };
     const own = { '/run/user/7/docker.sock': '' };
     expect(resolveEndpoint(sources(env, own)).socketPath).toBe('/run/user/7/docker.sock');
@@ -70,7 +70,7 @@ describe('which engine is used', () => {
   });
 
   test.each(['tcp://10.0.0.1:2375', 'ssh://me@host', 'npipe:////./pipe/docker_engine', 'unix://relative'])(
-    '%s is refused with what to do instead',
+    '%s is refused with a next step',
     (address) => {
       const act = (): unknown => resolveEndpoint(sources({ DOCKER_HOST: address }));
       expect(act).toThrow(
@@ -82,7 +82,7 @@ describe('which engine is used', () => {
     },
   );
 
-  test('a context that is gone, and files that are no JSON, are clear errors', () => {
+  test('a missing context and invalid JSON give clear errors', () => {
     const gone = { '/home/me/.docker/config.json': '{"currentContext":"gone"}' };
     expect(() => resolveEndpoint(sources({}, gone))).toThrow(
       expect.objectContaining({

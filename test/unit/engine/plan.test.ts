@@ -13,8 +13,8 @@ const sidecar: SandboxContainer = {
 };
 const agent: SandboxContainer = { id: 'A', role: 'agent', state: 'running', generation: 3, specHash: 'a' };
 
-describe('what has to happen so that a sandbox stands', () => {
-  test('nothing there: both are created, the agent in the namespace of the sidecar', () => {
+describe('the plan to start a sandbox', () => {
+  test('without containers, both are created, the agent in the namespace of the sidecar', () => {
     expect(planSandbox([], wanted)).toEqual({
       remove: [],
       sidecar: { do: 'create' },
@@ -23,7 +23,7 @@ describe('what has to happen so that a sandbox stands', () => {
     });
   });
 
-  test('both as wanted: both stay', () => {
+  test('both containers that match are kept', () => {
     const plan = planSandbox([sidecar, agent], wanted);
     expect(plan).toMatchObject({
       remove: [],
@@ -32,12 +32,12 @@ describe('what has to happen so that a sandbox stands', () => {
     });
   });
 
-  test('a paused agent is thawed', () => {
+  test('a paused agent is unpaused', () => {
     const plan = planSandbox([sidecar, { ...agent, state: 'paused' }], wanted);
-    expect(plan.agent).toEqual({ do: 'thaw', id: 'A' });
+    expect(plan.agent).toEqual({ do: 'unpause', id: 'A' });
   });
 
-  test('a sidecar of an earlier generation serves the new agent; an agent of an earlier one goes first', () => {
+  test('a sidecar of an earlier generation is kept; an agent of an earlier generation is removed first', () => {
     const plan = planSandbox(
       [
         { ...sidecar, generation: 1 },
@@ -48,7 +48,7 @@ describe('what has to happen so that a sandbox stands', () => {
     expect(plan).toMatchObject({ remove: ['A'], sidecar: { do: 'keep', id: 'S' }, agent: { do: 'create' } });
   });
 
-  test('the sidecar died: its successor joins the living agent', () => {
+  test('the next sidecar of a dead one joins the running agent', () => {
     for (const state of ['running', 'paused'] as const) {
       const plan = planSandbox(
         [
@@ -61,7 +61,7 @@ describe('what has to happen so that a sandbox stands', () => {
     }
   });
 
-  test('other program files replace both when a sandbox is wanted', () => {
+  test('other program files replace both containers', () => {
     const plan = planSandbox([sidecar, agent], { ...wanted, sidecarHash: 's2', agentHash: 'a2' });
     expect(plan).toEqual({
       remove: ['A', 'S'],
@@ -71,8 +71,8 @@ describe('what has to happen so that a sandbox stands', () => {
     });
   });
 
-  test('when only the sidecar is wanted, no agent is touched, whatever it is', () => {
-    const only = { ...wanted, agent: false };
+  test('when only the sidecar is wanted, the agent is left alone in any state', () => {
+    const only = { ...wanted, wantsAgent: false };
     const old = { ...agent, generation: 1, specHash: 'x' };
     expect(planSandbox([old], only)).toEqual({
       remove: [],
@@ -85,7 +85,7 @@ describe('what has to happen so that a sandbox stands', () => {
   });
 
   test.each(['created', 'exited', 'removing', 'lost'] as const)(
-    'a container that is %s makes room',
+    'a container that is %s is removed first',
     (state) => {
       const plan = planSandbox(
         [

@@ -25,7 +25,7 @@ const spec: SandboxSpec = {
   runtime: 'default',
 };
 
-describe('the identity of a spec', () => {
+describe('the hash of a spec', () => {
   const of = (
     change: Partial<SandboxSpec>,
     programs = 'p',
@@ -33,7 +33,7 @@ describe('the identity of a spec', () => {
   ): { sidecar: string; agent: string } => specHashes({ ...spec, ...change }, image, programs);
   const base = of({});
 
-  test('is the same for the same, whatever the generation and the order of the environment', () => {
+  test('does not depend on the generation or the order of the environment', () => {
     expect(of({ generation: 9, env: { B: '2', A: '1' } })).toEqual(base);
   });
 
@@ -42,12 +42,12 @@ describe('the identity of a spec', () => {
     ['code version', { code: { profile: 'p', version: 2 } }],
     ['limits', { limits: { memoryBytes: 2, cpus: 1, pids: 1 } }],
     ['environment', { env: { A: '1' } }],
-  ])('a new %s needs a new agent, not a new sidecar', (_what, change) => {
+  ])('a new %s changes the agent’s hash, not the sidecar’s', (_what, change) => {
     expect(of(change).agent).not.toBe(base.agent);
     expect(of(change).sidecar).toBe(base.sidecar);
   });
 
-  test('a new uid, runtime or program needs both new; a new sidecar image only the sidecar', () => {
+  test('a new uid, runtime or program changes both; a new sidecar image only the sidecar’s', () => {
     for (const other of [of({ uid: 7 }), of({ runtime: 'runsc' }), of({}, 'q')]) {
       expect(other.agent).not.toBe(base.agent);
       expect(other.sidecar).not.toBe(base.sidecar);
@@ -67,7 +67,7 @@ describe('pulling', () => {
     expect(withTag(`debian@sha256:${'0'.repeat(64)}`)).toMatch(/@sha256:0+$/);
   });
 
-  test('layers are added up', () => {
+  test('the progress of layers is summed up', () => {
     const tally = new PullTally();
     expect(tally.add({ status: 'Pulling from library/debian', id: '12' })).toMatchObject({
       doneBytes: 0,
@@ -82,7 +82,7 @@ describe('pulling', () => {
       status: 'Downloading',
     });
     expect(of('aaaaaaaaaaaa', 'Download complete')).toMatchObject({ doneBytes: 105, totalBytes: 150 });
-    // Progress of unpacking is in other units and must not make it go back.
+    // Progress of extraction has other units and must not decrease the sum.
     expect(of('aaaaaaaaaaaa', 'Extracting', 3, 9000)).toMatchObject({ doneBytes: 105, totalBytes: 150 });
   });
 });
@@ -91,13 +91,13 @@ describe('the version of the API', () => {
   const of = (ApiVersion: string, MinAPIVersion?: string): string =>
     negotiateApiVersion({ Version: '1', ApiVersion, MinAPIVersion });
 
-  test('is the oldest that does, so that all engines behave alike', () => {
+  test('is the oldest sufficient one, so that all engines behave alike', () => {
     expect(of('1.41', '1.12')).toBe('1.41');
     expect(of('1.52', '1.24')).toBe('1.41');
     expect(of('1.41')).toBe('1.41');
   });
 
-  test('is a later one where the engine has dropped ours, and older engines are refused', () => {
+  test('is a later one if the engine has dropped ours; older engines are refused', () => {
     expect(of('1.52', '1.44')).toBe('1.44');
     expect(() => of('1.40')).toThrow(expect.objectContaining({ code: 'not_supported' }));
     expect(of('2.0', '1.9')).toBe('1.41');
@@ -105,7 +105,7 @@ describe('the version of the API', () => {
 });
 
 describe('names', () => {
-  test('are DNS labels of at most 63 characters, and those of two homes differ', () => {
+  test('are DNS labels of at most 63 characters and differ between homes', () => {
     const one = new Naming('abcdefghijklmnopqrstuvwxyz');
     const other = new Naming('bbcdefghijklmnopqrstuvwxyz');
     expect(one.container(sessionId, 'agent')).toBe(`hf-abcdefgh-${sessionId}-agent`);
@@ -120,7 +120,7 @@ describe('names', () => {
 });
 
 describe('accounts in the agent container', () => {
-  test('the uid has a name and a home; root and nobody keep theirs', () => {
+  test('give the uid a name and a home, and keep root and nobody', () => {
     expect(accountFiles(231072, 231072).passwd).toBe(
       'root:x:0:0:root:/root:/bin/sh\nagent:x:231072:231072:agent:/home/agent:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n',
     );
@@ -134,14 +134,14 @@ describe('errors that leave the driver', () => {
     ['ECONNREFUSED', /has stopped/, /systemctl start docker/],
     ['EACCES', /may not open/, /usermod -aG docker/],
     ['ECONNRESET', /broke off/, /docker info/],
-  ])('%s says why and what to do', (code, why, next) => {
+  ])('%s gives reason and next step', (code, why, next) => {
     const error = engineUnavailable('Cannot ask', '/x.sock', Object.assign(new Error(code), { code }));
     expect(error.code).toBe('engine_unavailable');
     expect(error.why).toMatch(why);
     expect(error.next).toMatch(next);
   });
 
-  test('a refusal that no verb understood keeps the reason', () => {
+  test('an unhandled error response keeps its reason', () => {
     expect(toHoldfastError(new EngineRefusal('x', 500, 'driver failed'), 'Cannot')).toMatchObject({
       code: 'engine_error',
       why: 'driver failed',

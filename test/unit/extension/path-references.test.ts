@@ -71,7 +71,7 @@ describe('paths in a line of output', () => {
       pathReferences(piece.repeat(2 ** 20));
       spacedReferences(piece.repeat(2 ** 20));
     }
-    // Of the processor, µs: however busy it is with others.
+    // CPU time in µs, independent of other load.
     expect(process.cpuUsage(before).user).toBeLessThan(500_000);
     expect(pathReferences('a/b.c '.repeat(100_000))).toHaveLength(20);
   });

@@ -26,7 +26,7 @@ import type { SessionRow } from '../../../supervisor/store/sessions.ts';
 import { Sessions } from '../../../supervisor/store/sessions.ts';
 import { Policies } from '../../../supervisor/egress/policies.ts';
 
-/** An engine that fails on demand; a real one cannot be made to. Everything that profiles do not use is missing. */
+/** An engine that fails on demand; a real one cannot. It lacks everything that profiles do not use. */
 class FakeEngine {
   reachable = true;
   present = new Set(['holdfast/agent:test']);
@@ -81,7 +81,7 @@ let database: Database;
 let engine: FakeEngine;
 let rows: SessionRow[];
 let deleted: string[];
-/** What deleting a session fails with; null while it works. */
+/** The error of deleting a session; null for success. */
 let undeletable: HoldfastError | null;
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'holdfast-deploy-'));
@@ -108,7 +108,7 @@ function write(body: string, more = ''): void {
   writeFileSync(join(project, 'agent.py'), body);
 }
 
-/** A supervisor's service; a second one is what comes after a crash. */
+/** The service of one supervisor; a second one simulates a restart after a crash. */
 function service(): ProfileService {
   return new ProfileService({
     home,
@@ -146,7 +146,7 @@ const versions = () => readdirSync(join(home.deploys, 'counter')).sort();
 const session = (id: string, name: string) => ({ id, name, profile: 'counter' }) as SessionRow;
 
 describe('deploy', () => {
-  test('makes versions that never change, keeps the current one, and knows the same files again', async () => {
+  test('creates immutable versions, keeps the current one, and recognizes equal files', async () => {
     const by = service();
     expect(await deploy(by)).toMatchObject({
       replaced: false,
@@ -161,7 +161,7 @@ describe('deploy', () => {
     expect(engine.published).toEqual(['counter/1', 'counter/2']);
   });
 
-  test('keeps the code of a version that a session’s sandbox was made with', async () => {
+  test('keeps the code of a version that a session’s sandbox uses', async () => {
     const by = service();
     await deploy(by);
     const row = {
@@ -202,7 +202,7 @@ describe('deploy', () => {
     expect(versions()).toEqual(['2', '3']);
   });
 
-  test('asked twice with one opId gives the first answer, whatever the folder holds by then', async () => {
+  test('repeated with one opId gives the first result, whatever the folder contains by then', async () => {
     const by = service();
     const first = await deploy(by, 'op-first-1');
     write('two');
@@ -232,7 +232,7 @@ describe('deploy', () => {
     ],
     ['an engine that is gone', () => (engine.reachable = false), 'engine_unavailable'],
     ['an engine that fails half way', () => (engine.failing = 'publish'), 'engine_error'],
-  ])('%s: refused, and the profile is as it was', async (_, break_, code) => {
+  ])('%s: refused, and the profile is unchanged', async (_, break_, code) => {
     const by = service();
     await deploy(by);
     write('two');
@@ -248,7 +248,7 @@ describe('deploy', () => {
     expect(await deploy()).toMatchObject({ profile: { image: 'good/image:1' } });
   });
 
-  test('cancelled, it leaves nothing, and may be asked again with the same opId', async () => {
+  test('that is cancelled leaves nothing and may be repeated with the same opId', async () => {
     const by = service();
     const gone = new HoldfastError('connection_closed', 'The client has gone');
     await expect(deploy(by, 'op-again-1', AbortSignal.abort(gone))).rejects.toMatchObject({
@@ -258,7 +258,7 @@ describe('deploy', () => {
     expect(await deploy(by, 'op-again-1')).toMatchObject({ profile: { version: 1 } });
   });
 
-  test('from inside the home is refused: agents write there', async () => {
+  test('from inside the home, where agents write, is refused', async () => {
     const inside = join(home.workspaces, 'ses-aaaaaaaaaaaaaaaa');
     mkdirSync(inside);
     writeFileSync(join(inside, 'holdfast.yaml'), 'name: x\nagent: { protocol: command, command: [sh] }');
@@ -272,15 +272,15 @@ describe('deploy', () => {
     });
   });
 
-  test('two at once of one profile come one after the other', async () => {
+  test('of one profile runs after a concurrent one', async () => {
     const by = service();
     const both = await Promise.all([deploy(by, 'op-both-1'), deploy(by, 'op-both-2')]);
-    // Which of them reads its folder first is open; the other one finds its work done.
+    // Either may read its folder first; the other finds nothing to do.
     expect(both.map(({ profile }) => profile.version)).toEqual([1, 1]);
     expect(both.filter(({ unchanged }) => unchanged)).toHaveLength(1);
   });
 
-  test('cut off by a crash, it is undone by the next supervisor; its opId starts anew', async () => {
+  test('after a crash is rolled back by the next supervisor; its opId starts again', async () => {
     const operations = new Operations(database);
     await deploy();
     const begun = operations.begin({ opId: 'op-crash-1', kind: 'profile/deploy', sessionId: null, data: {} });
@@ -297,7 +297,7 @@ describe('deploy', () => {
     expect(await deploy(next, 'op-crash-1')).toMatchObject({ profile: { version: 2 }, replaced: true });
   });
 
-  test('cut off by a crash, its undoing never takes the code of a deploy that came after it', async () => {
+  test('after a crash is rolled back without touching the code of a later deploy', async () => {
     const operations = new Operations(database);
     await deploy();
     const begun = operations.begin({ kind: 'profile/deploy', sessionId: null, data: {} });
@@ -317,7 +317,7 @@ describe('deploy', () => {
     expect(operations.pending()).toEqual([]);
   });
 
-  test('recovery leaves alone what this supervisor is doing', async () => {
+  test('recovery ignores operations of this supervisor', async () => {
     const by = service();
     const running = deploy(by);
     await by.recover();
@@ -327,7 +327,7 @@ describe('deploy', () => {
 });
 
 describe('undeploy', () => {
-  test('asks first, saying what would go', async () => {
+  test('asks for confirmation and says what it would delete', async () => {
     const by = service();
     await deploy(by);
     rows = [session('ses-1', 'default'), session('ses-2', 'other')];
@@ -340,7 +340,7 @@ describe('undeploy', () => {
     expect(deleted).toEqual([]);
   });
 
-  test('deletes sessions, profile and code; the number of a version is never used again', async () => {
+  test('deletes sessions, profile and code; version numbers are never reused', async () => {
     const by = service();
     await deploy(by);
     rows = [session('ses-1', 'default'), session('ses-2', 'other')];
@@ -349,7 +349,7 @@ describe('undeploy', () => {
     expect((await deploy(by)).profile.version).toBe(2);
   });
 
-  test('takes the rules that people added for the profile along, and nobody else’s', async () => {
+  test('deletes the rules added for the profile, and no others', async () => {
     const by = service();
     await deploy(by);
     const rules = new EgressRules(database);
@@ -361,7 +361,7 @@ describe('undeploy', () => {
     expect(rules.listFor('ses-1', 'other')).toHaveLength(1);
   });
 
-  test('of what is not deployed is not found, and asked again with its opId gives the first answer', async () => {
+  test('of an unknown profile gives not_found, and repeated with its opId the first result', async () => {
     const by = service();
     await expect(by.undeploy('counter', { force: true })).rejects.toMatchObject({ code: 'not_found' });
     await deploy(by);
@@ -369,7 +369,7 @@ describe('undeploy', () => {
     expect(await by.undeploy('counter', { force: true, opId: 'op-undeploy' })).toEqual(first);
   });
 
-  test('cut off by a crash, it is finished by the next supervisor', async () => {
+  test('after a crash is finished by the next supervisor', async () => {
     await deploy();
     rows = [session('ses-2', 'left')];
     const operations = new Operations(database);
@@ -391,27 +391,24 @@ describe('undeploy', () => {
   test.each([
     ['for good', 'engine_error', 'op-failed-1'],
     ['because the engine is away', 'engine_unavailable', undefined],
-  ] as const)(
-    'that failed %s is over: nobody goes on with it, and it can be repeated',
-    async (_, code, opId) => {
-      const by = service();
-      await deploy(by);
-      rows = [session('ses-1', 'default'), session('ses-2', 'other')];
-      undeletable = new HoldfastError(code, 'The session was not deleted');
-      await expect(by.undeploy('counter', { force: true, opId })).rejects.toMatchObject({ code });
-      undeletable = null;
-      await by.recover();
-      await service().recover();
-      expect(new Operations(database).pending()).toEqual([]);
-      expect([deleted, by.list().length]).toEqual([[], 1]);
-      // What is deployed under the name now has nothing to do with it either.
-      write('two');
-      await deploy(by);
-      await service().recover();
-      expect([deleted, by.get('counter').version]).toEqual([[], 2]);
-      expect(await by.undeploy('counter', { force: true })).toEqual({ sessionsDeleted: 2 });
-    },
-  );
+  ] as const)('that failed %s is never resumed and can be repeated', async (_, code, opId) => {
+    const by = service();
+    await deploy(by);
+    rows = [session('ses-1', 'default'), session('ses-2', 'other')];
+    undeletable = new HoldfastError(code, 'The session was not deleted');
+    await expect(by.undeploy('counter', { force: true, opId })).rejects.toMatchObject({ code });
+    undeletable = null;
+    await by.recover();
+    await service().recover();
+    expect(new Operations(database).pending()).toEqual([]);
+    expect([deleted, by.list().length]).toEqual([[], 1]);
+    // The current deployment of the name must not be affected either.
+    write('two');
+    await deploy(by);
+    await service().recover();
+    expect([deleted, by.get('counter').version]).toEqual([[], 2]);
+    expect(await by.undeploy('counter', { force: true })).toEqual({ sessionsDeleted: 2 });
+  });
 
   const cutOff = (data: { profile: string; incarnation?: number }) =>
     new Operations(database).begin({ kind: 'profile/undeploy', sessionId: null, data });
@@ -419,7 +416,7 @@ describe('undeploy', () => {
   test.each([
     ['before it was resumed', 'write'],
     ['before it was resumed, with the same files', 'leave'],
-  ])('cut off by a crash and deployed again %s: the profile stays', async (_, how) => {
+  ])('after a crash and another deploy %s keeps the profile', async (_, how) => {
     await deploy();
     rows = [session('ses-1', 'default')];
     cutOff({ profile: 'counter', incarnation: 1 });
@@ -431,7 +428,7 @@ describe('undeploy', () => {
     expect([deleted, next.list().length, new Operations(database).pending()]).toEqual([[], 1, []]);
   });
 
-  test('cut off by a crash, it never deletes another deployment of the name', async () => {
+  test('after a crash never deletes another deployment of the name', async () => {
     const by = service();
     await deploy(by);
     await by.undeploy('counter', { force: true });
@@ -442,7 +439,7 @@ describe('undeploy', () => {
     expect([deleted, by.list().length, new Operations(database).pending()]).toEqual([[], 1, []]);
   });
 
-  test('cut off in a program that did not note which deployment was meant: nothing is deleted', async () => {
+  test('of an earlier version that did not record the deployment deletes nothing', async () => {
     const by = service();
     await deploy(by);
     rows = [session('ses-1', 'default')];
@@ -451,7 +448,7 @@ describe('undeploy', () => {
     expect([deleted, by.list().length, new Operations(database).pending()]).toEqual([[], 1, []]);
   });
 
-  test('cut off by a crash, it waits for an engine that is away and for nothing else', async () => {
+  test('after a crash waits for an unreachable engine and for nothing else', async () => {
     const by = service();
     await deploy(by);
     rows = [session('ses-1', 'default')];
@@ -467,7 +464,7 @@ describe('undeploy', () => {
     expect([deleted, by.list().length]).toEqual([[], 1]);
   });
 
-  test('that a deploy under way overtakes deletes nothing', async () => {
+  test('that a running deploy overtakes deletes nothing', async () => {
     const by = service();
     await deploy(by);
     rows = [session('ses-1', 'default'), session('ses-2', 'other')];
@@ -481,7 +478,7 @@ describe('undeploy', () => {
     expect([deleted, by.list().length]).toEqual([[], 1]);
   });
 
-  test('asked for twice at once deletes once', async () => {
+  test('requested twice at once deletes once', async () => {
     const by = service();
     await deploy(by);
     rows = [session('ses-1', 'default')];

@@ -47,7 +47,7 @@ describe('what cannot be had is said in one sentence, with the next step', () =>
   });
 
   test('no internet to download one from', async () => {
-    // Nobody listens there: what is asked of the internet fails at once.
+    // Nobody listens there.
     vi.stubEnv('HTTPS_PROXY', 'http://127.0.0.1:1');
     vi.stubEnv('https_proxy', 'http://127.0.0.1:1');
     vi.stubEnv('XDG_CACHE_HOME', folder);

@@ -15,7 +15,7 @@ import {
   temporaryHome,
 } from '../../fixtures/store/temporary-home.ts';
 
-/** A home that was worked in and left, with `sessions` rows. */
+/** A home that was used, with `sessions` rows. */
 function usedHome(sessions = 50): Home {
   const home = temporaryHome();
   const database = openDatabase(home);
@@ -39,7 +39,7 @@ const counter = (database: Database): unknown =>
   database.get("SELECT value FROM counters WHERE name = 'epoch'");
 
 describe('opening a database', () => {
-  test('counts the supervisors that worked on it', () => {
+  test('counts the supervisors that have used it', () => {
     const home = temporaryHome();
     const first = openDatabase(home);
     expect([first.epoch(), first.epoch()]).toEqual([1, 1]);
@@ -58,7 +58,7 @@ describe('opening a database', () => {
     expect(statSync(home.root).mode & 0o077).toBe(0);
   });
 
-  test('of a newer program is refused and leaves every byte as it was', () => {
+  test('of a newer version is refused and stays unchanged', () => {
     const home = usedHome();
     const connection = bare(home);
     connection.exec('PRAGMA user_version = 4711');
@@ -75,7 +75,7 @@ describe('opening a database', () => {
     ['is not a database', (file: string) => writeFileSync(file, 'not a database at all'.repeat(100))],
     ['lost its end', (file: string) => truncateSync(file, statSync(file).size - 4096 * 3)],
     [
-      'was written over in the middle',
+      'is overwritten in the middle',
       (file: string) => {
         const bytes = readFileSync(file);
         bytes.fill(0xa5, 4096, bytes.length - 4096);
@@ -97,7 +97,7 @@ describe('opening a database', () => {
   test('that is damaged without a backup says so', () => {
     const home = temporaryHome();
     writeFileSync(home.database, 'not a database at all'.repeat(100));
-    expect(thrownError(() => openDatabase(home)).next).toContain('your own backups');
+    expect(thrownError(() => openDatabase(home)).next).toContain('a backup of your own');
   });
 });
 
@@ -105,7 +105,7 @@ describe('a migration', () => {
   const now = MIGRATIONS.length;
   const next = { version: now + 1, sql: 'ALTER TABLE sessions ADD COLUMN colour TEXT' };
 
-  test('of an existing database comes after a backup that is whole and opens', () => {
+  test('of an existing database follows a complete backup that opens', () => {
     const home = usedHome(3);
     migrate(bare(home), home, [...MIGRATIONS, next]);
     const [name, ...others] = readdirSync(home.backups);
@@ -118,7 +118,7 @@ describe('a migration', () => {
     expect({ ...bare(home).prepare('PRAGMA user_version').get() }).toEqual({ user_version: now + 1 });
   });
 
-  test('that fails leaves the version and the tables as they were', () => {
+  test('that fails leaves version and tables unchanged', () => {
     const home = usedHome(3);
     const broken = { version: now + 1, sql: `${next.sql}; INSERT INTO nowhere VALUES (1)` };
     expect(() => migrate(bare(home), home, [...MIGRATIONS, broken])).toThrow('nowhere');
@@ -154,7 +154,7 @@ describe('a migration', () => {
 });
 
 describe('a transaction', () => {
-  test('keeps all or nothing, and follows up only what was kept', () => {
+  test('commits all or nothing, and runs callbacks only after a commit', () => {
     const database = temporaryDatabase();
     const heard: string[] = [];
     expect(() =>
@@ -188,7 +188,7 @@ describe('a transaction', () => {
     expect(heard).toEqual(['outer']);
   });
 
-  test('takes what was inside along when it fails', () => {
+  test('rolls back its inner transactions when it fails', () => {
     const database = temporaryDatabase();
     const heard: string[] = [];
     expect(() =>
@@ -213,7 +213,7 @@ describe('a transaction', () => {
     expect(database.inTransaction).toBe(false);
   });
 
-  test('on a full disk is refused whole, and the database goes on', () => {
+  test('on a full disk is rolled back, and the database stays usable', () => {
     const home = temporaryHome();
     const database = temporaryDatabase(home);
     const sessions = new Sessions(database);
@@ -231,14 +231,14 @@ describe('a transaction', () => {
     expect(sessions.all()).toHaveLength(1);
   });
 
-  test('that the disk ended keeps nothing of what is written after it', () => {
+  test('that a disk error ended commits nothing that is written afterwards', () => {
     const database = temporaryDatabase();
     const sessions = new Sessions(database);
     sessions.insert(sessionRow(0));
     const failure = thrownError(() =>
       database.transaction(() => {
         sessions.update(sessionRow(0).id, { about: 'before' });
-        // What SQLite does by itself on some disk errors.
+        // SQLite rolls back by itself on some disk errors.
         try {
           database.run('ROLLBACK');
           database.run('SELECT * FROM no_such_table');
@@ -252,7 +252,7 @@ describe('a transaction', () => {
     expect(database.transaction(() => 'goes on')).toBe('goes on');
   });
 
-  test('has its follow-ups in the order of commits, also when one of them commits itself', () => {
+  test('has its callbacks in the order of commits, also when one of them commits', () => {
     const database = temporaryDatabase();
     const heard: string[] = [];
     database.transaction(() => {
@@ -266,7 +266,7 @@ describe('a transaction', () => {
   });
 });
 
-test('a walk over rows that is left early holds up nothing', () => {
+test('an iteration that ends early blocks nothing', () => {
   const home = usedHome(50);
   const database = temporaryDatabase(home);
   for (const row of database.iterate('SELECT id FROM sessions ORDER BY id')) {

@@ -24,7 +24,7 @@ const root = (): string => join(temporaryDirectory(), 'home');
 const modeOf = (path: string): number => statSync(path).mode & 0o777;
 
 describe('a home', () => {
-  test('is made for its owner alone, and opening it again changes nothing', () => {
+  test('is created for its owner alone, and opening it again changes nothing', () => {
     const path = root();
     const first = Home.open(path);
     const second = Home.open(path);
@@ -45,7 +45,7 @@ describe('a home', () => {
     ]);
   });
 
-  test('has another id than any other home', () => {
+  test('has a unique id', () => {
     expect(Home.open(root()).id).not.toBe(Home.open(root()).id);
   });
 
@@ -66,7 +66,7 @@ describe('a home', () => {
     return path;
   };
 
-  test('may have a path as long as a database allows, through an upgrade too', () => {
+  test('may have a path as long as SQLite allows, also during an upgrade', () => {
     const path = pathOf(temporaryDirectory(), MAX_HOME_PATH_BYTES);
     expect(Buffer.byteLength(path)).toBe(MAX_HOME_PATH_BYTES);
     const home = Home.open(path);
@@ -84,7 +84,7 @@ describe('a home', () => {
     ['5000 bytes', (under: string) => pathOf(under, 5000)],
     ['characters of several bytes', (under: string) => join(under, '語'.repeat(80), '語'.repeat(80))],
     ['a part that no file system takes', (under: string) => join(under, 'deep', 'x'.repeat(256))],
-  ])('with a path too long (%s) is refused before anything is made', (_, pathBelow) => {
+  ])('with a path too long (%s) is refused before anything is created', (_, pathBelow) => {
     const under = temporaryDirectory();
     const failure = thrownError(() => Home.open(pathBelow(under)));
     expect(failure.code).toBe('path_too_long');
@@ -92,7 +92,7 @@ describe('a home', () => {
     expect(readdirSync(under)).toEqual([]);
   });
 
-  test('is as long as what a link leads to', () => {
+  test('is measured by its real path', () => {
     const under = temporaryDirectory();
     const target = pathOf(under, MAX_HOME_PATH_BYTES - 5);
     mkdirSync(target, { recursive: true });
@@ -102,14 +102,14 @@ describe('a home', () => {
     expect(readdirSync(target)).toEqual([]);
   });
 
-  test('that others could read is closed to them', () => {
+  test('that others can read is closed to them', () => {
     const path = root();
     mkdirSync(path, { mode: 0o755 });
     Home.open(path);
     expect(modeOf(path)).toBe(0o700);
   });
 
-  test.each([0o770, 0o702])('that others may write to (%o) is refused, with what to do', (mode) => {
+  test.each([0o770, 0o702])('that others can write to (%o) is refused with a next step', (mode) => {
     const path = root();
     mkdirSync(path);
     chmodSync(path, mode);
@@ -126,7 +126,7 @@ describe('a home', () => {
     expect(thrownError(() => Home.open(join(path, 'below'))).code).toBe('home_damaged');
   });
 
-  test('is never a folder of other things, which a purge would take along', () => {
+  test('is never a folder with other content, which a purge would delete', () => {
     const path = root();
     mkdirSync(path);
     writeFileSync(join(path, 'thesis.tex'), '');
@@ -144,7 +144,7 @@ describe('a home', () => {
     expect(thrownError(() => Home.open(path)).why).toContain('user 12345');
   });
 
-  test('with an id that is none is refused rather than given a new one', () => {
+  test('with an invalid id is refused, not given a new one', () => {
     const path = root();
     Home.open(path);
     writeFileSync(join(path, 'id'), 'half');
@@ -152,7 +152,7 @@ describe('a home', () => {
     expect(readFileSync(join(path, 'id'), 'utf8')).toBe('half');
   });
 
-  test('names nothing outside itself', () => {
+  test('has no paths outside itself', () => {
     const home = Home.open(root());
     for (const bad of ['..', '.', '', 'a/b', '../../etc', 'a\0b']) {
       expect(thrownError(() => home.workspace(bad)).code).toBe('internal');
@@ -163,7 +163,7 @@ describe('a home', () => {
     );
   });
 
-  test('knows when it is gone, and when another stands in its place', () => {
+  test('notices when it is removed or replaced', () => {
     const path = root();
     const home = Home.open(path);
     expect(home.isPresent()).toBe(true);
@@ -179,7 +179,7 @@ describe('a home', () => {
   });
 });
 
-test('the home is what the environment names, made absolute', () => {
+test('the home is the absolute path of HOLDFAST_HOME', () => {
   expect(homeFromEnvironment({ HOLDFAST_HOME: '/a/b' })).toBe('/a/b');
   expect(homeFromEnvironment({ HOLDFAST_HOME: 'b' })).toBe(join(process.cwd(), 'b'));
   expect(homeFromEnvironment({ HOLDFAST_HOME: '' })).toMatch(/\/\.holdfast$/);

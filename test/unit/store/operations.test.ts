@@ -14,7 +14,7 @@ function begin(operations: Operations, of: Intent = intent): Operation {
 }
 
 describe('an operation', () => {
-  test('outlives its process at the step it had reached', () => {
+  test('survives its process with its last step', () => {
     const home = temporaryHome();
     const first = openDatabase(home);
     const operations = new Operations(first);
@@ -33,14 +33,14 @@ describe('an operation', () => {
     });
   });
 
-  test('asked twice with one opId gives the first answer', () => {
+  test('repeated with one opId gives the first result', () => {
     const operations = new Operations(temporaryDatabase());
     operations.finish(begin(operations), { id: 'ses-1' });
     expect(operations.begin(intent)).toEqual({ replay: { result: { id: 'ses-1' } } });
     expect(operations.pending()).toEqual([]);
   });
 
-  test('that answered null gives null again, and one without opId is done again', () => {
+  test('with the result null gives null again; without an opId it runs again', () => {
     const operations = new Operations(temporaryDatabase());
     operations.finish(begin(operations), null);
     expect(operations.begin(intent)).toEqual({ replay: { result: null } });
@@ -65,14 +65,14 @@ describe('an operation', () => {
     });
   });
 
-  test('still at work is not begun a second time', () => {
+  test('that is running is not begun a second time', () => {
     const operations = new Operations(temporaryDatabase());
     begin(operations);
     expect(thrownError(() => operations.begin(intent)).code).toBe('conflict');
     expect(operations.pending()).toHaveLength(1);
   });
 
-  test('does not lend its opId to something else', () => {
+  test('keeps its opId from other kinds of operations', () => {
     const operations = new Operations(temporaryDatabase());
     operations.finish(begin(operations), {});
     expect(thrownError(() => operations.begin({ ...intent, kind: 'delete' })).code).toBe('invalid_params');
@@ -87,11 +87,11 @@ describe('an operation', () => {
     expect(operations.begin(intent)).toEqual({ replay: { result: 1 } });
   });
 
-  test('whose failure was reported but could not be written is never resumed, and is written later', () => {
+  test('whose reported failure could not be written is never resumed, and is written later', () => {
     const database = temporaryDatabase();
     const operations = new Operations(database);
     const operation = begin(operations);
-    // A trigger stands for a disk that is full.
+    // A trigger simulates a full disk.
     database.run(
       "CREATE TRIGGER full BEFORE UPDATE ON operations BEGIN SELECT RAISE(FAIL, 'disk full'); END",
     );
@@ -100,7 +100,7 @@ describe('an operation', () => {
     expect(operations.isPending(operation)).toBe(false);
     expect(new Operations(database).isPending(operation)).toBe(true);
     database.run('DROP TRIGGER full');
-    // Undone with the transaction around it, it would be lost.
+    // The enclosing rollback would lose it.
     expect(() =>
       database.transaction(() => {
         operations.pending();
@@ -115,7 +115,7 @@ describe('an operation', () => {
     );
   });
 
-  test('is forgotten seven days after it ended, never before', () => {
+  test('is deleted seven days after its end, never before', () => {
     const operations = new Operations(temporaryDatabase());
     operations.finish(begin(operations), 1);
     begin(operations, { ...intent, opId: 'op-at-work' });

@@ -44,14 +44,14 @@ describe('profiles', () => {
   test.each([
     ['every field there is', full],
     [
-      'the least there is',
+      'the smallest config',
       ProfileSchema.parse({ name: 'a', agent: { protocol: 'command', command: ['cat'] } }),
     ],
     [
       'another protocol',
       ProfileSchema.parse({ name: 'a', agent: { protocol: 'acp', command: ['x'], timeout: '1s' } }),
     ],
-  ])('come back as they were parsed, with %s', (_, config) => {
+  ])('are read as they were parsed, with %s', (_, config) => {
     const profiles = new Profiles(temporaryDatabase());
     profiles.upsert(row(1, { config }));
     expect(profiles.get('counter')).toEqual({ ...row(1, { config }), incarnation: 1 });
@@ -83,7 +83,7 @@ describe('profiles', () => {
     expect(profiles.get('counter')?.incarnation).toBe(3);
   });
 
-  test('give a reserved version to nobody else until it is released', () => {
+  test('keep a reserved version until it is released', () => {
     const profiles = new Profiles(temporaryDatabase());
     profiles.upsert(row(1));
     expect(profiles.reserveVersion('counter', 5)).toBe(2);
@@ -97,7 +97,7 @@ describe('profiles', () => {
     expect(profiles.hasVersion('counter', 2)).toBe(true);
   });
 
-  test('know which versions are in use', () => {
+  test('list the versions in use', () => {
     const database = temporaryDatabase();
     const profiles = new Profiles(database);
     const sessions = new Sessions(database);
@@ -116,7 +116,7 @@ describe('profiles', () => {
     expect(profiles.listVersions().map((one) => one.version)).toEqual([1, 2, 3, 4, 5]);
   });
 
-  test('renew what is said about a version without counting up', () => {
+  test('update the row of a version without a new number', () => {
     const profiles = new Profiles(temporaryDatabase());
     profiles.upsert(row(1));
     profiles.upsert(row(1, { source: '/elsewhere' }));

@@ -11,7 +11,7 @@ import {
 const store = (): Sessions => new Sessions(temporaryDatabase());
 
 describe('sessions', () => {
-  test('come back as they were put in', () => {
+  test('are read as they were written', () => {
     const sessions = store();
     const row = sessionRow(1, {
       tags: ['a', 'b"c'],
@@ -28,7 +28,7 @@ describe('sessions', () => {
     expect(sessions.get(sessionId(2))).toBeNull();
   });
 
-  test('change in what is named and nothing else', () => {
+  test('change only the fields of a patch', () => {
     const sessions = store();
     sessions.insert(sessionRow(1, { model: 'm' }));
     const after = sessions.update(sessionId(1), { status: 'idle', tags: ['x'], model: null, codeVersion: 2 });
@@ -51,7 +51,7 @@ describe('sessions', () => {
     expect(thrownError(() => sessions.update(sessionId(1), { status: 'idle' })).code).toBe('already_exists');
   });
 
-  test('have one name however its letters are composed, those of earlier programs too', () => {
+  test('have one name in any Unicode form, also those of earlier versions', () => {
     const [composed, decomposed] = ['caf\u00e9', 'cafe\u0301'];
     const sessions = store();
     sessions.insert(sessionRow(1, { name: decomposed }));
@@ -96,7 +96,7 @@ describe('sessions', () => {
     }
   });
 
-  test('are listed by what was asked for', () => {
+  test('are listed by filter', () => {
     const sessions = store();
     sessions.insert(sessionRow(1, { name: 'Alpha_1', pinned: true, tags: ['x'] }));
     sessions.insert(sessionRow(2, { name: 'alpha 2', about: '100% of it', archived: true }));
@@ -119,7 +119,7 @@ describe('sessions', () => {
     expect(names({ search: 'a', tag: 'x', profile: 'other' })).toEqual(['beta']);
   });
 
-  test('page without loss or repetition, also where many were active at one moment', () => {
+  test('are paged without loss or repetition, also with equal times', () => {
     const sessions = store();
     const random = seededRandom(7);
     for (let n = 0; n < 101; n += 1)
@@ -173,7 +173,7 @@ describe('sessions', () => {
     expect(sessions.all([])).toEqual([]);
   });
 
-  test('that somebody else wrote into the database are not trusted', () => {
+  test('with invalid rows are refused', () => {
     const database = temporaryDatabase();
     const sessions = new Sessions(database);
     sessions.insert(sessionRow(1));

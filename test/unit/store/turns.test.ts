@@ -19,7 +19,7 @@ function store(): { turns: Turns; sessions: Sessions } {
 }
 
 describe('turns', () => {
-  test('come back as they were put in, binary input included', () => {
+  test('are read as they were written, binary input included', () => {
     const { turns } = store();
     const turn = newTurn(1, {
       input: Buffer.from([0, 255, 254, 10, 0]),
@@ -43,7 +43,7 @@ describe('turns', () => {
     },
   );
 
-  test('change in what is named and nothing else', () => {
+  test('change only the fields of a patch', () => {
     const { turns } = store();
     turns.insert(newTurn(1));
     const after = turns.update(turnId(1), {
@@ -63,7 +63,7 @@ describe('turns', () => {
     expect(thrownError(() => turns.update(turnId(2), { exitCode: 1 })).code).toBe('not_found');
   });
 
-  test('take turns within their session in the order they came, whatever the clock says', () => {
+  test('run in the order of insertion within their session, whatever the clock says', () => {
     const { turns } = store();
     for (const n of [3, 1, 2]) turns.insert(newTurn(n, { createdAt: 100 - n }));
     turns.insert(newTurn(9, { sessionId: sessionId(1) }));
@@ -96,7 +96,7 @@ describe('turns', () => {
     expect(turns.get(turnId(2))).toBeNull();
   });
 
-  test('go with their session', () => {
+  test('are deleted with their session', () => {
     const { turns, sessions } = store();
     turns.insert(newTurn(1));
     sessions.remove(sessionId(0));
