@@ -132,7 +132,7 @@ const LATE = [
   'checks/problem-reader.ts',
   'files/merge-lines.ts',
   'files/tail-text.ts',
-  'history/history-text.ts',
+  'history/format-event.ts',
   'search/replacement.ts',
   'transfer/export-tree.ts',
   'transfer/import-tree.ts',

@@ -2,7 +2,10 @@ import type { ExtensionContext } from 'vscode';
 import { window } from 'vscode';
 import { Holdfast } from './holdfast.ts';
 
-/** VS Code calls this at the first use of a command, a view or a `holdfast:` file. Nothing slow happens before that use. */
+/**
+ * VS Code calls this at the first use of a command, a view or a `holdfast:` file. It must return fast: nothing connects
+ * yet.
+ */
 export function activate(context: ExtensionContext): void {
   try {
     context.subscriptions.push(new Holdfast(context));

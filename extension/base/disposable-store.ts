@@ -1,6 +1,6 @@
 import type { Disposable } from 'vscode';
 
-/** What ends together: disposed of in reverse order, once, whatever one of them throws. */
+/** Disposables with one lifetime. They are disposed of once, in reverse order, even if one of them throws. */
 export class DisposableStore implements Disposable {
   readonly #owned: Disposable[] = [];
   #disposed = false;
@@ -9,16 +9,16 @@ export class DisposableStore implements Disposable {
     return this.#disposed;
   }
 
-  /** Takes ownership; what comes after the end is disposed of at once. */
+  /** Takes ownership. A disposable that is added after the end is disposed of immediately. */
   add<T extends Disposable>(disposable: T): T {
     if (this.#disposed) disposable.dispose();
     else this.#owned.push(disposable);
     return disposable;
   }
 
-  /** As `own`, for an end that is a function. */
-  onDispose(end: () => void): void {
-    this.add({ dispose: end });
+  /** Adds a function that runs at the end. */
+  onDispose(dispose: () => void): void {
+    this.add({ dispose });
   }
 
   dispose(): void {

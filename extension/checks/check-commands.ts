@@ -22,20 +22,23 @@ import { workspaceUri } from '../files/location.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { SessionList } from '../sessions/session-list.ts';
 import { sessionTitle } from '../sessions/listing.ts';
-import { onlySessionInWindow, pickSession } from '../sessions/pick-session.ts';
+import { pickSession } from '../sessions/pick-session.ts';
+import { onlySessionInWindow } from '../sessions/session-window.ts';
 import { workspaceCandidates } from '../terminals/path-references.ts';
 import { type Problem, ProblemReader, stripEscapeSequences } from './problem-reader.ts';
 import { runCommand } from './run-command.ts';
 
-/** Text of one check that is shown. */
-const MOST_SHOWN = 2 ** 20;
-const MOST_MESSAGE = 1000;
+/** How much output of one check is shown. */
+const MAX_OUTPUT_CHARACTERS = 2 ** 20;
+const MAX_MESSAGE_CHARACTERS = 1000;
+/** Longer than any line: VS Code clips the range to the line. */
+const WHOLE_LINE = 1000;
 const SHOW_OUTPUT = 'Show Output';
 
 export interface CheckResult {
   readonly name: string;
   readonly exitCode: number;
-  /** Those that lead to a file of the workspace. */
+  /** How many problems are in files of the workspace. */
   readonly problems: number;
 }
 
@@ -45,7 +48,7 @@ const SEVERITIES = {
   info: DiagnosticSeverity.Information,
 } as const;
 
-/** Runs the checks of a profile in the sandbox, and puts what they find beside the lines that it is about. */
+/** Runs the checks of a profile in the sandbox, and shows the problems that they report in the Problems view. */
 export class CheckCommands implements Disposable {
   readonly #connection: Connection;
   readonly #sessions: SessionList;
@@ -70,7 +73,7 @@ export class CheckCommands implements Disposable {
     this.#owned.dispose();
   }
 
-  /** Runs all checks, or the one of this name; gives how they ended. */
+  /** Runs all checks, or the one with this name. Returns the results. */
   async #run(target: unknown, name: unknown): Promise<CheckResult[] | undefined> {
     const session = await pickSession(this.#sessions, target ?? onlySessionInWindow(), {
       title: 'Run Checks',
@@ -81,27 +84,28 @@ export class CheckCommands implements Disposable {
     const checks = typeof name === 'string' ? all.filter(([one]) => one === name) : all;
     if (checks.length === 0) {
       void window.showInformationMessage(
-        `The profile ${sanitize(session.profile)} has no checks. Add some to its holdfast.yaml (checks: { test: npm test }) and deploy it again.`,
+        `The profile ${sanitize(session.profile)} has no checks. ` +
+          'Add some to its holdfast.yaml (checks: { test: npm test }) and deploy it again.',
       );
       return [];
     }
-    this.#forget(session.id);
+    this.#clear(session.id);
     const results = await window.withProgress(
       {
         location: ProgressLocation.Notification,
-        title: `Checks of ${sanitize(sessionTitle(session))}`,
+        title: `Running checks in ${sanitize(sessionTitle(session))}`,
         cancellable: true,
       },
       async (progress, token) => {
-        const ended: CheckResult[] = [];
+        const finished: CheckResult[] = [];
         for (const [check, command] of checks) {
           progress.report({ message: sanitize(check), increment: 100 / (checks.length + 1) });
-          ended.push(await this.#check(session, check, command, token));
+          finished.push(await this.#check(session, check, command, token));
         }
-        return ended;
+        return finished;
       },
     );
-    this.#sum(session, results);
+    this.#report(session, results);
     return results;
   }
 
@@ -114,31 +118,33 @@ export class CheckCommands implements Disposable {
     const output = (this.#output ??= window.createOutputChannel('Holdfast Checks'));
     const problems: Problem[] = [];
     const reader = new ProblemReader((problem) => problems.push(problem));
-    let shown = 0;
+    let characters = 0;
     output.appendLine(`[${sessionTitle(session)}] ${name}: ${command}`);
     const exitCode = await runCommand(this.#connection, {
       session: session.id,
       command: ['sh', '-c', command],
       token,
-      output: (text) => {
+      onOutput: (text) => {
         reader.read(text);
-        if (shown <= MOST_SHOWN) output.append(stripEscapeSequences(text));
-        if (shown <= MOST_SHOWN && shown + text.length > MOST_SHOWN)
-          output.appendLine('\n… more is left out');
-        shown += text.length;
+        if (characters <= MAX_OUTPUT_CHARACTERS) {
+          output.append(stripEscapeSequences(text));
+          if (characters + text.length > MAX_OUTPUT_CHARACTERS)
+            output.appendLine('\n… the rest of the output is not shown');
+        }
+        characters += text.length;
       },
     });
     reader.end();
-    output.appendLine(`[${sessionTitle(session)}] ${name}: ended with ${exitCode}`);
+    output.appendLine(`[${sessionTitle(session)}] ${name}: exit code ${exitCode}`);
     return { name, exitCode, problems: await this.#show(session.id, name, problems) };
   }
 
-  /** Puts those that are about files of the workspace beside them; gives how many. */
+  /** Shows the problems that are in files of the workspace. Returns how many. */
   async #show(session: string, check: string, problems: readonly Problem[]): Promise<number> {
     const uris = new Map<string, Promise<Uri | null>>();
     const placed = await Promise.all(
       problems.map(async (problem) => {
-        const uri = uris.get(problem.path) ?? existing(session, problem.path);
+        const uri = uris.get(problem.path) ?? findFile(session, problem.path);
         uris.set(problem.path, uri);
         return { problem, uri: await uri };
       }),
@@ -155,7 +161,7 @@ export class CheckCommands implements Disposable {
     return placed.filter(({ uri }) => uri !== null).length;
   }
 
-  #forget(session: string): void {
+  #clear(session: string): void {
     const old: Uri[] = [];
     this.#diagnostics.forEach((uri) => {
       if (uri.authority === session) old.push(uri);
@@ -163,14 +169,14 @@ export class CheckCommands implements Disposable {
     for (const uri of old) this.#diagnostics.delete(uri);
   }
 
-  #sum(session: Session, results: readonly CheckResult[]): void {
+  #report(session: Session, results: readonly CheckResult[]): void {
     const failed = results.filter(({ exitCode }) => exitCode !== 0).map(({ name }) => sanitize(name));
     const title = sanitize(sessionTitle(session));
-    const told =
+    const shown =
       failed.length === 0
         ? window.showInformationMessage(`${title}: all checks passed.`, SHOW_OUTPUT)
         : window.showWarningMessage(`${title}: ${failed.join(', ')} failed.`, SHOW_OUTPUT);
-    void told.then((choice) => {
+    void shown.then((choice) => {
       if (choice === SHOW_OUTPUT) this.#output?.show();
     });
   }
@@ -178,22 +184,22 @@ export class CheckCommands implements Disposable {
 
 function diagnosticOf({ line, column, severity, message }: Problem, check: string): Diagnostic {
   const at = new Position(Math.max(0, line - 1), Math.max(0, (column ?? 1) - 1));
-  // Without a column the whole line is meant.
-  const range = new Range(at, column === null ? at.with({ character: MOST_MESSAGE }) : at);
-  const diagnostic = new Diagnostic(range, sanitize(message, MOST_MESSAGE), SEVERITIES[severity]);
+  // A problem without a column marks the whole line.
+  const range = new Range(at, column === null ? at.with({ character: WHOLE_LINE }) : at);
+  const diagnostic = new Diagnostic(range, sanitize(message, MAX_MESSAGE_CHARACTERS), SEVERITIES[severity]);
   diagnostic.source = sanitize(check);
   return diagnostic;
 }
 
-/** The file of the workspace that is meant; null when there is none. */
-async function existing(session: string, path: string): Promise<Uri | null> {
+/** The file of the workspace that a tool's path means; null where there is none. */
+async function findFile(session: string, path: string): Promise<Uri | null> {
   for (const candidate of workspaceCandidates(path)) {
     const uri = workspaceUri(session, candidate);
-    const isThere = await Promise.resolve(workspace.fs.stat(uri)).then(
+    const exists = await Promise.resolve(workspace.fs.stat(uri)).then(
       () => true,
       () => false,
     );
-    if (isThere) return uri;
+    if (exists) return uri;
   }
   return null;
 }

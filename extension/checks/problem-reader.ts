@@ -1,8 +1,8 @@
 import { type PathReference, pathReferences } from '../terminals/path-references.ts';
 
-/** Something that a check found. */
+/** A problem that a check reports. */
 export interface Problem {
-  /** As it was written. */
+  /** As the tool wrote it. */
   readonly path: string;
   /** From 1. */
   readonly line: number;
@@ -11,57 +11,56 @@ export interface Problem {
   readonly message: string;
 }
 
-const MOST_PROBLEMS = 1000;
-const MOST_LINE = 4000;
-// Colours and cursor, titles and links; what is left of others is text.
-// eslint-disable-next-line no-control-regex -- that is what they are made of
+const MAX_PROBLEMS = 1000;
+const MAX_LINE_CHARACTERS = 4000;
+// CSI sequences (colours, cursor), OSC sequences (titles, links), and two-character ones.
+// eslint-disable-next-line no-control-regex -- escape sequences start with a control character
 const SEQUENCES = /\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-Z\\^_]/g;
 
-/** `  12:5  error  message  rule`, below a line that has the path. */
+/** `  12:5  error  message  rule`, below a line with the path. */
 const BELOW_PATH = /^\s+(?<line>\d{1,7}):(?<column>\d{1,7})\s+(?<severity>error|warning)\s+(?<message>\S.*)$/;
 const SEVERITY = /^(?:fatal\s+)?(?<severity>error|warning|note|info|hint)\b/i;
-/** What an exception or a compiler says before or after the place. */
+/** The message of an exception or a compiler, on a line before or after the location. */
 const MESSAGE =
   /^\s*(?:\[[^\]]{1,20}\]\s*)?(?:E\s+)?(?:uncaught\s+)?(?<kind>[A-Za-z_.]*(?:Error|Exception|Failure|Panic|Warning)|error|warning|panicked)\b(?:\[\w+\])?(?:\s\[\w+\])?:?\s*(?<text>.*)$/i;
-/** How a line begins that only points at a place. */
+/** The start of a line that has a location and no message. */
 const POINTER = /^\s*(?:-->|❯|at\s|→|File\s")/u;
 
 /**
- * Reads what compilers, linters and test runners write, line by line, and tells of the places that it finds fault with. It knows the
- * shapes that are common (`path:1:2: message`, `path(1,2): error`, a place below or above its message, a list below its path),
- * not every tool.
+ * Finds problems in the output of compilers, linters and test runners, line by line. It reads the common formats
+ * (`path:1:2: message`, `path(1,2): error`, a location before or after its message, a list below its path).
  */
 export class ProblemReader {
-  readonly #found: (problem: Problem) => void;
+  readonly #onProblem: (problem: Problem) => void;
   #rest = '';
   #count = 0;
-  /** The path that a list stands below. */
+  /** The path above a list of problems. */
   #path: string | null = null;
-  /** A message that no place has come for yet, and the last place that no message has come for. */
+  /** A message that still lacks its location, and a location that still lacks its message. */
   #message: { readonly text: string; readonly severity: Problem['severity'] } | null = null;
-  #place: PathReference | null = null;
+  #location: PathReference | null = null;
 
-  constructor(found: (problem: Problem) => void) {
-    this.#found = found;
+  constructor(onProblem: (problem: Problem) => void) {
+    this.#onProblem = onProblem;
   }
 
   read(text: string): void {
     const lines = (this.#rest + text).split(/\r?\n/);
-    // A line without an end is no line that a person reads.
-    this.#rest = (lines.pop() ?? '').slice(0, MOST_LINE);
-    for (const line of lines) this.#line(stripEscapeSequences(line.slice(0, MOST_LINE)));
+    // Bounded, because a hostile program may write a line that never ends.
+    this.#rest = (lines.pop() ?? '').slice(0, MAX_LINE_CHARACTERS);
+    for (const line of lines) this.#readLine(stripEscapeSequences(line.slice(0, MAX_LINE_CHARACTERS)));
   }
 
   end(): void {
-    if (this.#rest !== '') this.#line(stripEscapeSequences(this.#rest));
+    if (this.#rest !== '') this.#readLine(stripEscapeSequences(this.#rest));
     this.#rest = '';
   }
 
-  #line(line: string): void {
+  #readLine(line: string): void {
     if (line.trim() === '') return;
     const below = BELOW_PATH.exec(line)?.groups;
     if (below !== undefined && this.#path !== null) {
-      this.#tell({
+      this.#emit({
         path: this.#path,
         line: Number(below['line']),
         column: Number(below['column']),
@@ -76,50 +75,52 @@ export class ProblemReader {
       this.#path = first.path;
       return;
     }
-    const place = references.find((reference) => reference.line !== null);
-    if (place === undefined) this.#messageIn(line);
-    else this.#placeIn(line, place);
+    const location = references.find((reference) => reference.line !== null);
+    if (location === undefined) this.#readMessage(line);
+    else this.#readLocation(line, location);
   }
 
-  #placeIn(line: string, place: PathReference): void {
+  #readLocation(line: string, location: PathReference): void {
     if (POINTER.test(line)) {
-      // Of a trace the first place counts; where messages come last, as in Python, the last one.
-      if (this.#message !== null) this.#tellAt(place, this.#message);
-      else this.#place = place;
+      // A stack trace has the innermost call first after its message, and last before it (Python).
+      if (this.#message !== null) this.#emitAt(location, this.#message);
+      else this.#location = location;
       return;
     }
     const after = line
-      .slice(place.start + place.length)
+      .slice(location.start + location.length)
       .replace(/^\(\d+(?:,\s?\d+)?\)/, '')
       .replace(/^[\s:)\],-]+/, '');
     const severity = SEVERITY.exec(after)?.groups?.['severity'];
-    const isAtStart = line.slice(0, place.start).trim() === '';
+    const isAtStart = line.slice(0, location.start).trim() === '';
     if (after === '' || (severity === undefined && !isAtStart)) return;
-    this.#tellAt(place, { text: after, severity: severityOf(severity) });
+    this.#emitAt(location, { text: after, severity: severityOf(severity) });
   }
 
-  #messageIn(line: string): void {
+  #readMessage(line: string): void {
     const message = MESSAGE.exec(line)?.groups;
     if (message === undefined) return;
-    const said = { text: line.trim().replace(/^E\s+/, ''), severity: severityOf(message['kind']) };
-    if (this.#place !== null) this.#tellAt(this.#place, said);
-    else this.#message = said;
+    const read = { text: line.trim().replace(/^E\s+/, ''), severity: severityOf(message['kind']) };
+    if (this.#location !== null) this.#emitAt(this.#location, read);
+    else this.#message = read;
   }
 
-  #tellAt(place: PathReference, { text, severity }: { text: string; severity: Problem['severity'] }): void {
+  #emitAt(
+    location: PathReference,
+    { text, severity }: { text: string; severity: Problem['severity'] },
+  ): void {
     this.#message = null;
-    this.#place = null;
-    const { path, line, column } = place;
-    this.#tell({ path, line: line ?? 1, column, severity, message: text });
+    this.#location = null;
+    const { path, line, column } = location;
+    this.#emit({ path, line: line ?? 1, column, severity, message: text });
   }
 
-  #tell(problem: Problem): void {
+  #emit(problem: Problem): void {
     this.#count += 1;
-    if (this.#count <= MOST_PROBLEMS) this.#found(problem);
+    if (this.#count <= MAX_PROBLEMS) this.#onProblem(problem);
   }
 }
 
-/** Without escape sequences. */
 export function stripEscapeSequences(text: string): string {
   return text.replace(SEQUENCES, '');
 }

@@ -7,7 +7,7 @@ const SHOW_LOG = 'Show Log';
 const TRY_AGAIN = 'Try Again';
 const BUILD_IMAGES = 'Build Images';
 
-/** What a person is told: one notification at a time of each kind, each with its next step, all of it in the log too. */
+/** Shows errors to the person, each with a button for the next step. The same message is not shown twice at a time. */
 export class Notifications {
   readonly #log: LogOutputChannel;
   readonly #shown = new Set<string>();
@@ -18,24 +18,24 @@ export class Notifications {
 
   showError(error: HoldfastError): void {
     this.#log.error(`${error.code}: ${error.sentence}`, error.cause ?? '');
-    this.#tell(sentences(error), {
+    this.#show(sentences(error), {
       ...(lacksOwnImage(error) ? { [BUILD_IMAGES]: 'holdfast.buildImages' } : {}),
       [SHOW_LOG]: 'holdfast.showLog',
     });
   }
 
-  /** Why the state of the moment does not allow what was asked for. */
+  /** Explains why a command cannot run in this state of the connection. */
   showUnavailable(state: ConnectionState): void {
     switch (state.kind) {
       case 'engineDown': {
         const { why, next } = state.engine;
-        this.#tell(`Docker is not running${why === null ? '' : ` (${why})`}. ${next ?? 'Start it'}.`, {
+        this.#show(`Docker is not running${why === null ? '' : ` (${why})`}. ${next ?? 'Start it'}.`, {
           [TRY_AGAIN]: 'holdfast.checkEngine',
         });
         return;
       }
       case 'noSupervisor':
-        this.#tell(sentences(state.error), {
+        this.#show(sentences(state.error), {
           [TRY_AGAIN]: 'holdfast.connect',
           [SHOW_LOG]: 'holdfast.showLog',
         });
@@ -43,11 +43,11 @@ export class Notifications {
       case 'unused':
       case 'connecting':
       case 'connected':
-        this.#tell('The supervisor is not there yet.', { [SHOW_LOG]: 'holdfast.showLog' });
+        this.#show('Holdfast is still connecting to its supervisor.', { [SHOW_LOG]: 'holdfast.showLog' });
     }
   }
 
-  #tell(message: string, actions: Readonly<Record<string, string>>): void {
+  #show(message: string, actions: Readonly<Record<string, string>>): void {
     if (this.#shown.has(message)) return;
     this.#shown.add(message);
     void window.showWarningMessage(message, ...Object.keys(actions)).then((choice) => {
@@ -58,19 +58,19 @@ export class Notifications {
   }
 }
 
-/** One that Holdfast makes itself, so that we can do something about it. */
+/** Whether the missing image is one that *Build Images* can build. */
 function lacksOwnImage({ code, details }: HoldfastError): boolean {
   const image = details?.['image'];
   return code === 'image_not_found' && typeof image === 'string' && image.startsWith('holdfast/');
 }
 
-/** What, why and what to do, as sentences. */
+/** The message, the reason and the next step, as sentences. */
 function sentences(error: HoldfastError): string {
   const { message, why, next } = error;
   const reason = why === undefined ? '' : `: ${why}`;
-  return `${message}${reason}.${next === undefined ? '' : ` ${capital(next)}.`}`;
+  return `${message}${reason}.${next === undefined ? '' : ` ${capitalize(next)}.`}`;
 }
 
-function capital(text: string): string {
+function capitalize(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }

@@ -9,10 +9,10 @@ import { COMMANDS, availabilityIn } from './table.ts';
 import type { CommandId } from './table.ts';
 
 export type CommandHandler = (...args: readonly unknown[]) => unknown;
-/** Every command of the table has its work: a missing one does not compile. */
+/** Every command of the table has a handler: a missing one does not compile. */
 export type CommandHandlers = Readonly<Record<CommandId, CommandHandler>>;
 
-/** Registers the commands of the table and sees to it that each does what the table says in the state of the moment. */
+/** Registers the commands, and runs each as the table says for the current state of the connection. */
 export class CommandRegistry implements Disposable {
   readonly #connection: Connection;
   readonly #notices: Notifications;
@@ -32,7 +32,9 @@ export class CommandRegistry implements Disposable {
     this.#owned.dispose();
   }
 
-  /** Resolves with what the work gives; undefined where it was not done, which has been said. */
+  /**
+   * Resolves with the result of the handler; undefined where it did not run or failed, which the person has been told.
+   */
   async #run(id: CommandId, work: CommandHandler, args: readonly unknown[]): Promise<unknown> {
     try {
       if (!(await this.#isPossible(id))) return undefined;
@@ -41,7 +43,7 @@ export class CommandRegistry implements Disposable {
       return outcome;
     } catch (error) {
       const failure = HoldfastError.from(error, 'The command failed');
-      // Whoever cancelled knows.
+      // The person who cancelled needs no message.
       if (failure.code !== 'cancelled') this.#notices.showError(failure);
       return undefined;
     }

@@ -1,9 +1,9 @@
 import type { StateKind } from '../connection/state.ts';
 
 /**
- * What a command does in each state of the connection.
- * `run`: its work. `wait`: shows that it waits for the supervisor, then its work. `start`: starts a supervisor, then its work.
- * `explain`: says why it cannot, with the step that would change that.
+ * What a command does in a state of the connection. `run`: runs. `wait`: waits for the supervisor with a progress
+ * message, then runs. `start`: starts a supervisor, then runs. `explain`: shows why it cannot run, with a button for
+ * the next step.
  */
 export type CommandAvailability = 'run' | 'wait' | 'start' | 'explain';
 
@@ -14,21 +14,21 @@ export interface AvailabilityByState {
   readonly noSupervisor: 'run' | 'start' | 'explain';
 }
 
-/** Needs a sandbox, so the engine too. */
+/** For commands that need a sandbox, and so the engine. */
 const SANDBOX: AvailabilityByState = {
   connected: 'run',
   connecting: 'wait',
   engineDown: 'explain',
   noSupervisor: 'start',
 };
-/** The supervisor's own records are enough. */
+/** For commands that need only the supervisor's records. */
 const RECORDS: AvailabilityByState = {
   connected: 'run',
   connecting: 'wait',
   engineDown: 'run',
   noSupervisor: 'start',
 };
-/** Needs nobody. */
+/** For commands that need no supervisor. */
 const ALWAYS: AvailabilityByState = {
   connected: 'run',
   connecting: 'run',
@@ -93,7 +93,7 @@ export const COMMANDS = {
 
 export type CommandId = keyof typeof COMMANDS;
 
-/** A connection that nobody has used yet is about to be looked for. */
-export function availabilityIn(conducts: AvailabilityByState, state: StateKind): CommandAvailability {
-  return conducts[state === 'unused' ? 'connecting' : state];
+/** An unused connection counts as connecting, because the command is about to use it. */
+export function availabilityIn(command: AvailabilityByState, state: StateKind): CommandAvailability {
+  return command[state === 'unused' ? 'connecting' : state];
 }

@@ -1,8 +1,8 @@
 import { commands } from 'vscode';
 import type { CommandId } from './table.ts';
 
-/** Steps of the walkthrough by the commands that get them done. A command that was cancelled, or found nothing to do, gives nothing. */
-const MILESTONES: Partial<Readonly<Record<CommandId, string>>> = {
+/** The walkthrough step that each command completes. */
+const STEPS: Partial<Readonly<Record<CommandId, string>>> = {
   'holdfast.newSession': 'newSession',
   'holdfast.openWorkspace': 'openWorkspace',
   'holdfast.openWorkspaceInNewWindow': 'openWorkspace',
@@ -14,9 +14,12 @@ const MILESTONES: Partial<Readonly<Record<CommandId, string>>> = {
   'holdfast.allowHost': 'allowHost',
 };
 
-/** Ticks a step of the walkthrough, once what it is about has happened. `outcome`: what the command's work gave. */
+/**
+ * Marks the command's step of the walkthrough as done. `outcome`: its result, undefined where it was cancelled or did
+ * nothing.
+ */
 export function completeWalkthroughStep(command: CommandId, outcome: unknown): void {
-  const milestone = MILESTONES[command];
-  if (milestone === undefined || outcome === undefined) return;
-  void commands.executeCommand('setContext', `holdfast.done.${milestone}`, true);
+  const step = STEPS[command];
+  if (step === undefined || outcome === undefined) return;
+  void commands.executeCommand('setContext', `holdfast.done.${step}`, true);
 }

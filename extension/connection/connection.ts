@@ -11,12 +11,13 @@ import type { SupervisorProgram } from './supervisor-program.ts';
 import { backoffMs, mayStartSupervisor, connectedState } from './state.ts';
 import type { ConnectionState, SupervisorExit } from './state.ts';
 
-/** How often the engine is asked for while nothing else would tell. */
+/** How often the state of the engine is polled. */
 const ENGINE_POLL_MS = 5_000;
 const READY_MS = 20_000;
-const MOST_DEPARTURES = 10;
-const NEXT_ONE_MS = 3_000;
-const NEXT_ONE_POLL_MS = 100;
+const MAX_EXITS = 10;
+/** How long a replaced supervisor's successor may take to answer, and how often it is tried. */
+const SUCCESSOR_MS = 3_000;
+const SUCCESSOR_POLL_MS = 100;
 
 export interface ConnectionOptions {
   readonly home: string;
@@ -26,18 +27,21 @@ export interface ConnectionOptions {
 }
 
 export interface ConnectionCallOptions extends CallOptions {
-  /** It changes nothing, or nothing more when it happens twice: asked again where the connection broke. */
+  /** The call is idempotent: it is repeated where the connection broke. Default: whether it has an `opId`. */
   readonly repeatable?: boolean;
 }
 
-/** The window's hold on the supervisor: found or started at first use, and found again whenever it is lost. */
+/**
+ * The window's connection to the supervisor: made at first use, which may start a supervisor, and re-established when
+ * it breaks.
+ */
 export class Connection implements Disposable {
   readonly #options: ConnectionOptions;
   readonly #changed = new EventEmitter<ConnectionState>();
-  readonly #arrived = new EventEmitter<SupervisorPeer>();
-  readonly #ending = new AbortController();
+  readonly #connected = new EventEmitter<SupervisorPeer>();
+  readonly #disposed = new AbortController();
   #state: ConnectionState = { kind: 'unused' };
-  #departures: SupervisorExit[] = [];
+  #exits: SupervisorExit[] = [];
   #startFailed = false;
   #wake: (() => void) | undefined;
   #poll: NodeJS.Timeout | undefined;
@@ -47,37 +51,37 @@ export class Connection implements Disposable {
   }
 
   readonly onDidChange: Event<ConnectionState> = this.#changed.event;
-  /** A connection has been made, the first one or a later one: subscribe to what you follow. */
-  readonly onDidConnect: Event<SupervisorPeer> = this.#arrived.event;
+  /** Fires after every connect and reconnect. Subscriptions must be made again then. */
+  readonly onDidConnect: Event<SupervisorPeer> = this.#connected.event;
 
   get state(): ConnectionState {
     return this.#state;
   }
 
-  /** The peer of now, if there is one. */
+  /** The current peer, if there is a connection. */
   get peer(): SupervisorPeer | undefined {
     return this.#state.kind === 'connected' || this.#state.kind === 'engineDown'
       ? this.#state.peer
       : undefined;
   }
 
-  /** Somebody needs the supervisor: looks for it, without starting one against anybody's will. */
+  /** Starts to connect, if that has not happened yet. */
   ensureConnecting(): void {
-    if (this.#state.kind !== 'unused' || this.#ending.signal.aborted) return;
+    if (this.#state.kind !== 'unused' || this.#disposed.signal.aborted) return;
     this.#set({ kind: 'connecting' });
-    void this.#keep();
+    void this.#keepConnected();
   }
 
-  /** A person asked for it: whatever went wrong before, try again now, and start one where none runs. */
+  /** For a person's command: tries again now, and may start a supervisor whatever failed before. */
   retry(): void {
-    this.#departures = [];
+    this.#exits = [];
     this.#startFailed = false;
     if (this.#state.kind === 'unused') this.ensureConnecting();
     if (this.#state.kind === 'noSupervisor') this.#set({ kind: 'connecting' });
     this.#wake?.();
   }
 
-  /** The connection, as soon as there is one. Errors: why there is none; `timeout`. */
+  /** Resolves with the peer as soon as there is a connection. Errors: the reason why there is none; `timeout`. */
   async ready(timeoutMs = READY_MS): Promise<SupervisorPeer> {
     this.ensureConnecting();
     const { peer } = this;
@@ -95,7 +99,7 @@ export class Connection implements Disposable {
           }),
         );
       }, timeoutMs);
-      const look = (state: ConnectionState): void => {
+      const onState = (state: ConnectionState): void => {
         if (state.kind === 'noSupervisor') {
           settle();
           reject(state.error);
@@ -104,8 +108,8 @@ export class Connection implements Disposable {
           resolve(state.peer);
         }
       };
-      const listener = this.onDidChange(look);
-      look(this.#state);
+      const listener = this.onDidChange(onState);
+      onState(this.#state);
     });
   }
 
@@ -127,47 +131,47 @@ export class Connection implements Disposable {
     try {
       return await peer.callWithBytes(method, params, callOptions);
     } catch (error) {
-      if (isEngine(error)) void this.#lookAtEngine();
-      if (!repeatable || !isBroken(error)) throw error;
-      // Whoever leaves closes the connection itself; a second call on it would only fail the same way.
+      if (isEngineError(error)) void this.#pollEngine();
+      if (!repeatable || !isConnectionError(error)) throw error;
+      // A supervisor that shuts down refuses calls before it closes the connection.
       await peer.closed;
       return (await this.ready()).callWithBytes(method, params, callOptions);
     }
   }
 
-  /** Asks now whether the engine is there, instead of at the next look. */
+  /** Checks the engine now, instead of at the next poll. */
   async checkEngine(): Promise<void> {
-    await this.#lookAtEngine();
+    await this.#pollEngine();
   }
 
   dispose(): void {
-    this.#ending.abort();
+    this.#disposed.abort();
     clearTimeout(this.#poll);
     this.peer?.close();
     this.#wake?.();
     this.#changed.dispose();
-    this.#arrived.dispose();
+    this.#connected.dispose();
   }
 
-  async #keep(): Promise<void> {
+  async #keepConnected(): Promise<void> {
     const { log } = this.#options;
-    // What speaks with the supervisor is loaded now: whoever asked first, most often VS Code's start of the extension, comes to its end before.
+    // Connecting loads the second bundle. The caller, most often the activation of the extension, returns before that.
     await immediately();
-    for (let failures = 0; !this.#ending.signal.aborted;) {
-      const start = mayStartSupervisor(this.#departures, this.#startFailed, Date.now()) ? 'auto' : 'never';
+    for (let failures = 0; !this.#disposed.signal.aborted;) {
+      const start = mayStartSupervisor(this.#exits, this.#startFailed, Date.now()) ? 'auto' : 'never';
       try {
         const peer = await this.#connect(start);
         failures = 0;
         const reason = await peer.closed;
         clearTimeout(this.#poll);
-        const onPurpose = reason?.code === 'shutting_down';
-        log.info(`The supervisor has left${onPurpose ? ' as it was told to' : ''}`);
-        this.#departures = [...this.#departures, { at: Date.now(), onPurpose }].slice(-MOST_DEPARTURES);
+        const isIntended = reason?.code === 'shutting_down';
+        log.info(isIntended ? 'The supervisor was stopped' : 'The connection to the supervisor broke');
+        this.#exits = [...this.#exits, { at: Date.now(), isIntended }].slice(-MAX_EXITS);
         this.#set({ kind: 'connecting' });
       } catch (cause) {
         const error = HoldfastError.from(cause, 'The supervisor could not be reached');
-        if (this.#awaitsNextOne()) {
-          await this.#pause(NEXT_ONE_POLL_MS);
+        if (this.#expectsSuccessor()) {
+          await this.#pause(SUCCESSOR_POLL_MS);
           continue;
         }
         if (start === 'auto') this.#startFailed = true;
@@ -180,12 +184,12 @@ export class Connection implements Disposable {
 
   async #connect(start: 'auto' | 'never'): Promise<SupervisorPeer> {
     const { home, client, log } = this.#options;
-    const { signal } = this.#ending;
-    const began = Date.now();
-    // What is there is taken first: to look for a Node that could start one takes longer than to connect.
+    const { signal } = this.#disposed;
+    const startedAt = Date.now();
+    // Tries to connect first, because finding a Node that could start a supervisor takes longer.
     const found = await connectSupervisor({ home, program: client, start: 'never', signal }).catch(
       (error: unknown) => {
-        if (start === 'auto' && mayBeStarted(error)) return undefined;
+        if (start === 'auto' && needsStart(error)) return undefined;
         throw error;
       },
     );
@@ -194,7 +198,8 @@ export class Connection implements Disposable {
     if (tooOld) found.close();
     const { peer, hello } = found === undefined || tooOld ? await this.#start(signal) : found;
     log.info(
-      `Connected with supervisor ${hello.supervisor.version} (build ${hello.supervisor.build}, pid ${hello.supervisor.pid}) of ${hello.home} in ${Date.now() - began} ms`,
+      `Connected to supervisor ${hello.supervisor.version} (build ${hello.supervisor.build}, ` +
+        `pid ${hello.supervisor.pid}) of ${hello.home} in ${Date.now() - startedAt} ms`,
     );
     try {
       const { engine } = await peer.call('supervisor/status', {}, { timeoutMs: READY_MS, signal });
@@ -203,8 +208,8 @@ export class Connection implements Disposable {
       peer.close();
       throw error;
     }
-    this.#arrived.fire(peer);
-    this.#pollLater();
+    this.#connected.fire(peer);
+    this.#scheduleEnginePoll();
     return peer;
   }
 
@@ -215,27 +220,27 @@ export class Connection implements Disposable {
     return connectSupervisor({ home, program: client, start: 'auto', command, environment, signal });
   }
 
-  /** One that made room for a newer one is followed by it in a moment. */
-  #awaitsNextOne(): boolean {
-    const last = this.#departures.at(-1);
-    return last?.onPurpose === true && Date.now() - last.at < NEXT_ONE_MS;
+  /** A supervisor that a newer one replaces is followed by that one at once. */
+  #expectsSuccessor(): boolean {
+    const last = this.#exits.at(-1);
+    return last?.isIntended === true && Date.now() - last.at < SUCCESSOR_MS;
   }
 
   #fail(error: HoldfastError, failures: number): void {
-    if (this.#ending.signal.aborted) return;
-    // Said once, not at every try.
+    if (this.#disposed.signal.aborted) return;
+    // Logged once, not at every attempt.
     if (failures === 0) this.#options.log.error(`${error.code}: ${error.sentence}`);
     if (this.#state.kind === 'noSupervisor' && this.#state.error.sentence === error.sentence) return;
     this.#set({ kind: 'noSupervisor', error });
   }
 
-  #pollLater(): void {
+  #scheduleEnginePoll(): void {
     clearTimeout(this.#poll);
-    if (this.#ending.signal.aborted) return;
-    this.#poll = setTimeout(() => void this.#lookAtEngine(), ENGINE_POLL_MS);
+    if (this.#disposed.signal.aborted) return;
+    this.#poll = setTimeout(() => void this.#pollEngine(), ENGINE_POLL_MS);
   }
 
-  async #lookAtEngine(): Promise<void> {
+  async #pollEngine(): Promise<void> {
     const { peer } = this;
     if (peer === undefined) return;
     try {
@@ -248,19 +253,19 @@ export class Connection implements Disposable {
         this.#set(connectedState(peer, engine));
       }
     } catch (error) {
-      // The end of the connection is noticed by whoever keeps it.
-      if (!isBroken(error)) this.#options.log.warn(`status: ${HoldfastError.from(error).sentence}`);
+      // `#keepConnected` handles a broken connection.
+      if (!isConnectionError(error)) this.#options.log.warn(`status: ${HoldfastError.from(error).sentence}`);
     }
-    if (this.peer === peer) this.#pollLater();
+    if (this.peer === peer) this.#scheduleEnginePoll();
   }
 
   #set(state: ConnectionState): void {
-    if (this.#ending.signal.aborted) return;
+    if (this.#disposed.signal.aborted) return;
     this.#state = state;
     this.#changed.fire(state);
   }
 
-  /** Returns early when somebody asks for another try. */
+  /** Waits; `retry` ends the wait early. */
   #pause(ms: number): Promise<void> {
     return new Promise((resolve) => {
       const timer = setTimeout(done, ms);
@@ -274,15 +279,15 @@ export class Connection implements Disposable {
   }
 }
 
-/** None runs there; or the one that runs is older than we are, which `auto` replaces. */
-function mayBeStarted(error: unknown): boolean {
+/** Whether starting a supervisor would help: none runs, or the running one is older than this client. */
+function needsStart(error: unknown): boolean {
   return error instanceof HoldfastError && ['not_found', 'version_mismatch'].includes(error.code);
 }
 
-function isBroken(error: unknown): boolean {
+function isConnectionError(error: unknown): boolean {
   return error instanceof HoldfastError && ['connection_closed', 'shutting_down'].includes(error.code);
 }
 
-function isEngine(error: unknown): boolean {
+function isEngineError(error: unknown): boolean {
   return error instanceof HoldfastError && ['engine_unavailable', 'engine_error'].includes(error.code);
 }

@@ -10,7 +10,7 @@ interface Appearance {
   readonly warn?: boolean;
 }
 
-/** The session that this window is of, as a person is shown it. */
+/** The session of this window as the status bar shows it. */
 export interface WindowSessionStatus {
   /** `profile/name` and its state. */
   readonly text: string;
@@ -22,18 +22,18 @@ export interface WindowSessionSource {
   readonly onDidChange: Event<unknown>;
 }
 
-/** The one item in the status bar, and the context key that views and menus go by. */
+/** The item in the status bar, and the context key `holdfast.state` for views and menus. */
 export class StatusItem implements Disposable {
   readonly #item = window.createStatusBarItem('holdfast.status', StatusBarAlignment.Left, 10);
-  readonly #here: WindowSessionSource;
+  readonly #windowSession: WindowSessionSource;
   readonly #listeners: readonly Disposable[];
 
-  constructor(connection: Connection, here: WindowSessionSource) {
+  constructor(connection: Connection, windowSession: WindowSessionSource) {
     this.#item.name = 'Holdfast';
-    this.#here = here;
+    this.#windowSession = windowSession;
     this.#listeners = [
       connection.onDidChange((state) => this.#show(state)),
-      here.onDidChange(() => this.#show(connection.state)),
+      windowSession.onDidChange(() => this.#show(connection.state)),
     ];
     this.#show(connection.state);
   }
@@ -49,7 +49,7 @@ export class StatusItem implements Disposable {
       this.#item.hide();
       return;
     }
-    const { text, tooltip, command, warn = false } = appearance(state, this.#here.current);
+    const { text, tooltip, command, warn = false } = appearance(state, this.#windowSession.current);
     this.#item.text = text;
     this.#item.tooltip = tooltip;
     this.#item.accessibilityInformation = { label: tooltip };
@@ -61,18 +61,18 @@ export class StatusItem implements Disposable {
 
 function appearance(
   state: Exclude<ConnectionState, { kind: 'unused' }>,
-  here: WindowSessionStatus | undefined,
+  session: WindowSessionStatus | undefined,
 ): Appearance {
   switch (state.kind) {
     case 'connecting':
       return {
         text: '$(sync~spin) Holdfast',
-        tooltip: 'Holdfast: looking for the supervisor. Files of sessions are read-only until it answers.',
+        tooltip: 'Holdfast: connecting to the supervisor. Session files are read-only until it answers.',
         command: 'holdfast.showLog',
       };
     case 'connected':
-      if (here !== undefined) {
-        const { text, tooltip } = here;
+      if (session !== undefined) {
+        const { text, tooltip } = session;
         return {
           text: `$(shield) ${text}`,
           tooltip: `Holdfast: ${tooltip}`,
@@ -94,7 +94,9 @@ function appearance(
     case 'noSupervisor':
       return {
         text: '$(debug-disconnect) Holdfast: no supervisor',
-        tooltip: `Holdfast: ${state.error.sentence}. Files of sessions are read-only until it answers. Click to try again.`,
+        tooltip:
+          `Holdfast: ${state.error.sentence}. ` +
+          'Session files are read-only until the supervisor answers. Click to try again.',
         command: 'holdfast.connect',
         warn: true,
       };

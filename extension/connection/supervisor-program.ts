@@ -5,25 +5,27 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import type { ClientInfo } from '../../protocol/methods.ts';
 import { supervisorCommand } from '../../protocol/client/start.ts';
 
-/** The supervisor is a program for this Node or a newer one, with `node:sqlite` in it. */
-const LEAST_NODE = 24;
-/** A terminal's process only carries bytes. */
-const SMALL = ['--max-semi-space-size=1', '--max-old-space-size=64'];
+/** The oldest Node that runs the supervisor. It must also have `node:sqlite`. */
+const MIN_NODE = 24;
+/** The process of a terminal only copies bytes, so it needs little memory. */
+const SMALL_HEAP = ['--max-semi-space-size=1', '--max-old-space-size=64'];
 const PROBE_MS = 10_000;
-const PROBE = `require('node:sqlite');process.exit(Number(process.versions.node.split('.')[0])>=${LEAST_NODE}?0:3)`;
-/** A supervisor that runs in VS Code's own program must not keep it in use for ever: an update could not replace it. */
+const PROBE = `require('node:sqlite');process.exit(Number(process.versions.node.split('.')[0])>=${MIN_NODE}?0:3)`;
+/**
+ * A supervisor in VS Code's own Node exits when idle, because VS Code cannot be updated while its program is in use.
+ */
 const LEAVE_AFTER_MS = 10 * 60_000;
 
 export interface SupervisorProgram {
   readonly command: readonly string[];
-  /** The same program as the command line, without its arguments. */
+  /** The same program as the `holdfast` command, without arguments. */
   readonly cli: readonly string[];
   readonly environment: NodeJS.ProcessEnv;
-  /** For the log. */
+  /** Describes the Node, for the log. */
   readonly node: string;
 }
 
-/** Who this program is, as it says hello. */
+/** How this client identifies itself in the protocol's hello. */
 export function clientInfo(): ClientInfo {
   return {
     name: 'holdfast-vscode',
@@ -34,12 +36,13 @@ export function clientInfo(): ClientInfo {
 }
 
 /**
- * How the supervisor that came with us is started: with the Node that was named, else the one on PATH, else with the one
- * inside VS Code. Errors: `not_supported` when none of them will do.
+ * The command that starts the bundled supervisor: with the Node of the setting `holdfast.node`, else `node` on PATH,
+ * else the Node inside VS Code. Errors: `not_supported` where none of them can run it; `not_found` where the bundle is
+ * missing.
  */
 export async function supervisorProgram(options: {
   readonly bundle: string;
-  /** Path of a Node that a person chose; empty for none. */
+  /** The setting `holdfast.node`; empty where it is not set. */
   readonly node: string;
   readonly environment: NodeJS.ProcessEnv;
 }): Promise<SupervisorProgram> {
@@ -47,12 +50,13 @@ export async function supervisorProgram(options: {
   if (!existsSync(bundle)) {
     throw new HoldfastError('not_found', 'The supervisor is missing', {
       why: `there is no ${bundle}`,
-      next: 'install the extension again',
+      next: 'reinstall the extension',
     });
   }
   const environment = ownEnvironment(options.environment);
   if (node !== '') {
-    if (!(await canRun(node, environment))) throw unfit(`${node}, which holdfast.node names, cannot run it`);
+    if (!(await canRun(node, environment)))
+      throw noSuitableNode(`${node}, from the setting holdfast.node, cannot run it`);
     return { ...programOf(node, bundle), environment, node };
   }
   if (await canRun('node', environment)) {
@@ -70,26 +74,26 @@ export async function supervisorProgram(options: {
       node: "VS Code's own",
     };
   }
-  throw unfit(`neither the "node" on PATH nor VS Code's own (${process.versions.node}) can run it`);
+  throw noSuitableNode(`neither the "node" on PATH nor VS Code's own (${process.versions.node}) can run it`);
 }
 
 function programOf(node: string, bundle: string): Pick<SupervisorProgram, 'command' | 'cli'> {
-  return { command: supervisorCommand(node, bundle), cli: [node, ...SMALL, bundle] };
+  return { command: supervisorCommand(node, bundle), cli: [node, ...SMALL_HEAP, bundle] };
 }
 
-/** The bundle beside the extension's own. */
+/** The supervisor's bundle, which is next to the extension's. */
 export function bundledSupervisor(extensionPath: string): string {
   return join(extensionPath, 'dist', 'holdfast.cjs');
 }
 
-function unfit(why: string): HoldfastError {
+function noSuitableNode(why: string): HoldfastError {
   return new HoldfastError('not_supported', 'The supervisor cannot be started', {
     why,
-    next: `install Node ${LEAST_NODE} or newer, or name one in the setting holdfast.node`,
+    next: `install Node ${MIN_NODE} or newer, or set holdfast.node to its path`,
   });
 }
 
-/** What VS Code tells its own processes is not for one that outlives them. */
+/** Without the variables that VS Code sets for its own processes: the supervisor outlives them. */
 function ownEnvironment(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   return Object.fromEntries(
     Object.entries(environment).filter(([name]) => !/^(VSCODE_|ELECTRON_|NODE_OPTIONS$)/.test(name)),

@@ -1,33 +1,33 @@
-/** Larger files are compared by hand, not merged. */
-const MOST_CHARACTERS = 2 ** 20;
-const MOST_CHARACTERS_IN_ALL = 32 * 2 ** 20;
+/** Larger files are not merged. */
+const MAX_CHARACTERS = 2 ** 20;
+const MAX_TOTAL_CHARACTERS = 32 * 2 ** 20;
 
-/** The texts that open documents began from, for merging: the latest of them, up to a bound. */
+/** The base texts of open documents, for merging. The most recent ones are kept, up to a limit. */
 export class BaseTexts {
   readonly #texts = new Map<string, { readonly version: string; readonly text: string }>();
   #characters = 0;
 
   set(key: string, version: string, text: string): void {
     this.forget(key);
-    if (text.length > MOST_CHARACTERS) return;
+    if (text.length > MAX_CHARACTERS) return;
     this.#texts.set(key, { version, text });
     this.#characters += text.length;
     for (const oldest of this.#texts.keys()) {
-      if (this.#characters <= MOST_CHARACTERS_IN_ALL) return;
+      if (this.#characters <= MAX_TOTAL_CHARACTERS) return;
       this.forget(oldest);
     }
   }
 
-  /** The text of exactly this version; undefined where it was not kept. */
+  /** The text of exactly this version; undefined where it is not cached. */
   get(key: string, version: string): string | undefined {
-    const kept = this.#texts.get(key);
-    return kept?.version === version ? kept.text : undefined;
+    const cached = this.#texts.get(key);
+    return cached?.version === version ? cached.text : undefined;
   }
 
   forget(key: string): void {
-    const kept = this.#texts.get(key);
-    if (kept === undefined) return;
+    const cached = this.#texts.get(key);
+    if (cached === undefined) return;
     this.#texts.delete(key);
-    this.#characters -= kept.text.length;
+    this.#characters -= cached.text.length;
   }
 }

@@ -1,68 +1,70 @@
 import { createHash } from 'node:crypto';
 
-/** What a file held when it was seen. */
+/** A version of a file: the version string of the protocol, and the modification time. */
 export interface FileVersion {
   readonly version: string;
   readonly mtimeMs: number;
 }
 
-interface Reading extends FileVersion {
-  /** Of the text that these bytes are; see `fingerprint`. */
+interface Read extends FileVersion {
+  /** The fingerprint of the text that was read. */
   readonly text: string;
 }
 
 interface Track {
-  /** The last few, the newest last. */
-  readonly readings: Reading[];
+  /** The latest reads, the newest last. */
+  readonly reads: Read[];
   base: FileVersion | undefined;
 }
 
-const READINGS = 8;
-/** Files that were read and have no document are forgotten beyond these. */
-const MOST_TRACKS = 500;
+const MAX_READS = 8;
+/** Beyond this number files without a base are forgotten. */
+const MAX_TRACKS = 500;
 
 /**
- * Which version of a file the text in an editor began as. A read says what is on the disk, not what the editor shows: others read
- * too, and a dirty document stays as it is. So the base moves only when a document without changes shows the text that was read.
+ * The base of each document: the version of the file that its text is an edit of. A read does not set the base, because
+ * other programs read files too, and a dirty document keeps its text. The base changes only when a clean document shows
+ * a text that was read. All texts are compared by fingerprint.
  */
 export class BaseVersions {
   readonly #tracks = new Map<string, Track>();
 
-  /** `document`: the fingerprint of a document without changes, where there is one; null where it is dirty. */
-  recordRead(key: string, seen: FileVersion, text: string, document: string | null | undefined): void {
+  /** `document`: the text of a clean document; null for a dirty one; undefined where none is open. */
+  recordRead(key: string, version: FileVersion, text: string, document: string | null | undefined): void {
     const track = this.#track(key);
-    track.readings.push({ ...seen, text });
-    track.readings.splice(0, track.readings.length - READINGS);
-    if (document === text) track.base = seen;
+    track.reads.push({ ...version, text });
+    track.reads.splice(0, track.reads.length - MAX_READS);
+    if (document === text) track.base = version;
   }
 
   /**
-   * A document without changes shows this text: it was just opened, loaded again, or undone to what it was. False where nobody has
-   * read such a text: the first keystroke, and a text kept from before a reload, are told of before the document is called dirty.
+   * A clean document shows this text: it was opened, reloaded, or undone to its base. False where no read had this
+   * text: VS Code reports the first keystroke, and a text restored after a window reload, while it still calls the
+   * document clean.
    */
   recordShownText(key: string, text: string): boolean {
     const track = this.#track(key);
-    const reading = track.readings.findLast((one) => one.text === text);
-    if (reading !== undefined) track.base = seenOf(reading);
-    return reading !== undefined;
+    const read = track.reads.findLast((one) => one.text === text);
+    if (read !== undefined) track.base = versionOf(read);
+    return read !== undefined;
   }
 
-  /** What it shows cannot be compared (another encoding): then it is what was read last. */
+  /** For a document in another encoding, whose text cannot be compared: its base is the latest read. */
   useLatestRead(key: string): void {
     const track = this.#track(key);
-    const reading = track.readings.at(-1);
-    if (reading !== undefined) track.base = seenOf(reading);
+    const read = track.reads.at(-1);
+    if (read !== undefined) track.base = versionOf(read);
   }
 
-  /** From here on the document counts as an edit of this: it was written, or a person has seen it beside their own. */
-  set(key: string, seen: FileVersion): void {
-    this.#track(key).base = seen;
+  /** Sets the base: this version was written, or a person has compared it with their own text. */
+  set(key: string, version: FileVersion): void {
+    this.#track(key).base = version;
   }
 
-  /** Whether this version was read, with this text. */
+  /** Whether a recent read had this version and this text. */
   wasRead(key: string, { version }: FileVersion, text: string): boolean {
-    const readings = this.#tracks.get(key)?.readings ?? [];
-    return readings.some((one) => one.version === version && one.text === text);
+    const reads = this.#tracks.get(key)?.reads ?? [];
+    return reads.some((one) => one.version === version && one.text === text);
   }
 
   get(key: string): FileVersion | undefined {
@@ -74,12 +76,11 @@ export class BaseVersions {
   }
 
   #track(key: string): Track {
-    const known = this.#tracks.get(key);
-    const track = known ?? { readings: [], base: undefined };
-    // The latest stay: a Map keeps the order of insertion.
+    const track = this.#tracks.get(key) ?? { reads: [], base: undefined };
+    // A Map keeps the order of insertion, so the least recently used come first.
     this.#tracks.delete(key);
     this.#tracks.set(key, track);
-    if (this.#tracks.size > MOST_TRACKS) {
+    if (this.#tracks.size > MAX_TRACKS) {
       for (const [other, { base }] of this.#tracks) {
         if (base === undefined) {
           this.#tracks.delete(other);
@@ -91,28 +92,31 @@ export class BaseVersions {
   }
 }
 
-function seenOf({ version, mtimeMs }: Reading): FileVersion {
+function versionOf({ version, mtimeMs }: Read): FileVersion {
   return { version, mtimeMs };
 }
 
-interface Looked {
+interface StatWithVersion {
   readonly size: number;
   readonly mtimeNs: string;
   readonly version: string | null;
 }
 
-/** The version of the base under its new name. Where the file was changed meanwhile the old one stays, and a save finds the conflict. */
+/**
+ * The version of a document's base after the file was renamed or copied. Where the file changed meanwhile, it is the
+ * old version, so that a save detects the conflict.
+ */
 export function versionAtNewPath(
   { version }: FileVersion,
-  before: Looked | undefined,
-  after: Looked | undefined,
+  before: StatWithVersion | undefined,
+  after: StatWithVersion | undefined,
 ): string {
   if (before === undefined || after === undefined || before.version !== version) return version;
   const isSame = before.mtimeNs === after.mtimeNs && before.size === after.size;
   return isSame ? (after.version ?? version) : version;
 }
 
-/** Equal for texts that an editor shows alike: it drops a byte order mark and makes all line ends one. */
+/** A hash that is equal for texts that an editor shows alike: byte order mark and kinds of line ends do not matter. */
 export function fingerprint(text: string): string {
   const bare = text.startsWith('\ufeff') ? text.slice(1) : text;
   const lines = bare.includes('\r') ? bare.replace(/\r\n?/g, '\n') : bare;

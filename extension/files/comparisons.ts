@@ -7,22 +7,23 @@ import { openDocumentOf } from './document-bases.ts';
 import { SCHEME, baseName, locate } from './location.ts';
 import type { SessionFiles } from './session-files.ts';
 
-/** What the session has, for the left side of the comparison. */
-const THEIRS = 'holdfast-theirs';
-const MOST_TEXTS = 20;
+/** URIs of the session's text, on the left side of a comparison. */
+const THEIRS_SCHEME = 'holdfast-theirs';
+const MAX_TEXTS = 20;
 
-/** Comparisons of a session's file (left) with the document that a person has edited (right). */
+/** Diff editors that compare the session's file (left) with a person's edited document (right). */
 export class Comparisons implements Disposable {
   readonly #files: SessionFiles;
   readonly #owned = new DisposableStore();
   readonly #texts = new Map<string, string>();
-  readonly #seen = new Map<string, FileVersion>();
+  /** The session's version that each document is compared with. */
+  readonly #shown = new Map<string, FileVersion>();
   #number = 0;
 
   constructor(files: SessionFiles) {
     this.#files = files;
     this.#owned.add(
-      workspace.registerTextDocumentContentProvider(THEIRS, {
+      workspace.registerTextDocumentContentProvider(THEIRS_SCHEME, {
         provideTextDocumentContent: (uri) => this.#texts.get(uri.query) ?? this.#readAgain(uri),
       }),
     );
@@ -41,41 +42,41 @@ export class Comparisons implements Disposable {
     const id = String(this.#number);
     this.#texts.set(id, text);
     const [oldest] = this.#texts.keys();
-    if (this.#texts.size > MOST_TEXTS && oldest !== undefined) this.#texts.delete(oldest);
+    if (this.#texts.size > MAX_TEXTS && oldest !== undefined) this.#texts.delete(oldest);
     const before = tabsOf(uri);
-    const left = Uri.from({ scheme: THEIRS, authority: uri.authority, path: uri.path, query: id });
+    const left = Uri.from({ scheme: THEIRS_SCHEME, authority: uri.authority, path: uri.path, query: id });
     const title = `${sanitize(baseName(uri.path))}: in the session ↔ yours`;
     await commands.executeCommand('vscode.diff', left, uri, title, { preview: false });
-    this.#seen.set(uri.toString(), { version: theirs.version, mtimeMs: theirs.mtimeMs });
-    // An earlier comparison shows what the session no longer has.
+    this.#shown.set(uri.toString(), { version: theirs.version, mtimeMs: theirs.mtimeMs });
+    // Earlier comparisons show an outdated text of the session.
     await window.tabGroups.close(before, true);
   }
 
-  /** The version of the session's that a person has in front of them beside their own. */
+  /** The session's version in the open comparison of this document. */
   shownVersion(uri: Uri): FileVersion | undefined {
-    const seen = this.#seen.get(uri.toString());
-    if (seen === undefined || tabsOf(uri).length > 0) return seen;
-    this.#seen.delete(uri.toString());
+    const shown = this.#shown.get(uri.toString());
+    if (shown === undefined || tabsOf(uri).length > 0) return shown;
+    this.#shown.delete(uri.toString());
     return undefined;
   }
 
-  /** The person's text was saved: a comparison that stays open decides nothing any more. */
+  /** After a save: a comparison that stays open no longer counts as a decision about a later conflict. */
   forget(uri: Uri): void {
-    this.#seen.delete(uri.toString());
+    this.#shown.delete(uri.toString());
   }
 
-  /** After the decision. */
+  /** Closes the comparisons of a document. */
   async close(uri: Uri): Promise<void> {
-    this.#seen.delete(uri.toString());
+    this.#shown.delete(uri.toString());
     const tabs = tabsOf(uri);
     if (tabs.length === 0) return;
-    // The document stays in sight.
+    // The document itself stays visible.
     const document = openDocumentOf(uri);
     if (document !== undefined) await window.showTextDocument(document, { preview: false });
     await window.tabGroups.close(tabs, true);
   }
 
-  /** A comparison that was open before a reload. */
+  /** For a comparison that VS Code restored after a window reload. */
   async #readAgain(uri: Uri): Promise<string> {
     const file = uri.with({ scheme: SCHEME, query: '' });
     const location = locate(file);
@@ -85,7 +86,7 @@ export class Comparisons implements Disposable {
   }
 }
 
-/** The text that an editor would show of these bytes. */
+/** Decodes bytes as the document's editor would. */
 export async function decodeText(uri: Uri, bytes: Uint8Array): Promise<string> {
   const document = openDocumentOf(uri);
   return document === undefined
@@ -100,7 +101,7 @@ function tabsOf(uri: Uri): Tab[] {
     .filter(
       ({ input }) =>
         input instanceof TabInputTextDiff &&
-        input.original.scheme === THEIRS &&
+        input.original.scheme === THEIRS_SCHEME &&
         input.modified.toString() === key,
     );
 }

@@ -3,7 +3,7 @@ import type { FileDecorationProvider, Uri } from 'vscode';
 import { workspaceNameOf } from './configuration-paths.ts';
 import { SCHEME, SNAPSHOT_SCHEME, baseName } from './location.ts';
 
-/** Says of a marked name what it is called in the workspace, and why it is marked. */
+/** Adds a tooltip to marked names: the real name, and why it is marked. */
 export class ConfigurationDecorations implements FileDecorationProvider {
   provideFileDecoration({ scheme, path }: Uri): FileDecoration | undefined {
     if (scheme !== SCHEME && scheme !== SNAPSHOT_SCHEME) return undefined;
@@ -11,7 +11,7 @@ export class ConfigurationDecorations implements FileDecorationProvider {
     if (name === undefined) return undefined;
     return new FileDecoration(
       undefined,
-      `${name} in the workspace. VS Code does not use it as configuration`,
+      `Named ${name} in the workspace. Marked so that VS Code does not use it as configuration`,
     );
   }
 }

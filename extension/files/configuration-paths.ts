@@ -1,9 +1,9 @@
 import { WORKSPACE } from '../../protocol/paths.ts';
 
 /**
- * Names that VS Code, an extension that comes with it, or a widespread coding agent inside it takes for configuration, at the root of a folder or
- * anywhere below it. Agents write what they like under these names, so the editor never finds a workspace's file under one of them: it is
- * listed, opened and saved under a marked name: `.vscode (agent)` for `.vscode`.
+ * Names that VS Code, a built-in extension, or a widespread coding agent inside VS Code reads as configuration, at the
+ * root of a folder or anywhere below it. An agent may write anything under these names. So the editor never finds a
+ * workspace's file under one of them, but under a marked name: `.vscode (agent)` for `.vscode`.
  */
 export const CONFIGURATION_NAMES = {
   '.vscode': 'settings, tasks, launch configurations, MCP servers, snippets, recommended extensions',
@@ -27,7 +27,7 @@ export const CONFIGURATION_NAMES = {
   '.kiro': 'MCP servers, hooks',
 } as const;
 
-/** Endings of file names, with what VS Code does with such a file wherever it lies. */
+/** Suffixes of file names, with what VS Code does with such a file anywhere. */
 export const CONFIGURATION_SUFFIXES = {
   '.code-workspace': 'opens as a workspace with settings and tasks of its own',
   '.code-snippets': 'snippets',
@@ -35,15 +35,19 @@ export const CONFIGURATION_SUFFIXES = {
   '.vsix': 'installs as an extension',
 } as const;
 
-/** Behind a name of configuration. A file whose own name ends in it has one mark more, so each name is shown in one way only. */
+/**
+ * Marks a configuration name. A file whose real name is a marked one gets a second mark, so that real names and display
+ * names map one to one.
+ */
 export const MARK_SUFFIX = ' (agent)';
 
 const NAMES: ReadonlySet<string> = new Set(Object.keys(CONFIGURATION_NAMES));
-const ENDINGS: readonly string[] = Object.keys(CONFIGURATION_SUFFIXES);
+const SUFFIXES: readonly string[] = Object.keys(CONFIGURATION_SUFFIXES);
 
 /**
- * Whether some machine that VS Code runs on could take the name for one of configuration. Letter case, compatibility forms, invisible characters
- * and dots or spaces at the end make no difference to one file system or another; a name that is marked without need costs nothing.
+ * Whether VS Code on any machine could read a file of this name as configuration. Some file systems ignore case,
+ * Unicode compatibility forms, invisible characters, or trailing dots and spaces. Marking a name without need does no
+ * harm.
  */
 export function isConfigurationName(name: string): boolean {
   const folded = name
@@ -51,28 +55,28 @@ export function isConfigurationName(name: string): boolean {
     .replace(/[\p{Default_Ignorable_Code_Point}\p{Cc}]/gu, '')
     .toLowerCase()
     .replace(/[. ]+$/, '');
-  return NAMES.has(folded) || ENDINGS.some((ending) => folded.endsWith(ending));
+  return NAMES.has(folded) || SUFFIXES.some((suffix) => folded.endsWith(suffix));
 }
 
-/** A name of the workspace as the editor shows it. */
+/** The name under which the editor shows a file of the workspace. */
 export function displayName(name: string): string {
   return isConfigurationName(unmarked(name)) ? name + MARK_SUFFIX : name;
 }
 
-/** A path of the workspace as the editor shows it; what is not below /workspace stays as it is. */
+/** The path under which the editor shows a path of the workspace. Paths outside /workspace stay unchanged. */
 export function displayPath(path: string): string {
   if (!path.startsWith(`${WORKSPACE}/`)) return path;
   return path.split('/').map(displayName).join('/');
 }
 
-/** The name of a file as it is in the workspace, where the editor shows it marked; else undefined. */
-export function workspaceNameOf(shown: string): string | undefined {
-  return shown.endsWith(MARK_SUFFIX) && isConfigurationName(unmarked(shown))
-    ? shown.slice(0, -MARK_SUFFIX.length)
+/** The name in the workspace of a marked display name; undefined where the name is not marked. */
+export function workspaceNameOf(displayed: string): string | undefined {
+  return displayed.endsWith(MARK_SUFFIX) && isConfigurationName(unmarked(displayed))
+    ? displayed.slice(0, -MARK_SUFFIX.length)
     : undefined;
 }
 
-/** A path with names as they are in the workspace, some of them marked already, as the editor shows it. */
+/** Marks the configuration names in a path. Names that are marked already stay unchanged. */
 export function markPath(path: string): string {
   return path
     .split('/')
@@ -82,13 +86,13 @@ export function markPath(path: string): string {
 
 export type ParsedDisplayPath =
   | { readonly kind: 'path'; readonly path: string }
-  /** A name in it is one of configuration and is not marked: the editor finds nothing there. */
+  /** The path has an unmarked configuration name, so the editor must find nothing there. */
   | { readonly kind: 'configuration'; readonly name: string };
 
-/** The reverse of `shownPath`. */
-export function parseDisplayPath(shown: string): ParsedDisplayPath {
+/** The inverse of `displayPath`. */
+export function parseDisplayPath(displayed: string): ParsedDisplayPath {
   const names: string[] = [];
-  for (const name of shown.split('/')) {
+  for (const name of displayed.split('/')) {
     if (isConfigurationName(name)) return { kind: 'configuration', name };
     names.push(workspaceNameOf(name) ?? name);
   }

@@ -4,13 +4,13 @@ import { WORKSPACE } from '../../protocol/paths.ts';
 import { sanitize } from '../base/sanitize.ts';
 import { baseName } from './location.ts';
 
-/** A document with unsaved changes whose file is not the one any more that the changes began from. */
+/** A document with unsaved changes whose file the session has changed or deleted since. */
 export interface Conflict {
   readonly uri: Uri;
   readonly kind: 'changed' | 'deleted';
 }
 
-/** For a deleted file *overwrite* makes it anew, and *useSessionVersion* gives the document up. */
+/** For a deleted file `overwrite` creates it again, and `useSessionVersion` closes the document. */
 export type ConflictResolution = 'compare' | 'overwrite' | 'useSessionVersion';
 
 export const RESOLUTIONS = {
@@ -22,7 +22,7 @@ export const RESOLUTIONS = {
     icon: 'save',
   },
   useSessionVersion: {
-    changed: 'Take Theirs',
+    changed: "Use Session's Version",
     deleted: 'Close',
     command: 'holdfast.useSessionVersion',
     icon: 'discard',
@@ -30,23 +30,23 @@ export const RESOLUTIONS = {
 } as const satisfies Record<ConflictResolution, object>;
 
 const REVIEW = 'Review…';
-/** Without a number, so that VS Code takes a later one for the same notification and shows it in the place of the earlier one. */
+/** Has no count, so that VS Code replaces an earlier notification with the same text. */
 const SEVERAL =
-  'Several files were changed in the session while you were editing them. They are not saved yet.';
+  'The session changed several files while you were editing them. Your changes are not saved yet.';
 
-/** Undefined: they decide later. */
+/** Undefined where the person decides later. */
 export async function askAboutConflict({ uri, kind }: Conflict): Promise<ConflictResolution | undefined> {
   const answers: ConflictResolution[] =
     kind === 'changed' ? ['compare', 'overwrite', 'useSessionVersion'] : ['overwrite', 'useSessionVersion'];
   const labels = answers.map((answer) => RESOLUTIONS[answer][kind]);
   const choice = await window.showWarningMessage(
-    `${sanitize(baseName(uri.path))} was ${kind} in the session while you were editing it. It is not saved yet.`,
+    `The session ${kind} ${sanitize(baseName(uri.path))} while you were editing it. Your changes are not saved yet.`,
     ...labels,
   );
   return answers.find((answer) => RESOLUTIONS[answer][kind] === choice);
 }
 
-/** Whether they want to see the list. */
+/** Whether the person wants to review the list. */
 export async function offerReview(): Promise<boolean> {
   return (await window.showWarningMessage(SEVERAL, REVIEW)) === REVIEW;
 }
@@ -58,7 +58,7 @@ interface Decided {
 
 type Item = QuickPickItem & { readonly decided?: Decided };
 
-/** The list of all conflicts: a button for each answer per file, and entries that answer for all. */
+/** The list of all conflicts: a button for each resolution per file, and entries that resolve all. */
 export function reviewConflicts(conflicts: readonly Conflict[]): Promise<Decided | undefined> {
   const pick = window.createQuickPick<Item>();
   const answersOf = new Map<QuickInputButton, ConflictResolution>();
@@ -67,8 +67,8 @@ export function reviewConflicts(conflicts: readonly Conflict[]): Promise<Decided
     answersOf.set(button, answer);
     return button;
   };
-  pick.title = 'Files changed in the session while you were editing them';
-  pick.placeholder = conflicts.length === 0 ? 'No conflicts' : 'Choose a file to compare, or decide for all';
+  pick.title = 'Files that the session changed while you were editing them';
+  pick.placeholder = conflicts.length === 0 ? 'No conflicts' : 'Choose a file to compare, or resolve all';
   pick.matchOnDescription = true;
   pick.items = [
     ...conflicts.map((conflict) => ({
@@ -86,12 +86,12 @@ export function reviewConflicts(conflicts: readonly Conflict[]): Promise<Decided
           { label: 'all', kind: QuickPickItemKind.Separator },
           {
             label: 'Overwrite All',
-            detail: 'Saves your texts in the place of what the session has',
+            detail: "Saves your versions and replaces the session's",
             decided: { answer: 'overwrite' as const, conflicts },
           },
           {
-            label: 'Take All of Theirs',
-            detail: 'Gives up your changes and shows what the session has',
+            label: "Use Session's Version for All",
+            detail: "Discards your changes and loads the session's versions",
             decided: { answer: 'useSessionVersion' as const, conflicts },
           },
         ]),

@@ -2,10 +2,10 @@ import { FileSystemError } from 'vscode';
 import type { Uri } from 'vscode';
 import { HoldfastError } from '../../protocol/errors.ts';
 
-/** Any failure as VS Code wants it from a provider of files: the kind it acts on, and the sentence that a person reads. */
+/** Converts any failure into the error that VS Code expects of a file system provider, with our message. */
 export function asFileSystemError(thrown: unknown): FileSystemError {
   if (thrown instanceof FileSystemError) return thrown;
-  const error = HoldfastError.from(thrown, 'The file could not be reached');
+  const error = HoldfastError.from(thrown, 'The file could not be accessed');
   const { sentence } = error;
   switch (error.code) {
     case 'file_not_found':
@@ -30,12 +30,12 @@ export function fileNotFound(uri: Uri): FileSystemError {
   return FileSystemError.FileNotFound(uri);
 }
 
-/** The folder above `workspace/` is no place for files: what lay there would be read as configuration of the editor. */
+/** For writes to the folder above `workspace/`, where VS Code would read files as its own configuration. */
 export function outsideWorkspace(): FileSystemError {
-  return FileSystemError.NoPermissions('Only what is below /workspace can be changed');
+  return FileSystemError.NoPermissions('Only files below /workspace can be changed');
 }
 
-/** What work gives; its failure as VS Code wants it. */
+/** Awaits `work` and converts its failure with `asFileSystemError`. */
 export async function withFileSystemErrors<T>(work: Promise<T>): Promise<T> {
   try {
     return await work;

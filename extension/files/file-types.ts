@@ -11,7 +11,7 @@ const TYPES = {
   device: FileType.Unknown,
 } as const satisfies Record<SessionType, FileType>;
 
-/** The folder above `workspace/`, which never changes. */
+/** The stat of the folder above `workspace/`, which never changes. */
 export const ROOT_STAT: FileStat = {
   type: FileType.Directory,
   ctime: 0,
@@ -20,13 +20,13 @@ export const ROOT_STAT: FileStat = {
   permissions: FilePermission.Readonly,
 };
 
-/** Of an entry of a listing; `linkType` is what a link leads to. */
+/** The type of a directory entry. `linkType`: the type of a link's target; null where the target is missing. */
 export function entryType(type: SessionType, linkType: SessionType | null): FileType {
   if (type !== 'symlink') return TYPES[type];
   return linkTo(linkType === null ? FileType.Unknown : TYPES[linkType]);
 }
 
-/** Of what a path leads to; a link that leads nowhere is told of as itself. */
+/** The type of a stat that follows links. A dangling link has its own stat. */
 export function statType({ type }: SessionStat, isLink: boolean): FileType {
   const target = type === 'symlink' ? FileType.Unknown : TYPES[type];
   return isLink ? linkTo(target) : target;

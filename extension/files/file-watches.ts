@@ -7,10 +7,10 @@ import type { Connection } from '../connection/connection.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 import { workspaceUri } from './location.ts';
 
-const MOST_EXCLUDES = 200;
-const LONGEST_EXCLUDE = 1000;
-const AGAIN_MS = 2_000;
-const LONGEST_AGAIN_MS = 60_000;
+const MAX_EXCLUDES = 200;
+const MAX_EXCLUDE_CHARACTERS = 1000;
+const RETRY_MS = 2_000;
+const MAX_RETRY_MS = 60_000;
 
 const KINDS = {
   created: FileChangeType.Created,
@@ -23,35 +23,35 @@ interface Watch {
   readonly path: string;
   readonly recursive: boolean;
   readonly excludes: readonly string[];
-  /** What the supervisor calls it, on the connection that it was asked for on. */
+  /** The supervisor's id of the watch, and the connection that it belongs to. */
   subscription: { readonly peer: SupervisorPeer; readonly id: string } | undefined;
-  opening: boolean;
-  /** It has been open, or would have been: whatever comes after the gap needs another look. */
-  begun: boolean;
+  isOpening: boolean;
+  /** Whether it was open before or failed to open. Changes may then have been missed, so opening it rescans. */
+  needsRescan: boolean;
   failures: number;
-  again: NodeJS.Timeout | undefined;
-  ended: boolean;
+  retry: NodeJS.Timeout | undefined;
+  isEnded: boolean;
 }
 
-/** What VS Code wants to be told of, kept up over lost connections; after a gap everything below is looked at again. */
+/** The watches of VS Code. They survive lost connections: after a gap VS Code reads everything below again. */
 export class FileWatches implements Disposable {
   readonly #connection: Connection;
-  readonly #tell: (events: FileChangeEvent[]) => void;
-  readonly #lookAgain: (session: string, path: string) => void;
+  readonly #emit: (events: FileChangeEvent[]) => void;
+  readonly #rescan: (session: string, path: string) => void;
   readonly #watches = new Set<Watch>();
-  /** Sessions that were looked at while no watch told of their changes. */
+  /** Sessions whose files were read while no watch was open. */
   readonly #unwatched = new Set<string>();
   readonly #owned = new DisposableStore();
 
   constructor(options: {
     readonly connection: Connection;
-    readonly tell: (events: FileChangeEvent[]) => void;
-    /** Something below may have changed without being told of. */
-    readonly lookAgain: (session: string, path: string) => void;
+    readonly emit: (events: FileChangeEvent[]) => void;
+    /** Changes below the path may have been missed. */
+    readonly rescan: (session: string, path: string) => void;
   }) {
     this.#connection = options.connection;
-    this.#tell = options.tell;
-    this.#lookAgain = options.lookAgain;
+    this.#emit = options.emit;
+    this.#rescan = options.rescan;
     this.#owned.add(this.#connection.onDidConnect((peer) => this.#listen(peer)));
     this.#owned.add(
       this.#connection.onDidChange(({ kind }) => {
@@ -66,7 +66,7 @@ export class FileWatches implements Disposable {
     this.#owned.dispose();
   }
 
-  /** `path`: of the workspace. */
+  /** `path`: a path in the workspace. */
   watch(
     session: string,
     path: string,
@@ -77,14 +77,14 @@ export class FileWatches implements Disposable {
       path,
       recursive: options.recursive,
       excludes: options.excludes
-        .filter((glob) => glob !== '' && glob.length <= LONGEST_EXCLUDE)
-        .slice(0, MOST_EXCLUDES),
+        .filter((glob) => glob !== '' && glob.length <= MAX_EXCLUDE_CHARACTERS)
+        .slice(0, MAX_EXCLUDES),
       subscription: undefined,
-      opening: false,
-      begun: false,
+      isOpening: false,
+      needsRescan: false,
       failures: 0,
-      again: undefined,
-      ended: false,
+      retry: undefined,
+      isEnded: false,
     };
     this.#watches.add(watch);
     this.#connection.ensureConnecting();
@@ -92,7 +92,9 @@ export class FileWatches implements Disposable {
     return new Disposable(() => this.#end(watch));
   }
 
-  /** Something of a session is about to be read: what becomes of it is told by an open watch, else there has to be another look. */
+  /**
+   * Files of the session are about to be read. Without an open watch their changes are missed, so the next one rescans.
+   */
   recordAccess(session: string): void {
     const isWatched = [...this.#watches].some((one) => one.session === session && this.#isOpen(one));
     if (!isWatched) this.#unwatched.add(session);
@@ -113,20 +115,20 @@ export class FileWatches implements Disposable {
         type: KINDS[kind],
         uri: workspaceUri(watch.session, path),
       }));
-      if (events.length > 0) this.#tell(events);
-      if (overflow) this.#lookAgain(watch.session, watch.path);
+      if (events.length > 0) this.#emit(events);
+      if (overflow) this.#rescan(watch.session, watch.path);
       if (ended) {
         watch.subscription = undefined;
-        this.#later(watch);
+        this.#scheduleRetry(watch);
       }
     });
   }
 
   async #open(watch: Watch): Promise<void> {
     const { peer } = this.#connection;
-    if (peer === undefined || watch.ended || watch.opening || watch.subscription?.peer === peer) return;
-    clearTimeout(watch.again);
-    watch.opening = true;
+    if (peer === undefined || watch.isEnded || watch.isOpening || watch.subscription?.peer === peer) return;
+    clearTimeout(watch.retry);
+    watch.isOpening = true;
     try {
       const { session, path, recursive, excludes } = watch;
       const { subscription } = await peer.call('files/watch', {
@@ -137,42 +139,42 @@ export class FileWatches implements Disposable {
       });
       watch.subscription = { peer, id: subscription };
       watch.failures = 0;
-      if (this.#unwatched.delete(session) || watch.begun) this.#lookAgain(session, path);
-      watch.begun = true;
+      if (this.#unwatched.delete(session) || watch.needsRescan) this.#rescan(session, path);
+      watch.needsRescan = true;
     } catch (error) {
-      this.#failed(watch, error);
+      this.#onFailure(watch, error);
     } finally {
-      watch.opening = false;
+      watch.isOpening = false;
     }
-    // Given up, or connected anew, while it was being opened.
+    // VS Code may have disposed of the watch, or the connection may have changed, while it was opened.
     if (this.#isEnded(watch)) this.#close(watch);
     else if (watch.subscription !== undefined && this.#connection.peer !== peer) void this.#open(watch);
   }
 
-  #failed(watch: Watch, error: unknown): void {
+  #onFailure(watch: Watch, error: unknown): void {
     const { code } = HoldfastError.from(error);
-    // The session is gone for good.
+    // The session was deleted.
     if (code === 'not_found') return;
-    watch.begun = true;
-    this.#later(watch);
+    watch.needsRescan = true;
+    this.#scheduleRetry(watch);
   }
 
-  #later(watch: Watch): void {
-    if (watch.ended) return;
-    clearTimeout(watch.again);
-    const delay = Math.min(LONGEST_AGAIN_MS, AGAIN_MS * 2 ** Math.min(watch.failures, 10));
+  #scheduleRetry(watch: Watch): void {
+    if (watch.isEnded) return;
+    clearTimeout(watch.retry);
+    const delay = Math.min(MAX_RETRY_MS, RETRY_MS * 2 ** Math.min(watch.failures, 10));
     watch.failures += 1;
-    watch.again = setTimeout(() => void this.#open(watch), delay);
+    watch.retry = setTimeout(() => void this.#open(watch), delay);
   }
 
-  /** The compiler does not see that it may have ended while something was waited for. */
+  /** A method, because the compiler does not see that the value may change during an `await`. */
   #isEnded(watch: Watch): boolean {
-    return watch.ended;
+    return watch.isEnded;
   }
 
   #end(watch: Watch): void {
-    watch.ended = true;
-    clearTimeout(watch.again);
+    watch.isEnded = true;
+    clearTimeout(watch.retry);
     this.#watches.delete(watch);
     this.#close(watch);
   }
@@ -181,12 +183,12 @@ export class FileWatches implements Disposable {
     const { subscription } = watch;
     if (subscription === undefined) return;
     watch.subscription = undefined;
-    // Where the connection has ended, so has the watch.
+    // A closed connection has ended the watch already.
     void subscription.peer.call('files/unwatch', { subscription: subscription.id }).catch(() => undefined);
   }
 }
 
-/** An event that makes VS Code look at a folder again: it believes that something new is in it. */
+/** An event that makes VS Code read a folder again: the creation of a file in it that does not exist. */
 export function refreshFolderEvent(folder: Uri): FileChangeEvent {
   const path = folder.path.endsWith('/') ? folder.path : `${folder.path}/`;
   return { type: FileChangeType.Created, uri: folder.with({ path: `${path}.holdfast-look-again` }) };

@@ -1,23 +1,23 @@
 import type { Uri } from 'vscode';
 import { sandboxTerminalSettings } from './sandbox-terminal-settings.ts';
 
-/** Where VS Code looks for the configuration of a folder of ours. No agent can put a file there, and no listing has it. */
+/** Where VS Code looks for the settings of a session's folder. No agent can write there, and no listing shows it. */
 export const SETTINGS_PATH = '/.vscode/settings.json';
 
 /**
- * Settings of the folder of every session and snapshot. The features that they turn off would take the path of the folder or of a file in it for a
- * path of this machine (docs/editor.md has the table of all). New terminals are those of a sandbox.
+ * Settings of the folder of every session and snapshot. They turn off features that would use a path of the workspace
+ * as a path of this machine (docs/editor.md lists them all), and open new terminals in the sandbox.
  */
 const FOLDER_SETTINGS = {
-  // *Initialize Repository* made a repository of the machine's root directory.
+  // *Initialize Repository* would create a repository in the root directory of this machine.
   'git.enabled': false,
-  // *Run Script* and *Debug* would start in `/workspace` of this machine.
+  // *Run Script* and *Debug* would run in `/workspace` of this machine.
   'npm.scriptHover': false,
   'debug.javascript.codelens.npmScripts': 'never',
   'npm.autoDetect': 'off',
   'typescript.tsc.autoDetect': 'off',
   'js/ts.tsc.autoDetect': 'off',
-  // The npm of this machine would ask its registry about names that the agent chose, and fetch packages.
+  // The npm of this machine would query its registry for names that the agent chose, and download packages.
   'npm.fetchOnlinePackageInfo': false,
   'typescript.disableAutomaticTypeAcquisition': true,
   'js/ts.tsserver.automaticTypeAcquisition.enabled': false,
@@ -28,7 +28,7 @@ export function isFolderSettings({ path }: Uri): boolean {
   return path === SETTINGS_PATH;
 }
 
-/** The text of the file; `title` is that of the window, where it is known. */
+/** The content of the settings file. `title`: the title of the window, if known. */
 export function folderSettings(title?: string): string {
   const settings = { ...(title === undefined ? {} : { 'window.title': title }), ...FOLDER_SETTINGS };
   return `${JSON.stringify(settings, null, 2)}\n`;

@@ -7,18 +7,21 @@ import type { ImportedConfiguration } from './imported-configuration.ts';
 import type { WindowGuard } from './window-guard.ts';
 
 /**
- * Files of an agent as VS Code may have them: nothing under a name that it takes for configuration, and nothing at all in a window that was opened on
- * something an agent can write. There is no exception for windows that look safe: VS Code reads the configuration of a folder that a
- * person adds before the extension hears of the folder.
+ * Limits what VS Code can read of an agent's files: nothing under a configuration name, and nothing at all in a window
+ * that was opened on a folder that an agent can write. There is no exception for windows that look safe, because VS
+ * Code reads the configuration of a folder that a person adds before it notifies the extension.
  */
 export class GuardedFiles implements FileSystemProvider {
   readonly #files: FileSystemProvider;
   readonly #guard: WindowGuard;
   readonly #imports: ImportedConfiguration | undefined;
-  /** Absent where the files behind cannot: VS Code then copies by reading and writing. */
+  /** Absent where the wrapped provider has none: VS Code then copies by reading and writing. */
   readonly copy?: NonNullable<FileSystemProvider['copy']>;
 
-  /** `imports` takes what a person brings in under a name of configuration; without it nothing can be written there. */
+  /**
+   * `imports` accepts files with a configuration name that a person copies into the workspace. Without it they are
+   * refused.
+   */
   constructor(files: FileSystemProvider, guard: WindowGuard, imports?: ImportedConfiguration) {
     this.#files = files;
     this.#guard = guard;
@@ -100,13 +103,14 @@ export class GuardedFiles implements FileSystemProvider {
     }
   }
 
-  /** Why VS Code does not get the file; undefined where it does. Throws where it gets none at all. */
+  /** Why VS Code must not access this URI; undefined where it may. Throws while the window must not access any file. */
   #refusal(uri: Uri): FileSystemError | undefined {
     this.#guard.assertFilesAllowed();
     const name = configurationNameIn(uri);
     if (name === undefined) return undefined;
     return FileSystemError.NoPermissions(
-      `VS Code takes ${sanitize(name)} for its own configuration, so a session’s is found under the name “${sanitize(name)}${MARK_SUFFIX}” instead`,
+      `VS Code reads ${sanitize(name)} as its own configuration. ` +
+        `In a session it is named “${sanitize(name)}${MARK_SUFFIX}” instead`,
     );
   }
 }

@@ -4,49 +4,55 @@ import { sanitize } from '../base/sanitize.ts';
 import { markPath } from './configuration-paths.ts';
 import { baseName } from './location.ts';
 
-/** VS Code looks at what it has written at once; a busy machine takes a moment. */
-const KNOWN_MS = 30_000;
-const MOST_KNOWN = 10_000;
+/** How long VS Code can stat what it has just written. */
+const RETAIN_MS = 30_000;
+const MAX_RETAINED = 10_000;
 
-interface Known {
+interface Written {
   readonly stat: FileStat;
   readonly until: number;
 }
 
 /**
- * Files and folders with names of configuration that a person brings into a session: a project that they drop on the Explorer, or copy, has its `.github`
- * under its real name. VS Code writes them under that name, and looks at each before and after. It learns only what it wrote itself: nothing
- * that an agent wrote is told, and nothing that is there already is replaced, because VS Code cannot ask about what it does not see.
+ * Accepts files and folders with configuration names that a person copies into a session, for example the `.github` of
+ * a project that they drop on the Explorer. VS Code writes them under their real names and stats each before and after.
+ * It only learns about what it wrote itself, never about an agent's files. An existing file is never replaced, because
+ * VS Code cannot ask about a file that it does not see.
  */
 export class ImportedConfiguration {
   readonly #files: FileSystemProvider;
-  readonly #known = new Map<string, Known>();
+  readonly #written = new Map<string, Written>();
 
   constructor(files: FileSystemProvider) {
     this.#files = files;
   }
 
-  /** What was brought in a moment ago. Errors: `FileNotFound` where the workspace has nothing of that name, `refusal` where it has. */
+  /**
+   * The stat of what was written a moment ago. Errors: `FileNotFound` where the workspace has nothing under that name;
+   * else `refusal`.
+   */
   async stat(uri: Uri, refusal: FileSystemError): Promise<FileStat> {
-    const known = this.#known.get(uri.toString());
-    if (known !== undefined && known.until > Date.now()) return known.stat;
+    const written = this.#written.get(uri.toString());
+    if (written !== undefined && written.until > Date.now()) return written.stat;
     if (/\/\.{0,2}\//.test(`${uri.path}/`)) throw refusal;
     throw (await this.#exists(uri)) ? refusal : FileSystemError.FileNotFound(uri);
   }
 
   async createDirectory(uri: Uri): Promise<void> {
     await this.#files.createDirectory(marked(uri));
-    this.#keep(uri, FileType.Directory, 0);
+    this.#retain(uri, FileType.Directory, 0);
   }
 
   async writeFile(uri: Uri, content: Uint8Array): Promise<void> {
     const target = marked(uri);
     if (await this.#exists(uri)) {
       const name = sanitize(baseName(target.path));
-      throw FileSystemError.FileExists(`It is there already, as “${name}”. Delete or rename that one first`);
+      throw FileSystemError.FileExists(
+        `The session already has it as “${name}”. Delete or rename that one first`,
+      );
     }
     await this.#files.writeFile(target, content, { create: true, overwrite: false });
-    this.#keep(uri, FileType.File, content.byteLength);
+    this.#retain(uri, FileType.File, content.byteLength);
   }
 
   async #exists(uri: Uri): Promise<boolean> {
@@ -59,16 +65,16 @@ export class ImportedConfiguration {
     }
   }
 
-  #keep(uri: Uri, type: FileType, size: number): void {
+  #retain(uri: Uri, type: FileType, size: number): void {
     const now = Date.now();
     const key = uri.toString();
-    // The oldest are in front.
-    this.#known.delete(key);
-    for (const [old, { until }] of this.#known) {
-      if (until > now && this.#known.size < MOST_KNOWN) break;
-      this.#known.delete(old);
+    // A Map keeps the order of insertion: the oldest come first.
+    this.#written.delete(key);
+    for (const [old, { until }] of this.#written) {
+      if (until > now && this.#written.size < MAX_RETAINED) break;
+      this.#written.delete(old);
     }
-    this.#known.set(key, { stat: { type, size, ctime: now, mtime: now }, until: now + KNOWN_MS });
+    this.#written.set(key, { stat: { type, size, ctime: now, mtime: now }, until: now + RETAIN_MS });
   }
 }
 

@@ -5,16 +5,16 @@ import { SCHEME, locate } from './location.ts';
 import type { SessionFiles } from './session-files.ts';
 import { tailText } from './tail-text.ts';
 
-/** `holdfast-tail://<session>/workspace/…`: the end of a file that is too large to be opened. */
+/** `holdfast-tail://<session>/workspace/…`: the end of a file that is too large to open. */
 const TAIL_SCHEME = 'holdfast-tail';
-/** How long a tab may take to come up for a file that could not be opened. */
+/** How long after a refused read VS Code may open the tab for it. */
 const TAB_MS = 5_000;
-/** A log that grows all the time is read again only so often. */
-const AGAIN_MS = 2_000;
+/** The shortest time between two reads of a growing file. */
+const REFRESH_MS = 2_000;
 
 /**
- * Files that are too large for an editor. Whoever reads one – a copy, a search, another extension – gets an error, as part of a file must
- * not pass for the file. A tab of it shows its end instead, under an address of its own that nobody can write to.
+ * Shows the end of files that are too large for an editor. Reading such a file is an error, because a copy, a search or
+ * another extension must not take a part of it for the whole. Its tab shows the end instead, under a read-only URI.
  */
 export class LargeFiles implements Disposable {
   readonly #files: SessionFiles;
@@ -33,7 +33,7 @@ export class LargeFiles implements Disposable {
     );
     this.#owned.add(
       window.tabGroups.onDidChangeTabs(({ opened, changed }) => {
-        for (const tab of [...opened, ...changed]) this.#look(tab);
+        for (const tab of [...opened, ...changed]) this.#replaceIfRefused(tab);
       }),
     );
     this.#owned.onDispose(() => {
@@ -45,7 +45,9 @@ export class LargeFiles implements Disposable {
     this.#owned.dispose();
   }
 
-  /** A file was not read because it is too large. Where a tab was to show it, that one shows its end. */
+  /**
+   * A read of this file was refused because of its size. A tab that is about to show the file shows its end instead.
+   */
   showTailInTab(uri: Uri): void {
     const key = uri.toString();
     clearTimeout(this.#refused.get(key));
@@ -53,25 +55,26 @@ export class LargeFiles implements Disposable {
       key,
       setTimeout(() => this.#refused.delete(key), TAB_MS),
     );
-    for (const { tabs } of window.tabGroups.all) for (const tab of tabs) this.#look(tab);
+    for (const { tabs } of window.tabGroups.all) for (const tab of tabs) this.#replaceIfRefused(tab);
   }
 
+  /** Files have changed: reads the ends that are shown again. */
   refreshTails(events: readonly FileChangeEvent[]): void {
     for (const { type, uri } of events) {
       const tail = uri.with({ scheme: TAIL_SCHEME });
       const key = tail.toString();
       if (type === FileChangeType.Deleted || this.#outdated.has(key) || !isOpen(key)) continue;
-      const again = (): void => {
+      const refresh = (): void => {
         this.#outdated.delete(key);
         this.#changed.fire(tail);
       };
-      this.#outdated.set(key, setTimeout(again, AGAIN_MS));
+      this.#outdated.set(key, setTimeout(refresh, REFRESH_MS));
     }
   }
 
-  #look(tab: Tab): void {
+  #replaceIfRefused(tab: Tab): void {
     const { input } = tab;
-    // Whoever else read the file: a tab with unsaved changes stays.
+    // The refused read may be of another program: a tab with unsaved changes stays.
     if (tab.isDirty || !(input instanceof TabInputText) || input.uri.scheme !== SCHEME) return;
     const key = input.uri.toString();
     const timer = this.#refused.get(key);
@@ -86,7 +89,7 @@ export class LargeFiles implements Disposable {
     try {
       document = await workspace.openTextDocument(uri.with({ scheme: TAIL_SCHEME }));
     } catch {
-      // It is no text, or cannot be read: the tab says why the file was not opened.
+      // The file is not text or cannot be read. The tab shows why it was not opened.
       return;
     }
     await window.showTextDocument(document, {
@@ -99,7 +102,7 @@ export class LargeFiles implements Disposable {
 
   async #read(tail: Uri): Promise<string> {
     const location = locate(tail.with({ scheme: SCHEME }));
-    if (location.kind !== 'workspace') throw new Error('This is no file of a session');
+    if (location.kind !== 'workspace') throw new Error('This is not a file of a session');
     const { bytes, size } = await this.#files.readTail({ session: location.session }, location.path);
     const text = tailText(bytes, { path: location.path, size });
     if (text === undefined) throw new Error('The file is not text');

@@ -9,7 +9,7 @@ export const SCHEME = 'holdfast';
 /** `holdfast-snapshot://<snapshot>/workspace/…` */
 export const SNAPSHOT_SCHEME = 'holdfast-snapshot';
 
-/** Where an address of ours leads: into a workspace, or to the root above it, which is nobody's folder but ours. */
+/** What a URI of ours refers to: a path in a workspace, or the folder above it, which only we provide. */
 export type Location =
   | { readonly kind: 'root'; readonly session: string }
   | { readonly kind: 'workspace'; readonly session: string; readonly path: string }
@@ -20,7 +20,7 @@ export function locate(uri: Uri): Location {
   return below(uri);
 }
 
-/** The same for a snapshot's files: `session` is then the snapshot's id. */
+/** The same for a snapshot's files; `session` is then the snapshot's id. */
 export function locateSnapshot(uri: Uri): Location {
   if (!SnapshotIdSchema.safeParse(uri.authority).success) return { kind: 'nowhere' };
   return below(uri);
@@ -35,24 +35,27 @@ function below({ authority: session, path }: Uri): Location {
   return real.kind === 'path' ? { kind: 'workspace', session, path: real.path } : { kind: 'nowhere' };
 }
 
-/** The first name of a workspace's path under which VS Code looks for its own configuration; undefined where the address has none. */
+/** The first unmarked configuration name in a URI's path; undefined where it has none. */
 export function configurationNameIn({ path }: Uri): string | undefined {
   if (!path.startsWith(`${WORKSPACE}/`)) return undefined;
   const real = parseDisplayPath(path);
   return real.kind === 'configuration' ? real.name : undefined;
 }
 
-/** The folder that a window opens: it shows `workspace/`, so VS Code finds none of the agent's files where it looks for a folder's configuration. */
+/**
+ * The folder that a window opens. It contains only `workspace/`, so VS Code finds no file of the agent where it looks
+ * for the configuration of a folder.
+ */
 export function rootUri(session: string): Uri {
   return Uri.from({ scheme: SCHEME, authority: session, path: '/' });
 }
 
-/** `path`: `/workspace/…` as the agent sees it. `locate` is the reverse. */
+/** `path`: `/workspace/…` as the agent sees it. `locate` is the inverse. */
 export function workspaceUri(session: string, path: string): Uri {
   return Uri.from({ scheme: SCHEME, authority: session, path: displayPath(path) });
 }
 
-/** What a snapshot has, which never changes. */
+/** The same for a file of a snapshot. */
 export function snapshotUri(snapshot: string, path: string): Uri {
   return Uri.from({ scheme: SNAPSHOT_SCHEME, authority: snapshot, path: displayPath(path) });
 }

@@ -1,10 +1,10 @@
 import { diffArrays } from 'diff';
 
-/** Lines that may differ between two texts; more than that is for a person to merge. */
-const MOST_EDITS = 5_000;
-const MOST_MS = 200;
+/** Texts that differ in more lines, or take longer to compare, are left to a person. */
+const MAX_EDITS = 5_000;
+const TIMEOUT_MS = 200;
 
-/** Lines `start…end` (exclusive) become `lines`. */
+/** Replaces the lines from `start` to `end` (exclusive) with `lines`. */
 export interface LineEdit {
   readonly start: number;
   readonly end: number;
@@ -12,8 +12,9 @@ export interface LineEdit {
 }
 
 /**
- * A three-way merge: the edits of `mine` that take in what `theirs` changed since `base`. Undefined where both sides changed the same or
- * touching lines, or where the texts differ too much. All texts have `\n` as their line end. A change that both made is made once.
+ * A three-way merge: the edits of `mine` that apply the changes of `theirs` since `base`. Undefined where both sides
+ * changed the same or adjacent lines, or where the texts differ too much. A change that both sides made is applied
+ * once. All texts must have `\n` as their line end.
  */
 export function mergeLines(base: string, mine: string, theirs: string): LineEdit[] | undefined {
   const [old, own, other] = [linesOf(base), linesOf(mine), linesOf(theirs)];
@@ -22,7 +23,7 @@ export function mergeLines(base: string, mine: string, theirs: string): LineEdit
   if (ours === undefined || incoming === undefined) return undefined;
   const edits: LineEdit[] = [];
   let next = 0;
-  /** How many lines further down a line of `base` is in `mine`. */
+  /** By how many lines a line of `base` has moved down in `mine`. */
   let shift = 0;
   for (const change of incoming) {
     let own = ours[next];
@@ -31,7 +32,7 @@ export function mergeLines(base: string, mine: string, theirs: string): LineEdit
       next += 1;
       own = ours[next];
     }
-    // Changes that touch are told apart by nobody: an insertion beside a changed line may belong before or after it.
+    // Adjacent changes conflict too: an insertion next to a changed line may belong before or after it.
     if (own === undefined || change.end < own.start) {
       edits.push({ start: change.start + shift, end: change.end + shift, lines: change.lines });
     } else if (!isSame(own, change)) return undefined;
@@ -39,7 +40,7 @@ export function mergeLines(base: string, mine: string, theirs: string): LineEdit
   return edits;
 }
 
-/** The text with the edits made. */
+/** Applies edits to a text. */
 export function applyEdits(text: string, edits: readonly LineEdit[]): string {
   const lines = linesOf(text);
   const merged: string[] = [];
@@ -53,14 +54,14 @@ export function applyEdits(text: string, edits: readonly LineEdit[]): string {
   return merged.join('\n');
 }
 
-/** The last line has no line end, so a text that ends with one has an empty last line. */
+/** A text that ends with a line end has an empty last line. */
 function linesOf(text: string): string[] {
   return text.split('\n');
 }
 
-/** What differs, as edits of the first, in order. */
+/** The differences as edits of `from`, in order. */
 function changes(from: string[], to: string[]): LineEdit[] | undefined {
-  const parts = diffArrays(from, to, { maxEditLength: MOST_EDITS, timeout: MOST_MS }) as
+  const parts = diffArrays(from, to, { maxEditLength: MAX_EDITS, timeout: TIMEOUT_MS }) as
     { value: string[]; added: boolean; removed: boolean }[] | undefined;
   if (parts === undefined) return undefined;
   const edits: LineEdit[] = [];

@@ -5,11 +5,11 @@ export interface WindowRoot {
   readonly name: string;
 }
 
-/** What a window has to show instead, so that none of its folders and no workspace file is one that an agent can write. */
+/** How a window must change so that an agent can write none of its root folders and not its workspace file. */
 export type SafeRoots =
   | { readonly kind: 'asIs' }
   | { readonly kind: 'open'; readonly root: Uri }
-  /** In a workspace file of the person's: `count` folders from the one at `from` on become these. */
+  /** For a workspace file of the person: replace `count` folders, starting at index `from`, with these. */
   | {
       readonly kind: 'replace';
       readonly from: number;
@@ -17,7 +17,7 @@ export type SafeRoots =
       readonly folders: WindowRoot[];
     };
 
-/** `isOurs`: the address is one of a session's or a snapshot's files. */
+/** `isOurs`: whether a URI is a file of a session or a snapshot. */
 export function safeRoots(
   workspaceFile: Uri | undefined,
   folders: readonly WindowRoot[],
@@ -34,7 +34,7 @@ export function safeRoots(
   const safe: WindowRoot[] = [];
   for (const folder of folders.slice(from)) {
     const uri = isUnsafe(folder) ? rootAbove(folder.uri) : folder.uri;
-    // A session is shown once.
+    // Each session is shown once.
     if (taken.has(uri.toString())) continue;
     taken.add(uri.toString());
     safe.push({ uri, name: folder.name });

@@ -1,7 +1,7 @@
-/** The title of the contributed profile in package.nls.json: VS Code's settings name a profile by its title. */
+/** The title of our terminal profile in package.nls.json. VS Code's settings refer to a profile by its title. */
 export const SANDBOX_PROFILE = 'Agent (sandbox)';
 
-/** Profiles that VS Code brings along or detects; all of them are shells of this machine. */
+/** Profiles that VS Code has built in or detects. All of them are shells of this machine. */
 const BUILT_IN_PROFILES = {
   linux: ['bash', 'zsh', 'fish', 'tmux', 'pwsh'],
   osx: ['bash', 'zsh', 'fish', 'tmux', 'pwsh'],
@@ -9,8 +9,9 @@ const BUILT_IN_PROFILES = {
 } as const;
 
 /**
- * Settings of a folder with which VS Code opens every new terminal of its window in the sandbox: the default profile is ours, and there is no built-in
- * one, or *Split* and `+` would open a shell of this machine under the workspace's name.
+ * Folder settings that open every new terminal of the window in the sandbox: our profile is the default, and the
+ * built-in profiles are removed. Otherwise *Split* and `+` would open a shell of this machine under the workspace's
+ * name.
  */
 export function sandboxTerminalSettings(): Record<string, unknown> {
   const settings: Record<string, unknown> = {};

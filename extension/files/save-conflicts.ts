@@ -25,34 +25,34 @@ import { isVersionConflict } from './session-files.ts';
 import type { WritePrecondition, SessionFiles } from './session-files.ts';
 
 /**
- * Saves that fail one after the other, as those of an autosave do, are reported together. VS Code shows at most three notifications
- * within 800 ms, and it has one of its own for each of these saves: ours has to come later, or it goes unseen.
+ * Conflicts that follow each other, as those of an autosave do, are reported together. VS Code shows at most three
+ * notifications within 800 ms and has one of its own for each failed save, so ours must come later to be seen.
  */
-const GATHER_MS = 1_200;
-/** A person who pressed keys waits for the answer. */
-const ASK_MS = 100;
+const REPORT_ALL_MS = 1_200;
+/** A person who saved by hand waits for the answer. */
+const REPORT_ONE_MS = 100;
 
 /**
- * Saves of documents whose file has changed in the session since. Such a save fails at once, so that the document stays unsaved in
- * the eyes of VS Code too; the person decides when they like, for each file or for all, and nothing is lost meanwhile.
+ * Handles saves of documents whose file the session has changed since. Such a save fails at once, so VS Code keeps the
+ * document unsaved. The person resolves the conflict whenever they like, for each file or for all.
  */
 export class SaveConflicts implements Disposable {
   readonly #files: SessionFiles;
   readonly #bases: DocumentBases;
   readonly #comparisons: Comparisons;
-  readonly #merging: SaveMerger;
+  readonly #merger: SaveMerger;
   readonly #conflicts = new Map<string, Conflict>();
-  /** Why VS Code is saving a document. */
+  /** Why VS Code saves each document. */
   readonly #reasons = new Map<string, TextDocumentSaveReason>();
-  /** Deleted files that a person wants back. */
+  /** Files that the session deleted and that a person wants to recreate. */
   readonly #recreated = new Set<string>();
   readonly #owned = new DisposableStore();
   readonly #item = this.#owned.add(
     window.createStatusBarItem('holdfast.conflicts', StatusBarAlignment.Left, 0),
   );
-  #telling: NodeJS.Timeout | undefined;
-  /** Documents that a person has just tried to save. */
-  readonly #asked = new Set<string>();
+  #report: NodeJS.Timeout | undefined;
+  /** Documents that a person has just tried to save by hand. */
+  readonly #savedByHand = new Set<string>();
 
   constructor(connection: Connection, files: SessionFiles, bases: DocumentBases) {
     this.#files = files;
@@ -63,7 +63,7 @@ export class SaveConflicts implements Disposable {
         if (uri.scheme === SCHEME) this.#reasons.set(uri.toString(), reason);
       }),
     );
-    this.#merging = this.#owned.add(
+    this.#merger = this.#owned.add(
       new SaveMerger({
         connection,
         files,
@@ -74,17 +74,17 @@ export class SaveConflicts implements Disposable {
     this.#owned.add(workspace.onDidSaveTextDocument(({ uri }) => this.#settled(uri)));
     this.#owned.add(
       workspace.onDidCloseTextDocument(({ uri }) => {
-        // VS Code also says so when a document gets another language.
+        // VS Code fires this also when the language of a document changes.
         if (openDocumentOf(uri) === undefined) this.#settled(uri);
       }),
     );
     this.#owned.add(
       workspace.onDidChangeTextDocument(({ document }) => {
-        // Reverted, or undone to what it began from.
+        // The document was reverted, or undone to its base.
         if (!document.isDirty) this.#settled(document.uri);
       }),
     );
-    this.#owned.onDispose(() => clearTimeout(this.#telling));
+    this.#owned.onDispose(() => clearTimeout(this.#report));
     this.#item.name = 'Save conflicts with the session';
     this.#item.command = 'holdfast.reviewConflicts';
     this.#item.backgroundColor = new ThemeColor('statusBarItem.warningBackground');
@@ -103,49 +103,56 @@ export class SaveConflicts implements Disposable {
     this.#owned.dispose();
   }
 
-  /** Writes what an editor holds over what it began from. Where the file is another one by now it throws, and the person is asked. */
+  /**
+   * Saves a document over its base version. Errors: `SaveConflict` where the file has another version; the person is
+   * then asked.
+   */
   async save(session: string, path: string, content: Uint8Array, base: string | undefined): Promise<void> {
     const uri = workspaceUri(session, path);
     const key = uri.toString();
     const isManual = (this.#reasons.get(key) ?? MANUAL) === MANUAL;
-    // Merging is editing the right side of the comparison: what is saved then takes the place of what is shown on its left.
-    const seen = isManual ? this.#comparisons.shownVersion(uri)?.version : undefined;
-    const expected = this.#recreated.delete(key) ? undefined : (seen ?? base);
-    // An editor that does not know what it began from (its state was lost) may only make the file anew.
-    const expectation = expected === undefined ? { create: true } : { ifVersion: expected };
+    // A person merges by editing the right side of the comparison: saving that replaces the version on the left.
+    const compared = isManual ? this.#comparisons.shownVersion(uri)?.version : undefined;
+    const expected = this.#recreated.delete(key) ? undefined : (compared ?? base);
+    // A document without a base (its state was lost) may only create the file.
+    const precondition = expected === undefined ? { create: true } : { ifVersion: expected };
     try {
-      await this.#write(session, path, content, expectation);
+      await this.#write(session, path, content, precondition);
     } catch (error) {
-      const isDeleted = this.#conflictIn(error, expected) === 'deleted';
-      if (!isDeleted && (await this.#savedMerged(session, path))) return;
-      this.#found({ uri, kind: isDeleted ? 'deleted' : 'changed' }, isManual);
+      const isDeleted = this.#conflictKind(error, expected) === 'deleted';
+      if (!isDeleted && (await this.#saveMerged(session, path))) return;
+      this.#add({ uri, kind: isDeleted ? 'deleted' : 'changed' }, isManual);
       throw new SaveConflict(sanitize(baseName(path)), isDeleted);
     }
   }
 
-  /** Throws where the write failed for another reason. */
-  #conflictIn(error: unknown, expected: string | undefined): Conflict['kind'] {
+  /** The kind of conflict that made a write fail. Throws `error` if it failed for another reason. */
+  #conflictKind(error: unknown, expected: string | undefined): Conflict['kind'] {
     if (isVersionConflict(error)) return error.details?.['version'] === null ? 'deleted' : 'changed';
     const exists = error instanceof Error && 'code' in error && error.code === 'file_exists';
     if (expected === undefined && exists) return 'changed';
     throw asFileSystemError(error);
   }
 
-  /** The session changed other lines, and too late for an edit before the save: the document takes them in now, and is written with them. */
-  async #savedMerged(session: string, path: string): Promise<boolean> {
+  /**
+   * The session changed other lines too late for an edit before the save: merges them into the document now, and writes
+   * it. False if they cannot be merged.
+   */
+  async #saveMerged(session: string, path: string): Promise<boolean> {
     const uri = workspaceUri(session, path);
     const document = openDocumentOf(uri);
-    if (document === undefined || !(await this.#merging.merge(document).catch(() => false))) return false;
+    if (document === undefined || !(await this.#merger.merge(document).catch(() => false))) return false;
     const { base } = this.#bases.dirtyBaseOf(uri);
     if (base === undefined) return false;
     try {
       const content = await workspace.encode(document.getText(), { encoding: document.encoding });
       await this.#write(session, path, content, { ifVersion: base.version });
     } catch (error) {
-      this.#conflictIn(error, base.version);
+      this.#conflictKind(error, base.version);
       return false;
     }
-    // It was edited while VS Code saved it, so VS Code goes on calling it unsaved: another save finds nothing to do but that.
+    // VS Code still reports the document as unsaved, because it was edited during its save. Another save writes the
+    // same text.
     setTimeout(() => void document.save(), 0);
     return true;
   }
@@ -154,34 +161,34 @@ export class SaveConflicts implements Disposable {
     session: string,
     path: string,
     content: Uint8Array,
-    expectation: WritePrecondition,
+    precondition: WritePrecondition,
   ): Promise<void> {
     const uri = workspaceUri(session, path);
-    const written = await this.#files.write(session, path, content, expectation);
-    // From here on the text is that of the session: what the comparison shows on its left is an earlier one.
+    const written = await this.#files.write(session, path, content, precondition);
+    // The comparison now shows an outdated version.
     this.#comparisons.forget(uri);
     this.#bases.recordWrite(uri, written, await decodeText(uri, content));
   }
 
-  #found(conflict: Conflict, isManual: boolean): void {
+  #add(conflict: Conflict, isManual: boolean): void {
     const key = conflict.uri.toString();
     const isNew = !this.#conflicts.has(key);
     this.#conflicts.set(key, conflict);
     this.#show();
     if (!isNew && !isManual) return;
-    if (isManual) this.#asked.add(key);
-    clearTimeout(this.#telling);
-    const isOne = isManual && this.#asked.size === 1;
-    this.#telling = setTimeout(() => void this.#tell(), isOne ? ASK_MS : GATHER_MS);
+    if (isManual) this.#savedByHand.add(key);
+    clearTimeout(this.#report);
+    const isOne = isManual && this.#savedByHand.size === 1;
+    this.#report = setTimeout(() => void this.#reportConflicts(), isOne ? REPORT_ONE_MS : REPORT_ALL_MS);
   }
 
-  async #tell(): Promise<void> {
-    // VS Code says of each file that it could not be saved. That stays in its list of notifications until the file is saved.
+  async #reportConflicts(): Promise<void> {
+    // Hides VS Code's own notifications of the failed saves. They stay in its list until the files are saved.
     await commands.executeCommand('notifications.hideToasts');
     const all = [...this.#conflicts.values()];
-    const asked = all.filter(({ uri }) => this.#asked.has(uri.toString()));
-    this.#asked.clear();
-    const [one, ...others] = asked.length === 1 ? asked : all;
+    const savedByHand = all.filter(({ uri }) => this.#savedByHand.has(uri.toString()));
+    this.#savedByHand.clear();
+    const [one, ...others] = savedByHand.length === 1 ? savedByHand : all;
     if (one === undefined) return;
     if (others.length > 0) {
       if (await offerReview()) await commands.executeCommand('holdfast.reviewConflicts');
@@ -197,7 +204,7 @@ export class SaveConflicts implements Disposable {
     for (const { uri } of answer.conflicts) await this.#decide(uri, answer.answer);
   }
 
-  /** `target`: the address of a document, of a button or menu; else the document in front. */
+  /** `target`: the URI of the document that a button or menu belongs to; else the active document. */
   async #onTarget(target: unknown, answer: ConflictResolution): Promise<void> {
     const uri = target instanceof Uri ? target : window.activeTextEditor?.document.uri;
     if (uri !== undefined) await this.#decide(uri, answer);
@@ -206,7 +213,7 @@ export class SaveConflicts implements Disposable {
   async #decide(uri: Uri, answer: ConflictResolution): Promise<void> {
     const conflict = this.#conflicts.get(uri.toString());
     const document = openDocumentOf(uri);
-    // Somebody has settled it meanwhile.
+    // The conflict was resolved meanwhile.
     if (conflict === undefined || document === undefined) return;
     if (answer === 'compare') {
       if (conflict.kind === 'changed') await this.#comparisons.open(uri);
@@ -218,20 +225,20 @@ export class SaveConflicts implements Disposable {
       const command = conflict.kind === 'changed' ? 'revert' : 'revertAndClose';
       await commands.executeCommand(REVERTS[command]);
     } else {
-      await this.#expectNow(conflict);
+      await this.#rebase(conflict);
       await document.save();
     }
     if (!document.isDirty || document.isClosed) await this.#comparisons.close(uri);
   }
 
-  /** From here on a save takes the place of what the person has seen in a comparison, else of what the session has at this moment. */
-  async #expectNow({ uri }: Conflict): Promise<void> {
+  /** The next save replaces the version in the person's comparison, else the session's current version. */
+  async #rebase({ uri }: Conflict): Promise<void> {
     const location = locate(uri);
     if (location.kind !== 'workspace') return;
     const { session, path } = location;
-    const seen = this.#comparisons.shownVersion(uri);
-    if (seen !== undefined) {
-      this.#bases.rebase(uri, seen);
+    const compared = this.#comparisons.shownVersion(uri);
+    if (compared !== undefined) {
+      this.#bases.rebase(uri, compared);
       return;
     }
     try {
@@ -251,13 +258,14 @@ export class SaveConflicts implements Disposable {
 
   #show(): void {
     const count = this.#conflicts.size;
-    // VS Code offers its buttons for these documents.
-    const compared = [...this.#conflicts.values()].filter(({ kind }) => kind === 'changed');
-    const uris = compared.map(({ uri }) => uri.toString());
+    // The context key shows the buttons in the title bars of these documents.
+    const changed = [...this.#conflicts.values()].filter(({ kind }) => kind === 'changed');
+    const uris = changed.map(({ uri }) => uri.toString());
     void commands.executeCommand('setContext', 'holdfast.conflicts', uris);
     void commands.executeCommand('setContext', 'holdfast.hasConflicts', count > 0);
     this.#item.text = `$(warning) ${count === 1 ? '1 conflict' : `${String(count)} conflicts`}`;
-    this.#item.tooltip = 'Files that the session changed while you edited them. They are not saved yet.';
+    this.#item.tooltip =
+      'The session changed these files while you were editing them. Your changes are not saved yet.';
     if (count > 0) this.#item.show();
     else this.#item.hide();
   }
@@ -269,11 +277,11 @@ const REVERTS = {
   revertAndClose: 'workbench.action.revertAndCloseActiveEditor',
 } as const;
 
-/** VS Code shows the sentence as it is where the error has no name, and would put the name of its class before it. */
+/** VS Code shows the name of an error before its message, so this one has none. */
 class SaveConflict extends Error {
   override readonly name = '';
 
   constructor(name: string, isDeleted: boolean) {
-    super(`The session has ${isDeleted ? 'deleted' : 'changed'} ${name} while you edited it`);
+    super(`The session ${isDeleted ? 'deleted' : 'changed'} ${name} while you were editing it`);
   }
 }

@@ -12,22 +12,22 @@ import { mergeLines, applyEdits } from './merge-lines.ts';
 import type { LineEdit } from './merge-lines.ts';
 import type { SessionFiles } from './session-files.ts';
 
-/** VS Code gives those that want to edit before a save some 1.7 s together, and asks one that is late three times no more. */
-const MOST_MS = 1_000;
-const SHOWN_MS = 10_000;
+/** VS Code gives all participants of a save about 1.7 s together, and ignores one that was late three times. */
+const TIMEOUT_MS = 1_000;
+const STATUS_MS = 10_000;
 
 interface Merge {
   readonly edits: TextEdit[];
-  /** Fingerprint of the document once the edits are made. */
+  /** The fingerprint of the document after the edits. */
   readonly result: string;
   readonly theirs: FileVersion;
   readonly text: string;
 }
 
 /**
- * When a document is saved whose file the session has changed: takes in what the session changed, where both changed different
- * lines. It is an edit of the document, so that it can be undone. VS Code waits for edits before a save for a short time only, so the save
- * itself merges what came later.
+ * When a document is saved whose file the session has changed, merges the session's changes into the document, if both
+ * sides changed different lines. The merge is an edit of the document, so a person can undo it. VS Code waits only a
+ * short time for edits before a save, so the save itself merges later changes.
  */
 export class SaveMerger implements Disposable {
   readonly #connection: Connection;
@@ -41,7 +41,7 @@ export class SaveMerger implements Disposable {
     readonly connection: Connection;
     readonly files: SessionFiles;
     readonly bases: DocumentBases;
-    /** A person has both texts in front of them: they merge by hand. */
+    /** Whether a comparison of the document is open: the person merges by hand then. */
     readonly isCompared: (uri: Uri) => boolean;
   }) {
     this.#connection = options.connection;
@@ -56,17 +56,20 @@ export class SaveMerger implements Disposable {
     this.#owned.dispose();
   }
 
-  /** For a save that has found another file. True when the document has taken in what the session changed, and its base is that. */
+  /**
+   * For a save that met a conflict. True if the session's changes were merged into the document and its base is the
+   * merged version.
+   */
   async merge(document: TextDocument): Promise<boolean> {
     const { uri } = document;
     const base = this.#baseOf(document);
-    const merge = base === undefined ? undefined : await this.#prepared(document, base.seen, base.text);
+    const merge = base === undefined ? undefined : await this.#prepare(document, base.version, base.text);
     if (merge === undefined) return false;
     const edits = this.#accept(uri, merge);
     if (edits.length === 0) return true;
     const edit = new WorkspaceEdit();
     edit.set(uri, edits);
-    // Refused where a person went on typing meanwhile.
+    // VS Code refuses the edit if the person kept typing.
     if (await workspace.applyEdit(edit)) return true;
     this.#merges.delete(uri.toString());
     return false;
@@ -78,28 +81,28 @@ export class SaveMerger implements Disposable {
     this.#merges.delete(uri.toString());
     const base = this.#baseOf(document);
     if (base === undefined) return;
-    const merge = inTime(this.#prepared(document, base.seen, base.text));
+    const merge = withTimeout(this.#prepare(document, base.version, base.text));
     event.waitUntil(merge.then((found) => (found === undefined ? [] : this.#accept(uri, found))));
   }
 
-  /** The edits are about to be made. */
+  /** Records that VS Code is about to apply the edits. */
   #accept(uri: Uri, merge: Merge): TextEdit[] {
     if (merge.edits.length === 0) this.#bases.rebase(uri, merge.theirs, merge.text);
     else this.#merges.set(uri.toString(), merge);
     return merge.edits;
   }
 
-  /** What the document began from; undefined where nothing can be merged with it. */
-  #baseOf({ uri }: TextDocument): { readonly seen: FileVersion; readonly text: string } | undefined {
+  /** The base of a document that can be merged; undefined for any other. */
+  #baseOf({ uri }: TextDocument): { readonly version: FileVersion; readonly text: string } | undefined {
     if (uri.scheme !== SCHEME || this.#connection.state.kind !== 'connected') return undefined;
-    const { base: seen } = this.#bases.dirtyBaseOf(uri);
-    const text = seen === undefined ? undefined : this.#bases.baseTextOf(uri, seen);
-    if (seen === undefined || text === undefined || this.#isCompared(uri)) return undefined;
-    return { seen, text };
+    const { base: version } = this.#bases.dirtyBaseOf(uri);
+    const text = version === undefined ? undefined : this.#bases.baseTextOf(uri, version);
+    if (version === undefined || text === undefined || this.#isCompared(uri)) return undefined;
+    return { version, text };
   }
 
-  /** Undefined where nothing has changed, or where a person has to decide: then the save finds the conflict. */
-  async #prepared(document: TextDocument, base: FileVersion, text: string): Promise<Merge | undefined> {
+  /** Undefined if the session changed nothing, or if a person has to decide: the save then reports the conflict. */
+  async #prepare(document: TextDocument, base: FileVersion, text: string): Promise<Merge | undefined> {
     const { uri } = document;
     const location = locate(uri);
     if (location.kind !== 'workspace') return undefined;
@@ -107,9 +110,9 @@ export class SaveMerger implements Disposable {
     const { version } = await this.#files.versionedStat(session, path);
     if (version === null || version === base.version) return undefined;
     const theirs = await this.#files.read({ session }, path);
-    const their = plain(await decodeText(uri, theirs.bytes));
-    const mine = plain(document.getText());
-    const edits = mergeLines(plain(text), mine, their);
+    const their = normalize(await decodeText(uri, theirs.bytes));
+    const mine = normalize(document.getText());
+    const edits = mergeLines(normalize(text), mine, their);
     if (edits === undefined) return undefined;
     return {
       edits: edits.map((edit) => textEdit(document, edit)),
@@ -119,7 +122,10 @@ export class SaveMerger implements Disposable {
     };
   }
 
-  /** VS Code drops the edits where a person went on typing meanwhile: only a document that shows them is one of the newer version. */
+  /**
+   * VS Code drops the edits if the person kept typing, so the base changes only once the document shows the merged
+   * text.
+   */
   #onDidChange(document: TextDocument): void {
     const key = document.uri.toString();
     const merge = this.#merges.get(key);
@@ -129,14 +135,14 @@ export class SaveMerger implements Disposable {
     this.#bases.rebase(document.uri, merge.theirs, merge.text);
     const name = sanitize(baseName(document.uri.path));
     window.setStatusBarMessage(
-      `$(git-merge) Merged the session's changes into ${name}. Undo takes them back.`,
-      SHOWN_MS,
+      `$(git-merge) Merged the session's changes into ${name}. You can undo this.`,
+      STATUS_MS,
     );
   }
 }
 
-/** `\n` as the only line end, no byte order mark. */
-function plain(text: string): string {
+/** With `\n` as the only line end, and without a byte order mark. */
+function normalize(text: string): string {
   const bare = text.startsWith('\ufeff') ? text.slice(1) : text;
   return bare.replace(/\r\n?/g, '\n');
 }
@@ -149,20 +155,20 @@ function textEdit(document: TextDocument, { start, end, lines }: LineEdit): Text
     return TextEdit.replace(range, lines.map((line) => `${line}${eol}`).join(''));
   }
   const last = document.lineAt(lineCount - 1).range.end;
-  // Up to the end of the text there is no line end behind, so the one before goes or stays with these lines.
+  // The last line has no line end, so an edit that reaches it includes the line end before it.
   const from = start === 0 ? new Position(0, 0) : document.lineAt(start - 1).range.end;
   const text = lines.join(eol);
   return TextEdit.replace(new Range(from, last), start === 0 || lines.length === 0 ? text : `${eol}${text}`);
 }
 
-async function inTime(work: Promise<Merge | undefined>): Promise<Merge | undefined> {
+async function withTimeout(work: Promise<Merge | undefined>): Promise<Merge | undefined> {
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<undefined>((resolve) => {
-    timer = setTimeout(() => resolve(undefined), MOST_MS);
+  const timeout = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), TIMEOUT_MS);
   });
   try {
-    // What fails here fails in the save as well, which says why.
-    return await Promise.race([work.catch(() => undefined), late]);
+    // An error here also fails the save, which reports it.
+    return await Promise.race([work.catch(() => undefined), timeout]);
   } finally {
     clearTimeout(timer);
   }

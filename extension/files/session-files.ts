@@ -3,13 +3,13 @@ import { FILE_CHUNK_BYTES, LIST_LIMITS } from '../../protocol/files.ts';
 import type { FileEntry, FileStat, WriteResult } from '../../protocol/files.ts';
 import type { Connection } from '../connection/connection.ts';
 
-/** Whole files cross VS Code's process boundary, and its memory: what is larger is not opened. */
+/** VS Code holds whole files in memory and copies them between its processes, so larger ones are not opened. */
 export const MAX_FILE_BYTES = 50 * 2 ** 20;
 
-/** Whose files: a session's as they are now, or what a snapshot has of them. */
+/** A session's files as they are now, or a snapshot's. */
 export type FileSource = { readonly session: string } | { readonly snapshot: string };
 
-/** What a write expects to find, see `files/write`. */
+/** What a write requires of the existing file, see `files/write`. */
 export type WritePrecondition =
   { readonly ifVersion: string } | { readonly create?: boolean; readonly overwrite?: boolean };
 
@@ -19,7 +19,7 @@ export interface WholeFile {
   readonly mtimeMs: number;
 }
 
-/** What a file is, with the version that a write of it can be bound to. */
+/** The stat of a file with the version that a write can require. */
 export interface VersionedStat {
   readonly size: number;
   readonly mtimeMs: number;
@@ -28,9 +28,9 @@ export interface VersionedStat {
   readonly version: string | null;
 }
 
-const AGAIN = { repeatable: true } as const;
+const REPEATABLE = { repeatable: true } as const;
 
-/** Whole files and listings of a session or snapshot, put together from the pieces that the protocol carries. */
+/** Reads and writes whole files and listings of a session or snapshot, which the protocol transfers in parts. */
 export class SessionFiles {
   readonly #connection: Connection;
 
@@ -38,16 +38,16 @@ export class SessionFiles {
     this.#connection = connection;
   }
 
-  /** What the path leads to, and whether it is a link. A link that leads nowhere is told of as itself. */
+  /** The stat of the target of a path, and whether the path is a link. A dangling link has its own stat. */
   async stat(source: FileSource, path: string): Promise<{ stat: FileStat; isLink: boolean }> {
-    const own = await this.#connection.call('files/stat', { ...source, path, follow: false }, AGAIN);
+    const own = await this.#connection.call('files/stat', { ...source, path, follow: false }, REPEATABLE);
     if (own.type !== 'symlink') return { stat: own, isLink: false };
     if (own.linkType === null) return { stat: own, isLink: true };
-    return { stat: await this.#connection.call('files/stat', { ...source, path }, AGAIN), isLink: true };
+    return { stat: await this.#connection.call('files/stat', { ...source, path }, REPEATABLE), isLink: true };
   }
 
   async versionedStat(session: string, path: string): Promise<VersionedStat> {
-    return this.#connection.call('files/stat', { session, path, version: true }, AGAIN);
+    return this.#connection.call('files/stat', { session, path, version: true }, REPEATABLE);
   }
 
   async list(source: FileSource, path: string): Promise<FileEntry[]> {
@@ -57,7 +57,7 @@ export class SessionFiles {
       const page: { entries: FileEntry[]; nextCursor: string | null } = await this.#connection.call(
         'files/list',
         { ...source, path, limit: LIST_LIMITS.max, ...(cursor === null ? {} : { cursor }) },
-        AGAIN,
+        REPEATABLE,
       );
       all.push(...page.entries);
       cursor = page.nextCursor;
@@ -65,7 +65,7 @@ export class SessionFiles {
     return all;
   }
 
-  /** Errors: `file_too_large`, and those of `files/read`. A file that changes between two pieces is read anew. */
+  /** Errors: `file_too_large`, and those of `files/read`. A file that changes while it is read is read again. */
   async read(source: FileSource, path: string): Promise<WholeFile> {
     for (let tries = 1; ; tries += 1) {
       try {
@@ -80,7 +80,7 @@ export class SessionFiles {
     const first = await this.#connection.callWithBytes(
       'files/read',
       { ...source, path, length: FILE_CHUNK_BYTES },
-      AGAIN,
+      REPEATABLE,
     );
     const { size, version, mtimeMs } = first.result;
     if (size > MAX_FILE_BYTES) throw tooLarge(path, size, 'opened');
@@ -89,7 +89,7 @@ export class SessionFiles {
       const { bytes } = await this.#connection.callWithBytes(
         'files/read',
         { ...source, path, offset, length: FILE_CHUNK_BYTES, ifVersion: version },
-        AGAIN,
+        REPEATABLE,
       );
       if (bytes.length === 0) break;
       pieces.push(bytes);
@@ -103,33 +103,33 @@ export class SessionFiles {
     };
   }
 
-  /** The last bytes of a file, as many as one message carries, and the size of all of it. */
+  /** The last bytes of a file, as many as fit into one message, and the size of the file. */
   async readTail(source: FileSource, path: string): Promise<{ bytes: Buffer; size: number }> {
-    const { size } = await this.#connection.call('files/stat', { ...source, path }, AGAIN);
+    const { size } = await this.#connection.call('files/stat', { ...source, path }, REPEATABLE);
     const { result, bytes } = await this.#connection.callWithBytes(
       'files/read',
       { ...source, path, offset: Math.max(0, size - FILE_CHUNK_BYTES), length: FILE_CHUNK_BYTES },
-      AGAIN,
+      REPEATABLE,
     );
     return { bytes, size: result.size };
   }
 
-  /** Errors: `conflict` with `details.version` (null: the file is gone) where it is not what was expected. */
+  /** Errors: `conflict` with `details.version` (null: the file was deleted) where the precondition does not hold. */
   async write(
     session: string,
     path: string,
     content: Uint8Array,
-    expectation: WritePrecondition,
+    precondition: WritePrecondition,
   ): Promise<WriteResult> {
     if (content.byteLength > MAX_FILE_BYTES) throw tooLarge(path, content.byteLength, 'saved');
     if (content.byteLength <= FILE_CHUNK_BYTES) {
-      const params = { session, path, ...expectation };
-      // What is there already may be written again.
-      return this.#connection.call('files/write', params, { ...AGAIN, bytes: content });
+      const params = { session, path, ...precondition };
+      // Repeatable, because the supervisor accepts a repeated write of the same content.
+      return this.#connection.call('files/write', params, { ...REPEATABLE, bytes: content });
     }
-    // An upload belongs to its connection, so all of it goes over one.
+    // An upload belongs to its connection, so all its parts use the same peer.
     const peer = await this.#connection.ready();
-    const { upload } = await peer.call('files/begin', { session, path, ...expectation });
+    const { upload } = await peer.call('files/begin', { session, path, ...precondition });
     try {
       for (let offset = 0; offset < content.byteLength; offset += FILE_CHUNK_BYTES) {
         const bytes = content.subarray(offset, offset + FILE_CHUNK_BYTES);
@@ -137,7 +137,7 @@ export class SessionFiles {
       }
       return await peer.call('files/commit', { session, upload, size: content.byteLength });
     } catch (error) {
-      // Without an answer here it goes with its connection.
+      // If this fails, the upload ends with its connection.
       await peer.call('files/abort', { session, upload }).catch(() => undefined);
       throw error;
     }
@@ -160,7 +160,7 @@ export class SessionFiles {
   }
 }
 
-/** The file is not what was expected. */
+/** Whether a write failed because its precondition did not hold. */
 export function isVersionConflict(error: unknown): error is HoldfastError {
   return (
     error instanceof HoldfastError &&
@@ -173,7 +173,7 @@ export function isVersionConflict(error: unknown): error is HoldfastError {
 function tooLarge(path: string, size: number, what: 'opened' | 'saved'): HoldfastError {
   const megabytes = (bytes: number): string => `${(bytes / 2 ** 20).toFixed(bytes < 2 ** 30 ? 1 : 0)} MB`;
   return new HoldfastError('file_too_large', `${path} cannot be ${what} here`, {
-    why: `it has ${megabytes(size)}, and an editor takes at most ${megabytes(MAX_FILE_BYTES)} of a session's file`,
-    next: 'look at it in a terminal, or copy it out with `holdfast workspace cat`',
+    why: `it has ${megabytes(size)}, and the limit for session files in the editor is ${megabytes(MAX_FILE_BYTES)}`,
+    next: 'view it in a terminal of the session, or copy it with `holdfast workspace cat`',
   });
 }

@@ -15,11 +15,11 @@ interface Served {
 }
 
 /**
- * Serves `holdfast://<session>/.vscode/settings.json`, the place where VS Code looks for the configuration of a session's folder and where no
- * agent can put a file. It holds what only the settings of a folder can say: the title of the window, and what is off or different in a
- * window of a session. The file is in no listing.
+ * Serves `holdfast://<session>/.vscode/settings.json`, where VS Code looks for the settings of a session's folder and
+ * where no agent can write. It sets the title of the window and turns off features that are unsafe in a session. No
+ * listing shows it.
  *
- * The safety settings do not depend on the supervisor: without one the file is served without a title, and it gets its title later.
+ * The safety settings do not depend on the supervisor: without one the file has no title, and it gets its title later.
  */
 export class SessionSettings implements Disposable {
   readonly #connection: Connection;
@@ -47,16 +47,16 @@ export class SessionSettings implements Disposable {
   }
 
   async stat(uri: Uri): Promise<FileStat> {
-    const { text, at } = await this.#look(uri.authority);
+    const { text, at } = await this.#serve(uri.authority);
     const size = Buffer.byteLength(text);
     return { type: FileType.File, ctime: at, mtime: at, size, permissions: FilePermission.Readonly };
   }
 
   async read(uri: Uri): Promise<Uint8Array> {
-    return Buffer.from((await this.#look(uri.authority)).text);
+    return Buffer.from((await this.#serve(uri.authority)).text);
   }
 
-  /** Serves the current names of the sessions from now on. */
+  /** Updates the titles of sessions that were renamed. */
   updateTitles(sessions: readonly Named[]): void {
     for (const session of sessions) {
       if (this.#served.has(session.id)) this.#update(session);
@@ -64,14 +64,14 @@ export class SessionSettings implements Disposable {
   }
 
   /** Errors: `not_found` where the supervisor knows no such session. */
-  async #look(id: string): Promise<Served> {
+  async #serve(id: string): Promise<Served> {
     if (this.#connection.peer === undefined) {
-      // VS Code waits for this answer before it applies any setting of the folder, and the supervisor may take a while to start.
+      // VS Code applies no setting of the folder before this answer, and the supervisor may take a while to start.
       this.#connection.ensureConnecting();
       return this.#withoutSupervisor(id);
     }
     try {
-      return this.#keep(id, settingsOf(await this.#session(id)));
+      return this.#set(id, settingsOf(await this.#session(id)));
     } catch (error) {
       if (HoldfastError.from(error).code === 'not_found') throw error;
       return this.#withoutSupervisor(id);
@@ -82,14 +82,14 @@ export class SessionSettings implements Disposable {
     const served = this.#served.get(id);
     if (served !== undefined) return served;
     this.#untitled.add(id);
-    return this.#keep(id, settingsOf(null));
+    return this.#set(id, settingsOf(null));
   }
 
   async #findTitle(id: string): Promise<void> {
     try {
       this.#update(await this.#session(id));
     } catch (error) {
-      // A session that is gone needs no title; the others get theirs from the next connection.
+      // A deleted session needs no title. Others get theirs after the next connect.
       if (HoldfastError.from(error).code === 'not_found') this.#untitled.delete(id);
     }
   }
@@ -101,11 +101,11 @@ export class SessionSettings implements Disposable {
   #update(session: Named): void {
     this.#untitled.delete(session.id);
     const before = this.#served.get(session.id);
-    if (this.#keep(session.id, settingsOf(session)) !== before)
+    if (this.#set(session.id, settingsOf(session)) !== before)
       this.#changed.fire(workspaceUri(session.id, SETTINGS_PATH));
   }
 
-  #keep(id: string, text: string): Served {
+  #set(id: string, text: string): Served {
     const before = this.#served.get(id);
     if (before?.text === text) return before;
     const served = { text, at: Date.now() };
@@ -114,13 +114,13 @@ export class SessionSettings implements Disposable {
   }
 }
 
-/** The text of the file; `session` is null where the names are not known yet. */
+/** The content of the file. `session` is null while its names are not known. */
 function settingsOf(session: Named | null): string {
-  return folderSettings(session === null ? undefined : titleOf(session));
+  return folderSettings(session === null ? undefined : windowTitle(session));
 }
 
-function titleOf({ id, name, profile }: Named): string {
-  // VS Code replaces variables, which begin with a dollar sign.
+function windowTitle({ id, name, profile }: Named): string {
+  // VS Code expands variables, which start with a dollar sign.
   const title = (name === id ? profile : `${profile}/${name}`).replaceAll('$', '');
   return ['${dirty}${activeEditorShort}', title, '${appName}'].join('${separator}');
 }

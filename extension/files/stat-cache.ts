@@ -1,15 +1,15 @@
 import type { FileStat } from 'vscode';
 
-const MOST = 5_000;
+const MAX_STATS = 5_000;
 
-/** What files were when they were last seen: all there is to say of them while nobody answers. */
+/** The last known stats of files, for the time while the supervisor does not answer. */
 export class StatCache {
   readonly #stats = new Map<string, FileStat>();
 
   set(key: string, stat: FileStat): void {
     this.#stats.delete(key);
     this.#stats.set(key, stat);
-    if (this.#stats.size <= MOST) return;
+    if (this.#stats.size <= MAX_STATS) return;
     const [oldest] = this.#stats.keys();
     if (oldest !== undefined) this.#stats.delete(oldest);
   }

@@ -25,12 +25,13 @@ import { SCHEME, locate, rootUri, workspaceUri } from './location.ts';
 import type { Location } from './location.ts';
 import type { SessionSettings } from './session-settings.ts';
 import type { SessionFiles } from './session-files.ts';
-import type { ChangeTimes } from './turn-changes.ts';
+import type { ChangeTimes } from './change-times.ts';
 import { FileWatches, refreshFolderEvent } from './file-watches.ts';
 
-/** A supervisor that makes room for another is back before files would change their looks. */
+/** How long the connection may be lost before files become read-only. Replacing a supervisor takes less. */
 const LOST_AFTER_MS = 1_000;
-/** `holdfast://<session>/`, which shows `workspace/`: the files of a session as VS Code wants files. */
+
+/** The file system `holdfast://<session>/`, whose only folder is `workspace/`. */
 export class WorkspaceFiles implements FileSystemProvider, Disposable {
   readonly #connection: Connection;
   readonly #files: SessionFiles;
@@ -40,7 +41,7 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
   readonly #large: LargeFiles;
   readonly #times: ChangeTimes;
   readonly #settings: SessionSettings;
-  readonly #known = new StatCache();
+  readonly #stats = new StatCache();
   readonly #owned = new DisposableStore();
   readonly #changed = this.#owned.add(new EventEmitter<FileChangeEvent[]>());
   #lost: NodeJS.Timeout | undefined;
@@ -68,14 +69,14 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
     this.#watches = this.#owned.add(
       new FileWatches({
         connection,
-        tell: (events) => {
+        emit: (events) => {
           this.#changed.fire(events);
           this.#large.refreshTails(events);
           times.recordChanged(
             events.filter(({ type }) => type !== FileChangeType.Deleted).map(({ uri }) => uri),
           );
         },
-        lookAgain: (session, path) => this.#lookAgain(session, path),
+        rescan: (session, path) => this.#rescan(session, path),
       }),
     );
     this.#owned.add(connection.onDidChange(() => this.#onConnection()));
@@ -101,7 +102,7 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
       case 'root':
         return this.#watches.watch(location.session, WORKSPACE, {
           ...options,
-          // They are relative to what is watched, which is one level further down.
+          // The globs are relative to the watched folder, which is one level further down.
           excludes: options.excludes.map((glob) => glob.replace(/^workspace\//, '')),
         });
       case 'nowhere':
@@ -115,17 +116,17 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
     if (location.kind === 'root') return ROOT_STAT;
     if (location.kind === 'nowhere') throw fileNotFound(uri);
     const key = uri.toString();
-    const known = this.#known.get(key);
-    if (!this.#isWritable && known !== undefined && this.#connection.state.kind !== 'unused') {
-      return { ...known, permissions: FilePermission.Readonly };
+    const cached = this.#stats.get(key);
+    if (!this.#isWritable && cached !== undefined && this.#connection.state.kind !== 'unused') {
+      return { ...cached, permissions: FilePermission.Readonly };
     }
     this.#watches.recordAccess(location.session);
     const { stat, isLink } = await withFileSystemErrors(
       this.#files.stat({ session: location.session }, location.path),
     );
-    const shown = this.#shown(uri, stat, isLink);
-    this.#known.set(key, shown);
-    return shown;
+    const fileStat = this.#toFileStat(uri, stat, isLink);
+    this.#stats.set(key, fileStat);
+    return fileStat;
   }
 
   async readDirectory(uri: Uri): Promise<[string, FileType][]> {
@@ -210,9 +211,10 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
     return this.#connection.state.kind === 'connected';
   }
 
-  #shown(uri: Uri, stat: SessionStat, isLink: boolean): FileStat {
+  #toFileStat(uri: Uri, stat: SessionStat, isLink: boolean): FileStat {
     const { isDirty, base } = this.#bases.dirtyBaseOf(uri);
-    // VS Code compares times before it saves and asks a question of its own, that misses changes of equal size: ours is the only one.
+    // Before a save VS Code compares times and asks a question of its own, which misses changes of equal size. While a
+    // document is dirty its file keeps its time, so that only our question is asked.
     const mtime = isDirty && base !== undefined ? Math.min(stat.mtimeMs, base.mtimeMs) : stat.mtimeMs;
     const isReadonly = !this.#isWritable || (stat.type === 'file' && (stat.mode & 0o200) === 0);
     return {
@@ -224,31 +226,34 @@ export class WorkspaceFiles implements FileSystemProvider, Disposable {
     };
   }
 
-  /** Files become read-only where nobody answers, and writable again; VS Code learns it by looking at what it shows. */
+  /**
+   * Files become read-only while the supervisor does not answer. VS Code notices by reading the stats of open
+   * documents.
+   */
   #onConnection(): void {
     clearTimeout(this.#lost);
     if (this.#isWritable) {
       if (!this.#isLost) return;
       this.#isLost = false;
-      this.#lookAtDocuments();
-    } else if (this.#known.size > 0 && !this.#isLost) {
+      this.#refreshDocuments();
+    } else if (this.#stats.size > 0 && !this.#isLost) {
       this.#lost = setTimeout(() => {
         this.#isLost = true;
-        this.#lookAtDocuments();
+        this.#refreshDocuments();
       }, LOST_AFTER_MS);
     }
   }
 
-  #lookAtDocuments(below = ''): void {
+  #refreshDocuments(below = ''): void {
     const events = workspace.textDocuments
       .filter(({ uri }) => uri.scheme === SCHEME && uri.toString().startsWith(below))
       .map(({ uri }) => ({ type: FileChangeType.Changed, uri }));
     if (events.length > 0) this.#changed.fire(events);
   }
 
-  /** Changes may have gone by untold: what is open, and the folders on show. */
-  #lookAgain(session: string, path: string): void {
-    this.#lookAtDocuments(rootUri(session).toString());
+  /** After missed changes, makes VS Code read open documents and visible folders again. */
+  #rescan(session: string, path: string): void {
+    this.#refreshDocuments(rootUri(session).toString());
     this.#changed.fire([refreshFolderEvent(workspaceUri(session, path))]);
   }
 }
@@ -266,8 +271,8 @@ function inOneSession(from: Uri, to: Uri): [WorkspaceLocation, WorkspaceLocation
   const target = workspaceFile(to);
   if (source.session !== target.session) {
     throw asFileSystemError(
-      new HoldfastError('not_supported', 'Files do not move between sessions', {
-        next: 'copy them to a local folder first',
+      new HoldfastError('not_supported', 'Files cannot be moved between sessions', {
+        next: 'export them to a folder of this machine first',
       }),
     );
   }

@@ -4,44 +4,46 @@ import type { Session, SessionEvent } from '../../protocol/entities.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 import { sanitize } from '../base/sanitize.ts';
 import { sessionTitle } from '../sessions/listing.ts';
-import { formatEvent } from './history-text.ts';
-import { formatTranscript } from './transcript-text.ts';
+import { formatEvent } from './format-event.ts';
+import { formatTranscript } from './format-transcript.ts';
 import type { SessionEvents } from './session-events.ts';
 
 const SCHEME = 'holdfast-history';
-/** Events that a document shows; the command line has all. */
-const MOST_EVENTS = 2_000;
+/** Events that a document shows; `holdfast session events` has all. */
+const MAX_EVENTS = 2_000;
 const REDRAW_MS = 150;
 
-/**
- * Two ways to read what happened: every event, or what was asked and what came of it. Functions of their own: to name those of the other modules
- * here would load them, and the second bundle with them, into every window.
- */
-interface Reading {
-  readonly ending: string;
+interface Format {
+  /** How the name of a document in this format ends. */
+  readonly suffix: string;
   readonly text: (event: SessionEvent) => string;
-  readonly between: string;
+  readonly separator: string;
 }
-const READINGS = {
-  history: { ending: ' history.log', text: (event: SessionEvent) => formatEvent(event), between: '\n' },
+/**
+ * The history shows every event; the transcript shows prompts, output, and how turns ended. Each `text` is a function
+ * of its own: a reference to the imported function would load the second bundle into every window.
+ */
+const FORMATS = {
+  history: { suffix: ' history.log', text: (event: SessionEvent) => formatEvent(event), separator: '\n' },
   transcript: {
-    ending: ' transcript.txt',
+    suffix: ' transcript.txt',
     text: (event: SessionEvent) => formatTranscript(event),
-    between: '',
+    separator: '',
   },
-} as const satisfies Record<string, Reading>;
+} as const satisfies Record<string, Format>;
 
 interface OpenHistory {
-  readonly reading: Reading;
+  readonly format: Format;
   readonly texts: string[];
-  /** A history begins with its session: without an event it is still being asked for. */
-  isHere: boolean;
-  left: number;
+  /** Every session has an event: until one arrives the document is loading. */
+  isLoaded: boolean;
+  /** How many earlier events the document no longer shows. */
+  droppedCount: number;
   redraw: NodeJS.Timeout | undefined;
-  readonly following: Disposable;
+  readonly subscription: Disposable;
 }
 
-/** Histories as documents that nobody can change and that go on by themselves. */
+/** Histories and transcripts as read-only documents that grow while the session runs. */
 export class HistoryDocuments implements TextDocumentContentProvider, Disposable {
   readonly #events: SessionEvents;
   readonly #owned = new DisposableStore();
@@ -51,7 +53,7 @@ export class HistoryDocuments implements TextDocumentContentProvider, Disposable
   constructor(events: SessionEvents) {
     this.#events = events;
     this.#owned.add(workspace.registerTextDocumentContentProvider(SCHEME, this));
-    // What was told while VS Code was still making the document it has dropped.
+    // VS Code ignores changes that were reported while it was creating the document.
     this.#owned.add(
       workspace.onDidOpenTextDocument(({ uri }) => {
         if (uri.scheme === SCHEME) this.#changed.fire(uri);
@@ -75,8 +77,8 @@ export class HistoryDocuments implements TextDocumentContentProvider, Disposable
 
   async show(
     session: Session,
-    reading: keyof typeof READINGS,
-    how: { readonly preview: boolean; readonly preserveFocus: boolean } = {
+    format: keyof typeof FORMATS,
+    options: { readonly preview: boolean; readonly preserveFocus: boolean } = {
       preview: false,
       preserveFocus: false,
     },
@@ -85,48 +87,48 @@ export class HistoryDocuments implements TextDocumentContentProvider, Disposable
     const uri = Uri.from({
       scheme: SCHEME,
       authority: session.id,
-      path: `/${title}${READINGS[reading].ending}`,
+      path: `/${title}${FORMATS[format].suffix}`,
     });
-    await window.showTextDocument(await workspace.openTextDocument(uri), how);
+    await window.showTextDocument(await workspace.openTextDocument(uri), options);
   }
 
   provideTextDocumentContent(uri: Uri): string {
     const key = uri.toString();
     const history = this.#open.get(key) ?? this.#follow(key, uri);
     const earlier =
-      history.left === 0
+      history.droppedCount === 0
         ? []
-        : [`… ${history.left} earlier events: holdfast session events ${uri.authority}`];
-    const text = [...earlier, ...history.texts].join(history.reading.between);
+        : [`… ${history.droppedCount} earlier events: holdfast session events ${uri.authority}`];
+    const text = [...earlier, ...history.texts].join(history.format.separator);
     if (text !== '') return `${text.trimStart()}\n`;
-    return history.isHere ? 'Nothing has been asked of this session yet.\n' : 'Loading…\n';
+    return history.isLoaded ? 'No turn has run in this session yet.\n' : 'Loading…\n';
   }
 
   #follow(key: string, uri: Uri): OpenHistory {
-    const reading = uri.path.endsWith(READINGS.transcript.ending) ? READINGS.transcript : READINGS.history;
+    const format = uri.path.endsWith(FORMATS.transcript.suffix) ? FORMATS.transcript : FORMATS.history;
     const history: OpenHistory = {
-      reading,
+      format,
       texts: [],
-      isHere: false,
-      left: 0,
+      isLoaded: false,
+      droppedCount: 0,
       redraw: undefined,
-      following: this.#events.follow(uri.authority, 0, (event) => this.#hear(history, uri, event)),
+      subscription: this.#events.follow(uri.authority, 0, (event) => this.#onEvent(history, uri, event)),
     };
     this.#open.set(key, history);
     return history;
   }
 
-  #hear(history: OpenHistory, uri: Uri, event: SessionEvent): void {
-    const text = history.reading.text(event);
-    const isNews = text !== '' || !history.isHere;
-    history.isHere = true;
-    if (!isNews) return;
+  #onEvent(history: OpenHistory, uri: Uri, event: SessionEvent): void {
+    const text = history.format.text(event);
+    const isChanged = text !== '' || !history.isLoaded;
+    history.isLoaded = true;
+    if (!isChanged) return;
     if (text !== '') history.texts.push(text);
-    if (history.texts.length > MOST_EVENTS) {
+    if (history.texts.length > MAX_EVENTS) {
       history.texts.shift();
-      history.left += 1;
+      history.droppedCount += 1;
     }
-    // At once or a moment later, however fast events come.
+    // Redraws at most once per interval, however fast events arrive.
     history.redraw ??= setTimeout(() => {
       history.redraw = undefined;
       this.#changed.fire(uri);
@@ -138,6 +140,6 @@ export class HistoryDocuments implements TextDocumentContentProvider, Disposable
     if (history === undefined) return;
     this.#open.delete(key);
     clearTimeout(history.redraw);
-    void history.following.dispose();
+    void history.subscription.dispose();
   }
 }

@@ -5,23 +5,23 @@ import type { SupervisorPeer } from '../../protocol/client/connect.ts';
 import type { Connection } from '../connection/connection.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 
-const AGAIN_MS = 2_000;
+const RETRY_MS = 2_000;
 
-interface Following {
+interface Follower {
   readonly session: string;
-  /** The last event that was heard. */
+  /** The sequence number of the last event that was delivered. */
   after: number;
-  readonly hear: (event: SessionEvent) => void;
+  readonly onEvent: (event: SessionEvent) => void;
   subscription: { readonly peer: SupervisorPeer; readonly id: string } | undefined;
-  opening: boolean;
-  again: NodeJS.Timeout | undefined;
-  ended: boolean;
+  isOpening: boolean;
+  retry: NodeJS.Timeout | undefined;
+  isEnded: boolean;
 }
 
-/** The events of sessions as they happen, each once and in order, over however many connections. */
+/** Delivers the events of sessions as they happen, each once and in order, across reconnects. */
 export class SessionEvents implements Disposable {
   readonly #connection: Connection;
-  readonly #followings = new Set<Following>();
+  readonly #followers = new Set<Follower>();
   readonly #owned = new DisposableStore();
 
   constructor(connection: Connection) {
@@ -29,88 +29,88 @@ export class SessionEvents implements Disposable {
     this.#owned.add(
       connection.onDidConnect((peer) => {
         this.#listen(peer);
-        for (const following of this.#followings) void this.#open(following);
+        for (const follower of this.#followers) void this.#open(follower);
       }),
     );
     if (connection.peer !== undefined) this.#listen(connection.peer);
   }
 
   dispose(): void {
-    for (const following of this.#followings) this.#end(following);
+    for (const follower of this.#followers) this.#end(follower);
     this.#owned.dispose();
   }
 
-  /** Hears every event after `after`, those of the past first. */
-  follow(session: string, after: number, hear: (event: SessionEvent) => void): Disposable {
-    const following: Following = {
+  /** Calls `onEvent` for every event after `after`, past events first. */
+  follow(session: string, after: number, onEvent: (event: SessionEvent) => void): Disposable {
+    const follower: Follower = {
       session,
       after,
-      hear,
+      onEvent,
       subscription: undefined,
-      opening: false,
-      again: undefined,
-      ended: false,
+      isOpening: false,
+      retry: undefined,
+      isEnded: false,
     };
-    this.#followings.add(following);
+    this.#followers.add(follower);
     this.#connection.ensureConnecting();
-    void this.#open(following);
-    return new Disposable(() => this.#end(following));
+    void this.#open(follower);
+    return new Disposable(() => this.#end(follower));
   }
 
   #listen(peer: SupervisorPeer): void {
-    const of = (id: string): Following | undefined =>
-      [...this.#followings].find(({ subscription }) => subscription?.peer === peer && subscription.id === id);
-    // The listeners go with their peer.
+    const of = (id: string): Follower | undefined =>
+      [...this.#followers].find(({ subscription }) => subscription?.peer === peer && subscription.id === id);
+    // The peer removes its listeners when it closes.
     peer.onNotification('session/event', ({ subscription, event }) => {
-      const following = of(subscription);
-      if (following === undefined || event.seq <= following.after) return;
-      following.after = event.seq;
-      following.hear(event);
+      const follower = of(subscription);
+      if (follower === undefined || event.seq <= follower.after) return;
+      follower.after = event.seq;
+      follower.onEvent(event);
     });
     peer.onNotification('session/resync', ({ subscription }) => {
-      const following = of(subscription);
-      if (following === undefined) return;
-      following.subscription = undefined;
-      void this.#open(following);
+      const follower = of(subscription);
+      if (follower === undefined) return;
+      follower.subscription = undefined;
+      void this.#open(follower);
     });
   }
 
-  async #open(following: Following): Promise<void> {
+  async #open(follower: Follower): Promise<void> {
     const { peer } = this.#connection;
-    if (peer === undefined || following.ended || following.opening) return;
-    clearTimeout(following.again);
-    following.opening = true;
+    if (peer === undefined || follower.isEnded || follower.isOpening) return;
+    clearTimeout(follower.retry);
+    follower.isOpening = true;
     try {
-      const { session, after } = following;
+      const { session, after } = follower;
       const { subscription } = await peer.call('session/subscribe', { session, after });
-      following.subscription = { peer, id: subscription };
+      follower.subscription = { peer, id: subscription };
     } catch (error) {
-      // A session that is gone has no more events.
+      // A deleted session has no more events.
       if (HoldfastError.from(error).code !== 'not_found' && !peer.isClosed) {
-        following.again = setTimeout(() => void this.#open(following), AGAIN_MS);
+        follower.retry = setTimeout(() => void this.#open(follower), RETRY_MS);
       }
     } finally {
-      following.opening = false;
+      follower.isOpening = false;
     }
-    if (this.#isEnded(following)) this.#close(following);
-    else if (this.#connection.peer !== peer) void this.#open(following);
+    if (this.#isEnded(follower)) this.#close(follower);
+    else if (this.#connection.peer !== peer) void this.#open(follower);
   }
 
-  /** The compiler does not see that it may have ended while something was waited for. */
-  #isEnded(following: Following): boolean {
-    return following.ended;
+  /** A method, because the compiler does not see that the value may change during an `await`. */
+  #isEnded(follower: Follower): boolean {
+    return follower.isEnded;
   }
 
-  #end(following: Following): void {
-    following.ended = true;
-    clearTimeout(following.again);
-    this.#followings.delete(following);
-    this.#close(following);
+  #end(follower: Follower): void {
+    follower.isEnded = true;
+    clearTimeout(follower.retry);
+    this.#followers.delete(follower);
+    this.#close(follower);
   }
 
-  #close({ subscription }: Following): void {
+  #close({ subscription }: Follower): void {
     if (subscription === undefined) return;
-    // Where the connection has ended, so has the subscription.
+    // A closed connection has ended the subscription already.
     void subscription.peer
       .call('session/unsubscribe', { subscription: subscription.id })
       .catch(() => undefined);

@@ -7,9 +7,10 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import type { SupervisorProgram } from '../connection/supervisor-program.ts';
 
 const NEW_SESSION = 'New Session';
-/** What is being built is put away in that time. */
-const END_MS = 10_000;
-const KEPT_LINES = 20;
+/** How long a cancelled build may take to clean up. */
+const CANCEL_MS = 10_000;
+/** The last lines of output, for the error message. */
+const MAX_LINES = 20;
 
 export interface BuildImagesOptions {
   readonly extensionPath: string;
@@ -19,16 +20,16 @@ export interface BuildImagesOptions {
 }
 
 /**
- * Puts Holdfast's images on the engine: from the registry that was named, else built on this machine by the program that came with the
- * extension. Gives whether they are there. Errors: `image_not_found` with what is missing and what to do; `cancelled`.
+ * Puts Holdfast's images on the engine: pulls them from the registry of the setting `holdfast.registry`, else builds
+ * them on this machine. Errors: `image_not_found` with what is missing and what to do; `cancelled`.
  */
 export async function buildImages(options: BuildImagesOptions): Promise<boolean> {
   await window.withProgress(
-    { location: ProgressLocation.Notification, title: "Holdfast's images", cancellable: true },
+    { location: ProgressLocation.Notification, title: "Building Holdfast's images", cancellable: true },
     (progress, token) => run(options, token, (message) => progress.report({ message })),
   );
   void window
-    .showInformationMessage("Holdfast's images are on the engine.", NEW_SESSION)
+    .showInformationMessage("Holdfast's images are ready.", NEW_SESSION)
     .then((choice) => choice !== undefined && commands.executeCommand('holdfast.newSession'));
   return true;
 }
@@ -36,12 +37,12 @@ export async function buildImages(options: BuildImagesOptions): Promise<boolean>
 async function run(
   { extensionPath, home, program, log }: BuildImagesOptions,
   token: CancellationToken,
-  tell: (message: string) => void,
+  show: (message: string) => void,
 ): Promise<void> {
   const { cli, environment } = await program();
   const [node = 'node'] = cli;
   const registry = workspace.getConfiguration('holdfast').get<string>('registry', '');
-  // A group of its own, so that all of it ends when it is cancelled; it holds our end of its input to know when we are gone.
+  // A process group of its own, so that cancelling ends all of it. It notices our death when its standard input closes.
   const child = spawn(node, [join(extensionPath, 'dist/setup/images.cjs'), '--with-parent'], {
     cwd: extensionPath,
     env: {
@@ -56,20 +57,20 @@ async function run(
   createInterface({ input: child.stderr }).on('line', (line) => {
     log.info(line);
     lines.push(line);
-    if (lines.length > KEPT_LINES) lines.shift();
-    if (/^ +… /.test(line)) tell(line.replace(/^ +… /, ''));
+    if (lines.length > MAX_LINES) lines.shift();
+    if (/^ +… /.test(line)) show(line.replace(/^ +… /, ''));
   });
   const signal = (name: NodeJS.Signals): void => {
     try {
       if (child.pid !== undefined) process.kill(-child.pid, name);
     } catch {
-      // It has ended by itself.
+      // The process has already exited.
     }
   };
   let forced: NodeJS.Timeout | undefined;
   const cancelling = token.onCancellationRequested(() => {
     signal('SIGTERM');
-    forced = setTimeout(() => signal('SIGKILL'), END_MS);
+    forced = setTimeout(() => signal('SIGKILL'), CANCEL_MS);
   });
   try {
     const code = await new Promise<number | null>((resolve, reject) => {
@@ -86,10 +87,10 @@ async function run(
   }
 }
 
-/** It ends with what went wrong, then what to do behind an arrow. */
+/** The output of a failed build ends with the reason, and a line `→ what to do`. */
 function failure(lines: readonly string[]): HoldfastError {
-  const at = lines.findIndex((line) => line.startsWith('→ '));
-  const why = lines[at < 0 ? lines.length - 1 : at - 1] ?? 'it ended without a word';
-  const next = at < 0 ? 'see the log' : (lines[at] ?? '').slice(2);
+  const arrow = lines.findIndex((line) => line.startsWith('→ '));
+  const why = lines[arrow < 0 ? lines.length - 1 : arrow - 1] ?? 'the build ended without a message';
+  const next = arrow < 0 ? 'see the log' : (lines[arrow] ?? '').slice(2);
   return new HoldfastError('image_not_found', "Holdfast's images could not be built", { why, next });
 }

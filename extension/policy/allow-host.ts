@@ -10,13 +10,22 @@ import { validationMessage } from '../base/validation-message.ts';
 import { sessionTitle } from '../sessions/listing.ts';
 
 const RECENT_EVENTS = 2_000;
-const MOST_HOSTS = 50;
+const MAX_HOSTS = 50;
+
+const SCOPES = {
+  once: 'once',
+  session: 'for this session',
+  profile: 'for every session of its profile',
+} as const satisfies Record<RuleScope, string>;
 
 interface HostItem extends QuickPickItem {
   readonly host: string | null;
 }
 
-/** Lets a session out to a host: which, and for how long, is the person's word. Gives the rule; undefined where they said nothing. */
+/**
+ * Allows a session to reach a host. Asks for the host and the scope where they are not given. Returns the host pattern;
+ * undefined where the person cancels.
+ */
 export async function allowHost(
   connection: Connection,
   session: Session,
@@ -28,7 +37,7 @@ export async function allowHost(
   if (scope === undefined) return undefined;
   await connection.call('policy/allow', { session: session.id, host, scope }, { repeatable: true });
   window.setStatusBarMessage(
-    `${sanitize(sessionTitle(session))} may reach ${sanitize(host)} (${scope})`,
+    `${sanitize(sessionTitle(session))} may reach ${sanitize(host)} (${SCOPES[scope]})`,
     10_000,
   );
   return host;
@@ -38,19 +47,19 @@ async function pickHost(connection: Connection, session: Session): Promise<strin
   const denied = await deniedHosts(connection, session);
   const items: HostItem[] = [
     ...denied.map((host) => ({ label: sanitize(host), description: 'was denied', host })),
-    { label: '$(edit) Another host …', host: null, alwaysShow: true },
+    { label: '$(edit) Another Host…', host: null, alwaysShow: true },
   ];
   const picked = denied.length === 0 ? items[0] : await window.showQuickPick(items, title(session));
   if (picked === undefined) return undefined;
   if (picked.host !== null) return picked.host;
   return window.showInputBox({
     ...title(session),
-    prompt: 'As api.example.com, *.example.org:8443 or 127.0.0.1:8080',
+    prompt: 'For example api.example.com, *.example.org:8443 or 127.0.0.1:8080',
     validateInput: (text) => validationMessage(HostPatternSchema, text, 'a host name'),
   });
 }
 
-/** What was asked for in vain and a rule would allow, the latest first. */
+/** The hosts that were denied to the session and that a rule can allow, the latest first. */
 async function deniedHosts(connection: Connection, { id, lastSeq }: Session): Promise<string[]> {
   const { events } = await connection.call(
     'session/events',
@@ -63,24 +72,28 @@ async function deniedHosts(connection: Connection, { id, lastSeq }: Session): Pr
       ? [entry.data.allow]
       : [];
   });
-  return [...new Set(rules)].slice(0, MOST_HOSTS);
+  return [...new Set(rules)].slice(0, MAX_HOSTS);
 }
 
 async function pickScope(session: Session, host: string): Promise<RuleScope | undefined> {
   const scopes: (QuickPickItem & { scope: RuleScope })[] = [
-    { label: 'For this session', description: 'until it is deleted, or denied again', scope: 'session' },
+    { label: 'For This Session', description: 'until you deny it or delete the session', scope: 'session' },
     { label: 'Once', description: 'the next connection only', scope: 'once' },
-    { label: `For every session of ${session.profile}`, description: 'of now and later', scope: 'profile' },
+    {
+      label: `For Every Session of ${session.profile}`,
+      description: 'existing and new ones',
+      scope: 'profile',
+    },
   ];
   const picked = await window.showQuickPick(scopes, {
     title: `Allow ${sanitize(host)}`,
-    placeHolder: `How long ${sanitize(sessionTitle(session))} may reach it`,
+    placeHolder: `For how long may ${sanitize(sessionTitle(session))} reach it?`,
   });
   return picked?.scope;
 }
 
 function title(session: Session): { title: string; placeHolder: string } {
-  return { title: `Allow a host for ${sanitize(sessionTitle(session))}`, placeHolder: 'Host' };
+  return { title: `Allow a host for ${sanitize(sessionTitle(session))}`, placeHolder: 'Choose a host' };
 }
 
 function isScope(scope: unknown): scope is RuleScope {

@@ -2,10 +2,11 @@ import type { CommandHandler } from '../commands/registry.ts';
 import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
 import type { SessionList } from '../sessions/session-list.ts';
-import { onlySessionInWindow, pickSession } from '../sessions/pick-session.ts';
+import { pickSession } from '../sessions/pick-session.ts';
+import { onlySessionInWindow } from '../sessions/session-window.ts';
 import { allowHost } from './allow-host.ts';
 
-/** What a session may reach. */
+/** The command that allows a session to reach a host. */
 export class PolicyCommands {
   readonly #connection: Connection;
   readonly #sessions: SessionList;

@@ -8,25 +8,26 @@ import type { SessionEvents } from '../history/session-events.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { SessionList } from '../sessions/session-list.ts';
 import { sessionTitle } from '../sessions/listing.ts';
-import { sessionsInWindow } from '../sessions/pick-session.ts';
+import { sessionsInWindow } from '../sessions/session-window.ts';
 
 const ALLOW = 'Allow Host…';
 const SHOW_HISTORY = 'Show History';
-/** The same host is told of again after this long. */
-const AGAIN_MS = 10 * 60_000;
-/** An agent that asks for a hundred hosts does not bury the screen: all are in the list of `Agent: Allow Host…`, and in the history. */
-const MOST_A_MINUTE = 3;
+/** How long a host is not reported again. */
+const REPEAT_MS = 10 * 60_000;
+/** An agent may try a hundred hosts. All of them are in the list of `Agent: Allow Host…` and in the history. */
+const MAX_PER_MINUTE = 3;
 
 /**
- * Tells a person that a session was not let out, and offers to change that: git for one says "Everything up-to-date" then. Followed are
- * the sessions of this window, and those that it knows to be running.
+ * Reports denied connections and offers to allow the host. Programs do not always say why they fail: git prints
+ * "Everything up-to-date". Follows the sessions of this window and all that run a turn.
  */
 export class DenialNotifications implements Disposable {
   readonly #events: SessionEvents;
   readonly #sessions: SessionList;
   readonly #owned = new DisposableStore();
-  readonly #followed = new Map<string, Disposable>();
-  readonly #told = new Map<string, number>();
+  readonly #subscriptions = new Map<string, Disposable>();
+  /** When each session and host was last reported. */
+  readonly #reported = new Map<string, number>();
 
   constructor(connection: Connection, events: SessionEvents, sessions: SessionList) {
     this.#events = events;
@@ -35,7 +36,7 @@ export class DenialNotifications implements Disposable {
     this.#owned.add(sessions.onDidChange((all) => this.#follow(all)));
     this.#owned.add(workspace.onDidChangeWorkspaceFolders(() => this.#follow(sessions.current ?? [])));
     this.#owned.onDispose(() => {
-      for (const following of this.#followed.values()) void following.dispose();
+      for (const subscription of this.#subscriptions.values()) void subscription.dispose();
     });
   }
 
@@ -44,27 +45,29 @@ export class DenialNotifications implements Disposable {
   }
 
   #follow(sessions: readonly Session[]): void {
-    const here = sessionsInWindow();
+    const inWindow = sessionsInWindow();
     const wanted = new Map(
       sessions
-        .filter(({ id, runningTurn }) => here.has(id) || runningTurn !== null || this.#followed.has(id))
+        .filter(
+          ({ id, runningTurn }) => inWindow.has(id) || runningTurn !== null || this.#subscriptions.has(id),
+        )
         .map((session) => [session.id, session]),
     );
-    for (const [id, following] of this.#followed) {
+    for (const [id, subscription] of this.#subscriptions) {
       if (wanted.has(id)) continue;
-      void following.dispose();
-      this.#followed.delete(id);
+      void subscription.dispose();
+      this.#subscriptions.delete(id);
     }
     for (const [id, { lastSeq }] of wanted) {
-      if (this.#followed.has(id)) continue;
-      this.#followed.set(
+      if (this.#subscriptions.has(id)) continue;
+      this.#subscriptions.set(
         id,
-        this.#events.follow(id, lastSeq, (event) => this.#hear(event)),
+        this.#events.follow(id, lastSeq, (event) => this.#onEvent(event)),
       );
     }
   }
 
-  #hear(event: SessionEvent): void {
+  #onEvent(event: SessionEvent): void {
     if (event.type !== 'egress') return;
     const entry = parseEvent(event);
     if (entry?.type !== 'egress' || entry.data.decision !== 'denied') return;
@@ -72,16 +75,16 @@ export class DenialNotifications implements Disposable {
     const { sessionId } = event;
     const key = `${sessionId} ${host}:${port}`;
     const now = Date.now();
-    if (now - (this.#told.get(key) ?? 0) < AGAIN_MS) return;
-    const latest = [...this.#told.values()].filter((at) => now - at < 60_000);
-    if (latest.length >= MOST_A_MINUTE) return;
-    for (const [other, at] of this.#told) if (now - at >= AGAIN_MS) this.#told.delete(other);
-    this.#told.set(key, now);
+    if (now - (this.#reported.get(key) ?? 0) < REPEAT_MS) return;
+    const latest = [...this.#reported.values()].filter((at) => now - at < 60_000);
+    if (latest.length >= MAX_PER_MINUTE) return;
+    for (const [other, at] of this.#reported) if (now - at >= REPEAT_MS) this.#reported.delete(other);
+    this.#reported.set(key, now);
     const session = this.#sessions.current?.find(({ id }) => id === sessionId);
     const name = sanitize(session === undefined ? sessionId : sessionTitle(session));
     const actions = allow === null ? [SHOW_HISTORY] : [ALLOW, SHOW_HISTORY];
     void window
-      .showWarningMessage(`${name} was not let out to ${sanitize(host)}:${port}.`, ...actions)
+      .showWarningMessage(`${name} was denied access to ${sanitize(host)}:${port}.`, ...actions)
       .then((choice) => {
         if (choice === ALLOW) void commands.executeCommand('holdfast.allowHost', sessionId, allow);
         if (choice === SHOW_HISTORY) void commands.executeCommand('holdfast.showHistory', sessionId);

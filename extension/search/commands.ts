@@ -6,13 +6,14 @@ import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 import type { SessionList } from '../sessions/session-list.ts';
-import { onlySessionInWindow, pickSession } from '../sessions/pick-session.ts';
+import { pickSession } from '../sessions/pick-session.ts';
+import { onlySessionInWindow } from '../sessions/session-window.ts';
 import { FileFinder } from './find-file.ts';
 import { RecentFiles } from './recent-files.ts';
 import type { ReplaceSummary } from './replace-preview.ts';
 import { TextSearch } from './text-search.ts';
 
-/** Finding files and text in a workspace, and replacing text. */
+/** The commands that find files and text in a workspace, and replace text. */
 export class SearchCommands implements Disposable {
   readonly #sessions: SessionList;
   readonly #owned = new DisposableStore();
@@ -56,7 +57,7 @@ export class SearchCommands implements Disposable {
     return session === undefined ? undefined : this.#search.search(session, query);
   }
 
-  /** In the results of the last search; where there are none, searches first. */
+  /** Replaces in the results of the last search; where there are none, searches first. */
   async #replaceText(target: unknown, text: unknown): Promise<ReplaceSummary | undefined> {
     if (target === undefined && this.#search.hasResults) return this.#search.replace(undefined, text);
     const session = await this.#pick(target, 'Replace Text');

@@ -1,10 +1,10 @@
-/** What leads from VS Code's Quick Open to another list than the one of files. The words are followed by a space. */
+/** The prefixes with which VS Code's Quick Open shows something else than files. */
 const PREFIXES = ['>', '@', ':', '#', '?', 'edt ', 'view ', 'term ', 'task ', 'debug '];
 // `file:12`, `file:12:3`, `file#12`, `file(12)`, `file(12,3)`, and any of them while it is being typed.
 const POSITION =
   /^(?<query>.+?)(?:[:#](?<line>\d*)(?:[:,](?<column>\d*))?|\((?<row>\d*)(?:,(?<cell>\d*))?\)?)$/;
 
-/** Whether VS Code's own Quick Open has to show what was typed: a command, a symbol, a line of the open file. */
+/** Whether the typed text is for VS Code's own Quick Open: a command, a symbol, a line of the open file. */
 export function isQuickOpenPrefix(value: string): boolean {
   return PREFIXES.some((prefix) => value.startsWith(prefix));
 }
@@ -15,7 +15,7 @@ export interface Position {
   readonly column: number;
 }
 
-/** What was typed → the letters to look for, and the position in the file that is to be shown. */
+/** Splits the typed text into the query and the position in the file. */
 export function parseFileQuery(value: string): {
   readonly query: string;
   readonly position: Position | undefined;

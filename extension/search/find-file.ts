@@ -20,11 +20,11 @@ import { isQuickOpenPrefix, parseFileQuery } from './file-query.ts';
 import type { RecentFiles } from './recent-files.ts';
 import { ALWAYS_EXCLUDED } from './search-query.ts';
 
-const PAUSE_MS = 60;
-/** What is typed in the moment in which VS Code's list takes the place of ours is lost: that moment comes when the person pauses. */
-const HAND_OVER_PAUSE_MS = 120;
-const MOST = 200;
-const MOST_RECENT = 12;
+const SEARCH_DELAY_MS = 60;
+/** Keys pressed while VS Code's list replaces ours are lost, so it does when the person pauses. */
+const QUICK_OPEN_DELAY_MS = 120;
+const MAX_RESULTS = 200;
+const MAX_RECENT = 12;
 
 const TO_THE_SIDE: QuickInputButton = {
   iconPath: new ThemeIcon('split-horizontal'),
@@ -36,7 +36,7 @@ interface FileItem extends QuickPickItem {
   readonly path?: string;
 }
 
-/** *Go to File* for a session: the sidecar searches, so that a large workspace costs no more than a small one. */
+/** *Go to File* for a session. The sidecar searches, so a large workspace costs no more than a small one. */
 export class FileFinder implements Disposable {
   readonly #connection: Connection;
   readonly #recent: RecentFiles;
@@ -47,7 +47,7 @@ export class FileFinder implements Disposable {
     this.#recent = recent;
   }
 
-  /** Where the list is open already, its next entry becomes the active one, as with VS Code's own key. */
+  /** If the list is already open, this activates its next entry, as VS Code's own key does. */
   show(session: Session): void {
     if (this.#open?.isOpen === true && this.#open.session === session.id) this.#open.next();
     else this.#open = new FilePicker(this.#connection, this.#recent, session);
@@ -68,7 +68,7 @@ class FilePicker {
   #timer: NodeJS.Timeout | undefined;
   /** The query whose results are shown. */
   #shown: string | undefined;
-  /** The person pressed Enter before the results of what was typed had come. */
+  /** The person pressed Enter before the results of the typed query arrived. */
   #isAccepted = false;
   isOpen = true;
 
@@ -114,7 +114,7 @@ class FilePicker {
       this.#searching?.abort();
       this.#picker.items = [];
       this.#shown = undefined;
-      this.#timer = setTimeout(() => this.#handOver(), HAND_OVER_PAUSE_MS);
+      this.#timer = setTimeout(() => this.#openQuickOpen(), QUICK_OPEN_DELAY_MS);
       return;
     }
     const { query } = parseFileQuery(value);
@@ -123,11 +123,11 @@ class FilePicker {
       this.#picker.busy = false;
       return;
     }
-    this.#timer = setTimeout(() => void this.#search(query), PAUSE_MS);
+    this.#timer = setTimeout(() => void this.#search(query), SEARCH_DELAY_MS);
   }
 
-  /** VS Code's own list takes the place of this one, which is hidden by that. */
-  #handOver(): void {
+  /** Opens VS Code's own list, which hides this one. */
+  #openQuickOpen(): void {
     clearTimeout(this.#timer);
     void commands.executeCommand('workbench.action.quickOpen', this.#picker.value);
   }
@@ -140,7 +140,7 @@ class FilePicker {
     try {
       const found = this.#connection.call(
         'files/find',
-        { session: this.session, query, limit: MOST, hidden: true, exclude: [...ALWAYS_EXCLUDED] },
+        { session: this.session, query, limit: MAX_RESULTS, hidden: true, exclude: [...ALWAYS_EXCLUDED] },
         { repeatable: true, signal: mine.signal },
       );
       const recent = query === '' ? await this.#recentFiles() : [];
@@ -159,10 +159,12 @@ class FilePicker {
     }
   }
 
-  /** Opens the active file; where the list is still that of an earlier query, the first file of the one to come. */
+  /**
+   * Opens the active file. While the list shows an earlier query, waits and opens the first result of the current one.
+   */
   #accept(): void {
     if (isQuickOpenPrefix(this.#picker.value)) {
-      this.#handOver();
+      this.#openQuickOpen();
       return;
     }
     const isCurrent = parseFileQuery(this.#picker.value).query === this.#shown;
@@ -183,9 +185,9 @@ class FilePicker {
     void openFile(this.session, path, at === undefined ? undefined : new Range(...at, ...at), column);
   }
 
-  /** Those that are still there. */
+  /** The recent files that still exist. */
   async #recentFiles(): Promise<string[]> {
-    const files = this.#recent.of(this.session).slice(0, MOST_RECENT);
+    const files = this.#recent.of(this.session).slice(0, MAX_RECENT);
     const there = await Promise.all(
       files.map(async ({ path }) => {
         try {
@@ -213,12 +215,12 @@ function itemOf(path: string): FileItem {
     iconPath: ThemeIcon.File,
     buttons: [TO_THE_SIDE],
     path,
-    // The sidecar has chosen these; VS Code's own filter would drop some of them.
+    // The sidecar has matched these paths. VS Code's own filter would drop some of them.
     alwaysShow: true,
   };
 }
 
-/** Opens a file in the editor that fits it, an image too. VS Code itself says why where it cannot. */
+/** Opens a file in the editor for its type. VS Code shows the reason where it cannot. */
 export async function openFile(
   session: string,
   path: string,

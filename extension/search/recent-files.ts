@@ -4,9 +4,9 @@ import { z } from 'zod';
 import { DisposableStore } from '../base/disposable-store.ts';
 import { locate } from '../files/location.ts';
 
-const MOST = 50;
-const KEY = 'holdfast.recentFiles';
-/** Made where it is used: the window does not wait for it. */
+const MAX_FILES = 50;
+const STATE_KEY = 'holdfast.recentFiles';
+/** A function, because zod is in the second bundle, which must not load at activation. */
 const filesSchema = () => z.array(z.object({ session: z.string(), path: z.string() }));
 
 export interface RecentFile {
@@ -14,11 +14,14 @@ export interface RecentFile {
   readonly path: string;
 }
 
-/** Files of sessions that were shown in this window, the latest first, as VS Code's Quick Open lists those of other folders. */
+/**
+ * The session files that this window has shown, the latest first. VS Code's Quick Open lists recent files in the same
+ * way.
+ */
 export class RecentFiles implements Disposable {
   readonly #state: Memento;
   readonly #owned = new DisposableStore();
-  /** Undefined until they are needed. */
+  /** Loaded at first use. */
   #loaded: RecentFile[] | undefined;
 
   constructor(state: Memento) {
@@ -34,7 +37,7 @@ export class RecentFiles implements Disposable {
     this.#owned.dispose();
   }
 
-  /** Those of one session, without the file that is being shown. */
+  /** The recent files of one session, without the active one. */
   of(session: string): RecentFile[] {
     const shown = fileOf(window.tabGroups.activeTabGroup.activeTab);
     return this.#files.filter((one) => one.session === session && one.path !== shown?.path);
@@ -42,21 +45,21 @@ export class RecentFiles implements Disposable {
 
   get #files(): readonly RecentFile[] {
     if (this.#loaded === undefined) {
-      const kept = filesSchema().safeParse(this.#state.get(KEY));
-      this.#loaded = kept.success ? kept.data : [];
+      const stored = filesSchema().safeParse(this.#state.get(STATE_KEY));
+      this.#loaded = stored.success ? stored.data : [];
     }
     return this.#loaded;
   }
 
   #opened(tab: Tab | undefined): void {
     const file = fileOf(tab);
-    // Before what is kept is read, which loads its schema: most windows show no file of a session.
+    // Returns before it reads the state, which would load zod. Most windows show no file of a session.
     if (file === undefined) return;
     const [latest] = this.#files;
     if (latest?.session === file.session && latest.path === file.path) return;
     const others = this.#files.filter(({ session, path }) => session !== file.session || path !== file.path);
-    this.#loaded = [file, ...others].slice(0, MOST);
-    void this.#state.update(KEY, this.#loaded);
+    this.#loaded = [file, ...others].slice(0, MAX_FILES);
+    void this.#state.update(STATE_KEY, this.#loaded);
   }
 }
 

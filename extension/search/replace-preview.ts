@@ -14,24 +14,24 @@ import type { Session } from '../../protocol/entities.ts';
 import { WORKSPACE } from '../../protocol/paths.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 import { workspaceUri } from '../files/location.ts';
+import { formatCount } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
 import { Replacement } from './replacement.ts';
 import type { SkipReason, LineEdit } from './replacement.ts';
 import type { FileResult } from './search-results.ts';
-import { formatCount } from './search-query.ts';
 import type { SearchQuery } from './search-query.ts';
 
 const SCHEME = 'holdfast-replace';
 const CONTEXT = 'holdfast.replacePending';
-/** VS Code loads every file that is edited. */
-const MOST_FILES = 500;
-const MOST_CHARACTERS = 50_000_000;
-/** Names in one message. */
-const MOST_NAMED = 5;
+/** VS Code loads every edited file. */
+const MAX_FILES = 500;
+const MAX_CHARACTERS = 50_000_000;
+/** File names in one message. */
+const MAX_NAMED = 5;
 
 interface EditedFile {
   readonly path: string;
-  /** What the edits are for. */
+  /** The text that the edits apply to. */
   readonly before: string;
   readonly after: string;
   readonly edits: readonly LineEdit[];
@@ -47,8 +47,8 @@ interface Applied {
   readonly wasDirty: boolean;
 }
 
-/** VS Code forgets documents that nobody shows when there are more than some fifty, and with them their versions. */
-const BATCH = 40;
+/** VS Code closes documents that no editor shows when there are more than about fifty, and forgets their versions. */
+const BATCH_SIZE = 40;
 
 interface Skipped {
   readonly path: string;
@@ -58,11 +58,14 @@ interface Skipped {
 export interface ReplaceSummary {
   readonly replacements: number;
   readonly files: number;
-  /** Paths of files that were left out. */
+  /** Paths of skipped files. */
   readonly skipped: readonly string[];
 }
 
-/** A replacement in many files: first shown as comparisons, then applied as one edit that VS Code saves and can undo. */
+/**
+ * A replacement in many files. It is first shown as comparisons, then applied as an edit that VS Code saves and can
+ * undo.
+ */
 export class ReplacePreview implements TextDocumentContentProvider, Disposable {
   readonly #owned = new DisposableStore();
   readonly #changed = this.#owned.add(new EventEmitter<Uri>());
@@ -82,7 +85,7 @@ export class ReplacePreview implements TextDocumentContentProvider, Disposable {
     return this.#pending?.files.find((file) => file.path === path)?.after ?? '';
   }
 
-  /** Shows what the replacement would change. Undefined where that is nothing, or the person cancelled. */
+  /** Shows what the replacement would change. Undefined where the person cancels. */
   async show(
     session: Session,
     found: readonly FileResult[],
@@ -90,10 +93,10 @@ export class ReplacePreview implements TextDocumentContentProvider, Disposable {
     text: string,
   ): Promise<ReplaceSummary | undefined> {
     await this.discard();
-    if (found.length > MOST_FILES) {
+    if (found.length > MAX_FILES) {
       throw new HoldfastError('invalid_params', `The matches are in ${formatCount(found.length, 'file')}`, {
-        why: `a replacement changes at most ${MOST_FILES} files at once`,
-        next: 'narrow the search to a part of them, for example with files to include',
+        why: `a replacement changes at most ${MAX_FILES} files at once`,
+        next: 'narrow the search, for example with files to include',
       });
     }
     const prepared = await window.withProgress(
@@ -102,7 +105,7 @@ export class ReplacePreview implements TextDocumentContentProvider, Disposable {
     );
     if (prepared === undefined) return undefined;
     const { files, skipped } = prepared;
-    tellSkipped('The preview leaves out', skipped);
+    reportSkipped('The preview skips', skipped);
     const replacements = countOf(files);
     const count = { replacements, files: files.length, skipped: skipped.map(({ path }) => path) };
     if (files.length === 0) {
@@ -110,7 +113,8 @@ export class ReplacePreview implements TextDocumentContentProvider, Disposable {
       return count;
     }
     this.#serial += 1;
-    const title = `Replace “${sanitize(query.pattern, 40)}” with “${sanitize(text, 40)}” (${formatCount(replacements, 'replacement')} in ${formatCount(files.length, 'file')})`;
+    const size = `${formatCount(replacements, 'replacement')} in ${formatCount(files.length, 'file')}`;
+    const title = `Replace “${sanitize(query.pattern, 40)}” with “${sanitize(text, 40)}” (${size})`;
     this.#pending = { session: session.id, title, files };
     await commands.executeCommand('setContext', CONTEXT, true);
     await commands.executeCommand(
@@ -128,41 +132,46 @@ export class ReplacePreview implements TextDocumentContentProvider, Disposable {
     return this.#pending !== undefined;
   }
 
-  /** Makes the edits that were shown. A file that is another one by now is left out, and the person is told. */
+  /** Applies the edits that were shown. Files that have changed meanwhile are skipped and reported. */
   async apply(): Promise<ReplaceSummary | undefined> {
     const pending = this.#pending;
     if (pending === undefined) return undefined;
     const skipped: Skipped[] = [];
     const unsaved: Skipped[] = [];
     const applied: Applied[] = [];
-    for (let at = 0; at < pending.files.length; at += BATCH) {
-      const batch = await this.#applyBatch(pending.session, pending.files.slice(at, at + BATCH), skipped);
+    for (let at = 0; at < pending.files.length; at += BATCH_SIZE) {
+      const batch = await this.#applyBatch(
+        pending.session,
+        pending.files.slice(at, at + BATCH_SIZE),
+        skipped,
+      );
       applied.push(...batch);
-      // VS Code saves by itself only what no editor shows, and the comparison shows these. What had unsaved changes stays unsaved.
+      // VS Code saves only documents that no editor shows, and the comparison shows these. Documents that were dirty
+      // stay unsaved.
       for (const { file, document, wasDirty } of batch) {
         if (!wasDirty && document.isDirty && !(await isSaved(document)))
           unsaved.push({ path: file.path, why: 'not saved' });
       }
     }
     await this.discard();
-    tellSkipped('Nothing was replaced in', skipped);
-    tellSkipped('The replacement is not saved yet in', unsaved);
+    reportSkipped('Nothing was replaced in', skipped);
+    reportSkipped('The replacement is not saved yet in', unsaved);
     const replacements = countOf(applied.map(({ file }) => file));
     window.setStatusBarMessage(
-      `Replaced ${replacements.toLocaleString('en-US')} in ${formatCount(applied.length, 'file')}`,
+      `Made ${formatCount(replacements, 'replacement')} in ${formatCount(applied.length, 'file')}`,
       8_000,
     );
     return { replacements, files: applied.length, skipped: skipped.map(({ path }) => path) };
   }
 
-  /** Edits what still has the text that was shown, all at once and at the moment of the check; adds the rest to `skipped`. */
+  /** Edits the files that still have the text that was shown, in one edit. Adds the others to `skipped`. */
   async #applyBatch(session: string, files: readonly EditedFile[], skipped: Skipped[]): Promise<Applied[]> {
     const loaded: { readonly file: EditedFile; readonly document: TextDocument | undefined }[] = [];
     for (const file of files)
       loaded.push({ file, document: await documentAt(workspaceUri(session, file.path)) });
     const applied: Applied[] = [];
     const edit = new WorkspaceEdit();
-    // Nothing may be waited for between here and the edit: VS Code checks versions from then on, of open documents only.
+    // No await from here to the edit: VS Code compares versions only from then on, and only of open documents.
     for (const { file, document } of loaded) {
       if (document === undefined || document.isClosed || document.getText() !== file.before) {
         skipped.push({ path: file.path, why: document === undefined ? 'cannot be read' : 'changed' });
@@ -172,13 +181,13 @@ export class ReplacePreview implements TextDocumentContentProvider, Disposable {
       for (const { line, start, end, text } of file.edits)
         edit.replace(document.uri, new Range(line, start, line, end), text);
     }
-    // Not as a refactoring: VS Code would save files with unsaved changes of a person's, too.
+    // Not as a refactoring: VS Code would also save files in which the person has unsaved changes.
     if (applied.length === 0 || (await workspace.applyEdit(edit))) return applied;
     skipped.push(...applied.map(({ file }): Skipped => ({ path: file.path, why: 'changed' })));
     return [];
   }
 
-  /** Closes the preview; nothing is changed. */
+  /** Closes the preview and changes nothing. */
   async discard(): Promise<void> {
     const pending = this.#pending;
     if (pending === undefined) return;
@@ -191,7 +200,7 @@ export class ReplacePreview implements TextDocumentContentProvider, Disposable {
   }
 
   #previewUri(path: string): Uri {
-    // A serial number, as VS Code keeps the text of an address that it has seen.
+    // With a serial number, because VS Code caches the text of a URI.
     return Uri.from({ scheme: SCHEME, path, query: String(this.#serial) });
   }
 }
@@ -210,15 +219,11 @@ async function prepare(
     const document = await documentAt(workspaceUri(session, path));
     const before = document?.getText() ?? '';
     characters += before.length;
-    if (characters > MOST_CHARACTERS) {
-      throw new HoldfastError(
-        'invalid_params',
-        'The files with matches are too large to be changed at once',
-        {
-          why: `together they have more than ${MOST_CHARACTERS.toLocaleString('en-US')} characters`,
-          next: 'narrow the search to a part of them, for example with files to include',
-        },
-      );
+    if (characters > MAX_CHARACTERS) {
+      throw new HoldfastError('invalid_params', 'The files with matches are too large to change at once', {
+        why: `together they have more than ${MAX_CHARACTERS.toLocaleString('en-US')} characters`,
+        next: 'narrow the search, for example with files to include',
+      });
     }
     const outcome = document === undefined ? undefined : editsOf(document, lines, replacement);
     if (document === undefined || outcome === undefined)
@@ -234,7 +239,7 @@ function editsOf(
   lines: FileResult['lines'],
   replacement: Replacement,
 ): { readonly edits: readonly LineEdit[] } | { readonly leftOut: SkipReason } {
-  // What is not UTF-8 would be saved as other bytes, also where nothing was replaced.
+  // Saving a file that is not UTF-8 would change bytes outside the replacements too.
   if (document.getText().includes('\uFFFD')) return { leftOut: 'not UTF-8' };
   return replacement.editsFor(lines, (line) =>
     line < document.lineCount ? document.lineAt(line).text : undefined,
@@ -253,7 +258,7 @@ function applied(document: TextDocument, edits: readonly LineEdit[]): string {
   return [...parts, before.slice(from)].join('');
 }
 
-/** Undefined for what is no text, too large or gone. */
+/** Undefined for a file that is not text, too large, or deleted. */
 async function documentAt(uri: Uri): Promise<TextDocument | undefined> {
   try {
     return await workspace.openTextDocument(uri);
@@ -262,7 +267,7 @@ async function documentAt(uri: Uri): Promise<TextDocument | undefined> {
   }
 }
 
-/** A save fails where the agent has written the file meanwhile, which is told by whoever refused it. */
+/** False where the save fails. A save conflict with the agent is reported by `SaveConflicts`. */
 async function isSaved(document: TextDocument): Promise<boolean> {
   try {
     return await document.save();
@@ -275,12 +280,12 @@ function countOf(files: readonly EditedFile[]): number {
   return files.reduce((sum, { edits }) => sum + edits.length, 0);
 }
 
-function tellSkipped(what: string, skipped: readonly Skipped[]): void {
+function reportSkipped(what: string, skipped: readonly Skipped[]): void {
   if (skipped.length === 0) return;
   const named = skipped
-    .slice(0, MOST_NAMED)
+    .slice(0, MAX_NAMED)
     .map(({ path, why }) => `${sanitize(path.slice(WORKSPACE.length + 1), 80)} (${why})`);
-  const more = skipped.length > MOST_NAMED ? `, and ${skipped.length - MOST_NAMED} more` : '';
+  const more = skipped.length > MAX_NAMED ? `, and ${skipped.length - MAX_NAMED} more` : '';
   void window.showWarningMessage(
     `${what} ${formatCount(skipped.length, 'file')}: ${named.join(', ')}${more}.`,
   );

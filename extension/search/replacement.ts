@@ -3,26 +3,31 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import type { SearchLine } from '../../protocol/search.ts';
 import type { SearchQuery } from './search-query.ts';
 
-/** The sidecar tells of this many matches in one line at most. */
-const MOST_RANGES = 200;
+/** The sidecar reports at most this many matches per line. */
+const MAX_RANGES = 200;
 /** Longer lines are those of minified files and data. */
-const LONGEST_LINE = 20_000;
-/** For all groups of one file. The person's pattern meets the agent's text here, and JavaScript's expressions may backtrack for years. */
-const GROUPS_MS = 1_000;
+const MAX_LINE_CHARACTERS = 20_000;
+/**
+ * The time limit for all groups of one file: the person's pattern on the agent's text may backtrack almost endlessly.
+ */
+const GROUPS_TIMEOUT_MS = 1_000;
 
-/** An edit in one line; line and columns count from 0. */
+/** An edit in one line. Line and columns count from 0. */
 export interface LineEdit {
   readonly line: number;
   readonly start: number;
   readonly end: number;
   readonly text: string;
 }
-/** Why a file is left out. */
+/** Why a file is skipped. */
 export type SkipReason =
   'changed' | 'too many matches in a line' | 'line too long' | 'not UTF-8' | 'ambiguous groups';
 export type FileEdits = { readonly edits: readonly LineEdit[] } | { readonly leftOut: SkipReason };
 
-/** What to put in place of the matches of one query. For a regular expression `$1`, `$<name>`, `$&`, `$$`, `\n` and `\t` have a meaning. */
+/**
+ * The replacement text of one query. For a regular expression it may contain `$1`, `$<name>`, `$&`, `$$`, `\n` and
+ * `\t`.
+ */
 export class Replacement {
   readonly #query: SearchQuery;
   readonly #parts: readonly Part[];
@@ -32,16 +37,19 @@ export class Replacement {
     this.#parts = query.regex ? parseReplacement(text) : [text];
   }
 
-  /** The edits that replace what a search found in a file, whose lines are these now. Errors: `invalid_params`, `timeout`. */
+  /**
+   * The edits for the matches that a search found in a file. `lines`: the file's current lines, from 0. Errors:
+   * `invalid_params`, `timeout`.
+   */
   editsFor(found: readonly SearchLine[], lines: (line: number) => string | undefined): FileEdits {
     const matches: Match[] = [];
     for (const { line, preview, previewStart, ranges } of found) {
       const text = lines(line - 1);
       if (text === undefined) return { leftOut: 'changed' };
       if (preview.includes('\uFFFD')) return { leftOut: 'not UTF-8' };
-      if (text.length > LONGEST_LINE) return { leftOut: 'line too long' };
-      if (ranges.length >= MOST_RANGES) return { leftOut: 'too many matches in a line' };
-      // The editor does not show a byte order mark, which the search counts as a character of the first line.
+      if (text.length > MAX_LINE_CHARACTERS) return { leftOut: 'line too long' };
+      if (ranges.length >= MAX_RANGES) return { leftOut: 'too many matches in a line' };
+      // The search counts a byte order mark as a character of the first line. The editor does not show it.
       const shift = [0, ...(line === 1 ? [1] : [])].find((by) =>
         text.slice(Math.max(0, previewStart - by)).startsWith(preview.slice(previewStart < by ? by : 0)),
       );
@@ -73,7 +81,7 @@ export class Replacement {
       .join('');
   }
 
-  /** Null where JavaScript finds another match than ripgrep did. Where no groups are asked for, none are looked for. */
+  /** Null where JavaScript matches differently from ripgrep. Empty where the replacement refers to no group. */
   #groupsOf(matches: readonly Match[]): readonly (Groups | undefined)[] | null {
     const isNeeded = this.#parts.some((part) => typeof part !== 'string' && part.group !== 0);
     if (!isNeeded || matches.length === 0) return [];
@@ -118,7 +126,8 @@ function parseReplacement(text: string): Part[] {
   return parts;
 }
 
-// Each match is looked for where ripgrep found it, in its line; where it has another length, in the line up to its end.
+// Matches at the position that ripgrep reported. If the length differs, tries again on the line up to the end of
+// ripgrep's match.
 const SCRIPT = `(() => {
   const { source, flags, lines, matches } = JSON.parse(input);
   const make = (text) => {
@@ -136,24 +145,26 @@ const SCRIPT = `(() => {
   }));
 })()`;
 
-/** In a context of its own, which alone can be stopped in the middle of a regular expression. */
+/** Runs in a separate context, because only `runInContext` can interrupt a regular expression. */
 function run(input: string): (Groups | null)[] {
   try {
     const context = createContext(Object.assign(Object.create(null) as object, { input }));
-    return JSON.parse(String(runInContext(SCRIPT, context, { timeout: GROUPS_MS }))) as (Groups | null)[];
+    return JSON.parse(
+      String(runInContext(SCRIPT, context, { timeout: GROUPS_TIMEOUT_MS })),
+    ) as (Groups | null)[];
   } catch (error) {
-    // The error may be of the other context, whose `Error` is not ours.
+    // The error may come from the other context, which has its own `Error` class.
     const code = typeof error === 'object' && error !== null && 'code' in error ? error.code : undefined;
     if (code === 'ERR_SCRIPT_EXECUTION_TIMEOUT') {
-      throw new HoldfastError('timeout', 'The groups of the matches take too long to find', {
-        why: 'the regular expression backtracks too often on a line that it found',
+      throw new HoldfastError('timeout', 'Finding the groups of the matches takes too long', {
+        why: 'the regular expression backtracks too often on a matching line',
         next: 'use a simpler regular expression, or a replacement without $1',
         cause: error,
       });
     }
     throw new HoldfastError('invalid_params', 'The groups of the regular expression cannot be used', {
-      why: 'JavaScript does not read it as ripgrep does',
-      next: 'write it so that both do, or use a replacement without $1',
+      why: 'JavaScript does not accept the expression, although ripgrep does',
+      next: 'use syntax that both accept, or a replacement without $1',
       cause: error,
     });
   }

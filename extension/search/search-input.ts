@@ -4,9 +4,9 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import { formatOptions, parseGlobs } from './search-query.ts';
 import type { SearchOptions, SearchToggle } from './search-query.ts';
 
-/** Set while the box is open: the keys of the toggles hold then. */
+/** This context key is set while the box is open. It enables the keys of the toggles. */
 const CONTEXT = 'holdfast.searchInput';
-const LONGEST_PATTERN = 10_000;
+const MAX_PATTERN_CHARACTERS = 10_000;
 
 interface ToggleButton extends QuickInputButton {
   readonly option: SearchToggle;
@@ -34,23 +34,23 @@ const EXCLUDE: GlobsButton = {
   location: QuickInputButtonLocation.Title,
 };
 
-interface Asked {
+interface Input {
   readonly pattern: string;
   readonly options: SearchOptions;
 }
 interface Answer {
   readonly done: boolean;
-  /** The person wants to say which files first. */
+  /** The person wants to enter these globs first. */
   readonly globs?: GlobsButton['globs'];
 }
 
-/** The box in which a person types what to search for, with the options as buttons and keys. */
+/** The input box for a search, with the options as buttons and keys. */
 export class SearchInput {
   #box: InputBox | undefined;
   #options: SearchOptions | undefined;
 
-  /** Undefined where the person left the box. */
-  async ask(title: string, start: Asked): Promise<Asked | undefined> {
+  /** Undefined where the person cancels. */
+  async ask(title: string, start: Input): Promise<Input | undefined> {
     let { pattern, options } = start;
     for (;;) {
       const answer = await this.#pattern(title, pattern, options);
@@ -62,7 +62,7 @@ export class SearchInput {
     }
   }
 
-  /** Turns an option on or off where the box is open; false where it is not. */
+  /** Toggles an option while the box is open. False where it is not open. */
   toggle(option: SearchToggle): boolean {
     const box = this.#box;
     if (box === undefined || this.#options === undefined) return false;
@@ -71,7 +71,7 @@ export class SearchInput {
     return true;
   }
 
-  #pattern(title: string, pattern: string, options: SearchOptions): Promise<Asked & Answer> {
+  #pattern(title: string, pattern: string, options: SearchOptions): Promise<Input & Answer> {
     const box = window.createInputBox();
     box.title = title;
     box.value = pattern;
@@ -93,8 +93,8 @@ export class SearchInput {
       const listeners = Disposable.from(
         box.onDidChangeValue((value) => {
           box.validationMessage =
-            value.length > LONGEST_PATTERN
-              ? `At most ${LONGEST_PATTERN.toLocaleString('en-US')} characters`
+            value.length > MAX_PATTERN_CHARACTERS
+              ? `Enter at most ${MAX_PATTERN_CHARACTERS.toLocaleString('en-US')} characters`
               : '';
         }),
         box.onDidTriggerButton((button) => {
@@ -106,7 +106,7 @@ export class SearchInput {
           }
         }),
         box.onDidAccept(() => {
-          if (box.value.length <= LONGEST_PATTERN) end({ done: true });
+          if (box.value.length <= MAX_PATTERN_CHARACTERS) end({ done: true });
         }),
         box.onDidHide(() => end({ done: false })),
       );
@@ -124,8 +124,9 @@ function showOptions(box: InputBox, options: SearchOptions): void {
     toggle: { checked: options[option] },
   }));
   box.buttons = [INCLUDE, EXCLUDE, ...toggles];
-  const words = formatOptions(options);
-  box.prompt = words === '' ? 'Enter searches all files of the workspace' : `Enter searches with: ${words}`;
+  const text = formatOptions(options);
+  box.prompt =
+    text === '' ? 'Press Enter to search all files of the workspace' : `Press Enter to search with: ${text}`;
 }
 
 function isToggle(button: QuickInputButton): button is ToggleButton {

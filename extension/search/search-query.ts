@@ -1,12 +1,13 @@
 import { z } from 'zod';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { SearchParams, SearchSummary } from '../../protocol/search.ts';
+import { formatCount } from '../base/format.ts';
 
 const LIMITS = { lines: 5_000, previewCharacters: 1_000, globs: 100, globCharacters: 900 } as const;
-/** Version control data is neither found nor replaced, as in VS Code's own search. */
+/** Version control data is excluded, as in VS Code's own search. */
 export const ALWAYS_EXCLUDED = ['**/.git', '**/.hg', '**/.svn'] as const;
 
-/** How to search. `include` and `exclude` are globs separated by commas, as a person types them. */
+/** How to search. `include` and `exclude` are comma-separated globs as a person types them. */
 export interface SearchOptions {
   readonly matchCase: boolean;
   readonly wholeWord: boolean;
@@ -27,7 +28,7 @@ export const DEFAULT_OPTIONS: SearchOptions = {
   exclude: '',
 };
 
-/** Made where it is used: the window does not wait for it. */
+/** A function, because zod is in the second bundle, which must not load at activation. */
 const querySchema = () => {
   const option = z.boolean().default(false);
   const globs = z.string().max(10_000).default('');
@@ -41,19 +42,21 @@ const querySchema = () => {
   });
 };
 
-/** What a program gives the command instead of a person: the text itself, or the text with options. Errors: `invalid_params`. */
+/**
+ * Parses the argument of a program that runs the command: the text, or the text with options. Errors: `invalid_params`.
+ */
 export function parseQuery(given: unknown): SearchQuery {
   const parsed = querySchema().safeParse(typeof given === 'string' ? { pattern: given } : given);
   if (parsed.success) return parsed.data;
-  throw new HoldfastError('invalid_params', 'This is not a search', {
-    next: 'give the text to search for, or { pattern, matchCase, wholeWord, regex, include, exclude }',
+  throw new HoldfastError('invalid_params', 'The search is not valid', {
+    next: 'pass the text to search for, or { pattern, matchCase, wholeWord, regex, include, exclude }',
   });
 }
 
 /**
- * Globs as they are typed → globs of ripgrep, with VS Code's meaning: a name matches a file or a folder with all that is in it, at any
- * depth; with `./` in front, below the workspace's root only. Commas inside braces do not separate.
- * Errors: `invalid_params`.
+ * Converts typed globs to globs for ripgrep, with the meaning they have in VS Code: a name matches a file or a folder
+ * with all of its content, at any depth; with `./` in front only at the workspace's root. Commas inside braces do not
+ * separate globs. Errors: `invalid_params`.
  */
 export function parseGlobs(text: string): string[] {
   const globs = split(text).flatMap((typed) => {
@@ -65,8 +68,8 @@ export function parseGlobs(text: string): string[] {
   });
   const isTooLong = globs.some((glob) => glob.length > LIMITS.globCharacters);
   if (isTooLong || globs.length > 2 * LIMITS.globs) {
-    throw new HoldfastError('invalid_params', 'There are too many patterns for files, or one is too long', {
-      why: `at most ${LIMITS.globs} patterns of ${LIMITS.globCharacters} characters are used`,
+    throw new HoldfastError('invalid_params', 'There are too many file patterns, or one is too long', {
+      why: `the limit is ${LIMITS.globs} patterns of ${LIMITS.globCharacters} characters each`,
       next: 'use fewer or shorter patterns',
     });
   }
@@ -88,7 +91,7 @@ function split(text: string): string[] {
   return [...parts, part].map((one) => one.trim());
 }
 
-/** The request for a query. Sorted by path, so that the lines that a truncated search has are the same each time. */
+/** The request for a query. Sorted by path, so that a truncated search returns the same lines each time. */
 export function searchParams(query: SearchQuery): SearchParams {
   const include = parseGlobs(query.include);
   return {
@@ -105,7 +108,7 @@ export function searchParams(query: SearchQuery): SearchParams {
   };
 }
 
-/** The options that differ from the default, for a person: `match case, regular expression, in src, not in *.min.js`. */
+/** The options that differ from the default: `match case, regular expression, in src, not in *.min.js`. */
 export function formatOptions(options: SearchOptions): string {
   const { include, exclude } = options;
   return [
@@ -119,21 +122,17 @@ export function formatOptions(options: SearchOptions): string {
     .join(', ');
 }
 
-/** How many results there are, and why there may be more. */
+/** How many results a search has, and why there may be more. */
 export function formatSummary({ matches, files, stopped, skipped }: SearchSummary): string {
   if (matches === 0 && stopped === null) return 'No results found.';
   const found = `${formatCount(matches, 'line')} in ${formatCount(files, 'file')}`;
   const more =
     stopped === 'limit'
-      ? '. The results are truncated: narrow the search to see the others'
+      ? '. The results are truncated: narrow the search to see the rest'
       : stopped === 'time'
-        ? '. The search took too long and was stopped: narrow it to see the others'
+        ? '. The search took too long and was stopped: narrow it to see the rest'
         : '';
   const left =
-    skipped === 0 ? '' : `. ${formatCount(skipped, 'line')} left out: too long, or changed during the search`;
+    skipped === 0 ? '' : `. ${formatCount(skipped, 'line')} skipped: too long, or changed during the search`;
   return `${found}${more}${left}.`;
-}
-
-export function formatCount(number: number, noun: string): string {
-  return `${number.toLocaleString('en-US')} ${noun}${number === 1 ? '' : 's'}`;
 }

@@ -1,12 +1,12 @@
 import type { SearchLine } from '../../protocol/search.ts';
 
-/** The lines found in one file, in the order of their numbers. */
+/** The matching lines of one file, in order. */
 export interface FileResult {
   readonly path: string;
   readonly lines: readonly SearchLine[];
 }
 
-/** What a search has found so far, grouped by file. The order is that of the paths and line numbers, whatever the order of arrival. */
+/** The results of a search so far, grouped by file, and sorted by path and line number. */
 export class SearchResults {
   readonly #files = new Map<string, SearchLine[]>();
   #sorted: FileResult[] | null = null;
@@ -14,9 +14,9 @@ export class SearchResults {
   add(lines: readonly SearchLine[]): void {
     if (lines.length > 0) this.#sorted = null;
     for (const line of lines) {
-      const known = this.#files.get(line.path);
-      if (known === undefined) this.#files.set(line.path, [line]);
-      else known.push(line);
+      const lines = this.#files.get(line.path);
+      if (lines === undefined) this.#files.set(line.path, [line]);
+      else lines.push(line);
     }
   }
 
@@ -34,7 +34,7 @@ export class SearchResults {
 
 const names = new Intl.Collator('en', { numeric: true });
 
-/** Folder by folder, names with numbers in the order of the numbers; total, so that equal input gives equal order. */
+/** Compares folder by folder, and numbers in names as numbers. A total order. */
 export function comparePaths(a: string, b: string): number {
   const left = a.split('/');
   const right = b.split('/');
@@ -46,7 +46,7 @@ export function comparePaths(a: string, b: string): number {
   return left.length - right.length;
 }
 
-/** The text of a result: the line's number first, then the line, and where the matches are in that text. */
+/** The label of a result: the line number, then the line; and the ranges of the matches in the label. */
 export function resultLabel(
   line: SearchLine,
   show: (text: string) => string,
@@ -55,7 +55,7 @@ export function resultLabel(
   const from = line.previewStart + line.preview.length - shown.length;
   const text = show(shown);
   const number = `${String(line.line)}: `;
-  // Characters that had to be made visible have moved the columns.
+  // Sanitizing has changed the columns.
   if (text !== shown) return { label: number + text, highlights: [] };
   const highlights = line.ranges
     .map(({ start, end }): [number, number] => [

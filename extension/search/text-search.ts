@@ -31,7 +31,7 @@ interface LineNode {
 }
 type Node = FileNode | LineNode;
 
-/** A search and what it has found so far. */
+/** A search and its results so far. */
 interface Search {
   readonly session: Session;
   readonly query: SearchQuery;
@@ -39,7 +39,7 @@ interface Search {
   readonly running: AbortController;
 }
 
-/** Text search in a workspace, and its results as a tree that fills while the sidecar searches. */
+/** Searches text in a workspace. The view shows the results as a tree while they arrive. */
 export class TextSearch implements TreeDataProvider<Node>, Disposable {
   readonly #connection: Connection;
   readonly #owned = new DisposableStore();
@@ -70,13 +70,13 @@ export class TextSearch implements TreeDataProvider<Node>, Disposable {
     this.#owned.dispose();
   }
 
-  /** Asks for a pattern where none is given; gives how much was found. Programs give a text, or a text with options. */
+  /** Asks for a pattern where a program gives none. Returns how much was found; undefined where the person cancels. */
   async search(session: Session, given?: unknown): Promise<SearchSummary | undefined> {
     const query = given === undefined ? await this.#ask(session) : parseQuery(given);
     return query === undefined ? undefined : this.#run(session, query);
   }
 
-  /** Searches again with an option changed; while the person is typing a pattern, changes it there. */
+  /** Toggles an option and searches again; while the input box is open, toggles it there. */
   async toggle(option: SearchToggle): Promise<SearchSummary | undefined> {
     if (this.#input.toggle(option) || this.#search === undefined) return undefined;
     const { session, query } = this.#search;
@@ -84,7 +84,6 @@ export class TextSearch implements TreeDataProvider<Node>, Disposable {
     return this.#run(session, { ...query, [option]: !query[option] });
   }
 
-  /** Searches again. */
   async refresh(): Promise<SearchSummary | undefined> {
     return this.#search === undefined ? undefined : this.#run(this.#search.session, this.#search.query);
   }
@@ -93,7 +92,7 @@ export class TextSearch implements TreeDataProvider<Node>, Disposable {
     return (this.#search?.results.files.length ?? 0) > 0;
   }
 
-  /** Shows what replacing the matches would change. Asks for the text where none is given. */
+  /** Shows what a replacement would change. Asks for the text where none is given. */
   async replace(session: Session | undefined, given: unknown): Promise<ReplaceSummary | undefined> {
     if (session !== undefined && (await this.search(session)) === undefined) return undefined;
     const search = this.#search;
@@ -103,12 +102,12 @@ export class TextSearch implements TreeDataProvider<Node>, Disposable {
     this.#replacement = text;
     const count = await this.#replace.show(search.session, search.results.files, search.query, text);
     if (this.#replace.isPending) {
-      this.#view.message = 'Review the replacement, then apply (✓) or discard (✗) it above.';
+      this.#view.message = 'Review the changes, then apply (✓) or discard (✗) them above.';
     }
     return count;
   }
 
-  /** Makes the changes that were shown, and searches again. */
+  /** Applies the changes that were shown, and searches again. */
   async applyReplace(): Promise<ReplaceSummary | undefined> {
     const count = await this.#replace.apply();
     if (count !== undefined) await this.refresh();
@@ -120,7 +119,7 @@ export class TextSearch implements TreeDataProvider<Node>, Disposable {
     this.#view.message = this.#summary;
   }
 
-  /** Forgets the results, and the view goes. */
+  /** Clears the results and hides the view. */
   async clear(): Promise<void> {
     this.#stop();
     this.#search = undefined;
@@ -154,7 +153,9 @@ export class TextSearch implements TreeDataProvider<Node>, Disposable {
     return item;
   }
 
-  /** Shows the line of a result, the first match selected. Only what is in the tree is opened: anybody can call the command. */
+  /**
+   * Opens a result and selects its first match. Any program can run the command, so it opens only results in the tree.
+   */
   async openResult(node: unknown): Promise<void> {
     const search = this.#search;
     if (search === undefined || typeof node !== 'object' || node === null || !('line' in node)) return;
@@ -183,8 +184,8 @@ export class TextSearch implements TreeDataProvider<Node>, Disposable {
       value: this.#replacement,
       placeHolder: 'Replace',
       prompt: query.regex
-        ? 'Enter shows the changes first. $1 stands for the first group, $& for the match'
-        : 'Enter shows the changes first',
+        ? 'Press Enter to preview the changes. $1 is the first group, $& the match'
+        : 'Press Enter to preview the changes',
     });
   }
 
@@ -195,8 +196,9 @@ export class TextSearch implements TreeDataProvider<Node>, Disposable {
     const running = new AbortController();
     const search = (this.#search = { session, query, results: new SearchResults(), running });
     await commands.executeCommand('setContext', 'holdfast.searched', true);
-    const words = formatOptions(query);
-    this.#view.description = `${sanitize(query.pattern, 60)} in ${sanitize(sessionTitle(session))}${words === '' ? '' : ` (${sanitize(words, 100)})`}`;
+    const options = formatOptions(query);
+    const suffix = options === '' ? '' : ` (${sanitize(options, 100)})`;
+    this.#view.description = `${sanitize(query.pattern, 60)} in ${sanitize(sessionTitle(session))}${suffix}`;
     this.#view.message = 'Searching…';
     this.#changed.fire(undefined);
     void commands.executeCommand(`${VIEW}.focus`);
@@ -244,7 +246,7 @@ export class TextSearch implements TreeDataProvider<Node>, Disposable {
   }
 }
 
-/** What a person has selected in the editor, where that is within a line. */
+/** The selected text of the active editor, if it is within one line. */
 function selectedText(): string | undefined {
   const editor = window.activeTextEditor;
   if (editor === undefined || editor.selection.isEmpty || !editor.selection.isSingleLine) return undefined;

@@ -17,15 +17,15 @@ type Choice =
 const MANAGE_TRUST = 'Manage Trust';
 
 /**
- * A new session of a profile, of the folder that is open, or of the example; undefined where the person chose to do something else first.
- * `example`: the folder of an agent that needs nothing but its image.
+ * Creates a session of a profile, of an open folder, or of the example. Undefined where the person cancels or chooses
+ * to do something else first. `example`: the folder of an agent that needs nothing but its image.
  */
 export async function createSession(
   connection: Connection,
-  named: unknown,
+  given: unknown,
   example: string,
 ): Promise<Session | undefined> {
-  const choice = typeof named === 'string' ? { profile: named } : await pick(connection, example);
+  const choice = typeof given === 'string' ? { profile: given } : await pick(connection, example);
   const profile = choice === undefined ? undefined : await profileOf(connection, choice);
   if (profile === undefined) return undefined;
   const { session } = await connection.call('session/create', { profile, opId: randomUUID() });
@@ -57,7 +57,7 @@ async function pick(connection: Connection, example: string): Promise<Choice | u
     ...(folders.length === 0 ? [] : [{ label: 'Open folders', kind: QuickPickItemKind.Separator }]),
     ...folders.map((folder) => ({
       label: `$(folder) ${sanitize(folder.name)}`,
-      description: 'deploy this folder and start a session',
+      description: 'deploy this folder and create a session',
       choice: { folder },
     })),
     { label: 'Get started', kind: QuickPickItemKind.Separator },
@@ -68,7 +68,7 @@ async function pick(connection: Connection, example: string): Promise<Choice | u
     },
     {
       label: '$(beaker) Try the Example',
-      description: 'an agent that counts, and goes on counting in a new sandbox',
+      description: 'an agent that counts, and keeps its count in a new sandbox',
       choice: { example },
     },
   ];
@@ -82,12 +82,13 @@ async function pick(connection: Connection, example: string): Promise<Choice | u
   return picked?.choice;
 }
 
-/** The name of the profile that the folder is from now on. */
+/** Deploys the folder and returns the name of its profile. Undefined where the person declines. */
 async function deployFolder(connection: Connection, folder: WorkspaceFolder): Promise<string | undefined> {
   if (!workspace.isTrusted) {
     void window
       .showWarningMessage(
-        `${sanitize(folder.name)} was not deployed: this window does not trust its folder. Trust it, then start a session again.`,
+        `${sanitize(folder.name)} was not deployed, because this window does not trust the folder. ` +
+          'Trust it, then create the session again.',
         MANAGE_TRUST,
       )
       .then((chosen) => {
@@ -96,7 +97,7 @@ async function deployFolder(connection: Connection, folder: WorkspaceFolder): Pr
     return undefined;
   }
   const file = Uri.joinPath(folder.uri, PROFILE_FILE);
-  if (!(await exists(file)) && !(await writeFirst(file, folder.name))) return undefined;
+  if (!(await exists(file)) && !(await writeStarterProfile(file, folder.name))) return undefined;
   return deploy(connection, folder.uri.fsPath);
 }
 
@@ -109,8 +110,8 @@ async function exists(file: Uri): Promise<boolean> {
   }
 }
 
-async function writeFirst(file: Uri, folder: string): Promise<boolean> {
-  const WRITE = 'Write holdfast.yaml';
+async function writeStarterProfile(file: Uri, folder: string): Promise<boolean> {
+  const CREATE = 'Create holdfast.yaml';
   const choice = await window.showInformationMessage(
     `${sanitize(folder)} has no holdfast.yaml yet.`,
     {
@@ -118,15 +119,15 @@ async function writeFirst(file: Uri, folder: string): Promise<boolean> {
       detail:
         'Create a starter holdfast.yaml? It runs your prompts as shell scripts in a sandboxed copy of this folder.',
     },
-    WRITE,
+    CREATE,
   );
-  if (choice !== WRITE) return false;
+  if (choice !== CREATE) return false;
   await workspace.fs.writeFile(file, Buffer.from(starterProfile(folder)));
   await window.showTextDocument(file, { preview: false });
   return true;
 }
 
-/** A profile that works as it stands: each turn is a shell script. */
+/** The text of a profile that works without changes: each turn runs its prompt as a shell script. */
 export function starterProfile(folder: string): string {
   const plain = folder
     .toLowerCase()

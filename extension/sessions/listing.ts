@@ -3,18 +3,18 @@ import type { Session, SessionStatus } from '../../protocol/entities.ts';
 
 export type Group = 'active' | 'earlier' | 'unstarted';
 
-/** What a person wants to see of all sessions. */
+/** Which sessions the view shows. */
 export interface Filter {
   /** Empty: all. */
   readonly statuses: readonly SessionStatus[];
-  /** In names, profiles and what sessions are about, without regard to case. */
+  /** Text in the name, profile, tags or prompts; case does not matter. */
   readonly search: string;
   readonly archived: boolean;
 }
 
 export const NO_FILTER: Filter = { statuses: [], search: '', archived: false };
 
-/** Those that a person may want to filter by. */
+/** The states that a person can filter by. */
 export function filterableStatuses(): SessionStatus[] {
   return SESSION_STATUSES.filter((status) => status !== 'deleted');
 }
@@ -23,13 +23,16 @@ export function isFiltered({ statuses, search, archived }: Filter): boolean {
   return statuses.length > 0 || search !== '' || archived;
 }
 
-/** What a filter lets through, for a person. */
+/** `archived, idle, “parser”` */
 export function formatFilter({ statuses, search, archived }: Filter): string {
-  const words = [archived ? 'archived' : '', ...statuses, search === '' ? '' : `“${search}”`];
-  return words.filter((word) => word !== '').join(', ');
+  const parts = [archived ? 'archived' : '', ...statuses, search === '' ? '' : `“${search}”`];
+  return parts.filter((part) => part !== '').join(', ');
 }
 
-/** Active: has a sandbox, or is about to get one; earlier: there to come back to; unstarted: nothing has been asked of it yet. */
+/**
+ * `active`: has a sandbox, or is about to get one. `earlier`: can be resumed. `unstarted`: no turn has been started in
+ * it.
+ */
 export function groupOf(
   session: Pick<Session, 'status' | 'about' | 'hydration' | 'runningTurn' | 'queuedTurns'>,
 ): Group {
@@ -38,7 +41,7 @@ export function groupOf(
       const isStarting =
         session.runningTurn !== null || session.queuedTurns > 0 || session.hydration !== null;
       if (isStarting) return 'active';
-      // A fork is about what its session was about.
+      // A fork has the first prompt of the session that it was forked from.
       return session.about === null ? 'unstarted' : 'earlier';
     }
     case 'active':
@@ -52,12 +55,12 @@ export function groupOf(
   }
 }
 
-/** The sessions of a group as they are shown: pinned ones first, then the latest. */
+/** The sessions of a group that pass the filter: pinned ones first, then the most recent. */
 export function sessionsInGroup(sessions: readonly Session[], group: Group, filter: Filter): Session[] {
   return sessions.filter((session) => groupOf(session) === group && matches(session, filter)).sort(byRecency);
 }
 
-/** The one somebody most likely means comes first. */
+/** Orders pinned sessions first, then the most recently active. */
 export function byRecency(a: Session, b: Session): number {
   if (a.pinned !== b.pinned) return a.pinned ? -1 : 1;
   return a.lastActiveAt < b.lastActiveAt ? 1 : a.lastActiveAt > b.lastActiveAt ? -1 : 0;
@@ -72,17 +75,17 @@ function matches(session: Session, { statuses, search, archived }: Filter): bool
   return text.includes(search.toLowerCase());
 }
 
-/** What a person calls it: its name, or its profile's where nobody gave it one. */
+/** Its name, or its profile's where it was given none. */
 export function sessionTitle({ id, name, profile }: Pick<Session, 'id' | 'name' | 'profile'>): string {
   return name === id ? profile : name;
 }
 
-/** Its profile where the title does not say it, else the end of its id, which tells it from others of that profile. */
+/** The profile; where that is the title already, the end of the id, which differs between sessions of the profile. */
 export function sessionSubtitle({ id, name, profile }: Pick<Session, 'id' | 'name' | 'profile'>): string {
   return name === id ? id.slice(-4) : profile;
 }
 
-/** Icon and colour as VS Code names them. */
+/** The names of a VS Code icon and colour. */
 export function sessionIcon(session: Session): { readonly id: string; readonly color: string } {
   if (session.runningTurn !== null) return { id: 'loading~spin', color: 'charts.green' };
   switch (session.status) {
@@ -102,14 +105,14 @@ export function sessionIcon(session: Session): { readonly id: string; readonly c
   }
 }
 
-/** Words that menus go by (`viewItem =~ /\brunning\b/`). */
+/** The words that the menus of package.json match (`viewItem =~ /\brunning\b/`). */
 export function menuContextOf(session: Session): string {
   return [
     'session',
     session.status,
-    session.runningTurn === null ? 'quiet' : 'running',
-    session.pinned ? 'pinned' : 'loose',
-    session.archived ? 'archived' : 'kept',
+    session.runningTurn === null ? 'notRunning' : 'running',
+    session.pinned ? 'pinned' : 'unpinned',
+    session.archived ? 'archived' : 'unarchived',
   ].join(' ');
 }
 
@@ -117,27 +120,7 @@ export function formatStatus(session: Session): string {
   if (session.runningTurn !== null) {
     return session.queuedTurns > 0 ? `running, ${session.queuedTurns} queued` : 'running';
   }
-  if (session.hydration !== null) return session.hydration.failed === null ? 'being filled' : 'not filled';
+  if (session.hydration !== null)
+    return session.hydration.failed === null ? 'copying files' : 'files could not be copied';
   return session.status;
-}
-
-const MINUTE = 60_000;
-const HOUR = 60 * MINUTE;
-const DAY = 24 * HOUR;
-
-/** Bytes as people say them. */
-export function formatBytes(bytes: number): string {
-  if (bytes < 1024) return `${bytes} bytes`;
-  if (bytes < 2 ** 20) return `${Math.round(bytes / 1024)} KB`;
-  return bytes < 2 ** 30 ? `${(bytes / 2 ** 20).toFixed(1)} MB` : `${(bytes / 2 ** 30).toFixed(1)} GB`;
-}
-
-/** How long ago an ISO time is, as people say it; short, for lists. */
-export function formatAge(time: string, now: number): string {
-  const away = Math.max(0, now - Date.parse(time));
-  if (away < MINUTE) return 'now';
-  if (away < HOUR) return `${Math.floor(away / MINUTE)} min`;
-  if (away < DAY) return `${Math.floor(away / HOUR)} h`;
-  if (away < 30 * DAY) return `${Math.floor(away / DAY)} d`;
-  return time.slice(0, 10);
 }

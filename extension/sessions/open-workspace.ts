@@ -4,16 +4,16 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import { rootUri } from '../files/location.ts';
 import { sanitize } from '../base/sanitize.ts';
 import { sessionTitle } from './listing.ts';
-import { sessionsInWindow } from './pick-session.ts';
+import { sessionsInWindow } from './session-window.ts';
 
-/** How long the status bar says so. */
-const SHOWN_MS = 10_000;
+const STATUS_MS = 10_000;
 
 type Place = 'thisWindow' | 'newWindow' | 'add';
 
 /**
- * Shows a session's workspace: here where the window shows nothing yet, else where the person wants it. To be the first of several folders it would
- * have to be part of a file that VS Code makes and does not trust. False where the person chose no place.
+ * Opens a session's workspace: in this window where it is empty, else where the person chooses. In an empty window
+ * *add* opens it as the only folder, because VS Code does not trust the workspace file that it would create for several
+ * folders. False where the person cancels.
  */
 export async function openWorkspace(session: Session, wanted?: Place): Promise<boolean> {
   const uri = rootUri(session.id);
@@ -38,18 +38,18 @@ export async function openWorkspace(session: Session, wanted?: Place): Promise<b
   }
 }
 
-/** VS Code says nothing where it adds no folder, so that has to be found out and said here. */
+/** VS Code reports no error where it adds no folder, so this function finds out and reports it. */
 async function add(session: Session, uri: Uri): Promise<void> {
   const name = sessionTitle(session);
   if (sessionsInWindow().has(session.id)) {
     await commands.executeCommand('revealInExplorer', Uri.joinPath(uri, 'workspace'));
-    window.setStatusBarMessage(`${sanitize(name)} is a folder of this window already`, SHOWN_MS);
+    window.setStatusBarMessage(`${sanitize(name)} is already a folder of this window`, STATUS_MS);
     return;
   }
   const count = workspace.workspaceFolders?.length ?? 0;
   if (workspace.updateWorkspaceFolders(count, 0, { uri, name })) return;
   throw new HoldfastError('not_supported', `${sanitize(name)} was not added to this window`, {
-    why: 'VS Code does not let the folders of this window be changed now',
+    why: 'VS Code does not allow changes to the folders of this window now',
     next: 'open the workspace in a new window instead',
   });
 }

@@ -1,27 +1,20 @@
-import { QuickPickItemKind, ThemeIcon, window, workspace } from 'vscode';
+import { QuickPickItemKind, ThemeIcon, window } from 'vscode';
 import type { QuickPickItem } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
-import { SCHEME, locate } from '../files/location.ts';
+import { formatAge } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { SessionList } from './session-list.ts';
-import {
-  formatAge,
-  byRecency,
-  groupOf,
-  sessionIcon,
-  formatStatus,
-  sessionSubtitle,
-  sessionTitle,
-} from './listing.ts';
+import { byRecency, formatStatus, groupOf, sessionIcon, sessionSubtitle, sessionTitle } from './listing.ts';
+import { onlySessionInWindow, sessionsInWindow } from './session-window.ts';
 
-/** What a command of several sessions is given: the entries that are selected where there are several, else the one. */
+/** The targets of a command that works on several sessions: all selected entries, else the one that it was run on. */
 export function commandTargets(target: unknown, selection: unknown): readonly unknown[] {
-  const several = Array.isArray(selection) ? selection.filter((one) => named(one) !== undefined) : [];
+  const several = Array.isArray(selection) ? selection.filter((one) => sessionIdOf(one) !== undefined) : [];
   return several.length > 1 ? several : [target];
 }
 
-/** What a command is given: an entry of the tree, an id by a program, or nothing. */
-function named(target: unknown): string | undefined {
+/** The session id in the argument of a command: an entry of the tree, or an id that a program gives. */
+function sessionIdOf(target: unknown): string | undefined {
   if (typeof target === 'string') return target;
   if (typeof target !== 'object' || target === null || !('session' in target)) return undefined;
   const { session } = target;
@@ -30,39 +23,25 @@ function named(target: unknown): string | undefined {
     : undefined;
 }
 
-/** The sessions whose workspace this window shows. */
-export function sessionsInWindow(): ReadonlySet<string> {
-  // By scheme first: to look into an address of ours loads what speaks with the supervisor.
-  const folders = (workspace.workspaceFolders ?? []).filter(({ uri }) => uri.scheme === SCHEME);
-  const locations = folders.map(({ uri }) => locate(uri));
-  return new Set(locations.flatMap((location) => (location.kind === 'nowhere' ? [] : [location.session])));
-}
-
-/** Where a window shows one session and nothing else, nobody has to be asked which one is meant. */
-export function onlySessionInWindow(): string | undefined {
-  const here = [...sessionsInWindow()];
-  return here.length === 1 ? here[0] : undefined;
-}
-
 interface SessionItem extends QuickPickItem {
   readonly session?: Session;
 }
 
-/** The session that a command is for: the one it was given, else the one that a person picks – recent ones first. */
+/** The session that a command applies to: the one that it was given, else the one that a person picks. */
 export async function pickSession(
   sessions: SessionList,
   target: unknown,
   options: {
     readonly title: string;
     readonly fits?: (session: Session) => boolean;
-    /** Where a window shows one session and no other folder of one, nobody is asked which one is meant. */
+    /** In a window that shows exactly one session, take that one without asking. */
     readonly here?: boolean;
-    /** What is said where none fits. */
+    /** The message where no session fits. */
     readonly none?: string;
   },
 ): Promise<Session | undefined> {
   const all = await sessions.list();
-  const id = named(target) ?? (options.here === true ? onlySessionInWindow() : undefined);
+  const id = sessionIdOf(target) ?? (options.here === true ? onlySessionInWindow() : undefined);
   if (id !== undefined) return all.find((session) => session.id === id);
   const fitting = all
     .filter(
@@ -73,7 +52,7 @@ export async function pickSession(
     void window.showInformationMessage(
       all.length === 0
         ? 'There are no sessions yet.'
-        : (options.none ?? `${options.title}: no session fits.`),
+        : (options.none ?? `${options.title}: no session is in a state that allows this.`),
     );
     return undefined;
   }
@@ -98,7 +77,7 @@ export async function pickSession(
   ];
   const picked = await window.showQuickPick(items, {
     title: options.title,
-    placeHolder: 'Session',
+    placeHolder: 'Choose a session',
     matchOnDescription: true,
     matchOnDetail: true,
   });

@@ -7,9 +7,9 @@ import { DisposableStore } from '../base/disposable-store.ts';
 
 const POLL_MS = 1_500;
 const PAGE = 1000;
-const MOST_PAGES = 10;
+const MAX_PAGES = 10;
 
-/** All sessions of the home, looked at again and again while anybody wants to know. */
+/** All sessions of the home, polled while anything follows them. */
 export class SessionList implements Disposable {
   readonly #connection: Connection;
   readonly #owned = new DisposableStore();
@@ -18,7 +18,7 @@ export class SessionList implements Disposable {
   #text = '';
   #followers = 0;
   #timer: NodeJS.Timeout | undefined;
-  #looking: Promise<void> | undefined;
+  #refreshing: Promise<void> | undefined;
 
   constructor(connection: Connection) {
     this.#connection = connection;
@@ -35,7 +35,7 @@ export class SessionList implements Disposable {
     return this.#changed.event;
   }
 
-  /** As they were seen last; undefined before the first look. */
+  /** The result of the last poll; undefined before the first. */
   get current(): readonly Session[] | undefined {
     return this.#sessions;
   }
@@ -44,7 +44,7 @@ export class SessionList implements Disposable {
     this.#owned.dispose();
   }
 
-  /** Keeps looking until the returned end. */
+  /** Polls until the result is disposed. */
   follow(): Disposable {
     this.#followers += 1;
     void this.refresh();
@@ -55,11 +55,11 @@ export class SessionList implements Disposable {
     });
   }
 
-  /** Looks now. Errors: why they cannot be listed. */
+  /** Lists the sessions now. Errors: those of `session/list`. */
   async list(): Promise<readonly Session[]> {
     const sessions: Session[] = [];
     let cursor: string | null = null;
-    for (let pages = 0; pages < MOST_PAGES; pages += 1) {
+    for (let pages = 0; pages < MAX_PAGES; pages += 1) {
       const page: { sessions: Session[]; nextCursor: string | null } = await this.#connection.call(
         'session/list',
         { limit: PAGE, ...(cursor === null ? {} : { cursor }) },
@@ -73,21 +73,21 @@ export class SessionList implements Disposable {
     return sessions;
   }
 
-  /** Looks now, as far as anybody answers: what is shown stays as it is where nobody does. */
+  /** Lists the sessions now; keeps the last result where the supervisor does not answer. */
   refresh(): Promise<void> {
-    this.#looking ??= this.#look().finally(() => {
-      this.#looking = undefined;
+    this.#refreshing ??= this.#poll().finally(() => {
+      this.#refreshing = undefined;
     });
-    return this.#looking;
+    return this.#refreshing;
   }
 
-  async #look(): Promise<void> {
+  async #poll(): Promise<void> {
     clearTimeout(this.#timer);
     this.#connection.ensureConnecting();
     try {
       if (this.#connection.peer !== undefined) await this.list();
     } catch (error) {
-      // The state of the connection says what is wrong; a broken one is being mended.
+      // The state of the connection shows what is wrong, and a broken connection is being re-established.
       if (HoldfastError.from(error).code === 'internal') throw error;
     } finally {
       if (this.#followers > 0) this.#timer = setTimeout(() => void this.refresh(), POLL_MS);

@@ -7,7 +7,7 @@ export interface GroupNode {
   readonly kind: 'group';
   readonly group: Group;
 }
-/** The same one for as long as its session stays in its group, with the session as it is now. */
+/** Stays the same object while its session stays in its group; `session` is updated in place. */
 export interface SessionNode {
   readonly kind: 'session';
   session: Session;
@@ -21,14 +21,14 @@ const GROUPS: readonly GroupNode[] = [
 ];
 
 /**
- * What VS Code knows of the tree. While it asks for entries again it knows of none below them, and a key or a menu would mean nothing, so it is
- * to ask for no more than has changed.
+ * The nodes that VS Code has rendered. While VS Code reloads a node it knows none of its children, and keys and menus
+ * do nothing. So we ask it to reload only what has changed.
  */
 export class SessionNodes {
   #groups: readonly GroupNode[] = [];
-  readonly #drawn = new Map<Group, readonly SessionNode[]>();
+  readonly #rendered = new Map<Group, readonly SessionNode[]>();
 
-  /** Headings that have something below them. */
+  /** The groups that are not empty. */
   groupNodes(sessions: readonly Session[], filter: Filter): GroupNode[] {
     const groups = groupsOf(sessions, filter);
     this.#groups = groups;
@@ -36,35 +36,35 @@ export class SessionNodes {
   }
 
   sessionNodes(group: Group, sessions: readonly Session[], filter: Filter): SessionNode[] {
-    const before = new Map(this.#drawn.get(group)?.map((node) => [node.session.id, node]));
+    const before = new Map(this.#rendered.get(group)?.map((node) => [node.session.id, node]));
     const nodes = sessionsInGroup(sessions, group, filter).map((session): SessionNode => {
       const node = before.get(session.id);
       if (node === undefined) return { kind: 'session', session };
       node.session = session;
       return node;
     });
-    this.#drawn.set(group, nodes);
+    this.#rendered.set(group, nodes);
     return nodes;
   }
 
-  /** Those of sessions, as they are drawn. */
+  /** All session nodes, in the order of the tree. */
   get rendered(): SessionNode[] {
-    return this.#groups.flatMap(({ group }) => [...(this.#drawn.get(group) ?? [])]);
+    return this.#groups.flatMap(({ group }) => [...(this.#rendered.get(group) ?? [])]);
   }
 
-  /** What has to be drawn again, maybe nothing; undefined: all of it. */
+  /** The nodes that VS Code has to reload, possibly none; undefined: the whole tree. */
   nodesToRefresh(sessions: readonly Session[], filter: Filter): Node[] | undefined {
     const groups = groupsOf(sessions, filter);
     if (!isDeepStrictEqual(groups, this.#groups)) return undefined;
     return groups.flatMap((node): Node[] => {
       const now = sessionsInGroup(sessions, node.group, filter);
-      const drawn = this.#drawn.get(node.group) ?? [];
-      if (!isDeepStrictEqual(idsOf(now), idsOf(drawn.map(({ session }) => session)))) return [node];
-      return drawn.filter((one, at) => {
-        const session = now[at] ?? one.session;
-        const isOther = !isDeepStrictEqual(session, one.session);
-        one.session = session;
-        return isOther;
+      const rendered = this.#rendered.get(node.group) ?? [];
+      if (!isDeepStrictEqual(idsOf(now), idsOf(rendered.map(({ session }) => session)))) return [node];
+      return rendered.filter((child, index) => {
+        const session = now[index] ?? child.session;
+        const isChanged = !isDeepStrictEqual(session, child.session);
+        child.session = session;
+        return isChanged;
       });
     });
   }

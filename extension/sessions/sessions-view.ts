@@ -15,12 +15,12 @@ import type { Disposable, Event, TreeDataProvider, TreeView } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
 import type { Connection } from '../connection/connection.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
+import { formatAge } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { SessionList } from './session-list.ts';
-import { sessionsInWindow } from './pick-session.ts';
+import { sessionsInWindow } from './session-window.ts';
 import {
   NO_FILTER,
-  formatAge,
   menuContextOf,
   formatFilter,
   groupOf,
@@ -36,15 +36,15 @@ import { SessionNodes } from './session-nodes.ts';
 import type { Node, SessionNode } from './session-nodes.ts';
 import type { UnreadTurns } from './unread-turns.ts';
 
-/** Addresses of sessions in the tree, so that badges find them. */
+/** URIs of the entries, by which VS Code finds their badges. */
 const SCHEME = 'holdfast-session';
-/** Times like `3 min` go on while nothing else happens. */
+/** How often ages such as `3 min` are updated. */
 const REDRAW_MS = 60_000;
-/** How long VS Code is given to know again what is selected, and how often it is asked. */
-const SELECTED_MS = 1_000;
-const LOOK_MS = 20;
-/** More sessions than this that nothing was asked of are folded away. */
-const FEW = 5;
+/** How long VS Code may take to report the selection, and how often it is checked. */
+const SELECTION_TIMEOUT_MS = 1_000;
+const SELECTION_POLL_MS = 20;
+/** With more sessions than this the group *Not Started* is collapsed. */
+const MAX_EXPANDED = 5;
 
 const GROUPS: readonly Group[] = ['active', 'earlier', 'unstarted'];
 const GROUP_NAMES: Readonly<Record<Group, string>> = {
@@ -53,7 +53,7 @@ const GROUP_NAMES: Readonly<Record<Group, string>> = {
   unstarted: 'Not Started',
 };
 
-/** The sessions in the side bar: active ones, and those to come back to. */
+/** The view *Sessions* in the side bar. */
 export class SessionsView implements TreeDataProvider<Node>, Disposable {
   readonly #connection: Connection;
   readonly #sessions: SessionList;
@@ -87,8 +87,8 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
     );
     this.#owned.add(
       unread.onDidChange((ids) => {
-        this.#badges.fire(ids.map(addressOf));
-        // Who does not see the badge is told by the label.
+        this.#badges.fire(ids.map(entryUri));
+        // A screen reader reads the label, not the badge.
         this.#changed.fire(this.#nodes.rendered.filter(({ session }) => ids.includes(session.id)));
       }),
     );
@@ -110,15 +110,15 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
     return this.#changed.event;
   }
 
-  /** The entries that a key of the view means: those selected where there are several, else the one that the keyboard is on. */
+  /** The entries that a key of the view applies to: the selected ones where there are several, else the focused one. */
   async selectedSessions(): Promise<readonly SessionNode[]> {
     const several = this.#view.selection.filter((node) => node.kind === 'session');
     if (several.length > 1) return several;
-    // Arrows move the keyboard and leave the selection where it was.
+    // Arrow keys move the focus and leave the selection.
     await commands.executeCommand('list.selectAndPreserveFocus');
-    // VS Code does not know what is selected while it asks for the entries again.
-    const limit = performance.now() + SELECTED_MS;
-    while (this.#view.selection.length === 0 && performance.now() < limit) await sleep(LOOK_MS);
+    // VS Code reports no selection while it reloads the entries.
+    const deadline = performance.now() + SELECTION_TIMEOUT_MS;
+    while (this.#view.selection.length === 0 && performance.now() < deadline) await sleep(SELECTION_POLL_MS);
     return this.#view.selection.filter((node) => node.kind === 'session');
   }
 
@@ -140,8 +140,8 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
   async getChildren(parent?: Node): Promise<Node[]> {
     if (parent?.kind === 'session') return [];
     this.#connection.ensureConnecting();
-    const isThere = this.#connection.state.kind !== 'noSupervisor';
-    const sessions = isThere ? (this.#sessions.current ?? (await this.#firstLook())) : [];
+    const isReachable = this.#connection.state.kind !== 'noSupervisor';
+    const sessions = isReachable ? (this.#sessions.current ?? (await this.#listFirst())) : [];
     return parent === undefined
       ? this.#nodes.groupNodes(sessions, this.#filter)
       : this.#nodes.sessionNodes(parent.group, sessions, this.#filter);
@@ -150,38 +150,40 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
   getTreeItem(node: Node): TreeItem {
     if (node.kind === 'group') {
       const { Collapsed, Expanded } = TreeItemCollapsibleState;
-      const many = sessionsInGroup(this.#sessions.current ?? [], node.group, this.#filter).length;
-      const isFolded = node.group === 'unstarted' && many > FEW;
-      const item = new TreeItem(GROUP_NAMES[node.group], isFolded ? Collapsed : Expanded);
-      if (isFolded) item.description = String(many);
+      const count = sessionsInGroup(this.#sessions.current ?? [], node.group, this.#filter).length;
+      const isCollapsed = node.group === 'unstarted' && count > MAX_EXPANDED;
+      const item = new TreeItem(GROUP_NAMES[node.group], isCollapsed ? Collapsed : Expanded);
+      if (isCollapsed) item.description = String(count);
       item.id = node.group;
       item.contextValue = 'group';
       return item;
     }
     const { session } = node;
     const item = new TreeItem(sanitize(sessionTitle(session)), TreeItemCollapsibleState.None);
-    // Of its group too: where it goes to the other one, VS Code may hear of that one first.
+    // The group is part of the id: VS Code may reload the new group of a session before the old one.
     item.id = `${groupOf(session)}/${session.id}`;
-    item.resourceUri = addressOf(session.id);
+    item.resourceUri = entryUri(session.id);
     const { id, color } = sessionIcon(session);
     item.iconPath = new ThemeIcon(id, new ThemeColor(color));
     item.contextValue = menuContextOf(session);
     item.command = { command: 'holdfast.openSession', title: 'Open Session', arguments: [node] };
-    const isHere = sessionsInWindow().has(session.id);
+    const isInWindow = sessionsInWindow().has(session.id);
     const prompt = session.lastPrompt === null ? '' : ` · ${sanitize(session.lastPrompt, 60)}`;
-    const marks = `${session.pinned ? ' · pinned' : ''}${isHere ? ' · this window' : ''}`;
+    const marks = `${session.pinned ? ' · pinned' : ''}${isInWindow ? ' · this window' : ''}`;
     item.description = `${sessionSubtitle(session)}${prompt} · ${formatAge(session.lastActiveAt, Date.now())}${marks}`;
     item.tooltip = tooltipOf(session);
     const unread = this.#unread.countOf(session.id);
-    const news = unread === 0 ? '' : `, ${unreadWords(unread)}`;
+    const news = unread === 0 ? '' : `, ${formatUnread(unread)}`;
     item.accessibilityInformation = {
-      label: `${sanitize(sessionTitle(session))}, ${formatStatus(session)}, profile ${session.profile}${isHere ? ', this window' : ''}${news}`,
+      label:
+        `${sanitize(sessionTitle(session))}, ${formatStatus(session)}, profile ${session.profile}` +
+        `${isInWindow ? ', this window' : ''}${news}`,
     };
     return item;
   }
 
-  /** The first answer, as soon as there is a connection; the state says why there is none. */
-  async #firstLook(): Promise<readonly Session[]> {
+  /** The first list, once there is a connection. Empty where there is none: the view shows the reason. */
+  async #listFirst(): Promise<readonly Session[]> {
     try {
       await this.#connection.ready();
       return await this.#sessions.list();
@@ -203,24 +205,26 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
     this.#view.badge =
       running === 0
         ? undefined
-        : { value: running, tooltip: running === 1 ? 'One turn is running' : `${running} turns are running` };
-    void commands.executeCommand('setContext', 'holdfast.any', sessions.length > 0);
+        : { value: running, tooltip: running === 1 ? '1 turn is running' : `${running} turns are running` };
     this.#explain();
     const changed = this.#nodes.nodesToRefresh(sessions, this.#filter);
     if (changed === undefined || changed.length > 0) this.#changed.fire(changed);
   }
 
-  /** Above sessions that are there all the same; where there are none, the view's own welcome says it, which a message would hide. */
+  /**
+   * Sets the message above the entries. Without entries there is none, because it would hide the welcome text of the
+   * view.
+   */
   #explain(): void {
     const current = this.#sessions.current ?? [];
-    const isAny = GROUPS.some((group) => sessionsInGroup(current, group, this.#filter).length > 0);
-    const words = [
+    const isEmpty = GROUPS.every((group) => sessionsInGroup(current, group, this.#filter).length === 0);
+    const parts = [
       this.#connection.state.kind === 'engineDown'
-        ? 'Docker is not running: this is what was known last.'
+        ? 'Docker is not running. These are the last known states.'
         : '',
-      isFiltered(this.#filter) ? `Only: ${formatFilter(this.#filter)}` : '',
+      isFiltered(this.#filter) ? `Filter: ${formatFilter(this.#filter)}` : '',
     ];
-    this.#view.message = !isAny ? '' : words.filter((word) => word !== '').join(' ');
+    this.#view.message = isEmpty ? '' : parts.filter((part) => part !== '').join(' ');
   }
 
   #badge(uri: Uri): FileDecoration | undefined {
@@ -229,17 +233,17 @@ export class SessionsView implements TreeDataProvider<Node>, Disposable {
     if (turns === 0) return undefined;
     return new FileDecoration(
       turns > 9 ? '9+' : String(turns),
-      unreadWords(turns),
+      formatUnread(turns),
       new ThemeColor('charts.blue'),
     );
   }
 }
 
-function unreadWords(turns: number): string {
-  return turns === 1 ? 'a turn has ended since you looked' : `${turns} turns have ended since you looked`;
+function formatUnread(turns: number): string {
+  return `${turns} ${turns === 1 ? 'turn has' : 'turns have'} ended since you last opened it`;
 }
 
-function addressOf(session: string): Uri {
+function entryUri(session: string): Uri {
   return Uri.from({ scheme: SCHEME, authority: session, path: '/' });
 }
 
@@ -250,7 +254,7 @@ function tooltipOf(session: Session): MarkdownString {
     session.lastPrompt === null ? '' : `Last prompt: ${sanitize(session.lastPrompt)}`,
     `Last active ${session.lastActiveAt}`,
     session.tags.length === 0 ? '' : `Tags: ${session.tags.map((tag) => sanitize(tag)).join(', ')}`,
-    session.engineReachable ? '' : 'Docker does not answer: this is what was known last.',
+    session.engineReachable ? '' : 'Docker does not answer. This is the last known state.',
     session.id,
   ];
   const text = new MarkdownString();

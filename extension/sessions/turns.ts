@@ -3,26 +3,29 @@ import { ProgressLocation, commands, window } from 'vscode';
 import type { Session, Turn } from '../../protocol/entities.ts';
 import { ENDED_TURN_STATUSES } from '../../protocol/entities.ts';
 import type { Connection } from '../connection/connection.ts';
+import { formatCount, formatProgress } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
-import { formatProgress, formatTurnSnapshot } from '../snapshots/format.ts';
 import type { SessionList } from './session-list.ts';
 import { sessionTitle } from './listing.ts';
-import { formatDispatch, formatTurnEnd } from './format.ts';
+import { formatDispatch, formatTurnEnd, formatTurnSnapshot } from './format.ts';
 
+/** How long one `turn/wait` waits. */
 const WAIT_MS = 30_000;
-/** Until the turn has a sandbox, how it came to it is asked for this often. */
-const DISPATCH_MS = 250;
+/** The same before the turn has a sandbox, so that the message follows its start. */
+const DISPATCH_WAIT_MS = 250;
 const SHOW_OUTPUT = 'Show Output';
 const SHOW_HISTORY = 'Show History';
 
-/** Gives the agent something to do and waits for the end; what was asked for as input where `given` is none. */
+/**
+ * Runs a turn and waits for its end. Asks for the input where `given` is no string; undefined where the person cancels.
+ */
 export async function runTurn(
   connection: Connection,
   sessions: SessionList,
   session: Session,
   given: unknown,
 ): Promise<Turn | undefined> {
-  const isHandler = await takesJson(connection, session);
+  const isHandler = await isHandlerProfile(connection, session);
   const text = typeof given === 'string' ? given : await ask(session, isHandler);
   if (text === undefined) return undefined;
   const { turn } = await connection.call(
@@ -35,11 +38,12 @@ export async function runTurn(
     { location: ProgressLocation.Notification, title: sanitize(sessionTitle(session)), cancellable: true },
     async (progress, token) => {
       const cancelling = token.onCancellationRequested(() => {
-        // How it ends is told by the wait below.
+        // The wait below reports how the turn ends.
         void connection.call('turn/cancel', { turn: turn.turnId }).catch(() => undefined);
       });
       try {
-        const show = `[${SHOW_OUTPUT}](command:holdfast.openSession?${encodeURIComponent(JSON.stringify([session.id]))})`;
+        const args = encodeURIComponent(JSON.stringify([session.id]));
+        const show = `[${SHOW_OUTPUT}](command:holdfast.openSession?${args})`;
         return await follow(connection, turn, (message) =>
           progress.report({ message: `${message} · ${show}` }),
         );
@@ -49,24 +53,24 @@ export async function runTurn(
     },
   );
   void sessions.refresh();
-  tell(session, ended);
+  report(session, ended);
   return ended;
 }
 
-/** A handler takes JSON; everything else takes a prompt. */
-async function takesJson(connection: Connection, { profile }: Session): Promise<boolean> {
+/** The input of a handler is JSON; any other agent takes a prompt. */
+async function isHandlerProfile(connection: Connection, { profile }: Session): Promise<boolean> {
   const { profiles } = await connection.call('profile/list', {}, { repeatable: true });
   return profiles.find(({ name }) => name === profile)?.agent.protocol === 'handler';
 }
 
 async function ask(session: Session, isHandler: boolean): Promise<string | undefined> {
-  const title = `Run a turn of ${sanitize(sessionTitle(session))}`;
+  const title = `Run a turn in ${sanitize(sessionTitle(session))}`;
   if (!isHandler)
-    return window.showInputBox({ title, prompt: 'What the agent is to do', ignoreFocusOut: true });
+    return window.showInputBox({ title, prompt: 'What should the agent do?', ignoreFocusOut: true });
   return window.showInputBox({
     title,
     value: '{}',
-    prompt: 'Input of the handler, as JSON',
+    prompt: 'Input for the handler, as JSON',
     ignoreFocusOut: true,
     validateInput: (text) => {
       try {
@@ -79,9 +83,10 @@ async function ask(session: Session, isHandler: boolean): Promise<string | undef
   });
 }
 
-async function follow(connection: Connection, begun: Turn, say: (message: string) => void): Promise<Turn> {
-  let turn = begun;
-  const scanning = { is: false };
+/** Waits for the end of a turn and reports on the way what it waits for. */
+async function follow(connection: Connection, started: Turn, show: (message: string) => void): Promise<Turn> {
+  let turn = started;
+  const progress = { isShown: false };
   const onProgress = ({
     stage,
     done,
@@ -91,15 +96,16 @@ async function follow(connection: Connection, begun: Turn, say: (message: string
     done: number | null;
     of: number | null;
   }): void => {
-    scanning.is = true;
-    say(sanitize(done === null ? stage : `${stage} ${formatProgress(done, of)}`));
+    progress.isShown = true;
+    show(sanitize(done === null ? stage : `${stage} ${formatProgress(done, of)}`));
   };
   for (;;) {
     if (turn.status === 'queued') {
-      if (!scanning.is) say(turn.ahead > 0 ? `waiting for ${turn.ahead} before it` : 'starting');
-    } else if (turn.sandbox !== null) say(`running, ${formatDispatch(turn.sandbox)}`);
+      if (!progress.isShown)
+        show(turn.ahead > 0 ? `waiting for ${formatCount(turn.ahead, 'earlier turn')}` : 'starting');
+    } else if (turn.sandbox !== null) show(`running, ${formatDispatch(turn.sandbox)}`);
     if (ENDED_TURN_STATUSES.has(turn.status)) return turn;
-    const timeoutMs = turn.sandbox === null ? DISPATCH_MS : WAIT_MS;
+    const timeoutMs = turn.sandbox === null ? DISPATCH_WAIT_MS : WAIT_MS;
     ({ turn } = await connection.call(
       'turn/wait',
       { turn: turn.turnId, timeoutMs },
@@ -108,15 +114,15 @@ async function follow(connection: Connection, begun: Turn, say: (message: string
   }
 }
 
-function tell(session: Session, turn: Turn): void {
+function report(session: Session, turn: Turn): void {
   const note = formatTurnSnapshot(turn);
   const ended = `${sanitize(sessionTitle(session))}: ${sanitize(formatTurnEnd(turn), 400)}`;
   const text = note === null ? ended : `${ended} – ${sanitize(note, 400)}`;
-  const told =
+  const shown =
     note === null && (turn.status === 'succeeded' || turn.status === 'cancelled')
       ? window.showInformationMessage(text, SHOW_OUTPUT, SHOW_HISTORY)
       : window.showWarningMessage(text, SHOW_OUTPUT, SHOW_HISTORY);
-  void told.then((choice) => {
+  void shown.then((choice) => {
     if (choice === SHOW_OUTPUT) void commands.executeCommand('holdfast.openSession', session.id);
     if (choice === SHOW_HISTORY) void commands.executeCommand('holdfast.showHistory', session.id);
   });

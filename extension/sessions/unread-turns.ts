@@ -5,14 +5,15 @@ import type { Session } from '../../protocol/entities.ts';
 import type { Connection } from '../connection/connection.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
 import type { SessionList } from './session-list.ts';
-import { sessionsInWindow } from './pick-session.ts';
+import { sessionsInWindow } from './session-window.ts';
 
-const KEPT = 'holdfast.seen';
-/** Made where it is used: the window does not wait for it. */
+/** The last event of each session that a person has seen. */
+const SEEN_KEY = 'holdfast.seen';
+/** A function, because zod is in the second bundle, which must not load at activation. */
 const seenSchema = () => z.record(z.string(), z.number());
-const MOST = 20;
+const MAX_COUNT = 20;
 
-/** How many turns of each session have ended since a person last looked at it. */
+/** Counts the turns of each session that have ended since a person last opened it. */
 export class UnreadTurns implements Disposable {
   readonly #connection: Connection;
   readonly #state: Memento;
@@ -27,7 +28,7 @@ export class UnreadTurns implements Disposable {
     this.#owned.add(sessions.onDidChange((all) => void this.#count(all)));
   }
 
-  /** Ids of sessions whose count is another one. */
+  /** Ids of sessions whose count has changed. */
   get onDidChange(): Event<string[]> {
     return this.#changed.event;
   }
@@ -40,7 +41,7 @@ export class UnreadTurns implements Disposable {
     return this.#counted.get(session)?.turns ?? 0;
   }
 
-  /** A person has looked at it, up to this event. */
+  /** A person has opened the session and seen its events up to `lastSeq`. */
   markRead({ id, lastSeq }: Pick<Session, 'id' | 'lastSeq'>): void {
     this.#seen.set(id, Math.max(lastSeq, this.#seen.get(id) ?? 0));
     this.#store();
@@ -50,12 +51,12 @@ export class UnreadTurns implements Disposable {
   }
 
   get #seen(): Map<string, number> {
-    this.#loaded ??= new Map(Object.entries(seenSchema().safeParse(this.#state.get(KEPT)).data ?? {}));
+    this.#loaded ??= new Map(Object.entries(seenSchema().safeParse(this.#state.get(SEEN_KEY)).data ?? {}));
     return this.#loaded;
   }
 
   async #count(sessions: readonly Session[]): Promise<void> {
-    // Without an answer there are none, which is no reason to forget.
+    // The list is empty where the supervisor does not answer: that is no reason to forget.
     if (sessions.length === 0) return;
     const ids = new Set(sessions.map(({ id }) => id));
     for (const id of [...this.#seen.keys()].filter((one) => !ids.has(one))) {
@@ -63,46 +64,46 @@ export class UnreadTurns implements Disposable {
       this.#counted.delete(id);
     }
     const changed: string[] = [];
-    let isNew = false;
-    const looking = window.state.focused ? sessionsInWindow() : new Set();
+    let isStale = false;
+    const watched = window.state.focused ? sessionsInWindow() : new Set();
     for (const { id, lastSeq } of sessions) {
       const seen = this.#seen.get(id);
-      if (looking.has(id)) {
-        // The person is in it, and sees what happens.
+      if (watched.has(id)) {
+        // The person works in the session's window and sees what happens.
         if (this.countOf(id) > 0) changed.push(id);
         this.#counted.set(id, { lastSeq, turns: 0 });
-        isNew ||= seen !== lastSeq;
+        isStale ||= seen !== lastSeq;
         this.#seen.set(id, lastSeq);
       } else if (seen === undefined) {
-        // What was there before the first look is old.
+        // Turns that ended before this session was first listed count as seen.
         this.#seen.set(id, lastSeq);
-        isNew = true;
+        isStale = true;
       } else if (lastSeq > seen && this.#counted.get(id)?.lastSeq !== lastSeq) {
-        const turns = await this.#ended(id, seen);
+        const turns = await this.#countEnded(id, seen);
         if (turns !== this.countOf(id)) changed.push(id);
         this.#counted.set(id, { lastSeq, turns });
       }
     }
-    if (isNew) this.#store();
+    if (isStale) this.#store();
     if (changed.length > 0) this.#changed.fire(changed);
   }
 
-  async #ended(session: string, after: number): Promise<number> {
+  async #countEnded(session: string, after: number): Promise<number> {
     try {
       const { events } = await this.#connection.call('session/events', {
         session,
         after,
         type: 'turn.ended',
-        limit: MOST,
+        limit: MAX_COUNT,
       });
       return events.length;
     } catch {
-      // It was deleted meanwhile, or nobody answers: counted again at the next change.
+      // The session was deleted, or the connection broke. The next change counts again.
       return this.countOf(session);
     }
   }
 
   #store(): void {
-    void this.#state.update(KEPT, Object.fromEntries(this.#seen));
+    void this.#state.update(SEEN_KEY, Object.fromEntries(this.#seen));
   }
 }

@@ -2,11 +2,12 @@ import { EventEmitter, ThemeColor, ThemeIcon, TreeItem, TreeItemCollapsibleState
 import type { Disposable, Event, TreeDataProvider, TreeView } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
+import { formatAge } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
-import { formatAge, menuContextOf, sessionIcon, formatStatus } from './listing.ts';
+import { formatStatus, menuContextOf, sessionIcon } from './listing.ts';
 import type { WindowSession } from './window-session.ts';
 
-/** Times like `3 min` go on while nothing else happens. */
+/** How often ages such as `3 min` are updated. */
 const REDRAW_MS = 60_000;
 
 interface Row {
@@ -17,21 +18,21 @@ interface Row {
 }
 
 /**
- * A section of the Explorer that says whose files it shows. VS Code heads the folder itself with its path, which is `/` for every
- * session, and no extension can give it another name.
+ * A section of the Explorer that names the session of the window. VS Code heads the folder itself with its path, which
+ * is `/` for every session, and an extension cannot change that.
  */
 export class WindowSessionView implements TreeDataProvider<Row>, Disposable {
-  readonly #here: WindowSession;
+  readonly #windowSession: WindowSession;
   readonly #owned = new DisposableStore();
   readonly #changed = this.#owned.add(new EventEmitter<undefined>());
   readonly #view: TreeView<Row>;
 
-  constructor(here: WindowSession) {
-    this.#here = here;
+  constructor(windowSession: WindowSession) {
+    this.#windowSession = windowSession;
     this.#view = this.#owned.add(
       window.createTreeView<Row>('holdfast.windowSession', { treeDataProvider: this }),
     );
-    this.#owned.add(here.onDidChange(() => this.#show()));
+    this.#owned.add(windowSession.onDidChange(() => this.#show()));
     const redraw = setInterval(() => {
       if (this.#view.visible) this.#changed.fire(undefined);
     }, REDRAW_MS);
@@ -48,7 +49,7 @@ export class WindowSessionView implements TreeDataProvider<Row>, Disposable {
   }
 
   getChildren(parent?: Row): Row[] {
-    const { session } = this.#here;
+    const { session } = this.#windowSession;
     if (parent !== undefined || session === undefined) return [];
     const { id, color } = sessionIcon(session);
     const state: Row = {
@@ -77,7 +78,7 @@ export class WindowSessionView implements TreeDataProvider<Row>, Disposable {
   }
 
   #show(): void {
-    this.#view.title = this.#here.name ?? 'Session';
+    this.#view.title = this.#windowSession.name ?? 'Session';
     this.#changed.fire(undefined);
   }
 }

@@ -6,9 +6,9 @@ import { DisposableStore } from '../base/disposable-store.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { SessionList } from './session-list.ts';
 import { formatStatus, sessionTitle } from './listing.ts';
-import { onlySessionInWindow } from './pick-session.ts';
+import { onlySessionInWindow } from './session-window.ts';
 
-/** Keeps the session of the window known for as long as the window shows exactly one. */
+/** Follows the session of a window that shows exactly one. */
 export class WindowSession implements WindowSessionSource, Disposable {
   readonly #sessions: SessionList;
   readonly #owned = new DisposableStore();
@@ -19,7 +19,7 @@ export class WindowSession implements WindowSessionSource, Disposable {
     this.#sessions = sessions;
     this.#owned.add(sessions.onDidChange(() => this.#changed.fire(undefined)));
     this.#owned.add(workspace.onDidChangeWorkspaceFolders(() => this.#follow()));
-    // A window in the background needs no news, and asking for them costs.
+    // A window in the background does not poll.
     this.#owned.add(window.onDidChangeWindowState(() => this.#follow()));
     this.#owned.onDispose(() => void this.#following?.dispose());
     this.#follow();
@@ -29,13 +29,13 @@ export class WindowSession implements WindowSessionSource, Disposable {
     return this.#changed.event;
   }
 
-  /** As it was seen last. */
+  /** As last listed. */
   get session(): Session | undefined {
     const id = onlySessionInWindow();
     return this.#sessions.current?.find((one) => one.id === id);
   }
 
-  /** `profile/name`, or the profile alone for one that nobody named. */
+  /** `profile/name`, or the profile alone for a session without a name. */
   get name(): string | undefined {
     const { session } = this;
     if (session === undefined) return undefined;
@@ -58,8 +58,8 @@ export class WindowSession implements WindowSessionSource, Disposable {
   }
 
   #follow(): void {
-    const isHere = window.state.focused && onlySessionInWindow() !== undefined;
-    if (isHere) this.#following ??= this.#sessions.follow();
+    const isNeeded = window.state.focused && onlySessionInWindow() !== undefined;
+    if (isNeeded) this.#following ??= this.#sessions.follow();
     else {
       void this.#following?.dispose();
       this.#following = undefined;

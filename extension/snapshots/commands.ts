@@ -9,24 +9,26 @@ import type { CommandHandler } from '../commands/registry.ts';
 import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
 import { snapshotUri, workspaceUri } from '../files/location.ts';
+import { formatCount, formatProgress } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { SessionList } from '../sessions/session-list.ts';
 import { sessionTitle } from '../sessions/listing.ts';
 import { confirmEndingWork } from '../sessions/confirm-ending-work.ts';
 import { openWorkspace } from '../sessions/open-workspace.ts';
-import { onlySessionInWindow, pickSession } from '../sessions/pick-session.ts';
+import { pickSession } from '../sessions/pick-session.ts';
+import { onlySessionInWindow } from '../sessions/session-window.ts';
 import { modeUri } from './mode-documents.ts';
 import { pickSnapshot } from './pick-snapshot.ts';
-import { formatCaveats, formatProgress, snapshotTitle, formatTotals } from './format.ts';
+import { formatCaveats, formatTotals, snapshotTitle } from './format.ts';
 
-/** Files that are compared side by side at most; the rest is counted. */
-const MOST_COMPARED = 500;
+/** How many files are compared side by side. Further changes are only counted. */
+const MAX_COMPARED = 500;
 const UNDO = 'Undo';
 const COMPARE = 'Compare';
 
 type Side = Snapshot | 'now';
 
-/** Points in time of a workspace: taking, looking at, comparing, bringing back. */
+/** The commands that create, open, compare, restore and fork snapshots. */
 export class SnapshotCommands {
   readonly #connection: Connection;
   readonly #sessions: SessionList;
@@ -38,7 +40,7 @@ export class SnapshotCommands {
 
   get handlers() {
     return {
-      'holdfast.createSnapshot': (target, label) => this.#take(target, label),
+      'holdfast.createSnapshot': (target, label) => this.#create(target, label),
       'holdfast.restoreSnapshot': (target, snapshot) => this.#restore(target, snapshot),
       'holdfast.forkSession': (target, snapshot, name) => this.#fork(target, snapshot, name),
       'holdfast.compareSnapshots': (target, a, b) => this.#compare(target, a, b),
@@ -46,16 +48,16 @@ export class SnapshotCommands {
     } as const satisfies Partial<Record<CommandId, CommandHandler>>;
   }
 
-  /** Gives the snapshot's id. */
-  async #take(target: unknown, given: unknown): Promise<string | undefined> {
-    const session = await this.#pick(target, 'Take Snapshot');
+  /** Returns the snapshot's id. */
+  async #create(target: unknown, given: unknown): Promise<string | undefined> {
+    const session = await this.#pick(target, 'Create Snapshot');
     if (session === undefined) return undefined;
     const label = typeof given === 'string' ? given : await askLabel(session);
     if (label === undefined) return undefined;
     const { id, created } = await window.withProgress(
       {
         location: ProgressLocation.Notification,
-        title: `Taking a snapshot of ${sanitize(sessionTitle(session))}`,
+        title: `Creating a snapshot of ${sanitize(sessionTitle(session))}`,
       },
       (progress) =>
         this.#connection.call(
@@ -65,13 +67,13 @@ export class SnapshotCommands {
         ),
     );
     window.setStatusBarMessage(
-      created ? 'The snapshot is taken' : 'Nothing has changed since the last snapshot',
+      created ? 'The snapshot was created' : 'Nothing has changed since the last snapshot',
       8_000,
     );
     return id;
   }
 
-  /** Makes the workspace what a snapshot has, after a look at what that changes. Gives the snapshot that takes it back. */
+  /** Restores a snapshot after a preview of the changes. Returns the snapshot of the files before. */
   async #restore(target: unknown, given: unknown): Promise<string | undefined> {
     const session = await this.#pick(target, 'Restore Snapshot');
     if (session === undefined) return undefined;
@@ -121,24 +123,24 @@ export class SnapshotCommands {
     );
     void this.#sessions.refresh();
     const actions = undo === null ? [] : [UNDO];
-    void window.showInformationMessage(`${name} is restored.`, ...actions).then((choice) => {
+    void window.showInformationMessage(`${name} was restored.`, ...actions).then((choice) => {
       if (choice === UNDO && undo !== null)
         void commands.executeCommand('holdfast.restoreSnapshot', session.id, undo);
     });
     return undo ?? undefined;
   }
 
-  /** A session of its own with a snapshot's files, or with those of now. Gives its id. */
-  async #fork(target: unknown, given: unknown, called: unknown): Promise<string | undefined> {
+  /** Creates a session with the files of a snapshot or the current files. Returns its id. */
+  async #fork(target: unknown, given: unknown, givenName: unknown): Promise<string | undefined> {
     const session = await this.#pick(target, 'Fork');
     if (session === undefined) return undefined;
     const title = `Fork ${sanitize(sessionTitle(session))}`;
     const side = await pickSnapshot(this.#connection, session, { title, given, withNow: true });
     if (side === undefined) return undefined;
     const name =
-      typeof called === 'string'
-        ? called
-        : await window.showInputBox({ title, prompt: 'Name of the new session; empty: none' });
+      typeof givenName === 'string'
+        ? givenName
+        : await window.showInputBox({ title, prompt: 'Name of the new session (optional)' });
     if (name === undefined) return undefined;
     const snapshot =
       side === 'now'
@@ -154,20 +156,22 @@ export class SnapshotCommands {
     if (forked.missing > 0) {
       const paths = sanitize(forked.missingPaths.slice(0, 3).join(', '), 200);
       void window.showWarningMessage(
-        `The snapshot was incomplete: ${forked.missing.toLocaleString('en-US')} files are not in the fork, such as ${paths}.`,
+        `The snapshot is incomplete. The fork lacks ${formatCount(forked.missing, 'file')}, for example ${paths}.`,
       );
     }
-    this.#showFilling(forked.session);
-    if (typeof called !== 'string') await openWorkspace(forked.session);
+    this.#showHydration(forked.session);
+    if (typeof givenName !== 'string') await openWorkspace(forked.session);
     return forked.session.id;
   }
 
-  /** Says how far its files are, and why where they cannot be brought; whoever opens one waits for them. */
-  #showFilling(session: Session): void {
+  /**
+   * Shows the progress while the fork's files are copied, and the reason if that fails. Opening a file waits for them.
+   */
+  #showHydration(session: Session): void {
     if (session.hydration === null) return;
     const name = sanitize(sessionTitle(session));
-    const shown = window.withProgress(
-      { location: ProgressLocation.Notification, title: `Bringing the files of ${name}` },
+    const hydration = window.withProgress(
+      { location: ProgressLocation.Notification, title: `Copying the files of ${name}` },
       (progress) =>
         this.#connection.call(
           'workspace/wait',
@@ -181,14 +185,17 @@ export class SnapshotCommands {
           },
         ),
     );
-    void shown
+    void hydration
       .then(undefined, (error: unknown) =>
         window.showWarningMessage(sanitize(HoldfastError.from(error, `${name} has no files yet`).sentence)),
       )
       .then(() => this.#sessions.refresh());
   }
 
-  /** Two snapshots, or one and now, in VS Code's editor for many comparisons. Gives how much differs. */
+  /**
+   * Compares two snapshots, or a snapshot with the current files, in a multi-file diff editor. Returns how much
+   * differs.
+   */
   async #compare(target: unknown, first: unknown, second: unknown): Promise<ChangeTotals | undefined> {
     const session = await this.#pick(target, 'Compare');
     if (session === undefined) return undefined;
@@ -206,18 +213,18 @@ export class SnapshotCommands {
   async #compareSides(session: Session, a: Side, b: Side): Promise<ChangeTotals> {
     const { changes, totals, caveats } = await this.#connection.call(
       'snapshot/diff',
-      { a: idOf(a), b: idOf(b), session: session.id, limit: MOST_COMPARED },
+      { a: idOf(a), b: idOf(b), session: session.id, limit: MAX_COMPARED },
       { repeatable: true },
     );
     const resources = changes.flatMap((change) => sidesOf(session.id, a, b, change));
-    const told = [formatTotals(totals), formatCaveats(caveats)].filter((words) => words !== null).join('; ');
-    const title = `${sanitize(sessionTitle(session))}: ${sideTitle(a)} → ${sideTitle(b)} (${told})`;
+    const summary = [formatTotals(totals), formatCaveats(caveats)].filter((part) => part !== null).join('; ');
+    const title = `${sanitize(sessionTitle(session))}: ${sideTitle(a)} → ${sideTitle(b)} (${summary})`;
     if (resources.length === 0) void window.showInformationMessage(`${title}.`);
     else {
       await commands.executeCommand('vscode.changes', title, resources);
       if (totalOf(totals) > changes.length) {
         window.setStatusBarMessage(
-          `The first ${changes.length} changes are shown: ${formatTotals(totals)} in all`,
+          `Showing the first ${changes.length} changes of ${formatTotals(totals)}`,
           10_000,
         );
       }
@@ -225,7 +232,7 @@ export class SnapshotCommands {
     return totals;
   }
 
-  /** Adds a snapshot's files as a folder that cannot be changed. */
+  /** Adds a snapshot's files to the window as a read-only folder. */
   async #open(target: unknown, given: unknown): Promise<void> {
     const session = await this.#pick(target, 'Open Snapshot');
     if (session === undefined) return;
@@ -244,18 +251,18 @@ export class SnapshotCommands {
 }
 
 function restoreDetail({ missing }: Snapshot, totals: string): string {
-  const lacking =
+  const incomplete =
     missing === 0
       ? ''
-      : ` The snapshot lacks ${missing.toLocaleString('en-US')} files that could not be read; those stay as they are.`;
-  return `In the workspace: ${totals}. A snapshot is taken first.${lacking}`;
+      : ` The snapshot lacks ${formatCount(missing, 'file')} that could not be read; they stay unchanged.`;
+  return `In the workspace: ${totals}. A snapshot is created first.${incomplete}`;
 }
 
 async function askLabel(session: Session): Promise<string | undefined> {
   return window.showInputBox({
     title: `Snapshot of ${sanitize(sessionTitle(session))}`,
-    prompt: 'What it is for; empty: no label',
-    validateInput: (text) => (text.length > 200 ? 'at most 200 characters' : undefined),
+    prompt: 'Label (optional)',
+    validateInput: (text) => (text.length > 200 ? 'Enter at most 200 characters.' : undefined),
   });
 }
 
@@ -274,8 +281,8 @@ function totalOf({ bytes: _bytes, ...counts }: ChangeTotals): number {
 type Sides = [Uri, Uri | undefined, Uri | undefined];
 
 /**
- * What the comparison shows of one change: what VS Code calls the entry, then both sides, undefined where there is no file. Files by
- * their content, and whatever has another mode by that.
+ * The entries of the diff editor for one change: the URI for the label, then both sides, undefined where there is no
+ * file. A change of content and a change of mode are separate entries.
  */
 function sidesOf(session: string, a: Side, b: Side, change: Change): Sides[] {
   const { path, oldPath, kind, type, oldMode, newMode } = change;

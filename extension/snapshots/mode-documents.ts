@@ -4,12 +4,12 @@ import { formatMode } from './format.ts';
 
 const SCHEME = 'holdfast-mode';
 
-/** The mode of a file as a document, so that two of them can be compared beside the files whose content differs. */
+/** A document that shows a file mode, so that the diff editor can compare two modes. */
 export function modeUri(path: string, mode: number): Uri {
   return Uri.from({ scheme: SCHEME, path, query: String(mode) });
 }
 
-/** All that is shown stands in the address, so that it is there after a reload of the window too. */
+/** The URI holds the whole content, so the documents work after a window reload too. */
 export function registerModeDocuments(): Disposable {
   return workspace.registerTextDocumentContentProvider(SCHEME, {
     provideTextDocumentContent: ({ query }) =>

@@ -5,35 +5,38 @@ import type { Session } from '../../protocol/entities.ts';
 import { SnapshotIdSchema } from '../../protocol/ids.ts';
 import type { Snapshot } from '../../protocol/snapshots.ts';
 import type { Connection } from '../connection/connection.ts';
+import { formatAge, formatBytes, formatCount } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
-import { formatAge, formatBytes } from '../sessions/listing.ts';
+
 import { snapshotTitle } from './format.ts';
 
-/** The latest ones are shown. */
-const MOST = 200;
+/** How many of the latest snapshots are listed. */
+const MAX_SNAPSHOTS = 200;
 
 export interface SnapshotItem extends QuickPickItem {
-  /** `now`: the workspace as it is. */
+  /** `now`: the current files of the workspace. */
   readonly snapshot: Snapshot | 'now';
 }
 
-/** The snapshots of a session, the newest first, as entries of a list. */
+/** The snapshots of a session as picker entries, the newest first. */
 export async function snapshotItems(connection: Connection, { id }: Session): Promise<SnapshotItem[]> {
   const { snapshots } = await connection.call(
     'snapshot/list',
-    { session: id, limit: MOST },
+    { session: id, limit: MAX_SNAPSHOTS },
     { repeatable: true },
   );
   const now = Date.now();
   return snapshots.map((snapshot) => ({
     label: sanitize(snapshotTitle(snapshot, now)),
     iconPath: new ThemeIcon(snapshot.label === null ? 'history' : 'bookmark'),
-    description: `${formatAge(snapshot.createdAt, now)} · ${snapshot.files.toLocaleString('en-US')} files, ${formatBytes(snapshot.bytes)}`,
+    description:
+      `${formatAge(snapshot.createdAt, now)} · ` +
+      `${formatCount(snapshot.files, 'file')}, ${formatBytes(snapshot.bytes)}`,
     snapshot,
   }));
 }
 
-/** The snapshot that a command is for: the one a program names, else the one that a person picks. */
+/** The snapshot that a command applies to: the one that a program gives, else the one that a person picks. */
 export async function pickSnapshot(
   connection: Connection,
   session: Session,
@@ -52,7 +55,7 @@ export async function pickSnapshot(
   const items = await snapshotItems(connection, session);
   if (items.length === 0) {
     throw new HoldfastError('not_found', 'There are no snapshots yet', {
-      next: 'take one with Agent: Take Snapshot; every turn takes one before it begins, too',
+      next: 'create one with Agent: Create Snapshot, or run a turn, which creates one before it starts',
     });
   }
   const now: SnapshotItem[] = withNow
@@ -60,14 +63,14 @@ export async function pickSnapshot(
         {
           label: 'Now',
           iconPath: new ThemeIcon('files'),
-          description: 'the workspace as it is',
+          description: 'the current files of the workspace',
           snapshot: 'now',
         },
       ]
     : [];
   const picked = await window.showQuickPick([...now, ...items], {
     title: options.title,
-    placeHolder: 'Snapshot',
+    placeHolder: 'Choose a snapshot',
     matchOnDescription: true,
   });
   return picked?.snapshot;

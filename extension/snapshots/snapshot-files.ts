@@ -9,12 +9,12 @@ import { folderSettings, isFolderSettings } from '../files/folder-settings.ts';
 import { locateSnapshot } from '../files/location.ts';
 import { SessionFiles } from '../files/session-files.ts';
 
-/** A snapshot never changes, and neither do they. */
 const SETTINGS = Buffer.from(folderSettings());
 
 /**
- * `holdfast-snapshot://<snapshot>/`, which shows `workspace/` as it was. VS Code finds the settings of a folder of ours there too, without which its
- * own Git and others would take the folder's path for one of this machine.
+ * The read-only file system `holdfast-snapshot://<snapshot>/`, whose only folder is `workspace/`. It serves the same
+ * folder settings as a session, so that VS Code's Git and others do not use the folder's path as a path of this
+ * machine.
  */
 export class SnapshotFiles implements FileSystemProvider, Disposable {
   readonly #files: SessionFiles;
@@ -63,18 +63,18 @@ export class SnapshotFiles implements FileSystemProvider, Disposable {
       .bytes;
   }
 
-  // VS Code refuses these before it asks, as the provider is registered read-only.
+  // VS Code does not call these, because the provider is registered as read-only.
   createDirectory(): never {
-    throw unchangeable();
+    throw readOnly();
   }
   writeFile(): never {
-    throw unchangeable();
+    throw readOnly();
   }
   delete(): never {
-    throw unchangeable();
+    throw readOnly();
   }
   rename(): never {
-    throw unchangeable();
+    throw readOnly();
   }
 }
 
@@ -82,6 +82,6 @@ function isSettings(uri: Uri): boolean {
   return isFolderSettings(uri) && locateSnapshot(uri.with({ path: '/' })).kind === 'root';
 }
 
-function unchangeable(): FileSystemError {
-  return FileSystemError.NoPermissions('A snapshot does not change');
+function readOnly(): FileSystemError {
+  return FileSystemError.NoPermissions('A snapshot is read-only');
 }

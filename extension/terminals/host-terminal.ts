@@ -2,7 +2,9 @@ import { homedir, userInfo } from 'node:os';
 import { basename } from 'node:path';
 import { ThemeIcon, env, window } from 'vscode';
 
-/** Opens a shell of this machine, which is named so that nobody takes it for one of a sandbox. */
+/**
+ * Opens a shell of this machine. Its name starts with `host:`, so that a person can tell it from a sandbox's terminal.
+ */
 export function openHostTerminal(): void {
   const shellPath = shellOfThisMachine();
   const terminal = window.createTerminal({
@@ -15,7 +17,7 @@ export function openHostTerminal(): void {
 }
 
 function shellOfThisMachine(): string {
-  // In a window of a session VS Code may know no default shell.
+  // In a window of a session VS Code may report no default shell.
   const candidates =
     process.platform === 'win32'
       ? [env.shell, process.env['COMSPEC'], 'cmd.exe']

@@ -1,23 +1,25 @@
 import { EventEmitter, ThemeIcon } from 'vscode';
 import type { ExtensionTerminalOptions } from 'vscode';
 
-/** A terminal that is gone at once: VS Code reports an error where a profile opens none, also to a person who has pressed Escape. */
+/**
+ * A terminal that closes immediately. Without one VS Code would report an error, even to a person who pressed Escape.
+ */
 export function cancelledTerminal(): ExtensionTerminalOptions {
   return terminalOf('Cancelled', (_write, end) => end());
 }
 
-/** A terminal that says why there is none, until a key is pressed; Enter tries again. */
+/** A terminal that shows why a terminal could not be opened. Enter tries again, another key closes it. */
 export function messageTerminal(text: string, tryAgain: () => void): ExtensionTerminalOptions {
   return terminalOf(
-    'No terminal',
-    (write) => write(`${text}\r\n\r\nPress Enter to try again, or another key to close this.\r\n`),
+    'No Terminal',
+    (write) => write(`${text}\r\n\r\nPress Enter to try again, or any other key to close this.\r\n`),
     (keys) => {
       if (keys === '\r') tryAgain();
     },
   );
 }
 
-/** A terminal without a process, which a key ends. */
+/** A terminal without a process. Any key closes it. */
 function terminalOf(
   name: string,
   opened: (write: (text: string) => void, end: () => void) => void,

@@ -22,15 +22,15 @@ import {
   spacedReferences,
 } from './path-references.ts';
 
-const KEPT_MS = 3_000;
-const MOST_KEPT = 500;
-/** Places that one line is asked about. */
-const MOST_LOOKS = 8;
-const MOST_FOUND = 50;
+const CACHE_MS = 3_000;
+const MAX_CACHED = 500;
+/** How many paths of one line are checked. */
+const MAX_PATHS_PER_LINE = 8;
+const MAX_FOUND = 50;
 
-class PlaceLink extends TerminalLink {
+class PathLink extends TerminalLink {
   readonly session: string;
-  /** Files that are meant; none: it is in the sandbox, where the editor does not reach. */
+  /** The files that the path may mean. Empty for a path outside /workspace, which the editor cannot open. */
   readonly paths: readonly string[];
   readonly reference: PathReference;
 
@@ -38,7 +38,7 @@ class PlaceLink extends TerminalLink {
     super(
       reference.start,
       reference.length,
-      paths.length === 0 ? 'In the sandbox, outside of /workspace' : 'Open',
+      paths.length === 0 ? 'In the sandbox, outside /workspace' : 'Open',
     );
     this.session = session;
     this.paths = paths;
@@ -47,14 +47,14 @@ class PlaceLink extends TerminalLink {
 }
 
 /**
- * Paths in our terminals lead to the session's files. An absolute path that is none of them gets a link of ours too, because VS Code's own would
- * open this machine's file of that name.
+ * Links paths in a session's terminal to the session's files. Other absolute paths get a link too: VS Code's own link
+ * would open the file with that path on this machine.
  */
-export class PathLinks implements TerminalLinkProvider<PlaceLink> {
+export class PathLinks implements TerminalLinkProvider<PathLink> {
   readonly #connection: Connection;
-  /** The session of one of our terminals; undefined for others. */
+  /** The session of a terminal; undefined for terminals that are not ours. */
   readonly #sessionOf: (terminal: Terminal) => Promise<string | undefined>;
-  readonly #kept = new Map<string, { readonly paths: Promise<string[]>; readonly until: number }>();
+  readonly #cache = new Map<string, { readonly paths: Promise<string[]>; readonly until: number }>();
 
   constructor(connection: Connection, sessionOf: (terminal: Terminal) => Promise<string | undefined>) {
     this.#connection = connection;
@@ -64,36 +64,37 @@ export class PathLinks implements TerminalLinkProvider<PlaceLink> {
   async provideTerminalLinks(
     { line, terminal }: TerminalLinkContext,
     token: CancellationToken,
-  ): Promise<PlaceLink[]> {
+  ): Promise<PathLink[]> {
     if (this.#connection.peer === undefined) return [];
     const session = await this.#sessionOf(terminal);
     if (session === undefined) return [];
-    const spaced = await this.#existing(session, spacedReferences(line).slice(0, MOST_LOOKS));
+    const spaced = await this.#existing(session, spacedReferences(line).slice(0, MAX_PATHS_PER_LINE));
     const references = pathReferences(line)
       .filter((one) => !spaced.some(({ reference }) => overlap(one, reference)))
-      .slice(0, MOST_LOOKS);
+      .slice(0, MAX_PATHS_PER_LINE);
     const links = await Promise.all(
       references.map(async (reference) => {
-        const paths = await this.#look(session, reference.path);
-        if (paths.length > 0) return new PlaceLink(session, paths, reference);
-        return reference.path.startsWith('/') ? new PlaceLink(session, [], reference) : null;
+        const paths = await this.#findCached(session, reference.path);
+        if (paths.length > 0) return new PathLink(session, paths, reference);
+        return reference.path.startsWith('/') ? new PathLink(session, [], reference) : null;
       }),
     );
     return token.isCancellationRequested ? [] : [...spaced, ...links.filter((link) => link !== null)];
   }
 
-  async #existing(session: string, references: readonly PathReference[]): Promise<PlaceLink[]> {
+  async #existing(session: string, references: readonly PathReference[]): Promise<PathLink[]> {
     const links = references.map(async (reference) => {
-      const paths = await this.#look(session, reference.path);
-      return paths.length === 0 ? [] : [new PlaceLink(session, paths, reference)];
+      const paths = await this.#findCached(session, reference.path);
+      return paths.length === 0 ? [] : [new PathLink(session, paths, reference)];
     });
     return (await Promise.all(links)).flat();
   }
 
-  async handleTerminalLink({ session, paths, reference }: PlaceLink): Promise<void> {
+  async handleTerminalLink({ session, paths, reference }: PathLink): Promise<void> {
     if (paths.length === 0) {
       void window.showInformationMessage(
-        `${sanitize(reference.path)} is in the sandbox, outside of /workspace: look at it with cat there.`,
+        `${sanitize(reference.path)} is in the sandbox, outside /workspace. ` +
+          'View it in the terminal, for example with cat.',
       );
       return;
     }
@@ -103,35 +104,35 @@ export class PathLinks implements TerminalLinkProvider<PlaceLink> {
         : await window
             .showQuickPick(
               paths.map((one) => ({ label: sanitize(one), path: one })),
-              { title: 'Open', placeHolder: 'Several files are called so' },
+              { title: 'Open', placeHolder: 'Several files have this name' },
             )
             .then((picked) => picked?.path);
     if (path !== undefined) await open(workspaceUri(session, path), reference);
   }
 
-  /** Files that a path may mean, remembered for a moment: a pointer that moves asks for the same line again and again. */
-  #look(session: string, path: string): Promise<string[]> {
+  /** `#find` with a short-lived cache: while the pointer moves, VS Code requests the same line again and again. */
+  #findCached(session: string, path: string): Promise<string[]> {
     const key = `${session} ${path}`;
     const now = Date.now();
-    const kept = this.#kept.get(key);
-    if (kept !== undefined && kept.until > now) return kept.paths;
-    if (this.#kept.size >= MOST_KEPT) this.#kept.clear();
+    const cached = this.#cache.get(key);
+    if (cached !== undefined && cached.until > now) return cached.paths;
+    if (this.#cache.size >= MAX_CACHED) this.#cache.clear();
     const paths = this.#find(session, path).catch(() => []);
-    this.#kept.set(key, { paths, until: now + KEPT_MS });
+    this.#cache.set(key, { paths, until: now + CACHE_MS });
     return paths;
   }
 
   async #find(session: string, path: string): Promise<string[]> {
     for (const candidate of workspaceCandidates(path)) {
-      if (await isThere(workspaceUri(session, candidate))) return [candidate];
+      if (await exists(workspaceUri(session, candidate))) return [candidate];
     }
     if (path.startsWith('/')) return [];
-    // The shell may be in another folder.
+    // The shell may be in another folder, so any file whose path ends with this one may be meant.
     const end = `/${path.replace(/^(?:\.\.?\/)+/, '')}`;
     const { paths } = await this.#connection.call('files/find', {
       session,
       query: end.slice(1),
-      limit: MOST_FOUND,
+      limit: MAX_FOUND,
       hidden: true,
       ignoreFiles: false,
     });
@@ -143,7 +144,7 @@ function overlap(a: PathReference, b: PathReference): boolean {
   return a.start < b.start + b.length && b.start < a.start + a.length;
 }
 
-async function isThere(uri: Uri): Promise<boolean> {
+async function exists(uri: Uri): Promise<boolean> {
   return Promise.resolve(workspace.fs.stat(uri)).then(
     () => true,
     () => false,

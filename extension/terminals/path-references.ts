@@ -1,32 +1,32 @@
-/** A place in a file that a line of output speaks of. */
+/** A reference to a file, or to a position in it, in a line of output. */
 export interface PathReference {
-  /** Where in the line it stands. */
+  /** The range in the line. */
   readonly start: number;
   readonly length: number;
-  /** As it is written: absolute or relative, `/` between names. */
+  /** As written: absolute or relative, with `/` as separator. */
   readonly path: string;
-  /** From 1; null where none is said. */
+  /** From 1; null where there is none. */
   readonly line: number | null;
   readonly column: number | null;
 }
 
-/** Longer lines are no text that a person clicks in. */
-const MOST_CHARACTERS = 4000;
-const MOST_REFERENCES = 20;
+/** Only the start of a longer line is searched. */
+const MAX_CHARACTERS = 4000;
+const MAX_REFERENCES = 20;
 const WORD = /(?<quote>["'`])(?<quoted>[^"'`]{1,500})\k<quote>|(?<plain>[^\s"'`<>|()[\]{},;=│]{1,500})/gu;
-/** `:12`, `:12:3` and what ends a sentence. */
+/** A path with `:12` or `:12:3`, and punctuation at the end of a sentence. */
 const PLACE = /^(?<path>.+?)(?::(?<line>\d{1,7})(?:[:.-](?<column>\d{1,7}))?)?[:.,!?]*$/u;
-/** What may follow a path: `(12,3)` of compilers, `, line 12` of Python. */
+/** A position after the path: `(12,3)` of compilers, `, line 12` of Python. */
 const FOLLOWING = /^(?:\((?<line>\d{1,7})(?:,\s?(?<column>\d{1,7}))?\)|,? line (?<lineWord>\d{1,7}))/;
 const FILE_SCHEME = 'file://';
 
-/** The paths in one line of output, as compilers, test runners and shells write them. Whether such files exist is not asked. */
+/** The paths in one line of output, as compilers, test runners and shells write them. The files need not exist. */
 export function pathReferences(line: string): PathReference[] {
   const references: PathReference[] = [];
-  for (const match of line.slice(0, MOST_CHARACTERS).matchAll(WORD)) {
+  for (const match of line.slice(0, MAX_CHARACTERS).matchAll(WORD)) {
     const reference = referenceIn(line, match);
     if (reference !== null) references.push(reference);
-    if (references.length === MOST_REFERENCES) break;
+    if (references.length === MAX_REFERENCES) break;
   }
   return references;
 }
@@ -36,7 +36,7 @@ function referenceIn(line: string, match: RegExpExecArray): PathReference | null
   const word = quoted ?? plain ?? '';
   const place = PLACE.exec(word)?.groups;
   if (place === undefined) return null;
-  // What pytest and others name within a file comes after `::`.
+  // pytest and others append `::` and the name of a test.
   const path = localPath((place['path'] ?? '').replace(/::.*$/u, ''));
   if (path === null) return null;
   const following = FOLLOWING.exec(line.slice(match.index + match[0].length))?.groups;
@@ -54,16 +54,19 @@ function referenceIn(line: string, match: RegExpExecArray): PathReference | null
   };
 }
 
-// Where compilers, test runners and grep name a place: at the beginning of the line, or in brackets.
+// Where compilers, test runners and grep write a location: at the start of a line, or in parentheses.
 const SPACED = [
   /^\s*(?<path>[^\s:"'`()][^:"'`()]{0,500}):(?<line>\d{1,7})(?::(?<column>\d{1,7}))?/gu,
   /\((?<path>[^():"'`]{1,500}):(?<line>\d{1,7})(?::(?<column>\d{1,7}))?\)/gu,
 ] as const;
 
-/** Places in files whose paths have spaces and no quotes around them. Words may stand there as well: they are places only where such a file exists. */
+/**
+ * References whose paths contain spaces without quotes. They may also be other text, so the caller must check that such
+ * a file exists.
+ */
 export function spacedReferences(line: string): PathReference[] {
   return SPACED.flatMap((pattern) =>
-    [...line.slice(0, MOST_CHARACTERS).matchAll(pattern)].flatMap((match) => {
+    [...line.slice(0, MAX_CHARACTERS).matchAll(pattern)].flatMap((match) => {
       const { path = '', line: at, column } = match.groups ?? {};
       if (!path.includes(' ') || !looksLikePath(path, true, true)) return [];
       const start = match.index + match[0].indexOf(path);
@@ -78,17 +81,17 @@ export function spacedReferences(line: string): PathReference[] {
         },
       ];
     }),
-  ).slice(0, MOST_REFERENCES);
+  ).slice(0, MAX_REFERENCES);
 }
 
-/** Null for addresses that are no files. */
+/** Converts a `file:` URI to a path; null for other URIs. */
 function localPath(text: string): string | null {
   if (!/^[a-z][a-z0-9+.-]*:/i.test(text)) return text;
   if (!text.startsWith(`${FILE_SCHEME}/`)) return null;
   try {
     return decodeURIComponent(text.slice(FILE_SCHEME.length));
   } catch {
-    return null; // not an address after all
+    return null; // not a valid URI
   }
 }
 
@@ -104,21 +107,21 @@ function looksLikePath(path: string, hasLine: boolean, isQuoted: boolean): boole
 const WORKSPACE = '/workspace';
 
 /**
- * Where in the workspace it may lead, the likeliest first: a relative path is taken from /workspace, with and without what git writes before
- * it. Empty where it leads out of it.
+ * The workspace paths that a path may mean, the likeliest first. A relative path starts at /workspace, with and without
+ * the prefixes `a/` and `b/` of git diff. Empty where the path is outside /workspace.
  */
 export function workspaceCandidates(path: string): string[] {
   const from = path.startsWith('/') ? [path] : [`${WORKSPACE}/${path}`];
   const diff = /^[abciow]\/(.+)$/.exec(path)?.[1];
   if (diff !== undefined) from.push(`${WORKSPACE}/${diff}`);
   return from.flatMap((one) => {
-    const whole = normal(one);
-    return whole === WORKSPACE || whole.startsWith(`${WORKSPACE}/`) ? [whole] : [];
+    const normal = normalize(one);
+    return normal === WORKSPACE || normal.startsWith(`${WORKSPACE}/`) ? [normal] : [];
   });
 }
 
-/** Without `.`, `..` and a slash at the end. */
-function normal(path: string): string {
+/** Resolves `.` and `..`, and drops a trailing slash. */
+function normalize(path: string): string {
   const names: string[] = [];
   for (const name of path.split('/')) {
     if (name === '..') names.pop();

@@ -11,7 +11,7 @@ import {
   type ExtensionTerminalOptions,
   type Memento,
   type QuickPickItem,
-  type Terminal as Window,
+  type Terminal as EditorTerminal,
   type TerminalOptions,
 } from 'vscode';
 import type { Session } from '../../protocol/entities.ts';
@@ -22,50 +22,55 @@ import type { CommandId } from '../commands/table.ts';
 import type { Connection } from '../connection/connection.ts';
 import type { SupervisorProgram } from '../connection/supervisor-program.ts';
 import { DisposableStore } from '../base/disposable-store.ts';
+import { formatAge } from '../base/format.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { SessionList } from '../sessions/session-list.ts';
-import { formatAge, sessionTitle } from '../sessions/listing.ts';
-import { onlySessionInWindow, pickSession } from '../sessions/pick-session.ts';
+import { sessionTitle } from '../sessions/listing.ts';
+import { pickSession } from '../sessions/pick-session.ts';
+import { onlySessionInWindow } from '../sessions/session-window.ts';
 import { openHostTerminal } from './host-terminal.ts';
 import { TerminalIndex } from './terminal-index.ts';
 import { PathLinks } from './path-links.ts';
 import { cancelledTerminal, messageTerminal } from './message-terminal.ts';
 import { trackWindowKind } from './window-kind.ts';
 
-/** Until the terminal has a window, which then says its size. */
-const FIRST_SIZE = { columns: 80, rows: 24 };
+/** The size of a terminal until VS Code shows it and reports the real one. */
+const INITIAL_SIZE = { columns: 80, rows: 24 };
 
 export interface SessionTerminalsOptions {
   readonly connection: Connection;
   readonly sessions: SessionList;
   readonly home: string;
   readonly program: () => Promise<SupervisorProgram>;
-  /** Of this window's folder. */
+  /** The state of this workspace. */
   readonly state: Memento;
-  /** An empty folder of ours: a path in a terminal must not be taken for a file of the folder that it was started in. */
-  readonly nowhere: string;
+  /**
+   * The working directory of terminals. It is empty, so that VS Code links no path of the output to a file of this
+   * machine.
+   */
+  readonly emptyFolder: string;
 }
 
-/** How long after its start a window may still be restoring terminals. */
+/** How long after its start a window may still restore terminals. */
 const RESTORING_MS = 20_000;
 
 /**
- * Terminals of sessions in VS Code's panel. The process that VS Code runs is `terminal attach ID` of the command line, so that it outlives a reload of
- * the window; the terminal itself is in the sandbox and outlives that too. Closing it by hand ends it.
+ * Shows terminals of sessions in VS Code's panel. VS Code runs `holdfast terminal attach ID`, which survives a window
+ * reload. The terminal itself is in the sandbox and survives the end of that process. Closing it by hand ends it.
  */
 export class SessionTerminals implements Disposable {
   readonly #options: SessionTerminalsOptions;
   readonly #owned = new DisposableStore();
-  readonly #known: TerminalIndex;
-  /** Sessions of terminals that are about to be shown. */
+  readonly #index: TerminalIndex;
+  /** The sessions of terminals that VS Code is about to show, by terminal id. */
   readonly #opening = new Map<string, string>();
   readonly #startedAt = performance.now();
-  /** What VS Code was given for terminals that it opens itself. */
+  /** The options of terminals that VS Code opens through our profile. */
   readonly #provided = new WeakSet<object>();
 
   constructor(options: SessionTerminalsOptions) {
     this.#options = options;
-    this.#known = new TerminalIndex(options.state);
+    this.#index = new TerminalIndex(options.state);
     this.#owned.add(trackWindowKind());
     this.#owned.add(
       window.registerTerminalProfileProvider('holdfast.terminal', {
@@ -74,7 +79,7 @@ export class SessionTerminals implements Disposable {
     );
     this.#owned.add(
       window.registerTerminalLinkProvider(
-        new PathLinks(options.connection, async (terminal) => (await this.#known.find(terminal))?.sessionId),
+        new PathLinks(options.connection, async (terminal) => (await this.#index.find(terminal))?.sessionId),
       ),
     );
     this.#owned.add(
@@ -97,7 +102,7 @@ export class SessionTerminals implements Disposable {
     this.#owned.dispose();
   }
 
-  /** Opens a terminal, or joins one that nobody here sees; gives its id. */
+  /** Opens a new terminal, or joins a running one that this window does not show. Returns its id. */
   async #open(target: unknown): Promise<string | undefined> {
     const options = await this.#opened(target);
     if (options === undefined) return undefined;
@@ -106,12 +111,14 @@ export class SessionTerminals implements Disposable {
     return terminalIdOf(terminal);
   }
 
-  /** For `+`, *Split* and *New Terminal*: always a new one, and where there is none the terminal itself says why. */
+  /**
+   * For `+`, *Split* and *New Terminal*: always a new terminal. If it cannot be opened, the terminal shows the reason.
+   */
   async #profile(): Promise<TerminalProfile> {
     const { connection } = this.#options;
     try {
       if (connection.state.kind === 'noSupervisor') connection.retry();
-      // Where a profile of an extension is the default, VS Code asks it anew for each terminal that it restores after a reload.
+      // VS Code requests the default profile also for each terminal that it restores after a window reload.
       const isRestoring = performance.now() - this.#startedAt < RESTORING_MS;
       const options = await this.#opened(undefined, isRestoring ? 'restored' : 'new');
       return options === undefined ? new TerminalProfile(cancelledTerminal()) : this.#provide(options);
@@ -131,8 +138,8 @@ export class SessionTerminals implements Disposable {
     return new TerminalProfile(options);
   }
 
-  /** Where VS Code runs its extensions on another machine it opens a terminal of theirs without showing it. */
-  #reveal(terminal: Window): void {
+  /** With a remote extension host VS Code opens a terminal of an extension without showing it. */
+  #reveal(terminal: EditorTerminal): void {
     if (this.#provided.delete(identityOf(terminal.creationOptions))) terminal.show();
   }
 
@@ -143,11 +150,11 @@ export class SessionTerminals implements Disposable {
       fits: ({ status }) => status !== 'expired',
     });
     if (session === undefined) {
-      // Nobody has been asked, so nobody has been told.
-      if (wanted !== undefined) throw new HoldfastError('not_found', 'The session is not there any more');
+      // For a given session there was no picker, so the person has seen no message yet.
+      if (wanted !== undefined) throw new HoldfastError('not_found', 'The session no longer exists');
       return undefined;
     }
-    // A program that names its session wants a new one.
+    // A program that gives the session's id gets a new terminal.
     const joined =
       which === 'restored'
         ? ((await this.#others(session))[0] ?? 'new')
@@ -155,7 +162,7 @@ export class SessionTerminals implements Disposable {
     if (joined === undefined) return undefined;
     const terminal = joined === 'new' ? await this.#new(session) : joined;
     this.#opening.set(terminal.terminalId, terminal.sessionId);
-    return this.#windowOf(session, terminal);
+    return this.#optionsFor(session, terminal);
   }
 
   async #new(session: Session): Promise<Terminal> {
@@ -168,14 +175,14 @@ export class SessionTerminals implements Disposable {
       (progress) =>
         this.#options.connection.call(
           'terminal/open',
-          { session: session.id, ...FIRST_SIZE, opId },
+          { session: session.id, ...INITIAL_SIZE, opId },
           { onProgress: ({ stage }) => progress.report({ message: sanitize(stage) }) },
         ),
     );
     return terminal;
   }
 
-  /** Running ones that this window does not show, the oldest first. */
+  /** The running terminals that this window does not show, the oldest first. */
   async #others(session: Session): Promise<Terminal[]> {
     const { terminals } = await this.#options.connection.call(
       'terminal/list',
@@ -183,7 +190,7 @@ export class SessionTerminals implements Disposable {
       { repeatable: true },
     );
     const shown = new Set(
-      (await Promise.all(window.terminals.map((one) => this.#known.find(one)))).map((one) => one?.terminalId),
+      (await Promise.all(window.terminals.map((one) => this.#index.find(one)))).map((one) => one?.terminalId),
     );
     return terminals
       .filter(({ terminalId, status }) => {
@@ -192,7 +199,7 @@ export class SessionTerminals implements Disposable {
       .sort((a, b) => (a.createdAt < b.createdAt ? -1 : 1));
   }
 
-  /** Running ones that are in no window of ours can be joined. */
+  /** Asks whether to open a new terminal or to join a running one, if there is one. */
   async #pickOne(session: Session): Promise<Terminal | 'new' | undefined> {
     const others = await this.#others(session);
     if (others.length === 0) return 'new';
@@ -207,23 +214,23 @@ export class SessionTerminals implements Disposable {
     ];
     const picked = await window.showQuickPick(items, {
       title: `Open Terminal in ${sanitize(sessionTitle(session))}`,
-      placeHolder: 'A new one, or one that goes on already',
+      placeHolder: 'Open a new terminal, or join a running one',
     });
     return picked?.choice;
   }
 
-  async #windowOf(session: Session, { terminalId, command }: Terminal): Promise<TerminalOptions> {
-    const { home, program, nowhere } = this.#options;
+  async #optionsFor(session: Session, { terminalId, command }: Terminal): Promise<TerminalOptions> {
+    const { home, program, emptyFolder } = this.#options;
     const { cli, environment } = await program();
-    const [shellPath = '', ...before] = cli;
-    mkdirSync(nowhere, { recursive: true });
-    const what = command.length === 0 ? '' : `: ${sanitize(command.join(' '), 40)}`;
+    const [shellPath = '', ...cliArgs] = cli;
+    mkdirSync(emptyFolder, { recursive: true });
+    const suffix = command.length === 0 ? '' : `: ${sanitize(command.join(' '), 40)}`;
     return {
-      name: `${sanitize(sessionTitle(session), 40)}${what}`,
+      name: `${sanitize(sessionTitle(session), 40)}${suffix}`,
       iconPath: new ThemeIcon('vm'),
       shellPath,
       shellArgs: [
-        ...before,
+        ...cliArgs,
         'terminal',
         'attach',
         terminalId,
@@ -233,7 +240,7 @@ export class SessionTerminals implements Disposable {
         '--home',
         home,
       ],
-      cwd: nowhere,
+      cwd: emptyFolder,
       env: {
         ELECTRON_RUN_AS_NODE: environment['ELECTRON_RUN_AS_NODE'] ?? null,
         HOLDFAST_IDLE_SHUTDOWN_MS: environment['HOLDFAST_IDLE_SHUTDOWN_MS'] ?? null,
@@ -241,21 +248,21 @@ export class SessionTerminals implements Disposable {
     };
   }
 
-  async #remember(terminal: Window): Promise<void> {
+  async #remember(terminal: EditorTerminal): Promise<void> {
     const terminalId = terminalIdOf(terminal);
     const sessionId = terminalId === undefined ? undefined : this.#opening.get(terminalId);
     if (terminalId === undefined || sessionId === undefined) return;
     this.#opening.delete(terminalId);
-    await this.#known.remember(terminal, { terminalId, sessionId });
+    await this.#index.remember(terminal, { terminalId, sessionId });
   }
 
-  /** Closed by hand: then it is not wanted any more. A window that goes leaves its terminals for the next one. */
-  async #closed(terminal: Window): Promise<void> {
+  /** Ends a terminal that a person closed. When a window closes, its terminals keep running for the next one. */
+  async #closed(terminal: EditorTerminal): Promise<void> {
     const { exitStatus } = terminal;
     if (exitStatus?.reason === TerminalExitReason.Shutdown) return;
-    const shown = await this.#known.find(terminal);
+    const shown = await this.#index.find(terminal);
     if (shown === undefined) return;
-    await this.#known.forget(shown.terminalId);
+    await this.#index.forget(shown.terminalId);
     if (exitStatus?.reason !== TerminalExitReason.User) return;
     try {
       await this.#options.connection.call(
@@ -266,18 +273,18 @@ export class SessionTerminals implements Disposable {
     } catch (error) {
       const failure = HoldfastError.from(error);
       if (failure.code === 'not_found') return;
-      void window.showWarningMessage(`The terminal could not be ended: ${sanitize(failure.sentence)}`);
+      void window.showWarningMessage(`The terminal could not be closed: ${sanitize(failure.sentence)}`);
     }
   }
 }
 
-/** What VS Code keeps of the options that it was given. */
+/** The object by which options can be recognized: VS Code keeps the identity of `pty`, or of the options. */
 function identityOf(options: Readonly<TerminalOptions | ExtensionTerminalOptions>): object {
   return 'pty' in options ? options.pty : options;
 }
 
-/** The id of the terminal that one of VS Code's shows; undefined for those that are not ours. */
-function terminalIdOf({ creationOptions }: Window): string | undefined {
+/** The id in the command line of one of our terminals; undefined for other terminals. */
+function terminalIdOf({ creationOptions }: EditorTerminal): string | undefined {
   if (!('shellArgs' in creationOptions) || !Array.isArray(creationOptions.shellArgs)) return undefined;
   const args = creationOptions.shellArgs;
   const at = args.indexOf('attach');

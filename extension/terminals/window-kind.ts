@@ -3,8 +3,9 @@ import type { Disposable } from 'vscode';
 import { SCHEME, SNAPSHOT_SCHEME } from '../files/location.ts';
 
 /**
- * Keeps the context key `holdfast.window`: `session` where the folder of a session or a snapshot is all that the window shows, so that its settings
- * decide about new terminals; `mixed` where there are other folders too; `other` where there is no such folder.
+ * Keeps the context key `holdfast.window` up to date. `session`: the window shows only the folder of a session or a
+ * snapshot, so that folder's settings apply to new terminals. `mixed`: it shows other folders too. `other`: it shows no
+ * such folder.
  */
 export function trackWindowKind(): Disposable {
   const update = (): void => void commands.executeCommand('setContext', 'holdfast.window', windowKind());

@@ -8,7 +8,8 @@ import type { Connection } from '../connection/connection.ts';
 import { baseName, locate } from '../files/location.ts';
 import { sanitize } from '../base/sanitize.ts';
 import type { SessionList } from '../sessions/session-list.ts';
-import { onlySessionInWindow, pickSession } from '../sessions/pick-session.ts';
+import { pickSession } from '../sessions/pick-session.ts';
+import { onlySessionInWindow } from '../sessions/session-window.ts';
 import { exportTree } from './export-tree.ts';
 import { importTree } from './import-tree.ts';
 import { exportSource, importTarget } from './session-tree.ts';
@@ -17,7 +18,7 @@ import { formatLeftOut, formatReport } from './format.ts';
 
 const OVERWRITE = 'Overwrite All';
 const SKIP = 'Skip Existing';
-const SHOW = 'Show What Was Left Out';
+const SHOW = 'Show Skipped Files';
 const REVEAL = 'Show Folder';
 const FILES = 'Files…';
 const FOLDER = 'Folder…';
@@ -28,8 +29,8 @@ interface Place {
 }
 
 /**
- * Copies between a workspace and this machine. VS Code carries contents only from one file system to another; these keep execute bits and
- * links as well.
+ * The commands that copy files between a workspace and this machine. They keep execute bits and links, which VS Code
+ * drops when it copies between file systems.
  */
 export class TransferCommands {
   readonly #connection: Connection;
@@ -48,7 +49,7 @@ export class TransferCommands {
     } as const satisfies Partial<Record<CommandId, CommandHandler>>;
   }
 
-  /** `from` and `existing`: given by programs, which are not asked. */
+  /** `from` and `existing` come from programs; a person is asked for them. */
   async #import(target: unknown, from: unknown, existing: unknown): Promise<TransferReport | undefined> {
     const place = await this.#place(target, 'Import Into Workspace');
     if (place === undefined) return undefined;
@@ -62,7 +63,7 @@ export class TransferCommands {
       importTree(locals, importTarget(this.#connection, session), folder, options),
     );
     if (typeof existing !== 'string')
-      void tell(`Imported ${formatReport(report)} into ${sanitize(folder)}.`, report);
+      void showReport(`Imported ${formatReport(report)} into ${sanitize(folder)}.`, report);
     return report;
   }
 
@@ -85,11 +86,11 @@ export class TransferCommands {
       exportTree(exportSource(this.#connection, session), sources, folder, options),
     );
     if (typeof existing !== 'string')
-      void tell(`Exported ${formatReport(report)} to ${sanitize(folder)}.`, report, folder);
+      void showReport(`Exported ${formatReport(report)} to ${sanitize(folder)}.`, report, folder);
     return report;
   }
 
-  /** An entry of the Explorer; else the workspace of a session. */
+  /** `target`: an entry of the Explorer; else a session, whose whole workspace is meant. */
   async #place(target: unknown, title: string): Promise<Place | undefined> {
     if (target instanceof Uri) {
       const location = locate(target);
@@ -108,7 +109,7 @@ function pathIn(session: string, uri: Uri): string | undefined {
 }
 
 async function pickLocals(folder: string): Promise<string[] | undefined> {
-  // A dialog of this machine chooses files or folders, not both.
+  // Most file dialogs select files or folders, but not both.
   const kind = await window.showQuickPick([FILES, FOLDER], { title: `Import into ${sanitize(folder)}` });
   if (kind === undefined) return undefined;
   const isFolder = kind === FOLDER;
@@ -133,14 +134,14 @@ async function pickFolder(): Promise<string | undefined> {
   return folder === undefined ? undefined : localPath(folder);
 }
 
-/** Begins on this machine, where the folder of the window is a session's. */
+/** Makes the dialog start on this machine, although the window's folder is a session's. */
 const LOCAL: OpenDialogOptions = { defaultUri: Uri.file(process.env['HOME'] ?? '/') };
 
 function localPath(uri: Uri): string {
   if (uri.scheme === 'file') return uri.fsPath;
   throw new HoldfastError('not_supported', 'Nothing was copied', {
-    why: 'the place that was chosen is not on the machine that Holdfast runs on',
-    next: 'choose a folder of that machine',
+    why: 'the chosen folder is not on the machine where Holdfast runs',
+    next: 'choose a folder on that machine',
   });
 }
 
@@ -156,15 +157,15 @@ async function withProgress(
       const listener = token.onCancellationRequested(() =>
         cancel.abort(new HoldfastError('cancelled', 'The copy was cancelled')),
       );
-      let told = 0;
+      let shownAt = 0;
       try {
         return await work({
           signal: cancel.signal,
           onExisting: (path) => (isAnswer(existing) ? Promise.resolve(existing) : askExisting(path)),
           onProgress: (report, path) => {
             const now = Date.now();
-            if (now - told < PROGRESS_MS) return;
-            told = now;
+            if (now - shownAt < PROGRESS_MS) return;
+            shownAt = now;
             progress.report({ message: `${formatReport(report)}: ${sanitize(baseName(path), 60)}` });
           },
         });
@@ -179,8 +180,8 @@ const PROGRESS_MS = 200;
 
 async function askExisting(path: string): Promise<ExistingFileDecision> {
   const choice = await window.showWarningMessage(
-    `${sanitize(baseName(path))} is there already.`,
-    { modal: true, detail: 'This decides for all files that are there already.' },
+    `${sanitize(baseName(path))} already exists.`,
+    { modal: true, detail: 'Your choice applies to all files that already exist.' },
     OVERWRITE,
     SKIP,
   );
@@ -189,7 +190,7 @@ async function askExisting(path: string): Promise<ExistingFileDecision> {
   throw new HoldfastError('cancelled', 'The copy was cancelled');
 }
 
-async function tell(message: string, report: TransferReport, folder?: string): Promise<void> {
+async function showReport(message: string, report: TransferReport, folder?: string): Promise<void> {
   const canReveal = folder !== undefined && env.remoteName === undefined;
   const choice = await window.showInformationMessage(
     message,

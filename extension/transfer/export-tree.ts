@@ -12,8 +12,8 @@ import type { TransferOptions } from './transfer.ts';
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY } = constants;
 const EXECUTABLE = 0o111;
 const TRIES = 3;
-/** Links are made last, and so remembered. */
-const MOST_LINKS = 100_000;
+/** Links are held in memory, because they are created last. */
+const MAX_LINKS = 100_000;
 
 export interface ReadPiece {
   readonly bytes: Buffer;
@@ -21,11 +21,11 @@ export interface ReadPiece {
   readonly version: string;
 }
 
-/** The files of a workspace, as an export reads them. */
+/** The workspace that an export reads. */
 export interface ExportSource {
   stat(path: string): Promise<FileStat>;
   list(path: string): AsyncIterable<FileEntry>;
-  /** Errors: `conflict` where the file is not that version any more. */
+  /** Errors: `conflict` where the file no longer has this version. */
   read(path: string, offset: number, ifVersion: string | undefined): Promise<ReadPiece>;
 }
 
@@ -37,8 +37,9 @@ interface Link {
 }
 
 /**
- * Copies files and folders of a workspace into a folder of this machine. An agent chose all names, contents and links: nothing is written
- * through a link or out of the folder, no link is made that leads out of it, and nothing is replaced unless the person says so.
+ * Copies files and folders of a workspace into a folder of this machine. An agent chose all names, contents and links.
+ * So an export writes nothing through a link or outside the folder, creates no link that points outside it, and
+ * replaces nothing unless the person says so.
  */
 export async function exportTree(
   source: ExportSource,
@@ -68,8 +69,17 @@ class Export {
     this.#onExisting = askOnce(options.onExisting);
   }
 
-  /** `depth`: how far `parent` is below the chosen folder. `made`: names that this export has made in it. */
-  async entry(path: string, stat: FileStat, parent: Buffer, depth: number, made: Set<string>): Promise<void> {
+  /**
+   * `depth`: how far `parent` is below the chosen folder. `created`: the names that this export has created in
+   * `parent`.
+   */
+  async entry(
+    path: string,
+    stat: FileStat,
+    parent: Buffer,
+    depth: number,
+    created: Set<string>,
+  ): Promise<void> {
     this.#options.signal.throwIfAborted();
     const name = decodeName(path.slice(path.lastIndexOf('/') + 1));
     const problem = localNameProblem(name, this.#platform);
@@ -79,17 +89,16 @@ class Export {
     }
     const local = joinPath(parent, name);
     const folded = foldedName(name);
-    const isTwin = made.has(folded) && (await isThere(local));
-    if (isTwin) {
-      this.report.leaveOut(path, 'another name differs from it only in its case');
+    if (created.has(folded) && (await exists(local))) {
+      this.report.leaveOut(path, 'another file has a name that differs only in case');
       return;
     }
-    made.add(folded);
+    created.add(folded);
     try {
       if (stat.type === 'directory') await this.#folder(path, local, depth);
       else if (stat.type === 'file') await this.#file(path, stat.mode, local);
       else if (stat.type === 'symlink') this.#rememberLink(path, local, depth, stat.link ?? '');
-      else this.report.leaveOut(path, 'it is no file, folder or link');
+      else this.report.leaveOut(path, 'it is not a file, folder or link');
     } catch (error) {
       const why = whyLeftOut(error);
       if (why === undefined) throw error;
@@ -105,21 +114,21 @@ class Export {
     } catch (error) {
       if (errorCodeOf(error) !== 'EEXIST') throw error;
       if (!(await lstat(local)).isDirectory()) {
-        this.report.leaveOut(path, 'something else than a folder is there');
+        this.report.leaveOut(path, 'something other than a folder already exists there');
         return;
       }
     }
-    const made = new Set<string>();
+    const created = new Set<string>();
     for await (const entry of this.#source.list(path)) {
-      await this.entry(`${path}/${entry.name}`, entry, local, depth + 1, made);
+      await this.entry(`${path}/${entry.name}`, entry, local, depth + 1, created);
     }
   }
 
   async #file(path: string, mode: number, local: Buffer): Promise<void> {
     const isExecutable = (mode & EXECUTABLE) !== 0;
     const permissions = isExecutable ? 0o777 : 0o666;
-    if (!(await this.#mayTake(path, local))) return;
-    // Not the file that is there, which may be a link to another one, but one that takes its place when it is whole.
+    if (!(await this.#mayWrite(path, local))) return;
+    // Writes a temporary file and renames it, because an existing file may be a link to another one.
     const written = joinPath(local.subarray(0, local.lastIndexOf('/')), temporaryName());
     const file = await open(written, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, permissions);
     try {
@@ -164,16 +173,16 @@ class Export {
   #rememberLink(path: string, local: Buffer, depth: number, target: string): void {
     const problem = linkProblem(target, depth, this.#platform);
     if (problem !== undefined) this.report.leaveOut(path, problem);
-    else if (this.#links.length === MOST_LINKS) this.report.leaveOut(path, 'there are too many links');
+    else if (this.#links.length === MAX_LINKS) this.report.leaveOut(path, 'there are too many links');
     else this.#links.push({ path, local, depth, target });
   }
 
-  /** After everything else, so that nothing was written through one of them. */
+  /** Runs after everything else, so that nothing is written through one of the links. */
   async makeLinks(): Promise<void> {
     for (const { path, local, target } of this.#links) {
       this.#options.signal.throwIfAborted();
       try {
-        if (!(await this.#mayTake(path, local))) continue;
+        if (!(await this.#mayWrite(path, local))) continue;
         const written = joinPath(local.subarray(0, local.lastIndexOf('/')), temporaryName());
         await symlink(decodeName(target), written);
         try {
@@ -191,8 +200,8 @@ class Export {
     }
   }
 
-  /** Whether this name may be given to a new file: nothing is there, or a person wants it replaced. */
-  async #mayTake(path: string, local: Buffer): Promise<boolean> {
+  /** Whether a file may be written under this name: nothing exists there, or the person wants to replace it. */
+  async #mayWrite(path: string, local: Buffer): Promise<boolean> {
     let existing;
     try {
       existing = await lstat(local);
@@ -201,7 +210,7 @@ class Export {
       throw error;
     }
     if (existing.isDirectory()) {
-      this.report.leaveOut(path, 'a folder is there');
+      this.report.leaveOut(path, 'a folder already exists there');
       return false;
     }
     if ((await this.#onExisting(path)) === 'overwrite') return true;
@@ -210,21 +219,21 @@ class Export {
   }
 }
 
-/** A failure that is about this one name and leaves the others to be done. */
+/** The reason for a failure that concerns only this file; undefined where the whole export must fail. */
 function whyLeftOut(error: unknown): string | undefined {
   switch (errorCodeOf(error)) {
     case 'ENAMETOOLONG':
       return 'its path is too long for this machine';
     case 'EILSEQ':
     case 'EINVAL':
-      return 'this machine has no such names';
+      return 'this machine does not allow the name';
     case 'EPERM':
     case 'EACCES':
     case 'permission_denied':
-      return 'it may not be read or written';
+      return 'permission denied';
     case 'ENOTDIR':
     case 'EISDIR':
-      return 'something else is there';
+      return 'something else already exists there';
     case 'file_not_found':
     case 'file_not_regular':
     case 'file_is_a_directory':
@@ -243,7 +252,7 @@ async function writeAll(file: FileHandle, bytes: Buffer, offset: number): Promis
   }
 }
 
-async function isThere(local: Buffer): Promise<boolean> {
+async function exists(local: Buffer): Promise<boolean> {
   return lstat(local).then(
     () => true,
     () => false,

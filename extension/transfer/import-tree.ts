@@ -9,10 +9,10 @@ import type { TransferOptions } from './transfer.ts';
 const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 const EXECUTABLE = 0o111;
 
-/** A workspace, as an import writes it. */
+/** The workspace that an import writes. */
 export interface ImportTarget {
   makeFolder(path: string): Promise<void>;
-  /** Errors: `file_exists` where there is something and it may not be replaced. */
+  /** Errors: `file_exists` where something exists there and may not be replaced. */
   write(
     path: string,
     pieces: AsyncIterable<Buffer>,
@@ -23,7 +23,10 @@ export interface ImportTarget {
   remove(path: string): Promise<void>;
 }
 
-/** Copies files and folders of this machine into a folder of a workspace: execute bits stay, links stay links and are never followed. */
+/**
+ * Copies files and folders of this machine into a folder of a workspace. Keeps execute bits; copies links and never
+ * follows them.
+ */
 export async function importTree(
   locals: readonly string[],
   target: ImportTarget,
@@ -33,10 +36,10 @@ export async function importTree(
   const report = new TransferReport();
   const onExisting = askOnce(options.onExisting);
 
-  /** Whether it is there now: made, or made in the place of what was there. */
-  const made = async (path: string, make: (overwrite: boolean) => Promise<void>): Promise<boolean> => {
+  /** Creates or replaces a file; false where it exists and the person keeps it. */
+  const created = async (path: string, create: (overwrite: boolean) => Promise<void>): Promise<boolean> => {
     try {
-      await make(false);
+      await create(false);
       return true;
     } catch (error) {
       if (!(error instanceof HoldfastError) || error.code !== 'file_exists') throw error;
@@ -45,7 +48,7 @@ export async function importTree(
       report.existing += 1;
       return false;
     }
-    await make(true);
+    await create(true);
     return true;
   };
 
@@ -54,7 +57,7 @@ export async function importTree(
     try {
       const stat = await file.stat();
       if (!stat.isFile()) {
-        report.leaveOut(local.toString(), 'it is no file, folder or link');
+        report.leaveOut(local.toString(), 'it is not a file, folder or link');
         return;
       }
       const isExecutable = (stat.mode & EXECUTABLE) !== 0;
@@ -75,10 +78,10 @@ export async function importTree(
         }
       };
       const mode = isExecutable ? 0o755 : 0o644;
-      const isMade = await made(path, (overwrite) =>
+      const isCreated = await created(path, (overwrite) =>
         target.write(path, pieces(), { mode, size: stat.size, overwrite }),
       );
-      if (!isMade) return;
+      if (!isCreated) return;
       report.files += 1;
       if (isExecutable) report.executables += 1;
     } finally {
@@ -88,19 +91,19 @@ export async function importTree(
 
   const importLink = async (local: Buffer, path: string): Promise<void> => {
     const text = encodeLink(await readlink(local, { encoding: 'buffer' }));
-    const isMade = await made(path, async (overwrite) => {
+    const isCreated = await created(path, async (overwrite) => {
       if (overwrite) await target.remove(path);
       await target.link(path, text);
     });
-    if (isMade) report.links += 1;
+    if (isCreated) report.links += 1;
   };
 
-  const one = async (local: Buffer, parent: string): Promise<void> => {
+  const importEntry = async (local: Buffer, parent: string): Promise<void> => {
     options.signal.throwIfAborted();
     const name = local.subarray(local.lastIndexOf('/') + 1);
     const path = `${parent}/${encodeName(name)}`;
     if (name.toString() === '.git') {
-      report.leaveOut(local.toString(), 'its configuration can hold passwords');
+      report.leaveOut(local.toString(), 'its configuration may contain passwords');
       return;
     }
     try {
@@ -111,9 +114,9 @@ export async function importTree(
         await target.makeFolder(path);
         report.folders += 1;
         for await (const entry of await opendir(local, { encoding: 'latin1' })) {
-          await one(joinPath(local, Buffer.from(entry.name, 'latin1')), path);
+          await importEntry(joinPath(local, Buffer.from(entry.name, 'latin1')), path);
         }
-      } else report.leaveOut(local.toString(), 'it is no file, folder or link');
+      } else report.leaveOut(local.toString(), 'it is not a file, folder or link');
     } catch (error) {
       const why = whyLeftOut(error);
       if (why === undefined) throw error;
@@ -122,11 +125,11 @@ export async function importTree(
     options.onProgress(report, path);
   };
 
-  for (const local of locals) await one(Buffer.from(local), folder);
+  for (const local of locals) await importEntry(Buffer.from(local), folder);
   return report;
 }
 
-/** A failure that is about this one name and leaves the others to be done. */
+/** The reason for a failure that concerns only this file; undefined where the whole import must fail. */
 function whyLeftOut(error: unknown): string | undefined {
   switch (errorCodeOf(error)) {
     case 'ENOENT':
@@ -135,12 +138,12 @@ function whyLeftOut(error: unknown): string | undefined {
     case 'EACCES':
     case 'EPERM':
     case 'permission_denied':
-      return 'it may not be read or written';
+      return 'permission denied';
     case 'file_exists':
     case 'file_is_a_directory':
     case 'file_not_a_directory':
     case 'directory_not_empty':
-      return 'something else is there';
+      return 'something else already exists there';
     default:
       return undefined;
   }

@@ -4,18 +4,18 @@ import type { Connection } from '../connection/connection.ts';
 import type { ExportSource } from './export-tree.ts';
 import type { ImportTarget } from './import-tree.ts';
 
-const AGAIN = { repeatable: true } as const;
+const REPEATABLE = { repeatable: true } as const;
 
-/** The workspace of a session, as an export reads it. */
+/** The workspace of a session for an export. */
 export function exportSource(connection: Connection, session: string): ExportSource {
   return {
-    stat: (path) => connection.call('files/stat', { session, path, follow: false }, AGAIN),
+    stat: (path) => connection.call('files/stat', { session, path, follow: false }, REPEATABLE),
     async *list(path): AsyncGenerator<FileEntry> {
       for (let cursor: string | undefined; ;) {
         const page = await connection.call(
           'files/list',
           { session, path, limit: LIST_LIMITS.max, ...(cursor === undefined ? {} : { cursor }) },
-          AGAIN,
+          REPEATABLE,
         );
         yield* page.entries;
         if (page.nextCursor === null) return;
@@ -27,14 +27,14 @@ export function exportSource(connection: Connection, session: string): ExportSou
       const { result, bytes } = await connection.callWithBytes(
         'files/read',
         { session, path, offset, length: FILE_CHUNK_BYTES, ...expected },
-        AGAIN,
+        REPEATABLE,
       );
       return { bytes, size: result.size, version: result.version };
     },
   };
 }
 
-/** The workspace of a session, as an import writes it. */
+/** The workspace of a session for an import. */
 export function importTarget(connection: Connection, session: string): ImportTarget {
   return {
     makeFolder: async (path) => {
@@ -52,7 +52,7 @@ export function importTarget(connection: Connection, session: string): ImportTar
         }
         pieces = resliced(bytes);
       }
-      // An upload belongs to its connection, so all of it goes over one.
+      // An upload belongs to its connection, so all its parts use the same peer.
       const peer = await connection.ready();
       const { upload } = await peer.call('files/begin', params);
       try {
@@ -63,7 +63,7 @@ export function importTarget(connection: Connection, session: string): ImportTar
         }
         await peer.call('files/commit', { session, upload, size: offset });
       } catch (error) {
-        // Without an answer here it goes with its connection.
+        // If this fails, the upload ends with its connection.
         await peer.call('files/abort', { session, upload }).catch(() => undefined);
         throw error;
       }
@@ -77,7 +77,7 @@ export function importTarget(connection: Connection, session: string): ImportTar
   };
 }
 
-/** A file that has grown past one message since it was looked at. */
+/** Splits a file that has grown past the size of one message since its stat. */
 async function* resliced(bytes: Buffer): AsyncGenerator<Buffer> {
   for (let at = 0; at < bytes.length; at += FILE_CHUNK_BYTES) {
     yield bytes.subarray(at, at + FILE_CHUNK_BYTES);

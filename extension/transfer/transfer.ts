@@ -1,4 +1,4 @@
-/** What a person decides where a file is there already: once, for all that follow. */
+/** What to do with files that already exist. A person decides once for all. */
 export type ExistingFileDecision = 'overwrite' | 'skip';
 
 export interface LeftOut {
@@ -6,27 +6,27 @@ export interface LeftOut {
   readonly why: string;
 }
 
-/** What an import or export has done so far. */
+/** The progress and result of an import or export. */
 export class TransferReport {
   files = 0;
   folders = 0;
   links = 0;
-  /** Of the files. */
+  /** How many of the files are executable. */
   executables = 0;
   bytes = 0;
-  /** There already, and left as they were. */
+  /** Files that already existed and were kept. */
   existing = 0;
   leftOutCount = 0;
-  /** The first of them. */
+  /** The first of the files that were left out. */
   readonly leftOut: LeftOut[] = [];
 
   leaveOut(path: string, why: string): void {
     this.leftOutCount += 1;
-    if (this.leftOut.length < MOST_NAMED) this.leftOut.push({ path, why });
+    if (this.leftOut.length < MAX_NAMED) this.leftOut.push({ path, why });
   }
 }
 
-const MOST_NAMED = 1_000;
+const MAX_NAMED = 1_000;
 
 export interface TransferOptions {
   readonly signal: AbortSignal;
@@ -34,7 +34,7 @@ export interface TransferOptions {
   readonly onProgress: (report: TransferReport, path: string) => void;
 }
 
-/** Asks once. */
+/** Calls `ask` once and returns the same answer from then on. */
 export function askOnce(ask: (name: string) => Promise<ExistingFileDecision>): typeof ask {
   let answer: Promise<ExistingFileDecision> | undefined;
   return (name) => (answer ??= ask(name));

@@ -1,7 +1,7 @@
-// Two rules about where code lives: which module may import which, and names that say nothing.
+// Two rules about where code lives: which area and which module may import which, and names that say nothing.
 import { dirname, relative, resolve, sep } from 'node:path';
 
-/** Module → the modules (or single files) it may import. A module may always import itself. */
+/** Area → the areas (or single files) that it may import. An area may always import itself. */
 const ALLOWED = {
   protocol: [],
   'snapshot-format': ['protocol'],
@@ -13,28 +13,75 @@ const ALLOWED = {
   extension: ['protocol'],
   webview: ['protocol'],
 };
-const MODULES = Object.keys(ALLOWED).sort((a, b) => b.length - a.length);
+const AREAS = Object.keys(ALLOWED).sort((a, b) => b.length - a.length);
+
+/**
+ * Area → module → the modules of the same area that it may import. A module is a folder. It may import only modules above it in the
+ * table, so imports cannot form a cycle, types included. Files directly in the area are its composition root: they may import
+ * every module, and no module may import them.
+ *
+ * @type {Record<string, Record<string, readonly string[]>>}
+ */
+export const MODULES = {
+  extension: {
+    base: [],
+    connection: ['base'],
+    commands: ['base', 'connection'],
+    images: ['base', 'connection'],
+    files: ['base', 'connection', 'commands'],
+    sessions: ['base', 'connection', 'commands', 'files'],
+    history: ['base', 'connection', 'commands', 'files', 'sessions'],
+    snapshots: ['base', 'connection', 'commands', 'files', 'sessions'],
+    policy: ['base', 'connection', 'commands', 'sessions', 'history'],
+    search: ['base', 'connection', 'commands', 'files', 'sessions'],
+    terminals: ['base', 'connection', 'commands', 'files', 'sessions'],
+    checks: ['base', 'connection', 'commands', 'files', 'sessions', 'terminals'],
+    transfer: ['base', 'connection', 'commands', 'files', 'sessions'],
+  },
+};
 const VAGUE = /^(utils?|helpers?|commons?|misc|managers?)$/i;
 
 /** @param {string} path relative to the root of the repository */
-function moduleOf(path) {
-  return MODULES.find((module) => path === module || path.startsWith(`${module}/`));
+function areaOf(path) {
+  return AREAS.find((area) => path === area || path.startsWith(`${area}/`));
 }
 
-/** @param {string} from @param {string} to both relative to the root; the reason against it, if there is one */
+/**
+ * @param {string} from @param {string} to both relative to the root
+ * @returns why `from` must not import `to`; undefined where it may
+ */
 export function importProblem(from, to) {
-  const own = moduleOf(from);
-  const target = moduleOf(to);
+  const own = areaOf(from);
+  const target = areaOf(to);
   if (target === undefined) {
     return own !== undefined && !to.startsWith('node_modules/') && to !== 'package.json'
-      ? `${own} imports nothing outside the modules (${to})`
+      ? `${own} imports nothing outside the areas (${to})`
       : undefined;
   }
-  // Tests, benches and scripts stand outside the modules and may look into any of them.
-  if (own === undefined || own === target) return undefined;
+  // Tests, benches and scripts are outside the areas and may import any of them.
+  if (own === undefined) return undefined;
+  if (own === target) return moduleProblem(own, from, to);
   const allowed = /** @type {Record<string, readonly string[]>} */ (ALLOWED)[own] ?? [];
   if (allowed.includes(target) || allowed.includes(to)) return undefined;
   return `${own} must not import ${to}: it may import ${['itself', ...allowed].join(', ')}`;
+}
+
+/** @param {string} area @param {string} from @param {string} to both in this area */
+function moduleProblem(area, from, to) {
+  const modules = MODULES[area];
+  const own = moduleOf(area, from);
+  const target = moduleOf(area, to);
+  if (modules === undefined || own === target || own === undefined) return undefined;
+  const allowed = modules[own];
+  if (allowed === undefined) return `${area}/${own} is not in the table of modules of ${area}`;
+  if (target !== undefined && allowed.includes(target)) return undefined;
+  return `${area}/${own} must not import ${to}: it may import ${['itself', ...allowed].join(', ')}`;
+}
+
+/** @param {string} area @param {string} path in it; undefined for a file directly in the area */
+function moduleOf(area, path) {
+  const [first, ...rest] = path.slice(area.length + 1).split('/');
+  return rest.length === 0 ? undefined : first;
 }
 
 /** @type {import('eslint').Rule.RuleModule} */

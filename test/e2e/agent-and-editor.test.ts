@@ -9,7 +9,7 @@ import { User } from './harness/user.ts';
 const LIVE_MS = 10_000;
 
 const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
-const CONFLICT = 'was changed in the session while you were editing it';
+const CONFLICT = 'while you were editing it. Your changes are not saved yet';
 /** VS Code keeps unsaved text a second after it was typed. */
 const KEPT_MS = 2_500;
 /** Until a notification has come up, for its picture. */
@@ -98,7 +98,7 @@ test('who changes the same file as the agent is asked once, and loses nothing', 
     expect(await agent('cat /workspace/mine.md')).toContain('MY first of mine');
 
     await change('theirs', 'agent wrote that');
-    await person.pressToastButton(CONFLICT, 'Take Theirs');
+    await person.pressToastButton(CONFLICT, "Use Session's Version");
     await person.tab('theirs.md').waitFor();
     await person.editorLine('agent wrote that').first().waitFor();
     expect(await agent('cat /workspace/theirs.md')).toContain('agent wrote that');

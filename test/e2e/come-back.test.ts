@@ -76,12 +76,12 @@ test('a person makes a session, works, stops it, and finds everything again', as
       await person.runCommand('Agent: Restore Snapshot');
       await person.pickItem(/^Before/);
       await person.page.locator('.monaco-dialog-box .monaco-button', { hasText: 'Restore' }).click();
-      await person.toast('is restored').first().waitFor();
+      await person.toast('was restored').first().waitFor();
       await person.explorerRow('count').first().dblclick();
       await person.editorLine('1').first().waitFor();
 
       // And that too.
-      await person.pressToastButton('is restored', 'Undo');
+      await person.pressToastButton('was restored', 'Undo');
       await person.pressDialogButton('1 changed', 'Restore');
       await person.editorLine('2').first().waitFor();
     });

@@ -5,8 +5,8 @@ import { shellProject, writeProject } from '../setup/profiles.ts';
 import { journey } from './harness/user.ts';
 
 const CreatedSchema = z.object({ session: z.object({ id: z.string() }) });
-const SEVERAL = 'Several files were changed in the session while you were editing them';
-const ONE = 'was changed in the session while you were editing it';
+const SEVERAL = 'The session changed several files while you were editing them';
+const ONE = 'while you were editing it. Your changes are not saved yet';
 const NAMES = ['one', 'two', 'three', 'four', 'five'].map((name) => `${name}.md`);
 
 test('files that the agent rewrites under autosave: one question for all, nothing lost, nothing closed unasked', async () => {
@@ -44,7 +44,7 @@ test('files that the agent rewrites under autosave: one question for all, nothin
       await person.pickItem('one.md');
       await person.page.locator('.monaco-diff-editor .view-line', { hasText: 'agent wrote it' }).waitFor();
       await person.screenshot('conflict-compared-dark');
-      await person.page.locator('.editor-actions').getByText('Take Theirs').click();
+      await person.page.locator('.editor-actions').getByText("Use Session's Version").click();
       await person.tab('one.md').first().waitFor();
       await person.page.locator('.monaco-diff-editor').waitFor({ state: 'detached' });
       await person.waitForStatus('4 conflicts');

@@ -47,11 +47,11 @@ test('a person finds files and text, sees what a turn changed, and lets a sessio
         await person.screenshot('search-light');
 
         await home.runOk(['prompt', id, 'curl -s -m 5 http://news.example/ || true']);
-        await person.pressToastButton('was not let out to news.example:80', 'Allow Host…');
-        await person.quickPick('For this session').first().waitFor();
+        await person.pressToastButton('was denied access to news.example:80', 'Allow Host…');
+        await person.quickPick('For This Session').first().waitFor();
         await sleep(500);
         await person.screenshot('allow-host-light');
-        await person.pickItem('For this session');
+        await person.pickItem('For This Session');
         await person.waitForStatus('may reach news.example');
         const policy = await home.runJson(['policy', 'show', id]);
         expect(JSON.stringify(policy)).toContain('"host":"news.example","effect":"allow","from":"session"');

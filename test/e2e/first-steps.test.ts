@@ -8,12 +8,12 @@ import { journey } from './harness/user.ts';
 import type { User } from './harness/user.ts';
 
 const STEPS = [
-  'Begin a session',
+  'Start a session',
   'Work in its workspace',
   'Come back to it',
-  'See what a turn did, and take it back',
+  'See what a turn changed, and undo it',
   'Search files and text',
-  'Decide what it may reach',
+  'Decide what a session may reach',
 ];
 
 /** What the view says where it has no entries. */
@@ -39,7 +39,7 @@ test('a view without sessions says why, and its buttons are the way on', async (
       await person.clearToasts();
 
       await symlink('/var/run/docker.sock', socket);
-      await down.locator('.monaco-button', { hasText: 'Look Again' }).click();
+      await down.locator('.monaco-button', { hasText: 'Check Again' }).click();
       const none = welcome(person, 'No sessions yet');
       await none.waitFor({ timeout: 30_000 });
       await none.locator('.monaco-button', { hasText: 'New Session' }).click();
@@ -58,7 +58,7 @@ test('a view without sessions says why, and its buttons are the way on', async (
       await none.waitFor({ timeout: 30_000 });
 
       await home.runOk(['supervisor', 'stop']);
-      const gone = welcome(person, 'No supervisor answers');
+      const gone = welcome(person, 'supervisor does not answer');
       await gone.waitFor({ timeout: 30_000 });
       await person.waitForStatus('no supervisor');
       await person.screenshot('no-supervisor-light');
@@ -115,7 +115,7 @@ test('the walkthrough, and a session of the folder that is open, with its first 
 
         // Nothing of a folder that is not trusted is deployed.
         await person.pickItem(name);
-        await person.pressToastButton('this window does not trust its folder', 'Manage Trust');
+        await person.pressToastButton('this window does not trust the folder', 'Manage Trust');
         await page.locator('.workspace-trust-editor .monaco-button', { hasText: 'Trust' }).first().click();
         await page.locator('.statusbar-item', { hasText: 'Restricted Mode' }).waitFor({ state: 'detached' });
         await person.runCommand('View: Close All Editors');
@@ -129,7 +129,7 @@ test('the walkthrough, and a session of the folder that is open, with its first 
 
         await person.runCommand('Agent: New Session');
         await person.pickItem(name);
-        await person.pressDialogButton('has no holdfast.yaml yet', 'Write holdfast.yaml');
+        await person.pressDialogButton('has no holdfast.yaml yet', 'Create holdfast.yaml');
         await person.tab('holdfast.yaml').first().waitFor();
         await person.pressToastButton('New session of', 'Run Turn');
         await person.enterText('cat readme.txt');

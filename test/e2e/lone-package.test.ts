@@ -171,11 +171,11 @@ test.skipIf(obstacle !== null || !SOAK)(
           .first()
           .waitFor({ timeout: BUILD_MS });
         await person.screenshot('building-images-dark');
-        await person.toast('images are on the engine').first().waitFor({ timeout: BUILD_MS });
+        await person.toast('images are ready').first().waitFor({ timeout: BUILD_MS });
         const tags = (await engine.docker.listImages()).flatMap(({ RepoTags }) => RepoTags ?? []);
         expect(tags.sort()).toEqual([__AGENT_IMAGE__, __SIDECAR_IMAGE__].sort());
 
-        await person.pressToastButton('images are on the engine', 'New Session');
+        await person.pressToastButton('images are ready', 'New Session');
         await person.pickItem(/project-/);
         await person.pressToastButton('New session of mine', 'Run Turn');
         await person.enterText('echo it works');

@@ -119,7 +119,7 @@ test('a filter by state, and a search, show what fits and say so', () =>
     await person.screenshot('filter-dark');
     await person.page.keyboard.press('Enter');
     await expect.poll(rows, SEEN).toEqual(['Active', 'resting']);
-    const said = person.page.locator('.sidebar .pane-body .message', { hasText: 'Only: paused' });
+    const said = person.page.locator('.sidebar .pane-body .message', { hasText: 'Filter: paused' });
     await said.waitFor();
     await person.screenshot('filtered-dark');
     await person.runCommand('Agent: Clear Session Filter');
@@ -194,12 +194,12 @@ test('a number says how many turns have ended elsewhere, until one looks; anothe
     await expect.poll(number, SEEN).toBe('"2"');
     await expect
       .poll(() => row.getAttribute('aria-label'), SEEN)
-      .toContain('2 turns have ended since you looked');
+      .toContain('2 turns have ended since you last opened it');
     await person.page.mouse.move(700, 500);
     await person.screenshot('unread-dark');
     await person.chooseFromMenu(person.sessionRow('at-work').first(), 'Show History');
     await expect.poll(number, SEEN).toBeUndefined();
-    await expect.poll(() => row.getAttribute('aria-label'), SEEN).not.toContain('since you looked');
+    await expect.poll(() => row.getAttribute('aria-label'), SEEN).not.toContain('since you last opened it');
     await person.runCommand('View: Close All Editors');
 
     await home.runOk(['prompt', 'at-work', 'sleep 600', '--no-wait']);

@@ -18,7 +18,7 @@ beforeAll(async () => {
 });
 afterAll(() => home.dispose());
 
-test('in a window of a session documents are safe', { timeout: RUN_MS + 60_000 }, async () => {
+test('the document suites pass in a window of a session', { timeout: RUN_MS + 60_000 }, async () => {
   const { outcomes } = await runInExtensionHost({
     name: 'documents',
     timeoutMs: RUN_MS,

@@ -7,7 +7,7 @@ import { shellProject, writeProject } from '../setup/profiles.ts';
 import { failures, runInExtensionHost } from './harness/extension-host.ts';
 import { marksFolder } from './hostile.ts';
 
-test('in a window of a session no feature of VS Code takes its paths for those of this machine', async () => {
+test('no feature of VS Code uses paths of a session’s window as paths of this machine', async () => {
   const home = await TestHome.create();
   try {
     await home.runOk(['deploy', await writeProject(home.projects, shellProject('shell'))]);

@@ -22,7 +22,7 @@ afterAll(() => home.dispose());
 /** Half a minute where nobody else is at work; what is wrong shows sooner, in the suites' own limits. */
 const RUN_MS = 300_000;
 
-test('in a window of a session the suites pass', { timeout: RUN_MS + 60_000 }, async () => {
+test('the suites pass in a window of a session', { timeout: RUN_MS + 60_000 }, async () => {
   const marks = await plantHostileFiles(home, session);
   const { outcomes } = await runInExtensionHost({
     name: 'session-folder',

@@ -11,7 +11,7 @@ const PACKAGE = {
   dependencies: { 'names-tell-something': '*' },
 };
 
-test('a window of a snapshot alone has the same safe settings as that of a session', async () => {
+test('a window of a snapshot has the same safe settings as that of a session', async () => {
   const home = await TestHome.create();
   try {
     await home.runOk(['deploy', await writeProject(home.projects, shellProject('shell'))]);

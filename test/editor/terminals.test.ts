@@ -7,7 +7,7 @@ import { failures, runInExtensionHost } from './harness/extension-host.ts';
 const CHECKED =
   "persistence: persistent\nchecks:\n  compile: 'cat findings; test ! -s findings'\n  test: 'true'\n";
 
-test('in a window of a session its terminals and checks work', async () => {
+test('terminals and checks work in a window of a session', async () => {
   const home = await TestHome.create();
   try {
     await home.runOk(['deploy', await writeProject(home.projects, shellProject('shell', CHECKED))]);

@@ -12,9 +12,9 @@ export function defineActivation(): void {
       assert.equal(extension().isActive, true);
     });
 
-    it('has not loaded by then what speaks with the supervisor', async () => {
+    it('has not loaded the second bundle by then', async () => {
       await extension().activate();
-      // This window shows nothing of ours.
+      // This window shows no session.
       const ours = Object.keys(require.cache).filter((path) =>
         path.startsWith(join(extension().extensionPath, 'dist/extension')),
       );
@@ -24,14 +24,14 @@ export function defineActivation(): void {
       );
     });
 
-    it('offers exactly the commands of its manifest', async () => {
+    it('registers the commands of its manifest', async () => {
       await extension().activate();
       const all = await vscode.commands.getCommands(true);
       const manifest = extension().packageJSON as { contributes: { commands: { command: string }[] } };
       for (const { command } of manifest.contributes.commands) assert.ok(all.includes(command), command);
     });
 
-    it('starts its supervisor and makes a session that the command line sees', async () => {
+    it('starts its supervisor and creates a session that the command line sees', async () => {
       const id = await vscode.commands.executeCommand<string | undefined>('holdfast.newSession', 'counter');
       assert.match(id ?? 'no session was made', /^ses-/);
       const { session } = (await runHoldfast(['session', 'show', id ?? ''])) as {

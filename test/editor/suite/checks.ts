@@ -31,7 +31,7 @@ export function defineChecks(): void {
       await runInSandbox('mkdir -p /workspace/src && printf "1\\n2\\n3\\n" > /workspace/src/a.ts');
     });
 
-    it('put what they find beside the lines of the session’s files, and only there', async () => {
+    it('show problems beside the lines of the session’s files, and only there', async () => {
       await runInSandbox(
         String.raw`printf 'src/a.ts(2,1): error TS1: [no](command:x)\n/etc/passwd:1:1: error: not here\n../../etc/passwd:1:1: error: nor here\nnone.ts:1:1: error: nor here\n' > /workspace/findings`,
       );
@@ -46,7 +46,7 @@ export function defineChecks(): void {
       );
     });
 
-    it('take it back when it is mended', async () => {
+    it('remove problems that are fixed', async () => {
       await runInSandbox(': > /workspace/findings');
       assert.deepEqual(await run('compile'), [{ name: 'compile', exitCode: 0, problems: 0 }]);
       assert.deepEqual(found('/workspace/src/a.ts'), []);

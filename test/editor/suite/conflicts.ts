@@ -30,13 +30,13 @@ async function conflicting(name: string): Promise<vscode.TextEditor> {
   return editor;
 }
 
-/** A merge that comes late is saved a moment after the save that it was made for. */
+/** A late merge is saved a moment after the save that it belongs to. */
 async function saved(document: vscode.TextDocument): Promise<void> {
   await document.save();
   await waitUntil('saved', () => !document.isDirty);
 }
 
-/** Where this machine has the file. */
+/** The path of the file on this machine. */
 function onMachine(name: string): string {
   return join(process.env['HOLDFAST_HOME'] ?? '', 'workspaces', SESSION, 'conflicts', name);
 }
@@ -54,7 +54,7 @@ function diffTabs(): vscode.Tab[] {
 
 /** Saves whose file is another one by then. */
 export function defineConflicts(): void {
-  describe('a save of what the session has changed meanwhile', () => {
+  describe('a save of a file that the session has changed', () => {
     before(async () => {
       await extension().activate();
       await runInSandbox(`mkdir -p ${FOLDER}`);
@@ -105,14 +105,14 @@ export function defineConflicts(): void {
       for (const { document } of editors) assert.equal(document.isDirty, true);
     });
 
-    it('is overwritten where the person says so', async () => {
+    it('overwrites the file if the person says so', async () => {
       const { document } = await conflicting('overwrite');
       await vscode.commands.executeCommand('holdfast.overwriteConflict', document.uri);
       assert.equal(document.isDirty, false);
       assert.equal(await content('overwrite'), 'mine first\n');
     });
 
-    it('gives way to theirs where the person says so', async () => {
+    it('gives way to the session’s version if the person says so', async () => {
       const { document } = await conflicting('theirs');
       await vscode.commands.executeCommand('holdfast.useSessionVersion', document.uri);
       assert.equal(document.isDirty, false);
@@ -120,7 +120,7 @@ export function defineConflicts(): void {
       assert.equal(await content('theirs'), 'agent\n');
     });
 
-    it('is decided from the comparison, which closes then', async () => {
+    it('can be decided in the comparison, which then closes', async () => {
       const { document } = await conflicting('compared');
       await vscode.commands.executeCommand('holdfast.compareConflict', document.uri);
       const [tab] = diffTabs();
@@ -133,7 +133,7 @@ export function defineConflicts(): void {
       assert.deepEqual(diffTabs(), []);
     });
 
-    it('is not overwritten from a comparison that shows less than the session has by now', async () => {
+    it('does not overwrite the file from a comparison that is outdated', async () => {
       const { document } = await conflicting('outdated');
       await vscode.commands.executeCommand('holdfast.compareConflict', document.uri);
       await runInSandbox(`echo later > ${FOLDER}/outdated`);
@@ -142,7 +142,7 @@ export function defineConflicts(): void {
       assert.equal(await content('outdated'), 'later\n');
     });
 
-    it('is over once the merge was saved in the comparison: further saves meet no conflict with it', async () => {
+    it('succeeds after the merge was saved in the comparison', async () => {
       const { document } = await conflicting('merged');
       await vscode.commands.executeCommand('holdfast.compareConflict', document.uri);
       const editor = await vscode.window.showTextDocument(document);
@@ -154,7 +154,7 @@ export function defineConflicts(): void {
       assert.match(document.getText(), /^twice once mine/);
     });
 
-    it('asks again once the comparison is closed without a decision', async () => {
+    it('asks again if the comparison is closed without a decision', async () => {
       const { document } = await conflicting('closed');
       await vscode.commands.executeCommand('holdfast.compareConflict', document.uri);
       await vscode.window.showTextDocument(document, { preview: false });
@@ -163,7 +163,7 @@ export function defineConflicts(): void {
       assert.equal(await content('closed'), 'agent\n');
     });
 
-    it('does not bring a deleted file back unasked', async () => {
+    it('does not recreate a deleted file without asking', async () => {
       await writeText(`${FOLDER}/gone`, 'here\n');
       const editor = await open('gone');
       await insert(editor, 0, 'still ');
@@ -176,7 +176,7 @@ export function defineConflicts(): void {
       assert.equal(editor.document.isDirty, false);
     });
 
-    it('closes a document whose file was deleted where the person gives it up', async () => {
+    it('closes the document of a deleted file if the person discards it', async () => {
       await writeText(`${FOLDER}/given-up`, 'here\n');
       const editor = await open('given-up');
       await insert(editor, 0, 'still ');
@@ -187,7 +187,7 @@ export function defineConflicts(): void {
       assert.equal(await runInSandbox(`ls ${FOLDER} | grep given-up || true`), '');
     });
 
-    it('takes in what the session changed on other lines, as an edit that can be undone', async () => {
+    it('merges changes of the session on other lines, as an edit that can be undone', async () => {
       await writeText(`${FOLDER}/other-lines`, 'one\ntwo\nthree\nfour\nfive\n');
       const editor = await open('other-lines');
       await insert(editor, 0, 'MINE ');
@@ -205,7 +205,7 @@ export function defineConflicts(): void {
       assert.equal(await content('other-lines'), 'MINE one\nMORE two\nthree\nfour\nFIVE\nSIX\n');
     });
 
-    it('takes in other lines that the session changed too late for an edit before the save', async () => {
+    it('merges changes on other lines that come too late for an edit before the save', async () => {
       await writeText(`${FOLDER}/late`, 'one\ntwo\nthree\n');
       const editor = await open('late');
       await insert(editor, 0, 'MINE ');

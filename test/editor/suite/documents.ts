@@ -50,7 +50,7 @@ export function defineDocuments(): void {
       assert.equal(await runInSandbox('cat /workspace/docs/saved'), 'three\ntwo\none\nfirst\n');
     });
 
-    it('show what the agent writes without anybody asking', async () => {
+    it('show the agent’s writes without a refresh', async () => {
       await writeText('/workspace/docs/live', 'before\n');
       const { document } = await open('/workspace/docs/live');
       await runInSandbox('echo after > /workspace/docs/live');
@@ -62,7 +62,7 @@ export function defineDocuments(): void {
       assert.equal(await runInSandbox('cat /workspace/docs/live'), 'mine and after\n');
     });
 
-    it('show what the agent wrote after they were read and before their watch was open', async () => {
+    it('show writes of the agent between the first read and the opening of the watch', async () => {
       // Of a session that is no folder of this window: VS Code watches its documents when it shows them.
       const { session: here } = (await runHoldfast(['session', 'show', SESSION])) as Shown;
       const { session: other } = (await runHoldfast(['session', 'create', here.profile])) as Shown;
@@ -79,7 +79,7 @@ export function defineDocuments(): void {
       await waitUntil('the new text', () => document.getText() === 'late\n');
     });
 
-    it('are not saved over what the agent wrote meanwhile, though it has the same size', async () => {
+    it('are not saved over a write of the agent, even if it has the same size', async () => {
       await writeText('/workspace/docs/both', 'aaaa\n');
       const editor = await open('/workspace/docs/both');
       await insert(editor, 'mine ');
@@ -96,7 +96,7 @@ export function defineDocuments(): void {
       assert.equal(await runInSandbox('cat /workspace/docs/both'), 'mine aaaa\n');
     });
 
-    it('show the end of a file that is too large to be opened, read-only, and go on with it', async () => {
+    it('show the end of a file that is too large to open, read-only, and follow it', async () => {
       const path = '/workspace/docs/large.log';
       await runInSandbox(
         `(head -c 60000000 /dev/zero | tr '\\0' x | fold -w 99; echo; echo the end) > ${path}`,
@@ -125,7 +125,7 @@ export function defineDocuments(): void {
       await runInSandbox(`rm ${path}`);
     });
 
-    it('are read-only while nobody answers; what is being typed goes on and is saved afterwards', async () => {
+    it('are read-only while the supervisor does not answer; unsaved text is saved afterwards', async () => {
       await writeText('/workspace/docs/lost', 'kept\n');
       await writeText('/workspace/docs/clean', 'clean\n');
       await open('/workspace/docs/clean');

@@ -17,7 +17,7 @@ export function defineFileSystem(): void {
     after(() => runInSandbox('rm -rf /workspace/fs'));
 
     describe('stat', () => {
-      it('tells type, true size and time of a file', async () => {
+      it('returns type, real size and time of a file', async () => {
         await runInSandbox('printf 12345 > /workspace/fs/five && touch -d @1700000000 /workspace/fs/five');
         const { type, size, mtime, permissions } = await fs.stat(sessionUri('/workspace/fs/five'));
         assert.deepEqual([type, size, mtime, permissions], [File, 5, 1_700_000_000_000, undefined]);
@@ -27,7 +27,7 @@ export function defineFileSystem(): void {
         assert.ok(later.mtime > mtime);
       });
 
-      it('tells folders from files, and what is missing', async () => {
+      it('distinguishes folders, files, and missing paths', async () => {
         assert.equal((await fs.stat(sessionUri('/workspace/fs'))).type, Directory);
         assert.equal((await fs.stat(sessionUri('/workspace/'))).type, Directory);
         assert.equal(await fileSystemErrorCode(fs.stat(sessionUri('/workspace/fs/none'))), 'FileNotFound');
@@ -37,7 +37,7 @@ export function defineFileSystem(): void {
         );
       });
 
-      it('follows links inside the workspace, and knows those that lead nowhere or out of it', async () => {
+      it('follows links inside the workspace, and recognizes dangling links and links out of it', async () => {
         await runInSandbox(
           'cd /workspace/fs && printf 123 > three && ln -sf three to-file && ln -sfn full to-folder && ln -sf nothing dangling && ln -sf /etc/passwd outside',
         );
@@ -51,7 +51,7 @@ export function defineFileSystem(): void {
         );
       });
 
-      it('calls a file read-only that its owner may not write', async () => {
+      it('reports a file as read-only that its owner may not write', async () => {
         await runInSandbox('echo fixed > /workspace/fs/fixed && chmod 444 /workspace/fs/fixed');
         const { permissions } = await fs.stat(sessionUri('/workspace/fs/fixed'));
         assert.equal(permissions, vscode.FilePermission.Readonly);
@@ -59,7 +59,7 @@ export function defineFileSystem(): void {
     });
 
     describe('listing', () => {
-      it('gives every entry once with its type', async () => {
+      it('returns every entry once with its type', async () => {
         await runInSandbox(
           'mkdir -p /workspace/fs/list/folder && cd /workspace/fs/list && touch a && ln -sf a link && mkfifo pipe',
         );
@@ -76,7 +76,7 @@ export function defineFileSystem(): void {
         assert.equal(entries.length, 4);
       });
 
-      it('gives all of a folder that is longer than a page', async () => {
+      it('returns all entries of a folder with more than one page', async () => {
         await runInSandbox(
           'mkdir -p /workspace/fs/long && cd /workspace/fs/long && seq 1 5100 | xargs touch',
         );
@@ -86,7 +86,7 @@ export function defineFileSystem(): void {
         );
       });
 
-      it('fails for what is missing, and for a file', async () => {
+      it('fails for a missing path and for a file', async () => {
         assert.equal(
           await fileSystemErrorCode(fs.readDirectory(sessionUri('/workspace/fs/none'))),
           'FileNotFound',
@@ -99,7 +99,7 @@ export function defineFileSystem(): void {
     });
 
     describe('reading and writing', () => {
-      it('keeps every byte', async () => {
+      it('preserve every byte', async () => {
         const bytes = Buffer.from(Array.from({ length: 256 }, (_, index) => index));
         await fs.writeFile(sessionUri('/workspace/fs/bytes'), bytes);
         assert.ok(bytes.equals(await fs.readFile(sessionUri('/workspace/fs/bytes'))));
@@ -109,18 +109,18 @@ export function defineFileSystem(): void {
         );
       });
 
-      it('carries files of more than one message both ways', async () => {
+      it('transfer files of more than one message in both directions', async () => {
         const large = Buffer.alloc(9 * 2 ** 20 + 7, 'holdfast ');
         await fs.writeFile(sessionUri('/workspace/fs/large'), large);
         assert.ok(large.equals(await fs.readFile(sessionUri('/workspace/fs/large'))));
       });
 
-      it('makes a file that is not there, and the folders above it', async () => {
+      it('create a missing file and the folders above it', async () => {
         await writeText('/workspace/fs/new/deep/file', 'made');
         assert.equal(await runInSandbox('cat /workspace/fs/new/deep/file'), 'made');
       });
 
-      it('says what is wrong', async () => {
+      it('fail with the reason', async () => {
         assert.equal(
           await fileSystemErrorCode(fs.readFile(sessionUri('/workspace/fs/none'))),
           'FileNotFound',
@@ -137,18 +137,18 @@ export function defineFileSystem(): void {
         );
       });
 
-      it('does not open what would never end or fill the memory', async () => {
+      it('refuse files that never end or are too large', async () => {
         await runInSandbox('mkfifo /workspace/fs/pipe && truncate -s 1T /workspace/fs/endless');
         assert.equal(await fileSystemErrorCode(fs.readFile(sessionUri('/workspace/fs/pipe'))), 'Unavailable');
         await assert.rejects(
           Promise.resolve(fs.readFile(sessionUri('/workspace/fs/endless'))),
-          /1048576 MB.*at most 50\.0 MB.*workspace cat/s,
+          /1048576 MB.*limit.*50\.0 MB.*workspace cat/s,
         );
       });
     });
 
-    describe('making, moving, copying and deleting', () => {
-      it('makes folders', async () => {
+    describe('creating, moving, copying and deleting', () => {
+      it('creates folders', async () => {
         await fs.createDirectory(sessionUri('/workspace/fs/made/in/one/go'));
         assert.equal((await fs.stat(sessionUri('/workspace/fs/made/in/one/go'))).type, Directory);
         assert.equal(
@@ -157,7 +157,7 @@ export function defineFileSystem(): void {
         );
       });
 
-      it('renames over what is there only when told to', async () => {
+      it('renames over an existing file only with overwrite', async () => {
         await writeText('/workspace/fs/from', 'from');
         await writeText('/workspace/fs/to', 'to');
         assert.equal(
@@ -180,7 +180,7 @@ export function defineFileSystem(): void {
         );
       });
 
-      it('renames a folder with all that is in it', async () => {
+      it('renames a folder with all of its content', async () => {
         await writeText('/workspace/fs/old/a/b', 'kept');
         await fs.rename(sessionUri('/workspace/fs/old'), sessionUri('/workspace/fs/moved'));
         assert.equal(await readText('/workspace/fs/moved/a/b'), 'kept');
@@ -199,7 +199,7 @@ export function defineFileSystem(): void {
         );
       });
 
-      it('deletes a folder that is not empty only when told to', async () => {
+      it('deletes a folder that is not empty only recursively', async () => {
         await assert.rejects(Promise.resolve(fs.delete(sessionUri('/workspace/fs/full'))));
         assert.equal(await readText('/workspace/fs/full/file'), 'there\n');
         await fs.delete(sessionUri('/workspace/fs/full'), { recursive: true });
@@ -207,7 +207,7 @@ export function defineFileSystem(): void {
         assert.equal(await fileSystemErrorCode(fs.delete(sessionUri('/workspace/fs/full'))), 'FileNotFound');
       });
 
-      it('deletes a link and not what it leads to', async () => {
+      it('deletes a link and not its target', async () => {
         await runInSandbox(
           'mkdir -p /workspace/fs/target && touch /workspace/fs/target/kept && ln -sfn target /workspace/fs/way',
         );
@@ -229,7 +229,7 @@ export function defineFileSystem(): void {
         assert.deepEqual((await names()).slice(0, 2), ['window.title', 'git.enabled']);
       });
 
-      it('takes nothing', async () => {
+      it('cannot be written', async () => {
         assert.equal(
           await fileSystemErrorCode(fs.writeFile(sessionUri('/.vscode/settings.json'), Buffer.from('{}'))),
           'NoPermissions',
@@ -245,7 +245,7 @@ export function defineFileSystem(): void {
         );
       });
 
-      it('is that of a session that exists', async () => {
+      it('belongs to an existing session', async () => {
         const nobody = sessionUri('/workspace').with({ authority: 'ses-aaaaaaaaaaaaaaaa' });
         assert.equal(await fileSystemErrorCode(fs.stat(nobody)), 'FileNotFound');
         assert.equal(
@@ -255,7 +255,7 @@ export function defineFileSystem(): void {
       });
     });
 
-    it('carries hard names both ways', async () => {
+    it('transfers unusual names in both directions', async () => {
       const names = [
         'with space',
         'a%2fb',
@@ -284,7 +284,7 @@ export function defineFileSystem(): void {
       assert.equal((await runInSandbox('ls -A /workspace/fs/hard | wc -l')).trim(), String(names.length));
     });
 
-    it('tells of what the agent does', async function () {
+    it('reports the agent’s changes', async function () {
       const root = sessionUri('/');
       const isOpen = vscode.workspace.workspaceFolders?.some(({ uri }) => uri.toString() === root.toString());
       // VS Code watches what is open: in the other windows it would tell of nothing.

@@ -22,7 +22,7 @@ const PACKAGE = `{
 
 /** Features of VS Code that take the path of a folder or file for one of this machine, see the table in docs/editor.md. */
 export function defineHostPaths(): void {
-  describe('features of VS Code that know paths of this machine only', () => {
+  describe('features of VS Code that use paths of this machine', () => {
     let manifest: vscode.TextDocument;
 
     before(async () => {

@@ -36,7 +36,7 @@ const CONFIGURATION = [
 
 /** The workspace is full of configuration that an agent wrote for the editor (see test/editor/hostile.ts). */
 export function defineHostileWorkspace(): void {
-  describe('a workspace that wants to configure the editor', () => {
+  describe('a workspace that tries to configure the editor', () => {
     before(() => extension().activate());
 
     it('shows the session and no folder below it', async () => {
@@ -69,7 +69,7 @@ export function defineHostileWorkspace(): void {
       assert.match(await runInSandbox('cat /workspace/.mcp.json'), /evil/);
     });
 
-    it('has none under a link, another way to write the address, or in a snapshot', async () => {
+    it('has none behind a link, under another spelling of the URI, or in a snapshot', async () => {
       await runInSandbox(
         'cd /workspace && mkdir -p linked other && ln -sfn ../.vscode linked/.vscode && ln -sfn ../evil.code-workspace linked/x.code-workspace && ln -sfn .. linked/up',
       );
@@ -112,7 +112,7 @@ export function defineHostileWorkspace(): void {
       await runInSandbox('rm -r /workspace/linked /workspace/other');
     });
 
-    it('lists, opens and saves the files of configuration under marked names', async () => {
+    it('lists, opens and saves configuration files under marked names', async () => {
       const names = (await vscode.workspace.fs.readDirectory(sessionUri('/workspace'))).map(([name]) => name);
       for (const name of [
         '.vscode (agent)',
@@ -144,7 +144,7 @@ export function defineHostileWorkspace(): void {
       assert.equal(await runInSandbox('cd /workspace && ls -d .mcp.json*'), '.mcp.json\n');
     });
 
-    it('takes in what a person copies from this machine under its real names, and VS Code still reads none of it', async () => {
+    it('accepts files that a person copies from this machine under real names, and VS Code reads none of them', async () => {
       const { fs } = vscode.workspace;
       const local = await mkdtemp(join(tmpdir(), 'holdfast-import-'));
       try {
@@ -203,11 +203,11 @@ export function defineHostileWorkspace(): void {
       }
     });
 
-    it('is trusted only where it stands alone', () => {
+    it('is trusted only if it is the only folder', () => {
       assert.equal(vscode.workspace.isTrusted, (vscode.workspace.workspaceFolders?.length ?? 0) === 1);
     });
 
-    it('sets nothing', async () => {
+    it('changes no setting', async () => {
       const terminal = (): vscode.WorkspaceConfiguration =>
         vscode.workspace.getConfiguration('terminal.integrated', sessionUri('/workspace/any.md'));
       // In a window of its own the session's folder has Holdfast's settings; other windows take none of this kind from a folder.
@@ -239,7 +239,7 @@ export function defineHostileWorkspace(): void {
       await vscode.commands.executeCommand('workbench.action.closeAllEditors');
     });
 
-    it('offers nothing to debug', async () => {
+    it('offers no debug configuration', async () => {
       const launch = vscode.workspace.getConfiguration('launch', sessionUri('/workspace/any.md'));
       assert.deepEqual(launch.get('configurations', []), []);
     });
@@ -272,7 +272,7 @@ export function defineHostileWorkspace(): void {
         );
       });
 
-      it('still sets nothing, and offers nothing to debug', async () => {
+      it('still changes no setting and offers no debug configuration', async () => {
         const terminal = vscode.workspace.getConfiguration(
           'terminal.integrated',
           sessionUri('/workspace/any.md'),
@@ -284,7 +284,7 @@ export function defineHostileWorkspace(): void {
         }
       });
 
-      it('sets, offers and runs nothing as a folder that is added later either', async function () {
+      it('changes, offers and runs nothing as a folder that is added later', async function () {
         const folders = vscode.workspace.workspaceFolders ?? [];
         // A window of one folder would begin anew, and this run with it.
         if (folders.length < 2) this.skip();
@@ -300,7 +300,7 @@ export function defineHostileWorkspace(): void {
         assert.deepEqual(await readdir(MARKS), []);
       });
 
-      it('has no say in a local terminal', async () => {
+      it('has no effect on a local terminal', async () => {
         const terminal = vscode.window.createTerminal({ name: 'local', cwd: MARKS });
         try {
           terminal.sendText(`touch ${join(MARKS, 'by-the-person')}`);
@@ -310,7 +310,7 @@ export function defineHostileWorkspace(): void {
         }
       });
 
-      it('has no say in a task of a person’s', async () => {
+      it('has no effect on a person’s task', async () => {
         const task = new vscode.Task(
           { type: 'shell' },
           vscode.TaskScope.Workspace,
@@ -322,7 +322,7 @@ export function defineHostileWorkspace(): void {
         await marked('by-a-task');
       });
 
-      it('has no say in a debug session of a person’s, and offers none of its own', async () => {
+      it('has no effect on a person’s debug session, and offers none of its own', async () => {
         for (const folder of vscode.workspace.workspaceFolders ?? []) {
           const started = Promise.resolve(vscode.debug.startDebugging(folder, 'evil'));
           assert.equal(await started.catch(() => false), false);

@@ -59,7 +59,7 @@ export function defineMovedDocuments(): void {
       assert.equal(await saved(`${FOLDER}/one`), 'typed typed first\n');
     });
 
-    it('are saved after renames there and back without a save in between', async () => {
+    it('are saved after a rename and its reversal without a save in between', async () => {
       await writeText(`${FOLDER}/there`, 'first\n');
       await typedInto(`${FOLDER}/there`);
       await rename(`${FOLDER}/there`, `${FOLDER}/back`);
@@ -68,7 +68,7 @@ export function defineMovedDocuments(): void {
       assert.equal(await saved(`${FOLDER}/there`), 'typed first\n');
     });
 
-    it('are saved after a rename that gives them another language', async () => {
+    it('are saved after a rename that changes their language', async () => {
       await writeText(`${FOLDER}/notes.txt`, 'first\n');
       await typedInto(`${FOLDER}/notes.txt`);
       await rename(`${FOLDER}/notes.txt`, `${FOLDER}/notes.json`);
@@ -84,7 +84,7 @@ export function defineMovedDocuments(): void {
       assert.equal(await saved(`${FOLDER}/CASE`), 'typed first\n');
     });
 
-    it('are saved after a rename over a file that was open with unsaved text too', async () => {
+    it('are saved after a rename over a file that also has unsaved text', async () => {
       await writeText(`${FOLDER}/from`, 'from\n');
       await writeText(`${FOLDER}/over`, 'over\n');
       await typedInto(`${FOLDER}/over`);
@@ -94,7 +94,7 @@ export function defineMovedDocuments(): void {
       assert.equal(await saved(`${FOLDER}/over`), 'typed from\n');
     });
 
-    it('are saved after a folder above them was renamed', async () => {
+    it('are saved after a rename of a folder above them', async () => {
       await writeText(`${FOLDER}/folder/inner/deep`, 'deep\n');
       await writeText(`${FOLDER}/folder/flat`, 'flat\n');
       await typedInto(`${FOLDER}/folder/inner/deep`);
@@ -104,7 +104,7 @@ export function defineMovedDocuments(): void {
       assert.equal(await saved(`${FOLDER}/renamed/flat`), 'typed flat\n');
     });
 
-    it('are saved after a rename though their version is that of a large file', async () => {
+    it('are saved after a rename of a large file, which changes its version', async () => {
       await runInSandbox(`head -c 5000000 /dev/zero | tr '\\0' 'x' | fold -w 99 > ${FOLDER}/large`);
       await typedInto(`${FOLDER}/large`);
       await rename(`${FOLDER}/large`, `${FOLDER}/larger`);
@@ -119,7 +119,7 @@ export function defineMovedDocuments(): void {
       assert.equal(await runInSandbox(`cat ${FOLDER}/target`), 'source\n');
     });
 
-    it('are not saved over what the agent wrote after the rename', async () => {
+    it('are not saved over a write of the agent after the rename', async () => {
       await writeText(`${FOLDER}/mine`, 'first\n');
       await typedInto(`${FOLDER}/mine`);
       await rename(`${FOLDER}/mine`, `${FOLDER}/ours`);
@@ -130,7 +130,7 @@ export function defineMovedDocuments(): void {
       assert.equal(await runInSandbox(`cat ${FOLDER}/ours`), 'agent\n');
     });
 
-    it('are not saved over what the agent wrote before the rename', async () => {
+    it('are not saved over a write of the agent before the rename', async () => {
       await writeText(`${FOLDER}/before`, 'first\n');
       await typedInto(`${FOLDER}/before`);
       await runInSandbox(`echo agent > ${FOLDER}/before`);

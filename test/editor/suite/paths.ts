@@ -86,7 +86,7 @@ function unquoted(quoted: string): string {
 
 /** Needs a session whose handler makes and lists the tree (test/editor/paths.test.ts). */
 export function definePaths(): void {
-  describe('the path of a file with a hard name', function () {
+  describe('the path of a file with an unusual name', function () {
     this.timeout(120_000);
     let snapshot: string;
 

@@ -13,7 +13,7 @@ const MOST_STATS = 5;
 
 /** How often the supervisor is asked decides how fast the editor is on a machine of any speed; how fast, bench/editor.ts measures. */
 export function defineRoundTrips(): void {
-  describe('what is asked of the supervisor', () => {
+  describe('the requests to the supervisor', () => {
     before(async () => {
       await extension().activate();
       await runInSandbox(`head -c ${BYTES} /dev/zero | tr '\\0' x > ${LARGE}`);
@@ -21,7 +21,7 @@ export function defineRoundTrips(): void {
       await quiet();
     });
 
-    it('is one listing for each folder that is opened, of 100,000 files', async () => {
+    it('are one listing per opened folder of 100,000 files', async () => {
       const sent = await captureRequests(async () => {
         await vscode.commands.executeCommand('revealInExplorer', sessionUri('/workspace/many/150/7.txt'));
         await quiet();
@@ -35,7 +35,7 @@ export function defineRoundTrips(): void {
       assert.ok(files.length <= 4, `${files.length} requests`);
     });
 
-    it('is one read for a document that is opened, and one when the agent writes it', async () => {
+    it('are one read for an opened document, and one more when the agent writes it', async () => {
       const opening = await captureRequests(async () => {
         const document = await vscode.workspace.openTextDocument(sessionUri(LARGE));
         assert.equal(document.getText().length, BYTES);
@@ -51,7 +51,7 @@ export function defineRoundTrips(): void {
       assert.deepEqual(besidesStats(changing), ['files/read']);
     });
 
-    it('is one write for a document that is saved', async () => {
+    it('are one write for a saved document', async () => {
       const editor = await vscode.window.showTextDocument(sessionUri(LARGE));
       await editor.edit((edit) => edit.insert(new vscode.Position(0, 0), 'mine '));
       const saving = await captureRequests(async () => {

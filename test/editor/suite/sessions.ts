@@ -27,7 +27,7 @@ export function defineSessions(): void {
   describe('the commands of a session', () => {
     before(() => extension().activate());
 
-    it('are at home in a window that has its name', async () => {
+    it('apply to the session that the window shows and names', async () => {
       const { name, profile } = await shown();
       const title = (): string | undefined =>
         vscode.workspace.getConfiguration('window').inspect<string>('title')?.workspaceValue;
@@ -51,7 +51,7 @@ export function defineSessions(): void {
       assert.equal(await fileSystemErrorCode(vscode.workspace.fs.stat(tasks)), 'FileNotFound');
     });
 
-    it('run a turn and give how it ended', async () => {
+    it('run a turn and return how it ended', async () => {
       const turn = (await run('runTurn', 'echo "from a turn" > /workspace/turned; echo said')) as {
         status: string;
       };
@@ -59,7 +59,7 @@ export function defineSessions(): void {
       assert.equal(await runInSandbox('cat /workspace/turned'), 'from a turn\n');
     });
 
-    it('pause, stop and bring back, and say how', async () => {
+    it('pause, stop and resume, and report how', async () => {
       await run('pauseSession');
       assert.equal((await shown()).status, 'paused');
       assert.equal(await run('resumeSession', 'files'), 'unpause');
@@ -69,12 +69,12 @@ export function defineSessions(): void {
       assert.equal(await runInSandbox('cat /workspace/turned'), 'from a turn\n');
     });
 
-    it('empty the workspace when it is to be clean', async () => {
+    it('empty the workspace for a clean resume', async () => {
       await run('resumeSession', 'clean');
       assert.equal(await runInSandbox('ls -A /workspace'), '');
     });
 
-    it('search its files, and let it out', async () => {
+    it('search its files and allow a host', async () => {
       await runInSandbox('printf "one\\ntwo needle\\n" > /workspace/hay');
       const summary = (await run('searchText', 'needle')) as { matches: number; files: number };
       assert.deepEqual([summary.matches, summary.files], [1, 1]);
@@ -82,7 +82,7 @@ export function defineSessions(): void {
       assert.match(JSON.stringify(await runHoldfast(['policy', 'show', SESSION])), /api\.example\.com/);
     });
 
-    it('take snapshots, show their files as they were, and compare them with now', async () => {
+    it('create snapshots, show their files, and compare them with the current files', async () => {
       await runInSandbox(
         'mkdir -p /workspace/kept && echo old > /workspace/kept/file && touch /workspace/kept/gone',
       );
@@ -114,7 +114,7 @@ export function defineSessions(): void {
       assert.equal(list, 'old\n');
     });
 
-    it('cancel the turn that runs', async () => {
+    it('cancel the running turn', async () => {
       const ended = run('runTurn', 'sleep 60') as Thenable<{ status: string }>;
       let isOver = false;
       void ended.then(() => (isOver = true));
@@ -125,7 +125,7 @@ export function defineSessions(): void {
       assert.equal((await ended).status, 'cancelled');
     });
 
-    it('pin, archive and take back', async () => {
+    it('pin, archive, and undo both', async () => {
       await run('pinSession');
       await run('archiveSession');
       let { pinned, archived } = await shown();
@@ -136,7 +136,7 @@ export function defineSessions(): void {
       assert.deepEqual([pinned, archived], [false, false]);
     });
 
-    it('show the history, which goes on by itself and stays inert', async () => {
+    it('show the history, which grows by itself and stays sanitized', async () => {
       await run('showHistory');
       const histories = (): string =>
         vscode.workspace.textDocuments

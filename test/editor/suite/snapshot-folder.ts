@@ -21,7 +21,7 @@ export function defineSnapshotFolder(): void {
       await waitUntil('the settings of Holdfast', () => setting('git.enabled') === false);
     });
 
-    it('has the settings in no listing, and they cannot be changed', async () => {
+    it('has read-only settings that no listing shows', async () => {
       const { fs } = vscode.workspace;
       assert.deepEqual(await fs.readDirectory(root), [['workspace', vscode.FileType.Directory]]);
       const settings = at('/.vscode/settings.json');
@@ -40,7 +40,7 @@ export function defineSnapshotFolder(): void {
       assert.notEqual(setting('editor.tabSize'), 7);
     });
 
-    it('has no tasks, no Run Script, and asks no registry', async () => {
+    it('has no tasks, no Run Script, and queries no registry', async () => {
       for (const type of ['npm', 'typescript', 'gulp', 'grunt', 'jake', 'shell'])
         assert.deepEqual(await vscode.tasks.fetchTasks({ type }), [], type);
       const manifest = await vscode.workspace.openTextDocument(at('/workspace/package.json'));
@@ -58,7 +58,7 @@ export function defineSnapshotFolder(): void {
       assert.deepEqual(await readdir(MARKS), []);
     });
 
-    it('opens no shell of this machine as a new terminal, but asks for a session', async () => {
+    it('asks for a session for a new terminal, and opens no shell of this machine', async () => {
       const opened: string[] = [];
       const listener = vscode.window.onDidOpenTerminal(({ name }) => opened.push(name));
       try {

@@ -36,7 +36,7 @@ export function defineTerminals(): void {
       );
     });
 
-    it('show what is written, and nothing that reaches beyond a terminal', async () => {
+    it('show output without escape sequences that reach beyond the terminal', async () => {
       const { shown } = await openTerminal();
       shown.sendText(
         String.raw`printf 'žluť \033]8;;command:workbench.action.files.newUntitledFile\007here\033]8;;\007 \033]52;c;ZXZpbA==\007\033]633;P;Cwd=/etc\007\033]633;A\007\033]633;B\007\033]633;E;rm -rf ~\007\033]633;C\007\033]633;D;0\007shown\n'; touch done-printing`,
@@ -55,7 +55,7 @@ export function defineTerminals(): void {
       assert.equal(shown.shellIntegration, undefined);
     });
 
-    it('end when they are closed by hand, and go on when only their window does', async () => {
+    it('end when they are closed by hand, and keep running when their window closes', async () => {
       const { id, shown } = await openTerminal();
       shown.dispose();
       await new Promise((resolve) => setTimeout(resolve, 1000));
@@ -68,7 +68,7 @@ export function defineTerminals(): void {
       await runHoldfast(['terminal', 'close', id]);
     });
 
-    it('say why they are over when their session is stopped, and stay for that', async () => {
+    it('show the reason when their session is stopped, and stay open', async () => {
       const { shown } = await openTerminal();
       shown.sendText('echo beg""un');
       await waitUntil('its shell', async () => (await readScreen(shown)).includes('begun'), 30_000);
@@ -80,7 +80,7 @@ export function defineTerminals(): void {
       await waitUntil('its end', () => shown.exitStatus !== undefined);
     });
 
-    it('tell how the shell ended', async () => {
+    it('show how the shell ended', async () => {
       const { id, shown } = await openTerminal();
       const ended = new Promise<number | undefined>((resolve) => {
         const listener = vscode.window.onDidCloseTerminal((terminal) => {

@@ -25,7 +25,7 @@ export function defineTransfer(): void {
       await runInSandbox('rm -rf /workspace/copies');
     });
 
-    it('in a workspace keep execute bits and links', async () => {
+    it('within a workspace keep execute bits and links', async () => {
       await fs.copy(sessionUri('/workspace/copies/d'), sessionUri('/workspace/copies/d2'));
       await fs.copy(sessionUri('/workspace/copies/d/run'), sessionUri('/workspace/copies/run'));
       await fs.copy(sessionUri('/workspace/copies/d/link'), sessionUri('/workspace/copies/link'));
@@ -35,7 +35,7 @@ export function defineTransfer(): void {
       );
     });
 
-    it('out of a workspace keep execute bits and links that lead nowhere else', async () => {
+    it('out of a workspace keep execute bits and links inside the folder', async () => {
       const uri = sessionUri('/workspace/copies/d');
       const report = await vscode.commands.executeCommand('holdfast.exportFiles', uri, [uri], local, 'skip');
       assert.deepEqual((await readdir(join(local, 'd'))).sort(), ['link', 'run']);

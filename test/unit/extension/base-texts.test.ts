@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { BaseTexts } from '../../../extension/files/base-texts.ts';
 
-test('a text is that of one version', () => {
+test('a cached text belongs to one version', () => {
   const texts = new BaseTexts();
   texts.set('a', 'v1', 'one');
   expect(texts.get('a', 'v1')).toBe('one');
@@ -12,7 +12,7 @@ test('a text is that of one version', () => {
   expect(texts.get('a', 'v2')).toBeUndefined();
 });
 
-test('the latest texts are kept up to a bound, and no large one', () => {
+test('the latest texts are cached up to a limit, and large ones never', () => {
   const texts = new BaseTexts();
   const text = 'x'.repeat(2 ** 20);
   for (let number = 0; number < 40; number += 1) texts.set(String(number), 'v', text);

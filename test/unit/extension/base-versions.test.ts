@@ -12,58 +12,58 @@ function opened(): BaseVersions {
   return bases;
 }
 
-describe('the version that a save takes the place of', () => {
-  test('is what the document was opened with', () => {
+describe('the base version of a document', () => {
+  test('is the version with which the document was opened', () => {
     expect(opened().get(FILE)).toEqual(seen('v1'));
   });
 
-  test('stays when somebody else reads what is on the disk by now', () => {
+  test('stays when another program reads a newer version', () => {
     const bases = opened();
     bases.recordRead(FILE, seen('v2'), NEW, OLD);
     expect(bases.get(FILE)).toEqual(seen('v1'));
   });
 
-  test('stays when the file is read while the document is dirty, though it has the text of before', () => {
+  test('stays when the file is read while the document is dirty, even if the text is the same', () => {
     const bases = opened();
     bases.recordRead(FILE, seen('v2'), NEW, null);
     bases.recordRead(FILE, seen('v3'), OLD, null);
     expect(bases.get(FILE)).toEqual(seen('v1'));
   });
 
-  test('stays at the first keystroke, which comes before the document is called dirty', () => {
+  test('stays at the first keystroke, which VS Code reports before the document is dirty', () => {
     const bases = opened();
     bases.recordRead(FILE, seen('v2'), NEW, OLD);
     bases.recordShownText(FILE, fingerprint('x old'));
     expect(bases.get(FILE)).toEqual(seen('v1'));
   });
 
-  test('moves when the document is loaded again', () => {
+  test('changes when the document is reloaded', () => {
     const bases = opened();
     bases.recordRead(FILE, seen('v2'), NEW, OLD);
     bases.recordShownText(FILE, NEW);
     expect(bases.get(FILE)).toEqual(seen('v2'));
   });
 
-  test('moves when a large file was touched only, and the document shows it already', () => {
+  test('changes when a large file was only touched, and the document already shows its text', () => {
     const bases = opened();
     bases.recordRead(FILE, seen('v2'), OLD, OLD);
     expect(bases.get(FILE)).toEqual(seen('v2'));
   });
 
-  test('is what was written', () => {
+  test('is the version that was written', () => {
     const bases = opened();
     bases.set(FILE, seen('v5'));
     expect(bases.get(FILE)).toEqual(seen('v5'));
   });
 
-  test('is what was read last where texts cannot be compared', () => {
+  test('is the latest read if texts cannot be compared', () => {
     const bases = opened();
     bases.recordRead(FILE, seen('v2'), NEW, fingerprint('something else'));
     bases.useLatestRead(FILE);
     expect(bases.get(FILE)).toEqual(seen('v2'));
   });
 
-  test('is kept for open documents however many files are read', () => {
+  test('is retained for open documents, however many files are read', () => {
     const bases = opened();
     for (let number = 0; number < 2_000; number += 1)
       bases.recordRead(`${FILE}${number}`, seen('v1'), OLD, undefined);
@@ -71,7 +71,7 @@ describe('the version that a save takes the place of', () => {
   });
 });
 
-test('texts are equal that an editor shows alike', () => {
+test('texts that an editor shows alike have the same fingerprint', () => {
   expect(fingerprint('\ufeffa\r\nb\rc\n')).toBe(fingerprint('a\nb\nc\n'));
   expect(fingerprint('a\nb')).not.toBe(fingerprint('a\nb\n'));
 });

@@ -6,12 +6,12 @@ const DIST = join(import.meta.dirname, '../../../dist');
 const MOST_BYTES = 600 * 1024;
 const MOST_AT_ONCE = 200 * 1024;
 
-test('what windows load is small', () => {
+test('the bundles of the extension are small', () => {
   const sizes = ['extension.cjs', 'extension-protocol.cjs'].map((name) => statSync(join(DIST, name)).size);
   expect(sizes.reduce((sum, size) => sum + size)).toBeLessThan(MOST_BYTES);
 });
 
-test('what a window loads before anybody says something to the supervisor is less, and has no schema in it', () => {
+test('the bundle that loads at activation is smaller, and contains no schema', () => {
   const text = readFileSync(join(DIST, 'extension.cjs'), 'utf8');
   expect(text.length).toBeLessThan(MOST_AT_ONCE);
   expect(text).toContain('extension-protocol.cjs');

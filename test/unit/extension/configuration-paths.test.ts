@@ -15,7 +15,7 @@ const NAMES = [
   ...Object.keys(CONFIGURATION_SUFFIXES).map((ending) => `team${ending}`),
 ];
 
-describe('names of configuration', () => {
+describe('configuration names', () => {
   test.each(NAMES)('%s is marked, at any depth, and found again', (name) => {
     for (const path of [`/workspace/${name}`, `/workspace/a/${name}/b`, `/workspace/${name}/${name}`]) {
       const shown = displayPath(path);
@@ -54,7 +54,7 @@ describe('names of configuration', () => {
     },
   );
 
-  test('each name is shown in one way, whatever files are called', () => {
+  test('each name has exactly one display name, whatever files are called', () => {
     const names = [
       '.vscode',
       'readme.md',
@@ -74,11 +74,11 @@ describe('names of configuration', () => {
     ]);
   });
 
-  test('a name below a marked one is refused as well', () => {
+  test('an unmarked configuration name below a marked one is refused too', () => {
     expect(parseDisplayPath(`/workspace/.vscode${MARK_SUFFIX}/.vscode`).kind).toBe('configuration');
   });
 
-  test('only what is below /workspace has marks', () => {
+  test('only paths below /workspace are marked', () => {
     expect(displayPath('/.vscode/settings.json')).toBe('/.vscode/settings.json');
   });
 });

@@ -1,15 +1,14 @@
 import { describe, expect, test } from 'vitest';
+import { formatAge, formatBytes } from '../../../extension/base/format.ts';
 import {
   NO_FILTER,
-  formatAge,
-  menuContextOf,
-  groupOf,
-  sessionIcon,
-  sessionsInGroup,
-  formatBytes,
   formatStatus,
+  groupOf,
+  menuContextOf,
+  sessionIcon,
   sessionSubtitle,
   sessionTitle,
+  sessionsInGroup,
 } from '../../../extension/sessions/listing.ts';
 import type { Session } from '../../../protocol/entities.ts';
 import { session } from './a-session.ts';
@@ -26,7 +25,7 @@ const all = [
 const names = (sessions: readonly Session[]): string[] => sessions.map(({ name }) => name);
 
 describe('the sessions of a group', () => {
-  test('are those with a sandbox, or those to come back to; pinned ones first, then the latest', () => {
+  test('have a sandbox, or can be resumed; pinned ones come first, then the latest', () => {
     expect(names(sessionsInGroup(all, 'active', NO_FILTER))).toEqual(['kept', 'new', 'old']);
     expect(names(sessionsInGroup(all, 'earlier', NO_FILTER))).toEqual(['gone']);
     expect(groupOf(session({ status: 'paused' }))).toBe('active');
@@ -34,7 +33,7 @@ describe('the sessions of a group', () => {
     expect(names(sessionsInGroup(all, 'unstarted', NO_FILTER))).toEqual(['untouched']);
   });
 
-  test('one that nothing was asked of yet is neither active nor earlier, until its first turn is queued or its files are copied', () => {
+  test('a session without a turn is not started until its first turn is queued or its files are copied', () => {
     const filling = { snapshotId: 'snp-aaaaaaaaaaaaaaaa', failed: null };
     expect(groupOf(session({ status: 'created' }))).toBe('unstarted');
     expect(groupOf(session({ status: 'created', queuedTurns: 1 }))).toBe('active');
@@ -43,7 +42,7 @@ describe('the sessions of a group', () => {
     expect(groupOf(session({ status: 'created', about: 'fix the parser' }))).toBe('earlier');
   });
 
-  test('are searched in what they are called and are about', () => {
+  test('are searched by name, profile, tags and prompts', () => {
     const asked = [session({ name: 'asked', lastPrompt: 'Now the tests' })];
     expect(names(sessionsInGroup(asked, 'active', { ...NO_FILTER, search: 'the TESTS' }))).toEqual(['asked']);
     expect(names(sessionsInGroup(all, 'active', { ...NO_FILTER, search: 'invoice' }))).toEqual(['new']);
@@ -51,31 +50,39 @@ describe('the sessions of a group', () => {
     expect(names(sessionsInGroup(all, 'active', { ...NO_FILTER, search: 'counter' }))).toHaveLength(3);
   });
 
-  test('are filtered by status, and archived ones are apart', () => {
+  test('are filtered by state, and archived ones are listed separately', () => {
     expect(sessionsInGroup(all, 'active', { ...NO_FILTER, statuses: ['paused'] })).toEqual([]);
     expect(names(sessionsInGroup(all, 'active', { ...NO_FILTER, archived: true }))).toEqual(['put away']);
   });
 });
 
-test('menus go by words that tell apart what can be done', () => {
+test('the context of the menus describes what can be done with a session', () => {
   const running = session({ status: 'active', runningTurn: 'turn-aaaaaaaaaaaaaaaa', queuedTurns: 2 });
-  expect(menuContextOf(running).split(' ')).toEqual(['session', 'active', 'running', 'loose', 'kept']);
+  expect(menuContextOf(running).split(' ')).toEqual([
+    'session',
+    'active',
+    'running',
+    'unpinned',
+    'unarchived',
+  ]);
   expect(menuContextOf(session({ pinned: true, archived: true })).split(' ')).toEqual([
     'session',
     'idle',
-    'quiet',
+    'notRunning',
     'pinned',
     'archived',
   ]);
   expect(sessionIcon(running).id).toBe('loading~spin');
   expect(formatStatus(running)).toBe('running, 2 queued');
   const filling = { snapshotId: 'snp-aaaaaaaaaaaaaaaa', failed: null };
-  expect(formatStatus(session({ status: 'created', hydration: filling }))).toBe('being filled');
+  expect(formatStatus(session({ status: 'created', hydration: filling }))).toBe('copying files');
   const failed = { code: 'no_space', why: 'The disk is full' };
-  expect(formatStatus(session({ status: 'created', hydration: { ...filling, failed } }))).toBe('not filled');
+  expect(formatStatus(session({ status: 'created', hydration: { ...filling, failed } }))).toBe(
+    'files could not be copied',
+  );
 });
 
-test('times are told as people say them', () => {
+test('ages are short', () => {
   const now = Date.parse('2026-01-31T12:00:00.000Z');
   const told = (time: string): string => formatAge(time, now);
   expect(told('2026-01-31T11:59:30.000Z')).toBe('now');
@@ -85,13 +92,13 @@ test('times are told as people say them', () => {
   expect(told('2025-12-01T12:00:00.000Z')).toBe('2025-12-01');
 });
 
-test('a session that nobody named goes by its profile and the end of its id', () => {
+test('a session without a name shows its profile and the end of its id', () => {
   const unnamed = session({ name: 'ses-aaaaaaaaaaaaaaaa' });
   expect([sessionTitle(unnamed), sessionSubtitle(unnamed)]).toEqual(['counter', 'aaaa']);
   const named = session({ name: 'invoices' });
   expect([sessionTitle(named), sessionSubtitle(named)]).toEqual(['invoices', 'counter']);
 });
 
-test('sizes are told as people say them', () => {
+test('sizes have a unit that fits', () => {
   expect([12, 4_000, 3_500_000, 5e9].map(formatBytes)).toEqual(['12 bytes', '4 KB', '3.3 MB', '4.7 GB']);
 });

@@ -37,7 +37,7 @@ describe('a merge by lines', () => {
     expect(merged(BASE, theirs, mine)).toBeUndefined();
   });
 
-  test('of texts that share nothing is left to a person, soon', () => {
+  test('of texts without common lines is quickly left to a person', () => {
     const numbered = (word: string): string =>
       Array.from({ length: 40_000 }, (_, n) => `${word} ${String(n)}`).join('\n');
     const begun = performance.now();
@@ -45,7 +45,7 @@ describe('a merge by lines', () => {
     expect(performance.now() - begun).toBeLessThan(10_000);
   });
 
-  test('of changes at random places far enough apart has them all, whoever merges', () => {
+  test('of changes that are far enough apart contains all of them, from either side', () => {
     const seed = seedOfRun('merges');
     for (let round = 0; round < soakCount(300, 20_000); round += 1) {
       const random = new SeededRandom(seed + round);
@@ -71,7 +71,7 @@ describe('a merge by lines', () => {
     }
   });
 
-  test('never loses a line that only one side has, however they changed', () => {
+  test('never loses a line that only one side added', () => {
     const seed = seedOfRun('lines');
     let merges = 0;
     for (let round = 0; round < soakCount(500, 20_000); round += 1) {

@@ -65,7 +65,7 @@ describe('paths in a line of output', () => {
     expect(places).toEqual(expected);
   });
 
-  test('a line without an end takes no time', () => {
+  test('an endless line takes no time', () => {
     const before = process.cpuUsage();
     for (const piece of ['x', 'a/', '"', ':1', '(', 'a.b:1:1 ', './', '..', ' a', '(a ', ' ']) {
       pathReferences(piece.repeat(2 ** 20));
@@ -77,7 +77,7 @@ describe('paths in a line of output', () => {
   });
 });
 
-describe('where in the workspace a path leads', () => {
+describe('the workspace paths that a path may mean', () => {
   test.each([
     ['/workspace/a.ts', ['/workspace/a.ts']],
     ['src/../a.ts', ['/workspace/a.ts']],

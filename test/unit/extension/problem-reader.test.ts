@@ -11,7 +11,7 @@ function problemsIn(text: string, piece = text.length): string[] {
   );
 }
 
-describe('what checks find', () => {
+describe('the problems in the output of a check', () => {
   test.each<[string, string, string[]]>([
     [
       'tsc',
@@ -74,7 +74,7 @@ describe('what checks find', () => {
     expect(found.at(-1)).toMatchObject({ line: 2 });
   });
 
-  test('a thousand problems are enough', () => {
+  test('stop after a thousand', () => {
     expect(problemsIn('a.ts:1:1: x\n'.repeat(5000))).toHaveLength(1000);
   });
 });

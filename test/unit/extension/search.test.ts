@@ -14,8 +14,8 @@ import type { SearchLine } from '../../../protocol/search.ts';
 import { SearchParamsSchema } from '../../../protocol/search.ts';
 import { SeededRandom, seedOfRun } from '../../fixtures/protocol/seeded-random.ts';
 
-describe('what is typed into Go to File', () => {
-  test('leads to VS Code where it begins with one of its prefixes', () => {
+describe('text typed into Go to File', () => {
+  test('opens Quick Open if it starts with one of its prefixes', () => {
     for (const value of ['>reload', '@', '@:sym', ':12', '#Class', '?', 'term ', 'task build']) {
       expect(isQuickOpenPrefix(value)).toBe(true);
     }
@@ -23,7 +23,7 @@ describe('what is typed into Go to File', () => {
       expect(isQuickOpenPrefix(value)).toBe(false);
   });
 
-  test('names a file, and a position in it', () => {
+  test('contains a file name and a position', () => {
     const at = (line: number, column: number) => ({ line, column });
     expect(parseFileQuery('main.py')).toEqual({ query: 'main.py', position: undefined });
     expect(parseFileQuery('main.py:')).toEqual({ query: 'main.py', position: undefined });
@@ -39,8 +39,8 @@ describe('what is typed into Go to File', () => {
   });
 });
 
-describe('patterns for files', () => {
-  test('mean what they mean in VS Code: a name at any depth, with all that is in it', () => {
+describe('file patterns', () => {
+  test('mean what they mean in VS Code: a name at any depth, with all of its content', () => {
     expect(parseGlobs('')).toEqual([]);
     expect(parseGlobs(' , ./ , / ')).toEqual([]);
     expect(parseGlobs('src')).toEqual(['**/src', '**/src/**']);
@@ -54,10 +54,10 @@ describe('patterns for files', () => {
     expect(parseGlobs('**/test/**')).toEqual(['**/test/**']);
   });
 
-  test('are refused where they are too long or too many, before they are sent', () => {
-    expect(() => parseGlobs('x'.repeat(901))).toThrow(/too many patterns/);
+  test('are refused before they are sent if they are too long or too many', () => {
+    expect(() => parseGlobs('x'.repeat(901))).toThrow(/too many file patterns/);
     expect(() => parseGlobs(Array.from({ length: 101 }, (_, at) => `a${at}`).join(','))).toThrow(
-      /too many patterns/,
+      /too many file patterns/,
     );
     const most = Array.from({ length: 98 }, (_, at) => `${at}${'y'.repeat(880)}`).join(',');
     const params = searchParams({
@@ -71,7 +71,7 @@ describe('patterns for files', () => {
 });
 
 describe('a search', () => {
-  test('asks for what its options say', () => {
+  test('has the parameters of its options', () => {
     expect(searchParams({ ...DEFAULT_OPTIONS, pattern: 'a.b' })).toMatchObject({
       syntax: 'fixed',
       letterCase: 'ignore',
@@ -99,11 +99,11 @@ describe('a search', () => {
     expect(formatOptions(DEFAULT_OPTIONS)).toBe('');
   });
 
-  test('says how much it found, and why there may be more', () => {
+  test('reports how much it found, and why there may be more', () => {
     expect(formatSummary({ matches: 0, files: 0, stopped: null, skipped: 0 })).toBe('No results found.');
     expect(formatSummary({ matches: 1, files: 1, stopped: null, skipped: 0 })).toBe('1 line in 1 file.');
     expect(formatSummary({ matches: 5000, files: 20, stopped: 'limit', skipped: 1 })).toBe(
-      '5,000 lines in 20 files. The results are truncated: narrow the search to see the others. 1 line left out: too long, or changed during the search.',
+      '5,000 lines in 20 files. The results are truncated: narrow the search to see the rest. 1 line skipped: too long, or changed during the search.',
     );
     expect(formatSummary({ matches: 0, files: 0, stopped: 'time', skipped: 0 })).toMatch(/took too long/);
   });
@@ -121,7 +121,7 @@ function line(path: string, number: number, preview: string, ...ranges: [number,
 }
 
 describe('results', () => {
-  test('are grouped by file and sorted, in whatever order they arrive', () => {
+  test('are grouped by file and sorted, whatever the order of arrival', () => {
     const random = new SeededRandom(seedOfRun('search results'));
     const paths = [
       '/workspace/a/b.txt',
@@ -143,7 +143,7 @@ describe('results', () => {
     expect(orders[0]?.[0]?.slice(1)).toEqual([1, 2, 10, 11]);
   });
 
-  test('show the number of the line first, then the line with its matches', () => {
+  test('show the line number, then the line with its matches', () => {
     const found = line('/workspace/f', 12, '  find me and find me', [2, 6], [14, 18]);
     const { label, highlights } = resultLabel(found, (text) => text);
     expect(label).toBe('12: find me and find me');
@@ -172,7 +172,7 @@ describe('a replacement', () => {
   };
   const found = [line('/f', 2, 'to a@b, c@d', [3, 6], [8, 11])];
 
-  test('puts groups in where it is for a regular expression, and the text itself where not', () => {
+  test('inserts groups for a regular expression, and the literal text otherwise', () => {
     expect(made('$2 at $1$$ $& $<host>\\n', 'x\nto a@b, c@d\ny', found)).toBe(
       'x\nto b at a$ a@b b\n, d at c$ c@d d\n\ny',
     );
@@ -182,12 +182,12 @@ describe('a replacement', () => {
     expect(made('', 'x\nto a@b, c@d', found)).toBe('x\nto , ');
   });
 
-  test('takes the match that ripgrep found, where JavaScript would take a shorter one', () => {
+  test('uses the match of ripgrep if JavaScript would match less', () => {
     const words = { ...DEFAULT_OPTIONS, pattern: '(a|ab)', regex: true, wholeWord: true };
     expect(made('<$1>', 'ab', [line('/f', 1, 'ab', [0, 2])], words)).toBe('<ab>');
   });
 
-  test('leaves a file out that is not what was found', () => {
+  test('skips a file that has changed since the search', () => {
     expect(made('x', 'x\nto a@b', found)).toBe('changed');
     expect(made('x', 'x', found)).toBe('changed');
     expect(made('x', 'x\nto a@b, \uFFFD', [line('/f', 2, 'to a@b, \uFFFD', [3, 6])])).toBe('not UTF-8');
@@ -200,15 +200,15 @@ describe('a replacement', () => {
     expect(made('$1', 'xyz', [line('/f', 1, 'xyz', [0, 2])])).toBe('ambiguous groups');
   });
 
-  test('knows that the editor does not show a byte order mark', () => {
+  test('corrects columns for a byte order mark, which the editor does not show', () => {
     expect(made('z', 'a@b', [line('/f', 1, '\uFEFFa@b', [1, 4])])).toBe('z');
   });
 
-  test('ends where the groups of hostile text take too long', () => {
+  test('fails if finding the groups in hostile text takes too long', () => {
     const slow = { ...DEFAULT_OPTIONS, pattern: '(x+x+)+y', regex: true };
     const text = 'x'.repeat(60);
     const started = performance.now();
-    expect(() => made('$1', text, [line('/f', 1, text, [0, 60])], slow)).toThrow(/take too long/);
+    expect(() => made('$1', text, [line('/f', 1, text, [0, 60])], slow)).toThrow(/takes too long/);
     expect(performance.now() - started).toBeLessThan(10_000);
     expect(() => made('$1', 'a', [line('/f', 1, 'a', [0, 1])], { ...slow, pattern: '(?x) (a)' })).toThrow(
       /cannot be used/,

@@ -25,12 +25,12 @@ beforeEach(() => {
   draw(first);
 });
 
-describe('what has to be drawn again', () => {
-  test('is nothing where the same sessions are listed anew', () => {
+describe('the nodes that VS Code has to reload', () => {
+  test('are none if the same sessions are listed again', () => {
     expect(nodes.nodesToRefresh(structuredClone(first), NO_FILTER)).toEqual([]);
   });
 
-  test('is the entry of the session that is other than before, which stays the same entry', () => {
+  test('are the nodes of sessions that have changed, and they stay the same objects', () => {
     const b = nodes.rendered.find((node) => node.session.id === 'b');
     const now = [session('a'), session('b', { runningTurn: 'trn-1' }), c];
     const changed = nodes.nodesToRefresh(now, NO_FILTER);
@@ -40,7 +40,7 @@ describe('what has to be drawn again', () => {
     expect(nodes.nodesToRefresh(now, NO_FILTER)).toEqual([]);
   });
 
-  test('is the group whose order or members are others, until it was asked for', () => {
+  test('are the groups whose order or members have changed, until VS Code reloads them', () => {
     const now = [session('a'), session('b', { pinned: true }), c];
     const active = [{ kind: 'group', group: 'active' }];
     expect(nodes.nodesToRefresh(now, NO_FILTER)).toEqual(active);
@@ -49,7 +49,7 @@ describe('what has to be drawn again', () => {
     expect(nodes.nodesToRefresh(now, NO_FILTER)).toEqual([]);
   });
 
-  test('is both groups where a session goes from one to the other, and no entry is in both', () => {
+  test('are both groups if a session moves from one to the other, and no node is in both', () => {
     const now = [session('a'), session('b', { status: 'resumable' }), c];
     const before = nodes.rendered.find((node) => node.session.id === 'b');
     expect(nodes.nodesToRefresh(now, NO_FILTER)).toEqual([
@@ -62,7 +62,7 @@ describe('what has to be drawn again', () => {
     expect(before?.session.status).toBe('idle');
   });
 
-  test('is everything where a heading comes or goes', () => {
+  test('are the whole tree if a group appears or disappears', () => {
     expect(nodes.nodesToRefresh(first.slice(0, 2), NO_FILTER)).toBeUndefined();
     draw(first.slice(0, 2));
     expect(nodes.nodesToRefresh(first, NO_FILTER)).toBeUndefined();

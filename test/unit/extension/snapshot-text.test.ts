@@ -11,15 +11,15 @@ const title = (more: Partial<Snapshot>): string =>
   );
 const turn = (prompt: string) => ({ id: 'turn-aaaaaaaaaaaaaaaa', prompt });
 
-describe('the name of a snapshot', () => {
-  test('is what the turn after it was asked, and when', () => {
+describe('the title of a snapshot', () => {
+  test('has the prompt of the turn after it, and the time', () => {
     expect(title({ turn: turn('fix the parser') })).toBe('Before "fix the parser" · 11:42');
     expect(title({})).toBe('Before a turn · 11:42');
     expect(title({ turn: turn('') })).toBe('Before a turn · 11:42');
     expect(title({ turn: turn('😀'.repeat(100)) })).toBe(`Before "${'😀'.repeat(47)}…" · 11:42`);
   });
 
-  test('is its label where it has one, or why it was taken', () => {
+  test('is its label, or the reason why it was created', () => {
     expect(title({ label: 'works', turn: turn('x') })).toBe('works · 11:42');
     expect(title({ reason: 'manual' })).toBe('Snapshot · 11:42');
     expect(title({ reason: 'before-restore' })).toBe('Before restore · 11:42');
@@ -27,13 +27,13 @@ describe('the name of a snapshot', () => {
     expect(title({ reason: 'before-delete' })).toBe('Before deletion · 11:42');
   });
 
-  test('has the day where that is another one', () => {
+  test('has the date if that is not today', () => {
     expect(title({ createdAt: at(2026, 10, 20, 0, 5) })).toBe('Before a turn · Nov 20, 00:05');
     expect(title({ createdAt: at(2025, 11, 31, 23, 59) })).toBe('Before a turn · Dec 31, 2025, 23:59');
   });
 });
 
-test('what differs is counted in files; folders only where there is nothing else', () => {
+test('differences are counted in files, and in folders only if no file differs', () => {
   const none: ChangeTotals = {
     added: 0,
     modified: 0,
@@ -52,7 +52,7 @@ test('what differs is counted in files; folders only where there is nothing else
   expect(formatTotals({ ...none, renamed: 1_000, mode: 2 })).toBe('1,000 renamed, 2 mode or time changes');
 });
 
-test('a mode is written as ls and chmod do', () => {
+test('a mode is written as in ls and chmod', () => {
   expect(formatMode(0o755)).toBe('rwxr-xr-x (755)');
   expect(formatMode(0o40)).toBe('---r----- (040)');
   expect(formatMode(0o4755)).toBe('rwxr-xr-x (4755)');

@@ -1,5 +1,7 @@
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { importProblem } from '../../../scripts/lint/one-way-imports.mjs';
+import { MODULES, importProblem } from '../../../scripts/lint/one-way-imports.mjs';
 
 describe('imports between modules point one way', () => {
   test.each([
@@ -30,4 +32,38 @@ describe('imports between modules point one way', () => {
   ])('%s must not import %s', (from, to) => {
     expect(importProblem(from, to)).toContain(to);
   });
+});
+
+describe('imports between the modules of an area point one way', () => {
+  test.each([
+    ['extension/holdfast.ts', 'extension/files/location.ts'],
+    ['extension/history/turn-changes.ts', 'extension/history/session-events.ts'],
+    ['extension/history/turn-changes.ts', 'extension/sessions/session-window.ts'],
+    ['extension/snapshots/commands.ts', 'extension/sessions/pick-session.ts'],
+  ])('%s may import %s', (from, to) => {
+    expect(importProblem(from, to)).toBeUndefined();
+  });
+
+  test.each([
+    ['extension/files/workspace-files.ts', 'extension/sessions/listing.ts'],
+    ['extension/sessions/commands.ts', 'extension/snapshots/format.ts'],
+    ['extension/sessions/commands.ts', 'extension/history/history-documents.ts'],
+    ['extension/files/folder-settings.ts', 'extension/terminals/window-kind.ts'],
+    ['extension/base/sanitize.ts', 'extension/holdfast.ts'],
+    ['extension/unlisted/file.ts', 'extension/base/sanitize.ts'],
+  ])('%s must not import %s', (from, to) => {
+    expect(importProblem(from, to)).toMatch(/must not import|is not in the table/);
+  });
+
+  test.each(Object.entries(MODULES))(
+    'the table of %s has no cycle and names every folder',
+    (area, modules) => {
+      const names = Object.keys(modules);
+      for (const [index, name] of names.entries())
+        for (const imported of modules[name] ?? []) expect(names.slice(0, index), name).toContain(imported);
+      const folders = readdirSync(join(import.meta.dirname, '../../..', area), { withFileTypes: true });
+      const withCode = folders.filter((entry) => entry.isDirectory() && entry.name !== 'media');
+      expect(withCode.map(({ name }) => name).toSorted()).toEqual(names.toSorted());
+    },
+  );
 });

@@ -3,7 +3,7 @@ import { linkProblem, localNameProblem } from '../../../../extension/transfer/lo
 
 const name = (text: string): Buffer => Buffer.from(text);
 
-describe('a name of a workspace on this machine', () => {
+describe('a name from a workspace on this machine', () => {
   test.each(['a', 'a b', '-rf', 'a\nb', '.gitignore', 'git', '.git-x', 'CON', 'a:b', 'a\\b', 'x.', '...'])(
     'may be %j on Linux',
     (text) => {
@@ -49,7 +49,7 @@ describe('a name of a workspace on this machine', () => {
     expect(localNameProblem(name(text), 'win32')).toBeDefined();
   });
 
-  test('may be any bytes on Linux only', () => {
+  test('may be any bytes only on Linux', () => {
     expect(localNameProblem(Buffer.from('caf\xe9', 'latin1'), 'linux')).toBeUndefined();
     expect(localNameProblem(Buffer.from('caf\xe9', 'latin1'), 'darwin')).toBeDefined();
   });
@@ -63,7 +63,7 @@ test.each(['.vscode', '.VSCode', '.mcp.json', '.claude', 'x.code-workspace'])(
   },
 );
 
-describe('a link of a workspace on this machine', () => {
+describe('a link from a workspace on this machine', () => {
   test.each([
     ['a', 0],
     ['./a/b', 0],
@@ -93,7 +93,7 @@ describe('a link of a workspace on this machine', () => {
     expect(linkProblem(target, depth, 'linux')).toBeDefined();
   });
 
-  test('must not use the separators of Windows there', () => {
+  test('must not use Windows separators on Windows', () => {
     expect(linkProblem('..\\..\\a', 0, 'win32')).toBeDefined();
     expect(linkProblem('C:a', 0, 'win32')).toBeDefined();
   });

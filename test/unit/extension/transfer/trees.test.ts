@@ -115,7 +115,7 @@ describe('an export', () => {
     expect(readdirSync(join(local, 'd')).filter((name) => name.startsWith('.holdfast'))).toEqual([]);
   });
 
-  test('makes no link that leads out, and leaves git folders and special files', async () => {
+  test('creates no link that points outside, and skips git folders and special files', async () => {
     mkdirSync(at('d/.git/hooks'), { recursive: true });
     mkdirSync(at('d/sub/.GIT'), { recursive: true });
     writeFileSync(at('d/.git/config'), '[core]\n');
@@ -133,7 +133,7 @@ describe('an export', () => {
     );
   });
 
-  test('writes through no link that is there, whatever the answer', async () => {
+  test('writes through no existing link, whatever the answer', async () => {
     const outside = join(local, 'outside');
     const chosen = join(local, 'chosen');
     mkdirSync(outside);
@@ -146,13 +146,15 @@ describe('an export', () => {
     writeFileSync(at('f'), 'theirs');
     const report = await exportTree(source(), ['/workspace/d', '/workspace/f'], chosen, options('overwrite'));
     expect(readFileSync(join(outside, 'file'), 'utf8')).toBe('mine');
-    expect(report.leftOut).toEqual([{ path: '/workspace/d', why: 'something else than a folder is there' }]);
+    expect(report.leftOut).toEqual([
+      { path: '/workspace/d', why: 'something other than a folder already exists there' },
+    ]);
     // The link itself has given way.
     expect(lstatSync(join(chosen, 'f')).isFile()).toBe(true);
     expect(readFileSync(join(chosen, 'f'), 'utf8')).toBe('theirs');
   });
 
-  test('asks once what becomes of files that are there', async () => {
+  test('asks once what to do with existing files', async () => {
     for (const name of ['a', 'b', 'c']) writeFileSync(at(name), 'theirs');
     symlinkSync('a', at('l'));
     writeFileSync(join(local, 'a'), 'mine');
@@ -172,14 +174,14 @@ describe('an export', () => {
     expect(readlinkSync(join(local, 'l'))).toBe('a');
   });
 
-  test('leaves a folder that is in the way of a file', async () => {
+  test('does not replace a folder with a file', async () => {
     writeFileSync(at('a'), 'theirs');
     mkdirSync(join(local, 'a'));
     const report = await exportTree(source(), ['/workspace/a'], local, options('overwrite'));
-    expect(report.leftOut).toEqual([{ path: '/workspace/a', why: 'a folder is there' }]);
+    expect(report.leftOut).toEqual([{ path: '/workspace/a', why: 'a folder already exists there' }]);
   });
 
-  test('that is cancelled leaves nothing half written', async () => {
+  test('leaves no partial file when it is cancelled', async () => {
     writeFileSync(at('a'), 'x'.repeat(100_000));
     const cancel = new AbortController();
     const work = exportTree(source(), ['/workspace/a'], local, {
@@ -193,7 +195,7 @@ describe('an export', () => {
     expect(readdirSync(local)).toEqual([]);
   });
 
-  test('reads a file anew that changes meanwhile', async () => {
+  test('reads a file again that changes meanwhile', async () => {
     writeFileSync(at('a'), 'old '.repeat(1_000));
     let isChanged = false;
     await exportTree(source(), ['/workspace/a'], local, {
@@ -231,7 +233,7 @@ describe('an import', () => {
     expect(existsSync(at('d/.git'))).toBe(false);
   });
 
-  test('asks once what becomes of files that are there', async () => {
+  test('asks once what to do with existing files', async () => {
     for (const name of ['a', 'b']) {
       writeFileSync(join(local, name), 'mine');
       writeFileSync(at(name), 'theirs');
@@ -254,7 +256,7 @@ describe('an import', () => {
     expect(readlinkSync(at('l'))).toBe('a');
   });
 
-  test('and an export afterwards give what was there', async () => {
+  test('followed by an export restores the original tree', async () => {
     mkdirSync(join(local, 'in/deep'), { recursive: true });
     mkdirSync(join(local, 'out'));
     writeFileSync(join(local, 'in/deep/run'), 'run', { mode: 0o755 });

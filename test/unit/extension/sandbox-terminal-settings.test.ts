@@ -12,7 +12,7 @@ const ManifestSchema = z.object({
   contributes: z.object({ terminal: z.object({ profiles: z.array(z.object({ title: z.string() })) }) }),
 });
 
-test('the default profile that the settings of a session folder name is the one that the extension contributes', () => {
+test('the default terminal profile in the settings of a session folder is the one that the extension contributes', () => {
   const manifest = ManifestSchema.parse(JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')));
   const texts = z
     .record(z.string(), z.string())

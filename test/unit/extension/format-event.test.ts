@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { formatEvent } from '../../../extension/history/history-text.ts';
+import { formatEvent } from '../../../extension/history/format-event.ts';
 import type { SessionEvent } from '../../../protocol/entities.ts';
 
 function event(type: string, data: SessionEvent['data']): SessionEvent {
@@ -9,13 +9,13 @@ function event(type: string, data: SessionEvent['data']): SessionEvent {
 }
 const turnId = 'turn-aaaaaaaaaaaaaaaa';
 
-test('an event is a line that says when and what', () => {
+test('an event is a line with its time, type and summary', () => {
   expect(formatEvent(event('session.status', { from: 'idle', to: 'paused', why: 'asked' }))).toBe(
     '2026-01-01 10:00:00.000  session.status       idle → paused (asked)',
   );
 });
 
-test('a snapshot is told by its label, or by why it was taken', () => {
+test('a snapshot shows its label, or the reason why it was created', () => {
   const data = {
     snapshotId: 'snp-aaaaaaaaaaaaaaaa',
     reason: 'before-turn',
@@ -33,14 +33,14 @@ test('a snapshot is told by its label, or by why it was taken', () => {
   expect(formatEvent(event('snapshot.created', { ...data, label: 'works' }))).toMatch(/ works: 12 files/);
 });
 
-test('what an agent printed follows, a bar before each line, and nothing in it is obeyed', () => {
+test('output of an agent has a bar before each line, and its control characters are visible', () => {
   const text = 'one\r\n\u001b]52;c;evil\u0007\u202e\u2028two\n';
   const data = { turnId, stream: 'stdout', offset: 0, bytes: 20, text };
   const [, ...lines] = formatEvent(event('turn.output', data)).split('\n');
   expect(lines).toEqual(['    │ one', '    │ \\u{1b}]52;c;evil\\u{7}\\u{202e}\\u{2028}two']);
 });
 
-test('long lines and many lines are cut', () => {
+test('long lines and long output are truncated', () => {
   const data = {
     turnId,
     stream: 'stdout',
@@ -53,6 +53,6 @@ test('long lines and many lines are cut', () => {
   expect(text).toMatch(/… 4801 more lines$/);
 });
 
-test('an event of a later version is shown as it came', () => {
+test('an unknown event of a later version shows its data', () => {
   expect(formatEvent(event('moon.rose', { phase: 'full' }))).toMatch(/moon\.rose +\{"phase":"full"\}$/);
 });

@@ -4,11 +4,11 @@ import { versionAtNewPath } from '../../../extension/files/base-versions.ts';
 const base = { version: 'v1', mtimeMs: 1 };
 const stat = { size: 9, mtimeMs: 1, mtimeNs: '1000000', version: 'v1' };
 
-test('a rename gives a large file another version, and the base of its unsaved text with it', () => {
+test('a rename changes the version of a large file, and the base version of its document with it', () => {
   expect(versionAtNewPath(base, stat, { ...stat, version: 'v2' })).toBe('v2');
 });
 
-test('a base stays where the file was changed before the rename, in it, or could not be looked at', () => {
+test('a base version stays if the file changed before or during the rename, or has no stat', () => {
   expect(versionAtNewPath(base, { ...stat, version: 'v0' }, { ...stat, version: 'v2' })).toBe('v1');
   expect(versionAtNewPath(base, stat, { ...stat, version: 'v2', mtimeNs: '1000001' })).toBe('v1');
   expect(versionAtNewPath(base, stat, { ...stat, version: 'v2', size: 10 })).toBe('v1');

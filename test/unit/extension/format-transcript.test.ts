@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { formatTranscript } from '../../../extension/history/transcript-text.ts';
+import { formatTranscript } from '../../../extension/history/format-transcript.ts';
 import type { SessionEvent } from '../../../protocol/entities.ts';
 
 const turnId = 'turn-aaaaaaaaaaaaaaaa';
@@ -38,7 +38,7 @@ function ended(more: SessionEvent['data']): string {
   });
 }
 
-test('a turn reads as its prompt, its output without anything between its pieces, and how it ended', () => {
+test('a turn shows its prompt, its output chunks without separators, and how it ended', () => {
   const queued = { turnId, kind: 'command', inputBytes: 9, preview: 'say hello', timeoutMs: 1000 };
   const all = [
     text('turn.queued', queued),
@@ -49,7 +49,7 @@ test('a turn reads as its prompt, its output without anything between its pieces
   expect(all).toMatch(/^\n❯ say hello {3}· \d\d:\d\d:\d\d\nhello\n\n— Succeeded after 1\.2 s\n$/);
 });
 
-test('a failure names its reason, a handler its value', () => {
+test('a failed turn shows the reason, and a handler its return value', () => {
   expect(ended({ status: 'failed', exitCode: 3 })).toBe('\n— Failed after 1.2 s: exit code 3\n');
   const error = { message: 'the sandbox was lost', data: { code: 'sandbox_lost' } };
   expect(ended({ status: 'failed', exitCode: null, turnMs: null, error })).toContain(
@@ -58,7 +58,7 @@ test('a failure names its reason, a handler its value', () => {
   expect(ended({ output: { count: 1 } })).toContain('{\n  "count": 1\n}\n\n— Succeeded');
 });
 
-test('what an agent printed obeys nothing, is bounded, and is named where it is no text', () => {
+test('output has visible control characters, a limit, and a placeholder if it is not text', () => {
   expect(output({ text: '\u001b]52;c;evil\u0007\u202e\r\nnext' })).toBe(
     '\\u{1b}]52;c;evil\\u{7}\\u{202e}\nnext',
   );
@@ -66,7 +66,7 @@ test('what an agent printed obeys nothing, is bounded, and is named where it is 
   expect(output({ base64: 'AAAA' })).toBe('\n(4 bytes of output are not text)\n');
 });
 
-test('what is no part of the conversation is left to the history', () => {
+test('other events appear only in the history', () => {
   expect(text('session.status', { from: 'idle', to: 'paused', why: 'asked' })).toBe('');
   expect(text('moon.rose', { phase: 'full' })).toBe('');
 });

@@ -2,27 +2,27 @@ import type { SessionEvent } from '../../protocol/entities.ts';
 import { parseEvent } from '../../protocol/events.ts';
 import type { EventEntry } from '../../protocol/events.ts';
 
-const LONGEST_LINE = 2_000;
-const MOST_LINES = 200;
-// Controls but for the line end, and what reorders text or hides in it.
+const MAX_LINE_CHARACTERS = 2_000;
+const MAX_LINES = 200;
+// Control characters except line feed and tab, line separators, and characters that reorder text or are invisible.
 const HIDDEN = /[^\P{C}\n\t]|[\p{Zl}\p{Zp}]/gu;
 
-/** An event as lines of text: when, what, and what of it a person wants to know. Output follows, one bar before each line. */
+/** An event as text: one line with time, type and a summary. Output follows, with a bar before each line. */
 export function formatEvent(event: SessionEvent): string {
   const entry = parseEvent(event);
   const head = `${event.at.slice(0, 10)} ${event.at.slice(11, 23)}  ${event.type.padEnd(20)}`;
-  if (entry === null) return `${head} ${short(JSON.stringify(event.data))}`;
-  const { line, block } = told(entry);
-  const body = block === undefined ? '' : `\n${barred(block)}`;
-  return `${`${head} ${short(line)}`.trimEnd()}${body}`;
+  if (entry === null) return `${head} ${oneLine(JSON.stringify(event.data))}`;
+  const { line, block } = summarize(entry);
+  const body = block === undefined ? '' : `\n${indent(block)}`;
+  return `${`${head} ${oneLine(line)}`.trimEnd()}${body}`;
 }
 
-interface Told {
+interface Summary {
   readonly line: string;
   readonly block?: string;
 }
 
-function told(entry: EventEntry): Told {
+function summarize(entry: EventEntry): Summary {
   const { type, data } = entry;
   switch (type) {
     case 'session.status':
@@ -34,13 +34,13 @@ function told(entry: EventEntry): Told {
     case 'turn.output':
       return {
         line: `${data.turnId}  ${data.stream}, ${data.bytes} bytes from ${data.offset}`,
-        block: data.text ?? (data.base64 === undefined ? '(kept as a file)' : '(not text)'),
+        block: data.text ?? (data.base64 === undefined ? '(stored as a file)' : '(not text)'),
       };
     case 'turn.ended': {
-      const how = `${data.turnId}  ${data.status}${data.turnMs === null ? '' : ` in ${Math.round(data.turnMs)} ms`}`;
+      const end = `${data.turnId}  ${data.status}${data.turnMs === null ? '' : ` in ${Math.round(data.turnMs)} ms`}`;
       const why = data.error === null ? '' : `: ${data.error.message}`;
       const block = data.error?.traceback ?? (data.output === null ? undefined : JSON.stringify(data.output));
-      return block === undefined ? { line: how + why } : { line: how + why, block };
+      return block === undefined ? { line: end + why } : { line: end + why, block };
     }
     case 'snapshot.created': {
       const what = data.label ?? data.reason.replace('-', ' ');
@@ -52,33 +52,35 @@ function told(entry: EventEntry): Told {
       return { line: `${data.decision} ${data.method} ${data.host}:${data.port}${why}${times}` };
     }
     default:
-      return { line: facts(data) };
+      return { line: fields(data) };
   }
 }
 
-function facts(data: object): string {
+function fields(data: object): string {
   return Object.entries(data)
     .filter(([, value]) => value !== null && value !== undefined)
     .map(([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`)
     .join(' ');
 }
 
-function barred(text: string): string {
+function indent(text: string): string {
   const lines = sanitizeLines(text.endsWith('\n') ? text.slice(0, -1) : text).split('\n');
-  const shown = lines.slice(0, MOST_LINES).map((line) => `    │ ${cut(line)}`);
+  const shown = lines.slice(0, MAX_LINES).map((line) => `    │ ${truncate(line)}`);
   const rest = lines.length - shown.length;
   return [...shown, ...(rest > 0 ? [`    │ … ${rest} more lines`] : [])].join('\n');
 }
 
-function short(text: string): string {
-  return cut(sanitizeLines(text).replace(/\s+/g, ' '));
+function oneLine(text: string): string {
+  return truncate(sanitizeLines(text).replace(/\s+/g, ' '));
 }
 
-function cut(line: string): string {
-  return line.length > LONGEST_LINE ? `${line.slice(0, LONGEST_LINE)}…` : line;
+function truncate(line: string): string {
+  return line.length > MAX_LINE_CHARACTERS ? `${line.slice(0, MAX_LINE_CHARACTERS)}…` : line;
 }
 
-/** Text of an agent with its line ends and tabs; every other control character, and what reorders text, is spelled out. */
+/**
+ * Text of an agent with its line feeds and tabs. Other control characters, and those that reorder text, become `\u{…}`.
+ */
 export function sanitizeLines(text: string): string {
   return text
     .replaceAll('\r\n', '\n')

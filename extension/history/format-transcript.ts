@@ -1,0 +1,74 @@
+import type { SessionEvent } from '../../protocol/entities.ts';
+import { parseEvent } from '../../protocol/events.ts';
+import type { EventEntry } from '../../protocol/events.ts';
+import { formatDuration } from '../base/format.ts';
+import { sanitizeLines } from './format-event.ts';
+
+/** Of one chunk of output. `holdfast session events` has all of it. */
+const MAX_CHUNK_CHARACTERS = 200_000;
+
+/**
+ * The transcript's text for an event: a prompt, a chunk of output, or how a turn ended. Empty for other events, which
+ * only the history shows. Texts are joined without a separator, because a chunk of output may end in the middle of a
+ * line.
+ */
+export function formatTranscript(event: SessionEvent): string {
+  const entry = parseEvent(event);
+  if (entry === null) return '';
+  const { type, data } = entry;
+  switch (type) {
+    case 'turn.queued':
+      return `\n❯ ${sanitizeLines(data.preview)}   · ${clock(event.at)}\n`;
+    case 'turn.output':
+      if (data.text !== undefined) return truncate(sanitizeLines(data.text));
+      return data.base64 === undefined
+        ? `\n(${data.bytes} bytes of output are stored as a file)\n`
+        : `\n(${data.bytes} bytes of output are not text)\n`;
+    case 'turn.restarted':
+      return '\n— The sandbox was lost; the turn restarts in a new one\n';
+    case 'turn.cancelling':
+      return '\n— Cancelling\n';
+    case 'turn.ended': {
+      const time = data.turnMs === null ? '' : ` after ${formatDuration(data.turnMs)}`;
+      const result = data.output === null ? '' : `${sanitizeLines(JSON.stringify(data.output, null, 2))}\n`;
+      const trace =
+        data.error?.traceback === undefined ? '' : `${truncate(sanitizeLines(data.error.traceback))}\n`;
+      return `${result}\n— ${ENDINGS[data.status] ?? data.status}${time}${reasonOf(data)}\n${trace}`;
+    }
+    case 'egress':
+      return data.decision === 'denied'
+        ? `\n— Denied access to ${sanitizeLines(data.host)}:${data.port}\n`
+        : '';
+    case 'workspace.restored':
+      return '\n— The workspace was restored from a snapshot\n';
+    default:
+      return '';
+  }
+}
+
+const ENDINGS: Readonly<Record<string, string>> = {
+  succeeded: 'Succeeded',
+  failed: 'Failed',
+  cancelled: 'Cancelled',
+  timeout: 'Timed out',
+  interrupted: 'Interrupted',
+};
+
+type TurnEnded = Extract<EventEntry, { type: 'turn.ended' }>['data'];
+
+function reasonOf({ status, error, exitCode }: TurnEnded): string {
+  if (status === 'cancelled') return '';
+  if (error !== null) return `: ${sanitizeLines(error.message)}`;
+  return exitCode === null || exitCode === 0 ? '' : `: exit code ${exitCode}`;
+}
+
+/** In local time. */
+function clock(at: string): string {
+  return new Date(at).toTimeString().slice(0, 8);
+}
+
+function truncate(text: string): string {
+  return text.length <= MAX_CHUNK_CHARACTERS
+    ? text
+    : `${text.slice(0, MAX_CHUNK_CHARACTERS)}\n… ${text.length - MAX_CHUNK_CHARACTERS} more characters\n`;
+}
