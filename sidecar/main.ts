@@ -3,15 +3,16 @@ import { createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 
 /**
- * The sidecar: `sidecar.cjs` serves the supervisor on a socket in /ctl, `sidecar.cjs relay` joins its own stdio to that socket.
- * The environment may put its folders elsewhere: HOLDFAST_CONTROL, _RUN, _WORKSPACE, _RUNTIME, _AGENT, and _RIPGREP (a program).
- * HOLDFAST_WITHOUT_AGENT: no agent starts beside it now.
+ * Entry point of the sidecar. `sidecar.cjs` serves the supervisor on a socket in /ctl; `sidecar.cjs relay` connects its
+ * own stdio to that socket. These environment variables override its paths: HOLDFAST_CONTROL, _RUN, _WORKSPACE,
+ * _RUNTIME, _AGENT, and _RIPGREP (a program). HOLDFAST_WITHOUT_AGENT says that no agent container starts beside this
+ * sidecar.
  */
 const started = performance.now();
-/** After this whatever a session starts with has happened. */
-const QUIET_MS = 1000;
+/** By then the startup of a session is over, and the snapshot thread can start without delaying it. */
+const STARTUP_MS = 1000;
 
-function placeOf(name: string, usual: string): string {
+function pathOf(name: string, usual: string): string {
   return process.env[`HOLDFAST_${name}`] ?? usual;
 }
 
@@ -21,11 +22,11 @@ function fail(error: unknown): never {
 }
 
 function listen(): void {
-  const path = `${placeOf('CONTROL', '/ctl')}/sidecar.sock`;
+  const path = `${pathOf('CONTROL', '/ctl')}/sidecar.sock`;
   const session = process.env['HOLDFAST_SESSION'] ?? '';
   const ending = new AbortController();
   const sockets = new Set<Socket>();
-  // Listening comes first: what a connection needs takes longer to load than to dial.
+  // The socket listens before the modules load, because loading takes longer than connecting.
   const server = createServer({ pauseOnConnect: true }, (socket) => {
     sockets.add(socket);
     socket.on('close', () => sockets.delete(socket));
@@ -46,10 +47,10 @@ function listen(): void {
     .then(() => import('./snapshots/thread-client.ts'))
     .then(({ SnapshotThread }) => {
       const snapshots = new SnapshotThread(join(import.meta.dirname, 'snapshots.cjs'), {
-        workspace: placeOf('WORKSPACE', '/workspace'),
-        control: placeOf('CONTROL', '/ctl'),
+        workspace: pathOf('WORKSPACE', '/workspace'),
+        control: pathOf('CONTROL', '/ctl'),
       });
-      // Whoever wants no agent may well want a snapshot: it starts while the rest is loaded.
+      // Without an agent the first request may be a snapshot, so the thread starts while the other modules load.
       if (process.env['HOLDFAST_WITHOUT_AGENT'] !== undefined) snapshots.start();
       return snapshots;
     });
@@ -71,7 +72,7 @@ function listen(): void {
       ([
         snapshots,
         { serveConnection },
-        { Keeper },
+        { Turns },
         { WorkspaceFiles },
         { WatchedTrees },
         { EgressListeners },
@@ -79,37 +80,37 @@ function listen(): void {
         { acceptWithSharedBuffer },
         { Terminals },
       ]) => {
-        const keeper = new Keeper({
-          run: placeOf('RUN', '/run/holdfast'),
-          runtime: placeOf('RUNTIME', '/opt/holdfast'),
-          code: placeOf('AGENT', '/agent'),
+        const turns = new Turns({
+          run: pathOf('RUN', '/run/holdfast'),
+          runtime: pathOf('RUNTIME', '/opt/holdfast'),
+          code: pathOf('AGENT', '/agent'),
         });
         const terminals = new Terminals({
-          run: placeOf('RUN', '/run/holdfast'),
-          control: placeOf('CONTROL', '/ctl'),
+          run: pathOf('RUN', '/run/holdfast'),
+          control: pathOf('CONTROL', '/ctl'),
         });
-        const workspace = placeOf('WORKSPACE', '/workspace');
+        const workspace = pathOf('WORKSPACE', '/workspace');
         const files = new WorkspaceFiles({
           workspace,
-          control: placeOf('CONTROL', '/ctl'),
+          control: pathOf('CONTROL', '/ctl'),
           withoutNative: process.env['HOLDFAST_WITHOUT_NATIVE'] !== undefined,
         });
         files.recover().catch((error: unknown) => console.error('files:', error));
         const trees = new WatchedTrees(files);
         const egress = new EgressListeners();
-        const warming = setTimeout(() => snapshots.start(), QUIET_MS);
+        const startThread = setTimeout(() => snapshots.start(), STARTUP_MS);
         const payloads = new BufferPool();
         const ripgrep = process.env['HOLDFAST_RIPGREP'] ?? '/usr/bin/rg';
         ending.signal.addEventListener('abort', () => {
-          clearTimeout(warming);
-          keeper.close();
+          clearTimeout(startThread);
+          turns.close();
           terminals.detach();
         });
         return (socket: Socket): void => {
           if (socket.destroyed) return;
           serveConnection(acceptWithSharedBuffer(socket), {
             session,
-            keeper,
+            turns,
             terminals,
             workspace,
             files,

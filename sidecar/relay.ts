@@ -1,12 +1,15 @@
 import { connect } from 'node:net';
 
-/** Joins stdio to the sidecar's socket, for engines whose files this machine does not see. Ends when either side ends. */
+/**
+ * Connects stdio to the sidecar's socket, for engines whose files this machine cannot see. It ends when either side
+ * ends.
+ */
 const socket = connect(`${process.env['HOLDFAST_CONTROL'] ?? '/ctl'}/sidecar.sock`);
 socket.setNoDelay(true);
 process.stdin.pipe(socket);
 socket.pipe(process.stdout);
 socket.on('error', (error) => {
-  console.error(`the sidecar cannot be reached: ${error.message}`);
+  console.error(`The sidecar cannot be reached: ${error.message}`);
   process.exit(1);
 });
 socket.on('close', () => process.exit(0));

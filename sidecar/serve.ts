@@ -15,7 +15,7 @@ import { snapshotHandlers } from './snapshots/handlers.ts';
 import type { SnapshotThread } from './snapshots/thread-client.ts';
 import { terminalHandlers } from './terminals/handlers.ts';
 import type { Terminals } from './terminals/terminals.ts';
-import type { Keeper } from './turns/keeper.ts';
+import type { Turns } from './turns/keeper.ts';
 import { watchHandlers } from './watch/handlers.ts';
 import type { WatchedTrees } from './watch/watches.ts';
 import { SIDECAR_METHODS, SIDECAR_PROTOCOL } from './wire.ts';
@@ -26,22 +26,22 @@ import { type Usage, usageOf } from './workspace/usage.ts';
 
 export interface ServeOptions {
   readonly session: string;
-  readonly keeper: Keeper;
+  readonly turns: Turns;
   readonly terminals: Terminals;
   readonly workspace: string;
   readonly files: WorkspaceFiles;
   readonly trees: WatchedTrees;
-  /** Where ripgrep is. */
+  /** Path of the ripgrep program. */
   readonly ripgrep: string;
   readonly egress: EgressListeners;
   readonly payloads: BufferPool;
   readonly snapshots: SnapshotThread;
 }
 
-/** Answers one connection until it ends. */
+/** Serves one connection of the supervisor until it closes. */
 export function serveConnection(
   stream: Duplex,
-  { session, keeper, terminals, workspace, files, trees, ripgrep, egress, payloads, snapshots }: ServeOptions,
+  { session, turns, terminals, workspace, files, trees, ripgrep, egress, payloads, snapshots }: ServeOptions,
 ): Peer<typeof SIDECAR_METHODS, typeof STORE_CALLS> {
   const { promise: closed, resolve: close } = Promise.withResolvers<undefined>();
   stream.once('close', () => close(undefined));
@@ -59,35 +59,35 @@ export function serveConnection(
     handlers: {
       hello: (params) => {
         if (params.protocol !== SIDECAR_PROTOCOL) {
-          throw new HoldfastError('version_mismatch', 'The sidecar is of another version', {
-            why: `it speaks ${SIDECAR_PROTOCOL}, not ${params.protocol}`,
+          throw new HoldfastError('version_mismatch', 'The sidecar has another protocol version', {
+            why: `it speaks version ${SIDECAR_PROTOCOL}, not ${params.protocol}`,
           });
         }
         if (params.session !== session) {
-          throw new HoldfastError('conflict', `This is not the sidecar of ${params.session}`);
+          throw new HoldfastError('conflict', `This sidecar does not belong to ${params.session}`);
         }
-        return { protocol: SIDECAR_PROTOCOL, session, build: __BUILD_ID__, watch: keeper.watchMode };
+        return { protocol: SIDECAR_PROTOCOL, session, build: __BUILD_ID__, watch: turns.watchMode };
       },
       'agent/ready': async ({ timeoutMs }, { signal }) => ({
-        ready: await keeper.waitUntilAgentReady(timeoutMs, signal),
+        ready: await turns.waitUntilAgentReady(timeoutMs, signal),
       }),
-      'turn/launch': (launch, { bytes }) => keeper.launch(launch, bytes),
-      'turn/progress': (params, { signal }) => keeper.progress(params, signal),
+      'turn/launch': (launch, { bytes }) => turns.launch(launch, bytes),
+      'turn/progress': (params, { signal }) => turns.progress(params, signal),
       'turn/read': ({ turnId, stream: name, offset, limit }) => {
-        const { bytes, total } = keeper.read(turnId, name, offset, limit);
+        const { bytes, total } = turns.read(turnId, name, offset, limit);
         return withBytes({ offset, total }, bytes);
       },
       'turn/kill': async ({ turnId, graceMs }, { signal }) => {
-        await keeper.kill(turnId, graceMs, signal);
+        await turns.kill(turnId, graceMs, signal);
         return {};
       },
       'turn/remove': ({ turnId }) => {
-        keeper.remove(turnId);
+        turns.remove(turnId);
         return {};
       },
-      'turn/list': () => ({ turns: keeper.list() }),
+      'turn/list': () => ({ turns: turns.list() }),
       'exec/kill': async ({ exec, signal: name }, { signal }) => {
-        await keeper.killExec(exec, name, signal);
+        await turns.killExec(exec, name, signal);
         return {};
       },
       ...terminalHandlers(terminals),
@@ -99,7 +99,7 @@ export function serveConnection(
       },
       'workspace/clear': async (_params, { signal, progress }) =>
         clearWorkspace(workspace, {
-          own: files.own,
+          temporaryEntries: files.temporaryEntries,
           signal,
           onProgress: ({ files }) => progress('removing', files, undefined, 'files'),
         }),

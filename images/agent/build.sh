@@ -6,7 +6,7 @@ out=$(realpath "$1") node=$(realpath "$2") npm=$(realpath "$3") list=$(realpath 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# What goes into /usr/local, made ready outside so that one hook can copy it in.
+# Files for /usr/local, prepared outside so that one hook can copy them in.
 mkdir -p "$work/local/bin" "$work/local/lib/node_modules/npm"
 cp "$node" "$work/local/bin/node"
 tar -xzf "$npm" -C "$work/local/lib/node_modules/npm" --strip-components=1 --no-same-owner
@@ -19,7 +19,7 @@ keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 options=()
 [ -f "$keyring" ] && options+=("--keyring=$keyring")
 packages=$(grep -v '^#' "$list" | paste -sd,)
-# `pip install` works as it is: into the user's own site where the system's is read-only. Nothing else manages Python here.
+# Lets `pip install` work unchanged: it installs to the user site if the system's is read-only.
 cat >"$work/pip.conf" <<'END'
 [global]
 break-system-packages = true

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The root filesystem of the sidecar: Node, busybox, ripgrep and the libraries they need – nothing else to attack.
+# The root filesystem of the sidecar: only Node, busybox, ripgrep and their libraries, to keep the attack surface small.
 # Usage: build.sh OUT.tar NODE_BINARY   (Debian or Ubuntu; needs no root)
 set -euo pipefail
 out=$(realpath "$1") node=$(realpath "$2")
@@ -8,7 +8,7 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"
 mkdir -p root/{bin,dev,etc,proc,sys,tmp,run,root,usr/local/bin,workspace,agent,store} debs lists/partial cache/archives/partial
 
-# The lists of packages are ours and temporary: what apt on this machine knows stays as it is.
+# Uses temporary package lists, so that the machine's own apt state does not change.
 apt=(-o "Dir::State::lists=$work/lists" -o "Dir::Cache=$work/cache" -o Debug::NoLocking=1 -o APT::Sandbox::User= -o Acquire::Languages=none -qq)
 apt-get "${apt[@]}" update
 (cd debs && apt-get "${apt[@]}" download libc6 libgcc-s1 libstdc++6 libpcre2-8-0 busybox-static ripgrep)
@@ -39,6 +39,7 @@ printf 'root:x:0:0:root:/root:/bin/sh\nagent:x:1000:1000:agent:/tmp:/bin/sh\nnob
 printf 'root:x:0:\nagent:x:1000:\nnogroup:x:65534:\n' >root/etc/group
 printf 'passwd: files\ngroup: files\nhosts: files dns\n' >root/etc/nsswitch.conf
 chmod 1777 root/tmp
-# Everything is root's and of one time, so that the same packages give the same bytes; a fresh named volume takes its owner from /workspace.
+# Root owns every file, and all have the same time, so equal packages give equal bytes. A new named volume gets the owner of
+# /workspace.
 tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --exclude=./workspace -cf "$out" -C root .
 tar --mtime=@0 --owner=1000 --group=1000 --numeric-owner -rf "$out" -C root ./workspace

@@ -3,13 +3,13 @@ import type { AcceptReport, EgressListener } from './listener.ts';
 import { splice } from './splice.ts';
 
 export interface AcceptingPeer {
-  /** Nothing more is read as a message, until the returned function is called. */
+  /** Stops reading messages until the returned function is called. */
   pauseReading(): () => void;
-  /** Gives up the connection; what runs on it then is the caller's. */
+  /** Detaches the connection from the peer. The caller owns the stream. */
   detachStream(): Duplex;
 }
 
-/** Answers `egress/accept`: once the answer is out, the connection belongs to the process that has connected. */
+/** Handles `egress/accept`. After the answer the connection belongs to the process that has connected. */
 export async function acceptConnection(
   listener: EgressListener,
   peer: AcceptingPeer,
@@ -21,9 +21,9 @@ export async function acceptConnection(
     socket.resetAndDestroy();
     throw signal.reason;
   }
-  // The supervisor's first byte may be here before we come to it; it is no message.
+  // The supervisor's first byte may arrive before the splice starts, and it is no message.
   const readOn = peer.pauseReading();
-  // The answer is written by the time this runs.
+  // By then the answer has been written.
   setImmediate(() => {
     try {
       splice(socket, peer.detachStream(), linger);

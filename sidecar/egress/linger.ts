@@ -4,21 +4,21 @@ const SOL_SOCKET = 1;
 const SO_LINGER = 13;
 const LINGER_BYTES = 8;
 
-/** Makes the kernel reset a connection that nobody has ended in order, also when it is the kernel that closes it after our death. */
+/** Makes the kernel reset a connection that was not ended in order, even if the sidecar is killed (SO_LINGER). */
 export interface Linger {
-  /** From here on, closing it without `orderly` resets it. False where that cannot be had. */
+  /** From now on, closing the socket resets it unless `flushOnClose` was called. False if that cannot be set. */
   resetOnClose(socket: Socket): boolean;
-  /** Its end is on the way: what is queued must arrive before the connection goes. */
+  /** The connection ends in order: queued bytes must arrive before it closes. */
   flushOnClose(socket: Socket): void;
 }
 
-/** Loads koffi, at the first use only. Without it a killed sidecar ends connections as if they had come to their end. */
+/** Loads koffi at first use. Without koffi, connections of a killed sidecar end as if they were complete. */
 export async function loadLinger(): Promise<Linger> {
   let koffi;
   try {
     ({ default: koffi } = await import('koffi'));
   } catch (error) {
-    console.error('egress: connections cannot be made to reset:', error);
+    console.error('egress: connections cannot be reset on close:', error);
     return { resetOnClose: () => false, flushOnClose: () => undefined };
   }
   const setsockopt = koffi.load(null).func('int setsockopt(int, int, int, void *, uint)');
@@ -36,7 +36,7 @@ export async function loadLinger(): Promise<Linger> {
   };
 }
 
-/** Node has no public way to a socket's descriptor; null once it is closed, or where a later Node hides it. */
+/** Node has no public access to a socket's descriptor. Null if the socket is closed, or if a later Node hides it. */
 function descriptorOf(socket: Socket): number | null {
   const handle: unknown = Reflect.get(socket, '_handle');
   if (typeof handle !== 'object' || handle === null) return null;

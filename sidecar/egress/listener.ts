@@ -2,29 +2,29 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { type Linger, loadLinger } from './linger.ts';
 
-/** Connections of the sandbox that are carried or wait; one more is reset. */
-const MOST_SOCKETS = 1024;
-/** How long a connection waits for the supervisor to take it. */
-const PATIENCE_MS = 10_000;
-/** Resets in this time are told together. */
+/** Limit of connections from the sandbox, carried or waiting. Further ones are reset. */
+const MAX_SOCKETS = 1024;
+/** How long a connection waits for the supervisor to accept it. */
+const ACCEPT_TIMEOUT_MS = 10_000;
+/** Resets within this time are reported together. */
 const REPORT_MS = 200;
 
 export interface Accepted {
   readonly socket: Socket;
   readonly linger: Linger;
-  /** Others that wait. */
+  /** Number of other connections that wait. */
   readonly waiting: number;
 }
 
-/** What the supervisor is told while it waits. */
+/** Reports to the supervisor while it waits. */
 export interface AcceptReport {
-  /** Processes can connect. */
+  /** Processes in the sandbox can connect now. */
   readonly listening: () => void;
-  /** So many connections more have been reset, because there were too many or nobody took them in time. */
+  /** The number of connections reset since the last report, because of the limit or the timeout. */
   readonly refused: (count: number) => void;
 }
 
-interface Taker {
+interface Acceptor {
   readonly report: AcceptReport;
   readonly take: (accepted: Accepted) => void;
   readonly refuse: (error: Error) => void;
@@ -32,24 +32,24 @@ interface Taker {
 
 interface Waiting {
   readonly socket: Socket;
-  readonly giveUp: NodeJS.Timeout;
+  readonly timeout: NodeJS.Timeout;
 }
 
 /**
- * A listener on the sandbox's loopback. It is there while the supervisor wants connections: without one, as with an empty list of
- * rules, whoever connects is refused at once.
+ * A listener on the sandbox's loopback. It exists only while the supervisor accepts connections. Otherwise, as with an
+ * empty list of rules, every connection is refused at once.
  */
 export class EgressListener {
   readonly #host: string;
   readonly #port: number;
-  readonly #takers: Taker[] = [];
+  readonly #acceptors: Acceptor[] = [];
   readonly #waiting: Waiting[] = [];
   readonly #sockets = new Set<Socket>();
   #server: Server | null = null;
   #opening: Promise<Linger> | null = null;
-  /** Connections of the supervisor that ask or carry. */
-  #users = 0;
-  /** Connections that were reset and not told of yet. */
+  /** Connections of the supervisor that accept or carry. */
+  #leases = 0;
+  /** Resets that have not been reported. */
   #refused = 0;
   #reporting: NodeJS.Timeout | undefined;
 
@@ -58,31 +58,31 @@ export class EgressListener {
     this.#port = port;
   }
 
-  /** For the life of one connection of the supervisor: when the last has ended, nothing listens any more. */
+  /** Keeps the listener for the life of one supervisor connection. When the last one closes, the listener closes. */
   lease(closed: Promise<unknown>): void {
-    this.#users += 1;
+    this.#leases += 1;
     void closed.then(() => {
-      this.#users -= 1;
-      if (this.#users === 0) this.close();
+      this.#leases -= 1;
+      if (this.#leases === 0) this.close();
     });
   }
 
-  /** The next connection of a process in the sandbox. Errors: `conflict` where something else has the port. */
+  /** The next connection of a process in the sandbox. Errors: `conflict` if another process has the port. */
   async accept(signal: AbortSignal, report: AcceptReport): Promise<Accepted> {
     const linger = await this.#listen();
     report.listening();
     for (let first = this.#waiting.shift(); first !== undefined; first = this.#waiting.shift()) {
-      clearTimeout(first.giveUp);
+      clearTimeout(first.timeout);
       if (!first.socket.destroyed) return { socket: first.socket, linger, waiting: this.#waiting.length };
     }
     signal.throwIfAborted();
     return await new Promise<Accepted>((resolve, reject) => {
-      const taker: Taker = { report, take: resolve, refuse: reject };
-      this.#takers.push(taker);
+      const acceptor: Acceptor = { report, take: resolve, refuse: reject };
+      this.#acceptors.push(acceptor);
       if (this.#refused > 0) this.#reportSoon();
       signal.addEventListener('abort', () => {
-        const at = this.#takers.indexOf(taker);
-        if (at >= 0) this.#takers.splice(at, 1);
+        const at = this.#acceptors.indexOf(acceptor);
+        if (at >= 0) this.#acceptors.splice(at, 1);
         reject(HoldfastError.from(signal.reason));
       });
     });
@@ -94,12 +94,12 @@ export class EgressListener {
     this.#server?.close();
     this.#server = null;
     this.#opening = null;
-    for (const { socket, giveUp } of this.#waiting.splice(0)) {
-      clearTimeout(giveUp);
+    for (const { socket, timeout } of this.#waiting.splice(0)) {
+      clearTimeout(timeout);
       socket.resetAndDestroy();
     }
-    const gone = new HoldfastError('shutting_down', 'Nothing is accepted any more');
-    for (const { refuse } of this.#takers.splice(0)) refuse(gone);
+    const gone = new HoldfastError('shutting_down', 'The listener has closed');
+    for (const { refuse } of this.#acceptors.splice(0)) refuse(gone);
   }
 
   #listen(): Promise<Linger> {
@@ -111,7 +111,7 @@ export class EgressListener {
   }
 
   async #open(): Promise<Linger> {
-    // Only where there is egress at all: it is some megabytes.
+    // Loaded here, because it takes some megabytes and many sessions have no egress.
     const linger = await loadLinger();
     const server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true }, (socket) =>
       this.#connected(socket, linger),
@@ -123,38 +123,38 @@ export class EgressListener {
         reject(
           new HoldfastError('conflict', `Nothing can listen on ${this.#host}:${this.#port} in the sandbox`, {
             why: cause.message,
-            next: `end what uses port ${this.#port} there, or have it listen on 127.0.0.1 only`,
+            next: `stop the process that uses port ${this.#port} in the sandbox, or have it listen on 127.0.0.1 only`,
             cause,
           }),
         );
       });
-      server.listen({ host: this.#host, port: this.#port, backlog: MOST_SOCKETS }, resolve);
+      server.listen({ host: this.#host, port: this.#port, backlog: MAX_SOCKETS }, resolve);
     });
     server.on('error', (error) => console.error('egress:', error));
     return linger;
   }
 
   #connected(socket: Socket, linger: Linger): void {
-    // Heard by whoever carries it too; until then it must not end the program.
+    // An error before the splice starts must not end the process.
     socket.on('error', () => socket.destroy());
-    if (this.#sockets.size >= MOST_SOCKETS) {
+    if (this.#sockets.size >= MAX_SOCKETS) {
       this.#refuse(socket);
       return;
     }
     this.#sockets.add(socket);
     socket.once('close', () => this.#sockets.delete(socket));
     linger.resetOnClose(socket);
-    const taker = this.#takers.shift();
-    if (taker !== undefined) {
-      taker.take({ socket, linger, waiting: this.#waiting.length });
+    const acceptor = this.#acceptors.shift();
+    if (acceptor !== undefined) {
+      acceptor.take({ socket, linger, waiting: this.#waiting.length });
       return;
     }
-    const giveUp = setTimeout(() => {
+    const timeout = setTimeout(() => {
       const at = this.#waiting.findIndex((one) => one.socket === socket);
       if (at >= 0) this.#waiting.splice(at, 1);
       this.#refuse(socket);
-    }, PATIENCE_MS);
-    this.#waiting.push({ socket, giveUp });
+    }, ACCEPT_TIMEOUT_MS);
+    this.#waiting.push({ socket, timeout });
   }
 
   #refuse(socket: Socket): void {
@@ -163,13 +163,13 @@ export class EgressListener {
     this.#reportSoon();
   }
 
-  /** Without anybody who asks for connections it waits for the next one who does. */
+  /** Without a waiting call, the report is sent to the next one. */
   #reportSoon(): void {
     this.#reporting ??= setTimeout(() => {
       this.#reporting = undefined;
-      const [taker] = this.#takers;
-      if (taker === undefined) return;
-      taker.report.refused(this.#refused);
+      const [acceptor] = this.#acceptors;
+      if (acceptor === undefined) return;
+      acceptor.report.refused(this.#refused);
       this.#refused = 0;
     }, REPORT_MS);
   }

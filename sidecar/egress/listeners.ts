@@ -1,7 +1,10 @@
 import { EGRESS_PROXY, HOST_MACHINE } from '../../protocol/egress.ts';
 import { EgressListener } from './listener.ts';
 
-/** The listeners on the sandbox's loopback that the supervisor asks for: the proxy's, and one for each port of its machine. */
+/**
+ * The listeners on the sandbox's loopback: one for the proxy, and one for each forwarded port of the supervisor's
+ * machine.
+ */
 export class EgressListeners {
   readonly #proxyPort: number;
   #proxy: EgressListener | undefined;
@@ -11,7 +14,7 @@ export class EgressListeners {
     this.#proxyPort = proxyPort;
   }
 
-  /** `hostPort`: of the supervisor's machine, by the name that sandboxes know it by; none for the proxy. */
+  /** `hostPort`: a port of the supervisor's machine; undefined for the proxy. */
   forPort(hostPort: number | undefined): EgressListener {
     if (hostPort === undefined) {
       this.#proxy ??= new EgressListener(EGRESS_PROXY.host, this.#proxyPort);

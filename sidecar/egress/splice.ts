@@ -4,9 +4,9 @@ import { TUNNEL_END, TunnelDecoder, tunnelHeader } from '../../protocol/wire/tun
 import type { Linger } from './linger.ts';
 
 /**
- * Carries bytes between a process in the sandbox and the supervisor until both directions have ended, and decides nothing. Either
- * side that stops reading stops the other. What breaks off on the supervisor's side is a reset for the process: an end would
- * tell a client of an unframed protocol that it has everything.
+ * Copies bytes between a process in the sandbox and the supervisor until both directions have ended. A side that stops
+ * reading stops the other. If the supervisor's side breaks off, the process gets a reset: after an orderly end, a
+ * client of an unframed protocol would believe that it has everything.
  */
 export function splice(agent: Socket, tunnel: Duplex, linger: Linger): void {
   let agentEnded = false;

@@ -21,8 +21,8 @@ import { TimeSlice } from '../../protocol/time-slice.ts';
 import type { StagedFile } from './staged-file.ts';
 
 const PIECE_BYTES = 2 ** 20;
-/** Without SEEK_DATA, holes are read as zeros: a file that is larger than this and mostly holes is refused. */
-const MOST_HOLES = 2 ** 30;
+/** Without SEEK_DATA, holes are read as zeros, so a larger file that is mostly holes is refused. */
+const MAX_HOLES = 2 ** 30;
 const BLOCK_BYTES = 512n;
 const readAsync = promisify(read);
 const { O_DIRECTORY, O_NOFOLLOW } = constants;
@@ -37,8 +37,8 @@ export interface CopyTotals {
 
 export interface CopyOptions {
   readonly native: Native | null;
-  readonly own: TemporaryEntries;
-  /** Content for a new name, which `place` then puts there; both as a write does it. */
+  readonly temporaryEntries: TemporaryEntries;
+  /** Copies one file's content to a new name, as a write does. */
   readonly copyFile: (from: OpenFile, to: NamedPlace, copied: CopyTotals) => Promise<void>;
   readonly signal: AbortSignal;
   readonly onProgress: (copied: Readonly<CopyTotals>) => void;
@@ -48,11 +48,11 @@ interface Level {
   readonly from: Directory;
   readonly to: Directory;
   readonly names: Buffer[];
-  /** Permissions of the new folder, given once everything is in it. */
+  /** Permissions of the new folder, set after its content was copied. */
   readonly mode: number;
 }
 
-/** Copies one name to another that must not be there, folders with everything in them; links stay links. */
+/** Copies a file, link or folder to a name that must be free. Links are copied as links. */
 export async function copyTree(
   from: NamedPlace,
   to: NamedPlace,
@@ -62,7 +62,7 @@ export async function copyTree(
   const copied: CopyTotals = { files: 0, bytes: 0, skipped: 0 };
   const slices = new TimeSlice(options.signal);
   const levels: Level[] = [];
-  /** The new folder itself, in case it lies inside the old one. */
+  /** The new top folder, which may lie inside the source. */
   let top: string | null = null;
 
   const one = async (source: NamedPlace, target: NamedPlace): Promise<void> => {
@@ -89,7 +89,7 @@ export async function copyTree(
     try {
       top ??= identityOf(made);
       using listed = openDirectory(named);
-      const names = await namesOf(Directory.fromFd(listed.fd), options.own, slices);
+      const names = await namesOf(Directory.fromFd(listed.fd), options.temporaryEntries, slices);
       const folder = Directory.fromFd(openSync(`/proc/self/fd/${named.fd}`, O_PATH | O_DIRECTORY));
       return { from: folder, to: made, names, mode };
     } catch (error) {
@@ -102,7 +102,7 @@ export async function copyTree(
     await one(from, to);
     if (copied.skipped > 0 && levels.length === 0) {
       throw new HoldfastError('file_not_regular', `${text} cannot be copied`, {
-        why: 'only files, folders and links can',
+        why: 'only files, folders and links can be copied',
       });
     }
     for (let level = levels.at(-1); level !== undefined; level = levels.at(-1)) {
@@ -130,7 +130,7 @@ export async function copyTree(
   }
 }
 
-/** Copies content, holes as holes. */
+/** Copies content, and keeps holes. */
 export async function copyContent(
   from: OpenFile,
   to: StagedFile,
@@ -141,9 +141,9 @@ export async function copyContent(
   const { size, blocks } = from.stat();
   const isSparse = blocks * BLOCK_BYTES < size;
   const end = Number(size);
-  if (isSparse && native === null && end > MOST_HOLES) {
+  if (isSparse && native === null && end > MAX_HOLES) {
     throw new HoldfastError('file_too_large', `${text} cannot be copied`, {
-      why: 'it is a large file with holes, which cannot be seen here',
+      why: 'it is a large sparse file, and holes cannot be detected here',
     });
   }
   const buffer = Buffer.allocUnsafeSlow(PIECE_BYTES);
@@ -156,7 +156,7 @@ export async function copyContent(
     for (at = start; at < stop;) {
       signal.throwIfAborted();
       const { bytesRead } = await readAsync(from.fd, buffer, 0, Math.min(buffer.length, stop - at), at);
-      if (bytesRead === 0) return; // it became shorter
+      if (bytesRead === 0) return; // The file became shorter.
       await to.append(buffer.subarray(0, bytesRead));
       at += bytesRead;
     }
@@ -164,13 +164,17 @@ export async function copyContent(
   if (to.size < end) ftruncateSync(to.fd, end);
 }
 
-async function namesOf(directory: Directory, own: TemporaryEntries, slices: TimeSlice): Promise<Buffer[]> {
+async function namesOf(
+  directory: Directory,
+  temporaryEntries: TemporaryEntries,
+  slices: TimeSlice,
+): Promise<Buffer[]> {
   const names: Buffer[] = [];
   const entries = opendirSync(directory.selfPath, { encoding: 'latin1' });
   try {
     for (let entry = entries.readSync(); entry !== null; entry = entries.readSync()) {
       const name = Buffer.from(entry.name, 'latin1');
-      if (!own.isTemporary(directory.fd, name)) names.push(name);
+      if (!temporaryEntries.isTemporary(directory.fd, name)) names.push(name);
       if (slices.isUsedUp) await slices.yieldToEventLoop();
     }
   } finally {

@@ -2,14 +2,14 @@ import { closeSync, constants, fstatSync, openSync } from 'node:fs';
 
 const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 
-/** The `code` of a failed system call, or undefined for any other value. */
+/** The `code` of a failed system call. Undefined for any other value. */
 export function errnoOf(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
 }
 
 /**
- * An open directory. What lies in it is named through its descriptor, so that nobody who renames or replaces a folder above
- * can lead us elsewhere; the last name is never followed and never waited for.
+ * An open directory. Entries are reached through its descriptor, so renaming or replacing a parent cannot redirect an
+ * access. The last name is never followed and never blocks.
  */
 export class Directory implements Disposable {
   readonly fd: number;
@@ -19,27 +19,27 @@ export class Directory implements Disposable {
     this.fd = fd;
   }
 
-  /** For a path that no untrusted side can change, such as a mount point. Throws the system's error. */
+  /** For a path that no untrusted process can change, such as a mount point. Errors: those of the system. */
   static open(path: string | Buffer): Directory {
     return new Directory(openSync(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK));
   }
 
-  /** Takes over an open descriptor of a directory, which may be one that only names it (O_PATH). */
+  /** Takes ownership of a descriptor of a directory, which may be O_PATH. */
   static fromFd(fd: number): Directory {
     return new Directory(fd);
   }
 
-  /** A path to `name` in this directory, valid while it is open. Names have no slash and are not `..`. */
+  /** A path to `name` in this directory, valid while it is open. `name` has no slash and is not `..`. */
   path(name: string): string {
     return `/proc/self/fd/${this.fd}/${name}`;
   }
 
-  /** The same for a name as bytes: names need not be UTF-8. */
+  /** The same for a name as bytes, which need not be UTF-8. */
   pathOf(name: Buffer): Buffer {
     return Buffer.concat([Buffer.from(`/proc/self/fd/${this.fd}/`), name]);
   }
 
-  /** This directory itself. */
+  /** A path to the directory itself. */
   get selfPath(): string {
     return `/proc/self/fd/${this.fd}/.`;
   }
@@ -49,8 +49,8 @@ export class Directory implements Disposable {
   }
 
   /**
-   * A regular file, opened for reading. Null when there is none: it is missing, a link, a FIFO, a folder, or not ours to read.
-   * Errors that say nothing about the file (no descriptors left, a broken disk) are thrown.
+   * Opens a regular file for reading. Null if it is missing, a link, a FIFO, a directory or not readable. Errors that
+   * do not concern the file (no descriptors left, a broken disk) are thrown.
    */
   openRegularFile(name: string): number | null {
     let fd: number;
@@ -76,7 +76,7 @@ export class Directory implements Disposable {
   }
 }
 
-/** True for errors that a hostile or missing file explains. */
+/** True for errors that a missing or hostile file can cause. */
 export function isPathError(error: unknown): boolean {
   switch (errnoOf(error)) {
     case 'ENOENT':

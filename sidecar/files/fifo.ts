@@ -3,18 +3,18 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import { type Directory, errnoOf, isPathError } from './directory.ts';
 
 const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
-/** Writes up to this size are never mixed with another writer's. */
+/** Writes up to this size are atomic. */
 const PIPE_BUF = 4096;
 
-/** `full`: the reader does not read. `nobody`: there is no reader. */
+/** `full`: the reader does not read. `nobody`: no reader has opened the FIFO. */
 export type SendResult = 'sent' | 'full' | 'nobody';
 
-/** Opened anew for each line: without a reader the system says so, which is how we know that the other end lives. */
+/** Opened for each line: the system then reports whether a reader still exists. */
 function openForWriting(directory: Directory, name: string): number | null {
   return openFifo(directory, name, O_WRONLY);
 }
 
-/** A FIFO for reading, without waiting for a writer; null when there is none. */
+/** Opens a FIFO for reading without waiting for a writer. Null if there is none. */
 export function openForReading(directory: Directory, name: string): number | null {
   return openFifo(directory, name, O_RDONLY);
 }
@@ -32,7 +32,7 @@ function openFifo(directory: Directory, name: string, direction: number): number
   return null;
 }
 
-/** Writes what there is room for, without waiting: how many bytes that were. */
+/** Writes what fits without blocking. Returns the number of bytes. */
 export function writeAvailable(directory: Directory, name: string, bytes: Uint8Array): number | 'nobody' {
   const fd = openForWriting(directory, name);
   if (fd === null) return 'nobody';
@@ -53,7 +53,7 @@ export function writeAvailable(directory: Directory, name: string, bytes: Uint8A
   }
 }
 
-/** True when somebody has the FIFO open for reading. The reader makes it; we only ever write. */
+/** True if a process has the FIFO open for reading. The reader creates it; the sidecar only writes. */
 export function hasReader(directory: Directory, name: string): boolean {
   const fd = openForWriting(directory, name);
   if (fd === null) return false;
@@ -61,7 +61,7 @@ export function hasReader(directory: Directory, name: string): boolean {
   return true;
 }
 
-/** Writes one line in one piece, without waiting. */
+/** Writes one line atomically and without blocking. */
 export function sendLine(directory: Directory, name: string, line: string): SendResult {
   const bytes = Buffer.from(`${line}\n`);
   if (bytes.length > PIPE_BUF) throw new HoldfastError('internal', 'A request line is too long');

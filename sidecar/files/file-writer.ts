@@ -24,9 +24,9 @@ import {
   type WriteIntents,
 } from './write-intents.ts';
 
-/** How often a place that changes under our hands is looked at again. */
+/** How often a write is retried when the target changes meanwhile. */
 const TRIES = 8;
-const MOST_EXCHANGES = 16;
+const MAX_SWAPS = 16;
 const NEW_FILE = 0o644;
 const OWNER_WRITE = 0o200n;
 const PERMISSIONS = 0o777n;
@@ -39,9 +39,9 @@ export interface WritePrecondition {
 }
 
 export interface WriteTarget {
-  /** As the caller wrote it, for errors. */
-  readonly text: string;
-  /** The folder and name that it means now. */
+  /** The path as the caller wrote it, for errors. */
+  readonly displayPath: string;
+  /** Resolves the current folder and name of the path. */
   readonly locate: () => Place;
 }
 
@@ -51,13 +51,13 @@ export interface WriterOptions {
 }
 
 /**
- * Puts new content in the place of old in one step, and only if the old is what the caller believes: the staged file and the
- * one that is there swap names, and what came out is looked at; if it is something else, they swap back.
+ * Replaces a file's content atomically, and only if the old content is what the caller expects. The staged file and the
+ * target swap names (RENAME_EXCHANGE), and what came out is checked. If it is not the expected file, they swap back.
  */
 export class FileWriter {
   readonly #native: Native | null;
   readonly #intents: WriteIntents;
-  /** False once the file system has said that it cannot swap names. */
+  /** False once the file system has refused to swap names. */
   #canExchange: boolean;
 
   constructor({ native, intents }: WriterOptions) {
@@ -66,39 +66,39 @@ export class FileWriter {
     this.#canExchange = native !== null;
   }
 
-  write(target: WriteTarget, expectation: WritePrecondition, content: Uint8Array): Promise<WriteResult> {
+  write(target: WriteTarget, precondition: WritePrecondition, content: Uint8Array): Promise<WriteResult> {
     const fill = (staged: StagedFile): Promise<void> => staged.append(content);
-    return this.writeWith(target, expectation, fill, contentVersion(content));
+    return this.writeWith(target, precondition, fill, contentVersion(content));
   }
 
-  /** A write whose content somebody else puts into the staged file. `version` of it, where it is known. */
+  /** Writes content that `fill` puts into the staged file. `version`: that of the content, if it is known. */
   async writeWith(
     target: WriteTarget,
-    expectation: WritePrecondition,
+    precondition: WritePrecondition,
     fill: (staged: StagedFile) => Promise<void>,
     version?: string,
   ): Promise<WriteResult> {
-    const staged = this.stage(target, expectation);
+    const staged = this.stage(target, precondition);
     try {
       await fill(staged);
-      return await this.commit(target, expectation, staged, version);
+      return await this.commit(target, precondition, staged, version);
     } finally {
       this.discard(staged);
     }
   }
 
-  /** Room for new content; fails at once where the write could not succeed. End it with `discard`. */
-  stage({ text, locate }: WriteTarget, expectation: WritePrecondition): StagedFile {
-    demandExpectation(expectation);
+  /** Creates a staged file. Fails at once if the write cannot succeed. The caller ends it with `discard`. */
+  stage({ displayPath: text, locate }: WriteTarget, precondition: WritePrecondition): StagedFile {
+    checkPrecondition(precondition);
     using place = locate();
     if (place.name === null) throw new HoldfastError('file_is_a_directory', `${text} is a folder`);
-    using current = this.#lookAt(place);
-    checkPlace(current, text, expectation);
+    using current = this.#open(place);
+    checkPlace(current, text, precondition);
     const { name } = place;
     return StagedFile.create(place.directory, this.#native, this.#namesFor(name, { kind: 'anything' }));
   }
 
-  /** Temporary names for what is to replace `target`. */
+  /** Temporary names for the file that replaces `target`. */
   #namesFor(target: Buffer, expected: ExpectedFile): TemporaryNames {
     return {
       newName: () => this.#intents.newName(),
@@ -114,29 +114,29 @@ export class FileWriter {
     if (temporary !== null) this.#intents.unregister(temporary);
   }
 
-  /** `version` of the content, where it is known. The staged file stays the caller's to discard. */
+  /** `version`: that of the content, if it is known. The caller still discards the staged file. */
   async commit(
     target: WriteTarget,
-    expectation: WritePrecondition,
+    precondition: WritePrecondition,
     staged: StagedFile,
     version?: string,
   ): Promise<WriteResult> {
-    const { text } = target;
-    staged.setAttributes(expectation.mode ?? NEW_FILE, fstatSync(staged.fd).gid);
+    const { displayPath: text } = target;
+    staged.setAttributes(precondition.mode ?? NEW_FILE, fstatSync(staged.fd).gid);
     await staged.sync();
     for (let tries = 0; tries < TRIES; tries += 1) {
       using place = target.locate();
       if (place.name === null) throw new HoldfastError('file_is_a_directory', `${text} is a folder`);
-      using current = this.#lookAt(place);
+      using current = this.#open(place);
       if (current?.stat().isSymbolicLink() === true) continue;
-      checkPlace(current, text, expectation);
+      checkPlace(current, text, precondition);
       if (current === null) {
         if (staged.isLost) break;
         if (!this.#place(staged, place.directory, place.name)) continue;
         await syncDirectory(place);
         return await written(staged, version, { created: true, hardlinked: false });
       }
-      const expected = await this.#expectedOf(current, text, expectation, version);
+      const expected = await this.#expectedOf(current, text, precondition, version);
       if (expected === 'there already') {
         using file = openRegular(current, text);
         return await written(file, version, { created: false, hardlinked: false });
@@ -152,7 +152,7 @@ export class FileWriter {
     throw systemError('EAGAIN', 'rename');
   }
 
-  #lookAt(place: Place): OpenFile | null {
+  #open(place: Place): OpenFile | null {
     try {
       return new OpenFile(openName(place));
     } catch (error) {
@@ -165,21 +165,21 @@ export class FileWriter {
     current: OpenFile,
     text: string,
     { ifVersion }: WritePrecondition,
-    own: string | undefined,
+    newVersion: string | undefined,
   ): Promise<ExpectedFile | 'there already'> {
     if (ifVersion === undefined) return { kind: 'anything' };
     using file = openRegular(current, text);
     const { version } = await versionOf(file);
     if (version !== ifVersion) {
-      // Asked for again after an answer that was lost: what is wanted is there.
-      if (version === own) return 'there already';
+      // A repeated request whose first answer was lost: the wanted content is there.
+      if (version === newVersion) return 'there already';
       throw versionConflict(text, version);
     }
     const isContent = file.stat().size <= BigInt(MAX_HASHED_BYTES);
     return isContent ? { kind: 'content', version } : { kind: 'facts', facts: statSignatureOf(file) };
   }
 
-  /** A name for a file where there is none. False when somebody was faster. */
+  /** Gives the staged file a name that is free. False if another process took the name. */
   #place(staged: StagedFile, directory: Place['directory'], name: Buffer): boolean {
     const { temporary } = staged;
     try {
@@ -201,7 +201,7 @@ export class FileWriter {
     }
   }
 
-  /** Null when the place has changed and has to be looked at again. */
+  /** Null if the target changed, so that it must be checked again. */
   async #replace(
     staged: StagedFile,
     place: Place,
@@ -213,7 +213,7 @@ export class FileWriter {
     const native = this.#canExchange ? this.#native : null;
     if (native === null) return await this.#replaceUnswapped(staged, place, name, expected);
     const named = staged.temporary;
-    // What it is to replace may be something else than at the try before.
+    // A retry may replace another file than the last try did.
     if (named !== null) names.register(named, identity);
     const temporary = named ?? staged.linkTemporaryName(place.directory, native, names);
     const swap = (): void =>
@@ -234,7 +234,7 @@ export class FileWriter {
       }
     }
     {
-      using out = this.#lookAtName(temporary);
+      using out = this.#openTemporary(temporary);
       if (out !== null && (await isExpected(out, expected).catch(() => false))) {
         const hardlinked = out.stat().nlink > 1n;
         unlinkTemporaryName(temporary);
@@ -247,14 +247,14 @@ export class FileWriter {
   }
 
   /**
-   * Somebody was faster: what came out goes back in, and so does whatever they put there meanwhile, the newest last. It is
-   * over when the swap brings out what the swap before had put in: then nobody was in between.
+   * The target was changed first, so the file that came out goes back in. Other processes may keep replacing the target
+   * meanwhile, and the newest file must win. The loop ends when a swap brings out what the previous swap put in.
    */
   #swapBack(staged: StagedFile, temporary: TemporaryName, swap: () => void): void {
     const { identity } = staged;
     let placed = identity;
     let held = this.#identityAt(temporary);
-    for (let swaps = 0; swaps < MOST_EXCHANGES; swaps += 1) {
+    for (let swaps = 0; swaps < MAX_SWAPS; swaps += 1) {
       swap();
       const out = this.#identityAt(temporary);
       const isOver = out === placed;
@@ -263,19 +263,20 @@ export class FileWriter {
       if (isOver) break;
     }
     if (held === identity) return;
-    // They replaced our content while it was there: it is gone, and what is left over is what they would have replaced.
+    // Our content was replaced while it was in place, and it is gone. The file left over is the one that the other
+    // process meant to replace.
     unlinkTemporaryName(temporary);
     this.#nameGone(staged, temporary);
     staged.isLost = true;
   }
 
   #identityAt(temporary: TemporaryName): string {
-    using there = this.#lookAtName(temporary);
+    using there = this.#openTemporary(temporary);
     if (there === null) throw systemError('ESTALE', 'open');
     return identityOf(there);
   }
 
-  /** Where names cannot be swapped: looked at, then replaced; a change in the moment between is lost. */
+  /** For file systems that cannot swap names: checks, then renames. A change between the two is lost. */
   async #replaceUnswapped(
     staged: StagedFile,
     place: Place,
@@ -288,7 +289,7 @@ export class FileWriter {
       const names = this.#namesFor(name, { kind: 'anything' });
       temporary = staged.linkTemporaryName(place.directory, this.#native, names);
     }
-    using current = this.#lookAt(place);
+    using current = this.#open(place);
     if (current === null || !(await isExpected(current, expected))) return null;
     const hardlinked = current.stat().nlink > 1n;
     renameSync(temporary.directory.pathOf(temporary.name), place.directory.pathOf(name));
@@ -301,7 +302,7 @@ export class FileWriter {
     this.#intents.unregister(temporary);
   }
 
-  #lookAtName({ directory, name }: TemporaryName): OpenFile | null {
+  #openTemporary({ directory, name }: TemporaryName): OpenFile | null {
     try {
       return new OpenFile(openSync(directory.pathOf(name), O_PATH | constants.O_NOFOLLOW));
     } catch (error) {
@@ -311,7 +312,7 @@ export class FileWriter {
   }
 }
 
-function demandExpectation({ ifVersion, overwrite, create }: WritePrecondition): void {
+function checkPrecondition({ ifVersion, overwrite, create }: WritePrecondition): void {
   if (ifVersion !== undefined || overwrite === true || create === true) return;
   throw new HoldfastError('invalid_params', 'The file was not written', {
     why: 'the request does not say what it expects to find',
@@ -319,9 +320,9 @@ function demandExpectation({ ifVersion, overwrite, create }: WritePrecondition):
   });
 }
 
-/** Throws where this write can never be. A link is a race that the caller looks at again. */
-function checkPlace(current: OpenFile | null, text: string, expectation: WritePrecondition): void {
-  const { ifVersion, overwrite, create } = expectation;
+/** Throws if the write can never succeed. A link is a race, and the caller tries again. */
+function checkPlace(current: OpenFile | null, text: string, precondition: WritePrecondition): void {
+  const { ifVersion, overwrite, create } = precondition;
   if (current === null) {
     if (ifVersion !== undefined) throw versionConflict(text, null);
     if (create !== true) throw new HoldfastError('file_not_found', `There is no ${text}`);
@@ -355,7 +356,7 @@ async function written(
   return { version: looked.version, size, mtimeMs, mtimeNs, ...facts };
 }
 
-/** The name itself is on the disk; where the folder may not be opened for that, it is when the system gets to it. */
+/** Syncs the directory entry. If the directory cannot be opened, the entry is written when the system gets to it. */
 async function syncDirectory({ directory }: Place): Promise<void> {
   let fd: number;
   try {

@@ -24,13 +24,13 @@ const NEW_FOLDER = 0o755;
 const TRIES = 8;
 const unlinkAsync = promisify(unlink);
 
-/** A place with a name: everything but the workspace itself. */
+/** Any path except the workspace itself. */
 export interface NamedPlace extends Disposable {
   readonly directory: Directory;
   readonly name: Buffer;
 }
 
-/** The folder and last name of a path; a link there is not followed. */
+/** The folder and last name of a path. A link there is not followed. */
 export function namedPlace(resolver: Resolver, path: readonly Buffer[], text: string): NamedPlace {
   const place: Place = resolver.parent(path, false);
   const { directory, name } = place;
@@ -42,7 +42,7 @@ export function namedPlace(resolver: Resolver, path: readonly Buffer[], text: st
   });
 }
 
-/** False when it was there already, which without `parents` is an error. */
+/** False if the folder existed, which is an error without `parents`. */
 export function makeFolder(
   resolver: Resolver,
   path: readonly Buffer[],
@@ -74,20 +74,20 @@ export function makeFolder(
 
 function makeOne({ directory, name }: NamedPlace): void {
   mkdirSync(directory.pathOf(name), NEW_FOLDER);
-  // Our own umask lets nobody in; the agent's programs may run as another user of the group.
+  // The sidecar's umask denies access to others, but the agent's programs may run as another user of the group.
   using made = new OpenFile(
     openSync(directory.pathOf(name), O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW),
   );
   chmodSync(`/proc/self/fd/${made.fd}`, NEW_FOLDER);
 }
 
-/** Nothing looks at where it leads: that is decided by whoever follows it. */
+/** The target is not checked; whoever follows the link resolves it. */
 export function makeLink(resolver: Resolver, path: readonly Buffer[], text: string, link: Buffer): void {
   using place = namedPlace(resolver, path, text);
   symlinkSync(link, place.directory.pathOf(place.name));
 }
 
-/** Moves a name as it stands: a link moves itself. */
+/** Renames an entry. A link is renamed itself. */
 export function renamePath(
   native: Native | null,
   from: NamedPlace,
@@ -107,26 +107,26 @@ export function renamePath(
       if (code !== 'ENOSYS' && !(code === 'EINVAL' && !isFolder(from))) throw error;
     }
   }
-  // Where the system cannot refuse by itself: looked at, then renamed.
+  // Without RENAME_NOREPLACE: checks, then renames.
   if (isThere(to)) throw systemError('EEXIST', 'rename');
   renameSync(from.directory.pathOf(from.name), to.directory.pathOf(to.name));
 }
 
 export interface DeleteOptions {
-  readonly own: TemporaryEntries;
+  readonly temporaryEntries: TemporaryEntries;
   readonly recursive: boolean;
   readonly signal: AbortSignal;
   readonly onProgress: (removed: Readonly<RemovalTotals>) => void;
 }
 
-/** Removes one name; of a folder with `recursive`, everything below it, whatever its modes and depth. */
+/** Removes an entry. With `recursive`, also a folder with everything below it, whatever its modes and depth. */
 export async function deletePath(place: NamedPlace, options: DeleteOptions): Promise<RemovalTotals> {
   const { directory, name } = place;
   for (let tries = 0; tries < TRIES; tries += 1) {
     const stat = lstatSync(directory.pathOf(name));
     try {
       if (!stat.isDirectory()) {
-        // Freeing a large file takes its time: not on the thread that answers everybody.
+        // Freeing a large file takes time, so it is not done on the main thread.
         await unlinkAsync(directory.pathOf(name));
         return { files: 1, bytes: stat.isFile() && stat.nlink === 1 ? stat.size : 0 };
       }
@@ -138,7 +138,7 @@ export async function deletePath(place: NamedPlace, options: DeleteOptions): Pro
     } catch (error) {
       const code = errnoOf(error);
       if (code !== 'EISDIR' && code !== 'ENOTDIR' && code !== 'ELOOP') throw error;
-      // It became something else between the look and the deed.
+      // The entry changed its type meanwhile.
     }
   }
   throw systemError('EAGAIN', 'unlink');
@@ -147,13 +147,13 @@ export async function deletePath(place: NamedPlace, options: DeleteOptions): Pro
 async function deleteFolder(
   parent: Directory,
   name: Buffer,
-  { own, signal, onProgress }: DeleteOptions,
+  { temporaryEntries, signal, onProgress }: DeleteOptions,
 ): Promise<RemovalTotals> {
   grantOwnerAccess(parent, name);
   let removed: RemovalTotals;
   {
     using folder = parent.openDirectory(name);
-    removed = await emptyDirectory(folder, { own, signal, onProgress });
+    removed = await emptyDirectory(folder, { temporaryEntries, signal, onProgress });
   }
   rmdirSync(parent.pathOf(name));
   return removed;

@@ -6,7 +6,7 @@ import { withFileErrors } from './file-errors.ts';
 import type { Uploads } from './uploads.ts';
 import type { WorkspaceFiles } from './workspace-files.ts';
 
-/** The answers to `files/*` on one connection; its uploads end with `closed`. */
+/** Handlers of `files/*` for one connection. Its uploads end when `closed` resolves. */
 export function filesHandlers<P>(
   files: WorkspaceFiles,
   payloads: BufferPool,
@@ -18,7 +18,7 @@ export function filesHandlers<P>(
       opened = files.uploads();
       void Promise.all([opened, closed]).then(
         ([open]) => open.close(),
-        () => undefined, // nothing was opened
+        () => undefined, // No uploads were opened.
       );
     }
     return opened;
@@ -33,14 +33,14 @@ export function filesHandlers<P>(
       const { bytes, ...facts } = await files.read(path, { offset, length, ifVersion, signal, payloads });
       return withBytes({ offset, ...facts }, bytes, () => payloads.release(bytes));
     },
-    'files/write': async ({ path, ...expectation }, { bytes, releaseBytes, signal }) => {
-      const written = await files.write(path, expectation, bytes, signal);
+    'files/write': async ({ path, ...precondition }, { bytes, releaseBytes, signal }) => {
+      const written = await files.write(path, precondition, bytes, signal);
       releaseBytes();
       return written;
     },
-    'files/begin': async ({ path, ...expectation }) => {
+    'files/begin': async ({ path, ...precondition }) => {
       const [open, target] = await Promise.all([uploads(), files.target(path)]);
-      return { upload: await withFileErrors(path, () => open.begin(target, expectation)) };
+      return { upload: await withFileErrors(path, () => open.begin(target, precondition)) };
     },
     'files/append': async ({ upload, offset }, { bytes, releaseBytes }) => {
       const open = await uploads();

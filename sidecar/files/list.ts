@@ -9,7 +9,7 @@ import type { Resolver } from './resolver.ts';
 import { TimeSlice } from '../../protocol/time-slice.ts';
 import { statEntry } from './stat.ts';
 
-/** Characters of one page: the whole answer has to fit into one line of at most 1 MiB. */
+/** Limit of one page, which must fit into one message line of at most 1 MiB. */
 const PAGE_CHARACTERS = 256 * 1024;
 const READ_AHEAD = 1024;
 
@@ -20,30 +20,35 @@ export interface ListOptions {
 }
 
 /**
- * One page of a folder in byte order of the names, links not followed. The cursor is the last name: what is there all the
- * time comes exactly once, however the folder changes between pages. Memory is bounded by the page, not by the folder.
+ * One page of a folder, in byte order of the names. Links are not followed. The cursor is the last name, so an entry
+ * that exists throughout is listed exactly once, even if the folder changes between pages. Memory is bounded by the
+ * page, not by the folder.
  */
 export async function listPath(
-  looker: { readonly resolver: Resolver; readonly native: Native | null; readonly own: TemporaryEntries },
+  access: {
+    readonly resolver: Resolver;
+    readonly native: Native | null;
+    readonly temporaryEntries: TemporaryEntries;
+  },
   path: readonly Buffer[],
   { cursor, limit, signal }: ListOptions,
 ): Promise<{ entries: FileEntry[]; nextCursor: string | null }> {
   const slices = new TimeSlice(signal);
-  using named = new OpenFile(looker.resolver.open(path, true));
+  using named = new OpenFile(access.resolver.open(path, true));
   using folder = openDirectory(named);
   const directory = Directory.fromFd(folder.fd);
   const after = cursor === undefined ? '' : decodeName(cursor).toString('latin1');
-  const { names, more } = await namesAfter(directory, looker.own, { after, limit }, slices);
+  const { names, more } = await namesAfter(directory, access.temporaryEntries, { after, limit }, slices);
 
   const entries: FileEntry[] = [];
   let characters = 0;
   for (const [index, latin] of names.entries()) {
     const name = Buffer.from(latin, 'latin1');
-    const stat = statEntry(looker, path, directory, name);
+    const stat = statEntry(access, path, directory, name);
     const spelled = encodeName(name);
     if (stat !== null) {
       entries.push({ name: spelled, ...stat });
-      // As long as it can get: a byte escaped takes three characters of up to three bytes.
+      // The largest possible size: an escaped byte takes three characters.
       characters += 100 + spelled.length + (stat.link?.length ?? 0);
     }
     const isLast = index === names.length - 1;
@@ -54,16 +59,16 @@ export async function listPath(
   return { entries, nextCursor: null };
 }
 
-/** The first `limit` names after `after`, sorted, one character per byte. Keeps no more than a few pages of them. */
+/** The first `limit` names after `after`, sorted, one character per byte. Holds at most a few pages of names. */
 async function namesAfter(
   directory: Directory,
-  own: TemporaryEntries,
+  temporaryEntries: TemporaryEntries,
   { after, limit }: { readonly after: string; readonly limit: number },
   slices: TimeSlice,
 ): Promise<{ names: string[]; more: boolean }> {
   let names: string[] = [];
   let more = false;
-  /** The last name that can still be on the page, once there are enough: of a large folder, most names are beyond it. */
+  /** The last name that can still be on the page. In a large folder, most names are beyond it. */
   const page: { last: string | null } = { last: null };
   const cut = (): void => {
     names.sort(byBytes);
@@ -78,7 +83,7 @@ async function namesAfter(
     for (let entry = entries.readSync(); entry !== null; entry = entries.readSync()) {
       const { name } = entry;
       const isWanted = name > after && (page.last === null || name < page.last);
-      if (isWanted && !own.isTemporary(directory.fd, name)) names.push(name);
+      if (isWanted && !temporaryEntries.isTemporary(directory.fd, name)) names.push(name);
       if (names.length >= limit * 4 + READ_AHEAD) {
         cut();
         names = [...names];

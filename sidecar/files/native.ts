@@ -1,7 +1,7 @@
 import { arch } from 'node:os';
 import { HoldfastError } from '../../protocol/errors.ts';
 
-/** What a listing says of an entry. */
+/** The part of stat that a listing needs. */
 export interface EntryStat {
   /** Type and permissions. */
   readonly mode: number;
@@ -10,19 +10,19 @@ export interface EntryStat {
   readonly mtimeNanoseconds: number;
 }
 
-/** System calls that Node has no function for. Each throws an Error with the system's `code`. */
+/** System calls that Node lacks. Errors have the system's `code`. */
 export interface Native {
-  /** Of a name itself, links not followed; null when there is none. */
+  /** lstat of a name. Null if it does not exist. */
   statAt(directory: number, name: Buffer): EntryStat | null;
-  /** A descriptor for `path` below `directory`; no part of the way may lie outside it, on another mount, or in /proc. */
+  /** Opens `path` beneath `directory`. No part of the path may leave it, cross a mount, or go through /proc. */
   openBeneath(directory: number, path: Buffer, flags: number): number;
-  /** Fails with EEXIST where there is something under the new name. */
+  /** Fails with EEXIST if the new name exists. */
   renameNoReplace(fromDirectory: number, from: Buffer, toDirectory: number, to: Buffer): void;
-  /** Swaps two names in one step; both must be there. */
+  /** Swaps two existing names atomically. */
   exchange(directory: number, one: Buffer, otherDirectory: number, other: Buffer): void;
   /** Gives a name to an open file that has none. */
   linkDescriptor(fd: number, directory: number, name: Buffer): void;
-  /** Offset of the next byte from `offset` on that is data (or a hole); the size of the file when there is none. */
+  /** Offset of the next data (or hole) from `offset`. Without one, null for data and the file's size for a hole. */
   seekData(fd: number, offset: number): number | null;
   seekHole(fd: number, offset: number): number;
 }
@@ -38,7 +38,7 @@ const SEEK_DATA = 3;
 const SEEK_HOLE = 4;
 const O_CLOEXEC = 0o2000000;
 const AT_SYMLINK_NOFOLLOW = 0x100;
-/** Type, mode, mtime and size of struct statx, and where they are in it. */
+/** Wanted fields of struct statx (type, mode, mtime, size) and their offsets. */
 const STATX_WANTED = 0x1 | 0x2 | 0x40 | 0x200;
 const STATX = { bytes: 256, mode: 28, size: 40, seconds: 112, nanoseconds: 120 } as const;
 const TWO_TO_32 = 2 ** 32;
@@ -53,7 +53,10 @@ const ERRNO_NAMES: Readonly<Record<number, string>> = {
   95: 'ENOTSUP', 116: 'ESTALE', 122: 'EDQUOT',
 }; // prettier-ignore
 
-/** Loads koffi: some ten milliseconds, so only when it is first needed. Null on a machine it has no binary for. */
+/**
+ * Loads koffi, which takes some ten milliseconds, so only when it is needed. Null if koffi has no binary for this
+ * machine.
+ */
 export async function loadNative(): Promise<Native | null> {
   const renameat2 = SYS_RENAMEAT2[arch()];
   if (process.platform !== 'linux' || renameat2 === undefined) return null;
@@ -66,7 +69,7 @@ export async function loadNative(): Promise<Native | null> {
   }
   const { errno } = koffi;
   const libc = koffi.load(null);
-  // The C library has no function for the first, and an old one none for the second.
+  // The C library has no openat2, and an old one has no renameat2.
   const openat2 = libc.func('long syscall(long, long, void *, void *, long, long)');
   const rename = libc.func('long syscall(long, long, void *, long, void *, long)');
   const linkat = libc.func('int linkat(int, void *, int, void *, int)');
@@ -135,7 +138,7 @@ export async function loadNative(): Promise<Native | null> {
   };
 }
 
-/** As C takes strings. A NUL inside would cut the name short: that is refused, whoever let it through. */
+/** A NUL-terminated copy. A NUL inside would shorten the name, so it is refused. */
 function terminated(text: Buffer): Buffer {
   if (text.includes(0)) throw new HoldfastError('invalid_params', 'A name contains a NUL character');
   const copy = Buffer.allocUnsafe(text.length + 1);

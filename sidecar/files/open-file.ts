@@ -3,7 +3,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 
 const { O_DIRECTORY, O_NONBLOCK, O_RDONLY } = constants;
 
-/** A descriptor that is closed with its block. */
+/** A descriptor that is closed at the end of its block. */
 export class OpenFile implements Disposable {
   readonly fd: number;
 
@@ -20,13 +20,13 @@ export class OpenFile implements Disposable {
   }
 }
 
-/** Device and inode, by which a file is known again. */
+/** Device and inode, which identify a file. */
 export function identityOf({ fd }: { readonly fd: number }): string {
   const { dev, ino } = fstatSync(fd, { bigint: true });
   return `${dev}:${ino}`;
 }
 
-/** Opens for reading what an O_PATH descriptor names, if that is a regular file: no FIFO is ever waited for or woken. */
+/** Opens what an O_PATH descriptor names for reading, if it is a regular file. A FIFO is neither opened nor woken. */
 export function openRegular(named: OpenFile, path: string): OpenFile {
   const stat = named.stat();
   if (stat.isDirectory()) throw new HoldfastError('file_is_a_directory', `${path} is a folder`);
@@ -35,16 +35,16 @@ export function openRegular(named: OpenFile, path: string): OpenFile {
       why: 'only regular files can be read and written',
     });
   }
-  // Without waiting even where the agent holds a lease on it.
+  // Does not wait even if the agent holds a lease on the file.
   return new OpenFile(openSync(`/proc/self/fd/${named.fd}`, O_RDONLY | O_NONBLOCK));
 }
 
-/** Opens for listing what an O_PATH descriptor names. */
+/** Opens the directory that an O_PATH descriptor names, for listing. */
 export function openDirectory(named: OpenFile): OpenFile {
   return new OpenFile(openSync(`/proc/self/fd/${named.fd}`, O_RDONLY | O_DIRECTORY | O_NONBLOCK));
 }
 
-/** As many bytes as there are, up to the buffer's length. */
+/** Reads until the buffer is full or the file ends. */
 export function readFully(fd: number, buffer: Buffer, position: number): number {
   let filled = 0;
   while (filled < buffer.length) {

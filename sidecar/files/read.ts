@@ -7,8 +7,8 @@ import { OpenFile, openRegular, readFully } from './open-file.ts';
 import type { Resolver } from './resolver.ts';
 import { MAX_HASHED_BYTES, contentVersion, statVersion, versionOf } from './version.ts';
 
-/** Up to this size reading costs less than handing it to another thread. */
-const AT_ONCE_BYTES = 64 * 1024;
+/** Up to this size, reading at once is cheaper than on another thread. */
+const SYNC_BYTES = 64 * 1024;
 const readAsync = promisify(readCallback);
 const NS_PER_MS = 1_000_000n;
 
@@ -17,24 +17,24 @@ export interface ReadOptions {
   readonly length: number;
   readonly ifVersion: string | undefined;
   readonly signal: AbortSignal;
-  /** What the bytes of a piece are taken from. */
+  /** Buffers for the bytes. */
   readonly payloads: BufferPool;
 }
 
 export interface ReadPiece {
   readonly bytes: Buffer;
-  /** Of the whole file. */
+  /** Size of the whole file. */
   readonly size: number;
   /**
-   * Never newer than the bytes: for up to 4 MiB of exactly the content that they are part of, for more of before they were
-   * read, so that a write by this version fails when something changed meanwhile.
+   * Never newer than the bytes. Up to 4 MiB it is the version of exactly this content. For larger files it was taken
+   * before the read, so a write with this version fails if something changed meanwhile.
    */
   readonly version: string;
   readonly mtimeMs: number;
   readonly mode: number;
 }
 
-/** A piece of a regular file. Errors: `conflict` where `ifVersion` is not what is there. */
+/** Reads a part of a regular file. Errors: `conflict` if the version is not `ifVersion`. */
 export async function readPath(
   resolver: Resolver,
   path: readonly Buffer[],
@@ -50,21 +50,21 @@ export async function readPath(
 }
 
 export function versionConflict(path: string, version: string | null): HoldfastError {
-  return new HoldfastError('conflict', `${path} is not what it was`, {
+  return new HoldfastError('conflict', `${path} is not the version that was read`, {
     why: version === null ? 'it has been removed' : 'it has been changed since it was read',
     next: 'read it again',
     details: { version },
   });
 }
 
-/** Null when it is larger than what a content version is made for. */
+/** Null if the file is too large for a content version. */
 async function smallFile(
   file: OpenFile,
   { offset, length, payloads }: ReadOptions,
 ): Promise<ReadPiece | null> {
   const stat = file.stat();
   if (stat.size > BigInt(MAX_HASHED_BYTES)) return null;
-  // One byte more than there should be shows the end; a file that grows meanwhile is read again with room for it.
+  // One extra byte shows where the file ends. If the file grows meanwhile, the buffer grows too.
   let buffer = payloads.acquire(Number(stat.size) + 1);
   let filled = 0;
   for (;;) {
@@ -106,7 +106,7 @@ async function partOf(
 
 async function readInto(file: OpenFile, buffer: Buffer, from: number, position = from): Promise<number> {
   const room = buffer.subarray(from);
-  if (room.length <= AT_ONCE_BYTES) return readFully(file.fd, room, position);
+  if (room.length <= SYNC_BYTES) return readFully(file.fd, room, position);
   let filled = 0;
   while (filled < room.length) {
     const { bytesRead } = await readAsync(file.fd, room, filled, room.length - filled, position + filled);

@@ -18,11 +18,11 @@ import type { TemporaryEntries } from './temporary-entries.ts';
 import { TimeSlice } from '../../protocol/time-slice.ts';
 
 const { O_DIRECTORY, O_NOFOLLOW } = constants;
-/** Linux: a descriptor that only names a file; Node has no constant for it. */
+/** Linux: the descriptor only names the file. Node has no constant for it. */
 const O_PATH = 0o10000000;
 const OWNER_ALL = 0o700;
-/** Passes over the root without anything getting less before somebody else must be writing there. */
-const PATIENCE = 20;
+/** Passes without progress after which another process must be writing to the directory. */
+const MAX_IDLE_PASSES = 20;
 
 export interface RemovalTotals {
   files: number;
@@ -30,31 +30,32 @@ export interface RemovalTotals {
 }
 
 export interface RemoveOptions {
-  /** Where others see the folder: names that it gets meanwhile are noted as ours. */
-  readonly own?: TemporaryEntries;
+  /** Registers the temporary names, if other processes can see the directory. */
+  readonly temporaryEntries?: TemporaryEntries;
   readonly signal?: AbortSignal;
-  /** Called at every break. */
+  /** Called at every pause. */
   readonly onProgress?: (removed: Readonly<RemovalTotals>) => void;
 }
 
 /**
- * Empties a directory of our own uid, whatever the modes and however deep. Folders inside folders are first moved up to the
- * root, so that no path gets long and two descriptors are enough; killed in between, the next call goes on with what is left.
+ * Empties a directory of our own uid, whatever its modes and depth. Nested directories are first moved up to the root,
+ * so paths stay short and two descriptors suffice. After a crash the next call continues.
  */
 export async function emptyDirectory(root: Directory, options: RemoveOptions = {}): Promise<RemovalTotals> {
-  const { own } = options;
+  const { temporaryEntries } = options;
   const moved =
-    own?.newName('removing') ?? Buffer.from(`.holdfast-removing-${randomBytes(8).toString('hex')}`);
+    temporaryEntries?.newName('removing') ??
+    Buffer.from(`.holdfast-removing-${randomBytes(8).toString('hex')}`);
   const names = { moved, count: 0, noted: false };
   try {
     return await emptied(root, options, () => {
-      if (!names.noted) own?.register(moved, root);
+      if (!names.noted) temporaryEntries?.register(moved, root);
       names.noted = true;
       names.count += 1;
       return `${moved.toString()}-${names.count}`;
     });
   } finally {
-    if (names.noted) own?.unregister(moved);
+    if (names.noted) temporaryEntries?.unregister(moved);
   }
 }
 
@@ -69,7 +70,10 @@ async function emptied(
   let stuck = 0;
   let cause: unknown;
 
-  /** One pass over `directory`. Folders in it are taken by `onFolder`. Returns how many entries there were and how many stayed. */
+  /**
+   * One pass over a directory. `onFolder` handles subdirectories. Returns how many entries were seen and how many are
+   * left.
+   */
   const pass = async (
     directory: Directory,
     onFolder: (name: Buffer) => Promise<boolean>,
@@ -115,7 +119,7 @@ async function emptied(
     grantOwnerAccess(root, name);
     {
       using folder = root.openDirectory(name);
-      for (let tries = 0; tries < PATIENCE; tries += 1) {
+      for (let tries = 0; tries < MAX_IDLE_PASSES; tries += 1) {
         const { seen } = await pass(folder, (child) => raise(folder, child));
         if (seen === 0) break;
       }
@@ -130,17 +134,17 @@ async function emptied(
     if (seen === 0) return removed;
     if (left === 0 || removed.files + count > before) stuck = 0;
     else stuck += 1;
-    if (stuck === PATIENCE) {
+    if (stuck === MAX_IDLE_PASSES) {
       throw new HoldfastError('directory_not_empty', 'Not everything could be removed', {
-        why: cause instanceof Error ? cause.message : 'something goes on writing there',
-        next: 'stop what writes to it and try again',
+        why: cause instanceof Error ? cause.message : 'a process keeps writing to it',
+        next: 'stop the process and try again',
         cause,
       });
     }
   }
 }
 
-/** Removes one folder of ours with all that is in it. */
+/** Removes a directory of our own and everything below it. */
 export async function removeTree(parent: Directory, name: string): Promise<void> {
   grantOwnerAccess(parent, Buffer.from(name));
   {
@@ -150,7 +154,7 @@ export async function removeTree(parent: Directory, name: string): Promise<void>
   rmdirSync(parent.path(name));
 }
 
-/** Gives the owner its way into a folder, without following a link that was put in its place. */
+/** Gives the owner access to a directory. A link in its place is not followed. */
 export function grantOwnerAccess(parent: Directory, name: Buffer): void {
   const fd = openSync(parent.pathOf(name), O_PATH | O_DIRECTORY | O_NOFOLLOW);
   try {
@@ -160,13 +164,13 @@ export function grantOwnerAccess(parent: Directory, name: Buffer): void {
   }
 }
 
-/** The same for an open folder. */
+/** The same for an open directory. */
 export function grantOwnerAccessByFd(fd: number): void {
   const { mode } = fstatSync(fd);
   if ((mode & OWNER_ALL) !== OWNER_ALL) chmodSync(`/proc/self/fd/${fd}`, (mode & 0o7777) | OWNER_ALL);
 }
 
-/** False when it is a folder. */
+/** False if it is a directory. */
 function removeFile(directory: Directory, name: Buffer, removed: RemovalTotals): boolean {
   const path = directory.pathOf(name);
   const stat = lstatSync(path);
@@ -177,7 +181,7 @@ function removeFile(directory: Directory, name: Buffer, removed: RemovalTotals):
   return true;
 }
 
-/** Node types names of `encoding: 'buffer'` as strings. */
+/** Node declares names with `encoding: 'buffer'` as strings. */
 function asBuffer(name: unknown): Buffer {
   if (Buffer.isBuffer(name)) return name;
   throw new TypeError('a name came as text');

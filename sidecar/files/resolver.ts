@@ -4,57 +4,59 @@ import { systemError } from './file-errors.ts';
 import type { Native } from './native.ts';
 
 const { O_DIRECTORY, O_NOFOLLOW } = constants;
-/** Linux: a descriptor that only names a file; nothing is opened for reading, and nobody is waited for. */
+/** Linux: the descriptor only names the file. Opening it reads nothing and never blocks. */
 export const O_PATH = 0o10000000;
-/** As many links as the kernel follows. */
-const MOST_LINKS = 40;
-/** How often a path that is moved about while we look is looked at again. */
+/** The kernel's own limit. */
+const MAX_LINKS = 40;
+/** How often a path that changes during resolution is tried again. */
 const TRIES = 16;
 const SLASH = 0x2f;
 const DOT = Buffer.from('.');
 const DOTS = Buffer.from('..');
-/** The workspace's name in the agent's root, where absolute links begin. */
+/** Name of the workspace in the agent's root, where absolute links start. */
 const WORKSPACE_NAME = Buffer.from('workspace');
 
-/** A name in an open folder. `name` is null for the folder itself, which is then the root of the workspace. */
+/** A name in an open directory. `name` is null for the directory itself, which is then the workspace's root. */
 export interface Place extends Disposable {
   readonly directory: Directory;
   readonly name: Buffer | null;
 }
 
 /**
- * Finds what paths mean, inside one directory only and whatever is moved or replaced meanwhile: either the kernel
- * resolves beneath the root (openat2), or every step is taken through the descriptor of the step before. Links mean what they mean
- * to the agent, for whom the root of everything holds nothing but `workspace`. Throws the system's errors; a path that leads out is EXDEV.
+ * Resolves paths inside one directory, whatever is moved or replaced meanwhile. Either the kernel resolves them beneath
+ * the root (openat2), or each step goes through the descriptor of the last. Links are resolved as the agent sees them:
+ * its root directory holds only `workspace`. Errors: those of the system; EXDEV for a path that leads out.
  */
 export class Resolver {
   readonly #root: Directory;
   #native: Pick<Native, 'openBeneath'> | null;
 
-  /** `root` stays the caller's. Without `native`, every path is walked. */
+  /** The caller owns `root`. Without `native`, every path is resolved step by step. */
   constructor(root: Directory, native: Pick<Native, 'openBeneath'> | null) {
     this.#root = root;
     this.#native = native;
   }
 
-  /** A descriptor that only names what the path leads to (O_PATH); the caller closes it. */
+  /** An O_PATH descriptor of what the path leads to. The caller closes it. */
   open(path: readonly Buffer[], follow: boolean): number {
-    const direct = this.#direct(path, follow ? 0 : O_NOFOLLOW);
+    const direct = this.#openBeneath(path, follow ? 0 : O_NOFOLLOW);
     if (direct !== null) return direct;
-    return this.#retried(() => {
+    return this.#retry(() => {
       using place = this.#walk(path, follow);
       const fd = openName(place);
       if (!follow || !fstatSync(fd).isSymbolicLink()) return fd;
       closeSync(fd);
-      return null; // a link came after we had looked
+      return null; // It became a link after the check.
     });
   }
 
-  /** The folder that holds the last name of the path, which need not exist. With `follow`, a link there is followed first. */
+  /**
+   * The directory of the path's last name, which need not exist. With `follow`, a link at that name is followed first.
+   */
   parent(path: readonly Buffer[], follow: boolean): Place {
     const name = path.at(-1);
     if (name !== undefined) {
-      const fd = this.#direct(path.slice(0, -1), O_DIRECTORY);
+      const fd = this.#openBeneath(path.slice(0, -1), O_DIRECTORY);
       if (fd !== null) {
         const directory = Directory.fromFd(fd);
         try {
@@ -69,8 +71,8 @@ export class Resolver {
     return this.#walk(path, follow);
   }
 
-  /** Null: the kernel cannot do it, or not for this path. */
-  #direct(path: readonly Buffer[], flags: number): number | null {
+  /** Null if the kernel cannot resolve this path. */
+  #openBeneath(path: readonly Buffer[], flags: number): number | null {
     if (this.#native === null) return null;
     const joined = path.length === 0 ? DOT : joinNames(path);
     for (let tries = 0; tries < TRIES; tries += 1) {
@@ -81,7 +83,7 @@ export class Resolver {
           case 'EAGAIN':
             continue;
           case 'EXDEV':
-            return null; // an absolute link, or one that goes up and comes back: we know what it means
+            return null; // An absolute link, or one that leaves and comes back. The walk resolves it.
           case 'ENOSYS':
           case 'E2BIG':
             this.#native = null;
@@ -95,7 +97,7 @@ export class Resolver {
     return null;
   }
 
-  #retried(look: () => number | null): number {
+  #retry(look: () => number | null): number {
     for (let tries = 0; tries < TRIES; tries += 1) {
       const found = look();
       if (found !== null) return found;
@@ -105,7 +107,7 @@ export class Resolver {
 
   #walk(path: readonly Buffer[], followLast: boolean): Place {
     const todo = [...path].reverse();
-    /** Folders on the way from the root, each opened through the one before; empty: in the agent's root, above the workspace. */
+    /** Open directories from the root down. If empty, the walk is in the agent's root, above the workspace. */
     let stack = [Directory.fromFd(openSync(this.#root.selfPath, O_PATH | O_DIRECTORY))];
     let links = 0;
     const up = (): void => {
@@ -117,7 +119,7 @@ export class Resolver {
         const here = stack.at(-1);
         if (name === undefined) {
           if (here === undefined) throw systemError('EXDEV', 'open');
-          return this.#taken(stack);
+          return this.#detachPlace(stack);
         }
         if (name.equals(DOT)) continue;
         if (name.equals(DOTS)) {
@@ -130,7 +132,7 @@ export class Resolver {
           continue;
         }
         const isLast = todo.length === 0;
-        if (isLast && !followLast) return this.#taken(stack, name);
+        if (isLast && !followLast) return this.#detachPlace(stack, name);
         if (!isLast) {
           const next = folder(here, name);
           if (next !== null) {
@@ -140,11 +142,11 @@ export class Resolver {
         }
         const text = linkText(here, name);
         if (text === null) {
-          if (isLast) return this.#taken(stack, name);
+          if (isLast) return this.#detachPlace(stack, name);
           throw systemError('ENOTDIR', 'open');
         }
         links += 1;
-        if (links > MOST_LINKS) throw systemError('ELOOP', 'open');
+        if (links > MAX_LINKS) throw systemError('ELOOP', 'open');
         if (text[0] === SLASH) while (stack.length > 0) up();
         todo.push(...splitLink(text).reverse());
       }
@@ -154,8 +156,8 @@ export class Resolver {
     }
   }
 
-  /** The innermost folder leaves the stack, the others are closed. */
-  #taken(stack: Directory[], name: Buffer | null = null): Place {
+  /** Keeps the innermost directory and closes the others. */
+  #detachPlace(stack: Directory[], name: Buffer | null = null): Place {
     const last = stack.pop();
     for (const open of stack.splice(0)) open.close();
     if (last === undefined) throw systemError('EXDEV', 'open');
@@ -163,13 +165,13 @@ export class Resolver {
   }
 }
 
-/** What a place names, as a descriptor that only names it; links are not followed. */
+/** An O_PATH descriptor of a place. A link is not followed. */
 export function openName(place: Place): number {
   const { directory, name } = place;
   return openSync(name === null ? directory.selfPath : directory.pathOf(name), O_PATH | O_NOFOLLOW);
 }
 
-/** Text of a link; null for what is no link or is not there. */
+/** The target of a link. Null if the name is missing or not a link. */
 export function linkText(directory: Directory, name: Buffer): Buffer | null {
   try {
     return readlinkSync(directory.pathOf(name), { encoding: 'buffer' });
@@ -194,7 +196,7 @@ export function joinNames(names: readonly Buffer[]): Buffer {
   return Buffer.concat(parts);
 }
 
-/** Null when it is there but no folder. */
+/** Null if it exists but is not a directory. */
 function folder(directory: Directory, name: Buffer): Directory | null {
   try {
     return Directory.fromFd(openSync(directory.pathOf(name), O_PATH | O_DIRECTORY | O_NOFOLLOW));
@@ -210,7 +212,7 @@ function folder(directory: Directory, name: Buffer): Directory | null {
   }
 }
 
-/** Names of a link's text. A slash at the end demands a folder, which the dot does as well. */
+/** The names in a link target. A trailing slash demands a directory, and so does a final dot. */
 function splitLink(text: Buffer): Buffer[] {
   const names: Buffer[] = [];
   for (let from = 0; from <= text.length;) {

@@ -1,13 +1,13 @@
-/** Lets a few pieces of work in at a time; the others wait in the order they came. */
+/** Runs a limited number of tasks at a time. The others wait in order. */
 export class Semaphore {
   readonly #waiting: (() => void)[] = [];
   #free: number;
 
-  constructor(places: number) {
-    this.#free = places;
+  constructor(limit: number) {
+    this.#free = limit;
   }
 
-  /** Work whose caller has gone before its turn rejects with the signal's reason. */
+  /** Rejects with the signal's reason if the signal aborts before the task starts. */
   async run<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
     if (this.#free > 0) this.#free -= 1;
     else await new Promise<void>((resolve) => this.#waiting.push(resolve));

@@ -18,37 +18,37 @@ import { identityOf } from './open-file.ts';
 import { O_PATH } from './resolver.ts';
 
 const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_RDWR } = constants;
-/** Linux: a file without a name, gone with its last descriptor. */
+/** Linux: a file without a name, which disappears with its last descriptor. */
 const O_TMPFILE = 0o20000000 | O_DIRECTORY;
 const writeAsync = promisify(writeCallback);
 export const syncFile = promisify(fsync);
 const dataSync = promisify(fdatasync);
 const WRITE_BEHIND_BYTES = 8 * 2 ** 20;
-/** Names are random: that one is taken means that somebody makes them up as fast as we do. */
+/** Names are random, so a name that is taken means that a process creates them on purpose. */
 const TRIES = 8;
 
-/** A name that a staged file has for a moment. */
+/** A name that a staged file has for a short time. */
 export interface TemporaryName {
   readonly directory: Directory;
   readonly name: Buffer;
 }
 
-/** Where temporary names come from, and who is to know of them. */
+/** Creates and registers temporary names. */
 export interface TemporaryNames {
   readonly newName: () => Buffer;
-  /** From now on there may be a file of that name; `identity` of it, null until it is made. */
+  /** Before a file of that name exists. `identity` is null until it is created. */
   readonly register: (name: TemporaryName, identity: string | null) => void;
-  /** There is none after all. */
+  /** The file was not created, or its name is gone. */
   readonly unregister: (name: TemporaryName) => void;
 }
 
 /**
- * New content on its way to a name. Where the file system can, the file has no name until the last step, so that nothing is
- * left of it whoever is killed; else it has a temporary one from the start.
+ * New content before it gets its final name. If the file system can (O_TMPFILE), the file has no name until the last
+ * step, so a crash leaves nothing. Otherwise it has a temporary name from the start.
  */
 export class StagedFile {
   readonly fd: number;
-  /** Somebody replaced it while it had its place: it has no name any more, and cannot get one. */
+  /** Another process replaced it while it was in place. It cannot get a name again. */
   isLost = false;
   #temporary: TemporaryName | null;
   #size = 0;
@@ -62,7 +62,7 @@ export class StagedFile {
     this.#temporary = temporary;
   }
 
-  /** In `directory`, which stays the caller's. */
+  /** Creates a staged file. The caller owns `directory`. */
   static create(directory: Directory, native: Native | null, names: TemporaryNames): StagedFile {
     if (native !== null) {
       try {
@@ -103,7 +103,7 @@ export class StagedFile {
     this.#writeBehind();
   }
 
-  /** What has come is brought to the disk while more is coming, so that the end of it need not wait for all. */
+  /** Syncs data in the background, so that the final sync has little left to do. */
   #writeBehind(): void {
     if (this.#behind !== null || this.#closed || this.#size - this.#begun < WRITE_BEHIND_BYTES) return;
     this.#begun = this.#size;
@@ -115,12 +115,12 @@ export class StagedFile {
     });
   }
 
-  /** Grows by a hole. */
+  /** Extends the file by a hole. */
   skipTo(size: number): void {
     this.#size = size;
   }
 
-  /** Gives it its permissions and group. A group that is not ours to give is left out. */
+  /** Sets permissions and group. A group that we may not set is left as it is. */
   setAttributes(mode: number, gid: number): void {
     if (fstatSync(this.fd).gid !== gid) {
       try {
@@ -132,15 +132,15 @@ export class StagedFile {
     fchmodSync(this.fd, mode);
   }
 
-  /** Everything written is on the disk. */
+  /** Syncs everything written to the disk. */
   async sync(): Promise<void> {
     await this.#behind;
-    // The system says it once: a later fsync would not repeat that something could not be written.
+    // The system reports a write error once, so a later fsync would not repeat it.
     if (this.#failure !== null) throw this.#failure.error;
     await syncFile(this.fd);
   }
 
-  /** Gives it a temporary name beside its place, if it has none yet. */
+  /** Gives it a temporary name in `directory`, if it has none yet. */
   linkTemporaryName(directory: Directory, native: Native, names: TemporaryNames): TemporaryName {
     this.#temporary ??= withFreeName(directory, names, (temporary) => {
       names.register(temporary, this.identity);
@@ -150,13 +150,13 @@ export class StagedFile {
     return this.#temporary;
   }
 
-  /** The temporary name is now that of something else, or of nothing: it is not ours to remove. */
+  /** The temporary name now belongs to another file, or is gone, and must not be removed. */
   releaseName(): void {
     this.#temporary?.directory.close();
     this.#temporary = null;
   }
 
-  /** Lets go; a temporary name that it still has is removed. */
+  /** Closes the file and removes a temporary name that it still has. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
@@ -165,14 +165,14 @@ export class StagedFile {
       if (temporary !== null && isNameOf(temporary, this)) unlinkTemporaryName(temporary);
     } finally {
       this.releaseName();
-      // A descriptor that is still being synced must not become another file's.
+      // While a sync runs, the descriptor must not be reused for another file.
       if (this.#behind === null) closeSync(this.fd);
       else void this.#behind.then(() => closeSync(this.fd));
     }
   }
 }
 
-/** Makes something of a new name; where somebody has that name already, of another one. */
+/** Calls `make` with a new name, and with another one if the name is taken. */
 function withFreeName<T>(
   directory: Directory,
   names: TemporaryNames,
@@ -198,12 +198,12 @@ export function unlinkTemporaryName({ directory, name }: TemporaryName): void {
   }
 }
 
-/** Another descriptor of the same folder. */
+/** Another descriptor of the same directory. */
 export function reopenDirectory(directory: Directory): Directory {
   return Directory.fromFd(openSync(directory.selfPath, O_PATH | O_DIRECTORY));
 }
 
-/** False where somebody else's file got that name: it is not ours to remove. */
+/** False if another file has the name, which must then stay. */
 function isNameOf({ directory, name }: TemporaryName, file: StagedFile): boolean {
   try {
     const { dev, ino } = lstatSync(directory.pathOf(name), { bigint: true });

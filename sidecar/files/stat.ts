@@ -24,7 +24,7 @@ export interface StatOptions {
   readonly signal: AbortSignal;
 }
 
-/** Of a link with `follow`, what it leads to. */
+/** With `follow`, the stat of what a link leads to. */
 export async function statPath(
   resolver: Resolver,
   path: readonly Buffer[],
@@ -44,19 +44,19 @@ export async function statPath(
   return { ...toFileStat(now.stat), version: now.version };
 }
 
-/** One entry of an open folder; null when it has gone meanwhile. `path` is the folder's. */
+/** The stat of one entry of an open folder. Null if it was removed meanwhile. `path` is that of the folder. */
 export function statEntry(
   { resolver, native }: { readonly resolver: Resolver; readonly native: Native | null },
   path: readonly Buffer[],
   directory: Directory,
   name: Buffer,
 ): FileStat | null {
-  const stat = native === null ? lookAt(directory, name) : entryView(native.statAt(directory.fd, name));
+  const stat = native === null ? lstatEntry(directory, name) : entryView(native.statAt(directory.fd, name));
   if (stat?.type !== 'symlink') return stat;
   return { ...stat, ...linked(resolver, [...path, name], linkText(directory, name)) };
 }
 
-function lookAt(directory: Directory, name: Buffer): FileStat | null {
+function lstatEntry(directory: Directory, name: Buffer): FileStat | null {
   try {
     return toFileStat(lstatSync(directory.pathOf(name), { bigint: true }));
   } catch (error) {
@@ -72,7 +72,7 @@ function entryView(facts: EntryStat | null): FileStat | null {
     type: TYPES.get(mode & constants.S_IFMT) ?? 'device',
     size,
     mtimeMs: mtimeSeconds * 1000 + Math.floor(mtimeNanoseconds / 1_000_000),
-    // Before 1970 the seconds count down and the nanoseconds up.
+    // Before 1970 the seconds are negative and the nanoseconds positive.
     mtimeNs:
       mtimeSeconds > 0
         ? `${mtimeSeconds}${String(mtimeNanoseconds).padStart(9, '0')}`

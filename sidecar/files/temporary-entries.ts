@@ -19,58 +19,58 @@ export type TemporaryKind = 'write' | 'restore' | 'removing';
 
 const PREFIX = '.holdfast-';
 const PREFIX_BYTES = Buffer.from(PREFIX);
-/** A removal moves folders to names of its own with a number behind; one note stands for all of them. */
+/** A removal renames directories to its name with a number appended. One record covers all of them. */
 const NAME = /^(\.holdfast-(?:write|restore|removing)-[0-9a-f]{16})(?:-\d+)?$/;
-/** A note that is being written: the one that it replaces, if any, holds until it has its name. */
-const UNFINISHED = '.new';
-/** Names of finished operations that are remembered, for events about them that come late. */
-const MOST_RECENT = 1000;
+/** Suffix of a record that is being written. An earlier record stays valid until the rename. */
+const UNFINISHED_SUFFIX = '.new';
+/** Names of finished operations that are retained, for late events about them. */
+const MAX_RECENT = 1000;
 
-/** What every note says, whatever else its owner notes. */
-const BaseNoteSchema = z.object({
-  /** Inode of the folder that the entry is in. */
+/** The fields that every record has. */
+const BaseRecordSchema = z.object({
+  /** Inode of the directory that contains the entry. */
   within: z.string(),
-  /** Inode of the entry itself, where only that one is ours. */
+  /** Inode of the entry itself, once it is known. */
   inode: z.string().optional(),
 });
 
 /**
- * The temporary entries that this sidecar has in the workspace, by notes in a folder that the agent cannot reach. An entry is ours
- * because it is noted, never because of its name: anybody can give a file any name. A note is written before its entry is made
- * and removed after the entry is gone, so that what a sidecar that was killed has left is known to the next one.
+ * The sidecar's temporary entries in the workspace. Each has a record in a directory that the agent cannot reach. An
+ * entry is ours because it has a record, never because of its name: anybody can use any name. A record is written
+ * before its entry is created and removed after the entry is gone, so the next sidecar finds what a killed one left.
  *
- * Several threads look at the same notes; each kind is written and settled by one of them.
+ * Several threads read the same records; each kind is written by one of them.
  */
 export class TemporaryEntries {
   readonly #folder: string;
   readonly #recent = new Set<string>();
 
-  /** `control`: the sidecar's own folder, in which one for the notes is made. */
+  /** `control`: the sidecar's own directory, where the directory of records is created. */
   constructor(control: string) {
     this.#folder = join(control, IN_SANDBOX.temporaryEntriesName);
     mkdirSync(this.#folder, { recursive: true, mode: 0o700 });
   }
 
-  /** Nobody can foresee it: what has that name already is somebody's, and the next name is another one. */
+  /** The name is random. If it is taken, another process owns that entry, and the next name differs. */
   newName(kind: TemporaryKind): Buffer {
     return Buffer.from(`.holdfast-${kind}-${randomBytes(8).toString('hex')}`);
   }
 
-  /** In one step, also where it replaces an earlier note. `within`: the folder of the entry. */
+  /** Writes or replaces a record atomically. `within`: the directory that contains the entry. */
   register(name: Buffer, within: { readonly fd: number }, more: object = {}): void {
     const path = this.#path(name);
     const note = { within: inodeOf(within.fd), ...more };
-    writeFileSync(path + UNFINISHED, JSON.stringify(note), { mode: 0o600 });
-    renameSync(path + UNFINISHED, path);
+    writeFileSync(path + UNFINISHED_SUFFIX, JSON.stringify(note), { mode: 0o600 });
+    renameSync(path + UNFINISHED_SUFFIX, path);
   }
 
-  /** The entry is gone, or is not ours any more. */
+  /** Removes the record: the entry is gone, or no longer ours. */
   unregister(name: Buffer): void {
-    const noted = name.toString('latin1');
-    this.#recent.delete(noted);
-    this.#recent.add(noted);
+    const record = name.toString('latin1');
+    this.#recent.delete(record);
+    this.#recent.add(record);
     for (const oldest of this.#recent) {
-      if (this.#recent.size <= MOST_RECENT) break;
+      if (this.#recent.size <= MAX_RECENT) break;
       this.#recent.delete(oldest);
     }
     try {
@@ -80,35 +80,38 @@ export class TemporaryEntries {
     }
   }
 
-  /** Whether this entry of a folder is one of ours now. `directory` may only name the folder (O_PATH). A name as text is latin1. */
+  /**
+   * Whether this entry of a directory is ours now. `directory` may be an O_PATH descriptor. A name given as string is
+   * latin1.
+   */
   isTemporary(directory: number, name: Uint8Array | string): boolean {
-    const noted = notedName(name);
-    if (noted === null) return false;
-    const note = BaseNoteSchema.safeParse(this.#read(noted));
+    const record = recordName(name);
+    if (record === null) return false;
+    const note = BaseRecordSchema.safeParse(this.#read(record));
     if (!note.success || note.data.within !== inodeOf(directory)) return false;
     const { inode } = note.data;
     return inode === undefined || inode === inodeAt(Directory.fromFd(directory), bytesOf(name));
   }
 
-  /** Whether an entry of that name was one of ours a moment ago, in this thread. */
+  /** Whether this thread has recently removed a temporary entry of this name. */
   wasRecentlyTemporary(name: Uint8Array | string): boolean {
-    const noted = notedName(name);
-    return noted !== null && this.#recent.has(noted);
+    const record = recordName(name);
+    return record !== null && this.#recent.has(record);
   }
 
-  /** Names of this kind that an earlier sidecar left notes of, with what they say; null where a note is none. */
+  /** Names of this kind that an earlier sidecar left, with their records; null for a record that cannot be parsed. */
   leftovers(kind: TemporaryKind): { readonly name: Buffer; readonly note: unknown }[] {
-    const left = [];
+    const leftovers = [];
     for (const file of readdirSync(this.#folder)) {
       if (!file.startsWith(`.holdfast-${kind}-`)) continue;
-      // Its entry was not made yet, or the note before this one holds.
-      if (file.endsWith(UNFINISHED)) unlinkSync(join(this.#folder, file));
-      else left.push({ name: Buffer.from(file, 'latin1'), note: this.#read(file) });
+      // Its entry was not created, or an earlier record is still valid.
+      if (file.endsWith(UNFINISHED_SUFFIX)) unlinkSync(join(this.#folder, file));
+      else leftovers.push({ name: Buffer.from(file, 'latin1'), note: this.#read(file) });
     }
-    return left;
+    return leftovers;
   }
 
-  /** Whether an earlier sidecar left notes of that kind. */
+  /** Whether an earlier sidecar left records of this kind. */
   hasLeftovers(kind: TemporaryKind): boolean {
     return readdirSync(this.#folder).some((file) => file.startsWith(`.holdfast-${kind}-`));
   }
@@ -117,7 +120,7 @@ export class TemporaryEntries {
     return join(this.#folder, name.toString('latin1'));
   }
 
-  /** Null where there is no note of that name, or one that says nothing. */
+  /** Null if there is no such record, or if it cannot be parsed. */
   #read(file: string): unknown {
     try {
       return JSON.parse(readFileSync(join(this.#folder, file), 'utf8'));
@@ -128,14 +131,14 @@ export class TemporaryEntries {
   }
 }
 
-/** Whether a listing can have names of the form of ours in it: found out in one go, so that most folders cost nothing. */
+/** Whether a listing may contain temporary names. This one check makes most directories cost nothing. */
 export function mayContainTemporaryNames(listing: Buffer): boolean {
   return listing.includes(PREFIX_BYTES);
 }
 
-/** Whether a name has the form of our names, which says nothing of whose it is. */
+/** Whether a name has the form of a temporary name. Anybody can create such a name. */
 export function hasTemporaryForm(name: Uint8Array | string): boolean {
-  return notedName(name) !== null;
+  return recordName(name) !== null;
 }
 
 export function inodeOf(fd: number): string {
@@ -151,8 +154,8 @@ function inodeAt(directory: Directory, name: Buffer): string | null {
   }
 }
 
-/** The name of the note that would be about this entry; null where there can be none. */
-function notedName(name: Uint8Array | string): string | null {
+/** The name of the record for an entry. Null if the name does not have the form. */
+function recordName(name: Uint8Array | string): string | null {
   const isLikeOurs =
     typeof name === 'string'
       ? name.startsWith(PREFIX)

@@ -4,21 +4,21 @@ import type { WriteResult } from '../../protocol/files.ts';
 import type { StagedFile } from './staged-file.ts';
 import type { WritePrecondition, WriteTarget, FileWriter } from './file-writer.ts';
 
-const MOST_UPLOADS = 64;
-/** An upload to which nothing comes for so long has been forgotten. */
+const MAX_UPLOADS = 64;
+/** An upload without a message for this long is abandoned. */
 const IDLE_MS = 10 * 60_000;
 
 interface Upload {
   readonly target: WriteTarget;
-  readonly expectation: WritePrecondition;
+  readonly precondition: WritePrecondition;
   readonly staged: StagedFile;
   idle: NodeJS.Timeout;
-  /** Appends and the commit, one after the other in the order they came: the next piece travels while one is written. */
+  /** Appends and the commit, in the order of the calls. The next chunk may arrive while one is written. */
   queue: Promise<unknown>;
   waiting: number;
 }
 
-/** Writes that take more than one message. They belong to a connection and end with it. */
+/** Writes that need several messages. They belong to a connection and end with it. */
 export class Uploads {
   readonly #writer: FileWriter;
   readonly #uploads = new Map<string, Upload>();
@@ -28,19 +28,19 @@ export class Uploads {
     this.#writer = writer;
   }
 
-  begin(target: WriteTarget, expectation: WritePrecondition): string {
+  begin(target: WriteTarget, precondition: WritePrecondition): string {
     if (this.#closed) throw new HoldfastError('connection_closed', 'The connection has ended');
-    if (this.#uploads.size >= MOST_UPLOADS) {
-      throw new HoldfastError('overloaded', `${target.text} was not begun`, {
-        why: `${MOST_UPLOADS} uploads are under way`,
-        next: 'finish some of them',
+    if (this.#uploads.size >= MAX_UPLOADS) {
+      throw new HoldfastError('overloaded', `${target.displayPath} was not written`, {
+        why: `${MAX_UPLOADS} uploads are already open`,
+        next: 'finish some uploads and try again',
       });
     }
     const id = randomBytes(12).toString('hex');
-    const staged = this.#writer.stage(target, expectation);
+    const staged = this.#writer.stage(target, precondition);
     this.#uploads.set(id, {
       target,
-      expectation,
+      precondition,
       staged,
       idle: this.#idle(id),
       queue: Promise.resolve(),
@@ -49,13 +49,13 @@ export class Uploads {
     return id;
   }
 
-  /** `offset` must be the size so far. Returns the new size. */
+  /** `offset` must be the current size. Returns the new size. */
   append(id: string, offset: number, bytes: Uint8Array): Promise<number> {
     return this.#use(id, async ({ staged, target }) => {
       if (offset !== staged.size) {
-        throw new HoldfastError('invalid_params', `${target.text} was not written on`, {
-          why: `it has ${staged.size} bytes so far, not ${offset}`,
-          next: 'send the pieces in order, one after the other',
+        throw new HoldfastError('invalid_params', `${target.displayPath} was not extended`, {
+          why: `the upload has ${staged.size} bytes so far, not ${offset}`,
+          next: 'send the chunks in order, one after the other',
           details: { size: staged.size },
         });
       }
@@ -66,15 +66,15 @@ export class Uploads {
 
   /** Ends the upload, whether it succeeds or not. */
   commit(id: string, size: number): Promise<WriteResult> {
-    return this.#use(id, async ({ staged, target, expectation }) => {
+    return this.#use(id, async ({ staged, target, precondition }) => {
       try {
         if (size !== staged.size) {
-          throw new HoldfastError('invalid_params', `${target.text} was not written`, {
-            why: `${staged.size} of ${size} bytes have come`,
-            next: 'begin again',
+          throw new HoldfastError('invalid_params', `${target.displayPath} was not written`, {
+            why: `only ${staged.size} of ${size} bytes were received`,
+            next: 'start the upload again',
           });
         }
-        return await this.#writer.commit(target, expectation, staged);
+        return await this.#writer.commit(target, precondition, staged);
       } finally {
         this.#end(id);
       }
@@ -83,14 +83,14 @@ export class Uploads {
 
   abort(id: string): void {
     if (this.#get(id).waiting > 0) {
-      throw new HoldfastError('conflict', 'The upload is in use', { next: 'wait for the pieces before' });
+      throw new HoldfastError('conflict', 'The upload is in use', { next: 'wait for the earlier chunks' });
     }
     this.#end(id);
   }
 
   /** The path of an upload, for errors. */
   pathOf(id: string): string {
-    return this.#get(id).target.text;
+    return this.#get(id).target.displayPath;
   }
 
   close(): void {
@@ -138,8 +138,8 @@ export class Uploads {
 }
 
 function unknown(): HoldfastError {
-  return new HoldfastError('not_found', 'There is no such upload', {
+  return new HoldfastError('not_found', 'This upload does not exist', {
     why: 'it was committed, aborted, or its connection has ended',
-    next: 'begin again',
+    next: 'start the upload again',
   });
 }

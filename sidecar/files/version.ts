@@ -5,9 +5,9 @@ import { FILE_CHUNK_BYTES } from '../../protocol/files.ts';
 import { readFully } from './open-file.ts';
 import { TimeSlice } from '../../protocol/time-slice.ts';
 
-/** Up to this size a version is the content's. */
+/** Up to this size a version is a hash of the content. */
 export const MAX_HASHED_BYTES = FILE_CHUNK_BYTES;
-/** The kernel's clock for files may advance only so seldom: within one tick, two changes leave one time. */
+/** Upper bound of the kernel's timestamp granularity: two changes closer than this may have the same time. */
 const TICK_NS = 20_000_000n;
 const NS_PER_MS = 1_000_000n;
 const PIECE_BYTES = 256 * 1024;
@@ -17,20 +17,20 @@ interface Descriptor {
 }
 const statOf = ({ fd }: Descriptor): BigIntStats => fstatSync(fd, { bigint: true });
 
-/** Version of content that is at hand: what `versionOf` gives for a file that holds it. */
+/** The version of known content, equal to what `versionOf` returns for a file with it. */
 export function contentVersion(content: Uint8Array): string {
   return `c-${createHash('sha256').update(content).digest('hex').slice(0, 40)}`;
 }
 
-/** For what is too large to be hashed at every look: it changes with every change that the file system notes. */
+/** The version of a file that is too large to hash each time. It changes with every change that its stat shows. */
 export function statVersion({ dev, ino, size, mtimeNs, ctimeNs }: BigIntStats): string {
   const facts = [dev, ino, size, mtimeNs, ctimeNs].join(' ');
   return `s-${createHash('sha256').update(facts).digest('hex').slice(0, 40)}`;
 }
 
 /**
- * The version of an open regular file, and the stat that goes with it. Content of up to 4 MiB is hashed: sizes and times can
- * be equal for different contents. Reads in slices.
+ * The version of an open regular file, and the stat that belongs to it. Content up to 4 MiB is hashed, because
+ * different contents can have equal sizes and times.
  */
 export async function versionOf(
   file: Descriptor,
@@ -45,7 +45,7 @@ export async function versionOf(
   for (;;) {
     const count = readFully(file.fd, buffer, total);
     total += count;
-    if (total > MAX_HASHED_BYTES) return settledVersion(file, statOf(file)); // it grew meanwhile
+    if (total > MAX_HASHED_BYTES) return settledVersion(file, statOf(file)); // It grew meanwhile.
     hash.update(buffer.subarray(0, count));
     if (count < buffer.length) break;
     if (slices.isUsedUp) await slices.yieldToEventLoop();
@@ -61,7 +61,7 @@ async function settledVersion(
   let stat = first;
   const age = BigInt(Date.now()) * NS_PER_MS - stat.ctimeNs;
   if (age < TICK_NS) {
-    // A time ahead of the clock must not make anybody wait for it.
+    // The wait is bounded even if the file's time is in the future.
     const rest = age < 0n ? TICK_NS : TICK_NS - age;
     await sleep(Math.ceil(Number(rest) / Number(NS_PER_MS)));
     stat = statOf(file);

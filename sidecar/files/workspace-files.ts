@@ -19,25 +19,25 @@ import { Uploads } from './uploads.ts';
 import { type WritePrecondition, type WriteTarget, FileWriter } from './file-writer.ts';
 import { WriteIntents } from './write-intents.ts';
 
-/** Reads and writes of whole pieces at a time: what they hold in memory is bounded by this. */
+/** Reads and writes of whole chunks at a time, which bounds their memory. */
 const BULK_PLACES = 4;
 /** Walks through trees at a time. */
 const TREE_PLACES = 2;
-/** Reads up to this size wait for nobody. */
+/** Reads up to this size do not wait for the semaphore. */
 const SMALL_BYTES = 64 * 1024;
 
 export interface WorkspaceFilesOptions {
-  /** The workspace's folder as this process sees it; nobody untrusted can replace it. */
+  /** Path of the workspace in this process. No untrusted process can replace it. */
   readonly workspace: string;
-  /** A folder for notes about what is under way; the agent cannot reach it. */
+  /** A directory for records of operations. The agent cannot reach it. */
   readonly control: string;
-  /** Use nothing but what Node can do; for tests, and for machines where nothing else is to be had. */
+  /** Use only Node's calls: for tests, and for machines without koffi. */
   readonly withoutNative?: boolean;
 }
 
 interface Ready {
   readonly native: Native | null;
-  readonly own: TemporaryEntries;
+  readonly temporaryEntries: TemporaryEntries;
   readonly resolver: Resolver;
   readonly writer: FileWriter;
 }
@@ -47,10 +47,10 @@ export interface TreeOptions<P> {
   readonly onProgress: (sofar: Readonly<P>) => void;
 }
 
-/** The files of one workspace, by protocol paths. Every failure is a HoldfastError of the `file_*` kind or a bug. */
+/** The files of one workspace, by protocol paths. Every failure is a HoldfastError of the `file_*` kind, or a bug. */
 export class WorkspaceFiles {
   /** Temporary entries of this sidecar in the workspace. */
-  readonly own: TemporaryEntries;
+  readonly temporaryEntries: TemporaryEntries;
   readonly #options: WorkspaceFilesOptions;
   readonly #bulk = new Semaphore(BULK_PLACES);
   readonly #trees = new Semaphore(TREE_PLACES);
@@ -59,10 +59,10 @@ export class WorkspaceFiles {
 
   constructor(options: WorkspaceFilesOptions) {
     this.#options = options;
-    this.own = new TemporaryEntries(options.control);
+    this.temporaryEntries = new TemporaryEntries(options.control);
   }
 
-  /** Loads what the calls need, and settles writes that an earlier sidecar left half done. Every call does so by itself. */
+  /** Loads what the calls need, and recovers interrupted writes of an earlier sidecar. Every call awaits it. */
   ready(): Promise<Ready> {
     this.#ready ??= this.#prepare().catch((error: unknown) => {
       this.#ready = undefined;
@@ -71,11 +71,12 @@ export class WorkspaceFiles {
     return this.#ready;
   }
 
-  /** At the start: writes that were cut off are finished or undone before anybody looks, if there are any. */
+  /** At startup: finishes or undoes interrupted writes, if there are any. */
   async recover(): Promise<void> {
-    // What a removal had moved when it was cut off is seen like the rest of its folder; whoever wanted it away asks again.
-    for (const { name } of this.own.leftovers('removing')) this.own.unregister(name);
-    if (this.own.hasLeftovers('write')) await this.ready();
+    // What an interrupted removal had moved becomes visible again. The caller can repeat the removal.
+    for (const { name } of this.temporaryEntries.leftovers('removing'))
+      this.temporaryEntries.unregister(name);
+    if (this.temporaryEntries.hasLeftovers('write')) await this.ready();
   }
 
   stat(path: string, options: StatOptions): Promise<FileStat & { version: string | null }> {
@@ -99,12 +100,12 @@ export class WorkspaceFiles {
 
   write(
     path: string,
-    expectation: WritePrecondition,
+    precondition: WritePrecondition,
     content: Uint8Array,
     signal: AbortSignal,
   ): Promise<WriteResult> {
     return this.#on(path, ({ writer, resolver }, names) =>
-      this.#bulk.run(signal, () => writer.write(targetOf(resolver, names, path), expectation, content)),
+      this.#bulk.run(signal, () => writer.write(targetOf(resolver, names, path), precondition, content)),
     );
   }
 
@@ -113,7 +114,7 @@ export class WorkspaceFiles {
     return new Uploads((await this.ready()).writer);
   }
 
-  /** What an upload is to replace. */
+  /** The file that an upload replaces. */
   async target(path: string): Promise<WriteTarget> {
     const names = parsePath(path);
     return targetOf((await this.ready()).resolver, names, path);
@@ -142,7 +143,7 @@ export class WorkspaceFiles {
     return this.#on(path, ({ resolver }, names) =>
       this.#trees.run(options.signal, async () => {
         using place = namedPlace(resolver, names, path);
-        return await deletePath(place, { ...options, own: this.own });
+        return await deletePath(place, { ...options, temporaryEntries: this.temporaryEntries });
       }),
     );
   }
@@ -160,15 +161,15 @@ export class WorkspaceFiles {
           return await copyTree(source, place, from, {
             ...options,
             native,
-            own: this.own,
+            temporaryEntries: this.temporaryEntries,
             copyFile: async (file, at, copied) => {
-              const expectation = { create: true, overwrite, mode: Number(file.stat().mode & 0o777n) };
+              const precondition = { create: true, overwrite, mode: Number(file.stat().mode & 0o777n) };
               const { directory, name } = at;
               const there: WriteTarget = {
-                text: to,
+                displayPath: to,
                 locate: () => placeAt(reopenDirectory(directory), name),
               };
-              await writer.writeWith(there, expectation, (staged) =>
+              await writer.writeWith(there, precondition, (staged) =>
                 copyContent(file, staged, native, from, options.signal),
               );
               copied.files += 1;
@@ -180,7 +181,7 @@ export class WorkspaceFiles {
     );
   }
 
-  /** Nothing may be called any more. */
+  /** Closes the workspace. No call may follow. */
   close(): void {
     this.#root?.close();
   }
@@ -198,14 +199,19 @@ export class WorkspaceFiles {
     this.#root?.close();
     this.#root = root;
     const resolver = new Resolver(root, native);
-    const intents = new WriteIntents(this.own);
+    const intents = new WriteIntents(this.temporaryEntries);
     await intents.recover(resolver, native, workspace);
-    return { native, own: this.own, resolver, writer: new FileWriter({ native, intents }) };
+    return {
+      native,
+      temporaryEntries: this.temporaryEntries,
+      resolver,
+      writer: new FileWriter({ native, intents }),
+    };
   }
 }
 
 function targetOf(resolver: Resolver, names: readonly Buffer[], text: string): WriteTarget {
-  return { text, locate: () => resolver.parent(names, true) };
+  return { displayPath: text, locate: () => resolver.parent(names, true) };
 }
 
 function isBelow(path: readonly Buffer[], top: readonly Buffer[]): boolean {

@@ -10,10 +10,10 @@ import { unlinkTemporaryName, type TemporaryName } from './staged-file.ts';
 import { versionOf } from './version.ts';
 
 const SLASH = '/'.charCodeAt(0);
-/** Of a note whose file has not been made yet. */
+/** In a record whose file has not been created yet. The value is stored. */
 export const NOT_CREATED = 'not made yet';
 
-/** What the file that is to be replaced must be: exactly this content, exactly this file unchanged, or anything. */
+/** What the replaced file must be: exactly this content, exactly this unchanged file, or anything. */
 export const ExpectedFileSchema = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('content'), version: z.string() }),
   z.object({ kind: z.literal('facts'), facts: z.string() }),
@@ -21,32 +21,32 @@ export const ExpectedFileSchema = z.discriminatedUnion('kind', [
 ]);
 export type ExpectedFile = z.infer<typeof ExpectedFileSchema>;
 
-/** Names are in hexadecimal: they are bytes. */
+/** Names are bytes, stored in hexadecimal. */
 const IntentSchema = z.object({
-  /** Of the folder, below the workspace. */
+  /** Path of the folder. */
   folder: z.string(),
   target: z.string(),
-  /** Device and inode of the new content, or NOT_MADE_YET. */
+  /** Device and inode of the new content, or NOT_CREATED. */
   staged: z.string(),
   expected: ExpectedFileSchema,
 });
 
 /**
- * Notes of the moments in which a write has a temporary name. After a crash the next sidecar finishes or undoes those writes: the
- * workspace has the old or the new content, and no temporary file.
+ * Records of writes while they have a temporary name. After a crash the next sidecar finishes or undoes those writes,
+ * so the workspace has the old or the new content, and no temporary file.
  */
 export class WriteIntents {
-  readonly #own: TemporaryEntries;
+  readonly #temporaryEntries: TemporaryEntries;
 
-  constructor(own: TemporaryEntries) {
-    this.#own = own;
+  constructor(temporaryEntries: TemporaryEntries) {
+    this.#temporaryEntries = temporaryEntries;
   }
 
   newName(): Buffer {
-    return this.#own.newName('write');
+    return this.#temporaryEntries.newName('write');
   }
 
-  /** From then on there may be a file of the temporary name. */
+  /** Before a file of the temporary name exists. */
   register({ directory, name }: TemporaryName, target: Buffer, staged: string, expected: ExpectedFile): void {
     const folder = readlinkSync(`/proc/self/fd/${directory.fd}`, { encoding: 'buffer' });
     const intent: z.input<typeof IntentSchema> = {
@@ -55,35 +55,35 @@ export class WriteIntents {
       staged,
       expected,
     };
-    this.#own.register(name, directory, intent);
+    this.#temporaryEntries.register(name, directory, intent);
   }
 
   /** The temporary name is gone. */
   unregister({ name }: TemporaryName): void {
-    this.#own.unregister(name);
+    this.#temporaryEntries.unregister(name);
   }
 
-  /** Settles what an earlier sidecar left. `root` is the workspace's path as this process sees it. */
+  /** Recovers the writes that an earlier sidecar left. `root` is the workspace's path in this process. */
   async recover(resolver: Resolver, native: Native | null, root: string): Promise<number> {
-    let settled = 0;
-    for (const { name, note } of this.#own.leftovers('write')) {
+    let recovered = 0;
+    for (const { name, note } of this.#temporaryEntries.leftovers('write')) {
       const parsed = IntentSchema.safeParse(note);
       if (parsed.success) {
         try {
-          await settle(name, parsed.data, resolver, native, root);
+          await recoverWrite(name, parsed.data, resolver, native, root);
         } catch (error) {
           if (errnoOf(error) === undefined) throw error;
-          console.error('files: a write that was cut off could not be settled:', error);
+          console.error('files: an interrupted write could not be recovered:', error);
         }
       }
-      this.#own.unregister(name);
-      settled += 1;
+      this.#temporaryEntries.unregister(name);
+      recovered += 1;
     }
-    return settled;
+    return recovered;
   }
 }
 
-async function settle(
+async function recoverWrite(
   temporary: Buffer,
   { folder, target, staged, expected }: z.output<typeof IntentSchema>,
   resolver: Resolver,
@@ -98,7 +98,8 @@ async function settle(
   try {
     fd = resolver.open(names, false);
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT' || errnoOf(error) === 'ENOTDIR') return; // its folder went, and with it the file
+    // Its folder was removed, and the file with it.
+    if (errnoOf(error) === 'ENOENT' || errnoOf(error) === 'ENOTDIR') return;
     throw error;
   }
   using directory = Directory.fromFd(fd);
@@ -113,24 +114,24 @@ async function settle(
   using file = out;
   const { dev, ino, size } = file.stat();
   if (staged === NOT_CREATED) {
-    // Nothing was written to it: what has content is somebody else's.
+    // Ours is still empty, so a file with content is somebody else's.
     if (file.stat().isFile() && size === 0n) unlinkTemporaryName(left);
     return;
   }
-  // Ours, before the names were swapped.
+  // Ours, before the swap.
   if (`${dev}:${ino}` === staged) {
     unlinkTemporaryName(left);
     return;
   }
-  // What the write was to replace.
+  // The file that the write was to replace.
   if (expected.kind !== 'anything' && (await isExpected(file, expected))) {
     unlinkTemporaryName(left);
     return;
   }
   const name = Buffer.from(target, 'hex');
-  // Somebody put it there, and nothing was swapped: it is theirs, and stays.
+  // Nothing was swapped, so this file is somebody else's and stays.
   if (identityAt(directory, name) !== staged) return;
-  // Somebody's change came out of the swap: it goes back.
+  // Another process's change came out of the swap and goes back.
   if (expected.kind !== 'anything' && native !== null) {
     native.exchange(directory.fd, left.name, directory.fd, name);
     if (identityAt(directory, left.name) !== staged) return;
@@ -148,7 +149,7 @@ function identityAt(directory: Directory, name: Buffer): string | null {
   }
 }
 
-/** True when the file named by an O_PATH descriptor is what a write was to replace. */
+/** Whether the file of an O_PATH descriptor is the one that a write was to replace. */
 export async function isExpected(named: OpenFile, expected: ExpectedFile): Promise<boolean> {
   const stat = named.stat();
   if (!stat.isFile()) return false;
@@ -169,7 +170,7 @@ export async function isExpected(named: OpenFile, expected: ExpectedFile): Promi
   }
 }
 
-/** What a change of a file changes and a rename does not. */
+/** Changes with the file's content, but not with a rename. */
 export function statSignatureOf(file: OpenFile): string {
   const { dev, ino, size, mtimeNs } = file.stat();
   return [dev, ino, size, mtimeNs].join(' ');

@@ -1,7 +1,7 @@
-# Read in by turn.sh and terminal.sh.
+# Sourced by turn.sh and terminal.sh.
 
-# Sets hf_found to the image's program of this name, as a shell looks for it; empty when there is none. Not by `exec NAME`:
-# busybox would take its own applet instead.
+# Sets hf_found to the image's program of this name, searched as a shell does. Empty if there is none. `exec NAME` would
+# run busybox's own applet instead.
 hf_find() { # NAME
   case $1 in
     */*) hf_found=$1 ;;

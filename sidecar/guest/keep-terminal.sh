@@ -1,18 +1,18 @@
 #!/opt/holdfast/busybox sh
-# Keeps one terminal: `keep-terminal.sh BUSYBOX RUN TERMINAL`. telnetd is the one program of busybox that makes a pty. Its FIFOs
-# stay open at both ends whoever else comes and goes: input has no end, and output that nobody reads waits.
+# Runs one terminal: `keep-terminal.sh BUSYBOX RUN TERMINAL`. telnetd is busybox's only program that creates a pty. It
+# holds both ends of its FIFOs open, so input never ends, and output without a reader waits.
 hf_bb=$1
 hf_dir=$2/terminals/$3
 hf_code=
 
-hf_tell() { # CODE
+hf_publish() { # CODE
   echo "$1" >"$hf_dir/exit.tmp" && "$hf_bb" mv -fT "$hf_dir/exit.tmp" "$hf_dir/exit"
   exit
 }
 
-# Caught, not ignored: it outlives the end of the container long enough to write the exit code.
+# Caught, not ignored: when the container stops, this lives long enough to write the exit code.
 trap : TERM INT HUP
-"$hf_bb" mkfifo -m 600 "$hf_dir/input" "$hf_dir/output" "$hf_dir/done" || hf_tell 126
+"$hf_bb" mkfifo -m 600 "$hf_dir/input" "$hf_dir/output" "$hf_dir/done" || hf_publish 126
 (
   exec <>"$hf_dir/input" 1<>"$hf_dir/output" || exit
   echo "$HOLDFAST_RUNNER" >"$hf_dir/running"
@@ -20,6 +20,6 @@ trap : TERM INT HUP
 )
 [ ! -f "$hf_dir/code" ] || read -r hf_code <"$hf_dir/code"
 case $hf_code in
-  [0-9] | [0-9][0-9] | [12][0-9][0-9]) hf_tell "$hf_code" ;;
-  *) hf_tell 129 ;;
+  [0-9] | [0-9][0-9] | [12][0-9][0-9]) hf_publish "$hf_code" ;;
+  *) hf_publish 129 ;;
 esac

@@ -1,24 +1,24 @@
 #!/opt/holdfast/busybox sh
-# Main process of the agent container. Reads one request a line from the FIFO `requests` and starts, kills and reports
-# what runs for the session. Everything it needs is our static busybox: the image may have no shell and no tools.
+# Main process of the agent container. Reads requests from the FIFO `requests`, one per line, and starts, kills and
+# reports the session's processes. It needs only our static busybox, because the image may have no shell and no tools.
 #
 #   start TURN               runs turns/TURN (see turn.sh) in a session of its own, writes its exit code
-#   worker start ID TURN     the same for a warm worker that begins with TURN; a turn that it does not answer gets an exit code
-#   kill TURN GRACE_MS       TERM to the turn's processes, KILL after the grace, also to those that left its group
+#   worker start ID TURN     the same for a warm worker that starts with TURN; unanswered turns get an exit code
+#   kill TURN GRACE_MS       TERM to the turn's processes, KILL after the grace, also for those that left its group
 #   worker stop              ends the warm worker
-#   check TURN               a turn whose keeper was killed gets its exit code all the same
+#   check TURN               writes an exit code for a turn whose keeper (the shell that waits for it) was killed
 #   execkill EXEC SIGNAL     signals the processes that carry HOLDFAST_EXEC=EXEC
 #   terminal open TERMINAL   runs terminals/TERMINAL (see terminal.sh) in a pty of its own, writes its exit code
-#   terminal close TERMINAL  HUP to its processes, KILL to those that stay
-#   size TERMINAL COLS ROWS  gives its pty this size
+#   terminal close TERMINAL  sends HUP to its processes, and KILL to those that remain
+#   size TERMINAL COLS ROWS  sets the size of its pty
 #
-# A line may come twice: a turn is claimed by creating `started`, and whoever is second does nothing.
-# Names begin with hf_ because an assignment to a name that the image exports would reach every turn.
+# A line may come twice: a turn is claimed by creating `started`, and a second claim does nothing.
+# Names start with hf_, because assigning to a name that the image exports would change the environment of every turn.
 hf_bb=${HOLDFAST_BUSYBOX:-/opt/holdfast/busybox}
 hf_run=${HOLDFAST_RUN:-/run/holdfast}
 hf_here=${0%/*}
 hf_session=${HOLDFAST_SESSION:-none}
-# Process numbers in files that an earlier container left must never be used in this one.
+# Identifies this runner: process ids in files of an earlier container must never be used in this one.
 read -r HOLDFAST_RUNNER </proc/sys/kernel/random/uuid
 export HOLDFAST_RUNNER
 hf_worker_keeper= hf_worker=
@@ -37,8 +37,8 @@ hf_is_number() {
   [ ${#1} -le 9 ]
 }
 
-# Prints the ids of processes whose environment carries NAME=VALUE, one a line.
-hf_marked() { # NAME=VALUE
+# Prints the ids of processes that have NAME=VALUE in their environment, one per line.
+hf_pids_with() { # NAME=VALUE
   "$hf_bb" strings -f /proc/[0-9]*/environ 2>/dev/null |
     "$hf_bb" sed -n "s|^/proc/\([0-9]*\)/environ: *$1\$|\1|p"
 }
@@ -51,7 +51,7 @@ hf_signal() { # SIGNAL PID…
   done
 }
 
-# Creates `started` if nobody did; the redirection is O_EXCL.
+# Creates `started`; fails if it exists. With noclobber the redirection is O_EXCL.
 hf_claim() { # DIRECTORY
   (
     set -C
@@ -59,22 +59,23 @@ hf_claim() { # DIRECTORY
   ) 2>/dev/null
 }
 
-# Renames a line into place, whatever the agent put there before. The sidecar has made FILE.tmp with room for the line: writing over
-# that needs none on a full disk. Where it does, this waits: what is told is not known to anybody else.
-hf_tell() { # FILE TEXT
-  until hf_put "$1" "$2" || [ ! -d "${1%/*}" ]; do
+# Renames a line into place, even if the agent put something else there. The sidecar has created FILE.tmp with enough
+# bytes, so overwriting it needs no space on a full disk. If it fails all the same, this waits: nobody else knows the
+# text.
+hf_publish() { # FILE TEXT
+  until hf_write "$1" "$2" || [ ! -d "${1%/*}" ]; do
     "$hf_bb" usleep 200000
   done
 }
 
-hf_put() { # FILE TEXT
+hf_write() { # FILE TEXT
   [ -f "$1.tmp" ] && [ ! -L "$1.tmp" ] && [ -w "$1.tmp" ] || "$hf_bb" rm -rf "$1.tmp"
   echo "$2" 1<>"$1.tmp" || return
   "$hf_bb" mv -fT "$1.tmp" "$1" && return
   "$hf_bb" rm -rf "$1" && "$hf_bb" mv -fT "$1.tmp" "$1"
 }
 
-# Whether the sidecar knows how this turn ended, whatever the agent put in that place.
+# Whether the sidecar can read how this turn ended, even if the agent put something else there.
 hf_has_ended() { # DIRECTORY
   if hf_is_file "$1/result"; then return; fi
   hf_is_file "$1/exit" || return
@@ -86,9 +87,9 @@ hf_is_file() { # FILE
   [ -f "$1" ] && [ ! -L "$1" ] && [ -r "$1" ] && [ -s "$1" ]
 }
 
-# Sets hf_memory and hf_processes: how often the kernel has killed a process here because memory ran out, and refused to start one
-# because of the limit. Both versions of cgroups tell; where neither can be read both stay 0.
-hf_count_limits() {
+# Sets hf_memory and hf_processes: how often the kernel has killed a process of this container because memory ran out,
+# and refused to start one because of the limit. Reads either version of cgroups. Both are 0 if neither can be read.
+hf_read_counts() {
   hf_counter oom_kill /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control
   hf_memory=$hf_value
   hf_counter max /sys/fs/cgroup/pids.events /sys/fs/cgroup/pids/pids.events
@@ -106,13 +107,13 @@ hf_counter() { # NAME FILE…
   done
 }
 
-# Sets hf_met to the limits that were met since the counts were MEMORY and PROCESSES, each with a blank before it. Folders that are full
-# count where it ended badly.
-hf_meet_limits() { # CODE MEMORY PROCESSES
+# Sets hf_met to the limits that were reached since the counts were MEMORY and PROCESSES, each after a space. Full
+# directories count only after a failure.
+hf_check_limits() { # CODE MEMORY PROCESSES
   hf_met=
-  hf_count_limits
+  hf_read_counts
   if hf_is_number "$2" && [ "$hf_memory" -gt "$2" ]; then hf_met=' memory'; fi
-  # Looking at the folders needs processes.
+  # The checks of directories start processes.
   if hf_is_number "$3" && [ "$hf_processes" -gt "$3" ]; then hf_met="$hf_met processes" && return; fi
   [ "$1" != 0 ] || return 0
   ! hf_is_full "${HOLDFAST_WORKSPACE:-/workspace}" || hf_met="$hf_met workspace"
@@ -124,39 +125,40 @@ hf_is_full() { # FOLDER
   [ "$("$hf_bb" stat -f -c %a "$1" 2>/dev/null)" = 0 ]
 }
 
-# The turn is claimed already, here and below.
-hf_keep_turn() { # TURN
-  # Caught, not ignored: the keeper outlives the end of the container long enough to write the exit code.
+# Runs a claimed turn and writes its exit code.
+hf_run_turn() { # TURN
+  # Caught, not ignored: when the container stops, the keeper lives long enough to write the exit code.
   trap : TERM INT HUP
-  hf_count_limits
+  hf_read_counts
   set -- "$1" "$hf_memory" "$hf_processes"
   HOLDFAST_TURN=$1 "$hf_bb" setsid "$hf_bb" sh "$hf_here/turn.sh" "$hf_bb" "$hf_run/turns/$1"
   set -- "$?" "$@"
-  hf_meet_limits "$1" "$3" "$4"
-  hf_tell "$hf_run/turns/$2/exit" "$1$hf_met"
+  hf_check_limits "$1" "$3" "$4"
+  hf_publish "$hf_run/turns/$2/exit" "$1$hf_met"
 }
 
-hf_keep_worker() { # ID TURN
+hf_run_worker() { # ID TURN
   trap : TERM INT HUP
-  hf_count_limits
+  hf_read_counts
   HOLDFAST_WORKER=$1 HOLDFAST_FIRST_TURN=$2 "$hf_bb" setsid "$hf_bb" sh "$hf_here/turn.sh" "$hf_bb" "$hf_run/turns/$2" \
     "$hf_memory $hf_processes"
-  hf_worker_over "$1" $? "$2"
+  hf_finish_worker "$1" $? "$2"
 }
 
-# What a worker started belonged to the turn or to its memory: neither is there any more.
-hf_worker_over() { # ID CODE TURN
-  hf_signal KILL $(hf_marked "HOLDFAST_WORKER=$1")
+# Kills the processes of a worker that has ended, and writes exit codes for its unanswered turns.
+hf_finish_worker() { # ID CODE TURN
+  hf_signal KILL $(hf_pids_with "HOLDFAST_WORKER=$1")
   for hf_dir in "$hf_run/turns/$3" "$hf_run"/turns/turn-*; do
     [ -d "$hf_dir" ] && ! hf_has_ended "$hf_dir" || continue
     hf_read_group "$hf_dir"
     [ "$hf_of" = "$1" ] || [ "$hf_dir" = "$hf_run/turns/$3" ] || continue
-    hf_meet_limits "$2" $hf_counts
-    hf_tell "$hf_dir/exit" "$2$hf_met"
+    hf_check_limits "$2" $hf_counts
+    hf_publish "$hf_dir/exit" "$2$hf_met"
   done
 }
 
-# Sets hf_group and hf_of, and what a worker counted at the turn's beginning, from a turn's pid file when this runner's turn wrote it.
+# Reads a turn's pid file, if a process of this runner wrote it: sets hf_group, hf_of (the worker), and hf_counts (the
+# limits' counts at the start of the turn).
 hf_read_group() { # DIRECTORY
   hf_group= hf_of= hf_counts='- -'
   [ -f "$1/pid" ] || return
@@ -169,14 +171,14 @@ hf_read_group() { # DIRECTORY
 }
 
 hf_of_turn() { # TURN → process ids
-  hf_marked "HOLDFAST_TURN=$1"
-  [ -z "$hf_of" ] || hf_marked "HOLDFAST_WORKER=$hf_of"
+  hf_pids_with "HOLDFAST_TURN=$1"
+  [ -z "$hf_of" ] || hf_pids_with "HOLDFAST_WORKER=$hf_of"
 }
 
 hf_kill_turn() { # TURN GRACE_MS
   hf_dir=$hf_run/turns/$1
   hf_left=$2
-  # Claimed a moment ago and not yet running: its pid file is about to come.
+  # The turn may be claimed but not running yet, and its pid file is about to appear.
   hf_tries=0
   until hf_read_group "$hf_dir"; [ -n "$hf_group" ] || hf_has_ended "$hf_dir" || [ ! -d "$hf_dir" ] || [ $hf_tries -ge 40 ]; do
     "$hf_bb" usleep 25000
@@ -194,7 +196,7 @@ hf_kill_turn() { # TURN GRACE_MS
     hf_left=$((hf_left - 30))
   done
   [ -z "$hf_group" ] || kill -KILL -- "-$hf_group" 2>/dev/null
-  # What forks faster than it is killed is stopped first; a few rounds reach all of it.
+  # Processes that fork faster than they are killed are stopped first. A few rounds reach all of them.
   hf_tries=0
   while hf_pids=$(hf_of_turn "$1") && [ -n "$hf_pids" ] && [ $hf_tries -lt 20 ]; do
     hf_signal STOP $hf_pids
@@ -203,22 +205,22 @@ hf_kill_turn() { # TURN GRACE_MS
   done
 }
 
-# Not with `&`: what a shell starts so never hears of ^C.
+# Not with `&`: a shell starts background processes with SIGINT ignored.
 hf_open_terminal() { # TERMINAL
   "$hf_bb" start-stop-daemon -S -b -q -p "$hf_run/terminals/$1/exit" -x "$hf_bb" -- \
     sh "$hf_here/keep-terminal.sh" "$hf_bb" "$hf_run" "$1"
 }
 
-# Its processes find their pty gone when telnetd ends.
+# Its processes lose their pty when telnetd ends.
 hf_close_terminal() { # TERMINAL
-  hf_signal HUP $(hf_marked "HOLDFAST_TERMINAL=$1")
+  hf_signal HUP $(hf_pids_with "HOLDFAST_TERMINAL=$1")
   hf_tries=0
-  while [ $hf_tries -lt 10 ] && [ -n "$(hf_marked "HOLDFAST_TERMINAL=$1")" ]; do
+  while [ $hf_tries -lt 10 ] && [ -n "$(hf_pids_with "HOLDFAST_TERMINAL=$1")" ]; do
     "$hf_bb" usleep 50000
     hf_tries=$((hf_tries + 1))
   done
   hf_tries=0
-  while hf_pids=$(hf_marked "HOLDFAST_TERMINAL=$1") && [ -n "$hf_pids" ] && [ $hf_tries -lt 20 ]; do
+  while hf_pids=$(hf_pids_with "HOLDFAST_TERMINAL=$1") && [ -n "$hf_pids" ] && [ $hf_tries -lt 20 ]; do
     hf_signal STOP $hf_pids
     hf_signal KILL $hf_pids
     hf_tries=$((hf_tries + 1))
@@ -243,26 +245,26 @@ hf_check() { # TURN
   eval "hf_pid=\$hf_keeper_${1#turn-}"
   if [ -n "$hf_pid" ]; then
     kill -0 "$hf_pid" 2>/dev/null && return
-    # It may have done its work since we looked.
+    # It may have finished since the check above.
     ! hf_has_ended "$hf_run/turns/$1" || return 0
-    hf_signal KILL $(hf_marked "HOLDFAST_TURN=$1")
-    # Something killed the keeper: only it knew the exit code.
-    hf_tell "$hf_run/turns/$1/exit" - &
+    hf_signal KILL $(hf_pids_with "HOLDFAST_TURN=$1")
+    # The keeper was killed, and only it knew the exit code.
+    hf_publish "$hf_run/turns/$1/exit" - &
     eval "hf_keeper_${1#turn-}=$!"
   elif [ -n "$hf_worker_keeper" ] && ! kill -0 "$hf_worker_keeper" 2>/dev/null; then
-    hf_worker_over "$hf_worker" - "$1" &
+    hf_finish_worker "$hf_worker" - "$1" &
     hf_worker_keeper=$!
   fi
 }
 
-hf_leave() {
+hf_shut_down() {
   trap '' TERM INT HUP
-  # A moment to shut down in order; whatever is left dies with the container.
-  hf_signal TERM $(hf_marked "HOLDFAST_SESSION=$hf_session")
+  # Gives processes time to shut down. The rest dies with the container.
+  hf_signal TERM $(hf_pids_with "HOLDFAST_SESSION=$hf_session")
   hf_tries=0
   while [ $hf_tries -lt 12 ]; do
     hf_pids=
-    for hf_pid in $(hf_marked "HOLDFAST_SESSION=$hf_session"); do
+    for hf_pid in $(hf_pids_with "HOLDFAST_SESSION=$hf_session"); do
       [ "$hf_pid" -gt 1 ] && [ "$hf_pid" != $$ ] && kill -0 "$hf_pid" 2>/dev/null && hf_pids=$hf_pid
     done
     [ -n "$hf_pids" ] || break
@@ -272,24 +274,24 @@ hf_leave() {
   exit 143
 }
 
-# The reader makes the FIFO: a writer that finds none knows that nobody reads.
+# The reader creates the FIFO, so a writer that finds none knows that nobody reads.
 hf_open() {
   until [ -p "$hf_run/requests" ] && [ ! -L "$hf_run/requests" ]; do
     "$hf_bb" rm -rf "$hf_run/requests"
     "$hf_bb" mkfifo -m 600 "$hf_run/requests" || "$hf_bb" usleep 20000
   done
-  # Read and write: a writer that goes away is no end of input.
+  # Opened for reading and writing, so that input does not end when a writer closes it.
   exec 3<>"$hf_run/requests"
-  # Tells whoever watches the directory that somebody listens now.
+  # Notifies watchers of the directory that the runner reads requests now.
   "$hf_bb" touch "$hf_run/requests"
 }
 
-hf_answer() { # LINE'S WORDS
+hf_handle() { # LINE'S WORDS
   case $1 in
     start)
       hf_is_id "$2" turn- || return
       hf_claim "$hf_run/turns/$2" || return
-      hf_keep_turn "$2" &
+      hf_run_turn "$2" &
       eval "hf_keeper_${2#turn-}=$!"
       ;;
     check)
@@ -297,21 +299,21 @@ hf_answer() { # LINE'S WORDS
       ;;
     kill)
       hf_is_id "$2" turn- && hf_is_number "$3" || return
-      # In the order of the lines: what nobody has taken yet is never going to run.
-      if hf_claim "$hf_run/turns/$2"; then hf_tell "$hf_run/turns/$2/exit" 143 & else hf_kill_turn "$2" "$3" & fi
+      # Requests are handled in order, so what is unclaimed now will never run.
+      if hf_claim "$hf_run/turns/$2"; then hf_publish "$hf_run/turns/$2/exit" 143 & else hf_kill_turn "$2" "$3" & fi
       ;;
     worker)
       case $2 in
         start)
           hf_is_id "$3" w- && hf_is_id "$4" turn- || return
-          # Claimed before the old worker goes: when that one has taken the turn, nothing happens to it.
+          # Claims the turn before stopping the old worker. If that worker has claimed it, it keeps running.
           hf_claim "$hf_run/turns/$4" || return
           hf_stop_worker
           [ -p "$hf_run/worker/requests" ] || {
             "$hf_bb" rm -rf "$hf_run/worker/requests"
             "$hf_bb" mkfifo -m 600 "$hf_run/worker/requests"
           }
-          hf_keep_worker "$3" "$4" &
+          hf_run_worker "$3" "$4" &
           hf_worker_keeper=$! hf_worker=$3
           ;;
         stop) hf_stop_worker ;;
@@ -325,8 +327,8 @@ hf_answer() { # LINE'S WORDS
           hf_open_terminal "$3"
           ;;
         close)
-          # In the order of the lines: what nobody has taken yet is never going to run.
-          if hf_claim "$hf_run/terminals/$3"; then hf_tell "$hf_run/terminals/$3/exit" 129; else hf_close_terminal "$3" & fi
+          # Requests are handled in order, so what is unclaimed now will never run.
+          if hf_claim "$hf_run/terminals/$3"; then hf_publish "$hf_run/terminals/$3/exit" 129; else hf_close_terminal "$3" & fi
           ;;
       esac
       ;;
@@ -336,27 +338,27 @@ hf_answer() { # LINE'S WORDS
     execkill)
       hf_is_id "$2" exec- || return
       case $3 in
-        HUP | INT | QUIT | KILL | TERM | USR1 | USR2 | STOP | CONT) hf_signal "$3" $(hf_marked "HOLDFAST_EXEC=$2") ;;
+        HUP | INT | QUIT | KILL | TERM | USR1 | USR2 | STOP | CONT) hf_signal "$3" $(hf_pids_with "HOLDFAST_EXEC=$2") ;;
       esac
       ;;
   esac
 }
 
-# The shell ends itself when it cannot start a process. The code tells the supervisor why: see `reconcile.ts`.
+# The shell exits when it cannot start a process. The exit code tells the supervisor the reason: see `reconcile.ts`.
 hf_end() { # CODE
   set -- "$1" "$hf_all_processes"
-  hf_count_limits
+  hf_read_counts
   if [ "$1" != 143 ] && [ "$hf_processes" -gt "$2" ]; then exit 96; fi
   exit "$1"
 }
 
 hf_open
-trap hf_leave TERM INT HUP
-hf_count_limits
+trap hf_shut_down TERM INT HUP
+hf_read_counts
 hf_all_processes=$hf_processes
 trap 'hf_end $?' EXIT
-# A `read` that runs out of time drops what it has read. Whoever writes a line writes all of it at once, so only the wait for its
-# first byte may be short: a line that came in the last moment of the two seconds would lose its beginning on a busy machine.
+# A `read` that times out drops what it has read. A line is written atomically, so only the wait for its first byte may
+# be short. Otherwise a line that arrives at the end of the timeout would lose its beginning on a busy machine.
 hf_read() {
   hf_first= hf_verb= hf_a= hf_b= hf_c= hf_rest=
   read -t 2 -r -n 1 hf_first <&3 || return
@@ -364,13 +366,13 @@ hf_read() {
   hf_verb=$hf_first$hf_verb
 }
 
-# A child that ended interrupts `read`, and `jobs` reaps it.
+# A child that exits interrupts `read`, and `jobs` reaps it.
 trap : CHLD
 while :; do
   if hf_read; then
-    hf_answer "$hf_verb" "$hf_a" "$hf_b" "$hf_c" 3<&- </dev/null 2>/dev/null
+    hf_handle "$hf_verb" "$hf_a" "$hf_b" "$hf_c" 3<&- </dev/null 2>/dev/null
   elif [ ! "$hf_run/requests" -ef /proc/self/fd/3 ]; then
-    # The agent replaced the FIFO: go where the next request will come.
+    # The agent replaced the FIFO. Open the one where the next request will arrive.
     hf_open
   fi
   jobs >/dev/null

@@ -1,6 +1,6 @@
 #!/opt/holdfast/busybox sh
-# What telnetd runs in the pty of one terminal. terminals/TERMINAL/launch, written by the sidecar, sets the arguments, exports the
-# environment and says in hf_cwd, hf_columns and hf_rows what else is wanted. Without arguments it is the image's shell.
+# telnetd runs this in the pty of one terminal. The sidecar has written terminals/TERMINAL/launch, which sets the
+# arguments, exports the environment and sets hf_cwd, hf_columns and hf_rows. Without arguments the image's shell runs.
 hf_bb=${HOLDFAST_BUSYBOX:-/opt/holdfast/busybox}
 hf_dir=${HOLDFAST_RUN:-/run/holdfast}/terminals/$HOLDFAST_TERMINAL
 hf_cwd=/ hf_columns=80 hf_rows=24
@@ -9,10 +9,11 @@ hf_cwd=/ hf_columns=80 hf_rows=24
 "$hf_bb" stty iutf8 columns "$hf_columns" rows "$hf_rows"
 hf_tty=$("$hf_bb" tty)
 echo "${hf_tty#/dev/pts/}" >"$hf_dir/pts"
-# Here the terminal's output begins: what telnetd says before is of no use to anybody.
+# Start marker: what telnetd prints before it is not output of the terminal.
 printf '\036'
 
-# Writes the exit code, waits until the sidecar has all output, and ends telnetd: others may still hold the pty.
+# Writes the exit code, waits until the sidecar has read all output, and ends telnetd: other processes may still hold
+# the pty.
 hf_leave() { # CODE
   echo "$1" >"$hf_dir/code.tmp" && "$hf_bb" mv -fT "$hf_dir/code.tmp" "$hf_dir/code"
   [ ! -p "$hf_dir/done" ] || read -r hf_line <>"$hf_dir/done"
@@ -25,11 +26,11 @@ hf_fail() { # CODE WHY
   hf_leave "$1"
 }
 
-# ^C and the like are for the program; caught, not ignored, so that it begins with the default.
+# ^C and similar keys are for the program. Caught, not ignored, so that the program starts with the default.
 trap : INT QUIT TSTP
 cd "$hf_cwd" || hf_fail 126 "$hf_cwd: cannot be entered"
 unset OLDPWD
-# Terminals of today show 24 bits of colour; whoever opens this one may say that theirs does not.
+# Most terminals show 24-bit colour. The caller can set COLORTERM empty if theirs does not.
 export COLORTERM="${COLORTERM-truecolor}"
 [ -n "$COLORTERM" ] || unset COLORTERM
 if [ $# -eq 0 ]; then

@@ -1,6 +1,6 @@
 #!/opt/holdfast/busybox sh
-# Becomes the program of one turn (or a warm worker): `turn.sh BUSYBOX DIRECTORY [COUNTS]`. DIRECTORY/launch, written by the
-# sidecar, sets the arguments, exports the environment and says in hf_fresh_tmp and hf_entry what else is wanted.
+# Execs the program of one turn or a warm worker: `turn.sh BUSYBOX DIRECTORY [COUNTS]`. The sidecar has written
+# DIRECTORY/launch, which sets the arguments, exports the environment and sets hf_fresh_tmp.
 hf_bb=$1
 hf_dir=$2
 hf_fresh_tmp= hf_entry=
@@ -17,20 +17,20 @@ echo "$$ $HOLDFAST_RUNNER $HOLDFAST_WORKER $3" >"$hf_dir/pid"
 hf_fail() { # CODE WHY NEXT
   echo "holdfast: $2" >&2
   if [ -n "$HOLDFAST_WORKER" ]; then
-    # Both texts are ours and need no escaping.
+    # Both texts are our own and need no JSON escaping.
     echo "{\"ok\":false,\"error\":{\"type\":\"MissingProgram\",\"message\":\"$2\",\"next\":\"$3\"}}" >"$hf_dir/result.tmp"
     "$hf_bb" mv -fT "$hf_dir/result.tmp" "$hf_dir/result"
   fi
   exit "$1"
 }
 
-cd "${HOLDFAST_WORKSPACE:-/workspace}" || hf_fail 126 'the workspace cannot be entered' 'look at the modes of /workspace'
+cd "${HOLDFAST_WORKSPACE:-/workspace}" || hf_fail 126 'the workspace cannot be entered' 'check the modes of /workspace'
 unset OLDPWD
 . "$hf_dir/launch"
 
 if [ -n "$hf_fresh_tmp" ]; then
   hf_tmp=${HOLDFAST_TMP:-/tmp}
-  # rm asks nothing and goes on, but it needs its way into directories without u+rwx.
+  # rm -f continues after errors, but cannot enter directories without u+rwx.
   "$hf_bb" find "$hf_tmp" -mindepth 1 -maxdepth 1 -exec "$hf_bb" rm -rf {} + 2>/dev/null ||
     { "$hf_bb" chmod -R u+rwx "$hf_tmp"/* "$hf_tmp"/.[!.]* && "$hf_bb" find "$hf_tmp" -mindepth 1 -delete; } 2>/dev/null
 fi

@@ -1,6 +1,6 @@
-// Warm worker for Node handlers: `worker.mjs ENTRY`, begins with the turn in HOLDFAST_FIRST_TURN.
-// Loads ENTRY once and calls its handler(input) for each turn. Output of a turn goes to the turn's files because
-// descriptors 1 and 2 point there while it runs; its answer is a file of its own. Node 18 or newer, no packages.
+// Warm worker for Node handlers: `worker.mjs ENTRY`. Starts with the turn in HOLDFAST_FIRST_TURN.
+// Loads ENTRY once and calls its handler(input) for each turn. While a turn runs, descriptors 1 and 2 are its stdout
+// and stderr files. Its answer is a separate file. Needs Node 18 or newer and no packages.
 import {
   closeSync,
   constants,
@@ -29,7 +29,7 @@ const MESSAGE_CHARS = 8000;
 const ROOM_MS = 300;
 const { O_WRONLY, O_RDWR, O_CREAT, O_EXCL, O_TRUNC, O_APPEND, O_NOFOLLOW, O_NONBLOCK } = constants;
 
-/** The process group of this worker; it was started as the leader of its own. */
+/** The process group of this worker, which is its leader. */
 const GROUP = process.pid;
 const entry = process.argv[2];
 
@@ -47,20 +47,20 @@ function isNoSpace(error) {
   return error?.code === 'ENOSPC' || error?.code === 'EDQUOT';
 }
 
-/** A count that the kernel keeps of this sandbox, of either version of cgroups; 0 where it cannot be read. */
+/** A counter of this sandbox in either version of cgroups; 0 if it cannot be read. */
 function counter(name, ...paths) {
   for (const path of paths) {
     try {
       const found = new RegExp(`^${name} ([0-9]+)$`, 'm').exec(readFileSync(path, 'latin1'));
       if (found !== null) return Number(found[1]);
     } catch {
-      // not this version
+      // Not this version of cgroups.
     }
   }
   return 0;
 }
 
-/** How often a process was killed because memory ran out, and one could not be started because of the limit. */
+/** How often a process was killed because memory ran out, and how often the limit kept one from starting. */
 function counts() {
   return {
     killed: counter('oom_kill', '/sys/fs/cgroup/memory.events', '/sys/fs/cgroup/memory/memory.oom_control'),
@@ -76,7 +76,7 @@ function isFull(folder) {
   }
 }
 
-/** The limits that a failed turn met; their names are those of `Limit` in the sidecar's wire.ts. */
+/** The limits that a failed turn reached. Their names are those of `Limit` in the sidecar's wire.ts. */
 function metLimits(error, before) {
   const now = counts();
   const places = { workspace: WORKSPACE, tmp: TMP, home: process.env.HOME || '/' };
@@ -99,7 +99,7 @@ class Turn {
     return join(this.directory, name);
   }
 
-  /** False when somebody else has it, or when there is no such turn. */
+  /** False if another process has claimed the turn, or if it does not exist. */
   claim() {
     try {
       closeSync(openSync(this.path('started'), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600));
@@ -111,7 +111,7 @@ class Turn {
     try {
       writeSync(fd, `${GROUP} ${process.env.HOLDFAST_RUNNER ?? '-'} ${WORKER} ${killed} ${refused}\n`);
     } catch (error) {
-      // On a full disk the runner finds our processes by their environment.
+      // Without this file the runner finds our processes by their environment.
       if (!isNoSpace(error)) throw error;
     } finally {
       closeSync(fd);
@@ -129,14 +129,14 @@ class Turn {
     try {
       writeFileSync(temporary, text, { flag: 'wx', mode: 0o600 });
     } catch (error) {
-      // What stays of it would fill a full disk further.
+      // A leftover would fill the disk further.
       if (isNoSpace(error)) rmSync(temporary, { force: true });
       throw error;
     }
     renameSync(temporary, this.path(name));
   }
 
-  /** Waits while the disk is full: nobody else has this. Not with a timer: it is also called when the process ends. */
+  /** Retries while the disk is full, because only this process has the text. Blocks, because it also runs at exit. */
   publishWithRoom(name, text) {
     for (;;) {
       try {
@@ -158,7 +158,7 @@ class Turn {
   }
 }
 
-/** Node has no dup2; the lowest free number is what open gives. A thread that opens a file in between can take it. */
+/** Node has no dup2, but open returns the lowest free number. A thread that opens a file in between may get it. */
 function pointTo(fd, path, flags) {
   for (let tries = 0; tries < 20; tries += 1) {
     closeSync(fd);
@@ -170,7 +170,7 @@ function pointTo(fd, path, flags) {
     } catch {
       continue;
     }
-    // Somebody else's file has our number now: leave it alone.
+    // Another file has the number now and must stay open.
     return;
   }
 }
@@ -242,7 +242,7 @@ function emptyTmp() {
     try {
       rmSync(path, { recursive: true, force: true });
     } catch {
-      // What cannot be removed stays, as it would for rm -rf.
+      // It stays, as it would for rm -rf.
     }
   }
 }
@@ -252,9 +252,9 @@ let current = null;
 let turns = 0;
 
 function answer(turn, text, isLast) {
-  if (current !== turn) return; // it was answered already, by what went wrong beside it
+  if (current !== turn) return; // Already answered by an error outside the handler.
   current = null;
-  // Before the answer is seen: the next turn must not be given to a worker that ends.
+  // Before the answer is visible: the next turn must not be given to a worker that is ending.
   if (isLast) requests.destroy();
   try {
     turn.publishWithRoom('result', text);
@@ -278,14 +278,14 @@ async function run(turn) {
   } catch (error) {
     text = JSON.stringify(failure(error, turn));
   }
-  // What could not be loaded is tried anew by the next worker.
+  // The next worker tries to load the entry again.
   answer(turn, text, handler === undefined);
   if (handler === undefined) process.exit(1);
   pointTo(1, '/dev/null', O_WRONLY);
   pointTo(2, '/dev/null', O_WRONLY);
 }
 
-// An error in a callback that nobody awaits: the turn that runs gets it, and the worker's state is not trusted any more.
+// An error that nobody awaits belongs to the running turn. The worker's state is no longer trusted.
 function fail(error) {
   if (current === null) {
     console.error(error);
@@ -303,7 +303,8 @@ process.on('exit', (code) => {
   }
 });
 
-// Read and write, so that it never comes to its end. Opened first: this is how the sidecar sees that we live.
+// Opened for reading and writing, so that it never ends. Opened early: a reader shows the sidecar that the worker
+// lives.
 const fifo = join(RUN, 'worker', 'requests');
 if (!statSync(fifo).isFIFO()) throw new Error(`${fifo} is not a FIFO`);
 const requests = new Socket({ fd: openSync(fifo, O_RDWR | O_NONBLOCK), readable: true, writable: false });
@@ -311,7 +312,7 @@ const requests = new Socket({ fd: openSync(fifo, O_RDWR | O_NONBLOCK), readable:
 let queue = Promise.resolve();
 const first = process.env.HOLDFAST_FIRST_TURN ?? '';
 delete process.env.HOLDFAST_FIRST_TURN;
-// The runner has claimed the first turn and pointed 1 and 2 at its files.
+// The runner has claimed the first turn and redirected its output.
 queue = queue.then(() => run(new Turn(first)));
 
 let rest = '';

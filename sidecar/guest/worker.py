@@ -1,8 +1,7 @@
-"""Warm worker for Python handlers: `worker.py ENTRY`, begins with the turn in HOLDFAST_FIRST_TURN.
+"""Warm worker for Python handlers: `worker.py ENTRY`. Starts with the turn in HOLDFAST_FIRST_TURN.
 
-Loads ENTRY once and calls its handler(input) for each turn. Output of a turn goes to the turn's files because
-descriptors 1 and 2 point there while it runs; its answer is a file of its own. Python 3.7 or newer, nothing but the
-standard library.
+Loads ENTRY once and calls its handler(input) for each turn. While a turn runs, descriptors 1 and 2 are its stdout and
+stderr files. Its answer is a separate file. Needs Python 3.7 or newer and only the standard library.
 """
 import errno
 import importlib.util
@@ -35,7 +34,7 @@ class NotSerializable(Exception):
 
 
 def age_ms():
-    """Since this process was made, with the interpreter's own start in it; the kernel counts in 10 ms."""
+    """Age of this process, including the interpreter's start. The kernel counts in steps of 10 ms."""
     with open("/proc/self/stat", "rb") as file:
         ticks = int(file.read().rsplit(b")", 1)[1].split()[19])
     return max(0.0, round((time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")) * 1000, 3))
@@ -52,7 +51,7 @@ def write_all(fd, data):
 
 
 def counter(name, *paths):
-    """A count that the kernel keeps of this sandbox, of either version of cgroups; 0 where it cannot be read."""
+    """A counter of this sandbox in either version of cgroups; 0 if it cannot be read."""
     for path in paths:
         try:
             with open(path) as file:
@@ -66,7 +65,7 @@ def counter(name, *paths):
 
 
 def counts():
-    """How often a process was killed because memory ran out, and one could not be started because of the limit."""
+    """How often a process was killed for lack of memory, and how often the limit kept one from starting."""
     return (
         counter("oom_kill", "/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"),
         counter("max", "/sys/fs/cgroup/pids.events", "/sys/fs/cgroup/pids/pids.events"),
@@ -81,7 +80,7 @@ def is_full(folder):
 
 
 def met_limits(error, before):
-    """The limits that a failed turn met; their names are those of `Limit` in the sidecar's wire.ts."""
+    """The limits that a failed turn reached. Their names are those of `Limit` in the sidecar's wire.ts."""
     killed, refused = counts()
     met = []
     if killed > before[0] or isinstance(error, MemoryError):
@@ -107,7 +106,7 @@ class Turn:
         return os.path.join(self.dir, name)
 
     def claim(self):
-        """False when somebody else has it, or when there is no such turn."""
+        """False if another process has claimed the turn, or if it does not exist."""
         try:
             os.close(own(self.path("started"), os.O_WRONLY | os.O_EXCL))
         except OSError:
@@ -117,7 +116,7 @@ class Turn:
         try:
             write_all(fd, ("%d %s %s %d %d\n" % (os.getpgrp(), runner, WORKER, *self.counts)).encode())
         except OSError as error:
-            # On a full disk the runner finds our processes by their environment.
+            # Without this file the runner finds our processes by their environment.
             if error.errno not in NO_SPACE:
                 raise
         finally:
@@ -136,7 +135,7 @@ class Turn:
         try:
             write_all(fd, value)
         except OSError:
-            # What stays of it would fill a full disk further.
+            # A leftover would fill the disk further.
             os.unlink(temporary)
             raise
         finally:
@@ -144,7 +143,7 @@ class Turn:
         os.rename(temporary, self.path(name))
 
     def publish_with_room(self, name, value):
-        """Waits while the disk is full: nobody else has this."""
+        """Retries while the disk is full, because only this process has the text."""
         while True:
             try:
                 return self.publish(name, value)
@@ -163,12 +162,12 @@ class Turn:
 
 def failure(error, turn):
     frames = error.__traceback__
-    # Frames of this file say nothing about the agent.
+    # Drops frames of this file from the traceback.
     while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
         frames = frames.tb_next
     try:
         text = "".join(traceback.format_exception(type(error), error, frames))
-    except Exception as broken:  # an exception whose own text cannot be made
+    except Exception as broken:  # the exception has no usable text
         text = "(no traceback: %s)\n" % type(broken).__name__
     try:
         message = str(error)
@@ -206,7 +205,7 @@ def load(entry):
 
 
 class Loop:
-    """One event loop for the worker's life, so that what a handler keeps open stays usable in the next turn."""
+    """One event loop for the worker's life, so that objects a handler keeps open stay usable in the next turn."""
 
     def __init__(self):
         self.loop = None
@@ -261,7 +260,7 @@ class Worker:
         self.quiet = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
 
     def answer(self, turn):
-        """The answer of a turn, and whether this worker can take another one."""
+        """The answer of a turn, and whether this worker can run another one."""
         try:
             os.chdir(WORKSPACE)
             if self.handler is None:
@@ -277,17 +276,17 @@ class Worker:
                 raise NotSerializable("the handler's return value is not JSON: %s" % error) from None
         except Exception as error:
             return json.dumps(failure(error, turn)).encode(), self.handler is not None
-        except BaseException as error:  # sys.exit, KeyboardInterrupt: answered, and this process ends
+        except BaseException as error:  # sys.exit, KeyboardInterrupt: answer, then end the process
             return json.dumps(failure(error, turn)).encode(), False
 
     def run(self, turn):
-        """True while the worker can go on."""
+        """True while the worker can continue."""
         self.turns += 1
         os.environ["HOLDFAST_TURN"] = turn.id
         answer, goes_on = self.answer(turn)
         flush()
         if not goes_on:
-            # Before the answer is seen: the next turn must not be given to us.
+            # Before the answer is visible: the next turn must not be given to this worker.
             os.close(self.requests)
         try:
             turn.publish_with_room("result", answer)
@@ -303,10 +302,10 @@ def main():
     sys.dont_write_bytecode = True
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, errors="backslashreplace")
-    # Read and write, so that it never comes to its end. Opened first: this is how the sidecar sees that we live.
+    # Opened for reading and writing, so that it never ends. A reader shows the sidecar that the worker lives.
     requests = os.open(os.path.join(RUN, "worker", "requests"), os.O_RDWR | os.O_CLOEXEC)
     worker = Worker(sys.argv[1], requests)
-    # The runner has claimed the first turn and pointed 1 and 2 at its files.
+    # The runner has claimed the first turn and redirected its output.
     goes_on = worker.run(Turn(os.environ.pop("HOLDFAST_FIRST_TURN")))
     rest = b""
     while goes_on:
@@ -324,7 +323,7 @@ def main():
             goes_on = worker.run(turn)
             if not goes_on:
                 break
-    # Threads of the handler may never end; the answer is written, nothing waits for them.
+    # Threads of the handler may never end. The answer is written, so nothing waits for them.
     flush()
     os._exit(1)
 

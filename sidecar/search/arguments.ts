@@ -2,7 +2,7 @@ import { SEARCH_LIMITS, type FindParams, type SearchParams } from '../../protoco
 
 type Where = Pick<SearchParams, 'include' | 'exclude' | 'hidden' | 'ignoreFiles'>;
 
-/** What ripgrep may never do here, whatever is asked: read a configuration, follow links, leave the file system, run programs. */
+/** Options that always apply: read no configuration, follow no links, stay on the file system, run no programs. */
 const ALWAYS = [
   '--no-config',
   '--no-follow',
@@ -11,18 +11,18 @@ const ALWAYS = [
   '--no-ignore-parent',
   '--no-ignore-global',
   '--no-require-git',
-  // A file that shrinks while it is mapped would end the process.
+  // A file that shrinks while it is mapped would kill the process.
   '--no-mmap',
   '--threads=2',
 ];
 
-/** Every value is joined to its option, so that none can be taken for another option. */
+/** Every value is joined to its option, so that none can be read as another option. */
 export function textArguments(params: SearchParams): string[] {
   const { syntax, letterCase, word, sort, before, after, maxFileSize, pattern } = params;
   return [
     ...ALWAYS,
     '--json',
-    // Bytes as they are, so that what was found can be looked up in the file.
+    // Unconverted bytes, so that each line can be verified in the file.
     '--encoding=none',
     { exact: '--case-sensitive', ignore: '--ignore-case', smart: '--smart-case' }[letterCase ?? 'smart'],
     ...(syntax === 'fixed' ? ['--fixed-strings'] : []),

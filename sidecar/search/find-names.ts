@@ -13,7 +13,10 @@ import { searchRejected } from './text-search.ts';
 const LONGEST_PATH = 64 * 1024;
 const TIME_MS = 60_000;
 
-/** Files whose paths match best, each looked up in the workspace before it is named: a path may have led ripgrep elsewhere. */
+/**
+ * The files whose paths match best. Each is verified in the workspace before it is reported, because a path may have
+ * led ripgrep elsewhere.
+ */
 export async function findNames(
   program: string,
   folder: Directory,
@@ -44,9 +47,9 @@ export async function findNames(
     const { code, signal: killed, stderr } = await ripgrep.exited;
     signal.throwIfAborted();
     if (killed !== null) {
-      throw new HoldfastError('timeout', 'The search for names took too long', {
-        why: `it was ended after ${String(TIME_MS / 1000)} s`,
-        next: 'search in a folder below, or exclude some',
+      throw new HoldfastError('timeout', 'The search for file names took too long', {
+        why: `it was stopped after ${String(TIME_MS / 1000)} s`,
+        next: 'search in a subfolder, or exclude some folders',
       });
     }
     if (code === 2 && stderr !== '') throw searchRejected(stderr);

@@ -2,14 +2,14 @@ import { StringDecoder } from 'node:string_decoder';
 
 const NEWLINE = 0x0a;
 
-/** Cuts a stream into lines. Of a line longer than the bound nothing is kept. */
+/** Splits a stream into lines. Lines longer than the limit are skipped. */
 export class LineSplitter {
   readonly #mostBytes: number;
   readonly #separator: number;
   #parts: Buffer[] = [];
   #size = 0;
   #skipping = false;
-  /** Lines that were too long. */
+  /** Number of lines that were too long. */
   skipped = 0;
 
   constructor(mostBytes: number, separator = NEWLINE) {
@@ -44,7 +44,7 @@ export class LineSplitter {
 }
 const EMPTY = Buffer.alloc(0);
 
-/** Byte offsets of a line → columns in UTF-16 units, for ascending offsets. */
+/** Converts ascending byte offsets of a line to columns in UTF-16 units. */
 export function columnsOf(line: Buffer, offsets: readonly number[]): number[] {
   const decoder = new StringDecoder('utf8');
   let column = 0;
@@ -57,7 +57,7 @@ export function columnsOf(line: Buffer, offsets: readonly number[]): number[] {
   });
 }
 
-/** The part of a line to show, around `around`; neither end is within a pair of surrogates. */
+/** The part of a line to show around `around`. It never splits a surrogate pair. */
 export function cutPreview(line: string, around: number, most: number): { preview: string; start: number } {
   if (line.length <= most) return { preview: line, start: 0 };
   let start = Math.max(0, Math.min(around - Math.floor(most / 4), line.length - most));

@@ -1,6 +1,7 @@
 /**
- * How well a path answers a query, in lower case: higher is better, null is not at all. The letters of the query must occur in order;
- * a piece of the file's own name is better than one of its folders, and that better than scattered letters. Short paths are better.
+ * How well a path matches a lower-case query: higher is better, null is no match. The letters of the query must occur
+ * in order. A match in the file name beats a match in a folder name, which beats scattered letters. Shorter paths rank
+ * higher.
  */
 export function scoreOf(path: string, query: string): number | null {
   if (query === '') return -path.length;
@@ -27,7 +28,7 @@ export interface ScoredName {
   readonly names: readonly Buffer[];
 }
 
-/** Keeps the best few of many. */
+/** Keeps the best matches. */
 export class BestNames {
   readonly #most: number;
   #kept: ScoredName[] = [];

@@ -6,7 +6,7 @@ import { O_PATH } from '../files/resolver.ts';
 const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 const SLASH = 0x2f;
 
-/** `./a/b` as ripgrep prints it → its names; null for what is not below. */
+/** Parses a path such as `./a/b` as ripgrep prints it. Null if it leads out of the folder. */
 export function parseRelativePath(path: Buffer): Buffer[] | null {
   const names: Buffer[] = [];
   for (let from = 0; from <= path.length;) {
@@ -22,7 +22,7 @@ export function parseRelativePath(path: Buffer): Buffer[] | null {
 const HERE = Buffer.from('.');
 const PARENT = Buffer.from('..');
 
-/** The regular file that the names lead to without any link; null when there is none. Never waits for anybody. */
+/** The regular file at a path, with no link followed and without blocking. Null if there is none. */
 export function openBeneath(root: Directory, names: readonly Buffer[]): OpenFile | null {
   let at = Directory.fromFd(openSync(root.selfPath, O_PATH | O_DIRECTORY));
   try {
@@ -45,7 +45,10 @@ export function openBeneath(root: Directory, names: readonly Buffer[]): OpenFile
   }
 }
 
-/** True when the file holds these bytes there: what was read through a path is what is in the workspace, wherever the path led. */
+/**
+ * True if the file has these bytes at the offset. This proves that a line which ripgrep read by path is in the
+ * workspace.
+ */
 export function hasBytesAt(file: OpenFile, offset: number, bytes: Buffer): boolean {
   const there = Buffer.alloc(bytes.length);
   return readFully(file.fd, there, offset) === bytes.length && there.equals(bytes);

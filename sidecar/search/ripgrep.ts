@@ -9,14 +9,14 @@ export interface RipgrepExit {
   readonly stderr: string;
 }
 
-/** One run of ripgrep below an open folder. `kill` ends it at once; it never outlives the abort of `signal`. */
+/** One run of ripgrep below an open folder. `kill` ends it at once. */
 export class Ripgrep {
   readonly exited: Promise<RipgrepExit>;
   readonly stdout: AsyncIterable<Buffer>;
   readonly #child: ChildProcess;
 
   constructor(program: string, args: readonly string[], folder: Directory) {
-    // The child goes into the folder by its descriptor, which it still has then; nothing of our environment goes with it.
+    // The child enters the folder through its descriptor, which it has until exec. It gets no environment.
     const child = spawn(program, args, { cwd: folder.selfPath, env: {}, stdio: ['ignore', 'pipe', 'pipe'] });
     this.#child = child;
     this.stdout = child.stdout;
@@ -30,7 +30,7 @@ export class Ripgrep {
         resolve({ code, signal, stderr: complaint.slice(0, STDERR_BYTES) }),
       );
     });
-    this.exited.catch(() => undefined); // whoever reads the output asks for it afterwards
+    this.exited.catch(() => undefined); // The reader of the output awaits `exited` afterwards.
   }
 
   kill(): void {

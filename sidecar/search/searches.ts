@@ -10,10 +10,10 @@ import { usageByFolder } from '../workspace/usage-by-folder.ts';
 import { findNames } from './find-names.ts';
 import { type Page, TextSearch } from './text-search.ts';
 
-/** Searches of one connection at a time. */
-const MOST_SEARCHES = 4;
+/** Limit of searches per connection. */
+const MAX_SEARCHES = 4;
 
-/** The searches of one connection; they end with it. */
+/** The searches of one connection. They end with it. */
 export class ConnectionSearches {
   readonly #files: Pick<WorkspaceFiles, 'ready'>;
   readonly #program: string;
@@ -28,7 +28,7 @@ export class ConnectionSearches {
   }
 
   async open(params: SearchParams): Promise<string> {
-    this.#demandRoom(this.#open.size);
+    this.#checkLimit(this.#open.size);
     const { folder, base } = await this.folder(params.path);
     const search = new TextSearch(this.#program, folder, base, params);
     if (this.#closed) search.close();
@@ -40,7 +40,7 @@ export class ConnectionSearches {
 
   async next(id: string, waitMs: number, signal: AbortSignal): Promise<Page> {
     const search = this.#open.get(id);
-    if (search === undefined) throw new HoldfastError('not_found', 'There is no such search');
+    if (search === undefined) throw new HoldfastError('not_found', 'This search does not exist');
     try {
       const page = await search.next(waitMs, signal);
       if (page.summary !== null) this.end(id);
@@ -57,7 +57,7 @@ export class ConnectionSearches {
   }
 
   async find(params: FindParams, signal: AbortSignal): Promise<{ paths: string[]; more: boolean }> {
-    this.#demandRoom(this.#running);
+    this.#checkLimit(this.#running);
     this.#running += 1;
     try {
       const { folder, base } = await this.folder(params.path);
@@ -68,7 +68,7 @@ export class ConnectionSearches {
     }
   }
 
-  /** The folder to look in; the caller closes it. */
+  /** Opens the folder to search. The caller closes it. */
   async folder(path = WORKSPACE): Promise<{ folder: Directory; base: string }> {
     const names = parsePath(path);
     const { resolver } = await this.#files.ready();
@@ -83,16 +83,16 @@ export class ConnectionSearches {
     for (const id of [...this.#open.keys()]) this.end(id);
   }
 
-  #demandRoom(running: number): void {
-    if (running < MOST_SEARCHES) return;
-    throw new HoldfastError('overloaded', 'There is no search now', {
-      why: `${String(MOST_SEARCHES)} are under way already`,
+  #checkLimit(running: number): void {
+    if (running < MAX_SEARCHES) return;
+    throw new HoldfastError('overloaded', 'The search was not started', {
+      why: `${String(MAX_SEARCHES)} searches are already running`,
       next: 'cancel one of them',
     });
   }
 }
 
-/** The answers to `files/search-*`, `files/find` and `files/usage` on one connection. */
+/** Handlers of `files/search-*`, `files/find` and `files/usage` for one connection. */
 export function searchHandlers<P>(
   files: Pick<WorkspaceFiles, 'ready'>,
   program: string,

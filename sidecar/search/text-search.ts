@@ -14,14 +14,14 @@ import { hasBytesAt, parseRelativePath, openBeneath } from './open-beneath.ts';
 import { columnsOf, cutPreview, LineSplitter } from './lines.ts';
 import { Ripgrep } from './ripgrep.ts';
 
-/** Of one line that ripgrep prints, which holds a whole line of a file. */
+/** Limit of one line of ripgrep's output, which holds a whole line of a file. */
 const LONGEST_LINE = 4 * 2 ** 20;
-/** Lines that wait to be taken before ripgrep has to wait. */
+/** Lines that may wait for the client before ripgrep is paused. */
 const READY_LINES = 500;
-/** Lines and characters of one page: it has to fit into one line of at most 1 MiB. */
+/** Limits of one page, which must fit into one message line of at most 1 MiB. */
 const PAGE_LINES = 500;
 const PAGE_CHARACTERS = 200_000;
-const MOST_RANGES = 200;
+const MAX_RANGES = 200;
 
 const TextOrBytesSchema = z.union([z.object({ text: z.string() }), z.object({ bytes: z.base64() })]);
 const LineSchema = z.object({
@@ -46,8 +46,9 @@ export interface Page {
 }
 
 /**
- * A search under way. ripgrep goes through paths, and a hostile agent can lead those anywhere: so each line it prints is looked up in
- * the file of that name in the workspace, through descriptors and no link, and told of only if it is there.
+ * A running text search. ripgrep resolves paths, and a hostile agent can redirect those. So every line that it prints
+ * is verified in the file of that name, opened through descriptors and without links, and is reported only if it is
+ * there.
  */
 export class TextSearch {
   readonly #folder: Directory;
@@ -65,9 +66,9 @@ export class TextSearch {
   #closed = false;
   #outcome: { readonly summary: SearchSummary } | { readonly error: unknown } | null = null;
   #wakeReader: (() => void) | null = null;
-  #wakeTaker: (() => void) | null = null;
+  #wakeClient: (() => void) | null = null;
 
-  /** `folder` is the search's from now on; `base` is how its path begins. */
+  /** The search owns `folder`. `base` is the folder's path in results. */
   constructor(program: string, folder: Directory, base: string, params: SearchParams) {
     this.#folder = folder;
     this.#base = base;
@@ -77,19 +78,21 @@ export class TextSearch {
     void this.#run();
   }
 
-  /** What there is, waiting for something at most `waitMs`. Errors: `invalid_params` with ripgrep's own words. */
+  /**
+   * The lines found so far; waits up to `waitMs` if there are none. Errors: `invalid_params` with ripgrep's message.
+   */
   async next(waitMs: number, signal: AbortSignal): Promise<Page> {
     if (this.#lines.length === 0 && this.#outcome === null && waitMs > 0) {
       await new Promise<void>((resolve) => {
         const done = (): void => {
           clearTimeout(timer);
           signal.removeEventListener('abort', done);
-          this.#wakeTaker = null;
+          this.#wakeClient = null;
           resolve();
         };
         const timer = setTimeout(done, waitMs);
         signal.addEventListener('abort', done);
-        this.#wakeTaker = done;
+        this.#wakeClient = done;
       });
     }
     let characters = 0;
@@ -106,7 +109,7 @@ export class TextSearch {
     return { lines, summary: this.#outcome.summary };
   }
 
-  /** Ends it wherever it is. */
+  /** Stops the search. */
   close(): void {
     this.#closed = true;
     this.#ripgrep.kill();
@@ -125,15 +128,16 @@ export class TextSearch {
       for await (const chunk of this.#ripgrep.stdout) {
         for (const line of cutter.push(chunk)) {
           if (this.#isOver()) break;
-          this.#take(line);
-          while (this.#lines.length >= READY_LINES && !this.#isOver()) await this.#room();
+          this.#addLine(line);
+          while (this.#lines.length >= READY_LINES && !this.#isOver()) await this.#waitForClient();
         }
-        if (this.#lines.length > 0) this.#wakeTaker?.();
+        if (this.#lines.length > 0) this.#wakeClient?.();
       }
       const { code, signal, stderr } = await this.#ripgrep.exited;
       if (!this.#isOver()) {
-        if (signal !== null) throw new HoldfastError('internal', 'The search was ended', { why: signal });
-        // It also ends so where a file could not be read; then it has nothing to say.
+        if (signal !== null)
+          throw new HoldfastError('internal', 'The search stopped unexpectedly', { why: signal });
+        // It also exits with 2, but without a message, if a file could not be read.
         if (code === 2 && stderr !== '') throw searchRejected(stderr);
       }
       const skipped = this.#unverified + cutter.skipped;
@@ -147,7 +151,7 @@ export class TextSearch {
       this.#ripgrep.kill();
       this.#open?.file?.[Symbol.dispose]();
       this.#folder.close();
-      this.#wakeTaker?.();
+      this.#wakeClient?.();
     }
   }
 
@@ -155,13 +159,13 @@ export class TextSearch {
     return this.#closed || this.#stopped !== null;
   }
 
-  async #room(): Promise<void> {
-    this.#wakeTaker?.();
+  async #waitForClient(): Promise<void> {
+    this.#wakeClient?.();
     await new Promise<void>((resolve) => (this.#wakeReader = resolve));
     this.#wakeReader = null;
   }
 
-  #take(line: Buffer): void {
+  #addLine(line: Buffer): void {
     const message = MessageSchema.parse(JSON.parse(line.toString('utf8')));
     if (message.type !== 'match' && message.type !== 'context') return;
     const { path, lines, line_number: number, absolute_offset: offset, submatches } = message.data;
@@ -188,10 +192,10 @@ export class TextSearch {
       this.#lastFile = key;
     }
     const text = [this.#base, ...names.map(encodeName)].join('/');
-    this.#lines.push(this.#view(text, message.type, number, bytes, submatches));
+    this.#lines.push(this.#toSearchLine(text, message.type, number, bytes, submatches));
   }
 
-  #view(
+  #toSearchLine(
     path: string,
     kind: SearchLine['kind'],
     line: number,
@@ -199,7 +203,7 @@ export class TextSearch {
     submatches: readonly { readonly start: number; readonly end: number }[],
   ): SearchLine {
     const text = bytes.toString('utf8').replace(/\r?\n$/, '');
-    const offsets = submatches.slice(0, MOST_RANGES).flatMap(({ start, end }) => [start, end]);
+    const offsets = submatches.slice(0, MAX_RANGES).flatMap(({ start, end }) => [start, end]);
     const columns = columnsOf(bytes, offsets);
     const ranges = [];
     for (let at = 0; at < columns.length; at += 2) {
@@ -220,7 +224,7 @@ function bytesOf(value: z.infer<typeof TextOrBytesSchema>): Buffer {
 
 export function searchRejected(complaint: string): HoldfastError {
   const why = complaint.trim().replace(/^(rg: |error: )+/i, '');
-  return new HoldfastError('invalid_params', `There was no search in ${WORKSPACE}`, {
+  return new HoldfastError('invalid_params', `${WORKSPACE} was not searched`, {
     why: why.length > 1000 ? `${why.slice(0, 1000)}…` : why,
     next: 'correct the pattern or the globs',
   });

@@ -12,7 +12,7 @@ const { O_DIRECTORY, O_NOFOLLOW } = constants;
 const NAME_FLAGS = O_PATH | O_DIRECTORY | O_NOFOLLOW;
 const WRITE_AND_ENTER = 0o300;
 
-/** Folders on the way down that stay open; those above are closed and found again through `..`. */
+/** Directories on the stack that stay open. Those above are closed and reopened through `..`. */
 const OPEN_LEVELS = 128;
 const DOTS = Buffer.from('..');
 
@@ -20,38 +20,38 @@ interface Level {
   fd: number;
   readonly name: Buffer;
   readonly inode: bigint;
-  readonly giveBack: RestoreMode | null;
+  readonly restoreMode: RestoreMode | null;
 }
 
 export interface ApplyOptions {
   readonly system: SystemCalls;
-  readonly lent: TemporaryChmods;
-  /** The workspace's folder, which we may write to. */
+  readonly chmods: TemporaryChmods;
+  /** The workspace's directory, which must be writable. */
   readonly root: number;
   readonly staging: () => StagingDirectory;
 }
 
 /**
- * Takes the steps of a plan. Nothing that it does needs content, memory or a decision; where something is not as it was when
- * the plan was made it ends with `file_unavailable`, and the restore can be repeated.
+ * Applies the steps of a plan. This needs no content, no memory and no decision. If the workspace is not as it was when
+ * the plan was made, it fails with `file_unavailable`, and the restore can be repeated.
  */
 export function applySteps(steps: readonly RestoreStep[], options: ApplyOptions): void {
   const { system, staging } = options;
   const levels: Level[] = [];
-  const here = (): number => levels.at(-1)?.fd ?? options.root;
+  const currentFd = (): number => levels.at(-1)?.fd ?? options.root;
   try {
     for (const step of steps) {
       switch (step.step) {
         case 'enter':
-          levels.push(openLevel(options, here(), step.name, step.inode, levels));
+          levels.push(openLevel(options, currentFd(), step.name, step.inode, levels));
           closeAbove(levels);
           break;
         case 'leave': {
           const level = levels.pop();
           if (level === undefined) throw changedDuringRestore();
           try {
-            openAgain(system, levels.at(-1), level.fd);
-            level.giveBack?.(level.fd);
+            reopenParent(system, levels.at(-1), level.fd);
+            level.restoreMode?.(level.fd);
             if (step.entry !== null) setAttributes(system, level.fd, step.entry);
           } finally {
             closeSync(level.fd);
@@ -59,19 +59,19 @@ export function applySteps(steps: readonly RestoreStep[], options: ApplyOptions)
           break;
         }
         case 'remove':
-          if (step.present === 'folder') staging().moveIn(here(), step.name);
-          else removeFile(system, here(), step.name);
+          if (step.present === 'folder') staging().moveIn(currentFd(), step.name);
+          else removeFile(system, currentFd(), step.name);
           break;
         case 'place':
-          if (step.present === 'folder') staging().moveIn(here(), step.entry.name);
+          if (step.present === 'folder') staging().moveIn(currentFd(), step.entry.name);
           if (step.present === 'file' && step.entry.type === 'directory') {
-            removeFile(system, here(), step.entry.name);
+            removeFile(system, currentFd(), step.entry.name);
           }
-          system.renameAt(staging().fd, step.staged, here(), step.entry.name);
-          if (step.entry.type === 'directory') setAttributesAt(system, here(), step.entry, null);
+          system.renameAt(staging().fd, step.staged, currentFd(), step.entry.name);
+          if (step.entry.type === 'directory') setAttributesAt(system, currentFd(), step.entry, null);
           break;
         case 'dress':
-          setAttributesAt(system, here(), step.entry, step.inode);
+          setAttributesAt(system, currentFd(), step.entry, step.inode);
           break;
       }
     }
@@ -89,9 +89,9 @@ export function applySteps(steps: readonly RestoreStep[], options: ApplyOptions)
         throw error;
     }
   } finally {
-    for (const { fd, giveBack } of levels.reverse()) {
+    for (const { fd, restoreMode } of levels.reverse()) {
       try {
-        giveBack?.(fd);
+        restoreMode?.(fd);
       } finally {
         if (fd !== -1) closeSync(fd);
       }
@@ -99,22 +99,22 @@ export function applySteps(steps: readonly RestoreStep[], options: ApplyOptions)
   }
 }
 
-/** One whose mode is lent stays open: it is given back by its descriptor. */
+/** A directory with a temporary chmod stays open: its mode is restored by descriptor. */
 function closeAbove(levels: readonly Level[]): void {
   const above = levels.at(-1 - OPEN_LEVELS);
-  if (above === undefined || above.fd === -1 || above.giveBack !== null) return;
+  if (above === undefined || above.fd === -1 || above.restoreMode !== null) return;
   closeSync(above.fd);
   above.fd = -1;
 }
 
-/** From the directory in it. */
-function openAgain(system: SystemCalls, level: Level | undefined, below: number): void {
+/** Reopens a directory through `..` of the one below. */
+function reopenParent(system: SystemCalls, level: Level | undefined, below: number): void {
   if (level?.fd !== -1) return;
   const fd = system.openAt(below, system.addressOf(DOTS), NAME_FLAGS);
   system.statFd(fd);
-  const facts = new Uint32Array(FINGERPRINT_WORDS);
-  writeFingerprint(system.stat, facts, 0);
-  if (inodeOf(facts) !== level.inode) {
+  const fingerprint = new Uint32Array(FINGERPRINT_WORDS);
+  writeFingerprint(system.stat, fingerprint, 0);
+  if (inodeOf(fingerprint) !== level.inode) {
     closeSync(fd);
     throw changedDuringRestore();
   }
@@ -122,30 +122,30 @@ function openAgain(system: SystemCalls, level: Level | undefined, below: number)
 }
 
 function openLevel(
-  { system, lent }: ApplyOptions,
-  directory: number,
+  { system, chmods }: ApplyOptions,
+  dirfd: number,
   name: Buffer,
   inode: bigint,
   above: readonly Level[],
 ): Level {
-  const fd = system.openAt(directory, system.addressOf(name), NAME_FLAGS);
+  const fd = system.openAt(dirfd, system.addressOf(name), NAME_FLAGS);
   try {
     system.statFd(fd);
-    const facts = new Uint32Array(FINGERPRINT_WORDS);
-    writeFingerprint(system.stat, facts, 0);
-    if (inodeOf(facts) !== inode) throw changedDuringRestore();
-    const isWritable = (modeOf(facts) & WRITE_AND_ENTER) === WRITE_AND_ENTER;
+    const fingerprint = new Uint32Array(FINGERPRINT_WORDS);
+    writeFingerprint(system.stat, fingerprint, 0);
+    if (inodeOf(fingerprint) !== inode) throw changedDuringRestore();
+    const isWritable = (modeOf(fingerprint) & WRITE_AND_ENTER) === WRITE_AND_ENTER;
     const path = [...above.map((level) => level.name), name];
-    return { fd, name, inode, giveBack: isWritable ? null : lent.grant(fd, path, WRITE_AND_ENTER) };
+    return { fd, name, inode, restoreMode: isWritable ? null : chmods.grant(fd, path, WRITE_AND_ENTER) };
   } catch (error) {
     closeSync(fd);
     throw error;
   }
 }
 
-function removeFile(system: SystemCalls, directory: number, name: Buffer): void {
+function removeFile(system: SystemCalls, dirfd: number, name: Buffer): void {
   try {
-    system.unlinkAt(directory, name);
+    system.unlinkAt(dirfd, name);
   } catch (error) {
     if (errnoOf(error) !== 'ENOENT') throw error;
   }

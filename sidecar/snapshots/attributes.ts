@@ -12,8 +12,8 @@ const OWNER_READS_AND_WRITES = 0o600;
 const { O_NOFOLLOW, S_IFLNK, S_IFMT } = constants;
 
 /**
- * Gives what `fd` names (O_PATH is enough; no link) the mode, extended attributes and, last, modification time of an entry.
- * `isNew`: it has no extended attributes yet. Whoever dies in between leaves something that looks otherwise than the entry.
+ * Sets the mode, the extended attributes and, last, the mtime of an entry. `fd` may be O_PATH, but must not be a link.
+ * `isNew`: it has no extended attributes yet. A crash in between leaves an entry that differs from the snapshot's.
  */
 export function setAttributes(system: SystemCalls, fd: number, entry: TreeEntry, isNew = false): void {
   const hasNone = isNew && entry.xattrs.length === 0;
@@ -37,10 +37,10 @@ export function setAttributesByFd(
 function dressXattrs(system: SystemCalls, fd: number, entry: TreeEntry): void {
   const readable = entry.type === 'directory' ? OWNER_ALL : OWNER_READS_AND_WRITES;
   system.statFd(fd);
-  const facts = new Uint32Array(FINGERPRINT_WORDS);
-  writeFingerprint(system.stat, facts, 0);
-  const mode = modeOf(facts) & 0o7777;
-  // Attributes are content: reading and writing them needs the same rights.
+  const fingerprint = new Uint32Array(FINGERPRINT_WORDS);
+  writeFingerprint(system.stat, fingerprint, 0);
+  const mode = modeOf(fingerprint) & 0o7777;
+  // Reading and writing extended attributes needs the same rights as the content.
   const lend = (): void => {
     if ((mode & readable) !== readable) chmodSync(`/proc/self/fd/${fd}`, mode | readable);
   };
@@ -55,29 +55,29 @@ function dressXattrs(system: SystemCalls, fd: number, entry: TreeEntry): void {
   } catch (error) {
     if (errnoOf(error) !== 'ENOTSUP') throw error;
     throw new HoldfastError('not_supported', 'Extended attributes cannot be restored here', {
-      why: "the workspace's file system has none",
+      why: "the workspace's file system does not support them",
       cause: error,
     });
   }
 }
 
-/** The same for a name that must be that of `inode`; null: whatever is there. Links are not followed. */
+/** The same by name. With `inode`, the name must have that inode. A link is not followed. */
 export function setAttributesAt(
   system: SystemCalls,
-  directory: number,
+  dirfd: number,
   entry: TreeEntry,
   inode: bigint | null,
 ): void {
-  const fd = system.openAt(directory, system.addressOf(entry.name), O_PATH | O_NOFOLLOW);
+  const fd = system.openAt(dirfd, system.addressOf(entry.name), O_PATH | O_NOFOLLOW);
   try {
     system.statFd(fd);
-    const facts = new Uint32Array(FINGERPRINT_WORDS);
-    writeFingerprint(system.stat, facts, 0);
-    if (inode !== null && inodeOf(facts) !== inode) throw changedDuringRestore();
-    const isLink = (modeOf(facts) & S_IFMT) === S_IFLNK;
+    const fingerprint = new Uint32Array(FINGERPRINT_WORDS);
+    writeFingerprint(system.stat, fingerprint, 0);
+    if (inode !== null && inodeOf(fingerprint) !== inode) throw changedDuringRestore();
+    const isLink = (modeOf(fingerprint) & S_IFMT) === S_IFLNK;
     if (isLink !== (entry.type === 'symlink')) throw changedDuringRestore();
-    // A link has no mode, and its times are set by its name only.
-    if (isLink) system.setMtimeAt(directory, entry.name, entry.mtimeNs);
+    // A link has no mode, and its times can be set only by name.
+    if (isLink) system.setMtimeAt(dirfd, entry.name, entry.mtimeNs);
     else setAttributes(system, fd, entry);
   } finally {
     closeSync(fd);
@@ -86,7 +86,7 @@ export function setAttributesAt(
 
 export function changedDuringRestore(): HoldfastError {
   return new HoldfastError('file_unavailable', 'The workspace was not restored', {
-    why: 'something else writes to it',
-    next: 'stop what writes there and restore again',
+    why: 'a process keeps writing to it',
+    next: 'stop the process and restore again',
   });
 }

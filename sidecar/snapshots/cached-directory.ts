@@ -7,36 +7,36 @@ import { isDotEntry, direntLength, direntName, encodeDirent, TYPE_DIRECTORY } fr
 const NOTHING = Buffer.alloc(0);
 
 /**
- * What a scan knows of one directory: what its names looked like, and the entries that were made of them. Both are kept as
- * bytes, some 150 a name, because there may be a million of them.
+ * The state of one directory as the last scan found it: fingerprints of its names, and the entries made from them. Both
+ * are stored as bytes, about 150 per name, because there may be a million names.
  */
 export class CachedDirectory {
   parent: CachedDirectory | null;
-  /** Empty for the top one. */
+  /** Empty for the top directory. */
   name: Buffer;
-  /** Of the directory itself. */
+  /** Fingerprint of the directory itself. */
   readonly fingerprint = new Uint32Array(FINGERPRINT_WORDS);
-  /** All its names as the system listed them. */
+  /** All names as the system listed them. */
   dirents: Buffer = NOTHING;
-  /** The system says of each name whether it is a directory. */
+  /** The system reports for each name whether it is a directory. */
   hasKnownTypes = true;
-  /** Facts of each name that is no directory, in the order of `records`; zeros for a directory. */
+  /** Fingerprint of each name in the order of `dirents`; zeros for a directory. */
   fingerprints = new Uint32Array(0);
-  /** In the order of `records`. */
+  /** In the order of `dirents`. */
   children: CachedDirectory[] = [];
-  /** Entries as they were encoded last, in byte order of their names. */
+  /** Entries as encoded last, in byte order of their names. */
   encodedEntries: Buffer = NOTHING;
-  /** Entries that are not as in `body`, encoded like those. */
+  /** Encoded entries that differ from `encodedEntries`. */
   encodedChanges: Buffer = NOTHING;
-  /** Entries that are as in neither, by name (latin1). */
+  /** Entries that are newer than both encodings, by name (latin1). */
   readonly changedEntries = new Map<string, TreeEntry>();
-  /** `body` is not what the directory has. */
+  /** `encodedEntries` is out of date. */
   isDirty = true;
-  /** `records` has other names than `body`, or that is not known. */
+  /** `dirents` may have other names than `encodedEntries`. */
   haveNamesChanged = true;
-  /** `entry` is not as it was encoded in the directory above. */
+  /** `entry` differs from the one encoded in the parent. */
   hasEntryChanged = true;
-  /** As it stands in the directory above; its content is right where nothing below is dirty. */
+  /** The entry of this directory in its parent. Its content is current if nothing below is dirty. */
   entry: DirectoryEntry;
 
   constructor(parent: CachedDirectory | null, name: Buffer) {
@@ -45,7 +45,7 @@ export class CachedDirectory {
     this.entry = { type: 'directory', name, mode: 0, mtimeNs: 0n, xattrs: [], content: EMPTY_CONTENT_REF };
   }
 
-  /** Names from the top one, which has none, to this. */
+  /** Names from the top directory, which has none, to this one. */
   path(): Buffer[] {
     const names: Buffer[] = [];
     if (this.parent === null) return names;
@@ -54,49 +54,49 @@ export class CachedDirectory {
     return names.reverse();
   }
 
-  /** `child` is in it from now on, with what is known of it. What else has changed in it the next look finds. */
+  /** Adds a child with its known state. The next scan finds any other change in this directory. */
   addChild(child: CachedDirectory): void {
     child.parent = this;
     const others = this.children.filter(({ name }) => !name.equals(child.name));
-    // A name that is listed twice is known as it was listed last.
+    // Of a name that is listed twice, the last one counts.
     this.dirents = Buffer.concat([
       this.dirents,
       encodeDirent(inodeOf(child.fingerprint), TYPE_DIRECTORY, child.name),
     ]);
-    const stats = new Uint32Array(this.fingerprints.length + FINGERPRINT_WORDS);
-    stats.set(this.fingerprints);
-    this.fingerprints = stats;
+    const fingerprints = new Uint32Array(this.fingerprints.length + FINGERPRINT_WORDS);
+    fingerprints.set(this.fingerprints);
+    this.fingerprints = fingerprints;
     this.children = [...others, child];
-    // It is to be listed anew in any case.
+    // Forces the next scan to list it again.
     this.hasKnownTypes = false;
     this.isDirty = true;
     this.haveNamesChanged = true;
   }
 
-  /** As if the name had never been listed. */
+  /** Removes a name as if it had never been listed. */
   removeName(name: Buffer): void {
     const { dirents, fingerprints } = this;
-    const kept: Buffer[] = [];
-    const keptStats: Uint32Array[] = [];
+    const retainedDirents: Buffer[] = [];
+    const retained: Uint32Array[] = [];
     let index = 0;
     for (let at = 0; at < dirents.length; at += direntLength(dirents, at)) {
       const isOurs = isDotEntry(dirents, at);
       if (isOurs || !direntName(dirents, at).equals(name)) {
-        kept.push(dirents.subarray(at, at + direntLength(dirents, at)));
-        if (!isOurs) keptStats.push(fingerprints.subarray(index, index + FINGERPRINT_WORDS));
+        retainedDirents.push(dirents.subarray(at, at + direntLength(dirents, at)));
+        if (!isOurs) retained.push(fingerprints.subarray(index, index + FINGERPRINT_WORDS));
       }
       if (!isOurs) index += FINGERPRINT_WORDS;
     }
-    this.dirents = Buffer.concat(kept);
-    this.fingerprints = new Uint32Array(keptStats.length * FINGERPRINT_WORDS);
-    keptStats.forEach((facts, at) => this.fingerprints.set(facts, at * FINGERPRINT_WORDS));
+    this.dirents = Buffer.concat(retainedDirents);
+    this.fingerprints = new Uint32Array(retained.length * FINGERPRINT_WORDS);
+    retained.forEach((fingerprint, at) => this.fingerprints.set(fingerprint, at * FINGERPRINT_WORDS));
     this.children = this.children.filter((below) => !below.name.equals(name));
     this.changedEntries.delete(nameKey(name));
     this.isDirty = true;
     this.haveNamesChanged = true;
   }
 
-  /** All that is known of its names, by name (latin1); also of some that are gone. Parsed anew at each call. */
+  /** All known entries by name (latin1), including some of removed names. Decodes them again at each call. */
   decodeEntries(): Map<string, TreeEntry> {
     const entries = new Map<string, TreeEntry>();
     for (const bytes of [this.encodedEntries, this.encodedChanges]) {
@@ -106,7 +106,7 @@ export class CachedDirectory {
     return entries;
   }
 
-  /** Keeps `changed` as bytes: entries take ten times as much. */
+  /** Encodes `changedEntries`, which take ten times as much memory. */
   encodeChanges(): void {
     if (this.changedEntries.size === 0) return;
     const entries = new Map<string, TreeEntry>();
@@ -122,24 +122,24 @@ export class CachedDirectory {
     this.changedEntries.clear();
   }
 
-  /** This folder and all below it, each before those in it. */
+  /** This directory and everything below it. A directory comes before its children. */
   *withDescendants(): Generator<CachedDirectory, void, undefined> {
     const waiting: CachedDirectory[] = [this];
-    for (let folder = waiting.pop(); folder !== undefined; folder = waiting.pop()) {
-      yield folder;
-      waiting.push(...folder.children);
+    for (let directory = waiting.pop(); directory !== undefined; directory = waiting.pop()) {
+      yield directory;
+      waiting.push(...directory.children);
     }
   }
 }
 
-/** A copy in memory of its own: a small one would else keep the whole piece alive that it was cut from. */
+/** A copy with memory of its own. A small view would retain the whole buffer that it was cut from. */
 export function detachedCopy(bytes: Uint8Array): Buffer {
   const copy = Buffer.allocUnsafeSlow(bytes.length);
   copy.set(bytes);
   return copy;
 }
 
-/** A name as text that any bytes survive. */
+/** A name as a string that preserves its bytes. */
 export function nameKey(name: Buffer): string {
   return name.toString('latin1');
 }

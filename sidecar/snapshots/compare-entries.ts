@@ -1,12 +1,12 @@
 import type { ExtendedAttribute, TreeEntry } from '../../snapshot-format/entries.ts';
 import type { ContentRef } from '../../snapshot-format/content-ref.ts';
 
-/** Equal in everything but the name. */
+/** Equal except for the name. */
 export function areSameEntries(one: TreeEntry, other: TreeEntry): boolean {
   return haveSameContent(one, other) && haveSameGroup(one, other) && haveSameAttributes(one, other);
 }
 
-/** The same type and bytes, or the same directory below. */
+/** The same type and content; for a directory, the same tree. */
 export function haveSameContent(one: TreeEntry, other: TreeEntry): boolean {
   switch (one.type) {
     case 'file':
@@ -32,7 +32,7 @@ export function haveSameGroup(one: TreeEntry, other: TreeEntry): boolean {
   return group === null || otherGroup === null ? group === otherGroup : group.equals(otherGroup);
 }
 
-/** What can be changed in place. */
+/** Equal in everything that can be changed in place. */
 export function haveSameAttributes(one: TreeEntry, other: TreeEntry): boolean {
   return one.mtimeNs === other.mtimeNs && one.mode === other.mode && areSameXattrs(one.xattrs, other.xattrs);
 }

@@ -1,7 +1,7 @@
 import { ENCODINGS, type Frame, compressFrame } from '../../snapshot-format/frames.ts';
 import { releaseBuffer } from '../../snapshot-format/release-buffer.ts';
 
-/** Compresses a frame where that makes it smaller; what is stored then lies where it began. */
+/** Compresses a frame if that makes it smaller. The result is written over the input. */
 export function compressInPlace(raw: Buffer): Pick<Frame, 'encoding' | 'stored' | 'checksum'> {
   const { encoding, stored, checksum } = compressFrame(raw);
   const { length } = stored;

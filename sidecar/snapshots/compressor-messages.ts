@@ -1,19 +1,19 @@
 import type { Encoding } from '../../snapshot-format/frames.ts';
 
-/** What the thread is told when it is made. */
+/** Data given to the thread at its start. */
 export interface CompressorOptions {
-  /** By `COUNTERS`: 1 once it runs, and how many bytes of frames it is done with. */
+  /** Indexed by COUNTERS: 1 once the thread runs, and the number of bytes it has finished. */
   readonly counters: Int32Array<SharedArrayBuffer>;
 }
 
-/** What the thread says of itself in memory that both see: messages are heard only when the one that reads has to wait. */
+/** Counters in shared memory: the scanning thread receives messages only while it waits. */
 export const COUNTERS = { running: 0, doneBytes: 1 } as const;
 
 export interface CompressorRequest {
   readonly raw: Uint8Array<SharedArrayBuffer>;
 }
 
-/** What was made of it lies where it was. */
+/** The result is in the memory of the request. */
 export interface CompressorAnswer {
   readonly length: number;
   readonly encoding: Encoding;

@@ -1,4 +1,4 @@
-// A thread that compresses frames, one after the other, while their files are still being read.
+// Compresses frames, one after the other, while files are still being read.
 import { parentPort, workerData } from 'node:worker_threads';
 import {
   type CompressorAnswer,

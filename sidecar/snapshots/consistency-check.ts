@@ -5,81 +5,86 @@ import type { SystemCalls } from './system-calls.ts';
 import { waitForNextTimestamp, laterThanNow } from './timestamp-granularity.ts';
 
 /**
- * What a look knows of time: when it began, and whether anybody has changed something since, so that what it finds need never have been
- * there together.
+ * Decides whether the workspace changed during a scan. If it did, the scanned files may never have existed together.
  */
 export class ConsistencyCheck {
   readonly #system: SystemCalls;
   readonly #frozen: boolean;
-  /** Time of files. What was changed before has an earlier one; what has changed since, this or a later one. */
-  #begun: bigint;
-  /** What has this time, or a later one, was surely not there before the begin. */
-  #surely = 0n;
-  /** When files that were lent were given back. */
-  readonly #givenBack = new Map<ReturnType<typeof inodeOf>, bigint>();
-  #moved = false;
-  /** Of something that has changed it is known that it did so after the begin. */
-  #isSure = false;
+  /**
+   * Start of the scan on the file clock. A change before it has an earlier ctime; a later change has this ctime or a
+   * later one.
+   */
+  #startedAt: bigint;
+  /** A file with this ctime or a later one certainly changed after the start. */
+  #surelyAfter = 0n;
+  /** When we restored modes after a temporary chmod, by inode. */
+  readonly #restoredAt = new Map<ReturnType<typeof inodeOf>, bigint>();
+  #hasChanged = false;
+  /** At least one change is known to have happened after the start. */
+  #isCertain = false;
 
-  /** `frozen`: nobody is there to change anything. Whatever does change is an error then. */
+  /** `frozen`: the agent is paused, so any change is an error. */
   constructor(system: SystemCalls, frozen: boolean) {
     this.#system = system;
     this.#frozen = frozen;
-    this.#begun = system.fileClock();
+    this.#startedAt = system.fileClock();
   }
 
-  /** Something has changed since the look began, or may have. */
+  /** Something changed after the start of the scan, or may have. */
   get changedDuringScan(): boolean {
-    return this.#moved;
+    return this.#hasChanged;
   }
 
-  /** Whether what has changed did so before the look began or after, by its times nobody can tell. */
+  /** The ctimes do not tell whether the changes happened before or after the start. */
   get isAmbiguous(): boolean {
-    return this.#moved && !this.#isSure;
+    return this.#hasChanged && !this.#isCertain;
   }
 
-  /** `waits`: for a tick of the clock. Else what was written just before will look as if it were written meanwhile. */
+  /**
+   * `waits`: wait for the next timestamp of the file clock. Otherwise a file written just before the start looks
+   * changed during the scan.
+   */
   async begin(waits: boolean): Promise<void> {
-    if (waits) this.#begun = await waitForNextTimestamp(this.#system);
-    this.#surely = laterThanNow();
+    if (waits) this.#startedAt = await waitForNextTimestamp(this.#system);
+    this.#surelyAfter = laterThanNow();
   }
 
-  /** A look that begins now can tell what the last one could not. */
+  /** Starts a second scan, which can resolve what the first one could not. */
   async restart(): Promise<void> {
-    this.#begun = await waitForNextTimestamp(this.#system);
-    this.#moved = false;
+    this.#startedAt = await waitForNextTimestamp(this.#system);
+    this.#hasChanged = false;
   }
 
-  /** Somebody changed it since the look began, unless it was we who gave it back then, which all names of a file show. */
-  noteCtime(facts: Uint32Array): void {
-    const changedAt = ctimeOf(facts);
-    if (changedAt < this.#begun || this.#givenBack.get(inodeOf(facts)) === changedAt) return;
-    this.#moved = true;
-    if (changedAt >= this.#surely) this.#isSure = true;
+  /** Notes a change after the start, except a mode that we restored ourselves. All names of a file show that. */
+  noteCtime(fingerprint: Uint32Array): void {
+    const changedAt = ctimeOf(fingerprint);
+    if (changedAt < this.#startedAt || this.#restoredAt.get(inodeOf(fingerprint)) === changedAt) return;
+    this.#hasChanged = true;
+    if (changedAt >= this.#surelyAfter) this.#isCertain = true;
   }
 
-  /** Something was seen to change. */
+  /** Notes a change that was observed directly. */
   noteChange(): void {
-    this.#moved = this.#isSure = true;
+    this.#hasChanged = this.#isCertain = true;
   }
 
-  /** The same of what cannot be taken as it was found. Errors: `file_unavailable` where nobody is there to change it. */
+  /** The same at a path whose state cannot be read consistently. Errors: `file_unavailable` if the agent is paused. */
   noteChangeAt(path: readonly Buffer[]): void {
     this.noteChange();
     if (!this.#frozen) return;
-    throw new HoldfastError('file_unavailable', 'The workspace could not be read as it is at one moment', {
-      why: `${formatPath(path)} changed meanwhile`,
+    throw new HoldfastError('file_unavailable', 'The workspace could not be read at one point in time', {
+      why: `${formatPath(path)} changed during the scan`,
       next: 'try again',
     });
   }
 
-  /** A file whose mode was lent looks like this since it was given back. */
-  noteRestoredMode(facts: Uint32Array): void {
-    this.#givenBack.set(inodeOf(facts), ctimeOf(facts));
+  /** Fingerprint of a file after its mode was restored. */
+  noteRestoredMode(fingerprint: Uint32Array): void {
+    this.#restoredAt.set(inodeOf(fingerprint), ctimeOf(fingerprint));
   }
 
-  /** What was looked at within the last tick of the clock is looked at again the next time. */
-  invalidateIfRecent(facts: Uint32Array): void {
-    if (ctimeOf(facts) >= this.#begun) invalidateFingerprint(facts, 0);
+  /** Makes the next scan read a file again that changed within the timestamp granularity. */
+  invalidateIfRecent(fingerprint: Uint32Array): void {
+    if (ctimeOf(fingerprint) >= this.#startedAt) invalidateFingerprint(fingerprint, 0);
   }
 }

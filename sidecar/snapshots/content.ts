@@ -12,17 +12,17 @@ import type { SystemCalls } from './system-calls.ts';
 
 const { pieceBytes } = SNAPSHOT_LIMITS;
 const BLOCK_BYTES = 512;
-/** Larger files may have so many stretches that the list of these takes blocks, too. */
+/** Above this size the list of a file's extents may take blocks too. */
 const PLAIN_BYTES = 16 * 1024;
 
 export interface Content {
-  /** What was there; the file may have changed meanwhile. */
+  /** Size of what was read. The file may have changed since. */
   readonly size: number;
   readonly sparse: boolean;
   readonly content: ContentRef;
 }
 
-/** What is known of a file before it is read: `size` and `blocks` as its stat said, and whether it has extended attributes. */
+/** State of a file before it is read: `size` and `blocks` of its stat, and whether it has extended attributes. */
 export interface StatBeforeRead {
   readonly size: number;
   readonly blocks: number;
@@ -30,40 +30,40 @@ export interface StatBeforeRead {
 }
 
 /**
- * Cuts an open file into objects; a file that becomes shorter while it is read is taken
- * as far as it goes. `rest` is awaited between pieces.
+ * Cuts an open file into objects. A file that becomes shorter meanwhile is read to its new end. `rest` is awaited
+ * between pieces.
  */
 export async function readContent(
   system: SystemCalls,
   fd: number,
   outside: StatBeforeRead,
-  outlet: ObjectSink,
+  sink: ObjectSink,
   rest: () => Promise<void>,
 ): Promise<Content> {
-  const small = readSmall(system, fd, outside, outlet);
+  const small = readSmall(system, fd, outside, sink);
   if (small !== null) return small;
   const { size } = outside;
   return hasHole(system, fd, outside)
-    ? await readSparse(system, fd, size, outlet, rest)
-    : await readWhole(fd, size, outlet, rest);
+    ? await readSparse(system, fd, size, sink, rest)
+    : await readWhole(fd, size, sink, rest);
 }
 
-/** The same for a file of one piece without a hole, at once: most files are. Null for another one. */
+/** The same without waiting, for a file of one piece without a hole, as most files are. Null for any other file. */
 export function readSmall(
   system: SystemCalls,
   fd: number,
   outside: StatBeforeRead,
-  outlet: ObjectSink,
+  sink: ObjectSink,
 ): Content | null {
   const { size } = outside;
   if (size === 0) return { size, sparse: false, content: EMPTY_CONTENT_REF };
   if (size > pieceBytes || hasHole(system, fd, outside)) return null;
-  const body = readUpTo(fd, outlet.allocate(size), 0);
-  const pieces = body.length === 0 ? [] : [{ index: 0, hash: outlet.add(OBJECT_KINDS.blob, body) }];
+  const body = readUpTo(fd, sink.allocate(size), 0);
+  const pieces = body.length === 0 ? [] : [{ index: 0, hash: sink.add(OBJECT_KINDS.blob, body) }];
   return { size: body.length, sparse: false, content: { depth: 0, items: pieces } };
 }
 
-/** The blocks alone do not say it: among them are those of extended attributes and of the list of a file's stretches. */
+/** The number of blocks is not enough: it includes extended attributes and the list of extents. */
 function hasHole(system: SystemCalls, fd: number, { size, blocks, hasXattrs }: StatBeforeRead): boolean {
   if (size <= PLAIN_BYTES && !hasXattrs && blocks * BLOCK_BYTES >= size) return false;
   return (system.seekHole(fd, 0) ?? size) < size;
@@ -72,31 +72,27 @@ function hasHole(system: SystemCalls, fd: number, { size, blocks, hasXattrs }: S
 async function readWhole(
   fd: number,
   size: number,
-  outlet: ObjectSink,
+  sink: ObjectSink,
   rest: () => Promise<void>,
 ): Promise<Content> {
   const pieces: Piece[] = [];
   let at = 0;
   while (at < size) {
     const wanted = Math.min(pieceBytes, size - at);
-    const body = readUpTo(fd, outlet.allocate(wanted), at);
-    if (body.length > 0) pieces.push({ index: pieces.length, hash: outlet.add(OBJECT_KINDS.blob, body) });
+    const body = readUpTo(fd, sink.allocate(wanted), at);
+    if (body.length > 0) pieces.push({ index: pieces.length, hash: sink.add(OBJECT_KINDS.blob, body) });
     at += body.length;
-    if (body.length < wanted) break; // it became shorter
-    if (outlet.isFull || at < size) await rest();
+    if (body.length < wanted) break; // The file became shorter.
+    if (sink.isFull || at < size) await rest();
   }
-  return {
-    size: at,
-    sparse: false,
-    content: buildContentRef(pieces, (kind, body) => outlet.add(kind, body)),
-  };
+  return { size: at, sparse: false, content: buildContentRef(pieces, (kind, body) => sink.add(kind, body)) };
 }
 
 async function readSparse(
   system: SystemCalls,
   fd: number,
   size: number,
-  outlet: ObjectSink,
+  sink: ObjectSink,
   rest: () => Promise<void>,
 ): Promise<Content> {
   const pieces: Piece[] = [];
@@ -104,7 +100,7 @@ async function readSparse(
   let index = 0;
   const flush = (): void => {
     if (extents.length > 0) {
-      pieces.push({ index, hash: outlet.add(OBJECT_KINDS.block, encodeBlock(extents)) });
+      pieces.push({ index, hash: sink.add(OBJECT_KINDS.block, encodeBlock(extents)) });
     }
     extents = [];
   };
@@ -122,7 +118,7 @@ async function readSparse(
       const bytes = readUpTo(fd, Buffer.allocUnsafe(wanted), at);
       const offset = at - piece * pieceBytes;
       const last = extents.at(-1);
-      // Between the two looks a hole may have been filled: stretches that touch are one.
+      // A hole may have been filled meanwhile: adjacent extents are merged.
       if (last !== undefined && last.offset + last.bytes.length === offset) {
         extents[extents.length - 1] = { offset: last.offset, bytes: Buffer.concat([last.bytes, bytes]) };
       } else if (bytes.length > 0) extents.push({ offset, bytes });
@@ -131,10 +127,10 @@ async function readSparse(
     }
   }
   flush();
-  return { size, sparse: true, content: buildContentRef(pieces, (kind, body) => outlet.add(kind, body)) };
+  return { size, sparse: true, content: buildContentRef(pieces, (kind, body) => sink.add(kind, body)) };
 }
 
-/** Fewer bytes only at the end of the file. */
+/** Returns fewer bytes only at the end of the file. */
 function readUpTo(fd: number, bytes: Buffer, position: number): Buffer {
   let filled = 0;
   while (filled < bytes.length) {

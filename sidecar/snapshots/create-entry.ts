@@ -15,31 +15,31 @@ const { pieceBytes } = SNAPSHOT_LIMITS;
 const NO_FILE: CreatedEntry = { bytes: 0, fingerprint: null };
 
 export interface CreatedEntry {
-  /** Content that was written. */
+  /** Bytes of content written. */
   readonly bytes: number;
-  /** What a file will be known by; null for anything else. */
+  /** Fingerprint of a file. Null for any other entry. */
   readonly fingerprint: Uint32Array | null;
 }
 
-/** Makes anything but a directory, complete, under a name that must be free. */
+/** Creates any entry except a directory, with content and attributes. The name must be free. */
 export async function createEntry(
   system: SystemCalls,
   reader: ObjectReader,
-  directory: number,
+  dirfd: number,
   name: Buffer,
   entry: Exclude<TreeEntry, DirectoryEntry>,
 ): Promise<CreatedEntry> {
   switch (entry.type) {
     case 'file':
-      return await makeFile(system, reader, directory, name, entry);
+      return await makeFile(system, reader, dirfd, name, entry);
     case 'symlink':
-      system.symlinkAt(entry.target, directory, name);
-      system.setMtimeAt(directory, name, entry.mtimeNs);
+      system.symlinkAt(entry.target, dirfd, name);
+      system.setMtimeAt(dirfd, name, entry.mtimeNs);
       return NO_FILE;
     case 'fifo':
     case 'socket': {
-      system.makeNodeAt(directory, name, (entry.type === 'fifo' ? S_IFIFO : S_IFSOCK) | 0o600);
-      const fd = system.openAt(directory, system.addressOf(name), O_PATH | O_NOFOLLOW);
+      system.makeNodeAt(dirfd, name, (entry.type === 'fifo' ? S_IFIFO : S_IFSOCK) | 0o600);
+      const fd = system.openAt(dirfd, system.addressOf(name), O_PATH | O_NOFOLLOW);
       try {
         setAttributes(system, fd, entry, true);
       } finally {
@@ -53,11 +53,11 @@ export async function createEntry(
 async function makeFile(
   system: SystemCalls,
   reader: ObjectReader,
-  directory: number,
+  dirfd: number,
   name: Buffer,
   entry: FileEntry,
 ): Promise<CreatedEntry> {
-  const fd = system.openAt(directory, system.addressOf(name), NEW_FILE, 0o600);
+  const fd = system.openAt(dirfd, system.addressOf(name), NEW_FILE, 0o600);
   let written = 0;
   try {
     for await (const { offset, bytes } of readContent(reader, entry)) {
@@ -73,13 +73,13 @@ async function makeFile(
 }
 
 /**
- * Makes a plain file whose content is here already, without waiting for anything, in as few calls as there can be.
- * Null, and nothing done, where the content is not here or the file is no plain one.
+ * Creates a plain file without waiting, in as few calls as possible. Returns null and does nothing if the content is
+ * not here yet or the file is not plain.
  */
 export function createFileIfAvailable(
   system: SystemCalls,
   objects: RemoteObjects,
-  directory: number,
+  dirfd: number,
   name: Buffer,
   entry: FileEntry,
 ): CreatedEntry | null {
@@ -89,13 +89,13 @@ export function createFileIfAvailable(
   const [piece] = content.items;
   const body = piece === undefined ? null : objects.readIfAvailable(piece.hash, OBJECT_KINDS.blob);
   if (piece !== undefined && (piece.index !== 0 || size > pieceBytes || body?.length !== size)) return null;
-  const fd = system.openAt(directory, system.addressOf(name), NEW_FILE, entry.mode & 0o777);
+  const fd = system.openAt(dirfd, system.addressOf(name), NEW_FILE, entry.mode & 0o777);
   try {
     if (body !== null) write(fd, body, 0);
     system.setMtimeByFd(fd, entry.mtimeNs);
-    const facts = factsOf(system, fd);
-    // What the process or the directory takes from a new file's mode, and what writing takes from it.
-    if ((modeOf(facts) & PERMISSIONS) === entry.mode) return { bytes: size, fingerprint: facts };
+    const fingerprint = factsOf(system, fd);
+    // The umask or the directory may alter a new file's mode, and so may writing.
+    if ((modeOf(fingerprint) & PERMISSIONS) === entry.mode) return { bytes: size, fingerprint };
     fchmodSync(fd, entry.mode);
     return { bytes: size, fingerprint: factsOf(system, fd) };
   } finally {
@@ -104,10 +104,10 @@ export function createFileIfAvailable(
 }
 
 function factsOf(system: SystemCalls, fd: number): Uint32Array {
-  const facts = new Uint32Array(FINGERPRINT_WORDS);
+  const fingerprint = new Uint32Array(FINGERPRINT_WORDS);
   system.statFd(fd);
-  writeFingerprint(system.stat, facts, 0);
-  return facts;
+  writeFingerprint(system.stat, fingerprint, 0);
+  return fingerprint;
 }
 
 function write(fd: number, bytes: Buffer, offset: number): void {

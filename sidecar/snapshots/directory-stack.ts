@@ -11,53 +11,54 @@ import { isGone, SAFE_DIRECTORY_FLAGS, STAT, type SystemCalls } from './system-c
 
 const { O_NOFOLLOW } = constants;
 const NAME_FLAGS = O_PATH | constants.O_DIRECTORY | O_NOFOLLOW;
-/** Folders on the way down that stay open; those above are closed and found again through `..`. */
+/** Directories on the stack that stay open. Those above are closed and reopened through `..`. */
 const OPEN_LEVELS = 128;
-/** What a walk needs of a directory. */
+/** Permissions that a walk needs on a directory. */
 const LIST_AND_ENTER = 0o500;
 const DOT = Buffer.from('.');
 const DOTS = Buffer.from('..');
 
-/** One open directory on the way. */
+/** One directory on the stack. */
 export interface Level {
-  readonly folder: CachedDirectory;
-  /** Open for reading; -1 while it is closed because too many are open below it. */
+  readonly directory: CachedDirectory;
+  /** Open for reading. -1 while it is closed because too many below it are open. */
   fd: number;
-  /** Index of the next folder in it. */
+  /** Index of the next child. */
   nextChild: number;
   readonly restoreMode: RestoreMode | null;
-  /** What it looked like before its mode was lent; null where it was not. */
+  /** Fingerprint before a temporary chmod. Null without one. */
   readonly originalFingerprint: Uint32Array | null;
 }
 
 /**
- * The directories from the workspace down to the one that a walk is in. Each is opened by its name in the one above, links never
- * followed, on one file system; a mode that denies its owner something is lent as long as the directory is on the way.
+ * The directories from the workspace down to the one that a walk is in. Each is opened by name in its parent, on one
+ * file system and with no link followed. A mode that denies access gets a temporary chmod while the directory is on the
+ * stack.
  */
 export class DirectoryStack {
   readonly #system: SystemCalls;
-  readonly #lent: TemporaryChmods;
+  readonly #chmods: TemporaryChmods;
   readonly #levels: Level[] = [];
-  /** What a directory looked like last. */
-  readonly #facts = new Uint32Array(FINGERPRINT_WORDS);
+  /** Fingerprint of the directory that was read last. */
+  readonly #fingerprint = new Uint32Array(FINGERPRINT_WORDS);
   #device = { major: 0, minor: 0 };
 
-  constructor(options: { system: SystemCalls; lent: TemporaryChmods }) {
+  constructor(options: { system: SystemCalls; chmods: TemporaryChmods }) {
     this.#system = options.system;
-    this.#lent = options.lent;
+    this.#chmods = options.chmods;
   }
 
   get innermost(): Level | undefined {
     return this.#levels.at(-1);
   }
 
-  /** Opens a folder that is in an open directory, or is itself `directory`. Null when it is no directory any more. */
-  enter(directory: number, folder: CachedDirectory): Level | null {
+  /** Opens a child of an open directory, or `dirfd` itself. Null if it is no longer a directory. */
+  enter(dirfd: number, directory: CachedDirectory): Level | null {
     let level: Level | null;
     try {
-      level = this.#open(directory, folder);
+      level = this.#open(dirfd, directory);
     } catch (error) {
-      throw toFileError(error, formatPath(folder.path()));
+      throw toFileError(error, formatPath(directory.path()));
     }
     if (level === null) return null;
     this.#levels.push(level);
@@ -65,7 +66,10 @@ export class DirectoryStack {
     return level;
   }
 
-  /** Leaves the innermost one; the one above is open then. Errors: `file_unavailable` where it has gone from there meanwhile. */
+  /**
+   * Leaves the innermost directory and reopens its parent. Errors: `file_unavailable` if the directory was moved
+   * meanwhile.
+   */
   leave(): void {
     const done = this.#levels.pop();
     const parent = this.#levels.at(-1);
@@ -76,95 +80,99 @@ export class DirectoryStack {
     }
   }
 
-  /** The folder above, found again from the one below, and open. */
-  #above(done: Level, { folder }: Level): number {
+  /** Reopens the parent through `..`. */
+  #above(done: Level, { directory }: Level): number {
     const fd = this.#system.openAt(done.fd, this.#system.addressOf(DOTS), SAFE_DIRECTORY_FLAGS);
     this.#system.statFd(fd);
-    writeFingerprint(this.#system.stat, this.#facts, 0);
-    if (inodeOf(this.#facts) === inodeOf(folder.fingerprint)) return fd;
+    writeFingerprint(this.#system.stat, this.#fingerprint, 0);
+    if (inodeOf(this.#fingerprint) === inodeOf(directory.fingerprint)) return fd;
     this.#system.close(fd);
-    throw new HoldfastError('file_unavailable', 'The workspace was not looked through', {
-      why: `${formatPath(done.folder.path())} was moved meanwhile`,
+    throw new HoldfastError('file_unavailable', 'The workspace was not scanned', {
+      why: `${formatPath(done.directory.path())} was moved during the scan`,
       next: 'try again',
     });
   }
 
-  /** Leaves all of them, wherever the walk is. */
+  /** Closes all directories and restores their modes. */
   closeAll(): void {
     while (this.#levels.length > 0) this.#close(this.#levels.pop());
   }
 
-  /** Null when it is no directory any more. */
-  #open(directory: number, folder: CachedDirectory): Level | null {
+  /** Null if it is no longer a directory. */
+  #open(dirfd: number, directory: CachedDirectory): Level | null {
     const system = this.#system;
-    const name = folder.parent === null ? DOT : folder.name;
+    const name = directory.parent === null ? DOT : directory.name;
     let fd: number;
     try {
-      fd = system.openAt(directory, system.addressOf(name), SAFE_DIRECTORY_FLAGS);
+      fd = system.openAt(dirfd, system.addressOf(name), SAFE_DIRECTORY_FLAGS);
     } catch (error) {
       if (isGone(error)) return null;
-      if (errnoOf(error) === 'EACCES') return this.#openDenied(directory, folder);
+      if (errnoOf(error) === 'EACCES') return this.#openDenied(dirfd, directory);
       throw error;
     }
     try {
-      this.#checkDevice(fd, folder);
+      this.#checkDevice(fd, directory);
     } catch (error) {
       system.close(fd);
       throw error;
     }
     if (this.#mayListAndEnter())
-      return { folder, fd, nextChild: 0, restoreMode: null, originalFingerprint: null };
+      return { directory, fd, nextChild: 0, restoreMode: null, originalFingerprint: null };
     system.close(fd);
-    return this.#openDenied(directory, folder);
+    return this.#openDenied(dirfd, directory);
   }
 
-  /** One whose mode denies its owner something. */
-  #openDenied(directory: number, folder: CachedDirectory): Level | null {
+  /** Opens a directory whose mode denies access. */
+  #openDenied(dirfd: number, directory: CachedDirectory): Level | null {
     const system = this.#system;
-    const name = folder.parent === null ? DOT : folder.name;
+    const name = directory.parent === null ? DOT : directory.name;
     let fd: number;
-    let giveBack: RestoreMode | null = null;
-    /** What it was before its mode was lent. */
+    let restoreMode: RestoreMode | null = null;
+    /** Fingerprint before the temporary chmod. */
     let before: Uint32Array | null = null;
     try {
-      fd = system.openAt(directory, system.addressOf(name), NAME_FLAGS);
+      fd = system.openAt(dirfd, system.addressOf(name), NAME_FLAGS);
     } catch (error) {
       if (isGone(error)) return null;
       throw error;
     }
     try {
-      this.#checkDevice(fd, folder);
+      this.#checkDevice(fd, directory);
       if (!this.#mayListAndEnter()) {
-        before = this.#facts.slice();
-        giveBack = this.#lent.grant(fd, folder.path(), LIST_AND_ENTER);
+        before = this.#fingerprint.slice();
+        restoreMode = this.#chmods.grant(fd, directory.path(), LIST_AND_ENTER);
       }
       const listed = openSync(`/proc/self/fd/${fd}`, SAFE_DIRECTORY_FLAGS & ~O_NOFOLLOW);
       system.close(fd);
-      return { folder, fd: listed, nextChild: 0, restoreMode: giveBack, originalFingerprint: before };
+      return { directory, fd: listed, nextChild: 0, restoreMode, originalFingerprint: before };
     } catch (error) {
-      giveBack?.(fd);
+      restoreMode?.(fd);
       system.close(fd);
       throw error;
     }
   }
 
-  /** Of what was looked at last. */
+  /** For the directory that was read last. */
   #mayListAndEnter(): boolean {
-    return (modeOf(this.#facts) & LIST_AND_ENTER) === LIST_AND_ENTER;
+    return (modeOf(this.#fingerprint) & LIST_AND_ENTER) === LIST_AND_ENTER;
   }
 
-  /** Leaves the facts of the open directory in `#facts`. */
-  #checkDevice(fd: number, folder: CachedDirectory): void {
+  /** Stores the open directory's fingerprint in `#fingerprint`. */
+  #checkDevice(fd: number, directory: CachedDirectory): void {
     const { stat } = this.#system;
     this.#system.statFd(fd);
-    writeFingerprint(stat, this.#facts, 0);
+    writeFingerprint(stat, this.#fingerprint, 0);
     const major = stat[STAT.device] ?? 0;
     const minor = stat[STAT.device + 1] ?? 0;
-    if (folder.parent === null) this.#device = { major, minor };
+    if (directory.parent === null) this.#device = { major, minor };
     else if (major !== this.#device.major || minor !== this.#device.minor) {
-      throw new HoldfastError('not_supported', `${formatPath(folder.path())} cannot be in a snapshot`, {
-        why: 'another file system is mounted there',
-      });
+      throw new HoldfastError(
+        'not_supported',
+        `${formatPath(directory.path())} cannot be part of a snapshot`,
+        {
+          why: 'another file system is mounted there',
+        },
+      );
     }
   }
 
@@ -181,8 +189,8 @@ export class DirectoryStack {
       if (level.restoreMode === null) return;
       level.restoreMode(level.fd);
       this.#system.statFd(level.fd);
-      writeFingerprint(this.#system.stat, this.#facts, 0);
-      level.folder.fingerprint.set(this.#facts);
+      writeFingerprint(this.#system.stat, this.#fingerprint, 0);
+      level.directory.fingerprint.set(this.#fingerprint);
     } finally {
       if (level.fd !== -1) this.#system.close(level.fd);
     }

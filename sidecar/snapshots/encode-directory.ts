@@ -3,17 +3,17 @@ import { EntryCursor } from '../../snapshot-format/entry-cursor.ts';
 import { type CachedDirectory, nameKey } from './cached-directory.ts';
 import { isDotEntry, direntLength, direntName } from './dirents.ts';
 
-/** The bodies of a folder's `tree` objects. `fresh`: folders in it whose entries are not as they were encoded last. */
-export function encodeDirectory(folder: CachedDirectory, fresh: readonly CachedDirectory[]): Buffer[] {
-  return (folder.haveNamesChanged ? null : withChanges(folder, fresh)) ?? anew(folder);
+/** Encodes a directory as the bodies of its `tree` objects. `fresh`: children whose entries have changed. */
+export function encodeDirectory(directory: CachedDirectory, fresh: readonly CachedDirectory[]): Buffer[] {
+  return (directory.haveNamesChanged ? null : encodeChanges(directory, fresh)) ?? encodeAll(directory);
 }
 
-/** The pieces of a folder of which every name is made anew or parsed. */
-function anew(folder: CachedDirectory): Buffer[] {
-  const before = folder.decodeEntries();
-  const below = new Map(folder.children.map((child) => [nameKey(child.name), child.entry]));
+/** Encodes every entry again. */
+function encodeAll(directory: CachedDirectory): Buffer[] {
+  const before = directory.decodeEntries();
+  const below = new Map(directory.children.map((child) => [nameKey(child.name), child.entry]));
   const entries: TreeEntry[] = [];
-  const { dirents } = folder;
+  const { dirents } = directory;
   for (let at = 0; at < dirents.length; at += direntLength(dirents, at)) {
     if (isDotEntry(dirents, at)) continue;
     const key = nameKey(direntName(dirents, at));
@@ -28,9 +28,9 @@ function anew(folder: CachedDirectory): Buffer[] {
   return bodies;
 }
 
-/** The same for one that has the names that it had: what has not changed is copied. Null where a name is missing after all. */
-function withChanges(folder: CachedDirectory, fresh: readonly CachedDirectory[]): Buffer[] | null {
-  const { encodedEntries, encodedChanges, changedEntries } = folder;
+/** Copies unchanged entries as bytes, for a directory with unchanged names. Null if a name is missing after all. */
+function encodeChanges(directory: CachedDirectory, fresh: readonly CachedDirectory[]): Buffer[] | null {
+  const { encodedEntries, encodedChanges, changedEntries } = directory;
   const others = new Map<string, TreeEntry>();
   if (encodedChanges.length > 0)
     for (const entry of parseTree(encodedChanges)) others.set(nameKey(entry.name), entry);

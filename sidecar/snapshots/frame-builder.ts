@@ -1,7 +1,7 @@
 import { FRAME, type FrameRecord } from '../../snapshot-format/frames.ts';
 import { type Hash, type ObjectKind, SNAPSHOT_LIMITS } from '../../snapshot-format/objects.ts';
 
-/** A frame in the making, in memory that is compressed as it is. What is read from files is read to where it stays. */
+/** A frame under construction, in the memory where it will be compressed. Files are read directly into it. */
 export class FrameBuilder {
   /** All of its memory. */
   readonly bytes: Buffer;
@@ -9,7 +9,7 @@ export class FrameBuilder {
   #length = 0;
   #records: FrameRecord[] = [];
 
-  /** `targetBytes`: of which the frame is full. */
+  /** `targetBytes`: the size at which the frame is full. */
   constructor(bytes: Buffer, targetBytes: number) {
     this.bytes = bytes;
     this.#targetBytes = targetBytes;
@@ -19,12 +19,12 @@ export class FrameBuilder {
     return this.#records;
   }
 
-  /** No more belongs into it. */
+  /** Nothing more should be added. */
   get isFull(): boolean {
     return this.#length >= this.#targetBytes || this.#records.length >= FRAME.maxObjects;
   }
 
-  /** What was added. */
+  /** The bytes added so far. */
   get raw(): Buffer {
     return this.bytes.subarray(0, this.#length);
   }
@@ -33,12 +33,12 @@ export class FrameBuilder {
     return this.#length + length <= this.bytes.length;
   }
 
-  /** Where the next body comes to lie, if there is room; until something is added. */
+  /** Memory for the next body, if it fits. Valid until something is added. */
   allocate(length: number): Buffer {
     return this.bytes.subarray(this.#length, this.#length + length);
   }
 
-  /** Where there is room for it. The body is copied, unless it lies in `room`. */
+  /** Adds a body that fits. Copies it unless it is in memory from `allocate`. */
   add(hash: Hash, kind: ObjectKind, body: Buffer): void {
     const { length } = body;
     if (length > SNAPSHOT_LIMITS.objectBytes) throw new RangeError('an object is too large');

@@ -14,7 +14,7 @@ export function snapshotHandlers(thread: SnapshotThread): Handlers<typeof SNAPSH
     'snapshot/restore': (params, context) => thread.run('restore', params, contextOf(context)),
     'snapshot/save-scan-cache': async (params, context) => {
       if (params.isLast) await thread.shutDown();
-      // It gives way: nobody waits for it.
+      // It yields to any other task, because nobody waits for it.
       return thread.isIdle
         ? await thread.run('save-scan-cache', params, contextOf(context))
         : { isSaved: false };

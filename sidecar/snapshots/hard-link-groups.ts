@@ -8,26 +8,26 @@ import { type EntryLocation, pathOf, type WalkResult } from './walk.ts';
 
 const { linkGroupBytes } = SNAPSHOT_LIMITS;
 
-/** Gives the names of one file what they have in common: their entries say so. `linked`: as a whole walk has found them. */
+/** Gives all names of a file the same group in their entries. `linked`: the hard links that a complete walk found. */
 export function assignHardLinkGroups(linked: WalkResult['hardLinks']): void {
   const parsed = new Map<CachedDirectory, Map<string, TreeEntry>>();
   for (const names of linked.values()) {
     const group = names.length > 1 ? groupName(names) : null;
-    for (const { folder, name } of names) {
+    for (const { directory, name } of names) {
       const key = nameKey(name);
-      let entries = parsed.get(folder);
-      if (entries === undefined) parsed.set(folder, (entries = folder.decodeEntries()));
+      let entries = parsed.get(directory);
+      if (entries === undefined) parsed.set(directory, (entries = directory.decodeEntries()));
       const entry = entries.get(key);
       if (entry === undefined || entry.type === 'directory' || isMissing(entry)) continue;
       const before = groupOf(entry);
       if (before === null ? group === null : group !== null && before.equals(group)) continue;
-      folder.changedEntries.set(key, { ...entry, linkGroup: group });
-      folder.isDirty = true;
+      directory.changedEntries.set(key, { ...entry, linkGroup: group });
+      directory.isDirty = true;
     }
   }
 }
 
-/** Of the bytewise first of a file's paths. */
+/** Hash of the first path in byte order. */
 function groupName(names: readonly EntryLocation[]): Buffer {
   const paths = names.map((place) => joined(pathOf(place)));
   const [first] = paths.sort((one, other) => one.compare(other));

@@ -6,13 +6,13 @@ import type { EntryLocation } from './walk.ts';
 
 type Linkable = Exclude<TreeEntry, DirectoryEntry>;
 
-/** A file of the workspace with several names, as the last look saw it. */
+/** A file of the workspace with several hard links, as the last scan found it. */
 export interface PresentFile extends EntryLocation {
   readonly inode: bigint;
   readonly entry: Linkable;
 }
 
-/** Files of the workspace by the group that they have in a snapshot. */
+/** Files of the workspace by their hard link group in a snapshot. */
 export class HardLinks {
   readonly #linked: ReadonlyMap<bigint, readonly EntryLocation[]>;
   #groups: Map<string, PresentFile> | null = null;
@@ -22,8 +22,8 @@ export class HardLinks {
   }
 
   /**
-   * The file that has the content of this group already. `exactly`: with its attributes too, because nothing else will be
-   * changed. Null: it must be made.
+   * A file that already has the content of this group. `exactly`: also its attributes, because nothing else will be
+   * changed. Null if it must be created.
    */
   find(entry: Linkable, exactly: boolean): PresentFile | null {
     if (entry.linkGroup === null) return null;
@@ -39,8 +39,8 @@ export class HardLinks {
     for (const [inode, names] of this.#linked) {
       const [first] = names;
       if (first === undefined || names.length === 1) continue;
-      let entries = parsed.get(first.folder);
-      if (entries === undefined) parsed.set(first.folder, (entries = first.folder.decodeEntries()));
+      let entries = parsed.get(first.directory);
+      if (entries === undefined) parsed.set(first.directory, (entries = first.directory.decodeEntries()));
       const entry = entries.get(nameKey(first.name));
       if (entry === undefined || entry.type === 'directory') continue;
       const group = groupOf(entry);

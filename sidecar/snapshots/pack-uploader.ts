@@ -9,83 +9,83 @@ import { type UploadBuffers, PUT_BYTES } from './upload-buffers.ts';
 import type { RemoteStore } from './store.ts';
 
 /**
- * The store checks a pack when it is complete, while the next one comes. So the first ones and those at the end are short, that it
- * begins soon and has little left to do after the scan; in between they are a part of what was sent before, and none is very long.
+ * The store checks each complete pack while the next one arrives. The first and last packs are short, so that checking
+ * starts early and little is left after the scan. Those in between grow with the data sent, up to a limit.
  */
 const PACK_BYTES = { least: 2 ** 20, most: PACK.targetBytes / 2 } as const;
-const PART_OF_SENT = 1 / 4;
-/** Packs that the store checks while more is read: so many, and so long together. */
+const PACK_SHARE = 1 / 4;
+/** Limits of the packs that the store may be checking while more is read. */
 const SEALS_AHEAD = { packs: 6, bytes: 2 * PACK_BYTES.most } as const;
-/** Bytes of frames, uncompressed, that wait for their turn at most, and at which more are taken again. */
+/** Limits of uncompressed frames in flight: `most` stops the reader, and `again` lets it continue. */
 const IN_FLIGHT = { most: 6 * 2 ** 20, again: 4 * 2 ** 20 } as const;
 
-/** Compresses frames beside the thread that reads, lays them out as packs in the order in which they come, and sends these. */
+/** Compresses frames beside the reading thread, appends them to packs in order, and uploads the packs. */
 export class PackUploader {
   readonly #store: RemoteStore;
-  readonly #memory: UploadBuffers;
-  readonly #compressor: Pick<Compressor, 'pack' | 'close'>;
-  /** In the order in which they were made. */
+  readonly #buffers: UploadBuffers;
+  readonly #compressor: Pick<Compressor, 'compress' | 'close'>;
+  /** In the order of creation. */
   readonly #frames: Promise<Frame>[] = [];
-  /** Bytes of those, uncompressed, and of the one that is being appended. */
+  /** Uncompressed bytes of these frames, and of the one being appended. */
   #inFlight = 0;
   #running: Promise<void> | null = null;
-  #stepped = Promise.withResolvers<undefined>();
+  #progress = Promise.withResolvers<undefined>();
   #pack = new PackWriter(PACK_BYTES.least);
   #number = 0;
-  /** Bytes of the pack that were not sent yet, and where they begin. */
+  /** Bytes of the pack that were not uploaded, and their offset. */
   #unsentLength = 0;
   #unsentFrom = 0;
   readonly #puts = new Set<Promise<void>>();
   readonly #seals = new Set<Promise<void>>();
-  /** Bytes of the packs of `#seals`. */
+  /** Total bytes of the packs in `#seals`. */
   #sealing = 0;
   #isEnding = false;
   #isClosed = false;
   #failure: { readonly error: unknown } | null = null;
-  /** Bytes of the packs that were sent. */
+  /** Bytes of all uploaded packs. */
   newBytes = 0;
 
-  /** `compressor`: closed with this. */
-  constructor(store: RemoteStore, memory: UploadBuffers, compressor: Pick<Compressor, 'pack' | 'close'>) {
+  /** `compressor` is closed with this. */
+  constructor(store: RemoteStore, memory: UploadBuffers, compressor: Pick<Compressor, 'compress' | 'close'>) {
     this.#store = store;
     this.#compressor = compressor;
-    this.#memory = memory;
+    this.#buffers = memory;
   }
 
-  /** True when `room` should be awaited before more is sent. */
+  /** If true, `waitForCapacity` must be awaited before the next frame. */
   get isFull(): boolean {
     return this.#inFlight >= IN_FLIGHT.most;
   }
 
-  /** Something goes on beside whoever calls. */
+  /** Frames are being compressed or uploaded. */
   get isWorking(): boolean {
     return this.#inFlight > 0;
   }
 
-  /** Takes a frame over, with its memory. */
+  /** Takes ownership of the frame and its memory. */
   send(frame: FrameBuilder): void {
     const compressed = this.#compress(frame);
-    // Its failure is met when its turn comes.
+    // The failure is handled when the frame is appended.
     compressed.catch(() => undefined);
     this.#frames.push(compressed);
     this.#inFlight += frame.raw.length;
     this.#running ??= this.#run();
   }
 
-  /** Resolves when more may be sent. */
+  /** Resolves when more frames can be taken. */
   async waitForCapacity(): Promise<void> {
     while (this.#inFlight > IN_FLIGHT.again && this.#failure === null && !this.#isClosed) {
-      await this.#stepped.promise;
+      await this.#progress.promise;
     }
     this.#throwIfFailed();
   }
 
-  /** Little more is to come. */
+  /** Little more will be added. */
   expectEnd(): void {
     this.#isEnding = true;
   }
 
-  /** Everything is in the store. */
+  /** Resolves when everything is in the store. */
   async end(): Promise<void> {
     await this.#running;
     this.#throwIfFailed();
@@ -94,15 +94,15 @@ export class PackUploader {
     this.#throwIfFailed();
   }
 
-  /** Whatever became of it: the store is not called any more. */
+  /** Stops calling the store, in whatever state the upload is. */
   close(): void {
     this.#isClosed = true;
     this.#compressor.close();
-    this.#step();
+    this.#notifyProgress();
   }
 
   async #compress({ raw, records: objects }: FrameBuilder): Promise<Frame> {
-    return { ...(await this.#compressor.pack(raw)), rawLength: raw.length, objects };
+    return { ...(await this.#compressor.compress(raw)), rawLength: raw.length, objects };
   }
 
   /** Never rejects. */
@@ -112,22 +112,22 @@ export class PackUploader {
         const frame = await next;
         if (this.#isClosed || this.#failure !== null) return;
         await this.#append(frame);
-        this.#memory.releaseFrame(frame.stored.buffer);
+        this.#buffers.releaseFrame(frame.stored.buffer);
         releaseBuffer(frame.stored);
         this.#inFlight -= frame.rawLength;
-        this.#step();
+        this.#notifyProgress();
       }
     } catch (error) {
       this.#failure ??= { error };
-      this.#step();
+      this.#notifyProgress();
     } finally {
       this.#running = null;
     }
   }
 
-  #step(): void {
-    this.#stepped.resolve(undefined);
-    this.#stepped = Promise.withResolvers();
+  #notifyProgress(): void {
+    this.#progress.resolve(undefined);
+    this.#progress = Promise.withResolvers();
   }
 
   async #append(frame: Frame): Promise<void> {
@@ -148,38 +148,38 @@ export class PackUploader {
     this.#throwIfFailed();
     const { length, objects } = this.#pack;
     this.#sealing += length;
-    // The store takes calls in their order: it has what was put before.
+    // The store handles calls in order, so it has received the earlier bytes.
     const sealed = this.#store.sealed(this.#number, length, objects).finally(() => (this.#sealing -= length));
     this.#track(this.#seals, sealed);
     this.newBytes += length;
     this.#number += 1;
     const { least, most } = PACK_BYTES;
-    this.#pack = new PackWriter(Math.min(Math.max(this.newBytes * PART_OF_SENT, least), most));
+    this.#pack = new PackWriter(Math.min(Math.max(this.newBytes * PACK_SHARE, least), most));
     this.#unsentFrom = 0;
   }
 
   async #queue(bytes: Buffer): Promise<void> {
     if (this.#unsentLength + bytes.length > PUT_BYTES) await this.#put();
-    this.#memory.unsentPack.set(bytes, this.#unsentLength);
+    this.#buffers.unsentPack.set(bytes, this.#unsentLength);
     this.#unsentLength += bytes.length;
   }
 
-  /** Waits only while too many are on their way. */
+  /** Waits only while too many uploads are in flight. */
   async #put(): Promise<void> {
     if (this.#unsentLength === 0) return;
     while (this.#puts.size >= SNAPSHOT_WIRE_LIMITS.putsInFlight) await Promise.race(this.#puts);
     this.#throwIfFailed();
-    const bytes = this.#memory.unsentPack.subarray(0, this.#unsentLength);
+    const bytes = this.#buffers.unsentPack.subarray(0, this.#unsentLength);
     this.#track(this.#puts, this.#store.put(this.#number, this.#unsentFrom, bytes));
     this.#unsentFrom += this.#unsentLength;
     this.#unsentLength = 0;
   }
 
-  /** Its failure is met at the next step, at the latest at the end. */
+  /** A failure is reported at the next step, at the latest by `end`. */
   #track(group: Set<Promise<void>>, call: Promise<void>): void {
     const settled = call.catch((error: unknown) => {
       this.#failure ??= { error };
-      this.#step();
+      this.#notifyProgress();
     });
     const counted = settled.finally(() => group.delete(counted));
     group.add(counted);
@@ -187,6 +187,6 @@ export class PackUploader {
 
   #throwIfFailed(): void {
     if (this.#failure !== null) throw this.#failure.error;
-    if (this.#isClosed) throw new Error('nothing is sent any more');
+    if (this.#isClosed) throw new Error('the upload is closed');
   }
 }

@@ -21,86 +21,90 @@ import { haveSameAttributes, haveSameContent, haveSameGroup } from './compare-en
 
 const NOT_STAGED: Buffer = Buffer.alloc(0);
 
-/** Directories that are read in advance, level by level. */
-const AHEAD_FOLDERS = 1000;
+/** Limit of directories that are read in advance, level by level. */
+const MAX_READ_AHEAD = 1000;
 
-/** Entries of a directory in the snapshot and in the workspace, by name, the last name first. */
+/** Entries of a directory in the snapshot and in the workspace, paired by name, the last name first. */
 type Pairs = [TreeEntry | null, TreeEntry | null][];
 type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 
 export interface PlanOptions {
   readonly objects: RemoteObjects;
   readonly links: HardLinks;
-  /** A new name in the staging folder; null: nothing will be made, it is only counted. */
+  /** Returns a new name in the staging directory. Null for a dry run. */
   readonly newName: (() => Buffer) | null;
-  /** Names of the path that is to be restored; empty: everything. */
+  /** The path to restore. Empty: everything. */
   readonly path: readonly Buffer[];
   readonly check: () => void;
 }
 
-/** Something new, and the directory that it will be in. */
+/** A new entry, and the directory that it will be placed in. */
 export interface PlannedEntry extends StagedEntry {
-  readonly folder: CachedDirectory;
+  readonly directory: CachedDirectory;
 }
 
 /**
- * Compares the workspace with a snapshot. The steps that it gives take no content from anywhere once everything that is wanted is in
- * the staging folder. Directories whose content is the same are not looked into.
+ * Compares the workspace with a snapshot. Once everything in `toStage` is in the staging directory, the steps need no
+ * content. Directories with equal content are skipped.
  */
 export class RestorePlan {
   readonly steps: RestoreStep[] = [];
   readonly counts: Mutable<RestoreResult> = { created: 0, replaced: 0, removed: 0, touched: 0, bytes: 0 };
   readonly #options: PlanOptions;
-  /** What `#lookAhead` has found. */
+  /** What `#readAhead` has read. */
   readonly #ahead = new Map<CachedDirectory, Pairs>();
-  /** What the steps will find in the staging folder. */
+  /** The entries that the steps expect in the staging directory. */
   readonly toStage: PlannedEntry[] = [];
-  /** Groups that were counted. */
+  /** Hard link groups that were counted. */
   readonly #groups = new Set<string>();
 
   constructor(options: PlanOptions) {
     this.#options = options;
   }
 
-  /** The top directory's own attributes are not among the steps. */
+  /** The attributes of the top directory are not among the steps. */
   async compute(root: DirectoryEntry, known: CachedDirectory): Promise<void> {
     for (const { hash } of root.content.items) this.#options.objects.expect(hash);
-    await this.#lookAhead(root, known, this.#options.path);
+    await this.#readAhead(root, known, this.#options.path);
     await this.#compare(root, known, this.#options.path);
     const isWhole = this.#options.path.length === 0;
     if (isWhole && this.steps.length === 0 && !haveSameAttributes(root, known.entry))
       this.counts.touched += 1;
   }
 
-  /** Each level of folders that differ is brought at once: one by one they would cost a round trip for each folder that has some. */
-  async #lookAhead(wanted: DirectoryEntry, folder: CachedDirectory, only: readonly Buffer[]): Promise<void> {
-    let level = [{ wanted, folder, only }];
-    for (let left = AHEAD_FOLDERS; level.length > 0 && left > 0; left -= level.length) {
+  /** Fetches each level of differing directories at once. One by one, each would cost a round trip. */
+  async #readAhead(
+    wanted: DirectoryEntry,
+    directory: CachedDirectory,
+    only: readonly Buffer[],
+  ): Promise<void> {
+    let level = [{ wanted, directory, only }];
+    for (let left = MAX_READ_AHEAD; level.length > 0 && left > 0; left -= level.length) {
       const below: typeof level = [];
       for (const one of level.slice(0, left)) {
         this.#options.check();
-        const pairs = await this.#pairs(one.wanted, one.folder, one.only);
-        this.#ahead.set(one.folder, pairs);
+        const pairs = await this.#pairs(one.wanted, one.directory, one.only);
+        this.#ahead.set(one.directory, pairs);
         const rest = one.only.slice(1);
-        for (const [next, now] of pairs) {
-          if (next?.type !== 'directory' || now?.type !== 'directory') continue;
-          const present = one.folder.children.find(({ name }) => name.equals(now.name));
-          const differs = rest.length > 0 || !haveSameContent(next, now);
-          if (present !== undefined && differs) below.push({ wanted: next, folder: present, only: rest });
+        for (const [next, current] of pairs) {
+          if (next?.type !== 'directory' || current?.type !== 'directory') continue;
+          const present = one.directory.children.find(({ name }) => name.equals(current.name));
+          const differs = rest.length > 0 || !haveSameContent(next, current);
+          if (present !== undefined && differs) below.push({ wanted: next, directory: present, only: rest });
         }
       }
       level = below;
     }
   }
 
-  /** What is in two directories. `only`: the names on the way to what is to be restored. */
-  async #compare(wanted: DirectoryEntry, folder: CachedDirectory, only: readonly Buffer[]): Promise<void> {
+  /** Compares two directories. `only`: the names on the path to restore. */
+  async #compare(wanted: DirectoryEntry, directory: CachedDirectory, only: readonly Buffer[]): Promise<void> {
     interface Level {
       readonly wanted: DirectoryEntry;
-      readonly folder: CachedDirectory;
+      readonly directory: CachedDirectory;
       readonly only: readonly Buffer[];
       readonly left: Pairs;
-      /** Where its first step is. */
+      /** Index of its first step. */
       readonly begin: number;
     }
     const enter = async (
@@ -109,12 +113,12 @@ export class RestorePlan {
       names: readonly Buffer[],
     ): Promise<Level> => ({
       wanted: entry,
-      folder: present,
+      directory: present,
       only: names,
       left: this.#ahead.get(present) ?? (await this.#pairs(entry, present, names)),
       begin: this.steps.length,
     });
-    const levels = [await enter(wanted, folder, only)];
+    const levels = [await enter(wanted, directory, only)];
     for (let level = levels.at(-1); level !== undefined; level = levels.at(-1)) {
       this.#options.check();
       const pair = level.left.pop();
@@ -122,62 +126,62 @@ export class RestorePlan {
         levels.pop();
         const parent = levels.at(-1);
         if (parent === undefined) return;
-        this.#close(level.wanted, level.folder, level.begin, level.only.length > 0);
+        this.#close(level.wanted, level.directory, level.begin, level.only.length > 0);
         continue;
       }
-      const [next, now] = pair;
+      const [next, current] = pair;
       const rest = level.only.slice(1);
-      // What the snapshot lacks stays as it is.
+      // An entry that the snapshot could not read stays as it is.
       if (next !== null && isMissing(next)) {
         if (level.only.length > 0) throw unreadInSnapshot(this.#options.path);
         continue;
       }
       if (rest.length > 0 && next?.type !== 'directory') throw notInSnapshot(this.#options.path);
-      if (next?.type === 'directory' && now?.type === 'directory') {
-        const below = level.folder.children.find(({ name }) => name.equals(now.name));
+      if (next?.type === 'directory' && current?.type === 'directory') {
+        const below = level.directory.children.find(({ name }) => name.equals(current.name));
         if (below === undefined) throw changedDuringRestore();
-        if (rest.length > 0 || !haveSameContent(next, now)) {
+        if (rest.length > 0 || !haveSameContent(next, current)) {
           const begin = this.steps.length;
-          this.steps.push({ step: 'enter', name: now.name, inode: inodeOf(below.fingerprint) });
+          this.steps.push({ step: 'enter', name: current.name, inode: inodeOf(below.fingerprint) });
           levels.push({ ...(await enter(next, below, rest)), begin });
-        } else if (!haveSameAttributes(next, now)) {
+        } else if (!haveSameAttributes(next, current)) {
           this.steps.push(
-            { step: 'enter', name: now.name, inode: inodeOf(below.fingerprint) },
+            { step: 'enter', name: current.name, inode: inodeOf(below.fingerprint) },
             { step: 'leave', entry: next },
           );
           this.counts.touched += 1;
         }
       } else if (next === null) {
-        if (now !== null) this.#remove(level.folder, now);
-      } else await this.#put(level.folder, next, now, rest);
+        if (current !== null) this.#remove(level.directory, current);
+      } else await this.#place(level.directory, next, current, rest);
     }
   }
 
-  /** Steps in a directory are over. */
-  #close(wanted: DirectoryEntry, folder: CachedDirectory, begin: number, isOnTheWay: boolean): void {
-    const isSame = haveSameAttributes(wanted, folder.entry);
-    if (this.steps.length === begin + 1 && (isOnTheWay || isSame)) {
+  /** Ends the steps of a directory. */
+  #close(wanted: DirectoryEntry, directory: CachedDirectory, begin: number, isAncestor: boolean): void {
+    const isSame = haveSameAttributes(wanted, directory.entry);
+    if (this.steps.length === begin + 1 && (isAncestor || isSame)) {
       this.steps.pop();
       return;
     }
     if (this.steps.length === begin + 1) this.counts.touched += 1;
-    this.steps.push({ step: 'leave', entry: isOnTheWay ? null : wanted });
+    this.steps.push({ step: 'leave', entry: isAncestor ? null : wanted });
   }
 
-  async #pairs(wanted: DirectoryEntry, folder: CachedDirectory, only: readonly Buffer[]): Promise<Pairs> {
+  async #pairs(wanted: DirectoryEntry, directory: CachedDirectory, only: readonly Buffer[]): Promise<Pairs> {
     const { objects } = this.#options;
-    const present = folder.decodeEntries();
+    const present = directory.decodeEntries();
     const pairs: Pairs = [];
     const [name] = only;
     for await (const entry of entriesOf(objects, wanted)) {
       const key = nameKey(entry.name);
-      const now = present.get(key) ?? null;
+      const current = present.get(key) ?? null;
       present.delete(key);
       if (name !== undefined && !entry.name.equals(name)) continue;
-      if (entry.type === 'directory' && now?.type === 'directory' && !haveSameContent(entry, now)) {
+      if (entry.type === 'directory' && current?.type === 'directory' && !haveSameContent(entry, current)) {
         for (const { hash } of entry.content.items) objects.expect(hash);
       }
-      pairs.push([entry, now]);
+      pairs.push([entry, current]);
     }
     if (name === undefined) for (const entry of present.values()) pairs.push([null, entry]);
     else if (pairs.length === 0) {
@@ -186,38 +190,43 @@ export class RestorePlan {
     return pairs.reverse();
   }
 
-  #remove(folder: CachedDirectory, now: TreeEntry): void {
-    const isFolder = now.type === 'directory';
-    this.counts.removed += isFolder ? namesIn(folder, now.name) : 1;
-    this.steps.push({ step: 'remove', name: now.name, present: isFolder ? 'folder' : 'file' });
+  #remove(directory: CachedDirectory, current: TreeEntry): void {
+    const isFolder = current.type === 'directory';
+    this.counts.removed += isFolder ? namesIn(directory, current.name) : 1;
+    this.steps.push({ step: 'remove', name: current.name, present: isFolder ? 'folder' : 'file' });
   }
 
-  /** What is not there, or is something else. `rest`: names below it that alone are wanted. */
-  async #put(
-    folder: CachedDirectory,
+  /** An entry that is missing or has another type. `rest`: the remaining names on the path to restore. */
+  async #place(
+    directory: CachedDirectory,
     next: TreeEntry,
-    now: TreeEntry | null,
+    current: TreeEntry | null,
     rest: readonly Buffer[],
   ): Promise<void> {
-    if (now !== null && rest.length > 0) {
+    if (current !== null && rest.length > 0) {
       throw new HoldfastError('file_not_a_directory', 'The path cannot be restored', {
-        why: 'it leads through something that is no folder now',
-        next: 'restore the folder above',
+        why: 'it leads through something that is no longer a folder',
+        next: 'restore the parent folder',
       });
     }
-    const isKnown = now !== null && !isMissing(now);
-    if (isKnown && next.type !== 'directory' && haveSameContent(next, now) && haveSameGroup(next, now)) {
-      if (haveSameAttributes(next, now)) return;
-      this.steps.push({ step: 'dress', entry: next, inode: inodeOfName(folder, next.name) });
+    const isKnown = current !== null && !isMissing(current);
+    if (
+      isKnown &&
+      next.type !== 'directory' &&
+      haveSameContent(next, current) &&
+      haveSameGroup(next, current)
+    ) {
+      if (haveSameAttributes(next, current)) return;
+      this.steps.push({ step: 'dress', entry: next, inode: inodeOfName(directory, next.name) });
       this.counts.touched += 1;
       return;
     }
     let present: Existing = 'nothing';
-    if (now === null) this.counts.created += 1;
+    if (current === null) this.counts.created += 1;
     else {
       this.counts.replaced += 1;
-      present = now.type === 'directory' ? 'folder' : 'file';
-      if (now.type === 'directory') this.counts.removed += namesIn(folder, now.name) - 1;
+      present = current.type === 'directory' ? 'folder' : 'file';
+      if (current.type === 'directory') this.counts.removed += namesIn(directory, current.name) - 1;
     }
     const { objects, newName } = this.#options;
     let staged = NOT_STAGED;
@@ -227,12 +236,12 @@ export class RestorePlan {
       if (next.type === 'directory' || (next.type === 'file' && next.linkGroup === null)) {
         for (const { hash } of next.content.items) objects.expect(hash);
       }
-      this.toStage.push({ staged, entry: next, only: rest, folder });
+      this.toStage.push({ staged, entry: next, only: rest, directory });
     }
     this.steps.push({ step: 'place', entry: next, staged, present });
   }
 
-  /** What `Maker` would count. */
+  /** Counts what `StagingBuilder` would create. */
   async #count(entry: TreeEntry, rest: readonly Buffer[]): Promise<void> {
     const { objects, check } = this.#options;
     const waiting: { entry: TreeEntry; rest: readonly Buffer[] }[] = [{ entry, rest }];
@@ -258,30 +267,30 @@ export class RestorePlan {
       this.#groups.add(key);
     }
     if (!entry.sparse) this.counts.bytes += entry.size;
-    // How much of a piece is data stands in the piece only.
+    // The size of the data is known only from the piece itself.
     else
       for await (const { bytes } of readContent(this.#options.objects, entry))
         this.counts.bytes += bytes.length;
   }
 }
 
-/** Of a directory and all below it, itself counted. */
+/** Number of entries in a directory tree, including the directory. */
 function namesIn(parent: CachedDirectory, name: Buffer): number {
-  const top = parent.children.find((folder) => folder.name.equals(name));
+  const top = parent.children.find((directory) => directory.name.equals(name));
   let count = 1;
-  for (const folder of top?.withDescendants() ?? []) {
-    for (let at = 0; at < folder.dirents.length; at += direntLength(folder.dirents, at)) {
-      if (!isDotEntry(folder.dirents, at)) count += 1;
+  for (const directory of top?.withDescendants() ?? []) {
+    for (let at = 0; at < directory.dirents.length; at += direntLength(directory.dirents, at)) {
+      if (!isDotEntry(directory.dirents, at)) count += 1;
     }
   }
   return count;
 }
 
-function inodeOfName(folder: CachedDirectory, name: Buffer): bigint {
+function inodeOfName(directory: CachedDirectory, name: Buffer): bigint {
   let index = 0;
-  for (let at = 0; at < folder.dirents.length; at += direntLength(folder.dirents, at)) {
-    if (isDotEntry(folder.dirents, at)) continue;
-    if (direntName(folder.dirents, at).equals(name)) return inodeOf(folder.fingerprints, index);
+  for (let at = 0; at < directory.dirents.length; at += direntLength(directory.dirents, at)) {
+    if (isDotEntry(directory.dirents, at)) continue;
+    if (direntName(directory.dirents, at).equals(name)) return inodeOf(directory.fingerprints, index);
     index += FINGERPRINT_WORDS;
   }
   throw changedDuringRestore();

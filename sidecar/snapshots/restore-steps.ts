@@ -1,21 +1,21 @@
 import type { DirectoryEntry, TreeEntry } from '../../snapshot-format/entries.ts';
 
-/** What there is in the place of something new. */
+/** What exists at the target of a new entry. */
 export type Existing = 'nothing' | 'file' | 'folder';
 
-/** One step of a restore, in the order in which they are taken. Each goes on from the directory that was entered last. */
+/** One step of a restore. Steps are applied in order, each in the directory that was entered last. */
 export type RestoreStep =
-  /** Into a directory that stays. `inode`: the one that was looked at. */
+  /** Enters an existing directory. `inode`: the one that the scan found. */
   | { readonly step: 'enter'; readonly name: Buffer; readonly inode: bigint }
-  /** Out of it, and its own attributes; null: those that it has. */
+  /** Leaves it and sets its attributes; null leaves them as they are. */
   | { readonly step: 'leave'; readonly entry: DirectoryEntry | null }
   | { readonly step: 'remove'; readonly name: Buffer; readonly present: Existing }
-  /** `staged`: its name in the staging folder. */
+  /** `staged`: its name in the staging directory. */
   | {
       readonly step: 'place';
       readonly entry: TreeEntry;
       readonly staged: Buffer;
       readonly present: Existing;
     }
-  /** Attributes of what stays, which is no directory. */
+  /** Sets the attributes of an existing entry that is not a directory. */
   | { readonly step: 'dress'; readonly entry: TreeEntry; readonly inode: bigint };

@@ -22,10 +22,10 @@ const OWNER_ALL = 0o700;
 
 export interface RestoreOptions {
   readonly system: SystemCalls;
-  readonly lent: TemporaryChmods;
-  readonly own: TemporaryEntries;
+  readonly chmods: TemporaryChmods;
+  readonly temporaryEntries: TemporaryEntries;
   readonly root: Directory;
-  /** What a complete look has found just now. */
+  /** The result of a complete scan just before. */
   readonly baseline: CachedDirectory;
   readonly hardLinks: ReadonlyMap<bigint, readonly EntryLocation[]>;
   readonly objects: RemoteObjects;
@@ -35,14 +35,14 @@ export interface RestoreOptions {
 }
 
 /**
- * One restore. First everything that is missing is made beside the workspace's files; then names are moved, without anything
- * that could be missing or not fit. Cut off at any point, the next one goes on from what it finds.
+ * One restore. First, everything missing is created in a staging directory. Then names are moved, which needs no
+ * content and no space. After an interruption, the next restore continues from the workspace's state.
  */
 export class Restore {
   readonly #options: RestoreOptions;
-  /** Folders that are new, and known. */
+  /** New directories whose state is known. */
   readonly adopted: CachedDirectory[] = [];
-  /** Something was touched. */
+  /** The workspace has been changed. */
   hasTouchedFiles = false;
   #isDone = false;
 
@@ -50,7 +50,7 @@ export class Restore {
     this.#options = options;
   }
 
-  /** Changes nothing. */
+  /** Counts the changes without making any. */
   async dryRun(wanted: DirectoryEntry): Promise<RestoreResult> {
     const plan = this.#plan(new HardLinks(this.#options.hardLinks), null);
     await plan.compute(wanted, this.#options.baseline);
@@ -58,16 +58,16 @@ export class Restore {
   }
 
   async run(wanted: DirectoryEntry): Promise<RestoreResult> {
-    const { system, lent, root, baseline, path } = this.#options;
+    const { system, chmods, root, baseline, path } = this.#options;
     const { entry } = baseline;
     const isDenied = (entry.mode & OWNER_ALL) !== OWNER_ALL;
     try {
-      const giveBack = isDenied ? lent.grant(root.fd, [], OWNER_ALL) : null;
+      const restoreMode = isDenied ? chmods.grant(root.fd, [], OWNER_ALL) : null;
       try {
         return await this.#staged(wanted);
       } finally {
-        giveBack?.(root.fd);
-        // The staging folder has come and gone: nothing else may have changed at the top.
+        restoreMode?.(root.fd);
+        // Only the staging directory was created and removed in the top directory.
         if (!this.hasTouchedFiles || path.length > 1) system.setMtime(root.fd, entry.mtimeNs);
         else if (path.length === 0 && this.#isDone) setAttributes(system, root.fd, wanted);
       }
@@ -77,30 +77,41 @@ export class Restore {
   }
 
   async #staged(wanted: DirectoryEntry): Promise<RestoreResult> {
-    const { system, lent, own, root, baseline, hardLinks, objects, path, work } = this.#options;
+    const { system, chmods, temporaryEntries, root, baseline, hardLinks, objects, path, work } =
+      this.#options;
     const check = (): void => work.check();
     let opened: StagingDirectory | undefined;
-    const staging = (): StagingDirectory => (opened ??= StagingDirectory.create({ system, own, root }));
+    const staging = (): StagingDirectory =>
+      (opened ??= StagingDirectory.create({ system, temporaryEntries, root }));
     try {
       const links = new HardLinks(hardLinks);
       const plan = this.#plan(links, () => staging().newName());
       await plan.compute(wanted, baseline);
-      const maker = new StagingBuilder({ system, lent, objects, links, root: root.fd, staging, path, check });
-      await maker.build(plan.toStage);
-      plan.counts.created += maker.created;
-      plan.counts.bytes += maker.bytes;
-      // Then what is known of files that were made by now can be trusted.
-      if (maker.builtDirectories.size > 0) await waitForNextTimestamp(system);
-      // From here on it is shorter to finish than to be asked.
+      const builder = new StagingBuilder({
+        system,
+        chmods,
+        objects,
+        links,
+        root: root.fd,
+        staging,
+        path,
+        check,
+      });
+      await builder.build(plan.toStage);
+      plan.counts.created += builder.created;
+      plan.counts.bytes += builder.bytes;
+      // After this, fingerprints of the new files are reliable.
+      if (builder.builtDirectories.size > 0) await waitForNextTimestamp(system);
+      // From here on, finishing takes less time than a cancellation would save.
       this.hasTouchedFiles = true;
-      applySteps(plan.steps, { system, lent, root: root.fd, staging });
+      applySteps(plan.steps, { system, chmods, root: root.fd, staging });
       this.#isDone = true;
-      for (const { staged, folder, entry } of plan.toStage) {
-        const made = maker.builtDirectories.get(nameKey(staged));
+      for (const { staged, directory, entry } of plan.toStage) {
+        const made = builder.builtDirectories.get(nameKey(staged));
         if (made === undefined) continue;
         made.name = entry.name;
         made.entry = { ...made.entry, name: entry.name };
-        folder.addChild(made);
+        directory.addChild(made);
         this.adopted.push(made);
       }
       work.progress('restored', plan.steps.length);

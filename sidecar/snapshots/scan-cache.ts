@@ -8,13 +8,13 @@ import { CachedDirectory, detachedCopy } from './cached-directory.ts';
 import { isDotEntry, DIRENT_NAME_OFFSET, direntLength, direntType, TYPE_DIRECTORY } from './dirents.ts';
 import { STAT, type SystemCalls } from './system-calls.ts';
 
-/** Changes with whatever is written here, and with what the facts and entries of a folder mean. */
+/** Must change with the format below, and with the meaning of fingerprints and entries. */
 const MAGIC = Buffer.from('HFSCAN2\n');
-/** Unpacked bytes of a piece. */
+/** Uncompressed bytes of a piece. */
 const PIECE_BYTES = 2 ** 20;
-/** Of a piece: stored and unpacked length, encoding, and a hash over all that came before and this. */
+/** Header of a piece: stored and raw length, encoding, and a hash chain over everything so far. */
 const HEAD_BYTES = 12 + SNAPSHOT_LIMITS.hashBytes;
-/** Unpacked; what is known of some three million names. */
+/** Limit of the uncompressed cache, enough for about three million names. */
 export const MAX_CACHE_BYTES = 512 * 2 ** 20;
 const NAMES = 0xff_ffff;
 const WORD = 4;
@@ -22,27 +22,27 @@ const IS_TYPED = 1;
 const IS_DIRTY = 2;
 const IS_ENTRY_NEW = 4;
 
-/** What a scan knows when it begins, and has found when it has ended. */
+/** The state of a scan that the next one can start from. */
 export interface CachedScan {
   readonly top: CachedDirectory;
-  /** The tree that this is (hexadecimal), with all that is not dirty in it. */
+  /** Hash of the tree (hexadecimal) that the clean directories belong to. */
   readonly root: string;
-  /** Names of files with several. */
+  /** Number of names of files with several hard links. */
   readonly linked: number | null;
   readonly files: number;
 }
 
-/** Whose facts they are. What is known elsewhere, or was on a machine that has been off meanwhile, is not believed. */
+/** Where the fingerprints are valid. A cache of another machine or of an earlier boot is ignored. */
 export interface CacheOrigin {
-  /** Of the machine that runs: what it wrote last before it lost its power may be there under an earlier change time. */
+  /** Boot id: after a power failure the last writes before it may appear under an earlier ctime. */
   readonly boot: string;
-  /** Device and inode of the workspace's top folder. */
+  /** Device and inode of the workspace's top directory. */
   readonly top: readonly [major: number, minor: number, inode: bigint];
-  /** The clock that change times are taken from, ns. One that was set back could give the same time twice. */
+  /** The file clock, ns. After a clock was set back, the same ctime could occur twice. */
   readonly clock: bigint;
 }
 
-/** Null on a system that does not tell when it was started: nothing can be kept there. */
+/** Null if the system has no boot id. Then no cache can be stored. */
 export function cacheOriginOf(system: SystemCalls, root: number): CacheOrigin | null {
   const boot = system.bootId();
   if (boot === null) return null;
@@ -54,8 +54,8 @@ export function cacheOriginOf(system: SystemCalls, root: number): CacheOrigin | 
 }
 
 /**
- * The pieces of a cache, in their order. Throws RangeError where there is more than a cache may have, and where something is
- * known that is in no tree yet. The folders must not change meanwhile.
+ * Encodes a cache as pieces. Throws RangeError if it is too large, or if an entry belongs to no tree yet. The
+ * directories must not change meanwhile.
  */
 export function* writeCache({ top, root, linked, files }: CachedScan, place: CacheOrigin): Generator<Buffer> {
   const pieces = new PieceWriter();
@@ -71,22 +71,26 @@ export function* writeCache({ top, root, linked, files }: CachedScan, place: Cac
   begin.varint(linked === null ? 0 : linked + 1);
   begin.varint(files);
   yield* pieces.add(withLength(begin));
-  for (const folder of inOrder(top)) {
-    if (folder.changedEntries.size > 0 || folder.encodedChanges.length > 0)
-      throw new RangeError('it is in no tree yet');
-    yield* pieces.add(withLength(headOf(folder)));
-    yield* pieces.add(folder.dirents);
+  for (const directory of inOrder(top)) {
+    if (directory.changedEntries.size > 0 || directory.encodedChanges.length > 0)
+      throw new RangeError('an entry belongs to no tree yet');
+    yield* pieces.add(withLength(headOf(directory)));
+    yield* pieces.add(directory.dirents);
     yield* pieces.add(
-      Buffer.from(folder.fingerprints.buffer, folder.fingerprints.byteOffset, folder.fingerprints.byteLength),
+      Buffer.from(
+        directory.fingerprints.buffer,
+        directory.fingerprints.byteOffset,
+        directory.fingerprints.byteLength,
+      ),
     );
-    yield* pieces.add(folder.encodedEntries);
+    yield* pieces.add(directory.encodedEntries);
   }
   yield* pieces.end();
 }
 
 /**
- * What `writeCache` wrote, `read` from an offset on: the next bytes, none at the end. Null for one that was written elsewhere, or
- * where there is none. Throws for one that is damaged or was cut off; nothing in it is believed before it was checked.
+ * Decodes what `writeCache` wrote. `read` returns the next bytes from an offset, and none at the end. Null if there is
+ * no cache or it is from elsewhere. Throws if it is damaged or truncated; nothing is used before it is verified.
  */
 export async function readCache(
   read: (offset: number) => Promise<Buffer>,
@@ -103,97 +107,97 @@ export async function readCache(
   const root = begin.bytes(SNAPSHOT_LIMITS.hashBytes).toString('hex');
   const linked = begin.varint(Number.MAX_SAFE_INTEGER);
   const files = begin.varint(Number.MAX_SAFE_INTEGER);
-  /** Folders whose folders are still to come, the innermost last. */
-  const open: { readonly folder: CachedDirectory; missing: number }[] = [];
+  /** Directories whose children are still to come, the innermost last. */
+  const open: { readonly directory: CachedDirectory; missing: number }[] = [];
   let top: CachedDirectory | null = null;
   do {
     const above = open.at(-1);
-    const { folder, folders } = await readFolder(pieces, above?.folder ?? null);
-    top ??= folder;
+    const { directory, childCount } = await readDirectory(pieces, above?.directory ?? null);
+    top ??= directory;
     if (above !== undefined) {
-      above.folder.children.push(folder);
+      above.directory.children.push(directory);
       above.missing -= 1;
     }
-    open.push({ folder, missing: folders });
+    open.push({ directory, missing: childCount });
     while (open.at(-1)?.missing === 0) open.pop();
   } while (open.length > 0);
   await pieces.end();
   return { top, root, linked: linked === 0 ? null : linked - 1, files };
 }
 
-/** Each before those in it, those of one folder in their order. */
+/** Each directory before its children, and children in their order. */
 function* inOrder(top: CachedDirectory): Generator<CachedDirectory> {
   const waiting = [top];
-  for (let folder = waiting.pop(); folder !== undefined; folder = waiting.pop()) {
-    yield folder;
-    for (let at = folder.children.length - 1; at >= 0; at -= 1) {
-      const below = folder.children[at];
+  for (let directory = waiting.pop(); directory !== undefined; directory = waiting.pop()) {
+    yield directory;
+    for (let at = directory.children.length - 1; at >= 0; at -= 1) {
+      const below = directory.children[at];
       if (below !== undefined) waiting.push(below);
     }
   }
 }
 
-function headOf(folder: CachedDirectory): ByteWriter {
+function headOf(directory: CachedDirectory): ByteWriter {
   const head = new ByteWriter(512);
   head.byte(
-    (folder.hasKnownTypes ? IS_TYPED : 0) |
-      (folder.isDirty ? IS_DIRTY : 0) |
-      (folder.hasEntryChanged ? IS_ENTRY_NEW : 0),
+    (directory.hasKnownTypes ? IS_TYPED : 0) |
+      (directory.isDirty ? IS_DIRTY : 0) |
+      (directory.hasEntryChanged ? IS_ENTRY_NEW : 0),
   );
-  for (const word of folder.fingerprint) head.u32(word);
-  head.varint(folder.children.length);
-  head.varint(folder.dirents.length);
-  head.varint(folder.fingerprints.length);
-  head.varint(folder.encodedEntries.length);
-  if (folder.parent === null) head.bytes(encodeRoot(folder.entry));
-  else writeEntry(head, folder.entry);
+  for (const word of directory.fingerprint) head.u32(word);
+  head.varint(directory.children.length);
+  head.varint(directory.dirents.length);
+  head.varint(directory.fingerprints.length);
+  head.varint(directory.encodedEntries.length);
+  if (directory.parent === null) head.bytes(encodeRoot(directory.entry));
+  else writeEntry(head, directory.entry);
   return head;
 }
 
-async function readFolder(
+async function readDirectory(
   pieces: PieceReader,
   parent: CachedDirectory | null,
-): Promise<{ readonly folder: CachedDirectory; readonly folders: number }> {
+): Promise<{ readonly directory: CachedDirectory; readonly childCount: number }> {
   const head = new ByteReader(await pieces.take(await lengthOf(pieces)));
   const flags = head.byte();
-  const facts = Array.from({ length: FINGERPRINT_WORDS }, () => head.u32());
-  const folders = head.varint(NAMES);
+  const fingerprint = Array.from({ length: FINGERPRINT_WORDS }, () => head.u32());
+  const childCount = head.varint(NAMES);
   const lengths = [head.varint(MAX_CACHE_BYTES), head.varint(MAX_CACHE_BYTES), head.varint(MAX_CACHE_BYTES)];
   const encoded = head.rest();
   const entry = parent === null ? parseRoot(encoded) : parseTree(encoded)[0];
-  if (entry?.type !== 'directory') throw snapshotDamaged('a folder is none');
-  const folder = new CachedDirectory(parent, detachedCopy(entry.name));
-  folder.entry = { ...entry, name: folder.name };
-  folder.fingerprint.set(facts);
-  folder.hasKnownTypes = (flags & IS_TYPED) !== 0;
-  folder.isDirty = (flags & IS_DIRTY) !== 0;
-  folder.hasEntryChanged = (flags & IS_ENTRY_NEW) !== 0;
-  const [records = 0, words = 0, body = 0] = lengths;
-  folder.dirents = await pieces.take(records);
+  if (entry?.type !== 'directory') throw snapshotDamaged('a directory has another type');
+  const directory = new CachedDirectory(parent, detachedCopy(entry.name));
+  directory.entry = { ...entry, name: directory.name };
+  directory.fingerprint.set(fingerprint);
+  directory.hasKnownTypes = (flags & IS_TYPED) !== 0;
+  directory.isDirty = (flags & IS_DIRTY) !== 0;
+  directory.hasEntryChanged = (flags & IS_ENTRY_NEW) !== 0;
+  const [dirents = 0, words = 0, body = 0] = lengths;
+  directory.dirents = await pieces.take(dirents);
   const stats = await pieces.take(words * WORD);
-  folder.fingerprints = new Uint32Array(words);
-  Buffer.from(folder.fingerprints.buffer).set(stats);
-  folder.encodedEntries = await pieces.take(body);
-  checkNames(folder, folders);
-  return { folder, folders };
+  directory.fingerprints = new Uint32Array(words);
+  Buffer.from(directory.fingerprints.buffer).set(stats);
+  directory.encodedEntries = await pieces.take(body);
+  checkNames(directory, childCount);
+  return { directory, childCount };
 }
 
-/** A walk goes through names and facts side by side. */
-function checkNames({ dirents, fingerprints, hasKnownTypes }: CachedDirectory, folders: number): void {
+/** A walk reads names and fingerprints side by side, so their numbers must match. */
+function checkNames({ dirents, fingerprints, hasKnownTypes }: CachedDirectory, childCount: number): void {
   let names = 0;
   let directories = 0;
   for (let at = 0; at < dirents.length; at += direntLength(dirents, at)) {
     const end = at + direntLength(dirents, at);
     const nul = dirents.indexOf(0, at + DIRENT_NAME_OFFSET);
     if (nul <= at + DIRENT_NAME_OFFSET || nul >= end || end > dirents.length) {
-      throw snapshotDamaged('names that no system lists');
+      throw snapshotDamaged('it has names that no system lists');
     }
     if (isDotEntry(dirents, at)) continue;
     names += 1;
     if (direntType(dirents, at) === TYPE_DIRECTORY) directories += 1;
   }
-  if (fingerprints.length !== names * FINGERPRINT_WORDS || (hasKnownTypes && directories !== folders)) {
-    throw snapshotDamaged('not as many facts as names');
+  if (fingerprints.length !== names * FINGERPRINT_WORDS || (hasKnownTypes && directories !== childCount)) {
+    throw snapshotDamaged('the numbers of names and fingerprints differ');
   }
 }
 
@@ -208,7 +212,7 @@ async function lengthOf(pieces: PieceReader): Promise<number> {
   return (await pieces.take(WORD)).readUInt32LE(0);
 }
 
-/** One stream of bytes as compressed pieces, each with a hash of all up to its end. The last one is empty. */
+/** Writes a byte stream as compressed pieces, each with a hash of everything up to its end. The last piece is empty. */
 class PieceWriter {
   #parts: Buffer[] = [];
   #length = 0;
@@ -232,7 +236,7 @@ class PieceWriter {
 
   *#piece(): Generator<Buffer> {
     this.#total += this.#length;
-    if (this.#total > MAX_CACHE_BYTES) throw new RangeError('too much is known to be kept');
+    if (this.#total > MAX_CACHE_BYTES) throw new RangeError('the scan cache would be too large');
     const raw = Buffer.concat(this.#parts);
     const { encoding, stored } = compressFrame(raw);
     const head = Buffer.allocUnsafe(HEAD_BYTES);
@@ -250,7 +254,7 @@ class PieceWriter {
 
 class PieceReader {
   readonly #read: (offset: number) => Promise<Buffer>;
-  /** As it is stored: what was read and not used yet, and where the next lies. */
+  /** Stored bytes that were read but not used, and the offset of the next. */
   #stored: Buffer = NOTHING;
   #offset = 0;
   #raw: Buffer = NOTHING;
@@ -261,7 +265,7 @@ class PieceReader {
     this.#read = read;
   }
 
-  /** False where there is nothing, or something of another version. */
+  /** False if there is no cache, or one of another version. */
   async begin(): Promise<boolean> {
     await this.#more(MAGIC.length);
     if (!this.#stored.subarray(0, MAGIC.length).equals(MAGIC)) return false;
@@ -269,11 +273,11 @@ class PieceReader {
     return true;
   }
 
-  /** A copy in memory of its own. */
+  /** A copy with its own memory. */
   async take(count: number): Promise<Buffer> {
     if (this.#total - this.#raw.length + count > MAX_CACHE_BYTES)
-      throw snapshotDamaged('more than a cache may have');
-    // Memory only for what has come.
+      throw snapshotDamaged('the cache is larger than its limit');
+    // Allocates memory only for bytes that have arrived.
     if (count > this.#raw.length + PIECE_BYTES) {
       const parts: Buffer[] = [];
       for (let missing = count; missing > 0; missing -= parts.at(-1)?.length ?? 0) {
@@ -289,7 +293,7 @@ class PieceReader {
     }
     const taken = Buffer.allocUnsafeSlow(count);
     for (let at = 0; at < count;) {
-      if (this.#raw.length === 0 && !(await this.#next())) throw snapshotDamaged('a cache ends too early');
+      if (this.#raw.length === 0 && !(await this.#next())) throw snapshotDamaged('the cache ends too early');
       const part = this.#raw.subarray(0, count - at);
       taken.set(part, at);
       at += part.length;
@@ -299,30 +303,30 @@ class PieceReader {
   }
 
   async end(): Promise<void> {
-    if (this.#raw.length > 0 || (await this.#next())) throw snapshotDamaged('a cache does not end');
+    if (this.#raw.length > 0 || (await this.#next())) throw snapshotDamaged('the cache has trailing bytes');
     await this.#more(1);
-    if (this.#stored.length > 0) throw snapshotDamaged('a cache does not end');
+    if (this.#stored.length > 0) throw snapshotDamaged('the cache has trailing bytes');
   }
 
   /** False for the empty piece at the end. */
   async #next(): Promise<boolean> {
     await this.#more(HEAD_BYTES);
     const head = this.#stored.subarray(0, HEAD_BYTES);
-    if (head.length < HEAD_BYTES) throw snapshotDamaged('a cache was cut off');
+    if (head.length < HEAD_BYTES) throw snapshotDamaged('the cache is truncated');
     const [length, raw, encoding] = [head.readUInt32LE(0), head.readUInt32LE(4), head.readUInt32LE(8)];
-    if (length > PIECE_BYTES || raw > PIECE_BYTES) throw snapshotDamaged('a piece of a cache is too large');
+    if (length > PIECE_BYTES || raw > PIECE_BYTES) throw snapshotDamaged('a piece of the cache is too large');
     await this.#more(HEAD_BYTES + length);
     const stored = this.#stored.subarray(HEAD_BYTES, HEAD_BYTES + length);
     this.#chain = chained(this.#chain, head, stored);
     if (stored.length < length || !this.#chain.equals(head.subarray(12)))
-      throw snapshotDamaged('a cache was changed');
+      throw snapshotDamaged('the hash of a piece does not match');
     this.#raw = decompressFrame(encoding, raw, stored);
     this.#total += raw;
     this.#stored = this.#stored.subarray(HEAD_BYTES + length);
     return raw > 0;
   }
 
-  /** Reads until there are as many, or no more. */
+  /** Reads until this number of bytes is there, or the end is reached. */
   async #more(count: number): Promise<void> {
     const parts = [this.#stored];
     let there = this.#stored.length;

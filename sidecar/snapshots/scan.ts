@@ -24,62 +24,62 @@ import { type EntryLocation, pathOf, type Totals, Walk, type WalkVisitor, type W
 
 const { S_IFMT, S_IFREG } = constants;
 /**
- * A workspace of so many files is looked through twice in less time than it would take to wait for a tick of the clock again and again; so
- * many entries wait for their folder to be encoded as they are, as bytes are not made of them twice then.
+ * Up to this number of files, scanning twice is faster than always waiting for the next timestamp. Also the number of
+ * changed entries kept in memory before they are encoded.
  */
-const SMALL = 5000;
-/** Pauses before files that could not be read are tried again, ms; the last one again and again. */
-const AGAIN_MS = [10, 30, 100, 250, 500, 1000] as const;
-/** Characters of the paths of such files. */
+const SMALL_SCAN_FILES = 5000;
+/** Pauses before unreadable files are tried again, ms. The last one repeats. */
+const RETRY_MS = [10, 30, 100, 250, 500, 1000] as const;
+/** Limit of the characters in their paths. */
 const MISSING_CHARACTERS = 64 * 1024;
 
 export interface ScanOptions {
   readonly system: SystemCalls;
-  readonly lent: TemporaryChmods;
-  /** What the sidecar has in the workspace for a while. */
-  readonly own: TemporaryEntries;
-  /** Descriptor of the workspace; O_PATH is enough. */
+  readonly chmods: TemporaryChmods;
+  /** Temporary entries of the sidecar in the workspace. */
+  readonly temporaryEntries: TemporaryEntries;
+  /** Descriptor of the workspace, which may be O_PATH. */
   readonly root: number;
   readonly baseline: CachedDirectory;
-  /** Names of files with several at the last scan; null where that is not known. */
-  readonly linkedBefore: number | null;
-  /** How many there were at the last look; null where that is not known. */
+  /** Number of names with several hard links at the last scan. Null if unknown. */
+  readonly hardLinksBefore: number | null;
+  /** Number of files at the last scan. Null if unknown. */
   readonly filesBefore: number | null;
-  readonly outlet: ObjectSink;
+  readonly sink: ObjectSink;
   readonly budgetBytes: number | null;
   readonly frozen: boolean;
-  /** How long files that cannot be opened because of leases are tried again, ms. */
-  readonly patienceMs: number;
-  /** So many of them are waited for. */
-  readonly waiting: (files: number) => void;
+  /** How long files with leases are tried again, ms. */
+  readonly leaseTimeoutMs: number;
+  /** Reports the number of files that the scan waits for. */
+  readonly onWaiting: (files: number) => void;
   readonly check: (totals: Readonly<Totals>) => void;
 }
 
 export interface ScanOutcome extends Totals {
-  /** Null where it was not complete. */
+  /** Null if the scan was not complete. */
   readonly root: Hash | null;
   readonly changedFiles: number;
   readonly changedBytes: number;
   readonly readMs: number;
-  readonly moved: boolean;
-  /** Files that could not be read, and the first of their paths. */
+  readonly changedDuringScan: boolean;
+  /** Number of files that could not be read, and the first paths. */
   readonly missing: number;
   readonly missingPaths: readonly string[];
   readonly walk: WalkResult;
 }
 
-/** One look through the workspace: what has changed is read, cut into objects, and noted in `known`. */
+/** Scans the workspace: reads what has changed, cuts it into objects, and updates the baseline. */
 export class Scan implements WalkVisitor {
   readonly #options: ScanOptions;
-  readonly #moment: ConsistencyCheck;
+  readonly #consistency: ConsistencyCheck;
   readonly #reader: EntryReader;
-  readonly #linkedContents = new HardLinkContents();
-  readonly #linkedNames: { count: number; changed: boolean } = { count: 0, changed: false };
-  /** What was known of the names of the folder in which something was looked at again last. */
-  #entries: { readonly folder: CachedDirectory; readonly encoded: ReadonlyMap<string, TreeEntry> } | null =
+  readonly #hardLinkContents = new HardLinkContents();
+  readonly #hardLinks: { count: number; changed: boolean } = { count: 0, changed: false };
+  /** Decoded entries of the directory in which an invalidated entry was read last. */
+  #entries: { readonly directory: CachedDirectory; readonly encoded: ReadonlyMap<string, TreeEntry> } | null =
     null;
   #budget: number;
-  /** Entries that are among those that have changed, with the bytes read for them: one that is read in both of two looks is one. */
+  /** Changed entries with the bytes read for each. An entry that two walks read counts once. */
   readonly #counted = new Map<TreeEntry, number>();
   #changedFiles = 0;
   #changedBytes = 0;
@@ -93,38 +93,38 @@ export class Scan implements WalkVisitor {
   constructor(options: ScanOptions) {
     this.#options = options;
     this.#budget = options.budgetBytes ?? Number.POSITIVE_INFINITY;
-    const { system, lent, outlet, frozen, check } = options;
-    this.#moment = new ConsistencyCheck(system, frozen);
+    const { system, chmods, sink, frozen, check } = options;
+    this.#consistency = new ConsistencyCheck(system, frozen);
     this.#reader = new EntryReader({
       system,
-      lent,
-      sink: outlet,
-      consistency: this.#moment,
-      hardLinks: this.#linkedContents,
+      chmods,
+      sink,
+      consistency: this.#consistency,
+      hardLinks: this.#hardLinkContents,
       check: () => check(NO_TOTALS),
     });
   }
 
   async run(): Promise<ScanOutcome> {
-    const { linkedBefore, filesBefore, frozen } = this.#options;
-    const isSmall = filesBefore !== null && filesBefore <= SMALL;
-    // Else what was written just before would look as if it were written meanwhile, and an agent be frozen for nothing.
-    await this.#moment.begin(!frozen && !isSmall);
+    const { hardLinksBefore: linkedBefore, filesBefore, frozen } = this.#options;
+    const isSmall = filesBefore !== null && filesBefore <= SMALL_SCAN_FILES;
+    // Otherwise a file written just before the scan looks changed during it, and the agent is paused for nothing.
+    await this.#consistency.begin(!frozen && !isSmall);
     let walk = await this.#walk();
-    if (!frozen && isSmall && walk.complete && this.#moment.isAmbiguous) {
-      await this.#moment.restart();
+    if (!frozen && isSmall && walk.complete && this.#consistency.isAmbiguous) {
+      await this.#consistency.restart();
       this.#entries = null;
       walk = await this.#walk();
     }
-    walk = await this.#untilReadable(walk);
+    walk = await this.#retryUnreadable(walk);
     let hash: Hash | null = null;
     if (walk.complete) {
       let linked = 0;
       for (const names of walk.hardLinks.values()) linked += names.length;
-      this.#linkedNames.count = linked;
-      if (this.#linkedNames.changed || this.#wasRenamed || linked !== linkedBefore)
+      this.#hardLinks.count = linked;
+      if (this.#hardLinks.changed || this.#wasRenamed || linked !== linkedBefore)
         assignHardLinkGroups(walk.hardLinks);
-      this.#options.outlet.startDraining();
+      this.#options.sink.startDraining();
       hash = await this.#encode(walk);
     }
     const { files, directories, bytes } = walk;
@@ -136,23 +136,26 @@ export class Scan implements WalkVisitor {
       changedFiles: this.#changedFiles,
       changedBytes: this.#changedBytes,
       readMs: this.#readMs,
-      moved: this.#moment.changedDuringScan,
+      changedDuringScan: this.#consistency.changedDuringScan,
       missing: this.#missing,
       missingPaths: this.#missingPaths,
       walk,
     };
   }
 
-  /** Walks again until every file could be read, or patience is at its end. Only names that were not read, or look otherwise, are opened. */
-  async #untilReadable(first: WalkResult): Promise<WalkResult> {
-    const { patienceMs, waiting, check } = this.#options;
-    const until = performance.now() + patienceMs;
+  /**
+   * Walks again until every file could be read, or until the timeout. A repeated walk opens only unread and changed
+   * files.
+   */
+  async #retryUnreadable(first: WalkResult): Promise<WalkResult> {
+    const { leaseTimeoutMs, onWaiting: waiting, check } = this.#options;
+    const until = performance.now() + leaseTimeoutMs;
     let walk = first;
     for (let tries = 0; walk.complete && this.#missing > 0; tries += 1) {
       const left = until - performance.now();
       if (left <= 0) break;
       waiting(this.#missing);
-      const pause = AGAIN_MS[Math.min(tries, AGAIN_MS.length - 1)] ?? 0;
+      const pause = RETRY_MS[Math.min(tries, RETRY_MS.length - 1)] ?? 0;
       await sleep(Math.min(pause, left));
       check(NO_TOTALS);
       this.#entries = null;
@@ -162,13 +165,13 @@ export class Scan implements WalkVisitor {
   }
 
   async #walk(): Promise<WalkResult> {
-    const { system, lent, own, baseline, root } = this.#options;
-    this.#linkedContents.clear();
+    const { system, chmods, temporaryEntries, baseline, root } = this.#options;
+    this.#hardLinkContents.clear();
     this.#missing = this.#missingCharacters = 0;
     this.#missingPaths = [];
-    const tour = new Walk({ system, lent, own, walker: this, top: baseline });
-    const walk = await tour.run(root);
-    if (tour.wasRenamed) this.#wasRenamed = true;
+    const walker = new Walk({ system, chmods, temporaryEntries, walker: this, top: baseline });
+    const walk = await walker.run(root);
+    if (walker.wasRenamed) this.#wasRenamed = true;
     return walk;
   }
 
@@ -176,81 +179,81 @@ export class Scan implements WalkVisitor {
     this.#options.check(totals);
   }
 
-  entryVanished(folder: CachedDirectory, name: Buffer): void {
-    this.#moment.noteChangeAt([...folder.path(), name]);
+  entryVanished(directory: CachedDirectory, name: Buffer): void {
+    this.#consistency.noteChangeAt([...directory.path(), name]);
   }
 
-  directoryVisited(folder: CachedDirectory): Promise<void> | undefined {
-    if (this.#changedFiles > SMALL) {
-      folder.encodeChanges();
+  directoryVisited(directory: CachedDirectory): Promise<void> | undefined {
+    if (this.#changedFiles > SMALL_SCAN_FILES) {
+      directory.encodeChanges();
       this.#counted.clear();
     }
-    const { outlet } = this.#options;
-    return outlet.isFull ? outlet.flush() : undefined;
+    const { sink } = this.#options;
+    return sink.isFull ? sink.flush() : undefined;
   }
 
-  directoryChanged(folder: CachedDirectory, fd: number, facts: Uint32Array): void {
-    this.#moment.noteCtime(facts);
-    folder.entry = this.#reader.readDirectory(folder, fd, facts);
-    folder.hasEntryChanged = true;
+  directoryChanged(directory: CachedDirectory, fd: number, fingerprint: Uint32Array): void {
+    this.#consistency.noteCtime(fingerprint);
+    directory.entry = this.#reader.readDirectory(directory, fd, fingerprint);
+    directory.hasEntryChanged = true;
   }
 
-  /** At once where it can be: most files are small, and waiting costs as much as reading them. */
+  /** Returns without a promise if possible: most files are small, and waiting costs as much as reading them. */
   entryChanged(
     place: EntryLocation,
-    directory: number,
-    facts: Uint32Array,
+    dirfd: number,
+    fingerprint: Uint32Array,
     isAgain: boolean,
   ): boolean | Promise<boolean> {
-    const isFile = (modeOf(facts) & S_IFMT) === S_IFREG;
-    if (linksOf(facts) > 1) this.#linkedNames.changed = true;
+    const isFile = (modeOf(fingerprint) & S_IFMT) === S_IFREG;
+    if (linksOf(fingerprint) > 1) this.#hardLinks.changed = true;
     if (isFile) {
-      const linked = this.#reader.reuseHardLink(place, facts);
+      const linked = this.#reader.reuseHardLink(place, fingerprint);
       if (linked !== null) {
-        // That it changed meanwhile was noted under its first name.
-        this.#note(place, linked, facts, isAgain, 0);
-        return this.#options.outlet.isFull ? this.#flush() : true;
+        // A change was noted under the first name.
+        this.#note(place, linked, fingerprint, isAgain, 0);
+        return this.#options.sink.isFull ? this.#flush() : true;
       }
-      if (sizeOf(facts) > this.#budget) return false;
-      this.#budget -= sizeOf(facts);
+      if (sizeOf(fingerprint) > this.#budget) return false;
+      this.#budget -= sizeOf(fingerprint);
     }
-    this.#moment.noteCtime(facts);
+    this.#consistency.noteCtime(fingerprint);
     const began = performance.now();
     try {
       const entry = isFile
-        ? this.#reader.readFile(place, directory, facts)
-        : this.#reader.readNonRegular(place, directory, facts);
-      if (entry instanceof Promise) return this.#noteLater(place, entry, facts, isAgain, began);
-      this.#note(place, entry, facts, isAgain);
+        ? this.#reader.readFile(place, dirfd, fingerprint)
+        : this.#reader.readNonRegular(place, dirfd, fingerprint);
+      if (entry instanceof Promise) return this.#noteAsync(place, entry, fingerprint, isAgain, began);
+      this.#note(place, entry, fingerprint, isAgain);
     } catch (error) {
       if (!isFile || !isLeased(error)) throw toFileError(error, formatPath(pathOf(place)));
-      this.#noteMissing(place, facts, isAgain);
+      this.#noteMissing(place, fingerprint, isAgain);
     }
     this.#readMs += performance.now() - began;
-    return this.#options.outlet.isFull ? this.#flush() : true;
+    return this.#options.sink.isFull ? this.#flush() : true;
   }
 
-  /** The kernel has asked whoever holds the lease to give it up; until then the tree says only that the file is there. */
-  #noteMissing(place: EntryLocation, facts: Uint32Array, isAgain: boolean): void {
+  /** The kernel has asked the holder to give up its lease. Until then the tree only records that the file exists. */
+  #noteMissing(place: EntryLocation, fingerprint: Uint32Array, isAgain: boolean): void {
     this.#missing += 1;
     if (this.#missingPaths.length < MAX_MISSING_PATHS) {
       const path = formatPath(pathOf(place));
       this.#missingCharacters += path.length;
       if (this.#missingCharacters <= MISSING_CHARACTERS) this.#missingPaths.push(path);
     }
-    invalidateFingerprint(facts, 0);
-    this.#note(place, missingEntry(place.name), facts, isAgain, 0);
+    invalidateFingerprint(fingerprint, 0);
+    this.#note(place, missingEntry(place.name), fingerprint, isAgain, 0);
   }
 
-  async #noteLater(
+  async #noteAsync(
     place: EntryLocation,
     entry: Promise<TreeEntry | null>,
-    facts: Uint32Array,
+    fingerprint: Uint32Array,
     isAgain: boolean,
     began: number,
   ): Promise<true> {
     try {
-      this.#note(place, await entry, facts, isAgain);
+      this.#note(place, await entry, fingerprint, isAgain);
     } catch (error) {
       throw toFileError(error, formatPath(pathOf(place)));
     }
@@ -259,31 +262,31 @@ export class Scan implements WalkVisitor {
   }
 
   async #flush(): Promise<true> {
-    const { outlet } = this.#options;
+    const { sink } = this.#options;
     const began = performance.now();
-    if (outlet.isFull) await outlet.flush();
+    if (sink.isFull) await sink.flush();
     this.#readMs += performance.now() - began;
     return true;
   }
 
-  /** `read`: bytes of it that were read for this name; all of them where it is left out. */
+  /** `read`: bytes read for this name; by default all of them. */
   #note(
     place: EntryLocation,
     entry: TreeEntry | null,
-    facts: Uint32Array,
+    fingerprint: Uint32Array,
     isAgain: boolean,
     read?: number,
   ): void {
-    const { folder, name } = place;
+    const { directory, name } = place;
     if (entry === null) {
-      this.#moment.noteChangeAt(pathOf(place));
+      this.#consistency.noteChangeAt(pathOf(place));
       return;
     }
-    if (isAgain && linksOf(facts) === 1 && this.#isKnown(folder, entry)) return;
+    if (isAgain && linksOf(fingerprint) === 1 && this.#isUnchanged(directory, entry)) return;
     const key = nameKey(name);
-    const before = folder.changedEntries.get(key);
-    folder.changedEntries.set(key, entry);
-    folder.isDirty = true;
+    const before = directory.changedEntries.get(key);
+    directory.changedEntries.set(key, entry);
+    directory.isDirty = true;
     const counted = before === undefined ? undefined : this.#counted.get(before);
     if (before !== undefined) this.#counted.delete(before);
     const bytes = read ?? bytesOf(entry);
@@ -292,59 +295,60 @@ export class Scan implements WalkVisitor {
     this.#changedBytes += bytes - (counted ?? 0);
   }
 
-  /** As it was made of the same name before. */
-  #isKnown(folder: CachedDirectory, entry: TreeEntry): boolean {
-    if (this.#entries?.folder !== folder) this.#entries = { folder, encoded: folder.decodeEntries() };
+  /** Equals the entry made of this name before. */
+  #isUnchanged(directory: CachedDirectory, entry: TreeEntry): boolean {
+    if (this.#entries?.directory !== directory)
+      this.#entries = { directory, encoded: directory.decodeEntries() };
     const known = this.#entries.encoded.get(nameKey(entry.name));
     return known !== undefined && areSameEntries(entry, known);
   }
 
-  /** From the innermost folders outwards. */
+  /** Encodes the innermost directories first. */
   async #encode({ visited }: WalkResult): Promise<Hash> {
-    const { outlet, baseline } = this.#options;
-    for (const folder of [...visited].reverse()) {
-      const fresh = folder.children.filter((below) => below.hasEntryChanged);
-      if (fresh.length > 0) folder.isDirty = true;
-      if (!folder.isDirty) continue;
-      this.#encodeFolder(folder, fresh);
+    const { sink, baseline } = this.#options;
+    for (const directory of [...visited].reverse()) {
+      const fresh = directory.children.filter((below) => below.hasEntryChanged);
+      if (fresh.length > 0) directory.isDirty = true;
+      if (!directory.isDirty) continue;
+      this.#encodeDirectory(directory, fresh);
       for (const below of fresh) below.hasEntryChanged = false;
-      if (outlet.isFull) await outlet.flush();
+      if (sink.isFull) await sink.flush();
       this.#options.check(NO_TOTALS);
     }
     baseline.hasEntryChanged = false;
-    return outlet.add(OBJECT_KINDS.root, encodeRoot(baseline.entry), hashesOf(baseline.entry));
+    return sink.add(OBJECT_KINDS.root, encodeRoot(baseline.entry), hashesOf(baseline.entry));
   }
 
-  /** `fresh`: folders in it whose entries are not as they were. */
-  #encodeFolder(folder: CachedDirectory, fresh: readonly CachedDirectory[]): void {
-    const { outlet } = this.#options;
-    const bodies = encodeDirectory(folder, fresh);
-    // Which piece of several names what is not worth finding out.
+  /** `fresh`: children whose entries have changed. */
+  #encodeDirectory(directory: CachedDirectory, fresh: readonly CachedDirectory[]): void {
+    const { sink } = this.#options;
+    const bodies = encodeDirectory(directory, fresh);
+    // With several pieces it is not worth finding out which of them names which object.
     const names =
       bodies.length > 1
         ? []
-        : [...folder.changedEntries.values(), ...fresh.map(({ entry }) => entry)].flatMap(hashesOf);
+        : [...directory.changedEntries.values(), ...fresh.map(({ entry }) => entry)].flatMap(hashesOf);
     const pieces: Piece[] = bodies.map((body, index) => ({
       index,
-      hash: outlet.add(OBJECT_KINDS.tree, body, names),
+      hash: sink.add(OBJECT_KINDS.tree, body, names),
     }));
-    const content = buildContentRef(pieces, (kind, body) => outlet.add(kind, body));
-    const entry = { ...folder.entry, content };
-    if (!areSameEntries(entry, folder.entry)) folder.hasEntryChanged = true;
-    folder.entry = entry;
-    folder.encodedEntries = detachedCopy(
+    const content = buildContentRef(pieces, (kind, body) => sink.add(kind, body));
+    const entry = { ...directory.entry, content };
+    if (!areSameEntries(entry, directory.entry)) directory.hasEntryChanged = true;
+    directory.entry = entry;
+    directory.encodedEntries = detachedCopy(
       bodies.length === 1 ? (bodies[0] ?? NOTHING) : Buffer.concat(bodies),
     );
-    folder.changedEntries.clear();
-    folder.encodedChanges = NOTHING;
-    folder.isDirty = false;
-    folder.haveNamesChanged = false;
+    directory.changedEntries.clear();
+    directory.encodedChanges = NOTHING;
+    directory.isDirty = false;
+    directory.haveNamesChanged = false;
   }
 }
 
 const NOTHING: Buffer = Buffer.alloc(0);
 
-/** What opening a file without waiting gives while another program holds a lease on it. */
+/** Opening a file without blocking fails like this while another program holds a lease on it. */
 function isLeased(error: unknown): boolean {
   const code = errnoOf(error);
   return code === 'EAGAIN' || code === 'EWOULDBLOCK';

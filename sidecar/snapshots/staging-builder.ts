@@ -19,11 +19,11 @@ import type { StagingDirectory } from './staging-directory.ts';
 import { SAFE_DIRECTORY_FLAGS, type SystemCalls } from './system-calls.ts';
 
 const { O_DIRECTORY, O_NOFOLLOW } = constants;
-const OWN_FOLDER = 0o700;
+const DIRECTORY_MODE = 0o700;
 const OWNER_ENTERS = 0o100;
-/** Folders on the way down that stay open; those above are closed and found again through `..`. */
+/** Directories on the stack that stay open. Those above are closed and reopened through `..`. */
 const OPEN_LEVELS = 128;
-/** What is read of trees before its files are made: names, and bytes of content. */
+/** How far trees are read ahead of the creation of their files: names, and bytes of content. */
 const AHEAD_NAMES = 4000;
 const AHEAD_BYTES = 16 * 2 ** 20;
 const DOT = Buffer.from('.');
@@ -31,29 +31,32 @@ const DOTS = Buffer.from('..');
 
 type Linkable = Exclude<TreeEntry, DirectoryEntry>;
 
-/** Something new that a restore needs. */
+/** A new entry that a restore needs. */
 export interface StagedEntry {
-  /** Its name in the staging folder. */
+  /** Its name in the staging directory. */
   readonly staged: Buffer;
   readonly entry: TreeEntry;
-  /** Names below it that alone are wanted; empty: everything. */
+  /** The path below it to restore. Empty: everything. */
   readonly only: readonly Buffer[];
 }
 
 export interface StagingBuilderOptions {
   readonly system: SystemCalls;
-  readonly lent: TemporaryChmods;
+  readonly chmods: TemporaryChmods;
   readonly objects: RemoteObjects;
   readonly links: HardLinks;
-  /** The workspace's folder. */
+  /** The workspace's directory. */
   readonly root: number;
   readonly staging: () => StagingDirectory;
-  /** Empty: everything. Else what a file of several names has besides must be right already. */
+  /**
+   * The path to restore. Empty: everything. Otherwise an existing hard link is used only if its attributes are right
+   * too.
+   */
   readonly path: readonly Buffer[];
   readonly check: () => void;
 }
 
-/** What is to be done next. A folder's files come before the folders in it. */
+/** The next operation. The files of a directory come before its subdirectories. */
 type Operation =
   | { readonly do: 'file'; readonly name: Buffer; readonly entry: Linkable }
   | {
@@ -61,36 +64,36 @@ type Operation =
       readonly name: Buffer;
       readonly entry: DirectoryEntry;
       readonly body: Buffer | null;
-      /** Not all that `body` names is made: the snapshot lacks it. */
+      /** The snapshot lacks some of the entries in `body`. */
       readonly lacks: boolean;
     }
   | { readonly do: 'leave' };
 
 interface Level {
-  readonly folder: CachedDirectory;
+  readonly directory: CachedDirectory;
   readonly entry: DirectoryEntry;
   fd: number;
-  /** What is known of its files, by name (latin1). */
-  readonly facts: Map<string, Uint32Array>;
-  /** The listing is that of the whole directory. */
+  /** Fingerprints of its files, by name (latin1). */
+  readonly fingerprint: Map<string, Uint32Array>;
+  /** All entries of the directory are created. */
   readonly isWhole: boolean;
-  /** The directory has less than the snapshot names. */
+  /** The directory has fewer entries than the snapshot names. */
   readonly lacks: boolean;
 }
 
 /**
- * Makes everything new that a plan needs in the staging folder. Trees are read ahead of the files that are made, so that content is
+ * Creates the new entries of a plan in the staging directory. Trees are read ahead of the files, so that content is
  * fetched and unpacked meanwhile.
  */
 export class StagingBuilder {
-  /** Names in folders that were made. */
+  /** Number of entries created inside directories. */
   created = 0;
-  /** Content that was written. */
+  /** Bytes of content written. */
   bytes = 0;
-  /** Folders that were made whole, by staged name (latin1), with what is known of their files. */
+  /** Complete new directories by staged name (latin1), with the fingerprints of their files. */
   readonly builtDirectories = new Map<string, CachedDirectory>();
   readonly #options: StagingBuilderOptions;
-  /** Staged names of files with several, by group. */
+  /** Staged names of files with several hard links, by group. */
   readonly #groups = new Map<string, Buffer>();
   readonly #levels: Level[] = [];
   readonly #slices = new TimeSlice();
@@ -118,7 +121,7 @@ export class StagingBuilder {
           }
         }
         objects.prefetch();
-        // What was read in the last round, while this round's content comes.
+        // Creates the files of the last round while the content of this round arrives.
         for (const operation of ahead) await this.#perform(operation);
         ahead = more;
       }
@@ -134,7 +137,7 @@ export class StagingBuilder {
     }
   }
 
-  /** Of a directory with all that is in it. */
+  /** Operations for a directory and everything below it. */
   async *#operationsIn(
     staged: Buffer,
     top: DirectoryEntry,
@@ -145,10 +148,10 @@ export class StagingBuilder {
       { name: staged, entry: top, only },
     ];
     for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
-      const { files, folders, body, lacks } = await this.#listing(next.entry, next.only);
+      const { files, directories, body, lacks } = await this.#listing(next.entry, next.only);
       yield { do: 'enter', name: next.name, entry: next.entry, body, lacks };
       for (const entry of files) yield { do: 'file', name: entry.name, entry };
-      levels.push({ left: folders.reverse(), rest: next.only.slice(1) });
+      levels.push({ left: directories.reverse(), rest: next.only.slice(1) });
       for (let level = levels.at(-1); level !== undefined; level = levels.at(-1)) {
         const entry = level.left.pop();
         if (entry !== undefined) {
@@ -161,14 +164,17 @@ export class StagingBuilder {
     }
   }
 
-  /** What is in a directory, and is expected from now on. `body`: its entries as they are encoded; null where only one is wanted. */
+  /**
+   * Reads a directory of the snapshot and announces its content. `body`: its encoded entries; null if only one of them
+   * is restored.
+   */
   async #listing(
     { content }: DirectoryEntry,
     [only]: readonly Buffer[],
-  ): Promise<{ files: Linkable[]; folders: DirectoryEntry[]; body: Buffer | null; lacks: boolean }> {
+  ): Promise<{ files: Linkable[]; directories: DirectoryEntry[]; body: Buffer | null; lacks: boolean }> {
     const { objects } = this.#options;
     const files: Linkable[] = [];
-    const folders: DirectoryEntry[] = [];
+    const directories: DirectoryEntry[] = [];
     const bodies: Buffer[] = [];
     let lacks = false;
     let last: Buffer | undefined;
@@ -185,16 +191,22 @@ export class StagingBuilder {
           lacks = true;
           continue;
         }
-        if (entry.type === 'directory') folders.push(entry);
+        if (entry.type === 'directory') directories.push(entry);
         else files.push(entry);
-        // A file of several names is made once.
+        // A file with several hard links is created once.
         if (entry.type === 'directory' || (entry.type === 'file' && entry.linkGroup === null)) {
           for (const { hash: piece } of entry.content.items) objects.expect(piece);
         }
       }
     }
-    if (only !== undefined && files.length + folders.length === 0) throw notInSnapshot(this.#options.path);
-    return { files, folders, body: only === undefined ? detachedCopy(Buffer.concat(bodies)) : null, lacks };
+    if (only !== undefined && files.length + directories.length === 0)
+      throw notInSnapshot(this.#options.path);
+    return {
+      files,
+      directories,
+      body: only === undefined ? detachedCopy(Buffer.concat(bodies)) : null,
+      lacks,
+    };
   }
 
   async #perform(operation: Operation): Promise<void> {
@@ -217,92 +229,92 @@ export class StagingBuilder {
     }
   }
 
-  #here(): number {
+  #currentFd(): number {
     return this.#levels.at(-1)?.fd ?? this.#options.staging().fd;
   }
 
   #enter({ name, entry, body, lacks }: Extract<Operation, { do: 'enter' }>): void {
     const { system } = this.#options;
-    const at = this.#here();
-    system.makeDirectoryAt(at, name, OWN_FOLDER);
+    const at = this.#currentFd();
+    system.makeDirectoryAt(at, name, DIRECTORY_MODE);
     const fd = system.openAt(at, system.addressOf(name), SAFE_DIRECTORY_FLAGS);
     const parent = this.#levels.at(-1);
-    const folder = new CachedDirectory(parent?.folder ?? null, detachedCopy(name));
-    folder.entry = { ...entry, name: folder.name };
+    const directory = new CachedDirectory(parent?.directory ?? null, detachedCopy(name));
+    directory.entry = { ...entry, name: directory.name };
     const isWhole = body !== null;
-    if (isWhole) folder.encodedEntries = body;
-    parent?.folder.children.push(folder);
-    this.#levels.push({ folder, entry, fd, facts: new Map(), isWhole, lacks });
-    this.#noteFolder(folder, fd);
+    if (isWhole) directory.encodedEntries = body;
+    parent?.directory.children.push(directory);
+    this.#levels.push({ directory, entry, fd, fingerprint: new Map(), isWhole, lacks });
+    this.#readFingerprint(directory, fd);
     const above = this.#levels.at(-1 - OPEN_LEVELS);
     if (above === undefined || above.fd === -1) return;
     closeSync(above.fd);
     above.fd = -1;
   }
 
-  /** Its own attributes come last; those of the outermost when it has its place. */
+  /** Sets the directory's attributes last. Those of the outermost directory are set after it is placed. */
   #leave(): void {
     const { system } = this.#options;
     const level = this.#levels.pop();
     if (level === undefined) return;
-    const { folder, entry, fd } = level;
+    const { directory, entry, fd } = level;
     const parent = this.#levels.at(-1);
     try {
       if (parent?.fd === -1) {
         parent.fd = system.openAt(fd, system.addressOf(DOTS), SAFE_DIRECTORY_FLAGS);
-        const before = inodeOf(parent.folder.fingerprint);
-        this.#noteFolder(parent.folder, parent.fd);
-        if (inodeOf(parent.folder.fingerprint) !== before) throw changedDuringRestore();
+        const before = inodeOf(parent.directory.fingerprint);
+        this.#readFingerprint(parent.directory, parent.fd);
+        if (inodeOf(parent.directory.fingerprint) !== before) throw changedDuringRestore();
       }
       if (level.isWhole) this.#list(level);
       if (parent !== undefined) setAttributesByFd(system, fd, entry, true);
-      this.#noteFolder(folder, fd);
+      this.#readFingerprint(directory, fd);
     } finally {
       closeSync(fd);
     }
-    if (parent === undefined && level.isWhole) this.builtDirectories.set(nameKey(folder.name), folder);
+    if (parent === undefined && level.isWhole) this.builtDirectories.set(nameKey(directory.name), directory);
   }
 
-  #noteFolder(folder: CachedDirectory, fd: number): void {
+  #readFingerprint(directory: CachedDirectory, fd: number): void {
     const { system } = this.#options;
     system.statFd(fd);
-    writeFingerprint(system.stat, folder.fingerprint, 0);
+    writeFingerprint(system.stat, directory.fingerprint, 0);
   }
 
-  /** So that the next look knows all of it. */
-  #list({ folder, fd, facts, lacks }: Level): void {
+  /** Lists the new directory, so that the next scan finds it unchanged. */
+  #list({ directory, fd, fingerprint, lacks }: Level): void {
     const { system } = this.#options;
     const parts: Buffer[] = [];
     for (let length = system.readDirents(fd); length > 0; length = system.readDirents(fd)) {
       parts.push(detachedCopy(system.direntBuffer.subarray(0, length)));
     }
-    const [first = folder.dirents] = parts;
-    const records = parts.length > 1 ? Buffer.concat(parts) : first;
-    const stats: number[] = [];
-    const folders = new Map(folder.children.map((below) => [nameKey(below.name), below]));
+    const [first = directory.dirents] = parts;
+    const dirents = parts.length > 1 ? Buffer.concat(parts) : first;
+    const fingerprints: number[] = [];
+    const directories = new Map(directory.children.map((below) => [nameKey(below.name), below]));
     const inOrder: CachedDirectory[] = [];
-    for (let at = 0; at < records.length; at += direntLength(records, at)) {
-      if (isDotEntry(records, at)) continue;
-      const key = nameKey(direntName(records, at));
-      const below = folders.get(key);
+    for (let at = 0; at < dirents.length; at += direntLength(dirents, at)) {
+      if (isDotEntry(dirents, at)) continue;
+      const key = nameKey(direntName(dirents, at));
+      const below = directories.get(key);
       if (below !== undefined) inOrder.push(below);
-      stats.push(...(facts.get(key) ?? NO_FACTS));
+      fingerprints.push(...(fingerprint.get(key) ?? NO_FINGERPRINT));
     }
-    folder.dirents = records;
-    folder.fingerprints = Uint32Array.from(stats);
-    folder.children = inOrder;
-    folder.hasKnownTypes = !hasUnknownTypes(records);
-    // The next scan encodes a directory anew that is not what the snapshot says.
-    folder.isDirty = lacks;
-    folder.hasEntryChanged = false;
+    directory.dirents = dirents;
+    directory.fingerprints = Uint32Array.from(fingerprints);
+    directory.children = inOrder;
+    directory.hasKnownTypes = !hasUnknownTypes(dirents);
+    // The next scan encodes a directory again that lacks entries of the snapshot.
+    directory.isDirty = lacks;
+    directory.hasEntryChanged = false;
   }
 
   async #makeLinkable(name: Buffer, entry: Linkable): Promise<void> {
     const { system, staging, links, path } = this.#options;
     if (entry.linkGroup === null) {
-      const { bytes, fingerprint } = await this.#makeOne(this.#here(), name, entry);
+      const { bytes, fingerprint } = await this.#makeOne(this.#currentFd(), name, entry);
       this.bytes += bytes;
-      if (fingerprint !== null) this.#levels.at(-1)?.facts.set(nameKey(name), fingerprint);
+      if (fingerprint !== null) this.#levels.at(-1)?.fingerprint.set(nameKey(name), fingerprint);
       return;
     }
     const key = nameKey(entry.linkGroup);
@@ -314,37 +326,37 @@ export class StagingBuilder {
       else this.#linkPresent(there, source);
       this.#groups.set(key, source);
     }
-    system.linkAt(staging().fd, source, this.#here(), name);
+    system.linkAt(staging().fd, source, this.#currentFd(), name);
   }
 
-  async #makeOne(directory: number, name: Buffer, entry: Linkable): Promise<CreatedEntry> {
+  async #makeOne(dirfd: number, name: Buffer, entry: Linkable): Promise<CreatedEntry> {
     const { system, objects } = this.#options;
     if (entry.type === 'file') {
-      const made = createFileIfAvailable(system, objects, directory, name, entry);
+      const made = createFileIfAvailable(system, objects, dirfd, name, entry);
       if (made !== null) return made;
     }
-    return await createEntry(system, objects, directory, name, entry);
+    return await createEntry(system, objects, dirfd, name, entry);
   }
 
-  /** A staged name for a file that the workspace has. */
+  /** Links a file of the workspace under a staged name. */
   #linkPresent(
     {
-      folder,
+      directory,
       name,
       inode,
-    }: { readonly folder: CachedDirectory; readonly name: Buffer; readonly inode: bigint },
+    }: { readonly directory: CachedDirectory; readonly name: Buffer; readonly inode: bigint },
     staged: Buffer,
   ): void {
-    const { system, lent, root, staging } = this.#options;
-    const path = folder.path();
+    const { system, chmods, root, staging } = this.#options;
+    const path = directory.path();
     let here = system.openAt(root, system.addressOf(DOT), O_PATH | O_DIRECTORY);
-    /** Of folders that deny us to enter them, which stay open until then. */
-    const giveBack: (() => void)[] = [];
+    /** Restores modes of directories that denied access, and closes them. */
+    const restores: (() => void)[] = [];
     try {
       for (const [at, step] of path.entries()) {
         const next = system.openAt(here, system.addressOf(step), O_PATH | O_DIRECTORY | O_NOFOLLOW);
         const isDenied = (fstatSync(next).mode & OWNER_ENTERS) === 0;
-        if (isDenied) giveBack.push(lendOpen(lent, next, path.slice(0, at + 1)));
+        if (isDenied) restores.push(grantAndOwn(chmods, next, path.slice(0, at + 1)));
         const before = here;
         here = isDenied ? system.openAt(next, system.addressOf(DOT), O_PATH | O_DIRECTORY) : next;
         closeSync(before);
@@ -352,33 +364,33 @@ export class StagingBuilder {
       system.linkAt(here, name, staging().fd, staged);
     } finally {
       closeSync(here);
-      for (const give of giveBack.reverse()) give();
+      for (const give of restores.reverse()) give();
     }
-    const facts = new Uint32Array(FINGERPRINT_WORDS);
+    const fingerprint = new Uint32Array(FINGERPRINT_WORDS);
     if (!system.statAt(staging().fd, system.addressOf(staged))) throw changedDuringRestore();
-    writeFingerprint(system.stat, facts, 0);
-    if (inodeOf(facts) !== inode) throw changedDuringRestore();
+    writeFingerprint(system.stat, fingerprint, 0);
+    if (inodeOf(fingerprint) !== inode) throw changedDuringRestore();
   }
 }
 
-/** Takes `fd` over: it is closed when its mode is given back. */
-function lendOpen(lent: TemporaryChmods, fd: number, path: readonly Buffer[]): () => void {
-  const giveBack = lent.grant(fd, path, OWNER_ENTERS);
+/** Takes ownership of `fd`, and closes it after its mode was restored. */
+function grantAndOwn(chmods: TemporaryChmods, fd: number, path: readonly Buffer[]): () => void {
+  const restores = chmods.grant(fd, path, OWNER_ENTERS);
   return () => {
     try {
-      giveBack(fd);
+      restores(fd);
     } finally {
       closeSync(fd);
     }
   };
 }
 
-const NO_FACTS = new Uint32Array(FINGERPRINT_WORDS);
+const NO_FINGERPRINT = new Uint32Array(FINGERPRINT_WORDS);
 
-/** The snapshot knows that something is there, and not what. */
+/** The snapshot records only that the entry exists. */
 export function unreadInSnapshot(path: readonly Buffer[]): HoldfastError {
   return new HoldfastError('file_unavailable', `The snapshot does not have ${formatPath(path)}`, {
-    why: 'the file could not be read when the snapshot was taken',
+    why: 'the file could not be read when the snapshot was created',
     next: 'restore it from another snapshot',
   });
 }

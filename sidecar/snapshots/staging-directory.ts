@@ -8,27 +8,28 @@ import { changedDuringRestore } from './attributes.ts';
 import type { SystemCalls } from './system-calls.ts';
 
 const { O_DIRECTORY, O_NOFOLLOW } = constants;
-const FOLDER_FLAGS = O_PATH | O_DIRECTORY | O_NOFOLLOW;
-const OWN_FOLDER = 0o700;
-/** Names are random: that one is taken means that somebody makes them up as fast as we do. */
+const DIRECTORY_FLAGS = O_PATH | O_DIRECTORY | O_NOFOLLOW;
+const DIRECTORY_MODE = 0o700;
+/** Names are random, so a name that is taken means that a process creates them on purpose. */
 const TRIES = 8;
-/** A leftover to which somebody goes on writing is let be after this. */
-const CLEAR_MS = 60_000;
+/** A leftover that a process keeps writing to is abandoned after this. */
+const REMOVAL_TIMEOUT_MS = 60_000;
 
-/** Without an inode: killed before the folder was made, or between that and the next step. */
-const StagingNoteSchema = z.object({ within: z.string(), inode: z.string().optional() });
+/** Without an inode, the sidecar was killed before it recorded the new directory. */
+const StagingRecordSchema = z.object({ within: z.string(), inode: z.string().optional() });
 
 export interface StagingOptions {
   readonly system: SystemCalls;
-  readonly own: TemporaryEntries;
-  /** The workspace's folder, which stays the caller's. */
+  readonly temporaryEntries: TemporaryEntries;
+  /** The workspace's directory, owned by the caller. */
   readonly root: Directory;
 }
 
 /**
- * A folder in the workspace where everything new is made before anything is touched: a restore that finds an object damaged or
- * the disk full has changed nothing. What is replaced is moved here and removed at the end. It is known by its note (OwnEntries) and
- * its inode: what else has a name like it is an entry of the workspace like any other.
+ * A directory in the workspace where everything new is created before anything is changed. A restore that finds a
+ * damaged object or a full disk has therefore changed nothing. Replaced entries are moved here and removed at the end.
+ * The directory is identified by its record (TemporaryEntries) and its inode. Any other entry with such a name is an
+ * ordinary one.
  */
 export class StagingDirectory {
   readonly fd: number;
@@ -43,46 +44,49 @@ export class StagingDirectory {
   }
 
   static create(options: StagingOptions): StagingDirectory {
-    const { system, own, root } = options;
+    const { system, temporaryEntries, root } = options;
     for (let tries = 1; ; tries += 1) {
-      const name = own.newName('restore');
-      own.register(name, root);
+      const name = temporaryEntries.newName('restore');
+      temporaryEntries.register(name, root);
       try {
-        system.makeDirectoryAt(root.fd, name, OWN_FOLDER);
+        system.makeDirectoryAt(root.fd, name, DIRECTORY_MODE);
       } catch (error) {
-        own.unregister(name);
+        temporaryEntries.unregister(name);
         if (errnoOf(error) !== 'EEXIST' || tries === TRIES) throw error;
         continue;
       }
       let fd: number;
       try {
-        fd = openSync(root.pathOf(name), FOLDER_FLAGS);
+        fd = openSync(root.pathOf(name), DIRECTORY_FLAGS);
       } catch (error) {
-        own.unregister(name);
+        temporaryEntries.unregister(name);
         throw isPathError(error) ? changedDuringRestore() : error;
       }
-      own.register(name, root, { inode: inodeOf(fd) });
+      temporaryEntries.register(name, root, { inode: inodeOf(fd) });
       return new StagingDirectory(options, name, fd);
     }
   }
 
   /**
-   * Removes what restores that were cut off have left: only folders that are noted, and only if they are what was noted. Whatever has such
-   * a name besides stays. Returns how many notes there were.
+   * Removes what interrupted restores left: only directories that have a record and match it. Other entries with such
+   * names stay. Returns the number of records.
    */
-  static async removeLeftovers({ own, root }: Pick<StagingOptions, 'own' | 'root'>): Promise<number> {
-    const left = own.leftovers('restore');
+  static async removeLeftovers({
+    temporaryEntries,
+    root,
+  }: Pick<StagingOptions, 'temporaryEntries' | 'root'>): Promise<number> {
+    const left = temporaryEntries.leftovers('restore');
     for (const { name, note } of left) {
-      const parsed = StagingNoteSchema.safeParse(note);
+      const parsed = StagingRecordSchema.safeParse(note);
       try {
         if (parsed.success && parsed.data.within === inodeOf(root.fd)) {
           await removeLeft(root, name, parsed.data.inode);
         }
       } catch (error) {
-        // What cannot be removed is seen from now on, and no obstacle.
-        console.error('snapshots: what a restore left could not be removed:', error);
+        // A leftover that cannot be removed becomes visible, but does no harm.
+        console.error('snapshots: a leftover of a restore could not be removed:', error);
       }
-      own.unregister(name);
+      temporaryEntries.unregister(name);
     }
     return left.length;
   }
@@ -92,48 +96,48 @@ export class StagingDirectory {
     return Buffer.from(String(this.#count));
   }
 
-  /** Moves a folder in here, to be removed with everything else. */
-  moveIn(directory: number, name: Buffer): void {
-    // To move a folder is to write its `..`.
-    grantOwnerAccess(Directory.fromFd(directory), name);
-    this.#options.system.renameAt(directory, name, this.fd, this.newName());
+  /** Moves a directory in here, to be removed at the end. */
+  moveIn(dirfd: number, name: Buffer): void {
+    // Moving a directory changes its `..`, which needs write access.
+    grantOwnerAccess(Directory.fromFd(dirfd), name);
+    this.#options.system.renameAt(dirfd, name, this.fd, this.newName());
   }
 
   async remove(): Promise<void> {
-    const { own, root } = this.#options;
+    const { temporaryEntries, root } = this.#options;
     try {
       grantOwnerAccessByFd(this.fd);
       await emptyDirectory(Directory.fromFd(this.fd));
-      const there = openFolder(root, this.#name);
+      const there = openDirectory(root, this.#name);
       if (there === null) return;
-      using folder = there;
-      if (inodeOf(folder.fd) === inodeOf(this.fd)) rmdirSync(root.pathOf(this.#name));
+      using directory = there;
+      if (inodeOf(directory.fd) === inodeOf(this.fd)) rmdirSync(root.pathOf(this.#name));
     } finally {
-      own.unregister(this.#name);
+      temporaryEntries.unregister(this.#name);
       closeSync(this.fd);
     }
   }
 }
 
 async function removeLeft(root: Directory, name: Buffer, inode: string | undefined): Promise<void> {
-  const there = openFolder(root, name);
+  const there = openDirectory(root, name);
   if (there === null) return;
-  using folder = there;
-  // Nothing can be in it yet, if it is ours.
+  using directory = there;
+  // If it is ours, nothing can be in it yet.
   if (inode === undefined) {
     removeIfEmpty(root, name);
     return;
   }
-  if (inodeOf(folder.fd) !== inode) return;
-  grantOwnerAccessByFd(folder.fd);
-  await emptyDirectory(folder, { signal: AbortSignal.timeout(CLEAR_MS) });
+  if (inodeOf(directory.fd) !== inode) return;
+  grantOwnerAccessByFd(directory.fd);
+  await emptyDirectory(directory, { signal: AbortSignal.timeout(REMOVAL_TIMEOUT_MS) });
   removeIfEmpty(root, name);
 }
 
-/** Null where there is no folder of that name. */
-function openFolder(root: Directory, name: Buffer): Directory | null {
+/** Null if there is no directory of that name. */
+function openDirectory(root: Directory, name: Buffer): Directory | null {
   try {
-    return Directory.fromFd(openSync(root.pathOf(name), FOLDER_FLAGS));
+    return Directory.fromFd(openSync(root.pathOf(name), DIRECTORY_FLAGS));
   } catch (error) {
     if (isPathError(error)) return null;
     throw error;

@@ -1,6 +1,6 @@
 import type { Hash } from '../../snapshot-format/objects.ts';
 
-/** A frame as the store sends it. */
+/** Header of a frame that the store sends. */
 export interface FrameHeader {
   readonly objects: number;
   readonly stored: number;
@@ -8,27 +8,35 @@ export interface FrameHeader {
   readonly encoding: number;
 }
 
-/** The supervisor's store, for the length of one call. Every call rejects when that call is cancelled or its connection ends. */
+/**
+ * The supervisor's store for the duration of one call. Every method rejects when that call is cancelled or its
+ * connection closes.
+ */
 export interface RemoteStore {
-  /** Whether it has the object at an index of `hashes`. */
+  /** Returns whether the store has the object at an index of `hashes`. */
   have(hashes: readonly Hash[]): Promise<(index: number) => boolean>;
-  /** At most PUT_BYTES, which may change once it was called; at most `SNAPSHOT_WIRE_LIMITS.putsInFlight` at a time. */
+  /**
+   * Uploads at most PUT_BYTES. The caller may reuse the memory after the call returns. At most
+   * `SNAPSHOT_WIRE_LIMITS.putsInFlight` calls at a time.
+   */
   put(pack: number, offset: number, bytes: Buffer): Promise<void>;
   sealed(pack: number, bytes: number, objects: number): Promise<void>;
-  /** Frames with some of the objects, the first always among them; behind them their tables and stored bytes. */
+  /** Frames with some of the objects, always including the first, followed by their tables and stored bytes. */
   read(hashes: readonly Hash[]): Promise<{ frames: readonly FrameHeader[]; bytes: Buffer }>;
-  /** The next bytes of the cache that this session's last sidecar left; none at its end, or where there is none. */
+  /**
+   * The next bytes of the scan cache that the session's last sidecar left. None at the end, or if there is no cache.
+   */
   readCache(offset: number): Promise<Buffer>;
-  /** The next bytes of the cache for the next sidecar, while it is kept; at most PUT_BYTES. */
+  /** Uploads the next bytes of the scan cache for the next sidecar, at most PUT_BYTES. */
   putCache(offset: number, bytes: Buffer): Promise<void>;
-  /** It is complete: the next sidecar reads this one. */
+  /** The cache is complete, and the next sidecar reads it. */
   sealCache(bytes: number): Promise<void>;
 }
 
-/** What one piece of work needs of the world around it. */
+/** What a running task needs from outside. */
 export interface TaskRuntime {
   readonly store: RemoteStore;
-  /** Throws when the work is to end. Cheap. */
+  /** Throws if the task must end. Cheap. */
   check(): void;
   progress(stage: string, done: number, of?: number): void;
 }

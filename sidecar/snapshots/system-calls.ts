@@ -3,54 +3,54 @@ import { constants, readFileSync } from 'node:fs';
 import { errnoOf } from '../files/directory.ts';
 
 /**
- * System calls for walks through many files: names and results lie in memory that stays where it is, so that a call costs
- * little more than the kernel's share. One instance must not be used by two threads.
+ * System calls for walks through many files. Names and results are in memory at fixed addresses, so a call costs little
+ * more than the kernel's share. Two threads must not share an instance.
  */
 export interface SystemCalls {
-  /** What `statAt` and `statOpen` saw last: struct statx as 32-bit words, see `STAT`. */
+  /** Result of the last `statAt` or `statFd`: struct statx as 32-bit words, see `STAT`. */
   readonly stat: Uint32Array;
-  /** What `list` read last: records of `getdents64`. */
+  /** Result of the last `readDirents`: records of `getdents64`. */
   readonly direntBuffer: Buffer;
-  /** Address of `records`, for names in them. */
+  /** Address of `direntBuffer`, for names in it. */
   readonly direntBufferAddress: number;
-  /** Bytes of the next entries of an open directory; 0 at its end. */
+  /** Reads the next names of an open directory. Returns their bytes, and 0 at the end. */
   readDirents(fd: number): number;
-  /** A name itself, links not followed. False when there is none. `address` of a text that ends with NUL. */
-  statAt(directory: number, address: number): boolean;
+  /** lstat of a name. False if it does not exist. `address`: of a NUL-terminated name. */
+  statAt(dirfd: number, address: number): boolean;
   statFd(fd: number): void;
-  /** Address of a copy of the name, until the next call that takes one. */
+  /** Address of a copy of the name, valid until the next call that takes a name. */
   addressOf(name: Buffer): number;
-  openAt(directory: number, address: number, flags: number, mode?: number): number;
+  openAt(dirfd: number, address: number, flags: number, mode?: number): number;
   close(fd: number): void;
-  readLinkAt(directory: number, address: number): Buffer;
-  /** Offset of the next data (or hole) from `offset` on; null when there is none. */
+  readLinkAt(dirfd: number, address: number): Buffer;
+  /** Offset of the next data (or hole) from `offset` on. Null if there is none. */
   seekData(fd: number, offset: number): number | null;
   seekHole(fd: number, offset: number): number | null;
-  /** Attributes of an open file, or of what `/proc/self/fd/N` leads to for one that is only named. In byte order. */
+  /** Extended attributes of a file, which may be an O_PATH descriptor. In byte order. */
   xattrs(fd: number): { name: Buffer; value: Buffer }[];
   setXattr(fd: number, name: Buffer, value: Buffer): void;
   removeXattr(fd: number, name: Buffer): void;
-  /** Modification time of a name itself. */
-  setMtimeAt(directory: number, name: Buffer, mtimeNs: bigint): void;
-  /** The same of an open file, also of one that is only named (O_PATH). */
+  /** Sets the mtime of a name. A link is not followed. */
+  setMtimeAt(dirfd: number, name: Buffer, mtimeNs: bigint): void;
+  /** Sets the mtime of a descriptor, which may be O_PATH. */
   setMtime(fd: number, mtimeNs: bigint): void;
-  /** The same of one that is open for reading or writing, without looking for it. */
+  /** Sets the mtime of a file open for reading or writing, without a path lookup. */
   setMtimeByFd(fd: number, mtimeNs: bigint): void;
-  makeDirectoryAt(directory: number, name: Buffer, mode: number): void;
-  /** FIFO or socket. */
-  makeNodeAt(directory: number, name: Buffer, mode: number): void;
-  symlinkAt(target: Buffer, directory: number, name: Buffer): void;
-  /** Another name for a file, which may be a link itself. */
+  makeDirectoryAt(dirfd: number, name: Buffer, mode: number): void;
+  /** Creates a FIFO or a socket. */
+  makeNodeAt(dirfd: number, name: Buffer, mode: number): void;
+  symlinkAt(target: Buffer, dirfd: number, name: Buffer): void;
+  /** Adds a hard link. `old` may be a symbolic link itself. */
   linkAt(from: number, old: Buffer, to: number, name: Buffer): void;
   renameAt(from: number, old: Buffer, to: number, name: Buffer): void;
-  unlinkAt(directory: number, name: Buffer): void;
-  /** The clock that files' times are taken from, ns: a change from now on has this time or a later one. */
+  unlinkAt(dirfd: number, name: Buffer): void;
+  /** The clock of file timestamps, ns. A later change has this time or a later one. */
   fileClock(): bigint;
-  /** Another one each time the machine starts; null where the system does not tell. */
+  /** Differs at each boot. Null if the system does not report it. */
   bootId(): string | null;
 }
 
-/** Words of `System.stat`. */
+/** Word offsets in `SystemCalls.stat`. */
 export const STAT = {
   nlink: 4,
   mode: 7,
@@ -85,7 +85,7 @@ const CODES: Readonly<Record<number, string>> = {
   40: 'ELOOP', 61: 'ENODATA', 95: 'ENOTSUP', 116: 'ESTALE', 122: 'EDQUOT',
 }; // prettier-ignore
 
-/** Null on a machine that has no binary for it. */
+/** Null if koffi has no binary for this machine. */
 export async function loadSystemCalls(): Promise<SystemCalls | null> {
   const getdents64 = SYS_GETDENTS64[arch()];
   if (process.platform !== 'linux' || getdents64 === undefined) return null;
@@ -93,7 +93,7 @@ export async function loadSystemCalls(): Promise<SystemCalls | null> {
   try {
     ({ default: koffi } = await import('koffi'));
   } catch (error) {
-    console.error('snapshots: without native calls:', error);
+    console.error('snapshots: system calls are not available:', error);
     return null;
   }
   const { errno, address } = koffi;
@@ -119,12 +119,12 @@ export async function loadSystemCalls(): Promise<SystemCalls | null> {
   const unlinkat = libc.func('int unlinkat(int, uintptr_t, int)');
   const clockGettime = libc.func('int clock_gettime(int, uintptr_t)');
 
-  /** Memory that is never moved, and its address. */
+  /** Memory at a fixed address. */
   const fixed = (bytes: number): { memory: Buffer; at: number } => {
     const memory = Buffer.allocUnsafeSlow(bytes);
     return { memory, at: Number(address(memory)) };
   };
-  const records = fixed(RECORDS_BYTES);
+  const dirents = fixed(RECORDS_BYTES);
   const one = fixed(NAME_BYTES);
   const other = fixed(NAME_BYTES);
   const link = fixed(LINK_BYTES);
@@ -148,7 +148,7 @@ export async function loadSystemCalls(): Promise<SystemCalls | null> {
   };
   const put = ({ memory, at }: typeof one, text: Buffer): number => {
     if (text.length >= NAME_BYTES) throw Object.assign(new Error('ENAMETOOLONG'), { code: 'ENAMETOOLONG' });
-    // A NUL inside would cut a name short and mean another one.
+    // A NUL inside would shorten the name.
     if (text.includes(0)) throw Object.assign(new Error('EINVAL: NUL in a name'), { code: 'EINVAL' });
     memory.set(text);
     memory[text.length] = 0;
@@ -164,7 +164,7 @@ export async function loadSystemCalls(): Promise<SystemCalls | null> {
     times.memory.writeBigInt64LE(mtimeNs - seconds * SECOND, 24);
     return times.at;
   };
-  /** An attribute's value may grow between two looks. */
+  /** The value may have changed since the attributes were listed. */
   const value = (path: number, name: number): Buffer | null => {
     const length = Number(getxattr(path, name, attribute.at, ATTRIBUTE_BYTES));
     if (length >= 0) return Buffer.from(attribute.memory.subarray(0, length));
@@ -175,11 +175,11 @@ export async function loadSystemCalls(): Promise<SystemCalls | null> {
 
   return {
     stat,
-    direntBuffer: records.memory,
-    direntBufferAddress: records.at,
-    readDirents: (fd) => checked(getdents(getdents64, fd, records.at, RECORDS_BYTES), 'getdents64'),
-    statAt(directory, name) {
-      if (statx(directory, name, AT_SYMLINK_NOFOLLOW, STATX_BASIC, status.at) === 0) return true;
+    direntBuffer: dirents.memory,
+    direntBufferAddress: dirents.at,
+    readDirents: (fd) => checked(getdents(getdents64, fd, dirents.at, RECORDS_BYTES), 'getdents64'),
+    statAt(dirfd, name) {
+      if (statx(dirfd, name, AT_SYMLINK_NOFOLLOW, STATX_BASIC, status.at) === 0) return true;
       const error = failed('statx');
       if ('code' in error && error.code === 'ENOENT') return false;
       throw error;
@@ -188,19 +188,18 @@ export async function loadSystemCalls(): Promise<SystemCalls | null> {
       checked(statx(fd, emptyPath, AT_EMPTY_PATH, STATX_BASIC, status.at), 'statx');
     },
     addressOf: (name) => put(one, name),
-    openAt: (directory, name, flags, mode = 0) =>
-      checked(openat(directory, name, flags | O_CLOEXEC, mode), 'openat'),
+    openAt: (dirfd, name, flags, mode = 0) => checked(openat(dirfd, name, flags | O_CLOEXEC, mode), 'openat'),
     close(fd) {
       checked(close(fd), 'close');
     },
-    readLinkAt(directory, name) {
-      const length = checked(readlinkat(directory, name, link.at, LINK_BYTES), 'readlinkat');
+    readLinkAt(dirfd, name) {
+      const length = checked(readlinkat(dirfd, name, link.at, LINK_BYTES), 'readlinkat');
       return Buffer.from(link.memory.subarray(0, length));
     },
     seekData: (fd, offset) => sought(lseek(fd, offset, SEEK_DATA)),
     seekHole: (fd, offset) => sought(lseek(fd, offset, SEEK_HOLE)),
     xattrs(fd) {
-      // Asking by the descriptor costs a tenth, but one that is only named cannot be asked. Most files have none.
+      // flistxattr costs a tenth of listxattr, but fails for O_PATH. Most files have no attributes.
       let length = Number(flistxattr(fd, attribute.at, ATTRIBUTE_BYTES));
       if (length === 0) return [];
       const path = pathOf(fd);
@@ -214,7 +213,7 @@ export async function loadSystemCalls(): Promise<SystemCalls | null> {
       const names = attribute.memory.subarray(0, length).toString('latin1').split('\0');
       const found = [];
       for (const text of names) {
-        // The others are the system's, or not for us to set.
+        // Other namespaces belong to the system, or cannot be set by us.
         if (!text.startsWith('user.')) continue;
         const name = Buffer.from(text, 'latin1');
         const content = value(path, put(other, name));
@@ -223,16 +222,16 @@ export async function loadSystemCalls(): Promise<SystemCalls | null> {
       return found.sort((left, right) => left.name.compare(right.name));
     },
     setXattr(fd, name, content) {
-      // A buffer without bytes has no address.
+      // An empty buffer has no address.
       const bytes = content.length === 0 ? Buffer.alloc(1) : content;
       checked(setxattr(pathOf(fd), put(other, name), bytes, content.length, 0), 'setxattr');
     },
     removeXattr(fd, name) {
       checked(removexattr(pathOf(fd), put(other, name)), 'removexattr');
     },
-    setMtimeAt(directory, name, mtimeNs) {
+    setMtimeAt(dirfd, name, mtimeNs) {
       const at = putMtime(mtimeNs);
-      checked(utimensat(directory, put(one, name), at, AT_SYMLINK_NOFOLLOW), 'utimensat');
+      checked(utimensat(dirfd, put(one, name), at, AT_SYMLINK_NOFOLLOW), 'utimensat');
     },
     setMtime(fd, mtimeNs) {
       const at = putMtime(mtimeNs);
@@ -241,14 +240,14 @@ export async function loadSystemCalls(): Promise<SystemCalls | null> {
     setMtimeByFd(fd, mtimeNs) {
       checked(futimens(fd, putMtime(mtimeNs)), 'futimens');
     },
-    makeDirectoryAt(directory, name, mode) {
-      checked(mkdirat(directory, put(one, name), mode), 'mkdirat');
+    makeDirectoryAt(dirfd, name, mode) {
+      checked(mkdirat(dirfd, put(one, name), mode), 'mkdirat');
     },
-    makeNodeAt(directory, name, mode) {
-      checked(mknodat(directory, put(one, name), mode, 0), 'mknodat');
+    makeNodeAt(dirfd, name, mode) {
+      checked(mknodat(dirfd, put(one, name), mode, 0), 'mknodat');
     },
-    symlinkAt(target, directory, name) {
-      checked(symlinkat(put(one, target), directory, put(other, name)), 'symlinkat');
+    symlinkAt(target, dirfd, name) {
+      checked(symlinkat(put(one, target), dirfd, put(other, name)), 'symlinkat');
     },
     linkAt(from, old, to, name) {
       checked(linkat(from, put(one, old), to, put(other, name), 0), 'linkat');
@@ -256,8 +255,8 @@ export async function loadSystemCalls(): Promise<SystemCalls | null> {
     renameAt(from, old, to, name) {
       checked(renameat(from, put(one, old), to, put(other, name)), 'renameat');
     },
-    unlinkAt(directory, name) {
-      checked(unlinkat(directory, put(one, name), 0), 'unlinkat');
+    unlinkAt(dirfd, name) {
+      checked(unlinkat(dirfd, put(one, name), 0), 'unlinkat');
     },
     fileClock() {
       checked(clockGettime(CLOCK_REALTIME_COARSE, times.at), 'clock_gettime');
@@ -282,12 +281,12 @@ export async function loadSystemCalls(): Promise<SystemCalls | null> {
   }
 }
 
-/** Open flags for what an agent may have put there: nothing is followed, nobody is waited for. */
+/** Open flags for files that the agent may have replaced: follow no link and never block. */
 export const SAFE_OPEN_FLAGS =
   constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK | constants.O_NOCTTY;
 export const SAFE_DIRECTORY_FLAGS = SAFE_OPEN_FLAGS | constants.O_DIRECTORY;
 
-/** A name that is no directory now, or no name at all. */
+/** The name is missing or no longer a directory. */
 export function isGone(error: unknown): boolean {
   const code = errnoOf(error);
   return code === 'ENOENT' || code === 'ENOTDIR' || code === 'ELOOP';

@@ -18,8 +18,8 @@ import { O_PATH } from '../files/resolver.ts';
 
 const PERMISSIONS = 0o7777;
 
-/** Names are in hexadecimal: they are bytes. */
-const LoanSchema = z.object({
+/** Names are bytes, stored in hexadecimal. `lent` is the temporary mode; the key is stored. */
+const ChmodRecordSchema = z.object({
   path: z.array(z.string()),
   inode: z.string(),
   mode: z.number().int(),
@@ -29,63 +29,63 @@ const LoanSchema = z.object({
 export type RestoreMode = (fd: number) => void;
 
 /**
- * Permissions that we lend ourselves where a mode denies its owner, with a note in a folder that the agent cannot reach: what
- * a sidecar that died has not given back, the next one does.
+ * Temporary chmods where a mode denies access to its owner. Each has a record in a directory that the agent cannot
+ * reach. If a sidecar dies, the next one restores the mode.
  */
 export class TemporaryChmods {
-  readonly #folder: string;
+  readonly #directory: string;
   #count = 0;
 
-  constructor(folder: string) {
-    this.#folder = folder;
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
+  constructor(directory: string) {
+    this.#directory = directory;
+    mkdirSync(directory, { recursive: true, mode: 0o700 });
   }
 
   /**
-   * Gives the owner `bits` of what `fd` names (O_PATH is enough). `path`: its names from the workspace on. Returns how to give
-   * it back by any descriptor of it.
+   * Adds permissions to the file of a descriptor, which may be O_PATH. `path`: its path in the workspace. Returns a
+   * function that restores the mode through any descriptor of the file.
    */
   grant(fd: number, path: readonly Buffer[], bits: number): RestoreMode {
     const { ino, mode } = fstatSync(fd, { bigint: true });
     const before = Number(mode) & PERMISSIONS;
-    const loan: z.input<typeof LoanSchema> = {
+    const record: z.input<typeof ChmodRecordSchema> = {
       path: path.map((name) => name.toString('hex')),
       inode: String(ino),
       mode: before,
       lent: before | bits,
     };
     this.#count += 1;
-    const note = join(this.#folder, `${process.pid}-${this.#count}`);
-    writeFileSync(note, JSON.stringify(loan), { mode: 0o600 });
-    chmodSync(`/proc/self/fd/${fd}`, loan.lent);
+    const recordPath = join(this.#directory, `${process.pid}-${this.#count}`);
+    writeFileSync(recordPath, JSON.stringify(record), { mode: 0o600 });
+    chmodSync(`/proc/self/fd/${fd}`, record.lent);
     return (open) => {
-      // Somebody else's change of mode meanwhile is theirs to keep.
+      // If another process changed the mode meanwhile, its mode stays.
       const now = fstatSync(open).mode & PERMISSIONS;
-      if (now === loan.lent) chmodSync(`/proc/self/fd/${open}`, before);
-      unlinkSync(note);
+      if (now === record.lent) chmodSync(`/proc/self/fd/${open}`, before);
+      unlinkSync(recordPath);
     };
   }
 
-  /** What an earlier sidecar did not give back. */
+  /** Restores the modes that an earlier sidecar did not. */
   recover(root: Directory): void {
-    for (const name of readdirSync(this.#folder)) {
-      const note = join(this.#folder, name);
-      const loan = LoanSchema.safeParse(readNote(note));
-      if (loan.success) {
+    for (const name of readdirSync(this.#directory)) {
+      const recordPath = join(this.#directory, name);
+      const record = ChmodRecordSchema.safeParse(readRecord(recordPath));
+      if (record.success) {
         try {
-          giveBack(root, loan.data);
+          restoreMode(root, record.data);
         } catch (error) {
-          // It is not there any more, or it is somebody else's by now.
+          // It is gone, or another file has its name.
           if (errnoOf(error) === undefined) throw error;
         }
       }
-      unlinkSync(note);
+      unlinkSync(recordPath);
     }
   }
 }
 
-/** Undefined for a note that was cut off: then nothing had been lent yet. */
-function readNote(path: string): unknown {
+/** Undefined for a truncated record: the mode was not changed yet. */
+function readRecord(path: string): unknown {
   try {
     return JSON.parse(readFileSync(path, 'utf8'));
   } catch (error) {
@@ -94,7 +94,7 @@ function readNote(path: string): unknown {
   }
 }
 
-function giveBack(root: Directory, { path, inode, mode, lent }: z.output<typeof LoanSchema>): void {
+function restoreMode(root: Directory, { path, inode, mode, lent }: z.output<typeof ChmodRecordSchema>): void {
   let here = openSync(root.selfPath, O_PATH | constants.O_DIRECTORY);
   try {
     for (const name of path) {

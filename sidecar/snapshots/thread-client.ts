@@ -15,12 +15,12 @@ import type {
   ToThread,
 } from './thread-messages.ts';
 
-/** Old space of the thread, MiB: what it knows of files is kept outside of it. */
+/** Limit of the thread's old space, MiB. The scan's state is outside of it. */
 const THREAD_MIB = 192;
-/** Little, so that memory outside of it that nobody needs any more is found soon. */
+/** A small young space makes unused external memory be collected early. */
 const YOUNG_MIB = 8;
 
-/** What a task needs of whoever asked for it. */
+/** What a task needs from its caller. */
 export interface TaskContext {
   readonly signal: AbortSignal;
   readonly progress: (stage: string, done: number, of: number | undefined) => void;
@@ -34,47 +34,50 @@ interface Running {
   readonly end: PromiseWithResolvers<TaskResult<TaskKind>>;
 }
 
-/** The thread that looks after snapshots. It starts with the first task, if not before, and stays; one task at a time, the others wait. */
+/**
+ * The thread that scans and restores. It starts at the latest with the first task, and stays. Tasks run one at a time,
+ * in order.
+ */
 export class SnapshotThread {
   readonly #program: string | URL;
-  readonly #places: ThreadOptions;
+  readonly #options: ThreadOptions;
   #worker: Worker | undefined;
   #running: Running | undefined;
   #queue: Promise<unknown> = Promise.resolve();
-  #hasLooked = false;
+  #hasRunTask = false;
   /** Tasks that have not ended. */
-  #asked = 0;
+  #openTasks = 0;
 
   /** `program`: the file of `thread.ts`. */
-  constructor(program: string | URL, places: ThreadOptions) {
+  constructor(program: string | URL, options: ThreadOptions) {
     this.#program = program;
-    this.#places = places;
+    this.#options = options;
   }
 
-  /** It has looked at something, and does nothing now. */
+  /** It has run a task, and has none now. */
   get isIdle(): boolean {
-    return this.#worker !== undefined && this.#hasLooked && this.#asked === 0;
+    return this.#worker !== undefined && this.#hasRunTask && this.#openTasks === 0;
   }
 
-  /** Starts it before it has something to do: nobody waits for that then. */
+  /** Starts the thread early, so that the first task does not wait for it. */
   start(): void {
     this.#worker ??= this.#start();
   }
 
-  /** Rejects with a HoldfastError. After a cancellation it waits until the thread has let go of everything. */
+  /** Errors: HoldfastError. After a cancellation it waits until the thread has released everything. */
   run<K extends TaskKind>(kind: K, params: TaskParams<K>, context: TaskContext): Promise<TaskResult<K>> {
-    // Keeping what is known can wait, and whoever asks for anything else does not wait for it.
+    // Saving the scan cache yields to any other task.
     if (this.#running?.kind === 'save-scan-cache') Atomics.store(this.#running.cancelled, 0, CANCELLED);
-    this.#asked += 1;
+    this.#openTasks += 1;
     const turn = this.#queue
       .then(() => this.#perform({ kind, params } as Task, context))
-      .finally(() => (this.#asked -= 1));
+      .finally(() => (this.#openTasks -= 1));
     this.#queue = turn.catch(() => undefined);
     // The thread answers a task with a result of its kind.
     return turn as Promise<TaskResult<K>>;
   }
 
-  /** Ends what is done with `connection_closed`, and settles when nothing is: what was lent has been given back then. */
+  /** Ends the running task with `connection_closed`. Resolves when no task runs, so that all modes are restored. */
   async shutDown(): Promise<void> {
     if (this.#running !== undefined) Atomics.store(this.#running.cancelled, 0, SHUTTING_DOWN);
     await this.#queue;
@@ -91,8 +94,8 @@ export class SnapshotThread {
     };
     signal.addEventListener('abort', cancel);
     try {
-      this.#hasLooked = true;
-      this.#say({ kind: 'task', task, cancelled });
+      this.#hasRunTask = true;
+      this.#post({ kind: 'task', task, cancelled });
       return await end.promise;
     } finally {
       signal.removeEventListener('abort', cancel);
@@ -100,28 +103,28 @@ export class SnapshotThread {
     }
   }
 
-  #say(message: ToThread, transfer: ArrayBuffer[] = []): void {
+  #post(message: ToThread, transfer: ArrayBuffer[] = []): void {
     this.#worker ??= this.#start();
     this.#worker.postMessage(message, transfer);
   }
 
   #start(): Worker {
     const worker = new Worker(this.#program, {
-      workerData: this.#places,
-      // Descriptors that native calls open are closed by Node, which would complain of each.
+      workerData: this.#options,
+      // Node would warn about each descriptor that native calls open and Node closes.
       trackUnmanagedFds: false,
       resourceLimits: { maxOldGenerationSizeMb: THREAD_MIB, maxYoungGenerationSizeMb: YOUNG_MIB },
     });
     worker.unref();
-    worker.on('message', (message: FromThread) => this.#hear(message));
+    worker.on('message', (message: FromThread) => this.#onMessage(message));
     const lost = (cause: unknown): void => {
       if (this.#worker === worker) {
         this.#worker = undefined;
-        this.#hasLooked = false;
+        this.#hasRunTask = false;
       }
-      const why = cause instanceof Error ? cause.message : 'its thread ended';
+      const why = cause instanceof Error ? cause.message : 'the snapshot thread exited';
       this.#running?.end.reject(
-        new HoldfastError('internal', 'The workspace could not be looked through', { why, cause }),
+        new HoldfastError('internal', 'The workspace could not be scanned', { why, cause }),
       );
     };
     worker.on('error', lost);
@@ -129,7 +132,7 @@ export class SnapshotThread {
     return worker;
   }
 
-  #hear(message: FromThread): void {
+  #onMessage(message: FromThread): void {
     const running = this.#running;
     if (running === undefined) return;
     switch (message.kind) {
@@ -154,10 +157,10 @@ export class SnapshotThread {
         request,
         Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength),
       );
-      const own = Uint8Array.prototype.slice.call(answer.bytes);
-      this.#say({ kind: 'answer', id, answer: { frames: answer.frames, bytes: own } }, [own.buffer]);
+      const copy = Uint8Array.prototype.slice.call(answer.bytes);
+      this.#post({ kind: 'answer', id, answer: { frames: answer.frames, bytes: copy } }, [copy.buffer]);
     } catch (error) {
-      this.#say({ kind: 'refusal', id, failure: failureOf(error) });
+      this.#post({ kind: 'refusal', id, failure: failureOf(error) });
     }
   }
 }

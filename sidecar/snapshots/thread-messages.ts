@@ -3,10 +3,10 @@ import type { ErrorData } from '../../protocol/errors.ts';
 import type { SNAPSHOT_CALLS } from '../../snapshot-format/sidecar-calls.ts';
 import type { FrameHeader } from './store.ts';
 
-/** What the thread is told when it is made. */
+/** Data given to the thread at its start. */
 export interface ThreadOptions {
   readonly workspace: string;
-  /** The sidecar's own folder, which the agent cannot reach. */
+  /** The sidecar's own directory, which the agent cannot reach. */
   readonly control: string;
 }
 
@@ -38,7 +38,7 @@ export interface SerializedError {
   readonly data: ErrorData;
 }
 
-/** What the first element of a task's `cancelled` becomes when it is to end: nobody wants it, or the sidecar is ended. */
+/** Values of a task's `cancelled[0]` that end it: the request was cancelled, or the sidecar is stopping. */
 export const CANCELLED = 1;
 export const SHUTTING_DOWN = 2;
 

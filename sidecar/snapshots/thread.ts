@@ -1,4 +1,4 @@
-// Runs in a thread of its own: looking through a workspace keeps nobody else waiting.
+// Runs scans and restores in a thread of their own, so that other calls do not wait.
 import { constants, openSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';
 import { errorFromWire } from '../../protocol/error-data.ts';
@@ -22,7 +22,7 @@ import type {
 } from './thread-messages.ts';
 import { snapshotsUnsupported, WorkspaceSnapshots } from './workspace-snapshots.ts';
 
-/** Only named: its mode may deny us to read it. */
+/** O_PATH, because the workspace's mode may deny reading. */
 const ROOT_FLAGS = O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 
 const port = parentPort;
@@ -32,8 +32,8 @@ const { workspace, control } = workerData as ThreadOptions;
 const waiting = new Map<number, PromiseWithResolvers<StoreAnswer>>();
 let calls = 0;
 /**
- * Before there is a task: nobody waits for it then, and modes that a sidecar before this one had lent itself are given back without one.
- * Who has a task is told where it failed.
+ * Starts before the first task: modes that an earlier sidecar changed are restored at once, and no task waits. If it
+ * fails, the first task reports the error.
  */
 const native = loadSystemCalls();
 let snapshots: Promise<WorkspaceSnapshots> | undefined = open();
@@ -45,43 +45,43 @@ port.on('message', (message: ToThread) => {
       void perform(message.task, message.cancelled);
       break;
     case 'answer':
-      taken(message.id)?.resolve(message.answer);
+      takeCall(message.id)?.resolve(message.answer);
       break;
     case 'refusal':
-      taken(message.id)?.reject(errorFromWire(message.failure.message, message.failure.data));
+      takeCall(message.id)?.reject(errorFromWire(message.failure.message, message.failure.data));
       break;
   }
 });
 
-function taken(id: number): PromiseWithResolvers<StoreAnswer> | undefined {
+function takeCall(id: number): PromiseWithResolvers<StoreAnswer> | undefined {
   const call = waiting.get(id);
   waiting.delete(id);
   return call;
 }
 
-function say(message: FromThread): void {
+function post(message: FromThread): void {
   port?.postMessage(message);
 }
 
-/** The other thread reads the bytes where they are: they must not change until it has answered. */
+/** The other thread reads the bytes in place, so they must not change until the answer. */
 function call(request: StoreRequest, bytes: Uint8Array): Promise<StoreAnswer> {
   calls += 1;
   const answer = Promise.withResolvers<StoreAnswer>();
   waiting.set(calls, answer);
-  say({ kind: 'call', id: calls, request, bytes });
+  post({ kind: 'call', id: calls, request, bytes });
   return answer.promise;
 }
 
-/** Memory that both threads see, for the puts under way. */
-const slots: Uint8Array[] = [];
+/** Shared memory for uploads in flight. */
+const sharedBuffers: Uint8Array[] = [];
 
 async function put(pack: number, offset: number, bytes: Buffer): Promise<void> {
-  const slot = slots.pop() ?? new Uint8Array(new SharedArrayBuffer(PUT_BYTES));
-  slot.set(bytes);
+  const shared = sharedBuffers.pop() ?? new Uint8Array(new SharedArrayBuffer(PUT_BYTES));
+  shared.set(bytes);
   try {
-    await call({ method: 'put', pack, offset }, slot.subarray(0, bytes.length));
+    await call({ method: 'put', pack, offset }, shared.subarray(0, bytes.length));
   } finally {
-    slots.push(slot);
+    sharedBuffers.push(shared);
   }
 }
 
@@ -89,10 +89,7 @@ const store: RemoteStore = {
   async have(hashes) {
     const { bytes } = await call({ method: 'have', count: hashes.length }, joined(hashes));
     if (bytes.length !== Math.ceil(hashes.length / 8)) {
-      throw new HoldfastError(
-        'protocol_error',
-        'The store answered about other objects than it was asked for',
-      );
+      throw new HoldfastError('protocol_error', 'The store answered about another number of objects');
     }
     return (index) => (((bytes[index >> 3] ?? 0) >> (index & 7)) & 1) === 1;
   },
@@ -128,20 +125,20 @@ async function perform(task: Task, cancelled: Int32Array): Promise<void> {
       const why = Atomics.load(cancelled, 0);
       if (why === CANCELLED) throw new HoldfastError('cancelled', 'The request was cancelled');
       if (why === SHUTTING_DOWN) {
-        throw new HoldfastError('connection_closed', 'The workspace was not looked through', {
-          why: 'its sidecar is ended',
+        throw new HoldfastError('connection_closed', 'The workspace was not scanned', {
+          why: 'its sidecar is stopping',
         });
       }
     },
-    progress: (stage, done, of) => say({ kind: 'progress', stage, done, of }),
+    progress: (stage, done, of) => post({ kind: 'progress', stage, done, of }),
   };
   try {
     const result = await resultOf(task, work);
-    say({ kind: 'done', result });
+    post({ kind: 'done', result });
   } catch (error) {
     if (!(error instanceof HoldfastError)) console.error('snapshots:', error);
-    const typed = HoldfastError.from(error, 'The workspace could not be looked through');
-    say({ kind: 'failed', failure: { message: typed.message, data: typed.toData() } });
+    const typed = HoldfastError.from(error, 'The workspace could not be scanned');
+    post({ kind: 'failed', failure: { message: typed.message, data: typed.toData() } });
   }
 }
 

@@ -2,24 +2,28 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { SystemCalls } from './system-calls.ts';
 
 const MILLISECOND = 1_000_000n;
-/** Milliseconds that the clock of files may lag behind; longer where somebody sets the clock, which is not waited for. */
-const MOST_BEHIND = 50;
+/** How far the file clock may lag behind, ms. A clock that somebody sets is not waited for. */
+const MAX_LAG = 50;
 
 /**
- * The time of files after its next tick, some milliseconds at most: whoever changes a file from now on leaves this time or a later one,
- * whoever did before the call an earlier one. That of a change may be finer than the ticks, and those come late on a busy machine.
+ * Waits for the next timestamp of the file clock, some milliseconds at most, and returns it. A later change has this
+ * timestamp or a later one; a change before the call has an earlier one. Timestamps of changes may be finer than the
+ * clock's ticks, and ticks come late on a busy machine.
  */
 export async function waitForNextTimestamp(system: Pick<SystemCalls, 'fileClock'>): Promise<bigint> {
   const before = system.fileClock();
   const called = laterThanNow();
   for (let waited = 0; ; waited += 1) {
     const now = system.fileClock();
-    if (now > before && (now >= called || waited >= MOST_BEHIND)) return now;
+    if (now > before && (now >= called || waited >= MAX_LAG)) return now;
     await sleep(1);
   }
 }
 
-/** A time (ns) that no change has which was made before the call. One that is made after it may have an earlier one, for some milliseconds. */
+/**
+ * A time (ns) later than the ctime of any change before the call. For some milliseconds, later changes may have an
+ * earlier ctime too.
+ */
 export function laterThanNow(): bigint {
   return BigInt(Date.now() + 1) * MILLISECOND;
 }

@@ -1,4 +1,4 @@
-// A thread that unpacks frames and checks what is in them, one after the other, while files are made of those before.
+// Unpacks and verifies frames, one after the other, while files are created from earlier ones.
 import { parentPort } from 'node:worker_threads';
 import { extractObject, parseFrameTable, decompressFrame } from '../../snapshot-format/frames.ts';
 import type { UnpackerAnswer, UnpackerRequest } from './unpacker.ts';
@@ -11,9 +11,9 @@ port?.on('message', ({ stored, encoding, rawLength, table }: UnpackerRequest) =>
     for (const record of parseFrameTable(Buffer.from(table), rawLength)) extractObject(unpacked, record);
     raw = unpacked;
   } catch {
-    // Whoever reads it finds out what is wrong.
+    // The reader unpacks it again and reports the error.
   }
-  // Memory that is shared with others cannot be given away.
+  // Shared memory cannot be transferred.
   const isOwn = raw !== null && raw.byteOffset === 0 && raw.buffer.byteLength < 2 * raw.length;
   const given = raw === null || isOwn ? raw : new Uint8Array(raw);
   const answer: UnpackerAnswer = { raw: given };

@@ -10,11 +10,11 @@ export interface UnpackerRequest {
 }
 
 export interface UnpackerAnswer {
-  /** Null: it is damaged. */
+  /** Null if the frame is damaged. */
   readonly raw: Uint8Array | null;
 }
 
-/** Another processor's share of a large restore. Answers come in the order of the requests. */
+/** A thread that unpacks frames of a large restore. Answers come in the order of the requests. */
 export class Unpacker {
   readonly #worker: Worker;
   readonly #waiting: ((raw: Buffer | null) => void)[] = [];
@@ -33,7 +33,7 @@ export class Unpacker {
     worker.on('exit', lost);
   }
 
-  /** Beside this program, of the same kind. */
+  /** The program is beside this one, with the same extension. */
   static start(): Unpacker {
     const kind = extname(import.meta.filename) === '.ts' ? '.ts' : '.cjs';
     const program = join(import.meta.dirname, `unpacker-thread${kind}`);
@@ -42,16 +42,16 @@ export class Unpacker {
     return new Unpacker(worker);
   }
 
-  /** The bytes of a frame, with the hash of each object checked; null where it is damaged, or the thread is gone. */
+  /** The bytes of a frame after verifying all hashes. Null if it is damaged, or if the thread has exited. */
   unpack(request: UnpackerRequest): Promise<Buffer | null> {
     if (this.#isLost) return Promise.resolve(null);
     return new Promise((resolve) => {
       this.#waiting.push(resolve);
-      // A part of a larger piece of memory would be sent with all of it.
+      // A view would be sent with its whole buffer.
       const { encoding, rawLength } = request;
       const [stored, table] = [new Uint8Array(request.stored), new Uint8Array(request.table)];
-      const own: UnpackerRequest = { stored, encoding, rawLength, table };
-      this.#worker.postMessage(own, [stored.buffer, table.buffer]);
+      const message: UnpackerRequest = { stored, encoding, rawLength, table };
+      this.#worker.postMessage(message, [stored.buffer, table.buffer]);
     });
   }
 

@@ -1,39 +1,39 @@
 import { FRAME } from '../../snapshot-format/frames.ts';
 import { SNAPSHOT_LIMITS } from '../../snapshot-format/objects.ts';
 
-/** What is collected at most while the store is asked which of it it has. */
+/** Limit of the bytes collected while the store is asked which objects it has. */
 export const BATCH_BYTES = 4 * 2 ** 20;
-/** What one `store/put` carries at most. */
+/** Limit of one `store/put`. */
 export const PUT_BYTES = 4 * 2 ** 20;
-/** What a scan may have sent for its memory to be kept: untouched memory costs nothing. */
-const KEPT_BYTES = 4 * 2 ** 20;
-/** Of a short frame, into which most files fit, and of any other. */
+/** A scan may upload this much and retain its buffers. Untouched memory costs nothing. */
+const RETAINED_BYTES = 4 * 2 ** 20;
+/** Memory of a short frame, into which most files fit, and of any other. */
 const FRAME_BYTES = { least: 3 * FRAME.shortBytes, most: FRAME.maxBytes } as const;
 
 /**
- * Memory that scans use one after the other. Fresh memory for each would count as garbage, for which after a few small scans all that is
- * known would be searched.
+ * Buffers that one scan uses after another. New buffers for each scan would trigger garbage collections that walk the
+ * whole scan state.
  */
 export class UploadBuffers {
-  #waiting: Buffer | null = null;
-  #unsent: Buffer | null = null;
-  /** Threads see them together: what is handed over would count as garbage, too. */
+  #pending: Buffer | null = null;
+  #unsentPack: Buffer | null = null;
+  /** Shared with the compressor thread. Transferring them would create garbage too. */
   #frames: SharedArrayBuffer[] = [];
   #longFrames: SharedArrayBuffer[] = [];
 
-  /** For bodies that the store is to be asked for: a batch, and one object more. */
+  /** For objects that the store is asked about: a batch and one more object. */
   get pending(): Buffer {
-    return (this.#waiting ??= Buffer.allocUnsafeSlow(BATCH_BYTES + SNAPSHOT_LIMITS.objectBytes));
+    return (this.#pending ??= Buffer.allocUnsafeSlow(BATCH_BYTES + SNAPSHOT_LIMITS.objectBytes));
   }
 
-  /** PUT_BYTES, for those of a pack that were not sent yet. */
+  /** PUT_BYTES, for the part of a pack that was not uploaded. */
   get unsentPack(): Buffer {
-    return (this.#unsent ??= Buffer.allocUnsafeSlow(PUT_BYTES));
+    return (this.#unsentPack ??= Buffer.allocUnsafeSlow(PUT_BYTES));
   }
 
   /**
-   * For a frame of which at least so many bytes will be filled: FRAME.targetBytes, or a first object. It is the caller's until it is given
-   * back; what is not is only lost.
+   * Memory for a frame of at least this length: FRAME.targetBytes, or its first object. The caller owns it until
+   * `releaseFrame`. A frame that is not released is only garbage.
    */
   acquireFrame(length: number): SharedArrayBuffer {
     return length <= FRAME_BYTES.least
@@ -47,11 +47,11 @@ export class UploadBuffers {
     else this.#longFrames.push(frame);
   }
 
-  /** A scan is over that had so many bytes of objects: what a large one has filled goes. */
+  /** Called after a scan with this number of object bytes. Drops the buffers that a large scan has filled. */
   trim(bytes: number): void {
-    if (bytes <= KEPT_BYTES) return;
-    this.#waiting = null;
-    this.#unsent = null;
+    if (bytes <= RETAINED_BYTES) return;
+    this.#pending = null;
+    this.#unsentPack = null;
     this.#frames = [];
     this.#longFrames = [];
   }

@@ -31,18 +31,18 @@ import { type Level, DirectoryStack } from './directory-stack.ts';
 
 const { S_IFDIR, S_IFMT, S_IFREG } = constants;
 const NO_RECORDS = Buffer.alloc(0);
-/** Names between two looks at whether the work is to end. */
+/** Names between two checks for cancellation. */
 const NAMES_A_CHECK = 512;
 
-/** A name with more than one link. */
+/** A name in a directory. */
 export interface EntryLocation {
-  readonly folder: CachedDirectory;
+  readonly directory: CachedDirectory;
   readonly name: Buffer;
 }
 
-/** Names from the workspace, which has none, to this. */
-export function pathOf({ folder, name }: EntryLocation): Buffer[] {
-  return [...folder.path(), name];
+/** Names from the workspace, which has none, to this entry. */
+export function pathOf({ directory, name }: EntryLocation): Buffer[] {
+  return [...directory.path(), name];
 }
 
 export interface Totals {
@@ -51,137 +51,139 @@ export interface Totals {
   bytes: number;
 }
 
-/** What a walk tells of. */
+/** Receives the findings of a walk. */
 export interface WalkVisitor {
   /**
-   * A name that is no directory is new or looks otherwise than it did. `facts` are what it looks like now; what is in them
-   * afterwards is what it will be known by. `isAgain`: the last look was not to be relied on (`forgetFacts`), which is why it is told of.
-   * False: the walk is to end.
+   * An entry that is not a directory is new or has changed. `fingerprint` is its fingerprint, and on return the one to
+   * store. `isAgain`: the stored fingerprint was invalidated. Returns false to end the walk.
    */
   entryChanged(
     place: EntryLocation,
-    directory: number,
-    facts: Uint32Array,
+    dirfd: number,
+    fingerprint: Uint32Array,
     isAgain: boolean,
   ): boolean | Promise<boolean>;
-  /** The same of a directory itself; `fd` is open for reading. */
-  directoryChanged(folder: CachedDirectory, fd: number, facts: Uint32Array): void;
-  /** Every name of it was looked at. The walk goes on when it settles. */
-  directoryVisited(folder: CachedDirectory): Promise<void> | undefined;
-  /** A name is gone that was there a moment ago. */
-  entryVanished(folder: CachedDirectory, name: Buffer): void;
+  /** The same for a directory, which is open for reading as `fd`. */
+  directoryChanged(directory: CachedDirectory, fd: number, fingerprint: Uint32Array): void;
+  /** All names of the directory were compared. The walk continues when the promise settles. */
+  directoryVisited(directory: CachedDirectory): Promise<void> | undefined;
+  /** An entry disappeared during the walk. */
+  entryVanished(directory: CachedDirectory, name: Buffer): void;
   check(totals: Readonly<Totals>): void;
 }
 
 export interface WalkResult extends Totals {
-  /** False: `changed` has ended it. */
+  /** False if `entryChanged` has ended the walk. */
   readonly complete: boolean;
-  /** Every folder that was visited, each before those in it. */
+  /** All visited directories. Each comes before its children. */
   readonly visited: ReadonlySet<CachedDirectory>;
-  /** Names of files with several of them, by inode. */
+  /** Names of files with several hard links, by inode. */
   readonly hardLinks: ReadonlyMap<bigint, readonly EntryLocation[]>;
 }
 
 /**
- * Goes through a workspace by descriptors and compares every name with what is known of it, links never followed. What it finds
- * is noted in the folders as it goes: one that is cut off leaves them right.
+ * Walks a workspace by descriptors and compares every name with its cached state. Links are not followed. Findings are
+ * stored in the cached directories as the walk goes, and an interrupted walk leaves them consistent.
  */
 export class Walk {
-  /** A directory was found under another name: the paths of what is in it are others. */
+  /** A directory was found under another name, so the paths below it have changed. */
   wasRenamed = false;
   readonly #system: SystemCalls;
-  readonly #lent: TemporaryChmods;
-  readonly #own: TemporaryEntries;
+  readonly #chmods: TemporaryChmods;
+  readonly #temporaryEntries: TemporaryEntries;
   readonly #walker: WalkVisitor;
   readonly #top: CachedDirectory;
-  readonly #folders = new Set<CachedDirectory>();
-  readonly #linked = new Map<bigint, EntryLocation[]>();
+  readonly #visited = new Set<CachedDirectory>();
+  readonly #hardLinks = new Map<bigint, EntryLocation[]>();
   readonly #totals: Totals = { files: 0, directories: -1, bytes: 0 };
-  readonly #facts = new Uint32Array(FINGERPRINT_WORDS);
-  /** Folders by inode, for those that were renamed; made when it is first needed. */
+  readonly #fingerprint = new Uint32Array(FINGERPRINT_WORDS);
+  /** Cached directories by inode, to find renamed ones. Built when it is first needed. */
   #byInode: Map<bigint, CachedDirectory> | null = null;
 
   constructor(options: {
     system: SystemCalls;
-    lent: TemporaryChmods;
-    own: TemporaryEntries;
+    chmods: TemporaryChmods;
+    temporaryEntries: TemporaryEntries;
     walker: WalkVisitor;
     top: CachedDirectory;
   }) {
     this.#system = options.system;
-    this.#lent = options.lent;
-    this.#own = options.own;
+    this.#chmods = options.chmods;
+    this.#temporaryEntries = options.temporaryEntries;
     this.#walker = options.walker;
     this.#top = options.top;
   }
 
-  /** `root` stays the caller's. Errors: `file_not_regular` for a device, and those of the system, explained. */
+  /** The caller owns `root`. Errors: `file_not_regular` for a device, and converted system errors. */
   async run(root: number): Promise<WalkResult> {
-    const way = new DirectoryStack({ system: this.#system, lent: this.#lent });
+    const way = new DirectoryStack({ system: this.#system, chmods: this.#chmods });
     try {
       const top = way.enter(root, this.#top);
       if (top === null) throw new Error('the workspace cannot be opened');
       let complete = await this.#visit(top);
       for (let level = way.innermost; level !== undefined && complete; level = way.innermost) {
-        const folder = level.folder.children[level.nextChild];
-        if (folder === undefined) {
+        const directory = level.directory.children[level.nextChild];
+        if (directory === undefined) {
           way.leave();
           continue;
         }
         level.nextChild += 1;
-        const below = way.enter(level.fd, folder);
-        if (below === null) this.#dropFolder(level, folder);
+        const below = way.enter(level.fd, directory);
+        if (below === null) this.#dropChild(level, directory);
         else complete = await this.#visit(below);
       }
-      return { ...this.#totals, complete, visited: this.#folders, hardLinks: this.#linked };
+      return { ...this.#totals, complete, visited: this.#visited, hardLinks: this.#hardLinks };
     } finally {
       way.closeAll();
     }
   }
 
-  #dropFolder(level: Level, folder: CachedDirectory): void {
-    this.#walker.entryVanished(level.folder, folder.name);
-    level.folder.removeName(folder.name);
+  #dropChild(level: Level, directory: CachedDirectory): void {
+    this.#walker.entryVanished(level.directory, directory.name);
+    level.directory.removeName(directory.name);
     level.nextChild -= 1;
   }
 
-  /** Looks at every name of a directory; false when the walk is to end. */
-  async #visit({ folder, fd, originalFingerprint }: Level): Promise<boolean> {
+  /** Compares every name of a directory. Returns false to end the walk. */
+  async #visit({ directory, fd, originalFingerprint }: Level): Promise<boolean> {
     const system = this.#system;
     const totals = this.#totals;
-    this.#folders.add(folder);
+    this.#visited.add(directory);
     totals.directories += 1;
-    const { records, isInScratch } = this.#list(fd, folder.dirents);
-    // After the listing: a time that is old enough says that all of it is as old.
+    const { dirents, isInScratch } = this.#list(fd, directory.dirents);
+    // Read after the listing: if its ctime is old enough, so is the listing.
     system.statFd(fd);
-    writeFingerprint(system.stat, this.#facts, 0);
-    if (originalFingerprint !== null) keepModeAndCtime(this.#facts, originalFingerprint);
-    if (!areEqualFingerprints(this.#facts, folder.fingerprint)) {
-      this.#walker.directoryChanged(folder, fd, this.#facts);
-      folder.fingerprint.set(this.#facts);
+    writeFingerprint(system.stat, this.#fingerprint, 0);
+    if (originalFingerprint !== null) keepModeAndCtime(this.#fingerprint, originalFingerprint);
+    if (!areEqualFingerprints(this.#fingerprint, directory.fingerprint)) {
+      this.#walker.directoryChanged(directory, fd, this.#fingerprint);
+      directory.fingerprint.set(this.#fingerprint);
     }
-    const isSame = records === folder.dirents && folder.hasKnownTypes;
-    const known = isSame ? null : knownNames(folder);
-    const stats = isSame ? folder.fingerprints : new Uint32Array(countDirents(records) * FINGERPRINT_WORDS);
-    const folders: CachedDirectory[] = [];
+    const isSame = dirents === directory.dirents && directory.hasKnownTypes;
+    const known = isSame ? null : cachedNames(directory);
+    const fingerprints = isSame
+      ? directory.fingerprints
+      : new Uint32Array(countDirents(dirents) * FINGERPRINT_WORDS);
+    const children: CachedDirectory[] = [];
     const gone: Buffer[] = [];
-    let goesOn = true;
+    let shouldContinue = true;
     let index = -FINGERPRINT_WORDS;
     let sinceCheck = 0;
 
-    for (let at = 0; at < records.length; at += direntLength(records, at)) {
-      if (isDotEntry(records, at)) continue;
+    for (let at = 0; at < dirents.length; at += direntLength(dirents, at)) {
+      if (isDotEntry(dirents, at)) continue;
       index += FINGERPRINT_WORDS;
-      if (direntType(records, at) === TYPE_DIRECTORY) {
+      if (direntType(dirents, at) === TYPE_DIRECTORY) {
         if (isSame) continue;
-        folders.push(this.#folderFor(folder, records, at, known));
+        children.push(this.#childAt(directory, dirents, at, known));
         continue;
       }
       if (known !== null) {
-        const old = known.get(nameKey(direntName(records, at)))?.index;
-        if (old !== undefined) stats.set(folder.fingerprints.subarray(old, old + FINGERPRINT_WORDS), index);
+        const old = known.get(nameKey(direntName(dirents, at)))?.index;
+        if (old !== undefined)
+          fingerprints.set(directory.fingerprints.subarray(old, old + FINGERPRINT_WORDS), index);
       }
-      if (!goesOn) continue;
+      if (!shouldContinue) continue;
       sinceCheck += 1;
       if (sinceCheck === NAMES_A_CHECK) {
         this.#walker.check(totals);
@@ -189,132 +191,136 @@ export class Walk {
       }
       const address = isInScratch
         ? system.direntBufferAddress + at + DIRENT_NAME_OFFSET
-        : system.addressOf(direntName(records, at));
+        : system.addressOf(direntName(dirents, at));
       if (!system.statAt(fd, address)) {
-        gone.push(Buffer.from(direntName(records, at)));
+        gone.push(Buffer.from(direntName(dirents, at)));
         continue;
       }
-      if (!matchesFingerprint(system.stat, stats, index)) {
-        writeFingerprint(system.stat, this.#facts, 0);
-        const name = Buffer.from(direntName(records, at));
-        if ((modeOf(this.#facts) & S_IFMT) === S_IFDIR) {
-          if (direntType(records, at) === TYPE_UNKNOWN) folders.push(this.#folderNamed(folder, name, known));
-          else gone.push(name); // it became one just now
+      if (!matchesFingerprint(system.stat, fingerprints, index)) {
+        writeFingerprint(system.stat, this.#fingerprint, 0);
+        const name = Buffer.from(direntName(dirents, at));
+        if ((modeOf(this.#fingerprint) & S_IFMT) === S_IFDIR) {
+          if (direntType(dirents, at) === TYPE_UNKNOWN)
+            children.push(this.#childNamed(directory, name, known));
+          else gone.push(name); // It became a directory during the walk.
           continue;
         }
-        const facts = this.#facts.slice();
-        const went = this.#walker.entryChanged({ folder, name }, fd, facts, isInvalidated(stats, index));
-        goesOn = typeof went === 'boolean' ? went : await went;
-        if (!goesOn) continue;
-        stats.set(facts, index);
+        const fingerprint = this.#fingerprint.slice();
+        const went = this.#walker.entryChanged(
+          { directory, name },
+          fd,
+          fingerprint,
+          isInvalidated(fingerprints, index),
+        );
+        shouldContinue = typeof went === 'boolean' ? went : await went;
+        if (!shouldContinue) continue;
+        fingerprints.set(fingerprint, index);
       }
       totals.files += 1;
-      const links = linksOf(stats, index);
-      const isFile = (modeOf(stats, index) & S_IFMT) === S_IFREG;
+      const links = linksOf(fingerprints, index);
+      const isFile = (modeOf(fingerprints, index) & S_IFMT) === S_IFREG;
       if (links > 1) {
-        const inode = inodeOf(stats, index);
-        const names = this.#linked.get(inode);
-        const name = { folder, name: detachedCopy(direntName(records, at)) };
+        const inode = inodeOf(fingerprints, index);
+        const names = this.#hardLinks.get(inode);
+        const name = { directory, name: detachedCopy(direntName(dirents, at)) };
         if (names !== undefined) names.push(name);
         else {
-          this.#linked.set(inode, [name]);
-          if (isFile) totals.bytes += sizeOf(stats, index);
+          this.#hardLinks.set(inode, [name]);
+          if (isFile) totals.bytes += sizeOf(fingerprints, index);
         }
-      } else if (isFile) totals.bytes += sizeOf(stats, index);
+      } else if (isFile) totals.bytes += sizeOf(fingerprints, index);
     }
     if (!isSame) {
-      folder.dirents = records;
-      folder.fingerprints = stats;
-      folder.children = folders;
-      folder.hasKnownTypes = !hasUnknownTypes(records);
-      folder.isDirty = true;
-      folder.haveNamesChanged = true;
+      directory.dirents = dirents;
+      directory.fingerprints = fingerprints;
+      directory.children = children;
+      directory.hasKnownTypes = !hasUnknownTypes(dirents);
+      directory.isDirty = true;
+      directory.haveNamesChanged = true;
     }
     for (const name of gone) {
-      this.#walker.entryVanished(folder, name);
-      folder.removeName(name);
+      this.#walker.entryVanished(directory, name);
+      directory.removeName(name);
     }
-    const rest = this.#walker.directoryVisited(folder);
+    const rest = this.#walker.directoryVisited(directory);
     if (rest !== undefined) await rest;
-    return goesOn;
+    return shouldContinue;
   }
 
-  /** All names of an open directory but those of our own. The very buffer that is known where they are the same. */
-  #list(fd: number, known: Buffer): { records: Buffer; isInScratch: boolean } {
+  /**
+   * All names of an open directory without our temporary entries. Returns the cached buffer itself if the names are the
+   * same.
+   */
+  #list(fd: number, known: Buffer): { dirents: Buffer; isInScratch: boolean } {
     const scratch = this.#system.direntBuffer;
     const first = this.#system.readDirents(fd);
-    if (first === 0) return { records: known.length === 0 ? known : NO_RECORDS, isInScratch: false };
+    if (first === 0) return { dirents: known.length === 0 ? known : NO_RECORDS, isInScratch: false };
     const isKnown = first === known.length && scratch.compare(known, 0, first, 0, first) === 0;
     const parts = [isKnown ? known : detachedCopy(scratch.subarray(0, first))];
     for (let more = this.#system.readDirents(fd); more > 0; more = this.#system.readDirents(fd)) {
       parts.push(detachedCopy(scratch.subarray(0, more)));
     }
     const listed = parts.length === 1 ? (parts[0] ?? NO_RECORDS) : Buffer.concat(parts);
-    // Names of our own operations under way are no part of the workspace. What is known has none of them.
-    const isOurs = (name: Buffer): boolean => this.#own.isTemporary(fd, name);
-    const records =
+    // Temporary entries of running operations are not part of the workspace. The cached names have none.
+    const isOurs = (name: Buffer): boolean => this.#temporaryEntries.isTemporary(fd, name);
+    const dirents =
       listed !== known && mayContainTemporaryNames(listed) ? withoutDirents(listed, isOurs) : listed;
-    const isInScratch = parts.length === 1 && records === listed;
-    return { records: records !== known && records.equals(known) ? known : records, isInScratch };
+    const isInScratch = parts.length === 1 && dirents === listed;
+    return { dirents: dirents !== known && dirents.equals(known) ? known : dirents, isInScratch };
   }
 
-  #folderFor(
-    parent: CachedDirectory,
-    records: Buffer,
-    at: number,
-    known: KnownNames | null,
-  ): CachedDirectory {
-    return this.#folderNamed(
+  #childAt(parent: CachedDirectory, dirents: Buffer, at: number, known: CachedNames | null): CachedDirectory {
+    return this.#childNamed(
       parent,
-      detachedCopy(direntName(records, at)),
+      detachedCopy(direntName(dirents, at)),
       known,
-      records.readBigUInt64LE(at),
+      dirents.readBigUInt64LE(at),
     );
   }
 
-  /** What is known of a directory by its name, or, if it was renamed, by its inode. */
-  #folderNamed(
+  /** The cached state of a directory by its name or, if it was renamed, by its inode. */
+  #childNamed(
     parent: CachedDirectory,
     name: Buffer,
-    known: KnownNames | null,
+    known: CachedNames | null,
     inode?: bigint,
   ): CachedDirectory {
-    const before = known?.get(nameKey(name))?.folder;
+    const before = known?.get(nameKey(name))?.directory;
     if (before !== undefined && (inode === undefined || inodeOf(before.fingerprint) === inode)) return before;
-    const moved = inode === undefined ? undefined : this.#knownByInode().get(inode);
-    // One that was seen already has been moved just now: it is looked at as if it were new.
-    if (moved === undefined || this.#folders.has(moved)) return new CachedDirectory(parent, name);
-    this.#knownByInode().delete(inodeOf(moved.fingerprint));
-    moved.parent = parent;
-    moved.name = name;
-    moved.entry = { ...moved.entry, name };
+    const renamed = inode === undefined ? undefined : this.#directoriesByInode().get(inode);
+    // A directory that this walk has already visited was moved meanwhile, and is scanned as a new one.
+    if (renamed === undefined || this.#visited.has(renamed)) return new CachedDirectory(parent, name);
+    this.#directoriesByInode().delete(inodeOf(renamed.fingerprint));
+    renamed.parent = parent;
+    renamed.name = name;
+    renamed.entry = { ...renamed.entry, name };
     this.wasRenamed = true;
-    return moved;
+    return renamed;
   }
 
-  #knownByInode(): Map<bigint, CachedDirectory> {
+  #directoriesByInode(): Map<bigint, CachedDirectory> {
     if (this.#byInode === null) {
       this.#byInode = new Map();
-      for (const folder of this.#top.withDescendants())
-        this.#byInode.set(inodeOf(folder.fingerprint), folder);
+      for (const directory of this.#top.withDescendants())
+        this.#byInode.set(inodeOf(directory.fingerprint), directory);
     }
     return this.#byInode;
   }
 }
 
-type KnownNames = ReadonlyMap<
+type CachedNames = ReadonlyMap<
   string,
-  { readonly index: number; readonly folder: CachedDirectory | undefined }
+  { readonly index: number; readonly directory: CachedDirectory | undefined }
 >;
 
-function knownNames(folder: CachedDirectory): KnownNames {
-  const known = new Map<string, { index: number; folder: CachedDirectory | undefined }>();
-  const folders = new Map(folder.children.map((below) => [nameKey(below.name), below]));
+function cachedNames(directory: CachedDirectory): CachedNames {
+  const known = new Map<string, { index: number; directory: CachedDirectory | undefined }>();
+  const children = new Map(directory.children.map((below) => [nameKey(below.name), below]));
   let index = 0;
-  for (let at = 0; at < folder.dirents.length; at += direntLength(folder.dirents, at)) {
-    if (isDotEntry(folder.dirents, at)) continue;
-    const key = nameKey(direntName(folder.dirents, at));
-    known.set(key, { index, folder: folders.get(key) });
+  for (let at = 0; at < directory.dirents.length; at += direntLength(directory.dirents, at)) {
+    if (isDotEntry(directory.dirents, at)) continue;
+    const key = nameKey(direntName(directory.dirents, at));
+    known.set(key, { index, directory: children.get(key) });
     index += FINGERPRINT_WORDS;
   }
   return known;

@@ -32,71 +32,71 @@ import type { Totals, WalkResult } from './walk.ts';
 const NO_ROOT = '0'.repeat(64);
 const PROGRESS_MS = 200;
 const OWNER_ALL = 0o700;
-/** Less than this is read again in no time. */
-const WORTH = { files: 100, bytes: 2 ** 20 } as const;
+/** Below both limits, reading again is faster than a cache. */
+const WORTH_CACHING = { files: 100, bytes: 2 ** 20 } as const;
 
 export interface WorkspaceSnapshotsOptions {
   readonly system: SystemCalls;
-  /** A folder that nobody untrusted can replace; taken over. */
+  /** A directory that no untrusted process can replace. Owned by this object. */
   readonly root: Directory;
-  /** The sidecar's own folder, which the agent cannot reach. */
+  /** The sidecar's own directory, which the agent cannot reach. */
   readonly control: string;
 }
 
 /**
- * The workspace as snapshots see it, and what is known of it from call to call. One call at a time. Nothing here trusts that an
- * object is in the store because it was sent there once: only what the base of a scan has, or what the store says it has.
+ * Scans and restores the workspace, and caches its state between calls. One call at a time. An object counts as stored
+ * only if the base of the scan has it or if the store says so, never because it was uploaded before.
  */
 export class WorkspaceSnapshots implements Disposable {
   readonly #system: SystemCalls;
   readonly #root: Directory;
-  readonly #lent: TemporaryChmods;
-  readonly #own: TemporaryEntries;
-  #known = new CachedDirectory(null, Buffer.alloc(0));
-  /** Names of files with several, as the last look found them. */
-  #names: WalkResult['hardLinks'] = new Map();
-  /** How many there are. */
-  #linked: number | null = null;
-  /** At the last complete look. */
-  #files: number | null = null;
-  /** Tree that the last complete scan found, in hexadecimal. */
-  #last: string | null = null;
-  /** Newest tree of which we heard that the store has it. */
+  readonly #chmods: TemporaryChmods;
+  readonly #temporaryEntries: TemporaryEntries;
+  #top = new CachedDirectory(null, Buffer.alloc(0));
+  /** Names of files with several hard links, as the last scan found them. */
+  #hardLinks: WalkResult['hardLinks'] = new Map();
+  /** Their number. */
+  #hardLinkCount: number | null = null;
+  /** Number of files at the last complete scan. */
+  #fileCount: number | null = null;
+  /** Tree hash of the last complete scan, in hexadecimal. */
+  #lastRoot: string | null = null;
+  /** Newest tree that the store is known to have. */
   #confirmed: string | null = null;
-  /** Hashes (latin1) of what was made since then. */
-  readonly #made = new Set<string>();
-  /** What an earlier sidecar has left was looked for. */
-  #isRecalled = false;
-  readonly #memory = new UploadBuffers();
+  /** Hashes (latin1) of objects made since then. */
+  readonly #unconfirmed = new Set<string>();
+  /** The cache of an earlier sidecar was read, or is not needed. */
+  #hasReadCache = false;
+  readonly #buffers = new UploadBuffers();
   /** What the next sidecar would have to read again. */
-  readonly #unkept = { files: 0, bytes: 0 };
+  readonly #uncached = { files: 0, bytes: 0 };
 
   private constructor({ system, root, control }: WorkspaceSnapshotsOptions) {
     this.#system = system;
     this.#root = root;
-    this.#own = new TemporaryEntries(control);
-    this.#lent = new TemporaryChmods(join(control, IN_SANDBOX.temporaryChmodsName));
+    this.#temporaryEntries = new TemporaryEntries(control);
+    this.#chmods = new TemporaryChmods(join(control, IN_SANDBOX.temporaryChmodsName));
   }
 
-  /** Puts right what an earlier sidecar has left half done. */
+  /** Opens the workspace and recovers what an earlier sidecar left. */
   static async open(options: WorkspaceSnapshotsOptions): Promise<WorkspaceSnapshots> {
     const snapshots = new WorkspaceSnapshots(options);
-    snapshots.#lent.recover(options.root);
-    await snapshots.#clear();
+    snapshots.#chmods.recover(options.root);
+    await snapshots.#removeLeftovers();
     return snapshots;
   }
 
-  /** Removes what a restore that was cut off has left. True where there was something. */
-  async #clear(): Promise<boolean> {
-    if (!this.#own.hasLeftovers('restore')) return false;
+  /** Removes the leftovers of an interrupted restore. True if there were any. */
+  async #removeLeftovers(): Promise<boolean> {
+    if (!this.#temporaryEntries.hasLeftovers('restore')) return false;
     const root = this.#root;
     const { mode, mtimeNs } = fstatSync(root.fd, { bigint: true });
     const isDenied = (Number(mode) & OWNER_ALL) !== OWNER_ALL;
-    const giveBack = isDenied ? this.#lent.grant(root.fd, [], OWNER_ALL) : null;
+    const restoreMode = isDenied ? this.#chmods.grant(root.fd, [], OWNER_ALL) : null;
     try {
-      return (await StagingDirectory.removeLeftovers({ own: this.#own, root })) > 0;
+      return (await StagingDirectory.removeLeftovers({ temporaryEntries: this.#temporaryEntries, root })) > 0;
     } finally {
-      giveBack?.(root.fd);
+      restoreMode?.(root.fd);
       this.#system.setMtime(root.fd, mtimeNs);
     }
   }
@@ -110,48 +110,49 @@ export class WorkspaceSnapshots implements Disposable {
     work: TaskRuntime,
   ): Promise<ScanResult> {
     const began = performance.now();
-    if (base === null) this.#isRecalled = true;
-    if (base !== null && (await this.#recall(work, !isBaseSuspect))) this.#confirmed = base;
-    else await this.#trustOnly(base, work.store, isBaseSuspect);
-    const outbox = new UploadQueue(work.store, base !== null, this.#made, this.#memory);
-    let scanned: ScanOutcome;
+    if (base === null) this.#hasReadCache = true;
+    if (base !== null && (await this.#readCache(work, !isBaseSuspect))) this.#confirmed = base;
+    else await this.#verifyBaseline(base, work.store, isBaseSuspect);
+    const queue = new UploadQueue(work.store, base !== null, this.#unconfirmed, this.#buffers);
+    let outcome: ScanOutcome;
     try {
-      scanned = await this.#look(work, {
-        outlet: outbox,
+      outcome = await this.#scan(work, {
+        sink: queue,
         budgetBytes,
         frozen,
-        patienceMs: leaseTimeout(awaitsLeases),
+        leaseTimeoutMs: leaseTimeout(awaitsLeases),
       });
-      await outbox.end();
+      await queue.end();
     } finally {
-      outbox.close();
+      queue.close();
     }
-    const { root, files, directories, bytes, changedFiles, changedBytes, readMs, moved } = scanned;
-    const { missing, missingPaths } = scanned;
-    this.#last = root === null ? null : root.toString('hex');
-    this.#unkept.files += changedFiles;
-    this.#unkept.bytes += changedBytes;
+    const { root, files, directories, bytes, changedFiles, changedBytes, readMs, changedDuringScan } =
+      outcome;
+    const { missing, missingPaths } = outcome;
+    this.#lastRoot = root === null ? null : root.toString('hex');
+    this.#uncached.files += changedFiles;
+    this.#uncached.bytes += changedBytes;
     return {
-      root: this.#last ?? NO_ROOT,
+      root: this.#lastRoot ?? NO_ROOT,
       complete: root !== null,
       files,
       directories: Math.max(directories, 0),
       bytes,
       changedFiles,
       changedBytes,
-      newObjects: outbox.newObjects,
-      newBytes: outbox.newBytes,
+      newObjects: queue.newObjects,
+      newBytes: queue.newBytes,
       scanMs: performance.now() - began,
       readMs,
-      changedDuringScan: moved,
+      changedDuringScan,
       missing,
       missingPaths: [...missingPaths],
     };
   }
 
   /**
-   * See SNAPSHOT_CALLS. `file_not_found` where the snapshot has nothing at `path`. What fails before it has touched anything says so:
-   * `untouched` in its details.
+   * See SNAPSHOT_CALLS. Errors: `file_not_found` if the snapshot has nothing at `path`. An error before anything was
+   * changed has `untouched` in its details.
    */
   async restore(
     { root, path, dryRun, seen }: TaskParams<'restore'>,
@@ -164,8 +165,8 @@ export class WorkspaceSnapshots implements Disposable {
     } catch (error) {
       if (run.isBegun() || !(error instanceof HoldfastError)) throw error;
       const { code, message, why, next, details } = error;
-      const told = { why, next, details: { ...details, untouched: true }, cause: error };
-      throw new HoldfastError(code, message, told);
+      const data = { why, next, details: { ...details, untouched: true }, cause: error };
+      throw new HoldfastError(code, message, data);
     } finally {
       objects.close();
     }
@@ -179,45 +180,57 @@ export class WorkspaceSnapshots implements Disposable {
   ): Promise<RestoreResult> {
     const names = path === null ? [] : parsePath(path);
     const wanted = parseRoot(await objects.read(parseHash(root), OBJECT_KINDS.root));
-    const cleared = !dryRun && (await this.#clear());
-    if (cleared || seen === null || seen !== this.#last) {
-      await this.#recall(work, false);
-      const outlet = new NullSink(this.#made);
-      await this.#look(work, { outlet, budgetBytes: null, frozen: false, patienceMs: leaseTimeout(false) });
+    const cleared = !dryRun && (await this.#removeLeftovers());
+    if (cleared || seen === null || seen !== this.#lastRoot) {
+      await this.#readCache(work, false);
+      const sink = new NullSink(this.#unconfirmed);
+      await this.#scan(work, { sink, budgetBytes: null, frozen: false, leaseTimeoutMs: leaseTimeout(false) });
     }
-    const wasEmpty = this.#known.fingerprints.length === 0;
+    const wasEmpty = this.#top.fingerprints.length === 0;
     const restore = new Restore({
       system: this.#system,
-      lent: this.#lent,
-      own: this.#own,
+      chmods: this.#chmods,
+      temporaryEntries: this.#temporaryEntries,
       root: this.#root,
-      baseline: this.#known,
-      hardLinks: this.#names,
+      baseline: this.#top,
+      hardLinks: this.#hardLinks,
       objects,
       path: names,
       work,
     });
     if (dryRun) return await restore.dryRun(wanted);
     run.isBegun = () => restore.hasTouchedFiles;
-    this.#last = null;
-    this.#linked = null;
+    this.#lastRoot = null;
+    this.#hardLinkCount = null;
     const result = await restore.run(wanted);
-    this.#unkept.files += result.created + result.replaced;
-    this.#unkept.bytes += result.bytes;
+    this.#uncached.files += result.created + result.replaced;
+    this.#uncached.bytes += result.bytes;
     if (wasEmpty && path === null) {
-      // All that is known now is in that tree.
+      // The whole baseline is in that tree now.
       this.#confirmed = root;
-      this.#made.clear();
-    } else for (const folder of restore.adopted) for (const key of hashesIn(folder)) this.#made.add(key);
+      this.#unconfirmed.clear();
+    } else
+      for (const directory of restore.adopted)
+        for (const key of hashesIn(directory)) this.#unconfirmed.add(key);
     return result;
   }
 
-  /** Leaves what is known for the next sidecar, where it would take that longer to find out. See `snapshot/save-scan-cache`. */
+  /** Saves the scan cache for the next sidecar, if reading again would take longer. See `snapshot/save-scan-cache`. */
   async saveCache(work: TaskRuntime): Promise<boolean> {
-    const { files, bytes } = this.#unkept;
+    const { files, bytes } = this.#uncached;
     const place = cacheOriginOf(this.#system, this.#root.fd);
-    if (this.#last === null || place === null || (files < WORTH.files && bytes < WORTH.bytes)) return false;
-    const known = { top: this.#known, root: this.#last, linked: this.#linked, files: this.#files ?? 0 };
+    if (
+      this.#lastRoot === null ||
+      place === null ||
+      (files < WORTH_CACHING.files && bytes < WORTH_CACHING.bytes)
+    )
+      return false;
+    const known = {
+      top: this.#top,
+      root: this.#lastRoot,
+      linked: this.#hardLinkCount,
+      files: this.#fileCount ?? 0,
+    };
     let sent = 0;
     let unsent: Buffer[] = [];
     const send = async (): Promise<void> => {
@@ -238,17 +251,17 @@ export class WorkspaceSnapshots implements Disposable {
     }
     await send();
     await work.store.sealCache(sent);
-    this.#unkept.files -= files;
-    this.#unkept.bytes -= bytes;
+    this.#uncached.files -= files;
+    this.#uncached.bytes -= bytes;
     return true;
   }
 
   /**
-   * Begins with what an earlier sidecar knew, where that can be believed. Its facts are of then: what looks otherwise now is read.
-   * True where all of it is in the store, if that is asked.
+   * Starts from the scan cache of an earlier sidecar, if it is valid. Changed files are read. True if everything in it
+   * is in the store, if `asks`.
    */
-  async #recall(work: TaskRuntime, asks: boolean): Promise<boolean> {
-    if (this.#isRecalled) return false;
+  async #readCache(work: TaskRuntime, asks: boolean): Promise<boolean> {
+    if (this.#hasReadCache) return false;
     let isStored = false;
     try {
       const place = cacheOriginOf(this.#system, this.#root.fd);
@@ -258,131 +271,133 @@ export class WorkspaceSnapshots implements Disposable {
       };
       const known = place === null ? null : await readCache(read, place);
       if (known !== null) {
-        // With its root a store has all of a tree, and nothing goes while it is asked; without it, it is asked for everything.
+        // A store with the root has the whole tree, and nothing is deleted during the call. Otherwise the store is
+        // asked about every object.
         isStored = asks && (await work.store.have([parseHash(known.root)]))(0);
-        this.#known = known.top;
-        this.#linked = known.linked;
-        this.#files = known.files;
-        this.#last = isStored ? known.root : null;
+        this.#top = known.top;
+        this.#hardLinkCount = known.linked;
+        this.#fileCount = known.files;
+        this.#lastRoot = isStored ? known.root : null;
       }
     } catch (error) {
       work.check();
       const { code, sentence: why } = HoldfastError.from(error);
       if (code === 'connection_closed') throw error;
-      console.error(`snapshots: what an earlier sidecar knew is not used: ${why}`);
+      console.error(`snapshots: the scan cache of an earlier sidecar is not used: ${why}`);
     }
-    this.#isRecalled = true;
+    this.#hasReadCache = true;
     return isStored;
   }
 
-  async #look(
+  async #scan(
     work: TaskRuntime,
     options: {
-      readonly outlet: ObjectSink;
+      readonly sink: ObjectSink;
       readonly budgetBytes: number | null;
       readonly frozen: boolean;
-      readonly patienceMs: number;
+      readonly leaseTimeoutMs: number;
     },
   ): Promise<ScanOutcome> {
     let said = performance.now();
     let files = 0;
     const check = (totals: Readonly<Totals>): void => {
       work.check();
-      // A large file counts when it was read; until then its pieces only say that the scan goes on.
+      // A large file counts after it was read. Its pieces only show progress.
       files = Math.max(files, totals.files);
       const now = performance.now();
       if (now - said < PROGRESS_MS) return;
       said = now;
-      const before = this.#files ?? 0;
+      const before = this.#fileCount ?? 0;
       work.progress('scanning', files, before === 0 ? undefined : Math.max(files, before));
     };
     const scan = new Scan({
       system: this.#system,
-      lent: this.#lent,
-      own: this.#own,
+      chmods: this.#chmods,
+      temporaryEntries: this.#temporaryEntries,
       root: this.#root.fd,
-      baseline: this.#known,
-      linkedBefore: this.#linked,
-      filesBefore: this.#files,
+      baseline: this.#top,
+      hardLinksBefore: this.#hardLinkCount,
+      filesBefore: this.#fileCount,
       ...options,
-      waiting: (files) => work.progress('waiting for files that a program has leased', files),
+      onWaiting: (files) => work.progress('waiting for files that a program has leased', files),
       check,
     });
-    // Until it is over, what is known may be of several moments.
-    const last = this.#last;
-    this.#last = null;
-    const scanned = await scan.run();
-    if (scanned.walk.complete) this.#files = scanned.files;
-    if (scanned.root !== null) {
-      this.#linked = countNames(scanned);
-      this.#names = scanned.walk.hardLinks;
-      if (scanned.root.toString('hex') === last) this.#last = last;
+    // Until the scan ends, the cached state may mix several points in time.
+    const last = this.#lastRoot;
+    this.#lastRoot = null;
+    const outcome = await scan.run();
+    if (outcome.walk.complete) this.#fileCount = outcome.files;
+    if (outcome.root !== null) {
+      this.#hardLinkCount = countHardLinks(outcome);
+      this.#hardLinks = outcome.walk.hardLinks;
+      if (outcome.root.toString('hex') === last) this.#lastRoot = last;
     }
-    return scanned;
+    return outcome;
   }
 
-  /** Afterwards everything that is known and not read anew is in the store, or is made anew. */
-  async #trustOnly(base: string | null, store: RemoteStore, isSuspect: boolean): Promise<void> {
+  /** Afterwards every cached object is in the store, or its file will be read again. */
+  async #verifyBaseline(base: string | null, store: RemoteStore, isSuspect: boolean): Promise<void> {
     if (base === null) {
-      this.#known = new CachedDirectory(null, Buffer.alloc(0));
-      this.#linked = null;
-      this.#last = null;
-      this.#made.clear();
-    } else if (isSuspect || base !== this.#last) {
-      const suspects = base === this.#confirmed && !isSuspect ? new Set(this.#made) : this.#hashes();
+      this.#top = new CachedDirectory(null, Buffer.alloc(0));
+      this.#hardLinkCount = null;
+      this.#lastRoot = null;
+      this.#unconfirmed.clear();
+    } else if (isSuspect || base !== this.#lastRoot) {
+      const suspects = base === this.#confirmed && !isSuspect ? new Set(this.#unconfirmed) : this.#hashes();
       const missing = await missingOf(suspects, store);
-      if (missing.size > 0) this.#forget(missing, suspects);
-      this.#made.clear();
-      for (const key of suspects) if (!missing.has(key)) this.#made.add(key);
+      if (missing.size > 0) this.#invalidate(missing, suspects);
+      this.#unconfirmed.clear();
+      for (const key of suspects) if (!missing.has(key)) this.#unconfirmed.add(key);
     } else {
-      this.#made.clear();
-      // A tree that did not change costs not even a question.
-      this.#made.add(nameKey(parseHash(base)));
+      this.#unconfirmed.clear();
+      // An unchanged tree needs no question to the store.
+      this.#unconfirmed.add(nameKey(parseHash(base)));
     }
     this.#confirmed = base;
   }
 
-  /** All that is known, but for what only lists name. */
+  /** All cached hashes, except those that are named only in lists. */
   #hashes(): Set<string> {
-    return hashesIn(this.#known);
+    return hashesIn(this.#top);
   }
 
-  #forget(missing: ReadonlySet<string>, suspects: ReadonlySet<string>): void {
+  #invalidate(missing: ReadonlySet<string>, suspects: ReadonlySet<string>): void {
     const isLost = (entry: TreeEntry): boolean => {
       if (entry.type !== 'file' && entry.type !== 'directory') return false;
-      // What a list names is not known here: with a list that may be missing, all of it may.
+      // Hashes in a list are not known here, so if the list may be missing, all of them may be.
       const lost = entry.content.depth > 0 ? suspects : missing;
       return entry.content.items.some(({ hash }) => lost.has(nameKey(hash)));
     };
-    for (const folder of this.#known.withDescendants()) {
-      if (isLost(folder.entry)) folder.isDirty = true;
+    for (const directory of this.#top.withDescendants()) {
+      if (isLost(directory.entry)) directory.isDirty = true;
       const lost = new Set<string>();
-      for (const entry of folder.decodeEntries().values()) {
+      for (const entry of directory.decodeEntries().values()) {
         if (entry.type === 'file' && isLost(entry)) lost.add(nameKey(entry.name));
       }
-      if (lost.size > 0) invalidateNames(folder, lost);
+      if (lost.size > 0) invalidateNames(directory, lost);
     }
   }
 }
 
-/** Hashes (latin1) of a folder and all below it. */
+/** Hashes (latin1) of a directory and everything below it. */
 function hashesIn(top: CachedDirectory): Set<string> {
   const keys = new Set<string>();
-  for (const folder of top.withDescendants()) {
-    for (const { hash } of folder.entry.content.items) keys.add(nameKey(hash));
-    for (const entry of folder.decodeEntries().values()) {
+  for (const directory of top.withDescendants()) {
+    for (const { hash } of directory.entry.content.items) keys.add(nameKey(hash));
+    for (const entry of directory.decodeEntries().values()) {
       for (const { hash } of itemsOf(entry)) keys.add(nameKey(hash));
     }
   }
   return keys;
 }
 
-/** These names are looked at again, whatever they look like. */
-export function invalidateNames(folder: CachedDirectory, keys: ReadonlySet<string>): void {
+/** Makes the next scan read these names again. */
+export function invalidateNames(directory: CachedDirectory, keys: ReadonlySet<string>): void {
   let index = 0;
-  for (let at = 0; at < folder.dirents.length; at += direntLength(folder.dirents, at)) {
-    if (isDotEntry(folder.dirents, at)) continue;
-    if (keys.has(nameKey(direntName(folder.dirents, at)))) invalidateFingerprint(folder.fingerprints, index);
+  for (let at = 0; at < directory.dirents.length; at += direntLength(directory.dirents, at)) {
+    if (isDotEntry(directory.dirents, at)) continue;
+    if (keys.has(nameKey(direntName(directory.dirents, at))))
+      invalidateFingerprint(directory.fingerprints, index);
     index += FINGERPRINT_WORDS;
   }
 }
@@ -404,15 +419,15 @@ async function missingOf(keys: ReadonlySet<string>, store: RemoteStore): Promise
   return missing;
 }
 
-function countNames({ walk }: ScanOutcome): number {
+function countHardLinks({ walk }: ScanOutcome): number {
   let count = 0;
   for (const names of walk.hardLinks.values()) count += names.length;
   return count;
 }
 
-/** For a machine without native calls. */
+/** For a machine without koffi. */
 export function snapshotsUnsupported(): HoldfastError {
-  return new HoldfastError('not_supported', 'Snapshots cannot be taken here', {
-    why: 'this machine has no native calls for the sidecar',
+  return new HoldfastError('not_supported', 'Snapshots cannot be created here', {
+    why: 'this machine lacks the native system calls of the sidecar',
   });
 }

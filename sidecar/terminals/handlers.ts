@@ -8,7 +8,7 @@ type TerminalCalls = {
   ]: (typeof SIDECAR_METHODS)[M];
 };
 
-/** The answers to `terminal/*`. */
+/** Handlers of `terminal/*`. */
 export function terminalHandlers<P>(terminals: Terminals): Handlers<TerminalCalls, P> {
   return {
     'terminal/open': (launch, { signal }) => terminals.open(launch, signal),

@@ -3,15 +3,16 @@ import { join } from 'node:path';
 import { errnoOf } from '../files/directory.ts';
 
 interface Segment {
-  /** Where in the whole output it begins. */
+  /** Offset of its first byte in the whole output. */
   readonly at: number;
   readonly fd: number;
   bytes: number;
 }
 
 /**
- * The last output of a terminal, in files that only the sidecar reaches, so that it outlives the sidecar. Two segments at most:
- * when the newer one is full, the older one goes. Not synced: it need not outlive the machine.
+ * The last output of a terminal, in files that only the sidecar can reach, so it outlives the sidecar. It has at most
+ * two segments: when the newer one is full, the older one is removed. Nothing is synced, because it need not survive
+ * the machine.
  */
 export class Scrollback {
   readonly #folder: string;
@@ -24,7 +25,7 @@ export class Scrollback {
     this.#segmentBytes = segmentBytes;
   }
 
-  /** Goes on with what an earlier sidecar left there. */
+  /** Continues with the segments that an earlier sidecar left. */
   static open(folder: string, segmentBytes: number): Scrollback {
     mkdirSync(folder, { recursive: true, mode: 0o700 });
     const scrollback = new Scrollback(folder, segmentBytes);
@@ -40,7 +41,7 @@ export class Scrollback {
     return scrollback;
   }
 
-  /** Offset of the first byte that is kept. */
+  /** Offset of the first byte that is retained. */
   get start(): number {
     return this.#segments[0]?.at ?? this.#total;
   }
@@ -58,7 +59,7 @@ export class Scrollback {
     if (!this.hasBegun) this.#next();
   }
 
-  /** What a full disk does not take is left out, and its place in the output with it. */
+  /** Bytes that do not fit on a full disk are skipped, but their offsets are counted. */
   append(bytes: Buffer): void {
     for (let at = 0; at < bytes.length;) {
       const last = this.#segments.at(-1);
@@ -74,7 +75,7 @@ export class Scrollback {
     }
   }
 
-  /** From the first byte at or after `offset` that is kept. */
+  /** Bytes from the first retained byte at or after `offset`. */
   read(offset: number, limit: number): { readonly offset: number; readonly bytes: Buffer } {
     for (const segment of this.#segments) {
       if (offset >= segment.at + segment.bytes) continue;
@@ -90,13 +91,13 @@ export class Scrollback {
     for (const { fd } of this.#segments.splice(0)) closeSync(fd);
   }
 
-  /** Closes it and removes its files. */
+  /** Closes the scrollback and removes its files. */
   remove(): void {
     this.close();
     rmSync(this.#folder, { recursive: true, force: true });
   }
 
-  /** A new segment at the end of the output; null where there is no room for one. */
+  /** Starts a new segment at the end of the output. Null if the disk is full. */
   #next(): Segment | null {
     while (this.#segments.length > 1) this.#drop();
     const path = join(this.#folder, String(this.#total).padStart(16, '0'));

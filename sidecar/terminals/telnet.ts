@@ -1,13 +1,16 @@
-/** The little of telnet that lies between us and busybox's telnetd (RFC 854): it escapes one byte and maps line ends. */
+/** The part of telnet (RFC 854) that busybox's telnetd uses: one escaped byte and the mapping of line ends. */
 
 const IAC = 0xff;
 const CR = 0x0d;
 const LF = 0x0a;
 const NUL = 0x00;
-/** guest/terminal.sh prints it before anything else. */
-const BEGIN = 0x1e;
+/** guest/terminal.sh prints this byte before any output. */
+const START_MARKER = 0x1e;
 
-/** What telnetd passes on as these very bytes: it takes IAC for a command, and the second of CR LF and CR NUL away. */
+/**
+ * Escapes input so that telnetd passes on exactly these bytes. It reads IAC as a command, and drops the second byte of
+ * CR LF and CR NUL.
+ */
 export function escapeInput(bytes: Uint8Array): Buffer {
   if (!bytes.includes(IAC) && !bytes.includes(CR)) return Buffer.from(bytes);
   const escaped = Buffer.allocUnsafe(2 * bytes.length);
@@ -25,23 +28,23 @@ export function escapeInput(bytes: Uint8Array): Buffer {
   return escaped.subarray(0, length);
 }
 
-/** Gives back what the terminal's program wrote, whatever pieces it comes in. */
+/** Decodes telnetd's output to what the program wrote, however it is split into chunks. */
 export class OutputDecoder {
   #begun: boolean;
   #inCommand = false;
 
-  /** `begun`: the beginning was seen by an earlier decoder. */
+  /** `begun`: an earlier decoder has seen the start marker. */
   constructor(begun: boolean) {
     this.#begun = begun;
   }
 
-  /** The program's output has begun. */
+  /** The start marker was seen. */
   get hasBegun(): boolean {
     return this.#begun;
   }
 
   decode(chunk: Buffer): Buffer {
-    const bytes = this.#afterBeginning(chunk);
+    const bytes = this.#afterStartMarker(chunk);
     if (!this.#inCommand && !bytes.includes(IAC)) return bytes;
     const decoded = Buffer.allocUnsafe(bytes.length);
     let length = 0;
@@ -50,7 +53,7 @@ export class OutputDecoder {
         this.#inCommand = true;
         continue;
       }
-      // Once the output has begun telnetd sends no commands: two of them are one byte.
+      // After the start marker telnetd sends no commands, so two IAC bytes mean one.
       this.#inCommand = false;
       decoded[length] = byte;
       length += 1;
@@ -58,9 +61,9 @@ export class OutputDecoder {
     return decoded.subarray(0, length);
   }
 
-  #afterBeginning(chunk: Buffer): Buffer {
+  #afterStartMarker(chunk: Buffer): Buffer {
     if (this.#begun) return chunk;
-    const at = chunk.indexOf(BEGIN);
+    const at = chunk.indexOf(START_MARKER);
     if (at === -1) return chunk.subarray(chunk.length);
     this.#begun = true;
     return chunk.subarray(at + 1);

@@ -9,32 +9,35 @@ import type { TerminalProgress } from '../wire.ts';
 import type { Scrollback } from './scrollback.ts';
 import { escapeInput, OutputDecoder } from './telnet.ts';
 
-/** Who has not asked for this long does not set the pace any more. */
+/** A reader that has not asked for this long no longer sets the pace. */
 const READER_MS = 10_000;
-/** Without a reader, one piece of output (64 KiB) is taken in this time: a terminal that nobody watches costs little. */
+/** Without a reader, one chunk of output (64 KiB) is read in this time, so an unwatched terminal costs little. */
 const UNWATCHED_MS = 10;
-/** No output for this long after the program's end is the end of its output. */
-const QUIET_MS = 60;
-/** As long may the beginning of the output, which is there before any program, be on its way on a busy machine. */
-const BEGIN_MS = 10_000;
-/** How long the exit code may be late when the pty is gone. */
+/** The output is complete if none came for this long after the program's end. */
+const OUTPUT_END_MS = 60;
+/** The start marker precedes any program's output, but may take this long on a busy machine. */
+const OUTPUT_START_MS = 10_000;
+/** How late the exit code may be after the pty is gone. */
 const EXIT_MS = 1500;
-/** A window that is being dragged has many sizes; each that is told costs the agent's container a process. */
+/**
+ * At most one resize in this time: dragging a window sends many, and each one starts a process in the agent's
+ * container.
+ */
 const SIZE_MS = 50;
-const FULL_MS = 20;
-/** Bytes of input that wait in memory; what a pipe holds waits besides. */
-const MOST_WAITING = 2 ** 20;
+const INPUT_RETRY_MS = 20;
+/** Limit of input waiting in memory, beyond what the pipe holds. */
+const MAX_WAITING = 2 ** 20;
 
 export interface TerminalOptions {
   readonly files: TurnFiles;
   readonly watcher: DirectoryWatcher;
   readonly scrollback: Scrollback;
-  /** Sends a line to the runner; false when it must be tried again. */
+  /** Sends a line to the runner. False if it must be sent again. */
   readonly request: (line: string) => boolean;
   readonly id: string;
 }
 
-/** One terminal: takes its output into the scrollback at its readers' pace, and tells how far it is. */
+/** One terminal: reads its output into the scrollback at the pace of its readers, and reports its progress. */
 export class Terminal {
   readonly #options: TerminalOptions;
   readonly #decoder: OutputDecoder;
@@ -44,22 +47,22 @@ export class Terminal {
   #outputEnded = false;
   #ended = false;
   #exitCode: number | null = null;
-  #saidDone = false;
-  #wanted: WindowSize | null = null;
+  #sentDone = false;
+  #requestedSize: WindowSize | null = null;
   #sizedAt = -Infinity;
   #sizeTimer: NodeJS.Timeout | undefined;
   #timer: NodeJS.Timeout | undefined;
-  #lookAgain: NodeJS.Timeout | undefined;
-  /** Times of the monotonic clock, ms. */
+  #updateTimer: NodeJS.Timeout | undefined;
+  /** Monotonic clock, ms. */
   #dataAt = performance.now();
   #readAt = -Infinity;
-  /** Somebody has read or typed. */
+  /** Time of the last read or input. */
   #usedAt = performance.now();
   #outputEndedAt = 0;
-  /** Its program was first seen to be over. */
-  #overAt: number | null = null;
-  /** The furthest offset that somebody has asked for. */
-  #asked = 0;
+  /** When the program's end was first seen. */
+  #programEndedAt: number | null = null;
+  /** The largest offset that a reader has asked for. */
+  #requestedOffset = 0;
   #readers = 0;
   #writing: Promise<void> = Promise.resolve();
   #waitingBytes = 0;
@@ -67,8 +70,8 @@ export class Terminal {
   constructor(options: TerminalOptions) {
     this.#options = options;
     this.#decoder = new OutputDecoder(options.scrollback.hasBegun);
-    this.#stopListening = options.watcher.listen(() => this.#look());
-    this.#look();
+    this.#stopListening = options.watcher.listen(() => this.#update());
+    this.#update();
   }
 
   progress(): TerminalProgress {
@@ -79,7 +82,7 @@ export class Terminal {
     return { state, start, total, exitCode: this.#exitCode, idleMs: silentMs };
   }
 
-  /** Waits for its start, or for its end where it has started. */
+  /** Waits for the start, or for the end if the terminal has started. */
   async waitForChange(waitMs: number, signal: AbortSignal): Promise<TerminalProgress> {
     const before = this.progress().state;
     const deadline = performance.now() + waitMs;
@@ -87,7 +90,7 @@ export class Terminal {
       const progress = this.progress();
       const left = deadline - performance.now();
       if (progress.state !== before || progress.state === 'ended' || left <= 0) return progress;
-      await this.#news(left, signal);
+      await this.#nextChange(left, signal);
     }
   }
 
@@ -97,17 +100,17 @@ export class Terminal {
   ): Promise<{ readonly progress: TerminalProgress & { offset: number }; readonly bytes: Buffer }> {
     const { scrollback } = this.#options;
     const deadline = performance.now() + waitMs;
-    this.#asked = Math.max(this.#asked, Math.min(offset, scrollback.total));
+    this.#requestedOffset = Math.max(this.#requestedOffset, Math.min(offset, scrollback.total));
     this.#readers += 1;
     try {
       for (;;) {
-        this.#pump();
+        this.#pauseOrResume();
         const left = deadline - performance.now();
         if (scrollback.total > offset || this.#ended || left <= 0) {
           const { offset: from, bytes } = scrollback.read(offset, limit);
           return { progress: { ...this.progress(), offset: from }, bytes };
         }
-        await this.#news(left, signal);
+        await this.#nextChange(left, signal);
       }
     } finally {
       this.#readers -= 1;
@@ -116,12 +119,15 @@ export class Terminal {
     }
   }
 
-  /** Settles when the terminal has taken all of it, in the order of the calls. Errors: `overloaded`, `invalid_state`. */
+  /**
+   * Resolves after the terminal has accepted all bytes, in the order of the calls. Errors: `overloaded`,
+   * `invalid_state`.
+   */
   async write(bytes: Uint8Array, signal: AbortSignal): Promise<void> {
-    if (this.#waitingBytes + bytes.length > MOST_WAITING) {
-      throw new HoldfastError('overloaded', `The terminal ${this.#options.id} does not take so much input`, {
-        why: `${MOST_WAITING} bytes wait for its program already`,
-        next: 'wait for the answer to what was written before',
+    if (this.#waitingBytes + bytes.length > MAX_WAITING) {
+      throw new HoldfastError('overloaded', `The terminal ${this.#options.id} cannot take this much input`, {
+        why: `${MAX_WAITING} bytes already wait for its program`,
+        next: 'wait until the program has read the earlier input',
       });
     }
     this.#usedAt = performance.now();
@@ -136,10 +142,10 @@ export class Terminal {
     }
   }
 
-  /** Takes effect once the terminal has begun, and not while its container is frozen. */
+  /** Takes effect once the terminal runs, and not while its container is paused. */
   resize(size: WindowSize): void {
-    this.#wanted = size;
-    this.#look();
+    this.#requestedSize = size;
+    this.#update();
   }
 
   close(): void {
@@ -154,37 +160,37 @@ export class Terminal {
     for (let at = 0; at < bytes.length;) {
       signal.throwIfAborted();
       if (this.#ended) {
-        throw new HoldfastError('invalid_state', `The terminal ${id} takes no more input`, {
+        throw new HoldfastError('invalid_state', `The terminal ${id} cannot take input`, {
           why: 'it has ended',
         });
       }
       const sent = writeAvailable(files.directory, 'input', bytes.subarray(at));
-      if (sent === 'nobody' || sent === 0) await delay(FULL_MS, signal);
+      if (sent === 'nobody' || sent === 0) await delay(INPUT_RETRY_MS, signal);
       else at += sent;
     }
   }
 
-  /** Looks at what its directory says now. */
-  #look(): void {
+  /** Reads the terminal's directory and reacts to changes. */
+  #update(): void {
     if (this.#ended) return;
     const { files, request, id } = this.#options;
     if (this.#output === null && !this.#outputEnded && files.has('running')) this.#open();
-    if (this.#wanted !== null && files.has('pts')) {
-      const { columns, rows } = this.#wanted;
+    if (this.#requestedSize !== null && files.has('pts')) {
+      const { columns, rows } = this.#requestedSize;
       const early = this.#sizedAt + SIZE_MS - performance.now();
-      if (early > 0) this.#sizeTimer ??= setTimeout(() => this.#sizeAgain(), early);
+      if (early > 0) this.#sizeTimer ??= setTimeout(() => this.#resizeAgain(), early);
       else if (request(`size ${id} ${columns} ${rows}`)) {
-        this.#wanted = null;
+        this.#requestedSize = null;
         this.#sizedAt = performance.now();
       }
     }
-    this.#lookForEnd();
-    this.#tell();
+    this.#checkForEnd();
+    this.#notify();
   }
 
-  #sizeAgain(): void {
+  #resizeAgain(): void {
     this.#sizeTimer = undefined;
-    this.#look();
+    this.#update();
   }
 
   #open(): void {
@@ -195,7 +201,7 @@ export class Terminal {
     }
     const output = new Socket({ fd, readable: true, writable: false });
     this.#output = output;
-    output.on('data', (chunk: Buffer) => this.#take(chunk));
+    output.on('data', (chunk: Buffer) => this.#onOutput(chunk));
     output.on('error', () => output.destroy());
     output.on('close', () => this.#endOutput());
   }
@@ -203,29 +209,29 @@ export class Terminal {
   #endOutput(): void {
     this.#outputEnded = true;
     this.#outputEndedAt = performance.now();
-    this.#look();
+    this.#update();
   }
 
-  #take(chunk: Buffer): void {
+  #onOutput(chunk: Buffer): void {
     const { scrollback } = this.#options;
     this.#dataAt = performance.now();
     const bytes = this.#decoder.decode(chunk);
     if (this.#decoder.hasBegun) scrollback.begin();
     scrollback.append(bytes);
-    this.#pump();
-    if (bytes.length > 0) this.#tell();
+    this.#pauseOrResume();
+    if (bytes.length > 0) this.#notify();
   }
 
-  /** Takes output, or lets it wait. */
-  #pump(): void {
+  /** Resumes or pauses reading, depending on the readers. */
+  #pauseOrResume(): void {
     const output = this.#output;
     if (output === null || this.#outputEnded) return;
     clearTimeout(this.#timer);
     if (this.#isWatched) {
-      if (this.#options.scrollback.total - this.#asked < TERMINAL_LIMITS.readAhead) output.resume();
+      if (this.#options.scrollback.total - this.#requestedOffset < TERMINAL_LIMITS.readAhead) output.resume();
       else {
         output.pause();
-        this.#timer = setTimeout(() => this.#pump(), READER_MS).unref();
+        this.#timer = setTimeout(() => this.#pauseOrResume(), READER_MS).unref();
       }
       return;
     }
@@ -233,7 +239,7 @@ export class Terminal {
     if (rest <= 0) output.resume();
     else {
       output.pause();
-      this.#timer = setTimeout(() => this.#pump(), rest);
+      this.#timer = setTimeout(() => this.#pauseOrResume(), rest);
     }
   }
 
@@ -241,20 +247,20 @@ export class Terminal {
     return this.#readers > 0 || performance.now() - this.#readAt < READER_MS;
   }
 
-  #lookForEnd(): void {
+  #checkForEnd(): void {
     const { files } = this.#options;
     const exit = files.text('exit');
     const isOver = exit !== null || files.has('code');
-    if (isOver) this.#overAt ??= performance.now();
-    if (isOver && !this.#outputEnded && !this.#isQuiet(this.#overAt ?? 0)) {
-      this.#lookAgain ??= setTimeout(() => {
-        this.#lookAgain = undefined;
-        this.#look();
-      }, QUIET_MS);
+    if (isOver) this.#programEndedAt ??= performance.now();
+    if (isOver && !this.#outputEnded && !this.#isOutputComplete(this.#programEndedAt ?? 0)) {
+      this.#updateTimer ??= setTimeout(() => {
+        this.#updateTimer = undefined;
+        this.#update();
+      }, OUTPUT_END_MS);
       return;
     }
-    if (!this.#saidDone && files.has('code')) {
-      this.#saidDone = sendLine(files.directory, 'done', '') === 'sent';
+    if (!this.#sentDone && files.has('code')) {
+      this.#sentDone = sendLine(files.directory, 'done', '') === 'sent';
     }
     if (exit !== null && /^[0-9]{1,3}\n$/.test(exit)) {
       this.#exitCode = Number(exit);
@@ -265,33 +271,33 @@ export class Terminal {
   }
 
   /**
-   * Nothing has come for a while, and not because we did not take it; counted from its end on, as what a short program says may come
-   * after its exit code.
+   * No output came for a while although we were reading. Counts from the program's end, because a short program's
+   * output may arrive after its exit code.
    */
-  #isQuiet(overAt: number): boolean {
+  #isOutputComplete(overAt: number): boolean {
     const output = this.#output;
     if (output === null) return true;
-    const quietMs = this.#decoder.hasBegun ? QUIET_MS : BEGIN_MS;
-    return !output.isPaused() && performance.now() - Math.max(this.#dataAt, overAt) > quietMs;
+    const endMs = this.#decoder.hasBegun ? OUTPUT_END_MS : OUTPUT_START_MS;
+    return !output.isPaused() && performance.now() - Math.max(this.#dataAt, overAt) > endMs;
   }
 
   #end(): void {
     this.#ended = true;
     this.#stopListening();
     clearTimeout(this.#timer);
-    clearTimeout(this.#lookAgain);
+    clearTimeout(this.#updateTimer);
     clearTimeout(this.#sizeTimer);
     this.#output?.destroy();
     this.#output = null;
-    this.#tell();
+    this.#notify();
   }
 
-  #tell(): void {
+  #notify(): void {
     for (const wake of [...this.#waiting]) wake();
   }
 
-  /** Resolves at the next news, or after `ms`; rejects when the signal aborts. */
-  async #news(ms: number, signal: AbortSignal): Promise<void> {
+  /** Resolves at the next change or after `ms`. Rejects when the signal aborts. */
+  async #nextChange(ms: number, signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
     const { promise, resolve } = Promise.withResolvers<undefined>();
     const wake = (): void => resolve(undefined);

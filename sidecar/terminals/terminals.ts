@@ -14,14 +14,14 @@ import { Scrollback } from './scrollback.ts';
 import { Terminal } from './terminal.ts';
 
 const REQUESTS = 'requests';
-const MOST_WAIT_MS = 60_000;
-/** How long a request waits for room, or for the runner to listen. */
-const ROOM_MS = 2000;
+const MAX_WAIT_MS = 60_000;
+/** How long a request waits for space in the FIFO, or for the runner to open it. */
+const REQUEST_TIMEOUT_MS = 2000;
 
 export interface TerminalsOptions {
-  /** The run directory: a mount point. */
+  /** The run directory, which is a mount point. */
   readonly run: string;
-  /** A folder that only the sidecar reaches. */
+  /** A directory that only the sidecar can reach. */
   readonly control: string;
 }
 
@@ -33,7 +33,10 @@ const ABSENT: TerminalProgress = {
   idleMs: 0,
 };
 
-/** The terminals of the session: hands them to the runner and keeps their output. Those of an earlier sidecar go on. */
+/**
+ * The terminals of the session: passes them to the runner and stores their output. Terminals of an earlier sidecar
+ * continue.
+ */
 export class Terminals {
   readonly #run: RunDirectory;
   readonly #folder: string;
@@ -43,17 +46,17 @@ export class Terminals {
     this.#run = new RunDirectory(run);
     this.#folder = join(control, 'terminals');
     mkdirSync(this.#folder, { recursive: true, mode: 0o700 });
-    // By our own folder: the agent can make any number in its.
+    // Reads our own directory, because the agent can create any number of names in the run directory.
     for (const id of readdirSync(this.#folder)) this.#find(id);
   }
 
-  /** Errors: `overloaded`, `no_space`, `sandbox_lost` when no runner listens. */
+  /** Errors: `overloaded`, `no_space`, and `sandbox_lost` if no runner reads requests. */
   async open(launch: TerminalLaunch, signal: AbortSignal): Promise<TerminalProgress> {
     const { terminalId } = launch;
     const known = this.#find(terminalId);
     if (known !== null) return known.progress();
     if (this.#known.size >= TERMINAL_LIMITS.open + TERMINAL_LIMITS.ended) {
-      throw new HoldfastError('overloaded', 'No more terminals can be opened in this session', {
+      throw new HoldfastError('overloaded', 'This session cannot open more terminals', {
         next: 'close one of them',
       });
     }
@@ -72,7 +75,7 @@ export class Terminals {
 
   async progress(terminalId: string, waitMs: number, signal: AbortSignal): Promise<TerminalProgress> {
     const terminal = this.#find(terminalId);
-    return terminal === null ? ABSENT : terminal.waitForChange(Math.min(waitMs, MOST_WAIT_MS), signal);
+    return terminal === null ? ABSENT : terminal.waitForChange(Math.min(waitMs, MAX_WAIT_MS), signal);
   }
 
   /** Errors: `not_found`, here and below. */
@@ -81,13 +84,13 @@ export class Terminals {
     from: { offset: number; limit: number; waitMs: number },
     signal: AbortSignal,
   ): ReturnType<Terminal['read']> {
-    return this.#existing(terminalId).read({ ...from, waitMs: Math.min(from.waitMs, MOST_WAIT_MS) }, signal);
+    return this.#existing(terminalId).read({ ...from, waitMs: Math.min(from.waitMs, MAX_WAIT_MS) }, signal);
   }
 
   write(terminalId: string, bytes: Uint8Array, signal: AbortSignal): Promise<void> {
     if (bytes.length > TERMINAL_LIMITS.chunk) {
       throw new HoldfastError('invalid_params', 'The input is too large for one message', {
-        why: `${TERMINAL_LIMITS.chunk} bytes are the most`,
+        why: `the limit is ${TERMINAL_LIMITS.chunk} bytes`,
       });
     }
     return this.#existing(terminalId).write(bytes, signal);
@@ -112,7 +115,7 @@ export class Terminals {
     this.#run.removeTerminal(terminalId);
   }
 
-  /** Lets go: the terminals go on. */
+  /** Stops serving the terminals. They continue without the sidecar. */
   detach(): void {
     for (const terminal of this.#known.values()) terminal.close();
     this.#known.clear();
@@ -125,7 +128,7 @@ export class Terminals {
     return terminal;
   }
 
-  /** A terminal that we know, or that an earlier sidecar left. */
+  /** A known terminal, or one that an earlier sidecar left. */
   #find(terminalId: string): Terminal | null {
     const known = this.#known.get(terminalId);
     if (known !== undefined) return known;
@@ -155,10 +158,10 @@ export class Terminals {
   }
 
   async #request(line: string, signal: AbortSignal): Promise<void> {
-    const deadline = performance.now() + ROOM_MS;
+    const deadline = performance.now() + REQUEST_TIMEOUT_MS;
     for (let sent = this.#send(line); sent !== 'sent'; sent = this.#send(line)) {
       if (performance.now() > deadline) {
-        throw new HoldfastError('sandbox_lost', "The agent's container does not listen", {
+        throw new HoldfastError('sandbox_lost', "The agent's container does not answer", {
           why: 'its main process does not read its requests',
         });
       }

@@ -2,16 +2,16 @@ import { type FSWatcher, watch } from 'node:fs';
 import type { Directory } from '../files/directory.ts';
 import { errnoOf } from '../files/directory.ts';
 
-/** How often to look although nothing was said: events may be lost when their queue overflows. */
-const SAFETY_MS = 250;
+/** Interval of an extra check while inotify works: events are lost when the kernel's queue overflows. */
+const RECHECK_MS = 250;
 const POLL_MS = { first: 20, most: 250 } as const;
 
-/** Which way changes become known: `polling` when the machine has no inotify instance or watch left for this user. */
+/** How changes are detected. `polling`: this user has no inotify instance or watch left. */
 export type WatchMode = 'inotify' | 'polling';
 
 /**
- * Tells when something in a directory may have changed. Spurious calls happen; a missed one is made up for within 250 ms
- * while somebody listens. Without inotify it polls, from 20 ms on, slower while nothing happens.
+ * Notifies its listeners when a directory may have changed. Spurious notifications happen. While somebody listens, a
+ * missed event is made up for within 250 ms. Without inotify it polls: every 20 ms at first, then less often.
  */
 export class DirectoryWatcher {
   readonly #listeners = new Set<() => void>();
@@ -22,25 +22,25 @@ export class DirectoryWatcher {
   #waitMs: number = POLL_MS.first;
   #closed = false;
 
-  /** The directory stays open as long as this; `onMode` hears which way it goes. */
+  /** Keeps the directory open until `close`. Calls `onMode` with the mode in use. */
   constructor(directory: Directory, onMode: (mode: WatchMode) => void) {
     this.#directory = directory;
     this.#onMode = onMode;
     this.#watch();
   }
 
-  /** Returns the end of it. */
+  /** Returns a function that removes the listener. */
   listen(listener: () => void): () => void {
     this.#listeners.add(listener);
     this.#waitMs = POLL_MS.first;
-    this.#arm();
+    this.#schedule();
     return () => {
       this.#listeners.delete(listener);
-      if (this.#listeners.size === 0) this.#disarm();
+      if (this.#listeners.size === 0) this.#unschedule();
     };
   }
 
-  /** For a change that we made ourselves. */
+  /** Reports a change that the sidecar made itself. */
   notify(): void {
     for (const listener of [...this.#listeners]) listener();
   }
@@ -49,7 +49,7 @@ export class DirectoryWatcher {
     this.#closed = true;
     this.#watcher?.close();
     this.#watcher = undefined;
-    this.#disarm();
+    this.#unschedule();
     this.notify();
     this.#listeners.clear();
   }
@@ -81,24 +81,24 @@ export class DirectoryWatcher {
         break;
       case undefined:
       default:
-        // The directory itself is gone: there is nothing more to hear, and its readers find out by looking.
+        // The directory is gone. Its readers find out when they read it.
         break;
     }
-    this.#arm();
+    this.#schedule();
   }
 
-  #arm(): void {
-    this.#disarm();
+  #schedule(): void {
+    this.#unschedule();
     if (this.#closed || this.#listeners.size === 0) return;
-    const wait = this.#watcher === undefined ? this.#waitMs : SAFETY_MS;
+    const wait = this.#watcher === undefined ? this.#waitMs : RECHECK_MS;
     this.#timer = setTimeout(() => {
       this.#waitMs = Math.min(this.#waitMs * 1.5, POLL_MS.most);
       this.notify();
-      this.#arm();
+      this.#schedule();
     }, wait);
   }
 
-  #disarm(): void {
+  #unschedule(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
   }

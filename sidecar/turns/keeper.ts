@@ -11,44 +11,47 @@ import { type Stream, TurnFiles } from './turn-files.ts';
 import { delay, nextChange } from './wait.ts';
 
 const REQUESTS = 'requests';
-/** One answer per turn in this time while output grows: a reader is not woken for every line. */
-const GROWTH_MS = 10;
-const MOST_WAIT_MS = 60_000;
-const MOST_READ = 2 ** 20;
-/** How often turns under way are looked after. */
-const TICK_MS = 1000;
-/** A request that nobody has taken is sent again after this, then more and more seldom. A turn is claimed once, so twice is once. */
-const SEND_AGAIN_MS = { first: 1000, most: 10_000 } as const;
-/** A warm worker that has not taken a turn after this many requests is replaced. */
-const WORKER_CHANCES = 3;
+/** While output grows, a reader gets at most one answer per turn in this time, not one for every line. */
+const OUTPUT_INTERVAL_MS = 10;
+const MAX_WAIT_MS = 60_000;
+const MAX_READ = 2 ** 20;
+/** Interval of the checks on turns under way. */
+const CHECK_MS = 1000;
+/**
+ * A request that no process has claimed is sent again after this delay, which doubles. Repetition is safe: a turn is
+ * claimed once.
+ */
+const RESEND_MS = { first: 1000, most: 10_000 } as const;
+/** A warm worker is replaced when it has not claimed a turn after this many requests. */
+const WORKER_REQUESTS = 3;
 const CHECK_TICKS = 2;
 /** How often the run directory is repaired for one turn. */
 const REPAIR_TRIES = 3;
-/** The runner writes its exit code over this, and renames the file: neither needs room on a full disk. */
-const EXIT_ROOM = ' '.repeat(63) + '\n';
+/** The runner overwrites this with the exit code and renames the file, so a full disk does not lose the code. */
+const EXIT_PLACEHOLDER = ' '.repeat(63) + '\n';
 const UNPUBLISHED = '.tmp';
-/** How long a request waits for room in a FIFO that is full. */
-const ROOM_MS = 2000;
+/** How long a request waits when the FIFO is full. */
+const FIFO_TIMEOUT_MS = 2000;
 
 const SIGNALS = new Set(['HUP', 'INT', 'QUIT', 'KILL', 'TERM', 'USR1', 'USR2', 'STOP', 'CONT']);
 
-export interface KeeperOptions extends AgentPaths {
-  /** The run directory: a mount point. */
+export interface TurnsOptions extends AgentPaths {
+  /** The run directory, which is a mount point. */
   readonly run: string;
 }
 
-/** Keeper of the run directory: hands turns to the runner and the warm worker, and tells how far they are. */
-export class Keeper {
+/** Runs turns through the run directory: passes them to the runner or the warm worker, and reports their progress. */
+export class Turns {
   readonly #run: RunDirectory;
   readonly #agent: AgentPaths;
   readonly #changes: DirectoryWatcher;
   readonly #known = new Map<string, Turn>();
-  readonly #underWay = new Set<Turn>();
+  readonly #active = new Set<Turn>();
   #tick: NodeJS.Timeout | undefined;
   #ticks = 0;
   #mode: WatchMode = 'inotify';
 
-  constructor(options: KeeperOptions) {
+  constructor(options: TurnsOptions) {
     this.#agent = options;
     this.#run = new RunDirectory(options.run);
     const onMode = (mode: WatchMode): void => {
@@ -62,9 +65,9 @@ export class Keeper {
     return this.#mode;
   }
 
-  /** True once the runner listens. */
+  /** True once the runner has opened its FIFO. */
   async waitUntilAgentReady(timeoutMs: number, signal: AbortSignal): Promise<boolean> {
-    const deadline = performance.now() + Math.min(timeoutMs, MOST_WAIT_MS);
+    const deadline = performance.now() + Math.min(timeoutMs, MAX_WAIT_MS);
     for (;;) {
       if (hasReader(this.#run.root, REQUESTS)) return true;
       const left = deadline - performance.now();
@@ -73,13 +76,16 @@ export class Keeper {
     }
   }
 
-  /** Starts a turn. For one that is there already it only reports, and repeats a request that nobody has taken yet. */
+  /**
+   * Starts a turn. If it exists already, only reports its progress, and sends the request again if no process has
+   * claimed it.
+   */
   launch(launch: TurnLaunch, input: Uint8Array): TurnProgress {
     const turn = this.#find(launch.turnId) ?? this.#create(launch, input);
     const before = turn.progress();
     if (before.state !== 'accepted') return before;
     this.#send(turn);
-    this.#lookAfter(turn);
+    this.#monitor(turn);
     return turn.progress();
   }
 
@@ -87,16 +93,16 @@ export class Keeper {
     asked: { turnId: string; stdout: number; stderr: number; waitMs: number },
     signal: AbortSignal,
   ): Promise<TurnProgress> {
-    const deadline = performance.now() + Math.min(asked.waitMs, MOST_WAIT_MS);
+    const deadline = performance.now() + Math.min(asked.waitMs, MAX_WAIT_MS);
     for (;;) {
       const turn = this.#find(asked.turnId);
       if (turn === null) return ABSENT_TURN;
       const progress = turn.progress();
       if (progress.state !== 'accepted' && progress.state !== 'running') return progress;
-      this.#lookAfter(turn);
+      this.#monitor(turn);
       if (progress.damage !== null) return progress;
       const now = performance.now();
-      const early = turn.reportedAt + GROWTH_MS - now;
+      const early = turn.reportedAt + OUTPUT_INTERVAL_MS - now;
       const grown = progress.stdout > asked.stdout || progress.stderr > asked.stderr;
       if (now >= deadline || (grown && early <= 0)) {
         turn.reportedAt = now;
@@ -107,12 +113,12 @@ export class Keeper {
     }
   }
 
-  /** Fails with `not_found`. Past the end, and where the agent left no readable file, there are no bytes. */
+  /** Errors: `not_found`. Returns no bytes beyond the end, or if the agent left no readable file. */
   read(turnId: string, stream: Stream, offset: number, limit: number): { bytes: Buffer; total: number } {
     const turn = this.#find(turnId);
     if (turn === null)
       throw new HoldfastError('not_found', `There is no turn ${turnId} in the run directory`);
-    const bytes = turn.files.read(stream, offset, Math.min(limit, MOST_READ));
+    const bytes = turn.files.read(stream, offset, Math.min(limit, MAX_READ));
     return { bytes, total: turn.files.size(stream) };
   }
 
@@ -134,12 +140,13 @@ export class Keeper {
     const turn = this.#find(turnId);
     if (turn === null) return;
     const { state } = turn.progress();
-    // What nobody has taken is claimed here, so that nobody begins it. A line to kill it could reach the same turn handed over again.
+    // An unclaimed turn is claimed here, so that no process starts it. A `kill` request could also hit a repeated
+    // launch of the turn.
     const isWithdrawn = state === 'accepted' && turn.files.claim();
-    // Whoever forgets a turn that runs does not want it: nothing may write to a directory that is gone.
+    // A running turn is killed first: nothing may write to a directory that has been removed.
     if (state !== 'ended' && !isWithdrawn) sendLine(this.#run.root, REQUESTS, `kill ${turnId} 0`);
     this.#known.delete(turnId);
-    this.#underWay.delete(turn);
+    this.#active.delete(turn);
     turn.close();
     this.#run.remove(turnId);
   }
@@ -154,7 +161,7 @@ export class Keeper {
     this.#changes.close();
     for (const turn of this.#known.values()) turn.close();
     this.#known.clear();
-    this.#underWay.clear();
+    this.#active.clear();
     this.#run.close();
   }
 
@@ -164,13 +171,13 @@ export class Keeper {
       launch: Buffer.from(launchScript(launch, argv)),
       input,
       kind: Buffer.from(`${launch.kind}${launch.freshTmp ? ' tmp' : ''}\n`),
-      [`exit${UNPUBLISHED}`]: Buffer.from(EXIT_ROOM),
+      [`exit${UNPUBLISHED}`]: Buffer.from(EXIT_PLACEHOLDER),
     };
     const files = this.#repaired(() => TurnFiles.create(this.#run.turns, launch.turnId, contents));
     return this.#adopt(launch.turnId, launch.kind, launch.freshTmp, files);
   }
 
-  /** Does `make` in a run directory that is whole; a process of the agent may be damaging it at this very moment. */
+  /** Repairs the run directory and calls `make`. A process of the agent may be damaging it at the same time. */
   #repaired<T>(make: () => T): T {
     for (let tries = 1; ; tries += 1) {
       try {
@@ -180,7 +187,7 @@ export class Keeper {
         if (!isPathError(error)) throw error;
         if (tries < REPAIR_TRIES) continue;
         throw new HoldfastError('sandbox_lost', 'The turn cannot be handed to the sandbox', {
-          why: 'something in the sandbox keeps removing or replacing its run directory',
+          why: 'a process in the sandbox keeps removing or replacing its run directory',
           details: { runDirectory: 'damaged' },
           cause: error,
         });
@@ -188,7 +195,7 @@ export class Keeper {
     }
   }
 
-  /** A turn that we know, or that an earlier sidecar left. */
+  /** A known turn, or one that an earlier sidecar left in the run directory. */
   #find(turnId: string): Turn | null {
     const known = this.#known.get(turnId);
     if (known !== undefined) return known;
@@ -208,56 +215,56 @@ export class Keeper {
   }
 
   #send(turn: Turn): void {
-    const wait = Math.min(SEND_AGAIN_MS.first * 2 ** turn.sendCount, SEND_AGAIN_MS.most);
+    const wait = Math.min(RESEND_MS.first * 2 ** turn.sendCount, RESEND_MS.most);
     turn.sendCount += 1;
     turn.resendAt = performance.now() + wait;
     if (turn.kind === 'command') {
       sendLine(this.#run.root, REQUESTS, `start ${turn.id}`);
       return;
     }
-    if (turn.sendCount <= WORKER_CHANCES) {
+    if (turn.sendCount <= WORKER_REQUESTS) {
       const line = turn.freshTmp ? `${turn.id} tmp` : turn.id;
       if (sendLine(this.#run.worker, REQUESTS, line) !== 'nobody') return;
     }
     sendLine(this.#run.root, REQUESTS, `worker start w-${randomBytes(8).toString('hex')} ${turn.id}`);
   }
 
-  /** What is under way is looked at now and then: requests get lost with the process that was to read them. */
-  #lookAfter(turn: Turn): void {
-    this.#underWay.add(turn);
-    this.#tick ??= setInterval(() => this.#lookAround(), TICK_MS);
+  /** Checks turns under way at intervals, because a request is lost with the process that was to read it. */
+  #monitor(turn: Turn): void {
+    this.#active.add(turn);
+    this.#tick ??= setInterval(() => this.#checkTurns(), CHECK_MS);
   }
 
-  #lookAround(): void {
+  #checkTurns(): void {
     this.#ticks += 1;
-    for (const turn of this.#underWay) {
+    for (const turn of this.#active) {
       const { state } = turn.progress();
-      if (state === 'ended' || state === 'absent') this.#underWay.delete(turn);
+      if (state === 'ended' || state === 'absent') this.#active.delete(turn);
       else if (state === 'accepted' && performance.now() >= turn.resendAt) this.#send(turn);
       else if (state === 'running' && this.#ticks % CHECK_TICKS === 0) {
         sendLine(this.#run.root, REQUESTS, `check ${turn.id}`);
       }
     }
-    if (this.#underWay.size > 0) return;
+    if (this.#active.size > 0) return;
     clearInterval(this.#tick);
     this.#tick = undefined;
   }
 
   /** Sends one line to the runner. */
   async #request(line: string, signal: AbortSignal): Promise<void> {
-    const deadline = performance.now() + ROOM_MS;
+    const deadline = performance.now() + FIFO_TIMEOUT_MS;
     for (;;) {
       switch (sendLine(this.#run.root, REQUESTS, line)) {
         case 'sent':
           return;
         case 'nobody':
-          throw new HoldfastError('sandbox_lost', "The agent's container does not listen", {
-            why: 'its main process has not opened its requests',
+          throw new HoldfastError('sandbox_lost', "The agent's container does not answer", {
+            why: 'its main process has not opened its request FIFO',
           });
         case 'full':
           if (performance.now() < deadline) break;
-          throw new HoldfastError('timeout', "The agent's container does not listen", {
-            why: 'its main process has stopped reading its requests',
+          throw new HoldfastError('timeout', "The agent's container does not answer", {
+            why: 'its main process no longer reads its request FIFO',
           });
       }
       await delay(50, signal);

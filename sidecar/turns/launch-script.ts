@@ -1,15 +1,15 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { TerminalLaunch, TurnLaunch } from '../wire.ts';
 
-/** The kernel's limit for one argument or one NAME=VALUE, with its NUL. */
+/** The kernel's limit for one argument or one NAME=VALUE, including the NUL. */
 const ARGUMENT_BYTES = 128 * 1024;
-/** All of them together; the kernel's own limit is 2 MiB with the pointers. */
+/** Limit for all arguments and variables together. The kernel's own limit is 2 MiB including the pointers. */
 const TOTAL_BYTES = 1536 * 1024;
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
-/** What guest/turn.sh keeps for itself. */
+/** Names that guest/turn.sh reserves for itself. */
 const RESERVED = /^(hf_|HOLDFAST_)/;
 
-/** Text that the shell reads as this very string, whatever is in it. */
+/** Quotes text so that the shell reads exactly this string. */
 function quoted(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }
@@ -23,20 +23,20 @@ function checked(text: string, what: string): string {
   const bytes = Buffer.byteLength(text);
   if (bytes >= ARGUMENT_BYTES) {
     throw new HoldfastError('invalid_params', `${what} cannot be passed to a program`, {
-      why: `it has ${bytes} bytes, and at most ${ARGUMENT_BYTES - 1} are possible`,
+      why: `it has ${bytes} bytes; the limit is ${ARGUMENT_BYTES - 1}`,
       next: 'pass it on stdin or in a file',
     });
   }
   return text;
 }
 
-/** Where things are in the agent's container. */
+/** Paths in the agent's container. */
 export interface AgentPaths {
   readonly runtime: string;
   readonly code: string;
 }
 
-/** The program that runs a handler, by its file. */
+/** The command that runs a handler, chosen by the file's extension. */
 export function workerCommand(entry: string, { runtime, code }: AgentPaths): string[] {
   const path = `${code}/${entry}`;
   const parts = entry.split('/');
@@ -48,18 +48,18 @@ export function workerCommand(entry: string, { runtime, code }: AgentPaths): str
   if (entry.endsWith('.py')) return ['python3', `${runtime}/worker.py`, path];
   if (/\.[mc]?js$/.test(entry)) return ['node', `${runtime}/worker.mjs`, path];
   throw new HoldfastError('invalid_params', `${entry} cannot be a handler`, {
-    why: 'its name ends neither in .py nor in .js, .mjs or .cjs',
+    why: 'its name must end in .py, .js, .mjs or .cjs',
     next: 'use agent.protocol: command for other programs',
   });
 }
 
-/** What guest/turn.sh reads before it becomes the program. `argv` is the command, or the worker's. */
+/** The script that guest/turn.sh sources before it execs the program. `argv` is the command, or the worker's. */
 export function launchScript(launch: TurnLaunch, argv: readonly string[]): string {
   if (argv.length === 0) throw new HoldfastError('invalid_params', 'There is no command to run');
   return programScript(launch.freshTmp ? ['hf_fresh_tmp=1'] : [], launch.env, argv);
 }
 
-/** What guest/terminal.sh reads. */
+/** The script that guest/terminal.sh sources. */
 export function terminalScript({ argv, env, cwd, columns, rows }: TerminalLaunch): string {
   const settings = [
     `hf_cwd=${quoted(checked(cwd, 'The working directory'))}`,
@@ -81,7 +81,7 @@ function programScript(
         'invalid_params',
         `The environment variable ${JSON.stringify(name)} cannot be set`,
         {
-          why: RESERVED.test(name) ? 'names that begin so are ours' : 'names have letters, digits and _ only',
+          why: RESERVED.test(name) ? 'the prefix is reserved' : 'a name may have only letters, digits and _',
         },
       );
     }

@@ -14,21 +14,21 @@ import { TurnIdSchema } from '../../protocol/ids.ts';
 import { Directory, errnoOf, isPathError } from '../files/directory.ts';
 import { removeTree } from '../files/remove-tree.ts';
 
-const MOST_LISTED = 10_000;
-/** A file system that is full may still claim a few blocks. */
+const MAX_LISTED = 10_000;
+/** A full file system may still report a few free blocks. */
 const FULL_BYTES = 64 * 1024;
 const OWNER_ALL = 0o700;
 const FOLDERS = ['turns', 'worker', 'terminals'] as const;
 type Folder = (typeof FOLDERS)[number];
 
-/** The session's run directory with its folders. The agent can write to all of it. */
+/** The session's run directory and its subdirectories. The agent can write to all of it. */
 export class RunDirectory implements Disposable {
   readonly root: Directory;
   readonly #folders: Record<Folder, Directory>;
-  /** What is being removed, one after the other. */
+  /** Removals in the background, one after the other. */
   #removals: Promise<void> = Promise.resolve();
 
-  /** `path` is a mount point. Folders that are missing, or were replaced by something else, are made anew. */
+  /** `path` is a mount point. Missing or replaced subdirectories are created again. */
   constructor(path: string) {
     this.root = openMountPoint(path);
     restoreMode(this.root);
@@ -52,8 +52,8 @@ export class RunDirectory implements Disposable {
   }
 
   /**
-   * Makes sure that the agent's processes find our folders under their names and can use them: what was removed or replaced
-   * is made anew, empty.
+   * Ensures that the agent's processes find our directories under their names and can use them. A directory that was
+   * removed or replaced is created again, empty.
    */
   repair(): void {
     restoreMode(this.root);
@@ -64,12 +64,12 @@ export class RunDirectory implements Disposable {
         continue;
       }
       this.#folders[name] = this.#prepare(name);
-      // Not before what is removed in there is gone: its descriptor could come to name another folder.
+      // Only after its pending removals: the descriptor number could be reused for another directory.
       this.#removals = this.#removals.then(() => open.close());
     }
   }
 
-  /** Whether the agent's processes find this directory as the one of the turn. */
+  /** Whether the turn's name still leads to this directory. */
   hasTurn(turnId: string, directory: Directory): boolean {
     restoreMode(this.root);
     if (!isNamed(this.root, 'turns', this.turns)) return false;
@@ -79,28 +79,28 @@ export class RunDirectory implements Disposable {
     return true;
   }
 
-  /** Whether its disk has next to no room. */
+  /** Whether its disk has almost no free space. */
   isFull(): boolean {
     const { bavail, bsize } = statfsSync(this.root.selfPath);
     return bavail * bsize < FULL_BYTES;
   }
 
-  /** Ids of the turns there are. */
+  /** Ids of all turns in the run directory. */
   list(): string[] {
     this.repair();
     return names(this.turns, (name) => TurnIdSchema.safeParse(name).success);
   }
 
-  /** Takes a turn's directory away: at once under its name, its content in the background. */
+  /** Frees the turn's name at once, and removes its content in the background. */
   remove(turnId: string): void {
-    this.#setAside(this.turns, turnId);
+    this.#moveAside(this.turns, turnId);
   }
 
   removeTerminal(terminalId: string): void {
-    this.#setAside(this.terminals, terminalId);
+    this.#moveAside(this.terminals, terminalId);
   }
 
-  /** Removes what an earlier sidecar had only set aside, or had not finished making. */
+  /** Removes what an earlier sidecar had only moved aside, or had not finished creating. */
   sweep(): void {
     for (const [directory, pattern] of [
       [this.turns, /^(new|gone)-/],
@@ -111,18 +111,18 @@ export class RunDirectory implements Disposable {
     }
   }
 
-  #setAside(directory: Directory, name: string): void {
-    const aside = setAside(directory, name);
+  #moveAside(directory: Directory, name: string): void {
+    const aside = moveAside(directory, name);
     if (aside !== null) this.#discard(directory, aside);
   }
 
-  /** In the background: it may be large. What fails is tried again by the next sweep. */
+  /** Removes in the background, because the tree may be large. A failure is retried by the next sweep. */
   #discard(parent: Directory, name: string): void {
     this.#removals = this.#removals
       .then(() => removeTree(parent, name))
       .then(
         () => undefined,
-        (error: unknown) => console.error(`left over in the run directory: ${String(error)}`),
+        (error: unknown) => console.error(`The run directory could not be cleaned up: ${String(error)}`),
       );
   }
 
@@ -145,7 +145,7 @@ export class RunDirectory implements Disposable {
             throw error;
         }
       }
-      this.#setAside(this.root, name);
+      this.#moveAside(this.root, name);
       try {
         mkdirSync(this.root.path(name), OWNER_ALL);
       } catch (error) {
@@ -164,7 +164,7 @@ export class RunDirectory implements Disposable {
   }
 }
 
-/** The agent may have taken our own right to open it. */
+/** The agent may have removed our own right to open it. */
 function openMountPoint(path: string): Directory {
   try {
     return Directory.open(path);
@@ -175,7 +175,7 @@ function openMountPoint(path: string): Directory {
   }
 }
 
-/** Gives us and the agent's processes, which are of our uid, the use of a folder again. */
+/** Restores access for the sidecar and for the agent's processes, which have the same uid. */
 function restoreMode(directory: Directory): void {
   if ((fstatSync(directory.fd).mode & OWNER_ALL) !== OWNER_ALL) fchmodSync(directory.fd, OWNER_ALL);
 }
@@ -191,14 +191,14 @@ function isNamed(parent: Directory, name: string, directory: Directory): boolean
   }
 }
 
-/** Names in a folder, of which the agent can make any number. */
+/** Matching names in a directory, at most MAX_LISTED: the agent can create any number. */
 function names(directory: Directory, fits: (name: string) => boolean): string[] {
   const found: string[] = [];
   const entries = opendirSync(directory.selfPath);
   try {
     for (let entry = entries.readSync(); entry !== null; entry = entries.readSync()) {
       if (fits(entry.name)) found.push(entry.name);
-      if (found.length === MOST_LISTED) break;
+      if (found.length === MAX_LISTED) break;
     }
   } finally {
     entries.closeSync();
@@ -206,8 +206,8 @@ function names(directory: Directory, fits: (name: string) => boolean): string[] 
   return found;
 }
 
-/** Frees a name. Returns the new name of a folder that has something in it. */
-function setAside(directory: Directory, name: string): string | null {
+/** Frees a name. Returns the new name of a directory that was moved aside. */
+function moveAside(directory: Directory, name: string): string | null {
   try {
     if (!lstatSync(directory.path(name)).isDirectory()) {
       unlinkSync(directory.path(name));

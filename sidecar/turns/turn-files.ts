@@ -19,8 +19,9 @@ const SMALL_BYTES = 4096;
 export type Stream = 'stdout' | 'stderr' | 'result';
 
 /**
- * The directory of one turn or terminal. The agent can write to all of it: what is read here is opened without following or waiting,
- * is a regular file, and is bounded. What we made ourselves we keep open, so that replacing it changes nothing for us.
+ * The directory of one turn or terminal. The agent can write to all of it. Files are therefore opened without following
+ * links and without blocking, must be regular, and are read up to a limit. Files that the sidecar created stay open, so
+ * replacing them has no effect.
  */
 export class TurnFiles {
   readonly directory: Directory;
@@ -30,7 +31,7 @@ export class TurnFiles {
     this.directory = directory;
   }
 
-  /** Null when there is no such turn. */
+  /** Null if there is no such turn. */
   static find(turns: Directory, turnId: string): TurnFiles | null {
     try {
       return new TurnFiles(turns.openDirectory(turnId));
@@ -49,7 +50,8 @@ export class TurnFiles {
   }
 
   /**
-   * Makes a turn complete before it can be seen under its name: whoever dies in between leaves a folder that nobody asks for.
+   * Creates a turn under a temporary name and renames it when it is complete. A crash in between leaves only a
+   * temporary directory.
    */
   static create(
     turns: Directory,
@@ -77,7 +79,7 @@ export class TurnFiles {
       return files;
     } catch (cause) {
       files.close();
-      // It is tried again while the disk is full: what each try leaves would fill it further.
+      // The call is repeated while the disk is full, and leftovers of each try would fill it further.
       rmSync(turns.path(unready), { recursive: true, force: true });
       throw spaceError(cause, what);
     }
@@ -92,7 +94,7 @@ export class TurnFiles {
     }
   }
 
-  /** The text of a small file, cut at 4 KiB; null when there is none that can be read. */
+  /** The text of a small file, cut at 4 KiB. Null if there is no readable file. */
   text(name: string): string | null {
     const fd = this.#readable(name);
     if (fd === null) return null;
@@ -105,8 +107,8 @@ export class TurnFiles {
   }
 
   /**
-   * Takes the turn, as the runner does when it begins: nobody else takes it after this. False where somebody has, and where that cannot be
-   * known.
+   * Claims the turn as the runner does, so that no other process can. False if it is claimed already, or if that cannot
+   * be known.
    */
   claim(): boolean {
     try {
@@ -119,7 +121,7 @@ export class TurnFiles {
   }
 
   has(name: string): boolean {
-    // Whatever has this name counts: only the agent puts something else there, and it fools nobody but itself.
+    // Anything of this name counts: only the agent can put something else there, and it affects only itself.
     try {
       closeSync(openSync(this.directory.path(name), O_RDONLY | O_NOFOLLOW | constants.O_NONBLOCK));
       return true;
@@ -128,12 +130,13 @@ export class TurnFiles {
     }
   }
 
-  /** Bytes that a stream has now. An agent that truncates its own output makes it smaller. */
+  /** Current size of a stream. It shrinks if the agent truncates its own output. */
   size(stream: Stream): number {
     const fd = this.#descriptor(stream);
     if (fd === null) return 0;
     const size = Math.min(fstatSync(fd).size, Number.MAX_SAFE_INTEGER);
-    // An answer comes whole, by a rename: an empty file is not it, and another one may take its place.
+    // An answer is renamed into place when complete, so an empty file is not the answer. Another file may still replace
+    // it.
     if (size === 0 && stream === 'result') this.#release(stream);
     return size;
   }
@@ -144,7 +147,7 @@ export class TurnFiles {
     if (fd !== undefined) closeSync(fd);
   }
 
-  /** At most `limit` bytes from `offset`; fewer at the end. */
+  /** At most `limit` bytes from `offset`, fewer at the end. */
   read(stream: Stream, offset: number, limit: number): Buffer {
     const length = Math.max(0, Math.min(limit, this.size(stream) - offset));
     const fd = this.#descriptor(stream);
@@ -167,7 +170,10 @@ export class TurnFiles {
     return fd;
   }
 
-  /** Null also where the agent holds a lease on the file: it cannot be opened until the kernel breaks that. */
+  /**
+   * Also null while the agent holds a lease on the file, which keeps it from being opened until the kernel breaks the
+   * lease.
+   */
   #readable(name: string): number | null {
     try {
       return this.directory.openRegularFile(name);
@@ -184,7 +190,7 @@ function spaceError(cause: unknown, what: string): unknown {
     case 'EDQUOT':
       return new HoldfastError('no_space', what, {
         why: 'the disk is full',
-        next: 'make room and try again',
+        next: 'free some space and try again',
         cause,
       });
     case undefined:

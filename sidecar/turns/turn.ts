@@ -13,12 +13,15 @@ const WorkerSchema = z.object({
 });
 
 /**
- * How long something else may be where the exit code or the answer belongs. The runner replaces it when the turn ends; what stays
- * is there to hide the end from us.
+ * How long another file may occupy the name of the exit code or the answer. The runner replaces it when the turn ends;
+ * a file that stays longer hides the end.
  */
 const DAMAGE_MS = 2000;
 
-/** A code, or `-` where it is not known, and the limits that were met; see `turns/TURN/exit` in `wire.ts`. */
+/**
+ * An exit code, or `-` if it is not known, followed by the limits that were reached. See `turns/TURN/exit` in
+ * `wire.ts`.
+ */
 const EXIT = /^([0-9]{1,3}|-)((?: [a-z]+)*)\n\s*$/;
 
 export const ABSENT_TURN: TurnProgress = {
@@ -34,7 +37,7 @@ export const ABSENT_TURN: TurnProgress = {
   damage: null,
 };
 
-/** One turn as its directory tells it. */
+/** One turn, read from its directory. */
 export class Turn {
   readonly id: string;
   readonly kind: TurnKind;
@@ -42,11 +45,11 @@ export class Turn {
   readonly files: TurnFiles;
   readonly watcher: DirectoryWatcher;
   readonly #run: RunDirectory;
-  /** Since when something is in the place of the exit code or the answer, ms of the monotonic clock. */
+  /** Since when another file occupies the name of the exit code or the answer (monotonic clock, ms). */
   #damagedSince: number | null = null;
-  /** When somebody was last told that there is more, ms of the monotonic clock. */
+  /** When a reader was last told about more output (monotonic clock, ms). */
   reportedAt = -Infinity;
-  /** How often its request was sent, and when to send it again, ms of the monotonic clock. */
+  /** How often the request was sent, and when to send it again (monotonic clock, ms). */
   sendCount = 0;
   resendAt = 0;
 
@@ -66,7 +69,7 @@ export class Turn {
     this.#run = options.run;
   }
 
-  /** Looks now. The end is looked for first: what was written before it is then counted. */
+  /** Reads the current state. The end is read first, so everything written before it is counted. */
   progress(): TurnProgress {
     const end = this.#end();
     const result = this.kind === 'handler' ? this.files.size('result') : 0;
@@ -87,24 +90,24 @@ export class Turn {
     };
   }
 
-  /** What hides the end of the turn, once it has been there for a while. */
+  /** What hides the end of the turn, once it has done so for a while. */
   #damage(): string | null {
-    const name = this.#spoiledName();
+    const name = this.#obstructedName();
     if (name === null) {
       this.#damagedSince = null;
       return null;
     }
     this.#damagedSince ??= performance.now();
     if (performance.now() - this.#damagedSince < DAMAGE_MS) return null;
-    return `something else is in the place of \`${name}\` in the folder of the turn`;
+    return `another file has the name \`${name}\` in the directory of the turn`;
   }
 
-  #spoiledName(): 'exit' | 'result' | null {
+  #obstructedName(): 'exit' | 'result' | null {
     if (this.files.has('exit')) return 'exit';
     return this.kind === 'handler' && this.files.has('result') ? 'result' : null;
   }
 
-  /** Somebody in the agent's container has taken it. */
+  /** A process in the agent's container has claimed it. */
   get isClaimed(): boolean {
     return this.files.has('started');
   }
@@ -127,7 +130,7 @@ export class Turn {
     try {
       return WorkerSchema.parse(JSON.parse(text));
     } catch {
-      return null; // the agent wrote it: not knowing the worker is all that follows
+      return null; // The agent can write this file, and then only the worker is unknown.
     }
   }
 }

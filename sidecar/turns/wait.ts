@@ -1,6 +1,6 @@
 import type { DirectoryWatcher } from './directory-watcher.ts';
 
-/** Resolves at the next change, after `ms`, or when the signal aborts – whatever comes first. Rejects when it has aborted. */
+/** Resolves at the next change or after `ms`. Rejects when the signal aborts. */
 export function nextChange(changes: DirectoryWatcher, ms: number, signal: AbortSignal): Promise<void> {
   return wait(ms, signal, (wake) => changes.listen(wake));
 }

@@ -1,10 +1,13 @@
-/** What all watches of one sidecar may use together: neither the machine's watches nor our memory end with a large tree. */
+/**
+ * Limits for all watches of one sidecar, so that a large tree exhausts neither the machine's inotify watches nor
+ * memory.
+ */
 export interface WatchLimits {
-  /** Folders with a watch of their own; the rest is polled. */
+  /** Folders with an inotify watch. The others are polled. */
   readonly watches: number;
-  /** Names that are remembered. */
+  /** Names that are stored. */
   readonly names: number;
-  /** Folders that are looked at in any way; what lies in more of them is not told of one by one. */
+  /** Folders that are watched or polled. Changes in further folders are not reported one by one. */
   readonly folders: number;
 }
 export const WATCH_LIMITS: WatchLimits = { watches: 10_000, names: 200_000, folders: 50_000 };

@@ -1,17 +1,17 @@
 import { readFileSync } from 'node:fs';
 import type { WatchedFolder } from './watched-folder.ts';
 
-/** Changed names that are kept until they are told. */
-const MOST_CHANGED = 20_000;
-/** What the kernel keeps for one reader before it throws events away, unless the machine says otherwise. */
-const USUAL_QUEUE = 16_384;
+/** Limit of changed names in the queue. */
+const MAX_CHANGED = 20_000;
+/** The kernel's queue length for one inotify instance, unless the system says otherwise. */
+const DEFAULT_QUEUE = 16_384;
 
-/** Of each changed folder the names, and whether a name came or went. */
+/** The changed names of each folder, and whether a name was created or removed. */
 export type ChangedNames = ReadonlyMap<WatchedFolder, ReadonlyMap<string, boolean>>;
 
-/** What the kernel has told and nobody has looked at yet: bounded, and honest about what was lost. */
+/** Events of the kernel that have not been processed. It is bounded, and remembers that events were lost. */
 export class EventQueue {
-  readonly #kernelLength = kernelQueue();
+  readonly #kernelLength = kernelQueueLength();
   #changed = new Map<WatchedFolder, Map<string, boolean>>();
   #names = 0;
   #lost = false;
@@ -23,12 +23,12 @@ export class EventQueue {
     if (names === undefined) this.#changed.set(folder, (names = new Map<string, boolean>()));
     if (!names.has(name)) this.#names += 1;
     names.set(name, (names.get(name) ?? false) || cameOrWent);
-    if (this.#names > MOST_CHANGED) this.#lose();
+    if (this.#names > MAX_CHANGED) this.#lose();
   }
 
   /**
-   * To be said of every event. Node says nothing when the kernel's queue has run over; but then a full queue was read in one turn
-   * of the event loop. True: it may have.
+   * Must be called for every event. Node does not report an overflow of the kernel's queue, but then a full queue was
+   * read in one turn of the event loop. True if that may have happened.
    */
   countEvent(): boolean {
     if (this.#inThisTurn === 0) setImmediate(() => (this.#inThisTurn = 0));
@@ -38,7 +38,7 @@ export class EventQueue {
     return true;
   }
 
-  /** Everything since the last call; null when it is not all known. */
+  /** All changes since the last call. Null if some were lost. */
   take(): ChangedNames | null {
     const changed = this.#lost ? null : this.#changed;
     this.#lost = false;
@@ -54,10 +54,10 @@ export class EventQueue {
   }
 }
 
-function kernelQueue(): number {
+function kernelQueueLength(): number {
   try {
-    return Number(readFileSync('/proc/sys/fs/inotify/max_queued_events', 'utf8')) || USUAL_QUEUE;
+    return Number(readFileSync('/proc/sys/fs/inotify/max_queued_events', 'utf8')) || DEFAULT_QUEUE;
   } catch {
-    return USUAL_QUEUE; // it is not told in every sandbox
+    return DEFAULT_QUEUE; // Some sandboxes hide this file.
   }
 }

@@ -1,9 +1,9 @@
-/** Says whether a path, relative to what is watched and spelled as protocol/paths.ts does, is left out. */
+/** Whether a path is excluded. The path is relative to the watched folder and encoded as in protocol/paths.ts. */
 export type Excludes = (path: string) => boolean;
 
 /**
- * Globs as editors write them: `*` and `?` within a name, `**` over any number of names, `{a,b}`, `[a-z]`. A pattern also holds for
- * all that lies below what it matches; `X/**` holds for `X` itself.
+ * Globs as editors write them: `*` and `?` within a name, `**` over any number of names, `{a,b}`, `[a-z]`. A pattern
+ * also excludes everything below what it matches, and `X/**` also excludes `X` itself.
  */
 export function compileExcludes(globs: readonly string[]): Excludes | null {
   if (globs.length === 0) return null;

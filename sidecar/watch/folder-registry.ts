@@ -3,22 +3,25 @@ import { type Directory, errnoOf, isPathError } from '../files/directory.ts';
 import type { WatchBudget } from './budget.ts';
 import { newFolder, timestampsOf, type WatchedFolder } from './watched-folder.ts';
 
-/** How often watches are asked for again where there were none left. */
+/** How long to wait before trying inotify again after the watches ran out. */
 const RETRY_MS = 30_000;
 
 export interface FolderEvents {
   changed(folder: WatchedFolder, event: string, name: Buffer | null): void;
-  /** The kernel took its watch back: from now on the folder is polled. */
+  /** The kernel dropped the watch. The folder is polled from now on. */
   watchLost(): void;
 }
 
-/** The folders of one tree, what is remembered of each, and their watches: never more than the budget, and all given back. */
+/**
+ * The folders of one tree with their known entries and inotify watches. It stays within the budget and returns
+ * everything that it used.
+ */
 export class FolderRegistry {
   readonly top: WatchedFolder;
   readonly #budget: WatchBudget;
   readonly #events: FolderEvents;
   #polled = 0;
-  #beyond = false;
+  #isOverBudget = false;
   #retryAt = 0;
 
   constructor(topIdentity: string, budget: WatchBudget, events: FolderEvents) {
@@ -32,15 +35,15 @@ export class FolderRegistry {
     return this.#polled > 0;
   }
 
-  /** False where something in the tree is looked at only now and then, or not at all. */
+  /** False if a part of the tree is polled or beyond the budget. */
   get isFullyWatched(): boolean {
-    return this.#polled === 0 && !this.#beyond;
+    return this.#polled === 0 && !this.#isOverBudget;
   }
 
-  /** Null when there are too many. */
+  /** Null if the budget is used up. */
   addFolder(parent: WatchedFolder, name: string, identity: string): WatchedFolder | null {
     if (!this.#budget.hasFolder) {
-      this.#beyond = true;
+      this.#isOverBudget = true;
       return null;
     }
     this.#budget.folders += 1;
@@ -66,25 +69,25 @@ export class FolderRegistry {
     if (folder.entries?.delete(name) === true) this.#budget.names -= 1;
   }
 
-  /** Whether so many names can be remembered of the folder instead of those that are now. */
+  /** Whether the budget allows this number of names in place of the folder's current entries. */
   hasCapacityFor(folder: WatchedFolder, names: number): boolean {
     return this.#budget.hasNames(names - (folder.entries?.size ?? 0));
   }
 
-  /** Remembers these instead of what was; null: nothing. */
+  /** Replaces the known entries. Null: stores none. */
   replaceEntries(folder: WatchedFolder, entries: Map<string, string> | null): void {
     this.#budget.names += (entries?.size ?? 0) - (folder.entries?.size ?? 0);
     folder.entries = entries;
   }
 
-  /** Puts a watch on the folder if it has none; where none can be had it is polled. */
+  /** Puts an inotify watch on a folder without one. If none is available, the folder is polled. */
   watchOrPoll(folder: WatchedFolder, directory: Directory): void {
     if (folder.watcher !== null) return;
     const wasPolled = folder.timestamps !== '';
     if (this.#budget.hasWatch && performance.now() >= this.#retryAt) {
       const watcher = tryWatch(directory, (event, name) => this.#events.changed(folder, event, name));
       if (watcher !== null) {
-        watcher.on('error', () => this.#unplace(folder));
+        watcher.on('error', () => this.#dropWatch(folder));
         folder.watcher = watcher;
         folder.timestamps = '';
         this.#budget.watches += 1;
@@ -97,7 +100,7 @@ export class FolderRegistry {
     folder.timestamps = timestampsOf(directory);
   }
 
-  #unplace(folder: WatchedFolder): void {
+  #dropWatch(folder: WatchedFolder): void {
     if (folder.watcher === null) return;
     folder.watcher.close();
     folder.watcher = null;
@@ -108,7 +111,7 @@ export class FolderRegistry {
     this.#events.watchLost();
   }
 
-  /** Lets go of a folder and all below. */
+  /** Removes a folder and everything below it. */
   removeTree(top: WatchedFolder): void {
     const todo = [top];
     for (let folder = todo.pop(); folder !== undefined; folder = todo.pop()) {
@@ -127,13 +130,13 @@ export class FolderRegistry {
   }
 }
 
-/** Null where the machine has none left, or the folder has gone. */
+/** Null if no inotify watch is available, or if the folder was removed. */
 function tryWatch(
   directory: Directory,
   onEvent: (event: string, name: Buffer | null) => void,
 ): FSWatcher | null {
   try {
-    // Through the descriptor: the watch is on this folder, whatever its name leads to by now.
+    // Through the descriptor, so the watch is on this folder even if its name was reused.
     return watch(directory.selfPath, { encoding: 'buffer', persistent: false }, onEvent);
   } catch (error) {
     switch (errnoOf(error)) {

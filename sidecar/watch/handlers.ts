@@ -2,7 +2,7 @@ import type { WATCH_SIDECAR_METHODS } from '../../protocol/watch.ts';
 import type { Handlers } from '../../protocol/wire/shapes.ts';
 import { ConnectionWatches, type WatchedTrees } from './watches.ts';
 
-/** The answers to `files/watch-*` on one connection; its watches end with `closed`. */
+/** Handlers of `files/watch-*` for one connection. Its watches end when `closed` resolves. */
 export function watchHandlers<P>(
   trees: WatchedTrees,
   closed: Promise<unknown>,

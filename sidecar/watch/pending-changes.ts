@@ -7,17 +7,17 @@ export interface Batch {
   readonly overflow: boolean;
 }
 
-/** What one watcher has not been told yet: each path once, and no more than a bound of them. */
+/** Changes that one watcher has not received: each path once, and a bounded number. */
 export class PendingChanges {
-  readonly #most: number;
-  readonly #mostCharacters: number;
+  readonly #maxPaths: number;
+  readonly #maxCharacters: number;
   readonly #kinds = new Map<string, Kind>();
   #characters = 0;
   #overflow = false;
 
-  constructor(most: number, mostCharacters: number) {
-    this.#most = most;
-    this.#mostCharacters = mostCharacters;
+  constructor(maxPaths: number, maxCharacters: number) {
+    this.#maxPaths = maxPaths;
+    this.#maxCharacters = maxCharacters;
   }
 
   add(path: string, kind: Kind): void {
@@ -25,10 +25,10 @@ export class PendingChanges {
     const before = this.#kinds.get(path);
     if (before === undefined) this.#characters += path.length;
     this.#kinds.set(path, before === undefined ? kind : merged(before, kind));
-    if (this.#kinds.size > this.#most || this.#characters > this.#mostCharacters) this.overflow();
+    if (this.#kinds.size > this.#maxPaths || this.#characters > this.#maxCharacters) this.overflow();
   }
 
-  /** From here on, nothing less than looking at everything again will do. */
+  /** Changes were lost, so the watcher must read everything again. */
   overflow(): void {
     this.#overflow = true;
     this.#kinds.clear();

@@ -17,39 +17,40 @@ import {
   type WatchedFolder,
 } from './watched-folder.ts';
 
-/** From the first change to telling of it. */
+/** Delay from the first change to the report of a batch. */
 const BATCH_MS = 40;
 const POLL_MS = 2000;
-/** A pass over what is polled may take this part of the time. */
+/** A polling pass may take one part in this many of the time. */
 const POLL_SHARE = 10;
 const SELF = '.';
 
 export interface WatchListener {
   changed(path: string, kind: FileChange['kind']): void;
-  /** More happened than is known: everything may be different. */
+  /** Changes were lost: everything may be different. */
   overflow(): void;
-  /** All of one batch was told. */
+  /** All changes of a batch were reported. */
   batchEnded(): void;
 }
 
 export interface WatchTreeOptions {
-  /** The folder, which is the tree's from now on. */
+  /** The tree owns this folder. */
   readonly root: Directory;
-  /** Nothing is told of these. */
-  readonly own: TemporaryEntries;
-  /** How the folder is spelled; what is told begins with it. */
+  /** Changes of these entries are not reported. */
+  readonly temporaryEntries: TemporaryEntries;
+  /** Path of the folder, as the start of reported paths. */
   readonly path: string;
   readonly recursive: boolean;
-  /** Tell of this one name only. */
-  readonly only: Buffer | null;
+  /** Report only this name. */
+  readonly onlyName: Buffer | null;
   readonly excludes: Excludes | null;
   readonly budget: WatchBudget;
   readonly pollMs?: number;
 }
 
 /**
- * Everything below one folder: a watch on each folder, placed before it is read, so that nothing falls between. Folders for which no
- * watch is left are looked at every few seconds instead. Nothing is ever reached through a link or a name that moved.
+ * Watches a folder and everything below it. Each folder gets an inotify watch before it is read, so that no change is
+ * missed. Folders without a watch are polled every few seconds. No link is followed, and a folder that moved is not
+ * read under its old name.
  */
 export class WatchTree {
   readonly #options: WatchTreeOptions;
@@ -72,7 +73,7 @@ export class WatchTree {
     });
   }
 
-  /** Resolves when every change from now on will be told. */
+  /** Resolves when every later change will be reported. */
   async start(): Promise<void> {
     this.#work = this.#scan([this.#folders.top], false);
     await this.#work;
@@ -92,19 +93,19 @@ export class WatchTree {
     this.#ending.abort();
     clearTimeout(this.#batch);
     clearTimeout(this.#poll);
-    await this.#work.catch(() => undefined); // it ended because of us
+    await this.#work.catch(() => undefined); // It fails because the tree is closing.
     this.#folders.removeTree(this.#folders.top);
     this.#opener.close();
     this.#options.root.close();
   }
 
-  // What the kernel tells
+  // inotify events
 
   #onEvent(folder: WatchedFolder, event: string, name: Buffer | null): void {
     if (this.#queue.countEvent()) this.#scheduleBatch();
     if (folder.isRemoved) return;
     const latin = name?.toString('latin1') ?? SELF;
-    // About the folder itself: whoever holds it hears of that too. Only the top has nobody above.
+    // An event of the folder itself also reaches its parent's watch. Only the top folder has no parent.
     if (latin === SELF && folder.parent !== null) return;
     this.#queue.add(folder, latin, event === 'rename');
     this.#scheduleBatch();
@@ -113,12 +114,12 @@ export class WatchTree {
   #scheduleBatch(): void {
     if (this.#batch !== undefined || this.#ending.signal.aborted) return;
     this.#batch = setTimeout(() => {
-      this.#inTurn(() => this.#tellBatch());
+      this.#enqueue(() => this.#reportBatch());
     }, BATCH_MS);
   }
 
-  /** One piece of work at a time: they share the open folder, and what they remember. */
-  #inTurn(work: () => Promise<void>): void {
+  /** Runs one task at a time: tasks share the open folder and the known entries. */
+  #enqueue(work: () => Promise<void>): void {
     this.#work = this.#work
       .then(work)
       .catch((error: unknown) => {
@@ -126,11 +127,11 @@ export class WatchTree {
         console.error('watch:', error);
         this.#overflow();
       })
-      // By the next piece of work the folder may lie elsewhere.
+      // The folder may have moved by the next task.
       .finally(() => this.#opener.close());
   }
 
-  async #tellBatch(): Promise<void> {
+  async #reportBatch(): Promise<void> {
     this.#batch = undefined;
     const changed = this.#queue.take();
     if (changed === null) {
@@ -143,33 +144,33 @@ export class WatchTree {
       if (folder.isRemoved) continue;
       for (const [name, renamed] of names) {
         if (name === SELF) this.#checkTop();
-        else if (!this.#isLeftOut(folder, name)) await this.#look(folder, name, renamed);
+        else if (!this.#isExcluded(folder, name)) await this.#compareName(folder, name, renamed);
         if (slices.isUsedUp) await slices.yieldToEventLoop();
       }
     }
-    this.#told();
+    this.#endBatch();
   }
 
-  /** What has become of one name. */
-  async #look(folder: WatchedFolder, name: string, renamed: boolean): Promise<void> {
+  /** Compares one name with its known state and reports the difference. */
+  async #compareName(folder: WatchedFolder, name: string, renamed: boolean): Promise<void> {
     const stat = this.#stat(folder, name);
     const child = folder.children.get(name);
     const known = folder.entries?.has(name);
     if (stat === null) {
       if (child !== undefined) this.#folders.removeTree(child);
-      if (known !== false && !this.#options.own.wasRecentlyTemporary(name))
-        this.#tell(folder, name, 'deleted');
+      if (known !== false && !this.#options.temporaryEntries.wasRecentlyTemporary(name))
+        this.#report(folder, name, 'deleted');
       this.#folders.deleteEntry(folder, name);
       return;
     }
     if (child !== undefined && (!stat.isDirectory() || identityOf(stat) !== child.identity)) {
       this.#folders.removeTree(child);
-      // Something else of that name: what was below it is gone, and nobody heard of it.
+      // Another entry has the name now. What was below it is gone, without events.
       this.#overflow();
     }
     const isNew = known === false || (known === undefined && renamed);
     this.#folders.setEntry(folder, name, signatureOf(stat));
-    this.#tell(folder, name, isNew ? 'created' : 'changed');
+    this.#report(folder, name, isNew ? 'created' : 'changed');
     if (stat.isDirectory() && this.#options.recursive && !folder.children.has(name)) {
       await this.#scan(
         [this.#folders.addFolder(folder, name, identityOf(stat))].filter((one) => one !== null),
@@ -189,18 +190,18 @@ export class WatchTree {
 
   // Reading folders
 
-  /** Places watches on folders and all below, and learns what is in them. With `tell`, all of it is news. */
-  async #scan(from: readonly WatchedFolder[], tell: boolean): Promise<void> {
+  /** Watches and reads folders and everything below them. With `report`, reports all entries as created. */
+  async #scan(from: readonly WatchedFolder[], report: boolean): Promise<void> {
     const slices = new TimeSlice(this.#ending.signal);
     const todo = [...from];
     for (let folder = todo.pop(); folder !== undefined; folder = todo.pop()) {
-      if (!folder.isRemoved) todo.push(...(await this.#read(folder, tell, slices)));
+      if (!folder.isRemoved) todo.push(...(await this.#read(folder, report, slices)));
       if (slices.isUsedUp) await slices.yieldToEventLoop();
     }
   }
 
-  /** Returns folders in it that were not known. What was known and is gone is told. */
-  async #read(folder: WatchedFolder, tell: boolean, slices: TimeSlice): Promise<WatchedFolder[]> {
+  /** Reads a folder. Reports entries that are gone, and returns the child folders to read next. */
+  async #read(folder: WatchedFolder, report: boolean, slices: TimeSlice): Promise<WatchedFolder[]> {
     const directory = this.#open(folder);
     if (directory === null) return [];
     this.#folders.watchOrPoll(folder, directory);
@@ -209,29 +210,29 @@ export class WatchTree {
     const seen = new Map<string, string>();
     const found: WatchedFolder[] = [];
     let fits = true;
-    // Opened once more: resting, others may look at other folders.
+    // A descriptor of its own: during a pause, other tasks may read other folders.
     const entries = opendirSync(directory.selfPath, { encoding: 'latin1', bufferSize: 512 });
     try {
       for (let entry = entries.readSync(); entry !== null; entry = entries.readSync()) {
         const { name } = entry;
         if (slices.isUsedUp) await slices.yieldToEventLoop();
-        if (this.#isLeftOut(folder, name)) continue;
+        if (this.#isExcluded(folder, name)) continue;
         const stat = isPolled || entry.isDirectory() ? this.#stat(folder, name) : undefined;
         if (stat === null) continue;
         const signature = stat === undefined ? '' : signatureOf(stat);
         fits = fits && this.#folders.hasCapacityFor(folder, seen.size + 1);
         if (fits) seen.set(name, signature);
         const was = before?.get(name);
-        if (tell) this.#tell(folder, name, 'created');
+        if (report) this.#report(folder, name, 'created');
         else if (before !== null && isPolled) {
-          if (was === undefined) this.#tell(folder, name, 'created');
+          if (was === undefined) this.#report(folder, name, 'created');
           else if (was !== signature && was !== '' && stat?.isDirectory() !== true)
-            this.#tell(folder, name, 'changed');
+            this.#report(folder, name, 'changed');
         }
         if (stat?.isDirectory() !== true || !this.#options.recursive) continue;
         const child = folder.children.get(name);
         if (child?.identity === identityOf(stat)) {
-          if (!isPolled || this.#lostBefore(child)) found.push(child);
+          if (!isPolled || this.#wasNeverRead(child)) found.push(child);
           continue;
         }
         if (child !== undefined) {
@@ -249,15 +250,15 @@ export class WatchTree {
         if (seen.has(name)) continue;
         const child = folder.children.get(name);
         if (child !== undefined) this.#folders.removeTree(child);
-        if (isPolled) this.#tell(folder, name, 'deleted');
+        if (isPolled) this.#report(folder, name, 'deleted');
       }
     }
     this.#folders.replaceEntries(folder, fits ? seen : null);
     return found;
   }
 
-  /** A folder that was never read. */
-  #lostBefore(folder: WatchedFolder): boolean {
+  /** Was never read. */
+  #wasNeverRead(folder: WatchedFolder): boolean {
     return folder.entries === null && folder.timestamps === '';
   }
 
@@ -267,7 +268,7 @@ export class WatchTree {
     clearTimeout(this.#poll);
     if (!this.#folders.hasPolledFolders || this.#ending.signal.aborted) return;
     const pause = Math.max(this.#options.pollMs ?? POLL_MS, tookMs * POLL_SHARE);
-    this.#poll = setTimeout(() => this.#inTurn(() => this.#pollAll()), pause);
+    this.#poll = setTimeout(() => this.#enqueue(() => this.#pollAll()), pause);
   }
 
   async #pollAll(): Promise<void> {
@@ -281,7 +282,7 @@ export class WatchTree {
       todo.push(...folder.children.values());
     }
     this.#checkTop();
-    this.#told();
+    this.#endBatch();
     this.#schedulePoll(performance.now() - since);
   }
 
@@ -290,14 +291,12 @@ export class WatchTree {
     if (directory === null) return;
     const stamp = timestampsOf(directory);
     if (folder.entries === null && folder.timestamps !== stamp && folder.timestamps !== 'unknown') {
-      this.#tellFolder(folder);
+      this.#reportFolder(folder);
     }
     folder.timestamps = stamp;
     const fresh = await this.#read(folder, false, slices);
     if (fresh.length > 0) await this.#scan(fresh, true);
   }
-
-  // Small things
 
   #open(folder: WatchedFolder): Directory | null {
     try {
@@ -306,7 +305,7 @@ export class WatchTree {
     } catch (error) {
       if (!isPathError(error)) throw error;
     }
-    // Moved, removed or replaced: the folder above hears of it.
+    // Moved, removed or replaced. The parent folder gets an event for that.
     this.#opener.close();
     return null;
   }
@@ -322,15 +321,15 @@ export class WatchTree {
     }
   }
 
-  #isOurs(folder: WatchedFolder, name: string): boolean {
+  #isTemporary(folder: WatchedFolder, name: string): boolean {
     if (!hasTemporaryForm(name)) return false;
     const directory = this.#open(folder);
-    return directory !== null && this.#options.own.isTemporary(directory.fd, name);
+    return directory !== null && this.#options.temporaryEntries.isTemporary(directory.fd, name);
   }
 
-  #isLeftOut(folder: WatchedFolder, name: string): boolean {
-    const { only, excludes } = this.#options;
-    if (this.#isOurs(folder, name)) return true;
+  #isExcluded(folder: WatchedFolder, name: string): boolean {
+    const { onlyName: only, excludes } = this.#options;
+    if (this.#isTemporary(folder, name)) return true;
     if (only !== null) return !only.equals(Buffer.from(name, 'latin1'));
     if (excludes === null) return false;
     return excludes(
@@ -338,25 +337,25 @@ export class WatchTree {
     );
   }
 
-  #tell(folder: WatchedFolder, name: string, kind: FileChange['kind']): void {
-    const path = this.#spelled([...namesOf(folder), name]);
+  #report(folder: WatchedFolder, name: string, kind: FileChange['kind']): void {
+    const path = this.#encodedPath([...namesOf(folder), name]);
     for (const listener of this.#listeners) listener.changed(path, kind);
   }
 
-  #tellFolder(folder: WatchedFolder): void {
-    for (const listener of this.#listeners) listener.changed(this.#spelled(namesOf(folder)), 'changed');
+  #reportFolder(folder: WatchedFolder): void {
+    for (const listener of this.#listeners) listener.changed(this.#encodedPath(namesOf(folder)), 'changed');
   }
 
-  #spelled(names: readonly string[]): string {
+  #encodedPath(names: readonly string[]): string {
     return [this.#options.path, ...names.map((one) => encodeName(Buffer.from(one, 'latin1')))].join('/');
   }
 
   #overflow(): void {
     for (const listener of this.#listeners) listener.overflow();
-    this.#told();
+    this.#endBatch();
   }
 
-  #told(): void {
+  #endBatch(): void {
     for (const listener of this.#listeners) listener.batchEnded();
   }
 }

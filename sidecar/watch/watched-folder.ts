@@ -2,17 +2,17 @@ import { type BigIntStats, constants, type FSWatcher, fstatSync, openSync } from
 import { Directory } from '../files/directory.ts';
 import { O_PATH } from '../files/resolver.ts';
 
-/** A folder of a watched tree. Names are kept as latin1, one character a byte. */
+/** A folder of a watched tree. Names are latin1 strings, one character per byte. */
 export interface WatchedFolder {
   readonly parent: WatchedFolder | null;
   readonly name: string;
   /** Device and inode, to notice that another folder has taken its name. */
   identity: string;
-  /** Null: it is polled. */
+  /** Null if it is polled. */
   watcher: FSWatcher | null;
-  /** What is in it, by name; null where there is no room to remember. The text changes when a polled entry does. */
+  /** Its entries by name, or null if the budget does not allow them. The value changes when a polled entry does. */
   entries: Map<string, string> | null;
-  /** Of a polled folder without `entries`: changes when something comes or goes. */
+  /** Of a polled folder without `entries`: changes when a name is created or removed. */
   timestamps: string;
   readonly children: Map<string, WatchedFolder>;
   isRemoved: boolean;
@@ -35,18 +35,18 @@ export function identityOf({ dev, ino }: BigIntStats): string {
   return `${dev}:${ino}`;
 }
 
-/** Changes when an entry does. */
+/** Changes when the entry does. */
 export function signatureOf({ ino, mtimeNs, ctimeNs, size }: BigIntStats): string {
   return `${ino}:${mtimeNs}:${ctimeNs}:${size}`;
 }
 
-/** Changes when something comes or goes in a folder. */
+/** Changes when a name in the folder is created or removed. */
 export function timestampsOf({ fd }: Directory): string {
   const { mtimeNs, ctimeNs } = fstatSync(fd, { bigint: true });
   return `${mtimeNs}:${ctimeNs}`;
 }
 
-/** Names from the watched path down to the folder. */
+/** Names on the path from the watched folder to this one. */
 export function namesOf(folder: WatchedFolder): string[] {
   const names: string[] = [];
   for (let at = folder; at.parent !== null; at = at.parent) names.push(at.name);
@@ -54,8 +54,8 @@ export function namesOf(folder: WatchedFolder): string[] {
 }
 
 /**
- * Opens folders of a tree through the descriptors of those above, never through a link. The last one stays open: what lies
- * directly below it costs one call, however deep it is.
+ * Opens folders through the descriptors of their parents, never through a link. The last one stays open, so its entries
+ * cost one call each at any depth.
  */
 export class FolderOpener {
   readonly #root: Directory;
@@ -65,7 +65,7 @@ export class FolderOpener {
     this.#root = root;
   }
 
-  /** Readable, and open until the next call. Throws the system's errors. */
+  /** Opens a folder for reading. It stays open until the next call. Errors: those of the system. */
   open(folder: WatchedFolder): Directory {
     if (this.#last?.folder === folder) return this.#last.directory;
     const opened =

@@ -12,10 +12,10 @@ import { compileExcludes, type Excludes } from './excludes.ts';
 import { type Batch, PendingChanges } from './pending-changes.ts';
 import { WatchTree, type WatchTreeOptions } from './watch-tree.ts';
 
-/** Characters of all paths of one batch: it has to fit into one line of at most 1 MiB. */
-const MOST_CHARACTERS = 200_000;
-/** Watches of one connection. */
-const MOST_WATCHES = 100;
+/** Limit of the paths in one batch, which must fit into one message line of at most 1 MiB. */
+const MAX_CHARACTERS = 200_000;
+/** Limit of watches per connection. */
+const MAX_WATCHES = 100;
 
 export interface WatchRequest {
   readonly path: string;
@@ -28,7 +28,7 @@ interface SharedTree {
   users: number;
 }
 
-/** The trees that are watched; who asks for the same shares one. */
+/** The trees that are watched. Equal requests share one tree. */
 export class WatchedTrees {
   readonly #files: Pick<WorkspaceFiles, 'ready'>;
   readonly #budget: WatchBudget;
@@ -44,7 +44,7 @@ export class WatchedTrees {
     this.#pollMs = options.pollMs;
   }
 
-  /** Give it back with `release`. Errors: as of `files/stat`; `invalid_params` for a glob that is none. */
+  /** Release the tree with `release`. Errors: as of `files/stat`, and `invalid_params` for an invalid glob. */
   async acquire(request: WatchRequest): Promise<{ tree: WatchTree; release: () => void }> {
     const key = JSON.stringify([request.path, request.recursive, request.excludes.toSorted()]);
     let shared = this.#shared.get(key);
@@ -60,7 +60,7 @@ export class WatchedTrees {
       if (this.#shared.get(key) === mine) this.#shared.delete(key);
       void mine.tree.then(
         (tree) => tree.close(),
-        () => undefined, // it never stood
+        () => undefined, // It never started.
       );
     };
     try {
@@ -74,17 +74,25 @@ export class WatchedTrees {
   async #open({ path, recursive, excludes }: WatchRequest): Promise<WatchTree> {
     const names = parsePath(path);
     const matcher = compiled(excludes);
-    const { resolver, own } = await this.#files.ready();
+    const { resolver, temporaryEntries } = await this.#files.ready();
     const tree = await withFileErrors(path, () => {
       const folder = opened(resolver, names);
       if (folder !== null)
-        return this.#tree(folder, names, { own, recursive, only: null, excludes: matcher });
+        return this.#tree(folder, names, { temporaryEntries, recursive, onlyName: null, excludes: matcher });
       const parent = opened(resolver, names.slice(0, -1));
       const only = names.at(-1) ?? null;
       if (parent === null || only === null) {
-        throw new HoldfastError('file_not_a_directory', `${path} leads through something that is no folder`);
+        throw new HoldfastError(
+          'file_not_a_directory',
+          `${path} leads through something that is not a folder`,
+        );
       }
-      return this.#tree(parent, names.slice(0, -1), { own, recursive: false, only, excludes: null });
+      return this.#tree(parent, names.slice(0, -1), {
+        temporaryEntries,
+        recursive: false,
+        onlyName: only,
+        excludes: null,
+      });
     });
     try {
       await tree.start();
@@ -98,14 +106,14 @@ export class WatchedTrees {
   #tree(
     root: Directory,
     names: readonly Buffer[],
-    rest: Pick<WatchTreeOptions, 'own' | 'recursive' | 'only' | 'excludes'>,
+    rest: Pick<WatchTreeOptions, 'temporaryEntries' | 'recursive' | 'onlyName' | 'excludes'>,
   ): WatchTree {
     const poll = this.#pollMs === undefined ? {} : { pollMs: this.#pollMs };
     return new WatchTree({ root, path: formatPath(names), budget: this.#budget, ...rest, ...poll });
   }
 }
 
-/** Null when it is no folder, which includes a file that is there. Throws when there is nothing. */
+/** Null if it is not a folder, for example a file. Throws if nothing is there. */
 function opened(resolver: Resolver, names: readonly Buffer[]): Directory | null {
   using named = new OpenFile(resolver.open(names, true));
   if (!fstatSync(named.fd).isDirectory()) return null;
@@ -116,7 +124,7 @@ function compiled(globs: readonly string[]): Excludes | null {
   try {
     return compileExcludes(globs);
   } catch (cause) {
-    throw new HoldfastError('invalid_params', 'An exclude is not a glob', {
+    throw new HoldfastError('invalid_params', 'An exclude is not a valid glob', {
       why: cause instanceof Error ? cause.message : String(cause),
       cause,
     });
@@ -130,7 +138,7 @@ interface Watching {
   readonly end: () => void;
 }
 
-/** The watches of one connection; they end with it. */
+/** The watches of one connection. They end with it. */
 export class ConnectionWatches {
   readonly #trees: WatchedTrees;
   readonly #open = new Map<string, Watching>();
@@ -142,14 +150,14 @@ export class ConnectionWatches {
   }
 
   async open(request: WatchRequest): Promise<{ watch: string; mode: WatchMode }> {
-    if (this.#open.size >= MOST_WATCHES) {
-      throw new HoldfastError('overloaded', `${request.path} is not watched`, {
-        why: `there are ${String(MOST_WATCHES)} watches already`,
-        next: 'end some, or watch a folder above them',
+    if (this.#open.size >= MAX_WATCHES) {
+      throw new HoldfastError('overloaded', `${request.path} cannot be watched`, {
+        why: `this connection has ${String(MAX_WATCHES)} watches already`,
+        next: 'close some watches, or watch a folder above them',
       });
     }
     const { tree, release } = await this.#trees.acquire(request);
-    const pending = new PendingChanges(MAX_CHANGES_PER_BATCH, MOST_CHARACTERS);
+    const pending = new PendingChanges(MAX_CHANGES_PER_BATCH, MAX_CHARACTERS);
     const unlisten = tree.listen({
       changed: (path, kind) => pending.add(path, kind),
       overflow: () => pending.overflow(),
@@ -207,6 +215,6 @@ export class ConnectionWatches {
   #get(watch: string): Watching {
     const watching = this.#open.get(watch);
     if (watching !== undefined) return watching;
-    throw new HoldfastError('not_found', 'There is no such watch', { next: 'open it again' });
+    throw new HoldfastError('not_found', 'This watch does not exist', { next: 'open it again' });
   }
 }

@@ -3,12 +3,12 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import { Directory, errnoOf } from '../files/directory.ts';
 import { IN_SANDBOX } from '../wire.ts';
 
-const MOST_BYTES = 2 ** 20;
+const MAX_BYTES = 2 ** 20;
 const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 
 /**
- * A small regular file below the workspace, for `path` relative to it or beginning with /workspace/. Links are refused, on the
- * way and at the end. Throws the `file_*` codes.
+ * Reads a small regular file of the workspace. `path` is relative to it or starts with /workspace/. Links are refused,
+ * on the way and at the end. Errors: the `file_*` codes.
  */
 export function readWorkspaceFile(workspace: string, path: string): Buffer {
   const parts = namesOf(path);
@@ -36,7 +36,7 @@ function namesOf(path: string): string[] {
   const prefix = `${IN_SANDBOX.workspace}/`;
   const below = path.startsWith(prefix) ? path.slice(prefix.length) : path;
   if (below.startsWith('/') || below.includes('\0')) {
-    throw new HoldfastError('permission_denied', `${path} is not below ${IN_SANDBOX.workspace}`);
+    throw new HoldfastError('permission_denied', `${path} is not in ${IN_SANDBOX.workspace}`);
   }
   const parts = below.split('/').filter((part) => part !== '' && part !== '.');
   if (parts.includes('..')) throw new HoldfastError('permission_denied', `${path} may not contain ..`);
@@ -47,11 +47,11 @@ function contentOf(fd: number, path: string): Buffer {
   const stat = fstatSync(fd);
   if (stat.isDirectory()) throw new HoldfastError('file_is_a_directory', `${path} is a folder`);
   if (!stat.isFile()) throw new HoldfastError('file_not_regular', `${path} is not a regular file`);
-  if (stat.size > MOST_BYTES) {
-    throw new HoldfastError('file_too_large', `${path} is larger than ${MOST_BYTES} bytes`);
+  if (stat.size > MAX_BYTES) {
+    throw new HoldfastError('file_too_large', `${path} is larger than ${MAX_BYTES} bytes`);
   }
-  const buffer = Buffer.alloc(MOST_BYTES);
-  return buffer.subarray(0, readSync(fd, buffer, 0, MOST_BYTES, 0));
+  const buffer = Buffer.alloc(MAX_BYTES);
+  return buffer.subarray(0, readSync(fd, buffer, 0, MAX_BYTES, 0));
 }
 
 function opened<T>(path: string, open: () => T): T {

@@ -12,8 +12,8 @@ type SeedEntry = z.output<typeof SeedEntrySchema>;
 const FOLDER_MODE = 0o755;
 
 /**
- * Puts entries into the workspace where nothing of that name is; what is there stays as it is. Files appear whole or not at all, so an
- * interrupted call can be repeated. `content` holds the files' bytes one after the other.
+ * Creates entries in the workspace whose names are free, and leaves existing entries alone. A file appears complete or
+ * not at all, so an interrupted call can be repeated. `content` holds the bytes of all files, one after the other.
  */
 export async function seedWorkspace(
   files: Pick<WorkspaceFiles, 'ready'>,
@@ -29,7 +29,7 @@ export async function seedWorkspace(
     const names = parsePath(entry.path);
     const size = entry.kind === 'file' ? entry.size : 0;
     if (offset + size > content.length) {
-      throw new HoldfastError('invalid_params', 'The files are longer than what came with them');
+      throw new HoldfastError('invalid_params', 'The entries need more bytes than were sent');
     }
     const bytes = content.subarray(offset, offset + size);
     offset += size;
@@ -39,7 +39,8 @@ export async function seedWorkspace(
           case 'folder': {
             using place = namedPlace(resolver, names, entry.path);
             mkdirSync(place.directory.pathOf(place.name), FOLDER_MODE);
-            // Our own umask lets nobody in. Just made and empty: whoever swaps it gets this mode on a folder of his own.
+            // The sidecar's umask denies access to others. The folder is new and empty; a process that replaces it only
+            // gets this mode on its own folder.
             using folder = place.directory.openDirectory(place.name);
             chmodSync(folder.selfPath, FOLDER_MODE);
             return;
@@ -50,7 +51,7 @@ export async function seedWorkspace(
             return;
           }
           case 'file': {
-            const target = { text: entry.path, locate: () => resolver.parent(names, false) };
+            const target = { displayPath: entry.path, locate: () => resolver.parent(names, false) };
             await writer.write(target, { create: true, mode: entry.mode }, bytes);
           }
         }
@@ -63,7 +64,7 @@ export async function seedWorkspace(
   return { made, kept: entries.length - made };
 }
 
-/** Something is there, or on the way there: it is the agent's, and stays. */
+/** The name, or a part of the path, is taken by the agent and stays. */
 function isTaken(error: unknown): boolean {
   if (errnoOf(error) === 'EEXIST') return true;
   if (!(error instanceof HoldfastError)) return false;

@@ -4,9 +4,9 @@ import type { Directory } from '../files/directory.ts';
 import { usageOf, type UsageOptions, type UsageVisitor } from './usage.ts';
 
 export interface UsageByFolderOptions extends Omit<UsageOptions, 'visitor'> {
-  /** Levels below the folder that are told apart; what is deeper counts for those. */
+  /** Levels below the folder that are listed. Deeper content counts for its ancestor. */
   readonly depth: number;
-  /** The biggest so many are told of. */
+  /** Only so many of the largest are listed. */
   readonly limit: number;
 }
 
@@ -16,7 +16,9 @@ interface Sum {
   files: number;
 }
 
-/** What a folder holds, by folders below, the biggest first. Memory is bounded by depth and limit, not by the tree. */
+/**
+ * The usage of a folder and of its subfolders, largest first. Memory is bounded by depth and limit, not by the tree.
+ */
 export async function usageByFolder(
   folder: Directory,
   base: string,

@@ -3,18 +3,18 @@ import { Directory, isPathError } from '../files/directory.ts';
 import { TimeSlice } from '../../protocol/time-slice.ts';
 
 export interface Usage {
-  /** Apparent size of regular files; a file with several names counts once. */
+  /** Apparent size of regular files. A file with several hard links counts once. */
   bytes: number;
-  /** Everything that is not a directory. */
+  /** Everything except directories. */
   files: number;
   /** Without the root. */
   directories: number;
 }
 
-/** Is told of the walk as it goes; folders in folders come between. */
+/** Follows the walk. Calls for subdirectories are nested. */
 export interface UsageVisitor {
   entered(name: Buffer): void;
-  /** Something that is not a directory, with the bytes that it adds. */
+  /** Something other than a directory, with the bytes that it adds. */
   counted(bytes: number): void;
   left(): void;
 }
@@ -22,24 +22,24 @@ export interface UsageVisitor {
 export interface UsageOptions {
   readonly signal?: AbortSignal | undefined;
   readonly visitor?: UsageVisitor | undefined;
-  /** Called at every break. */
+  /** Called at every pause. */
   readonly onProgress?: ((usage: Readonly<Usage>) => void) | undefined;
 }
 
-/** Folders on the way down that stay open; those above are closed and found again through `..`. */
+/** Directories on the stack that stay open. Those above are closed and reopened through `..`. */
 const OPEN_LEVELS = 64;
 
 interface Level {
   directory: Directory | null;
   readonly inode: bigint;
   readonly device: bigint;
-  /** Folders in it that were not visited yet. */
+  /** Subdirectories that were not visited yet. */
   readonly folders: Buffer[];
 }
 
 /**
- * Counts what is below a directory, one name at a time by descriptor, never following a link. Folders that cannot be entered
- * count without their content. The tree may change meanwhile: the result is then somewhere between before and after.
+ * Counts the content of a directory by descriptors, with no link followed. Directories that cannot be entered count
+ * without their content. If the tree changes meanwhile, the result is between before and after.
  */
 export async function usageOf(
   root: Directory,
@@ -85,8 +85,9 @@ export async function usageOf(
   function leave(): void {
     const done = levels.pop();
     const parent = levels.at(-1);
-    if (done?.directory && parent?.directory === null) parent.directory = reopened(done.directory, parent);
-    // A folder that was moved meanwhile has no way back: the rest of what it was in is not counted.
+    if (done?.directory && parent?.directory === null)
+      parent.directory = reopenParent(done.directory, parent);
+    // The parent of a directory that was moved cannot be found again, so the rest of the parent is not counted.
     if (parent?.directory === null) parent.folders.length = 0;
     done?.directory?.close();
     if (parent !== undefined) visitor?.left();
@@ -122,7 +123,8 @@ export async function usageOf(
     try {
       stat = lstatSync(directory.pathOf(name), { bigint: true });
     } catch (error) {
-      if (isPathError(error)) return; // gone meanwhile, or in a folder that may be listed but not entered
+      // Removed meanwhile, or in a directory that may be listed but not entered.
+      if (isPathError(error)) return;
       throw error;
     }
     if (stat.isDirectory()) {
@@ -146,8 +148,8 @@ export async function usageOf(
   }
 }
 
-/** The parent of an open folder, if it is still the one that we came from. */
-function reopened(
+/** Opens the parent of a directory, if it is still the one that the walk came from. */
+function reopenParent(
   child: Directory,
   wanted: { readonly inode: bigint; readonly device: bigint },
 ): Directory | null {

@@ -204,7 +204,7 @@ test('a mount inside a workspace is rejected by its path, and the turn continues
     .catch((reason: unknown) => reason);
   expect(error).toMatchObject({
     code: 'not_supported',
-    message: '/workspace/deep/inside cannot be in a snapshot',
+    message: '/workspace/deep/inside cannot be part of a snapshot',
     why: 'another file system is mounted there',
   });
   expect(await prompt(home, id, 'cat deep/file')).toBe('ours\n');

@@ -197,7 +197,7 @@ describe.each(RESOLUTION_MODES)('files of a workspace, where %s', (_how, without
   });
 
   test('a temporary entry of ours is not listed or copied; what only has such a name is a file like any other', async () => {
-    const { own } = scene.files;
+    const { temporaryEntries } = scene.files;
     const list = async (path: string): Promise<string[]> =>
       (await scene.files.list(path, { cursor: undefined, limit: 99, signal })).entries.map(
         ({ name }) => name,
@@ -205,11 +205,15 @@ describe.each(RESOLUTION_MODES)('files of a workspace, where %s', (_how, without
     // By now the notes of an earlier sidecar are settled.
     await scene.files.ready();
     mkdirSync(at('d'));
-    const ours = own.newName('write');
-    const planted = ['.holdfast-write-restore-q', '.holdfast-removing-1', own.newName('write').toString()];
+    const ours = temporaryEntries.newName('write');
+    const planted = [
+      '.holdfast-write-restore-q',
+      '.holdfast-removing-1',
+      temporaryEntries.newName('write').toString(),
+    ];
     {
       using folder = Directory.open(at('d'));
-      own.register(ours, folder);
+      temporaryEntries.register(ours, folder);
     }
     for (const name of [ours.toString(), ...planted]) writeFileSync(at(`d/${name}`), 'x');
     // Of the same name, but in another folder.
@@ -225,16 +229,19 @@ describe.each(RESOLUTION_MODES)('files of a workspace, where %s', (_how, without
       await scene.files.delete(`/workspace/d/${name}`, { ...TREE_OPTIONS, recursive: false });
     }
     expect(await list('/workspace/d')).toEqual([]);
-    own.unregister(ours);
+    temporaryEntries.unregister(ours);
     expect(await list('/workspace/d')).toEqual([ours.toString()]);
   });
 
   test('who has a name of ours already keeps it: the write takes another', async () => {
-    const names = [Buffer.from('.holdfast-write-0000000000000001'), scene.files.own.newName('write')];
+    const names = [
+      Buffer.from('.holdfast-write-0000000000000001'),
+      scene.files.temporaryEntries.newName('write'),
+    ];
     const taken = names[0]?.toString() ?? '';
     writeFileSync(at(taken), 'planted');
     writeFileSync(at('a'), 'old');
-    scene.files.own.newName = () => names.shift() ?? Buffer.from('none left');
+    scene.files.temporaryEntries.newName = () => names.shift() ?? Buffer.from('none left');
     await put('/workspace/a', 'new');
     expect(names).toEqual([]);
     expect(await read('/workspace/a')).toBe('new');

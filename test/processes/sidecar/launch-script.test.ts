@@ -43,7 +43,7 @@ test('what no program can be given is refused with the reason', () => {
   expect(refused(['a', 'x'.repeat(128 * 1024)])).toThrow(/Argument 1/);
   expect(refused(['a'], { 'A B': '1' })).toThrow(/"A B"/);
   expect(refused(['a'], { HOLDFAST_TURN: '1' })).toThrow(
-    expect.objectContaining({ why: 'names that begin so are ours' }),
+    expect.objectContaining({ why: 'the prefix is reserved' }),
   );
   expect(refused(['a', ...Array.from({ length: 16 }, () => 'x'.repeat(100_000))])).toThrow(
     expect.objectContaining({ code: 'invalid_params' }),

@@ -119,18 +119,18 @@ describe('watching', () => {
   test('names that are not UTF-8, and those that only look like temporary ones of ours', async () => {
     const { watch } = await watches.open(all());
     writeFileSync(Buffer.concat([Buffer.from(`${workspace}/x`), Buffer.from([0xff])]), '1');
-    const { own } = files;
-    const [ours, gone] = [own.newName('restore'), own.newName('write')];
+    const { temporaryEntries } = files;
+    const [ours, gone] = [temporaryEntries.newName('restore'), temporaryEntries.newName('write')];
     {
       using folder = Directory.open(workspace);
-      own.register(ours, folder);
-      own.register(gone, folder);
+      temporaryEntries.register(ours, folder);
+      temporaryEntries.register(gone, folder);
     }
     mkdirSync(join(workspace, ours.toString()));
     writeFileSync(join(workspace, ours.toString(), 'in it'), '1');
     writeFileSync(join(workspace, gone.toString()), '1');
     rmSync(join(workspace, gone.toString()));
-    own.unregister(gone);
+    temporaryEntries.unregister(gone);
     writeFileSync(join(workspace, '.holdfast-write-1'), '1');
     writeFileSync(join(workspace, '-rf\n'), '1');
     expect(await heard(watch)).toEqual([

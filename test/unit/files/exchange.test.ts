@@ -60,7 +60,7 @@ describe('an agent that is faster than the swap of names', () => {
     };
     const intents = new WriteIntents(new TemporaryEntries(join(top, 'control')));
     const resolver = new Resolver(root, native);
-    const target = { text: '/workspace/a', locate: () => resolver.parent([Buffer.from('a')], true) };
+    const target = { displayPath: '/workspace/a', locate: () => resolver.parent([Buffer.from('a')], true) };
     try {
       await new FileWriter({ native, intents }).write(target, how, Buffer.from('new'));
       return 'written';

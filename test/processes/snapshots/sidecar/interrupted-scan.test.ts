@@ -38,26 +38,26 @@ test('a scan that cannot go on at whatever object is followed by one that finds 
   );
   const system = await loadSystemCalls();
   if (system === null) throw new Error('this machine has no native calls');
-  const lent = new TemporaryChmods(join(below, 'notes'));
-  const own = new TemporaryEntries(below);
+  const chmods = new TemporaryChmods(join(below, 'notes'));
+  const temporaryEntries = new TemporaryEntries(below);
   const root = openSync(path, O_PATH | constants.O_DIRECTORY);
-  const scan = async (known: CachedDirectory, outlet: NullSink): Promise<string | undefined> => {
+  const scan = async (known: CachedDirectory, sink: NullSink): Promise<string | undefined> => {
     const rest = {
-      linkedBefore: null,
+      hardLinksBefore: null,
       filesBefore: null,
       budgetBytes: null,
       frozen: false,
-      patienceMs: 0,
-      waiting: () => undefined,
+      leaseTimeoutMs: 0,
+      onWaiting: () => undefined,
       check: () => undefined,
     };
     const { root: hash } = await new Scan({
       system,
-      lent,
-      own,
+      chmods,
+      temporaryEntries,
       root,
       baseline: known,
-      outlet,
+      sink,
       ...rest,
     }).run();
     return hash?.toString('hex');

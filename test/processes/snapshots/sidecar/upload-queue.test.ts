@@ -143,7 +143,7 @@ require('node:fs').writeFileSync(${JSON.stringify(runs)}, '');`,
     compressor.start();
     await vi.waitUntil(() => existsSync(runs), { timeout: 30_000 });
     const error = await rejectedError(fill(outbox, 40).then(() => outbox.end()));
-    expect(error).toMatchObject({ code: 'internal', why: 'its thread ended' });
+    expect(error).toMatchObject({ code: 'internal', why: 'the compressor thread exited' });
   } finally {
     outbox.close();
   }
@@ -314,7 +314,7 @@ test('an outbox that was given up says nothing more to the store, whatever that 
   await vi.waitUntil(() => asked() > 0);
   outbox.close();
   answer();
-  await expect(outbox.end()).rejects.toThrow('nothing is sent any more');
+  await expect(outbox.end()).rejects.toThrow('the upload is closed');
   await new Promise((resolve) => setTimeout(resolve, 50));
   expect(asked()).toBe(1);
   expect(kept.calls.get('put')).toBeUndefined();

@@ -24,7 +24,7 @@ function busySender(): { sender: PackUploader; refuse: () => void; goOn: () => v
     if (frames > 3) await compressed.promise;
     return compressFrame(raw);
   };
-  const sender = new PackUploader(store, memory, { pack, close: () => undefined });
+  const sender = new PackUploader(store, memory, { compress: pack, close: () => undefined });
   for (let at = 0; at < 9; at += 1) {
     const frame = new FrameBuilder(Buffer.from(memory.acquireFrame(MIB)), MIB);
     const body = randomBytes(MIB);
@@ -49,7 +49,7 @@ test('whoever waits for room is told when the store refuses something, whatever 
 test('and when the sender is closed', async () => {
   const { sender, goOn } = busySender();
   await turn();
-  const waiting = expect(sender.waitForCapacity()).rejects.toThrow('nothing is sent any more');
+  const waiting = expect(sender.waitForCapacity()).rejects.toThrow('the upload is closed');
   sender.close();
   await waiting;
   goOn();
