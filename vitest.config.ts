@@ -3,46 +3,72 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { defineConfig } from 'vitest/config';
 import { z } from 'zod';
+import { LongestFirst } from './test/setup/longest-first.ts';
 
 const ROOT = import.meta.dirname;
 
-/** Tests drive the built program, and a client compiled into a test must be of the same build, or each would replace the other. */
-function buildFirst(): { version: string; id: string; time: string; sidecar: string; agent: string } {
+interface Build {
+  readonly version: string;
+  readonly id: string;
+  readonly time: string;
+  readonly sidecar: string;
+  readonly agent: string;
+}
+
+const NO_BUILD: Build = {
+  version: '0.0.0',
+  id: '0'.repeat(16),
+  time: new Date(0).toISOString(),
+  sidecar: '',
+  agent: '',
+};
+
+/** The unit tests run from the sources alone; every other tier needs the built program. */
+function needsBuild(): boolean {
+  const { argv } = process;
+  const projects = argv.flatMap((arg, at) =>
+    arg === '--project' ? argv.slice(at + 1, at + 2) : arg.startsWith('--project=') ? [arg.slice(10)] : [],
+  );
+  return projects.length === 0 || projects.some((name) => name !== 'unit');
+}
+
+/** Builds the program under test. The tests are clients of the same build: supervisor and client of two builds replace each other. */
+function buildFirst(): Build {
   try {
     execFileSync(process.execPath, [join(ROOT, 'esbuild.mjs')], {
       cwd: ROOT,
       stdio: ['ignore', 'ignore', 'pipe'],
     });
   } catch (cause) {
-    // Unit tests need no build; the suites that do are told by their global set-up.
+    // The global set-up of the tiers that need the build fails with it.
     process.env['HOLDFAST_TEST_BUILD_FAILED'] = cause instanceof Error ? cause.message : String(cause);
-    return { version: '0.0.0', id: '0'.repeat(16), time: new Date(0).toISOString(), sidecar: '', agent: '' };
+    return NO_BUILD;
   }
   const read = (name: string): unknown => JSON.parse(readFileSync(join(ROOT, 'dist', name), 'utf8'));
   const build = z.object({ version: z.string(), id: z.string(), time: z.string() }).parse(read('build.json'));
   const images = z.object({ sidecar: z.string(), agent: z.string() }).parse(read('images.json'));
   return { ...build, ...images };
 }
-const build = buildFirst();
+const build = needsBuild() ? buildFirst() : NO_BUILD;
 
 const needsDocker = {
   globalSetup: ['test/setup/docker.ts'],
-  // What takes seconds takes ten times as long beside a busy neighbour; only what hangs is to be ended.
+  // Only a test that hangs is to be ended: on a busy machine everything takes ten times as long.
   testTimeout: 150_000,
   hookTimeout: 180_000,
-  // They wait for containers more than they work.
-  maxWorkers: 3,
-  sequence: { groupOrder: 1 },
+  // These tests wait for containers most of their time.
+  maxWorkers: 4,
+  sequence: { groupOrder: 2 },
 };
 
-/** After the others, which a workbench would keep from the processor. */
+/** After the others: VS Code and its browser would keep them from the processor. */
 const needsEditor = {
   ...needsDocker,
   globalSetup: ['test/setup/docker.ts', 'test/setup/editor.ts'],
   testTimeout: 300_000,
   hookTimeout: 240_000,
-  maxWorkers: 2,
-  sequence: { groupOrder: 2 },
+  maxWorkers: 3,
+  sequence: { groupOrder: 3 },
 };
 
 export default defineConfig({
@@ -57,18 +83,20 @@ export default defineConfig({
     environment: 'node',
     pool: 'forks',
     retry: 0,
-    // The default of a second is a guess at how fast a machine is; what holds is seen at once however long this is.
+    // The default of a second would be a guess at the speed of the machine. A poll that succeeds ends at once, however long this is.
     expect: { poll: { timeout: 12_000 } },
     unstubEnvs: true,
     restoreMocks: true,
+    sequence: { sequencer: LongestFirst },
     projects: [
       {
         extends: true,
         test: {
           name: 'unit',
           include: ['test/unit/**/*.test.ts'],
-          globalSetup: ['test/setup/busybox.ts'],
-          testTimeout: 40_000,
+          setupFiles: ['test/setup/starts-nothing.ts'],
+          // One process runs many files and loads each module once: starting a process for each file takes longer than the tests.
+          isolate: false,
           maxWorkers: 2,
           sequence: { groupOrder: 0 },
         },
@@ -80,8 +108,8 @@ export default defineConfig({
           include: ['test/processes/**/*.test.ts'],
           globalSetup: ['test/setup/busybox.ts'],
           testTimeout: 40_000,
-          maxWorkers: 2,
-          sequence: { groupOrder: 0 },
+          maxWorkers: 3,
+          sequence: { groupOrder: 1 },
         },
       },
       { extends: true, test: { name: 'docker', include: ['test/docker/**/*.test.ts'], ...needsDocker } },

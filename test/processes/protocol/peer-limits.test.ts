@@ -175,14 +175,12 @@ test('a flood whose sender never reads stops being read', { timeout: 60_000 }, a
       taken = id;
     }
   })();
-  let last = -1;
-  await waitUntil(() => {
-    const stuck = far.isPaused() && taken === last && server.queuedBytes > 7 * MiB;
-    last = taken;
-    return stuck;
-  }, 30_000);
-  await new Promise((resolve) => setTimeout(resolve, 100));
-  expect(far.isPaused()).toBe(true);
+  const isStuck = async (): Promise<boolean> => {
+    const before = taken;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    return far.isPaused() && taken === before && server.queuedBytes > 7 * MiB;
+  };
+  await expect.poll(isStuck, { timeout: 30_000 }).toBe(true);
   expect(server.queuedBytes).toBeLessThan(9 * MiB);
   expect(taken).toBeLessThan(100_000);
   near.destroy();
