@@ -2,9 +2,9 @@ import { snapshotDamaged } from './objects.ts';
 
 const TWO_TO_32 = 2 ** 32;
 const SEVEN_BITS = 0x7f;
-const MORE = 0x80;
+const CONTINUATION = 0x80;
 
-/** Appends numbers and bytes to one buffer that grows. */
+/** Appends numbers and bytes to a growing buffer. */
 export class ByteWriter {
   #bytes: Buffer;
   #length = 0;
@@ -18,59 +18,59 @@ export class ByteWriter {
   }
 
   byte(value: number): void {
-    this.#room(1);
+    this.#ensureCapacity(1);
     this.#bytes[this.#length++] = value;
   }
 
-  /** 0 ≤ value ≤ 2^53-1, seven bits a byte, the low ones first. */
+  /** 0 ≤ value ≤ 2^53-1; seven bits per byte, low bits first. */
   varint(value: number): void {
-    this.#room(8);
+    this.#ensureCapacity(8);
     let rest = value;
     while (rest > SEVEN_BITS) {
-      this.#bytes[this.#length++] = (rest % 128) | MORE;
+      this.#bytes[this.#length++] = (rest % 128) | CONTINUATION;
       rest = Math.floor(rest / 128);
     }
     this.#bytes[this.#length++] = rest;
   }
 
   u32(value: number): void {
-    this.#room(4);
+    this.#ensureCapacity(4);
     this.#length = this.#bytes.writeUInt32LE(value, this.#length);
   }
 
   u64(value: number): void {
-    this.#room(8);
+    this.#ensureCapacity(8);
     this.#bytes.writeUInt32LE(value % TWO_TO_32, this.#length);
     this.#length = this.#bytes.writeUInt32LE(Math.floor(value / TWO_TO_32), this.#length + 4);
   }
 
   i64(value: bigint): void {
-    this.#room(8);
+    this.#ensureCapacity(8);
     this.#length = this.#bytes.writeBigInt64LE(value, this.#length);
   }
 
   bytes(value: Uint8Array): void {
-    this.#room(value.length);
+    this.#ensureCapacity(value.length);
     this.#bytes.set(value, this.#length);
     this.#length += value.length;
   }
 
-  /** Takes back everything after `length`. */
+  /** Discards everything after `length`. */
   truncate(length: number): void {
     this.#length = Math.min(this.#length, length);
   }
 
-  /** What was written; valid until the next write. */
+  /** A view of the written bytes, valid until the next write. */
   view(from = 0): Buffer {
     return this.#bytes.subarray(from, this.#length);
   }
 
-  /** A copy of what was written. */
+  /** A copy of the written bytes. */
   toBuffer(): Buffer {
     return Buffer.from(this.view());
   }
 
-  #room(count: number): void {
+  #ensureCapacity(count: number): void {
     if (this.#length + count <= this.#bytes.length) return;
     const larger = Buffer.allocUnsafe(Math.max(this.#bytes.length * 2, this.#length + count));
     this.#bytes.copy(larger, 0, 0, this.#length);
@@ -78,7 +78,10 @@ export class ByteWriter {
   }
 }
 
-/** Reads what `ByteWriter` wrote. Everything that is not there, too large or not in its shortest form throws `snapshot_damaged`. */
+/**
+ * Reads what `ByteWriter` wrote. Throws `snapshot_damaged` for missing bytes and for numbers that are too large or
+ * overlong.
+ */
 export class ByteReader {
   readonly #bytes: Buffer;
   #at: number;
@@ -100,15 +103,15 @@ export class ByteReader {
     return this.#bytes[this.skip(1)] ?? 0;
   }
 
-  varint(most: number): number {
+  varint(max: number): number {
     let value = 0;
     let scale = 1;
     for (let count = 0; count < 8; count += 1) {
       const byte = this.byte();
       value += (byte & SEVEN_BITS) * scale;
-      if ((byte & MORE) === 0) {
-        if (byte === 0 && count > 0) throw snapshotDamaged('a number is written longer than needed');
-        if (value > most) throw snapshotDamaged('a number is too large');
+      if ((byte & CONTINUATION) === 0) {
+        if (byte === 0 && count > 0) throw snapshotDamaged('a number is not encoded in its shortest form');
+        if (value > max) throw snapshotDamaged('a number is too large');
         return value;
       }
       scale *= 128;
@@ -137,15 +140,15 @@ export class ByteReader {
     return this.#bytes.subarray(at, at + count);
   }
 
-  /** Everything that is left. A view. */
+  /** A view of the remaining bytes. */
   rest(): Buffer {
     return this.bytes(this.#bytes.length - this.#at);
   }
 
-  /** Goes over so many bytes; gives where they begin. */
+  /** Skips bytes and returns the position where they begin. */
   skip(count: number): number {
     const at = this.#at;
-    if (count > this.#bytes.length - at) throw snapshotDamaged('something ends too early');
+    if (count > this.#bytes.length - at) throw snapshotDamaged('an object ends too early');
     this.#at = at + count;
     return at;
   }

@@ -9,17 +9,17 @@ import {
   SNAPSHOT_LIMITS,
 } from './objects.ts';
 
-const { hashBytes, inlinePieces, listItems, depth: deepest } = SNAPSHOT_LIMITS;
+const { hashBytes, inlinePieces, listItems, depth: maxDepth } = SNAPSHOT_LIMITS;
 
-/** One piece: the `index`-th block of a file (offset = index × pieceBytes) or part of a directory. */
+/** One piece: the `index`-th block of a file (offset = index × pieceBytes), or the `index`-th part of a directory. */
 export interface Piece {
   readonly index: number;
   readonly hash: Hash;
 }
 
 /**
- * Where the pieces of a file or directory are, indexes ascending. `depth` 0: these are the pieces. Above it they are `list`
- * objects of level `depth`, each with the index of its first piece.
+ * References to the pieces of a file or directory, by ascending index. With `depth` 0 the items are the pieces.
+ * Otherwise they are `list` objects of level `depth`, each with the index of its first piece.
  */
 export interface ContentRef {
   readonly depth: number;
@@ -28,16 +28,16 @@ export interface ContentRef {
 
 export const EMPTY_CONTENT_REF: ContentRef = { depth: 0, items: [] };
 
-/** Takes an object to be stored and gives its hash. */
+/** Stores an object and returns its hash. */
 export type ObjectSink = (kind: ObjectKind, body: Buffer) => Hash;
 
-/** The smallest ref for these pieces; lists that it needs go to the sink. */
+/** Builds the smallest reference to these pieces; the lists that it needs go to the sink. */
 export function buildContentRef(pieces: readonly Piece[], sink: ObjectSink): ContentRef {
   let items = pieces;
   let depth = 0;
   while (items.length > inlinePieces) {
     depth += 1;
-    if (depth > deepest) throw new RangeError('more pieces than a snapshot can hold');
+    if (depth > maxDepth) throw new RangeError('more pieces than a snapshot can hold');
     const lists: Piece[] = [];
     for (let from = 0; from < items.length; from += listItems) {
       const part = items.slice(from, from + listItems);
@@ -58,18 +58,18 @@ export function writeContentRef(out: ByteWriter, { depth, items }: ContentRef): 
   writePieces(out, items);
 }
 
-/** The pieces that a `list` object of this level names. */
+/** The items of a `list` object of this level. */
 export function parseList(body: Buffer, level: number): Piece[] {
   const input = new Reader(body);
-  if (input.varint(deepest) !== level) throw snapshotDamaged('a list is of another level');
+  if (input.varint(maxDepth) !== level) throw snapshotDamaged('a list is of another level');
   const count = input.varint(listItems);
   if (count === 0) throw snapshotDamaged('a list is empty');
   const items = readPieces(input, count);
-  if (!input.isAtEnd) throw snapshotDamaged('a list has more than its items');
+  if (!input.isAtEnd) throw snapshotDamaged('a list has bytes after its items');
   return items;
 }
 
-/** All pieces in order. Holds one list of each level at a time. */
+/** All pieces in order. Holds one list per level at a time. */
 export async function* piecesOf(
   reader: ObjectReader,
   ref: ContentRef,
@@ -90,7 +90,7 @@ export async function* piecesOf(
   }
 }
 
-/** Each piece's index is written as the distance from the one that was to be expected. */
+/** Each index is written as the distance from the expected one. */
 function writePieces(out: ByteWriter, pieces: readonly Piece[]): void {
   let expected = 0;
   for (const { index, hash } of pieces) {

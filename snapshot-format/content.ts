@@ -5,13 +5,13 @@ import { type Piece, piecesOf } from './content-ref.ts';
 
 const { pieceBytes } = SNAPSHOT_LIMITS;
 
-/** A stretch of data; what lies between stretches is a hole. */
+/** Contiguous data of a file; holes lie between extents. */
 export interface Extent {
   readonly offset: number;
   readonly bytes: Buffer;
 }
 
-/** Body of a `block` object: the data of one block of a file with holes. Offsets count from the block's beginning. */
+/** Body of a `block` object: the data of one block of a sparse file. Offsets are relative to the block. */
 export function encodeBlock(extents: readonly Extent[]): Buffer {
   const out = new ByteWriter(extents.reduce((sum, { bytes }) => sum + bytes.length + 8, 8));
   out.varint(extents.length);
@@ -34,39 +34,38 @@ export function parseBlock(body: Buffer): Extent[] {
   for (let at = 0; at < count; at += 1) {
     const offset = end + input.varint(pieceBytes);
     const length = input.varint(pieceBytes);
-    // Stretches that touch would be one.
-    if (length === 0 || (at > 0 && offset === end))
-      throw snapshotDamaged('a block has a stretch that is none');
+    // Adjacent extents must be merged into one.
+    if (length === 0 || (at > 0 && offset === end)) throw snapshotDamaged('a block has an invalid extent');
     end = offset + length;
     if (end > pieceBytes) throw snapshotDamaged('a block is too long');
     places.push({ offset, length });
   }
   const extents = places.map(({ offset, length }) => ({ offset, bytes: input.bytes(length) }));
-  if (!input.isAtEnd) throw snapshotDamaged('a block has more than its stretches');
+  if (!input.isAtEnd) throw snapshotDamaged('a block has bytes after its extents');
   return extents;
 }
 
-/** How many pieces a file without holes has. */
+/** The number of pieces of a file without holes. */
 export function pieceCount(size: number): number {
   return Math.ceil(size / pieceBytes);
 }
 
-/** Data of one piece, offsets from the file's beginning. Throws where it does not fit the file. */
+/** The data of one piece; offsets are relative to the file. Throws `snapshot_damaged` if it does not fit the file. */
 export function extentsOfPiece({ size, sparse }: FileEntry, { index }: Piece, body: Buffer): Extent[] {
   const start = index * pieceBytes;
-  const room = Math.min(pieceBytes, size - start);
-  if (room <= 0) throw snapshotDamaged('a piece lies behind the end of its file');
+  const capacity = Math.min(pieceBytes, size - start);
+  if (capacity <= 0) throw snapshotDamaged('a piece lies beyond the end of its file');
   if (!sparse) {
-    if (body.length !== room) throw snapshotDamaged('a piece is not as long as its place');
+    if (body.length !== capacity) throw snapshotDamaged('a piece has the wrong length');
     return [{ offset: start, bytes: body }];
   }
   return parseBlock(body).map(({ offset, bytes }) => {
-    if (offset + bytes.length > room) throw snapshotDamaged('a block is longer than its place');
+    if (offset + bytes.length > capacity) throw snapshotDamaged('a block extends beyond the end of its file');
     return { offset: start + offset, bytes };
   });
 }
 
-/** The pieces of a file in order, checked to be those that it must have. */
+/** The pieces of a file in order, checked for completeness. */
 export async function* contentPieces(
   reader: ObjectReader,
   file: FileEntry,
@@ -76,14 +75,14 @@ export async function* contentPieces(
     if (!file.sparse && piece.index !== expected) throw snapshotDamaged('a piece of a file is missing');
     expected = piece.index + 1;
     if (piece.index >= pieceCount(file.size))
-      throw snapshotDamaged('a piece lies behind the end of its file');
+      throw snapshotDamaged('a piece lies beyond the end of its file');
     yield piece;
   }
   if (!file.sparse && expected !== pieceCount(file.size))
     throw snapshotDamaged('a piece of a file is missing');
 }
 
-/** The data of a file in order, at most one piece in memory. Holes are left out. */
+/** The data of a file in order, without its holes. Holds at most one piece in memory. */
 export async function* readContent(
   reader: ObjectReader,
   file: FileEntry,

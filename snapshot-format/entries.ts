@@ -13,25 +13,28 @@ export interface ExtendedAttribute {
 }
 
 interface EntryBasics {
-  /** Empty for the root only. */
+  /** Empty only for the root. */
   readonly name: Buffer;
-  /** 12 bits. */
+  /** Permission bits, 12 bits. */
   readonly mode: number;
   /** Nanoseconds since 1970. */
   readonly mtimeNs: bigint;
-  /** In byte order of their names. */
+  /** Sorted by name, bytewise. */
   readonly xattrs: readonly ExtendedAttribute[];
 }
 
 interface LinkableBasics extends EntryBasics {
-  /** 16 bytes that all names of one file share, when it has more than one in the workspace. */
+  /** 16 bytes shared by all hard links of one file in the workspace; null for a file with one link. */
   readonly linkGroup: Buffer | null;
 }
 
 export interface FileEntry extends LinkableBasics {
   readonly type: 'file';
   readonly size: number;
-  /** Its pieces are `block` objects, and blocks without data are missing; else `blob` objects, none missing. */
+  /**
+   * True: pieces are `block` objects, and blocks without data are omitted. False: pieces are `blob` objects, all
+   * present.
+   */
   readonly sparse: boolean;
   readonly content: ContentRef;
 }
@@ -52,7 +55,7 @@ export type TreeEntry = FileEntry | DirectoryEntry | SymlinkEntry | SpecialFileE
 const SECOND = 1_000_000_000n;
 const ROOT_VERSION = 1;
 
-/** Appends one entry. Throws RangeError where it is larger than the format allows. */
+/** Appends one entry. Throws RangeError if it is larger than the format allows. */
 export function writeEntry(out: ByteWriter, entry: TreeEntry): void {
   const begin = out.length;
   out.varint(entry.name.length);
@@ -98,7 +101,7 @@ export function writeEntry(out: ByteWriter, entry: TreeEntry): void {
   if (out.length - begin > entryBytes) throw new RangeError('an entry is larger than a snapshot can hold');
 }
 
-/** What the cursor stands on, as views of the body. */
+/** The entry at the cursor, as views of the body. */
 function entryOf(body: Buffer, cursor: EntryCursor): TreeEntry {
   const { nameAt, nameEnd, type, flags, mode, timeAt, size, depth, pieces, targetAt, targetEnd } = cursor;
   const mtimeNs = body.readBigInt64LE(timeAt) * SECOND + BigInt(body.readUInt32LE(timeAt + 8));
@@ -127,7 +130,7 @@ function entryOf(body: Buffer, cursor: EntryCursor): TreeEntry {
   }
 }
 
-/** Of an entry that was gone over, so it is in order. */
+/** The extended attributes of an entry that the cursor has validated. */
 function readXattrs(body: Buffer, from: number): ExtendedAttribute[] {
   const input = new ByteReader(body.subarray(from));
   const xattrs: ExtendedAttribute[] = [];
@@ -138,20 +141,20 @@ function readXattrs(body: Buffer, from: number): ExtendedAttribute[] {
   return xattrs;
 }
 
-/** Below this a piece of a directory is not ended by a name. */
-const LEAST_PIECE = 8 * 1024;
-/** One name in so many ends a piece. */
-const NAMES_A_PIECE = 256;
+/** A smaller piece of a directory is not ended by a name. */
+const MIN_PIECE_BYTES = 8 * 1024;
+/** One name in this many ends a piece. */
+const NAMES_PER_PIECE = 256;
 
 /**
- * The entries of one directory, in byte order of their names, as bodies of `tree` objects. Where a piece ends depends on the
- * names, so that one more entry changes one piece and not all that follow.
+ * Splits the entries of one directory, sorted by name, into bodies of `tree` objects. The names decide where a piece
+ * ends (content-defined chunking), so that a new entry changes one piece and not all that follow.
  */
 export class TreeSplitter {
   readonly #out = new ByteWriter(16 * 1024);
   readonly #onPiece: (body: Buffer) => void;
 
-  /** The body is a copy. */
+  /** `onPiece` gets a copy of each body. */
   constructor(onPiece: (body: Buffer) => void) {
     this.#onPiece = onPiece;
   }
@@ -159,28 +162,28 @@ export class TreeSplitter {
   add(entry: TreeEntry): void {
     const before = this.#out.length;
     writeEntry(this.#out, entry);
-    this.#cut(before, entry.name);
+    this.#endPieceIfDue(before, entry.name);
   }
 
-  /** The entry of another body that the cursor stands on, as it is written there. */
+  /** Copies the encoded entry at the cursor of another body. */
   copy(body: Buffer, { begin, end, nameAt, nameEnd }: EntryCursor): void {
     const before = this.#out.length;
     this.#out.bytes(body.subarray(begin, end));
-    this.#cut(before, body.subarray(nameAt, nameEnd));
+    this.#endPieceIfDue(before, body.subarray(nameAt, nameEnd));
   }
 
-  /** After an entry was written from `before` on. */
-  #cut(before: number, name: Buffer): void {
+  /** Called after an entry was written at `before`: ends the piece where needed. */
+  #endPieceIfDue(before: number, name: Buffer): void {
     if (this.#out.length > treePieceBytes && before > 0) {
       const rest = Buffer.from(this.#out.view(before));
       this.#out.truncate(before);
       this.#flush();
       this.#out.bytes(rest);
     }
-    if (this.#out.length >= LEAST_PIECE && nameNumber(name) % NAMES_A_PIECE === 0) this.#flush();
+    if (this.#out.length >= MIN_PIECE_BYTES && hashName(name) % NAMES_PER_PIECE === 0) this.#flush();
   }
 
-  /** Nothing for a directory without entries. The cutter can be used for the next directory. */
+  /** Ends the directory; an empty one has no piece. The splitter can then be used for the next directory. */
   end(): void {
     if (this.#out.length > 0) this.#flush();
   }
@@ -191,8 +194,8 @@ export class TreeSplitter {
   }
 }
 
-/** FNV-1a with the bits of murmur's end mixed in: cheap, and the same everywhere. */
-function nameNumber(name: Buffer): number {
+/** FNV-1a with murmur's finalizer: cheap, and the same everywhere. */
+function hashName(name: Buffer): number {
   let hash = 0x811c9dc5;
   for (const byte of name) hash = Math.imul(hash ^ byte, 0x01000193);
   hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
@@ -208,7 +211,7 @@ export function parseTree(body: Buffer): TreeEntry[] {
   return entries;
 }
 
-/** A piece of a directory that has no entry, which none has. */
+/** The error for a piece of a directory without entries. */
 export function emptyPieceError(): HoldfastError {
   return snapshotDamaged('a piece of a directory is empty');
 }
@@ -222,14 +225,14 @@ export function encodeRoot(entry: DirectoryEntry): Buffer {
 }
 
 export function parseRoot(body: Buffer): DirectoryEntry {
-  if (body[0] !== ROOT_VERSION) throw snapshotDamaged('it was made by another version');
+  if (body[0] !== ROOT_VERSION) throw snapshotDamaged('it was written by another version');
   const cursor = new EntryCursor(body, 1, true);
   const entry = cursor.next() ? entryOf(body, cursor) : null;
-  if (entry?.type !== 'directory' || !cursor.isAtEnd) throw snapshotDamaged('the root is no directory');
+  if (entry?.type !== 'directory' || !cursor.isAtEnd) throw snapshotDamaged('the root is not a directory');
   return entry;
 }
 
-/** Entries of a directory in byte order of their names. Holds one piece at a time. */
+/** The entries of a directory, sorted by name. Holds one piece at a time. */
 export async function* entriesOf(
   reader: ObjectReader,
   { content }: Pick<DirectoryEntry, 'content'>,

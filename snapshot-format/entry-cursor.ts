@@ -8,12 +8,12 @@ const {
   linkGroupBytes,
   hashBytes,
   inlinePieces,
-  depth: deepest,
+  depth: maxDepth,
 } = SNAPSHOT_LIMITS;
 
 export const ENTRY_TYPES = { file: 0, directory: 1, symlink: 2, fifo: 3, socket: 4 } as const;
 export const ENTRY_FLAGS = { xattrs: 1, linkGroup: 2, sparse: 4 } as const;
-/** Flags that an entry of each type may have. */
+/** The flags allowed for each type of entry. */
 const FLAGS_OF = [
   ENTRY_FLAGS.xattrs | ENTRY_FLAGS.linkGroup | ENTRY_FLAGS.sparse,
   ENTRY_FLAGS.xattrs,
@@ -27,8 +27,9 @@ const SLASH = 0x2f;
 const DOT = 0x2e;
 
 /**
- * Goes over encoded entries and checks them without making anything of them: who looks through a large tree wants a hash of most of them,
- * or only where they end. What it says is of the entry that `next` has gone over; positions are in the body.
+ * Iterates over encoded entries and validates them without allocating objects, because most readers of a large tree
+ * need only a hash or the end of an entry. The fields describe the entry that `next` has read; positions are offsets in
+ * the body.
  */
 export class EntryCursor {
   readonly #bytes: Buffer;
@@ -42,33 +43,33 @@ export class EntryCursor {
   type = 0;
   flags = 0;
   mode = 0;
-  /** Of seconds (i64) and nanoseconds (u32). */
+  /** Position of the seconds (i64) and nanoseconds (u32). */
   timeAt = 0;
   size = 0;
   depth = 0;
   pieces = 0;
-  /** Of the link's text. */
+  /** Position of the link target. */
   targetAt = 0;
   targetEnd = 0;
-  /** Of the number of extended attributes, where there are some. */
+  /** Position of the number of extended attributes, if there are any. */
   xattrsAt = 0;
   linkGroupAt = 0;
   readonly #hashes = new Uint32Array(inlinePieces);
   readonly #indexes = new Float64Array(inlinePieces);
 
-  /** `isRoot`: the entry has no name. */
+  /** `isRoot`: the entry is the root and has no name. */
   constructor(bytes: Buffer, from = 0, isRoot = false) {
     this.#bytes = bytes;
     this.#reader = new ByteReader(bytes, from);
     this.#isRoot = isRoot;
   }
 
-  /** Position of the hash of one of the pieces. */
+  /** Position of the hash of a piece. */
   hashAt(piece: number): number {
     return this.#hashes[piece] ?? 0;
   }
 
-  /** Which block of the file, or part of the directory, it is. */
+  /** Index of a piece: the block of the file, or the part of the directory. */
   indexOf(piece: number): number {
     return this.#indexes[piece] ?? 0;
   }
@@ -77,7 +78,7 @@ export class EntryCursor {
     return this.#reader.isAtEnd;
   }
 
-  /** To the next entry; false when there is none. Throws `snapshot_damaged` for what is none, or is not in the order of names. */
+  /** Reads the next entry; false at the end. Throws `snapshot_damaged` for an invalid entry or a name out of order. */
   next(): boolean {
     const bytes = this.#bytes;
     if (this.isAtEnd) return false;
@@ -87,20 +88,20 @@ export class EntryCursor {
     const length = this.#reader.varint(nameBytes);
     this.nameAt = this.#reader.skip(length);
     this.nameEnd = this.#reader.position;
-    if (this.#isRoot ? length > 0 : !this.#isName()) throw snapshotDamaged('a name that no file can have');
+    if (this.#isRoot ? length > 0 : !this.#isName()) throw snapshotDamaged('an invalid file name');
     if (beforeEnd > 0 && !isBefore(bytes, before, beforeEnd, this.nameAt, this.nameEnd)) {
       throw snapshotDamaged('names are out of order');
     }
     const type = this.#reader.byte();
     const known = FLAGS_OF[type];
-    if (known === undefined) throw snapshotDamaged('an entry of a type that we do not know');
+    if (known === undefined) throw snapshotDamaged('an entry of an unknown type');
     const flags = this.#reader.byte();
-    if ((flags & ~known) !== 0) throw snapshotDamaged('an entry with a mark that we do not know');
+    if ((flags & ~known) !== 0) throw snapshotDamaged('an entry with an unknown flag');
     this.type = type;
     this.flags = flags;
     this.mode = this.#reader.varint(MODE_BITS);
     this.timeAt = this.#reader.skip(TIME_BYTES);
-    if (this.#reader.u32() >= 1e9) throw snapshotDamaged('a time that does not exist');
+    if (this.#reader.u32() >= 1e9) throw snapshotDamaged('an invalid time');
     this.size = type === ENTRY_TYPES.file ? this.#reader.varint(Number.MAX_SAFE_INTEGER) : 0;
     if (type === ENTRY_TYPES.file || type === ENTRY_TYPES.directory) this.#ref();
     else this.depth = this.pieces = 0;
@@ -114,9 +115,9 @@ export class EntryCursor {
   }
 
   #ref(): void {
-    this.depth = this.#reader.varint(deepest);
+    this.depth = this.#reader.varint(maxDepth);
     this.pieces = this.#reader.varint(inlinePieces);
-    if (this.depth > 0 && this.pieces === 0) throw snapshotDamaged('lists without a piece');
+    if (this.depth > 0 && this.pieces === 0) throw snapshotDamaged('a list without pieces');
     let expected = 0;
     for (let piece = 0; piece < this.pieces; piece += 1) {
       const index = expected + this.#reader.varint(Number.MAX_SAFE_INTEGER - expected - 1);
@@ -131,13 +132,13 @@ export class EntryCursor {
     this.targetAt = this.#reader.skip(length);
     this.targetEnd = this.#reader.position;
     if (length === 0 || this.#has(this.targetAt, this.targetEnd, 0)) {
-      throw snapshotDamaged('a link that no file system has');
+      throw snapshotDamaged('an invalid link target');
     }
   }
 
   #xattrs(): void {
     const count = this.#reader.varint(entryBytes);
-    if (count === 0) throw snapshotDamaged('extended attributes without one');
+    if (count === 0) throw snapshotDamaged('an empty set of extended attributes');
     let before = 0;
     let beforeEnd = 0;
     for (let each = 0; each < count; each += 1) {
@@ -169,7 +170,7 @@ export class EntryCursor {
   }
 }
 
-/** By bytes. */
+/** Compares bytewise. */
 function isBefore(bytes: Uint8Array, one: number, oneEnd: number, other: number, otherEnd: number): boolean {
   const length = Math.min(oneEnd - one, otherEnd - other);
   for (let at = 0; at < length; at += 1) {

@@ -19,25 +19,26 @@ import {
 
 /** Objects are stored in frames: compressed together, read together. */
 export const FRAME = {
-  /** A frame is ended when it holds this much: what a read of one small file costs at most. */
+  /** A frame ends when it holds this much. This bounds the cost of reading one small file. */
   targetBytes: 512 * 1024,
   /**
-   * The same of the first ones of a snapshot, so that a small workspace has only such: bringing 20 files back takes a third of the
-   * time then, packs are 8 % larger (measured with sources), and so is the work of making and checking them.
+   * The same for the first frames of a snapshot, so that a small workspace has only short ones. Measured with source
+   * code: restoring 20 files takes a third of the time, and packs are 8 % larger and take 8 % longer to write and
+   * check.
    */
   shortBytes: 128 * 1024,
-  /** Uncompressed. */
+  /** Uncompressed size limit. */
   maxBytes: 2 * 2 ** 20,
   maxObjects: 4096,
   /** One record of a frame's table, see `encodeRecords`. */
   recordBytes: 41,
 } as const;
 
-/** Less is packed sooner than handed to another thread. */
-const BESIDE_BYTES = 64 * 1024;
+/** Compressing fewer bytes takes less time than handing them to another thread. */
+const MIN_BACKGROUND_BYTES = 64 * 1024;
 
-/** The least that zlib takes as the size of its output's pieces. */
-const LEAST_CHUNK = 64;
+/** The smallest `chunkSize` that zlib accepts. */
+const MIN_CHUNK = 64;
 
 export const ENCODINGS = { raw: 0, zstd: 1 } as const;
 export type Encoding = (typeof ENCODINGS)[keyof typeof ENCODINGS];
@@ -46,7 +47,7 @@ export function isEncoding(encoding: number): encoding is Encoding {
   return encoding === ENCODINGS.raw || encoding === ENCODINGS.zstd;
 }
 
-/** Where an object lies in its uncompressed frame. */
+/** An object's position in its uncompressed frame. */
 export interface FrameRecord {
   readonly hash: Hash;
   readonly kind: ObjectKind;
@@ -54,12 +55,12 @@ export interface FrameRecord {
   readonly length: number;
 }
 
-/** A frame as it is stored, on its way into a pack or out of one. */
+/** A frame in its stored form. */
 export interface Frame {
   readonly encoding: Encoding;
   readonly rawLength: number;
   readonly stored: Buffer;
-  /** crc32 of the stored bytes: a changed bit need not change what they unpack to. */
+  /** crc32 of the stored bytes: not every flipped bit changes the decompressed bytes. */
   readonly checksum: number;
   readonly objects: readonly FrameRecord[];
 }
@@ -74,7 +75,7 @@ export class FrameBuilder {
     return this.#records.length === 0;
   }
 
-  /** False, and nothing done, where the frame must be finished first. The body must not change until then. */
+  /** False, and nothing added, if the frame must be finished first. The body must not change until then. */
   add(hash: Hash, kind: ObjectKind, body: Uint8Array): boolean {
     if (body.length > SNAPSHOT_LIMITS.objectBytes) throw new RangeError('an object is too large');
     const isFull = this.#length >= FRAME.targetBytes || this.#records.length >= FRAME.maxObjects;
@@ -85,7 +86,7 @@ export class FrameBuilder {
     return true;
   }
 
-  /** The frame, compressed where that makes it smaller. The builder is empty again. */
+  /** Returns the frame, compressed if that makes it smaller, and empties the builder. */
   finish(): Frame {
     const raw = Buffer.concat(this.#bodies, this.#length);
     const objects = this.#records;
@@ -96,26 +97,26 @@ export class FrameBuilder {
   }
 }
 
-type PackedRaw = Pick<Frame, 'encoding' | 'stored' | 'checksum'>;
+type CompressedFrame = Pick<Frame, 'encoding' | 'stored' | 'checksum'>;
 
-/** The bytes of a frame as they are stored. */
-export function compressFrame(raw: Buffer): PackedRaw {
-  return smallerOf(raw, zstdCompressSync(raw, packOptions(raw.length)));
+/** Compresses the bytes of a frame if that makes them smaller. */
+export function compressFrame(raw: Buffer): CompressedFrame {
+  return smallerOf(raw, zstdCompressSync(raw, compressOptions(raw.length)));
 }
 
-/** The same, made beside this thread where that is worth it; `raw` must not change until it resolves. */
-export function compressFrameInBackground(raw: Buffer): Promise<PackedRaw> {
-  if (raw.length < BESIDE_BYTES) return Promise.resolve(compressFrame(raw));
+/** As `compressFrame`, in another thread if that is worth it; `raw` must not change until it resolves. */
+export function compressFrameInBackground(raw: Buffer): Promise<CompressedFrame> {
+  if (raw.length < MIN_BACKGROUND_BYTES) return Promise.resolve(compressFrame(raw));
   return new Promise((resolve, reject) => {
-    zstdCompress(raw, packOptions(raw.length), (error, packed) => {
-      if (error === null) resolve(smallerOf(raw, packed));
+    zstdCompress(raw, compressOptions(raw.length), (error, compressed) => {
+      if (error === null) resolve(smallerOf(raw, compressed));
       else reject(error);
     });
   });
 }
 
-/** The result is mostly in one piece of memory here too. */
-function packOptions(length: number): ZstdOptions {
+/** The chunk size makes zlib produce the result mostly in one buffer. */
+function compressOptions(length: number): ZstdOptions {
   return {
     chunkSize: (length >> 1) + 1024,
     pledgedSrcSize: length,
@@ -123,29 +124,32 @@ function packOptions(length: number): ZstdOptions {
   };
 }
 
-function smallerOf(raw: Buffer, packed: Buffer): PackedRaw {
-  const isWorthIt = packed.length < raw.length - raw.length / 32;
-  const stored = isWorthIt ? packed : raw;
-  if (!isWorthIt) releaseBuffer(packed);
+function smallerOf(raw: Buffer, compressed: Buffer): CompressedFrame {
+  const isWorthIt = compressed.length < raw.length - raw.length / 32;
+  const stored = isWorthIt ? compressed : raw;
+  if (!isWorthIt) releaseBuffer(compressed);
   return { encoding: isWorthIt ? ENCODINGS.zstd : ENCODINGS.raw, stored, checksum: crc32(stored) };
 }
 
-/** One piece of memory for all of it, and some more, so that the end is seen at once: four times as fast as pieces of 16 KiB. */
+/**
+ * One buffer for the whole result, slightly larger, so that zlib sees the end at once: four times as fast as 16 KiB
+ * chunks.
+ */
 export function decompressOptions(rawLength: number): {
   readonly maxOutputLength: number;
   readonly chunkSize: number;
 } {
-  return { maxOutputLength: Math.max(rawLength, 1), chunkSize: rawLength + LEAST_CHUNK };
+  return { maxOutputLength: Math.max(rawLength, 1), chunkSize: rawLength + MIN_CHUNK };
 }
 
-/** The uncompressed bytes of a frame; never more than its table says. Throws `snapshot_damaged`. */
+/** The uncompressed bytes of a frame; never more than `rawLength`. Throws `snapshot_damaged`. */
 export function decompressFrame(encoding: number, rawLength: number, stored: Buffer): Buffer {
   if (rawLength > FRAME.maxBytes) throw snapshotDamaged('a frame is too large');
   if (encoding === ENCODINGS.raw) {
-    if (stored.length !== rawLength) throw snapshotDamaged('a frame is not as long as it says');
+    if (stored.length !== rawLength) throw snapshotDamaged('a frame has the wrong length');
     return stored;
   }
-  if (encoding !== ENCODINGS.zstd) throw snapshotDamaged('a frame is stored in a way that we do not know');
+  if (encoding !== ENCODINGS.zstd) throw snapshotDamaged('a frame has an unknown encoding');
   let raw: Buffer;
   try {
     raw = zstdDecompressSync(stored, decompressOptions(rawLength));
@@ -155,28 +159,28 @@ export function decompressFrame(encoding: number, rawLength: number, stored: Buf
       cause,
     });
   }
-  if (raw.length !== rawLength) throw snapshotDamaged('a frame is not as long as it says');
+  if (raw.length !== rawLength) throw snapshotDamaged('a frame has the wrong length');
   return raw;
 }
 
 /**
- * The body of one object out of its uncompressed frame, with its hash checked. A view. `isOurs`: nobody else reads `raw` meanwhile, which
- * makes it cheaper.
+ * A view of one object in its uncompressed frame, with its hash checked. `isExclusive`: nobody else reads `raw`
+ * meanwhile, which makes the check cheaper.
  */
 export function extractObject(
   raw: Buffer,
   { hash, kind, offset, length }: FrameRecord,
-  isOurs = false,
+  isExclusive = false,
 ): Buffer {
   if (offset + length > raw.length) {
     throw snapshotDamaged('an object lies outside its frame', { object: hash.toString('hex') });
   }
   const body = raw.subarray(offset, offset + length);
-  checkObject(hash, kind, body, isOurs ? raw : null);
+  checkObject(hash, kind, body, isExclusive ? raw : null);
   return body;
 }
 
-/** A frame's table for the wire: per object hash, offset (u32), length (u32), kind (one byte). */
+/** Encodes a frame's table for the wire: for each object its hash, offset (u32), length (u32) and kind (one byte). */
 export function encodeFrameTable(records: readonly FrameRecord[]): Buffer {
   const table = Buffer.allocUnsafe(records.length * FRAME.recordBytes);
   let at = 0;
@@ -190,18 +194,18 @@ export function encodeFrameTable(records: readonly FrameRecord[]): Buffer {
   return table;
 }
 
-/** Throws `snapshot_damaged` for what is no table of a frame with this many bytes. */
+/** Parses a frame's table. Throws `snapshot_damaged` if it is invalid for a frame with this many bytes. */
 export function parseFrameTable(table: Buffer, rawLength: number): FrameRecord[] {
   const count = table.length / FRAME.recordBytes;
   if (!Number.isInteger(count) || count > FRAME.maxObjects)
-    throw snapshotDamaged('a frame has no proper table');
+    throw snapshotDamaged('a frame has an invalid table');
   const records: FrameRecord[] = [];
   for (let at = 0; at < table.length; at += FRAME.recordBytes) {
     const kind = table[at + 40] ?? -1;
     const offset = table.readUInt32LE(at + 32);
     const length = table.readUInt32LE(at + 36);
     if (!isObjectKind(kind) || length > SNAPSHOT_LIMITS.objectBytes || offset + length > rawLength) {
-      throw snapshotDamaged('a frame has no proper table');
+      throw snapshotDamaged('a frame has an invalid table');
     }
     records.push({ hash: table.subarray(at, at + 32), kind, offset, length });
   }

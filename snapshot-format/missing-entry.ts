@@ -2,12 +2,12 @@ import type { FileEntry, TreeEntry } from './entries.ts';
 import { EMPTY_CONTENT_REF } from './content-ref.ts';
 
 /**
- * Marks the entry of a file that could not be read. No file of a workspace has such an attribute: scans keep those of users alone, whose
- * names begin with `user.`.
+ * The extended attribute that marks a file which could not be read. No real file has it in a tree, because scans keep
+ * only attributes whose names begin with `user.`.
  */
 const MARK = Buffer.from('holdfast.missing');
 
-/** Stands in a tree for a regular file that was there and could not be read. The same for all of them but for the name. */
+/** The entry for a regular file that exists but could not be read. Only the name differs between such entries. */
 export function missingEntry(name: Buffer): FileEntry {
   return {
     name,
@@ -22,7 +22,7 @@ export function missingEntry(name: Buffer): FileEntry {
   };
 }
 
-/** The tree does not know what is at this path, only that something is. */
+/** Whether the entry stands for a file that could not be read. */
 export function isMissing(entry: TreeEntry | null): boolean {
   return entry?.type === 'file' && entry.xattrs.some(({ name }) => name.equals(MARK));
 }

@@ -2,19 +2,19 @@ import { createHash, hash } from 'node:crypto';
 import { HoldfastError } from '../protocol/errors.ts';
 
 /**
- * What a snapshot is made of: objects, each addressed by the sha256 of its kind (one byte) and its body.
+ * A snapshot consists of objects, each addressed by the sha256 of its kind (one byte) and its body.
  * `docs/snapshots-format.md` describes the bytes.
  */
 export const OBJECT_KINDS = {
-  /** Bytes of a file. */
+  /** Bytes of a file, or of a part of it. */
   blob: 0,
-  /** Entries of a directory, or a part of them. */
+  /** Entries of a directory, or of a part of it. */
   tree: 1,
-  /** Where the pieces of something large are. */
+  /** References to the pieces of a large file or directory. */
   list: 2,
-  /** The top directory itself. Its hash names the snapshot's tree. */
+  /** The top directory. Its hash identifies the snapshot's tree. */
   root: 3,
-  /** One block of a file with holes: where its data is, and the data. */
+  /** One block of a sparse file: its extents and their data. */
   block: 4,
 } as const;
 export type ObjectKindName = keyof typeof OBJECT_KINDS;
@@ -22,20 +22,20 @@ export type ObjectKind = (typeof OBJECT_KINDS)[ObjectKindName];
 
 export const SNAPSHOT_LIMITS = {
   hashBytes: 32,
-  /** Files are cut at multiples of this. */
+  /** Files are split at multiples of this. */
   pieceBytes: 2 ** 20,
-  /** Body of one object. */
+  /** Size limit of an object's body. */
   objectBytes: 2 ** 20 + 2 ** 17,
-  /** A directory's encoded entries are cut at this at the latest. */
+  /** Size limit of one piece of a directory's encoded entries. */
   treePieceBytes: 2 ** 18,
-  /** One encoded entry with its extended attributes and its link's text. */
+  /** Size limit of one encoded entry with its extended attributes and link target. */
   entryBytes: 2 ** 20,
   nameBytes: 255,
   targetBytes: 4095,
-  /** Hashes that stand in an entry itself; more of them go into a list. */
+  /** Hashes stored in an entry itself; more of them go into a list. */
   inlinePieces: 8,
   listItems: 16_384,
-  /** Lists of lists. */
+  /** Levels of lists. */
   depth: 3,
   linkGroupBytes: 16,
 } as const;
@@ -48,7 +48,8 @@ export function hashOf(kind: ObjectKind, body: Uint8Array): Hash {
 }
 
 /**
- * The same, cheaper where the body lies in `memory`, which is the caller's alone: the byte before it is its kind for as long as this takes.
+ * As `hashOf`, but cheaper if the body lies in `memory`, which only the caller uses: the byte before the body
+ * temporarily holds the kind.
  */
 export function hashInPlace(kind: ObjectKind, memory: Buffer | null, body: Uint8Array): Hash {
   if (body.buffer !== memory?.buffer) return hashOf(kind, body);
@@ -56,7 +57,7 @@ export function hashInPlace(kind: ObjectKind, memory: Buffer | null, body: Uint8
   const before = memory[from];
   if (before === undefined || from + 1 + body.length > memory.length) return hashOf(kind, body);
   memory[from] = kind;
-  // As text, because a buffer of its own for each hash is work for the collector.
+  // As a string, because one buffer for each hash is work for the garbage collector.
   const text = hash('sha256', memory.subarray(from, from + 1 + body.length), 'binary');
   memory[from] = before;
   return Buffer.from(text, 'latin1');
@@ -76,26 +77,26 @@ export function isObjectKind(kind: number): kind is ObjectKind {
 
 const HEX = /^[0-9a-f]{64}$/;
 
-/** Throws `invalid_params` for what is no hash in hexadecimal. */
+/** Parses a hexadecimal hash. Throws `invalid_params`. */
 export function parseHash(text: string): Hash {
   if (!HEX.test(text)) throw new HoldfastError('invalid_params', `${JSON.stringify(text)} is not a hash`);
   return Buffer.from(text, 'hex');
 }
 
 /**
- * Where objects come from. `read` gives a body that has this hash and kind, or throws `snapshot_damaged`
- * (`details.object`: the hash in hexadecimal).
+ * A source of objects. `read` returns the body with this hash and kind, or throws `snapshot_damaged` (`details.object`:
+ * the hexadecimal hash).
  */
 export interface ObjectReader {
   read(hash: Hash, kind: ObjectKind): Promise<Buffer>;
 }
 
-/** The bytes are not what the format says. Whoever knows the object or the path adds it. */
+/** The error for bytes that violate the format. Callers add the object or path in `details`. */
 export function snapshotDamaged(why: string, details?: Record<string, string>): HoldfastError {
   return new HoldfastError('snapshot_damaged', 'A snapshot cannot be read', { why, details });
 }
 
-/** Throws `snapshot_damaged` when the body is not the object's. `memory`: see `hashBehind`. */
+/** Throws `snapshot_damaged` if the body does not have this hash. `memory`: see `hashInPlace`. */
 export function checkObject(
   hash: Hash,
   kind: ObjectKind,

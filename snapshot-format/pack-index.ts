@@ -7,13 +7,13 @@ import { PACK } from './pack-layout.ts';
 const { frameBytes, objectBytes, footerBytes } = PACK;
 const { hashBytes } = SNAPSHOT_LIMITS;
 
-/** A stored file. `read` gives exactly `length` bytes, or throws. */
+/** A stored file. `read` returns exactly `length` bytes, or throws. */
 export interface PackFile {
   readonly size: number;
   read(offset: number, length: number): Promise<Buffer>;
 }
 
-/** Where a frame lies in its pack. */
+/** A frame's position in its pack. */
 export interface PackFrame {
   readonly offset: number;
   readonly storedLength: number;
@@ -28,12 +28,12 @@ export interface PackObject extends FrameRecord {
 }
 
 /**
- * What is in a pack. Keeps the index's bytes and searches in them: ~50 bytes an object. Immutable.
+ * The index of a pack. Searches the encoded bytes directly: about 50 bytes of memory per object. Immutable.
  */
 export class PackIndex {
   readonly frames: number;
   readonly objects: number;
-  /** Of the file, index included. */
+  /** Size of the file, index included. */
   readonly size: number;
   readonly #frames: Buffer;
   readonly #objects: Buffer;
@@ -46,18 +46,18 @@ export class PackIndex {
     this.size = size;
   }
 
-  /** Reads and checks the index of a file. Throws `snapshot_damaged`, or what reading throws. */
+  /** Reads and checks the index of a file. Throws `snapshot_damaged` and read errors. */
   static async read(file: PackFile): Promise<PackIndex> {
     const { size } = file;
     if (size > PACK.maxBytes || size < PACK.magic.length + footerBytes) {
-      throw snapshotDamaged('a pack is not as long as one can be');
+      throw snapshotDamaged('a pack has an impossible length');
     }
     const [magic, footer] = await Promise.all([
       file.read(0, PACK.magic.length),
       file.read(size - footerBytes, footerBytes),
     ]);
     if (!magic.equals(PACK.magic) || !footer.subarray(48).equals(PACK.endMagic)) {
-      throw snapshotDamaged('a pack does not begin and end as one');
+      throw snapshotDamaged('a pack has the wrong magic bytes');
     }
     const position = Number(footer.readBigUInt64LE(0));
     const frames = footer.readUInt32LE(8);
@@ -70,7 +70,7 @@ export class PackIndex {
       objects > PACK.maxObjects ||
       position + length + footerBytes !== size
     ) {
-      throw snapshotDamaged("a pack's index is not where it says");
+      throw snapshotDamaged("a pack's footer does not match its index");
     }
     const tables = await file.read(position, length);
     const hash = createHash('sha256').update(tables).update(footer.subarray(0, 16)).digest();
@@ -85,12 +85,12 @@ export class PackIndex {
     return index;
   }
 
-  /** What `encode` gave of one that was read, in another thread. */
+  /** Rebuilds an index from the result of `encode` in another thread, which has already checked it. */
   static fromCheckedTables(tables: Buffer, frames: number, size: number): PackIndex {
     return new PackIndex(tables.subarray(0, frames * frameBytes), tables.subarray(frames * frameBytes), size);
   }
 
-  /** A copy of its tables, in memory of its own. */
+  /** A copy of the tables in a separate buffer. */
   encode(): Buffer {
     const tables = Buffer.allocUnsafeSlow(this.#frames.length + this.#objects.length);
     tables.set(this.#frames);
@@ -104,7 +104,7 @@ export class PackIndex {
     return index === -1 ? null : this.object(index);
   }
 
-  /** Its place in the order of hashes; -1 when the pack has no such object. */
+  /** The index in the order of hashes; -1 when the pack has no such object. */
   indexOf(hash: Hash): number {
     let low = 0;
     let high = this.objects - 1;
@@ -124,7 +124,7 @@ export class PackIndex {
     return this.#objects.readUInt32LE(index * objectBytes);
   }
 
-  /** Whether the `index`-th object is this one. */
+  /** Whether the `index`-th object has this hash. */
   hasHashAt(index: number, hash: Hash): boolean {
     const at = index * objectBytes;
     return hash.compare(this.#objects, at, at + hashBytes) === 0;
@@ -144,7 +144,7 @@ export class PackIndex {
     const at = index * objectBytes;
     const table = this.#objects;
     const kind = table.readUInt32LE(at + 44);
-    if (!isObjectKind(kind)) throw snapshotDamaged('an object of a kind that we do not know');
+    if (!isObjectKind(kind)) throw snapshotDamaged('an object of an unknown kind');
     return {
       hash: table.subarray(at, at + hashBytes),
       frame: table.readUInt32LE(at + 32),
@@ -166,14 +166,14 @@ export class PackIndex {
     };
   }
 
-  /** Of all frames, uncompressed. */
+  /** Uncompressed bytes of all frames. */
   get rawBytes(): number {
     let bytes = 0;
     for (let index = 0; index < this.frames; index += 1) bytes += this.frame(index).rawLength;
     return bytes;
   }
 
-  /** Objects by frame, each frame's in the order in which they lie there: for who copies or sends whole frames. */
+  /** Objects by frame, in the order of their offsets, for copying or sending whole frames. */
   objectsByFrame(): PackObject[][] {
     const groups: PackObject[][] = Array.from({ length: this.frames }, () => []);
     for (let index = 0; index < this.objects; index += 1) {
@@ -184,10 +184,10 @@ export class PackIndex {
     return groups;
   }
 
-  /** The hash was right, so this only fails for an index that was made wrong. */
+  /** The checksum was right, so this fails only for an index that was written wrongly. */
   #check(position: number): void {
     let end: number = PACK.magic.length;
-    const held = new Uint32Array(this.frames);
+    const objectCounts = new Uint32Array(this.frames);
     for (let index = 0; index < this.frames; index += 1) {
       const { offset, storedLength, rawLength } = this.frame(index);
       if (offset !== end || rawLength > FRAME.maxBytes || storedLength > FRAME.maxBytes) {
@@ -199,9 +199,9 @@ export class PackIndex {
     for (let index = 0; index < this.objects; index += 1) {
       const at = index * objectBytes;
       const { frame, offset, length } = this.object(index);
-      const count = (held[frame] ?? FRAME.maxObjects) + 1;
+      const count = (objectCounts[frame] ?? FRAME.maxObjects) + 1;
       if (frame >= this.frames || count > FRAME.maxObjects) throw snapshotDamaged('an object is in no frame');
-      held[frame] = count;
+      objectCounts[frame] = count;
       if (length > SNAPSHOT_LIMITS.objectBytes || offset + length > this.frame(frame).rawLength) {
         throw snapshotDamaged('an object lies outside its frame');
       }

@@ -1,7 +1,8 @@
 /**
- * A pack is `magic`, frames back to back, then its index: a table of frames (offset u64, stored length u32, raw length u32,
- * encoding u32, crc32 of the stored bytes u32), a table of objects sorted by hash (hash, frame u32, offset u32, length u32, kind u32), and the footer
- * (position of the index u64, frames u32, objects u32, sha256 of tables and these numbers, end magic). Little endian.
+ * A pack is `magic`, frames back to back, then its index: a table of frames (offset u64, stored length u32, raw length
+ * u32, encoding u32, crc32 of the stored bytes u32), a table of objects sorted by hash (hash, frame u32, offset u32,
+ * length u32, kind u32), and the footer (position of the index u64, frames u32, objects u32, sha256 of the tables and
+ * these numbers, end magic). Little endian.
  */
 export const PACK = {
   magic: Buffer.from('HFPACK1\n'),
@@ -9,9 +10,9 @@ export const PACK = {
   frameBytes: 24,
   objectBytes: 48,
   footerBytes: 56,
-  /** A pack is ended when it has reached this. */
+  /** A writer ends a pack at this size. */
   targetBytes: 64 * 2 ** 20,
-  /** What a reader believes. */
+  /** The largest size that a reader accepts. */
   maxBytes: 128 * 2 ** 20,
   maxFrames: 2 ** 17,
   maxObjects: 2 ** 18,

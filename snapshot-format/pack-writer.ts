@@ -4,21 +4,23 @@ import { FRAME, type Frame } from './frames.ts';
 import { SNAPSHOT_LIMITS } from './objects.ts';
 import { PACK } from './pack-layout.ts';
 
-/** Lays out one pack: the bytes that it gives, one after the other, are the file. */
+/** Encodes one pack. The returned buffers, in order, are the file. */
 export class PackWriter {
   readonly #frames: { offset: number; stored: number; raw: number; encoding: number; checksum: number }[] =
     [];
-  /** Records of the index, in the order in which they came: an object for each of them would be work for the collector. */
+  /**
+   * Encoded index records in order of arrival: one JavaScript object for each would be work for the garbage collector.
+   */
   readonly #objects = new ByteWriter(64 * 1024);
   readonly #targetBytes: number;
   #length = 0;
 
-  /** `targetBytes`: where `isFull` says that it is long enough. */
+  /** `targetBytes`: the size at which `isFull` becomes true. */
   constructor(targetBytes: number = PACK.targetBytes) {
     this.#targetBytes = targetBytes;
   }
 
-  /** Bytes given so far. */
+  /** Bytes returned so far. */
   get length(): number {
     return this.#length;
   }
@@ -27,12 +29,12 @@ export class PackWriter {
     return this.#objects.length / PACK.objectBytes;
   }
 
-  /** True when another frame belongs into another pack. */
+  /** True when the next frame belongs into another pack. */
   get isFull(): boolean {
     return this.#length >= this.#targetBytes || this.objects > PACK.maxObjects - FRAME.maxObjects;
   }
 
-  /** What the file goes on with. An object must not be added twice. */
+  /** The next bytes of the file. An object must not be added twice. */
   append(frame: Frame): Buffer[] {
     const parts = this.#length === 0 ? [PACK.magic, frame.stored] : [frame.stored];
     if (this.#length === 0) this.#length = PACK.magic.length;
@@ -47,7 +49,7 @@ export class PackWriter {
     return parts;
   }
 
-  /** The rest of the file: its index. Nothing may follow. */
+  /** The last bytes of the file: its index. */
   end(): Buffer {
     if (this.#length === 0) throw new RangeError('a pack without a frame');
     const { frameBytes, footerBytes } = PACK;
@@ -60,12 +62,12 @@ export class PackWriter {
       frames.writeUInt32LE(encoding, at + 16);
       frames.writeUInt32LE(checksum, at + 20);
     });
-    const objects = sorted(this.#objects.view());
+    const objects = sortByHash(this.#objects.view());
     const footer = Buffer.alloc(footerBytes);
     footer.writeBigUInt64LE(BigInt(this.#length), 0);
     footer.writeUInt32LE(this.#frames.length, 8);
     footer.writeUInt32LE(this.objects, 12);
-    // The footer's own numbers are part of what is hashed: no bit of an index can change unseen.
+    // The hash covers the footer's numbers too, so that every flipped bit of the index is detected.
     const hash = createHash('sha256').update(frames).update(objects).update(footer.subarray(0, 16)).digest();
     footer.set(hash, 16);
     footer.set(PACK.endMagic, 48);
@@ -74,8 +76,8 @@ export class PackWriter {
   }
 }
 
-/** A copy of these records of the index, by their hashes. */
-function sorted(records: Buffer): Buffer {
+/** A copy of index records, sorted by hash. */
+function sortByHash(records: Buffer): Buffer {
   const { objectBytes } = PACK;
   const { hashBytes } = SNAPSHOT_LIMITS;
   const order = new Uint32Array(records.length / objectBytes).map((_, index) => index * objectBytes);

@@ -12,33 +12,36 @@ export const SNAPSHOT_WIRE_LIMITS = {
   have: 32_768,
   /** Hashes of one `store/read`. */
   read: 1000,
-  /** `store/put` calls that wait for an answer. */
+  /** `store/put` calls that may wait for an answer at once. */
   putsInFlight: 4,
 } as const;
 
 export const ScanResultSchema = z.object({
   root: RootHashSchema,
-  /** False: more than the budget would have had to be read. `root` is then of no use; what was read is not read again. */
+  /**
+   * False: the scan had to read more than its budget. `root` is then meaningless; the content already read is not read
+   * again.
+   */
   complete: z.boolean(),
-  /** Everything that is no directory; a file with several names counts each. */
+  /** Everything except directories; each hard link counts. */
   files: count,
-  /** Without the top one. */
+  /** Directories without the root. */
   directories: count,
-  /** Sizes of regular files; a file with several names counts once. */
+  /** Sizes of regular files; a file with several hard links counts once. */
   bytes: count,
-  /** What had to be read, because it is new or looks otherwise than at the last scan. */
+  /** Files that were read because they are new or differ from the last scan, and their bytes. */
   changedFiles: count,
   changedBytes: count,
-  /** Objects that were sent, and the bytes that they take in the packs. */
+  /** Objects that were sent, and their bytes in the packs. */
   newObjects: count,
   newBytes: count,
   scanMs: z.number().nonnegative(),
   readMs: z.number().nonnegative(),
-  /** Something changed while it ran: the result is not of one moment. */
+  /** The workspace changed during the scan, so the tree may mix different states. */
   changedDuringScan: z.boolean(),
   /**
-   * Files that could not be read, because programs hold leases on them: in the tree stands only that they are there (`missing.ts`). The
-   * first of their paths.
+   * How many files could not be read because programs hold leases on them, and the first of their paths. The tree
+   * records only that they exist (`missing-entry.ts`).
    */
   missing: count.default(0),
   missingPaths: z.array(z.string().max(20_000)).max(MAX_MISSING_PATHS).default([]),
@@ -46,22 +49,27 @@ export const ScanResultSchema = z.object({
 export type ScanResult = z.infer<typeof ScanResultSchema>;
 
 export const RestoreResultSchema = z.object({
-  /** Names that were not there, had other content or another type, were not in the snapshot, or differed in their attributes only. */
+  /** Names that did not exist, had other content or type, were not in the snapshot, or differed only in attributes. */
   created: count,
   replaced: count,
   removed: count,
   touched: count,
-  /** Content that was written (or would be). */
+  /** Bytes of content written, or to be written with `dryRun`. */
   bytes: count,
 });
 export type RestoreResult = z.infer<typeof RestoreResultSchema>;
 
-/** supervisor → sidecar. During a call the sidecar calls `store/*` back on the same connection. One at a time. */
+/**
+ * supervisor → sidecar, one call at a time. During a call the sidecar calls `store/*` and `cache/*` on the same
+ * connection.
+ */
 export const SNAPSHOT_CALLS = {
   /**
-   * `base`: hash of a tree all of whose objects the store has and keeps until this is over, the newest one; null: the store is
-   * empty, or nothing in it need be shared. `budgetBytes`: give up (`complete: false`) where more content than this had to be
-   * read. `isBaseSuspect`: something of the base was found damaged; the store is asked for all of it. `frozen`: nothing else runs in the workspace, so a file that changes under our hands is an error and not `moved`. `awaitsLeases`: wait until the kernel takes leases from programs that do not give them up.
+   * `base`: the root of the newest tree whose objects the store keeps during this call; null: share nothing with the
+   * store. `budgetBytes`: stop with `complete: false` when more content than this has to be read. `isBaseSuspect`:
+   * objects of the base were found damaged, so ask the store about all of them. `frozen`: nothing else runs in the
+   * workspace, so a file that changes during the scan is an error and not `changedDuringScan`. `awaitsLeases`: wait
+   * until the kernel breaks leases that programs hold on files.
    */
   'snapshot/scan': {
     params: z.object({
@@ -74,10 +82,10 @@ export const SNAPSHOT_CALLS = {
     result: ScanResultSchema,
   },
   /**
-   * Makes the workspace, or what is at `path`, as it is in that tree. May be repeated after whatever death. Reads and checks
-   * all that it needs before it touches anything. `seen`: the tree that a scan has just found, in a workspace that nobody writes to since;
-   * where it was the last one, there is no other look. `dryRun` only counts. Progress is notified. `file_not_found` where the tree
-   * has nothing at `path`: a restore of a path never removes it.
+   * Restores the workspace, or one path, to a tree. May be repeated after any crash. Reads and checks all content
+   * before it changes anything. `scannedRoot`: the tree that a scan has just found; nobody has written to the workspace
+   * since, so it is not scanned again if that was the last scan. `dryRun` only counts. Sends progress. `file_not_found`
+   * when the tree has nothing at `path`: a restore of a path never removes it.
    */
   'snapshot/restore': {
     params: z.object({
@@ -89,9 +97,10 @@ export const SNAPSHOT_CALLS = {
     result: RestoreResultSchema,
   },
   /**
-   * Sends what scans know as the session's cache (`cache/*`), so that the next sidecar need not read everything again. False where
-   * that is not worth it, or something else is being done. `cancelled` where something else came in between. `last`: the sidecar is
-   * ended then; what is being done ends first, with `connection_closed` and as if never begun.
+   * Sends the scan cache of the session (`cache/*`), so that the next sidecar need not read all files again. `isSaved`
+   * is false if there is little to save, or if the sidecar is busy. `cancelled` when another call interrupts it.
+   * `isLast`: the sidecar is about to be stopped, so a running call is ended first with `connection_closed` and without
+   * effect.
    */
   'snapshot/save-scan-cache': {
     params: z.object({ isLast: z.boolean() }),
@@ -100,59 +109,69 @@ export const SNAPSHOT_CALLS = {
 } as const;
 
 const SentFrameSchema = z.object({
-  /** Records of its table (FRAME.recordBytes each), which come first, and its stored bytes, which follow. */
+  /**
+   * The number of records in its table (FRAME.recordBytes each), and the length of the stored bytes that follow the
+   * table.
+   */
   objects: count.max(FRAME.maxObjects),
   stored: count.max(FRAME.maxBytes),
   raw: count.max(FRAME.maxBytes),
   encoding: count.max(1),
 });
 
-/** sidecar → supervisor, on the connection of a `snapshot/*` call and only while it runs. */
+/** sidecar → supervisor, on the connection of a `snapshot/*` call and only during that call. */
 export const STORE_CALLS = {
-  /** Hashes (32 bytes each) behind the call; behind the answer one bit for each, the lowest first: 1 where the store has it. */
+  /**
+   * Payload: hashes of 32 bytes. Payload of the answer: one bit for each hash, lowest first; 1 if the store has the
+   * object.
+   */
   'store/have': {
     params: z.object({ hashes: count.max(SNAPSHOT_WIRE_LIMITS.have) }),
     result: z.object({}),
     bytes: 'both',
   },
-  /** The next bytes of a pack. Packs are numbered from 0 in each scan, and each is written from offset 0 on without gaps. */
+  /**
+   * Payload: the next bytes of a pack. Packs are numbered from 0 in each scan and written from offset 0 without gaps.
+   */
   'store/put': {
     params: z.object({ pack: count, offset: count }),
     result: z.object({}),
     bytes: 'params',
   },
   /**
-   * The pack is complete and has this many bytes. The store answers when it has checked all of it, and its objects count as had then; the
-   * next packs may be put meanwhile. A short one is checked while the answer is on its way: that it is refused comes with what follows, and
-   * is known before anything is published.
+   * The pack is complete and has this many bytes. The store answers when it has checked the pack; from then on its
+   * objects count as present. The next packs may be put meanwhile. A small pack is checked after the answer: a
+   * rejection is then reported by a later call, in any case before anything is published.
    */
   'store/seal': {
     params: z.object({ pack: count, bytes: count, objects: count }),
     result: z.object({}),
   },
   /**
-   * Hashes behind the call. Behind the answer whole frames with some of the objects, the first one asked for always among them,
-   * as many as one message carries: per frame its table, then its stored bytes. What did not come is asked for again.
-   * `snapshot_damaged` where the first one is not in the store.
+   * Payload: hashes. Payload of the answer: whole frames with some of the objects, always including the first, as many
+   * as one message carries; for each frame its table, then its stored bytes. The caller requests the other objects
+   * again. `snapshot_damaged` when the first object is not in the store.
    */
   'store/read': {
     params: z.object({ hashes: count.min(1).max(SNAPSHOT_WIRE_LIMITS.read) }),
     result: z.object({ frames: z.array(SentFrameSchema).max(1000) }),
     bytes: 'both',
   },
-  /** Behind the answer the next bytes of the session's cache; none at its end, or where there is none. */
+  /** Payload of the answer: the next bytes of the session's scan cache; empty at its end or without a cache. */
   'cache/read': {
     params: z.object({ offset: count }),
     result: z.object({}),
     bytes: 'result',
   },
-  /** The next bytes of another one, from offset 0 on without gaps. Only during `snapshot/save-scan-cache`, like the next. */
+  /** Payload: the next bytes of a new cache, from offset 0 without gaps. Only during `snapshot/save-scan-cache`. */
   'cache/put': {
     params: z.object({ offset: count }),
     result: z.object({}),
     bytes: 'params',
   },
-  /** It is complete, has this many bytes, and is the session's from now on. */
+  /**
+   * The new cache is complete, has this many bytes, and replaces the old one. Only during `snapshot/save-scan-cache`.
+   */
   'cache/seal': {
     params: z.object({ bytes: count }),
     result: z.object({}),

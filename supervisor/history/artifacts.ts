@@ -20,7 +20,7 @@ import { hasErrorCode, storageError } from '../store/storage-error.ts';
 
 const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW, COPYFILE_FICLONE } = constants;
 
-/** Files beside the log for what is too large for it: appended to, never changed. */
+/** Append-only files for outputs that are too large for the event log. */
 export class Artifacts {
   readonly #home: Home;
 
@@ -29,12 +29,12 @@ export class Artifacts {
   }
 
   /**
-   * Writes `bytes` at exactly `offset`. What a crash left behind that place goes first; a gap before it is an `internal`
-   * error. Durable after `sync`. Errors: `no_space`.
+   * Writes `bytes` at exactly `offset`. Bytes that a crash left beyond `offset` are cut off first; a gap before it is
+   * an `internal` error. Durable after `sync`. Errors: `no_space`.
    */
   append(sessionId: string, name: string, offset: number, bytes: Uint8Array): void {
     const path = this.#home.artifact(sessionId, name);
-    this.#do(`The artifact ${name} could not be written`, () => {
+    this.#withTypedErrors(`The artifact ${name} could not be written`, () => {
       const descriptor = openForWriting(path);
       try {
         const { size } = fstatSync(descriptor);
@@ -54,9 +54,9 @@ export class Artifacts {
     });
   }
 
-  /** Makes what was appended durable. */
+  /** Makes appended bytes durable. */
   sync(sessionId: string, name: string): void {
-    this.#do(`The artifact ${name} could not be made durable`, () => {
+    this.#withTypedErrors(`The artifact ${name} could not be made durable`, () => {
       const descriptor = openSync(this.#home.artifact(sessionId, name), O_WRONLY | O_NOFOLLOW);
       try {
         fdatasyncSync(descriptor);
@@ -68,7 +68,7 @@ export class Artifacts {
 
   /** Up to `limit` bytes from `offset`; fewer at the end. Errors: `not_found`. */
   read(sessionId: string, name: string, offset: number, limit: number): Buffer {
-    return this.#do(`The artifact ${name} could not be read`, () => {
+    return this.#withTypedErrors(`The artifact ${name} could not be read`, () => {
       const descriptor = openSync(this.#home.artifact(sessionId, name), O_RDONLY | O_NOFOLLOW);
       try {
         const wanted = Math.max(0, Math.min(limit, fstatSync(descriptor).size - offset));
@@ -86,15 +86,18 @@ export class Artifacts {
     });
   }
 
-  /** Bytes; 0 where there is none. */
+  /** Size in bytes; 0 for a missing artifact. */
   size(sessionId: string, name: string): number {
-    return this.#do(
+    return this.#withTypedErrors(
       `The size of the artifact ${name} could not be read`,
       () => statSync(this.#home.artifact(sessionId, name), { throwIfNoEntry: false })?.size ?? 0,
     );
   }
 
-  /** The first `bytes` of a file as one of another session, durable. One that is gone is not copied. Errors: `no_space`. */
+  /**
+   * Copies the first `bytes` of an artifact to another session, durably. A missing artifact is skipped. Errors:
+   * `no_space`.
+   */
   async copy(
     from: { readonly sessionId: string; readonly name: string },
     to: { readonly sessionId: string; readonly name: string },
@@ -120,14 +123,14 @@ export class Artifacts {
     }
   }
 
-  /** Everything of a session. */
+  /** Removes all artifacts of a session. */
   remove(sessionId: string): void {
-    this.#do(`The artifacts of ${sessionId} could not be removed`, () => {
+    this.#withTypedErrors(`The artifacts of ${sessionId} could not be removed`, () => {
       rmSync(this.#home.artifactsDirectory(sessionId), { recursive: true, force: true });
     });
   }
 
-  #do<T>(what: string, fn: () => T): T {
+  #withTypedErrors<T>(what: string, fn: () => T): T {
     try {
       return fn();
     } catch (error) {
@@ -145,7 +148,7 @@ function openForWriting(path: string): number {
     if (!hasErrorCode(error, 'ENOENT')) throw error;
   }
   const directory = dirname(path);
-  // A file whose name is not on the disk would be lost with all its bytes.
+  // A file is lost with all its bytes unless its directory entry is durable too.
   if (mkdirSync(directory, { recursive: true, mode: 0o700 }) !== undefined) syncDirectory(dirname(directory));
   const descriptor = openSync(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
   try {

@@ -1,6 +1,6 @@
 /**
- * JSON with one spelling only: keys in the order of their UTF-16 code units, no spaces, strings and numbers as JSON.stringify
- * has them (RFC 8785). Members without a value are left out, as JSON.stringify does.
+ * Canonical JSON (RFC 8785): keys in the order of their UTF-16 code units, no spaces, strings and numbers as
+ * JSON.stringify writes them. Undefined members are omitted, as JSON.stringify does.
  */
 export function canonicalJson(value: unknown): string {
   if (value === null || typeof value !== 'object') return scalar(value);
@@ -15,7 +15,7 @@ export function canonicalJson(value: unknown): string {
   return `{${text}}`;
 }
 
-/** Undefined has no JSON; within an array it becomes null. */
+/** Undefined has no JSON form; inside an array it becomes null. */
 function scalar(value: unknown): string {
   return value === undefined ? 'null' : JSON.stringify(value);
 }

@@ -8,8 +8,11 @@ import type { Artifacts } from './artifacts.ts';
 import type { EventLog } from './event-log.ts';
 
 const DAY_MS = 86_400_000;
-/** As long as the last snapshot of a deleted session stays: until then it can come back as a fork, with its history. */
-const GRACE_MS = 7 * DAY_MS;
+/**
+ * As long as the last snapshot of a deleted session is kept: until then a fork can bring the session back with its
+ * history.
+ */
+const GRACE_PERIOD_MS = 7 * DAY_MS;
 
 export interface DeletedSessionsOptions {
   readonly database: Database;
@@ -21,43 +24,49 @@ export interface DeletedSessionsOptions {
   readonly now: () => number;
 }
 
-/** What goes of a deleted session: about so many bytes. */
+/** A deleted session whose contents can be removed, and their approximate size. */
 export interface RemovableContents {
   readonly sessionId: string;
   readonly bytes: number;
 }
 
 /**
- * Removes what a session that was deleted over a week ago had said and been told: inputs, outputs, artifacts, and what its events hold.
- * Its row, the figures of its turns and the hashes of its events stay: they tell that it was there, and when.
+ * Removes the contents of sessions that were deleted over a week ago: inputs, outputs, artifacts and the data of
+ * events. The row, the figures of turns and the hashes of events stay as a record that the session existed.
  */
 export class DeletedSessionContents {
   readonly #options: DeletedSessionsOptions;
-  #tick: NodeJS.Timeout | null = null;
+  #dailyTimer: NodeJS.Timeout | null = null;
 
   constructor(options: DeletedSessionsOptions) {
     this.#options = options;
   }
 
-  /** Now and once a day. */
+  /** Removes due contents now and once a day. */
   start(): void {
-    this.#tick = setInterval(() => this.removeAll(), DAY_MS).unref();
+    this.#dailyTimer = setInterval(() => this.removeAll(), DAY_MS).unref();
     this.removeAll();
   }
 
   close(): void {
-    if (this.#tick !== null) clearInterval(this.#tick);
+    if (this.#dailyTimer !== null) clearInterval(this.#dailyTimer);
   }
 
-  /** Sessions whose contents are there and not needed any more. One with a snapshot that is still there keeps them: forks copy its history. */
+  /**
+   * Sessions whose contents are due for removal. A session that still has a snapshot is not, because forks copy its
+   * history.
+   */
   findRemovable(): RemovableContents[] {
     const { database, sessions, now } = this.#options;
-    const old = sessions
+    const expired = sessions
       .all(['deleted'])
-      .filter(({ deletedAt }) => deletedAt !== null && now() - deletedAt > GRACE_MS);
-    return old.flatMap(({ id }) => {
-      const last = database.get('SELECT type FROM events WHERE sessionId = ? ORDER BY seq DESC LIMIT 1', id);
-      const isDone = parseRow(LastSchema.optional(), 'events', last)?.type === 'session.contents-removed';
+      .filter(({ deletedAt }) => deletedAt !== null && now() - deletedAt > GRACE_PERIOD_MS);
+    return expired.flatMap(({ id }) => {
+      const newest = database.get(
+        'SELECT type FROM events WHERE sessionId = ? ORDER BY seq DESC LIMIT 1',
+        id,
+      );
+      const isDone = parseRow(LastSchema.optional(), 'events', newest)?.type === 'session.contents-removed';
       if (isDone || database.get('SELECT 1 FROM snapshots WHERE sessionId = ? LIMIT 1', id) !== undefined)
         return [];
       const row = database.get(
@@ -69,12 +78,12 @@ export class DeletedSessionContents {
     });
   }
 
-  /** Killed in the middle, the rest goes the next time. What fails is logged and left. */
+  /** Removes all due contents. After a crash the next run continues. Failures are logged. */
   removeAll(): void {
     try {
       for (const { sessionId } of this.findRemovable()) this.remove(sessionId);
     } catch (error) {
-      this.#options.log.warn('contents of deleted sessions stay', {
+      this.#options.log.warn('the contents of deleted sessions could not be removed', {
         why: HoldfastError.from(error).sentence,
       });
     }
@@ -89,14 +98,16 @@ export class DeletedSessionContents {
       database.run(`DELETE FROM turn_pieces WHERE turnId IN (${turns})`, sessionId);
       database.run(`DELETE FROM turn_streams WHERE turnId IN (${turns})`, sessionId);
       database.run(
-        `UPDATE turns SET output = NULL, outputArtifact = 0, error = NULL, stdoutBytes = 0, stderrBytes = 0, resultBytes = 0
+        `UPDATE turns SET output = NULL, outputArtifact = 0, error = NULL,
+           stdoutBytes = 0, stderrBytes = 0, resultBytes = 0
          WHERE sessionId = ?`,
         sessionId,
       );
       database.run('DELETE FROM terminals WHERE sessionId = ?', sessionId);
-      // Hashes stay, so that the order of what was said can still be followed.
+      // The hashes stay, so that the order of events can still be verified.
       database.run(
-        "UPDATE events SET data = '{}' WHERE sessionId = ? AND type NOT IN ('session.created', 'session.forked', 'session.status', 'session.deleted')",
+        `UPDATE events SET data = '{}' WHERE sessionId = ?
+         AND type NOT IN ('session.created', 'session.forked', 'session.status', 'session.deleted')`,
         sessionId,
       );
       sessions.update(sessionId, { about: null, tags: [], model: null });

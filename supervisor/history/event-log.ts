@@ -9,13 +9,13 @@ import { JsonSchema, count, json, parseRow, time } from '../store/columns.ts';
 import type { Database } from '../store/database.ts';
 import { canonicalJson } from './canonical-json.ts';
 
-/** An event larger than this could not be given to a client in one message. */
-const EVENT_BYTES = 512 * 1024;
-/** What `read` returns at most, as JSON, unless one event alone has more. */
-const PAGE_BYTES = 640 * 1024;
-/** About what an event costs in JSON beside its data. */
+/** Size limit of an event, so that one message can carry it to a client. */
+const MAX_EVENT_BYTES = 512 * 1024;
+/** The most JSON that `read` returns, unless a single event is larger. */
+const MAX_PAGE_BYTES = 640 * 1024;
+/** Approximate JSON size of an event besides its data. */
 const ENVELOPE_BYTES = 360;
-const VERIFIED_AT_ONCE = 500;
+const VERIFY_BATCH = 500;
 
 const INSERT =
   'INSERT INTO events (sessionId, seq, at, type, data, prevHash, hash) VALUES (?, ?, ?, ?, ?, ?, ?)';
@@ -29,7 +29,7 @@ const EventRowSchema = z.object({
   prevHash: z.string(),
   hash: z.string(),
 });
-/** As it was written, for checking: the text of `data` is what was hashed. */
+/** A row with `data` as stored, because that exact text was hashed. */
 const RawRowSchema = EventRowSchema.extend({ data: z.string() });
 const HeadSchema = z.object({ seq: count, hash: z.string() });
 
@@ -38,17 +38,17 @@ export type Head = z.output<typeof HeadSchema>;
 
 export interface Verification {
   readonly ok: boolean;
-  /** How many there are. */
+  /** The number of events. */
   readonly events: number;
   readonly head: string;
-  /** The first seq at which the chain does not hold. */
+  /** The first seq at which the hash chain is broken. */
   readonly firstInvalid: number | null;
 }
 
 export interface ReadOptions {
-  /** Only events with a greater seq; 0 when left out. */
+  /** Only events with a greater seq. Default 0. */
   readonly after?: number | undefined;
-  /** 1,000 when left out. */
+  /** Default 1,000. */
   readonly limit?: number | undefined;
   readonly type?: string | undefined;
 }
@@ -56,8 +56,8 @@ export interface ReadOptions {
 export type EventListener = (event: SessionEvent) => void;
 
 /**
- * The append-only history of every session: `seq` without gaps, each event chained to the one before by its hash.
- * Never put a secret into an event.
+ * The append-only history of every session. `seq` has no gaps, and a hash chains each event to the previous one. Never
+ * put a secret into an event.
  */
 export class EventLog {
   readonly #database: Database;
@@ -71,13 +71,13 @@ export class EventLog {
   }
 
   /**
-   * Durable when it returns; inside a transaction, together with that. Listeners hear of it after the commit only.
-   * Returns the events as they were written.
+   * Appends events and returns them as written. They are durable on return, or, inside a transaction, with its commit.
+   * Listeners are called after the commit.
    */
   append(sessionId: string, entries: readonly EventEntry[]): SessionEvent[] {
     if (entries.length === 0) return [];
     return this.#database.transaction(() => {
-      // Whatever undoes these events leaves the kept head wrong, so it is read from the table again then.
+      // After a rollback the cached head is wrong and has to be read from the table again.
       this.#database.afterRollback(() => this.#heads.delete(sessionId));
       let head = this.head(sessionId);
       const written: SessionEvent[] = [];
@@ -105,12 +105,15 @@ export class EventLog {
         });
       }
       this.#heads.set(sessionId, { seq: head.seq, hash: head.hash });
-      this.#database.afterCommit(() => this.#tell(sessionId, written));
+      this.#database.afterCommit(() => this.#emit(sessionId, written));
       return written;
     });
   }
 
-  /** In order. May stop before `limit` where the page grows too large for a message: go on after the last seq until it is empty. */
+  /**
+   * Events in order. May return fewer than `limit` to fit into a message: continue after the last seq until the page is
+   * empty.
+   */
   read(sessionId: string, options: ReadOptions = {}): SessionEvent[] {
     const { after = 0, limit = 1000, type } = options;
     const rows = this.#database.iterate(
@@ -125,7 +128,7 @@ export class EventLog {
     for (const row of rows) {
       const raw = parseRow(RawRowSchema, 'events', row);
       bytes += Buffer.byteLength(raw.data) + ENVELOPE_BYTES;
-      if (events.length > 0 && bytes > PAGE_BYTES) break;
+      if (events.length > 0 && bytes > MAX_PAGE_BYTES) break;
       events.push(toEvent(row));
     }
     return events;
@@ -149,7 +152,7 @@ export class EventLog {
     return head;
   }
 
-  /** Recomputes the whole chain from the table. Lets other work in between, and covers what was there when it began. */
+  /** Recomputes the hash chain of all events that exist at the start. Yields to other work in between. */
   async verify(sessionId: string): Promise<Verification> {
     const { seq: end } = this.head(sessionId);
     let head: Head = { seq: 0, hash: GENESIS_HASH };
@@ -161,16 +164,16 @@ export class EventLog {
         sessionId,
         head.seq,
         end,
-        VERIFIED_AT_ONCE,
+        VERIFY_BATCH,
       );
       if (rows.length === 0) break;
       for (const row of rows) {
         const raw = parseRow(RawRowSchema, 'events', row);
-        const holds =
+        const isValid =
           raw.seq === head.seq + 1 &&
           raw.prevHash === head.hash &&
           raw.hash === eventHash(sessionId, raw.seq, isoTime(raw.at), raw.type, raw.data, head.hash);
-        if (!holds) firstInvalid ??= head.seq + 1;
+        if (!isValid) firstInvalid ??= head.seq + 1;
         head = raw;
         events += 1;
       }
@@ -180,7 +183,7 @@ export class EventLog {
     return { ok: firstInvalid === null, events, head: head.hash, firstInvalid };
   }
 
-  /** `listener` hears of every event committed from now on, in order. Returns the end of it. */
+  /** Calls `listener` for every event committed from now on, in order, until the returned function is called. */
   subscribe(sessionId: string, listener: EventListener): () => void {
     const own: EventListener = (event) => listener(event);
     const listeners = this.#listeners.get(sessionId) ?? new Set();
@@ -193,7 +196,7 @@ export class EventLog {
     };
   }
 
-  /** Takes a whole history away: only for a session that is removed for good. */
+  /** Deletes a whole history, for a session that is removed for good. */
   remove(sessionId: string): void {
     this.#database.transaction(() => {
       this.#database.afterRollback(() => this.#heads.delete(sessionId));
@@ -202,7 +205,7 @@ export class EventLog {
     });
   }
 
-  #tell(sessionId: string, events: readonly SessionEvent[]): void {
+  #emit(sessionId: string, events: readonly SessionEvent[]): void {
     for (const event of events) {
       for (const listener of [...(this.#listeners.get(sessionId) ?? [])]) {
         try {
@@ -227,9 +230,9 @@ function chain(sessionId: string, head: Head, entry: EventEntry): Chained {
   const { type } = entry;
   const text = canonicalJson(entry.data);
   const bytes = Buffer.byteLength(text);
-  if (bytes > EVENT_BYTES) {
+  if (bytes > MAX_EVENT_BYTES) {
     throw new HoldfastError('internal', `An event of type ${type} is too large for the history`, {
-      why: `it has ${bytes} bytes and ${EVENT_BYTES} are the most`,
+      why: `it has ${bytes} bytes, and the limit is ${MAX_EVENT_BYTES}`,
     });
   }
   const atMs = Math.trunc(entry.at ?? Date.now());
@@ -246,7 +249,7 @@ function chain(sessionId: string, head: Head, entry: EventEntry): Chained {
   };
 }
 
-/** sha256 over the canonical JSON `[sessionId, seq, at, type, data, prevHash]`; `data` is canonical already. */
+/** sha256 of the canonical JSON `[sessionId, seq, at, type, data, prevHash]`; `data` is already canonical. */
 function eventHash(
   sessionId: string,
   seq: number,

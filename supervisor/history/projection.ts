@@ -5,7 +5,10 @@ import type { SessionRow } from '../store/sessions.ts';
 import type { TurnSummary } from '../store/turns.ts';
 import { canonicalJson } from './canonical-json.ts';
 
-/** Fields of a session's row that its history alone gives back. Activity and expiry are clocks, not history. */
+/**
+ * The fields of a session's row that can be rebuilt from its history. Activity and expiry times are not part of the
+ * history.
+ */
 export const PROJECTED_SESSION = [
   'id',
   'name',
@@ -27,7 +30,7 @@ export const PROJECTED_SESSION = [
   'workspaceBytes',
 ] as const satisfies readonly (keyof SessionRow)[];
 
-/** Fields of a turn's row that its history alone gives back. */
+/** The fields of a turn's row that can be rebuilt from the history. */
 export const PROJECTED_TURN = [
   'id',
   'status',
@@ -61,22 +64,22 @@ export interface ProjectedSession extends Pick<SessionRow, (typeof PROJECTED_SES
   readonly turns: readonly ProjectedTurn[];
 }
 
-/** What a history comes to; null before `session.created`. Pure: the same events give the same state. */
+/** The state after these events; null before `session.created`. Pure: the same events give the same state. */
 export function replay(events: Iterable<SessionEvent>): ProjectedSession | null {
   let state: ProjectedSession | null = null;
   for (const event of events) state = applyEvent(state, event);
   return state;
 }
 
-/** One step of `replay`. Types that this program does not know change nothing but the seq. */
+/** Applies one event. An unknown event type changes only the seq. */
 export function applyEvent(state: ProjectedSession | null, event: SessionEvent): ProjectedSession | null {
   const entry = parseEvent(event);
   if (entry?.type === 'session.created') return { ...created(event.sessionId, entry), lastSeq: event.seq };
   if (state === null) return null;
-  return { ...(entry === null ? state : step(state, entry)), lastSeq: event.seq };
+  return { ...(entry === null ? state : applyEntry(state, entry)), lastSeq: event.seq };
 }
 
-const BEGINNING = {
+const INITIAL_STATE = {
   status: 'created',
   generation: 0,
   codeVersion: null,
@@ -91,7 +94,7 @@ function created(id: string, { data }: Extract<EventEntry, { type: 'session.crea
   return {
     id,
     ...data,
-    ...BEGINNING,
+    ...INITIAL_STATE,
     model: null,
     about: null,
     lastSeq: 0,
@@ -99,12 +102,12 @@ function created(id: string, { data }: Extract<EventEntry, { type: 'session.crea
   };
 }
 
-function step(state: ProjectedSession, entry: EventEntry): ProjectedSession {
+function applyEntry(state: ProjectedSession, entry: EventEntry): ProjectedSession {
   switch (entry.type) {
     case 'session.status':
       return { ...state, status: entry.data.to };
     case 'session.updated':
-      return { ...state, ...given(entry.data) };
+      return { ...state, ...definedMembers(entry.data) };
     case 'session.deleted':
       return { ...state, status: 'deleted' };
     case 'session.contents-removed':
@@ -123,7 +126,7 @@ function step(state: ProjectedSession, entry: EventEntry): ProjectedSession {
     case 'turn.output':
     case 'turn.cancelling':
     case 'turn.ended':
-      return { ...state, turns: turnsAfter(state.turns, entry) };
+      return { ...state, turns: applyToTurns(state.turns, entry) };
     case 'workspace.cleaned':
       return { ...state, workspaceBytes: 0 };
     case 'workspace.measured':
@@ -149,23 +152,23 @@ function step(state: ProjectedSession, entry: EventEntry): ProjectedSession {
   }
 }
 
-/** A fork is a new session: of the other's labels and sandboxes it has nothing, of its turns all. */
+/** A fork is a new session. It keeps the turns of the source session, but not its labels and sandboxes. */
 function forked({ data }: Extract<EventEntry, { type: 'session.forked' }>): Partial<ProjectedSession> {
   const { name, profile, persistent, backing, uid, gid } = data;
-  return { ...BEGINNING, name, profile, persistent, throwaway: false, backing, uid, gid };
+  return { ...INITIAL_STATE, name, profile, persistent, throwaway: false, backing, uid, gid };
 }
 
-/** Without the members that are there but undefined: those change nothing. */
-function given<T extends object>(data: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+/** Drops undefined members: they change nothing. */
+function definedMembers<T extends object>(data: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
   return Object.fromEntries(Object.entries(data).filter(([, value]) => value !== undefined)) as never;
 }
 
 type TurnEntry = Extract<EventEntry, { type: `turn.${string}` }>;
 
-function turnsAfter(turns: readonly ProjectedTurn[], entry: TurnEntry): readonly ProjectedTurn[] {
+function applyToTurns(turns: readonly ProjectedTurn[], entry: TurnEntry): readonly ProjectedTurn[] {
   if (entry.type === 'turn.queued') return [...turns, queued(entry.data)];
   const { turnId } = entry.data;
-  return turns.map((turn) => (turn.id === turnId ? turnStep(turn, entry) : turn));
+  return turns.map((turn) => (turn.id === turnId ? applyToTurn(turn, entry) : turn));
 }
 
 function queued(data: Extract<EventEntry, { type: 'turn.queued' }>['data']): ProjectedTurn {
@@ -196,7 +199,7 @@ function queued(data: Extract<EventEntry, { type: 'turn.queued' }>['data']): Pro
   };
 }
 
-function turnStep(turn: ProjectedTurn, entry: Exclude<TurnEntry, { type: 'turn.queued' }>): ProjectedTurn {
+function applyToTurn(turn: ProjectedTurn, entry: Exclude<TurnEntry, { type: 'turn.queued' }>): ProjectedTurn {
   switch (entry.type) {
     case 'turn.started': {
       const { turnId: _, case: dispatchCase, ...rest } = entry.data;
@@ -224,7 +227,10 @@ function turnStep(turn: ProjectedTurn, entry: Exclude<TurnEntry, { type: 'turn.q
   }
 }
 
-/** Where a history and the rows disagree, a line each: `status: history "idle", row "active"`. Empty when they agree. */
+/**
+ * Where the history and the rows disagree, one line each: `status: history "idle", row "active"`. Empty when they
+ * agree.
+ */
 export function projectionMismatches(
   projected: ProjectedSession | null,
   session: SessionRow,

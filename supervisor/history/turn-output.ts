@@ -9,8 +9,8 @@ import type { Database } from '../store/database.ts';
 import type { Artifacts } from './artifacts.ts';
 import type { EventLog } from './event-log.ts';
 
-/** What one `read` returns at most. */
-const READ_BYTES = 4 * 2 ** 20;
+/** The most that one `read` returns. */
+const MAX_READ_BYTES = 4 * 2 ** 20;
 
 const TurnSchema = z.object({ sessionId: z.string(), stdout: count, stderr: count, result: count });
 const TURN =
@@ -23,8 +23,8 @@ const StreamSchema = z.object({
 const PieceSchema = z.object({ start: count, bytes: count, seq: z.int().positive() });
 
 /**
- * The output of turns, byte for byte. The first 32 KB of a turn are kept inside events; a stream that goes on beyond
- * that moves to an artifact as a whole, and its later events only say which bytes came.
+ * Stores the output of turns, byte for byte. The first 32 KB of a turn are stored in events. A stream that exceeds that
+ * moves to an artifact as a whole, and its later events only record which bytes arrived.
  */
 export class TurnOutput {
   readonly #database: Database;
@@ -38,8 +38,8 @@ export class TurnOutput {
   }
 
   /**
-   * Durable when it returns: event, offset in the turn's row and file. Bytes that are stored already are ignored.
-   * Returns how many bytes of the stream are durable. Errors: `not_found`, `no_space`, `internal` for a gap.
+   * Stores output durably: the event, the offset in the turn's row, and the file. Bytes that are already stored are
+   * ignored. Returns how many bytes of the stream are durable. Errors: `not_found`, `no_space`, `internal` for a gap.
    */
   store(turnId: string, stream: OutputStream, offset: number, bytes: Uint8Array): number {
     return this.#database.transaction(() => {
@@ -81,8 +81,8 @@ export class TurnOutput {
   /** Up to `limit` (≤ 4 MiB) durable bytes from `offset`; empty at the end. Errors: `not_found`, `home_damaged`. */
   read(turnId: string, stream: OutputStream, offset: number, limit: number): Buffer {
     const turn = this.#turn(turnId);
-    // A file may have more than was acknowledged: only what the row says is output.
-    const end = Math.min(turn[stream], offset + Math.min(limit, READ_BYTES));
+    // A file may hold more bytes than were acknowledged: only the bytes counted in the row are output.
+    const end = Math.min(turn[stream], offset + Math.min(limit, MAX_READ_BYTES));
     if (end <= offset) return Buffer.alloc(0);
     const artifact = this.#streams(turnId).find((one) => one.stream === stream)?.artifact ?? null;
     const bytes =
@@ -104,7 +104,7 @@ export class TurnOutput {
     bytes: Uint8Array,
   ): void {
     const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-    // Half a character at either end makes the piece binary: what came is never changed to be readable.
+    // A partial character at either end makes the chunk binary: output is never altered to be readable.
     const content = isUtf8(buffer)
       ? { text: buffer.toString('utf8') }
       : { base64: buffer.toString('base64') };
@@ -125,7 +125,8 @@ export class TurnOutput {
 
   #readInline(sessionId: string, turnId: string, stream: OutputStream, offset: number, end: number): Buffer {
     const pieces = this.#database.all(
-      'SELECT start, bytes, seq FROM turn_pieces WHERE turnId = ? AND stream = ? AND start < ? AND start + bytes > ? ORDER BY start',
+      `SELECT start, bytes, seq FROM turn_pieces
+       WHERE turnId = ? AND stream = ? AND start < ? AND start + bytes > ? ORDER BY start`,
       turnId,
       stream,
       end,
@@ -156,7 +157,7 @@ export class TurnOutput {
     return text === undefined ? Buffer.from(base64 ?? '', 'base64') : Buffer.from(text, 'utf8');
   }
 
-  /** Files that hold streams of a turn, and how many bytes of each are output. */
+  /** The artifacts that hold streams of a turn, and how many bytes of each are output. */
   artifactFiles(
     turnId: string,
   ): { readonly stream: OutputStream; readonly artifact: string; readonly bytes: number }[] {
@@ -167,8 +168,8 @@ export class TurnOutput {
   }
 
   /**
-   * Gives a turn the output of another one, whose events and files were copied: `seqOf` says which event of its own session holds what
-   * that one of the other session did, and files are named as this class does.
+   * Copies the output records of a turn to its copy in another session, whose events and artifacts have already been
+   * copied. `seqOf` maps the seq of an event to that of its copy.
    */
   copy(turnId: string, copyId: string, seqOf: (seq: number) => number | undefined): void {
     for (const own of this.#streams(turnId)) {
@@ -188,12 +189,12 @@ export class TurnOutput {
     }
   }
 
-  /** Takes the files of a session that is being deleted; its events keep the first 32 KB of each turn. */
+  /** Removes the artifacts of a session that is being deleted; its events keep the first 32 KB of each turn. */
   removeFiles(sessionId: string): void {
     this.#artifacts.remove(sessionId);
   }
 
-  /** Copies what the events hold of a stream to its artifact, which goes on from there. */
+  /** Moves a stream to an artifact: copies the bytes that the events hold. */
   #spill(sessionId: string, turnId: string, stream: OutputStream): string {
     const name = artifactName(turnId, stream);
     const soFar = this.#readInline(sessionId, turnId, stream, 0, INLINE_OUTPUT_BYTES);

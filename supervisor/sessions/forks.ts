@@ -33,15 +33,16 @@ export interface ForksOptions {
   readonly hydration: Pick<Hydration, 'start'>;
 }
 
-/** A turn of the other session and what it is called here. */
+/** A turn of the source session, and its id in the fork. */
 interface CopiedTurn {
   readonly turn: TurnRow;
   readonly id: string;
 }
 
 /**
- * Makes sessions that begin where others were. Row, history and the intent to bring the files are one transaction: a fork is there with all of
- * it, or not at all. Its files are brought after that. What it was made from is not touched.
+ * Creates sessions from snapshots of other sessions. One transaction writes the row, the history and the intent to
+ * hydrate the workspace, so a fork exists completely or not at all. Its files follow in the background. The source
+ * session is not touched.
  */
 export class Forks {
   readonly #options: ForksOptions;
@@ -50,31 +51,32 @@ export class Forks {
     this.#options = options;
   }
 
-  /** Errors: `not_found` where the profile is not deployed any more, `already_exists` for the name. */
+  /** Errors: `not_found` when the profile is no longer deployed, `already_exists` for the name. */
   async fork(snapshot: SnapshotRow, name: string | undefined, opId?: string): Promise<SessionRow> {
     const { operations, sessions } = this.#options;
     const earlier = operations.findResult(opId, 'snapshot.fork');
     const sessionId =
-      earlier === null ? await this.#make(snapshot, name, opId) : (earlier.result as { id: string }).id;
+      earlier === null ? await this.#create(snapshot, name, opId) : (earlier.result as { id: string }).id;
     await failpoint('fork.after-row');
     const row = sessions.find(sessionId);
     this.#options.hydration.start(sessionId);
     return row;
   }
 
-  async #make(snapshot: SnapshotRow, name: string | undefined, opId: string | undefined): Promise<string> {
+  async #create(snapshot: SnapshotRow, name: string | undefined, opId: string | undefined): Promise<string> {
     const { database, sessions, snapshots, profiles, operations, events, creation, restores } = this.#options;
     const { turns, output, ids } = this.#options;
     const source = sessions.get(snapshot.sessionId);
     if (source === null) throw new HoldfastError('not_found', `There is no session ${snapshot.sessionId}`);
     const profile = profiles.getOrThrow(source.profile);
     const id = ids.next('ses');
-    const told = this.#history(snapshot);
-    const copied = this.#ended(told);
+    const history = this.#history(snapshot);
+    const copied = this.#endedTurns(history);
     await this.#copyFiles(source.id, id, copied);
     const { result } = operations.runOnce(opId, 'snapshot.fork', () => {
       database.transaction(() => {
-        // Gone while files of the history were copied: from here on the intent holds what it needs.
+        // The snapshot may have been deleted during the copy. From here on the intent protects its objects from
+        // collection.
         snapshots.getOrThrow(snapshot.id);
         const row: SessionRow = {
           ...creation.row(profile, { name: name ?? id, throwaway: false }),
@@ -82,11 +84,14 @@ export class Forks {
           lineage: snapshot.lineage,
           origin: snapshot.id,
         };
-        const entries = [...kept(told, copied).map(({ entry }) => entry), forkedEvent(row, snapshot)];
+        const entries = [
+          ...copyEvents(history, copied).map(({ entry }) => entry),
+          forkedEvent(row, snapshot),
+        ];
         const state = replay(entries.map((entry, at) => asEvent(row.id, at + 1, entry)));
         sessions.insert({ ...row, about: state?.about ?? null, model: state?.model ?? null });
         events.append(row.id, entries);
-        const seqs = new Map(kept(told, copied).map(({ seq }, at) => [seq, at + 1]));
+        const seqs = new Map(copyEvents(history, copied).map(({ seq }, at) => [seq, at + 1]));
         for (const { turn, id } of copied.values()) {
           turns.insert({ ...turn, id, sessionId: row.id });
           output.copy(turn.id, id, (seq) => seqs.get(seq));
@@ -98,23 +103,23 @@ export class Forks {
     return result.id;
   }
 
-  /** What had happened when the snapshot was taken. */
+  /** The events of the source session up to the snapshot. */
   #history({ sessionId, eventSeq }: SnapshotRow): SessionEvent[] {
     const { events } = this.#options;
-    const told: SessionEvent[] = [];
+    const history: SessionEvent[] = [];
     for (;;) {
-      const page = events.read(sessionId, { after: told.at(-1)?.seq ?? 0 });
+      const page = events.read(sessionId, { after: history.at(-1)?.seq ?? 0 });
       const wanted = page.filter(({ seq }) => seq <= eventSeq);
-      told.push(...wanted);
-      if (page.length === 0 || wanted.length < page.length) return told;
+      history.push(...wanted);
+      if (page.length === 0 || wanted.length < page.length) return history;
     }
   }
 
-  /** Turns that had ended by then, under their new ids. One that had not is none of the fork's. */
-  #ended(told: readonly SessionEvent[]): Map<string, CopiedTurn> {
+  /** The turns that had ended by then, with their new ids. Unfinished turns are not copied. */
+  #endedTurns(history: readonly SessionEvent[]): Map<string, CopiedTurn> {
     const { turns, ids } = this.#options;
     const copied = new Map<string, CopiedTurn>();
-    for (const { type, data } of told) {
+    for (const { type, data } of history) {
       const { turnId } = data;
       if (type !== 'turn.ended' || typeof turnId !== 'string') continue;
       const turn = turns.get(turnId);
@@ -124,7 +129,7 @@ export class Forks {
     return copied;
   }
 
-  /** Killed in between, what was copied belongs to no session, and is collected. */
+  /** If the supervisor is killed meanwhile, the copies belong to no session and are garbage-collected. */
   async #copyFiles(from: string, to: string, copied: ReadonlyMap<string, CopiedTurn>): Promise<void> {
     const { artifacts, output } = this.#options;
     for (const { turn, id } of copied.values()) {
@@ -138,21 +143,21 @@ export class Forks {
   }
 }
 
-/** Events of the other session as they are told here, with the place that they had there. */
-function kept(
-  told: readonly SessionEvent[],
+/** The events of the source session as the fork records them, each with its original `seq`. */
+function copyEvents(
+  history: readonly SessionEvent[],
   copied: ReadonlyMap<string, CopiedTurn>,
 ): { readonly seq: number; readonly entry: EventEntry }[] {
-  return told.flatMap(({ seq, type, data, at }) => {
+  return history.flatMap(({ seq, type, data, at }) => {
     const { turnId } = data;
-    const own = typeof turnId === 'string' ? copied.get(turnId)?.id : undefined;
-    if (turnId !== undefined && own === undefined) return [];
+    const newTurnId = typeof turnId === 'string' ? copied.get(turnId)?.id : undefined;
+    if (turnId !== undefined && newTurnId === undefined) return [];
     const changed: Record<string, unknown> = { ...data };
-    if (own !== undefined) changed['turnId'] = own;
+    if (newTurnId !== undefined) changed['turnId'] = newTurnId;
     const { stream, artifact } = data;
-    if (own !== undefined && typeof artifact === 'string' && typeof stream === 'string')
-      changed['artifact'] = `${own}.${stream}`;
-    // It was parsed when it was written, and only ids are others.
+    if (newTurnId !== undefined && typeof artifact === 'string' && typeof stream === 'string')
+      changed['artifact'] = `${newTurnId}.${stream}`;
+    // The event was validated when it was written; only ids differ.
     return [{ seq, entry: { type, data: changed, at: Date.parse(at) } as unknown as EventEntry }];
   });
 }
@@ -165,7 +170,7 @@ function forkedEvent(row: SessionRow, { sessionId, id, eventSeq }: SnapshotRow):
   };
 }
 
-/** For `replay`, which looks at neither times nor hashes. */
+/** An event for `replay`, which uses neither times nor hashes. */
 function asEvent(sessionId: string, seq: number, { type, data }: EventEntry): SessionEvent {
   return { sessionId, seq, at: '', type, data: data as SessionEvent['data'], prevHash: '', hash: '' };
 }

@@ -32,17 +32,17 @@ import type { LineageStore } from './store/lineage-store.ts';
 import type { LineageStores } from './store/lineage-stores.ts';
 import type { SnapshotCreation } from './snapshot-creation.ts';
 
-/** Comparisons that are kept for their next page, and patches that are kept for their next piece. */
-const KEPT = { comparisons: 4, patches: 4 } as const;
-/** A patch that nobody goes on with is ended. */
-const PATCH_IDLE_MS = 60_000;
+/** How many comparisons are cached for their next page, and patches for their next chunk. */
+const CACHE_SIZES = { comparisons: 4, patches: 4 } as const;
+/** A patch whose next chunk is not requested for this long is closed. */
+const PATCH_IDLE_TIMEOUT_MS = 60_000;
 
-/** `now`: the workspace as it is. `clean`: as it begins. */
+/** `now`: the current workspace. `clean`: the workspace as it was created. */
 type Side = SnapshotRow | 'now' | 'clean';
 
 export interface ComparedSides {
   readonly lineage: string;
-  /** Whose workspace `now` is. */
+  /** The session whose workspace is `now`. */
   readonly sessionId: string | null;
   readonly a: Side;
   readonly b: Side;
@@ -55,9 +55,9 @@ export interface ComparisonsOptions {
   /** Errors: `not_found`. */
   readonly findSnapshot: (id: string, session?: string) => SnapshotRow;
   readonly findSession: (reference: string) => SessionRow;
-  /** What the workspace of a session begins with; null for nothing. */
+  /** The files that the session's workspace was created with; null for none. */
   readonly seedOf: (session: SessionRow) => AsyncIterable<SeedItem> | null;
-  /** The file of the thread that compares lines. */
+  /** Path of the worker program that compares lines. */
   readonly lineWorker: string;
 }
 
@@ -82,7 +82,7 @@ export interface ChangesPage {
   readonly caveats: Caveat[];
 }
 
-interface KeptComparison {
+interface CachedComparison {
   readonly comparison: Comparison;
   readonly reader: BorrowedReader;
 }
@@ -92,7 +92,7 @@ interface OpenPatch {
   readonly reader: BorrowedReader;
 }
 
-interface KeptPatch extends OpenPatch {
+interface CachedPatch extends OpenPatch {
   readonly idle: NodeJS.Timeout;
 }
 
@@ -104,12 +104,12 @@ export interface PatchAnswer {
   readonly caveats: Caveat[];
 }
 
-/** Snapshots, and workspaces as they are now, beside each other. */
+/** Compares snapshots with each other and with current workspaces. */
 export class Comparisons {
   readonly #options: ComparisonsOptions;
-  readonly #kept = new Map<string, KeptComparison>();
-  /** By the cursor that goes on with it. */
-  readonly #patches = new Map<string, KeptPatch>();
+  readonly #comparisons = new Map<string, CachedComparison>();
+  /** Open patches by the cursor of their next chunk. */
+  readonly #patches = new Map<string, CachedPatch>();
   #serial = 0;
 
   constructor(options: ComparisonsOptions) {
@@ -120,7 +120,7 @@ export class Comparisons {
     return await this.#page(this.#sides(request), request, options);
   }
 
-  /** What resuming from there would change, or a restore. Begins with the workspace as it is. */
+  /** The changes that a resume or restore would make to the current workspace. */
   async preview(request: PreviewRequest, options: SnapshotCallOptions): Promise<ChangesPage> {
     const { from } = request;
     const session = this.#options.findSession(request.session);
@@ -129,7 +129,7 @@ export class Comparisons {
       case 'files':
         return { changes: [], totals: NO_CHANGES, nextCursor: null, caveats: [] };
       case 'memory':
-        throw new HoldfastError('not_supported', 'Resuming from memory is not in this version', {
+        throw new HoldfastError('not_supported', 'This version cannot resume from memory', {
           next: 'resume with --from files',
         });
       case 'clean':
@@ -141,13 +141,13 @@ export class Comparisons {
     }
   }
 
-  /** The next piece of a patch. */
+  /** The next chunk of a patch. */
   async patch(request: CompareRequest, options: SnapshotCallOptions): Promise<PatchAnswer> {
     const sides = this.#sides(request);
-    return await this.#compared(sides, request, options, async (kept, trees, store, now) => {
+    return await this.#compare(sides, request, options, async (kept, trees, store, now) => {
       const patch = this.#openPatch(request.cursor, kept, trees);
       patch.reader.store = store;
-      let isKept = false;
+      let isCached = false;
       try {
         const { bytes, resumeAfter, isCut, isLast, omitted, omittedPaths } = await patch.stream.next();
         const caveats = caveatsOfSides(sides, now);
@@ -162,27 +162,27 @@ export class Comparisons {
           callerState: rest,
           resumeAfter: resumeAfter ?? [],
         });
-        this.#keepPatch(nextCursor, patch);
-        isKept = true;
+        this.#cachePatch(nextCursor, patch);
+        isCached = true;
         return { ...told, nextCursor };
       } finally {
-        if (!isKept) await patch.stream.close();
+        if (!isCached) await patch.stream.close();
       }
     });
   }
 
-  /** The one that the cursor goes on with; where that is gone and ended between two files, another. */
-  #openPatch(cursor: string | undefined, { comparison, reader }: KeptComparison, trees: Trees): OpenPatch {
-    const known = cursor === undefined ? undefined : this.#patches.get(cursor);
-    if (cursor !== undefined && known !== undefined) {
-      clearTimeout(known.idle);
+  /** The patch that the cursor continues. If it is no longer open and the cursor is between two files, a new one. */
+  #openPatch(cursor: string | undefined, { comparison, reader }: CachedComparison, trees: Trees): OpenPatch {
+    const previous = cursor === undefined ? undefined : this.#patches.get(cursor);
+    if (cursor !== undefined && previous !== undefined) {
+      clearTimeout(previous.idle);
       this.#patches.delete(cursor);
-      return known;
+      return previous;
     }
     if (trees.rest.startsWith(CUT)) {
-      throw new HoldfastError('conflict', 'The patch cannot be gone on with', {
-        why: 'the supervisor does not keep it any more, and it was in the middle of a file',
-        next: 'ask for it again from the beginning',
+      throw new HoldfastError('conflict', 'The patch cannot be continued', {
+        why: 'the supervisor has closed it, and the cursor is in the middle of a file',
+        next: 'request the patch again from the beginning',
       });
     }
     return { stream: new PatchStream(comparison, reader, trees.behind, this.#options.lineWorker), reader };
@@ -203,12 +203,13 @@ export class Comparisons {
     const sides = { a: find(a), b: find(b) };
     const row = sides.a === 'now' ? sides.b : sides.a;
     if (sides.a !== 'now' && sides.b !== 'now' && sides.a.lineage !== sides.b.lineage) {
-      throw new HoldfastError('invalid_params', `${a} and ${b} are not compared`, {
-        why: 'they are of sessions of which neither was forked from the other',
+      throw new HoldfastError('invalid_params', `${a} and ${b} cannot be compared`, {
+        why: 'their sessions are not forks of each other',
       });
     }
     if (session === undefined && row === 'now') {
-      throw new HoldfastError('invalid_params', 'It is not said which workspace is meant by `now`', {
+      throw new HoldfastError('invalid_params', '`now` needs a session', {
+        why: 'both sides are the current workspace, and no session is named',
         next: 'name the session',
       });
     }
@@ -222,7 +223,7 @@ export class Comparisons {
     request: Omit<CompareRequest, 'a' | 'b'>,
     options: SnapshotCallOptions,
   ): Promise<ChangesPage> {
-    return await this.#compared(sides, request, options, async ({ comparison }, trees, _store, now) => {
+    return await this.#compare(sides, request, options, async ({ comparison }, trees, _store, now) => {
       const limit = request.limit ?? DIFF_LIMITS.default;
       const { changes, next } = await comparison.page(trees.behind, limit, options.signal);
       const { before, after } = trees;
@@ -236,17 +237,17 @@ export class Comparisons {
     });
   }
 
-  /** Finds the two trees, by looking at the workspace or by the cursor, and compares them. */
-  async #compared<T>(
+  /** Finds the two trees, by a scan or from the cursor, and compares them. */
+  async #compare<T>(
     sides: ComparedSides,
     { path, cursor }: Pick<CompareRequest, 'path' | 'cursor'>,
     options: SnapshotCallOptions,
-    act: (kept: KeptComparison, trees: Trees, store: LineageStore, now: ScanResult | null) => Promise<T>,
+    act: (kept: CachedComparison, trees: Trees, store: LineageStore, now: ScanResult | null) => Promise<T>,
   ): Promise<T> {
     const { stores, snapshotCreation, leasedRoots } = this.#options;
     const { lineage, sessionId, a, b } = sides;
     const names = path === undefined ? [] : parsePath(path);
-    const known = cursor === undefined ? null : readDiffCursor(cursor);
+    const previous = cursor === undefined ? null : readDiffCursor(cursor);
     const isNow = a === 'now' || b === 'now';
     const rootOf = (side: Side, now: Hash | null): Hash | null =>
       side === 'now' ? now : side === 'clean' ? null : parseHash(side.root);
@@ -254,7 +255,8 @@ export class Comparisons {
     const during = async (store: LineageStore, now: Hash | null, scan: ScanResult | null): Promise<T> => {
       const overlay = new Map<string, Buffer>();
       const clean = async (): Promise<Hash> => {
-        if (known !== null && this.#kept.has(keyOf({ lineage, ...known, names }))) return known.after;
+        if (previous !== null && this.#comparisons.has(keyOf({ lineage, ...previous, names })))
+          return previous.after;
         const top = parseRoot(await store.read(now ?? Buffer.alloc(0), OBJECT_KINDS.root));
         const sink = (kind: ObjectKind, body: Buffer): Hash => {
           const hash = hashOf(kind, body);
@@ -266,30 +268,31 @@ export class Comparisons {
       };
       const before = rootOf(a, now) ?? (await clean());
       const after = rootOf(b, now) ?? (await clean());
-      if (known !== null && !(known.before.equals(before) && known.after.equals(after))) throw anew();
+      if (previous !== null && !(previous.before.equals(before) && previous.after.equals(after)))
+        throw comparisonExpired();
       for (const root of isNow ? [now] : []) if (root !== null) leasedRoots.lease(lineage, root);
       const kept = await this.#comparison(
         store,
         overlay,
-        // Of a clean workspace the tree is known, and not what its files hold.
+        // The tree of a clean workspace has no file contents to search for edited renames.
         { lineage, before, after, names, findEdited: a !== 'clean' && b !== 'clean' },
         options.signal,
       );
-      const behind = known?.resumeAfter ?? null;
+      const behind = previous?.resumeAfter ?? null;
       const isInside = behind !== null && names.every((name, index) => behind[index]?.equals(name));
       return await act(
         kept,
-        { before, after, behind: isInside ? behind : null, rest: known?.callerState ?? '' },
+        { before, after, behind: isInside ? behind : null, rest: previous?.callerState ?? '' },
         store,
         scan,
       );
     };
 
-    // A page that goes on is of the tree that the first one looked at.
-    if (known !== null || !isNow) {
+    // A later page uses the tree that the first page scanned.
+    if (previous !== null || !isNow) {
       return await stores.use(lineage, async (store) => {
-        const now = known === null ? null : a === 'now' ? known.before : known.after;
-        if (isNow && now !== null && store.find(now) === null) throw anew();
+        const now = previous === null ? null : a === 'now' ? previous.before : previous.after;
+        if (isNow && now !== null && store.find(now) === null) throw comparisonExpired();
         return await during(store, isNow ? now : null, null);
       });
     }
@@ -303,27 +306,27 @@ export class Comparisons {
   async #comparison(
     store: LineageStore,
     overlay: ReadonlyMap<string, Buffer>,
-    { lineage, before, after, names, findEdited }: Compared,
+    { lineage, before, after, names, findEdited }: ComparisonKey,
     signal: AbortSignal | undefined,
-  ): Promise<KeptComparison> {
+  ): Promise<CachedComparison> {
     const key = keyOf({ lineage, before, after, names });
-    const known = this.#kept.get(key);
-    this.#kept.delete(key);
-    const reader = known?.reader ?? new BorrowedReader(overlay);
+    const previous = this.#comparisons.get(key);
+    this.#comparisons.delete(key);
+    const reader = previous?.reader ?? new BorrowedReader(overlay);
     reader.store = store;
     const comparison =
-      known?.comparison ??
+      previous?.comparison ??
       (await Comparison.create(reader, { before, after, path: names, signal, findEdited }));
     const kept = { comparison, reader };
-    this.#kept.set(key, kept);
-    for (const oldest of this.#kept.keys()) {
-      if (this.#kept.size <= KEPT.comparisons) break;
-      this.#kept.delete(oldest);
+    this.#comparisons.set(key, kept);
+    for (const oldest of this.#comparisons.keys()) {
+      if (this.#comparisons.size <= CACHE_SIZES.comparisons) break;
+      this.#comparisons.delete(oldest);
     }
     return kept;
   }
 
-  #keepPatch(cursor: string, { stream, reader }: OpenPatch): void {
+  #cachePatch(cursor: string, { stream, reader }: OpenPatch): void {
     const end = (key: string): void => {
       const patch = this.#patches.get(key);
       if (patch === undefined) return;
@@ -331,16 +334,16 @@ export class Comparisons {
       clearTimeout(patch.idle);
       void patch.stream.close();
     };
-    const idle = setTimeout(() => end(cursor), PATCH_IDLE_MS).unref();
+    const idle = setTimeout(() => end(cursor), PATCH_IDLE_TIMEOUT_MS).unref();
     this.#patches.set(cursor, { stream, reader, idle });
     for (const oldest of this.#patches.keys()) {
-      if (this.#patches.size <= KEPT.patches) break;
+      if (this.#patches.size <= CACHE_SIZES.patches) break;
       end(oldest);
     }
   }
 }
 
-/** `now`: what was found in the workspace, where the first page looked at it. */
+/** `now`: the scan of the workspace, on the first page only. */
 function caveatsOfSides({ a, b }: ComparedSides, now: ScanResult | null): Caveat[] {
   const caveats = (name: Caveat['side'], side: Side): Caveat[] => {
     if (side === 'clean') return [];
@@ -350,7 +353,7 @@ function caveatsOfSides({ a, b }: ComparedSides, now: ScanResult | null): Caveat
   return [...caveats('a', a), ...caveats('b', b)];
 }
 
-interface Compared {
+interface ComparisonKey {
   readonly lineage: string;
   readonly before: Hash;
   readonly after: Hash;
@@ -358,7 +361,7 @@ interface Compared {
   readonly findEdited: boolean;
 }
 
-function keyOf({ lineage, before, after, names }: Omit<Compared, 'findEdited'>): string {
+function keyOf({ lineage, before, after, names }: Omit<ComparisonKey, 'findEdited'>): string {
   return [lineage, before.toString('hex'), after.toString('hex'), formatPath(names)].join(' ');
 }
 
@@ -369,17 +372,18 @@ interface Trees {
   readonly rest: string;
 }
 
-/** How the cursor of a patch says whether it ends between two files. */
+/** How the cursor of a patch says whether it is in the middle of a file or between two files. */
 const CUT = 'c';
 const WHOLE = 'w';
-function anew(): HoldfastError {
-  return new HoldfastError('conflict', 'The comparison cannot be gone on with', {
-    why: 'what it compared is not kept any more',
-    next: 'ask for it again from the beginning',
+
+function comparisonExpired(): HoldfastError {
+  return new HoldfastError('conflict', 'The comparison cannot be continued', {
+    why: 'the tree of the workspace that it compared is no longer stored',
+    next: 'request the comparison again from the beginning',
   });
 }
 
-/** What is kept between two requests reads from the store of the request that is served. */
+/** The reader of a cached comparison. Each request lends it the store that the request has locked. */
 class BorrowedReader implements ObjectReader {
   store: ObjectReader | null = null;
   readonly #overlay: ReadonlyMap<string, Buffer>;
@@ -391,7 +395,8 @@ class BorrowedReader implements ObjectReader {
   read(hash: Hash, kind: ObjectKind): Promise<Buffer> {
     const own = this.#overlay.size === 0 ? undefined : this.#overlay.get(hash.toString('hex'));
     if (own !== undefined) return Promise.resolve(own);
-    if (this.store === null) throw new HoldfastError('internal', 'There is no store to read from');
+    if (this.store === null)
+      throw new HoldfastError('internal', 'A cached comparison was read outside a request');
     return this.store.read(hash, kind);
   }
 }

@@ -2,46 +2,51 @@ import type { Duplex } from 'node:stream';
 import { HoldfastError } from '../../protocol/errors.ts';
 import { SnapshotConnection } from './connection.ts';
 
-/** How long one that nobody uses stays: turns follow each other. */
-const UNUSED_MS = 15_000;
+/** How long an unused connection stays open: the next turn often follows soon. */
+const IDLE_TIMEOUT_MS = 15_000;
 
-interface Standing {
+interface IdleConnection {
   readonly connection: SnapshotConnection;
-  readonly closing: NodeJS.Timeout;
+  readonly closeTimer: NodeJS.Timeout;
 }
 
-/** Connections for scans that stay open for a while, at most one for each session: making one takes longer than a look at a small workspace. */
+/**
+ * Pools idle connections, at most one per session, because opening one takes longer than scanning a small workspace.
+ */
 export class SnapshotConnectionPool {
   readonly #dial: (sessionId: string) => Promise<Duplex>;
-  readonly #unused = new Map<string, Standing>();
+  readonly #idle = new Map<string, IdleConnection>();
   #closed = false;
 
   constructor(dial: (sessionId: string) => Promise<Duplex>) {
     this.#dial = dial;
   }
 
-  /** Errors: those of `act`, and of `SnapshotConnection.open`. `act` is called again where its sidecar went while nobody looked. */
+  /**
+   * Runs `act` with a pooled or new connection. Calls `act` again with a new one if the sidecar of the pooled
+   * connection had exited. Errors: those of `act` and of `SnapshotConnection.open`.
+   */
   async use<T>(sessionId: string, act: (connection: SnapshotConnection) => Promise<T>): Promise<T> {
-    const standing = this.#take(sessionId);
-    if (standing !== null) {
-      const { heard } = standing;
+    const pooled = this.#takeIdle(sessionId);
+    if (pooled !== null) {
+      const { messagesReceived } = pooled;
       try {
-        return await this.#with(sessionId, standing, act);
+        return await this.#runWith(sessionId, pooled, act);
       } catch (error) {
-        const wasGone = error instanceof HoldfastError && error.code === 'connection_closed';
-        if (!wasGone || standing.heard > heard) throw error;
+        const wasClosed = error instanceof HoldfastError && error.code === 'connection_closed';
+        if (!wasClosed || pooled.messagesReceived > messagesReceived) throw error;
       }
     }
     const connection = await SnapshotConnection.open(() => this.#dial(sessionId), sessionId);
-    return await this.#with(sessionId, connection, act);
+    return await this.#runWith(sessionId, connection, act);
   }
 
   close(): void {
     this.#closed = true;
-    for (const sessionId of [...this.#unused.keys()]) this.#take(sessionId)?.close();
+    for (const sessionId of [...this.#idle.keys()]) this.#takeIdle(sessionId)?.close();
   }
 
-  async #with<T>(
+  async #runWith<T>(
     sessionId: string,
     connection: SnapshotConnection,
     act: (connection: SnapshotConnection) => Promise<T>,
@@ -50,28 +55,28 @@ export class SnapshotConnectionPool {
     try {
       result = await act(connection);
     } catch (error) {
-      // What it is at now is not known.
+      // The connection is in an unknown state.
       connection.close();
       throw error;
     }
-    this.#keep(sessionId, connection);
+    this.#addIdle(sessionId, connection);
     return result;
   }
 
-  #take(sessionId: string): SnapshotConnection | null {
-    const standing = this.#unused.get(sessionId);
-    if (standing === undefined) return null;
-    this.#unused.delete(sessionId);
-    clearTimeout(standing.closing);
-    return standing.connection.isClosed ? null : standing.connection;
+  #takeIdle(sessionId: string): SnapshotConnection | null {
+    const pooled = this.#idle.get(sessionId);
+    if (pooled === undefined) return null;
+    this.#idle.delete(sessionId);
+    clearTimeout(pooled.closeTimer);
+    return pooled.connection.isClosed ? null : pooled.connection;
   }
 
-  #keep(sessionId: string, connection: SnapshotConnection): void {
-    if (this.#closed || this.#unused.has(sessionId)) {
+  #addIdle(sessionId: string, connection: SnapshotConnection): void {
+    if (this.#closed || this.#idle.has(sessionId)) {
       connection.close();
       return;
     }
-    const closing = setTimeout(() => this.#take(sessionId)?.close(), UNUSED_MS).unref();
-    this.#unused.set(sessionId, { connection, closing });
+    const closeTimer = setTimeout(() => this.#takeIdle(sessionId)?.close(), IDLE_TIMEOUT_MS).unref();
+    this.#idle.set(sessionId, { connection, closeTimer });
   }
 }

@@ -19,23 +19,29 @@ export interface SnapshotCallOptions {
   readonly onProgress?: ((progress: Progress) => void) | undefined;
 }
 
-/** What a sidecar may do while a call of ours runs: read what its lineage has, and send where something is to be received. */
-interface Desk {
+/**
+ * What the sidecar may access while one of our calls runs: objects of its lineage, and, if given, packs and a cache to
+ * write.
+ */
+interface CallContext {
   readonly store: LineageStore;
   readonly incoming: IncomingPacks | null;
   readonly cache: ScanCacheFile;
-  /** It may leave another cache. */
-  readonly keeps: boolean;
-  /** It is alive. */
-  readonly heard: () => void;
+  /** The sidecar may replace its scan cache. */
+  readonly acceptsCache: boolean;
+  /** Called for each sign of life. */
+  readonly onActivity: () => void;
 }
 
-/** A connection to a sidecar for snapshots and restores, one at a time. Every answer is checked, and so is all that it asks of the store. */
+/**
+ * A connection to a sidecar for snapshots and restores, one call at a time. Every answer and every store request is
+ * validated.
+ */
 export class SnapshotConnection {
   readonly #peer: Peer<typeof STORE_CALLS, typeof SIDECAR_METHODS>;
   readonly #sessionId: string;
-  #desk: Desk | null = null;
-  #heard = 0;
+  #context: CallContext | null = null;
+  #messagesReceived = 0;
 
   private constructor(stream: Duplex, sessionId: string) {
     this.#sessionId = sessionId;
@@ -49,33 +55,33 @@ export class SnapshotConnection {
       bufferPool: new BufferPool(),
       handlers: {
         'store/have': async ({ hashes }, { bytes }) => {
-          if (bytes.length !== hashes * hashBytes) throw cutOff();
-          return withBytes({}, await this.#receiving().have(bytes));
+          if (bytes.length !== hashes * hashBytes) throw wrongHashCount();
+          return withBytes({}, await this.#activeIncoming().have(bytes));
         },
         'store/put': async ({ pack, offset }, { bytes, releaseBytes }) => {
-          await this.#receiving().put(pack, offset, bytes);
+          await this.#activeIncoming().put(pack, offset, bytes);
           releaseBytes();
           return {};
         },
         'store/seal': async ({ pack, bytes, objects }) => {
-          await this.#receiving().sealWithDeferredCheck(pack, bytes, objects);
+          await this.#activeIncoming().sealWithDeferredCheck(pack, bytes, objects);
           return {};
         },
         'store/read': async ({ hashes }, { bytes }) => {
-          if (bytes.length !== hashes * hashBytes) throw cutOff();
+          if (bytes.length !== hashes * hashBytes) throw wrongHashCount();
           const wanted: Hash[] = [];
           for (let at = 0; at < bytes.length; at += hashBytes)
             wanted.push(bytes.subarray(at, at + hashBytes));
-          const { frames, bytes: behind } = await this.#open().store.readFramesWith(wanted);
-          return withBytes({ frames }, behind);
+          const { frames, bytes: payload } = await this.#activeContext().store.readFramesWith(wanted);
+          return withBytes({ frames }, payload);
         },
-        'cache/read': async ({ offset }) => withBytes({}, await this.#open().cache.read(offset)),
+        'cache/read': async ({ offset }) => withBytes({}, await this.#activeContext().cache.read(offset)),
         'cache/put': async ({ offset }, { bytes }) => {
-          await this.#keeping().put(offset, bytes);
+          await this.#activeCache().put(offset, bytes);
           return {};
         },
         'cache/seal': async ({ bytes }) => {
-          await this.#keeping().seal(bytes);
+          await this.#activeCache().seal(bytes);
           return {};
         },
       },
@@ -90,7 +96,7 @@ export class SnapshotConnection {
     return connection;
   }
 
-  /** What it finds and the store has not comes into `incoming`. */
+  /** Scans the workspace. Objects that the store lacks are sent to `incoming`. */
   async scan(
     params: {
       readonly base: string | null;
@@ -104,7 +110,7 @@ export class SnapshotConnection {
     options: SnapshotCallOptions = {},
   ): Promise<ScanResult> {
     await incoming.beginScan();
-    return await this.#during({ store, incoming }, options, (watched) =>
+    return await this.#call({ store, incoming }, options, (watched) =>
       this.#peer.call('snapshot/scan', params, watched),
     );
   }
@@ -119,29 +125,29 @@ export class SnapshotConnection {
     store: LineageStore,
     options: SnapshotCallOptions = {},
   ): Promise<RestoreResult> {
-    return await this.#during({ store, incoming: null }, options, (watched) =>
+    return await this.#call({ store, incoming: null }, options, (watched) =>
       this.#peer.call('snapshot/restore', params, watched),
     );
   }
 
   /**
-   * Has it leave what it knows for the session's next sidecar. False where it has nothing to leave, or something else to do; with `last`
-   * it ends that first.
+   * Asks the sidecar to save its scan cache for the session's next sidecar. False if there is nothing to save, or if
+   * the sidecar is busy; with `isLast` it first ends what it does.
    */
   async saveScanCache(
     isLast: boolean,
     store: LineageStore,
     options: SnapshotCallOptions = {},
   ): Promise<boolean> {
-    const { isSaved } = await this.#during({ store, incoming: null, keeps: true }, options, (watched) =>
+    const { isSaved } = await this.#call({ store, incoming: null, acceptsCache: true }, options, (watched) =>
       this.#peer.call('snapshot/save-scan-cache', { isLast }, watched),
     );
     return isSaved;
   }
 
-  /** How often something was heard of the sidecar, answers included. */
-  get heard(): number {
-    return this.#heard;
+  /** How many messages the sidecar has sent, answers included. */
+  get messagesReceived(): number {
+    return this.#messagesReceived;
   }
 
   get isClosed(): boolean {
@@ -152,55 +158,67 @@ export class SnapshotConnection {
     this.#peer.close();
   }
 
-  async #during<T>(
-    desk: Pick<Desk, 'store' | 'incoming'> & Partial<Pick<Desk, 'keeps'>>,
+  async #call<T>(
+    context: Pick<CallContext, 'store' | 'incoming'> & Partial<Pick<CallContext, 'acceptsCache'>>,
     { signal, onProgress }: SnapshotCallOptions,
     call: (options: SnapshotCallOptions) => Promise<T>,
   ): Promise<T> {
-    const cache = new ScanCacheFile(desk.store.directory, this.#sessionId);
+    const cache = new ScanCacheFile(context.store.directory, this.#sessionId);
     try {
       return await withStallTimeout(async (refresh, stuck) => {
-        const heard = (): void => {
-          this.#heard += 1;
+        const onActivity = (): void => {
+          this.#messagesReceived += 1;
           refresh();
         };
-        this.#desk = { keeps: false, ...desk, cache, heard };
+        this.#context = { acceptsCache: false, ...context, cache, onActivity };
         const result = await call({
           signal: signal === undefined ? stuck : AbortSignal.any([stuck, signal]),
           onProgress: (progress) => {
-            heard();
+            onActivity();
             onProgress?.(progress);
           },
         });
-        heard();
+        onActivity();
         return result;
       });
     } finally {
-      this.#desk = null;
+      this.#context = null;
       await cache.close();
     }
   }
 
-  #open(): Desk {
-    const desk = this.#desk;
-    if (desk === null) throw new HoldfastError('invalid_request', 'Nothing is asked of the store now');
-    desk.heard();
-    return desk;
+  #activeContext(): CallContext {
+    const context = this.#context;
+    if (context === null)
+      throw new HoldfastError(
+        'invalid_request',
+        'The store serves requests only during a snapshot or restore',
+      );
+    context.onActivity();
+    return context;
   }
 
-  #receiving(): IncomingPacks {
-    const { incoming } = this.#open();
-    if (incoming === null) throw new HoldfastError('invalid_request', 'The store takes nothing now');
+  #activeIncoming(): IncomingPacks {
+    const { incoming } = this.#activeContext();
+    if (incoming === null)
+      throw new HoldfastError('invalid_request', 'The store accepts packs only during a scan');
     return incoming;
   }
 
-  #keeping(): ScanCacheFile {
-    const { cache, keeps } = this.#open();
-    if (!keeps) throw new HoldfastError('invalid_request', 'No cache is taken now');
+  #activeCache(): ScanCacheFile {
+    const { cache, acceptsCache } = this.#activeContext();
+    if (!acceptsCache)
+      throw new HoldfastError(
+        'invalid_request',
+        'The store accepts a scan cache only when it has asked for one',
+      );
     return cache;
   }
 }
 
-function cutOff(): HoldfastError {
-  return new HoldfastError('invalid_params', 'The hashes behind the call are not as many as it says');
+function wrongHashCount(): HoldfastError {
+  return new HoldfastError(
+    'invalid_params',
+    'The number of hashes after the call differs from the number it states',
+  );
 }

@@ -24,9 +24,9 @@ import { snapshotsToThin } from './thinning.ts';
 import { type VerifyResult, verifyTree } from './verify/verify-tree.ts';
 
 const HOUR_MS = 3_600_000;
-/** A supervisor that never lives for an hour must not leave it undone. */
-const FIRST_MS = 120_000;
-const COUNTS_APART_MS = 10_000;
+/** The first run comes early, for supervisors that live less than an hour. */
+const FIRST_RUN_MS = 120_000;
+const MIN_COUNT_INTERVAL_MS = 10_000;
 
 export interface SnapshotMaintenanceOptions {
   readonly snapshots: Snapshots;
@@ -35,25 +35,30 @@ export interface SnapshotMaintenanceOptions {
   readonly operations: Operations;
   readonly leasedRoots: LeasedRoots;
   readonly reserve: DiskReserve;
-  /** Takes the row of a snapshot away and tells it. */
+  /** Deletes the row of a snapshot and records it in the history. */
   readonly remove: (row: SnapshotRow, why: string) => void;
   readonly log: Log;
   /** ms since 1970. */
   readonly now: () => number;
 }
 
-/** Looks after what snapshots are made of: thins them out with age, gives back what none of them needs, checks them. */
+/** Maintains the snapshot stores: thins out old snapshots, collects garbage, verifies, and measures disk use. */
 export class SnapshotMaintenance {
   readonly #options: SnapshotMaintenanceOptions;
-  /** Which snapshots there were when a lineage was last collected. */
+  /** By lineage: the snapshots that existed when it was last collected. */
   readonly #collected = new Map<string, string>();
-  /** What only the snapshots of each session need, by lineage, and of which snapshots that was said. */
-  readonly #counted = new Map<string, { readonly of: string; readonly bytes: ReadonlyMap<string, number> }>();
-  /** When that was last begun because somebody asked, by lineage. */
-  readonly #askedAt = new Map<string, number>();
-  readonly #ending = new AbortController();
-  #tick: NodeJS.Timeout | null = null;
-  #first: NodeJS.Timeout | null = null;
+  /**
+   * By lineage: the bytes that only the snapshots of each session need, and the set of snapshots this was measured for.
+   */
+  readonly #measured = new Map<
+    string,
+    { readonly of: string; readonly bytes: ReadonlyMap<string, number> }
+  >();
+  /** By lineage: when that measurement was last requested. */
+  readonly #requestedAt = new Map<string, number>();
+  readonly #shutdown = new AbortController();
+  #hourlyTimer: NodeJS.Timeout | null = null;
+  #firstTimer: NodeJS.Timeout | null = null;
   #work: Promise<unknown> = Promise.resolve();
 
   constructor(options: SnapshotMaintenanceOptions) {
@@ -61,19 +66,19 @@ export class SnapshotMaintenance {
   }
 
   start(): void {
-    const look = (): void => void this.#inTurn(() => this.#hourly());
-    this.#first = setTimeout(look, FIRST_MS).unref();
-    this.#tick = setInterval(look, HOUR_MS).unref();
+    const run = (): void => void this.#enqueue(() => this.#hourly());
+    this.#firstTimer = setTimeout(run, FIRST_RUN_MS).unref();
+    this.#hourlyTimer = setInterval(run, HOUR_MS).unref();
   }
 
   async close(): Promise<void> {
-    if (this.#tick !== null) clearInterval(this.#tick);
-    if (this.#first !== null) clearTimeout(this.#first);
-    this.#ending.abort(new HoldfastError('shutting_down', 'The supervisor is leaving'));
+    if (this.#hourlyTimer !== null) clearInterval(this.#hourlyTimer);
+    if (this.#firstTimer !== null) clearTimeout(this.#firstTimer);
+    this.#shutdown.abort(new HoldfastError('shutting_down', 'The supervisor is shutting down'));
     await this.#work;
   }
 
-  /** Takes away the snapshots that are too many for their age. */
+  /** Deletes the snapshots that thinning selects. */
   thin(): void {
     const { snapshots, sessions, remove, log, now } = this.#options;
     const ids = new Set(
@@ -90,32 +95,34 @@ export class SnapshotMaintenance {
         try {
           if (row !== undefined) remove(row, 'thinned out');
         } catch (error) {
-          log.warn('a snapshot was not thinned out', { snapshot: id, error });
+          log.warn('a snapshot could not be thinned out', { snapshot: id, error });
         }
       }
     }
   }
 
-  /** What no snapshot needs, by lineage; with `dryRun` it stays. A lineage that fails is logged and left out. */
+  /**
+   * Collects the garbage of every lineage; with `dryRun` only reports it. A lineage that fails is logged and skipped.
+   */
   async collect(dryRun: boolean): Promise<Garbage[]> {
     const { log } = this.#options;
     if (!dryRun) this.thin();
     const found: Garbage[] = [];
     for (const lineage of this.#options.snapshots.listLineages()) {
       try {
-        const { freedBytes } = await this.#inTurn(() => this.#collectOne(lineage, dryRun));
+        const { freedBytes } = await this.#enqueue(() => this.#collectOne(lineage, dryRun));
         if (freedBytes <= 0) continue;
         const why = 'no snapshot of the session or its forks needs it';
         found.push({ kind: 'snapshots', name: lineage, why, bytes: freedBytes });
       } catch (error) {
         const { code, sentence: why } = HoldfastError.from(error);
-        log.warn('what no snapshot needs stays', { lineage, code, why });
+        log.warn('the garbage of a lineage could not be collected', { lineage, code, why });
       }
     }
     return found;
   }
 
-  /** Reads and checks every object that a snapshot needs, from the disk. What is damaged is not relied on any more. */
+  /** Reads and checks every object of a snapshot from disk. Packs with damage are marked suspect. */
   async verify({ lineage, root }: SnapshotRow, signal?: AbortSignal): Promise<VerifyResult> {
     return await this.#options.stores.use(lineage, async (used) => {
       const store = await LineageStore.open(used.directory);
@@ -130,26 +137,26 @@ export class SnapshotMaintenance {
   }
 
   /**
-   * What the snapshots of a session take. What only they need is known at once where the session has no forks; else all trees have
-   * to be gone through, which begins when somebody asks, and with `gc`: whoever asks again later is told.
+   * The disk use of a session's snapshots. `uniqueBytes` is known at once when the session has no forks. Otherwise all
+   * trees have to be walked: the first request and `gc` start that, and later requests get the result.
    */
   async usage(session: SessionRow): Promise<SnapshotUsage> {
     const { snapshots, stores } = this.#options;
     const rows = snapshots.listByLineage(session.lineage);
     const mine = rows.filter(({ sessionId }) => sessionId === session.id).length;
     const bytes = await stores.use(session.lineage, (store) => Promise.resolve(store.bytes));
-    const counted = this.#counted.get(session.lineage);
+    const measured = this.#measured.get(session.lineage);
     const unique =
       mine === rows.length
         ? bytes
-        : counted?.of === namesOf(rows)
-          ? (counted.bytes.get(session.id) ?? 0)
+        : measured?.of === idsOf(rows)
+          ? (measured.bytes.get(session.id) ?? 0)
           : null;
-    if (unique === null && mine > 0) this.#countSoon(session.lineage);
+    if (unique === null && mine > 0) this.#measureSoon(session.lineage);
     return { snapshots: mine, bytes, uniqueBytes: mine === 0 ? 0 : unique };
   }
 
-  /** The files of a snapshot; they stay there until `act` has ended. */
+  /** Runs `act` with the files of a snapshot, which are not collected meanwhile. */
   async withFiles<T>({ lineage, root }: SnapshotRow, act: (files: SnapshotFiles) => Promise<T>): Promise<T> {
     return await this.#options.stores.use(lineage, (store) => act(new SnapshotFiles(store, parseHash(root))));
   }
@@ -159,13 +166,13 @@ export class SnapshotMaintenance {
     try {
       this.thin();
       for (const lineage of snapshots.listLineages()) {
-        const there = namesOf(snapshots.listByLineage(lineage));
-        if (this.#collected.get(lineage) === there) continue;
+        const current = idsOf(snapshots.listByLineage(lineage));
+        if (this.#collected.get(lineage) === current) continue;
         await this.#collectOne(lineage, false);
-        this.#collected.set(lineage, there);
+        this.#collected.set(lineage, current);
       }
     } catch (error) {
-      if (!this.#ending.signal.aborted) log.warn('snapshots were not looked after', { error });
+      if (!this.#shutdown.signal.aborted) log.warn('the maintenance of snapshots failed', { error });
     }
   }
 
@@ -175,37 +182,37 @@ export class SnapshotMaintenance {
       stores,
       lineage,
       roots: () => this.#roots(lineage),
-      signal: this.#ending.signal,
+      signal: this.#shutdown.signal,
       urgently: (write) => reserve.retryOnFullDisk(write),
     };
     if (dryRun) return await planLineageCollection(options);
     try {
       const collected = await collectLineage(options);
-      await this.#count(lineage);
+      await this.#measure(lineage);
       return collected;
     } finally {
       reserve.ensure();
     }
   }
 
-  /** Who looks at a lineage all the time does not have it counted all the time. */
-  #countSoon(lineage: string): void {
+  /** Starts a measurement, at most once per interval for each lineage. */
+  #measureSoon(lineage: string): void {
     const { now, log } = this.#options;
-    if (now() - (this.#askedAt.get(lineage) ?? -Infinity) < COUNTS_APART_MS) return;
-    this.#askedAt.set(lineage, now());
-    this.#inTurn(() => this.#count(lineage)).catch((error: unknown) => {
-      if (!this.#ending.signal.aborted)
-        log.warn('the space that snapshots take was not counted', { lineage, error });
+    if (now() - (this.#requestedAt.get(lineage) ?? -Infinity) < MIN_COUNT_INTERVAL_MS) return;
+    this.#requestedAt.set(lineage, now());
+    this.#enqueue(() => this.#measure(lineage)).catch((error: unknown) => {
+      if (!this.#shutdown.signal.aborted)
+        log.warn('the disk use of snapshots could not be measured', { lineage, error });
     });
   }
 
-  async #count(lineage: string): Promise<void> {
+  async #measure(lineage: string): Promise<void> {
     const { snapshots, stores } = this.#options;
     const rows = snapshots.listByLineage(lineage);
     const sessions = [...new Set(rows.map(({ sessionId }) => sessionId))];
     if (sessions.length < 2) return;
     const bytes = new Map<string, number>();
-    const slices = new TimeSlice(this.#ending.signal);
+    const slices = new TimeSlice(this.#shutdown.signal);
     await stores.use(lineage, async (store) => {
       for (const id of sessions) {
         const mine = rows.filter(({ sessionId }) => sessionId === id);
@@ -213,10 +220,10 @@ export class SnapshotMaintenance {
         bytes.set(id, await uniqueBytes(store, rootsOf(mine), rootsOf(others), slices));
       }
     });
-    this.#counted.set(lineage, { of: namesOf(rows), bytes });
+    this.#measured.set(lineage, { of: idsOf(rows), bytes });
   }
 
-  /** Trees of snapshots, those that a restore is to bring back, and those that somebody looks at. */
+  /** The roots that must stay: those of snapshots, of pending restores, and leased ones. */
   #roots(lineage: string): Hash[] {
     const { snapshots, operations, sessions, leasedRoots } = this.#options;
     const intended = operations
@@ -230,15 +237,15 @@ export class SnapshotMaintenance {
     return [...[...hashes].map(parseHash), ...leasedRoots.listByLineage(lineage)];
   }
 
-  /** One after the other, so that lineages are not collected twice at once. */
-  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+  /** Runs work one after another, so that no lineage is collected twice at once. */
+  #enqueue<T>(work: () => Promise<T>): Promise<T> {
     const mine = this.#work.then(work);
     this.#work = mine.catch(() => undefined);
     return mine;
   }
 }
 
-function namesOf(rows: readonly SnapshotRow[]): string {
+function idsOf(rows: readonly SnapshotRow[]): string {
   return rows.map(({ id }) => id).join();
 }
 

@@ -9,12 +9,16 @@ import { SnapshotConnection } from './connection.ts';
 import { ScanCacheFile } from './store/scan-cache-file.ts';
 import type { LineageStores } from './store/lineage-stores.ts';
 
-/** What makes it worth it while the sidecar goes on: it could end without a word. */
-const WORTH = { files: 1000, bytes: 16 * 2 ** 20 } as const;
-/** Milliseconds: until what asked for the look has gone on, between two times, and what the end of a sidecar waits for at most. */
-const QUIET_MS = 2000;
-const APART_MS = 60_000;
-const END_MS = 5000;
+/**
+ * After this much was read the cache is saved while the sidecar goes on, because a sidecar can exit without warning.
+ */
+const SAVE_THRESHOLD = { files: 1000, bytes: 16 * 2 ** 20 } as const;
+/** Delay after a scan, so that the operation that asked for the scan continues first. */
+const DELAY_MS = 2000;
+/** Minimum time between two saves of one session. */
+const INTERVAL_MS = 60_000;
+/** How long the end of a sidecar waits for the save. */
+const FINAL_SAVE_TIMEOUT_MS = 5000;
 
 export interface ScanCachesOptions {
   readonly engine: Pick<Engine, 'observeSession'>;
@@ -23,106 +27,111 @@ export interface ScanCachesOptions {
   readonly log: Log;
 }
 
-interface Unkept {
+/** What was read for a session since its cache was saved. */
+interface UnsavedReads {
   files: number;
   bytes: number;
   timer: NodeJS.Timeout | null;
-  /** Of `performance.now()`. */
-  keptAt: number;
+  /** Value of `performance.now()`. */
+  savedAt: number;
 }
 
 /**
- * Has sidecars leave what their scans know (see `snapshot/save-scan-cache`): in the background after much was read, and before they end. All of
- * it may fail; then the next sidecar reads what it cannot know.
+ * Makes sidecars save their scan caches (see `snapshot/save-scan-cache`): in the background after they have read much,
+ * and before they end. A save may fail: then the next sidecar reads those files again.
  */
 export class ScanCaches {
   readonly #options: ScanCachesOptions;
-  readonly #unkept = new Map<string, Unkept>();
-  readonly #turns = new KeyedMutex();
-  readonly #ending = new AbortController();
+  readonly #unsaved = new Map<string, UnsavedReads>();
+  readonly #mutex = new KeyedMutex();
+  readonly #shutdown = new AbortController();
 
   constructor(options: ScanCachesOptions) {
     this.#options = options;
   }
 
-  /** A snapshot was taken, and this much was read for it. */
+  /** Records how much a scan has read, and schedules a save. */
   onScan(
     row: SessionRow,
     { changedFiles, changedBytes }: Pick<ScanResult, 'changedFiles' | 'changedBytes'>,
   ): void {
-    const unkept = this.#unkept.get(row.id) ?? { files: 0, bytes: 0, timer: null, keptAt: -APART_MS };
-    this.#unkept.set(row.id, unkept);
-    unkept.files += changedFiles;
-    unkept.bytes += changedBytes;
-    if (unkept.timer !== null || (unkept.files < WORTH.files && unkept.bytes < WORTH.bytes)) return;
-    const ms = Math.max(QUIET_MS, unkept.keptAt + APART_MS - performance.now());
-    unkept.timer = setTimeout(() => {
-      unkept.timer = null;
-      void this.#keep(row, false, this.#ending.signal);
+    const unsaved = this.#unsaved.get(row.id) ?? { files: 0, bytes: 0, timer: null, savedAt: -INTERVAL_MS };
+    this.#unsaved.set(row.id, unsaved);
+    unsaved.files += changedFiles;
+    unsaved.bytes += changedBytes;
+    if (
+      unsaved.timer !== null ||
+      (unsaved.files < SAVE_THRESHOLD.files && unsaved.bytes < SAVE_THRESHOLD.bytes)
+    )
+      return;
+    const ms = Math.max(DELAY_MS, unsaved.savedAt + INTERVAL_MS - performance.now());
+    unsaved.timer = setTimeout(() => {
+      unsaved.timer = null;
+      void this.#save(row, false, this.#shutdown.signal);
     }, ms).unref();
   }
 
   /**
-   * Before the session's sidecar is ended. Whatever looks at the workspace ends, and gives back the modes that it has lent itself: the
-   * notes of that go with the sidecar. Never rejects, and never takes long.
+   * Called before the session's sidecar is stopped. The sidecar ends a running scan and undoes its temporary chmods,
+   * because its notes about them are lost when it exits. Never rejects, and takes bounded time.
    */
   async saveBeforeSidecarEnds(row: SessionRow): Promise<void> {
     const { engine } = this.#options;
     this.#forget(row.id);
-    // Nothing of an ephemeral session is left by now.
+    // The workspace of an ephemeral session is gone by now.
     if (!row.persistent) return;
     const { sidecar } = await engine.observeSession(row.id).catch(() => ({ sidecar: null }));
     if (sidecar?.state !== 'running') return;
-    const late = AbortSignal.timeout(END_MS);
-    // A sidecar that hangs cannot be told anything, and not every step of asking it ends with a signal.
-    const { promise: over, resolve } = Promise.withResolvers<undefined>();
-    late.addEventListener('abort', () => resolve(undefined), { once: true });
-    await Promise.race([this.#keep(row, true, AbortSignal.any([this.#ending.signal, late])), over]);
+    const timeout = AbortSignal.timeout(FINAL_SAVE_TIMEOUT_MS);
+    // A sidecar that hangs does not react, and not every step of the call obeys the signal.
+    const { promise: timedOut, resolve } = Promise.withResolvers<undefined>();
+    timeout.addEventListener('abort', () => resolve(undefined), { once: true });
+    await Promise.race([this.#save(row, true, AbortSignal.any([this.#shutdown.signal, timeout])), timedOut]);
   }
 
-  /** The session is gone. */
+  /** Removes the cache of a deleted session. */
   async remove({ id, lineage }: SessionRow): Promise<void> {
     this.#forget(id);
-    await this.#turns.run(id, () =>
+    await this.#mutex.run(id, () =>
       this.#options.stores.use(lineage, (store) => new ScanCacheFile(store.directory, id).remove()),
     );
   }
 
   async close(): Promise<void> {
-    this.#ending.abort(new HoldfastError('shutting_down', 'The supervisor is leaving'));
-    for (const id of [...this.#unkept.keys()]) this.#forget(id);
-    await this.#turns.drained();
+    this.#shutdown.abort(new HoldfastError('shutting_down', 'The supervisor is shutting down'));
+    for (const id of [...this.#unsaved.keys()]) this.#forget(id);
+    await this.#mutex.drained();
   }
 
   #forget(sessionId: string): void {
-    clearTimeout(this.#unkept.get(sessionId)?.timer ?? undefined);
-    this.#unkept.delete(sessionId);
+    clearTimeout(this.#unsaved.get(sessionId)?.timer ?? undefined);
+    this.#unsaved.delete(sessionId);
   }
 
-  async #keep(row: SessionRow, last: boolean, signal: AbortSignal): Promise<void> {
+  async #save(row: SessionRow, isLast: boolean, signal: AbortSignal): Promise<void> {
     const { stores, access, log } = this.#options;
-    const before = this.#unkept.get(row.id);
-    const { files = 0, bytes = 0 } = before ?? {};
+    const unsaved = this.#unsaved.get(row.id);
+    const { files = 0, bytes = 0 } = unsaved ?? {};
     try {
-      const kept = await this.#turns.run(row.id, async () => {
+      const isSaved = await this.#mutex.run(row.id, async () => {
         signal.throwIfAborted();
         return await stores.use(row.lineage, async (store) => {
           const connection = await SnapshotConnection.open(() => access.dial(row.id), row.id);
           try {
-            return await connection.saveScanCache(last, store, { signal });
+            return await connection.saveScanCache(isLast, store, { signal });
           } finally {
             connection.close();
           }
         });
       });
-      if (!kept || before === undefined) return;
-      before.files -= files;
-      before.bytes -= bytes;
-      before.keptAt = performance.now();
+      if (!isSaved || unsaved === undefined) return;
+      unsaved.files -= files;
+      unsaved.bytes -= bytes;
+      unsaved.savedAt = performance.now();
     } catch (error) {
-      if (this.#ending.signal.aborted) return;
+      if (this.#shutdown.signal.aborted) return;
       const { code, sentence: why } = HoldfastError.from(error);
-      log.debug('what a scan knows was not kept', { session: row.id, code, why });
+      log.debug('the scan cache was not saved', { session: row.id, code, why });
     }
   }
 }

@@ -13,10 +13,10 @@ import type { SnapshotRequest, CreatedSnapshot, SnapshotCreation } from './snaps
 import { SnapshotViews } from './snapshot-views.ts';
 
 const DAY_MS = 86_400_000;
-/** How long the snapshots of a deleted session stay. */
-const GRACE_MS = 7 * DAY_MS;
-/** A deletion waits this long for the snapshot before it; what was taken before stays in any case. */
-const BEFORE_DELETE_MS = 20_000;
+/** How long the snapshots of a deleted session are kept. */
+const GRACE_PERIOD_MS = 7 * DAY_MS;
+/** A deletion waits at most this long for its last snapshot. Earlier snapshots stay in any case. */
+const BEFORE_DELETE_TIMEOUT_MS = 20_000;
 
 export interface SnapshotServiceOptions {
   readonly database: Database;
@@ -27,38 +27,38 @@ export interface SnapshotServiceOptions {
   readonly turns: Turns;
   readonly operations: Operations;
   readonly snapshotCreation: SnapshotCreation;
-  /** What is written here frees space: it must be writable on a full disk. */
+  /** Deletions free space, so they must succeed on a full disk. */
   readonly reserve: DiskReserve;
   readonly log: Log;
-  /** BEFORE_DELETE_MS when left out. */
+  /** Default: BEFORE_DELETE_TIMEOUT_MS. */
   readonly beforeDeleteTimeoutMs?: number | undefined;
   /** ms since 1970. */
   readonly now: () => number;
 }
 
-/** Snapshots as clients know them. */
+/** Creates, finds, lists and deletes snapshots for clients. */
 export class SnapshotService {
   readonly #options: SnapshotServiceOptions;
   readonly #views: SnapshotViews;
-  #tick: NodeJS.Timeout | null = null;
-  #tidying: Promise<unknown> = Promise.resolve();
+  #dailyTimer: NodeJS.Timeout | null = null;
+  #cleanup: Promise<unknown> = Promise.resolve();
 
   constructor(options: SnapshotServiceOptions) {
     this.#options = options;
     this.#views = new SnapshotViews(options);
   }
 
-  /** Takes away what is over. Before the first request. */
+  /** Removes incomplete packs and expired snapshots. Called before the first request. */
   async start(): Promise<void> {
     await this.#options.stores.clearIncoming();
-    this.#tick = setInterval(() => this.#tidyAll(), DAY_MS).unref();
-    this.#tidyAll();
+    this.#dailyTimer = setInterval(() => this.#removeExpired(), DAY_MS).unref();
+    this.#removeExpired();
   }
 
   async close(): Promise<void> {
-    if (this.#tick !== null) clearInterval(this.#tick);
+    if (this.#dailyTimer !== null) clearInterval(this.#dailyTimer);
     this.#options.snapshotCreation.close();
-    await this.#tidying;
+    await this.#cleanup;
     await this.#options.stores.close();
   }
 
@@ -66,14 +66,15 @@ export class SnapshotService {
     session: SessionRow,
     request: Omit<SnapshotRequest, 'reason' | 'skipIfEmpty'>,
   ): Promise<CreatedSnapshot> {
-    const taken = await this.#options.snapshotCreation.create(session.id, { ...request, reason: 'manual' });
-    if (taken === null) throw new HoldfastError('internal', 'There is no snapshot of an empty workspace');
-    return taken;
+    const created = await this.#options.snapshotCreation.create(session.id, { ...request, reason: 'manual' });
+    if (created === null)
+      throw new HoldfastError('internal', 'A manual snapshot of an empty workspace was skipped');
+    return created;
   }
 
   /**
-   * One that Holdfast takes by itself, for something that goes on all the same: what fails is told in the session's history. Never
-   * rejects. Null where there is none.
+   * Creates an automatic snapshot for an operation that continues without it: the session's history records a failure.
+   * Never rejects. Null when there is no snapshot.
    */
   async tryCreate(
     session: SessionRow,
@@ -83,24 +84,27 @@ export class SnapshotService {
     try {
       return (await take())?.row ?? null;
     } catch (error) {
-      this.#failed(session, reason, HoldfastError.from(error, 'The snapshot could not be taken'));
+      this.#recordFailure(session, reason, HoldfastError.from(error, 'The snapshot could not be created'));
       return null;
     }
   }
 
-  /** Settles when the workspace of a session that is being deleted may go. In its lane, `alone`. */
+  /**
+   * Creates the last snapshot of a session before its workspace is deleted. The caller holds the scan lock and the
+   * session's mutex.
+   */
   async createBeforeDelete(session: SessionRow): Promise<void> {
     await this.tryCreate(session, 'before-delete', () =>
       this.#options.snapshotCreation.createLocked(session, {
         reason: 'before-delete',
         skipIfEmpty: true,
-        signal: AbortSignal.timeout(this.#options.beforeDeleteTimeoutMs ?? BEFORE_DELETE_MS),
+        signal: AbortSignal.timeout(this.#options.beforeDeleteTimeoutMs ?? BEFORE_DELETE_TIMEOUT_MS),
       }),
     );
   }
 
   /**
-   * By id. With `session`, one of another lineage is `not_found`, as one that nobody knows: ids tell nothing about what they are of.
+   * Finds a snapshot by id. With `session`, a snapshot of another lineage is `not_found`, like an unknown one.
    */
   find(id: string, session?: string): SnapshotRow {
     const { snapshots } = this.#options;
@@ -111,7 +115,7 @@ export class SnapshotService {
     });
   }
 
-  /** The session that is named; one that was deleted by its id. */
+  /** Finds a session by id or name. Deleted sessions are found by id only. */
   findSession(reference: string): SessionRow {
     const { sessions } = this.#options;
     return sessions.get(reference) ?? sessions.find(reference);
@@ -133,20 +137,20 @@ export class SnapshotService {
     return this.#options.snapshots.update(row.id, patch);
   }
 
-  /** Errors: `confirmation_required`, `conflict` while a session that began with it is there. */
+  /** Errors: `confirmation_required`, `conflict` while a session exists that began with this snapshot. */
   delete(id: string, session: string | undefined, force: boolean, opId?: string): void {
     const { operations, reserve } = this.#options;
     if (operations.findResult(opId, 'snapshot.delete') !== null) return;
     const row = this.find(id, session);
     if (!force) {
-      throw new HoldfastError('confirmation_required', `Snapshot ${id} is not deleted without a yes`, {
-        why: 'nothing could bring it back',
-        next: 'repeat it with --force',
+      throw new HoldfastError('confirmation_required', `Deleting snapshot ${id} needs a confirmation`, {
+        why: 'a deleted snapshot cannot be recovered',
+        next: 'repeat the command with --force',
       });
     }
     reserve.retryOnFullDisk(() =>
       operations.runOnce(opId, 'snapshot.delete', () => {
-        this.remove(row, 'asked for');
+        this.remove(row, 'requested');
         return {};
       }),
     );
@@ -154,13 +158,16 @@ export class SnapshotService {
     this.removeUnusedStore(row.lineage);
   }
 
-  /** Takes the row away and says so in the history; what only it needed is collected later. Errors: `conflict` as `delete`. */
+  /**
+   * Deletes the row and records it in the history; garbage collection frees its objects later. Errors: `conflict` as
+   * `delete`.
+   */
   remove(row: SnapshotRow, why: string): void {
     const { database, snapshots, sessions, events } = this.#options;
     const [fork] = sessions.listByOrigin(row.id);
     if (fork !== undefined) {
-      throw new HoldfastError('conflict', `Snapshot ${row.id} is not deleted`, {
-        why: `session ${fork.name} (${fork.id}) began with it`,
+      throw new HoldfastError('conflict', `Snapshot ${row.id} cannot be deleted`, {
+        why: `session ${fork.name} (${fork.id}) was created from it`,
         next: 'delete that session first',
         details: { session: fork.id },
       });
@@ -171,7 +178,10 @@ export class SnapshotService {
     });
   }
 
-  /** A session is being deleted: of what was taken without being asked for only the last one stays. Part of the caller's transaction. */
+  /**
+   * Deletes the automatic snapshots of a session that is being deleted, except the newest one. Part of the caller's
+   * transaction.
+   */
   pruneDeletedSession(session: SessionRow): void {
     const { snapshots, sessions } = this.#options;
     const newest = snapshots.newest(session.id);
@@ -182,46 +192,55 @@ export class SnapshotService {
     this.#options.database.afterCommit(() => this.removeUnusedStore(session.lineage));
   }
 
-  /** Removes the store of a lineage that has no snapshot any more. In the background. */
+  /** Removes, in the background, the store of a lineage that has no snapshot left. */
   removeUnusedStore(lineage: string): void {
     const { stores, snapshots, log } = this.#options;
     const none = (): boolean => snapshots.listByLineage(lineage).length === 0;
     if (!none()) return;
-    this.#tidying = this.#tidying
+    this.#cleanup = this.#cleanup
       .then(() => stores.remove(lineage, none))
       .catch((error: unknown) => log.warn('a store could not be removed', { lineage, error }));
   }
 
-  /** Ends the grace of sessions that were deleted, and removes what is left without a row. */
-  #tidyAll(): void {
+  /** Deletes the snapshots of sessions whose grace period is over, and the stores of lineages without a snapshot. */
+  #removeExpired(): void {
     const { snapshots, sessions, now, log } = this.#options;
     try {
       for (const lineage of snapshots.listLineages()) {
         for (const row of snapshots.listByLineage(lineage)) {
           const session = sessions.get(row.sessionId);
           const over =
-            session === null || (session.deletedAt !== null && now() - session.deletedAt > GRACE_MS);
+            session === null || (session.deletedAt !== null && now() - session.deletedAt > GRACE_PERIOD_MS);
           if (over && sessions.listByOrigin(row.id).length === 0) this.remove(row, 'its session was deleted');
         }
       }
     } catch (error) {
-      log.warn('old snapshots stay', { error });
+      log.warn('expired snapshots could not be deleted', { error });
     }
-    this.#tidying = this.#tidying
+    this.#cleanup = this.#cleanup
       .then(async () => {
         for (const lineage of await this.#options.stores.lineages()) this.removeUnusedStore(lineage);
       })
-      .catch((error: unknown) => log.warn('stores without a snapshot stay', { error }));
+      .catch((error: unknown) => log.warn('unused stores could not be removed', { error }));
   }
 
-  #failed(session: SessionRow, reason: SnapshotReason, error: HoldfastError): void {
+  #recordFailure(session: SessionRow, reason: SnapshotReason, error: HoldfastError): void {
     const { events, log } = this.#options;
     const { code, sentence: why } = error;
-    log.warn('a snapshot could not be taken', { session: session.id, reason, code, why, cause: error.cause });
+    log.warn('a snapshot could not be created', {
+      session: session.id,
+      reason,
+      code,
+      why,
+      cause: error.cause,
+    });
     try {
       events.append(session.id, [{ type: 'snapshot.failed', data: { reason, code, why } }]);
     } catch (failure) {
-      log.warn('nor could that be told', { session: session.id, why: HoldfastError.from(failure).sentence });
+      log.warn('the failure could not be recorded', {
+        session: session.id,
+        why: HoldfastError.from(failure).sentence,
+      });
     }
   }
 }

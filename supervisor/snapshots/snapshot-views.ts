@@ -6,11 +6,11 @@ import { isoTime } from '../sessions/entity-views.ts';
 import type { SnapshotRow } from '../store/snapshots.ts';
 import type { Turns } from '../store/turns.ts';
 
-/** Of the input of a turn so much is read: a prompt may be inside of JSON. */
-const INPUT_BYTES = 4_096;
+/** How much of a turn's input is read to find its prompt, which may be inside JSON. */
+const MAX_INPUT_BYTES = 4_096;
 const TurnStartedSchema = z.object({ turnId: z.string() });
 
-/** Snapshots as clients see them. */
+/** Turns rows into the snapshots that clients see. */
 export class SnapshotViews {
   readonly #events: EventLog;
   readonly #turns: Turns;
@@ -25,14 +25,17 @@ export class SnapshotViews {
     return { ...rest, createdAt: isoTime(createdAt), turn: this.#turnOf(row) };
   }
 
-  /** The turn that it was taken for: the first one that started after it, or the one that started while it was being taken. */
+  /**
+   * The turn that the snapshot precedes: the first one started after it, or the one that started while it was being
+   * created.
+   */
   #turnOf({ sessionId, reason, eventSeq, duringTurn }: SnapshotRow): Snapshot['turn'] {
     if (reason !== 'before-turn') return null;
     const type = duringTurn ? 'snapshot.created' : 'turn.started';
     const [started] = this.#events.read(sessionId, { after: eventSeq, type, limit: 1 });
     const id = TurnStartedSchema.safeParse(started?.data).data?.turnId;
     if (id === undefined) return null;
-    const input = this.#turns.readInputStart(id, INPUT_BYTES);
+    const input = this.#turns.readInputStart(id, MAX_INPUT_BYTES);
     return { id, prompt: input === null ? '' : summarizePrompt(input) };
   }
 }

@@ -1,6 +1,6 @@
 import type { SnapshotReason } from '../../protocol/snapshots.ts';
 
-/** What the rule looks at. */
+/** The fields of a snapshot that decide whether it is thinned out. */
 export interface ThinningCandidate {
   readonly id: string;
   readonly createdAt: number;
@@ -11,15 +11,15 @@ export interface ThinningCandidate {
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
-/** Until their hour has been over for this long all are kept, */
-const ALL_MS = DAY_MS;
-/** until their day has been over for this long the newest of each hour, and after that the newest of each day. */
-const HOURLY_MS = 7 * DAY_MS;
+/** All snapshots are kept until their hour ended this long ago. */
+const KEEP_ALL_MS = DAY_MS;
+/** After that the newest of each hour is kept until its day ended this long ago, and then the newest of each day. */
+const KEEP_HOURLY_MS = 7 * DAY_MS;
 
 /**
- * Which snapshots of one session are thinned out now. Those that somebody asked for, named or pinned stay, and what a fork was
- * made of (`bases`), and with all this the newest one. Hours and days are those of UTC, and what is in one is thinned out together:
- * it does not matter when and how often it is asked.
+ * The snapshots of one session to delete now. Manual, labelled and pinned snapshots stay, as do those that a fork began
+ * with (`bases`) and the newest one. Hours and days are those of UTC and are thinned as a whole, so the result does not
+ * depend on when and how often this runs.
  */
 export function snapshotsToThin(
   snapshots: readonly ThinningCandidate[],
@@ -30,16 +30,16 @@ export function snapshotsToThin(
   const kept = new Set<string>();
   return newestFirst.filter(({ id, createdAt, reason, label, pinned }) => {
     if (pinned || label !== null || reason === 'manual' || bases.has(id)) return false;
-    if (now - endOf(HOUR_MS, createdAt) <= ALL_MS) return false;
-    const stretch = now - endOf(DAY_MS, createdAt) <= HOURLY_MS ? HOUR_MS : DAY_MS;
-    const place = `${stretch} ${Math.floor(createdAt / stretch)}`;
-    if (kept.has(place)) return true;
-    kept.add(place);
+    if (now - endOf(HOUR_MS, createdAt) <= KEEP_ALL_MS) return false;
+    const period = now - endOf(DAY_MS, createdAt) <= KEEP_HOURLY_MS ? HOUR_MS : DAY_MS;
+    const bucket = `${period} ${Math.floor(createdAt / period)}`;
+    if (kept.has(bucket)) return true;
+    kept.add(bucket);
     return false;
   });
 }
 
-/** Of the hour or day that a moment is in. */
-function endOf(stretch: number, at: number): number {
-  return (Math.floor(at / stretch) + 1) * stretch;
+/** The end of the hour or day that contains `at`. */
+function endOf(period: number, at: number): number {
+  return (Math.floor(at / period) + 1) * period;
 }

@@ -178,11 +178,11 @@ export class TurnSnapshots {
   #requireComplete(outcome: Outcome): void {
     if (outcome.kind === 'dropped') return;
     const next =
-      'fix the cause and repeat the turn, or set `snapshots: auto` in the profile to let turns begin without a snapshot';
+      'fix the cause and repeat the turn, or set `snapshots: auto` in the profile to let turns begin without one';
     if (outcome.kind === 'failed') {
       const { error } = outcome;
       throw new HoldfastError('snapshot_required', 'The turn was not started', {
-        why: `its profile requires a snapshot before each turn, and this one could not be created: ${error.sentence}`,
+        why: `its profile requires a snapshot before each turn, and none could be created: ${error.sentence}`,
         next,
         details: { code: error.code },
         cause: error,

@@ -19,7 +19,7 @@ export function snapshotHandlers<P>({
   parts,
 }: SnapshotHandlersOptions): Handlers<typeof SNAPSHOT_METHODS, P> {
   const { service, comparisons, maintenance, restores } = parts;
-  const passing = ({ signal, progress }: HandlerContext<P>) => ({
+  const callOptions = ({ signal, progress }: HandlerContext<P>) => ({
     signal,
     onProgress: ({ stage, done, of, unit }: Progress) =>
       progress(stage, done ?? undefined, of ?? undefined, unit ?? undefined),
@@ -28,7 +28,7 @@ export function snapshotHandlers<P>({
     'snapshot/create': async ({ session, ...request }, context) => {
       const { row, created } = await service.create(service.findSession(session), {
         ...request,
-        ...passing(context),
+        ...callOptions(context),
       });
       return { ...service.view(row), created };
     },
@@ -46,12 +46,12 @@ export function snapshotHandlers<P>({
       service.delete(snapshot, session, force, opId);
       return {};
     },
-    'snapshot/diff': (request, context) => comparisons.diff(request, passing(context)),
+    'snapshot/diff': (request, context) => comparisons.diff(request, callOptions(context)),
     'snapshot/patch': async (request, context) => {
-      const { bytes, ...told } = await comparisons.patch(request, passing(context));
-      return withBytes({ ...told, bytes: bytes.length }, bytes);
+      const { bytes, ...result } = await comparisons.patch(request, callOptions(context));
+      return withBytes({ ...result, bytes: bytes.length }, bytes);
     },
-    'snapshot/preview': (request, context) => comparisons.preview(request, passing(context)),
+    'snapshot/preview': (request, context) => comparisons.preview(request, callOptions(context)),
     'snapshot/restore': async ({ session, snapshot, path, cancel, force, opId }, context) => {
       const row = service.findSession(session);
       const source = service.find(snapshot, row.id);
@@ -61,7 +61,7 @@ export function snapshotHandlers<P>({
         cancel: cancel ?? false,
         force: force ?? false,
         opId,
-        ...passing(context),
+        ...callOptions(context),
       });
       return { ...restored, missing: source.missing, missingPaths: source.missingPaths };
     },

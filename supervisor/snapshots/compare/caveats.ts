@@ -2,7 +2,7 @@ import type { Caveat } from '../../../protocol/snapshots.ts';
 import type { ScanResult } from '../../../snapshot-format/sidecar-calls.ts';
 import type { SnapshotRow } from '../../store/snapshots.ts';
 
-/** What a comparison cannot tell of one of its sides. */
+/** What a comparison cannot know about a snapshot. */
 export function snapshotCaveats(side: Caveat['side'], snapshot: SnapshotRow): Caveat[] {
   const { id: snapshotId, duringTurn, missing, missingPaths } = snapshot;
   const caveats: Caveat[] = [];
@@ -11,7 +11,7 @@ export function snapshotCaveats(side: Caveat['side'], snapshot: SnapshotRow): Ca
   return caveats;
 }
 
-/** The same of the workspace as it is. */
+/** As `snapshotCaveats`, for the current workspace. */
 export function workspaceCaveats(
   side: Caveat['side'],
   { missing, missingPaths }: Pick<ScanResult, 'missing' | 'missingPaths'>,

@@ -10,35 +10,35 @@ import { findEntry } from './find-entry.ts';
 import { type RenameSource, Renames } from './renames.ts';
 import { changeKind } from './entry-equality.ts';
 
-/** Two trees made of few objects can differ in more places than anybody can count. */
-const MOST_CHANGES = 20_000_000;
-/** Characters of one page: the whole answer has to fit into one line of at most 1 MiB. */
+/** Shared objects let two small trees differ in a practically unlimited number of places. */
+const MAX_CHANGES = 20_000_000;
+/** Characters of one page, so that the answer fits into one line of at most 1 MiB. */
 const PAGE_CHARACTERS = 256 * 1024;
 
 export interface ComparisonOptions {
   /** Hashes of the two root objects. */
   readonly before: Hash;
   readonly after: Hash;
-  /** Only what is at or below it. */
+  /** Compare only this path and everything below it. */
   readonly path: PathSegments;
   readonly signal?: AbortSignal | undefined;
-  /** What looking for renames may take. */
+  /** Memory limit for detecting renames. */
   readonly renameBudgetBytes?: number;
-  /** Whether files may be read to find those that were renamed and edited. Not where the reader has trees only. Default true. */
+  /** Read files to detect renames with edits. False when the reader has trees only. Default true. */
   readonly findEdited?: boolean;
 }
 
-/** A difference, and where its file was before if it moved. */
+/** A difference, with the source of a renamed file. */
 export interface PairedDifference extends Difference {
   readonly kind: Change['kind'];
   readonly origin: RenameSource | null;
-  /** What was at its origin, where that is not what `after` has. */
+  /** The entry at the source path, if its content differs from that of `after`. */
   readonly sourceEntry: TreeEntry | null;
 }
 
 /**
- * The one engine of comparison: how to get from one tree to another. `make` goes through both once, for what only all of it
- * tells: totals, and which files moved. After that every stretch of it can be told on its own.
+ * The differences between two trees. `create` walks both trees once, to compute totals and detect renames. After that,
+ * any part can be listed separately.
  */
 export class Comparison {
   readonly totals: ChangeTotals;
@@ -61,7 +61,7 @@ export class Comparison {
     this.totals = totals;
   }
 
-  /** Errors: `file_not_found` where neither tree has the path, `snapshot_damaged`, `output_limit`. */
+  /** Errors: `file_not_found` when neither tree has the path, `snapshot_damaged`, `output_limit`. */
   static async create(reader: ObjectReader, options: ComparisonOptions): Promise<Comparison> {
     const { before, after, path, signal, renameBudgetBytes, findEdited = true } = options;
     const top = {
@@ -79,9 +79,9 @@ export class Comparison {
       const kind = changeKind(difference.before, difference.after);
       if (kind === null) continue;
       count += 1;
-      if (count > MOST_CHANGES) {
-        throw new HoldfastError('output_limit', `The two differ in more than ${MOST_CHANGES} places`, {
-          next: 'compare a folder of them',
+      if (count > MAX_CHANGES) {
+        throw new HoldfastError('output_limit', `The two differ in more than ${MAX_CHANGES} places`, {
+          next: 'compare only one folder',
         });
       }
       totals[isFolder(difference) ? 'directories' : kind] += 1;
@@ -100,12 +100,12 @@ export class Comparison {
     return new Comparison(reader, before, top, renames, totals);
   }
 
-  /** All that differs, in the order of the paths; with `behind`, what comes behind that path. */
+  /** All differences in path order; with `resumeAfter`, those after that path. */
   async *differences(
-    behind: PathSegments | null = null,
+    resumeAfter: PathSegments | null = null,
     signal?: AbortSignal,
   ): AsyncGenerator<PairedDifference, void, undefined> {
-    for await (const difference of differences(this.#reader, this.#top, new TimeSlice(signal), behind)) {
+    for await (const difference of differences(this.#reader, this.#top, new TimeSlice(signal), resumeAfter)) {
       const { path, before, after } = difference;
       const origin = before === null ? this.#renames.sourceOf(path) : null;
       if (after === null && this.#renames.isRenamedAway(path)) continue;
@@ -117,19 +117,19 @@ export class Comparison {
     }
   }
 
-  /** The first changes behind a path. `next`: the path to go on behind; null at the end. */
+  /** The first changes after a path. `next`: the path to resume after; null at the end. */
   async page(
-    behind: PathSegments | null,
+    resumeAfter: PathSegments | null,
     limit: number,
     signal?: AbortSignal,
   ): Promise<{ changes: Change[]; next: PathSegments | null }> {
     const changes: Change[] = [];
     let last: PathSegments | null = null;
     let characters = 0;
-    for await (const difference of this.differences(behind, signal)) {
+    for await (const difference of this.differences(resumeAfter, signal)) {
       if (changes.length >= limit || characters > PAGE_CHARACTERS) return { changes, next: last };
       const change = changeOf(difference);
-      // As long as it can get: a byte escaped takes three characters of up to three bytes.
+      // An upper bound: an escaped byte takes three characters, and a character up to three bytes.
       characters += 150 + change.path.length + (change.oldPath?.length ?? 0);
       changes.push(change);
       last = difference.path;
@@ -149,12 +149,15 @@ export const NO_CHANGES: ChangeTotals = {
   bytes: 0,
 };
 
-/** A folder on each side where there is something. */
+/** Whether every side that exists is a directory. */
 function isFolder({ before, after }: Difference): boolean {
   return [before, after].every((entry) => entry === null || entry.type === 'directory');
 }
 
-/** Whole files of the two trees. Null for what is not there or damaged: that is told where it is asked for by name. */
+/**
+ * Reads whole files of the two trees. Null for a missing or damaged file: damage is reported when the file is read by
+ * name.
+ */
 function contentReader(
   reader: ObjectReader,
   roots: { readonly before: Hash; readonly after: Hash },

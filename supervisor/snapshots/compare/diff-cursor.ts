@@ -3,7 +3,9 @@ import { formatPath, parsePath, WORKSPACE } from '../../../protocol/paths.ts';
 import { type Hash, SNAPSHOT_LIMITS } from '../../../snapshot-format/objects.ts';
 import type { PathSegments } from './differences.ts';
 
-/** Where a comparison goes on: of which two trees, behind which path. `rest`: what the caller keeps in it. */
+/**
+ * Where a comparison continues: the two trees, and the path to resume after. `callerState`: opaque state of the caller.
+ */
 export interface DiffCursor {
   readonly before: Hash;
   readonly after: Hash;
@@ -18,11 +20,11 @@ export function writeDiffCursor({ before, after, resumeAfter, callerState }: Dif
   return before.toString('base64url') + after.toString('base64url') + callerState + path;
 }
 
-/** Errors: `invalid_params` for what is none. */
+/** Errors: `invalid_params` for an invalid cursor. */
 export function readDiffCursor(text: string): DiffCursor {
   const { before, after, rest, path } = FORM.exec(text)?.groups ?? {};
   if (before === undefined || after === undefined || rest === undefined || path === undefined) {
-    throw new HoldfastError('invalid_params', 'The cursor is not one that a comparison gave', {
+    throw new HoldfastError('invalid_params', 'The cursor is not from a comparison', {
       next: 'leave it out to start from the beginning',
     });
   }

@@ -5,44 +5,44 @@ import type { TimeSlice } from '../../../protocol/time-slice.ts';
 import { DirectoryCursor, skipEqualPieces } from './directory-cursor.ts';
 import { haveSameContent, isSameEntry } from './entry-equality.ts';
 
-/** Names from the workspace on, as bytes. */
+/** The segments of a path below the workspace, as bytes. */
 export type PathSegments = readonly Buffer[];
 
-/** Two entries at one path that are not the same in every attribute. At least one is there. */
+/** Two entries at one path that differ in some attribute. At least one of them is not null. */
 export interface Difference {
   readonly path: PathSegments;
   readonly before: TreeEntry | null;
   readonly after: TreeEntry | null;
 }
 
-/** One directory under way. */
+/** One directory of the walk. */
 interface Level {
   readonly path: PathSegments;
   readonly before: DirectoryCursor;
   readonly after: DirectoryCursor;
-  /** Where to go on: nothing up to and including that name has to be told. */
+  /** The path to resume after: entries up to and including it are skipped. */
   readonly seek: PathSegments | null;
 }
 
 /**
- * All that differs between two entries at `path` and below them, in the order of their paths: name by name, a folder before
- * what is in it. What has the same hash on both sides is not read. Holds one piece of each folder on the way down. With
- * `after`, only what comes behind that path.
+ * All differences between two entries at `path` and below, in path order: by name, a directory before its content.
+ * Objects with equal hashes are not read. Holds one piece of each directory on the way down. With `resumeAfter`, only
+ * differences after that path.
  */
 export async function* differences(
   reader: ObjectReader,
   { path, before, after }: Difference,
   slices: TimeSlice,
-  behind: PathSegments | null = null,
+  resumeAfter: PathSegments | null = null,
 ): AsyncGenerator<Difference, void, undefined> {
   if (isMissing(before) || isMissing(after)) return;
-  if (!isSameEntry(before, after) && behind === null) yield { path, before, after };
+  if (!isSameEntry(before, after) && resumeAfter === null) yield { path, before, after };
   const levels: Level[] = [];
   const enter = (difference: Difference, seek: PathSegments | null): void => {
     const level = below(reader, difference, seek);
     if (level !== null) levels.push(level);
   };
-  enter({ path, before, after }, behind?.slice(path.length) ?? null);
+  enter({ path, before, after }, resumeAfter?.slice(path.length) ?? null);
   for (let level = levels.at(-1); level !== undefined; level = levels.at(-1)) {
     if (slices.isUsedUp) await slices.yieldToEventLoop();
     const difference = await next(level);
@@ -50,7 +50,7 @@ export async function* differences(
       levels.pop();
       continue;
     }
-    // Of what one side lacks nobody knows whether it differs.
+    // A file that could not be read on one side may or may not differ.
     if (isMissing(difference.before) || isMissing(difference.after)) continue;
     const order = level.seek === null ? 1 : orderOf(difference, level.seek);
     if (order < 0) continue;
@@ -59,14 +59,14 @@ export async function* differences(
   }
 }
 
-/** Whether it comes before, at or behind the first of the names to go to. */
+/** Negative, zero or positive: the difference is before, at or after the first segment to resume after. */
 function orderOf({ path }: Difference, seek: PathSegments): number {
   const [sought] = seek;
   const name = path.at(-1);
   return sought === undefined || name === undefined ? 1 : name.compare(sought);
 }
 
-/** Null where neither side has anything below it that the other one has not. */
+/** The next level of the walk; null when both sides have the same content or no directory. */
 function below(
   reader: ObjectReader,
   { path, before, after }: Difference,
@@ -86,7 +86,7 @@ function below(
   };
 }
 
-/** The next name of a directory, whatever the two sides have there. */
+/** The next name of a directory with its entries on both sides. */
 async function next({ path, before, after }: Level): Promise<Difference | null> {
   await skipEqualPieces(before, after);
   const old = before.entry;

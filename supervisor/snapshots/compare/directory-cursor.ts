@@ -2,23 +2,23 @@ import { parseTree, type TreeEntry } from '../../../snapshot-format/entries.ts';
 import { snapshotDamaged, OBJECT_KINDS, type ObjectReader } from '../../../snapshot-format/objects.ts';
 import { type Piece, piecesOf, type ContentRef } from '../../../snapshot-format/content-ref.ts';
 
-/** Goes through the entries of one directory, and can pass over a whole piece of it without reading it. */
+/** Iterates over the entries of one directory and can skip a whole piece without reading it. */
 export class DirectoryCursor {
   readonly #reader: ObjectReader;
   readonly #pieces: AsyncGenerator<Piece, void, undefined> | null;
-  #ahead: Piece | null = null;
-  #isOpen = false;
+  #next: Piece | null = null;
+  #isStarted = false;
   #entries: readonly TreeEntry[] = [];
   #at = 0;
   #last: Buffer | null = null;
 
-  /** Without a ref there is no directory, and so no entry. */
+  /** `content` null: there is no directory, and so no entries. */
   constructor(reader: ObjectReader, content: ContentRef | null) {
     this.#reader = reader;
     this.#pieces = content === null ? null : piecesOf(reader, content);
   }
 
-  /** The next entry of the piece that is open; null where the piece, or all, is at its end. */
+  /** The next entry of the open piece; null at the end of the piece or directory. */
   get entry(): TreeEntry | null {
     return this.#entries[this.#at] ?? null;
   }
@@ -27,21 +27,21 @@ export class DirectoryCursor {
     this.#at += 1;
   }
 
-  /** The piece that comes next, where none is open; null at the end. */
+  /** The next unopened piece; null at the end. */
   async peekPiece(): Promise<Piece | null> {
-    if (!this.#isOpen) {
-      this.#isOpen = true;
-      await this.#look();
+    if (!this.#isStarted) {
+      this.#isStarted = true;
+      await this.#readAhead();
     }
-    return this.#ahead;
+    return this.#next;
   }
 
-  /** Passes over the piece that comes next. */
+  /** Skips the next piece. */
   async skipPiece(): Promise<void> {
-    await this.#look();
+    await this.#readAhead();
   }
 
-  /** Reads the piece that comes next, if there is one. */
+  /** Reads the next piece, if there is one. */
   async openPiece(): Promise<void> {
     const piece = await this.peekPiece();
     if (piece === null) return;
@@ -52,16 +52,16 @@ export class DirectoryCursor {
       throw snapshotDamaged('names are out of order', { object: piece.hash.toString('hex') });
     }
     this.#last = this.#entries.at(-1)?.name ?? null;
-    await this.#look();
+    await this.#readAhead();
   }
 
-  async #look(): Promise<void> {
+  async #readAhead(): Promise<void> {
     const next = await this.#pieces?.next();
-    this.#ahead = next?.done === false ? next.value : null;
+    this.#next = next?.done === false ? next.value : null;
   }
 }
 
-/** Goes on to where the two sides may differ: passes over the pieces that both have, where both are between two pieces. */
+/** Advances to where the two sides may differ: skips equal pieces while both sides are between two pieces. */
 export async function skipEqualPieces(one: DirectoryCursor, other: DirectoryCursor): Promise<void> {
   while (one.entry === null && other.entry === null) {
     const mine = await one.peekPiece();

@@ -4,13 +4,13 @@ import type { ContentRef } from '../../../snapshot-format/content-ref.ts';
 
 type Kind = Exclude<Change['kind'], 'renamed'>;
 
-/** What became of the entry at a path; null when it is the same in every attribute. */
+/** The kind of change of an entry; null when every attribute is equal. */
 export function changeKind(before: TreeEntry | null, after: TreeEntry | null): Kind | null {
   if (before === null) return after === null ? null : 'added';
   if (after === null) return 'deleted';
   if (before.type !== after.type) return 'typechange';
   const sameContent = haveSameContent(before, after);
-  // What is in a folder is told where it is.
+  // Changes inside a directory are reported at their own paths.
   if (!sameContent && before.type !== 'directory') return 'modified';
   return haveSameAttributes(before, after, sameContent) ? null : 'mode';
 }
@@ -20,8 +20,8 @@ export function isSameEntry(before: TreeEntry | null, after: TreeEntry | null): 
 }
 
 /**
- * Whether two entries of one type hold the same. Files whose bytes are the same but whose holes are not count as different:
- * to tell, both would have to be read.
+ * Whether two entries of one type have the same content. Files with equal bytes but different holes count as different,
+ * because telling would mean reading both.
  */
 export function haveSameContent(before: TreeEntry, after: TreeEntry): boolean {
   if (before.type === 'file' && after.type === 'file') {
@@ -38,12 +38,12 @@ export function haveSameContent(before: TreeEntry, after: TreeEntry): boolean {
 
 function haveSameAttributes(before: TreeEntry, after: TreeEntry, sameContent: boolean): boolean {
   if (before.mode !== after.mode) return false;
-  // The time of a folder goes with what is in it, and that is told.
+  // A changed entry also changes the mtime of its directory, so that alone is not reported.
   if (before.mtimeNs !== after.mtimeNs && (before.type !== 'directory' || sameContent)) return false;
   if (
     before.type !== 'directory' &&
     after.type !== 'directory' &&
-    !isSameGroup(before.linkGroup, after.linkGroup)
+    !isSameLinkGroup(before.linkGroup, after.linkGroup)
   ) {
     return false;
   }
@@ -56,7 +56,7 @@ function haveSameAttributes(before: TreeEntry, after: TreeEntry, sameContent: bo
   );
 }
 
-function isSameGroup(one: Buffer | null, other: Buffer | null): boolean {
+function isSameLinkGroup(one: Buffer | null, other: Buffer | null): boolean {
   return one === null || other === null ? one === other : one.equals(other);
 }
 

@@ -7,7 +7,7 @@ import {
 import { type Hash, OBJECT_KINDS, type ObjectReader } from '../../../snapshot-format/objects.ts';
 import type { PathSegments } from './differences.ts';
 
-/** What a tree has at a path; null for nothing. Links are not followed. */
+/** The entry of a tree at a path; null when there is none. Symbolic links are not followed. */
 export async function findEntry(
   reader: ObjectReader,
   root: Hash,
@@ -23,7 +23,7 @@ export async function findEntry(
   return found;
 }
 
-/** The entry of this name; null for none. */
+/** The entry with this name; null when there is none. */
 export async function findChild(
   reader: ObjectReader,
   directory: DirectoryEntry,

@@ -6,12 +6,12 @@ import { writeContentRef } from '../../../snapshot-format/content-ref.ts';
 import type { Difference, PathSegments } from './differences.ts';
 import { pairSimilar, type SimilarCandidate } from './similar-files.ts';
 
-/** What the candidates of one comparison may take. Above it nothing is called renamed. */
+/** Memory limit for the candidates of one comparison. Above it no renames are reported. */
 const BUDGET_BYTES = 64 * 2 ** 20;
-/** Beside its path, which is there twice in part. */
+/** Estimated size of a candidate besides its path. */
 const CANDIDATE_BYTES = 200;
 
-/** Where a renamed file was, and what it was there: the content may have been edited. */
+/** The source of a renamed file: its path and attributes before. The content may have been edited since. */
 export interface RenameSource {
   readonly path: PathSegments;
   readonly executable: boolean;
@@ -20,43 +20,44 @@ export interface RenameSource {
   readonly isEdited: boolean;
 }
 
-/** A file that is at one path before, and not after, or the other way round. */
+/** A file that exists at its path on one side only. */
 interface Candidate extends SimilarCandidate {
   readonly mode: number;
-  /** A file with holes is long, and may hold nothing. */
+  /** The size of a sparse file says little about its content. */
   readonly sparse: boolean;
 }
-/** Which candidates there are on each side without a partner. */
+/** The candidates of each side that are not paired. */
 interface Unpaired {
-  readonly gone: readonly Candidate[];
-  readonly come: readonly Candidate[];
+  readonly deleted: readonly Candidate[];
+  readonly added: readonly Candidate[];
 }
 
 function namesOf(key: string): PathSegments {
   return key.split('\0').map((name) => Buffer.from(name, 'latin1'));
 }
 
-/** A path as the key of a map. Keys sort as paths do: name by name. */
+/** A path as a map key. Keys sort in path order. */
 export function pathKey(path: PathSegments): string {
   return path.map((name) => name.toString('latin1')).join('\0');
 }
 
 /**
- * Files that went and files that came with the same content, or with much of it. An empty file is nobody's: it would be like any other. Of
- * several with the same content those with the same name belong together, then the first ones in the order of their paths.
+ * Pairs deleted files with added files of equal or similar content. Empty files are never paired, because they are all
+ * alike. Among several files with the same content, those with the same name are paired first, then the others in path
+ * order.
  */
 export class Renames {
-  #gone = new Map<string, Candidate[]>();
-  #come = new Map<string, Candidate[]>();
+  #deleted = new Map<string, Candidate[]>();
+  #added = new Map<string, Candidate[]>();
   #budget: number;
-  readonly #origins = new Map<string, Candidate & { readonly isEdited: boolean }>();
-  readonly #left = new Set<string>();
+  readonly #sources = new Map<string, Candidate & { readonly isEdited: boolean }>();
+  readonly #renamedAway = new Set<string>();
 
   constructor(budgetBytes: number = BUDGET_BYTES) {
     this.#budget = budgetBytes;
   }
 
-  /** Looks at one difference. */
+  /** Records one difference as a candidate. */
   add({ path, before, after }: Difference): void {
     if (this.#budget < 0) return;
     const one = before ?? after;
@@ -64,33 +65,33 @@ export class Renames {
     const key = pathKey(path);
     this.#budget -= key.length + CANDIDATE_BYTES;
     if (this.#budget < 0) {
-      this.#gone.clear();
-      this.#come.clear();
+      this.#deleted.clear();
+      this.#added.clear();
       return;
     }
     const { mode, size, sparse } = one;
     const candidate = { key, name: nameIn(key), mode, size, sparse };
-    push(before === null ? this.#come : this.#gone, contentKey(one), candidate);
+    push(before === null ? this.#added : this.#deleted, contentKey(one), candidate);
   }
 
-  /** When all have been looked at: pairs files with equal content. Gives how many bytes moved. */
+  /** Called after the last `add`: pairs files with equal content. Returns the bytes of the renamed files. */
   pairIdentical(): number {
     let bytes = 0;
     const join = (from: Candidate, to: Candidate): void => {
       this.#join(from, to, false);
       bytes += from.size;
     };
-    for (const [content, come] of this.#come) {
-      const gone = this.#gone.get(content);
-      if (gone === undefined) continue;
-      const byName = new Map<string, typeof gone>();
-      for (const from of gone) push(byName, from.name, from);
-      const others = come.filter((to) => {
+    for (const [content, added] of this.#added) {
+      const deleted = this.#deleted.get(content);
+      if (deleted === undefined) continue;
+      const byName = new Map<string, typeof deleted>();
+      for (const from of deleted) push(byName, from.name, from);
+      const others = added.filter((to) => {
         const from = byName.get(to.name)?.shift();
         if (from !== undefined) join(from, to);
         return from === undefined;
       });
-      const free = gone.filter(({ key }) => !this.#left.has(key));
+      const free = deleted.filter(({ key }) => !this.#renamedAway.has(key));
       others.slice(0, free.length).forEach((to, index) => {
         const from = free[index];
         if (from !== undefined) join(from, to);
@@ -99,57 +100,60 @@ export class Renames {
     return bytes;
   }
 
-  /** After `pair`: pairs files whose content was edited as well. Reads what a few of them hold, by the path before or after. */
+  /**
+   * Called after `pairIdentical`: pairs files with similar content. Reads the content of a limited number of
+   * candidates.
+   */
   async pairEdited(
     read: (side: 'before' | 'after', path: PathSegments) => Promise<Uint8Array | null>,
     slices: TimeSlice,
   ): Promise<void> {
-    const { gone, come } = this.#unpaired();
-    const isGone = new Set(gone);
+    const { deleted, added } = this.#unpaired();
+    const isDeleted = new Set(deleted);
     const contentOf = (one: Candidate): Promise<Uint8Array | null> =>
-      read(isGone.has(one) ? 'before' : 'after', namesOf(one.key));
-    if (gone.length === 0 || come.length === 0) return;
-    for (const { gone: from, come: to } of await pairSimilar(gone, come, contentOf, slices)) {
+      read(isDeleted.has(one) ? 'before' : 'after', namesOf(one.key));
+    if (deleted.length === 0 || added.length === 0) return;
+    for (const { deleted: from, added: to } of await pairSimilar(deleted, added, contentOf, slices)) {
       this.#join(from, to, true);
     }
   }
 
-  /** After the last pair was made. */
+  /** Frees the candidates after the last pairing. */
   freeCandidates(): void {
-    this.#gone = new Map();
-    this.#come = new Map();
+    this.#deleted = new Map();
+    this.#added = new Map();
   }
 
   #join(from: Candidate, to: Candidate, isEdited: boolean): void {
-    this.#origins.set(to.key, { ...from, isEdited });
-    this.#left.add(from.key);
+    this.#sources.set(to.key, { ...from, isEdited });
+    this.#renamedAway.add(from.key);
   }
 
   #unpaired(): Unpaired {
     const rest = (all: ReadonlyMap<string, Candidate[]>, isPaired: (key: string) => boolean): Candidate[] =>
       [...all.values()].flat().filter(({ key, sparse }) => !sparse && !isPaired(key));
     return {
-      gone: rest(this.#gone, (key) => this.#left.has(key)),
-      come: rest(this.#come, (key) => this.#origins.has(key)),
+      deleted: rest(this.#deleted, (key) => this.#renamedAway.has(key)),
+      added: rest(this.#added, (key) => this.#sources.has(key)),
     };
   }
 
   get count(): number {
-    return this.#origins.size;
+    return this.#sources.size;
   }
 
-  /** Where what came to this path was before; null for what is new. */
+  /** The source of the file renamed to this path; null for a new file. */
   sourceOf(path: PathSegments): RenameSource | null {
-    if (this.#origins.size === 0) return null;
-    const origin = this.#origins.get(pathKey(path));
-    if (origin === undefined) return null;
-    const { key, mode, size, isEdited } = origin;
-    return { path: namesOf(key), executable: isExecutable(origin), mode, size, isEdited };
+    if (this.#sources.size === 0) return null;
+    const source = this.#sources.get(pathKey(path));
+    if (source === undefined) return null;
+    const { key, mode, size, isEdited } = source;
+    return { path: namesOf(key), executable: isExecutable(source), mode, size, isEdited };
   }
 
-  /** Whether what was at this path is elsewhere now. */
+  /** Whether the file at this path was renamed to another one. */
   isRenamedAway(path: PathSegments): boolean {
-    return this.#left.size > 0 && this.#left.has(pathKey(path));
+    return this.#renamedAway.size > 0 && this.#renamedAway.has(pathKey(path));
   }
 }
 
@@ -157,7 +161,7 @@ export function isExecutable({ mode }: Pick<TreeEntry, 'mode'>): boolean {
   return (mode & 0o100) !== 0;
 }
 
-/** Equal for files with equal content, different for all others. 16 bytes. */
+/** A 16-byte key, equal exactly for files with equal content. */
 export function contentKey({ size, sparse, content }: FileEntry): string {
   const out = new ByteWriter(512);
   out.varint(size);

@@ -25,69 +25,76 @@ const FOLDER_MODE = 0o755;
 const LINK_MODE = 0o777;
 const { pieceBytes } = SNAPSHOT_LIMITS;
 
-/** By name (latin1). */
-type Planned = Map<string, SeedItem | Planned>;
+/** The planned content of a directory, by name (latin1). */
+type PlannedDirectory = Map<string, SeedItem | PlannedDirectory>;
 
-interface Making {
+interface BuildContext {
   readonly reader: ObjectReader;
   readonly sink: ObjectSink;
   readonly signal: AbortSignal | undefined;
 }
 
 /**
- * The tree of a workspace that begins with these items; its objects but for the files' contents go to `sink`. Nothing begins with a
- * time: what is in `now` under the same name and of the same type lends its own, and the top all of its attributes, so that a
- * comparison with `now` tells of what would be another file only.
+ * Builds the tree of a workspace that is seeded with these items. All objects except file contents go to `sink`. Seed
+ * items have no mtime: each takes that of the entry with the same name and type in `now`, and the root takes all
+ * attributes of `now`, so that a comparison with `now` reports only real differences.
  */
 export async function seedTree(
   items: AsyncIterable<SeedItem> | null,
   now: DirectoryEntry,
-  making: Making,
+  context: BuildContext,
 ): Promise<Hash> {
-  const top: Planned = new Map();
+  const top: PlannedDirectory = new Map();
   for await (const item of items ?? []) {
-    making.signal?.throwIfAborted();
+    context.signal?.throwIfAborted();
     const names = parsePath(item.path).map((name) => name.toString('latin1'));
     let folder = top;
     for (const name of names.slice(0, -1)) {
       const below = folder.get(name);
       if (below instanceof Map) folder = below;
     }
-    folder.set(names.at(-1) ?? '', item.kind === 'folder' ? new Map<string, SeedItem | Planned>() : item);
+    folder.set(
+      names.at(-1) ?? '',
+      item.kind === 'folder' ? new Map<string, SeedItem | PlannedDirectory>() : item,
+    );
   }
-  const content = await folderOf(top, now, making);
-  return making.sink(OBJECT_KINDS.root, encodeRoot({ ...now, content }));
+  const content = await folderOf(top, now, context);
+  return context.sink(OBJECT_KINDS.root, encodeRoot({ ...now, content }));
 }
 
-async function folderOf(planned: Planned, now: DirectoryEntry | null, making: Making): Promise<ContentRef> {
+async function folderOf(
+  planned: PlannedDirectory,
+  now: DirectoryEntry | null,
+  context: BuildContext,
+): Promise<ContentRef> {
   const present = new Map<string, TreeEntry>();
   if (now !== null) {
-    for await (const entry of entriesOf(making.reader, now))
+    for await (const entry of entriesOf(context.reader, now))
       present.set(entry.name.toString('latin1'), entry);
   }
   const pieces: Piece[] = [];
   const cutter = new TreeSplitter((body) => {
-    pieces.push({ index: pieces.length, hash: making.sink(OBJECT_KINDS.tree, body) });
+    pieces.push({ index: pieces.length, hash: context.sink(OBJECT_KINDS.tree, body) });
   });
   for (const key of [...planned.keys()].sort()) {
     const item = planned.get(key);
     if (item !== undefined)
-      cutter.add(await entryOf(Buffer.from(key, 'latin1'), item, present.get(key), making));
+      cutter.add(await entryOf(Buffer.from(key, 'latin1'), item, present.get(key), context));
   }
   cutter.end();
-  return buildContentRef(pieces, making.sink);
+  return buildContentRef(pieces, context.sink);
 }
 
 async function entryOf(
   name: Buffer,
-  item: SeedItem | Planned,
+  item: SeedItem | PlannedDirectory,
   present: TreeEntry | undefined,
-  making: Making,
+  context: BuildContext,
 ): Promise<TreeEntry> {
   const timeOf = (type: TreeEntry['type']): bigint => (present?.type === type ? present.mtimeNs : 0n);
   if (item instanceof Map) {
     const now = present?.type === 'directory' ? present : null;
-    const content = await folderOf(item, now, making);
+    const content = await folderOf(item, now, context);
     return { type: 'directory', name, mode: FOLDER_MODE, mtimeNs: timeOf('directory'), xattrs: [], content };
   }
   switch (item.kind) {
@@ -99,16 +106,16 @@ async function entryOf(
     case 'file': {
       const { mode, size } = item;
       const basics = { name, mode, mtimeNs: timeOf('file'), xattrs: [], linkGroup: null };
-      return { ...basics, type: 'file', size, sparse: false, content: await contentOf(item, making) };
+      return { ...basics, type: 'file', size, sparse: false, content: await contentOf(item, context) };
     }
     case 'folder':
-      throw new TypeError('a folder is planned as one');
+      throw new TypeError('a folder item must be planned as a directory');
   }
 }
 
 async function contentOf(
   { source, size }: Extract<SeedItem, { kind: 'file' }>,
-  { sink, signal }: Making,
+  { sink, signal }: BuildContext,
 ): Promise<ContentRef> {
   const pieces: Piece[] = [];
   for (let at = 0; at < size; at += pieceBytes) {

@@ -1,10 +1,10 @@
-/** Chunks end with a line, or here: what has no lines is compared too. */
+/** Chunks end at a newline or after this many bytes, so that files without lines can be compared too. */
 const CHUNK_BYTES = 64;
-/** Greater than any chunk, so that hash and length share one number. */
+/** Greater than the length of any chunk, so that a hash and a length fit into one number. */
 const LENGTHS = 128;
 const NEWLINE = 0x0a;
 
-/** The chunks of a file as sorted numbers, and their length together. */
+/** The chunks of a file as sorted numbers, and the length of the file. */
 export interface Sketch {
   readonly chunks: Float64Array;
   readonly bytes: number;
@@ -15,7 +15,7 @@ export function sketchOf(content: Uint8Array): Sketch {
   let at = 0;
   for (let from = 0; from < content.length; at += 1) {
     const to = chunkEnd(content, from);
-    // FNV-1a. A collision makes two files seem more similar than they are; nothing depends on it.
+    // FNV-1a. A collision only makes two files seem more similar than they are.
     let hash = 0x811c9dc5;
     for (let index = from; index < to; index += 1) hash = Math.imul(hash ^ (content[index] ?? 0), 0x01000193);
     chunks[at] = (hash >>> 0) * LENGTHS + (to - from);
@@ -24,7 +24,10 @@ export function sketchOf(content: Uint8Array): Sketch {
   return { chunks: chunks.sort(), bytes: content.length };
 }
 
-/** How much of the longer one is in the other one too, from 0 to 1. As git does, the order of the chunks does not count. */
+/**
+ * The share of the longer file that the other one contains, from 0 to 1. As in git, the order of chunks does not
+ * matter.
+ */
 export function similarity(one: Sketch, other: Sketch): number {
   let common = 0;
   let left = 0;

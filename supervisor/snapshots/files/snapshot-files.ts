@@ -21,7 +21,7 @@ import { TimeSlice } from '../../../protocol/time-slice.ts';
 import { resolveEntry } from './resolve.ts';
 
 const NS_PER_MS = 1_000_000n;
-/** Characters of one page: the whole answer has to fit into one line of at most 1 MiB. */
+/** Characters of one page, so that the answer fits into one line of at most 1 MiB. */
 const PAGE_CHARACTERS = 256 * 1024;
 
 export interface ReadPart {
@@ -33,7 +33,10 @@ export interface ReadPart {
   readonly mode: number;
 }
 
-/** The files of one tree, as `files/stat`, `files/list` and `files/read` give those of a workspace. They never change. */
+/**
+ * Serves the files of one tree as `files/stat`, `files/list` and `files/read` serve those of a workspace. They never
+ * change.
+ */
 export class SnapshotFiles {
   readonly #reader: ObjectReader;
   readonly #root: Hash;
@@ -75,7 +78,7 @@ export class SnapshotFiles {
       const stat = await this.#view(entry, [...names, entry.name]);
       last = encodeName(entry.name);
       entries.push({ name: last, ...stat });
-      // As long as it can get: a byte escaped takes three characters of up to three bytes.
+      // An upper bound: an escaped byte takes three characters, and a character up to three bytes.
       characters += 100 + last.length + (stat.link?.length ?? 0);
     }
     return { entries, nextCursor: null };
@@ -98,8 +101,8 @@ export class SnapshotFiles {
     if (entry.type !== 'file') throw new HoldfastError('file_not_regular', `${path} is not a regular file`);
     const version = versionOf(entry);
     if (ifVersion !== undefined && ifVersion !== version) {
-      throw new HoldfastError('conflict', `${path} is not what it was`, {
-        why: 'that version is of another file: those of a snapshot never change',
+      throw new HoldfastError('conflict', `${path} has another version`, {
+        why: 'files of a snapshot never change, so the requested version belongs to another file',
         details: { version },
       });
     }
@@ -108,7 +111,7 @@ export class SnapshotFiles {
     return { bytes, offset, size, version, mtimeMs: msOf(entry), mode };
   }
 
-  /** As reading the file gives it: zeros where it has holes. */
+  /** The bytes as a read of the file returns them: holes are zeros. */
   async #content(entry: StoredFile, offset: number, length: number): Promise<Buffer> {
     const bytes = Buffer.alloc(length);
     const end = offset + length;
@@ -143,7 +146,7 @@ export class SnapshotFiles {
     try {
       return (await resolveEntry(this.#reader, this.#root, path, '', true)).type;
     } catch (error) {
-      // It leads nowhere; what is damaged is damaged for whoever lists, too.
+      // The link is dangling. Other errors, such as damage, fail the listing.
       if (error instanceof HoldfastError && error.code.startsWith('file_')) return null;
       throw error;
     }

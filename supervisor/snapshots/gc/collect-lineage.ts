@@ -20,44 +20,44 @@ import {
 import { PackCopy } from './pack-copy.ts';
 import { type CollectionPlan, type PackUsage, planCollection } from './plan.ts';
 
-/** How often it is tried anew where snapshots that are taken meanwhile come to need what was to go. */
-const TRIES = 3;
+/** How often a collection is retried when concurrent snapshots come to need the packs to be removed. */
+const MAX_ATTEMPTS = 3;
 
 export interface CollectOptions {
   readonly stores: Pick<LineageStores, 'use' | 'useExclusively'>;
   readonly lineage: string;
-  /** Hashes of all trees that are needed now. Asked again when nobody else uses the store. */
+  /** The roots of all trees that must stay. Called again under the exclusive lock. */
   readonly roots: () => readonly Hash[];
   readonly signal?: AbortSignal | undefined;
-  /** Writes what has to be written on a full disk too. */
+  /** Performs writes that must succeed on a full disk. */
   readonly urgently?: (write: () => void) => void;
 }
 
 export interface CollectionResult {
-  /** What its packs take less than before; what they would, where it was only planned. */
+  /** The disk space freed, or that would be freed by a planned collection. */
   readonly freedBytes: number;
-  /** Content that a snapshot needs and that is not there. */
+  /** The number of content objects that snapshots need and the store lacks. */
   readonly missing: number;
 }
 
-/** What was found out about a store while others used it. */
+/** The result of marking a store while others use it. */
 interface Survey {
   readonly marks: Marks;
   readonly plan: CollectionPlan;
-  /** Names of the packs that were looked at. */
-  readonly known: ReadonlySet<string>;
+  /** Names of the packs that were marked. */
+  readonly surveyed: ReadonlySet<string>;
   readonly missing: number;
 }
 
 /**
- * Takes away what no snapshot of a lineage needs. Others may use it meanwhile: they wait only while files change places. Killed
- * anywhere, nothing that is needed is gone. Throws `snapshot_damaged` where a tree cannot be read: then nobody can tell
- * what is needed below it, and nothing goes.
+ * Removes the objects that no snapshot of a lineage needs (mark and sweep). Others use the store meanwhile; they wait
+ * only while packs are moved and removed. A crash at any point loses nothing that is needed. Throws `snapshot_damaged`
+ * when a tree cannot be read: the objects below it are unknown, so nothing is removed.
  */
 export async function collectLineage(options: CollectOptions): Promise<CollectionResult> {
   let freed = 0;
   let missing = 0;
-  for (let attempt = 0; attempt < TRIES; attempt += 1) {
+  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
     const outcome = await collectOnce(options);
     freed += outcome.freedBytes;
     missing = outcome.missing;
@@ -66,12 +66,12 @@ export async function collectLineage(options: CollectOptions): Promise<Collectio
   return { freedBytes: freed, missing };
 }
 
-/** What `collectLineage` would give back, more or less: what is copied may be compressed otherwise. */
+/** Estimates what `collectLineage` would free. Copied objects may compress differently. */
 export async function planLineageCollection(options: CollectOptions): Promise<CollectionResult> {
   return await options.stores.use(options.lineage, async (store) => {
     const { plan, missing, marks } = await survey(store, options);
-    const uses = await usesOf(store, marks, new TimeSlice(options.signal));
-    const freedBytes = uses.reduce((sum, { name, bytes, deadBytes }) => {
+    const usages = await packUsages(store, marks, new TimeSlice(options.signal));
+    const freedBytes = usages.reduce((sum, { name, bytes, deadBytes }) => {
       if (plan.drop.has(name)) return sum + bytes;
       return plan.rewrite.has(name) ? sum + deadBytes : sum;
     }, 0);
@@ -87,7 +87,7 @@ async function collectOnce(
   try {
     const prepared = await stores.use(lineage, (store) => survey(store, options));
     const { plan, missing } = prepared;
-    // What needs no room goes first: on a full disk it is what makes some.
+    // Packs that need no copy are removed first: on a full disk this makes room for the copies.
     const dropped = await replace(options, prepared, plan.drop, []);
     if (dropped === null) return { freedBytes: 0, missing, done: false };
     if (plan.rewrite.size === 0) return { freedBytes: dropped, missing, done: true };
@@ -122,32 +122,35 @@ async function survey(store: LineageStore, { roots, signal }: CollectOptions): P
   for (const root of roots()) {
     await markTree(store, marks, root, slices, {
       onLost: (reference, error) => {
-        throwForNaming(reference, error);
+        throwIfReferencing(reference, error);
         lost.add(reference.hash.toString('latin1'));
       },
     });
   }
-  const plan = planCollection(await usesOf(store, marks, slices));
+  const plan = planCollection(await packUsages(store, marks, slices));
   // A file that is no pack any more may be one again – a disk that comes back – as long as something is missed.
   const broken = lost.size === 0 ? store.unreadablePacks.map(({ name }) => name) : [];
   return {
     marks,
     plan: { drop: new Set([...plan.drop, ...broken]), rewrite: plan.rewrite },
-    known: new Set(store.packs.map(({ name }) => name)),
+    surveyed: new Set(store.packs.map(({ name }) => name)),
     missing: lost.size,
   };
 }
 
-/** Below a tree that cannot be read nobody knows what is needed. Content that is lost takes nothing with it. */
-function throwForNaming({ kinds }: Reference, error: Error): void {
+/**
+ * Throws for an unreadable object that references others, because those are then unknown. Lost content references
+ * nothing.
+ */
+function throwIfReferencing({ kinds }: Reference, error: Error): void {
   if ((kinds & REFERENCING_KINDS) !== 0) throw error;
 }
 
-/** How each pack is used, and which unneeded objects stand in the way of which others. */
-async function usesOf(store: LineageStore, marks: Marks, slices: TimeSlice): Promise<PackUsage[]> {
-  const uses: PackUsage[] = [];
+/** How each pack is used, and which packs its dead objects reference. */
+async function packUsages(store: LineageStore, marks: Marks, slices: TimeSlice): Promise<PackUsage[]> {
+  const usages: PackUsage[] = [];
   for (const pack of store.packs) {
-    const naming = new Set<string>();
+    const referenced = new Set<string>();
     let liveObjects = 0;
     let deadBytes = 0;
     for (let index = 0; index < pack.index.objects; index += 1) {
@@ -157,17 +160,23 @@ async function usesOf(store: LineageStore, marks: Marks, slices: TimeSlice): Pro
         continue;
       }
       deadBytes += storedBytes({ pack, index });
-      for (const named of await deadNamed(store, marks, { pack, index })) {
-        if (named.pack !== pack) naming.add(named.pack.name);
+      for (const named of await deadReferences(store, marks, { pack, index })) {
+        if (named.pack !== pack) referenced.add(named.pack.name);
       }
     }
-    uses.push({ name: pack.name, bytes: pack.file.size, liveObjects, deadBytes, referencedPacks: naming });
+    usages.push({
+      name: pack.name,
+      bytes: pack.file.size,
+      liveObjects,
+      deadBytes,
+      referencedPacks: referenced,
+    });
   }
-  return uses;
+  return usages;
 }
 
-/** The unneeded objects that an unneeded one names. What cannot be read keeps nothing. */
-async function deadNamed(
+/** The dead objects that a dead object references. An unreadable object references nothing. */
+async function deadReferences(
   store: LineageStore,
   marks: Marks,
   place: ObjectLocation,
@@ -188,7 +197,7 @@ async function deadNamed(
   return found;
 }
 
-/** Copies what is needed of the packs that are to go. */
+/** Copies the live objects of the packs to be removed. */
 async function copyNeeded(
   store: LineageStore,
   { marks, plan }: Survey,
@@ -210,12 +219,12 @@ async function copyNeeded(
 }
 
 /**
- * Puts packs in the place of others, with the store to itself. Null, and nothing done, where somebody has come to need something
- * that would go.
+ * Replaces old packs by new files under the exclusive lock. Null, and nothing done, if a snapshot has meanwhile come to
+ * need an object of the old packs.
  */
 async function replace(
   { stores, lineage, roots, signal, urgently }: CollectOptions,
-  { marks, known }: Survey,
+  { marks, surveyed }: Survey,
   old: ReadonlySet<string>,
   files: readonly string[],
 ): Promise<number | null> {
@@ -227,11 +236,11 @@ async function replace(
       if (old.has(pack.name)) needed.add(pack.name);
     };
     for (const root of roots())
-      await markTree(store, marks, root, slices, { onMark, onLost: throwForNaming });
+      await markTree(store, marks, root, slices, { onMark, onLost: throwIfReferencing });
     for (const pack of store.packs) {
-      if (known.has(pack.name)) continue;
-      // What came meanwhile and is not needed either must not lose what it names.
-      for (const named of await namedByNew(store, marks, pack)) onMark(named);
+      if (surveyed.has(pack.name)) continue;
+      // Dead objects of packs that arrived meanwhile must not lose the objects they reference.
+      for (const named of await referencedByNewPack(store, marks, pack)) onMark(named);
     }
     if (needed.size > 0) return null;
     const before = diskBytes(store);
@@ -242,10 +251,14 @@ async function replace(
   });
 }
 
-async function namedByNew(store: LineageStore, marks: Marks, pack: StoredPack): Promise<ObjectLocation[]> {
+async function referencedByNewPack(
+  store: LineageStore,
+  marks: Marks,
+  pack: StoredPack,
+): Promise<ObjectLocation[]> {
   const found: ObjectLocation[] = [];
   for (let index = 0; index < pack.index.objects; index += 1) {
-    if (!marks.has(pack, index)) found.push(...(await deadNamed(store, marks, { pack, index })));
+    if (!marks.has(pack, index)) found.push(...(await deadReferences(store, marks, { pack, index })));
   }
   return found;
 }

@@ -6,13 +6,13 @@ import { kindBit, isKindIn, type Reference, referencesOf } from '../store/refere
 
 const { tree, list, root: rootKind } = OBJECT_KINDS;
 
-/** Where an object lies: its place in the order of a pack's hashes. */
+/** An object's pack, and its index in the pack's order of hashes. */
 export interface ObjectLocation {
   readonly pack: StoredPack;
   readonly index: number;
 }
 
-/** Some of the objects of a store: a bit for each. */
+/** A set of objects of a store: one bit for each object. */
 export class Marks {
   readonly #bits = new Map<string, Uint8Array>();
 
@@ -20,7 +20,7 @@ export class Marks {
     return (((this.#bits.get(name)?.[index >> 3] ?? 0) >> (index & 7)) & 1) === 1;
   }
 
-  /** False where it was marked already. */
+  /** False if the object was already marked. */
   add({ name, index: { objects } }: StoredPack, index: number): boolean {
     let bits = this.#bits.get(name);
     if (bits === undefined) {
@@ -35,7 +35,7 @@ export class Marks {
   }
 }
 
-/** The newest pack that has it, as `LineageStore.find` does; null where none has. */
+/** Finds an object in the newest pack that holds it, as `LineageStore.find` does; null when none does. */
 export function locateObject(packs: readonly StoredPack[], hash: Hash): ObjectLocation | null {
   for (let at = packs.length - 1; at >= 0; at -= 1) {
     const pack = packs[at];
@@ -45,7 +45,7 @@ export function locateObject(packs: readonly StoredPack[], hash: Hash): ObjectLo
   return null;
 }
 
-/** What an object takes of its frame on the disk, more or less: what is compressed together has no sizes of its own. */
+/** An object's estimated share of its frame on disk: objects that are compressed together have no size of their own. */
 export function storedBytes({ pack, index }: ObjectLocation): number {
   const { frame, length } = pack.index.object(index);
   const { storedLength, rawLength } = pack.index.frame(frame);
@@ -54,19 +54,19 @@ export function storedBytes({ pack, index }: ObjectLocation): number {
 
 export const REFERENCING_KINDS = kindBit(tree) | kindBit(list) | kindBit(rootKind);
 
-/** Whether an object names others: then it must not stay without them. */
+/** Whether an object of this kind references others. Such an object must not stay without them. */
 export function hasReferences(kind: ObjectKind): boolean {
   return isKindIn(kind, REFERENCING_KINDS);
 }
 
 export interface MarkListener {
-  /** Each object that was not marked before. */
+  /** Called for each newly marked object. */
   readonly onMark?: (place: ObjectLocation) => void;
-  /** An object that is not there, or cannot be read though it names others. May throw to end it. */
+  /** Called for an object that is missing, or unreadable although it references others. May throw to stop the walk. */
   readonly onLost: (reference: Reference, error: Error) => void;
 }
 
-/** Marks everything that a tree needs and that is not marked yet. */
+/** Marks every object that a tree needs and that is not yet marked. */
 export async function markTree(
   store: LineageStore,
   marks: Marks,

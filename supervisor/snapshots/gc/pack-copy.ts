@@ -6,7 +6,10 @@ import { readStoredFrame } from '../../../snapshot-format/pack-index.ts';
 import { PackWriter } from '../../../snapshot-format/pack-writer.ts';
 import type { StoredPack } from '../store/lineage-store.ts';
 
-/** Writes objects that are in packs already into new pack files of a folder. Nothing else knows of them until they are published. */
+/**
+ * Copies objects of existing packs into new pack files in a directory. Nobody else sees these files until they are
+ * published.
+ */
 export class PackCopy {
   readonly #directory: string;
   readonly #files: string[] = [];
@@ -19,14 +22,14 @@ export class PackCopy {
     this.#directory = directory;
   }
 
-  /** Bytes of the files so far. */
+  /** Bytes written so far. */
   get bytes(): number {
     return this.#bytes;
   }
 
   /**
-   * Copies these objects of one frame: as it is stored where they are all that is in it. Throws `snapshot_damaged` where it cannot be
-   * read.
+   * Copies objects of one frame; the compressed frame as it is if all its objects are needed. Throws `snapshot_damaged`
+   * for an unreadable frame.
    */
   async add(
     pack: StoredPack,
@@ -44,7 +47,7 @@ export class PackCopy {
       return;
     }
     for (const [at, { hash, kind }] of needed.entries()) {
-      // A copy: else one small object would keep its whole frame in memory.
+      // A copy, so that one small object does not keep its whole frame in memory.
       const body = Buffer.from(bodies[at] ?? []);
       if (this.#builder.add(hash, kind, body)) continue;
       await this.#append(this.#builder.finish());
@@ -52,14 +55,14 @@ export class PackCopy {
     }
   }
 
-  /** Ends it: the paths of the files, complete and durable. */
+  /** Completes the files and returns their paths. They are durable. */
   async end(): Promise<string[]> {
     if (!this.#builder.isEmpty) await this.#append(this.#builder.finish());
     await this.#endFile();
     return this.#files;
   }
 
-  /** Where `end` was not reached: lets go of the file. What was written is in the folder. */
+  /** Closes the open file when `end` was not reached. The written files stay in the directory. */
   async abandon(): Promise<void> {
     await this.#handle?.close();
     this.#handle = null;

@@ -1,55 +1,59 @@
-/** How a pack is used. Bytes are those on the disk. */
+/** How a pack is used. Sizes are bytes on disk. */
 export interface PackUsage {
   readonly name: string;
   readonly bytes: number;
   readonly liveObjects: number;
   readonly deadBytes: number;
-  /** Other packs with unneeded objects that are named by unneeded objects of this one. */
+  /** Other packs with dead objects that dead objects of this pack reference. */
   readonly referencedPacks: ReadonlySet<string>;
 }
 
 export interface CollectionPlan {
-  /** Can go as they are. */
+  /** Packs without live objects, to be removed. */
   readonly drop: ReadonlySet<string>;
-  /** Can go when what is needed of them has been copied. */
+  /** Packs to be removed after their live objects have been copied. */
   readonly rewrite: ReadonlySet<string>;
 }
 
-/** A pack is worth copying when so much of it is not needed. */
+/** A pack is rewritten when more than this share of it is dead. */
 const DEAD_SHARE = 0.2;
-/** Packs smaller than this are joined, when there are more than so many: each one has to be asked for each object. */
+/** Packs smaller than `bytes` are merged when there are more than `packs` of them. */
 const SMALL = { bytes: 8 * 2 ** 20, packs: 16 } as const;
 
 /**
- * Which packs go. An object that nobody needs may stay, but not without what it names: a later snapshot may come to need it. So
- * with a pack go all that name something in it.
+ * Decides which packs are removed. A dead object may stay, but not without the objects it references, because a later
+ * snapshot may come to need it. So with a pack all packs are removed that reference something in it.
  */
 export function planCollection(packs: readonly PackUsage[]): CollectionPlan {
-  const namedBy = new Map<string, string[]>();
+  const referencedBy = new Map<string, string[]>();
   for (const { name, referencedPacks } of packs) {
-    for (const named of referencedPacks) namedBy.set(named, [...(namedBy.get(named) ?? []), name]);
+    for (const referenced of referencedPacks)
+      referencedBy.set(referenced, [...(referencedBy.get(referenced) ?? []), name]);
   }
-  const unneeded = new Set(packs.filter(({ liveObjects }) => liveObjects === 0).map(({ name }) => name));
+  const dead = new Set(packs.filter(({ liveObjects }) => liveObjects === 0).map(({ name }) => name));
   const drop = new Set(
-    [...unneeded].filter((name) => [...withNaming([name], namedBy)].every((one) => unneeded.has(one))),
+    [...dead].filter((name) => [...withReferencing([name], referencedBy)].every((one) => dead.has(one))),
   );
 
   const rest = packs.filter(({ name }) => !drop.has(name));
   const small = rest.filter(({ bytes }) => bytes < SMALL.bytes);
-  const joined = new Set((small.length > SMALL.packs ? small : []).map(({ name }) => name));
-  const worth = rest
+  const merged = new Set((small.length > SMALL.packs ? small : []).map(({ name }) => name));
+  const worthRewriting = rest
     .filter(
       ({ name, bytes, deadBytes, liveObjects }) =>
-        liveObjects === 0 || joined.has(name) || deadBytes > bytes * DEAD_SHARE,
+        liveObjects === 0 || merged.has(name) || deadBytes > bytes * DEAD_SHARE,
     )
     .map(({ name }) => name);
-  return { drop, rewrite: withNaming(worth, namedBy) };
+  return { drop, rewrite: withReferencing(worthRewriting, referencedBy) };
 }
 
-/** These, and all that name one of them, however indirectly. */
-function withNaming(names: readonly string[], namedBy: ReadonlyMap<string, readonly string[]>): Set<string> {
+/** These packs and all that reference one of them, directly or indirectly. */
+function withReferencing(
+  names: readonly string[],
+  referencedBy: ReadonlyMap<string, readonly string[]>,
+): Set<string> {
   const found = new Set(names);
-  // A set goes on with what is added while it is gone through.
-  for (const name of found) for (const one of namedBy.get(name) ?? []) found.add(one);
+  // Iterating over a set includes the elements added meanwhile.
+  for (const name of found) for (const one of referencedBy.get(name) ?? []) found.add(one);
   return found;
 }

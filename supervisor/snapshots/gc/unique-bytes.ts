@@ -3,7 +3,7 @@ import type { TimeSlice } from '../../../protocol/time-slice.ts';
 import type { LineageStore } from '../store/lineage-store.ts';
 import { Marks, markTree, type ObjectLocation, storedBytes } from './marks.ts';
 
-/** What these trees take on the disk that no other ones need. What cannot be read counts for nobody. */
+/** Bytes on disk that only these trees need. Unreadable objects do not count. */
 export async function uniqueBytes(
   store: LineageStore,
   mine: readonly Hash[],

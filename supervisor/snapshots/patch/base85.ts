@@ -5,7 +5,10 @@ const ALPHABET = Buffer.from(
 export const LINE_BYTES = 52;
 const LINE_CHARACTERS = 1 + (LINE_BYTES / 4) * 5 + 1;
 
-/** Lines of a `GIT binary patch`: a letter for the count of bytes, then five characters for every four, the last four padded. */
+/**
+ * Lines of a `GIT binary patch`: a letter for the number of bytes, then five characters for every four bytes, padded at
+ * the end.
+ */
 export function base85Lines(bytes: Uint8Array): Buffer {
   const lines = Math.ceil(bytes.length / LINE_BYTES);
   const out = Buffer.allocUnsafe(lines * LINE_CHARACTERS);

@@ -2,10 +2,12 @@ import { Readable } from 'node:stream';
 import { createDeflate } from 'node:zlib';
 import { base85Lines, LINE_BYTES } from './base85.ts';
 
-/** A compromise: a patch is made once and read once, so time counts as much as size. */
+/** A compromise: a patch is written once and read once, so time matters as much as size. */
 const LEVEL = 3;
 
-/** One `literal` of a `GIT binary patch`: the whole content, deflated, in lines. Memory stays flat whatever the size. */
+/**
+ * One `literal` of a `GIT binary patch`: the whole content, deflated, in lines. Memory use does not depend on the size.
+ */
 export async function* literalHunk(size: number, content: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer> {
   yield Buffer.from(`literal ${size}\n`);
   const deflate = createDeflate({ level: LEVEL });

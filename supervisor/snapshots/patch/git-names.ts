@@ -1,6 +1,6 @@
 /**
- * Names as git writes and reads them in a patch. Source of the rules: `quote_c_style` and `verify_path` of git, and the section
- * "Generating patch text" of `git help diff-generate-patch`.
+ * Names as git writes and reads them in a patch. Source of the rules: `quote_c_style` and `verify_path` of git, and the
+ * section "Generating patch text" of `git help diff-generate-patch`.
  */
 
 const PLAIN = /^[\x21\x23-\x5b\x5d-\x7e]+$/;
@@ -16,7 +16,7 @@ const NAMED_ESCAPES: Readonly<Record<number, string>> = {
   0x5c: '\\\\',
 };
 
-/** `prefix` + path as a header of a patch has it: quoted as C does where it holds anything but plain characters. */
+/** `prefix` + path as in a patch header: quoted in C style if it contains anything but plain characters. */
 export function quoteName(prefix: string, path: Uint8Array): string {
   const text = prefix + Buffer.from(path).toString('latin1');
   if (PLAIN.test(text)) return text;
@@ -30,11 +30,14 @@ export function quoteName(prefix: string, path: Uint8Array): string {
   return `${quoted}"`;
 }
 
-/** As git takes them on any system: NTFS ends a name at a colon and drops dots and blanks at its end. */
+/** Names that git rejects on any system: NTFS ends a name at a colon and drops trailing dots and spaces. */
 const REPOSITORY = /^(?:\.git|git~1)[. ]*(?::|$)/i;
 const MODULES_LINK = /^(?:\.gitmodules[. ]*(?::|$)|gitmod~[1-4]|gi7eb)/i;
 
-/** Whether `git apply` would refuse the whole patch for this path: parts of a repository, and a link in place of .gitmodules. */
+/**
+ * Whether `git apply` would reject the whole patch because of this path: parts of a repository, or a link named
+ * .gitmodules.
+ */
 export function isRefusedByGit(path: Uint8Array, isLink: boolean): boolean {
   return Buffer.from(path)
     .toString('latin1')

@@ -1,9 +1,13 @@
 import { type LineChange, lineChanges, type LineLimits, lineStarts } from './line-changes.ts';
 
-/** Lines around a change that stay as they are: where it belongs is found by them. */
+/** Unchanged lines shown around a change. */
 const CONTEXT = 3;
 const NO_LINE_END = Buffer.from('\n\\ No newline at end of file\n');
-const [KEPT, REMOVED, ADDED] = [' ', '-', '+'].map((sign) => Buffer.from(sign)) as [Buffer, Buffer, Buffer];
+const [UNCHANGED, REMOVED, ADDED] = [' ', '-', '+'].map((sign) => Buffer.from(sign)) as [
+  Buffer,
+  Buffer,
+  Buffer,
+];
 
 /** The hunks (`@@ …`) that turn one text into the other; empty when they are equal. */
 export function unifiedHunks(before: Buffer, after: Buffer, limits: LineLimits): Buffer {
@@ -21,17 +25,17 @@ export function unifiedHunks(before: Buffer, after: Buffer, limits: LineLimits):
     out.push(Buffer.from(`@@ -${oldRange} +${nowRange} @@\n`));
     let at = first.beforeStart - lead;
     for (const change of group) {
-      put(out, KEPT, old, at, change.beforeStart);
+      put(out, UNCHANGED, old, at, change.beforeStart);
       put(out, REMOVED, old, change.beforeStart, change.beforeEnd);
       put(out, ADDED, now, change.afterStart, change.afterEnd);
       at = change.beforeEnd;
     }
-    put(out, KEPT, old, at, last.beforeEnd + trail);
+    put(out, UNCHANGED, old, at, last.beforeEnd + trail);
   }
   return Buffer.concat(out);
 }
 
-/** Changes whose contexts would touch stand in one hunk. */
+/** Changes whose contexts would touch form one hunk. */
 function grouped(changes: readonly LineChange[]): LineChange[][] {
   const groups: LineChange[][] = [];
   for (const change of changes) {
@@ -48,7 +52,7 @@ function grouped(changes: readonly LineChange[]): LineChange[][] {
   return groups;
 }
 
-/** An empty range is said by the line before it, any other by its first line; lines count from 1. */
+/** An empty range is given by the line before it, any other by its first line; lines count from 1. */
 function range(start: number, end: number): string {
   return start === end ? `${start},0` : `${start + 1},${end - start}`;
 }

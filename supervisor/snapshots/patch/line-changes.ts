@@ -1,6 +1,6 @@
 import { diffArrays } from 'diff';
 
-/** Lines `beforeStart…beforeEnd` become lines `afterStart…afterEnd`; ends are exclusive, either side may be empty. */
+/** Lines `beforeStart…beforeEnd` become `afterStart…afterEnd`. Ends are exclusive; either side may be empty. */
 export interface LineChange {
   readonly beforeStart: number;
   readonly beforeEnd: number;
@@ -9,13 +9,16 @@ export interface LineChange {
 }
 
 export interface LineLimits {
-  /** When it takes longer, what is left over is replaced as a whole: longer to read, and as true. */
+  /** After this time the rest is replaced as a whole: longer to read, but correct. */
   readonly ms: number;
-  /** Lines that may differ between two anchors before the whole stretch is replaced. */
+  /** How many lines may differ between two anchors; beyond that, everything between them is replaced. */
   readonly edits: number;
 }
 
-/** Starts of the lines of a text, and its length behind them. A line has its line end; the last may have none. */
+/**
+ * The start offsets of all lines, followed by the length of the text. A line includes its newline; the last may have
+ * none.
+ */
 export function lineStarts(text: Buffer): number[] {
   const starts = [0];
   for (let at = text.indexOf(0x0a); at !== -1; at = text.indexOf(0x0a, at + 1)) starts.push(at + 1);
@@ -23,7 +26,7 @@ export function lineStarts(text: Buffer): number[] {
   return starts;
 }
 
-/** What differs between two texts, in order. */
+/** The differences between two texts, in order. */
 export function lineChanges(before: Buffer, after: Buffer, limits: LineLimits): LineChange[] {
   const numbers = new Map<string, number>();
   const old = numbered(before, numbers);
@@ -67,8 +70,8 @@ function numbered(text: Buffer, numbers: Map<string, number>): number[] {
 }
 
 /**
- * Lines that are there exactly once on both sides, as many as keep their order: what lies between them can be compared by
- * itself, so a long text costs what its changes cost.
+ * The longest ordered sequence of lines that occur exactly once on both sides (patience diff). The text between two
+ * anchors is compared separately, so the cost depends on the changes and not on the length of the text.
  */
 function anchors(
   old: readonly number[],
@@ -92,7 +95,7 @@ function anchors(
   }
   const unique = [...places.values()].filter(({ times, nowAt }) => times === 1 && nowAt !== -1);
 
-  // The longest run of them that rises on both sides (they are in the order of the old side already).
+  // The longest subsequence that increases on both sides; the lines are already in the order of the old side.
   const tails: number[] = [];
   const previous: number[] = [];
   unique.forEach(({ nowAt }, index) => {

@@ -3,25 +3,28 @@ import { unifiedHunks } from './hunks.ts';
 import type { LineLimits } from './line-changes.ts';
 import type { LineWork } from './line-worker.ts';
 
-/** Comparing the lines of one file may take this long; then what is left is replaced as a whole. */
+/** Limits for comparing the lines of one file; beyond them the rest is replaced as a whole. */
 const LIMITS: LineLimits = { ms: 2000, edits: 2000 };
-/** Replaces all that differs between the first and the last equal lines: costs nothing, always true. */
-const REPLACE: LineLimits = { ms: 0, edits: 0 };
-/** The thread checks its own time; this ends one that does not answer all the same. */
-const LATEST_MS = 4 * LIMITS.ms;
+/** Replaces everything between the first and the last difference: cheap and always correct. */
+const REPLACE_ALL: LineLimits = { ms: 0, edits: 0 };
+/** The thread limits its own time; this timeout ends a thread that does not answer. */
+const ANSWER_TIMEOUT_MS = 4 * LIMITS.ms;
 const HEAP_MB = 512;
 
-/** A thread that compares lines, for as long as one patch is written. `end` it. */
+/** A worker thread that compares lines while one patch is written. The owner calls `close`. */
 export class LineThread {
   readonly #program: string | URL;
   #worker: Worker | null = null;
 
-  /** `program`: the file of line-worker. The thread starts with the first text. */
+  /** `program`: path of the line-worker program. The thread starts with the first text. */
   constructor(program: string | URL) {
     this.#program = program;
   }
 
-  /** The hunks that turn `before` into `after`; one call at a time. A thread that fails costs neatness, never the patch. */
+  /**
+   * The hunks that turn `before` into `after`; one call at a time. If the thread fails, the hunks are coarse but
+   * correct.
+   */
   async hunks(before: Buffer, after: Buffer): Promise<Buffer> {
     const worker = (this.#worker ??= this.#start());
     const found = await new Promise<Uint8Array | null>((resolve) => {
@@ -31,23 +34,23 @@ export class LineThread {
         resolve(hunks);
       };
       const fail = (): void => finish(null);
-      const timer = setTimeout(fail, LATEST_MS);
+      const timer = setTimeout(fail, ANSWER_TIMEOUT_MS);
       worker.on('message', finish).on('error', fail).on('exit', fail);
       worker.postMessage({ before, after, ...LIMITS } satisfies LineWork);
     });
     if (found !== null) return Buffer.from(found.buffer, found.byteOffset, found.byteLength);
     await this.close();
-    return unifiedHunks(before, after, REPLACE);
+    return unifiedHunks(before, after, REPLACE_ALL);
   }
 
   #start(): Worker {
     const worker = new Worker(this.#program, {
       resourceLimits: { maxOldGenerationSizeMb: HEAP_MB },
-      // It needs nothing of what this process was started with.
+      // The thread needs none of this process's flags and variables.
       execArgv: [],
       env: {},
     });
-    // Each call listens too; an error between two calls must not end this process.
+    // Each call has its own listener. This one keeps an error between two calls from ending the process.
     worker.on('error', () => undefined);
     return worker;
   }

@@ -1,9 +1,9 @@
-// Runs in a thread of its own: comparing lines is the one part of a patch that can take long.
+// Runs in a thread of its own, because comparing lines is the only part of a patch that can take long.
 import { parentPort } from 'node:worker_threads';
 import { unifiedHunks } from './hunks.ts';
 import type { LineLimits } from './line-changes.ts';
 
-/** What LineThread asks. The answer is the hunks. */
+/** A request of LineThread. The answer is the hunks. */
 export interface LineWork extends LineLimits {
   readonly before: Uint8Array;
   readonly after: Uint8Array;

@@ -6,15 +6,15 @@ import type { PathSegments } from '../compare/differences.ts';
 import { contentKey, isExecutable } from '../compare/renames.ts';
 import type { PatchChange, PatchFile } from './write-patch.ts';
 
-/** Larger files are in no patch: git would have to hold them in memory, and a file of holes alone would never end. */
+/** Larger files are omitted: git would have to hold them in memory, and a sparse file could be practically endless. */
 export const PATCH_FILE_BYTES = 512 * 2 ** 20;
-/** What stands for the holes of a file, at most so much at once. */
+/** Zeros that stand for the holes of a file. */
 const HOLE = Buffer.alloc(64 * 1024);
 const SLASH = Buffer.from('/');
 
 /**
- * What a patch says of one difference; null where that is nothing: it knows files and links, their content and whether they can be
- * executed. The sides read their objects when they are asked for their content.
+ * One difference as a change of a patch; null when a patch cannot express it: patches know files and links, their
+ * content and the executable bit. Content is read lazily.
  */
 export function patchChangeOf(reader: ObjectReader, difference: PairedDifference): PatchChange | null {
   const { path, before, after, origin, sourceEntry } = difference;
@@ -28,7 +28,7 @@ export function patchChangeOf(reader: ObjectReader, difference: PairedDifference
   return old === null && now === null ? null : { before: old, after: now };
 }
 
-/** The first of the two sides that is too large for a patch. */
+/** Whether the content of one side changed and is too large for a patch. */
 export function isTooLarge({ before, after }: PatchChange): boolean {
   if (before !== null && after !== null && before.contentId === after.contentId) return false;
   return [before, after].some((side) => side !== null && side.size > PATCH_FILE_BYTES);
@@ -65,7 +65,7 @@ function joined(path: PathSegments): Buffer {
   return Buffer.concat(path.flatMap((name, index) => (index === 0 ? [name] : [SLASH, name])));
 }
 
-/** As reading the file gives it: zeros where it has holes. */
+/** The bytes as a read of the file returns them: holes are zeros. */
 async function* wholeContent(reader: ObjectReader, file: FileEntry): AsyncGenerator<Uint8Array> {
   let end = 0;
   for await (const { offset, bytes } of readContent(reader, file)) {

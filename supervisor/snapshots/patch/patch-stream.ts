@@ -6,46 +6,46 @@ import { LineThread } from './line-thread.ts';
 import { isTooLarge, patchChangeOf } from './patch-changes.ts';
 import { writePatch } from './write-patch.ts';
 
-/** A part of a patch. */
-export interface PatchPiece {
+/** A chunk of a patch. */
+export interface PatchChunk {
   readonly bytes: Buffer;
-  /** All that belongs to this path, and to those before it, is given; null while none is. */
+  /** The last path whose changes have been returned completely; null while there is none. */
   readonly resumeAfter: PathSegments | null;
-  /** It ends inside of what belongs to the next path: only this stream can go on. */
+  /** The chunk ends inside the changes of the next path: only this stream can continue. */
   readonly isCut: boolean;
   readonly isLast: boolean;
-  /** How many paths are in no patch, as git would refuse them or they are too large; and the first of them. */
+  /** How many paths were omitted because git would reject them or they are too large, and the first of them. */
   readonly omitted: number;
   readonly omittedPaths: readonly PathSegments[];
 }
 
-/** One patch while it is written. `end` it. */
+/** Writes one patch in chunks. The owner calls `close`. */
 export class PatchStream {
   readonly #lines: LineThread;
   readonly #parts: AsyncGenerator<{ path: PathSegments; bytes: Buffer | null }, void, undefined>;
-  #left: Buffer[] = [];
-  #leftBytes = 0;
-  #behind: PathSegments | null;
+  #buffered: Buffer[] = [];
+  #bufferedBytes = 0;
+  #resumeAfter: PathSegments | null;
   #leftOut = 0;
   #omittedPaths: PathSegments[] = [];
 
-  /** `lineWorker`: the file of the thread that compares lines. */
+  /** `lineWorker`: path of the worker program that compares lines. */
   constructor(
     comparison: Comparison,
     reader: ObjectReader,
-    behind: PathSegments | null,
+    resumeAfter: PathSegments | null,
     lineWorker: string | URL,
   ) {
     this.#lines = new LineThread(lineWorker);
-    this.#behind = behind;
-    this.#parts = this.#write(comparison, reader, behind);
+    this.#resumeAfter = resumeAfter;
+    this.#parts = this.#write(comparison, reader, resumeAfter);
   }
 
-  /** The next bytes, as many as one answer carries. One call at a time. */
-  async next(): Promise<PatchPiece> {
+  /** The next chunk, as large as one answer carries. One call at a time. */
+  async next(): Promise<PatchChunk> {
     let isLast = false;
-    let isCut = this.#leftBytes > 0;
-    while (this.#leftBytes < PATCH_CHUNK_BYTES) {
+    let isCut = this.#bufferedBytes > 0;
+    while (this.#bufferedBytes < PATCH_CHUNK_BYTES) {
       const part = await this.#parts.next();
       if (part.done === true) {
         isLast = true;
@@ -54,24 +54,24 @@ export class PatchStream {
       }
       const { path, bytes } = part.value;
       isCut = bytes !== null;
-      if (bytes === null) this.#behind = path;
+      if (bytes === null) this.#resumeAfter = path;
       else {
-        this.#left.push(bytes);
-        this.#leftBytes += bytes.length;
+        this.#buffered.push(bytes);
+        this.#bufferedBytes += bytes.length;
       }
     }
-    const all = Buffer.concat(this.#left);
+    const all = Buffer.concat(this.#buffered);
     const bytes = all.subarray(0, PATCH_CHUNK_BYTES);
     const rest = all.subarray(bytes.length);
-    this.#left = rest.length === 0 ? [] : [rest];
-    this.#leftBytes = rest.length;
+    this.#buffered = rest.length === 0 ? [] : [rest];
+    this.#bufferedBytes = rest.length;
     const leftOut = this.#leftOut;
     const omittedPaths = this.#omittedPaths;
     this.#leftOut = 0;
     this.#omittedPaths = [];
     return {
       bytes,
-      resumeAfter: this.#behind,
+      resumeAfter: this.#resumeAfter,
       isCut: isCut || rest.length > 0,
       isLast: isLast && rest.length === 0,
       omitted: leftOut,
@@ -84,17 +84,17 @@ export class PatchStream {
     await this.#parts.return();
   }
 
-  /** Bytes of each path, and then null. */
+  /** The bytes of each path, followed by null. */
   async *#write(
     comparison: Comparison,
     reader: ObjectReader,
-    behind: PathSegments | null,
+    resumeAfter: PathSegments | null,
   ): AsyncGenerator<{ path: PathSegments; bytes: Buffer | null }, void, undefined> {
     const leaveOut = (path: PathSegments): void => {
       this.#leftOut += 1;
       if (this.#omittedPaths.length < MAX_OMITTED_PATHS) this.#omittedPaths.push(path);
     };
-    for await (const difference of comparison.differences(behind)) {
+    for await (const difference of comparison.differences(resumeAfter)) {
       const { path } = difference;
       const change = patchChangeOf(reader, difference);
       if (change !== null && isTooLarge(change)) leaveOut(path);

@@ -4,20 +4,20 @@ import { isRefusedByGit, quoteName } from './git-names.ts';
 
 /** A file or a link on one side of a patch. */
 export interface PatchFile {
-  /** Names joined by `/`, as bytes, below the folder that the patch is of. */
+  /** Path below the root of the patch, as bytes. */
   readonly path: Uint8Array;
   readonly type: 'file' | 'symlink';
-  /** Of a file: the bit that git keeps. */
+  /** The executable bit of a file: the only mode bit that git stores. */
   readonly executable: boolean;
-  /** Bytes of `content`; of a link, of its text. */
+  /** Bytes of `content`; for a link, of its target. */
   readonly size: number;
-  /** Equal strings: equal content. */
+  /** Equal for equal content. */
   readonly contentId: string;
   /** May be called more than once. */
   readonly content: () => AsyncIterable<Uint8Array>;
 }
 
-/** One change; both sides with different paths are a rename. A side that is null is not there. */
+/** One change. Two sides with different paths are a rename; a null side does not exist. */
 export interface PatchChange {
   readonly before: PatchFile | null;
   readonly after: PatchFile | null;
@@ -28,30 +28,30 @@ export interface LineComparison {
   hunks(before: Buffer, after: Buffer): Promise<Buffer>;
 }
 
-/** Larger files are written whole, as binary ones are. */
-const TEXT_BYTES = 8 * 2 ** 20;
+/** Larger files are written as binary literals. */
+const MAX_TEXT_BYTES = 8 * 2 ** 20;
 const NOTHING = '0'.repeat(40);
 
 /**
- * A patch that `git apply` takes (and `git apply -R` takes back), in pieces. Paths that git refuses are left out and told
- * to `leftOut`: one of them would make it refuse the whole patch.
+ * A patch that `git apply` accepts (and `git apply -R` reverts), in chunks. Paths that git would reject are omitted and
+ * passed to `onOmitted`, because one of them would make git reject the whole patch.
  */
 export async function* writePatch(
   changes: AsyncIterable<PatchChange> | Iterable<PatchChange>,
   lines: LineComparison,
-  leftOut: (path: Uint8Array) => void,
+  onOmitted: (path: Uint8Array) => void,
 ): AsyncGenerator<Buffer> {
   for await (const change of changes) {
     const refused = [change.before, change.after].find(
       (file) => file !== null && isRefusedByGit(file.path, file.type === 'symlink'),
     );
     if (refused !== undefined && refused !== null) {
-      leftOut(refused.path);
+      onOmitted(refused.path);
       continue;
     }
     const { before, after } = change;
     if (before !== null && after !== null && before.type !== after.type) {
-      // As git writes it: a file does not become a link, it goes and a link comes.
+      // Like git: a change of type is a deletion and an addition.
       yield* writeChange({ before, after: null }, lines);
       yield* writeChange({ before: null, after }, lines);
     } else yield* writeChange(change, lines);
@@ -87,7 +87,7 @@ async function* writeChange({ before, after }: PatchChange, lines: LineCompariso
 
   const old = await contentOf(before);
   const now = await contentOf(after);
-  // Stored in another way, and the same bytes.
+  // The content is stored differently but has the same bytes.
   if (old.gitId === now.gitId && sameMode && !renamed) return;
   const mode = sameMode ? ` ${modeOf(after)}` : '';
   headers.push(`index ${old.gitId}..${now.gitId}${mode}`);
@@ -119,15 +119,15 @@ function modeOf({ type, executable }: PatchFile): string {
 }
 
 async function* nothing(): AsyncGenerator<Uint8Array> {
-  // a side that is not there
+  // a side that does not exist
 }
 
-/** Git's own id of the content, and the content where it is a text of a size that is compared by lines. */
+/** Git's blob id of the content, and the content itself if it is text small enough to compare by lines. */
 async function contentOf(file: PatchFile | null): Promise<{ gitId: string; text: Buffer | null }> {
   if (file === null) return { gitId: NOTHING, text: Buffer.alloc(0) };
   const hash = createHash('sha1').update(`blob ${file.size}\0`);
   const pieces: Uint8Array[] = [];
-  let isText = file.size <= TEXT_BYTES;
+  let isText = file.size <= MAX_TEXT_BYTES;
   for await (const piece of file.content()) {
     hash.update(piece);
     if (isText && piece.includes(0)) isText = false;

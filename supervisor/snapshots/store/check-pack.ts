@@ -9,28 +9,29 @@ import { forEachReference, isKindIn } from './references.ts';
 
 export interface CheckedPack {
   readonly index: PackIndex;
-  /** What its objects name and no pack that was checked has. */
+  /** Objects that this pack references and that are in no pack checked so far. */
   readonly missing: MissingObjects;
 }
 
-/** Checks the packs of one snapshot. Whoever made them need not be believed. */
+/** Checks the packs of one snapshot. Their sender is not trusted. */
 export class PackChecker {
   readonly #indexes: PackIndex[] = [];
-  /** Of `#indexes`. */
+  /** Finds objects in `#indexes`. */
   readonly #table = new ObjectTable();
 
   /**
-   * Reads all of a pack and checks every frame and every object in it. `frames`: the same file, where what `read` gives need only
-   * last until the next one. Throws `snapshot_damaged`, `invalid_params`, and what reading throws; nothing is to be checked after that.
+   * Reads a whole pack and checks every frame and object in it. `frames`: the same file, whose `read` may reuse its
+   * buffer for the next read. Throws `snapshot_damaged`, `invalid_params`, and read errors; the checker cannot be used
+   * after that.
    */
   async check(file: PackFile, frames: PackFile = file): Promise<CheckedPack> {
     return await this.#checked(await PackIndex.read(file), frames);
   }
 
-  /** The same; null, and nothing done, for a pack of which more than `mostRawBytes` would have to be unpacked. */
-  async checkIfSmall(file: PackFile, mostRawBytes: number): Promise<CheckedPack | null> {
+  /** As `check`, but does nothing and returns null if the pack holds more than `maxRawBytes` uncompressed bytes. */
+  async checkIfSmall(file: PackFile, maxRawBytes: number): Promise<CheckedPack | null> {
     const index = await PackIndex.read(file);
-    return index.rawBytes > mostRawBytes ? null : await this.#checked(index, file);
+    return index.rawBytes > maxRawBytes ? null : await this.#checked(index, file);
   }
 
   async #checked(index: PackIndex, frames: PackFile): Promise<CheckedPack> {
@@ -50,7 +51,10 @@ export class PackChecker {
   }
 }
 
-/** Objects must not share bytes, so that what is hashed is never more than what was sent. `onReference` keeps nothing of what it is told. */
+/**
+ * Checks the objects of a pack. They must not overlap, so that no more bytes are hashed than were sent. `onReference`
+ * must not keep the hash it gets, which is a view of a reused buffer.
+ */
 async function checkObjects(
   file: PackFile,
   index: PackIndex,

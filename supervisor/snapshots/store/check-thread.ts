@@ -12,12 +12,12 @@ export interface CheckRequest {
   readonly bytes: number;
 }
 
-/** In the order of the requests. */
+/** Answers arrive in the order of the requests. */
 export type CheckAnswer =
   | { readonly tables: Uint8Array; readonly frames: number; readonly missing: Uint8Array }
   | { readonly failure: { readonly message: string; readonly data: ErrorData } };
 
-/** Old space of the thread, MiB: what is named and has not come is kept there. */
+/** Old-space limit of the thread in MiB: it holds the set of missing objects. */
 const HEAP_MIB = 256;
 const YOUNG_MIB = 4;
 const PROGRAM = join(
@@ -25,19 +25,21 @@ const PROGRAM = join(
   `check-worker${extname(import.meta.filename) === '.ts' ? '.ts' : '.cjs'}`,
 );
 
-interface Waiting {
+interface PendingCheck {
   readonly bytes: number;
   readonly answer: PromiseWithResolvers<CheckedPack>;
 }
 
-/** Checks the packs of one snapshot beside the thread that serves everybody. It starts when it is needed first; `close` it. */
+/**
+ * Checks the packs of one snapshot in a worker thread, which starts when it is first needed. The owner calls `close`.
+ */
 export class CheckThread {
   readonly #program: string;
   #worker: Worker | null = null;
-  readonly #waiting: Waiting[] = [];
+  readonly #pending: PendingCheck[] = [];
   #failure: HoldfastError | null = null;
 
-  /** `program`: the file of check-worker. */
+  /** `program`: path of the check-worker program. */
   constructor(program: string = PROGRAM) {
     this.#program = program;
   }
@@ -46,58 +48,58 @@ export class CheckThread {
     return this.#worker !== null;
   }
 
-  /** There will be something to check: starting takes as long as a few MiB. */
+  /** Starts the thread ahead of the first check, because starting takes as long as checking a few MiB. */
   start(): void {
-    if (this.#failure === null) this.#worker ??= this.#begin();
+    if (this.#failure === null) this.#worker ??= this.#startWorker();
   }
 
-  /** See `PackChecker.check`. `internal` where the thread has ended. */
+  /** See `PackChecker.check`. Errors also: `internal` when the thread has ended. */
   check(path: string, bytes: number): Promise<CheckedPack> {
     this.start();
     if (this.#failure !== null) return Promise.reject(this.#failure);
     const answer = Promise.withResolvers<CheckedPack>();
-    this.#waiting.push({ bytes, answer });
+    this.#pending.push({ bytes, answer });
     this.#worker?.postMessage({ path, bytes } satisfies CheckRequest);
     return answer.promise;
   }
 
-  /** What is being checked is not any more. */
+  /** Ends the thread; running checks are rejected. */
   async close(): Promise<void> {
-    this.#failure ??= new HoldfastError('cancelled', 'A snapshot was not taken to its end');
+    this.#failure ??= new HoldfastError('cancelled', 'The snapshot was not completed');
     await this.#worker?.terminate();
   }
 
-  #begin(): Worker {
+  #startWorker(): Worker {
     const worker = new Worker(this.#program, {
       resourceLimits: { maxOldGenerationSizeMb: HEAP_MIB, maxYoungGenerationSizeMb: YOUNG_MIB },
-      // It needs nothing of what this process was started with.
+      // The thread needs none of this process's flags and variables.
       execArgv: [],
       env: {},
     });
     worker.unref();
-    worker.on('message', (answer: CheckAnswer) => this.#hear(answer));
-    const lost = (cause: unknown): void => {
+    worker.on('message', (answer: CheckAnswer) => this.#onAnswer(answer));
+    const fail = (cause: unknown): void => {
       const why = cause instanceof Error ? cause.message : 'its thread ended';
-      this.#failure ??= new HoldfastError('internal', 'What came of a snapshot could not be checked', {
+      this.#failure ??= new HoldfastError('internal', 'The packs of a snapshot could not be checked', {
         why,
         cause,
       });
-      for (const { answer } of this.#waiting.splice(0)) answer.reject(this.#failure);
+      for (const { answer } of this.#pending.splice(0)) answer.reject(this.#failure);
     };
-    worker.on('error', lost);
-    worker.on('exit', lost);
+    worker.on('error', fail);
+    worker.on('exit', fail);
     return worker;
   }
 
-  #hear(heard: CheckAnswer): void {
-    const waiting = this.#waiting.shift();
-    if (waiting === undefined) return;
-    const { bytes, answer } = waiting;
-    if ('failure' in heard) {
-      answer.reject(errorFromWire(heard.failure.message, heard.failure.data));
+  #onAnswer(message: CheckAnswer): void {
+    const pending = this.#pending.shift();
+    if (pending === undefined) return;
+    const { bytes, answer } = pending;
+    if ('failure' in message) {
+      answer.reject(errorFromWire(message.failure.message, message.failure.data));
       return;
     }
-    const { tables, frames, missing } = heard;
+    const { tables, frames, missing } = message;
     answer.resolve({
       index: PackIndex.fromCheckedTables(asBuffer(tables), frames, bytes),
       missing: MissingObjects.decode(asBuffer(missing)),

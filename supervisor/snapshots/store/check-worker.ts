@@ -1,4 +1,4 @@
-// Runs in a thread of its own: checking what comes of a large snapshot takes seconds.
+// Runs in a thread of its own, because checking the packs of a large snapshot takes seconds.
 import { closeSync, constants, openSync, readSync } from 'node:fs';
 import { parentPort } from 'node:worker_threads';
 import { FRAME } from '../../../snapshot-format/frames.ts';
@@ -10,12 +10,12 @@ import type { CheckAnswer, CheckRequest } from './check-thread.ts';
 
 const { O_RDONLY, O_NOFOLLOW } = constants;
 const checker = new PackChecker();
-/** A frame's stored bytes, until the next one. */
-const scratch = Buffer.allocUnsafeSlow(FRAME.maxBytes);
-let turn = Promise.resolve();
+/** Reused for the stored bytes of each frame. */
+const frameBuffer = Buffer.allocUnsafeSlow(FRAME.maxBytes);
+let queue = Promise.resolve();
 
 parentPort?.on('message', (request: CheckRequest) => {
-  turn = turn.then(() => perform(request));
+  queue = queue.then(() => perform(request));
 });
 
 async function perform(request: CheckRequest): Promise<void> {
@@ -43,7 +43,7 @@ async function checked({ path, bytes }: CheckRequest): ReturnType<PackChecker['c
   try {
     return await checker.check(
       fileWith((length) => Buffer.allocUnsafeSlow(length)),
-      fileWith((length) => scratch.subarray(0, length)),
+      fileWith((length) => frameBuffer.subarray(0, length)),
     );
   } finally {
     closeSync(fd);

@@ -6,14 +6,14 @@ import { failpoint } from '../../base/failpoints.ts';
 import { hasErrorCode, storageError } from '../../store/storage-error.ts';
 import { syncDirectory } from './sync-directory.ts';
 
-/** What a published pack is called. */
+/** The file name of a published pack. */
 export const PACK_NAME = /^[0-9a-f]{32}\.pack$/;
 const DroppingSchema = z.array(z.string().regex(PACK_NAME));
 const fileOf = (directory: string): string => join(directory, 'dropping.json');
 
 /**
- * Packs go together or not at all: one that stayed could name objects of one that went. So which ones go is made durable
- * first, and from then on whoever opens the store takes them away.
+ * Packs are removed together or not at all, because one that stays could reference objects of one that is gone. So the
+ * list of packs is made durable first; from then on, whoever opens the store removes them.
  */
 export function beginDropping(directory: string, packNames: ReadonlySet<string>): void {
   const path = fileOf(directory);
@@ -35,11 +35,11 @@ export function beginDropping(directory: string, packNames: ReadonlySet<string>)
     }
   } catch (error) {
     rmSync(temporary, { force: true });
-    throw storageError(error, 'Snapshots could not be cleared away');
+    throw storageError(error, 'Unused packs of snapshots could not be removed');
   }
 }
 
-/** Takes away what has to go, if anything has. */
+/** Removes the packs of an unfinished removal, if there is one. */
 export async function finishDropping(directory: string): Promise<void> {
   const path = fileOf(directory);
   let text: string;

@@ -3,23 +3,26 @@ import { type FileHandle, open } from 'node:fs/promises';
 
 const { O_RDONLY, O_NOFOLLOW } = constants;
 
-interface Opened {
+interface OpenFile {
   readonly handle: Promise<FileHandle>;
   users: number;
 }
 
-/** Files that are read again and again. Of those that nobody reads now, at most so many stay open: the ones that were read last. */
+/**
+ * Keeps files open that are read repeatedly. When more than `maxOpen` are open, the least recently used idle ones are
+ * closed.
+ */
 export class FileHandleCache {
-  readonly #most: number;
-  readonly #open = new Map<string, Opened>();
+  readonly #maxOpen: number;
+  readonly #open = new Map<string, OpenFile>();
 
-  constructor(most: number) {
-    this.#most = most;
+  constructor(maxOpen: number) {
+    this.#maxOpen = maxOpen;
   }
 
   async use<T>(path: string, act: (handle: FileHandle) => Promise<T>): Promise<T> {
     const one = this.#open.get(path) ?? { handle: open(path, O_RDONLY | O_NOFOLLOW), users: 0 };
-    // The last in the map is the last that was used.
+    // The map is ordered by last use.
     this.#open.delete(path);
     this.#open.set(path, one);
     one.users += 1;
@@ -30,17 +33,17 @@ export class FileHandleCache {
       throw error;
     } finally {
       one.users -= 1;
-      await this.#closeMore();
+      await this.#closeIdle();
     }
   }
 
-  /** Nobody reads it now. */
+  /** Closes a file that nobody is reading. */
   async close(path: string): Promise<void> {
     const one = this.#open.get(path);
     this.#open.delete(path);
     await one?.handle.then(
       (handle) => handle.close(),
-      () => undefined, // it was never open
+      () => undefined, // opening it had failed
     );
   }
 
@@ -48,12 +51,12 @@ export class FileHandleCache {
     for (const path of [...this.#open.keys()]) await this.close(path);
   }
 
-  async #closeMore(): Promise<void> {
-    if (this.#open.size <= this.#most) return;
+  async #closeIdle(): Promise<void> {
+    if (this.#open.size <= this.#maxOpen) return;
     for (const [path, { users }] of [...this.#open]) {
-      // While another one was closed it may have gone, and come again.
+      // While another file was closed, this one may have been closed and reopened.
       if (users === 0 && this.#open.get(path)?.users === 0) await this.close(path);
-      if (this.#open.size <= this.#most) return;
+      if (this.#open.size <= this.#maxOpen) return;
     }
   }
 }

@@ -1,11 +1,11 @@
-/** Uncompressed frames that were read last: what is in a tree lies side by side. */
+/** An LRU cache of uncompressed frames. Objects of one tree lie next to each other, so frames are read repeatedly. */
 export class FrameCache {
-  readonly #mostBytes: number;
+  readonly #maxBytes: number;
   readonly #frames = new Map<string, Buffer>();
   #bytes = 0;
 
-  constructor(mostBytes: number) {
-    this.#mostBytes = mostBytes;
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes;
   }
 
   get(key: string): Buffer | undefined {
@@ -23,7 +23,7 @@ export class FrameCache {
     this.#frames.set(key, frame);
     this.#bytes += frame.length;
     for (const [oldest, { length }] of this.#frames) {
-      if (this.#bytes <= this.#mostBytes) break;
+      if (this.#bytes <= this.#maxBytes) break;
       this.#frames.delete(oldest);
       this.#bytes -= length;
     }

@@ -14,99 +14,99 @@ import type { LineageStore } from './lineage-store.ts';
 import { InMemoryPackFile } from './pack-files.ts';
 import { kindBit, isKindIn } from './references.ts';
 
-/** What a snapshot leaves free on the disk of the home. */
+/** Free space that a snapshot leaves on the home's disk. */
 export const MIN_FREE_MIB = 64;
 const { hashBytes } = SNAPSHOT_LIMITS;
 /** Packs of one scan that may be written at once. */
-const MOST_OPEN = 4;
+const MAX_OPEN_PACKS = 4;
 /**
- * Packs that are checked while more comes, as many and as long together: bounds what lies on the disk for nothing where one of them
- * is refused.
+ * Limits the packs that wait for their check while more arrive, and so the disk space that is wasted if one of them is
+ * rejected.
  */
-const MOST_CHECKED = { packs: 8, bytes: 256 * 2 ** 20 } as const;
-/** A smaller pack is checked before a thread for it has started. */
+const MAX_PENDING_CHECKS = { packs: 8, bytes: 256 * 2 ** 20 } as const;
+/** A smaller pack is checked in this thread: that takes less time than starting another one. */
 const IN_PLACE_BYTES = 2 ** 20;
-/** Unless it becomes longer than this. */
+/** Unless it holds more uncompressed bytes than this. */
 const IN_PLACE_RAW_BYTES = 16 * 2 ** 20;
 
-interface Writing {
+interface OpenPack {
   readonly path: string;
   readonly opened: Promise<FileHandle>;
-  /** Settles when all that has come is in the file. */
+  /** Settles when all received bytes are in the file. */
   written: Promise<void>;
   length: number;
-  /** All of it, where it is short: it is checked while it is written. */
-  held: Buffer[] | null;
+  /** All bytes of a small pack, which is checked while it is written; null for a larger one. */
+  inMemory: Buffer[] | null;
 }
 
-interface Sealed {
+interface SealedPack {
   readonly path: string;
   readonly bytes: number;
   readonly index: PackIndex;
 }
 
 /**
- * What a sidecar sends for one snapshot. Nothing of it is believed: each pack is checked whole once it is sealed, while more of them
- * come, and none is published before all are checked and unless all that their trees name is there too. Errors that a sidecar causes are `invalid_params` or `snapshot_damaged`,
- * a full disk is `no_space`; after one of them nothing more is taken.
+ * The packs that a sidecar sends for one snapshot. The sidecar is not trusted: each sealed pack is checked completely
+ * while more arrive, and none is published until all are checked and every object they reference exists. Errors:
+ * `invalid_params` and `snapshot_damaged` for what the sidecar sends, `no_space` for a full disk. After an error
+ * nothing more is accepted.
  */
 export class IncomingPacks {
   readonly #store: LineageStore;
-  readonly #mostBytes: () => Promise<number>;
-  #room: Promise<number> | null = null;
-  /** What the names of its files begin with. */
-  readonly #name = randomBytes(8).toString('hex');
-  /** Paths of files that are not published. */
+  readonly #maxBytes: () => Promise<number>;
+  #available: Promise<number> | null = null;
+  /** Prefix of the file names. */
+  readonly #filePrefix = randomBytes(8).toString('hex');
+  /** Paths of unpublished files. */
   readonly #files = new Set<string>();
-  readonly #sealed: Sealed[] = [];
+  readonly #sealed: SealedPack[] = [];
   readonly #thread: CheckThread;
   readonly #checker = new PackChecker();
-  /** Packs that are being checked; these never reject. */
+  /** Running checks; these promises never reject. */
   readonly #checks = new Set<Promise<void>>();
-  /** Bytes of these. */
-  #checking = 0;
-  #writing = new Map<number, Writing>();
-  #ended = new Set<number>();
+  /** Bytes of the packs being checked. */
+  #checkingBytes = 0;
+  #openPacks = new Map<number, OpenPack>();
+  #sealedNumbers = new Set<number>();
   #scans = 0;
-  readonly #lacking = new MissingObjects();
+  readonly #missing = new MissingObjects();
   #bytes = 0;
   #published = 0;
-  #turn: Promise<unknown> = Promise.resolve();
-  #broken: HoldfastError | null = null;
+  #queue: Promise<unknown> = Promise.resolve();
+  #error: HoldfastError | null = null;
 
-  /** `mostBytes`: what all packs together may have, asked for when something is to come. `thread`: closed with this. */
-  constructor(
-    store: LineageStore,
-    mostBytes: () => Promise<number>,
-    thread: CheckThread = new CheckThread(),
-  ) {
+  /**
+   * `maxBytes`: the limit for all packs together, computed when the first bytes are announced. `thread`: closed by
+   * `close`.
+   */
+  constructor(store: LineageStore, maxBytes: () => Promise<number>, thread: CheckThread = new CheckThread()) {
     this.#store = store;
-    this.#mostBytes = mostBytes;
+    this.#maxBytes = maxBytes;
     this.#thread = thread;
   }
 
-  /** Bytes of the packs that were published. */
+  /** Bytes of the published packs. */
   get publishedBytes(): number {
     return this.#published;
   }
 
-  /** Another scan begins to number its packs. What an earlier one has not sealed is forgotten. */
+  /** Starts the pack numbering of another scan. Unsealed packs of the previous scan are discarded. */
   beginScan(): Promise<void> {
-    return this.#inTurn(async () => {
-      await this.#checked();
-      await this.#closeWriting();
-      this.#ended = new Set();
+    return this.#enqueue(async () => {
+      await this.#waitForChecks();
+      await this.#closeOpenPacks();
+      this.#sealedNumbers = new Set();
       this.#scans += 1;
     });
   }
 
   /** `store/have`: one bit for each hash. */
   have(hashes: Buffer): Promise<Buffer> {
-    // Who asks has something to send: its failure is met when that comes.
-    this.#askRoom().catch(() => undefined);
-    return this.#inTurn(() => {
+    // Packs will follow. A failure is reported with the first of them.
+    this.#availableBytes().catch(() => undefined);
+    return this.#enqueue(() => {
       const count = hashes.length / hashBytes;
-      if (!Number.isInteger(count)) throw protocolViolation('hashes that are cut off');
+      if (!Number.isInteger(count)) throw protocolViolation('a truncated list of hashes');
       const bits = Buffer.alloc(Math.ceil(count / 8));
       for (let at = 0; at < count; at += 1) {
         const hash = hashes.subarray(at * hashBytes, (at + 1) * hashBytes);
@@ -117,82 +117,90 @@ export class IncomingPacks {
   }
 
   put(pack: number, offset: number, bytes: Buffer): Promise<void> {
-    return this.#inTurn(async () => {
-      if (this.#ended.has(pack)) throw protocolViolation('a pack that has ended');
-      const writing = this.#writing.get(pack) ?? this.#begin(pack);
-      if (offset !== writing.length) throw protocolViolation('bytes that do not follow those before');
-      if (writing.length + bytes.length > PACK.maxBytes) throw protocolViolation('a pack that is too long');
-      const room = await this.#askRoom();
-      if (this.#bytes + bytes.length > room) {
+    return this.#enqueue(async () => {
+      if (this.#sealedNumbers.has(pack)) throw protocolViolation('more bytes of a sealed pack');
+      const openPack = this.#openPacks.get(pack) ?? this.#openPack(pack);
+      if (offset !== openPack.length) throw protocolViolation('bytes that do not continue the pack');
+      if (openPack.length + bytes.length > PACK.maxBytes) throw protocolViolation('a pack that is too long');
+      const available = await this.#availableBytes();
+      if (this.#bytes + bytes.length > available) {
         throw new HoldfastError('no_space', 'The snapshot could not be stored', {
           why:
-            room === 0
-              ? `the disk of the home has less than the ${MIN_FREE_MIB} MiB that snapshots leave free for everything else`
-              : `it needs more than the ${Math.floor(room / 2 ** 20)} MiB that it may take; ${MIN_FREE_MIB} MiB of the disk stay free for everything else`,
+            available === 0
+              ? `the home's disk has less than the ${MIN_FREE_MIB} MiB free that snapshots leave for other data`
+              : `it needs more than the ${Math.floor(available / 2 ** 20)} MiB available; snapshots leave ` +
+                `${MIN_FREE_MIB} MiB of the disk free for other data`,
           next: 'free some space (`holdfast gc`, or delete snapshots or sessions you no longer need) and try again',
         });
       }
       this.#bytes += bytes.length;
-      writing.length += bytes.length;
-      if (writing.held !== null && writing.length < IN_PLACE_BYTES) {
-        // The caller uses its memory again.
+      openPack.length += bytes.length;
+      if (openPack.inMemory !== null && openPack.length < IN_PLACE_BYTES) {
+        // The caller reuses its buffer.
         const own = Buffer.from(bytes);
-        writing.held.push(own);
-        writing.written = writing.written.then(() => writeAll(writing.opened, own, offset));
-        // Its failure is met with what comes next, at the latest by the check.
-        writing.written.catch(() => undefined);
+        openPack.inMemory.push(own);
+        openPack.written = openPack.written.then(() => writeAll(openPack.opened, own, offset));
+        // A failure is reported by the next call, at the latest by the check.
+        openPack.written.catch(() => undefined);
         return;
       }
-      writing.held = null;
-      await writing.written;
-      writing.written = writeAll(writing.opened, bytes, offset);
-      await writing.written;
-      if (writing.length >= IN_PLACE_BYTES) this.#thread.start();
+      openPack.inMemory = null;
+      await openPack.written;
+      openPack.written = writeAll(openPack.opened, bytes, offset);
+      await openPack.written;
+      if (openPack.length >= IN_PLACE_BYTES) this.#thread.start();
     });
   }
 
-  /** Its objects are had when it resolves. What follows is taken before that, within bounds. */
+  /**
+   * Resolves when the pack is checked and its objects count as present. Meanwhile more packs are accepted, within
+   * limits.
+   */
   async seal(pack: number, bytes: number, objects: number): Promise<void> {
     await (
-      await this.#end(pack, bytes, objects)
+      await this.#sealPack(pack, bytes, objects)
     ).done;
   }
 
   /**
-   * The same for who may be told of a refusal with what comes next, at the latest with `publish`: a short pack is checked while the
-   * answer is on its way.
+   * As `seal`, but resolves before a small pack is checked. A rejection is then reported by the next call, at the
+   * latest by `publish`.
    */
   async sealWithDeferredCheck(pack: number, bytes: number, objects: number): Promise<void> {
-    const check = await this.#end(pack, bytes, objects);
+    const check = await this.#sealPack(pack, bytes, objects);
     if (bytes >= IN_PLACE_BYTES) await check.done;
   }
 
-  #end(pack: number, bytes: number, objects: number): Promise<{ readonly done: Promise<void> }> {
-    return this.#inTurn(async () => {
-      const writing = this.#writing.get(pack);
-      if (writing?.length !== bytes) throw protocolViolation('a pack of another length than it was');
-      this.#writing.delete(pack);
-      this.#ended.add(pack);
-      while (this.#checks.size >= MOST_CHECKED.packs || this.#checking >= MOST_CHECKED.bytes) {
+  #sealPack(pack: number, bytes: number, objects: number): Promise<{ readonly done: Promise<void> }> {
+    return this.#enqueue(async () => {
+      const openPack = this.#openPacks.get(pack);
+      if (openPack?.length !== bytes)
+        throw protocolViolation('a pack whose length differs from the bytes sent');
+      this.#openPacks.delete(pack);
+      this.#sealedNumbers.add(pack);
+      while (
+        this.#checks.size >= MAX_PENDING_CHECKS.packs ||
+        this.#checkingBytes >= MAX_PENDING_CHECKS.bytes
+      ) {
         await Promise.race(this.#checks);
       }
-      // In an object, because a promise in its place would be waited for.
-      return { done: this.#beginCheck(writing, objects) };
+      // Wrapped in an object, because returning the promise itself would await it.
+      return { done: this.#startCheck(openPack, objects) };
     });
   }
 
   /**
-   * Moves what has come so far into the store. `root` must be there, with all that it needs.
+   * Moves all received packs into the store. `root` and all objects that it needs must exist.
    */
   publish(root: string): Promise<void> {
-    return this.#inTurn(async () => {
-      await this.#checked();
-      await this.#eachLacking(this.#lacking, (hash) => {
-        throw protocolViolation(`a tree that names an object which is not there (${hash.toString('hex')})`);
+    return this.#enqueue(async () => {
+      await this.#waitForChecks();
+      await this.#forEachMissing(this.#missing, (hash) => {
+        throw protocolViolation(`a tree that references a missing object (${hash.toString('hex')})`);
       });
-      this.#lacking.clear();
-      if (!this.#isThere(parseHash(root), kindBit(OBJECT_KINDS.root)))
-        throw protocolViolation('a root that is not there');
+      this.#missing.clear();
+      if (!this.#exists(parseHash(root), kindBit(OBJECT_KINDS.root)))
+        throw protocolViolation('a root that does not exist');
       await this.#store.publish(this.#sealed);
       for (const { path, bytes } of this.#sealed.splice(0)) {
         this.#files.delete(path);
@@ -201,32 +209,32 @@ export class IncomingPacks {
     });
   }
 
-  /** Ends it. What was not published goes. */
+  /** Closes the files and deletes everything unpublished. */
   async close(): Promise<void> {
     await this.#thread.close();
-    await this.#turn.catch(() => undefined);
+    await this.#queue.catch(() => undefined);
     await Promise.all(this.#checks);
-    await this.#closeWriting();
+    await this.#closeOpenPacks();
     for (const path of this.#files) await rm(path, { force: true });
   }
 
-  #askRoom(): Promise<number> {
-    return (this.#room ??= this.#mostBytes());
+  #availableBytes(): Promise<number> {
+    return (this.#available ??= this.#maxBytes());
   }
 
-  #begin(pack: number): Writing {
-    if (this.#writing.size >= MOST_OPEN) throw protocolViolation('more packs at once than it may');
-    const path = join(this.#store.incomingDirectory, `${this.#name}-${this.#scans}-${pack}.pack`);
+  #openPack(pack: number): OpenPack {
+    if (this.#openPacks.size >= MAX_OPEN_PACKS) throw protocolViolation('too many packs at once');
+    const path = join(this.#store.incomingDirectory, `${this.#filePrefix}-${this.#scans}-${pack}.pack`);
     this.#files.add(path);
-    const opened = this.#create(path);
+    const opened = this.#createFile(path);
     const written = opened.then(() => undefined);
     written.catch(() => undefined);
-    const writing = { path, opened, written, length: 0, held: [] };
-    this.#writing.set(pack, writing);
-    return writing;
+    const openPack = { path, opened, written, length: 0, inMemory: [] };
+    this.#openPacks.set(pack, openPack);
+    return openPack;
   }
 
-  async #create(path: string): Promise<FileHandle> {
+  async #createFile(path: string): Promise<FileHandle> {
     try {
       return await open(path, 'wx+', 0o600);
     } catch (error) {
@@ -236,9 +244,9 @@ export class IncomingPacks {
     return await open(path, 'wx+', 0o600);
   }
 
-  async #closeWriting(): Promise<void> {
-    const left = [...this.#writing.values()];
-    this.#writing = new Map();
+  async #closeOpenPacks(): Promise<void> {
+    const left = [...this.#openPacks.values()];
+    this.#openPacks = new Map();
     for (const { opened, written } of left) {
       await written.catch(() => undefined);
       const handle = await opened.catch(() => null);
@@ -246,10 +254,10 @@ export class IncomingPacks {
     }
   }
 
-  /** Takes the file over. Rejects as `seal` does. */
-  #beginCheck(writing: Writing, objects: number): Promise<void> {
-    const done = this.#check(writing, objects).catch((error: unknown) => {
-      throw this.#break(error);
+  /** Checks the pack and closes its file. Rejects as `seal` does. */
+  #startCheck(openPack: OpenPack, objects: number): Promise<void> {
+    const done = this.#check(openPack, objects).catch((error: unknown) => {
+      throw this.#fail(error);
     });
     const settled = done.then(
       () => undefined,
@@ -257,18 +265,18 @@ export class IncomingPacks {
     );
     const counted = settled.finally(() => {
       this.#checks.delete(counted);
-      this.#checking -= writing.length;
+      this.#checkingBytes -= openPack.length;
     });
     this.#checks.add(counted);
-    this.#checking += writing.length;
+    this.#checkingBytes += openPack.length;
     return done;
   }
 
-  async #check(writing: Writing, objects: number): Promise<void> {
-    const { path, length, opened } = writing;
+  async #check(openPack: OpenPack, objects: number): Promise<void> {
+    const { path, length, opened } = openPack;
     let checked: CheckedPack;
     try {
-      const [first, second] = await Promise.allSettled([this.#contentOf(writing), synced(writing)]);
+      const [first, second] = await Promise.allSettled([this.#checkContent(openPack), syncFile(openPack)]);
       if (first.status === 'rejected') throw first.reason;
       if (second.status === 'rejected') throw second.reason;
       checked = first.value;
@@ -276,16 +284,17 @@ export class IncomingPacks {
       await (await opened.catch(() => null))?.close();
     }
     const { index, missing } = checked;
-    if (index.objects !== objects) throw protocolViolation('a pack with another number of objects');
-    await this.#eachLacking(missing, (hash, kinds) => this.#lacking.add(hash, kinds));
+    if (index.objects !== objects)
+      throw protocolViolation('a pack whose number of objects differs from the index');
+    await this.#forEachMissing(missing, (hash, kinds) => this.#missing.add(hash, kinds));
     this.#sealed.push({ path, bytes: length, index });
   }
 
-  /** Every object of a pack is looked at. */
-  async #contentOf({ path, length, held, written }: Writing): Promise<CheckedPack> {
-    if (held !== null && !this.#thread.isStarted) {
+  /** Checks every object of a pack, in this thread if it is small. */
+  async #checkContent({ path, length, inMemory, written }: OpenPack): Promise<CheckedPack> {
+    if (inMemory !== null && !this.#thread.isStarted) {
       const checked = await this.#checker.checkIfSmall(
-        new InMemoryPackFile(Buffer.concat(held)),
+        new InMemoryPackFile(Buffer.concat(inMemory)),
         IN_PLACE_RAW_BYTES,
       );
       if (checked !== null) return checked;
@@ -294,18 +303,18 @@ export class IncomingPacks {
     return await this.#thread.check(path, length);
   }
 
-  /** All that has come is checked. Throws where something of it is refused. */
-  async #checked(): Promise<void> {
+  /** Waits for all running checks. Throws if one of them has rejected a pack. */
+  async #waitForChecks(): Promise<void> {
     while (this.#checks.size > 0) await Promise.all(this.#checks);
-    if (this.#broken !== null) throw this.#broken;
+    if (this.#error !== null) throw this.#error;
   }
 
-  /** Those that are not there now. */
-  async #eachLacking(lacking: MissingObjects, act: (hash: Hash, kinds: number) => void): Promise<void> {
+  /** Calls `act` for each object that does not exist yet. */
+  async #forEachMissing(missing: MissingObjects, act: (hash: Hash, kinds: number) => void): Promise<void> {
     const slices = new TimeSlice();
-    for (const { hash, kinds } of lacking) {
+    for (const { hash, kinds } of missing) {
       if (slices.isUsedUp) await slices.yieldToEventLoop();
-      if (!this.#isThere(hash, kinds)) act(hash, kinds);
+      if (!this.#exists(hash, kinds)) act(hash, kinds);
     }
   }
 
@@ -313,7 +322,7 @@ export class IncomingPacks {
     return this.#store.hasTrustedCopy(hash) || this.#sealed.some(({ index }) => index.find(hash) !== null);
   }
 
-  #isThere(hash: Hash, kinds: number): boolean {
+  #exists(hash: Hash, kinds: number): boolean {
     const kind = this.#store.kindOf(hash);
     if (kind !== null) return isKindIn(kind, kinds);
     for (const { index } of this.#sealed) {
@@ -323,24 +332,24 @@ export class IncomingPacks {
     return false;
   }
 
-  /** One call after the other, in the order in which they came: several may wait for their answers. */
-  #inTurn<T>(act: () => Promise<T>): Promise<T> {
-    const mine = this.#turn.then(async () => {
-      if (this.#broken !== null) throw this.#broken;
+  /** Runs calls one after another in order of arrival, because the sidecar pipelines them. */
+  #enqueue<T>(act: () => Promise<T>): Promise<T> {
+    const mine = this.#queue.then(async () => {
+      if (this.#error !== null) throw this.#error;
       try {
         return await act();
       } catch (error) {
-        throw this.#break(error);
+        throw this.#fail(error);
       }
     });
-    this.#turn = mine.catch(() => undefined);
+    this.#queue = mine.catch(() => undefined);
     return mine;
   }
 
-  /** Nothing more is taken. Gives what broke it first. */
-  #break(error: unknown): HoldfastError {
-    this.#broken ??= storageError(error, 'The snapshot could not be stored');
-    return this.#broken;
+  /** Records the first error, after which nothing more is accepted, and returns it. */
+  #fail(error: unknown): HoldfastError {
+    this.#error ??= storageError(error, 'The snapshot could not be stored');
+    return this.#error;
   }
 }
 
@@ -353,8 +362,8 @@ async function writeAll(opened: Promise<FileHandle>, bytes: Buffer, offset: numb
   }
 }
 
-/** All of it is on the disk. */
-async function synced({ opened, written }: Writing): Promise<void> {
+/** Makes all bytes of the file durable. */
+async function syncFile({ opened, written }: OpenPack): Promise<void> {
   await written;
   await (await opened).datasync();
 }

@@ -1,66 +1,66 @@
 /**
- * One lock per lineage. Shared: whoever relies on objects being there – a snapshot from its first look at the store until its
- * row is written, everything that reads. Exclusive: whoever takes objects away, for as long as files change places. First
- * come, first served; not reentrant, so what is called with it held must not ask for it again.
+ * One read-write lock per lineage. Shared for all who rely on stored objects: readers, and the creation of a snapshot
+ * from its first store request until its row is written. Exclusive for those who remove objects, while they move files.
+ * Fair (first come, first served) and not reentrant.
  */
 export class LineageLocks {
-  readonly #locks = new Map<string, Lock>();
+  readonly #locks = new Map<string, ReadWriteLock>();
 
   shared<T>(lineage: string, act: () => Promise<T>): Promise<T> {
-    return this.#with(lineage, false, act);
+    return this.#runLocked(lineage, false, act);
   }
 
   exclusive<T>(lineage: string, act: () => Promise<T>): Promise<T> {
-    return this.#with(lineage, true, act);
+    return this.#runLocked(lineage, true, act);
   }
 
-  async #with<T>(lineage: string, alone: boolean, act: () => Promise<T>): Promise<T> {
-    const lock = this.#locks.get(lineage) ?? new Lock();
+  async #runLocked<T>(lineage: string, exclusive: boolean, act: () => Promise<T>): Promise<T> {
+    const lock = this.#locks.get(lineage) ?? new ReadWriteLock();
     this.#locks.set(lineage, lock);
-    await lock.enter(alone);
+    await lock.acquire(exclusive);
     try {
       return await act();
     } finally {
-      lock.leave(alone);
+      lock.release(exclusive);
       if (lock.isFree) this.#locks.delete(lineage);
     }
   }
 }
 
-class Lock {
-  #inside = 0;
-  #alone = false;
-  readonly #waiting: { readonly alone: boolean; readonly go: () => void }[] = [];
+class ReadWriteLock {
+  #holders = 0;
+  #isExclusive = false;
+  readonly #waiting: { readonly exclusive: boolean; readonly grant: () => void }[] = [];
 
   get isFree(): boolean {
-    return this.#inside === 0 && this.#waiting.length === 0;
+    return this.#holders === 0 && this.#waiting.length === 0;
   }
 
-  async enter(alone: boolean): Promise<void> {
-    if (this.#waiting.length === 0 && this.#admits(alone)) this.#take(alone);
-    else await new Promise<void>((go) => this.#waiting.push({ alone, go }));
+  async acquire(exclusive: boolean): Promise<void> {
+    if (this.#waiting.length === 0 && this.#isAvailable(exclusive)) this.#hold(exclusive);
+    else await new Promise<void>((grant) => this.#waiting.push({ exclusive, grant }));
   }
 
-  leave(alone: boolean): void {
-    this.#inside -= 1;
-    if (alone) this.#alone = false;
+  release(exclusive: boolean): void {
+    this.#holders -= 1;
+    if (exclusive) this.#isExclusive = false;
     for (
       let next = this.#waiting[0];
-      next !== undefined && this.#admits(next.alone);
+      next !== undefined && this.#isAvailable(next.exclusive);
       next = this.#waiting[0]
     ) {
       this.#waiting.shift();
-      this.#take(next.alone);
-      next.go();
+      this.#hold(next.exclusive);
+      next.grant();
     }
   }
 
-  #admits(alone: boolean): boolean {
-    return alone ? this.#inside === 0 : !this.#alone;
+  #isAvailable(exclusive: boolean): boolean {
+    return exclusive ? this.#holders === 0 : !this.#isExclusive;
   }
 
-  #take(alone: boolean): void {
-    this.#inside += 1;
-    this.#alone = alone;
+  #hold(exclusive: boolean): void {
+    this.#holders += 1;
+    this.#isExclusive = exclusive;
   }
 }

@@ -21,43 +21,43 @@ import { ObjectTable } from './object-table.ts';
 import { FileHandleCache } from './file-handle-cache.ts';
 import { StoredPackFile } from './pack-files.ts';
 
-const CACHED_BYTES = 32 * 2 ** 20;
+const FRAME_CACHE_BYTES = 32 * 2 ** 20;
 /** Packs that stay open between two reads. */
-const OPEN_PACKS = 16;
-/** Frames that one answer reads at once: each may lie in another pack. */
-const READ_AT_ONCE = 8;
+const MAX_OPEN_PACKS = 16;
+/** Frames that one answer reads concurrently: each may lie in another pack. */
+const CONCURRENT_READS = 8;
 
 /** A published pack. */
 export interface StoredPack {
-  /** Of its file. */
+  /** File name. */
   readonly name: string;
   readonly path: string;
   readonly file: StoredPackFile;
   readonly index: PackIndex;
 }
 
-/** A pack file that is to be published, and what is in it where that was read and checked. */
+/** A pack file to be published, with its index if that was already read and checked. */
 export interface NewPack {
   readonly path: string;
   readonly index?: PackIndex;
 }
 
-/** A file among the packs that is none, or is one no more. */
+/** A file in the pack directory that cannot be read as a pack. */
 export interface UnreadablePack {
   readonly name: string;
   readonly path: string;
-  /** Of its file. */
+  /** File size. */
   readonly bytes: number;
   readonly error: unknown;
 }
 
-/** Where an object lies. */
+/** An object and the pack that holds it. */
 export interface StoredObject {
   readonly pack: StoredPack;
   readonly object: PackObject;
 }
 
-/** A frame as it goes to a sidecar: see `store/read`. */
+/** The header of a frame that is sent to a sidecar: see `store/read`. */
 export interface SentFrame {
   readonly objects: number;
   readonly stored: number;
@@ -66,43 +66,47 @@ export interface SentFrame {
 }
 
 /**
- * The packs of one lineage: `packs/*.pack`, immutable and complete, beside `incoming/` for what is not yet. It is closed under
- * references: every object that one of its trees, lists and roots names is in it too. Whoever takes objects away keeps it so, by
- * taking trees, lists and roots with, or before, what they name. Callers hold the lineage's lock.
+ * The packs of one lineage: complete and immutable in `packs/*.pack`, incomplete ones in `incoming/`. The store is
+ * closed under references: it holds every object that one of its trees, lists and roots references. Removal keeps this
+ * true by removing trees, lists and roots together with, or before, the objects they reference. Callers hold the
+ * lineage's lock.
  */
 export class LineageStore implements ObjectReader {
   readonly directory: string;
-  /** Doubted ones first, so that every other copy of an object counts before theirs. Whoever goes through them keeps the array. */
+  /**
+   * Suspect packs come first, because later copies of an object win. Replaced as a whole, so iterations see a stable
+   * array.
+   */
   #packs: StoredPack[] = [];
-  #doubted: ReadonlySet<string> = new Set();
-  /** Of `#packs`, in the same order. */
+  #suspects: ReadonlySet<string> = new Set();
+  /** Finds objects in `#packs`; same order. */
   readonly #table = new ObjectTable();
-  readonly #broken: UnreadablePack[] = [];
-  readonly #cache = new FrameCache(CACHED_BYTES);
-  readonly #files = new FileHandleCache(OPEN_PACKS);
-  /** Objects of each pack by frame, once it was needed. */
-  readonly #byFrame = new WeakMap<PackIndex, PackObject[][]>();
+  readonly #unreadablePacks: UnreadablePack[] = [];
+  readonly #cache = new FrameCache(FRAME_CACHE_BYTES);
+  readonly #files = new FileHandleCache(MAX_OPEN_PACKS);
+  /** The objects of each pack by frame, computed on first use. */
+  readonly #objectGroups = new WeakMap<PackIndex, PackObject[][]>();
 
   private constructor(directory: string) {
     this.directory = directory;
   }
 
-  /** A folder that is not there is an empty store; it is made with the first pack. */
+  /** Opens a store. A missing directory is an empty store; the first pack creates it. */
   static async open(directory: string): Promise<LineageStore> {
     const store = new LineageStore(directory);
     await finishDropping(directory);
-    store.#doubted = await readSuspectPacks(directory);
-    for (const name of await names(store.packsDirectory)) {
+    store.#suspects = await readSuspectPacks(directory);
+    for (const name of await listDirectory(store.packsDirectory)) {
       if (!PACK_NAME.test(name)) continue;
       const path = join(store.packsDirectory, name);
       try {
         store.#packs.push(await openPack(name, path, store.#files));
       } catch (error) {
         const bytes = (await lstat(path).catch(() => null))?.size ?? 0;
-        store.#broken.push({ name, path, bytes, error });
+        store.#unreadablePacks.push({ name, path, bytes, error });
       }
     }
-    store.#order();
+    store.#rebuildOrder();
     return store;
   }
 
@@ -119,19 +123,20 @@ export class LineageStore implements ObjectReader {
   }
 
   get unreadablePacks(): readonly UnreadablePack[] {
-    return this.#broken;
+    return this.#unreadablePacks;
   }
 
   /**
-   * What is known of it that is damaged, as a text that is another one when more becomes known; null where nothing is. Whoever takes a
-   * snapshot has the sidecar ask for everything once: what is had in such packs only is stored anew.
+   * Identifies the known damage; changes when more is found; null when there is none. After a change, the next snapshot
+   * of each session makes the sidecar query the store for every object, so that objects with damaged copies only are
+   * sent again.
    */
   get damageFingerprint(): string | null {
-    const names = [...this.#doubted, ...this.#broken.map(({ name }) => name)];
-    return names.length === 0 ? null : names.sort().join();
+    const listDirectory = [...this.#suspects, ...this.#unreadablePacks.map(({ name }) => name)];
+    return listDirectory.length === 0 ? null : listDirectory.sort().join();
   }
 
-  /** Of all packs on the disk that can be read. */
+  /** Bytes of all readable packs on disk. */
   get bytes(): number {
     return this.#packs.reduce((sum, { file }) => sum + file.size, 0);
   }
@@ -142,21 +147,21 @@ export class LineageStore implements ObjectReader {
     return place === null || pack === undefined ? null : { pack, object: pack.index.object(place.index) };
   }
 
-  /** Kind of an object that is there (OBJECT_KINDS); null where it is not. */
+  /** The kind of a stored object (OBJECT_KINDS); null when it is not stored. */
   kindOf(hash: Hash): number | null {
     const place = this.#table.find(hash);
     return place === null ? null : (this.#packs[place.pack]?.index.kindAt(place.index) ?? null);
   }
 
-  /** Whether it is there, and in no pack that is doubted: such a copy is not relied on by what is stored from now on. */
+  /** Whether a pack that is not suspect holds the object. New snapshots do not rely on other copies. */
   hasTrustedCopy(hash: Hash): boolean {
     const place = this.#table.find(hash);
     const pack = place === null ? undefined : this.#packs[place.pack];
-    return pack !== undefined && !this.#doubted.has(pack.name);
+    return pack !== undefined && !this.#suspects.has(pack.name);
   }
 
   async read(hash: Hash, kind: ObjectKind): Promise<Buffer> {
-    return await this.#whereSound(hash, async ({ pack, object }) => {
+    return await this.#withIntactCopy(hash, async ({ pack, object }) => {
       if (object.kind !== kind)
         throw snapshotDamaged('an object is of another kind', { object: hash.toString('hex') });
       return extractObject(await this.frame(pack, object.frame), object);
@@ -164,40 +169,40 @@ export class LineageStore implements ObjectReader {
   }
 
   /**
-   * From now on other copies count before those of these packs, of which something was found damaged, and what only they have is stored
-   * anew with the next snapshot that needs it.
+   * Marks packs in which damage was found. Copies in other packs win from now on, and the next snapshot that needs an
+   * object which only these packs hold stores it again.
    */
   async markSuspect(packNames: Iterable<string>): Promise<void> {
-    const names = [...packNames].filter((name) => this.#packs.some((pack) => pack.name === name));
-    if (names.every((name) => this.#doubted.has(name))) return;
-    this.#doubted = new Set([...this.#doubted, ...names]);
-    this.#order();
-    await writeSuspectPacks(this.directory, this.#doubted);
+    const listDirectory = [...packNames].filter((name) => this.#packs.some((pack) => pack.name === name));
+    if (listDirectory.every((name) => this.#suspects.has(name))) return;
+    this.#suspects = new Set([...this.#suspects, ...listDirectory]);
+    this.#rebuildOrder();
+    await writeSuspectPacks(this.directory, this.#suspects);
   }
 
   /** The uncompressed bytes of one frame. */
   async frame(pack: StoredPack, index: number): Promise<Buffer> {
     const key = `${pack.name} ${index}`;
-    const known = this.#cache.get(key);
-    if (known !== undefined) return known;
+    const cached = this.#cache.get(key);
+    if (cached !== undefined) return cached;
     const frame = pack.index.frame(index);
     const raw = decompressFrame(frame.encoding, frame.rawLength, await readStoredFrame(pack.file, frame));
     this.#cache.set(key, raw);
     return raw;
   }
 
-  /** The answer to `store/read`. Errors: `snapshot_damaged` where the first one is not there or cannot be read. */
+  /** The answer to `store/read`. Errors: `snapshot_damaged` when the first object is missing or unreadable. */
   async readFramesWith(hashes: readonly Hash[]): Promise<{ frames: SentFrame[]; bytes: Buffer }> {
     const chosen: Hash[] = [];
     const taken = new Set<string>();
     let expected = 0;
     for (const hash of hashes) {
-      const found = chosen.length === 0 ? this.#existing(hash) : this.find(hash);
+      const found = chosen.length === 0 ? this.#getOrThrow(hash) : this.find(hash);
       if (found === null) break;
       const { pack, object } = found;
       const key = `${pack.name} ${object.frame}`;
       if (taken.has(key)) continue;
-      const table = this.#objectsOf(pack)[object.frame]?.length ?? 0;
+      const table = this.#objectsByFrame(pack)[object.frame]?.length ?? 0;
       expected += table * FRAME.recordBytes + pack.index.frame(object.frame).storedLength;
       if (chosen.length > 0 && expected > FRAME_LIMITS.payloadBytes) break;
       taken.add(key);
@@ -206,14 +211,14 @@ export class LineageStore implements ObjectReader {
     const frames: SentFrame[] = [];
     const parts: Buffer[] = [];
     let bytes = 0;
-    for (let from = 0; from < chosen.length; from += READ_AT_ONCE) {
+    for (let from = 0; from < chosen.length; from += CONCURRENT_READS) {
       const read = await Promise.all(
         chosen
-          .slice(from, from + READ_AT_ONCE)
-          .map((hash) => this.#whereSound(hash, (found) => this.#storedWith(found))),
+          .slice(from, from + CONCURRENT_READS)
+          .map((hash) => this.#withIntactCopy(hash, (found) => this.#frameWith(found))),
       );
       for (const { frame, table, stored } of read) {
-        // One that had to be read from another pack may be longer than the one that was chosen.
+        // A frame read from another pack after damage may be longer than the chosen one.
         if (frames.length > 0 && bytes + table.length + stored.length > FRAME_LIMITS.payloadBytes)
           return { frames, bytes: Buffer.concat(parts) };
         parts.push(table, stored);
@@ -225,8 +230,8 @@ export class LineageStore implements ObjectReader {
   }
 
   /**
-   * Moves complete and durable pack files of the same file system in; they are there, and durable, when it resolves. Killed in between,
-   * some of them are: objects that nobody names do no harm.
+   * Moves complete, durable pack files of the same file system into the store, durably. If the supervisor is killed
+   * meanwhile, only some of them are moved; unreferenced objects do no harm.
    */
   async publish(files: readonly NewPack[]): Promise<StoredPack[]> {
     if (files.length === 0) return [];
@@ -252,8 +257,9 @@ export class LineageStore implements ObjectReader {
   }
 
   /**
-   * Takes packs away, broken ones too: all of them, or none where it throws. Only with the lineage's lock held alone. Killed in
-   * between, the next `open` goes on. `urgently` writes what has to be written on a full disk too.
+   * Removes packs, unreadable ones too: all of them, or none if it throws. The caller holds the lineage's lock
+   * exclusively. If the supervisor is killed meanwhile, the next `open` continues. `urgently` performs writes that must
+   * succeed on a full disk.
    */
   async dropPacks(
     packNames: ReadonlySet<string>,
@@ -265,15 +271,15 @@ export class LineageStore implements ObjectReader {
     this.#cache.clear();
     const gone = this.#packs.filter(({ name }) => packNames.has(name));
     this.#packs = this.#packs.filter(({ name }) => !packNames.has(name));
-    this.#order();
+    this.#rebuildOrder();
     for (const pack of gone) await pack.file.close();
-    for (const pack of this.#broken.filter(({ name }) => packNames.has(name))) {
-      this.#broken.splice(this.#broken.indexOf(pack), 1);
+    for (const pack of this.#unreadablePacks.filter(({ name }) => packNames.has(name))) {
+      this.#unreadablePacks.splice(this.#unreadablePacks.indexOf(pack), 1);
     }
     await finishDropping(this.directory);
-    const left = new Set([...this.#doubted].filter((name) => !packNames.has(name)));
-    if (left.size === this.#doubted.size) return;
-    this.#doubted = left;
+    const left = new Set([...this.#suspects].filter((name) => !packNames.has(name)));
+    if (left.size === this.#suspects.size) return;
+    this.#suspects = left;
     await writeSuspectPacks(this.directory, left);
   }
 
@@ -284,34 +290,34 @@ export class LineageStore implements ObjectReader {
     await this.#files.closeAll();
   }
 
-  #order(): void {
-    const isDoubted = ({ name }: StoredPack): boolean => this.#doubted.has(name);
-    this.#packs = [...this.#packs.filter(isDoubted), ...this.#packs.filter((pack) => !isDoubted(pack))];
+  #rebuildOrder(): void {
+    const isSuspect = ({ name }: StoredPack): boolean => this.#suspects.has(name);
+    this.#packs = [...this.#packs.filter(isSuspect), ...this.#packs.filter((pack) => !isSuspect(pack))];
     this.#table.replace(this.#packs.map(({ index }) => index));
   }
 
-  /** What `read` makes of an object; of another copy of it where one is damaged. */
-  async #whereSound<T>(hash: Hash, read: (found: StoredObject) => Promise<T>): Promise<T> {
-    for (let found = this.#existing(hash); ;) {
+  /** Runs `read` on an object; after damage, on another copy of it. */
+  async #withIntactCopy<T>(hash: Hash, read: (found: StoredObject) => Promise<T>): Promise<T> {
+    for (let found = this.#getOrThrow(hash); ;) {
       try {
         return await read(found);
       } catch (error) {
         if (!(error instanceof HoldfastError) || error.code !== 'snapshot_damaged') throw error;
         await this.markSuspect([found.pack.name]);
         const other = this.find(hash);
-        if (other === null || this.#doubted.has(other.pack.name)) throw error;
+        if (other === null || this.#suspects.has(other.pack.name)) throw error;
         found = other;
       }
     }
   }
 
-  /** The frame that the object lies in, as it is sent. */
-  async #storedWith({
+  /** The frame that holds the object, in the form in which it is sent. */
+  async #frameWith({
     pack,
     object,
   }: StoredObject): Promise<{ frame: SentFrame; table: Buffer; stored: Buffer }> {
     const place = pack.index.frame(object.frame);
-    const records = this.#objectsOf(pack)[object.frame] ?? [];
+    const records = this.#objectsByFrame(pack)[object.frame] ?? [];
     const stored = await readStoredFrame(pack.file, place);
     const { rawLength: raw, encoding } = place;
     return {
@@ -321,23 +327,23 @@ export class LineageStore implements ObjectReader {
     };
   }
 
-  #existing(hash: Hash): StoredObject {
+  #getOrThrow(hash: Hash): StoredObject {
     const found = this.find(hash);
     if (found !== null) return found;
-    const [broken] = this.#broken;
+    const [unreadable] = this.#unreadablePacks;
     throw snapshotDamaged(
-      broken === undefined
+      unreadable === undefined
         ? 'an object is not in the store'
-        : `an object is missing, and ${broken.name} is no pack`,
+        : `an object is missing, and ${unreadable.name} cannot be read as a pack`,
       { object: hash.toString('hex') },
     );
   }
 
-  #objectsOf({ index }: StoredPack): PackObject[][] {
-    let groups = this.#byFrame.get(index);
+  #objectsByFrame({ index }: StoredPack): PackObject[][] {
+    let groups = this.#objectGroups.get(index);
     if (groups === undefined) {
       groups = index.objectsByFrame();
-      this.#byFrame.set(index, groups);
+      this.#objectGroups.set(index, groups);
     }
     return groups;
   }
@@ -353,7 +359,7 @@ async function openPack(name: string, path: string, files: FileHandleCache): Pro
   }
 }
 
-async function names(folder: string): Promise<string[]> {
+async function listDirectory(folder: string): Promise<string[]> {
   try {
     return (await readdir(folder)).sort();
   } catch (error) {

@@ -2,22 +2,22 @@ import { HoldfastError } from '../../../protocol/errors.ts';
 import { type Hash, SNAPSHOT_LIMITS } from '../../../snapshot-format/objects.ts';
 
 const { hashBytes } = SNAPSHOT_LIMITS;
-/** Objects that may be named before they come: bounds the memory that a scan costs. */
-const MOST = 2 ** 20;
-/** Hash, and kinds as bits. */
+/** Limits the objects that may be referenced before they arrive, and so the memory of a scan. */
+const MAX_OBJECTS = 2 ** 20;
+/** A hash, and its possible kinds as bits. */
 const RECORD_BYTES = hashBytes + 1;
 
-/** Objects that were named and have not come yet, and what they may be. */
+/** Objects that were referenced and have not arrived yet, with their possible kinds. */
 export class MissingObjects {
-  /** By hash (latin1): a bit for each kind. */
+  /** By hash (latin1): a bit for each possible kind. */
   readonly #kinds = new Map<string, number>();
 
   static decode(bytes: Buffer): MissingObjects {
-    const lacking = new MissingObjects();
+    const missing = new MissingObjects();
     for (let at = 0; at < bytes.length; at += RECORD_BYTES) {
-      lacking.#kinds.set(bytes.toString('latin1', at, at + hashBytes), bytes[at + hashBytes] ?? 0);
+      missing.#kinds.set(bytes.toString('latin1', at, at + hashBytes), bytes[at + hashBytes] ?? 0);
     }
-    return lacking;
+    return missing;
   }
 
   encode(): Buffer {
@@ -35,13 +35,13 @@ export class MissingObjects {
     return this.#kinds.size;
   }
 
-  /** Errors: `invalid_params` for what no scan would name. */
+  /** Errors: `invalid_params` for references that no scan would send. */
   add(hash: Hash, kinds: number): void {
     const name = hash.toString('latin1');
     const both = (this.#kinds.get(name) ?? kinds) & kinds;
-    if (both === 0) throw protocolViolation('trees that name one object as two kinds');
+    if (both === 0) throw protocolViolation('trees that reference one object as two kinds');
     this.#kinds.set(name, both);
-    if (this.#kinds.size > MOST) throw protocolViolation('too many trees before what is in them');
+    if (this.#kinds.size > MAX_OBJECTS) throw protocolViolation('too many trees before their contents');
   }
 
   clear(): void {
@@ -53,9 +53,9 @@ export class MissingObjects {
   }
 }
 
-/** What a sidecar is told that sends what no scan would. */
+/** The error for a sidecar that sends what no scan would. */
 export function protocolViolation(what: string): HoldfastError {
-  return new HoldfastError('invalid_params', 'The store does not take what the sidecar sends', {
+  return new HoldfastError('invalid_params', 'The store rejects what the sidecar sent', {
     why: `it sent ${what}`,
   });
 }

@@ -1,43 +1,43 @@
 import type { Hash } from '../../../snapshot-format/objects.ts';
 import type { PackIndex } from '../../../snapshot-format/pack-index.ts';
 
-/** Words of a slot: number of the pack and one, index in it. */
+/** Words of a slot: the pack number plus one, and the object's index in the pack. */
 const SLOT_WORDS = 2;
-const LEAST_SLOTS = 256;
-/** A table is made larger before it is fuller than this. */
-const FULLEST = 2 / 3;
+const MIN_SLOTS = 256;
+/** The table grows before it exceeds this load factor. */
+const MAX_LOAD = 2 / 3;
 
-/** Where an object lies: the number of its pack, and its index in that. */
+/** The number of an object's pack, and its index in the pack. */
 export interface TableLocation {
   readonly pack: number;
   readonly index: number;
 }
 
 /**
- * Finds an object in many packs by one look, not one in each: a lineage gets a pack with every snapshot. 8 bytes a slot; the hashes are those
- * of the indexes. Of an object in several packs the last one that was added counts.
+ * A hash table over the indexes of all packs, because a lineage gets a pack with every snapshot. 8 bytes a slot; the
+ * hashes stay in the indexes. If several packs hold an object, the pack added last wins.
  */
 export class ObjectTable {
   #packs: PackIndex[] = [];
-  #slots = new Uint32Array(LEAST_SLOTS * SLOT_WORDS);
+  #slots = new Uint32Array(MIN_SLOTS * SLOT_WORDS);
   #used = 0;
 
   /** Packs are numbered in the order in which they are added. */
   add(pack: PackIndex): void {
     this.#packs.push(pack);
-    if (this.#used + pack.objects > this.#most) this.#grow();
-    else this.#fill(this.#packs.length - 1, pack);
+    if (this.#used + pack.objects > this.#capacity) this.#rebuild();
+    else this.#insertAll(this.#packs.length - 1, pack);
   }
 
-  /** From now on it knows these packs, numbered from 0. */
+  /** Replaces all packs, numbered from 0. */
   replace(packs: readonly PackIndex[]): void {
     this.#packs = [...packs];
-    this.#grow();
+    this.#rebuild();
   }
 
   find(hash: Hash): TableLocation | null {
     const prefix = hash.readUInt32LE(0);
-    for (let at = this.#first(prefix); ; at = this.#after(at)) {
+    for (let at = this.#firstSlot(prefix); ; at = this.#nextSlot(at)) {
       const number = this.#slots[at] ?? 0;
       if (number === 0) return null;
       const pack = this.#packs[number - 1];
@@ -46,28 +46,28 @@ export class ObjectTable {
     }
   }
 
-  #first(prefix: number): number {
+  #firstSlot(prefix: number): number {
     return (prefix * SLOT_WORDS) & (this.#slots.length - 1);
   }
 
-  #after(at: number): number {
+  #nextSlot(at: number): number {
     return (at + SLOT_WORDS) & (this.#slots.length - 1);
   }
 
-  get #most(): number {
-    return (this.#slots.length / SLOT_WORDS) * FULLEST;
+  get #capacity(): number {
+    return (this.#slots.length / SLOT_WORDS) * MAX_LOAD;
   }
 
-  #grow(): void {
-    let slots = LEAST_SLOTS;
+  #rebuild(): void {
+    let slots = MIN_SLOTS;
     const objects = this.#packs.reduce((sum, pack) => sum + pack.objects, 0);
-    while (slots * FULLEST < objects) slots *= 2;
+    while (slots * MAX_LOAD < objects) slots *= 2;
     this.#slots = new Uint32Array(slots * SLOT_WORDS);
     this.#used = 0;
-    this.#packs.forEach((pack, number) => this.#fill(number, pack));
+    this.#packs.forEach((pack, number) => this.#insertAll(number, pack));
   }
 
-  #fill(number: number, pack: PackIndex): void {
+  #insertAll(number: number, pack: PackIndex): void {
     for (let index = 0; index < pack.objects; index += 1) {
       const at = this.#slotFor(pack, index);
       if (this.#slots[at] === 0) this.#used += 1;
@@ -76,10 +76,10 @@ export class ObjectTable {
     }
   }
 
-  /** The object's own where it is there already, else the first that is free. */
+  /** The slot that holds the object, else the first free one. */
   #slotFor(pack: PackIndex, index: number): number {
     const prefix = pack.prefixOf(index);
-    for (let at = this.#first(prefix); ; at = this.#after(at)) {
+    for (let at = this.#firstSlot(prefix); ; at = this.#nextSlot(at)) {
       const number = this.#slots[at] ?? 0;
       if (number === 0) return at;
       const other = this.#packs[number - 1];

@@ -3,7 +3,7 @@ import { snapshotDamaged } from '../../../snapshot-format/objects.ts';
 import type { PackFile } from '../../../snapshot-format/pack-index.ts';
 import type { FileHandleCache } from './file-handle-cache.ts';
 
-/** A pack that is in memory, maybe on its way to a file. What it gives are copies: who checks objects writes between them. */
+/** A pack in memory. Reads return copies, because checking an object temporarily overwrites a byte before it. */
 export class InMemoryPackFile implements PackFile {
   readonly size: number;
   readonly #bytes: Buffer;
@@ -20,13 +20,13 @@ export class InMemoryPackFile implements PackFile {
   }
 }
 
-/** A pack on the disk, opened when it is read: there may be more of them than a process may have open. */
+/** A pack on disk, opened only for reads: there may be more packs than a process can keep open. */
 export class StoredPackFile implements PackFile {
   readonly size: number;
   readonly #path: string;
   readonly #files: FileHandleCache;
 
-  /** `size`: of the file, bytes. */
+  /** `size`: bytes of the file. */
   constructor(path: string, size: number, files: FileHandleCache) {
     this.#path = path;
     this.size = size;

@@ -9,19 +9,19 @@ import {
 } from '../../../snapshot-format/objects.ts';
 import { parseList } from '../../../snapshot-format/content-ref.ts';
 
-/** An object that another one needs. */
+/** An object that another object references. */
 export interface Reference {
   readonly hash: Hash;
-  /** What it may be: see `bitOf`. */
+  /** Its possible kinds: see `kindBit`. */
   readonly kinds: number;
 }
 
 const { blob, tree, list, root, block } = OBJECT_KINDS;
 const LISTS = kindBit(list);
-/** A list does not say whose pieces it has. */
+/** A list does not say whether its pieces belong to a file or a directory. */
 const ANY_PIECE = kindBit(blob) | kindBit(tree) | kindBit(block);
 
-/** A set of one kind. */
+/** The bit of one kind in a set of kinds. */
 export function kindBit(kind: ObjectKind): number {
   return 1 << kind;
 }
@@ -30,14 +30,17 @@ export function isKindIn(kind: number, kinds: number): boolean {
   return (kinds & (1 << kind)) !== 0;
 }
 
-/** What this object names directly. Throws `snapshot_damaged` where it is not in order. */
+/** The objects that this object references directly. Throws `snapshot_damaged` for an invalid body. */
 export function referencesOf(kind: ObjectKind, body: Buffer): Reference[] {
   const references: Reference[] = [];
   forEachReference(kind, body, (hash, kinds) => references.push({ hash, kinds }));
   return references;
 }
 
-/** The same one by one, each hash a view of the body: trees name most of what there is. */
+/**
+ * As `referencesOf`, without an array: each hash is a view of the body, because trees reference most objects of a
+ * store.
+ */
 export function forEachReference(
   kind: ObjectKind,
   body: Buffer,
@@ -49,7 +52,7 @@ export function forEachReference(
       return;
     case tree: {
       const cursor = new EntryCursor(body);
-      while (cursor.next()) eachOfEntry(body, cursor, act);
+      while (cursor.next()) forEachOfEntry(body, cursor, act);
       if (body.length === 0) throw emptyPieceError();
       return;
     }
@@ -67,7 +70,7 @@ export function forEachReference(
   }
 }
 
-function eachOfEntry(body: Buffer, cursor: EntryCursor, act: (hash: Hash, kinds: number) => void): void {
+function forEachOfEntry(body: Buffer, cursor: EntryCursor, act: (hash: Hash, kinds: number) => void): void {
   const { type, flags, depth, pieces } = cursor;
   const isSparse = (flags & ENTRY_FLAGS.sparse) !== 0;
   const piece = type === ENTRY_TYPES.directory ? tree : isSparse ? block : blob;

@@ -6,31 +6,31 @@ import { failpoint } from '../../base/failpoints.ts';
 import { storageError } from '../../store/storage-error.ts';
 
 const MIB = 2 ** 20;
-const MOST_BYTES = 256 * MIB;
-/** It is there to save time only: on a disk with less than this it is not written. */
-const LEFT_FREE = 256 * MIB;
+const MAX_BYTES = 256 * MIB;
+/** The cache only saves time, so it is not written when the disk has less free space than this. */
+const MIN_FREE_BYTES = 256 * MIB;
 
 /**
- * What the sidecars of a session leave for the next one, see `cache/*`: bytes that the supervisor keeps and never looks into. The
- * next sidecar believes nothing in them that it has not checked, so they need not be durable. Its owner closes it.
+ * The scan cache that a session's sidecar leaves for the next one (see `cache/*`). Its bytes are opaque to the
+ * supervisor. The next sidecar checks everything in them, so they need not be durable. The owner calls `close`.
  */
 export class ScanCacheFile {
-  readonly #folder: string;
+  readonly #directory: string;
   readonly #path: string;
   #reading: FileHandle | null = null;
   #writing: FileHandle | null = null;
   #length = 0;
-  readonly #mostBytes: number;
-  #turn: Promise<unknown> = Promise.resolve();
+  readonly #maxBytes: number;
+  #queue: Promise<unknown> = Promise.resolve();
 
-  /** `lineage`: the folder of its store. */
-  constructor(lineage: string, sessionId: string, mostBytes = MOST_BYTES) {
-    this.#mostBytes = mostBytes;
-    this.#folder = join(lineage, 'scans');
-    this.#path = join(this.#folder, sessionId);
+  /** `lineage`: the directory of the lineage's store. */
+  constructor(lineage: string, sessionId: string, maxBytes = MAX_BYTES) {
+    this.#maxBytes = maxBytes;
+    this.#directory = join(lineage, 'scans');
+    this.#path = join(this.#directory, sessionId);
   }
 
-  /** The next bytes, as many as one message carries; none at the end, or where there is none. */
+  /** The bytes at `offset`, as many as one message carries; none at the end or without a cache. */
   async read(offset: number): Promise<Buffer> {
     this.#reading ??= await open(this.#path, 'r').catch(() => null);
     if (this.#reading === null) return Buffer.alloc(0);
@@ -40,40 +40,41 @@ export class ScanCacheFile {
     return bytes.subarray(0, bytesRead);
   }
 
-  /** The next bytes of another one. Errors: `invalid_params`, `no_space`. */
+  /** Appends bytes to a new cache. Errors: `invalid_params`, `no_space`. */
   put(offset: number, bytes: Buffer): Promise<void> {
-    return this.#inTurn(() => this.#put(offset, bytes));
+    return this.#enqueue(() => this.#put(offset, bytes));
   }
 
-  /** It takes the place of the one before. */
+  /** Replaces the old cache with the new one. */
   seal(bytes: number): Promise<void> {
-    return this.#inTurn(() => this.#seal(bytes));
+    return this.#enqueue(() => this.#seal(bytes));
   }
 
   async #put(offset: number, bytes: Buffer): Promise<void> {
     try {
-      if (offset === 0) await this.#begin();
+      if (offset === 0) await this.#startWriting();
       if (this.#writing === null || offset !== this.#length)
-        throw refused('bytes that do not follow those before');
-      if (offset + bytes.length > this.#mostBytes) throw refused(`more than ${this.#mostBytes} bytes`);
+        throw rejected('bytes that do not continue the cache');
+      if (offset + bytes.length > this.#maxBytes) throw rejected(`more than ${this.#maxBytes} bytes`);
       await this.#writing.appendFile(bytes);
       this.#length += bytes.length;
     } catch (error) {
-      throw storageError(error, 'What a scan knows could not be kept');
+      throw storageError(error, 'The scan cache could not be saved');
     }
   }
 
   async #seal(bytes: number): Promise<void> {
-    if (this.#writing === null || bytes !== this.#length) throw refused('another length than it has');
+    if (this.#writing === null || bytes !== this.#length)
+      throw rejected('a length that differs from the bytes sent');
     await this.#writing.close();
     this.#writing = null;
     await failpoint('scans.before-seal');
     await rename(this.#incoming, this.#path);
   }
 
-  /** What was not sealed goes. */
+  /** Closes the files and deletes an unsealed cache. */
   async close(): Promise<void> {
-    await this.#turn;
+    await this.#queue;
     await this.#reading?.close();
     this.#reading = null;
     if (this.#writing === null) return;
@@ -87,24 +88,24 @@ export class ScanCacheFile {
     await rm(this.#incoming, { force: true });
   }
 
-  /** One that a supervisor left when it was killed is written over. */
+  /** A file that a killed supervisor left here is overwritten. */
   get #incoming(): string {
     return `${this.#path}.incoming`;
   }
 
-  /** A sidecar need not wait for an answer before it asks again. */
-  #inTurn(act: () => Promise<void>): Promise<void> {
-    const mine = this.#turn.then(act);
-    this.#turn = mine.catch(() => undefined);
+  /** Runs calls one after another, because the sidecar pipelines them. */
+  #enqueue(act: () => Promise<void>): Promise<void> {
+    const mine = this.#queue.then(act);
+    this.#queue = mine.catch(() => undefined);
     return mine;
   }
 
-  async #begin(): Promise<void> {
-    await mkdir(this.#folder, { recursive: true, mode: 0o700 });
-    const { bavail, bsize } = await statfs(this.#folder);
-    if (bavail * bsize < LEFT_FREE) {
-      throw new HoldfastError('no_space', 'What a scan knows is not kept', {
-        why: 'the disk of the home is nearly full',
+  async #startWriting(): Promise<void> {
+    await mkdir(this.#directory, { recursive: true, mode: 0o700 });
+    const { bavail, bsize } = await statfs(this.#directory);
+    if (bavail * bsize < MIN_FREE_BYTES) {
+      throw new HoldfastError('no_space', 'The scan cache was not saved', {
+        why: "the home's disk is nearly full",
       });
     }
     await this.#writing?.close();
@@ -113,8 +114,8 @@ export class ScanCacheFile {
   }
 }
 
-function refused(what: string): HoldfastError {
-  return new HoldfastError('invalid_params', 'The cache of a sidecar is not kept', {
+function rejected(what: string): HoldfastError {
+  return new HoldfastError('invalid_params', 'The scan cache was rejected', {
     why: `it sent ${what}`,
   });
 }

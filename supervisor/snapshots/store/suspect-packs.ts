@@ -4,21 +4,29 @@ import { z } from 'zod';
 import { PACK_NAME } from './dropping.ts';
 import { syncDirectory } from './sync-directory.ts';
 
-const DoubtedSchema = z.array(z.string().regex(PACK_NAME));
-const fileOf = (directory: string): string => join(directory, 'doubted.json');
+const PackNamesSchema = z.array(z.string().regex(PACK_NAME));
+const NAME = 'suspect-packs.json';
+/** The name that earlier versions wrote. */
+const OLD_NAME = 'doubted.json';
 
-/** Names of packs in which something was found damaged. A list that cannot be read is none: what is damaged is found again. */
+/**
+ * The names of packs in which damage was found. A list that cannot be read counts as empty: the damage will be found
+ * again.
+ */
 export async function readSuspectPacks(directory: string): Promise<Set<string>> {
-  try {
-    return new Set(DoubtedSchema.parse(JSON.parse(await readFile(fileOf(directory), 'utf8'))));
-  } catch {
-    return new Set();
+  for (const name of [NAME, OLD_NAME]) {
+    try {
+      return new Set(PackNamesSchema.parse(JSON.parse(await readFile(join(directory, name), 'utf8'))));
+    } catch {
+      // Missing or unreadable.
+    }
   }
+  return new Set();
 }
 
-/** For the next supervisor. Best effort: a disk that damages files may not take this one either. */
+/** Stores the list for the next supervisor. Best effort: a disk that damages files may refuse this one too. */
 export async function writeSuspectPacks(directory: string, packNames: ReadonlySet<string>): Promise<void> {
-  const path = fileOf(directory);
+  const path = join(directory, NAME);
   const temporary = `${path}.part`;
   try {
     const file = await open(temporary, 'w', 0o600);

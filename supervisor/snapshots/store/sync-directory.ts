@@ -1,6 +1,6 @@
 import { open } from 'node:fs/promises';
 
-/** Makes names that were added to or removed from a folder durable. */
+/** Makes the names added to or removed from a directory durable. */
 export async function syncDirectory(path: string): Promise<void> {
   const handle = await open(path, 'r');
   try {

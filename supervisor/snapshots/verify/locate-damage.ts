@@ -19,8 +19,8 @@ const { tree, list, root: rootKind, block } = OBJECT_KINDS;
 const { pieceBytes } = SNAPSHOT_LIMITS;
 
 /**
- * Where a tree is damaged: objects that are known to be (`lost`, by hash in hexadecimal), each with the first path that needs it,
- * and objects that are sound but do not fit together. The bytes of content are not read again.
+ * Locates the damage of a tree: each lost object (`lost`, by hexadecimal hash) with the first path that needs it, and
+ * intact objects that do not fit together. File contents are not read again.
  */
 export async function locateDamage(
   store: LineageStore,
@@ -29,12 +29,12 @@ export async function locateDamage(
   slices: TimeSlice,
 ): Promise<Damage[]> {
   const found: Damage[] = [];
-  const told = new Set<string>();
+  const reportedObjects = new Set<string>();
   const seen = new Marks();
-  const tell = (error: unknown, hash: Hash, path: PathSegments): void => {
+  const report = (error: unknown, hash: Hash, path: PathSegments): void => {
     const object = hash.toString('hex');
-    if (told.has(object)) return;
-    told.add(object);
+    if (reportedObjects.has(object)) return;
+    reportedObjects.add(object);
     const pack = locateObject(store.packs, hash)?.pack.name ?? null;
     found.push({
       ...(lost.get(object) ?? { what: damageReason(error), pack, object }),
@@ -43,10 +43,10 @@ export async function locateDamage(
   };
   const isLost = (hash: Hash, path: PathSegments): boolean => {
     const isKnown = lost.has(hash.toString('hex'));
-    if (isKnown) tell(null, hash, path);
+    if (isKnown) report(null, hash, path);
     return isKnown;
   };
-  /** Null where it is damaged, which is told then. */
+  /** Parses an object; null if it is damaged, after reporting that. */
   const parsed = async <T>(
     hash: Hash,
     kind: typeof tree | typeof list | typeof rootKind,
@@ -57,26 +57,27 @@ export async function locateDamage(
     try {
       return parse(await store.read(hash, kind));
     } catch (error) {
-      tell(error, hash, path);
+      report(error, hash, path);
       return null;
     }
   };
 
-  /** Tells every lost object on the way to the pieces; false where there was one. */
-  const lookAt = async ({ depth, items }: ContentRef, path: PathSegments): Promise<boolean> => {
+  /** Reports every lost object on the way to the pieces; false if there was one. */
+  const checkReferences = async ({ depth, items }: ContentRef, path: PathSegments): Promise<boolean> => {
     let isWhole = true;
     for (const { hash } of items) {
       if (depth === 0) isWhole = !isLost(hash, path) && isWhole;
       else {
         const below = await parsed(hash, list, path, (body) => parseList(body, depth));
-        isWhole = below !== null && (await lookAt({ depth: depth - 1, items: below }, path)) && isWhole;
+        isWhole =
+          below !== null && (await checkReferences({ depth: depth - 1, items: below }, path)) && isWhole;
       }
     }
     return isWhole;
   };
 
-  const lookAtFile = async (entry: FileEntry, path: PathSegments): Promise<void> => {
-    if (!(await lookAt(entry.content, path))) return;
+  const checkFile = async (entry: FileEntry, path: PathSegments): Promise<void> => {
+    if (!(await checkReferences(entry.content, path))) return;
     let current: Hash | null = null;
     try {
       for await (const piece of contentPieces(store, entry)) {
@@ -89,13 +90,13 @@ export async function locateDamage(
         if (!entry.sparse && object.length !== Math.min(pieceBytes, entry.size - index * pieceBytes)) {
           throw snapshotDamaged('a piece is not as long as its place');
         }
-        // Only the last block can reach over the end of its file.
+        // Only the last block can extend beyond the end of its file.
         if (entry.sparse && index === pieceCount(entry.size) - 1) {
           extentsOfPiece(entry, piece, await store.read(hash, block));
         }
       }
     } catch (error) {
-      if (current !== null) tell(error, current, path);
+      if (current !== null) report(error, current, path);
       else found.push({ what: damageReason(error), pack: null, object: null, path: formatPath(path) });
     }
   };
@@ -103,27 +104,27 @@ export async function locateDamage(
   const top = await parsed(root, rootKind, [], parseRoot);
   const open: { path: PathSegments; content: ContentRef }[] =
     top === null ? [] : [{ path: [], content: top.content }];
-  const lookAtPiece = async (hash: Hash, path: PathSegments): Promise<void> => {
+  const checkPiece = async (hash: Hash, path: PathSegments): Promise<void> => {
     if (slices.isUsedUp) await slices.yieldToEventLoop();
     const place = locateObject(store.packs, hash);
     if (place !== null && !seen.add(place.pack, place.index)) return;
     for (const entry of (await parsed(hash, tree, path, parseTree)) ?? []) {
       const below = [...path, entry.name];
       if (entry.type === 'directory') open.push({ path: below, content: entry.content });
-      else if (entry.type === 'file') await lookAtFile(entry, below);
+      else if (entry.type === 'file') await checkFile(entry, below);
     }
   };
-  const lookAtDirectory = async ({ depth, items }: ContentRef, path: PathSegments): Promise<void> => {
+  const checkDirectory = async ({ depth, items }: ContentRef, path: PathSegments): Promise<void> => {
     for (const { hash } of items) {
-      if (depth === 0) await lookAtPiece(hash, path);
+      if (depth === 0) await checkPiece(hash, path);
       else {
         const below = await parsed(hash, list, path, (body) => parseList(body, depth));
-        if (below !== null) await lookAtDirectory({ depth: depth - 1, items: below }, path);
+        if (below !== null) await checkDirectory({ depth: depth - 1, items: below }, path);
       }
     }
   };
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
-    await lookAtDirectory(next.content, next.path);
+    await checkDirectory(next.content, next.path);
   }
   return found;
 }

@@ -8,12 +8,12 @@ import type { LineageStore, StoredPack } from '../store/lineage-store.ts';
 import { locateDamage } from './locate-damage.ts';
 import { damageReason } from './damage-reason.ts';
 
-/** Damages that are told one by one. */
-const MOST_TOLD = 1000;
+/** How many damages are reported individually. */
+const MAX_REPORTED = 1000;
 
 export interface VerifyResult {
   readonly ok: boolean;
-  /** Those that the tree needs and that are there, and their bytes. */
+  /** The needed objects that exist, and their bytes. */
   readonly objects: number;
   readonly bytes: number;
   readonly damaged: number;
@@ -21,8 +21,8 @@ export interface VerifyResult {
 }
 
 /**
- * Reads and checks every object that a tree needs, each once, and whether together they are a tree. The store must have been opened
- * for this: what an older one keeps in memory may be sound where the disk no longer is.
+ * Reads and checks every object that a tree needs, each once, and whether the objects form a tree. The store must have
+ * been opened for this call: the caches of an older one may hold intact bytes that are damaged on disk.
  */
 export async function verifyTree(
   store: LineageStore,
@@ -70,7 +70,12 @@ export async function verifyTree(
   const damages = await locateDamage(store, root, lost, slices);
   if (damages.length > 0) {
     for (const { name, error } of store.unreadablePacks) {
-      damages.push({ what: `it is no pack: ${damageReason(error)}`, pack: name, object: null, path: null });
+      damages.push({
+        what: `it cannot be read as a pack: ${damageReason(error)}`,
+        pack: name,
+        object: null,
+        path: null,
+      });
     }
   }
   return {
@@ -78,7 +83,7 @@ export async function verifyTree(
     objects,
     bytes,
     damaged: damages.length,
-    damages: damages.slice(0, MOST_TOLD),
+    damages: damages.slice(0, MAX_REPORTED),
   };
 }
 

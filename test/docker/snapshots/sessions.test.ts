@@ -207,7 +207,7 @@ describe('the command line creates, compares and restores snapshots', () => {
     expect(z.object({ output: z.string() }).parse(wait).output.length).toBe(100_001);
     expect((await home.run(['session', 'verify', sessionId])).code).toBe(0);
     const refused = await home.run(['snapshot', 'delete', snapshot, '--force']);
-    expect(refused.stderr).toMatch(/^error conflict: .*began with it/);
+    expect(refused.stderr).toMatch(/^error conflict: .*was created from it/);
     const other = await made('shell', 'begun', '--from', `snapshot:${snapshot}`, '--wait');
     expect(await readFile(inside(other, 'f'), 'utf8')).toBe('one\n');
   });

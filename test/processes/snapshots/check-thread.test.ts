@@ -75,7 +75,7 @@ test.each([
   [
     'a large pack whose index was cut off',
     (bytes: Buffer) => void bytes.fill(0, bytes.length - 8),
-    /begin and end/,
+    /wrong magic bytes/,
   ],
 ])(
   '%s is refused by the thread, whatever comes after it, and nothing is published',

@@ -22,42 +22,42 @@ import {
 const PACKED = WHOLE.pack();
 
 test.each([
-  ['bytes with a gap', (one: IncomingPacks) => one.put(0, 5, Buffer.from('x')), /do not follow/],
+  ['bytes after a gap', (one: IncomingPacks) => one.put(0, 5, Buffer.from('x')), /do not continue the pack/],
   [
     'bytes twice',
     async (one: IncomingPacks) => {
       await one.put(0, 0, Buffer.from('abc'));
       await one.put(0, 0, Buffer.from('abc'));
     },
-    /do not follow/,
+    /do not continue the pack/,
   ],
-  ['an end of what never began', (one: IncomingPacks) => one.seal(3, 0, 0), /another length/],
+  ['the end of an unknown pack', (one: IncomingPacks) => one.seal(3, 0, 0), /length differs/],
   [
-    'a length that is not the one it was',
+    'a wrong length',
     async (one: IncomingPacks) => {
       await one.put(0, 0, PACKED);
       await one.seal(0, PACKED.length - 1, WHOLE.bodies.size);
     },
-    /another length/,
+    /length differs/,
   ],
-  ['another number of objects', (one: IncomingPacks) => sendPack(one, 0, PACKED, 1), /number of objects/],
+  ['a wrong number of objects', (one: IncomingPacks) => sendPack(one, 0, PACKED, 1), /number of objects/],
   [
-    'more after the end',
+    'bytes after the end',
     async (one: IncomingPacks) => {
       await sendPack(one, 0, PACKED, WHOLE.bodies.size);
       await one.put(0, PACKED.length, Buffer.from('x'));
     },
-    /has ended/,
+    /sealed pack/,
   ],
   [
-    'ever more packs',
+    'too many packs',
     async (one: IncomingPacks) => {
       for (let pack = 0; pack < 100; pack += 1) await one.put(pack, 0, Buffer.from('x'));
     },
-    /more packs at once/,
+    /too many packs at once/,
   ],
   [
-    'bytes without an end',
+    'endless bytes',
     async (one: IncomingPacks) => {
       const bytes = Buffer.alloc(4 * MIB);
       for (let at = 0; at < 100; at += 1) await one.put(0, at * bytes.length, bytes);
@@ -65,7 +65,7 @@ test.each([
     /^no_space/,
   ],
   [
-    'a bit that changed on the way',
+    'a bit flipped on the way',
     async (one: IncomingPacks) => {
       const bytes = Buffer.from(PACKED);
       bytes[20] = (bytes[20] ?? 0) ^ 4;
@@ -74,7 +74,7 @@ test.each([
     /^snapshot_damaged: the bytes of a frame have changed/,
   ],
   [
-    'what is no pack',
+    'bytes that are not a pack',
     (one: IncomingPacks) => sendPack(one, 0, Buffer.alloc(500, 'x'), 1),
     /^snapshot_damaged/,
   ],
@@ -88,7 +88,7 @@ test.each([
     /^snapshot_damaged: the bytes of an object have changed/,
   ],
   [
-    'a tree that is none',
+    'an invalid tree',
     (one: IncomingPacks) => {
       const forged = new StoredObjects();
       forged.add(OBJECT_KINDS.tree, Buffer.from('no tree'));
@@ -97,7 +97,7 @@ test.each([
     /^snapshot_damaged/,
   ],
   [
-    'objects over each other',
+    'overlapping objects',
     (one: IncomingPacks) => {
       const builder = new FrameBuilder();
       const body = Buffer.alloc(1000, 'x');
@@ -116,12 +116,12 @@ test.each([
     /share bytes/,
   ],
   [
-    'a root that never came',
+    'a root that was not sent',
     async (one: IncomingPacks) => {
       await sendPack(one, 0, PACKED, WHOLE.bodies.size);
       await one.publish('ab'.repeat(32));
     },
-    /root that is not there/,
+    /root that does not exist/,
   ],
   [
     'a blob as a root',
@@ -129,7 +129,7 @@ test.each([
       await sendPack(one, 0, PACKED, WHOLE.bodies.size);
       await one.publish(blobOf('one').toString('hex'));
     },
-    /root that is not there/,
+    /root that does not exist/,
   ],
   [
     'a tree without what is in it',
@@ -139,7 +139,7 @@ test.each([
       await sendPack(one, 0, objects.pack(), objects.bodies.size);
       await one.publish(ROOT);
     },
-    /names an object which is not there/,
+    /references a missing object/,
   ],
 ] as const)('a sidecar that sends %s is refused, and nothing is published', async (_what, act, why) => {
   expect(await publishError(act)).toMatch(why);
