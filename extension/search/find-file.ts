@@ -138,13 +138,14 @@ class FilePicker {
     const picker = this.#picker;
     picker.busy = true;
     try {
-      const found = this.#connection.call(
-        'files/find',
-        { session: this.session, query, limit: MAX_RESULTS, hidden: true, exclude: [...ALWAYS_EXCLUDED] },
-        { repeatable: true, signal: mine.signal },
-      );
-      const recent = query === '' ? await this.#recentFiles() : [];
-      const { paths } = await found;
+      const [{ paths }, recent] = await Promise.all([
+        this.#connection.call(
+          'files/find',
+          { session: this.session, query, limit: MAX_RESULTS, hidden: true, exclude: [...ALWAYS_EXCLUDED] },
+          { repeatable: true, signal: mine.signal },
+        ),
+        query === '' ? this.#recentFiles() : Promise.resolve<string[]>([]),
+      ]);
       if (mine.signal.aborted) return;
       const others = paths.filter((path) => !recent.includes(path));
       picker.items = [...section('recently opened', recent), ...section('files', others)];
@@ -152,8 +153,9 @@ class FilePicker {
       if (this.#isAccepted) this.#accept();
     } catch (error) {
       if (mine.signal.aborted) return;
-      picker.items = [];
-      picker.placeholder = sanitize(HoldfastError.from(error).sentence);
+      picker.items = [failureItem(HoldfastError.from(error, 'The files could not be searched'))];
+      // What is typed next searches again.
+      this.#shown = undefined;
     } finally {
       if (this.#searching === mine) picker.busy = false;
     }
@@ -205,6 +207,16 @@ class FilePicker {
 function section(heading: string, paths: readonly string[]): FileItem[] {
   if (paths.length === 0) return [];
   return [{ label: heading, kind: QuickPickItemKind.Separator }, ...paths.map(itemOf)];
+}
+
+/** Has no path, so choosing it opens nothing. */
+function failureItem({ message, sentence }: HoldfastError): FileItem {
+  return {
+    label: sanitize(message),
+    detail: sanitize(sentence),
+    iconPath: new ThemeIcon('warning'),
+    alwaysShow: true,
+  };
 }
 
 function itemOf(path: string): FileItem {

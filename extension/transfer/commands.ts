@@ -76,9 +76,14 @@ export class TransferCommands {
     const place = await this.#place(target, 'Export From Workspace');
     if (place === undefined) return undefined;
     const { session } = place;
-    const paths = Array.isArray(selected)
-      ? selected.flatMap((uri: unknown) => (uri instanceof Uri ? (pathIn(session, uri) ?? []) : []))
-      : [];
+    const uris = Array.isArray(selected) ? selected.filter((uri) => uri instanceof Uri) : [];
+    const paths = uris.flatMap((uri) => pathIn(session, uri) ?? []);
+    if (paths.length < uris.length) {
+      throw new HoldfastError('invalid_params', 'Nothing was exported', {
+        why: 'the selection has entries of more than one session',
+        next: 'export the entries of each session on their own',
+      });
+    }
     const folder = typeof to === 'string' ? to : await pickFolder();
     if (folder === undefined) return undefined;
     const sources = paths.length > 0 ? paths : [place.path];

@@ -49,7 +49,8 @@ export async function exportTree(
 ): Promise<TransferReport> {
   const run = new Export(source, options);
   const root = Buffer.from(await realpath(folder));
-  for (const path of paths) await run.entry(path, await source.stat(path), root, 0, new Set());
+  const created = new Map<string, string>();
+  for (const path of paths) await run.entry(path, await source.stat(path), root, 0, created);
   await run.makeLinks();
   return run.report;
 }
@@ -71,17 +72,17 @@ class Export {
 
   /**
    * `depth`: how far `parent` is below the chosen folder. `created`: the names that this export has created in
-   * `parent`.
+   * `parent`, with the paths that they came from.
    */
   async entry(
     path: string,
     stat: FileStat,
     parent: Buffer,
     depth: number,
-    created: Set<string>,
+    created: Map<string, string>,
   ): Promise<void> {
     this.#options.signal.throwIfAborted();
-    const name = decodeName(path.slice(path.lastIndexOf('/') + 1));
+    const name = decodeName(baseName(path));
     const problem = localNameProblem(name, this.#platform);
     if (problem !== undefined) {
       this.report.leaveOut(path, problem);
@@ -89,11 +90,16 @@ class Export {
     }
     const local = joinPath(parent, name);
     const folded = foldedName(name);
-    if (created.has(folded) && (await exists(local))) {
-      this.report.leaveOut(path, 'another file has a name that differs only in case');
+    const earlier = created.get(folded);
+    if (earlier !== undefined && (await exists(local))) {
+      const isSame = baseName(earlier) === baseName(path);
+      this.report.leaveOut(
+        path,
+        isSame ? `${earlier} has the same name` : 'another file has a name that differs only in case',
+      );
       return;
     }
-    created.add(folded);
+    created.set(folded, path);
     try {
       if (stat.type === 'directory') await this.#folder(path, local, depth);
       else if (stat.type === 'file') await this.#file(path, stat.mode, local);
@@ -118,7 +124,7 @@ class Export {
         return;
       }
     }
-    const created = new Set<string>();
+    const created = new Map<string, string>();
     for await (const entry of this.#source.list(path)) {
       await this.entry(`${path}/${entry.name}`, entry, local, depth + 1, created);
     }
@@ -257,6 +263,10 @@ async function exists(local: Buffer): Promise<boolean> {
     () => true,
     () => false,
   );
+}
+
+function baseName(path: string): string {
+  return path.slice(path.lastIndexOf('/') + 1);
 }
 
 function temporaryName(): Buffer {

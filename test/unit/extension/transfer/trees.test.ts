@@ -174,6 +174,19 @@ describe('an export', () => {
     expect(readlinkSync(join(local, 'l'))).toBe('a');
   });
 
+  test('of two entries with one name takes the first, asks nobody, and reports the other', async () => {
+    for (const folder of ['one', 'two']) {
+      mkdirSync(at(folder));
+      writeFileSync(at(`${folder}/config`), folder);
+    }
+    const paths = ['/workspace/one/config', '/workspace/two/config'];
+    const report = await exportTree(source(), paths, local, options());
+    expect(readFileSync(join(local, 'config'), 'utf8')).toBe('one');
+    expect(report.leftOut).toEqual([
+      { path: '/workspace/two/config', why: '/workspace/one/config has the same name' },
+    ]);
+  });
+
   test('does not replace a folder with a file', async () => {
     writeFileSync(at('a'), 'theirs');
     mkdirSync(join(local, 'a'));
