@@ -3,13 +3,13 @@ import { HoldfastError } from '../protocol/errors.ts';
 import type { Context } from './context.ts';
 
 export interface DeletionPrompt {
-  /** The sentence that is asked, without its question mark. */
+  /** The question, without its question mark. */
   readonly what: string;
-  /** What goes. */
+  /** What will be deleted, a line each. */
   readonly consequences: readonly string[];
 }
 
-/** The session that is meant, once a person has agreed to what it loses; with `force` nobody is asked. */
+/** Resolves the session and asks the user to confirm the deletion. `force` skips the question. */
 export async function confirmSessionDeletion(
   context: Context,
   reference: string,
@@ -22,14 +22,14 @@ export async function confirmSessionDeletion(
 }
 
 /**
- * Asks a person before something is deleted for good. Throws `confirmation_required` where nobody
- * can be asked, `cancelled` when the answer is not yes.
+ * Asks the user before something is deleted permanently. Errors: `confirmation_required` where there is no
+ * terminal to ask on, `cancelled` when the answer is not yes.
  */
 export async function confirmDeletion(context: Context, options: DeletionPrompt): Promise<void> {
   if (!context.isInteractive) {
     throw new HoldfastError('confirmation_required', options.what, {
-      why: [...options.consequences, 'it cannot be undone'].join(', '),
-      next: 'add --force if you mean it',
+      why: [...options.consequences, 'this cannot be undone'].join(', '),
+      next: 'add --force to do it anyway',
     });
   }
   const style = context.stderrStyle;
@@ -42,7 +42,7 @@ export async function confirmDeletion(context: Context, options: DeletionPrompt)
   }
 }
 
-/** One line that a person types. Empty at the end of input; rejects at ^C. */
+/** Reads one line that the user types. Empty at the end of input; rejects at ^C. */
 async function readLine(context: Context): Promise<string> {
   const { createInterface } = await import('node:readline');
   const reader = createInterface({ input: context.io.stdin, terminal: false });

@@ -10,7 +10,7 @@ import { ProgressLine } from './render/progress.ts';
 import { createStyle } from './render/style.ts';
 import type { Style } from './render/style.ts';
 
-/** What every command has at hand: its outputs, the supervisor, and how it hears of ^C. */
+/** What every command gets: its input and output streams, the supervisor, and the handling of ^C. */
 export interface ContextOptions {
   readonly io: CliIo;
   /** Absolute path of the installation. */
@@ -25,11 +25,11 @@ export class Context {
   readonly json: boolean;
   readonly stdout: Output;
   readonly stderr: Output;
-  /** Colours of standard output and of standard error. */
+  /** Colours for standard output (`style`) and for standard error. */
   readonly style: Style;
   readonly stderrStyle: Style;
   readonly progress: ProgressLine;
-  /** Aborts at the first ^C, unless a command handles that itself. */
+  /** Aborts at the first ^C, unless the command handles interrupts itself. */
   readonly interrupted: AbortSignal;
   readonly #interrupt = new AbortController();
   readonly #connect: (start: StartMode) => ReconnectingClient;
@@ -62,12 +62,12 @@ export class Context {
     this.#endings.push(options.io.onSignal('SIGINT', () => this.#hearInterrupt()));
   }
 
-  /** Whether a person can be asked something. */
+  /** Whether the command can prompt the user. */
   get isInteractive(): boolean {
     return this.io.stdin.isTTY === true && this.stderr.isTTY;
   }
 
-  /** Resolves with the exit code when the command is to be left at once, whatever it waits for. */
+  /** Resolves with the exit code when the command must exit at once, whatever it is waiting for. */
   get exitRequested(): Promise<number> {
     return this.#left.promise;
   }
@@ -76,31 +76,31 @@ export class Context {
     this.#left.resolve(exitCode);
   }
 
-  /** Result lines for people. */
+  /** Prints human-readable lines of the result on standard output. */
   async print(...lines: string[]): Promise<void> {
     if (lines.length === 0) return;
     this.progress.hide();
     await this.stdout.write(`${lines.join('\n')}\n`);
   }
 
-  /** The result for programs: the one JSON document, or one line of a stream. */
+  /** Prints the JSON document of the result, or one line of a JSON stream, on standard output. */
   async printJson(value: unknown): Promise<void> {
     this.progress.hide();
     await this.stdout.write(`${toSafeJson(value)}\n`);
   }
 
-  /** A remark beside the result, on standard error. */
+  /** Prints a remark on standard error. */
   async printNote(text: string): Promise<void> {
     this.progress.hide();
     await this.stderr.write(`${text}\n`);
   }
 
-  /** A remark for people only; nothing with --json. */
+  /** Prints a dimmed hint for people on standard error. Does nothing with --json. */
   async printHint(text: string): Promise<void> {
     if (!this.json) await this.printNote(this.stderrStyle.dim(text));
   }
 
-  /** The supervisor; one link per way of starting it. */
+  /** The client of the supervisor. There is one for each start mode. */
   client(start: StartMode = 'auto'): ReconnectingClient {
     const known = this.#links.get(start);
     if (known !== undefined) return known;
@@ -109,7 +109,7 @@ export class Context {
     return link;
   }
 
-  /** One call, with a progress line while it lasts; ^C cancels it. */
+  /** Calls a method and shows a progress line meanwhile. ^C cancels the call. */
   async call<M extends MethodName>(
     method: M,
     params: Params<M>,
@@ -129,8 +129,8 @@ export class Context {
   }
 
   /**
-   * Hands ^C to a command that knows better than to stop: it is told how often. Returns the end of it; until then
-   * `interrupted` stays quiet.
+   * Calls `listener` at each ^C, with the number of interrupts so far, instead of aborting `interrupted`.
+   * Returns the function that unregisters it.
    */
   handleInterrupts(listener: (times: number) => void): () => void {
     this.#onInterrupt = listener;
@@ -139,12 +139,12 @@ export class Context {
     };
   }
 
-  /** Something that ends with the command. */
+  /** Registers a function to be called when the command ends. */
   onClose(ending: () => void): void {
     this.#endings.push(ending);
   }
 
-  /** Without `flush`, what a slow reader has not taken is left behind. */
+  /** Without `flush`, output that a slow reader has not read yet is lost. */
   async close(flush: boolean): Promise<void> {
     this.progress.end();
     for (const ending of this.#endings.splice(0).reverse()) ending();

@@ -3,15 +3,15 @@ import { HoldfastError } from '../protocol/errors.ts';
 import type { Context } from './context.ts';
 import { EXIT, describeFailure } from './failure.ts';
 
-/** Editors save a file in several steps, and a branch switch touches many: wait until it has been quiet this long. */
-const QUIET_MS = 300;
-/** …but never longer than this after the first change. */
-const LONGEST_MS = 3000;
+/** Editors save a file in several steps, and a branch switch changes many: deploy after this long without a change. */
+const DEBOUNCE_MS = 300;
+/** Maximum delay after the first change. */
+const MAX_DELAY_MS = 3000;
 const IGNORED = /(^|\/)(\.git|node_modules|__pycache__|\.venv)(\/|$)/;
 
 /**
- * Deploys now and after every change below `directory`, until ^C. A deploy that fails is reported and watching goes on:
- * the next save may mend it. Changes during a deploy lead to one more.
+ * Deploys now and after every change below `directory`, until ^C. Reports a failed deploy and keeps watching, because
+ * the next save may fix it. Changes during a deploy cause one more deploy.
  */
 export async function deployAndWatch(
   context: Context,
@@ -20,7 +20,7 @@ export async function deployAndWatch(
 ): Promise<number> {
   if (!(await isDirectory(directory))) {
     throw new HoldfastError('file_not_found', `${directory} cannot be watched`, {
-      why: 'it is not a folder',
+      why: 'it is not a directory',
     });
   }
   const { watch } = await import('chokidar');
@@ -48,7 +48,7 @@ export async function deployAndWatch(
     await Promise.race([new Promise<void>((ready) => void watcher.once('ready', ready)), stopped.promise]);
     schedule.now();
     await schedule.settled();
-    await context.printHint(`Watching ${directory}; ^C ends it`);
+    await context.printHint(`Watching ${directory} for changes; press ^C to stop`);
     return await stopped.promise;
   } finally {
     release();
@@ -61,7 +61,7 @@ async function isDirectory(path: string): Promise<boolean> {
   try {
     return (await stat(path)).isDirectory();
   } catch {
-    return false; // whatever keeps it from being looked at, it cannot be watched
+    return false; // it cannot be watched, whatever the reason
   }
 }
 
@@ -78,7 +78,7 @@ function watchFailed(directory: string, error: unknown): HoldfastError {
   });
 }
 
-/** Runs `act` once things have been quiet, never twice at a time. */
+/** Runs `act` after a period without requests, and never twice at the same time. */
 export class Debounce {
   readonly #act: () => Promise<void>;
   #timer: NodeJS.Timeout | undefined;
@@ -102,7 +102,7 @@ export class Debounce {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(
       () => this.now(),
-      Math.min(QUIET_MS, Math.max(0, this.#firstAt + LONGEST_MS - now)),
+      Math.min(DEBOUNCE_MS, Math.max(0, this.#firstAt + MAX_DELAY_MS - now)),
     );
   }
 
@@ -118,7 +118,7 @@ export class Debounce {
     });
   }
 
-  /** Resolves when what runs now has run. */
+  /** Resolves when the current run has finished. */
   async settled(): Promise<void> {
     await this.#running;
   }

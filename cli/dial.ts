@@ -4,7 +4,7 @@ import type { CliIo } from './io.ts';
 import type { StartMode } from './reconnecting-client.ts';
 import { clientInfo } from './version.ts';
 
-/** A connection after hello. The supervisor is started first where none runs and `start` says so. */
+/** Connects and says hello. With `start: 'auto'` starts the supervisor if none is running. */
 export async function dialSupervisor(options: {
   readonly home: string;
   readonly io: CliIo;

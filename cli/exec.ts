@@ -15,19 +15,20 @@ export interface ExecRequest {
   readonly cwd: string | undefined;
 }
 
-/** Input goes in pieces of at most this size: one is under way at a time, so the process sets the pace. */
+/** Size of one chunk of input. Only one chunk is in flight, so that the process sets the pace. */
 const INPUT_BYTES = 2 ** 20;
-/** Output that standard output has not taken yet; above it nothing more is read from the supervisor. */
+/** Unwritten output above which the client stops reading from the supervisor. */
 const BACKLOG_BYTES = 2 ** 20;
 
 /**
- * Runs a command in the session's sandbox as if it ran here: bytes in and out as they are, its exit code. With a terminal, keys go
- * there, ^C too; without, the first ^C sends it INT and the next ones KILL. The supervisor ends it when this client goes.
+ * Runs a command in the session's sandbox with our standard streams, and returns its exit code. With a terminal, all
+ * keys go to the command, including ^C. Without one, the first ^C sends SIGINT and later ones SIGKILL. The supervisor
+ * kills the command when this client disconnects.
  */
 export async function execute(context: Context, request: ExecRequest): Promise<number> {
   const { stdin } = context.io;
   if (request.tty && (stdin.isTTY !== true || !context.stdout.isTTY)) {
-    throw new UsageError('-t needs a terminal, and standard input or output is none; leave it out');
+    throw new UsageError('-t needs a terminal, but standard input or output is not one; omit -t');
   }
   const peer = await context.client().peer();
   const running = new RunningExec(context, peer, request);
@@ -52,7 +53,7 @@ class RunningExec {
   #exec: string | undefined;
   #ended = false;
   #interrupts = 0;
-  /** Writes in the order of arrival; its end is the end of all output so far. */
+  /** Chains the writes in order of arrival. Resolves when all output so far has been written. */
   #writing: Promise<void> = Promise.resolve();
   #backlog = 0;
   #readOn: (() => void) | undefined;
@@ -76,7 +77,7 @@ class RunningExec {
       context.handleInterrupts(() => this.#interrupt()),
     );
     void peer.closed.then((reason) => this.#exited.reject(lost(reason)));
-    // Awaited below; until then a connection that breaks is the starting call's to report.
+    // Awaited below. Until then the call that starts the command reports a lost connection.
     this.#exited.promise.catch(() => undefined);
     const started = await this.#start();
     if (this.#interrupts > 0) this.#kill('INT');
@@ -110,7 +111,7 @@ class RunningExec {
       ...(request.cwd === undefined ? {} : { cwd: request.cwd }),
       ...(request.tty ? { tty: this.#terminalSize() } : {}),
     };
-    context.progress.begin('Bringing the sandbox up');
+    context.progress.begin('Starting the sandbox');
     try {
       const started = await this.#peer.call('exec/start', params, {
         onProgress: (report) => context.progress.update(report),
@@ -124,7 +125,7 @@ class RunningExec {
 
   #terminalSize(): { columns: number; rows: number } {
     const { columns, rows } = this.#context.io.stdout;
-    // A terminal that nobody has given a size says 0.
+    // A terminal without a size reports 0.
     const within = (value: number | undefined, fallback: number) =>
       value === undefined || value < 1 ? fallback : Math.min(10_000, value);
     return { columns: within(columns, 80), rows: within(rows, 24) };
@@ -140,7 +141,7 @@ class RunningExec {
       this.#readOn?.();
       this.#readOn = undefined;
     });
-    // A reader that went away ends the command, and with it the connection and the process.
+    // A closed standard output ends the command, and with it the connection and the remote process.
     this.#writing.catch((error: unknown) => this.#exited.reject(error));
   }
 
@@ -151,7 +152,7 @@ class RunningExec {
     else await context.printJson({ stream, base64: bytes.toString('base64') });
   }
 
-  /** Raw keys and every change of the window's size, until the command ends. */
+  /** Switches the terminal to raw mode and forwards changes of its size until the command ends. */
   #forwardTerminal(): void {
     if (!this.#request.tty) return;
     const { io } = this.#context;
@@ -180,7 +181,7 @@ class RunningExec {
       }
       if (!this.#hasEnded()) await this.#peer.call('exec/input', { exec, end: true });
     } catch (error) {
-      // A process that ended or closed its input takes no more; its exit is what counts, as with a pipe.
+      // The process has exited or closed its input. As with a pipe, only its exit code counts.
       const takesNoMore =
         error instanceof HoldfastError &&
         ['not_found', 'connection_closed', 'invalid_state'].includes(error.code);
@@ -195,7 +196,7 @@ class RunningExec {
   #interrupt(): void {
     this.#interrupts += 1;
     if (this.#exec === undefined) {
-      // Nothing runs yet: the start goes on at the supervisor, whose client has gone when it is done.
+      // The command has not started. The supervisor kills it when it notices that this client is gone.
       if (this.#interrupts > 1) this.#context.requestExit(EXIT.cancelled);
       return;
     }
@@ -207,7 +208,7 @@ class RunningExec {
     if (this.#exec !== undefined) this.#tell('exec/kill', { exec: this.#exec, signal });
   }
 
-  /** Something that the process may have outrun: that it has ended already is no failure. */
+  /** Calls a method without waiting. Ignores the error if the process has exited meanwhile. */
   #tell<M extends 'exec/kill' | 'exec/resize'>(method: M, params: Params<M>): void {
     this.#peer.call(method, params).catch((error: unknown) => {
       const late =
@@ -219,19 +220,19 @@ class RunningExec {
 }
 
 function lost(reason: HoldfastError | undefined): HoldfastError {
-  return new HoldfastError('connection_closed', 'The command was cut off', {
-    why: reason?.sentence ?? 'the supervisor ended the connection',
-    next: 'a turn would have gone on: use `holdfast run` for work that must outlive its supervisor',
+  return new HoldfastError('connection_closed', 'The command was interrupted', {
+    why: reason?.sentence ?? 'the supervisor closed the connection',
+    next: 'use `holdfast run` for work that must survive a restart of the supervisor',
     cause: reason,
   });
 }
 
 const SIGNALS: Readonly<Record<string, number>> = { HUP: 1, INT: 2, QUIT: 3, KILL: 9, TERM: 15 };
 
-/** As a shell gives it: 128 and the signal's number for a process that a signal ended. */
+/** As in a shell: 128 plus the signal number for a process that was killed by a signal. */
 function exitCodeOf(exited: Exited): number {
   if (exited.exitCode !== null) return exited.exitCode;
   const signal = SIGNALS[(exited.signal ?? '').replace(/^SIG/, '')];
   if (signal !== undefined) return 128 + signal;
-  throw new HoldfastError('sandbox_lost', 'The command was cut off', { why: 'its sandbox went away' });
+  throw new HoldfastError('sandbox_lost', 'The command was interrupted', { why: 'its sandbox was lost' });
 }

@@ -5,7 +5,7 @@ import { sanitizeLine, sanitizeLines } from './render/text.ts';
 
 export const EXIT = { done: 0, failed: 1, usage: 2, cancelled: 130 } as const;
 
-/** The command line itself is wrong: exit code 2. */
+/** A mistake in the command line itself. Exit code 2. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
   readonly code: 'usage' | 'not_supported' | 'invalid_params';
@@ -15,21 +15,21 @@ export class UsageError extends Error {
   }
 }
 
-/** Something that a later version will do was asked for. */
+/** The error for a command or option that a later version will have. */
 export function notInThisVersion(what: string): UsageError {
   return new UsageError(
-    `\`${what}\` is not in this version of holdfast; \`holdfast --help\` lists what is`,
+    `\`${what}\` is not available in this version; see \`holdfast --help\``,
     'not_supported',
   );
 }
 
 export interface Failure {
-  /** `error <code>: what; why; what to do`, safe to show on a terminal. */
+  /** `error <code>: what; why; what to do`, with control characters escaped. */
   readonly line: string;
   readonly exitCode: number;
 }
 
-/** What any thrown value means for a person and for the exit code. */
+/** The error line and the exit code for any thrown value. */
 export function describeFailure(error: unknown): Failure {
   if (error instanceof UsageError) {
     return { line: `error ${error.code}: ${sanitizeLine(error.message)}`, exitCode: EXIT.usage };
@@ -46,7 +46,7 @@ function exitCodeOf(code: ErrorCode): number {
   return code === 'invalid_params' ? EXIT.usage : EXIT.failed;
 }
 
-/** The first words of a failure's line in red, where there are colours. */
+/** Colours the `error <code>:` part of an error line red. */
 export function colorFailure(line: string, style: Style): string {
   const colon = line.indexOf(':') + 1;
   return `${style.red(line.slice(0, colon))}${line.slice(colon)}`;

@@ -7,15 +7,15 @@ import { reportFullDisk } from './full-disk-notice.ts';
 import type { TurnSinks } from './turn-output.ts';
 
 const PULL_BYTES = 2 ** 20;
-/** One question waits at most this long for output, so that a connection that died unnoticed is noticed. */
+/** Maximum time of one long poll, so that a dead connection is noticed. */
 const WAIT_MS = 25_000;
 const WAITING = 'Waiting for the agent';
-/** The turn is asked for this often until it runs: then it is known what became of the snapshot before it. */
-const BEGIN_MS = 1000;
+/** Interval of polling until the turn runs. Then the outcome of the snapshot before it is known. */
+const START_POLL_MS = 1000;
 
 /**
- * ^C while a turn is waited for. The first asks the supervisor to cancel the turn and goes on waiting for its end, the second
- * leaves at once. The turn may become known only after the first.
+ * Handles ^C while waiting for a turn. The first ^C cancels the turn and keeps waiting for its end, the second exits
+ * at once. The first may come before the turn id is known.
  */
 export class TurnInterrupts {
   readonly #context: Context;
@@ -50,28 +50,34 @@ export class TurnInterrupts {
     context.progress.end();
     const failed = (error: unknown) => {
       const why = error instanceof Error ? error.message : String(error);
-      context.printNote(`${turn} was not cancelled: ${why}`).catch(() => context.requestExit(EXIT.cancelled));
+      context
+        .printNote(`${turn} could not be cancelled: ${why}`)
+        .catch(() => context.requestExit(EXIT.cancelled));
     };
-    context.printNote(`Cancelling ${turn} and waiting for its end; ^C again leaves at once`).then(() => {
-      context.client().call('turn/cancel', { turn }).catch(failed);
-    }, failed);
+    context
+      .printNote(`Cancelling ${turn} and waiting for it to end; press ^C again to exit at once`)
+      .then(() => {
+        context.client().call('turn/cancel', { turn }).catch(failed);
+      }, failed);
   }
 
   #leave(): void {
     const turn = this.#turnId;
     const text =
-      turn === undefined ? 'Left' : `Left ${turn} to itself; see how it ended: holdfast turn wait ${turn}`;
+      turn === undefined
+        ? 'Exited'
+        : `Exited while ${turn} is still ending; see its result: holdfast turn wait ${turn}`;
     const gone = () => this.#context.requestExit(EXIT.cancelled);
     this.#context.printNote(text).then(gone, gone);
   }
 }
 
 /**
- * The turn once it has ended. Says on standard error when its snapshot is not what a person relies on: as soon as the turn runs, and at its
- * end where more is known then. Shows how far the snapshot is while the turn waits for it.
+ * Waits for the end of a turn. Warns on standard error about a failed, late or incomplete snapshot before the turn:
+ * when the turn starts, and again at its end if more is known. Shows the progress of the snapshot before that.
  */
 async function waitForEnd(context: Context, turnId: string, signal: AbortSignal | undefined): Promise<Turn> {
-  let said: string | null = null;
+  let reported: string | null = null;
   for (let timeoutMs = 0; ;) {
     const { turn } = await context
       .client()
@@ -82,19 +88,19 @@ async function waitForEnd(context: Context, turnId: string, signal: AbortSignal 
       );
     const isWaiting = turn.startedAt === null && turn.endedAt === null;
     const note = isWaiting ? null : turnSnapshotNote(turn);
-    if (note !== null && note !== said && (said === null || turn.endedAt !== null))
+    if (note !== null && note !== reported && (reported === null || turn.endedAt !== null))
       await context.printNote(note);
-    said ??= note;
+    reported ??= note;
     if (turn.endedAt !== null) return turn;
-    // What was shown of the snapshot is over.
-    if (!isWaiting && timeoutMs === BEGIN_MS) context.progress.begin(WAITING);
-    timeoutMs = isWaiting ? BEGIN_MS : WAIT_MS;
+    // The snapshot is finished: stop showing its progress.
+    if (!isWaiting && timeoutMs === START_POLL_MS) context.progress.begin(WAITING);
+    timeoutMs = isWaiting ? START_POLL_MS : WAIT_MS;
   }
 }
 
 /**
- * Streams a turn's output from its beginning into `sinks` and gives the turn once it has ended. Goes on at the same offset after
- * a broken connection. Rejects with the reason of `signal` when that aborts.
+ * Streams the output of a turn into `sinks` from its beginning, and resolves with the turn when it has ended.
+ * Continues at the same offset after a lost connection. Rejects with the reason of `signal` when that aborts.
  */
 export async function followTurn(
   context: Context,
@@ -114,9 +120,9 @@ export async function followTurn(
     return turn;
   } catch (error) {
     if (!(error instanceof HoldfastError) || error.code !== 'connection_closed') throw error;
-    throw new HoldfastError('connection_closed', `${turnId} is not waited for any more`, {
+    throw new HoldfastError('connection_closed', `Lost the connection while waiting for ${turnId}`, {
       why: error.sentence,
-      next: `it goes on: holdfast turn wait ${turnId}`,
+      next: `it continues; wait again with: holdfast turn wait ${turnId}`,
       cause: error,
     });
   } finally {
@@ -125,7 +131,7 @@ export async function followTurn(
   }
 }
 
-/** One stream of a turn, from its beginning to its end. */
+/** Reads one stream of a turn from its beginning to its end. */
 export async function pullOutput(
   context: Context,
   turnId: string,

@@ -1,31 +1,31 @@
 import type { Context } from './context.ts';
 
-const LOOK_MS = 3000;
+const POLL_MS = 3000;
 
-/** Tells whoever waits for a turn when a full disk holds it up, and when it goes on. Returns the end of it. */
+/** Reports on standard error when a full disk blocks a turn, and when the turn continues. Returns the function that stops it. */
 export function reportFullDisk(context: Context, turnId: string): () => void {
   let isWaiting = false;
   let isAsking = false;
-  const look = async (): Promise<void> => {
+  const poll = async (): Promise<void> => {
     const { turn } = await context.client().call('turn/show', { turn: turnId });
     if ((turn.waitingFor === 'disk_space') === isWaiting) return;
     isWaiting = !isWaiting;
     if (turn.endedAt !== null) return;
     await context.printNote(
       isWaiting
-        ? `The disk of the home is full: the end of ${turnId} waits for room there. Make some, or end it: holdfast turn cancel ${turnId}`
-        : `There is room on the disk again: ${turnId} goes on`,
+        ? `The disk of the Holdfast home is full: ${turnId} cannot finish. Free some space, or cancel it: holdfast turn cancel ${turnId}`
+        : `The disk has free space again: ${turnId} continues`,
     );
   };
   const timer = setInterval(() => {
     if (isAsking) return;
     isAsking = true;
-    look()
-      // Whoever follows the turn hears of a broken connection by itself.
+    poll()
+      // The code that follows the turn reports a broken connection.
       .catch(() => undefined)
       .finally(() => {
         isAsking = false;
       });
-  }, LOOK_MS);
+  }, POLL_MS);
   return () => clearInterval(timer);
 }

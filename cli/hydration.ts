@@ -2,32 +2,33 @@ import type { Session } from '../protocol/entities.ts';
 import type { Context } from './context.ts';
 import { quoteForShell, sanitizeLine } from './render/text.ts';
 
-export const WAIT_OPTION = ['--wait', 'until the files are all there; ^C leaves them being brought'] as const;
+export const WAIT_OPTION = [
+  '--wait',
+  'wait until all files have been copied; after ^C copying continues in the background',
+] as const;
 
-/** Waits for the files that a new session begins with. Gives the session as it is then. */
+/** Waits until the files of a new session have been copied into its workspace. Returns the session as it is then. */
 export async function waitForFiles(context: Context, { id, name }: Session): Promise<Session> {
   try {
-    const { session } = await context.call(
-      'workspace/wait',
-      { session: id },
-      { stage: 'Bringing the files' },
-    );
+    const { session } = await context.call('workspace/wait', { session: id }, { stage: 'Copying files' });
     return session;
   } catch (error) {
     if (context.interrupted.aborted) {
       await context.printNote(
-        `${sanitizeLine(name)} is there (${id}), and its files are brought all the same; \`holdfast session show ${id}\` says when they are`,
+        `${sanitizeLine(name)} was created (${id}). Its files are still being copied in the background; see \`holdfast session show ${id}\``,
       );
     }
     throw error;
   }
 }
 
-/** What is told of a session that has just been made. */
+/** Prints that a session has been created. */
 export async function printCreated(context: Context, session: Session): Promise<void> {
   const { id, name, hydration } = session;
-  await context.print(`${context.style.bold(sanitizeLine(name))} is there: ${id}`);
+  await context.print(`${context.style.bold(sanitizeLine(name))} created: ${id}`);
   if (hydration !== null)
-    await context.print('Its files are being brought; whatever uses them waits for them.');
-  await context.printHint(`Give it work: holdfast prompt ${quoteForShell(name)} '…'`);
+    await context.print(
+      'Its files are being copied in the background. Whatever uses the workspace waits for them.',
+    );
+  await context.printHint(`Run a turn: holdfast prompt ${quoteForShell(name)} '…'`);
 }

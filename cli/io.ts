@@ -13,25 +13,25 @@ export interface OutputStream extends Writable {
 
 export type CliSignal = 'SIGINT' | 'SIGTERM' | 'SIGHUP' | 'SIGWINCH';
 
-/** Everything of the process that the command line touches, so that tests can drive it. */
+/** Everything of the process that the command line uses, so that tests can replace it. */
 export interface CliIo {
   readonly stdin: InputStream;
   readonly stdout: OutputStream;
   readonly stderr: OutputStream;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Absolute; paths on the command line are relative to it. */
+  /** Absolute. Paths on the command line are relative to it. */
   readonly cwd: string;
   /** The command that starts a supervisor, without its home. */
   readonly supervisorCommand: readonly string[];
   now(): number;
-  /** Calls back at each such signal of this process until the returned function is called. */
+  /** Calls `listener` at each such signal of this process until the returned function is called. */
   onSignal(signal: CliSignal, listener: () => void): () => void;
 }
 
 /** The real process. `supervisorCommand` is usually this very program with `supervisor run`. */
 export function processIo(supervisorCommand: readonly string[]): CliIo {
   return {
-    // A getter, because merely touching process.stdin opens it.
+    // A getter, because merely reading process.stdin opens it.
     get stdin() {
       return process.stdin;
     },

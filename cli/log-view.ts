@@ -9,10 +9,10 @@ import { formatJson } from './render/json.ts';
 import type { Style } from './render/style.ts';
 import { sanitizeLine } from './render/text.ts';
 
-const LOOK_MS = 250;
-const PIECE = 256 * 1024;
+const POLL_MS = 250;
+const CHUNK_BYTES = 256 * 1024;
 
-/** The last lines of the supervisor's log and, with `follow`, what is written from then on; rotation is followed too. */
+/** Prints the last lines of the supervisor's log and, with `follow`, new lines until ^C. Follows rotated logs. */
 export async function showLog(
   context: Context,
   options: { readonly lines: number; readonly follow: boolean },
@@ -20,8 +20,8 @@ export async function showLog(
   const { log } = homePaths(context.home);
   const file = await openLog(log);
   if (file === undefined && !options.follow) {
-    throw new HoldfastError('not_found', 'There is no log yet', {
-      why: `no supervisor has run for ${context.home}`,
+    throw new HoldfastError('not_found', 'There is no supervisor log yet', {
+      why: `no supervisor has been started for ${context.home}`,
     });
   }
   const print = async (line: string) => {
@@ -48,7 +48,7 @@ async function openLog(path: string): Promise<FileHandle | undefined> {
   }
 }
 
-/** Reads backwards in pieces until there are enough line ends, so that a large log costs no more than its tail. */
+/** Reads backwards in chunks until there are enough lines, so that a large log costs no more than its tail. */
 async function lastLines(
   file: FileHandle,
   count: number,
@@ -58,10 +58,10 @@ async function lastLines(
   let start = size;
   let ends = 0;
   while (start > 0 && ends <= count) {
-    const length = Math.min(PIECE, start);
+    const length = Math.min(CHUNK_BYTES, start);
     const piece = Buffer.alloc(length);
     const { bytesRead } = await file.read(piece, 0, length, start - length);
-    if (bytesRead < length) break; // cut shorter meanwhile
+    if (bytesRead < length) break; // truncated meanwhile
     start -= length;
     for (const byte of piece) if (byte === 0x0a) ends += 1;
     pieces.unshift(piece);
@@ -74,7 +74,7 @@ async function lastLines(
 interface Place {
   readonly file: FileHandle | undefined;
   readonly offset: number;
-  /** The beginning of a line whose end is still to come. */
+  /** The beginning of an incomplete line. */
   readonly rest: string;
 }
 
@@ -88,10 +88,10 @@ async function followLog(
   let decoder = new StringDecoder('utf8');
   const stopped = Promise.withResolvers<'stopped'>();
   const release = context.handleInterrupts(() => stopped.resolve('stopped'));
-  const piece = Buffer.alloc(PIECE);
+  const piece = Buffer.alloc(CHUNK_BYTES);
   const readOn = async (open: FileHandle) => {
     for (;;) {
-      const { bytesRead } = await open.read(piece, 0, PIECE, offset);
+      const { bytesRead } = await open.read(piece, 0, CHUNK_BYTES, offset);
       if (bytesRead === 0) return;
       offset += bytesRead;
       const lines = (rest + decoder.write(piece.subarray(0, bytesRead))).split('\n');
@@ -104,7 +104,7 @@ async function followLog(
       if (file !== undefined) await readOn(file);
       const next = await openLog(path);
       if (next !== undefined && (file === undefined || (await next.stat()).ino !== (await file.stat()).ino)) {
-        // Rotated: what was written to the old file after our last look comes first.
+        // The log was rotated: first print what was written to the old file after the last read.
         if (file !== undefined) await readOn(file);
         await file?.close();
         [file, offset, rest, decoder] = [next, 0, '', new StringDecoder('utf8')];
@@ -113,7 +113,7 @@ async function followLog(
       await next?.close();
       let timer: NodeJS.Timeout | undefined;
       const pause = new Promise<'again'>((resolve) => {
-        timer = setTimeout(() => resolve('again'), LOOK_MS);
+        timer = setTimeout(() => resolve('again'), POLL_MS);
       });
       const what = await Promise.race([pause, stopped.promise]);
       clearTimeout(timer);
@@ -125,7 +125,7 @@ async function followLog(
   }
 }
 
-/** `2026-01-01 12:00:00.000 warn  engine  message name=value`; a line that is not ours stays as it is. */
+/** `2026-01-01 12:00:00.000 warn  engine  message name=value`. A line that is not JSON is printed unchanged. */
 export function readableLine(line: string, style: Style): string {
   let parsed: unknown;
   try {

@@ -16,9 +16,9 @@ export type { CliIo, CliSignal } from './io.ts';
 export { processIo } from './io.ts';
 
 /**
- * Runs one command line (without the program's own name) and gives its exit code: 0 done, 1 it failed, 2 usage,
- * 130 cancelled; `exec` passes on the code of what it ran. Everything was written out when it resolves, so the
- * caller may end the process at once – and should: standard input may still be open.
+ * Runs one command line (without the program's own name) and resolves with its exit code: 0 success, 1 failure,
+ * 2 usage error, 130 cancelled; `exec` returns the exit code of its command. All output has been flushed by then.
+ * The caller should exit the process at once, because standard input may still be open.
  */
 export async function runCli(argv: readonly string[], io: CliIo): Promise<number> {
   let exitCode: number = EXIT.done;
@@ -48,12 +48,14 @@ async function runAction(
         async (mode) => (await import('./dial.ts')).dialSupervisor({ home, io, start: mode }),
         start,
         () =>
-          void context.printHint('The supervisor has left; waiting for the next one').catch(() => undefined),
+          void context
+            .printHint('The supervisor was stopped; waiting for it to start again')
+            .catch(() => undefined),
       ),
   });
   const left = context.exitRequested.then((code) => ({ code, left: true }));
   const readerGone = new Promise<never>((_resolve, reject) => context.stdout.onFailure(reject));
-  // Only whoever races with it wants to know.
+  // The race below handles the rejection. This handler only prevents an unhandled one.
   readerGone.catch(() => undefined);
   let flush = true;
   try {
@@ -70,7 +72,7 @@ async function runAction(
   }
 }
 
-/** ^C, whatever the command was waiting for. */
+/** The user pressed ^C. */
 class Interrupted extends Error {}
 
 async function report(io: CliIo, error: unknown): Promise<number> {
@@ -86,10 +88,10 @@ async function report(io: CliIo, error: unknown): Promise<number> {
   return failure.exitCode;
 }
 
-/** Commander's complaint in our words; help and version are no failure. */
+/** Converts an error of commander into a UsageError. Help and version are not errors. */
 function usageOf(error: CommanderError, program: Command): CommanderError | UsageError {
   if (error.exitCode === 0) return error;
-  // A group without a command of its own, or nothing at all, was typed: help was shown.
+  // The user typed a group without a subcommand, or nothing: commander has printed the help.
   if (error.code === 'commander.help') return new CommanderError(EXIT.usage, error.code, error.message);
   const [complaint = '', ...more] = error.message.replace(/^error: /, '').split('\n');
   const hint = more.join(' ').replace(/^\(Did you mean (one of )?(.*)\?\)$/, 'did you mean $2?');

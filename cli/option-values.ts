@@ -1,12 +1,12 @@
 import { InvalidArgumentError } from 'commander';
 import { parseDuration } from './render/quantity.ts';
 
-/** Parsers for the values of options; commander adds which option it was. */
+/** Parsers for option values. Commander adds the name of the option to their errors. */
 
 export function oneOf<Word extends string>(words: readonly Word[]): (text: string) => Word {
   return (text) => {
     const found = words.find((word) => word === text);
-    if (found === undefined) throw new InvalidArgumentError(`It is one of ${words.join(', ')}.`);
+    if (found === undefined) throw new InvalidArgumentError(`Allowed values: ${words.join(', ')}.`);
     return found;
   };
 }
@@ -15,14 +15,14 @@ export function positiveInteger(most: number): (text: string) => number {
   return (text) => {
     const value = Number(text);
     if (!/^\d{1,9}$/.test(text) || value < 1 || value > most) {
-      throw new InvalidArgumentError(`It is a whole number from 1 to ${most}.`);
+      throw new InvalidArgumentError(`Expected a whole number from 1 to ${most}.`);
     }
     return value;
   };
 }
 
 export function wholeNumber(text: string): number {
-  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('It is a whole number, 0 or more.');
+  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('Expected a whole number, 0 or more.');
   return Number(text);
 }
 
@@ -30,7 +30,7 @@ export function wholeNumber(text: string): number {
 export function durationValue(text: string): number {
   const value = parseDuration(text);
   if (value === undefined || value < 1) {
-    throw new InvalidArgumentError('It is a number of seconds, or a duration such as 30s, 5m or 2h.');
+    throw new InvalidArgumentError('Expected a number of seconds, or a duration such as 30s, 5m or 2h.');
   }
   return value;
 }
@@ -39,12 +39,12 @@ export function repeated(text: string, before: string[] | undefined): string[] {
   return [...(before ?? []), text];
 }
 
-/** `NAME=VALUE`, once for each variable. */
+/** `NAME=VALUE`, repeated for each variable. */
 export function environment(
   text: string,
   before: Record<string, string> | undefined,
 ): Record<string, string> {
   const [, name, value] = /^([A-Za-z_][A-Za-z0-9_]*)=(.*)$/s.exec(text) ?? [];
-  if (name === undefined || value === undefined) throw new InvalidArgumentError('It is NAME=VALUE.');
+  if (name === undefined || value === undefined) throw new InvalidArgumentError('Expected NAME=VALUE.');
   return { ...before, [name]: value };
 }

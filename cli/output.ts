@@ -1,13 +1,13 @@
 import type { CliIo, OutputStream } from './io.ts';
 
-/** Nobody reads our standard output any more: the command ends quietly. */
+/** The reader of standard output has closed the pipe. The command ends without an error message. */
 export class BrokenPipeError extends Error {
   override readonly name = 'ReaderGone';
 }
 
 /**
- * Standard output or error of one command. Writing waits for a slow reader, so memory stays flat; a reader that went away
- * (EPIPE) rejects with ReaderGone.
+ * Standard output or standard error of one command. Writing waits for a slow reader, so that memory use stays flat.
+ * A write after the reader has closed the pipe (EPIPE) rejects with BrokenPipeError.
  */
 export class Output {
   readonly isTTY: boolean;
@@ -17,7 +17,7 @@ export class Output {
   readonly #onError = (error: Error): void => {
     const gone = 'code' in error && (error.code === 'EPIPE' || error.code === 'ERR_STREAM_DESTROYED');
     this.#failure ??= gone
-      ? new BrokenPipeError('The reader of the output has gone', { cause: error })
+      ? new BrokenPipeError('The reader of the output has closed it', { cause: error })
       : error;
     for (const listener of [...this.#onFailure]) listener(this.#failure);
   };
@@ -28,7 +28,7 @@ export class Output {
     stream.on('error', this.#onError);
   }
 
-  /** Columns of the terminal; Infinity where there is none, so that nothing is cut in files and pipes. */
+  /** Columns of the terminal. Infinity for files and pipes, where nothing is truncated. */
   get columns(): number {
     return this.isTTY ? (this.#stream.columns ?? 80) : Number.POSITIVE_INFINITY;
   }
@@ -37,14 +37,14 @@ export class Output {
     return this.#failure;
   }
 
-  /** Called once when writing fails for good. Returns the end of it. */
+  /** Calls `listener` once when writing fails permanently. Returns the function that unregisters it. */
   onFailure(listener: (error: Error) => void): () => void {
     if (this.#failure !== undefined) listener(this.#failure);
     else this.#onFailure.add(listener);
     return () => this.#onFailure.delete(listener);
   }
 
-  /** Resolves when the stream takes more. */
+  /** Resolves when the stream can accept more. */
   async write(data: string | Uint8Array): Promise<void> {
     if (this.#failure !== undefined) throw this.#failure;
     if (data.length === 0) return;
@@ -55,7 +55,7 @@ export class Output {
     });
   }
 
-  /** Resolves when everything written has left this process, or never will. */
+  /** Resolves when everything has been written to the system, or writing has failed. */
   async flush(): Promise<void> {
     if (this.#failure !== undefined) return;
     try {
@@ -64,11 +64,11 @@ export class Output {
         return () => undefined;
       });
     } catch {
-      // What could not be written was reported by the write itself.
+      // The failed write has already been reported.
     }
   }
 
-  /** Lets go of the stream. Its errors from here on are nobody's, so one listener stays to keep them quiet. */
+  /** Unregisters the listeners, except the one that ignores later errors of the stream. */
   close(): void {
     this.#onFailure.clear();
   }

@@ -21,22 +21,22 @@ import { registerWorkspace } from './commands/workspace.ts';
 import { createStyle } from './render/style.ts';
 import { versionLine } from './version.ts';
 
-const INTRODUCTION = `Keeps an AI agent's working state safe and in reach: every session owns a /workspace that outlives its sandbox.
-The supervisor starts by itself at first use.`;
+const INTRODUCTION = `Persistent, safe, inspectable workspaces for AI coding agents. Each session owns a /workspace that outlives
+its containers. The supervisor starts automatically on first use.`;
 
 const AFTER = `
 Start here:
-  $ holdfast deploy examples/counter      read its holdfast.yaml, publish its code
-  $ holdfast run counter '{}'             one turn; prints what the agent returns
-  $ holdfast session list                 what there is, and since when
+  $ holdfast deploy examples/counter      deploy the profile in that folder
+  $ holdfast run counter '{}'             run one turn and print what the agent returns
+  $ holdfast session list                 list sessions
 
-Exit codes: 0 done, 1 it failed, 2 usage, 130 cancelled. \`exec\` passes on the code of what it ran.
-Environment: HOLDFAST_HOME (default ~/.holdfast) separates installations; NO_COLOR switches colours off.`;
+Exit codes: 0 success, 1 failure, 2 usage error, 130 cancelled. \`exec\` exits with the code of its command.
+Environment: HOLDFAST_HOME selects the installation (default ~/.holdfast); NO_COLOR turns colours off.`;
 
 export const HEADINGS = {
   work: 'Work:',
   sessions: 'Sessions:',
-  maintenance: 'Upkeep:',
+  maintenance: 'Maintenance:',
 } as const;
 
 function argumentTerm(argument: Argument): string {
@@ -44,20 +44,20 @@ function argumentTerm(argument: Argument): string {
   return argument.required ? `<${name}>` : `[${name}]`;
 }
 
-/** The whole command tree. Building it talks to nobody; \`run\` is called for the command that was typed. */
+/** Builds the whole command tree without connecting to anything. Calls `run` for the command that was typed. */
 export function buildProgram(io: CliIo, run: Runner): Command {
   const style = createStyle(io.stdout.isTTY === true, io.env);
   const root = new Command('holdfast')
     .description(INTRODUCTION)
     .usage('COMMAND …')
     .version(versionLine(), '-V, --version', 'print the version')
-    .helpOption('-h, --help', 'say what a command does')
+    .helpOption('-h, --help', 'show help for a command')
     .helpCommand(false)
     .exitOverride()
     .configureOutput({
       writeOut: (text) => void io.stdout.write(text),
       writeErr: (text) => void io.stderr.write(text),
-      // Complaints are worded by whoever catches them.
+      // main.ts catches usage errors and prints them in the format of all errors.
       outputError: () => undefined,
       getOutHelpWidth: () => Math.min(io.stdout.columns ?? 100, 110),
       getErrHelpWidth: () => Math.min(io.stderr.columns ?? 100, 110),
@@ -66,7 +66,7 @@ export function buildProgram(io: CliIo, run: Runner): Command {
     })
     .configureHelp({
       styleTitle: (text) => style.bold(text),
-      // Every command has options; saying so on each line says nothing.
+      // Every command has options, so `[options]` on each line would be noise.
       subcommandTerm: (command) =>
         [command.name(), ...command.registeredArguments.map(argumentTerm)].join(' '),
     })
@@ -93,17 +93,13 @@ export function buildProgram(io: CliIo, run: Runner): Command {
   root.addHelpCommand(
     new Command('help')
       .argument('[command]')
-      .description('say what a command does')
+      .description('show help for a command')
       .helpGroup(HEADINGS.maintenance),
   );
   registry.registerUnavailable(root, [
-    'memory',
-    'manifest',
-    'review',
-    'handoff',
-    'secret',
-    'retention',
-    'host',
+    ...['permission', 'memory', 'manifest', 'review', 'check', 'handoff', 'secret', 'setup'],
+    ...['retention', 'host', 'serve'],
   ]);
+  registry.registerUnavailable(session, ['search', 'undelete', 'move']);
   return root;
 }

@@ -8,7 +8,7 @@ export type StartMode = 'auto' | 'never';
 
 export type Dial = (start: StartMode) => Promise<SupervisorPeer>;
 
-/** Asking these twice is like asking once. What changes something else is repeated only where it carries an opId. */
+/** Idempotent methods, which are retried after a lost connection. All others are retried only with an opId. */
 const REPEATABLE: ReadonlySet<MethodName> = new Set<MethodName>([
   'ping',
   'supervisor/status',
@@ -40,39 +40,39 @@ const REPEATABLE: ReadonlySet<MethodName> = new Set<MethodName>([
   'files/usage',
 ]);
 const ATTEMPTS = 4;
-/** How long a supervisor that left on purpose may take to be followed by another. */
-const NEXT_ONE_MS = 30_000;
+/** How long to wait for another supervisor after one was stopped deliberately. */
+const REPLACEMENT_TIMEOUT_MS = 30_000;
 const RETRY_MS = 250;
 
 export interface ClientCallOptions extends CallOptions {
   /**
-   * For watching what goes on by itself: when the supervisor leaves on purpose (it was stopped, or makes room for a newer one), wait
-   * for the next one instead of starting it against somebody's will.
+   * For calls that only watch: when the supervisor was stopped deliberately or is being replaced by a newer one,
+   * wait for the next one instead of starting it.
    */
   readonly waitForSupervisor?: boolean | undefined;
 }
 
 /**
- * The command line's hold on the supervisor: connects at the first call, and again when the connection breaks in the
- * middle of something that may be asked again (it changes nothing, or carries an opId).
+ * A client of the supervisor that connects at the first call. When the connection breaks during a call that is safe
+ * to retry (it is idempotent, or carries an opId), it reconnects and retries.
  */
 export class ReconnectingClient {
   readonly #dial: Dial;
   readonly #start: StartMode;
   readonly #onAway: () => void;
   #peer: Promise<SupervisorPeer> | undefined;
-  #leftOnPurpose = false;
-  #saidAway = false;
+  #wasStopped = false;
+  #isAwayReported = false;
   #closed = false;
 
-  /** `onAway` is called when a supervisor has left on purpose and the next one is waited for. */
+  /** Calls `onAway` when the supervisor was stopped deliberately and the client waits for the next one. */
   constructor(dial: Dial, start: StartMode, onAway: () => void) {
     this.#dial = dial;
     this.#start = start;
     this.#onAway = onAway;
   }
 
-  /** The connection of now; dials where there is none. */
+  /** The current connection. Connects if there is none. */
   async peer(
     options: {
       readonly waitForSupervisor?: boolean | undefined;
@@ -80,9 +80,9 @@ export class ReconnectingClient {
     } = {},
   ): Promise<SupervisorPeer> {
     if (this.#closed)
-      throw new HoldfastError('connection_closed', 'The command has let go of the supervisor');
-    if (options.waitForSupervisor === true && this.#leftOnPurpose) {
-      return this.#nextOne(options.signal);
+      throw new HoldfastError('connection_closed', 'The connection to the supervisor was closed');
+    if (options.waitForSupervisor === true && this.#wasStopped) {
+      return this.#waitForReplacement(options.signal);
     }
     this.#peer ??= this.#open(this.#start);
     return this.#peer;
@@ -109,9 +109,9 @@ export class ReconnectingClient {
       } catch (error) {
         if (!isBroken(error) || this.#closed || !mayRepeat(method, params) || attempt === ATTEMPTS)
           throw error;
-        if (error.code === 'shutting_down') this.#leftOnPurpose = true;
+        if (error.code === 'shutting_down') this.#wasStopped = true;
         peer.close();
-        // What is dialled next must not be this one.
+        // Wait until this connection has ended, so that the next attempt gets a new one.
         await peer.closed;
       }
     }
@@ -121,7 +121,7 @@ export class ReconnectingClient {
     this.#closed = true;
     const peer = this.#peer;
     this.#peer = undefined;
-    // A dial that is still under way or has failed was reported to whoever asked for it.
+    // The caller that dialled sees its failure.
     peer?.then(
       (open) => open.close(),
       () => undefined,
@@ -134,29 +134,29 @@ export class ReconnectingClient {
       if (this.#peer === opening) this.#peer = undefined;
     };
     opening.then((peer) => {
-      this.#leftOnPurpose = false;
-      this.#saidAway = false;
+      this.#wasStopped = false;
+      this.#isAwayReported = false;
       void peer.closed.then((reason) => {
-        if (reason?.code === 'shutting_down') this.#leftOnPurpose = true;
+        if (reason?.code === 'shutting_down') this.#wasStopped = true;
         forget();
       });
     }, forget);
     return opening;
   }
 
-  async #nextOne(signal: AbortSignal | undefined): Promise<SupervisorPeer> {
-    const until = Date.now() + NEXT_ONE_MS;
+  async #waitForReplacement(signal: AbortSignal | undefined): Promise<SupervisorPeer> {
+    const until = Date.now() + REPLACEMENT_TIMEOUT_MS;
     for (;;) {
       this.#peer ??= this.#open('never');
       try {
         return await this.#peer;
       } catch (cause) {
         if (Date.now() > until || signal?.aborted === true || this.#closed) {
-          const why = 'no other took its place';
+          const why = 'no other supervisor has started';
           throw new HoldfastError('connection_closed', 'The supervisor was stopped', { why, cause });
         }
-        if (!this.#saidAway) this.#onAway();
-        this.#saidAway = true;
+        if (!this.#isAwayReported) this.#onAway();
+        this.#isAwayReported = true;
         await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
       }
     }

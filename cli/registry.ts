@@ -9,14 +9,14 @@ export interface CommonOptions {
   readonly home?: string;
 }
 
-/** What a command does with its operands and options; the exit code, 0 when it returns nothing. */
+/** What a command does. Resolves with the exit code; undefined means 0. */
 export type Action<Operands extends readonly unknown[], Options> = (
   context: Context,
   options: Options & CommonOptions,
   ...operands: Operands
 ) => Promise<number | undefined>;
 
-/** What kind of word completes an operand; the supervisor knows the words. */
+/** Which candidates shell completion offers for an operand. The supervisor provides names of sessions and profiles. */
 export type OperandKind = 'session' | 'profile' | 'directory' | 'none';
 
 export interface CommandOptions {
@@ -25,18 +25,18 @@ export interface CommandOptions {
   readonly description: string;
   readonly examples?: readonly string[];
   readonly operands?: readonly OperandKind[];
-  /** A bridge of raw bytes has no JSON of its own to print. */
+  /** For commands that stream raw bytes and have no JSON document to print. */
   readonly withoutJson?: boolean;
   readonly hidden?: boolean;
 }
 
-/** Runs an action for the command line that was parsed. */
+/** Runs the action of the command that was parsed. */
 export type Runner = (
   options: CommonOptions,
   act: (context: Context) => Promise<number | undefined>,
 ) => Promise<void>;
 
-/** The command tree while it is being built: every group registers its leaves here. */
+/** The command tree while it is being built. Every group registers its commands here. */
 export class Registry {
   readonly root: Command;
   readonly #run: Runner;
@@ -51,7 +51,7 @@ export class Registry {
     const group = this.root
       .command(name)
       .description(description)
-      .helpCommand('help [command]', 'say what a command does');
+      .helpCommand('help [command]', 'show help for a command');
     if (heading !== undefined) group.helpGroup(heading);
     return group;
   }
@@ -60,10 +60,9 @@ export class Registry {
     const command = parent
       .command(options.usage, { hidden: options.hidden ?? false })
       .description(options.description);
-    if (options.withoutJson !== true)
-      command.option('--json', 'print JSON and nothing else on standard output');
+    if (options.withoutJson !== true) command.option('--json', 'print only JSON on standard output');
     command.option('--home <dir>', 'the installation to use (default: $HOLDFAST_HOME or ~/.holdfast)');
-    // Parses so that it can be refused by name instead of as a typing mistake.
+    // Declared so that it is refused as unsupported rather than as an unknown option.
     command.addOption(new Option('--host <name>').hideHelp());
     if (options.examples !== undefined) {
       command.addHelpText(
@@ -75,12 +74,12 @@ export class Registry {
     return command;
   }
 
-  /** What the operands of a leaf are completed with. */
+  /** How shell completion completes each operand of a command. */
   operandsOf(command: Command): readonly OperandKind[] {
     return this.#operands.get(command) ?? [];
   }
 
-  /** Binds a leaf to what it does. Commander gives the operands, then the options, then the command itself. */
+  /** Sets what a command does. Commander passes the operands, then the options, then the command itself. */
   setAction<Operands extends readonly unknown[], Options>(
     command: Command,
     action: Action<Operands, Options>,
@@ -93,12 +92,12 @@ export class Registry {
     });
   }
 
-  /** A command of the contract that this version does not have: typing it says so. */
+  /** Registers commands that a later version will have. Running one fails with `not_supported`. */
   registerUnavailable(parent: Command, names: readonly string[]): void {
     for (const name of names) {
       const command = parent
         .command(name, { hidden: true })
-        .description('not in this version')
+        .description('not available in this version')
         .allowUnknownOption()
         .allowExcessArguments()
         .helpOption(false)
@@ -110,7 +109,7 @@ export class Registry {
   }
 }
 
-/** `session create` → ['session', 'create']; the program's own name is left out. */
+/** `session create` → ['session', 'create'], without the program's own name. */
 export function pathOf(command: Command): string[] {
   const parent = command.parent;
   return parent === null ? [] : [...pathOf(parent), command.name()];

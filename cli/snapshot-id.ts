@@ -3,11 +3,11 @@ import { sanitizeLine } from './render/text.ts';
 
 const ID = /^snp-[a-z2-7]{16}$/;
 
-/** The id of a snapshot; a name cannot be one. */
+/** Checks that a word of the command line is a snapshot id. */
 export function parseSnapshotId(text: string): string {
   if (ID.test(text)) return text;
   throw new UsageError(
-    `${sanitizeLine(text)} is not the id of a snapshot; \`holdfast snapshot list SESSION\` shows them`,
+    `${sanitizeLine(text)} is not a snapshot id; see \`holdfast snapshot list SESSION\``,
     'invalid_params',
   );
 }

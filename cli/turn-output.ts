@@ -3,17 +3,17 @@ import type { Turn } from '../protocol/entities.ts';
 import type { Context } from './context.ts';
 import { sanitizeLines } from './render/text.ts';
 
-/** Where a turn's output goes while it arrives. Each resolves when the reader has taken it. */
+/** Where the output of a turn is written as it arrives. Each method resolves when the bytes have been written. */
 export interface TurnSinks {
   stdout(bytes: Buffer): Promise<void>;
   stderr(bytes: Buffer): Promise<void>;
   /** No more will come. */
   end(): Promise<void>;
-  /** What a command agent wrote to its standard output, where that is part of the result; null otherwise. */
+  /** The standard output of a command agent, if it is part of the JSON result; otherwise null. */
   collected(): { readonly text: string; readonly truncated: boolean } | null;
 }
 
-/** With --json a command's output is one string of the document; more than this is left out, and the document says so. */
+/** With --json, output of a command beyond this is dropped, and the document says so (`outputTruncated`). */
 export const COLLECTED_BYTES = 8 * 2 ** 20;
 
 export type AgentKind = 'handler' | 'command';
@@ -23,7 +23,7 @@ export function createSinks(context: Context, kind: AgentKind): TurnSinks {
   return context.json ? collectingSinks(context) : commandSinks(context);
 }
 
-/** A command's output is its own: bytes as they are. */
+/** Passes the output of a command through unchanged. */
 function commandSinks(context: Context): TurnSinks {
   return {
     async stdout(bytes) {
@@ -41,13 +41,13 @@ function commandSinks(context: Context): TurnSinks {
 
 function collectingSinks(context: Context): TurnSinks {
   const chunks: Buffer[] = [];
-  let kept = 0;
+  let collected = 0;
   let truncated = false;
   return {
     async stdout(bytes) {
-      const part = bytes.subarray(0, COLLECTED_BYTES - kept);
+      const part = bytes.subarray(0, COLLECTED_BYTES - collected);
       truncated ||= part.length < bytes.length;
-      kept += part.length;
+      collected += part.length;
       if (part.length > 0) chunks.push(part);
     },
     async stderr(bytes) {
@@ -59,7 +59,7 @@ function collectingSinks(context: Context): TurnSinks {
   };
 }
 
-/** A handler's result is what it returned; what it printed meanwhile is a remark, dimmed where a person reads it. */
+/** The result of a handler is its return value. What it prints goes to standard error, dimmed on a terminal. */
 function handlerSinks(context: Context): TurnSinks {
   const decoders = [new StringDecoder('utf8'), new StringDecoder('utf8')] as const;
   const remark = (decoder: StringDecoder) => async (bytes: Buffer) => {
@@ -80,14 +80,14 @@ function handlerSinks(context: Context): TurnSinks {
   };
 }
 
-/** The kind of agent a session's profile has, as far as it can still be told. */
+/** The kind of agent of a profile; undefined if the profile is not deployed. */
 export async function fetchAgentKind(context: Context, profile: string): Promise<AgentKind | undefined> {
   const { profiles } = await context.call('profile/list', {});
   const protocol = profiles.find((one) => one.name === profile)?.agent.protocol;
   return protocol === 'handler' || protocol === 'command' ? protocol : undefined;
 }
 
-/** The kind of an agent whose profile has gone, by what its turn left. */
+/** Infers the kind of an agent whose profile was deleted from the output of its turn. */
 export function inferAgentKind(turn: Turn): AgentKind {
   return turn.worker !== null || turn.bytes.result > 0 || turn.output !== null ? 'handler' : 'command';
 }

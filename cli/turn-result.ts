@@ -24,7 +24,7 @@ export function exitCodeOfTurn(status: TurnStatus): number {
   }
 }
 
-/** A turn as `run`, `prompt` and `turn wait` print it with --json. */
+/** The JSON document of a turn, as `run`, `prompt` and `turn wait` print it. */
 export function turnJson(turn: Turn, output: unknown, truncated: boolean): Record<string, unknown> {
   const { sessionId, turnId, status, sandbox, timings, exitCode, error, worker, bytes, snapshot } = turn;
   return {
@@ -43,7 +43,7 @@ export function turnJson(turn: Turn, output: unknown, truncated: boolean): Recor
   };
 }
 
-/** Prints what a turn that ended gave, and says what went wrong. Gives the exit code. */
+/** Prints the result of an ended turn and reports its failure. Returns the exit code. */
 export async function printResult(
   context: Context,
   turn: Turn,
@@ -78,7 +78,7 @@ async function reportTurnFailure(context: Context, turn: Turn): Promise<void> {
   await context.printNote(colorFailure(describeFailure(failure).line, style));
 }
 
-/** The value that a handler returned; large ones lie beside the history. */
+/** The value that a handler returned. Large values are stored as artifacts. */
 async function handlerOutput(context: Context, turn: Turn): Promise<unknown> {
   if (!turn.outputArtifact) return turn.output;
   const chunks: Buffer[] = [];
@@ -86,7 +86,7 @@ async function handlerOutput(context: Context, turn: Turn): Promise<unknown> {
   return JSON.parse(Buffer.concat(chunks).toString('utf8'));
 }
 
-/** As it is stored: parsing could change numbers, and it need not fit into memory. */
+/** Streams the stored text, because parsing could change numbers and the value may not fit into memory. */
 async function printLargeResult(context: Context, turn: Turn): Promise<void> {
   const decoder = new StringDecoder('utf8');
   await pullOutput(context, turn.turnId, 'result', async (bytes) =>

@@ -7,25 +7,25 @@ import { encodeName } from '../protocol/paths.ts';
 import { BufferPool } from '../protocol/wire/buffer-pool.ts';
 import type { Context } from './context.ts';
 
-/** Files that are on their way at a time: the wait for one disk hides behind the others. */
-const AT_A_TIME = 4;
+/** Number of concurrent uploads, which hides the latency of the disk. */
+const MAX_CONCURRENT_UPLOADS = 4;
 const EXECUTABLE = 0o111;
 
 export interface UploadCounts {
   files: number;
   folders: number;
   bytes: number;
-  /** Links, sockets and the like: only files and folders are sent. */
+  /** Links and special files, which are not uploaded. */
   skipped: number;
 }
 
 export interface UploadOptions {
   readonly session: string;
-  /** Fail where there is a file already. */
+  /** Fail if a file exists. */
   readonly keepExisting: boolean;
 }
 
-/** Sends local files and folders into a workspace, in the order they are found. */
+/** Uploads local files and folders into a workspace. */
 export class Upload {
   readonly #context: Context;
   readonly #options: UploadOptions;
@@ -37,32 +37,32 @@ export class Upload {
     this.#options = options;
   }
 
-  /** `local` is an absolute path on this machine; `remote` the path it gets. */
+  /** Uploads the file or folder at the absolute path `local` to `remote`. */
   async send(local: string, remote: string): Promise<void> {
     const pending = new Set<Promise<void>>();
     const walking = this.#sendAny(Buffer.from(local), remote, pending);
     await Promise.allSettled([walking]);
-    // Nothing is left under way, whatever went wrong first.
+    // Wait for all uploads to settle, even after a failure.
     const results = await Promise.allSettled([walking, ...pending]);
     const failed = results.find((result) => result.status === 'rejected');
     if (failed !== undefined) throw failed.reason;
   }
 
-  /** What comes on standard input, as one file. */
+  /** Uploads a stream as one file. */
   async sendStream(input: AsyncIterable<string | Buffer>, remote: string): Promise<void> {
-    const pieces = inPieces(input);
-    const first = await pieces.next();
+    const chunks = inChunks(input);
+    const first = await chunks.next();
     const content = first.done === true ? Buffer.alloc(0) : first.value;
-    const second = await pieces.next();
+    const second = await chunks.next();
     if (second.done === true) await this.#sendWhole(remote, content, undefined);
-    else await this.#sendPieces(remote, followed(content, second.value, pieces), undefined);
+    else await this.#sendChunks(remote, prepend(content, second.value, chunks), undefined);
     this.counts.files += 1;
   }
 
   async #sendAny(local: Buffer, remote: string, pending: Set<Promise<void>>): Promise<void> {
     this.#context.interrupted.throwIfAborted();
     const stat = await lstat(local).catch((cause: unknown) => {
-      throw new HoldfastError('not_found', `${local.toString()} cannot be sent`, {
+      throw new HoldfastError('not_found', `${local.toString()} cannot be uploaded`, {
         why: cause instanceof Error ? cause.message : undefined,
         cause,
       });
@@ -76,10 +76,10 @@ export class Upload {
         await this.#sendAny(joined(local, name), `${remote}/${encodeName(name)}`, pending);
       }
     } else if (stat.isFile()) {
-      if (pending.size >= AT_A_TIME) await Promise.race(pending);
+      if (pending.size >= MAX_CONCURRENT_UPLOADS) await Promise.race(pending);
       const sending = this.#sendFile(local, remote).finally(() => pending.delete(sending));
       pending.add(sending);
-      // It is waited for at the end, or sooner; until then its failure must not count as nobody's.
+      // Awaited in `send` or sooner. This handler prevents an unhandled rejection until then.
       sending.catch(() => undefined);
     } else this.counts.skipped += 1;
   }
@@ -89,7 +89,7 @@ export class Upload {
     const { size, mode } = await file.stat();
     const permissions = (mode & EXECUTABLE) === 0 ? 0o644 : 0o755;
     if (size <= FILE_CHUNK_BYTES) await this.#sendWhole(remote, await file.readFile(), permissions);
-    else await this.#sendPieces(remote, piecesOf(file, this.#payloads), permissions);
+    else await this.#sendChunks(remote, chunksOf(file, this.#payloads), permissions);
     this.counts.files += 1;
   }
 
@@ -99,16 +99,16 @@ export class Upload {
     this.counts.bytes += bytes.length;
   }
 
-  async #sendPieces(path: string, pieces: AsyncIterable<Buffer>, mode: number | undefined): Promise<void> {
+  async #sendChunks(path: string, chunks: AsyncIterable<Buffer>, mode: number | undefined): Promise<void> {
     const { session } = this.#options;
     const { upload } = await this.#call('files/begin', { session, path, ...this.#expectation(mode) });
     let size = 0;
     let written: Promise<unknown> = Promise.resolve();
     try {
-      for await (const bytes of pieces) {
+      for await (const bytes of chunks) {
         const before = written;
         const { length } = bytes;
-        // One piece travels while the one before it is written. Once it is, nobody needs the bytes.
+        // One chunk is sent while the previous one is written. The buffer is released when its chunk was written.
         written = this.#call('files/append', { session, upload, offset: size }, bytes).then(() =>
           this.#payloads.release(bytes),
         );
@@ -117,7 +117,7 @@ export class Upload {
         await before;
         this.counts.bytes += length;
         this.#context.progress.update({
-          stage: 'Sending',
+          stage: 'Uploading',
           done: this.counts.bytes,
           of: null,
           unit: 'bytes',
@@ -126,7 +126,7 @@ export class Upload {
       await written;
     } catch (error) {
       await Promise.allSettled([written]);
-      await this.#call('files/abort', { session, upload }).catch(() => undefined); // it ends with the connection as well
+      await this.#call('files/abort', { session, upload }).catch(() => undefined); // the end of the connection aborts it as well
       throw error;
     }
     await this.#call('files/commit', { session, upload, size });
@@ -143,7 +143,7 @@ export class Upload {
 
 type SendMethod = Extract<MethodName, `files/${string}`>;
 
-/** What a local path is called at its destination, spelled as the protocol spells names. */
+/** The base name of a local path in the encoding of the protocol. */
 export function encodedBasename(local: string): string {
   return encodeName(Buffer.from(basename(join(local, '.'))));
 }
@@ -152,7 +152,7 @@ function joined(folder: Buffer, name: Buffer): Buffer {
   return Buffer.concat([folder, Buffer.from('/'), name]);
 }
 
-async function* piecesOf(file: FileHandle, payloads: BufferPool): AsyncGenerator<Buffer> {
+async function* chunksOf(file: FileHandle, payloads: BufferPool): AsyncGenerator<Buffer> {
   for (;;) {
     const { buffer, bytesRead } = await file.read(payloads.acquire(FILE_CHUNK_BYTES), 0, FILE_CHUNK_BYTES);
     if (bytesRead === 0) return;
@@ -160,25 +160,25 @@ async function* piecesOf(file: FileHandle, payloads: BufferPool): AsyncGenerator
   }
 }
 
-/** Any stream, in pieces as large as one message carries. */
-async function* inPieces(input: AsyncIterable<string | Buffer>): AsyncGenerator<Buffer, void> {
-  let kept: Buffer[] = [];
+/** Splits any stream into chunks of the maximum payload size. */
+async function* inChunks(input: AsyncIterable<string | Buffer>): AsyncGenerator<Buffer, void> {
+  let pending: Buffer[] = [];
   let length = 0;
   for await (const chunk of input) {
     const bytes = typeof chunk === 'string' ? Buffer.from(chunk, 'utf8') : chunk;
-    kept.push(bytes);
+    pending.push(bytes);
     length += bytes.length;
     while (length >= FILE_CHUNK_BYTES) {
-      const all = Buffer.concat(kept);
+      const all = Buffer.concat(pending);
       yield all.subarray(0, FILE_CHUNK_BYTES);
-      kept = [all.subarray(FILE_CHUNK_BYTES)];
+      pending = [all.subarray(FILE_CHUNK_BYTES)];
       length -= FILE_CHUNK_BYTES;
     }
   }
-  if (length > 0) yield Buffer.concat(kept);
+  if (length > 0) yield Buffer.concat(pending);
 }
 
-async function* followed(first: Buffer, second: Buffer, rest: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+async function* prepend(first: Buffer, second: Buffer, rest: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   yield first;
   yield second;
   yield* rest;

@@ -1,6 +1,6 @@
 import type { ClientInfo } from '../protocol/methods.ts';
 
-/** Who this program is, as it says hello. */
+/** How this program identifies itself in `hello`. */
 export function clientInfo(): ClientInfo {
   return {
     name: 'holdfast-cli',

@@ -2,34 +2,34 @@ import { z } from 'zod';
 import { SessionRefSchema, TimeSchema } from './entities.ts';
 import { canonicalizeHost, formatHost, splitAuthority } from './host-name.ts';
 
-/** Where the proxy is for the programs in a sandbox: a listener on its own loopback. */
+/** Where programs in a sandbox reach the proxy: a listener on the sandbox's loopback interface. */
 export const EGRESS_PROXY = { host: '127.0.0.1', port: 3128 } as const;
 
 /**
- * The supervisor's machine under a name that every sandbox knows. The address is the sandbox's own: the sidecar listens there on each
- * port that a rule names, and the supervisor dials the same port of its own loopback.
+ * The name of the supervisor's machine in every sandbox. The address belongs to the sandbox: the sidecar listens there on
+ * each port that a rule names, and the supervisor connects to the same port of its own loopback interface.
  */
 export const HOST_MACHINE = { name: 'host.holdfast.internal', address: '127.0.0.2' } as const;
 
-/** `host` is canonical. In a sandbox it is the sandbox itself. */
+/** `host` is canonical. Loopback in a sandbox is the sandbox itself. */
 export function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || /^127\.\d+\.\d+\.\d+$/.test(host);
 }
 
-/** Ports of a rule that names none. */
+/** The ports of a rule without a port. */
 export const DEFAULT_PORTS: readonly number[] = [443, 80];
 
-/** What a rule is about, in canonical form. */
+/** The hosts that a rule matches, in canonical form. */
 export interface HostPattern {
   /** A name, or an address. */
   readonly host: string;
-  /** `*.`: the host is the end of the names that are meant, which have at least one label more. */
+  /** `*.`: matches all subdomains of `host`, but not `host` itself. */
   readonly wildcard: boolean;
-  /** Null: the usual ports. */
+  /** Null: the default ports. */
   readonly port: number | null;
 }
 
-/** `api.example.com`, `*.example.org:8443`, `127.0.0.1:8080`, `[::1]:80` → its pattern, or why it is none. */
+/** Parses `api.example.com`, `*.example.org:8443`, `127.0.0.1:8080`, `[::1]:80`, or says why it is not a pattern. */
 export function parseHostPattern(text: string): HostPattern | { readonly refused: string } {
   const parts = splitAuthority(text);
   if (parts === null) return { refused: 'it is not HOST or HOST:PORT' };
@@ -46,7 +46,7 @@ export function formatHostPattern({ host, wildcard, port }: HostPattern): string
   return `${wildcard ? '*.' : ''}${formatHost(host, port)}`;
 }
 
-/** Text of a pattern; parses to its canonical form. */
+/** The text of a pattern. Parses to its canonical form. */
 export const HostPatternSchema = z
   .string()
   .min(1)
@@ -62,8 +62,8 @@ export const HostPatternSchema = z
   });
 
 /**
- * One host that a profile's sandboxes may reach. `methods` and `path` narrow it; not every version enforces them. With `quiet` the host
- * stays denied, and denials of it are not reported.
+ * A host that the sandboxes of a profile may reach. `methods` and `path` restrict the rule; this version does not support
+ * them. With `quiet` the host stays denied, and its denials are not reported.
  */
 export const EgressRuleSchema = z.strictObject({
   host: HostPatternSchema,
@@ -76,12 +76,12 @@ export const EgressRuleSchema = z.strictObject({
 });
 export type EgressRule = z.infer<typeof EgressRuleSchema>;
 
-/** How long a rule that a person adds holds: for the next connection, for the session, or for every session of the profile. */
+/** The scope of a rule that a user adds: the next connection, the session, or every session of the profile. */
 export const RULE_SCOPES = ['once', 'session', 'profile'] as const;
 export const RuleScopeSchema = z.enum(RULE_SCOPES);
 export type RuleScope = z.infer<typeof RuleScopeSchema>;
 
-/** `file`: it stands in `holdfast.yaml`; a redeploy changes those only. */
+/** `file`: the rule comes from `holdfast.yaml`. A deploy replaces only those. */
 export const RuleOriginSchema = z.enum(['file', ...RULE_SCOPES]);
 export type RuleOrigin = z.infer<typeof RuleOriginSchema>;
 
@@ -89,9 +89,9 @@ export const PolicyRuleSchema = z.object({
   host: z.string(),
   effect: z.enum(['allow', 'deny']),
   from: RuleOriginSchema,
-  /** A denial that is not reported. */
+  /** Denials by this rule are not reported. */
   quiet: z.boolean(),
-  /** When it was added; null for those of the file. */
+  /** When it was added; null for rules of the file. */
   addedAt: TimeSchema.nullable(),
 });
 export type PolicyRule = z.infer<typeof PolicyRuleSchema>;
@@ -99,28 +99,28 @@ export type PolicyRule = z.infer<typeof PolicyRuleSchema>;
 export const PolicySchema = z.object({
   sessionId: z.string(),
   profile: z.string(),
-  /** The nearest first, as they are asked: once, session, profile, file. */
+  /** In order of precedence: once, session, profile, file. */
   rules: z.array(PolicyRuleSchema),
-  /** False: nothing is allowed, so nothing listens in the sandbox. */
+  /** False: no host is allowed, so no proxy listens in the sandbox. */
   open: z.boolean(),
 });
 export type Policy = z.infer<typeof PolicySchema>;
 
-/** Why a connection was not made. */
+/** Why a connection was refused or failed. */
 export const EGRESS_REASONS = [
-  /** No rule names the host. */
+  /** No rule matches the host. */
   'no_rule',
-  /** A rule names the host, with another port. */
+  /** A rule matches the host with another port. */
   'other_port',
-  /** A rule that denies it is nearer than one that allows it. */
+  /** A rule with higher precedence denies the host. */
   'denied',
-  /** What was asked for is not a host that can be decided on, or not a request that is passed on. */
+  /** The request has no valid host, or the proxy does not forward this kind of request. */
   'bad_request',
-  /** The name stands for an address of a private network, this machine, or a cloud's metadata, and no rule names that address. */
+  /** The name resolves to a private network, this machine or a cloud metadata address, and no rule names that address. */
   'private_address',
   'not_resolved',
   'not_reached',
-  /** The session has as many connections as it may have. */
+  /** The session has too many connections. */
   'too_many',
 ] as const;
 export const EgressReasonSchema = z.enum(EGRESS_REASONS);
@@ -129,29 +129,30 @@ export type EgressReason = z.infer<typeof EgressReasonSchema>;
 const bytes = z.number().int().nonnegative();
 
 /**
- * One event for what happened, or for several times the same: a program that is denied ten thousand times fills no history.
- * `denied` and `failed` have a reason and no rule has to be; `allowed` is written before anything is dialled, `ended` afterwards.
+ * One decision about a connection, or several equal ones: a program that is denied ten thousand times must not fill the
+ * history. `denied` and `failed` have a reason and may have no rule. `allowed` is written before the connection is
+ * opened, `ended` afterwards.
  */
 export const EgressEventSchema = z.object({
   decision: z.enum(['allowed', 'denied', 'failed', 'ended']),
-  /** Canonical; empty where what was asked for has none. `*` stands for many hosts of one kind of decision. */
+  /** Canonical; empty if the request has none. `*` means many hosts with the same decision. */
   host: z.string(),
   port: z.number().int(),
-  /** `CONNECT` or the method of a plain request. */
+  /** `CONNECT`, or the method of a plain HTTP request. */
   method: z.string(),
   rule: z.string().nullable(),
   from: RuleOriginSchema.nullable(),
   reason: EgressReasonSchema.nullable(),
-  /** What the name stood for when it was dialled. */
+  /** The address that was connected to. */
   address: z.string().nullable(),
-  /** How many connections it tells of, and from when to when. */
+  /** How many connections this event covers, and the times of the first and the last. */
   count: z.number().int().positive(),
   firstAt: TimeSchema,
   lastAt: TimeSchema,
-  /** What the sandbox sent and got. */
+  /** What the sandbox sent and received. */
   bytesOut: bytes,
   bytesIn: bytes,
-  /** The rule that would allow it, as `policy allow` takes it. */
+  /** The host pattern that would allow the connection, for `policy allow`. */
   allow: z.string().nullable(),
 });
 export type EgressEvent = z.infer<typeof EgressEventSchema>;
@@ -168,7 +169,7 @@ export const EGRESS_EVENTS = {
 const change = z.object({
   session: SessionRefSchema,
   host: HostPatternSchema,
-  /** `session` when left out. */
+  /** Default `session`. */
   scope: RuleScopeSchema.optional(),
 });
 
@@ -177,8 +178,8 @@ export const POLICY_METHODS = {
     params: z.object({ session: SessionRefSchema }),
     result: z.object({ policy: PolicySchema }),
   },
-  /** Takes back a denial of the same host in that scope. */
+  /** Also removes a denial of the same host in that scope. */
   'policy/allow': { params: change, result: z.object({ policy: PolicySchema }) },
-  /** Takes back what was allowed in that scope, and ends connections that are not allowed any more. Not for `once`. */
+  /** Also removes an allowance in that scope, and closes connections that are no longer allowed. Not for `once`. */
   'policy/deny': { params: change, result: z.object({ policy: PolicySchema }) },
 } as const;

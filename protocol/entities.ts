@@ -6,11 +6,11 @@ import { ExecIdSchema, SessionIdSchema, SessionRefSchema, SnapshotIdSchema, Turn
 export const TimeSchema = z.iso.datetime();
 
 export { ExecIdSchema, SessionIdSchema, SessionRefSchema, TurnIdSchema };
-/** The form of every id that there is. */
+/** Matches an id of any kind. */
 const ID_FORM = /^(ses|turn|exec|term|snp|sub)-[a-z2-7]{16}$/i;
 /**
- * Names people give, in Unicode's form NFC: what looks the same is the same name. No slash (it separates profile and name), no control
- * characters or line ends, and nothing that a command line or a path would take for something else.
+ * Names that users give to sessions, normalized to Unicode NFC. No slash (it separates profile and name), no control
+ * characters, and nothing that a command line or a path would interpret in another way.
  */
 export const SessionNameSchema = z
   .string()
@@ -19,10 +19,13 @@ export const SessionNameSchema = z
   .max(128)
   .regex(/^[^\p{C}\p{Zl}\p{Zp}/]+$/u, 'no slash and no control characters')
   .refine((name) => name.trim() === name, 'no spaces at either end')
-  .refine((name) => !name.startsWith('-'), 'no dash at the beginning: commands would take it for an option')
-  .refine((name) => name !== '.' && name !== '..', 'not "." or "..", which stand for folders')
+  .refine(
+    (name) => !name.startsWith('-'),
+    'no dash at the beginning, because commands would treat it as an option',
+  )
+  .refine((name) => name !== '.' && name !== '..', 'not "." or "..", which are directories')
   .refine((name) => !ID_FORM.test(name), 'not the form of an id');
-/** Chosen by the client, kept with the result: asking twice with one opId gives the first answer. */
+/** An idempotency key chosen by the client. A repeated request with the same opId returns the first result. */
 export const OpIdSchema = z
   .string()
   .min(8)
@@ -41,7 +44,7 @@ export const SESSION_STATUSES = [
 export const SessionStatusSchema = z.enum(SESSION_STATUSES);
 export type SessionStatus = z.infer<typeof SessionStatusSchema>;
 
-/** How a turn or exec reached its sandbox. */
+/** How dispatch obtained the sandbox for a turn or exec. */
 export const DISPATCH_CASES = ['reuse', 'unpause', 'reattach', 'fresh', 'create', 'resurrect'] as const;
 export const DispatchCaseSchema = z.enum(DISPATCH_CASES);
 export type DispatchCase = z.infer<typeof DispatchCaseSchema>;
@@ -49,10 +52,10 @@ export type DispatchCase = z.infer<typeof DispatchCaseSchema>;
 export const DispatchResultSchema = z.object({ reused: z.boolean(), case: DispatchCaseSchema });
 export type DispatchResult = z.infer<typeof DispatchResultSchema>;
 
-/** The files of the snapshot that a session begins with are still being brought. */
+/** The workspace of a session is being hydrated: the files of the snapshot that it starts with are being copied. */
 export const HydrationStateSchema = z.object({
   snapshotId: SnapshotIdSchema,
-  /** What the last try ended with, null while none has failed. The session's next use is another try. */
+  /** Why the last attempt failed; null if none has. The next use of the session retries. */
   failed: z.object({ code: z.string(), why: z.string() }).nullable(),
 });
 export type HydrationState = z.infer<typeof HydrationStateSchema>;
@@ -63,7 +66,7 @@ export const SessionSchema = z.object({
   profile: z.string(),
   status: SessionStatusSchema,
   persistent: z.boolean(),
-  /** A throw-away session of an ephemeral profile: deleted when its turn has ended. */
+  /** A temporary session of an ephemeral profile, which is deleted when its turn has ended. */
   autoRemove: z.boolean(),
   createdAt: TimeSchema,
   lastActiveAt: TimeSchema,
@@ -75,15 +78,15 @@ export const SessionSchema = z.object({
   model: z.string().nullable(),
   workspaceBytes: z.number().int().nonnegative().nullable(),
   backing: z.enum(['directory', 'volume']),
-  /** Null where the files are all there. Until they are, whoever uses the workspace waits for them. */
+  /** Null once all files are in the workspace. Until then every use of the workspace waits for them. */
   hydration: HydrationStateSchema.nullable(),
-  /** False while the engine cannot be asked: `status` is then the last one known. */
+  /** False while the engine is unreachable. `status` is then the last known one. */
   engineReachable: z.boolean(),
   runningTurn: TurnIdSchema.nullable(),
   queuedTurns: z.number().int().nonnegative(),
-  /** The first request, shortened: what the session is about. */
+  /** The first prompt, truncated. */
   about: z.string().nullable(),
-  /** The latest request, shortened in the same way. */
+  /** The latest prompt, truncated. */
   lastPrompt: z.string().nullable(),
   lastSeq: z.number().int().nonnegative(),
 });
@@ -108,17 +111,17 @@ export const ENDED_TURN_STATUSES: ReadonlySet<TurnStatus> = new Set([
   'interrupted',
 ]);
 
-/** The snapshot before a turn, as far as it has come. */
+/** The state of the snapshot before a turn. */
 export const TurnSnapshotSchema = z.object({
-  /** `taking`: the turn began without waiting for it any longer. */
+  /** `taking`: it is not finished yet, and the turn has started without it. */
   state: z.enum(['taking', 'taken', 'failed']),
-  /** Also an earlier one, where nothing had changed since; null unless it is taken. */
+  /** May be an earlier snapshot if nothing has changed since. Null unless `state` is `taken`. */
   snapshotId: SnapshotIdSchema.nullable(),
-  /** It was still being taken when the turn began: it may hold some of what the turn has done. */
+  /** The snapshot was finished after the turn had started and may contain some of its changes. */
   duringTurn: z.boolean(),
-  /** Paths that it lacks because they could not be read. */
+  /** Number of paths that are missing because they could not be read. */
   missing: z.number().int().nonnegative(),
-  /** Why there is none. */
+  /** Why the snapshot failed. */
   failure: z.object({ code: z.string(), why: z.string() }).nullable(),
 });
 export type TurnSnapshot = z.infer<typeof TurnSnapshotSchema>;
@@ -130,14 +133,14 @@ export const TurnSchema = z.object({
   createdAt: TimeSchema,
   startedAt: TimeSchema.nullable(),
   endedAt: TimeSchema.nullable(),
-  /** Turns of the session before this one that have not ended; 0 once it runs. */
+  /** Number of turns ahead in the session's queue; 0 once it runs. */
   ahead: z.number().int().nonnegative(),
-  /** Why it does not go on now, where that is known. `disk_space`: the disk of the home is full; its output and its end wait for room. */
+  /** What blocks the turn, if known. `disk_space`: the disk of the home is full, so its output and end cannot be stored. */
   waitingFor: z.enum(['disk_space']).nullable().default(null),
   sandbox: DispatchResultSchema.nullable(),
-  /** Handler: the JSON value it returned. Command: null, its output is read with `turn/output`. Large values: null and `outputArtifact`. */
+  /** For a handler its return value, for a command null (read the output with `turn/output`). Null for large values. */
   output: z.json().nullable(),
-  /** Set when the handler's value is larger than 32 KB: read it with `turn/output`, stream `result`. */
+  /** The return value is larger than 32 KB: read it with `turn/output`, stream `result`. */
   outputArtifact: z.boolean(),
   exitCode: z.number().int().nullable(),
   error: z
@@ -146,22 +149,22 @@ export const TurnSchema = z.object({
   bytes: z.object({ stdout: z.number().int(), stderr: z.number().int(), result: z.number().int() }),
   timings: z.object({
     queuedMs: z.number().nullable(),
-    /** Request at the supervisor → sandbox ready. */
+    /** From the request until the sandbox is ready. */
     dispatchMs: z.number().nullable(),
-    /** Handed to the agent → ended. */
+    /** From the start in the agent until the end. */
     turnMs: z.number().nullable(),
-    /** Part of turnMs that a fresh warm worker took to start; null when it was warm already. */
+    /** The part of turnMs that starting a worker took; null if the worker was reused. */
     workerStartMs: z.number().nullable(),
   }),
-  /** Which warm worker answered: the same value means in-memory state was shared. Null for commands. */
+  /** The worker that ran the turn. Turns with the same worker share memory. Null for commands. */
   worker: z.object({ id: z.string(), reused: z.boolean() }).nullable(),
-  /** Null before the turn begins, and where none is taken (the turn of a throw-away). */
+  /** Null before the turn starts, and if there is none (in temporary sessions). */
   snapshot: TurnSnapshotSchema.nullable(),
 });
 export type Turn = z.infer<typeof TurnSchema>;
 
 /**
- * One line of a session's history. `hash` = sha256 over the canonical JSON `[sessionId, seq, at, type, data, prevHash]`.
+ * One event of a session's history. `hash` = sha256 over the canonical JSON `[sessionId, seq, at, type, data, prevHash]`.
  * Canonical: keys sorted, no spaces (RFC 8785). `prevHash` of the first event is 64 zeros.
  */
 export const EventSchema = z.object({
@@ -190,14 +193,14 @@ export const ProfileSummarySchema = z.object({
   bytes: z.number().int().nonnegative(),
   sessions: z.number().int().nonnegative(),
   source: z.string(),
-  /** Shell commands by name that tell whether the work is good. */
+  /** Shell commands by name that check the agent's work. */
   checks: z.record(z.string(), z.string()),
 });
 export type ProfileSummary = z.infer<typeof ProfileSummarySchema>;
 
 export const WorkspaceInfoSchema = z.object({
   sessionId: SessionIdSchema,
-  /** The host's folder where the backing is a directory, else null. */
+  /** The directory on the host if the backing is a directory, else null. */
   path: z.string().nullable(),
   volume: z.string().nullable(),
   bytes: z.number().int().nonnegative(),
@@ -222,7 +225,7 @@ export const EngineStatusSchema = z.object({
       runtimes: z.array(z.string()),
     })
     .nullable(),
-  /** Why it cannot be reached and what to do, when it cannot. */
+  /** If it cannot be reached: why, and what to do. */
   why: z.string().nullable(),
   next: z.string().nullable(),
 });

@@ -3,8 +3,8 @@ import type { ErrorData } from './error-data.ts';
 export type { ErrorData };
 
 /**
- * Every way in which a request can fail, as a stable word. The number is the JSON-RPC error code on the wire.
- * Standard JSON-RPC codes are kept where one fits; ours count down from -33001.
+ * All error codes, as stable words. The number is the JSON-RPC error code on the wire: a standard one where one fits,
+ * otherwise ours, which count down from -33001.
  */
 export const ERROR_CODES = {
   protocol_error: -32700,
@@ -14,7 +14,7 @@ export const ERROR_CODES = {
   internal: -32603,
   cancelled: -32800,
 
-  // The conversation between programs
+  // The connection between programs
   connection_closed: -33001,
   version_mismatch: -33002,
   overloaded: -33003,
@@ -31,14 +31,14 @@ export const ERROR_CODES = {
   permission_denied: -33017,
   timeout: -33018,
 
-  // The home of an installation
+  // The Holdfast home
   home_locked: -33030,
   home_newer: -33031,
   home_damaged: -33032,
   no_space: -33033,
   path_too_long: -33034,
 
-  // The engine and what it runs
+  // The engine and its containers
   engine_unavailable: -33040,
   engine_error: -33041,
   image_not_found: -33042,
@@ -67,7 +67,7 @@ export const ERROR_CODES = {
 
   // Snapshots
   snapshot_damaged: -33100,
-  /** The profile lets no turn begin without a complete snapshot, and there is none. */
+  /** The profile requires a complete snapshot before each turn, and creating it failed. */
   snapshot_required: -33101,
 } as const;
 
@@ -81,8 +81,8 @@ export interface HoldfastErrorOptions {
 }
 
 /**
- * The one error class that crosses a boundary. `message` says what was asked and did not happen;
- * `why` and `next` finish the sentence for a person, `details` for a program.
+ * The only error class that crosses a process boundary. `message` says what failed, `why` the cause, and `next` what the
+ * user can do. `details` is data for programs.
  */
 export class HoldfastError extends Error {
   override readonly name = 'HoldfastError';
@@ -103,7 +103,7 @@ export class HoldfastError extends Error {
     return ERROR_CODES[this.code];
   }
 
-  /** `what, why, what to do` on one line, as the CLI prints it after `error <code>: `. */
+  /** `message; why; next` on one line, as the CLI prints it after `error <code>: `. */
   get sentence(): string {
     return [this.message, this.why, this.next].filter((part) => part !== undefined && part !== '').join('; ');
   }
@@ -117,7 +117,7 @@ export class HoldfastError extends Error {
     };
   }
 
-  /** Any thrown value as a HoldfastError: ours as they are, others as `internal` with their cause kept. */
+  /** Converts any thrown value to a HoldfastError. Other errors become `internal` and the `cause`. */
   static from(error: unknown, what = 'The request failed'): HoldfastError {
     if (error instanceof HoldfastError) return error;
     const why = error instanceof Error ? error.message : String(error);

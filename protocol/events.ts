@@ -11,7 +11,7 @@ import { ErrorDataSchema } from './error-data.ts';
 import { SessionIdSchema, SnapshotIdSchema, TerminalIdSchema } from './ids.ts';
 import { SnapshotReasonSchema } from './snapshots.ts';
 
-/** Bytes of one turn's output, of all streams together, that are kept inside events; more goes to an artifact. */
+/** Output of one turn (all streams together) up to this size is stored in events. More is stored in an artifact. */
 export const INLINE_OUTPUT_BYTES = 32 * 1024;
 /** `prevHash` of a session's first event. */
 export const GENESIS_HASH = '0'.repeat(64);
@@ -31,8 +31,8 @@ export const OutputStreamSchema = z.enum(OUTPUT_STREAMS);
 export type OutputStream = z.infer<typeof OutputStreamSchema>;
 
 /**
- * Everything that a session's history can say, by type. Replaying these gives the state that the rows hold. Secrets and
- * whole prompts never go into an event: history is shown, exported and kept longer than anything else.
+ * The data of every event type. Replaying the events of a session gives the state of its rows. Events never contain
+ * secrets or whole prompts, because history is displayed, exported and kept longer than anything else.
  */
 export const EVENT_SCHEMAS = {
   'session.created': z.object({
@@ -54,18 +54,18 @@ export const EVENT_SCHEMAS = {
     model: z.string().nullable().optional(),
     about: z.string().nullable().optional(),
   }),
-  /** The workspace is gone or going; the row stays as a tombstone. */
+  /** The workspace is being deleted. The row stays as a tombstone. */
   'session.deleted': z.object({ why: z.string() }),
-  /** A week after the deletion: inputs, outputs and what the events before this one held are gone; their hashes stay. */
+  /** A week after the deletion: inputs, outputs and the data of earlier events were removed. Their hashes stay. */
   'session.contents-removed': z.object({}),
 
-  /** A new generation is begun: containers of an older one no longer count. */
+  /** Starts a new generation. Containers of older generations are obsolete. */
   'sandbox.starting': z.object({ generation: z.number().int().positive() }),
   'sandbox.started': z.object({
     generation: z.number().int().positive(),
     case: DispatchCaseSchema,
     image: z.string(),
-    /** What the engine says the image is: an id or digest. */
+    /** The image id or digest that the engine reports. */
     imageIdentity: z.string().nullable(),
     codeVersion: z.number().int().positive().nullable(),
   }),
@@ -76,7 +76,7 @@ export const EVENT_SCHEMAS = {
     turnId: TurnIdSchema,
     kind: z.enum(['handler', 'command']),
     inputBytes: bytes,
-    /** The beginning of the input, for a person to know it by. */
+    /** The beginning of the input, for display. */
     preview: z.string(),
     timeoutMs: z.number().int().positive(),
   }),
@@ -89,22 +89,22 @@ export const EVENT_SCHEMAS = {
     queuedMs: ms,
     dispatchMs: ms,
   }),
-  /** Its sandbox ended before anything of the turn had begun: it begins anew in the next one. */
+  /** The sandbox ended before the turn had started in it. The turn starts again in the next sandbox. */
   'turn.restarted': z.object({
     turnId: TurnIdSchema,
     generation: z.number().int(),
-    /** How the next one came to be, in place of what `turn.started` said; not told by older supervisors. */
+    /** How the next sandbox was obtained; replaces the value of `turn.started`. Older supervisors omit it. */
     case: DispatchCaseSchema.optional(),
     reused: z.boolean().optional(),
   }),
-  /** The warm worker that took it. */
+  /** The worker that runs the turn. */
   'turn.worker': z.object({
     turnId: TurnIdSchema,
     workerId: z.string(),
     workerReused: z.boolean(),
     workerStartMs: ms,
   }),
-  /** Exactly one of `text`, `base64` and `artifact`. With `artifact` the bytes are in a file beside the log. */
+  /** Exactly one of `text`, `base64` and `artifact` is set. An artifact is a file outside the log. */
   'turn.output': z.object({
     turnId: TurnIdSchema,
     stream: OutputStreamSchema,
@@ -113,7 +113,7 @@ export const EVENT_SCHEMAS = {
     text: z.string().optional(),
     base64: z.string().optional(),
     artifact: z.string().optional(),
-    /** Of the bytes in the artifact, so that the chain covers them too. */
+    /** Hash of the bytes in the artifact, so that the hash chain covers them. */
     sha256: z.string().optional(),
   }),
   'turn.cancelling': z.object({ turnId: TurnIdSchema }),
@@ -122,7 +122,7 @@ export const EVENT_SCHEMAS = {
     status: TurnStatusSchema,
     exitCode: z.number().int().nullable(),
     error: TurnErrorSchema.nullable(),
-    /** The handler's value, where it is small enough. */
+    /** The handler's return value, if it is small enough. */
     output: z.json(),
     outputArtifact: z.boolean(),
     turnMs: ms,
@@ -133,7 +133,7 @@ export const EVENT_SCHEMAS = {
 
   'exec.started': z.object({
     execId: ExecIdSchema,
-    /** The program and its arguments, shortened. */
+    /** The program and its arguments, truncated. */
     command: z.array(z.string()),
     tty: z.boolean(),
     case: DispatchCaseSchema,
@@ -147,12 +147,12 @@ export const EVENT_SCHEMAS = {
 
   'terminal.opened': z.object({
     terminalId: TerminalIdSchema,
-    /** The program and its arguments, shortened; empty for the image's shell. */
+    /** The program and its arguments, truncated; empty for the image's shell. */
     command: z.array(z.string()),
     case: DispatchCaseSchema,
     reused: z.boolean(),
   }),
-  /** `why`: what ended it, where its program did not end by itself. */
+  /** `why`: what ended it, if its program did not exit by itself. */
   'terminal.ended': z.object({
     terminalId: TerminalIdSchema,
     exitCode: z.number().int().nullable(),
@@ -161,13 +161,13 @@ export const EVENT_SCHEMAS = {
 
   'workspace.cleaned': z.object({ files: bytes, bytes, why: z.string() }),
   'workspace.measured': z.object({ bytes }),
-  /** The project was put into the workspace; what was there stayed. */
+  /** The project was copied into the workspace. Existing files were kept. */
   'workspace.seeded': z.object({ files: bytes, bytes, codeVersion: z.number().int().positive() }),
-  /** The workspace was made what a snapshot has: all of it, or what is at `path`. */
+  /** The workspace, or only `path`, was restored from a snapshot. */
   'workspace.restored': z.object({
     snapshotId: SnapshotIdSchema,
     path: z.string().nullable(),
-    /** The snapshot that was taken before. */
+    /** The snapshot that was created before the restore. */
     undo: SnapshotIdSchema.nullable(),
     created: bytes,
     replaced: bytes,
@@ -175,9 +175,9 @@ export const EVENT_SCHEMAS = {
     touched: bytes,
     bytes,
   }),
-  /** The files of the snapshot that the session begins with could not be brought; the next use tries again. */
+  /** Copying the files of the snapshot that the session starts with failed. The next use of the session retries. */
   'workspace.hydration-failed': z.object({ snapshotId: SnapshotIdSchema, code: z.string(), why: z.string() }),
-  /** 90 % of `workspace.limit` are used, or more. Once, until it is clearly less. */
+  /** At least 90 % of `workspace.limit` is used. Reported once, until use is clearly lower again. */
   'workspace.near-limit': z.object({ bytes, limit: bytes }),
   'snapshot.created': z.object({
     snapshotId: SnapshotIdSchema,
@@ -190,26 +190,26 @@ export const EVENT_SCHEMAS = {
     changedFiles: bytes,
     newBytes: bytes,
     frozenMs: z.number().nonnegative(),
-    /** The turn that it was taken for. */
+    /** The turn that it was created for. */
     turnId: TurnIdSchema.optional(),
-    /** That turn had begun before it was complete. */
+    /** The turn started before the snapshot was complete. */
     duringTurn: z.boolean().optional(),
-    /** How many paths it lacks because they could not be read, and the first of them. */
+    /** How many paths are missing because they could not be read, and the first of them. */
     missing: bytes.optional(),
     missingPaths: z.array(z.string()).optional(),
   }),
   'snapshot.deleted': z.object({ snapshotId: SnapshotIdSchema, why: z.string() }),
-  /** One that Holdfast takes by itself could not be taken; what it was for went on. */
+  /** An automatic snapshot failed. The operation that it was for continued. */
   'snapshot.failed': z.object({
     reason: SnapshotReasonSchema,
     code: z.string(),
     why: z.string(),
-    /** The turn that it was for. */
+    /** The turn that the snapshot was for. */
     turnId: TurnIdSchema.optional(),
   }),
   /**
-   * What comes before it in this history is the other session's, up to its event `eventSeq`, chained anew with new ids of
-   * turns. From here on it is this session's own.
+   * The events before this one were copied from the session `from`, up to its event `eventSeq`, with new turn ids and a
+   * new hash chain.
    */
   'session.forked': z.object({
     from: SessionIdSchema,
@@ -224,19 +224,19 @@ export const EVENT_SCHEMAS = {
   }),
   ...EGRESS_EVENTS,
 
-  /** A newer version of the profile's code: the next turn runs it. */
+  /** A new version of the profile was deployed. The next turn uses it. */
   'profile.deployed': z.object({ profile: z.string(), version: z.number().int().positive() }),
 } as const;
 
 export type EventType = keyof typeof EVENT_SCHEMAS;
 export type EventData<T extends EventType> = z.input<(typeof EVENT_SCHEMAS)[T]>;
 
-/** What is given to the log: it adds the rest. `at` in ms since 1970, now when left out. */
+/** An event to append. The log adds the other fields. `at`: ms since 1970, default now. */
 export type EventEntry = {
   [T in EventType]: { readonly type: T; readonly data: EventData<T>; readonly at?: number };
 }[EventType];
 
-/** The data of an event as its type has it; null for a type that this program does not know. */
+/** Parses the type and data of a stored event. Null for a type that this version does not know. */
 export function parseEvent(event: { type: string; data: unknown }): EventEntry | null {
   if (!Object.hasOwn(EVENT_SCHEMAS, event.type)) return null;
   const type = event.type as EventType;

@@ -2,12 +2,12 @@ import { z } from 'zod';
 import { SessionRefSchema, SnapshotIdSchema } from './ids.ts';
 import { PATH_LIMITS } from './paths.ts';
 
-/** The most bytes that one message carries; larger files are a sequence of reads, or begin, append and commit. */
+/** Maximum bytes per message. Larger files need several reads, or begin, append and commit. */
 export const FILE_CHUNK_BYTES = 4 * 2 ** 20;
-/** Entries of one page of a listing. */
+/** Number of entries in one page of a listing. */
 export const LIST_LIMITS = { default: 2000, max: 5000 } as const;
 
-/** `/workspace/…`, names spelled as protocol/paths.ts says. What is wrong with a path is said by whoever resolves it. */
+/** `/workspace/…`, with names encoded as in protocol/paths.ts. Whoever resolves a path validates it. */
 export const WorkspacePathSchema = z.string().max(PATH_LIMITS.characters);
 
 export const FILE_TYPES = ['file', 'directory', 'symlink', 'fifo', 'socket', 'device'] as const;
@@ -15,8 +15,8 @@ export const FileTypeSchema = z.enum(FILE_TYPES);
 export type FileType = z.infer<typeof FileTypeSchema>;
 
 /**
- * What a file held when it was looked at. Up to 4 MiB it is a hash of the content, above that of inode, size, mtime and
- * ctime (docs/files.md). Compare versions only for equality.
+ * Identifies the content of a file. For files up to 4 MiB a hash of the content, for larger ones a hash of inode, size,
+ * mtime and ctime (docs/files.md). Compare versions only for equality.
  */
 export const FileVersionSchema = z.string().min(1).max(100);
 
@@ -24,16 +24,16 @@ const size = z.number().int().nonnegative();
 
 export const FileStatSchema = z.object({
   type: FileTypeSchema,
-  /** Bytes, as `stat` says; a link's is the length of its text. */
+  /** In bytes, as in `stat`. For a symbolic link the length of its target. */
   size,
   mtimeMs: z.number().int(),
-  /** The same in nanoseconds since 1970, decimal: more digits than a number holds. */
+  /** The same in nanoseconds since 1970, as decimal text because it exceeds a JSON number. */
   mtimeNs: z.string(),
-  /** Permission bits, set-id and sticky bits included: at most 0o7777. */
+  /** Permission, set-id and sticky bits: at most 0o7777. */
   mode: z.number().int().nonnegative(),
-  /** Text of a link, spelled as names are; null for everything else. */
+  /** Target of a symbolic link, encoded like names; null for other types. */
   link: z.string().nullable(),
-  /** What a link leads to inside the workspace; null when it leads nowhere or out of it, and for everything else. */
+  /** Type of the link's target if that is inside the workspace; otherwise null. */
   linkType: FileTypeSchema.nullable(),
 });
 export type FileStat = z.infer<typeof FileStatSchema>;
@@ -46,22 +46,23 @@ export const WriteResultSchema = z.object({
   size,
   mtimeMs: z.number().int(),
   mtimeNs: z.string(),
-  /** There was no such file before. */
+  /** The file did not exist before. */
   created: z.boolean(),
-  /** The file had other names: they keep the old content, this one has the new. */
+  /** The file had other hard links, which keep the old content. */
   hardlinked: z.boolean(),
 });
 export type WriteResult = z.infer<typeof WriteResultSchema>;
 
 /**
- * What a write expects to find; one of the three must be given. `ifVersion`: exactly this, else `conflict` with
- * `details.version`. `overwrite`: any file. `create`: nothing, else `file_exists`. `create` and `overwrite`: either.
+ * The precondition of a write. At least one is required. `ifVersion`: the file has this version, else `conflict` with
+ * `details.version`. `overwrite`: the file exists. `create`: no file exists, else `file_exists`. `create` and
+ * `overwrite`: either.
  */
 const expectation = {
   ifVersion: FileVersionSchema.optional(),
   overwrite: z.boolean().optional(),
   create: z.boolean().optional(),
-  /** Of a file that is made anew; default 0o644. One that is there keeps its own. */
+  /** Mode of a new file; default 0o644. An existing file keeps its mode. */
   mode: z.number().int().min(0).max(0o777).optional(),
 };
 const at = z.object({ path: WorkspacePathSchema });
@@ -73,14 +74,14 @@ const moved = z.object({
   overwrite: z.boolean().optional(),
 });
 
-/** The calls as the sidecar answers them; clients add the session. All fail with the `file_*` codes, see docs/files.md. */
+/** supervisor → sidecar. Clients add the session. Errors: the `file_*` codes, see docs/files.md. */
 export const FILES_SIDECAR_METHODS = {
   'files/stat': {
-    /** `follow` (default true): of a link, what it leads to. `version`: say that too (reads the file). */
+    /** `follow` (default true): follow a symbolic link. `version`: also compute the version, which reads the file. */
     params: at.extend({ follow: z.boolean().optional(), version: z.boolean().optional() }),
     result: FileStatSchema.extend({ version: FileVersionSchema.nullable() }),
   },
-  /** Entries with their stats (links themselves), in byte order of their names. `cursor` is the last answer's `nextCursor`. */
+  /** Entries with their `lstat`, in byte order of their names. `cursor` is `nextCursor` of the previous page. */
   'files/list': {
     params: at.extend({
       cursor: z.string().max(PATH_LIMITS.characters).optional(),
@@ -89,8 +90,8 @@ export const FILES_SIDECAR_METHODS = {
     result: z.object({ entries: z.array(FileEntrySchema), nextCursor: z.string().nullable() }),
   },
   /**
-   * Up to `length` bytes from `offset` on, behind the answer; fewer only at the end. With `ifVersion` it fails with
-   * `conflict` when the file has changed: pieces that all carry the first one's version are of one file.
+   * Up to `length` bytes from `offset` on, after the response; fewer only at the end of the file. With `ifVersion` it
+   * fails with `conflict` if the file has changed, so that all chunks of a file belong together.
    */
   'files/read': {
     params: at.extend({
@@ -107,30 +108,30 @@ export const FILES_SIDECAR_METHODS = {
     }),
     bytes: 'result',
   },
-  /** The whole new content behind the message. */
+  /** The payload is the whole new content. */
   'files/write': { params: at.extend(expectation), result: WriteResultSchema, bytes: 'params' },
-  /** The same for more than one message: begin, append until all is there, commit. What is not committed leaves no trace. */
+  /** Writes a large file in several messages: begin, append, commit. Without commit nothing changes. */
   'files/begin': { params: at.extend(expectation), result: z.object({ upload }) },
   'files/append': { params: z.object({ upload, offset: size }), result: z.object({ size }), bytes: 'params' },
   'files/commit': { params: z.object({ upload, size }), result: WriteResultSchema },
   'files/abort': { params: z.object({ upload }), result: nothing },
-  /** An empty file where there was nothing. */
+  /** Creates an empty file. */
   'files/create': { params: at.extend({ mode: expectation.mode }), result: WriteResultSchema },
-  /** With `parents`, folders on the way are made too, and one that is there already is no error. */
+  /** With `parents`, creates missing parent directories and accepts an existing directory, as `mkdir -p`. */
   'files/mkdir': {
     params: at.extend({ parents: z.boolean().optional() }),
     result: z.object({ created: z.boolean() }),
   },
-  /** A link with exactly this text, spelled as names are, wherever that leads; `file_exists` where there is something. */
+  /** Creates a symbolic link with this target, encoded like names. The target is not checked. */
   'files/symlink': {
     params: at.extend({ link: z.string().min(1).max(PATH_LIMITS.characters) }),
     result: nothing,
   },
-  /** Without `overwrite`: `file_exists` where there is something. With it a file replaces a file, a folder an empty folder. */
+  /** Without `overwrite`, `file_exists` if the target exists. With it a file replaces a file, and a directory an empty directory. */
   'files/rename': { params: moved, result: nothing },
-  /** Files, links as links, folders with all in them. `skipped`: sockets, FIFOs and devices. `overwrite` is for files only. */
+  /** Copies files, symbolic links and directories recursively. `skipped`: sockets, FIFOs and devices. `overwrite` is for files only. */
   'files/copy': { params: moved, result: z.object({ files: size, bytes: size, skipped: size }) },
-  /** A link goes itself, never what it leads to. A folder that is not empty needs `recursive`. */
+  /** Deletes a symbolic link itself, never its target. A non-empty directory needs `recursive`. */
   'files/delete': {
     params: at.extend({ recursive: z.boolean().optional() }),
     result: z.object({ files: size, bytes: size }),
@@ -142,8 +143,8 @@ function ofSession<P extends z.ZodRawShape>(params: z.ZodObject<P>) {
 }
 
 /**
- * Of a session's workspace, or with `snapshot` of what was in it then, read-only: where a session is named too, a snapshot that
- * is not of its lineage is `not_found`. One of the two must be given.
+ * Reads the workspace of a session or, with `snapshot`, the files of a snapshot. One of the two is required. With both,
+ * a snapshot of another lineage is `not_found`.
  */
 function ofSessionOrSnapshot<P extends z.ZodRawShape>(params: z.ZodObject<P>) {
   return params.extend({ session: SessionRefSchema.optional(), snapshot: SnapshotIdSchema.optional() });

@@ -1,13 +1,13 @@
 import { isAbsolute, join, resolve } from 'node:path';
 import { homedir } from 'node:os';
 
-/** Where things of one installation are, as far as a client may need to know. */
+/** The paths of one installation that clients need. */
 export interface HomePaths {
   readonly root: string;
   readonly id: string;
   readonly socket: string;
   readonly lock: string;
-  /** Who holds the lock, for messages only. */
+  /** Describes the owner of the lock, for messages only. */
   readonly holder: string;
   readonly logs: string;
   readonly log: string;
@@ -26,7 +26,7 @@ export function homePaths(root: string): HomePaths {
   };
 }
 
-/** `$HOLDFAST_HOME`, or `~/.holdfast`; always absolute. */
+/** `$HOLDFAST_HOME`, or `~/.holdfast`, as an absolute path. */
 export function homeFromEnvironment(env: Readonly<Record<string, string | undefined>>): string {
   const named = env['HOLDFAST_HOME'];
   if (named === undefined || named === '') return join(homedir(), '.holdfast');

@@ -2,7 +2,7 @@ import { isIPv4, isIPv6 } from 'node:net';
 import { domainToASCII } from 'node:url';
 
 /**
- * A host as it is compared, looked up and shown – the one form of it that there is: a name in lower-case ASCII without a
+ * The canonical form of a host, which is used to compare, resolve and print it: a name in lower-case ASCII without a
  * trailing dot, a dotted IPv4 address, or an IPv6 address in its shortest form without brackets.
  */
 export interface CanonicalHost {
@@ -11,19 +11,20 @@ export interface CanonicalHost {
 }
 
 export interface HostRejection {
-  /** Why it is no host, one sentence without a period. Holds none of its text. */
+  /** Why the text is not a valid host: one sentence without a period that does not quote the text. */
   readonly refused: string;
 }
 
 const LONGEST_NAME = 253;
 const LONGEST_LABEL = 63;
 const LABEL = /^[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?$/;
-/** What some resolver somewhere would take for a number, and the name for an address. */
+/** A last label that some resolvers parse as a number, and then the whole name as an address. */
 const NUMBER = /^(\d+|0x[0-9a-f]*)$/;
 
 /**
- * Done once, before anything is decided. What a resolver or a web server might read in another way than we do is refused:
- * NUL, user info, percent signs, numbers written in unusual ways (`127.1`, `0x7f000001`), IPv6 that stands for an IPv4 address.
+ * Canonicalizes a host once, before any decision. Rejects whatever a resolver or a web server might interpret in
+ * another way: NUL, user info, percent signs, unusual notations of addresses (`127.1`, `0x7f000001`), IPv4 addresses
+ * written as IPv6.
  */
 export function canonicalizeHost(text: string): CanonicalHost | HostRejection {
   if (text.length === 0) return { refused: 'the host is empty' };
@@ -37,12 +38,12 @@ export function canonicalizeHost(text: string): CanonicalHost | HostRejection {
   if (labels.some((label) => label.length > LONGEST_LABEL || !LABEL.test(label)))
     return { refused: 'the host has characters that no name has' };
   if (!NUMBER.test(labels.at(-1) ?? '')) return { kind: 'name', host: name };
-  // Node refuses leading zeroes, which others read as octal.
+  // isIPv4 rejects leading zeroes, which some programs interpret as octal.
   if (isIPv4(name) && ascii === name) return { kind: 'ipv4', host: name };
   return { refused: 'the host is an address in an unusual notation' };
 }
 
-/** Names beyond ASCII become what is asked of a name server. Everything else only loses its capitals. */
+/** Converts a name with non-ASCII characters to Punycode, and any other to lower case. */
 function asciiName(text: string): string | null {
   let odd = false;
   for (const character of text) {
@@ -51,7 +52,7 @@ function asciiName(text: string): string | null {
     odd ||= code > 0x7f;
   }
   if (!odd) return text.toLowerCase();
-  // domainToASCII would decode these, and stop at the first of some.
+  // domainToASCII would decode these characters, or stop at them.
   if (/[%/?#@\\:[\]]/.test(text)) return null;
   const ascii = domainToASCII(text);
   return ascii === '' ? null : ascii;
@@ -59,7 +60,7 @@ function asciiName(text: string): string | null {
 
 function canonicalIpv6(text: string): CanonicalHost | HostRejection {
   const inner = text.startsWith('[') && text.endsWith(']') ? text.slice(1, -1) : text;
-  // With a zone it names an interface of the machine that dials.
+  // A zone id would name a network interface of the machine that connects.
   if (!isIPv6(inner) || inner.includes('%')) return { refused: 'the host is not an address' };
   const host = new URL(`http://[${inner}]/`).hostname.slice(1, -1);
   if (/^::(ffff:)?[0-9a-f]+:[0-9a-f]+$/.test(host))
@@ -67,7 +68,7 @@ function canonicalIpv6(text: string): CanonicalHost | HostRejection {
   return { kind: 'ipv6', host };
 }
 
-/** `host:port`, or null for text that is not that. A port is decimal, without a sign or leading zeroes. */
+/** Splits `host:port`. Null if the text is something else. A port is decimal, without a sign or leading zeroes. */
 export function splitAuthority(text: string): { readonly host: string; readonly port: number | null } | null {
   const match = /^(\[[^\]]*\]|[^:[\]]*)(?::([1-9]\d{0,4}))?$/.exec(text);
   if (match === null) return null;
@@ -76,7 +77,7 @@ export function splitAuthority(text: string): { readonly host: string; readonly 
   return { host: match[1] ?? '', port };
 }
 
-/** As people write it: IPv6 in brackets. */
+/** Formats a host with an optional port, IPv6 in brackets. */
 export function formatHost(host: string, port?: number | null): string {
   const shown = host.includes(':') ? `[${host}]` : host;
   return port === undefined || port === null ? shown : `${shown}:${String(port)}`;

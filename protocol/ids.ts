@@ -1,9 +1,9 @@
 import { z } from 'zod';
 import './validation-messages.ts';
 
-// Apart from the entities: a program that needs no more than these should not have to build all the others to start.
+// Separate from entities.ts, so that a program that needs only these starts faster.
 
-/** `ses-` and 16 characters of lower-case base32: a DNS label, a URI authority and a folder name at once. */
+/** `ses-` and 16 characters of lower-case base32: valid as a DNS label, a URI authority and a folder name. */
 export const SessionIdSchema = z.string().regex(/^ses-[a-z2-7]{16}$/);
 export const TurnIdSchema = z.string().regex(/^turn-[a-z2-7]{16}$/);
 export const ExecIdSchema = z.string().regex(/^exec-[a-z2-7]{16}$/);

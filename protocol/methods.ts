@@ -34,7 +34,7 @@ import { TERMINAL_METHODS } from './terminals.ts';
 import { WATCH_METHODS, WATCH_NOTIFICATIONS } from './watch.ts';
 import { PEER_NOTIFICATIONS } from './wire/peer-notifications.ts';
 
-/** Shape of one method: what goes in, what comes out. `bytes` says on which side raw bytes may ride behind the message. */
+/** The schemas of one method. `bytes` says whether the request, the response or both may carry a raw payload. */
 export interface MethodShape {
   readonly params: z.ZodType;
   readonly result: z.ZodType;
@@ -49,17 +49,17 @@ const tag = z.string().min(1).max(64);
 export const ClientInfoSchema = z.object({
   name: z.string().max(100),
   version: z.string().max(50),
-  /** Identity of the program's build: two programs of one version may differ. */
+  /** Identifies the build: two programs of the same version may differ. */
   build: z.string().max(100),
-  /** When that build was made, ms since 1970; the later one is the newer one at equal versions. */
+  /** Time of the build, ms since 1970. Of two builds of the same version the later one is newer. */
   builtAt: z.number(),
 });
 export type ClientInfo = z.infer<typeof ClientInfoSchema>;
 
-/** Protocol versions this program speaks, best first. A version changes only when an old peer would misunderstand. */
+/** Protocol versions that this program supports, best first. A version changes only for incompatible changes. */
 export const PROTOCOL_VERSIONS = ['1'] as const;
 
-/** client → supervisor. The one map that types both sides; nothing else may be called. */
+/** client → supervisor. This map types both sides. No other method can be called. */
 export const METHODS = {
   hello: {
     params: z.object({
@@ -71,7 +71,7 @@ export const METHODS = {
       protocolVersion: z.string(),
       supervisor: ClientInfoSchema.extend({ pid: z.number().int(), epoch: z.number().int() }),
       home: z.string(),
-      /** Presence flags: what this supervisor can do beyond version 1. */
+      /** Capabilities of this supervisor beyond version 1. */
       capabilities: z.record(z.string(), z.boolean()),
     }),
   },
@@ -96,12 +96,12 @@ export const METHODS = {
       logFile: z.string(),
     }),
   },
-  /** Ends the supervisor; sandboxes and turns go on, the next supervisor picks them up. `sandboxes: true` stops those too. */
+  /** Stops the supervisor. Sandboxes and turns keep running, and the next supervisor adopts them. `sandboxes: true` stops them too. */
   'supervisor/stop': {
     params: z.object({ sandboxes: z.boolean().optional() }),
     result: z.object({ stopped: z.number().int() }),
   },
-  /** A newer program asks this one to make room: it finishes the step at hand, lets go of the home and leaves. */
+  /** A newer program asks this supervisor to hand over: it finishes its current step, releases the home and exits. */
   'supervisor/handover': {
     params: z.object({ to: ClientInfoSchema }),
     result: z.object({ leaving: z.boolean() }),
@@ -109,14 +109,14 @@ export const METHODS = {
   'supervisor/doctor': { params: nothing, result: z.object({ checks: z.array(CheckSchema) }) },
   gc: {
     params: z.object({ dryRun: z.boolean().optional() }),
-    /** `kept` belongs to nothing either, but may be somebody's work: it never goes by itself. */
+    /** `retained`: unused objects that may be somebody's work and are never removed automatically. */
     result: z.object({
       removed: z.array(GarbageSchema),
       retained: z.array(GarbageSchema),
       dryRun: z.boolean(),
     }),
   },
-  /** Removes every container, volume, network and file of this home, then the supervisor leaves. */
+  /** Removes every container, volume, network and file of this home, then stops the supervisor. */
   purge: { params: z.object({ force: z.boolean() }), result: z.object({ removed: z.array(GarbageSchema) }) },
 
   'profile/deploy': {
@@ -134,7 +134,7 @@ export const METHODS = {
     params: z.object({
       profile: ProfileNameSchema,
       name: SessionNameSchema.optional(),
-      /** Begin with a snapshot's files instead of the project. */
+      /** Start with the files of a snapshot instead of the project. */
       from: SnapshotSourceSchema.optional(),
       opId,
     }),
@@ -155,14 +155,14 @@ export const METHODS = {
   },
   'session/show': { params: session, result: z.object({ session: SessionSchema }) },
   'session/pause': { params: session, result: z.object({ session: SessionSchema }) },
-  /** Ends the containers; the workspace stays. Refused with `conflict` while a turn, exec or terminal is live, unless `force`. */
+  /** Stops the containers and keeps the workspace. Fails with `conflict` while a turn, exec or terminal runs, unless `force`. */
   'session/stop': {
     params: session.extend({ force: z.boolean().optional() }),
     result: z.object({ session: SessionSchema }),
   },
   /**
-   * From `clean` and from a snapshot a snapshot is taken first (`undo`), and it is refused while a turn, exec or terminal is
-   * live, unless `cancel`; `force` goes on where that snapshot cannot be taken.
+   * Starts the sandbox. From `clean` or from a snapshot it first creates a snapshot of the current files (`undo`), and
+   * fails with `conflict` while a turn, exec or terminal runs, unless `cancel`. `force` continues without that snapshot.
    */
   'session/resume': {
     params: session.extend({
@@ -173,7 +173,7 @@ export const METHODS = {
     }),
     result: z.object({
       session: SessionSchema,
-      /** The snapshot that takes the workspace back to what it was; null where nothing was changed. */
+      /** The snapshot of the files before the change; null if nothing was changed. */
       undo: SnapshotIdSchema.nullable(),
       sandbox: DispatchResultSchema,
       timings: z.object({ dispatchMs: z.number() }),
@@ -200,7 +200,7 @@ export const METHODS = {
     }),
     result: z.object({ events: z.array(EventSchema), lastSeq: z.number().int() }),
   },
-  /** From here on `session/event` notifications arrive, gap-free after `after`; `session/unsubscribe` ends them. */
+  /** Starts `session/event` notifications for all events after `after`, without gaps. `session/unsubscribe` ends them. */
   'session/subscribe': {
     params: session.extend({ after: z.number().int().nonnegative().optional() }),
     result: z.object({ subscription: z.string(), lastSeq: z.number().int() }),
@@ -217,9 +217,9 @@ export const METHODS = {
   },
 
   /**
-   * Puts a turn into the session's queue and returns at once. By `session`, or by `profile` (and `name`):
-   * a persistent profile then uses its session `default`, an ephemeral one a throw-away; a new name creates the session.
-   * Input: JSON in `input` for a handler, text in `prompt` for a command – or raw bytes behind the message for either.
+   * Adds a turn to the session's queue and returns at once. The session is given by `session`, or by `profile` and
+   * `name`: a new name creates the session. Without a name, a persistent profile uses its session `default`, an ephemeral
+   * one a temporary session. Input: JSON in `input` for a handler, text in `prompt` for a command, or the payload for either.
    */
   'turn/start': {
     params: z.object({
@@ -244,15 +244,15 @@ export const METHODS = {
     params: session.extend({ limit: z.number().int().min(1).max(1000).optional() }),
     result: z.object({ turns: z.array(TurnSchema) }),
   },
-  /** Answers when the turn has ended or `timeoutMs` has passed (then with the turn as it is). */
+  /** Responds when the turn has ended, or with its current state after `timeoutMs`. */
   'turn/wait': {
     params: z.object({ turn: TurnIdSchema, timeoutMs: z.number().int().min(0).max(86_400_000).optional() }),
     result: z.object({ turn: TurnSchema }),
   },
   'turn/cancel': { params: z.object({ turn: TurnIdSchema }), result: z.object({ turn: TurnSchema }) },
   /**
-   * Up to `limit` bytes of a turn's output from `offset` on, as raw bytes behind the answer. With `waitMs` it waits for
-   * at least one byte or the end. `ended` with no bytes left means: that was all.
+   * Returns up to `limit` bytes of a turn's output from `offset` on as the payload. With `waitMs` it waits for at least
+   * one byte or the end. `ended` without bytes means the end of the output.
    */
   'turn/output': {
     params: z.object({
@@ -271,7 +271,7 @@ export const METHODS = {
     bytes: 'result',
   },
 
-  /** Starts a process in the agent container. Output arrives as `exec/output`, the end as `exec/exited`. */
+  /** Starts a process in the agent container. Its output arrives as `exec/output`, its exit as `exec/exited`. */
   'exec/start': {
     params: session.extend({
       command: z.array(z.string().max(131_072)).min(1).max(4096),
@@ -284,7 +284,7 @@ export const METHODS = {
     }),
     result: z.object({ exec: ExecIdSchema, sessionId: SessionIdSchema, sandbox: DispatchResultSchema }),
   },
-  /** Input bytes ride behind the message; the answer comes when they have been taken (flow control). `end` closes stdin. */
+  /** The payload is input. Responds when the process has accepted it (flow control). `end` closes stdin. */
   'exec/input': {
     params: z.object({ exec: ExecIdSchema, end: z.boolean().optional() }),
     result: nothing,
@@ -305,17 +305,17 @@ export const METHODS = {
 
   ...TERMINAL_METHODS,
 
-  /** `snapshots`: what its snapshots take, which is not part of `bytes`. */
+  /** `snapshots`: disk use of its snapshots, which `bytes` does not include. */
   'workspace/info': {
     params: session,
     result: WorkspaceInfoSchema.extend({ snapshots: SnapshotUsageSchema }),
   },
   /**
-   * Answered when all files are there that the session begins with: at once where nothing is being brought. Fails as a use of the
-   * workspace would. Cancelled, they are brought all the same.
+   * Responds when the workspace has been hydrated: at once if nothing is being copied. Fails as a use of the workspace
+   * would. Cancelling the request does not stop the hydration.
    */
   'workspace/wait': { params: session, result: z.object({ session: SessionSchema }) },
-  /** Empties the workspace. Refused with `confirmation_required` unless `force`, with `conflict` while a turn is live. */
+  /** Deletes all files of the workspace. Fails with `confirmation_required` unless `force`, and with `conflict` while a turn runs. */
   'workspace/clean': {
     params: session.extend({ force: z.boolean(), opId }),
     result: z.object({ removedFiles: z.number().int(), removedBytes: z.number().int() }),
@@ -328,10 +328,10 @@ export const METHODS = {
   ...SNAPSHOT_METHODS,
 } as const satisfies Record<string, MethodShape>;
 
-/** supervisor → client. `bytes` as above. */
+/** supervisor → client. */
 export const NOTIFICATIONS = {
   'session/event': { params: z.object({ subscription: z.string(), event: EventSchema }) },
-  /** The client fell behind so far that the supervisor gave up keeping its place: subscribe again after the last seq seen. */
+  /** The supervisor has dropped the subscription, because the client fell too far behind: subscribe again after the last seq. */
   'session/resync': { params: z.object({ subscription: z.string(), lastSeq: z.number().int() }) },
   'exec/output': {
     params: z.object({ exec: ExecIdSchema, stream: z.enum(['stdout', 'stderr']) }),
@@ -349,7 +349,7 @@ export const NOTIFICATIONS = {
   progress: PEER_NOTIFICATIONS.progress,
 } as const satisfies Record<string, { params: z.ZodType; bytes?: 'params' }>;
 
-/** client → supervisor, without an answer. */
+/** client → supervisor, without a response. */
 export const CLIENT_NOTIFICATIONS = {
   cancel: PEER_NOTIFICATIONS.cancel,
 } as const satisfies Record<string, { params: z.ZodType }>;

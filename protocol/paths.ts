@@ -1,63 +1,63 @@
 import { HoldfastError } from './errors.ts';
 
 /**
- * How the protocol writes names and paths of a workspace.
+ * How the protocol encodes names and paths of a workspace.
  *
- * A name on disk is bytes. A name that is valid UTF-8 is written as itself; only what could not be told apart otherwise is
- * escaped, byte by byte, as `␛` (U+241B) and two lower-case hexadecimal digits: bytes that are not UTF-8, and the bytes of
- * `␛` itself. So every name has exactly one spelling, which JSON, URIs and terminals carry unharmed.
+ * A name on disk is a sequence of bytes. Valid UTF-8 is encoded as itself. Bytes that are not UTF-8, and the bytes of `␛`
+ * (U+241B) itself, are each escaped as `␛` and two lower-case hexadecimal digits. So every name has exactly one encoding,
+ * which JSON, URIs and terminals preserve.
  */
 export const ESCAPE = '\u241b';
 
-/** The folder that all paths lie in, as the agent sees it. */
+/** The root of all paths, as the agent sees it. */
 export const WORKSPACE = '/workspace';
 
 export const PATH_LIMITS = {
-  /** Of the whole path on disk, `/workspace` included. */
+  /** For the whole path on disk, including `/workspace`. */
   pathBytes: 4096,
   nameBytes: 255,
-  /** A byte may take three characters. */
+  /** An escaped byte takes three characters. */
   characters: 3 * 4096,
 } as const;
 
 const SLASH = 0x2f;
-const BACKSTOP = '\ufffd';
+const REPLACEMENT_CHARACTER = '\ufffd';
 
-/** A name on disk → its spelling. */
+/** Encodes a name on disk. */
 export function encodeName(name: Uint8Array): string {
   const bytes = Buffer.from(name.buffer, name.byteOffset, name.byteLength);
   const text = bytes.toString('utf8');
-  if (!text.includes(BACKSTOP) && !text.includes(ESCAPE)) return text;
-  let spelled = '';
+  if (!text.includes(REPLACEMENT_CHARACTER) && !text.includes(ESCAPE)) return text;
+  let encoded = '';
   for (let at = 0; at < bytes.length;) {
     const length = sequenceLength(bytes, at);
     if (length === 0) {
-      spelled += escaped(bytes.subarray(at, at + 1));
+      encoded += escaped(bytes.subarray(at, at + 1));
       at += 1;
     } else {
       const character = bytes.toString('utf8', at, at + length);
-      spelled += character === ESCAPE ? escaped(bytes.subarray(at, at + length)) : character;
+      encoded += character === ESCAPE ? escaped(bytes.subarray(at, at + length)) : character;
       at += length;
     }
   }
-  return spelled;
+  return encoded;
 }
 
-/** A spelling → the name on disk. Throws `invalid_params` for what `encodeName` never gives. */
-export function decodeName(spelled: string): Buffer {
-  const name = spelled.includes(ESCAPE) ? unescaped(spelled) : Buffer.from(spelled, 'utf8');
-  if (encodeName(name) !== spelled) {
+/** Decodes a name. Throws `invalid_params` for text that `encodeName` never returns. */
+export function decodeName(encoded: string): Buffer {
+  const name = encoded.includes(ESCAPE) ? unescaped(encoded) : Buffer.from(encoded, 'utf8');
+  if (encodeName(name) !== encoded) {
     throw refused(
-      spelled,
-      `it is not how a name is written: ${ESCAPE} must be followed by the byte it stands for, as two digits`,
+      encoded,
+      `the name is not encoded correctly: ${ESCAPE} must be followed by a byte as two digits`,
     );
   }
   return name;
 }
 
 /**
- * An absolute path below /workspace → its names on disk, without `workspace`; empty for /workspace itself. A backslash is a
- * character like any other. Throws `invalid_params` for what is not a path, `file_not_found` for a path elsewhere.
+ * Splits an absolute path below /workspace into its names on disk, without `workspace`; empty for /workspace itself.
+ * A backslash has no special meaning. Throws `invalid_params` for an invalid path, `file_not_found` for one elsewhere.
  */
 export function parsePath(path: string): Buffer[] {
   if (path.length > PATH_LIMITS.characters)
@@ -86,22 +86,23 @@ export function parsePath(path: string): Buffer[] {
   return below;
 }
 
-/** The reverse of `parsePath`. */
+/** The inverse of `parsePath`. */
 export function formatPath(names: readonly Uint8Array[]): string {
   return [WORKSPACE, ...names.map(encodeName)].join('/');
 }
 
-/** The text of a link is bytes too, but has slashes and need not be a path of ours. */
+/** Encodes the target of a symbolic link, which may contain slashes and need not be a path in the workspace. */
 export function encodeLink(text: Uint8Array): string {
   return encodeName(text);
 }
 
-/** The reverse. Throws `invalid_params` for what `encodeLink` never gives, and for what no link can be. */
-export function decodeLink(spelled: string): Buffer {
-  const text = decodeName(spelled);
-  if (text.length === 0 || text.includes(0)) throw refused(spelled, 'a link has a text, without NUL');
+/** Decodes the target of a symbolic link. Throws `invalid_params` for an invalid encoding or target. */
+export function decodeLink(encoded: string): Buffer {
+  const text = decodeName(encoded);
+  if (text.length === 0 || text.includes(0))
+    throw refused(encoded, 'the target of a link must not be empty or contain NUL');
   if (text.length >= PATH_LIMITS.pathBytes) {
-    throw refused(spelled, `a link is shorter than ${PATH_LIMITS.pathBytes} bytes`);
+    throw refused(encoded, `the target of a link must be shorter than ${PATH_LIMITS.pathBytes} bytes`);
   }
   return text;
 }
@@ -112,20 +113,20 @@ function escaped(bytes: Uint8Array): string {
   return [...bytes].map((byte) => ESCAPE + byte.toString(16).padStart(2, '0')).join('');
 }
 
-function unescaped(spelled: string): Buffer {
-  const [first = '', ...rest] = spelled.split(ESCAPE);
+function unescaped(encoded: string): Buffer {
+  const [first = '', ...rest] = encoded.split(ESCAPE);
   const parts = [Buffer.from(first, 'utf8')];
   for (const piece of rest) {
     const digits = piece.slice(0, 2);
     if (!/^[0-9a-f]{2}$/.test(digits)) {
-      throw refused(spelled, `${ESCAPE} must be followed by two lower-case hexadecimal digits`);
+      throw refused(encoded, `${ESCAPE} must be followed by two lower-case hexadecimal digits`);
     }
     parts.push(Buffer.from(digits, 'hex'), Buffer.from(piece.slice(2), 'utf8'));
   }
   return Buffer.concat(parts);
 }
 
-/** Bytes of the well-formed UTF-8 character at `at`; 0 when there is none. Table 3-7 of the Unicode Standard. */
+/** Length of the well-formed UTF-8 character at `at`; 0 if there is none. Table 3-7 of the Unicode Standard. */
 function sequenceLength(bytes: Buffer, at: number): number {
   const lead = bytes[at] ?? 0;
   if (lead < 0x80) return 1;

@@ -2,8 +2,8 @@ import { z } from 'zod';
 import { EgressRuleSchema } from './egress.ts';
 
 /**
- * `holdfast.yaml`. Everything the contract names parses; what this version cannot do yet is refused by
- * `unsupportedFields` at deploy, so that nothing is ever silently ignored.
+ * The schema of `holdfast.yaml`. It also accepts fields that this version does not support yet. Deploy refuses those
+ * (`unsupportedFields`), so that no field is silently ignored.
  */
 
 const SECOND = 1000;
@@ -45,7 +45,7 @@ export const SizeSchema = z
     return Math.round(Number(match?.[1]) * (SIZE_UNITS[match?.[2] ?? ''] ?? Number.NaN));
   });
 
-/** DNS-1123 label: it becomes part of container names and, later, of cluster object names. */
+/** A DNS-1123 label, because it becomes part of container names. */
 export const ProfileNameSchema = z
   .string()
   .regex(
@@ -58,7 +58,7 @@ const CommandSchema = z.array(z.string().max(32_768)).min(1).max(256);
 export const AgentSchema = z.discriminatedUnion('protocol', [
   z.strictObject({
     protocol: z.literal('handler'),
-    /** Path inside the profile's folder: `agent.py`, `agent.mjs`, `agent.js`, `agent.cjs`. */
+    /** Path inside the profile's directory: `agent.py`, `agent.mjs`, `agent.js`, `agent.cjs`. */
     entry: z
       .string()
       .regex(/^[^/\0][^\0]*\.(py|mjs|cjs|js)$/, 'a .py, .mjs, .cjs or .js file in the profile folder'),
@@ -67,18 +67,18 @@ export const AgentSchema = z.discriminatedUnion('protocol', [
   z.strictObject({
     protocol: z.literal('command'),
     command: CommandSchema,
-    /** Where the prompt goes: on stdin (default), or as the last argument. */
+    /** How the prompt is passed: on stdin (default), or as the last argument. */
     prompt: z.enum(['stdin', 'argument']).default('stdin'),
     timeout: DurationSchema.optional(),
   }),
   z.strictObject({ protocol: z.literal('acp'), command: CommandSchema, timeout: DurationSchema.optional() }),
 ]);
 
-const MOST_CHECKS = 32;
+const MAX_CHECKS = 32;
 /** Shell commands by name. */
 export const ChecksSchema = z
   .record(z.string().regex(/^[\p{L}\p{N}][\p{L}\p{N} _.:-]{0,63}$/u), z.string().min(1).max(10_000))
-  .refine((checks) => Object.keys(checks).length <= MOST_CHECKS, `at most ${MOST_CHECKS} checks`);
+  .refine((checks) => Object.keys(checks).length <= MAX_CHECKS, `at most ${MAX_CHECKS} checks`);
 
 const SeedFolderSchema = z
   .string()
@@ -102,14 +102,14 @@ export const ProfileSchema = z.strictObject({
       scope: z.enum(['session', 'profile']).default('session'),
       backing: z.enum(['directory', 'volume']).optional(),
       limit: SizeSchema.optional(),
-      /** Folder of the project that a new workspace begins with, `.` when left out; false: it begins empty. */
+      /** Directory of the project that a new workspace starts with; default `.`. False: it starts empty. */
       seed: z
         .union([
           SeedFolderSchema,
           z.literal(false),
           z.strictObject({
             path: SeedFolderSchema.optional(),
-            /** With the history of the repository whose top the project is. */
+            /** Include the git history. The project must be the top of its repository. */
             git: z.boolean().optional(),
           }),
         ])
@@ -135,7 +135,7 @@ export const ProfileSchema = z.strictObject({
       memory: SizeSchema.optional(),
       cpus: z.number().positive().max(1024).optional(),
       pids: z.number().int().min(16).max(1_000_000).optional(),
-      /** Bytes of output that one turn may write before it is ended with `output_limit`. */
+      /** Maximum output of one turn in bytes. Beyond it the turn ends with `output_limit`. */
       output: SizeSchema.optional(),
     })
     .optional(),
@@ -160,8 +160,8 @@ export const ProfileSchema = z.strictObject({
     .optional(),
   checks: ChecksSchema.optional(),
   /**
-   * The snapshot before a turn. `auto`: the turn begins without it where it takes long or cannot be taken, and says so. `required`: the
-   * turn waits for it, and fails where no complete one can be taken.
+   * The snapshot before a turn. `auto`: if it takes long or fails, the turn starts without it and says so. `required`:
+   * the turn waits for it, and fails without a complete snapshot.
    */
   snapshots: z.enum(['auto', 'required']).default('auto'),
 });
@@ -169,14 +169,14 @@ export const ProfileSchema = z.strictObject({
 export type Profile = z.infer<typeof ProfileSchema>;
 
 export interface Seed {
-  /** Folder of the project, relative. */
+  /** Directory of the project, relative. */
   readonly folder: string;
-  /** With the git history. */
+  /** Include the git history. */
   readonly git: boolean;
   readonly ignore: readonly string[];
 }
 
-/** What a new workspace of the profile begins with; null for nothing. */
+/** What a new workspace of the profile starts with; null for an empty one. */
 export function seedOf({ workspace }: Pick<Profile, 'workspace'>): Seed | null {
   const { seed = '.', ignore = [] } = workspace ?? {};
   if (seed === false) return null;
@@ -188,22 +188,22 @@ export type AgentConfig = z.infer<typeof AgentSchema>;
 export const PROFILE_DEFAULTS = {
   idle: { pause: 5 * 60 * SECOND, stop: 3600 * SECOND, expire: 30 * 86_400 * SECOND },
   limits: { memory: 4 * 2 ** 30, cpus: 2, pids: 1024, output: 2 ** 30 },
-  /** How long one turn may take when the profile names no timeout. */
+  /** Default timeout of a turn. */
   turnTimeout: 12 * 3600 * SECOND,
 } as const;
 
 export interface UnsupportedField {
-  /** As in the published schema: `*` is any item of a list or any of several forms. */
+  /** Path as in the published schema: `*` is any item of a list or any alternative of a union. */
   readonly field: string;
-  /** Only this value of it; left out: the field as such. */
+  /** Only this value is unsupported. Default: the whole field. */
   readonly value?: string;
   /** What to do instead. */
   readonly next: string;
 }
 
-/** What parses but this version does not do. Deploy refuses it, and the published schema says so, both from this list. */
+/** Fields that parse but that this version does not support. Deploy refuses them, and the published schema says so. */
 export const UNSUPPORTED_FIELDS: readonly UnsupportedField[] = [
-  { field: 'setup', next: 'put what the agent needs into the image for now' },
+  { field: 'setup', next: 'put what the agent needs into the image' },
   { field: 'secrets', next: 'remove it; secrets are not available to agents yet' },
   { field: 'dockerfile', next: 'build the image yourself and name it in `image`' },
   { field: 'agent.*.protocol', value: 'acp', next: 'use `command` or `handler`' },
@@ -214,7 +214,7 @@ export const UNSUPPORTED_FIELDS: readonly UnsupportedField[] = [
   { field: 'retention', next: 'remove it; nothing is deleted by age yet' },
 ];
 
-/** The unsupported fields that a profile uses, each with what to do instead. Empty when all is well. */
+/** The unsupported fields that a profile uses, each with what to do instead. */
 export function unsupportedFields(profile: Profile): { field: string; next: string }[] {
   return UNSUPPORTED_FIELDS.flatMap(({ field, value, next }) => {
     const used = valuesAt(profile, field.split('.')).some((one) =>

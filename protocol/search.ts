@@ -5,7 +5,7 @@ import { WorkspacePathSchema } from './files.ts';
 export const SEARCH_LIMITS = {
   results: { default: 2000, max: 100_000 },
   previewCharacters: { default: 250, max: 10_000 },
-  /** Bytes of a file above which it is left out. */
+  /** Files larger than this (bytes) are skipped. */
   fileSize: { default: 16 * 2 ** 20, max: 64 * 2 ** 20 },
   timeMs: { default: 60_000, max: 600_000 },
   names: { default: 500, max: 10_000 },
@@ -15,7 +15,7 @@ const count = z.number().int().nonnegative();
 const globs = z.array(z.string().min(1).max(1000)).max(200).optional();
 const token = z.string().min(1).max(64);
 
-/** Which files are looked at. The same as ripgrep's `--glob`, `--hidden` and `--no-ignore`. */
+/** Which files are searched. The same as ripgrep's `--glob`, `--hidden` and `--no-ignore`. */
 const where = {
   /** A folder; default /workspace. */
   path: WorkspacePathSchema.optional(),
@@ -30,12 +30,12 @@ const where = {
 export const SearchParamsSchema = z.object({
   ...where,
   pattern: z.string().min(1).max(10_000),
-  /** `fixed` takes the pattern as it stands; `regex` (default) is ripgrep's syntax. */
+  /** `fixed`: literal text. `regex` (default): ripgrep's syntax. */
   syntax: z.enum(['regex', 'fixed']).optional(),
-  /** `smart` (default): exact when the pattern has a capital letter. */
+  /** `smart` (default): exact if the pattern has a capital letter. */
   letterCase: z.enum(['exact', 'ignore', 'smart']).optional(),
   word: z.boolean().optional(),
-  /** `path`: files in the order of their paths, so that a search that stops at its limit stops at the same line each time. Default `none`. */
+  /** `path`: sort by path, so that a search that stops at its limit gives the same lines each time. Default `none`. */
   sort: z.enum(['none', 'path']).optional(),
   before: count.max(100).optional(),
   after: count.max(100).optional(),
@@ -46,7 +46,7 @@ export const SearchParamsSchema = z.object({
 });
 export type SearchParams = z.infer<typeof SearchParamsSchema>;
 
-/** One line. Columns count UTF-16 units from 0, as editors do; a byte that is not UTF-8 counts as one. */
+/** One line of the results. Columns count UTF-16 code units from 0; a byte that is not UTF-8 counts as one. */
 export const SearchLineSchema = z.object({
   path: z.string(),
   kind: z.enum(['match', 'context']),
@@ -56,25 +56,25 @@ export const SearchLineSchema = z.object({
   preview: z.string(),
   /** Column at which the preview begins. */
   previewStart: count,
-  /** Columns in the whole line; empty for context. */
+  /** The matches, as columns of the whole line; empty for context lines. */
   ranges: z.array(z.object({ start: count, end: count })),
 });
 export type SearchLine = z.infer<typeof SearchLineSchema>;
 
 export const SearchSummarySchema = z.object({
-  /** Matching lines that were told of, and files that they are in. */
+  /** Number of matching lines that were reported, and of files that contain them. */
   matches: count,
   files: count,
-  /** Why there may be more than was told of; null when that was all. */
+  /** Why the search stopped early; null if it is complete. */
   stopped: z.enum(['limit', 'time']).nullable(),
-  /** Lines left out: longer than 4 MiB, or changed before they could be told of. */
+  /** Lines that were skipped: longer than 4 MiB, or changed before they could be reported. */
   skipped: count,
 });
 export type SearchSummary = z.infer<typeof SearchSummarySchema>;
 
 const FindParamsSchema = z.object({
   ...where,
-  /** Every letter must occur in the path, in order, without regard to case; empty: all files. */
+  /** Fuzzy match: every letter must occur in the path, in order, ignoring case. Empty: all files. */
   query: z.string().max(1000),
   limit: z.number().int().min(1).max(SEARCH_LIMITS.names.max).optional(),
 });
@@ -83,18 +83,18 @@ const FoundNamesSchema = z.object({ paths: z.array(z.string()), more: z.boolean(
 
 const UsageParamsSchema = z.object({
   path: WorkspacePathSchema.optional(),
-  /** How many levels below `path` folders are told apart; default 3. */
+  /** How many levels of folders below `path` are listed; default 3. */
   depth: count.max(32).optional(),
   limit: z.number().int().min(1).max(1000).optional(),
 });
 export const FolderUsageSchema = z.object({ path: z.string(), bytes: count, files: count });
 export type FolderUsage = z.infer<typeof FolderUsageSchema>;
 const UsageSchema = z.object({
-  /** Sums of all below `path`; a file with several names counts once. */
+  /** Totals of everything below `path`. A file with several hard links counts once. */
   bytes: count,
   files: count,
   directories: count,
-  /** Folders with what is in them and below, the biggest first. */
+  /** Folders with their total contents, the largest first. */
   folders: z.array(FolderUsageSchema),
 });
 export type UsageByFolder = z.infer<typeof UsageSchema>;
@@ -102,7 +102,7 @@ export type UsageByFolder = z.infer<typeof UsageSchema>;
 /** supervisor → sidecar. */
 export const SEARCH_SIDECAR_METHODS = {
   'files/search-open': { params: SearchParamsSchema, result: z.object({ search: token }) },
-  /** The next page, at most `waitMs` later; `summary` with the last one. */
+  /** The next page of results, after at most `waitMs`. The last page has the summary. */
   'files/search-next': {
     params: z.object({ search: token, waitMs: count.max(60_000) }),
     result: z.object({ lines: z.array(SearchLineSchema), summary: SearchSummarySchema.nullable() }),
@@ -114,18 +114,18 @@ export const SEARCH_SIDECAR_METHODS = {
 
 /** client → supervisor. */
 export const SEARCH_METHODS = {
-  /** Lines arrive as `files/found` before the answer; cancelling the request ends the search. */
+  /** Lines arrive as `files/found` notifications before the response. Cancelling the request ends the search. */
   'files/search': {
     params: SearchParamsSchema.extend({ session: SessionRefSchema, token }),
     result: SearchSummarySchema,
   },
-  /** Files by name, the best first. */
+  /** Files by name, the best match first. */
   'files/find': { params: FindParamsSchema.extend({ session: SessionRefSchema }), result: FoundNamesSchema },
   'files/usage': { params: UsageParamsSchema.extend({ session: SessionRefSchema }), result: UsageSchema },
 } as const;
 
 /** supervisor → client. */
 export const SEARCH_NOTIFICATIONS = {
-  /** `token` is the request's own. */
+  /** `token` is that of the request. */
   'files/found': { params: z.object({ token, lines: z.array(SearchLineSchema) }) },
 } as const;

@@ -3,16 +3,16 @@ import { TimeSchema, OpIdSchema, SessionNameSchema, SessionSchema, TurnIdSchema 
 import { WorkspacePathSchema } from './files.ts';
 import { SessionIdSchema, SessionRefSchema, SnapshotIdSchema } from './ids.ts';
 
-/** Changes of one page of a comparison. */
+/** Number of changes in one page of a comparison. */
 export const DIFF_LIMITS = { default: 1000, max: 5000 } as const;
-/** Patch bytes behind one answer. */
+/** Maximum patch bytes in one response. */
 export const PATCH_CHUNK_BYTES = 4 * 2 ** 20;
-/** Paths that a snapshot names of those that it lacks. */
+/** How many of its missing paths a snapshot lists. */
 export const MAX_MISSING_PATHS = 100;
-/** Paths that a patch leaves out, which one answer names. */
+/** How many of the paths that a patch omits one response lists. */
 export const MAX_OMITTED_PATHS = 100;
 
-/** `manual`: a person or program asked for it. All others are taken by Holdfast itself and thinned with age. */
+/** `manual`: requested by a user or program. All others are automatic and are thinned out with age. */
 export const SNAPSHOT_REASONS = [
   'manual',
   'before-turn',
@@ -38,29 +38,29 @@ export const SnapshotSchema = z.object({
   createdAt: TimeSchema,
   reason: SnapshotReasonSchema,
   label: z.string().nullable(),
-  /** Never thinned. */
+  /** Never deleted automatically. */
   pinned: z.boolean(),
-  /** The snapshot that was the session's newest when this one was taken. */
+  /** The session's previous snapshot. */
   base: SnapshotIdSchema.nullable(),
-  /** Of the tree. Bytes are those of files as `stat` says, each hardlinked file once. */
+  /** Totals of the tree. Bytes are sizes as in `stat`; each hardlinked file counts once. */
   files: count,
   directories: count,
   bytes: count,
-  /** Against the snapshot before it. */
+  /** Compared with `base`. */
   changedFiles: count,
   changedBytes: count,
-  /** What it added to the disk. */
+  /** Bytes that it added on disk. */
   newBytes: count,
   scanMs: ms,
-  /** How long the agent stood still for it; 0 where nothing had to be frozen. */
+  /** How long the agent was paused; 0 if it was not. */
   frozenMs: ms,
-  /** Last event of the session's history that came before it. */
+  /** The last event of the session's history before it. */
   eventSeq: count,
-  /** The turn that it was taken for, and what that was asked, as one short line; null for other reasons. */
+  /** The turn that it was created for, and the beginning of its prompt; null for other reasons. */
   turn: z.object({ id: TurnIdSchema, prompt: z.string() }).nullable(),
-  /** It was taken for a turn that had begun before it was complete: it may hold some of what the turn has done. */
+  /** It was finished after its turn had started, and may contain some of the turn's changes. */
   duringTurn: z.boolean(),
-  /** Paths that it lacks because they could not be read: it is incomplete unless this is 0. */
+  /** Number of paths that are missing because they could not be read. 0: the snapshot is complete. */
   missing: count,
   /** The first of them. */
   missingPaths: z.array(z.string()),
@@ -70,28 +70,28 @@ export type Snapshot = z.infer<typeof SnapshotSchema>;
 export const CHANGE_KINDS = ['added', 'modified', 'deleted', 'renamed', 'mode', 'typechange'] as const;
 
 /**
- * One path that differs. `mode`: content is the same, permission bits, mtime or attributes are not. `renamed`: the content is the same,
- * or most of it.
+ * One path that differs. `mode`: only permission bits, mtime or extended attributes differ. `renamed`: the content is the
+ * same or similar.
  */
 export const ChangeSchema = z.object({
   path: z.string(),
   kind: z.enum(CHANGE_KINDS),
-  /** Where it was, for a renamed one. */
+  /** The old path, if it was renamed. */
   oldPath: z.string().optional(),
-  /** For a renamed one: its content is not the same any more. */
+  /** It was renamed and its content differs. */
   edited: z.boolean().optional(),
-  /** What it is now, or was if it is gone. */
+  /** The current type, or the old one if it was deleted. */
   type: z.enum(['file', 'directory', 'symlink', 'fifo', 'socket']),
-  /** Bytes before and after; null where there was or is no file. */
+  /** Sizes before and after; null if there was or is no file. */
   oldBytes: count.nullable(),
   newBytes: count.nullable(),
-  /** Permission bits before and after; null where there was or is nothing. */
+  /** Permission bits before and after; null if nothing existed or exists. */
   oldMode: count.nullable(),
   newMode: count.nullable(),
 });
 export type Change = z.infer<typeof ChangeSchema>;
 
-/** Of a whole comparison, whatever its page shows. Folders count apart: the other numbers are of files, links and the like. */
+/** Totals of the whole comparison, not only of one page. Directories are counted separately from everything else. */
 export const ChangeTotalsSchema = z.object({
   added: count,
   modified: count,
@@ -99,14 +99,14 @@ export const ChangeTotalsSchema = z.object({
   renamed: count,
   mode: count,
   typechange: count,
-  /** Folders that were added or deleted, or have other attributes. */
+  /** Directories that were added, deleted or changed. */
   directories: count,
-  /** Bytes of the files that are added or modified, as they are afterwards. */
+  /** New sizes of the added and modified files. */
   bytes: count,
 });
 export type ChangeTotals = z.infer<typeof ChangeTotalsSchema>;
 
-/** What a restore did to the workspace. `touched`: only modes, times or attributes differed. */
+/** What a restore changed. `touched`: only modes, times or extended attributes differed. */
 export const RestoreCountsSchema = z.object({
   created: count,
   replaced: count,
@@ -116,7 +116,7 @@ export const RestoreCountsSchema = z.object({
 });
 export type RestoreCounts = z.infer<typeof RestoreCountsSchema>;
 
-/** `pack`, `object`, `path`: where it is damaged, as far as that is known. */
+/** One damaged object. `pack`, `object`, `path`: where, if known. */
 export const DamageSchema = z.object({
   what: z.string(),
   pack: z.string().nullable(),
@@ -125,47 +125,47 @@ export const DamageSchema = z.object({
 });
 export type Damage = z.infer<typeof DamageSchema>;
 
-/** What the snapshots of one session use. A session and its forks share what is equal in them. */
+/** Disk use of the snapshots of a session. A session and its forks share equal data. */
 export const SnapshotUsageSchema = z.object({
   snapshots: count,
   /** Bytes on disk of the session and its forks together. */
   bytes: count,
-  /** Those of them that only snapshots of this session need; null where that is being counted. */
+  /** The part that only snapshots of this session use; null while it is being measured. */
   uniqueBytes: count.nullable(),
 });
 export type SnapshotUsage = z.infer<typeof SnapshotUsageSchema>;
 
-/** Where a session can begin, or be brought back, from. `files`: as they are. */
+/** What a session can start from or resume with. `files`: the current files. */
 export const SnapshotSourceSchema = z.string().regex(/^snapshot:snp-[a-z2-7]{16}$/, 'snapshot:ID');
 export const ResumeSourceSchema = z.enum(['files', 'clean', 'memory']).or(SnapshotSourceSchema);
 export type ResumeSource = z.infer<typeof ResumeSourceSchema>;
 
-/** What a comparison cannot tell of one of its sides. */
+/** A limitation of a comparison: what is unknown about one of its sides. */
 export const CaveatSchema = z.object({
   side: z.enum(['a', 'b']),
-  /** Null for the workspace as it is. */
+  /** Null for the current workspace. */
   snapshotId: SnapshotIdSchema.nullable(),
   /**
-   * `during-turn`: the snapshot was taken after its turn had begun; changes from the beginning of the turn may be on both sides.
-   * `incomplete`: the side lacks paths that could not be read; they are not among the changes.
+   * `during-turn`: the snapshot was finished after its turn had started, so that early changes of the turn may be on both
+   * sides. `incomplete`: the side has missing paths, which are not compared.
    */
   kind: z.enum(['during-turn', 'incomplete']),
-  /** Of the paths that are missing: how many, and the first of them. */
+  /** How many paths are missing, and the first of them. */
   missing: count,
   missingPaths: z.array(z.string()),
 });
 export type Caveat = z.infer<typeof CaveatSchema>;
 
 const session = z.object({ session: SessionRefSchema });
-/** With `session`, a snapshot that is not of its lineage is `not_found`. */
+/** With `session`, a snapshot of another lineage is `not_found`. */
 const snapshot = z.object({ snapshot: SnapshotIdSchema, session: SessionRefSchema.optional() });
-/** `now`: the workspace as it is, of the session given or of the other side's. */
+/** `now`: the current workspace of `session`, or of the session of the other side. */
 const side = SnapshotIdSchema.or(z.literal('now'));
 const compared = z.object({
   a: side,
   b: side,
   session: SessionRefSchema.optional(),
-  /** Only what is at or below it. */
+  /** Only this path and everything below it. */
   path: WorkspacePathSchema.optional(),
 });
 const page = {
@@ -179,20 +179,20 @@ const changes = z.object({
   caveats: z.array(CaveatSchema),
 });
 
-/** Of an incomplete snapshot: how many files it lacks, which are left as they are, or not there; and the first of them. */
-const lacking = { missing: count.default(0), missingPaths: z.array(z.string()).default([]) };
+/** For an incomplete snapshot: how many paths are missing, and the first of them. They are left unchanged, or absent. */
+const incompleteness = { missing: count.default(0), missingPaths: z.array(z.string()).default([]) };
 
 /** client → supervisor. Part of METHODS. */
 export const SNAPSHOT_METHODS = {
   /**
-   * Where no file has changed and no turn has ended since the newest one, and no label is given, that one is the answer and
-   * `created` is false.
+   * If no file has changed and no turn has ended since the newest snapshot, and no label is given, it returns that one
+   * with `created: false`.
    */
   'snapshot/create': {
     params: session.extend({ label: label.optional(), pinned: z.boolean().optional(), opId }),
     result: SnapshotSchema.extend({ created: z.boolean() }),
   },
-  /** The newest first. A deleted session is named by its id. */
+  /** Newest first. A deleted session must be given by its id. */
   'snapshot/list': {
     params: session.extend({
       reason: SnapshotReasonSchema.optional(),
@@ -206,7 +206,7 @@ export const SNAPSHOT_METHODS = {
     }),
   },
   'snapshot/show': { params: snapshot, result: z.object({ snapshot: SnapshotSchema }) },
-  /** Reads and checks every object that the snapshot needs. At most 1,000 damages are listed. */
+  /** Reads and checks every object of the snapshot. Lists at most 1,000 damages. */
   'snapshot/verify': {
     params: snapshot,
     result: z.object({
@@ -217,18 +217,18 @@ export const SNAPSHOT_METHODS = {
       damages: z.array(DamageSchema),
     }),
   },
-  /** Refused with `confirmation_required` unless `force`; with `conflict` while it is the base of a fork. */
+  /** Fails with `confirmation_required` unless `force`, and with `conflict` while it is the base of a fork. */
   'snapshot/delete': { params: snapshot.extend({ force: z.boolean(), opId }), result: z.object({}) },
   'snapshot/update': {
     params: snapshot.extend({ pinned: z.boolean().optional(), label: label.nullable().optional() }),
     result: z.object({ snapshot: SnapshotSchema }),
   },
-  /** How to get from `a` to `b`, in the order of their paths. */
+  /** The changes from `a` to `b`, sorted by path. */
   'snapshot/diff': { params: compared.extend(page), result: changes },
   /**
-   * The same as a unified diff that `git apply` takes, as bytes behind the answer. Long ones in pieces: go on with
-   * `nextCursor`, which stands for the two trees that the first piece compared. `leftOut`: how many changes of this stretch are
-   * not in it, as git would refuse their paths or as they are larger than 512 MiB; `omittedPaths`: the first of them.
+   * The same as a unified diff for `git apply`, as the payload. Long patches come in chunks: continue with `nextCursor`,
+   * which refers to the two trees of the first chunk. `omitted`: how many changes of this chunk are not in the patch,
+   * because git would refuse their paths or they are larger than 512 MiB. `omittedPaths`: the first of them.
    */
   'snapshot/patch': {
     params: compared.extend({ cursor: page.cursor }),
@@ -242,17 +242,17 @@ export const SNAPSHOT_METHODS = {
     bytes: 'result',
   },
   /**
-   * What `session/resume` from there, or a restore (with `path`: of a part), would change. Changes nothing. From `clean` all is
-   * told as deleted: what the new workspace begins with comes after that.
+   * What `session/resume` from `from`, or a restore of `path`, would change. Changes nothing itself. From `clean` it
+   * reports every file as deleted: it does not include the files that the new workspace starts with.
    */
   'snapshot/preview': {
     params: session.extend({ from: ResumeSourceSchema, path: WorkspacePathSchema.optional(), ...page }),
     result: changes,
   },
   /**
-   * Makes the workspace, or what is at `path`, what the snapshot has. Takes a snapshot first: `undo`, null only where that
-   * was forced. Refused with `conflict` while a turn, exec or terminal is live, unless `cancel`: then those are ended.
-   * `force` goes on where the snapshot before it cannot be taken.
+   * Restores the workspace, or `path`, from the snapshot. First creates a snapshot of the current files (`undo`). Fails
+   * with `conflict` while a turn, exec or terminal runs, unless `cancel`, which ends them. `force` continues if the
+   * snapshot of the current files fails; `undo` is then null.
    */
   'snapshot/restore': {
     params: session.extend({
@@ -265,15 +265,15 @@ export const SNAPSHOT_METHODS = {
     result: RestoreCountsSchema.extend({
       snapshot: SnapshotIdSchema,
       undo: SnapshotIdSchema.nullable(),
-      ...lacking,
+      ...incompleteness,
     }),
   },
   /**
-   * A new session with the snapshot's files, and the history of its session up to there. It is answered when it is there for good; its
-   * files are brought meanwhile (`filling`), and `workspace/wait` is answered when they are there.
+   * Creates a session with the files of the snapshot and the history of its session up to that point. Responds when the
+   * session has been created durably. Its files are copied in the background (`hydration`); see `workspace/wait`.
    */
   'snapshot/fork': {
     params: snapshot.extend({ name: SessionNameSchema.optional(), opId }),
-    result: z.object({ session: SessionSchema, ...lacking }),
+    result: z.object({ session: SessionSchema, ...incompleteness }),
   },
 } as const;

@@ -3,20 +3,20 @@ import { DispatchResultSchema, OpIdSchema, TimeSchema } from './entities.ts';
 import { SessionIdSchema, SessionRefSchema, TerminalIdSchema } from './ids.ts';
 
 export const TERMINAL_LIMITS = {
-  /** Terminals that are open at a time in one session. */
+  /** Maximum open terminals per session. */
   open: 16,
-  /** Ended ones of a session whose last output can still be read. */
+  /** Ended terminals per session whose last output can still be read. */
   ended: 16,
-  /** Bytes of output that are always kept; up to twice as many are. */
+  /** Guaranteed bytes of stored output. Up to twice as many are stored. */
   scrollback: 2 ** 20,
-  /** Bytes that one message carries. */
+  /** Maximum bytes per message. */
   chunk: 2 ** 18,
-  /** How far a terminal runs ahead of who reads it, so that ^C is felt at once. */
+  /** How many unread bytes a terminal may produce. Small, so that ^C takes effect quickly. */
   readAhead: 2 ** 18,
 } as const;
 
 const side = z.number().int().min(1).max(10_000);
-/** Columns and rows of a terminal's window. */
+/** Size of a terminal window. */
 export const WindowSizeSchema = z.object({ columns: side, rows: side });
 export type WindowSize = z.infer<typeof WindowSizeSchema>;
 
@@ -29,9 +29,9 @@ export const TerminalSchema = z.object({
   cwd: z.string(),
   createdAt: TimeSchema,
   endedAt: TimeSchema.nullable(),
-  /** Null while it runs, and where its sandbox went away under it. */
+  /** Null while it runs, and if its sandbox was lost. */
   exitCode: z.number().int().nullable(),
-  /** Why it ended, where its program did not end by itself. */
+  /** Why it ended, if its program did not exit by itself. */
   why: z.string().nullable(),
 });
 export type Terminal = z.infer<typeof TerminalSchema>;
@@ -40,14 +40,14 @@ const terminal = z.object({ terminal: TerminalIdSchema });
 const offset = z.number().int().nonnegative();
 
 /**
- * A terminal is a program with a real one in the agent's container. It belongs to its session, not to who opened it: it goes on when
- * its clients and the supervisor end, and its last output can be read again. It ends with its program, with `terminal/close`, or
- * with its sandbox.
+ * A terminal is a program with a pseudo-terminal in the agent's container. It belongs to its session and not to the
+ * client that opened it: it keeps running when its clients and the supervisor end, and its last output can be read
+ * again. It ends with its program, with `terminal/close`, or with its sandbox.
  */
 export const TERMINAL_METHODS = {
   /**
-   * Dispatches like a turn. Without a command: the image's shell. Asked again with its `opId`: the terminal that was opened then, as it is now.
-   * Errors: `overloaded` when too many are open.
+   * Dispatches like a turn. Default command: the image's shell. Repeated with the same `opId` it returns the same
+   * terminal in its current state. Errors: `overloaded` if too many are open.
    */
   'terminal/open': {
     params: WindowSizeSchema.extend({
@@ -59,20 +59,20 @@ export const TERMINAL_METHODS = {
     }),
     result: z.object({ terminal: TerminalSchema, sandbox: DispatchResultSchema }),
   },
-  /** Of one session, or of all; the newest first. Ended ones are there as long as their output is. */
+  /** Lists the terminals of one session or of all, newest first. Includes ended ones while their output is stored. */
   'terminal/list': {
     params: z.object({ session: SessionRefSchema.optional() }),
     result: z.object({ terminals: z.array(TerminalSchema) }),
   },
-  /** Wakes its session where that is paused. `start` and `total`: which bytes of its output there are. */
+  /** Resumes a paused session. `start` and `total`: the range of stored output. */
   'terminal/attach': {
     params: terminal,
     result: z.object({ terminal: TerminalSchema, start: offset, total: offset }),
   },
   /**
-   * Output from `offset` on; waits up to `waitMs` for some. What is older than the scrollback is left out: the answer's `offset` says
-   * where its bytes begin. Whoever reads sets the pace of the program. `ended` with no bytes left means: that was all; `why` says who ended it,
-   * where its program did not end by itself.
+   * Output from `offset` on; waits up to `waitMs` for some. Output older than the scrollback is skipped: `offset` of the
+   * response says where its bytes begin. The reader sets the pace of the program. `ended` without bytes means the end of
+   * the output; `why` says why it ended, if its program did not exit by itself.
    */
   'terminal/read': {
     params: terminal.extend({
@@ -89,13 +89,13 @@ export const TERMINAL_METHODS = {
     }),
     bytes: 'result',
   },
-  /** Keys; answered when the terminal has taken them, which it does not while its session is paused and much waits already. */
+  /** Input. Responds when the terminal has accepted it, which may wait while the session is paused. */
   'terminal/write': { params: terminal, result: z.object({}), bytes: 'params' },
   /** Takes effect when the session runs. */
   'terminal/resize': {
     params: WindowSizeSchema.extend({ terminal: TerminalIdSchema }),
     result: z.object({}),
   },
-  /** HUP to all of it, then KILL. For one that has ended already its output is forgotten. */
+  /** Sends SIGHUP and then SIGKILL to all its processes. Discards the output of a terminal that has already ended. */
   'terminal/close': { params: terminal, result: z.object({ terminal: TerminalSchema }) },
 } as const;

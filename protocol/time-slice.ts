@@ -1,19 +1,19 @@
 import { setImmediate } from 'node:timers/promises';
 
-/** How long one stretch of work may keep everything else waiting. */
+/** How long synchronous work may block the event loop. */
 const SLICE_MS = 10;
 
-/** Breaks long synchronous work into stretches, between which other requests are served. */
+/** Splits long synchronous work into slices, between which the event loop serves other requests. */
 export class TimeSlice {
   readonly #signal: AbortSignal | undefined;
   #since = performance.now();
 
-  /** Aborting ends the work at the next break with the signal's reason. */
+  /** Aborting the signal makes the next `yieldToEventLoop` reject with its reason. */
   constructor(signal?: AbortSignal) {
     this.#signal = signal;
   }
 
-  /** True when it is time for `rest`. */
+  /** Whether the work should call `yieldToEventLoop` now. */
   get isUsedUp(): boolean {
     return performance.now() - this.#since > SLICE_MS;
   }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-/** What a value that fits a schema is, in words for a person. */
+/** What a schema expects, in words for people. */
 const KINDS: Readonly<Record<string, string>> = {
   string: 'text',
   number: 'a number',
@@ -25,8 +25,8 @@ const FORMATS: Readonly<Record<string, string>> = {
 };
 
 /**
- * What is wrong with a value, where its schema has no words of its own for that: reads as the rest of a sentence that begins with
- * the value's name.
+ * The message for a validation error of zod, unless its schema has its own message. It completes a sentence that begins
+ * with the name of the value.
  */
 export function validationMessage(issue: z.core.$ZodRawIssue): string {
   switch (issue.code) {
@@ -41,7 +41,7 @@ export function validationMessage(issue: z.core.$ZodRawIssue): string {
     case 'not_multiple_of':
       return `must be a multiple of ${String(issue.divisor)}`;
     case 'invalid_format':
-      return formatWords(issue);
+      return formatMessage(issue);
     case 'invalid_value':
       return `must be ${alternatives(issue.values.map((value) => (typeof value === 'string' ? `"${value}"` : String(value))))}`;
     case 'unrecognized_keys':
@@ -71,7 +71,7 @@ function atMost(origin: string, maximum: number | bigint, isInclusive: boolean):
   return most === '0' ? 'must be empty' : `may have at most ${most} ${counted}`;
 }
 
-/** What is counted; undefined for a number, which is not counted but measured. */
+/** The unit of a size limit; undefined for a number, whose value itself is limited. */
 function unit(origin: string, count: number | bigint): string | undefined {
   const isOne = String(count) === '1';
   switch (origin) {
@@ -87,7 +87,7 @@ function unit(origin: string, count: number | bigint): string | undefined {
   }
 }
 
-function formatWords(issue: z.core.$ZodRawIssue): string {
+function formatMessage(issue: z.core.$ZodRawIssue): string {
   const { format, prefix, suffix, includes } = issue;
   if (typeof prefix === 'string') return `must begin with "${prefix}"`;
   if (typeof suffix === 'string') return `must end with "${suffix}"`;
@@ -100,5 +100,5 @@ function alternatives(values: readonly string[]): string {
   return values.length < 2 ? last : `${values.slice(0, -1).join(', ')} or ${last}`;
 }
 
-// zod asks here for the words of every schema in this program.
+// zod uses these messages for every schema in this program.
 z.config({ localeError: validationMessage });

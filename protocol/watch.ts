@@ -2,21 +2,21 @@ import { z } from 'zod';
 import { SessionRefSchema } from './ids.ts';
 import { WorkspacePathSchema } from './files.ts';
 
-/** Paths that one `files/changed` names at most; more changes at once are an overflow. */
+/** Maximum number of paths in one `files/changed`. More changes at once are an overflow. */
 export const MAX_CHANGES_PER_BATCH = 2000;
 
 const globs = z.array(z.string().min(1).max(1000)).max(200).optional();
 
 export const WatchParamsSchema = z.object({
-  /** A folder, or one file. */
+  /** A directory or a file. */
   path: WorkspacePathSchema,
-  /** Default true: all folders below as well. */
+  /** Watch all subdirectories; default true. */
   recursive: z.boolean().optional(),
-  /** Globs of paths relative to `path`; a folder that one matches is not looked into. `X/**` stands for `X` and all below it. */
+  /** Globs of paths relative to `path`. Matching directories are not watched. `X/**` means `X` and everything below it. */
   excludes: globs,
 });
 
-/** `polling`: at least a part is looked at every few seconds, as the machine has no watches left for it. */
+/** `polling`: at least a part is scanned every few seconds, because the machine has no inotify watches left. */
 export const WatchModeSchema = z.enum(['inotify', 'polling']);
 export type WatchMode = z.infer<typeof WatchModeSchema>;
 
@@ -27,9 +27,9 @@ export const FileChangeSchema = z.object({
 export type FileChange = z.infer<typeof FileChangeSchema>;
 
 const batch = {
-  /** Each path once. A rename is a deletion and a creation. */
+  /** Each path occurs once. A rename is a deletion and a creation. */
   changes: z.array(FileChangeSchema),
-  /** More happened than could be kept: look at everything again. */
+  /** Changes were lost: read everything again. */
   overflow: z.boolean(),
   mode: WatchModeSchema,
 };
@@ -39,7 +39,7 @@ const watch = z.object({ watch: z.string().min(1).max(64) });
 /** supervisor → sidecar. */
 export const WATCH_SIDECAR_METHODS = {
   'files/watch-open': { params: WatchParamsSchema, result: watch.extend({ mode: WatchModeSchema }) },
-  /** Answers as soon as there is something, with nothing after `waitMs`. What was answered is forgotten. */
+  /** Long poll: responds as soon as there are changes, or with none after `waitMs`. Each change is reported once. */
   'files/watch-next': {
     params: watch.extend({ waitMs: z.number().int().min(0).max(60_000) }),
     result: z.object(batch),
@@ -49,7 +49,10 @@ export const WATCH_SIDECAR_METHODS = {
 
 /** client → supervisor. */
 export const WATCH_METHODS = {
-  /** From the answer on, `files/changed` tells of every change, at most 100 ms late; `files/unwatch` or the end of the connection ends it. */
+  /**
+   * After the response, `files/changed` reports every change within 100 ms. `files/unwatch` or the end of the
+   * connection ends the subscription.
+   */
   'files/watch': {
     params: WatchParamsSchema.extend({ session: SessionRefSchema }),
     result: z.object({ subscription: z.string(), mode: WatchModeSchema }),
@@ -63,7 +66,7 @@ export const WATCH_NOTIFICATIONS = {
     params: z.object({
       subscription: z.string(),
       ...batch,
-      /** Nothing more will come: the session, or what was watched, is gone. */
+      /** The subscription has ended: the session or the watched path was deleted. */
       ended: z.boolean(),
     }),
   },

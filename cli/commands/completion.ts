@@ -25,15 +25,15 @@ export function registerCompletion(registry: Registry): void {
     return undefined;
   });
 
-  // Asked by the scripts. Silent where no supervisor runs: completing must never start one.
+  // The completion scripts call this. Prints nothing if no supervisor is running: completion must never start one.
   const words = registry.command(registry.root, {
     usage: '__complete <kind>',
-    description: 'words of a kind, one a line',
+    description: 'completion candidates, one per line',
     hidden: true,
   });
   registry.setAction(words, async (context, _options, kind: string) => {
     const found = await wordsOf(context, kind);
-    // A name with a line break cannot exist; what a terminal could obey is not offered.
+    // Skip names with characters that a terminal would interpret. Names cannot contain line breaks.
     const offered = found.filter((word) => word === sanitizeLine(word));
     if (context.json) await context.printJson({ words: offered });
     else await context.print(...offered);
@@ -51,9 +51,7 @@ async function scriptFor(shell: string, registry: Registry): Promise<string> {
     case 'fish':
       return (await import('../completion/fish.ts')).fishScript(tree);
     default:
-      throw new UsageError(
-        `there is no completion for ${sanitizeLine(shell)}; there is for ${SHELLS.join(', ')}`,
-      );
+      throw new UsageError(`${sanitizeLine(shell)} is not supported; use one of ${SHELLS.join(', ')}`);
   }
 }
 
@@ -67,7 +65,7 @@ async function wordsOf(context: Context, kind: string): Promise<string[]> {
     if (kind !== 'session') return [];
     const { sessions } = await context.call('session/list', { limit: 500 }, options);
     const names = sessions.map((session) => session.name);
-    // A name that several profiles use is only clear with its profile.
+    // A name that several profiles use needs its profile.
     return sessions.map(({ name, profile }) =>
       names.indexOf(name) === names.lastIndexOf(name) ? name : `${profile}/${name}`,
     );

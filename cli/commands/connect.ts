@@ -4,14 +4,13 @@ import type { Registry } from '../registry.ts';
 export function registerConnect(registry: Registry): void {
   const command = registry.command(registry.root, {
     usage: 'connect',
-    description:
-      'carry the protocol between standard input and output and the supervisor (what `ssh HOST` runs)',
+    description: 'connect standard input and output to the supervisor (for `ssh HOST holdfast connect`)',
     withoutJson: true,
   });
   registry.setAction(command, async (context) => {
     const { dialSupervisor } = await import('../../protocol/client/connect.ts');
     const { bridgeStdio } = await import('../../protocol/client/bridge.ts');
-    // Starts one where none runs, and lets a newer program take an older one's place; the client then says its own hello.
+    // Starts the supervisor if needed, and replaces an older one. The client on stdin then says its own hello.
     await context.client().peer();
     const socket = await dialSupervisor(context.home);
     context.client().close();

@@ -22,15 +22,15 @@ export function registerEvents(registry: Registry, group: Command): void {
   const events = registry
     .command(group, {
       usage: 'events <session>',
-      description: "a session's history, oldest first; with --json one event a line",
+      description: "print a session's history, oldest first; --json prints one event per line",
       operands: ['session'],
       examples: [
         'holdfast session events default --follow',
         'holdfast session events default --type turn.ended --json',
       ],
     })
-    .option('--after <seq>', 'only what came after this number', wholeNumber)
-    .option('--follow', 'go on with what happens, until ^C')
+    .option('--after <seq>', 'only events after this sequence number', wholeNumber)
+    .option('--follow', 'keep printing new events until ^C')
     .option('--type <type>', 'only events of this type');
   registry.setAction(events, async (context, options: EventsOptions, session: string) =>
     options.follow === true ? follow(context, session, options) : showStored(context, session, options),
@@ -38,15 +38,15 @@ export function registerEvents(registry: Registry, group: Command): void {
 
   const verify = registry.command(group, {
     usage: 'verify <session>',
-    description: "check the hash chain of a session's history",
+    description: "verify the hash chain of a session's history; exits with 1 if it is broken",
     operands: ['session'],
   });
   registry.setAction(verify, async (context, _options, session: string) => {
-    const result = await context.call('session/verify', { session }, { stage: 'Checking the history' });
+    const result = await context.call('session/verify', { session }, { stage: 'Verifying the history' });
     if (context.json) await context.printJson(result);
     else if (result.ok) {
       await context.print(
-        `${context.style.green('whole')}: ${pluralize(result.events, 'event')}, head ${result.head}`,
+        `${context.style.green('intact')}: ${pluralize(result.events, 'event')}, head ${result.head}`,
       );
     } else {
       await context.print(
@@ -68,15 +68,15 @@ async function showStored(context: Context, session: string, options: EventsOpti
     after = events.at(-1)?.seq ?? after;
     if (events.length < PAGE) break;
   }
-  if (shown === 0 && !context.json) await context.print('There are no such events.');
+  if (shown === 0 && !context.json) await context.print('No events match.');
   return undefined;
 }
 
-/** Gap-free from `after` on, over lost connections too. Watching starts no supervisor after the first: it waits for one. */
+/** Prints every event after `after` without gaps, across lost connections. After a lost connection it waits for a supervisor and never starts one. */
 async function follow(context: Context, session: string, options: EventsOptions): Promise<number> {
   const stopped = Promise.withResolvers<'stopped'>();
   const release = context.handleInterrupts(() => stopped.resolve('stopped'));
-  // Resolved once, so that a rename meanwhile does not lose the session.
+  // Resolve the id once, so that renaming the session does not end the stream.
   const { session: found } = await context.call('session/show', { session });
   const place = { after: options.after ?? 0 };
   let start: 'auto' | 'never' = 'auto';
@@ -85,14 +85,14 @@ async function follow(context: Context, session: string, options: EventsOptions)
     for (;;) {
       try {
         const watching = watchOnce(context, start, found.id, place, options.type, () => {
-          if (lost) void context.printHint('The supervisor is back');
+          if (lost) void context.printHint('Reconnected to the supervisor');
           lost = false;
         });
         if ((await Promise.race([watching, stopped.promise])) === 'stopped') return EXIT.cancelled;
       } catch (error) {
         if (!isAway(error)) throw error;
       }
-      if (!lost) await context.printHint('The supervisor has gone; waiting for the next one');
+      if (!lost) await context.printHint('The supervisor is not running; waiting for it to start');
       lost = true;
       start = 'never';
       const pause = new Promise<'again'>((resolve) => setTimeout(() => resolve('again'), RECONNECT_MS));
@@ -105,11 +105,11 @@ async function follow(context: Context, session: string, options: EventsOptions)
 
 function isAway(error: unknown): boolean {
   if (!(error instanceof HoldfastError)) return false;
-  // A supervisor that does not run is `not_found`; a session that does not exist was found before.
+  // Here `not_found` means that no supervisor is running: the session was found before.
   return ['connection_closed', 'shutting_down', 'not_found'].includes(error.code);
 }
 
-/** One subscription, until its connection ends. Events are shown one after the other, at the reader's pace. */
+/** Runs one subscription until its connection ends. Prints events one after the other, at the reader's pace. */
 async function watchOnce(
   context: Context,
   start: 'auto' | 'never',
@@ -165,12 +165,12 @@ async function showEvent(context: Context, event: SessionEvent): Promise<void> {
     Math.max(20, context.stdout.columns - start.length - 2),
   );
   await context.print(`${style.dim(`${seq}  ${time}`)}  ${style.cyan(sanitizeLine(event.type))}  ${rest}`);
-  // Whole, however narrow the terminal: it is there to be copied.
+  // Never truncated, because users copy this command.
   const next = decision?.next ?? null;
   if (next !== null) await context.print(`${' '.repeat(8)}${style.dim(next)}`);
 }
 
-/** The facts of an event as `name=value`, those that are not known left out. */
+/** The data of an event as `name=value`, without null values. */
 function describe(event: SessionEvent): string {
   return Object.entries(event.data)
     .filter(([, value]) => value !== null)

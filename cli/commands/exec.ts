@@ -12,18 +12,18 @@ export function registerExec(registry: Registry): void {
   const command = registry
     .command(registry.root, {
       usage: 'exec <session> <command...>',
-      description: 'run a command beside the agent, in /workspace; passes on its input, output and exit code',
+      description: "run a command in the agent's container, in /workspace; exits with its exit code",
       operands: ['session', 'none'],
       examples: [
         'holdfast exec default -- ls -la',
-        'holdfast exec -t default -- sh                         a shell in a terminal',
-        `tar c data | holdfast exec default -- tar x            standard input goes in as it is`,
+        'holdfast exec -t default -- sh                         an interactive shell',
+        `tar c data | holdfast exec default -- tar x            standard input is passed through`,
       ],
     })
-    .option('-t, --tty', 'give it a terminal')
-    .option('--no-stdin', 'give it no standard input')
-    .option('--env <name=value>', 'a variable of its environment; may be repeated', environment)
-    .option('--cwd <dir>', 'where it runs (default: /workspace)');
+    .option('-t, --tty', 'allocate a terminal')
+    .option('--no-stdin', 'do not pass standard input')
+    .option('--env <name=value>', 'set an environment variable; repeatable', environment)
+    .option('--cwd <dir>', 'working directory (default: /workspace)');
   registry.setAction(command, async (context, options: ExecOptions, session: string, words: string[]) => {
     const { execute } = await import('../exec.ts');
     return execute(context, {

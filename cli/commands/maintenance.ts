@@ -11,21 +11,24 @@ export function registerMaintenance(registry: Registry): void {
   const { root } = registry;
   const doctor = registry.command(root, {
     usage: 'doctor',
-    description:
-      'check the engine, the home and the images, and say what to do; exits 1 if there is a problem',
+    description: 'check the engine, the Holdfast home and the images; exits with 1 if there is a problem',
   });
   registry.setAction(doctor, async (context) => {
-    const { checks } = await context.call('supervisor/doctor', {}, { stage: 'Looking' });
+    const { checks } = await context.call('supervisor/doctor', {}, { stage: 'Checking' });
     if (context.json) await context.printJson({ checks });
     else await context.print(...checkLines(context, checks));
     return checks.some((check) => check.status === 'problem') ? EXIT.failed : EXIT.done;
   });
 
   const gc = registry
-    .command(root, { usage: 'gc', description: 'remove what belongs to nothing any more' })
-    .option('--dry-run', 'only say what would go');
+    .command(root, { usage: 'gc', description: 'remove unused containers, volumes, files and snapshot data' })
+    .option('--dry-run', 'only show what would be removed');
   registry.setAction(gc, async (context, options: { dryRun?: boolean }) => {
-    const result = await context.call('gc', { dryRun: options.dryRun === true }, { stage: 'Collecting' });
+    const result = await context.call(
+      'gc',
+      { dryRun: options.dryRun === true },
+      { stage: 'Collecting garbage' },
+    );
     if (context.json) {
       await context.printJson(result);
       return undefined;
@@ -33,7 +36,7 @@ export function registerMaintenance(registry: Registry): void {
     if (result.retained.length > 0) {
       await context.print(...garbageTable(context, result.retained));
       await context.print(
-        `Kept ${totalOf(result.retained)}: look into it, and remove by hand what nobody needs`,
+        `Kept ${totalOf(result.retained)}, which may be somebody's work: check it and remove it manually if nobody needs it`,
       );
     }
     if (result.removed.length === 0) await context.print('There is nothing to remove.');
@@ -49,18 +52,18 @@ export function registerMaintenance(registry: Registry): void {
     .command(root, {
       usage: 'purge',
       description:
-        'remove every container, volume and file of this installation, workspaces too, and stop the supervisor',
+        'delete everything of this installation (containers, volumes, files, workspaces) and stop the supervisor',
     })
-    .option('--force', 'do not ask');
+    .option('--force', 'do not ask for confirmation');
   registry.setAction(purge, async (context, options: { force?: boolean }) => {
     if (options.force !== true) await confirmPurge(context);
     const { removed } = await context.call(
       'purge',
       { force: true },
-      { stage: `Removing everything of ${context.home}` },
+      { stage: `Deleting everything in ${context.home}` },
     );
     if (context.json) await context.printJson({ removed });
-    else await context.print(`Removed ${totalOf(removed)} of ${sanitizeLine(context.home)}`);
+    else await context.print(`Deleted ${totalOf(removed)} of ${sanitizeLine(context.home)}`);
     return undefined;
   });
 }
@@ -69,20 +72,18 @@ async function confirmPurge(context: Context): Promise<void> {
   const { sessions } = await context.call('supervisor/status', {});
   const { profiles } = await context.call('profile/list', {});
   await confirmDeletion(context, {
-    what: `Remove everything of ${sanitizeLine(context.home)}`,
+    what: `Delete everything of ${sanitizeLine(context.home)}`,
     consequences: [
-      `${pluralize(sessions.total, 'session')} with all workspaces and history go`,
-      `${pluralize(profiles.length, 'profile')} go`,
-      ...(sessions.live === 0
-        ? []
-        : [`${pluralize(sessions.live, 'sandbox', 'sandboxes')} that run now end`]),
+      `${pluralize(sessions.total, 'session')} with their workspaces and history will be deleted`,
+      `${pluralize(profiles.length, 'profile')} will be deleted`,
+      ...(sessions.live === 0 ? [] : [`${pluralize(sessions.live, 'sandbox', 'sandboxes')} will be stopped`]),
     ],
   });
 }
 
 function totalOf(removed: readonly Garbage[]): string {
   const bytes = removed.reduce((sum, one) => sum + (one.bytes ?? 0), 0);
-  return `${pluralize(removed.length, 'thing')}${bytes === 0 ? '' : `, ${formatSize(bytes)}`}`;
+  return `${pluralize(removed.length, 'object')}${bytes === 0 ? '' : `, ${formatSize(bytes)}`}`;
 }
 
 function checkLines(context: Context, checks: readonly Check[]): string[] {
@@ -101,7 +102,7 @@ function checkLines(context: Context, checks: readonly Check[]): string[] {
   });
   const those = (status: Check['status']) => checks.filter((check) => check.status === status).length;
   const [problems, warnings] = [those('problem'), those('warning')];
-  const verdict = problems === 0 ? 'No problem' : `${pluralize(problems, 'problem')} to solve`;
+  const verdict = problems === 0 ? 'No problems found' : `${pluralize(problems, 'problem')} found`;
   return [...lines, '', warnings === 0 ? `${verdict}.` : `${verdict}, ${pluralize(warnings, 'warning')}.`];
 }
 

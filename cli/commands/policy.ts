@@ -19,17 +19,17 @@ interface ScopeOptions {
 }
 
 const ORIGIN: Record<PolicyRule['from'], string> = {
-  once: 'for once',
+  once: 'next connection only',
   session: 'this session',
-  profile: 'the profile, added',
+  profile: 'added to the profile',
   file: 'holdfast.yaml',
 };
 
 export function registerPolicy(registry: Registry): void {
-  const group = registry.group('policy', 'what a sandbox may reach: show it, allow a host, deny one');
+  const group = registry.group('policy', 'show and change which hosts a sandbox may reach');
   const show = registry.command(group, {
     usage: 'show <session>',
-    description: 'the rules in force, the nearest first, and where each comes from',
+    description: 'show the rules in order of precedence, and where each comes from',
     operands: ['session'],
   });
   registry.setAction(show, async (context, _options, session: string) => {
@@ -44,8 +44,8 @@ export function registerPolicy(registry: Registry): void {
         usage: `${effect} <session> <host>`,
         description:
           effect === 'allow'
-            ? 'let the sandbox reach HOST or HOST:PORT (443 and 80 without one); *.HOST is every name below it'
-            : 'keep the sandbox from reaching HOST; connections to it end',
+            ? 'allow connections to HOST or HOST:PORT (default ports 443 and 80); *.HOST matches all subdomains'
+            : 'deny connections to HOST and close existing ones',
         operands: ['session'],
         examples:
           effect === 'allow'
@@ -55,8 +55,8 @@ export function registerPolicy(registry: Registry): void {
               ]
             : ['holdfast policy deny default api.example.com'],
       })
-      .option('--session', 'for this session (default)')
-      .option('--profile', 'for every session of its profile; a deploy keeps it');
+      .option('--session', 'for this session only (default)')
+      .option('--profile', 'for every session of its profile; kept across deploys');
     if (effect === 'allow') leaf.option('--once', 'for the next connection only');
     registry.setAction(leaf, async (context, options: ScopeOptions, session: string, host: string) => {
       const params = { session, host: checked(host), scope: scopeOf(options) };
@@ -73,12 +73,12 @@ export function registerPolicy(registry: Registry): void {
 function checked(text: string): string {
   const pattern = parseHostPattern(text);
   if (!('refused' in pattern)) return formatHostPattern(pattern);
-  throw new UsageError(`${JSON.stringify(text)} is no host: ${pattern.refused}`);
+  throw new UsageError(`${JSON.stringify(text)} is not a valid host: ${pattern.refused}`);
 }
 
 function scopeOf({ once, session, profile }: ScopeOptions): RuleScope {
   if ([once, session, profile].filter((one) => one === true).length > 1)
-    throw new UsageError('--once, --session and --profile exclude each other');
+    throw new UsageError('--once, --session and --profile cannot be combined');
   if (once === true) return 'once';
   return profile === true ? 'profile' : 'session';
 }
@@ -89,7 +89,7 @@ async function tell(context: Context, policy: Policy): Promise<void> {
     return;
   }
   if (policy.rules.length === 0) {
-    await context.print('Nothing is allowed: the sandbox has no network.');
+    await context.print('No hosts are allowed: the sandbox has no network access.');
     return;
   }
   const { style } = context;

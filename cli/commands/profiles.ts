@@ -15,14 +15,14 @@ export function registerProfiles(registry: Registry): void {
   const deploy = registry
     .command(root, {
       usage: 'deploy <dir>',
-      description: 'read DIR/holdfast.yaml and publish the code beside it; workspaces are kept',
+      description: 'deploy the profile in DIR/holdfast.yaml and the code beside it; workspaces are kept',
       operands: ['directory'],
       examples: [
         'holdfast deploy examples/counter',
-        'holdfast deploy . --watch        again at every change',
+        'holdfast deploy . --watch        deploy again after every change',
       ],
     })
-    .option('--watch', 'deploy again whenever a file of it changes');
+    .option('--watch', 'deploy again whenever a file changes');
   registry.setAction(deploy, async (context, options: { watch?: boolean }, directory: string) => {
     const absolute = resolve(context.io.cwd, directory);
     if (options.watch !== true) {
@@ -38,27 +38,28 @@ export function registerProfiles(registry: Registry): void {
   const undeploy = registry
     .command(root, {
       usage: 'undeploy <profile>',
-      description: 'delete a profile, its code, its sessions and their workspaces for good',
+      description: 'permanently delete a profile, its code, its sessions and their workspaces',
       operands: ['profile'],
       examples: ['holdfast undeploy counter --force'],
     })
-    .option('--force', 'do not ask');
+    .option('--force', 'do not ask for confirmation');
   registry.setAction(undeploy, async (context, options: { force?: boolean }, name: string) => {
     if (options.force !== true) await confirmUndeploy(context, name);
     const params: Params<'profile/undeploy'> = { profile: name, force: true, opId: newOpId() };
-    const { sessionsDeleted } = await context.call('profile/undeploy', params, { stage: `Removing ${name}` });
+    const { sessionsDeleted } = await context.call('profile/undeploy', params, { stage: `Deleting ${name}` });
     if (context.json) await context.printJson({ profile: name, sessionsDeleted });
-    else await context.print(`${sanitizeLine(name)} is gone, with ${pluralize(sessionsDeleted, 'session')}`);
+    else
+      await context.print(`${sanitizeLine(name)} was deleted, with ${pluralize(sessionsDeleted, 'session')}`);
     return undefined;
   });
 
-  const list = registry.command(root, { usage: 'profiles', description: 'list what is deployed' });
+  const list = registry.command(root, { usage: 'profiles', description: 'list deployed profiles' });
   registry.setAction(list, async (context) => {
     const { profiles } = await context.call('profile/list', {});
     if (context.json) await context.printJson({ profiles });
     else if (profiles.length === 0) {
-      await context.print('Nothing is deployed yet.');
-      await context.printHint('Deploy a folder that has a holdfast.yaml: holdfast deploy DIR');
+      await context.print('No profiles are deployed yet.');
+      await context.printHint('Deploy a folder that contains a holdfast.yaml: holdfast deploy DIR');
     } else await context.print(...profileTable(context, profiles));
     return undefined;
   });
@@ -75,17 +76,17 @@ async function showDeployed(context: Context, result: Result<'profile/deploy'>):
   }
   const { profile, replaced, unchanged, warnings } = result;
   for (const warning of warnings) await context.printNote(`warning: ${sanitizeLine(warning)}`);
-  const what = unchanged ? 'is unchanged, still' : replaced ? 'is replaced, now' : 'is deployed as';
+  const what = unchanged ? 'is unchanged at' : replaced ? 'was updated to' : 'was deployed as';
   const extent = `${pluralize(profile.files, 'file')}, ${formatSize(profile.bytes)}`;
   await context.print(
     `${context.style.bold(sanitizeLine(profile.name))} ${what} version ${profile.version} (${extent})`,
   );
-  await tellExtent(context, result);
+  await reportFiles(context, result);
   if (!unchanged) await context.printHint(`Run it: holdfast run ${profile.name} ${exampleInput(profile)}`);
 }
 
-/** What is in no workspace, and what is in every one. */
-async function tellExtent(context: Context, { ignored, seed }: Result<'profile/deploy'>): Promise<void> {
+/** Reports which files the deploy ignored, and warns if every new workspace starts with much data. */
+async function reportFiles(context: Context, { ignored, seed }: Result<'profile/deploy'>): Promise<void> {
   if (ignored.files > 0) {
     const biggest = ignored.largest
       .slice(0, 3)
@@ -96,12 +97,12 @@ async function tellExtent(context: Context, { ignored, seed }: Result<'profile/d
       .join(', ');
     const atLeast = ignored.complete ? '' : 'at least ';
     const extent = `${atLeast}${pluralize(ignored.files, 'file')}, ${formatSize(ignored.bytes)}`;
-    await context.printNote(`Left out by .gitignore and .holdfastignore: ${extent}; the largest: ${biggest}`);
+    await context.printNote(`Ignored by .gitignore and .holdfastignore: ${extent}; the largest: ${biggest}`);
   }
   if (seed !== null && seed.bytes > LARGE_SEED_BYTES) {
     await context.printNote(
-      `Warning: every new workspace begins with ${formatSize(seed.bytes)} (${pluralize(seed.files, 'file')}). ` +
-        'Name what sessions do not need in `workspace.ignore`, or in .holdfastignore',
+      `warning: every new workspace starts with ${formatSize(seed.bytes)} (${pluralize(seed.files, 'file')}). ` +
+        'List what sessions do not need in `workspace.ignore` or in .holdfastignore',
     );
   }
 }
@@ -113,19 +114,19 @@ function exampleInput(profile: ProfileSummary): string {
 async function confirmUndeploy(context: Context, name: string): Promise<void> {
   const { profiles } = await context.call('profile/list', {});
   const profile = profiles.find((one) => one.name === name);
-  if (profile === undefined) return; // the supervisor knows best how to say so
+  if (profile === undefined) return; // the supervisor reports the error
   const { sessions } = await context.call('session/list', { profile: name, limit: 1000 });
   const bytes = sessions.reduce((sum, session) => sum + (session.workspaceBytes ?? 0), 0);
   const names = sessions.slice(0, 5).map((session) => sanitizeLine(session.name));
   const more = sessions.length > names.length ? ' …' : '';
   const workspaces = `${pluralize(profile.sessions, 'session')} with ${profile.sessions === 1 ? 'its workspace' : 'their workspaces'}`;
   await confirmDeletion(context, {
-    what: `Delete profile ${sanitizeLine(name)} for good`,
+    what: `Permanently delete profile ${sanitizeLine(name)}`,
     consequences: [
-      `its code (${pluralize(profile.files, 'file')}, ${formatSize(profile.bytes)}) goes`,
+      `its code (${pluralize(profile.files, 'file')}, ${formatSize(profile.bytes)}) will be deleted`,
       profile.sessions === 0
         ? 'it has no sessions'
-        : `${workspaces} (${formatSize(bytes)}) ${profile.sessions === 1 ? 'goes' : 'go'}: ${names.join(', ')}${more}`,
+        : `${workspaces} (${formatSize(bytes)}) will be deleted: ${names.join(', ')}${more}`,
     ],
   });
 }

@@ -23,7 +23,7 @@ export function registerRun(registry: Registry): void {
     .command(registry.root, {
       usage: 'run <profile> <input>',
       description:
-        'one turn; prints what the agent gives. INPUT is JSON for a handler, text for a command, - for standard input',
+        "run one turn and print the agent's output. INPUT is JSON for a handler, text for a command; - reads standard input",
       operands: ['profile', 'none'],
       examples: [
         `holdfast run counter '{}'`,
@@ -33,10 +33,10 @@ export function registerRun(registry: Registry): void {
     })
     .option(
       '--session <name>',
-      'the session to use; made at its first use (default: `default`, or a throw-away)',
+      'the session to use, created if missing (default: `default`, or a temporary one for an ephemeral profile)',
     )
-    .option('--timeout <s>', 'end the turn after so many seconds (or 5m, 2h)', durationValue)
-    .option('--no-wait', 'print the id of the turn and leave; it goes on');
+    .option('--timeout <s>', 'cancel the turn after this many seconds (or 5m, 2h)', durationValue)
+    .option('--no-wait', 'print the turn id and exit; the turn continues');
   registry.setAction(run, async (context, options: RunOptions, profile: string, operand: string) => {
     const kind = await fetchAgentKind(context, profile);
     const input = await readInput(context.io, operand);
@@ -48,12 +48,12 @@ export function registerRun(registry: Registry): void {
   const prompt = registry
     .command(registry.root, {
       usage: 'prompt <session> <text>',
-      description: 'one turn in a session that is there; - reads the text from standard input',
+      description: 'run one turn in an existing session; - reads the text from standard input',
       operands: ['session', 'none'],
       examples: [`holdfast prompt invoices 'Now the ones from May'`, 'holdfast prompt invoices - < task.md'],
     })
-    .option('--timeout <s>', 'end the turn after so many seconds (or 5m, 2h)', durationValue)
-    .option('--no-wait', 'print the id of the turn and leave; it goes on');
+    .option('--timeout <s>', 'cancel the turn after this many seconds (or 5m, 2h)', durationValue)
+    .option('--no-wait', 'print the turn id and exit; the turn continues');
   registry.setAction(prompt, async (context, options: RunOptions, reference: string, operand: string) => {
     const { session } = await context.call('session/show', { session: reference });
     const kind = await fetchAgentKind(context, session.profile);
@@ -66,14 +66,14 @@ export function registerRun(registry: Registry): void {
 
 type Where = Pick<Params<'turn/start'>, 'session' | 'profile' | 'name'>;
 
-/** A name is found or made within the profile; an id must already belong to it. */
+/** A name refers to a session of the profile, which is created if missing. An id must belong to the profile. */
 async function sessionOfRun(context: Context, profile: string, session: string | undefined): Promise<Where> {
   if (session === undefined) return { profile };
   if (!/^ses-[a-z2-7]{16}$/.test(session)) return { profile, name: session };
   const found = await context.call('session/show', { session });
   if (found.session.profile !== profile) {
     throw new UsageError(
-      `${session} is a session of ${found.session.profile}, not of ${sanitizeLine(profile)}`,
+      `${session} belongs to the profile ${found.session.profile}, not to ${sanitizeLine(profile)}`,
       'invalid_params',
     );
   }
@@ -99,10 +99,10 @@ async function takeTurn(context: Context, options: TurnOptions): Promise<number 
     }
     if (turn.status === 'queued' && turn.ahead > 0) {
       await context.printHint(
-        `Waits for ${pluralize(turn.ahead, 'turn')} before it in ${sanitizeLine(session.name)}`,
+        `Waiting for ${pluralize(turn.ahead, 'earlier turn')} in ${sanitizeLine(session.name)}`,
       );
     }
-    // A profile that came between the look and the start is told by what its turn leaves.
+    // The kind is unknown if the profile was deployed after the query above; infer it from the turn's output.
     const sinks = createSinks(context, options.kind ?? inferAgentKind(turn));
     const ended = await followTurn(context, turn.turnId, sinks);
     return await printResult(context, ended, options.kind ?? inferAgentKind(ended), sinks);
@@ -116,7 +116,7 @@ async function startTurn(context: Context, options: TurnOptions): Promise<{ turn
   const params: Params<'turn/start'> = {
     ...where,
     ...(timeoutMs === undefined ? {} : { timeoutMs }),
-    // Bytes carry the input as it was typed: no number is rounded and nothing needs escaping. No bytes need a field.
+    // Raw bytes carry the input exactly as typed, without rounding numbers. Empty input needs the field instead.
     ...(input.length === 0 && kind !== 'handler' ? { prompt: '' } : {}),
     opId: newOpId(),
   };
@@ -137,6 +137,6 @@ async function showStarted(context: Context, turn: Turn, session: Session): Prom
     return;
   }
   await context.print(turn.turnId);
-  if (turn.ahead > 0) await context.printHint(`It waits for ${pluralize(turn.ahead, 'turn')} before it`);
-  await context.printHint(`Wait for its end: holdfast turn wait ${turn.turnId}`);
+  if (turn.ahead > 0) await context.printHint(`Waiting for ${pluralize(turn.ahead, 'earlier turn')}`);
+  await context.printHint(`Wait for it: holdfast turn wait ${turn.turnId}`);
 }

@@ -41,12 +41,12 @@ function registerCreate(registry: Registry, group: Command): void {
   const command = registry
     .command(group, {
       usage: 'create <profile>',
-      description: 'make a session with a workspace of its own, which begins with the files of its project',
+      description: 'create a session; its workspace starts with the files of the project',
       operands: ['profile'],
       examples: ['holdfast session create counter --name user-123'],
     })
     .option('--name <name>', 'unique within the profile')
-    .option('--from <snapshot>', 'begin with the files of snapshot:ID instead of the project')
+    .option('--from <snapshot>', 'start with the files of a snapshot (snapshot:ID) instead of the project')
     .option(...WAIT_OPTION);
   registry.setAction(command, async (context, options: CreateOptions, profile: string) => {
     const params: Params<'session/create'> = {
@@ -55,7 +55,7 @@ function registerCreate(registry: Registry, group: Command): void {
       ...(options.name === undefined ? {} : { name: options.name }),
       ...(options.from === undefined ? {} : { from: snapshotSource(options.from) }),
     };
-    const made = await context.call('session/create', params, { stage: 'Making the session' });
+    const made = await context.call('session/create', params, { stage: 'Creating the session' });
     const session = options.wait === true ? await waitForFiles(context, made.session) : made.session;
     if (context.json) await context.printJson({ session });
     else await printCreated(context, session);
@@ -79,17 +79,17 @@ function registerList(registry: Registry, group: Command): void {
     .command(group, {
       usage: 'list',
       description:
-        'list sessions: active ones first, then those to come back to; pinned ones at the top of each, archived ones left out',
+        'list sessions: active ones first, then earlier ones; pinned ones come first in each group, archived ones are hidden',
       examples: ['holdfast session list --search invoice', 'holdfast session list --status resumable --json'],
     })
     .option('--status <status>', STATUSES.join(', '), oneOf(STATUSES))
-    .option('--search <text>', 'in names and first requests; archived ones too')
-    .option('--profile <profile>', 'of one profile')
-    .option('--pinned', 'only pinned ones')
-    .option('--archived', 'only archived ones')
-    .option('--tag <tag>', 'only with this tag')
-    .option('--limit <n>', 'at most so many (1 to 1000)', positiveInteger(1000))
-    .option('--cursor <cursor>', 'go on where an earlier page ended');
+    .option('--search <text>', 'search in names and first prompts; includes archived sessions')
+    .option('--profile <profile>', 'only sessions of this profile')
+    .option('--pinned', 'only pinned sessions')
+    .option('--archived', 'only archived sessions')
+    .option('--tag <tag>', 'only sessions with this tag')
+    .option('--limit <n>', 'maximum number of results (1 to 1000)', positiveInteger(1000))
+    .option('--cursor <cursor>', 'continue after an earlier page');
   registry.setAction(command, async (context, options: ListOptions) => {
     const { status, search, profile, tag, limit, cursor } = options;
     const page = await context.call('session/list', {
@@ -97,7 +97,7 @@ function registerList(registry: Registry, group: Command): void {
       ...(search === undefined ? {} : { search }),
       ...(profile === undefined ? {} : { profile }),
       ...(options.pinned === true ? { pinned: true } : {}),
-      // Out of the everyday list; who searches wants to find them.
+      // Archived sessions are hidden, unless the user searches.
       ...(options.archived === true ? { archived: true } : search === undefined ? { archived: false } : {}),
       ...(tag === undefined ? {} : { tag }),
       ...(limit === undefined ? {} : { limit }),
@@ -113,7 +113,7 @@ function registerList(registry: Registry, group: Command): void {
         !filtered && (await context.call('session/list', { archived: true, limit: 1 })).sessions.length > 0;
       if (isAnyArchived) {
         await context.print('All sessions are archived.');
-        await context.printHint('See them: holdfast session list --archived');
+        await context.printHint('Show them: holdfast session list --archived');
         return undefined;
       }
       await context.print(filtered ? 'No sessions match.' : 'There are no sessions yet.');
@@ -126,7 +126,7 @@ function registerList(registry: Registry, group: Command): void {
       ...formatSessionList(page.sessions, { style, now: context.io.now(), width: context.stdout.columns }),
     );
     if (page.nextCursor !== null)
-      await context.printHint(`There are more: --cursor ${quoteForShell(page.nextCursor)}`);
+      await context.printHint(`More results: --cursor ${quoteForShell(page.nextCursor)}`);
     return undefined;
   });
 }
@@ -134,7 +134,7 @@ function registerList(registry: Registry, group: Command): void {
 function registerShow(registry: Registry, group: Command): void {
   const command = registry.command(group, {
     usage: 'show <session>',
-    description: 'everything about one session',
+    description: 'show the details of a session',
     operands: ['session'],
   });
   registry.setAction(command, async (context, _options, reference: string) => {
@@ -148,26 +148,26 @@ function registerShow(registry: Registry, group: Command): void {
 function registerRest(registry: Registry, group: Command): void {
   const pause = registry.command(group, {
     usage: 'pause <session>',
-    description: 'freeze the sandbox: memory is kept, no CPU is used',
+    description: 'freeze the sandbox: it keeps its memory and uses no CPU',
     operands: ['session'],
   });
   registry.setAction(pause, async (context, _options, reference: string) => {
     const { session } = await context.call('session/pause', { session: reference }, { stage: 'Pausing' });
-    await showState(context, session, 'The next turn wakes it up.');
+    await showState(context, session, 'The next turn resumes it.');
     return undefined;
   });
 
   const stop = registry
     .command(group, {
       usage: 'stop <session>',
-      description: 'end the containers; the workspace stays',
+      description: 'stop the containers and keep the workspace',
       operands: ['session'],
     })
-    .option('--force', 'even while a turn, an exec or a terminal is live');
+    .option('--force', 'stop even while a turn, an exec or a terminal is running');
   registry.setAction(stop, async (context, options: { force?: boolean }, reference: string) => {
     const params = { session: reference, ...(options.force === true ? { force: true } : {}) };
     const { session } = await context.call('session/stop', params, { stage: 'Stopping' });
-    await showState(context, session, 'Its workspace stays; the next turn gets a new sandbox with it.');
+    await showState(context, session, 'The workspace is kept. The next turn starts a new sandbox.');
     return undefined;
   });
 }
@@ -192,7 +192,7 @@ function registerResume(registry: Registry, group: Command): void {
   const command = registry
     .command(group, {
       usage: 'resume <session>',
-      description: 'bring the sandbox back without giving it work yet',
+      description: 'start the sandbox without running a turn',
       operands: ['session'],
       examples: [
         'holdfast session resume user-123',
@@ -200,10 +200,13 @@ function registerResume(registry: Registry, group: Command): void {
         'holdfast session resume user-123 --from clean --preview',
       ],
     })
-    .option('--from <what>', 'files (default), clean, or snapshot:ID; memory comes with a later version')
+    .option(
+      '--from <what>',
+      'files (default), clean, or snapshot:ID; memory is not available in this version',
+    )
     .option('--cancel', CANCEL)
     .option('--force', FORCE)
-    .option('--preview', 'only say what it would change in the workspace');
+    .option('--preview', 'only show what would change in the workspace');
   registry.setAction(command, async (context, options: ResumeOptions, reference: string) => {
     const from = options.from === undefined ? 'files' : resumeSource(options.from);
     if (options.preview === true) {
@@ -219,12 +222,12 @@ function registerReset(registry: Registry, group: Command): void {
   const command = registry
     .command(group, {
       usage: 'reset <session>',
-      description: 'begin with a clean workspace again; what it was is kept as a snapshot',
+      description: 'start again with a clean workspace; the current files are kept as a snapshot',
       operands: ['session'],
     })
     .option('--cancel', CANCEL)
     .option('--force', FORCE)
-    .option('--preview', 'only say what it would change in the workspace');
+    .option('--preview', 'only show what would change in the workspace');
   registry.setAction(command, async (context, options: ResumeOptions, reference: string) => {
     if (options.preview === true) await previewChanges(context, { session: reference, from: 'clean' });
     else await resume(context, reference, 'clean', options);
@@ -232,8 +235,8 @@ function registerReset(registry: Registry, group: Command): void {
   });
 }
 
-const CANCEL = 'end the turns, execs and terminals that are live instead of refusing';
-const FORCE = 'even where no snapshot can be taken before it';
+const CANCEL = 'end running turns, execs and terminals instead of failing';
+const FORCE = 'continue even if the snapshot of the current files fails';
 
 async function resume(
   context: Context,
@@ -247,7 +250,7 @@ async function resume(
     ...(cancel === true ? { cancel } : {}),
     ...(force === true ? { force } : {}),
   };
-  const result = await context.call('session/resume', params, { stage: 'Bringing the sandbox back' });
+  const result = await context.call('session/resume', params, { stage: 'Starting the sandbox' });
   if (context.json) {
     await context.printJson(result);
     return;
@@ -257,19 +260,19 @@ async function resume(
   await context.print(`${context.style.bold(sanitizeLine(session.name))} is ${session.status} (${how})`);
   const name = quoteForShell(session.name);
   if (undo === null) await context.printHint(`Look inside: holdfast exec ${name} -- ls -la`);
-  else await context.printHint(`Its files from before: holdfast snapshot restore ${name} ${undo}`);
+  else await context.printHint(`Undo: holdfast snapshot restore ${name} ${undo}`);
 }
 
 function resumeSource(from: string): ResumeSource {
   if (from === 'files' || from === 'clean' || from === 'memory') return from;
   if (/^snapshot:./.test(from)) return snapshotSource(from);
-  throw new UsageError(`--from is ${sanitizeLine(from)}; it is one of files, clean, snapshot:ID, memory`);
+  throw new UsageError(`--from cannot be ${sanitizeLine(from)}; use files, clean or snapshot:ID`);
 }
 
 /** `snapshot:ID`. */
 function snapshotSource(from: string): ResumeSource {
   if (!from.startsWith('snapshot:'))
-    throw new UsageError(`--from is ${sanitizeLine(from)}; it is snapshot:ID`);
+    throw new UsageError(`--from cannot be ${sanitizeLine(from)}; use snapshot:ID`);
   return `snapshot:${parseSnapshotId(from.slice('snapshot:'.length))}`;
 }
 
@@ -290,31 +293,29 @@ function registerUpdate(registry: Registry, group: Command): void {
   const command = registry
     .command(group, {
       usage: 'update <session>',
-      description: 'rename, pin, star, archive or tag a session, or note the model that it is to use',
+      description: 'rename, pin, star, archive or tag a session, or store the model that it should use',
       operands: ['session'],
       examples: ['holdfast session update default --name invoices --pin --tag q3'],
     })
-    .option('--name <name>', 'its new name')
-    .addOption(new Option('--pin', 'keep it at the top of lists').conflicts('unpin'))
+    .option('--name <name>', 'the new name')
+    .addOption(new Option('--pin', 'show it at the top of lists').conflicts('unpin'))
     .option('--unpin')
-    .addOption(new Option('--star', 'mark it').conflicts('unstar'))
+    .addOption(new Option('--star', 'add a star').conflicts('unstar'))
     .option('--unstar')
     .addOption(
       new Option(
         '--archive',
-        'leave it out of lists, except with `session list --archived` or `--search`',
+        'hide it in lists, except with `session list --archived` or `--search`',
       ).conflicts('unarchive'),
     )
     .option('--unarchive')
     .addOption(
-      new Option('--tag <tag>', 'its tags from now on; may be repeated')
-        .argParser(repeated)
-        .conflicts('untag'),
+      new Option('--tag <tag>', 'replace its tags; repeatable').argParser(repeated).conflicts('untag'),
     )
-    .option('--untag', 'no tags any more')
+    .option('--untag', 'remove all tags')
     .option(
       '--model <model>',
-      "the model that it is to use ('' for the profile's own); stored, and not given to agents by this version",
+      "the model that it should use ('' for the default); stored, but not yet passed to agents in this version",
     );
   registry.setAction(command, async (context, options: UpdateOptions, reference: string) => {
     const either = (on: boolean | undefined, off: boolean | undefined) =>
@@ -332,12 +333,12 @@ function registerUpdate(registry: Registry, group: Command): void {
       ...(options.model === undefined ? {} : { model: options.model === '' ? null : options.model }),
     };
     if (Object.keys(change).length === 0)
-      throw new UsageError('nothing to change was given; see `holdfast session update --help`');
+      throw new UsageError('no change was given; see `holdfast session update --help`');
     const { session } = await context.call('session/update', { session: reference, ...change });
     if (context.json) await context.printJson({ session });
     else await context.print(...formatSession(session, context.style, context.io.now()));
     if (typeof change.model === 'string')
-      await context.printNote('warning: the model is stored, but this version does not give it to agents');
+      await context.printNote('warning: the model is stored, but this version does not pass it to agents');
     return undefined;
   });
 }
@@ -346,18 +347,18 @@ function registerDelete(registry: Registry, group: Command): void {
   const command = registry
     .command(group, {
       usage: 'delete <session>',
-      description: 'delete a session and its workspace; what its files were last is kept for a week',
+      description: 'delete a session and its workspace; a snapshot of its files is kept for a week',
       operands: ['session'],
     })
-    .option('--force', 'do not ask');
+    .option('--force', 'do not ask for confirmation');
   registry.setAction(command, async (context, options: { force?: boolean }, reference: string) => {
     const session = await confirmSessionDeletion(context, reference, options.force, (found) => ({
       what: `Delete session ${sanitizeLine(found.name)} of ${sanitizeLine(found.profile)}`,
       consequences: [
-        `its workspace (${found.workspaceBytes === null ? 'whatever is in it' : formatSize(found.workspaceBytes)}) goes`,
-        ...(found.autoRemove ? [] : ['a snapshot of it stays for a week']),
-        ...(found.runningTurn === null ? [] : ['the turn that runs now is ended']),
-        ...(found.queuedTurns === 0 ? [] : [`${pluralize(found.queuedTurns, 'waiting turn')} never run`]),
+        `its workspace${found.workspaceBytes === null ? '' : ` (${formatSize(found.workspaceBytes)})`} will be deleted`,
+        ...(found.autoRemove ? [] : ['a snapshot of it is kept for a week']),
+        ...(found.runningTurn === null ? [] : ['its running turn will be cancelled']),
+        ...(found.queuedTurns === 0 ? [] : [`${pluralize(found.queuedTurns, 'queued turn')} will not run`]),
       ],
     }));
     await context.call(
@@ -367,9 +368,9 @@ function registerDelete(registry: Registry, group: Command): void {
     );
     if (context.json) await context.printJson({ sessionId: session.id, deleted: true });
     else {
-      await context.print(`${sanitizeLine(session.name)} is gone`);
+      await context.print(`${sanitizeLine(session.name)} was deleted`);
       if (!session.autoRemove)
-        await context.printHint(`For a week, what its files were last: holdfast snapshot list ${session.id}`);
+        await context.printHint(`Its files are kept for a week: holdfast snapshot list ${session.id}`);
     }
     return undefined;
   });

@@ -10,7 +10,7 @@ import { previewChanges } from './snapshot-queries.ts';
 import { parseSnapshotId } from '../snapshot-id.ts';
 import { parseWorkspacePath } from '../workspace-path.ts';
 
-/** What makes one tree another: bringing a snapshot back, beginning a session with one. */
+/** Commands that use the files of a snapshot: `restore` and `fork`. */
 export function registerSnapshotChanges(registry: Registry, group: Command): void {
   registerRestore(registry, group);
   registerFork(registry, group);
@@ -28,17 +28,17 @@ function registerRestore(registry: Registry, group: Command): void {
     .command(group, {
       usage: 'restore <session> <snapshot>',
       description:
-        'make the workspace, or a part of it, what a snapshot has; what it was is kept as a snapshot',
+        'restore the workspace, or a part of it, from a snapshot; the current files are kept as a snapshot',
       operands: ['session'],
       examples: [
         'holdfast snapshot restore default snp-…',
         'holdfast snapshot restore default snp-… --path src/main.py',
       ],
     })
-    .option('--path <path>', 'only what is there')
-    .option('--cancel', 'end the turns, execs and terminals that are live instead of refusing')
-    .option('--force', 'even where no snapshot can be taken before it')
-    .option('--preview', 'only say what it would change');
+    .option('--path <path>', 'only this file or folder')
+    .option('--cancel', 'end running turns, execs and terminals instead of failing')
+    .option('--force', 'continue even if the snapshot of the current files fails')
+    .option('--preview', 'only show what would change');
   registry.setAction(command, async (context, options: RestoreOptions, session: string, snapshot: string) => {
     const { path, cancel, force } = options;
     if (options.preview === true) {
@@ -62,13 +62,13 @@ function registerRestore(registry: Registry, group: Command): void {
     }
     const { created, replaced, removed, touched, bytes, undo } = restored;
     await context.print(
-      `${path === undefined ? 'The workspace' : sanitizeLine(path)} is as in ${context.style.bold(snapshot)}`,
-      `${created} made, ${replaced} replaced, ${removed} removed, ${touched} with other attributes; ${formatSize(bytes)} written`,
+      `${path === undefined ? 'The workspace' : sanitizeLine(path)} was restored from ${context.style.bold(snapshot)}`,
+      `${created} created, ${replaced} replaced, ${removed} deleted, ${touched} with changed attributes; ${formatSize(bytes)} written`,
     );
-    const lacking = incompleteSnapshotNote(snapshot, restored, 'stay as they are in the workspace');
+    const lacking = incompleteSnapshotNote(snapshot, restored, 'were left unchanged in the workspace');
     if (lacking !== null) await context.printNote(lacking);
     if (undo !== null)
-      await context.printHint(`Undo it: holdfast snapshot restore ${quoteForShell(session)} ${undo}`);
+      await context.printHint(`Undo: holdfast snapshot restore ${quoteForShell(session)} ${undo}`);
     return undefined;
   });
 }
@@ -77,7 +77,8 @@ function registerFork(registry: Registry, group: Command): void {
   const command = registry
     .command(group, {
       usage: 'fork <snapshot>',
-      description: 'make a session with its files, and the history of its session up to there',
+      description:
+        'create a session with the files of the snapshot and the history of its session up to that point',
       examples: ['holdfast snapshot fork snp-… --name another-way'],
     })
     .option('--name <name>', 'unique within the profile')
@@ -89,7 +90,7 @@ function registerFork(registry: Registry, group: Command): void {
       opId: newOpId(),
       ...(name === undefined ? {} : { name }),
     };
-    const made = await context.call('snapshot/fork', params, { stage: 'Making the session' });
+    const made = await context.call('snapshot/fork', params, { stage: 'Creating the session' });
     const session = options.wait === true ? await waitForFiles(context, made.session) : made.session;
     const { id: sessionId, name: called, hydration } = session;
     const { missing, missingPaths } = made;

@@ -11,7 +11,7 @@ import { pluralize, sanitizeLine } from '../render/text.ts';
 import { parseSnapshotId } from '../snapshot-id.ts';
 import { parseWorkspacePath } from '../workspace-path.ts';
 
-/** What looks at snapshots and changes nothing. */
+/** Commands that only read snapshots. */
 export function registerSnapshotQueries(registry: Registry, group: Command): void {
   registerDiff(registry, group);
   registerVerify(registry, group);
@@ -28,17 +28,17 @@ function registerDiff(registry: Registry, group: Command): void {
   const command = registry
     .command(group, {
       usage: 'diff <a> <b>',
-      description: 'what differs between two snapshots, or between one and the workspace as it is (`now`)',
+      description: 'compare two snapshots, or a snapshot with the current workspace (`now`)',
       examples: [
         'holdfast snapshot diff snp-… snp-…',
         'holdfast snapshot diff snp-… now --path src',
         'holdfast snapshot diff snp-… now --patch | git apply',
       ],
     })
-    .option('--path <path>', 'only what is there')
-    .option('--session <session>', 'whose workspace `now` is; else that of the other side')
-    .addOption(new Option('--stat', 'only how many, and how much').conflicts('patch'))
-    .option('--patch', 'a unified diff that git apply takes, binary files included');
+    .option('--path <path>', 'only this file or folder')
+    .option('--session <session>', 'the session that `now` refers to (default: the session of the snapshot)')
+    .addOption(new Option('--stat', 'only show totals').conflicts('patch'))
+    .option('--patch', 'print a unified diff for `git apply`, including binary files');
   registry.setAction(command, async (context, options: DiffOptions, a: string, b: string) => {
     const params = {
       a: side(a),
@@ -47,7 +47,7 @@ function registerDiff(registry: Registry, group: Command): void {
       ...(options.session === undefined ? {} : { session: options.session }),
     };
     if (options.patch === true) {
-      if (context.json) throw new UsageError('a patch is bytes: --patch does not go with --json');
+      if (context.json) throw new UsageError('--patch prints raw bytes and cannot be combined with --json');
       await writePatch(context, params);
       return undefined;
     }
@@ -65,7 +65,7 @@ function registerDiff(registry: Registry, group: Command): void {
 function registerVerify(registry: Registry, group: Command): void {
   const command = registry.command(group, {
     usage: 'verify <snapshot>',
-    description: 'read and check all that a snapshot needs; exit code 1 where something is damaged',
+    description: 'read and check all data of a snapshot; exits with 1 if something is damaged',
   });
   registry.setAction(command, async (context, _options, id: string) => {
     const snapshot = parseSnapshotId(id);
@@ -73,7 +73,7 @@ function registerVerify(registry: Registry, group: Command): void {
     if (context.json) await context.printJson(result);
     else if (result.ok) {
       await context.print(
-        `${context.style.bold(id)} is whole: ${pluralize(result.objects, 'object')}, ${formatSize(result.bytes)}`,
+        `${context.style.bold(id)} is intact: ${pluralize(result.objects, 'object')}, ${formatSize(result.bytes)}`,
       );
     } else {
       for (const { what, pack, object, path } of result.damages) {
@@ -84,10 +84,10 @@ function registerVerify(registry: Registry, group: Command): void {
           `${context.style.red('damaged')} ${sanitizeLine(where.join(', '))}: ${sanitizeLine(what)}`,
         );
       }
-      const untold = result.damaged - result.damages.length;
-      if (untold > 0) await context.print(`and ${untold} more`);
+      const unlisted = result.damaged - result.damages.length;
+      if (unlisted > 0) await context.print(`and ${unlisted} more`);
       await context.printHint(
-        'What is not damaged can still be read: holdfast workspace cat SESSION PATH --snapshot ID',
+        'Undamaged files can still be read: holdfast workspace cat SESSION PATH --snapshot ID',
       );
     }
     return result.ok ? EXIT.done : EXIT.failed;
@@ -101,7 +101,7 @@ interface Page {
   readonly nextCursor: string | null;
 }
 
-/** Shows a comparison, page by page; with `onlyTotals` no more than its totals. With --json all of it in one document. */
+/** Prints a comparison page by page, or only its totals. With --json prints one document. */
 async function showChanges(
   context: Context,
   onlyTotals: boolean,
@@ -137,7 +137,7 @@ async function noteCaveats(context: Context, caveats: readonly Caveat[]): Promis
   for (const caveat of caveats) await context.printNote(formatCaveat(caveat));
 }
 
-/** What resuming from there would change. */
+/** Prints what resuming from `params.from` would change. */
 export async function previewChanges(context: Context, params: Params<'snapshot/preview'>): Promise<void> {
   await showChanges(context, false, (cursor, limit) =>
     context.call(
@@ -173,7 +173,7 @@ async function writePatch(context: Context, params: Params<'snapshot/patch'>): P
   if (leftOut === 0) return;
   const more = leftOut > paths.length ? ', …' : '';
   await context.printHint(
-    `Not in the patch, as git would refuse it, or too large for one: ${paths.map(sanitizeLine).join(', ')}${more}`,
+    `Not in the patch, because git would refuse them or they are too large: ${paths.map(sanitizeLine).join(', ')}${more}`,
   );
 }
 

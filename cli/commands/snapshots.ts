@@ -14,7 +14,7 @@ import { registerSnapshotChanges } from './snapshot-changes.ts';
 import { registerSnapshotQueries } from './snapshot-queries.ts';
 
 export function registerSnapshots(registry: Registry): void {
-  const group = registry.group('snapshot', 'points in time of a workspace: take, compare, bring back, fork');
+  const group = registry.group('snapshot', 'create, compare, restore and fork snapshots of a workspace');
   registerCreate(registry, group);
   registerList(registry, group);
   registerShow(registry, group);
@@ -29,12 +29,12 @@ function registerCreate(registry: Registry, group: Command): void {
   const command = registry
     .command(group, {
       usage: 'create <session>',
-      description: 'take a snapshot of the workspace, also while a turn runs',
+      description: 'create a snapshot of the workspace; works while a turn runs',
       operands: ['session'],
       examples: ['holdfast snapshot create default --label "before the rewrite"'],
     })
-    .option('--label <text>', 'what it is, for people')
-    .option('--pin', 'never remove it by itself');
+    .option('--label <text>', 'a description')
+    .option('--pin', 'never delete it automatically');
   registry.setAction(
     command,
     async (context, options: { label?: string; pin?: boolean }, session: string) => {
@@ -45,24 +45,24 @@ function registerCreate(registry: Registry, group: Command): void {
         ...(label === undefined ? {} : { label }),
         ...(pin === true ? { pinned: true } : {}),
       };
-      const taken = await context.call('snapshot/create', params, { stage: 'Looking at the workspace' });
+      const result = await context.call('snapshot/create', params, { stage: 'Scanning the workspace' });
       if (context.json) {
-        await context.printJson(taken);
+        await context.printJson(result);
         return undefined;
       }
-      const { id, created, files, bytes, changedFiles, newBytes, scanMs, frozenMs } = taken;
-      const lacking = incompleteSnapshotNote(id, taken, 'are not in it');
+      const { id, created, files, bytes, changedFiles, newBytes, scanMs, frozenMs } = result;
+      const lacking = incompleteSnapshotNote(id, result, 'are not in it');
       if (lacking !== null) await context.printNote(lacking);
       if (!created) {
         await context.print(`Nothing has changed since ${context.style.bold(id)}`);
         return undefined;
       }
-      const still = frozenMs === 0 ? '' : `, the agent stood still for ${formatDuration(frozenMs)}`;
+      const paused = frozenMs === 0 ? '' : `, the agent was paused for ${formatDuration(frozenMs)}`;
       await context.print(
-        `${context.style.bold(id)}: ${pluralize(files, 'file')}, ${formatSize(bytes)} (${formatDuration(scanMs)}${still})`,
+        `${context.style.bold(id)}: ${pluralize(files, 'file')}, ${formatSize(bytes)} (${formatDuration(scanMs)}${paused})`,
         `${pluralize(changedFiles, 'file')} changed, ${formatSize(newBytes)} more on disk`,
       );
-      await context.printHint(`Bring it back: holdfast snapshot restore ${quoteForShell(session)} ${id}`);
+      await context.printHint(`Restore it: holdfast snapshot restore ${quoteForShell(session)} ${id}`);
       return undefined;
     },
   );
@@ -78,12 +78,12 @@ function registerList(registry: Registry, group: Command): void {
   const command = registry
     .command(group, {
       usage: 'list <session>',
-      description: 'the snapshots of a session, the newest first; of a deleted one by its id',
+      description: 'list the snapshots of a session, newest first; use the id for a deleted session',
       operands: ['session'],
     })
     .option('--reason <reason>', SNAPSHOT_REASONS.join(', '), oneOf(SNAPSHOT_REASONS))
-    .option('--limit <n>', 'at most so many (1 to 1000)', positiveInteger(1000))
-    .option('--cursor <cursor>', 'go on where an earlier page ended');
+    .option('--limit <n>', 'maximum number of results (1 to 1000)', positiveInteger(1000))
+    .option('--cursor <cursor>', 'continue after an earlier page');
   registry.setAction(command, async (context, options: ListOptions, session: string) => {
     const { reason, limit, cursor } = options;
     const page = await context.call('snapshot/list', {
@@ -106,9 +106,9 @@ function registerList(registry: Registry, group: Command): void {
       ...formatSnapshotTable(snapshots, { style, now: context.io.now(), width: context.stdout.columns }),
     );
     await context.printHint(
-      `${pluralize(usage.snapshots, 'snapshot')} of it; with those of its forks they take ${formatSize(usage.bytes)}`,
+      `${pluralize(usage.snapshots, 'snapshot')}; together with those of its forks they use ${formatSize(usage.bytes)}`,
     );
-    if (nextCursor !== null) await context.printHint(`There are more: --cursor ${quoteForShell(nextCursor)}`);
+    if (nextCursor !== null) await context.printHint(`More results: --cursor ${quoteForShell(nextCursor)}`);
     return undefined;
   });
 }
@@ -116,7 +116,7 @@ function registerList(registry: Registry, group: Command): void {
 function registerShow(registry: Registry, group: Command): void {
   const command = registry.command(group, {
     usage: 'show <snapshot>',
-    description: 'everything about one snapshot',
+    description: 'show the details of a snapshot',
   });
   registry.setAction(command, async (context, _options, id: string) => {
     const { snapshot } = await context.call('snapshot/show', { snapshot: parseSnapshotId(id) });
@@ -136,11 +136,11 @@ function registerUpdate(registry: Registry, group: Command): void {
   const command = registry
     .command(group, {
       usage: 'update <snapshot>',
-      description: 'keep a snapshot for good, or say what it is',
+      description: 'pin a snapshot, or change its label',
       examples: ['holdfast snapshot update snp-… --pin --label "first that works"'],
     })
-    .option('--label <text>', "what it is; '' for nothing")
-    .addOption(new Option('--pin', 'never remove it by itself').conflicts('unpin'))
+    .option('--label <text>', "a description; '' removes it")
+    .addOption(new Option('--pin', 'never delete it automatically').conflicts('unpin'))
     .option('--unpin');
   registry.setAction(command, async (context, options: UpdateOptions, id: string) => {
     const { label, pin, unpin } = options;
@@ -149,7 +149,7 @@ function registerUpdate(registry: Registry, group: Command): void {
       ...(pin === true ? { pinned: true } : unpin === true ? { pinned: false } : {}),
     };
     if (Object.keys(change).length === 0)
-      throw new UsageError('nothing to change was given; see `holdfast snapshot update --help`');
+      throw new UsageError('no change was given; see `holdfast snapshot update --help`');
     const { snapshot } = await context.call('snapshot/update', { snapshot: parseSnapshotId(id), ...change });
     if (context.json) await context.printJson({ snapshot });
     else await context.print(...formatSnapshot(snapshot, context.style, context.io.now()));
@@ -159,16 +159,16 @@ function registerUpdate(registry: Registry, group: Command): void {
 
 function registerDelete(registry: Registry, group: Command): void {
   const command = registry
-    .command(group, { usage: 'delete <snapshot>', description: 'delete a snapshot for good' })
-    .option('--force', 'do not ask');
+    .command(group, { usage: 'delete <snapshot>', description: 'permanently delete a snapshot' })
+    .option('--force', 'do not ask for confirmation');
   registry.setAction(command, async (context, options: { force?: boolean }, id: string) => {
     const { snapshot } = await context.call('snapshot/show', { snapshot: parseSnapshotId(id) });
     if (options.force !== true) {
       const { label, createdAt, files, bytes } = snapshot;
       await confirmDeletion(context, {
-        what: `Delete snapshot ${id}${label === null ? '' : ` (${sanitizeLine(label)})`} for good`,
+        what: `Permanently delete snapshot ${id}${label === null ? '' : ` (${sanitizeLine(label)})`}`,
         consequences: [
-          `it was taken ${formatRelativeTime(createdAt, context.io.now())}`,
+          `created ${formatRelativeTime(createdAt, context.io.now())}`,
           `${pluralize(files, 'file')}, ${formatSize(bytes)}`,
         ],
       });
@@ -176,8 +176,8 @@ function registerDelete(registry: Registry, group: Command): void {
     await context.call('snapshot/delete', { snapshot: id, force: true, opId: newOpId() });
     if (context.json) await context.printJson({ snapshotId: id, deleted: true });
     else {
-      await context.print(`${id} is gone`);
-      await context.printHint('What only it needed is given back by: holdfast gc');
+      await context.print(`${id} was deleted`);
+      await context.printHint('Free its disk space now: holdfast gc');
     }
     return undefined;
   });

@@ -9,11 +9,14 @@ import { formatDuration, formatSize } from '../render/quantity.ts';
 import { formatFields } from '../render/table.ts';
 import { pluralize, sanitizeLine } from '../render/text.ts';
 
-/** A supervisor that is asked to leave finishes the step at hand first. */
-const LEAVING_MS = 60_000;
+/** A supervisor that is told to stop finishes its current step first. */
+const STOP_TIMEOUT_MS = 60_000;
 
 export function registerSupervisor(registry: Registry): void {
-  const group = registry.group('supervisor', 'start, stop and look at the process behind everything');
+  const group = registry.group(
+    'supervisor',
+    'start, stop and inspect the background process that runs all sessions',
+  );
   registerStart(registry, group);
   registerStop(registry, group);
   registerStatus(registry, group);
@@ -23,12 +26,13 @@ export function registerSupervisor(registry: Registry): void {
 function registerStart(registry: Registry, group: Command): void {
   const command = registry.command(group, {
     usage: 'start',
-    description: 'start it if it does not run; other commands do this by themselves',
+    description: 'start the supervisor if it is not running; other commands do this automatically',
   });
   registry.setAction(command, async (context) => {
     const status = await context.call('supervisor/status', {}, { stage: 'Starting the supervisor' });
     if (context.json) await context.printJson({ running: true, ...status });
-    else await context.print(`The supervisor runs: pid ${status.pid}, home ${sanitizeLine(status.home)}`);
+    else
+      await context.print(`The supervisor is running: pid ${status.pid}, home ${sanitizeLine(status.home)}`);
     return undefined;
   });
 }
@@ -37,17 +41,18 @@ function registerStop(registry: Registry, group: Command): void {
   const command = registry
     .command(group, {
       usage: 'stop',
-      description: 'end the supervisor; sandboxes and turns go on, and the next one takes them up again',
+      description:
+        'stop the supervisor; sandboxes and turns keep running, and the next supervisor takes over',
     })
-    .option('--sandboxes', 'stop all sandboxes too; workspaces stay');
+    .option('--sandboxes', 'also stop all sandboxes; workspaces are kept');
   registry.setAction(command, async (context, options: { sandboxes?: boolean }) => {
     const peer = await runningPeer(context);
     if (peer === undefined) {
       if (context.json) await context.printJson({ running: false, stopped: 0 });
-      else await context.print('The supervisor does not run.');
+      else await context.print('The supervisor is not running.');
       if (options.sandboxes === true) {
         await context.printNote(
-          'Its sandboxes were not touched: `holdfast supervisor start`, then stop them',
+          'Its sandboxes were not stopped. Run `holdfast supervisor start`, then stop again',
         );
       }
       return undefined;
@@ -58,8 +63,8 @@ function registerStop(registry: Registry, group: Command): void {
     await ended(peer.closed);
     if (context.json) await context.printJson({ running: false, stopped });
     else if (options.sandboxes === true)
-      await context.print(`Stopped, with ${pluralize(stopped, 'sandbox', 'sandboxes')}`);
-    else await context.print('Stopped; sandboxes and turns go on');
+      await context.print(`Stopped the supervisor and ${pluralize(stopped, 'sandbox', 'sandboxes')}`);
+    else await context.print('Stopped the supervisor; sandboxes and turns keep running');
     return undefined;
   });
 }
@@ -69,12 +74,12 @@ async function ended(closed: Promise<unknown>): Promise<void> {
   const tooLong = new Promise<never>((_resolve, reject) => {
     timer = setTimeout(() => {
       reject(
-        new HoldfastError('timeout', 'The supervisor has not ended', {
-          why: 'it still finishes what it was doing',
+        new HoldfastError('timeout', 'The supervisor has not stopped', {
+          why: 'it is still finishing its current step',
           next: 'see `holdfast supervisor logs`',
         }),
       );
-    }, LEAVING_MS);
+    }, STOP_TIMEOUT_MS);
   });
   try {
     await Promise.race([closed, tooLong]);
@@ -83,7 +88,7 @@ async function ended(closed: Promise<unknown>): Promise<void> {
   }
 }
 
-/** Undefined where none runs. */
+/** Undefined if no supervisor is running. */
 async function runningPeer(context: Context) {
   try {
     return await context.client('never').peer();
@@ -96,14 +101,16 @@ async function runningPeer(context: Context) {
 function registerStatus(registry: Registry, group: Command): void {
   const command = registry.command(group, {
     usage: 'status',
-    description: 'whether it runs, on which engine, and how many sessions it has; never starts it',
+    description: 'show whether the supervisor is running, its engine and its sessions; never starts it',
   });
   registry.setAction(command, async (context) => {
     if ((await runningPeer(context)) === undefined) {
       if (context.json) await context.printJson({ running: false, home: context.home });
       else {
-        await context.print(`The supervisor does not run (home ${sanitizeLine(context.home)}).`);
-        await context.printHint('The next command that needs it starts it; or: holdfast supervisor start');
+        await context.print(`The supervisor is not running (home ${sanitizeLine(context.home)}).`);
+        await context.printHint(
+          'The next command that needs it starts it. To start it now: holdfast supervisor start',
+        );
       }
       return undefined;
     }
@@ -130,7 +137,7 @@ function statusFacts(context: Context, status: Result<'supervisor/status'>): str
         'Sessions',
         `${sessions.total}${states.length === 0 ? '' : ` (${states.join(', ')})`}, ${sessions.live} live`,
       ],
-      ['Turns', `${turns.running} running, ${turns.queued} waiting`],
+      ['Turns', `${turns.running} running, ${turns.queued} queued`],
       ['Clients', String(status.connections)],
       ['Memory', formatSize(status.rssBytes)],
       ['Log', status.logFile],
@@ -149,11 +156,11 @@ function registerLogs(registry: Registry, group: Command): void {
   const command = registry
     .command(group, {
       usage: 'logs',
-      description: "the supervisor's log, whether it runs or not; with --json its lines as they are",
+      description: "print the supervisor's log; --json prints its lines unchanged",
       examples: ['holdfast supervisor logs --follow', 'holdfast supervisor logs -n 500 --json'],
     })
-    .option('-f, --follow', 'go on with what comes, until ^C')
-    .option('-n, --lines <n>', 'the last so many lines', positiveInteger(1_000_000), 100);
+    .option('-f, --follow', 'keep printing new lines until ^C')
+    .option('-n, --lines <n>', 'number of lines to print from the end', positiveInteger(1_000_000), 100);
   registry.setAction(command, async (context, options: { follow?: boolean; lines: number }) => {
     const { showLog } = await import('../log-view.ts');
     return showLog(context, { lines: options.lines, follow: options.follow === true });

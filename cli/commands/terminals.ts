@@ -24,10 +24,13 @@ interface AttachCommandOptions {
 }
 
 const DETACH_KEYS_HELP =
-  'the keys that leave it: ctrl-],d (default), ctrl-a,d, …, or none; HOLDFAST_DETACH_KEYS sets them for all';
+  'keys that detach: ctrl-],d (default), ctrl-a,d, …, or none; HOLDFAST_DETACH_KEYS changes the default';
 
 export function registerTerminals(registry: Registry): void {
-  const group = registry.group('terminal', 'terminals in a sandbox, which go on without you');
+  const group = registry.group(
+    'terminal',
+    'open and attach to terminals in a sandbox; they keep running after you detach',
+  );
   registerOpen(registry, group);
   registerList(registry, group);
   registerAttach(registry, group);
@@ -39,23 +42,23 @@ function registerOpen(registry: Registry, group: Command): void {
     .command(group, {
       usage: 'open <session> [command...]',
       description:
-        'open one beside the agent, in /workspace, and join it; without a command the shell of the image',
+        "open a terminal in the agent's container, in /workspace, and attach to it; the default command is the image's shell",
       operands: ['session', 'none'],
       examples: [
         'holdfast terminal open default',
         'holdfast terminal open default -- npm run watch',
-        'holdfast terminal open default --detach        prints its id and leaves it to itself',
+        'holdfast terminal open default --detach        prints its id and does not attach',
       ],
     })
-    .option('-d, --detach', 'do not join it')
+    .option('-d, --detach', 'do not attach')
     .option('--detach-keys <keys>', DETACH_KEYS_HELP)
-    .option('--env <name=value>', 'a variable of its environment; may be repeated', environment)
-    .option('--cwd <dir>', 'where it runs (default: /workspace)');
+    .option('--env <name=value>', 'set an environment variable; repeatable', environment)
+    .option('--cwd <dir>', 'working directory (default: /workspace)');
   registry.setAction(command, async (context, options: OpenOptions, session: string, words: string[]) => {
     const { attach, windowSize } = await import('../terminal/attach.ts');
-    // A mistake in them is found before a terminal is opened.
+    // Check the keys before opening the terminal.
     const detachKeys = await detachKeysOf(context, options.detachKeys);
-    // Without COLORTERM a sandbox takes 24 bits of colour for granted; an empty one says that this terminal promises less.
+    // Without COLORTERM the sandbox assumes 24-bit colour. An empty value says that this terminal may not have it.
     const shown = context.stdout.isTTY ? { COLORTERM: '', ...terminalEnvironment(context.io.env) } : {};
     const env = { ...shown, ...options.env };
     const { terminal, sandbox } = await context.call(
@@ -68,7 +71,7 @@ function registerOpen(registry: Registry, group: Command): void {
         ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
         opId: newOpId(),
       },
-      { stage: 'Bringing the sandbox up' },
+      { stage: 'Starting the sandbox' },
     );
     if (context.json) await context.printJson({ terminal, sandbox });
     else if (options.detach === true) await context.print(terminal.terminalId);
@@ -80,13 +83,13 @@ function registerOpen(registry: Registry, group: Command): void {
 function registerList(registry: Registry, group: Command): void {
   const command = registry.command(group, {
     usage: 'list [session]',
-    description: 'the terminals of a session, or of all, newest first',
+    description: 'list the terminals of a session, or of all sessions, newest first',
     operands: ['session'],
   });
   registry.setAction(command, async (context, _options, session: string | undefined) => {
     const { terminals } = await context.call('terminal/list', session === undefined ? {} : { session });
     if (context.json) await context.printJson({ terminals });
-    else if (terminals.length === 0) await context.print('No terminal is open.');
+    else if (terminals.length === 0) await context.print('There are no terminals.');
     else await context.print(...terminalTable(context, terminals));
     return undefined;
   });
@@ -97,11 +100,11 @@ function registerAttach(registry: Registry, group: Command): void {
     .command(group, {
       usage: 'attach <terminal>',
       description:
-        'join one: shows its last output and passes keys on; its exit code is passed on when it ends',
+        'attach to a terminal: shows its recent output and sends your keys; exits with its exit code when it ends',
       withoutJson: true,
     })
     .option('--detach-keys <keys>', DETACH_KEYS_HELP)
-    .option('--hold', 'where it was not its program that ended it, stay until a key is pressed');
+    .option('--hold', 'if something other than its program ended it, wait for a key before exiting');
   registry.setAction(command, async (context, options: AttachCommandOptions, terminal: string) => {
     const { attach } = await import('../terminal/attach.ts');
     const detachKeys = await detachKeysOf(context, options.detachKeys);
@@ -112,7 +115,7 @@ function registerAttach(registry: Registry, group: Command): void {
 function registerClose(registry: Registry, group: Command): void {
   const command = registry.command(group, {
     usage: 'close <terminal>',
-    description: 'end all that runs in it; forget the output of one that has ended',
+    description: 'end everything that runs in a terminal, or discard the output of an ended one',
   });
   registry.setAction(command, async (context, _options, id: string) => {
     const { terminal } = await context.call(
@@ -121,12 +124,12 @@ function registerClose(registry: Registry, group: Command): void {
       { stage: 'Closing the terminal' },
     );
     if (context.json) await context.printJson({ terminal });
-    else await context.print(`${terminal.terminalId} is closed`);
+    else await context.print(`${terminal.terminalId} was closed`);
     return undefined;
   });
 }
 
-/** Without the option, keys leave only where a person types them: what comes from a pipe goes through as it is. */
+/** Without the option, detach keys work only if standard input is a terminal. Piped input is passed through. */
 async function detachKeysOf(context: Context, option: string | undefined): Promise<DetachKeys | null> {
   const { DEFAULT_DETACH_KEYS, DETACH_KEYS_VARIABLE, parseDetachKeys } =
     await import('../terminal/detach-keys.ts');
@@ -139,7 +142,7 @@ async function detachKeysOf(context: Context, option: string | undefined): Promi
 function checkedId(terminal: string): string {
   if (!/^term-[a-z2-7]{16}$/.test(terminal)) {
     throw new UsageError(
-      `${sanitizeLine(terminal)} is not the id of a terminal; \`holdfast terminal list\` shows them`,
+      `${sanitizeLine(terminal)} is not a terminal id; see \`holdfast terminal list\``,
       'invalid_params',
     );
   }
@@ -164,5 +167,5 @@ function terminalTable(context: Context, terminals: readonly Terminal[]): string
 
 function statusOf({ status, exitCode, why }: Terminal): string {
   if (status === 'running') return 'running';
-  return exitCode === null ? (why ?? 'ended') : `ended with ${String(exitCode)}`;
+  return exitCode === null ? (why ?? 'ended') : `exited with ${String(exitCode)}`;
 }

@@ -17,7 +17,7 @@ import type { AgentKind } from '../turn-output.ts';
 import { printResult } from '../turn-result.ts';
 
 export function registerTurns(registry: Registry): void {
-  const group = registry.group('turn', 'look at turns, wait for them, cancel them');
+  const group = registry.group('turn', 'show, wait for and cancel turns');
   registerShow(registry, group);
   registerList(registry, group);
   registerCancel(registry, group);
@@ -27,7 +27,7 @@ export function registerTurns(registry: Registry): void {
 function checkedId(turn: string): string {
   if (!/^turn-[a-z2-7]{16}$/.test(turn)) {
     throw new UsageError(
-      `${sanitizeLine(turn)} is not the id of a turn; \`holdfast turn list SESSION\` shows them`,
+      `${sanitizeLine(turn)} is not a turn id; see \`holdfast turn list SESSION\``,
       'invalid_params',
     );
   }
@@ -35,7 +35,10 @@ function checkedId(turn: string): string {
 }
 
 function registerShow(registry: Registry, group: Command): void {
-  const command = registry.command(group, { usage: 'show <turn>', description: 'everything about one turn' });
+  const command = registry.command(group, {
+    usage: 'show <turn>',
+    description: 'show the details of a turn',
+  });
   registry.setAction(command, async (context, _options, id: string) => {
     const { turn } = await context.call('turn/show', { turn: checkedId(id) });
     if (context.json) await context.printJson({ turn });
@@ -48,15 +51,15 @@ function registerList(registry: Registry, group: Command): void {
   const command = registry
     .command(group, {
       usage: 'list <session>',
-      description: 'the turns of a session, latest first',
+      description: 'list the turns of a session, newest first',
       operands: ['session'],
     })
-    .option('--limit <n>', 'at most so many (1 to 1000)', positiveInteger(1000));
+    .option('--limit <n>', 'maximum number of results (1 to 1000)', positiveInteger(1000));
   registry.setAction(command, async (context, options: { limit?: number }, session: string) => {
     const limit = options.limit === undefined ? {} : { limit: options.limit };
     const { turns } = await context.call('turn/list', { session, ...limit });
     if (context.json) await context.printJson({ turns });
-    else if (turns.length === 0) await context.print('No turn has been taken in this session yet.');
+    else if (turns.length === 0) await context.print('This session has no turns yet.');
     else await context.print(...turnTable(context, turns));
     return undefined;
   });
@@ -65,7 +68,7 @@ function registerList(registry: Registry, group: Command): void {
 function registerCancel(registry: Registry, group: Command): void {
   const command = registry.command(group, {
     usage: 'cancel <turn>',
-    description: 'end a turn: its processes get TERM, then KILL; one that waits never runs',
+    description: 'cancel a turn: its processes get SIGTERM, then SIGKILL; a queued turn never runs',
   });
   registry.setAction(command, async (context, _options, id: string) => {
     const { turn } = await context.call('turn/cancel', { turn: checkedId(id) }, { stage: 'Cancelling' });
@@ -73,7 +76,7 @@ function registerCancel(registry: Registry, group: Command): void {
     else if (turn.endedAt === null) await context.print(`${turn.turnId} is being cancelled`);
     else
       await context.print(
-        `${turn.turnId} ${turn.status === 'cancelled' ? 'is cancelled' : `had ended: ${turn.status}`}`,
+        `${turn.turnId} ${turn.status === 'cancelled' ? 'was cancelled' : `had already ended: ${turn.status}`}`,
       );
     return undefined;
   });
@@ -83,13 +86,12 @@ function registerWait(registry: Registry, group: Command): void {
   const command = registry
     .command(group, {
       usage: 'wait <turn>',
-      description:
-        'print the output of a turn from its beginning and wait for its end; exits as `run` would have',
+      description: 'print the output of a turn from its beginning and wait until it ends; exits like `run`',
       examples: ['holdfast turn wait $(holdfast run coder - --no-wait < task.md)'],
     })
     .option(
       '--timeout <s>',
-      'stop waiting after so many seconds (or 5m, 2h); the turn goes on',
+      'stop waiting after this many seconds (or 5m, 2h); the turn continues',
       durationValue,
     );
   registry.setAction(command, async (context, options: { timeout?: number }, id: string) => {
@@ -108,8 +110,8 @@ function registerWait(registry: Registry, group: Command): void {
     } catch (error) {
       if (!timedOut.signal.aborted) throw error;
       throw new HoldfastError('timeout', `${turnId} has not ended`, {
-        why: `it was waited for ${formatDuration(options.timeout ?? 0)}`,
-        next: `it goes on: holdfast turn wait ${turnId}`,
+        why: `the wait timed out after ${formatDuration(options.timeout ?? 0)}`,
+        next: `it continues; wait again with: holdfast turn wait ${turnId}`,
         cause: error,
       });
     } finally {
@@ -119,7 +121,7 @@ function registerWait(registry: Registry, group: Command): void {
   });
 }
 
-/** Undefined where the session or its profile is gone; what the turn left tells then. */
+/** Undefined if the session or its profile was deleted. The caller then infers the kind from the turn. */
 async function kindOf(context: Context, turn: Turn): Promise<AgentKind | undefined> {
   try {
     const { session } = await context.client().call('session/show', { session: turn.sessionId });
@@ -142,7 +144,7 @@ function turnTable(context: Context, turns: readonly Turn[]): string[] {
         value: (turn) => turn.status,
         paint: (turn) => (turn.status === 'failed' ? style.red : style.cyan),
       },
-      { title: 'ASKED', value: (turn) => formatRelativeTime(turn.createdAt, now) },
+      { title: 'CREATED', value: (turn) => formatRelativeTime(turn.createdAt, now) },
       {
         title: 'TOOK',
         value: (turn) => (turn.timings.turnMs === null ? '' : formatDuration(turn.timings.turnMs)),
@@ -157,7 +159,7 @@ function turnTable(context: Context, turns: readonly Turn[]): string[] {
 
 function summary(turn: Turn): string {
   if (turn.error !== null) return turn.error.message;
-  if (turn.status === 'queued') return turn.ahead > 0 ? `waits for ${turn.ahead} before it` : 'waits';
+  if (turn.status === 'queued') return turn.ahead > 0 ? `queued behind ${turn.ahead}` : 'queued';
   if (turn.outputArtifact) return `${formatSize(turn.bytes.result)} of JSON`;
   if (turn.output !== null) return formatJson(turn.output);
   return turn.bytes.stdout > 0 ? `${formatSize(turn.bytes.stdout)} of output` : '';
@@ -175,12 +177,12 @@ function turnFacts(context: Context, turn: Turn): string[] {
     [
       ['Turn', turn.turnId],
       ['Session', turn.sessionId],
-      ['Status', turn.status + (turn.ahead > 0 ? `, ${turn.ahead} before it` : '')],
-      ['Waits for', turn.waitingFor === null ? null : 'room on the disk of the home, which is full'],
-      ['Asked', when(turn.createdAt)],
+      ['Status', turn.status + (turn.ahead > 0 ? `, ${turn.ahead} ahead of it` : '')],
+      ['Waiting for', turn.waitingFor === null ? null : 'free space: the disk of the Holdfast home is full'],
+      ['Created', when(turn.createdAt)],
       ['Started', when(turn.startedAt)],
       ['Ended', when(turn.endedAt)],
-      ['Waited', took(turn.timings.queuedMs)],
+      ['Queued for', took(turn.timings.queuedMs)],
       ['Dispatch', took(turn.timings.dispatchMs)],
       ['Took', took(turn.timings.turnMs)],
       ['Sandbox', sandbox],

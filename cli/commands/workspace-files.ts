@@ -15,7 +15,7 @@ export function registerWorkspaceFiles(registry: Registry, group: Command): void
   const ls = registry
     .command(group, {
       usage: 'ls <session> [path]',
-      description: 'what is in a folder of the workspace, also while the session does not run',
+      description: 'list a folder of the workspace; works without a running sandbox',
       operands: ['session', 'none'],
       examples: [
         'holdfast workspace ls SESSION',
@@ -23,7 +23,7 @@ export function registerWorkspaceFiles(registry: Registry, group: Command): void
         'holdfast workspace ls SESSION src --snapshot snp-…',
       ],
     })
-    .option('--snapshot <id>', 'as it was in that snapshot');
+    .option('--snapshot <id>', 'list the files of this snapshot');
   registry.setAction(
     ls,
     async (context, options: FromSnapshot, session: string, path: string | undefined) => {
@@ -37,10 +37,10 @@ export function registerWorkspaceFiles(registry: Registry, group: Command): void
   const cat = registry
     .command(group, {
       usage: 'cat <session> <paths...>',
-      description: 'write files of the workspace to standard output, byte for byte',
+      description: 'print files of the workspace byte for byte',
       operands: ['session', 'none'],
     })
-    .option('--snapshot <id>', 'as they were in that snapshot');
+    .option('--snapshot <id>', 'read the files of this snapshot');
   registry.setAction(cat, async (context, options: FromSnapshot, session: string, paths: string[]) => {
     const source = { session, ...options };
     if (context.json) {
@@ -60,19 +60,19 @@ export function registerWorkspaceFiles(registry: Registry, group: Command): void
     .command(group, {
       usage: 'put <session> <paths...>',
       description:
-        'send local files and folders (or - for standard input) to the last path, in the workspace',
+        'upload local files and folders (or - for standard input) to the last path, which is in the workspace',
       operands: ['session', 'none'],
       examples: [
         'holdfast workspace put SESSION notes.md /workspace/notes.md',
         'holdfast workspace put SESSION src docs project/',
       ],
     })
-    .option('--no-clobber', 'fail where there is a file already, instead of replacing it');
+    .option('--no-clobber', 'fail if a file exists instead of replacing it');
   registry.setAction(
     put,
     async (context, options: { clobber: boolean }, session: string, paths: string[]) => {
       const upload = new Upload(context, { session, keepExisting: !options.clobber });
-      context.progress.begin('Sending');
+      context.progress.begin('Uploading');
       try {
         for (const [local, remote] of await destinations(context, session, paths)) {
           if (local === '-') {
@@ -84,10 +84,10 @@ export function registerWorkspaceFiles(registry: Registry, group: Command): void
       }
       const { files, bytes, skipped } = upload.counts;
       if (context.json) await context.printJson(upload.counts);
-      else await context.print(`Sent ${pluralize(files, 'file')} (${formatSize(bytes)})`);
+      else await context.print(`Uploaded ${pluralize(files, 'file')} (${formatSize(bytes)})`);
       if (skipped > 0)
         await context.printHint(
-          `${pluralize(skipped, 'link or special file', 'links and special files')} left out`,
+          `Skipped ${pluralize(skipped, 'link or special file', 'links and special files')}`,
         );
       return undefined;
     },
@@ -96,22 +96,22 @@ export function registerWorkspaceFiles(registry: Registry, group: Command): void
   const rm = registry
     .command(group, {
       usage: 'rm <session> <paths...>',
-      description: 'remove files of the workspace, and folders with -r',
+      description: 'delete files of the workspace, and folders with -r',
       operands: ['session', 'none'],
     })
-    .option('-r, --recursive', 'remove folders with everything in them');
+    .option('-r, --recursive', 'delete folders and everything in them');
   registry.setAction(
     rm,
     async (context, options: { recursive?: boolean }, session: string, paths: string[]) => {
       const removed = { files: 0, bytes: 0 };
       for (const path of paths.map(parseWorkspacePath)) {
         const params = { session, path, recursive: options.recursive === true };
-        const done = await context.call('files/delete', params, { stage: 'Removing' }).catch(explainFolder);
+        const done = await context.call('files/delete', params, { stage: 'Deleting' }).catch(explainFolder);
         removed.files += done.files;
         removed.bytes += done.bytes;
       }
       if (context.json) await context.printJson(removed);
-      else await context.print(`Removed ${pluralize(removed.files, 'file')} (${formatSize(removed.bytes)})`);
+      else await context.print(`Deleted ${pluralize(removed.files, 'file')} (${formatSize(removed.bytes)})`);
       return undefined;
     },
   );
@@ -121,7 +121,7 @@ interface FromSnapshot {
   snapshot?: string;
 }
 
-/** Whose files: a session's, or those that it had. */
+/** The files of a session, or of one of its snapshots. */
 interface Source {
   readonly session: string;
   readonly snapshot?: string;
@@ -195,18 +195,18 @@ function nameText({ name, type, link }: FileEntry): string {
   return type === 'directory' ? `${name}/` : name;
 }
 
-/** The most that one JSON document holds of files. */
+/** Maximum total size of file contents in one JSON document. */
 const DOCUMENT_BYTES = 16 * 2 ** 20;
 
 interface FileContent {
   readonly path: string;
   readonly bytes: number;
-  /** Of a file that is UTF-8; of any other one `base64`. */
+  /** For a UTF-8 file. Other files have `base64`. */
   readonly text?: string;
   readonly base64?: string;
 }
 
-/** Errors: `file_too_large` where they are more than a document can hold. */
+/** Errors: `file_too_large` if the files do not fit into one document. */
 async function contents(context: Context, source: Source, paths: readonly string[]): Promise<FileContent[]> {
   const files: FileContent[] = [];
   let total = 0;
@@ -215,12 +215,12 @@ async function contents(context: Context, source: Source, paths: readonly string
     await pieces(context, source, path, (bytes) => {
       total += bytes.length;
       if (total > DOCUMENT_BYTES) {
-        throw new HoldfastError('file_too_large', `${path} is not printed as JSON`, {
-          why: `one document holds at most ${formatSize(DOCUMENT_BYTES)} of files`,
-          next: 'leave out --json: the bytes come as they are',
+        throw new HoldfastError('file_too_large', `${path} cannot be printed as JSON`, {
+          why: `one document holds at most ${formatSize(DOCUMENT_BYTES)} of file contents`,
+          next: 'omit --json to get the raw bytes',
         });
       }
-      // The memory of a piece is used again.
+      // Copy: the buffer is reused for the next chunk.
       parts.push(Buffer.from(bytes));
       return Promise.resolve();
     });
@@ -233,7 +233,7 @@ async function contents(context: Context, source: Source, paths: readonly string
   return files;
 }
 
-/** Reads ahead by one piece, so that the way there and the way out overlap. `take` owns a piece until it settles. */
+/** Reads one chunk ahead, so that reading and writing overlap. `take` owns a chunk until its promise settles. */
 async function pieces(
   context: Context,
   source: Source,
@@ -255,7 +255,7 @@ async function pieces(
     const more = bytes.length > 0 && offset < result.size;
     if (more) {
       next = piece(offset);
-      // Should writing fail first, nobody waits for this one any more.
+      // If writing fails first, nobody awaits this read.
       next.catch(() => undefined);
     }
     await take(bytes);
@@ -264,7 +264,7 @@ async function pieces(
   }
 }
 
-/** Local → path in the workspace, as `cp` has it: into a folder that is there, else under the name that was given. */
+/** Maps local paths to workspace paths as `cp` does: into an existing folder, otherwise to exactly the given path. */
 async function destinations(
   context: Context,
   session: string,
@@ -273,28 +273,28 @@ async function destinations(
   const locals = paths.slice(0, -1);
   const typed = paths.at(-1);
   if (typed === undefined || locals.length === 0) {
-    throw new HoldfastError('invalid_params', 'Nothing was sent', {
-      why: 'there is no destination',
-      next: 'holdfast workspace put SESSION LOCAL… REMOTE',
+    throw new HoldfastError('invalid_params', 'Nothing was uploaded', {
+      why: 'the destination is missing',
+      next: 'use: holdfast workspace put SESSION LOCAL… REMOTE',
     });
   }
   const remote = parseWorkspacePath(typed);
   const into = typed.endsWith('/') || locals.length > 1 || (await isFolder(context, session, remote));
   if (!into) return locals.map((local) => [local, remote]);
   if (locals.includes('-')) {
-    throw new HoldfastError('invalid_params', 'Nothing was sent', {
-      why: 'standard input has no name of its own',
-      next: 'give the path of the file it becomes',
+    throw new HoldfastError('invalid_params', 'Nothing was uploaded', {
+      why: 'standard input has no file name',
+      next: 'give the full path of the file to write',
     });
   }
   const params = { session, path: remote, parents: true };
-  await context.call('files/mkdir', params, { stage: 'Sending' });
+  await context.call('files/mkdir', params, { stage: 'Uploading' });
   return locals.map((local) => [local, `${remote}/${encodedBasename(resolve(context.io.cwd, local))}`]);
 }
 
 async function isFolder(context: Context, session: string, path: string): Promise<boolean> {
   try {
-    return (await context.call('files/stat', { session, path }, { stage: 'Sending' })).type === 'directory';
+    return (await context.call('files/stat', { session, path }, { stage: 'Uploading' })).type === 'directory';
   } catch (error) {
     if (error instanceof HoldfastError && error.code === 'file_not_found') return false;
     throw error;
@@ -303,7 +303,10 @@ async function isFolder(context: Context, session: string, path: string): Promis
 
 function explainFolder(error: unknown): never {
   if (error instanceof HoldfastError && error.code === 'directory_not_empty') {
-    throw new HoldfastError(error.code, error.message, { next: 'repeat it with -r', cause: error });
+    throw new HoldfastError(error.code, error.message, {
+      next: 'add -r to delete the folder with its contents',
+      cause: error,
+    });
   }
   throw error;
 }

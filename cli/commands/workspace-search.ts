@@ -32,24 +32,24 @@ export function registerWorkspaceSearch(registry: Registry, group: Command): voi
   const search = registry
     .command(group, {
       usage: 'search <session> <pattern> [path]',
-      description: 'lines of the workspace that match a regular expression, as ripgrep finds them',
+      description: 'search the files of the workspace for a regular expression, with ripgrep',
       operands: ['session', 'none', 'none'],
       examples: [
         'holdfast workspace search SESSION "TODO|FIXME" src',
         'holdfast workspace search SESSION --files config',
       ],
     })
-    .option('--files', 'look for files whose names have these letters instead')
-    .option('-F, --fixed-strings', 'the pattern is no regular expression')
-    .option('-i, --ignore-case', 'no difference between small and capital letters')
-    .option('-s, --case-sensitive', 'always a difference (default: when the pattern has capitals)')
-    .option('-w, --word', 'whole words only')
-    .option('-C, --context <lines>', 'so many lines before and after', wholeNumber)
-    .option('-g, --glob <glob>', 'only files that match; repeatable', repeated)
-    .option('--exclude <glob>', 'no files that match; repeatable', repeated)
-    .option('--hidden', 'hidden files too')
-    .option('--no-ignore', 'also what .gitignore and the like leave out')
-    .option('--limit <n>', 'at most so many results', positiveInteger(SEARCH_LIMITS.results.max));
+    .option('--files', 'search for files by name instead (fuzzy match)')
+    .option('-F, --fixed-strings', 'treat the pattern as literal text')
+    .option('-i, --ignore-case', 'ignore case')
+    .option('-s, --case-sensitive', 'match case (default: only if the pattern has capital letters)')
+    .option('-w, --word', 'match whole words only')
+    .option('-C, --context <lines>', 'show this many lines before and after each match', wholeNumber)
+    .option('-g, --glob <glob>', 'only files that match the glob; repeatable', repeated)
+    .option('--exclude <glob>', 'skip files that match the glob; repeatable', repeated)
+    .option('--hidden', 'include hidden files')
+    .option('--no-ignore', 'include files ignored by .gitignore, .ignore and .rgignore')
+    .option('--limit <n>', 'maximum number of results', positiveInteger(SEARCH_LIMITS.results.max));
   registry.setAction(
     search,
     async (context, options: SearchOptions, session: string, pattern: string, path: string | undefined) =>
@@ -61,11 +61,11 @@ export function registerWorkspaceSearch(registry: Registry, group: Command): voi
   const du = registry
     .command(group, {
       usage: 'du <session> [path]',
-      description: 'what takes the space in the workspace, the biggest folders first',
+      description: 'show disk use of the workspace by folder, largest first',
       operands: ['session', 'none'],
     })
-    .option('--depth <levels>', 'how deep folders are told apart (default 3)', wholeNumber)
-    .option('--limit <n>', 'at most so many folders (default 20)', positiveInteger(1000));
+    .option('--depth <levels>', 'how many folder levels to show (default 3)', wholeNumber)
+    .option('--limit <n>', 'maximum number of folders (default 20)', positiveInteger(1000));
   registry.setAction(
     du,
     async (
@@ -99,7 +99,7 @@ export function registerWorkspaceSearch(registry: Registry, group: Command): voi
         { width: context.stdout.columns, header: context.style.dim },
       );
       if (usage.folders.length > 0) await context.print(...rows);
-      await context.print(`${formatSize(usage.bytes)} in ${pluralize(usage.files, 'file')} in all`);
+      await context.print(`${formatSize(usage.bytes)} in ${pluralize(usage.files, 'file')} in total`);
       return undefined;
     },
   );
@@ -135,12 +135,12 @@ async function findFiles(
   if (context.json) await context.printJson(found);
   else {
     await context.print(...found.paths.map(sanitizeLine));
-    if (found.more) await context.printHint('there are more: narrow it down, or raise --limit');
+    if (found.more) await context.printHint('More files match: narrow the search, or raise --limit');
   }
   return found.paths.length === 0 ? EXIT.failed : EXIT.done;
 }
 
-/** With --json one line of JSON a result, the summary last. Exit code 1 where nothing was found, as grep has it. */
+/** With --json prints one line of JSON per result, then the summary. Exit code 1 if nothing was found, as with grep. */
 async function searchText(
   context: Context,
   session: string,
@@ -154,7 +154,7 @@ async function searchText(
   let printing = Promise.resolve();
   const unlisten = peer.onNotification('files/found', ({ token: whose, lines }) => {
     if (whose !== token) return;
-    // The sidecar is not asked for more than a terminal or pipe takes.
+    // Stop reading until the output has been written, so that a slow terminal or pipe slows the search down.
     const goOn = peer.pauseReading();
     printing = printing.then(() => printer.print(lines)).finally(goOn);
   });
@@ -178,8 +178,8 @@ async function searchText(
     await printing;
     if (context.json) await context.printJson({ summary });
     else if (summary.stopped !== null) {
-      const why = summary.stopped === 'limit' ? 'more than --limit' : 'it took too long';
-      await context.printHint(`stopped after ${pluralize(summary.matches, 'line')}: ${why}`);
+      const why = summary.stopped === 'limit' ? 'the limit was reached' : 'the search took too long';
+      await context.printHint(`Stopped after ${pluralize(summary.matches, 'line')}: ${why}`);
     }
     return summary.matches === 0 ? EXIT.failed : EXIT.done;
   } finally {
@@ -188,7 +188,7 @@ async function searchText(
   }
 }
 
-/** As grep prints: a file's name before each line; dashes where lines are missing. */
+/** Prints results as grep does: the file name before each line, and dashes between groups of lines. */
 class LinePrinter {
   readonly #context: Context;
   #last: { readonly path: string; readonly line: number } | null = null;

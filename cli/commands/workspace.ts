@@ -9,11 +9,11 @@ import { registerWorkspaceFiles } from './workspace-files.ts';
 import { registerWorkspaceSearch } from './workspace-search.ts';
 
 export function registerWorkspace(registry: Registry): void {
-  const group = registry.group('workspace', 'where a workspace lives and how large it is; empty it');
+  const group = registry.group('workspace', 'inspect, search, change and empty a workspace');
   const info = registry.command(group, {
     usage: 'info <session>',
     description:
-      'where the workspace lives, its size, files and last use; a persistent profile stands for its session default',
+      "show the workspace's path, size, number of files and last use; a profile name means its session `default`",
     operands: ['session'],
     examples: ['holdfast workspace info counter', 'holdfast workspace info counter/user-123'],
   });
@@ -42,7 +42,7 @@ export function registerWorkspace(registry: Registry): void {
   const clean = registry
     .command(group, {
       usage: 'clean <session>',
-      description: 'empty the workspace; the session stays',
+      description: 'delete all files of the workspace and keep the session',
       operands: ['session'],
     })
     .option('--force', 'do not ask');
@@ -50,16 +50,16 @@ export function registerWorkspace(registry: Registry): void {
     const session = await confirmSessionDeletion(context, reference, options.force, async ({ id, name }) => {
       const found = await context.call('workspace/info', { session: id }, { stage: 'Measuring' });
       return {
-        what: `Empty the workspace of ${sanitizeLine(name)}`,
-        consequences: [`${pluralize(found.files, 'file')} (${formatSize(found.bytes)}) go`],
+        what: `Delete all files in the workspace of ${sanitizeLine(name)}`,
+        consequences: [`${pluralize(found.files, 'file')} (${formatSize(found.bytes)}) will be deleted`],
       };
     });
     const params = { session: session.id, force: true, opId: newOpId() };
-    const removed = await context.call('workspace/clean', params, { stage: 'Emptying' });
+    const removed = await context.call('workspace/clean', params, { stage: 'Deleting files' });
     if (context.json) await context.printJson(removed);
     else
       await context.print(
-        `Removed ${pluralize(removed.removedFiles, 'file')} (${formatSize(removed.removedBytes)})`,
+        `Deleted ${pluralize(removed.removedFiles, 'file')} (${formatSize(removed.removedBytes)})`,
       );
     return undefined;
   });
@@ -67,13 +67,13 @@ export function registerWorkspace(registry: Registry): void {
   registerWorkspaceSearch(registry, group);
 }
 
-/** `12 snapshots, 3.4 MiB on disk`, and how much of it is this session's alone where it shares with forks. */
+/** `12 snapshots, 3.4 MiB on disk`, and how much of it only this session uses if it shares data with forks. */
 function snapshotsOf({ snapshots, bytes, uniqueBytes }: SnapshotUsage): string {
   const own =
     uniqueBytes === null
-      ? ' with its forks; its own share is being counted'
+      ? ' shared with its forks; its own share is being measured'
       : uniqueBytes === bytes
         ? ''
-        : `, ${formatSize(uniqueBytes)} of it for this session alone`;
+        : `, ${formatSize(uniqueBytes)} of it used by this session only`;
   return `${pluralize(snapshots, 'snapshot')}, ${formatSize(bytes)} on disk${own}`;
 }

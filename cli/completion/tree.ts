@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { pathOf } from '../registry.ts';
 import type { OperandKind, Registry } from '../registry.ts';
 
-/** One command as a completion script needs it. */
+/** One command, as the completion scripts need it. */
 export interface CompletionNode {
   /** Words after the program's name; empty for the program itself. */
   readonly path: readonly string[];
@@ -17,15 +17,15 @@ export interface CompletionNode {
   readonly operands: readonly OperandKind[];
 }
 
-/** The command tree, flat: the program first, hidden commands and options left out. */
+/** The command tree as a flat list, the program first, without hidden commands and options. */
 export function buildCompletionTree(registry: Registry): CompletionNode[] {
-  const shells: CompletionNode[] = [];
+  const nodes: CompletionNode[] = [];
   const visit = (command: Command) => {
     const help = command.createHelp();
     const subcommands = help
       .visibleCommands(command)
       .filter((one) => one.parent === command && one.name() !== 'help');
-    shells.push({
+    nodes.push({
       path: pathOf(command),
       description: command.description(),
       subcommands: subcommands.map((one) => ({
@@ -43,10 +43,10 @@ export function buildCompletionTree(registry: Registry): CompletionNode[] {
     for (const one of subcommands) visit(one);
   };
   visit(registry.root);
-  return shells;
+  return nodes;
 }
 
-/** Short enough for a list, and with nothing that a shell script would have to escape. */
+/** The beginning of a description, without characters that need escaping in a shell script. */
 function firstWords(description: string): string {
   return (description.split(/[;:(]/)[0] ?? '').replaceAll(/[^A-Za-z0-9 ,./_-]/g, '').trim();
 }

@@ -5,30 +5,30 @@ import { pluralize, sanitizeLine } from './text.ts';
 
 export interface FormattedEgressEvent {
   readonly what: string;
-  /** What a person can do about it; null where there is nothing. */
+  /** The command that would allow the connection; null if there is none. */
   readonly next: string | null;
 }
 
-/** A decision about a connection as a person reads it; null for data of another shape. */
+/** Formats a decision about a connection. Null if the data is not that of an egress event. */
 export function formatEgressEvent(sessionId: string, data: unknown): FormattedEgressEvent | null {
   const parsed = EgressEventSchema.safeParse(data);
   if (!parsed.success) return null;
   const event = parsed.data;
-  const said = [`${event.decision} ${subject(event)}`];
-  if (event.reason !== null) said.push(event.reason);
+  const parts = [`${event.decision} ${subject(event)}`];
+  if (event.reason !== null) parts.push(event.reason);
   if (event.decision === 'allowed' && event.rule !== null && event.from !== null)
-    said.push(`rule ${sanitizeLine(event.rule)} (${event.from})`);
+    parts.push(`rule ${sanitizeLine(event.rule)} (${event.from})`);
   if (event.bytesOut + event.bytesIn > 0)
-    said.push(`${formatSize(event.bytesOut)} out, ${formatSize(event.bytesIn)} in`);
-  if (event.count > 1) said.push(pluralize(event.count, 'time'));
+    parts.push(`${formatSize(event.bytesOut)} out, ${formatSize(event.bytesIn)} in`);
+  if (event.count > 1) parts.push(pluralize(event.count, 'time'));
   const next =
     event.allow === null
       ? null
       : `to allow it: holdfast policy allow ${sanitizeLine(sessionId)} '${sanitizeLine(event.allow)}'`;
-  return { what: said.join(' · '), next };
+  return { what: parts.join(' · '), next };
 }
 
-/** Host and port, the method before them, and the address where it says more. */
+/** `METHOD host:port (address)`, without what is unknown or the same. */
 function subject({ host, port, method, address }: EgressEvent): string {
   const place = host === '' ? 'a request' : host === '*' ? 'many hosts' : formatHost(host, port);
   const known = ['', '*'].includes(method) ? place : `${method} ${place}`;

@@ -1,4 +1,4 @@
-/** What JSON lets stand but a terminal may obey or misrender: DEL, C1 controls, bidi and other invisible characters. */
+/** Characters that JSON allows unescaped but that affect a terminal: DEL, C1 controls, bidi and other invisible ones. */
 const UNSAFE = /[\u007f-\u009f\p{Cf}\p{Zl}\p{Zp}]/gu;
 
 function escapeUnits(characters: string): string {
@@ -8,12 +8,12 @@ function escapeUnits(characters: string): string {
   }).join('');
 }
 
-/** A JSON text with what a terminal could misread as escapes: it means the same. */
+/** Escapes those characters in a JSON text. The value stays the same. */
 export function escapeJsonText(json: string): string {
   return json.replace(UNSAFE, escapeUnits);
 }
 
-/** JSON.stringify whose result is also safe to show on a terminal. */
+/** JSON.stringify whose result is safe to print on a terminal. */
 export function toSafeJson(value: unknown): string {
   return escapeJsonText(JSON.stringify(value));
 }
@@ -29,8 +29,8 @@ export function formatJson(value: unknown): string {
 }
 
 /**
- * Where and why a text is not JSON: 1-based line and column of the first character that does not fit.
- * Undefined when it is JSON. V8 names a position only for some mistakes, so the place is found by our own walk.
+ * Finds the first error in a JSON text: why, and its 1-based line and column. Undefined if the text is valid JSON.
+ * V8 reports a position only for some errors, so this function finds the position itself.
  */
 export function findJsonError(
   text: string,
@@ -40,29 +40,29 @@ export function findJsonError(
     return undefined;
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
-    const offset = firstBadOffset(text);
+    const offset = findErrorOffset(text);
     const before = text.slice(0, offset).split('\n');
     const why =
       text.trim() === ''
-        ? 'it is empty'
+        ? 'the input is empty'
         : offset >= text.length
-          ? 'it ends too early'
-          : `${JSON.stringify(Array.from(text.slice(offset))[0])} does not belong there`;
+          ? 'the input ends too early'
+          : `${JSON.stringify(Array.from(text.slice(offset))[0])} is unexpected`;
     return {
       line: before.length,
       column: (before.at(-1)?.length ?? 0) + 1,
-      why: message === '' ? 'it cannot be read' : why,
+      why: message === '' ? 'the input cannot be read' : why,
     };
   }
 }
 
-// JSON lets DEL and the C1 controls stand in a string, but not the C0 ones.
+// JSON strings may contain DEL and C1 controls, but not C0 controls.
 const TOKEN =
   /[\t\n\r ]+|[{}[\]:,]|"(?:[^"\\\p{Cc}]|[\u007f-\u009f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null/uy;
 
 type Expect = 'value' | 'value-or-end' | 'key' | 'key-or-end' | 'colon' | 'comma-or-end' | 'nothing';
 
-function firstBadOffset(text: string): number {
+function findErrorOffset(text: string): number {
   const open: ('{' | '[')[] = [];
   let expect: Expect = 'value';
   const afterValue = (): Expect => (open.length === 0 ? 'nothing' : 'comma-or-end');

@@ -2,7 +2,7 @@ import { truncate, textWidth, sanitizeLine } from './text.ts';
 import { formatSize } from './quantity.ts';
 import type { Style } from './style.ts';
 
-/** How far a request has come, as the protocol tells it. */
+/** A progress notification of the protocol. `of` is null if the total is unknown. */
 export interface ProgressReport {
   readonly stage: string;
   readonly done: number | null;
@@ -11,8 +11,8 @@ export interface ProgressReport {
 }
 
 const SPINNER = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
-/** A request that answers sooner shows nothing. */
-const PATIENCE_MS = 400;
+/** The progress line appears after this time, so that fast requests show nothing. */
+const SHOW_AFTER_MS = 400;
 const FRAME_MS = 120;
 const BAR_COLUMNS = 24;
 const CLEAR_LINE = '\r\u001b[K';
@@ -22,7 +22,7 @@ export interface ProgressTerminal {
   write(text: string): void;
 }
 
-/** One line at the bottom of a terminal that shows how a long request gets on; nothing at all where there is no terminal. */
+/** A line on the terminal that shows the progress of a long request. Does nothing without a terminal. */
 export class ProgressLine {
   readonly #terminal: ProgressTerminal | null;
   readonly #style: Style;
@@ -36,7 +36,7 @@ export class ProgressLine {
     this.#style = style;
   }
 
-  /** From here on the line shows `stage` until `end`, if that takes long enough to be worth it. */
+  /** Shows `stage` from now until `end`, unless that is soon. */
   begin(stage: string): void {
     if (this.#terminal === null) return;
     this.#report = { stage, done: null, of: null, unit: null };
@@ -45,7 +45,7 @@ export class ProgressLine {
       this.#draw();
       this.#timer = setInterval(() => this.#draw(), FRAME_MS);
       this.#timer.unref();
-    }, PATIENCE_MS);
+    }, SHOW_AFTER_MS);
     this.#timer.unref();
   }
 
@@ -53,7 +53,7 @@ export class ProgressLine {
     if (this.#timer !== undefined) this.#report = report;
   }
 
-  /** Takes the line away; what is printed next starts where it was. It comes back with the next frame. */
+  /** Clears the line so that other output can be printed in its place. The next frame draws it again. */
   hide(): void {
     if (!this.#shown) return;
     this.#shown = false;
@@ -61,7 +61,7 @@ export class ProgressLine {
   }
 
   end(): void {
-    // One and the same handle in Node, whichever of the two it is.
+    // In Node clearTimeout also clears an interval.
     clearTimeout(this.#timer);
     this.#timer = undefined;
     this.#report = null;
@@ -78,7 +78,7 @@ export class ProgressLine {
   }
 }
 
-/** `Pulling image [######----] 12 MiB of 40 MiB` in at most `columns`. */
+/** `Pulling image [######----] 12 MiB of 40 MiB`, truncated to `columns`. */
 export function progressText(report: ProgressReport, columns: number): string {
   const { done, of, unit } = report;
   const amount = (value: number) => (unit === 'bytes' ? formatSize(value) : value.toLocaleString('en-US'));

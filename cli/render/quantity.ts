@@ -3,7 +3,7 @@ const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-/** How long ago (or until) `time` is, as people say it. `time` is ISO 8601; both in UTC. */
+/** The distance from `now` (ms since 1970) to `time` (ISO 8601): `5 min ago`, `in 2 h`. */
 export function formatRelativeTime(time: string, now: number): string {
   const distance = now - Date.parse(time);
   if (Number.isNaN(distance)) return time;

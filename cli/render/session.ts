@@ -6,7 +6,7 @@ import { formatFields, formatTable } from './table.ts';
 import type { Column } from './table.ts';
 import { pluralize } from './text.ts';
 
-/** Everything that has, or may get back at once, a running sandbox; the rest is history to come back to. */
+/** Whether the session has a sandbox, or can get one back immediately. */
 export function isActive(session: Session): boolean {
   switch (session.status) {
     case 'created':
@@ -45,29 +45,29 @@ function marks(session: Session): string {
     session.archived ? 'archived' : '',
     ...session.tags.map((tag) => `#${tag}`),
     queued,
-    fillingMark(session),
+    hydrationMark(session),
     session.engineReachable ? '' : 'engine unreachable',
   ]
     .filter((mark) => mark !== '')
     .join(' ');
 }
 
-function fillingMark({ hydration }: Session): string {
+function hydrationMark({ hydration }: Session): string {
   if (hydration === null) return '';
-  return hydration.failed === null ? 'being filled' : 'not filled';
+  return hydration.failed === null ? 'copying files' : 'copying failed';
 }
 
-function fillingFact({ hydration }: Session): string | null {
+function hydrationText({ hydration }: Session): string | null {
   if (hydration === null) return null;
   const { snapshotId, failed } = hydration;
   return failed === null
-    ? `being brought from ${snapshotId}`
-    : `not all there: ${snapshotId} could not be brought (${failed.code}: ${failed.why}); the next use tries again`;
+    ? `being copied from ${snapshotId}`
+    : `incomplete: copying from ${snapshotId} failed (${failed.code}: ${failed.why}); the next use of the session retries`;
 }
 
-/** A throw-away is named by its id, which has a column of its own. */
+/** A temporary session has its id for a name, and the id has its own column. */
 function nameInList(session: Session): string {
-  return session.autoRemove && session.name === session.id ? '(throw-away)' : session.name;
+  return session.autoRemove && session.name === session.id ? '(temporary)' : session.name;
 }
 
 export interface SessionTableOptions {
@@ -76,7 +76,7 @@ export interface SessionTableOptions {
   readonly width: number;
 }
 
-/** The list as a person reads it: Active above Earlier, columns aligned across both. */
+/** The list of sessions: active ones above earlier ones, with the same columns. */
 export function formatSessionList(sessions: readonly Session[], options: SessionTableOptions): string[] {
   const { style, now } = options;
   const columns: readonly Column<Session>[] = [
@@ -95,7 +95,7 @@ export function formatSessionList(sessions: readonly Session[], options: Session
   ];
   const active = sessions.filter(isActive);
   const earlier = sessions.filter((session) => !isActive(session));
-  // One table, so that both groups have the same columns; its lines are then dealt out.
+  // Format one table, so that both groups have the same columns, then split its lines.
   const [header = '', ...lines] = formatTable<Session>([...active, ...earlier], columns, {
     width: options.width,
     header: style.dim,
@@ -108,11 +108,11 @@ export function formatSessionList(sessions: readonly Session[], options: Session
 }
 
 function workspaceKind(session: Session): string {
-  if (session.autoRemove) return 'thrown away after its turn';
+  if (session.autoRemove) return 'temporary, deleted after its turn';
   return session.persistent ? 'persistent' : 'ephemeral';
 }
 
-/** One session in full. */
+/** All details of a session, a line each. */
 export function formatSession(session: Session, style: Style, now: number): string[] {
   const when = (time: string) => `${formatRelativeTime(time, now)} (${time})`;
   return formatFields(
@@ -122,21 +122,18 @@ export function formatSession(session: Session, style: Style, now: number): stri
       ['Profile', session.profile],
       [
         'Status',
-        `${session.status}${session.engineReachable ? '' : ' when last seen; the engine cannot be reached now'}`,
+        `${session.status}${session.engineReachable ? '' : ' (last known; the engine cannot be reached)'}`,
       ],
       ['About', session.about],
       ['Created', when(session.createdAt)],
       ['Last active', when(session.lastActiveAt)],
       ['Expires', session.expiresAt === null ? null : when(session.expiresAt)],
       ['Workspace', `${workspaceKind(session)}, ${session.backing}`],
-      ['Files', fillingFact(session)],
+      ['Files', hydrationText(session)],
       ['Size', session.workspaceBytes === null ? 'not measured yet' : formatSize(session.workspaceBytes)],
       ['Running turn', session.runningTurn],
-      ['Waiting turns', session.queuedTurns === 0 ? null : pluralize(session.queuedTurns, 'turn')],
-      [
-        'Model',
-        session.model === null ? null : `${session.model} (stored; not given to the agent by this version)`,
-      ],
+      ['Queued turns', session.queuedTurns === 0 ? null : pluralize(session.queuedTurns, 'turn')],
+      ['Model', session.model === null ? null : `${session.model} (stored; not yet passed to the agent)`],
       ['Marks', marks(session)],
       ['Events', String(session.lastSeq)],
     ],

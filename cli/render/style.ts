@@ -1,6 +1,6 @@
 export type Paint = (text: string) => string;
 
-/** Colours of one output stream: real ones on a terminal that may have them, plain text everywhere else. */
+/** Colours for one output stream: escape sequences on a terminal, plain text everywhere else. */
 export interface Style {
   readonly bold: Paint;
   readonly dim: Paint;
@@ -26,7 +26,7 @@ const COLOURED: Style = {
   cyan: sgr(36, 39),
 };
 
-/** https://no-color.org: any value but the empty one switches colours off. */
+/** Follows https://no-color.org: any non-empty NO_COLOR turns colours off. */
 export function createStyle(isTTY: boolean, env: Readonly<Record<string, string | undefined>>): Style {
   const refused = (env['NO_COLOR'] ?? '') !== '' || env['TERM'] === 'dumb';
   return isTTY && !refused ? COLOURED : PLAIN;

@@ -6,17 +6,17 @@ export interface Column<Row> {
   readonly value: (row: Row) => string;
   readonly align?: 'left' | 'right';
   readonly paint?: (row: Row) => Paint;
-  /** When the terminal is too narrow, columns give way in order of this number, highest first; 0 never does. */
+  /** When the terminal is too narrow, columns shrink in order of this number, highest first. 0 (default): never. */
   readonly shrinkPriority?: number;
 }
 
 const GAP = 2;
-/** A column that gives way keeps at least this much. */
+/** A shrinking column keeps at least this width. */
 const NARROWEST = 8;
 
 /**
- * Rows under their titles, aligned, every cell made visible and cut so that a line fits into `width` columns
- * (Infinity: nothing is cut). Columns in which every row is empty are left out.
+ * Formats rows as an aligned table with a header. Sanitizes every cell, and truncates cells so that a line fits into
+ * `width` columns (Infinity: never). Omits columns in which every cell is empty.
  */
 export function formatTable<Row>(
   rows: readonly Row[],
@@ -57,7 +57,7 @@ export function formatTable<Row>(
   ];
 }
 
-/** Takes columns away from the widest of those that give way first, until the line fits or nothing gives way any more. */
+/** Reduces the widths of shrinkable columns in order of priority until the line fits. */
 function shrink(widths: number[], shrinkPriority: readonly number[], width: number): void {
   const excess = () => widths.reduce((sum, one) => sum + one, 0) + GAP * (widths.length - 1) - width;
   const order = shrinkPriority
@@ -72,7 +72,7 @@ function shrink(widths: number[], shrinkPriority: readonly number[], width: numb
   }
 }
 
-/** `Name: value` pairs, values aligned. Empty values are left out. */
+/** Formats `Name  value` lines with aligned values. Omits empty values. */
 export function formatFields(
   pairs: readonly (readonly [string, string | null | undefined])[],
   label: Paint,

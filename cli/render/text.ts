@@ -1,6 +1,6 @@
 /**
- * Text that others chose (names, paths, messages) on its way to a terminal: control, bidi and other invisible characters
- * are shown as escapes, so that no name can move the cursor, hide itself or turn the line around.
+ * Untrusted text (names, paths, messages) is sanitized before it is printed on a terminal: control, bidi and other
+ * invisible characters become escapes, so that no name can move the cursor, hide itself or reorder the line.
  */
 const UNSAFE = /[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}]/gu;
 const UNSAFE_IN_LINES = /[^\n\t\P{Cc}]|[\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}]/gu;
@@ -16,18 +16,18 @@ function escapeCharacter(character: string): string {
   return SHORT_ESCAPES[character] ?? `\\u{${code.toString(16)}}`;
 }
 
-/** One line: line breaks are escaped too. */
+/** For one line: escapes line breaks too. */
 export function sanitizeLine(text: string): string {
   return text.replace(UNSAFE, escapeCharacter);
 }
 
-/** Several lines, such as a traceback: line breaks and tabs stay. */
+/** For several lines, such as a traceback: keeps line breaks and tabs. */
 export function sanitizeLines(text: string): string {
   return text.replaceAll('\r\n', '\n').replace(UNSAFE_IN_LINES, escapeCharacter);
 }
 
 const ZERO_WIDTH = /^[\p{Mn}\p{Me}]$/u;
-/** Wide and full-width blocks of Unicode's East Asian Width, and emoji, as ranges of code points. */
+/** Ranges of wide code points: the wide and full-width blocks of Unicode's East Asian Width, and emoji. */
 const WIDE: readonly (readonly [number, number])[] = [
   [0x1100, 0x115f],
   [0x2e80, 0x303e],
@@ -51,14 +51,14 @@ function characterWidth(character: string): number {
   return WIDE.some(([first, last]) => code >= first && code <= last) ? 2 : 1;
 }
 
-/** Columns that the text takes on a terminal. Text must have gone through `visible`. */
+/** Number of terminal columns of a sanitized text. */
 export function textWidth(text: string): number {
   let width = 0;
   for (const character of text) width += characterWidth(character);
   return width;
 }
 
-/** Cut to `columns`, with an ellipsis where something was left out. */
+/** Shortens a text to `columns`, with an ellipsis at the end. */
 export function truncate(text: string, columns: number): string {
   if (textWidth(text) <= columns) return text;
   if (columns < 1) return '';
@@ -82,7 +82,7 @@ export function pluralize(number: number, one: string, many = `${one}s`): string
   return `${number.toLocaleString('en-US')} ${number === 1 ? one : many}`;
 }
 
-/** An argument as a person would type it in a shell. */
+/** Quotes an argument for a POSIX shell where needed. */
 export function quoteForShell(text: string): string {
   return /^[A-Za-z0-9_./:@%+=,-]+$/.test(text) ? text : `'${sanitizeLine(text).replaceAll("'", `'\\''`)}'`;
 }

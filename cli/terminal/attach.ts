@@ -12,14 +12,14 @@ import type { DetachKeys, FilteredInput } from './detach-keys.ts';
 import { OutputSanitizer } from './output-sanitizer.ts';
 import { KeySender } from './key-sender.ts';
 
-const WAIT_MS = 30_000;
+const LONG_POLL_MS = 30_000;
 const RETRY_MS = 500;
-/** Escape alone, and the beginning of what a terminal sends for another key, differ by what comes in this time. */
+/** If nothing follows ESC within this time, it is the Escape key and not the beginning of a sequence. */
 const ESCAPE_MS = 50;
-/** Keys that were typed before somebody leaves have this time to be taken. */
-const LAST_KEYS_MS = 1000;
+/** How long detaching waits until earlier keys have been sent. */
+const DETACH_DRAIN_MS = 1000;
 
-/** A window's size; a terminal that nobody has given one says 0. */
+/** The size of the terminal window. A terminal without a size reports 0. */
 export function windowSize(context: Context): WindowSize {
   const { columns, rows } = context.io.stdout;
   const within = (value: number | undefined, fallback: number): number =>
@@ -29,15 +29,16 @@ export function windowSize(context: Context): WindowSize {
 
 export interface AttachOptions {
   readonly terminal: string;
-  /** The keys that leave it; null for none. */
+  /** The keys that detach; null for none. */
   readonly detachKeys: DetachKeys | null;
-  /** Stays until a key is pressed where it was not the program that ended it: for windows that close with their process. */
+  /** If something other than its program ended the terminal, wait for a key. For windows that close with the process. */
   readonly hold?: boolean;
 }
 
 /**
- * Joins this process's terminal to one in a sandbox until that ends, and returns its exit code. The terminal goes on when this process ends. When
- * the supervisor ends, this process waits for the next one, until ^C or the keys that leave.
+ * Attaches the terminal of this process to a terminal in a sandbox until that ends, and returns its exit code. The
+ * terminal in the sandbox keeps running when this process ends. When the supervisor stops, this process waits for the
+ * next one, until ^C or the detach keys.
  */
 export async function attach(context: Context, options: AttachOptions): Promise<number> {
   const attached = new AttachedTerminal(context, options);
@@ -57,20 +58,20 @@ class AttachedTerminal {
   readonly #hold: boolean;
   readonly #output = new OutputSanitizer();
   readonly #endings: (() => void)[] = [];
-  readonly #left = new AbortController();
+  readonly #detached = new AbortController();
   readonly #failed = Promise.withResolvers<never>();
-  readonly #leaving = Promise.withResolvers<null>();
+  readonly #detaching = Promise.withResolvers<null>();
   readonly #key = Promise.withResolvers<null>();
   #escapeTimer: NodeJS.Timeout | undefined;
   #isOver = false;
   #isReading = false;
   #isAway = false;
-  /** The title says that the supervisor is away. */
+  /** The window title says that the supervisor is away. */
   #hasAwayTitle = false;
-  /** Something was shown that has not been restored. */
+  /** The program may have changed terminal modes that have not been restored. */
   #hasShown = false;
   #start: StartMode = 'auto';
-  /** Who ended it, where its program did not. */
+  /** Why the terminal ended, if its program did not exit by itself. */
   #why: string | null = null;
 
   constructor(context: Context, { terminal, detachKeys, hold = false }: AttachOptions) {
@@ -80,15 +81,15 @@ class AttachedTerminal {
     this.#detachKeys = detachKeys;
     this.#typed = new DetachKeyFilter(detachKeys);
     this.#keys = new KeySender({
-      pieceBytes: TERMINAL_LIMITS.chunk,
-      send: (bytes) => this.#tell('terminal/write', { terminal: this.#terminal }, bytes),
+      chunkBytes: TERMINAL_LIMITS.chunk,
+      send: (bytes) => this.#send('terminal/write', { terminal: this.#terminal }, bytes),
     });
     this.#failed.promise.catch(() => undefined);
   }
 
   async run(): Promise<number> {
     try {
-      const exitCode = await this.#toItsEnd();
+      const exitCode = await this.#runToEnd();
       if (this.#why !== null) await this.#untilKey();
       return exitCode;
     } catch (error) {
@@ -100,28 +101,26 @@ class AttachedTerminal {
   }
 
   async #untilKey(): Promise<void> {
-    if (!this.#hold || this.#left.signal.aborted) return;
+    if (!this.#hold || this.#detached.signal.aborted) return;
     this.#isOver = true;
     if (!this.#isReading) void this.#forwardKeys();
-    await this.#context.printHint('Press a key to close it');
-    await Promise.race([this.#key.promise, this.#leaving.promise]);
+    await this.#context.printHint('Press any key to close');
+    await Promise.race([this.#key.promise, this.#detaching.promise]);
   }
 
-  async #toItsEnd(): Promise<number> {
+  async #runToEnd(): Promise<number> {
     const context = this.#context;
     const { start, total } = await context.call(
       'terminal/attach',
       { terminal: this.#terminal },
-      { stage: 'Joining the terminal' },
+      { stage: 'Attaching to the terminal' },
     );
     const { stdin } = context.io;
     if (this.#detachKeys !== null && context.stdout.isTTY) {
-      // Before the program shows anything: later it would be in its way.
-      await context.printHint(
-        `${formatDetachKeys(this.#detachKeys)} leaves this terminal, which goes on without you`,
-      );
+      // Print this before the program's output, which it would disturb later.
+      await context.printHint(`${formatDetachKeys(this.#detachKeys)} detaches; the terminal keeps running`);
     }
-    this.#endings.push(context.handleInterrupts(() => this.#leave()));
+    this.#endings.push(context.handleInterrupts(() => this.#detach()));
     if (stdin.isTTY === true) {
       stdin.setRawMode?.(true);
       this.#endings.push(() => stdin.setRawMode?.(false));
@@ -134,32 +133,32 @@ class AttachedTerminal {
     const exitCode = await Promise.race([
       this.#show(start, total),
       this.#failed.promise,
-      this.#leaving.promise,
+      this.#detaching.promise,
     ]);
-    if (this.#left.signal.aborted) {
+    if (this.#detached.signal.aborted) {
       await this.#restoreScreen('\r\n');
-      await context.printHint(`The terminal goes on: \`holdfast terminal attach ${this.#terminal}\``);
+      await context.printHint(`Detached. Attach again with \`holdfast terminal attach ${this.#terminal}\``);
       return 0;
     }
-    // Text that follows needs a line of its own.
+    // The text that follows needs its own line.
     await this.#restoreScreen(this.#why === null && exitCode !== null ? '' : '\r\n');
     if (this.#why !== null) await context.printHint(`The terminal was ended: ${sanitizeLine(this.#why)}`);
     if (exitCode !== null) return exitCode;
-    throw new HoldfastError('sandbox_lost', 'The terminal was cut off', { why: 'its sandbox went away' });
+    throw new HoldfastError('sandbox_lost', 'The terminal was lost', { why: 'its sandbox was lost' });
   }
 
   close(): void {
-    this.#left.abort();
+    this.#detached.abort();
     clearTimeout(this.#escapeTimer);
     for (const ending of this.#endings.splice(0).reverse()) ending();
   }
 
-  /** Shows output until it ends, and gives the exit code; until then or until somebody leaves. */
+  /** Prints output until the terminal ends and returns its exit code, or until the user detaches. */
   async #show(start: number, shownBefore: number): Promise<number | null> {
     let offset = start;
-    // What is left of the scrollback begins anywhere in a line.
+    // The scrollback may begin in the middle of a line.
     let inCutLine = start > 0;
-    while (!this.#left.signal.aborted) {
+    while (!this.#detached.signal.aborted) {
       const answer = await this.#read(offset);
       if (answer === null) continue;
       const { result, bytes } = answer;
@@ -179,60 +178,60 @@ class AttachedTerminal {
     return null;
   }
 
-  /** Null when nothing could be read now, or somebody has left. */
+  /** Null if nothing could be read now, or the user has detached. */
   async #read(offset: number): Promise<{
     result: { offset: number; ended: boolean; exitCode: number | null; why: string | null };
     bytes: Buffer;
   } | null> {
     const peer = await this.#peer();
     if (peer === null) return null;
-    // After a supervisor's return there are keys to pass on before there is anything new to read.
-    const waitMs = this.#isAway ? 0 : WAIT_MS;
+    // After reconnecting, send pending keys before waiting for output.
+    const waitMs = this.#isAway ? 0 : LONG_POLL_MS;
     try {
       const answer = await peer.callWithBytes(
         'terminal/read',
         { terminal: this.#terminal, offset, limit: TERMINAL_LIMITS.chunk, waitMs },
-        { signal: this.#left.signal },
+        { signal: this.#detached.signal },
       );
-      if (this.#isAway) await this.#isBack();
+      if (this.#isAway) await this.#reportBack();
       return answer;
     } catch (error) {
-      if (this.#left.signal.aborted) return null;
+      if (this.#detached.signal.aborted) return null;
       if (!isAway(error)) throw error;
       if (peer.isClosed) {
         const reason = await peer.closed;
-        // Who stopped it does not want it back by this.
+        // It was stopped deliberately: do not start it again.
         if (reason?.code === 'shutting_down') this.#start = 'never';
       }
-      await this.#waitABit();
+      await this.#waitForRetry();
       return null;
     }
   }
 
-  /** The connection of now; null where there is none, and somebody may leave. */
+  /** The current connection; null if there is none. */
   async #peer(): Promise<SupervisorPeer | null> {
     try {
       return await this.#context.client(this.#start).peer();
     } catch {
-      // However it fails: the next one may be there in a moment.
-      if (!this.#left.signal.aborted) await this.#waitABit();
+      // Whatever the error, the next supervisor may be there soon.
+      if (!this.#detached.signal.aborted) await this.#waitForRetry();
       return null;
     }
   }
 
-  async #waitABit(): Promise<void> {
+  async #waitForRetry(): Promise<void> {
     if (!this.#isAway) {
       this.#isAway = true;
       this.#keys.pause();
-      await this.#tellAway();
+      await this.#reportAway();
     }
-    await sleep(RETRY_MS, undefined, { signal: this.#left.signal }).catch(() => undefined);
+    await sleep(RETRY_MS, undefined, { signal: this.#detached.signal }).catch(() => undefined);
   }
 
-  /** In the title where the program has the screen: a line in between would spoil what it shows. */
-  async #tellAway(): Promise<void> {
+  /** Reports in the window title if the program uses the full screen, because a line of text would disturb it. */
+  async #reportAway(): Promise<void> {
     const how = this.#detachKeys === null ? '^C' : `^C or ${formatDetachKeys(this.#detachKeys)}`;
-    const text = `The supervisor is away; waiting for it (${how} leaves)`;
+    const text = `The supervisor is not running; waiting for it to start (${how} detaches)`;
     if (!this.#context.stdout.isTTY || !this.#output.modes.isFullScreen) {
       await this.#context.printHint(`\r\n${text}\r`);
       return;
@@ -241,7 +240,7 @@ class AttachedTerminal {
     await this.#context.stdout.write(titled(text));
   }
 
-  async #isBack(): Promise<void> {
+  async #reportBack(): Promise<void> {
     this.#isAway = false;
     if (this.#hasAwayTitle) {
       this.#hasAwayTitle = false;
@@ -251,7 +250,7 @@ class AttachedTerminal {
     this.#keys.resume();
   }
 
-  /** Takes back what the program has changed of the terminal, before anything else is shown on it. */
+  /** Resets the terminal modes that the program has changed, before other output is printed. */
   async #restoreScreen(after: string): Promise<void> {
     if (!this.#hasShown || !this.#context.stdout.isTTY) return;
     this.#hasShown = false;
@@ -274,7 +273,7 @@ class AttachedTerminal {
     } catch (error) {
       this.#failed.reject(error);
     } finally {
-      // Where nobody can press one, nobody is waited for.
+      // Without input there is no key to wait for.
       this.#key.resolve(null);
     }
   }
@@ -288,61 +287,61 @@ class AttachedTerminal {
     );
   }
 
-  /** Passes on what was typed; whether nothing more is wanted. */
+  /** Sends what was typed. Returns whether reading input can end. */
   async #take({ forwarded, detaches, interrupts, isUserInput }: FilteredInput): Promise<boolean> {
-    if (this.#left.signal.aborted) return true;
-    // It is the end that is shown, and what the terminal says by itself is no sign of a person.
+    if (this.#detached.signal.aborted) return true;
+    // The terminal has ended: any key that the user typed closes it. Reports of the terminal itself do not.
     if (this.#isOver) return isUserInput;
-    if (this.#isAway && interrupts) this.#leave();
+    if (this.#isAway && interrupts) this.#detach();
     else await this.#keys.add(forwarded);
     if (detaches) {
       const late = new AbortController();
       await Promise.race([
         this.#keys.waitUntilSent(),
-        sleep(LAST_KEYS_MS, undefined, { signal: late.signal }).catch(() => undefined),
+        sleep(DETACH_DRAIN_MS, undefined, { signal: late.signal }).catch(() => undefined),
       ]);
       late.abort();
-      this.#leave();
+      this.#detach();
     }
-    return this.#left.signal.aborted;
+    return this.#detached.signal.aborted;
   }
 
   #resize(): void {
-    void this.#tell('terminal/resize', { terminal: this.#terminal, ...windowSize(this.#context) });
+    void this.#send('terminal/resize', { terminal: this.#terminal, ...windowSize(this.#context) });
   }
 
-  /** That the terminal has ended meanwhile, or nobody is there to be told, shows in its output. */
-  async #tell<M extends MethodName>(method: M, params: Params<M>, bytes?: Uint8Array): Promise<void> {
-    if (this.#isAway || this.#hasLeft()) return;
+  /** Calls a method. Ignores the error if the terminal has ended or the supervisor is away: reading the output shows that. */
+  async #send<M extends MethodName>(method: M, params: Params<M>, bytes?: Uint8Array): Promise<void> {
+    if (this.#isAway || this.#hasDetached()) return;
     try {
       const peer = await this.#context.client(this.#start).peer();
-      const signal = this.#left.signal;
+      const signal = this.#detached.signal;
       await peer.call(method, params, bytes === undefined ? { signal } : { bytes, signal });
     } catch (error) {
       const late =
         isAway(error) ||
         (error instanceof HoldfastError &&
           ['not_found', 'invalid_state', 'interrupted', 'cancelled', 'sandbox_lost'].includes(error.code));
-      if (!late && !this.#hasLeft()) this.#failed.reject(error);
+      if (!late && !this.#hasDetached()) this.#failed.reject(error);
     }
   }
 
-  #hasLeft(): boolean {
-    return this.#left.signal.aborted;
+  #hasDetached(): boolean {
+    return this.#detached.signal.aborted;
   }
 
-  #leave(): void {
-    this.#left.abort();
-    this.#leaving.resolve(null);
+  #detach(): void {
+    this.#detached.abort();
+    this.#detaching.resolve(null);
   }
 }
 
-/** Sets the window's title. */
+/** The escape sequence that sets the window title. */
 function titled(text: string): string {
   return `\x1b]2;${text}\x07`;
 }
 
-/** The supervisor, or the engine that it needs, is not there now. */
+/** Whether the supervisor, or the engine that it needs, is currently unavailable. */
 function isAway(error: unknown): boolean {
   return (
     error instanceof HoldfastError &&

@@ -3,57 +3,61 @@ import { sanitizeLine } from '../render/text.ts';
 import { TerminalInput } from './terminal-input.ts';
 import type { InputToken, KeyChord, KeyPhase } from './terminal-input.ts';
 
-/** Ctrl+], as telnet has it: no shell or editor needs it often, and no coding agent uses it. */
+/** Ctrl+], as in telnet: shells and editors rarely need it, and no coding agent uses it. */
 export const DEFAULT_DETACH_KEYS = 'ctrl-],d';
-/** Names the keys for all terminals of a person. */
+/** The environment variable with the default detach keys. */
 export const DETACH_KEYS_VARIABLE = 'HOLDFAST_DETACH_KEYS';
-/** Passes every key on. */
+/** The value that disables detach keys. */
 export const NO_DETACH_KEYS = 'none';
 
-/** The keys that leave a terminal: the first one is a prefix that no program gets, the second one says what to do. */
+/** The keys that detach from a terminal: a prefix, which is never sent to the program, and a second key. */
 export interface DetachKeys {
   readonly prefix: KeyChord;
-  readonly leave: KeyChord;
+  readonly detach: KeyChord;
 }
 
 /** `ctrl-],d`, `ctrl-a` (then `d`), `ctrl-p,ctrl-q`; null for `none`. Errors: UsageError. */
 export function parseDetachKeys(text: string): DetachKeys | null {
   if (text === NO_DETACH_KEYS) return null;
-  const [, prefix, leave = 'd'] = /^(ctrl-[^,])(?:,(.+))?$/is.exec(text) ?? [];
-  if (prefix === undefined) throw invalid(text, 'the first one is Ctrl with another key');
-  const keys = { prefix: chord(text, prefix), leave: chord(text, leave) };
+  const [, prefix, detach = 'd'] = /^(ctrl-[^,])(?:,(.+))?$/is.exec(text) ?? [];
+  if (prefix === undefined) throw invalid(text, 'the first key must be Ctrl and another key');
+  const keys = { prefix: parseChord(text, prefix), detach: parseChord(text, detach) };
   if (/^[hijm[]$/.test(String.fromCodePoint(keys.prefix.code))) {
     throw invalid(
       text,
-      `a terminal sends the same for ${nameOfChord(keys.prefix)} as for Backspace, Tab, Enter or Escape`,
+      `terminals send the same byte for ${formatChord(keys.prefix)} as for Backspace, Tab, Enter or Escape`,
     );
   }
-  if (isSame(keys.prefix, keys.leave)) throw invalid(text, 'twice the first key is that key for the program');
+  if (isSame(keys.prefix, keys.detach))
+    throw invalid(
+      text,
+      'the two keys must differ, because typing the first key twice sends it to the program',
+    );
   return keys;
 }
 
-/** As a person reads it: `Ctrl+] d`. */
-export function formatDetachKeys({ prefix, leave }: DetachKeys): string {
-  return `${nameOfChord(prefix)} ${nameOfChord(leave)}`;
+/** For people: `Ctrl+] d`. */
+export function formatDetachKeys({ prefix, detach }: DetachKeys): string {
+  return `${formatChord(prefix)} ${formatChord(detach)}`;
 }
 
-function nameOfChord({ code, ctrl }: KeyChord): string {
+function formatChord({ code, ctrl }: KeyChord): string {
   const character = String.fromCodePoint(code);
   return ctrl ? `Ctrl+${character.toUpperCase()}` : character;
 }
 
-function chord(text: string, name: string): KeyChord {
+function parseChord(text: string, name: string): KeyChord {
   const [, control, character] = /^(ctrl-)?([!-~])$/i.exec(name) ?? [];
-  if (character === undefined) throw invalid(text, `${sanitizeLine(name)} is no key`);
+  if (character === undefined) throw invalid(text, `${sanitizeLine(name)} is not a key`);
   const ctrl = control !== undefined;
   if (ctrl && !/^[a-z@[\\\]^_]$/i.test(character))
-    throw invalid(text, `terminals have no key ${sanitizeLine(name)}`);
+    throw invalid(text, `terminals cannot send ${sanitizeLine(name)}`);
   return { code: character.toLowerCase().charCodeAt(0), ctrl };
 }
 
 function invalid(text: string, why: string): UsageError {
   return new UsageError(
-    `${sanitizeLine(text)} are no keys to leave a terminal with: ${why}; write ${DEFAULT_DETACH_KEYS}, ctrl-a,d or ${NO_DETACH_KEYS}`,
+    `${sanitizeLine(text)} are not valid detach keys: ${why}; use for example ${DEFAULT_DETACH_KEYS}, ctrl-a,d or ${NO_DETACH_KEYS}`,
     'invalid_params',
   );
 }
@@ -63,68 +67,68 @@ function isSame(a: KeyChord, b: KeyChord): boolean {
 }
 
 export interface FilteredInput {
-  /** What goes to the program. */
+  /** What is sent to the program. */
   readonly forwarded: Buffer;
-  /** The person leaves; what came after the keys for it is dropped. */
+  /** The user typed the detach keys. Input after them is dropped. */
   readonly detaches: boolean;
-  /** ^C is among what was typed. */
+  /** The input contains ^C. */
   readonly interrupts: boolean;
-  /** Something was typed or pasted, so it is not all the terminal's own. */
+  /** The user typed or pasted something, so the input is not only reports of the terminal itself. */
   readonly isUserInput: boolean;
 }
 
 /**
- * Finds the keys that leave a terminal in what it sends. The prefix never reaches the program; twice the prefix is the prefix for the program; the
- * prefix and any other key are dropped together, so that a slip answers no question. What the terminal sends by itself goes
- * through and changes nothing; pasted text goes through as it is.
+ * Finds the detach keys in the input of a terminal. The prefix is not sent to the program, except that typing it twice
+ * sends it once. The prefix and any other key are dropped together, so that a typing mistake does not answer a prompt
+ * of the program. Reports of the terminal itself and pasted text pass unchanged.
  */
 export class DetachKeyFilter {
   readonly #keys: DetachKeys | null;
   readonly #input = new TerminalInput();
   #hasPrefix = false;
-  /** Keys whose press was kept from the program: so are their releases. */
-  readonly #swallowed = new Set<number>();
+  /** Keys whose press was dropped. Their release is dropped too. */
+  readonly #droppedKeys = new Set<number>();
 
-  /** `null`: passes everything on at once, and only tells what is typed. */
+  /** `null`: forwards everything at once and only classifies the input. */
   constructor(keys: DetachKeys | null) {
     this.#keys = keys;
   }
 
-  /** Call `flush` when this is true and nothing comes for a moment: what is held back may be Escape. */
+  /** When true and no more input follows soon, call `flush`: the buffered bytes may be the Escape key. */
   get isAmbiguous(): boolean {
     return this.#input.isAmbiguous;
   }
 
   filter(bytes: Uint8Array): FilteredInput {
-    const typed = this.#filter(this.#input.parse(bytes));
-    return this.#keys === null ? { ...typed, forwarded: Buffer.from(bytes) } : typed;
+    const filtered = this.#filter(this.#input.parse(bytes));
+    return this.#keys === null ? { ...filtered, forwarded: Buffer.from(bytes) } : filtered;
   }
 
   flush(): FilteredInput {
-    const typed = this.#filter(this.#input.flush());
-    return this.#keys === null ? { ...typed, forwarded: Buffer.alloc(0) } : typed;
+    const filtered = this.#filter(this.#input.flush());
+    return this.#keys === null ? { ...filtered, forwarded: Buffer.alloc(0) } : filtered;
   }
 
   #filter(tokens: readonly InputToken[]): FilteredInput {
-    const passed: Buffer[] = [];
-    let leaves = false;
+    const forwarded: Buffer[] = [];
+    let detaches = false;
     let interrupts = false;
-    let isTyped = false;
+    let isUserInput = false;
     for (const token of tokens) {
-      if (token.type !== 'report' && !(token.type === 'key' && token.phase === 'release')) isTyped = true;
+      if (token.type !== 'report' && !(token.type === 'key' && token.phase === 'release')) isUserInput = true;
       if (token.type === 'key' && token.chord !== null && isInterrupt(token.chord, token.phase))
         interrupts = true;
       const bytes = this.#pass(token);
-      if (bytes === 'leave') {
-        leaves = true;
+      if (bytes === 'detach') {
+        detaches = true;
         break;
       }
-      passed.push(bytes);
+      forwarded.push(bytes);
     }
-    return { forwarded: Buffer.concat(passed), detaches: leaves, interrupts, isUserInput: isTyped };
+    return { forwarded: Buffer.concat(forwarded), detaches, interrupts, isUserInput };
   }
 
-  #pass(token: InputToken): Buffer | 'leave' {
+  #pass(token: InputToken): Buffer | 'detach' {
     switch (token.type) {
       case 'report':
         return token.bytes;
@@ -138,45 +142,45 @@ export class DetachKeyFilter {
     }
   }
 
-  #passText(bytes: Buffer): Buffer | 'leave' {
+  #passText(bytes: Buffer): Buffer | 'detach' {
     if (!this.#hasPrefix) return bytes;
     this.#hasPrefix = false;
     const first = bytes[0] ?? 0;
-    if (this.#isLeave({ code: isCapital(first) ? first + 0x20 : first, ctrl: false })) return 'leave';
-    // All of the first character goes.
+    if (this.#isDetachKey({ code: isCapital(first) ? first + 0x20 : first, ctrl: false })) return 'detach';
+    // Drop the whole first character.
     let end = 1;
     while (first >= 0xc0 && ((bytes[end] ?? 0) & 0xc0) === 0x80) end += 1;
     return bytes.subarray(end);
   }
 
-  #passKey(bytes: Buffer, chord: KeyChord | null, phase: KeyPhase): Buffer | 'leave' {
+  #passKey(bytes: Buffer, chord: KeyChord | null, phase: KeyPhase): Buffer | 'detach' {
     const nothing = bytes.subarray(0, 0);
-    if (phase === 'release') return chord !== null && this.#swallowed.delete(chord.code) ? nothing : bytes;
+    if (phase === 'release') return chord !== null && this.#droppedKeys.delete(chord.code) ? nothing : bytes;
     const isPrefix = chord !== null && this.#keys !== null && isSame(chord, this.#keys.prefix);
-    // The prefix is still held down.
-    if (phase === 'repeat' && isPrefix) return this.#swallowed.has(chord.code) ? nothing : bytes;
+    // The user is still holding the prefix down.
+    if (phase === 'repeat' && isPrefix) return this.#droppedKeys.has(chord.code) ? nothing : bytes;
     if (this.#hasPrefix) {
       this.#hasPrefix = false;
       if (isPrefix) {
-        this.#swallowed.delete(chord.code);
+        this.#droppedKeys.delete(chord.code);
         return bytes;
       }
-      if (chord !== null && this.#isLeave(chord)) return 'leave';
+      if (chord !== null && this.#isDetachKey(chord)) return 'detach';
     } else if (isPrefix) {
       this.#hasPrefix = true;
     } else {
-      if (chord !== null) this.#swallowed.delete(chord.code);
+      if (chord !== null) this.#droppedKeys.delete(chord.code);
       return bytes;
     }
-    if (chord !== null) this.#swallowed.add(chord.code);
+    if (chord !== null) this.#droppedKeys.add(chord.code);
     return nothing;
   }
 
-  /** A letter leaves with Ctrl too: it is easily still held down. */
-  #isLeave({ code, ctrl }: KeyChord): boolean {
+  /** A letter also detaches with Ctrl, which may still be held down. */
+  #isDetachKey({ code, ctrl }: KeyChord): boolean {
     if (this.#keys === null) return false;
-    const { leave } = this.#keys;
-    return code === leave.code && (ctrl === leave.ctrl || (ctrl && code >= 0x61 && code <= 0x7a));
+    const { detach } = this.#keys;
+    return code === detach.code && (ctrl === detach.ctrl || (ctrl && code >= 0x61 && code <= 0x7a));
   }
 }
 

@@ -1,45 +1,45 @@
-/** Keys that nobody has taken yet; above it no more are read. */
+/** Unsent input above which `add` waits. */
 const BACKLOG_BYTES = 2 ** 18;
-/** Keys that are kept while nobody is there to take them. */
-const HELD_BYTES = 4096;
+/** Maximum input that is buffered while paused. */
+const MAX_PAUSED_BYTES = 4096;
 
 export interface KeySenderOptions {
-  /** Bytes of one piece at most. */
-  readonly pieceBytes: number;
+  /** Maximum bytes of one chunk. */
+  readonly chunkBytes: number;
   readonly send: (bytes: Buffer) => Promise<void>;
 }
 
-/** Sends keys in order, one piece at a time, while more are read: a program that takes none must not keep a person from leaving. */
+/** Sends input in order, one chunk at a time, without blocking the reader: the user can detach even if the program reads nothing. */
 export class KeySender {
   readonly #options: KeySenderOptions;
   #queue: Buffer = Buffer.alloc(0);
   #sending: Promise<void> | null = null;
   #isPaused = false;
-  /** How much has come since it was paused. */
-  #heldBytes = 0;
+  /** Bytes added since it was paused. */
+  #pausedBytes = 0;
   #drained = Promise.withResolvers<undefined>();
 
   constructor(options: KeySenderOptions) {
     this.#options = options;
   }
 
-  /** Adds keys; resolves when there is room for more. */
+  /** Queues input. Resolves when the queue accepts more. */
   async add(bytes: Buffer): Promise<void> {
-    const taken = this.#isPaused ? bytes.subarray(0, HELD_BYTES - this.#heldBytes) : bytes;
+    const taken = this.#isPaused ? bytes.subarray(0, MAX_PAUSED_BYTES - this.#pausedBytes) : bytes;
     this.#queue = Buffer.concat([this.#queue, taken]);
     if (this.#isPaused) {
-      this.#heldBytes += taken.length;
+      this.#pausedBytes += taken.length;
       return;
     }
     this.#begin();
     while (this.#mustWait()) await this.#drained.promise;
   }
 
-  /** Sends nothing until `resume`, and keeps only the first keys that come. */
+  /** Stops sending until `resume`. Buffers only a limited amount of input meanwhile. */
   pause(): void {
     this.#isPaused = true;
-    this.#heldBytes = 0;
-    this.#tellDrained();
+    this.#pausedBytes = 0;
+    this.#notifyDrained();
   }
 
   resume(): void {
@@ -47,7 +47,7 @@ export class KeySender {
     this.#begin();
   }
 
-  /** Resolves when all keys have been taken, and when it pauses. */
+  /** Resolves when all input has been sent, or when sending is paused. */
   async waitUntilSent(): Promise<void> {
     while (this.#sending !== null && !this.#isPaused) await this.#drained.promise;
   }
@@ -63,16 +63,16 @@ export class KeySender {
 
   async #sendAll(): Promise<void> {
     while (this.#queue.length > 0 && !this.#isPaused) {
-      const piece = this.#queue.subarray(0, this.#options.pieceBytes);
+      const piece = this.#queue.subarray(0, this.#options.chunkBytes);
       this.#queue = this.#queue.subarray(piece.length);
       await this.#options.send(piece);
-      if (this.#queue.length <= BACKLOG_BYTES && this.#queue.length > 0) this.#tellDrained();
+      if (this.#queue.length <= BACKLOG_BYTES && this.#queue.length > 0) this.#notifyDrained();
     }
     this.#sending = null;
-    this.#tellDrained();
+    this.#notifyDrained();
   }
 
-  #tellDrained(): void {
+  #notifyDrained(): void {
     this.#drained.resolve(undefined);
     this.#drained = Promise.withResolvers<undefined>();
   }

@@ -4,12 +4,12 @@ const ESC = 0x1b;
 const BEL = 0x07;
 const CAN = 0x18;
 const SUB = 0x1a;
-/** First byte of U+0080 to U+009F in UTF-8: control characters of one character, which terminals obey too. */
+/** First byte of U+0080 to U+009F (C1 controls) in UTF-8, which terminals interpret like escape sequences. */
 const C1_LEAD = 0xc2;
 
-/** A sequence that is longer than this is no sequence that a terminal needs. */
-const MOST_BYTES = 512;
-/** Titles and colours. What is not here reaches beyond the terminal: links, clipboard, notifications, and what VS Code believes of a shell. */
+/** Longer sequences are dropped. */
+const MAX_SEQUENCE_BYTES = 512;
+/** OSC commands for titles and colours. All others have effects beyond the terminal: links, clipboard, notifications, shell integration. */
 const HARMLESS_COMMANDS: ReadonlySet<string> = new Set([
   '0',
   '1',
@@ -33,16 +33,16 @@ type State =
   | 'csi'
   /** ESC ] … */
   | 'osc'
-  /** Device control and other strings, all of which are left out. */
+  /** Device control and other strings, which are all dropped. */
   | 'string';
 
 /**
- * What a program in a sandbox writes, on its way to a person's terminal: text, colours and cursor go through as they are; links
- * (OSC 8), clipboard (OSC 52), shell integration (OSC 133, 633, 1337, 7), notifications (OSC 9, 777) and device strings are left out. Works on
- * whatever pieces come, and holds at most one short sequence back.
+ * Sanitizes the output of a program in a sandbox for the user's terminal. Text, colours and cursor movements pass
+ * unchanged. Links (OSC 8), clipboard (OSC 52), shell integration (OSC 133, 633, 1337, 7), notifications (OSC 9, 777)
+ * and device strings are dropped. Works on chunks of any size and buffers at most one short sequence.
  */
 export class OutputSanitizer {
-  /** What of it a terminal that is left has to be rid of. */
+  /** The terminal modes that the program has changed. */
   readonly modes = new TerminalModes();
   #state: State = 'text';
   #sequence: number[] = [];
@@ -51,18 +51,18 @@ export class OutputSanitizer {
   #length = 0;
 
   /**
-   * `replayed`: it was shown before. Questions to the terminal are left out then, because nobody waits for the answers any more and they
-   * would be typed into the program.
+   * `replayed`: output from before this attachment. Queries to the terminal are dropped from it, because the program no
+   * longer waits for the answers and would read them as keys.
    */
   sanitize(bytes: Uint8Array, replayed = false): Buffer {
     if (this.#state === 'text' && !bytes.includes(ESC) && !bytes.includes(C1_LEAD)) return Buffer.from(bytes);
-    this.#out = Buffer.allocUnsafe(bytes.length + MOST_BYTES + 8);
+    this.#out = Buffer.allocUnsafe(bytes.length + MAX_SEQUENCE_BYTES + 8);
     this.#length = 0;
     for (let at = 0; at < bytes.length;) {
       const run = this.#run(bytes, at);
       if (run > at) {
         if (this.#state === 'text') this.#copy(bytes.subarray(at, run));
-        else this.#keepAll(bytes.subarray(at, run));
+        else this.#appendAll(bytes.subarray(at, run));
         at = run;
         continue;
       }
@@ -72,7 +72,7 @@ export class OutputSanitizer {
     return this.#out.subarray(0, this.#length);
   }
 
-  /** Where the bytes end that are plain in the state of now: text, or the inside of a string. */
+  /** The end of the plain bytes from `from` on: text, or the inside of a string. */
   #run(bytes: Uint8Array, from: number): number {
     let at = from;
     if (this.#state === 'text') {
@@ -109,7 +109,7 @@ export class OutputSanitizer {
   #takeC1(byte: number, replayed: boolean): void {
     this.#state = 'text';
     if (byte >= 0x80 && byte <= 0x9f) {
-      // The same as ESC and the character 0x40 below.
+      // A C1 control means ESC and the byte minus 0x40.
       this.#begin('escape');
       this.#takeEscape(byte - 0x40);
       return;
@@ -133,7 +133,7 @@ export class OutputSanitizer {
         this.#begin('string');
         return;
       case '\\':
-        // The end of a string that is over already.
+        // String terminator without a string.
         this.#state = 'text';
         return;
       default:
@@ -143,7 +143,7 @@ export class OutputSanitizer {
     if (byte >= 0x20 && byte <= 0x2f && this.#sequence.length < 4) return;
     this.#state = 'text';
     const text = String.fromCharCode(...this.#sequence);
-    // With one-character controls from the terminal keys would look another way.
+    // Drop S8C1T, which would make the terminal encode keys as 8-bit controls.
     if (text === ' G') return;
     this.modes.escapeSequence(text);
     this.#put(ESC, ...this.#sequence);
@@ -155,14 +155,14 @@ export class OutputSanitizer {
     } else if (byte === CAN || byte === SUB) {
       this.#state = 'text';
     } else if (byte < 0x20) {
-      // Obeyed in the middle of a sequence.
+      // Terminals execute C0 controls in the middle of a sequence.
       this.#put(byte);
     } else {
-      this.#keep(byte);
+      this.#append(byte);
       if (byte < 0x40) return;
       this.#state = 'text';
       const text = String.fromCharCode(...this.#sequence);
-      if (this.#tooLong || byte > 0x7e || (replayed && isQuestion(text)) || isRefused(text)) return;
+      if (this.#tooLong || byte > 0x7e || (replayed && isQuery(text)) || isRefused(text)) return;
       this.modes.controlSequence(text);
       this.#put(ESC, 0x5b, ...this.#sequence);
     }
@@ -178,7 +178,7 @@ export class OutputSanitizer {
       this.#sequence.pop();
       this.#endString(replayed);
     } else {
-      this.#keep(byte);
+      this.#append(byte);
     }
   }
 
@@ -200,13 +200,13 @@ export class OutputSanitizer {
     this.#tooLong = false;
   }
 
-  #keep(byte: number): void {
-    this.#keepAll([byte]);
+  #append(byte: number): void {
+    this.#appendAll([byte]);
   }
 
-  /** Of what is too long the last byte is kept, by which its end is recognised. */
-  #keepAll(bytes: Uint8Array | readonly number[]): void {
-    if (!this.#tooLong && this.#sequence.length + bytes.length <= MOST_BYTES) {
+  /** Of a sequence that is too long only the last byte is stored, to recognise its end. */
+  #appendAll(bytes: Uint8Array | readonly number[]): void {
+    if (!this.#tooLong && this.#sequence.length + bytes.length <= MAX_SEQUENCE_BYTES) {
       this.#sequence.push(...bytes);
       return;
     }
@@ -215,18 +215,18 @@ export class OutputSanitizer {
   }
 
   #copy(bytes: Uint8Array): void {
-    this.#demand(bytes.length);
+    this.#ensureCapacity(bytes.length);
     this.#out.set(bytes, this.#length);
     this.#length += bytes.length;
   }
 
-  #demand(bytes: number): void {
+  #ensureCapacity(bytes: number): void {
     if (this.#length + bytes <= this.#out.length) return;
     this.#out = Buffer.concat([this.#out, Buffer.allocUnsafe(this.#out.length + bytes)]);
   }
 
   #put(...bytes: readonly number[]): void {
-    this.#demand(bytes.length);
+    this.#ensureCapacity(bytes.length);
     for (const byte of bytes) {
       this.#out[this.#length] = byte;
       this.#length += 1;
@@ -238,12 +238,12 @@ function mayEndString(byte: number | undefined): boolean {
   return byte === ESC || byte === BEL || byte === CAN || byte === SUB || byte === 0x9c;
 }
 
-/** Asking for the title, which would be typed; locking the keyboard, which could not be left any more. */
+/** Title queries, whose answer would be typed into the program, and locking the keyboard, which would prevent detaching. */
 function isRefused(sequence: string): boolean {
   return /^2[01]t$|^(?:\d+;)*2(?:;\d+)*h$/.test(sequence);
 }
 
-/** Attributes, status, modes, versions: a terminal answers these as if somebody typed. */
-function isQuestion(sequence: string): boolean {
+/** Queries for attributes, status, modes and versions. The terminal sends the answer as input. */
+function isQuery(sequence: string): boolean {
   return /^[?>=]?[\d;]*[cn]$|\$p$|^>[\d;]*q$|^[\d;]*[tx]$/.test(sequence);
 }

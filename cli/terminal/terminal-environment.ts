@@ -1,4 +1,4 @@
-/** What programs are told of the terminal that this process runs in. */
+/** The variables that describe the terminal of this process to programs. */
 export function terminalEnvironment(
   env: Readonly<Record<string, string | undefined>>,
 ): Record<string, string> {

@@ -1,20 +1,20 @@
 const ESC = 0x1b;
 const BEL = 0x07;
 const DEL = 0x7f;
-/** A control sequence that is longer than this is none that a terminal sends for a key. */
+/** No terminal sends a longer control sequence for a key. */
 const MOST_SEQUENCE_BYTES = 256;
 const PASTE_END = Buffer.from('\x1b[201~');
 
-/** How a key moved. Only terminals that a program has asked for it tell repeats and releases from presses. */
+/** The phase of a key event. Terminals report repeats and releases only if a program has enabled that. */
 export type KeyPhase = 'press' | 'repeat' | 'release';
 
 export interface KeyChord {
-  /** Code point of the unshifted key; of letters always the small one. */
+  /** Code point of the unshifted key; lower case for letters. */
   readonly code: number;
   readonly ctrl: boolean;
 }
 
-/** A part of what a terminal sends. The bytes of all tokens, one after the other, are the bytes that were taken. */
+/** A part of the input. The concatenated bytes of all tokens are the input. */
 export type InputToken =
   /** One key; `chord` is null for keys without a character, such as the arrows, and for those with Alt. */
   | {
@@ -27,34 +27,34 @@ export type InputToken =
   | { readonly type: 'text'; readonly bytes: Buffer }
   /** A part of a bracketed paste, with its markers. */
   | { readonly type: 'paste'; readonly bytes: Buffer }
-  /** What the terminal sends by itself: answers, focus, mouse, a modifier key alone. */
+  /** What the terminal sends without a key: answers, focus, mouse, a modifier key alone. */
   | { readonly type: 'report'; readonly bytes: Buffer };
 
 type State = 'ground' | 'paste' | 'string';
-/** The end of a token, or why there is none yet: `ambiguous` bytes may also be whole keys, `unfinished` ones may not. */
+/** A token, or why there is none yet: `ambiguous` bytes may also be complete keys, `unfinished` ones may not. */
 type Scanned = { readonly token: InputToken } | 'ambiguous' | 'unfinished';
 
 /**
- * Splits what a terminal sends into keys, typed text, pasted text and reports, in every encoding of keys that a program can switch on: control
- * characters, xterm's modifyOtherKeys (`CSI 27;5;93~`), the kitty keyboard protocol (`CSI 93;5u`) and win32-input-mode (`CSI … _`).
- * It works on whatever pieces come.
+ * Splits the input of a terminal into keys, typed text, pasted text and reports, in every encoding that a program can
+ * enable: control characters, xterm's modifyOtherKeys (`CSI 27;5;93~`), the kitty keyboard protocol (`CSI 93;5u`) and
+ * win32-input-mode (`CSI … _`). Works on chunks of any size.
  */
 export class TerminalInput {
   #state: State = 'ground';
-  /** The beginning of a sequence whose end has not come. */
-  #held: Buffer = Buffer.alloc(0);
+  /** The beginning of an incomplete sequence. */
+  #buffered: Buffer = Buffer.alloc(0);
   #isAmbiguous = false;
-  /** How many bytes of PASTE_END the last bytes of a paste are. */
+  /** How many bytes of PASTE_END match the end of the paste so far. */
   #pasteEndMatched = 0;
 
-  /** The held bytes may be whole keys, such as Escape: call `flush` when nothing comes for a moment. */
+  /** The buffered bytes may be complete keys, such as Escape: call `flush` if no more input follows soon. */
   get isAmbiguous(): boolean {
     return this.#isAmbiguous;
   }
 
   parse(bytes: Uint8Array): InputToken[] {
-    const input = this.#held.length === 0 ? Buffer.from(bytes) : Buffer.concat([this.#held, bytes]);
-    this.#held = Buffer.alloc(0);
+    const input = this.#buffered.length === 0 ? Buffer.from(bytes) : Buffer.concat([this.#buffered, bytes]);
+    this.#buffered = Buffer.alloc(0);
     this.#isAmbiguous = false;
     const tokens: InputToken[] = [];
     let at = 0;
@@ -62,21 +62,21 @@ export class TerminalInput {
       const rest = input.subarray(at);
       const scanned = this.#scan(rest);
       if (typeof scanned === 'string') {
-        this.#held = Buffer.from(rest);
+        this.#buffered = Buffer.from(rest);
         this.#isAmbiguous = scanned === 'ambiguous';
         break;
       }
-      // A string may end before its first byte: then only the state has changed.
+      // An empty token means that a string ended before its first byte and only the state has changed.
       if (scanned.token.bytes.length > 0) tokens.push(scanned.token);
       at += scanned.token.bytes.length;
     }
     return tokens;
   }
 
-  /** Takes the held bytes for keys. */
+  /** Treats the buffered bytes as complete keys. */
   flush(): InputToken[] {
-    const held = this.#held;
-    this.#held = Buffer.alloc(0);
+    const held = this.#buffered;
+    this.#buffered = Buffer.alloc(0);
     this.#isAmbiguous = false;
     return held.length === 0 ? [] : [otherKey(held)];
   }
@@ -98,14 +98,14 @@ export class TerminalInput {
     if (isControl(first)) return { token: controlKey(input.subarray(0, 1)) };
     let end = 0;
     while (end < input.length && !isControl(input[end] ?? 0)) end += 1;
-    if (end === input.length) end -= cutCharacterBytes(input);
+    if (end === input.length) end -= incompleteCharacterBytes(input);
     return end === 0 ? 'ambiguous' : { token: { type: 'text', bytes: input.subarray(0, end) } };
   }
 
   #scanEscape(input: Buffer): Scanned {
     const second = input[1];
     if (second === undefined) return 'ambiguous';
-    // Escape, and another key after it.
+    // The Escape key, followed by another key.
     if (isControl(second) || second >= 0x80) return { token: otherKey(input.subarray(0, 1)) };
     const third = input[2];
     switch (String.fromCharCode(second)) {
@@ -117,7 +117,7 @@ export class TerminalInput {
       case ']':
       case 'P':
       case '_':
-        // An answer of the terminal begins with certain characters; without them it is Alt and a key.
+        // Answers of the terminal begin with certain characters. Otherwise this is Alt and a key.
         if (third === undefined) return 'ambiguous';
         if (/[0-9>!+|$G]/.test(String.fromCharCode(third))) {
           this.#state = 'string';
@@ -137,7 +137,7 @@ export class TerminalInput {
       if (byte < 0x40) continue;
       const parameters = input.toString('latin1', 2, at);
       const final = String.fromCharCode(byte);
-      // F1 to F5 of the Linux console, and mouse events of the oldest form, go on after their last byte.
+      // F1 to F5 of the Linux console and X10 mouse events continue after their final byte.
       if (parameters === '' && final === '[') return sequenceWith(input, at + 1, 1, otherKey);
       if (parameters === '' && final === 'M') return sequenceWith(input, at + 1, 3, report);
       const bytes = input.subarray(0, at + 1);
@@ -151,7 +151,7 @@ export class TerminalInput {
     return input.length === 2 ? 'ambiguous' : 'unfinished';
   }
 
-  /** Nothing is held back: a paste goes through as it is, and its end is found byte by byte. */
+  /** Passes a paste through without buffering and finds its end byte by byte. */
   #scanPaste(input: Buffer): InputToken {
     for (let at = 0; at < input.length; at += 1) {
       const byte = input[at];
@@ -165,13 +165,13 @@ export class TerminalInput {
     return { type: 'paste', bytes: input };
   }
 
-  /** The inside of an answer. Control characters do not occur in one, so keys after one that was cut off are recognised. */
+  /** The inside of an answer. It contains no control characters, so a key after a truncated answer is recognised. */
   #scanString(input: Buffer): InputToken {
     for (let at = 0; at < input.length; at += 1) {
       const byte = input[at] ?? 0;
       if (!isControl(byte)) continue;
       this.#state = 'ground';
-      // The end is BEL, or ESC \, which is read as a sequence of its own.
+      // The end is BEL, or ESC \, which is parsed as a separate sequence.
       return report(input.subarray(0, byte === BEL ? at + 1 : at));
     }
     return report(input);
@@ -183,7 +183,7 @@ function isControl(byte: number): boolean {
 }
 
 function otherKey(bytes: Buffer): InputToken {
-  // The end of an answer.
+  // ESC \: the end of an answer.
   if (bytes.length === 2 && bytes[1] === 0x5c) return report(bytes);
   return { type: 'key', bytes, chord: null, phase: 'press' };
 }
@@ -192,7 +192,7 @@ function report(bytes: Buffer): InputToken {
   return { type: 'report', bytes };
 }
 
-/** Control characters: those of the letters and of `@ [ \ ] ^ _`. */
+/** A control character: Ctrl with a letter or one of `@ [ \ ] ^ _`. */
 function controlKey(bytes: Buffer): InputToken {
   const byte = bytes[0] ?? 0;
   return { type: 'key', bytes, chord: byte === DEL ? null : chordOf(byte + 0x40, true), phase: 'press' };
@@ -203,7 +203,7 @@ function chordOf(code: number, ctrl: boolean): KeyChord {
   return { code: isCapital ? code + 0x20 : code, ctrl };
 }
 
-/** A sequence that goes on for `more` bytes after `from`, none of which is a control character. */
+/** A sequence with `more` bytes after `from`, none of which may be a control character. */
 function sequenceWith(
   input: Buffer,
   from: number,
@@ -218,8 +218,8 @@ function sequenceWith(
   return { token: token(input.subarray(0, from + more)) };
 }
 
-/** How many bytes at the end are the beginning of a character of UTF-8. */
-function cutCharacterBytes(input: Buffer): number {
+/** Number of bytes at the end that are the beginning of an incomplete UTF-8 character. */
+function incompleteCharacterBytes(input: Buffer): number {
   for (let back = 1; back <= Math.min(3, input.length); back += 1) {
     const byte = input[input.length - back] ?? 0;
     if (byte < 0x80) return 0;
@@ -249,7 +249,7 @@ function controlSequence(bytes: Buffer, parameters: string, final: string): Inpu
       return { type: 'key', bytes, chord: null, phase: phaseOf(second) };
     case '_':
       return win32Key(bytes, third[0] ?? 0, fourth[0] === 0);
-    // Arrows, Home, End, F1 to F4, keys of the number pad, Shift and Tab.
+    // Arrows, Home, End, F1 to F4, keypad keys, Shift+Tab.
     case 'A':
     case 'B':
     case 'C':
@@ -272,7 +272,10 @@ function phaseOf([, event]: readonly number[]): KeyPhase {
   return PHASES[event ?? 1] ?? 'press';
 }
 
-/** `key`: code point, that with Shift, that of the key's place on a US keyboard. `modifiers`: one more than their bits, and the phase. */
+/**
+ * `key`: code point of the key, with Shift, and at the same position on a US keyboard. `modifiers`: their bits plus
+ * one, and the phase.
+ */
 function characterKey(bytes: Buffer, key: readonly number[], modifiers: readonly number[]): InputToken {
   const [code = 0, shifted = 0, base = 0] = key;
   if (isModifierKey(code)) return report(bytes);
@@ -281,14 +284,14 @@ function characterKey(bytes: Buffer, key: readonly number[], modifiers: readonly
   const hasShift = (bits & SHIFT) !== 0;
   const ctrl = (bits & CTRL) !== 0;
   if ((bits & ~(SHIFT | CTRL)) !== 0) return { type: 'key', bytes, chord: null, phase };
-  // On a keyboard without Latin letters the place of a key says which one is meant, as it does for control characters.
+  // On a keyboard without Latin letters, the position of the key counts, as it does for control characters.
   if (code >= 0x80 && base > 0) return { type: 'key', bytes, chord: chordOf(base, ctrl), phase };
   const meant =
     hasShift && shifted > 0 && !isLetter(code) ? shifted : hasShift && ctrl ? withShift(code) : code;
   return { type: 'key', bytes, chord: chordOf(meant, ctrl), phase };
 }
 
-/** What terminals send as a control character although the key has another one without Shift. */
+/** Terminals send these with Ctrl and Shift as control characters of the shifted key. */
 function withShift(code: number): number {
   switch (String.fromCharCode(code)) {
     case '2':
@@ -306,12 +309,12 @@ function isLetter(code: number): boolean {
   return (code >= 0x61 && code <= 0x7a) || (code >= 0x41 && code <= 0x5a);
 }
 
-/** Shift, Ctrl, Alt, locks and the like: they come before, between and after the keys that they modify. */
+/** Shift, Ctrl, Alt and lock keys, which are reported on their own. */
 function isModifierKey(code: number): boolean {
   return (code >= 57_358 && code <= 57_360) || (code >= 57_441 && code <= 57_454);
 }
 
-/** `character`: its code, a control character's with Ctrl, 0 for keys without one. */
+/** `character`: the code of the character, of the control character with Ctrl, or 0 for keys without one. */
 function win32Key(bytes: Buffer, character: number, isUp: boolean): InputToken {
   if (character === 0) return report(bytes);
   const chord = character < 0x20 ? chordOf(character + 0x40, true) : chordOf(character, false);

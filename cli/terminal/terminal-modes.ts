@@ -4,24 +4,24 @@ const FOCUS_REPORTS = 1004;
 const CURSOR = 25;
 const AUTOWRAP = 7;
 /**
- * Modes that are off in a fresh terminal: application cursor keys, reverse video, origin, keypad, margins, mouse and its encodings, focus,
- * paste, synchronized output, reports of colour scheme and size, win32-input-mode.
+ * Modes that are off by default: application cursor keys, reverse video, origin, keypad, margins, mouse and its
+ * encodings, focus, bracketed paste, synchronized output, reports of colour scheme and size, win32-input-mode.
  */
-const OFF_AT_FIRST: ReadonlySet<number> = new Set([
+const OFF_BY_DEFAULT: ReadonlySet<number> = new Set([
   ...[1, 5, 6, 66, 69, 1005, 1006, 1015, 1016, 2004, 2026, 2031, 2048, 9001],
   ...[...MOUSE_MODES, FOCUS_REPORTS, ...ALTERNATE_SCREENS],
 ]);
-const ON_AT_FIRST: ReadonlySet<number> = new Set([AUTOWRAP, CURSOR]);
-/** Deeper stacks of keyboard modes than any terminal has. */
-const MOST_PUSHED = 64;
+const ON_BY_DEFAULT: ReadonlySet<number> = new Set([AUTOWRAP, CURSOR]);
+/** More than the maximum depth of the stack of keyboard modes in any terminal. */
+const MAX_PUSHED = 64;
 
-/** The keyboard modes of the kitty protocol, of which each screen has a stack of its own. */
+/** The keyboard modes of the kitty protocol. Each screen has its own stack. */
 interface KeyboardModes {
   pushed: number;
   isSet: boolean;
 }
 
-/** What a program has switched on in a terminal, and how to switch it off again when the program is left. */
+/** Tracks the terminal modes that a program has changed, and how to restore them after detaching. */
 export class TerminalModes {
   readonly #changed = new Set<number>();
   #onMainScreen: KeyboardModes = { pushed: 0, isSet: false };
@@ -36,7 +36,7 @@ export class TerminalModes {
   #hasAttributes = false;
   #title: string | null = null;
 
-  /** The program draws all of the screen or reads more than characters: text between its own would spoil what it shows. */
+  /** The program uses the full screen or special input modes, so that other text would disturb its display. */
   get isFullScreen(): boolean {
     return (
       this.#isOnAlternateScreen ||
@@ -47,7 +47,7 @@ export class TerminalModes {
     );
   }
 
-  /** The last title that it set; null where it set none. */
+  /** The last window title that the program set; null if none. */
   get title(): string | null {
     return this.#title;
   }
@@ -56,7 +56,7 @@ export class TerminalModes {
     return ALTERNATE_SCREENS.some((mode) => this.#changed.has(mode));
   }
 
-  /** A control sequence that the terminal gets, without its introducer `ESC [`. */
+  /** Records a control sequence, given without `ESC [`. */
   controlSequence(sequence: string): void {
     const [, modes, action] = /^\?([\d;]+)([hl])$/.exec(sequence) ?? [];
     if (modes !== undefined) {
@@ -71,20 +71,20 @@ export class TerminalModes {
     else if (sequence === '!p') this.#softReset();
   }
 
-  /** An escape sequence that is neither a control sequence nor a string, without ESC. */
+  /** Records another escape sequence, given without ESC. */
   escapeSequence(sequence: string): void {
     if (sequence === 'c') this.#reset();
     else if (sequence === '=' || sequence === '>') this.#hasKeypad = sequence === '=';
     else if (/^[()]/.test(sequence)) this.#hasCharacterSet = true;
   }
 
-  /** A command to the operating system: its number, and what follows it. */
+  /** Records an OSC command by its number and value. */
   command(number: string, value: string): void {
     if (number === '0' || number === '2') this.#title = value;
     else if (/^(?:4|10|11|12)$/.test(number) && !value.endsWith('?')) this.#hasColours = true;
   }
 
-  /** What takes everything back that the program has changed; empty where nothing is. The modes count as restored from then on. */
+  /** The sequence that restores all changed modes; empty if none. Afterwards the modes count as restored. */
   restoreSequence(): string {
     const changed = this.#changed;
     const out: string[] = [];
@@ -98,11 +98,11 @@ export class TerminalModes {
     }
     out.push(keyboardRestored(this.#onMainScreen));
     if (this.#hasOtherKeys) out.push('\x1b[>4m');
-    for (const mode of OFF_AT_FIRST) if (mode !== 2026 && !ALTERNATE_SCREENS.includes(mode)) off(mode);
-    for (const mode of ON_AT_FIRST) if (changed.has(mode)) out.push(`\x1b[?${mode}h`);
+    for (const mode of OFF_BY_DEFAULT) if (mode !== 2026 && !ALTERNATE_SCREENS.includes(mode)) off(mode);
+    for (const mode of ON_BY_DEFAULT) if (changed.has(mode)) out.push(`\x1b[?${mode}h`);
     if (this.#hasInsert) out.push('\x1b[4l');
     if (this.#hasKeypad) out.push('\x1b>');
-    // Setting the region moves the cursor.
+    // Save the cursor, because resetting the scroll region moves it.
     if (this.#hasScrollRegion) out.push('\x1b7\x1b[r\x1b8');
     if (this.#hasCursorStyle) out.push('\x1b[0 q');
     if (this.#hasCharacterSet) out.push('\x1b(B\x1b)B\x0f');
@@ -113,11 +113,11 @@ export class TerminalModes {
   }
 
   #setMode(mode: number, isOn: boolean): void {
-    const isKnown = OFF_AT_FIRST.has(mode) || ON_AT_FIRST.has(mode);
+    const isKnown = OFF_BY_DEFAULT.has(mode) || ON_BY_DEFAULT.has(mode);
     if (!isKnown) return;
-    if (isOn === ON_AT_FIRST.has(mode)) {
+    if (isOn === ON_BY_DEFAULT.has(mode)) {
       this.#changed.delete(mode);
-      // Leaving the other screen by any of its modes leaves it.
+      // Any of its modes leaves the alternate screen.
       if (ALTERNATE_SCREENS.includes(mode))
         for (const other of ALTERNATE_SCREENS) this.#changed.delete(other);
     } else {
@@ -125,13 +125,13 @@ export class TerminalModes {
     }
   }
 
-  /** Whether it was one for the keyboard. */
+  /** Returns whether the sequence changes keyboard modes. */
   #setKeyboard(sequence: string): boolean {
     const [, how, first = '', final] = /^([<=>])(\d*)(?:;\d*)*([umn])$/.exec(sequence) ?? [];
     if (how === undefined) return false;
     const keyboard = this.#isOnAlternateScreen ? this.#onAlternateScreen : this.#onMainScreen;
     if (final === 'u') {
-      if (how === '>') keyboard.pushed = Math.min(MOST_PUSHED, keyboard.pushed + 1);
+      if (how === '>') keyboard.pushed = Math.min(MAX_PUSHED, keyboard.pushed + 1);
       else if (how === '<') keyboard.pushed = Math.max(0, keyboard.pushed - Math.max(1, Number(first)));
       else keyboard.isSet = Number(first) !== 0;
     } else if (how === '>' && (first === '4' || first === '')) {

@@ -2,14 +2,14 @@ import type { ClientInfo } from '../methods.ts';
 
 type Build = Pick<ClientInfo, 'version' | 'build' | 'builtAt'>;
 
-/** < 0 if `left` is older than `right`, > 0 if newer, 0 if neither: by version, then by the time of the build. */
+/** Compares by version, then by the time of the build: < 0 if `left` is older than `right`, > 0 if newer, 0 if equal. */
 export function compareBuilds(left: Build, right: Build): number {
   const byVersion = compareVersions(left.version, right.version);
   if (byVersion !== 0) return byVersion;
   return left.build === right.build ? 0 : left.builtAt - right.builtAt;
 }
 
-/** Semantic versions: three numbers, then an optional pre-release, which comes before the release. Anything else counts as 0.0.0. */
+/** Compares semantic versions. A pre-release comes before its release. Anything else counts as 0.0.0. */
 export function compareVersions(left: string, right: string): number {
   const a = readVersion(left);
   const b = readVersion(right);
@@ -42,7 +42,7 @@ function comparePreReleases(left: readonly string[], right: readonly string[]): 
     if (a === b) continue;
     const [numberA, numberB] = [/^\d+$/.test(a), /^\d+$/.test(b)];
     if (numberA && numberB && Number(a) !== Number(b)) return Number(a) - Number(b);
-    // Numbers come before words.
+    // Numeric identifiers come before alphanumeric ones.
     if (numberA !== numberB) return numberA ? -1 : 1;
     return a < b ? -1 : 1;
   }

@@ -13,7 +13,7 @@ export type { SupervisorPeer } from './hello.ts';
 
 const POLL_MS = 15;
 const DEFAULT_TIMEOUT_MS = 15_000;
-/** An older supervisor finishes the step at hand before it leaves. */
+/** An older supervisor finishes its current step before it exits. */
 const HANDOVER_MS = 60_000;
 
 export interface ConnectOptions {
@@ -21,13 +21,13 @@ export interface ConnectOptions {
   readonly home: string;
   /** This program. */
   readonly program: ClientInfo;
-  /** `auto`: start a supervisor where none answers, and replace an older one. `never`: take what is there. */
+  /** `auto`: start a supervisor if none is running, and replace an older one. `never`: use the running one. */
   readonly start: 'auto' | 'never';
-  /** How to start a supervisor: program and arguments. It gets the home in HOLDFAST_HOME. */
+  /** The program and arguments that start a supervisor. It gets the home in HOLDFAST_HOME. */
   readonly command?: readonly string[] | undefined;
-  /** What it gets as its environment besides; default: ours. */
+  /** The rest of its environment; default: ours. */
   readonly environment?: NodeJS.ProcessEnv | undefined;
-  /** How long a supervisor may take to answer, ms. */
+  /** How long the supervisor may take to respond, ms. */
   readonly timeoutMs?: number | undefined;
   readonly signal?: AbortSignal | undefined;
 }
@@ -39,8 +39,8 @@ export interface SupervisorConnection {
 }
 
 /**
- * A connection with the home's supervisor, after hello. Errors: `not_found` (none runs, `start: 'never'`), `timeout`, whatever
- * kept it from starting, `version_mismatch`, `permission_denied` (the home is somebody else's), `cancelled`.
+ * Connects to the supervisor of a home and says hello. Errors: `not_found` (none is running, `start: 'never'`), `timeout`,
+ * the reason why it could not start, `version_mismatch`, `permission_denied` (another user owns the home), `cancelled`.
  */
 export async function connectSupervisor(options: ConnectOptions): Promise<SupervisorConnection> {
   const { home, start, signal } = options;
@@ -51,17 +51,17 @@ export async function connectSupervisor(options: ConnectOptions): Promise<Superv
   try {
     for (;;) {
       if (signal?.aborted === true) throw cancelled(signal);
-      const socket = await dialIfAnybody(home, signal);
+      const socket = await dialIfRunning(home, signal);
       if (socket !== undefined) {
-        const met = await meet(socket, options, Math.max(1, deadline - Date.now()));
-        if (met.connection !== undefined) return met.connection;
-        if (met.handedOver) deadline = Date.now() + timeoutMs;
+        const result = await attempt(socket, options, Math.max(1, deadline - Date.now()));
+        if (result.connection !== undefined) return result.connection;
+        if (result.handedOver) deadline = Date.now() + timeoutMs;
       } else if (starter === undefined) {
-        throw nobody(home);
+        throw notRunning(home);
       } else {
         starter.ensureStarted();
       }
-      if (Date.now() > deadline) throw starter?.explainFailure() ?? nobody(home);
+      if (Date.now() > deadline) throw starter?.explainFailure() ?? notRunning(home);
       await pause(POLL_MS, signal);
     }
   } finally {
@@ -69,20 +69,20 @@ export async function connectSupervisor(options: ConnectOptions): Promise<Superv
   }
 }
 
-/** A connection as it is, without hello: for the stdio bridge, whose client says hello itself. */
+/** Connects without hello: for the stdio bridge, whose client says hello itself. */
 export async function dialSupervisor(home: string, signal?: AbortSignal): Promise<Socket> {
-  const socket = await dialIfAnybody(home, signal);
-  if (socket === undefined) throw nobody(home);
+  const socket = await dialIfRunning(home, signal);
+  if (socket === undefined) throw notRunning(home);
   return socket;
 }
 
-interface Met {
+interface Attempt {
   readonly connection?: SupervisorConnection;
   readonly handedOver?: boolean;
 }
 
-/** Says hello. Without a connection in the answer: look again, somebody is on the way out. */
-async function meet(socket: Socket, options: ConnectOptions, timeoutMs: number): Promise<Met> {
+/** Says hello. A result without a connection means that the supervisor is exiting: try again. */
+async function attempt(socket: Socket, options: ConnectOptions, timeoutMs: number): Promise<Attempt> {
   const peer = createSupervisorPeer(socket);
   let keep = false;
   try {
@@ -106,7 +106,7 @@ function isOlder(greeting: Exclude<HelloOutcome, { kind: 'gone' }>, program: Cli
   return greeting.supervisor !== undefined && compareBuilds(greeting.supervisor, program) < 0;
 }
 
-/** Asks a supervisor to make room and waits until it has let go of the connection. False: it stays. */
+/** Asks a supervisor to hand over and waits until it has closed the connection. False: it refuses. */
 async function handOver(peer: SupervisorPeer, options: ConnectOptions): Promise<boolean> {
   const { signal } = options;
   try {
@@ -118,21 +118,21 @@ async function handOver(peer: SupervisorPeer, options: ConnectOptions): Promise<
     if (!leaving) return false;
   } catch (error) {
     const failure = HoldfastError.from(error);
-    // Somebody else asked before us, and it is leaving already.
+    // Another client has asked first, and it is already exiting.
     if (failure.code === 'connection_closed' || failure.code === 'shutting_down') return true;
     throw failure;
   }
   const limit = AbortSignal.timeout(HANDOVER_MS);
-  const ended = await endOf(peer, signal === undefined ? limit : AbortSignal.any([limit, signal]));
+  const ended = await closedWithin(peer, signal === undefined ? limit : AbortSignal.any([limit, signal]));
   if (ended) return true;
   if (signal?.aborted === true) throw cancelled(signal);
   throw new HoldfastError('timeout', 'The older supervisor was not replaced', {
-    why: 'it said that it would leave and did not',
-    next: 'end it with `holdfast supervisor stop`',
+    why: 'it agreed to exit but did not',
+    next: 'stop it with `holdfast supervisor stop`',
   });
 }
 
-function endOf(peer: SupervisorPeer, signal: AbortSignal): Promise<boolean> {
+function closedWithin(peer: SupervisorPeer, signal: AbortSignal): Promise<boolean> {
   return new Promise((resolve) => {
     const onAbort = (): void => resolve(false);
     signal.addEventListener('abort', onAbort, { once: true });
@@ -143,7 +143,7 @@ function endOf(peer: SupervisorPeer, signal: AbortSignal): Promise<boolean> {
   });
 }
 
-async function dialIfAnybody(home: string, signal: AbortSignal | undefined): Promise<Socket | undefined> {
+async function dialIfRunning(home: string, signal: AbortSignal | undefined): Promise<Socket | undefined> {
   const { socket } = homePaths(home);
   try {
     return await dialAt({ directory: dirname(socket), name: basename(socket) }, signal);
@@ -151,37 +151,39 @@ async function dialIfAnybody(home: string, signal: AbortSignal | undefined): Pro
     const code = error instanceof Error && 'code' in error ? error.code : undefined;
     switch (code) {
       case 'ENOENT': // no home, or no socket in it
-      case 'ECONNREFUSED': // the socket of one that was killed
+      case 'ECONNREFUSED': // a supervisor that was killed left its socket
       case 'ECONNRESET':
-      case 'EAGAIN': // more clients at once than it could take
+      case 'EAGAIN': // its listen backlog is full
         return undefined;
       case 'ENOTDIR':
         throw new HoldfastError('home_damaged', `The home ${home} cannot be used`, {
           why: 'it is not a directory',
-          next: 'name another directory in HOLDFAST_HOME',
+          next: 'set HOLDFAST_HOME to another directory',
           cause: error,
         });
       case 'EACCES':
       case 'EPERM':
-        throw new HoldfastError('permission_denied', `The supervisor of ${home} cannot be called`, {
+        throw new HoldfastError('permission_denied', `Cannot connect to the supervisor of ${home}`, {
           why: 'its socket belongs to another user',
-          next: 'run as that user, or name a directory of your own in HOLDFAST_HOME',
+          next: 'run as that user, or set HOLDFAST_HOME to a directory of your own',
           cause: error,
         });
       default:
-        throw HoldfastError.from(error, `The supervisor of ${home} cannot be called`);
+        throw HoldfastError.from(error, `Cannot connect to the supervisor of ${home}`);
     }
   }
 }
 
-function nobody(home: string): HoldfastError {
-  return new HoldfastError('not_found', `No supervisor runs for ${home}`, {
+function notRunning(home: string): HoldfastError {
+  return new HoldfastError('not_found', `No supervisor is running for ${home}`, {
     next: 'start one with `holdfast supervisor start`',
   });
 }
 
 function cancelled(signal: AbortSignal): HoldfastError {
-  return new HoldfastError('cancelled', 'The supervisor was not called', { cause: signal.reason });
+  return new HoldfastError('cancelled', 'Connecting to the supervisor was cancelled', {
+    cause: signal.reason,
+  });
 }
 
 function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {

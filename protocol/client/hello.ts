@@ -8,20 +8,20 @@ import { Peer } from '../wire/peer.ts';
 import { EMPTY_MAP } from '../wire/shapes.ts';
 import type { EmptyMap } from '../wire/shapes.ts';
 
-/** A client's end of a connection with a supervisor. */
+/** The client's end of a connection to a supervisor. */
 export type SupervisorPeer = Peer<EmptyMap, Methods, EmptyMap, Notifications>;
 export type SupervisorInfo = Pick<ClientInfo, 'version' | 'build' | 'builtAt'>;
 
-/** What a supervisor said to our hello. */
+/** How a supervisor responded to our hello. */
 export type HelloOutcome =
   | { readonly kind: 'agreed'; readonly hello: Result<'hello'>; readonly supervisor: SupervisorInfo }
-  /** No protocol version in common. */
+  /** There is no common protocol version. */
   | {
       readonly kind: 'mismatch';
       readonly error: HoldfastError;
       readonly supervisor: SupervisorInfo | undefined;
     }
-  /** It ended before it answered: on its way out. */
+  /** It closed the connection without a response, because it is exiting. */
   | { readonly kind: 'gone' };
 
 export function createSupervisorPeer(stream: Duplex): SupervisorPeer {
@@ -39,7 +39,7 @@ export function createSupervisorPeer(stream: Duplex): SupervisorPeer {
 
 const MismatchSchema = z.object({ supervisor: ClientInfoSchema });
 
-/** `home` as the client means it; a supervisor of another home refuses. Undefined: whatever home it has. */
+/** Says hello. A supervisor of another home than `home` refuses. Undefined: any home. */
 export async function sayHello(
   peer: SupervisorPeer,
   client: ClientInfo,

@@ -5,7 +5,7 @@ import type { ErrorCode } from '../errors.ts';
 
 const TAIL_BYTES = 32 * 1024;
 
-/** Of a line of the supervisor's log, what says why it could not start. */
+/** The fields of an error line in the supervisor's log. */
 const ErrorLineSchema = z.object({
   time: z.string(),
   level: z.literal('error'),
@@ -19,13 +19,13 @@ export interface LoggedError {
   readonly why: string | undefined;
 }
 
-/** The last whole lines of a log, oldest first; none where it cannot be read. */
+/** The last complete lines of a log, oldest first. Empty if the log cannot be read. */
 export function readLastLines(file: string, count: number): string[] {
   let descriptor: number;
   try {
     descriptor = openSync(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   } catch {
-    return []; // a supervisor that never came as far as its log
+    return []; // the supervisor has not created its log
   }
   try {
     const { size } = fstatSync(descriptor);
@@ -40,7 +40,7 @@ export function readLastLines(file: string, count: number): string[] {
   }
 }
 
-/** The last error of a kind that we know among lines of a log that are not older than `since` (ms since 1970). */
+/** The last error with a known code in lines of a log that are not older than `since` (ms since 1970). */
 export function findLastError(lines: readonly string[], since: number): LoggedError | undefined {
   for (const line of lines.toReversed()) {
     const parsed = ErrorLineSchema.safeParse(asJson(line));
@@ -56,6 +56,6 @@ function asJson(line: string): unknown {
   try {
     return JSON.parse(line);
   } catch {
-    return undefined; // half a line, written while we read
+    return undefined; // a line that is being written
   }
 }

@@ -15,30 +15,30 @@ import { join } from 'node:path';
 import { HoldfastError } from '../errors.ts';
 import { connectWithSharedBuffer } from '../wire/shared-buffer-socket.ts';
 
-/** A socket by the directory it lies in and its name there. */
+/** The directory and the name of a socket. */
 export interface SocketLocation {
   readonly directory: string;
   readonly name: string;
-  /** Whether /proc/self/fd may be used; only tests say no. */
+  /** Whether /proc/self/fd may be used. Only tests set false. */
   readonly useProc?: boolean;
 }
 
-/** `sun_path` takes 104 bytes on some systems and 108 on others, and ends with a zero. */
-const LONGEST_ADDRESS = 103;
-/** Not os.tmpdir(): two programs with another TMPDIR each would not meet. */
+/** `sun_path` has 104 bytes on some systems and 108 on others, including the terminating NUL. */
+const MAX_ADDRESS_BYTES = 103;
+/** Not os.tmpdir(), because programs with different TMPDIR would use different paths. */
 const SHORT_ROOT = '/tmp';
 
-/** An address that the system takes, however long the path is, for as long as it is held. */
+/** A socket address that is short enough for the system, valid until it is released. */
 interface Address {
   readonly path: string;
   release(): void;
-  /** Removes what was made for the address alone. */
+  /** Removes what was created only for this address. */
   forget(): void;
 }
 
 /**
- * Listens at a place and makes the socket its owner's alone. Resolves with the end of it, which removes the socket again.
- * Errors: EADDRINUSE where one lies there already, `permission_denied` where the directory is not ours.
+ * Listens on a socket that only its owner can use. Resolves with the function that stops listening and removes the socket.
+ * Errors: EADDRINUSE if the socket exists, `permission_denied` if the directory belongs to another user.
  */
 export async function listenAt(server: Server, place: SocketLocation): Promise<() => Promise<void>> {
   const address = openAddress(place, true);
@@ -57,7 +57,7 @@ export async function listenAt(server: Server, place: SocketLocation): Promise<(
     throw error;
   }
   return async () => {
-    // Closing removes the socket by the address it was bound to, which must mean the same directory until then.
+    // Closing removes the socket by its address, so that address must be valid until then.
     const closed = new Promise<void>((resolve) => server.close(() => resolve()));
     address.release();
     address.forget();
@@ -65,18 +65,20 @@ export async function listenAt(server: Server, place: SocketLocation): Promise<(
   };
 }
 
-/** Errors: those of the system (`ENOENT` and `ECONNREFUSED` mean that nobody listens), `permission_denied`. */
+/** Connects to a socket. Errors: those of the system (`ENOENT` and `ECONNREFUSED`: nobody listens), `permission_denied`. */
 export async function dialAt(place: SocketLocation, signal?: AbortSignal): Promise<Socket> {
-  const givenUp = (): HoldfastError =>
-    new HoldfastError('cancelled', 'The supervisor was not called', { cause: signal?.reason });
-  if (signal?.aborted === true) throw givenUp();
+  const cancelled = (): HoldfastError =>
+    new HoldfastError('cancelled', 'Connecting to the supervisor was cancelled', { cause: signal?.reason });
+  if (signal?.aborted === true) throw cancelled();
   const address = openAddress(place, false);
   try {
     return await new Promise<Socket>((resolve, reject) => {
       const socket = connectWithSharedBuffer(address.path);
       const onAbort = (): void => {
         socket.destroy(
-          new HoldfastError('cancelled', 'The supervisor was not called', { cause: signal?.reason }),
+          new HoldfastError('cancelled', 'Connecting to the supervisor was cancelled', {
+            cause: signal?.reason,
+          }),
         );
       };
       signal?.addEventListener('abort', onAbort, { once: true });
@@ -101,7 +103,7 @@ export async function dialAt(place: SocketLocation, signal?: AbortSignal): Promi
   }
 }
 
-/** Removes what a killed process left. Only while nobody can be listening there: the caller holds the lock. */
+/** Removes the socket of a killed process. The caller must hold the lock of the home, so that nobody is listening. */
 export function removeStaleSocket(place: SocketLocation): void {
   const address = openAddress(place, true);
   try {
@@ -126,7 +128,7 @@ function openAddress(place: SocketLocation, create: boolean): Address {
   closeSync(descriptor);
   const direct = join(place.directory, place.name);
   const none = (): void => undefined;
-  if (Buffer.byteLength(direct) <= LONGEST_ADDRESS) return { path: direct, release: none, forget: none };
+  if (Buffer.byteLength(direct) <= MAX_ADDRESS_BYTES) return { path: direct, release: none, forget: none };
   const short = shortDirectory(place, create);
   const forget = (): void => rmSync(short, { recursive: true, force: true });
   return { path: join(short, 'socket'), release: none, forget };
@@ -138,7 +140,7 @@ function leadsTo(link: string, descriptor: number): boolean {
   return found?.ino === wanted.ino && found.dev === wanted.dev;
 }
 
-/** A private directory with a short name, the same for everybody who means the same place. */
+/** A private directory with a short name that depends only on the location of the socket. */
 function shortDirectory(place: SocketLocation, create: boolean): string {
   const uid = process.getuid?.() ?? 0;
   const hash = createHash('sha256').update(join(place.directory, place.name)).digest('hex').slice(0, 16);
@@ -150,11 +152,11 @@ function shortDirectory(place: SocketLocation, create: boolean): string {
       if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
     }
   }
-  // Anybody may make names there: what is found is used only if nobody else could have made it or can write to it.
+  // Every user can create files in /tmp: use the directory only if we own it and nobody else can access it.
   const found = lstatSync(directory);
   if (!found.isDirectory()) throw foreign(directory, 'it is not a directory');
   refuseForeign(directory, found);
-  if ((found.mode & 0o077) !== 0) throw foreign(directory, 'others than its owner may enter it');
+  if ((found.mode & 0o077) !== 0) throw foreign(directory, 'other users may enter it');
   return directory;
 }
 
@@ -163,12 +165,12 @@ function refuseForeign(directory: string, found: { readonly uid: number; readonl
   if (uid !== undefined && found.uid !== uid) {
     throw foreign(directory, `it belongs to user ${found.uid} and this program runs as user ${uid}`);
   }
-  if ((found.mode & 0o022) !== 0) throw foreign(directory, 'others than its owner may write to it');
+  if ((found.mode & 0o022) !== 0) throw foreign(directory, 'other users may write to it');
 }
 
 function foreign(directory: string, why: string): HoldfastError {
-  return new HoldfastError('permission_denied', `The socket in ${directory} is not used`, {
+  return new HoldfastError('permission_denied', `The socket directory ${directory} is not safe to use`, {
     why,
-    next: 'make it your own and mode 0700, or name another directory in HOLDFAST_HOME',
+    next: 'make it your own with mode 0700, or set HOLDFAST_HOME to another directory',
   });
 }

@@ -6,28 +6,29 @@ import { HoldfastError } from '../errors.ts';
 import { homePaths } from '../home.ts';
 import { readLastLines, findLastError } from './log-tail.ts';
 
-/** A supervisor that could not start will hardly do so a moment later; one that found the home locked may. */
+/** How long to wait after an exit before starting another one. */
 const RESTART_AFTER_MS = 500;
-const SHOWN_LINES = 5;
-const MOST_SAID = 4096;
+const MAX_LOG_LINES = 5;
+const MAX_STDERR_CHARACTERS = 4096;
 
 /**
- * A process that idles for days should be small: without these, garbage of a busy minute stays in memory for good
- * (measured with 1,000 sessions listed some twenty times: 187 MiB without, 112 MiB with them, at the same speed).
+ * V8 options for a small process that idles for days: by default the garbage of a busy minute stays in memory (measured
+ * after listing 1,000 sessions some twenty times: 187 MiB without the options, 112 MiB with them, at the same speed).
  */
-const SMALL = ['--max-semi-space-size=1', '--max-old-space-size=160'];
+const MEMORY_OPTIONS = ['--max-semi-space-size=1', '--max-old-space-size=160'];
 
-/** glibc keeps freed memory of each thread's own; a process that mostly waits needs no more than two such places. */
+/** glibc keeps freed memory in an arena per thread. Two arenas are enough for a process that mostly waits. */
 const FEW_ARENAS = { MALLOC_ARENA_MAX: '2' };
 
-/** How the program in `bundle` is started as a supervisor. */
+/** The command that starts the program in `bundle` as a supervisor. */
 export function supervisorCommand(node: string, bundle: string): readonly string[] {
-  return [node, ...SMALL, bundle, 'supervisor', 'run'];
+  return [node, ...MEMORY_OPTIONS, bundle, 'supervisor', 'run'];
 }
 
 /**
- * Starts a supervisor that outlives us: a session of its own, nothing of our terminal, our directory or our descriptors.
- * Many clients may do so at once: the supervisors settle by the home's lock who stays, and all clients find that one.
+ * Starts a supervisor that outlives this process: it has its own process session and does not inherit our terminal,
+ * working directory or file descriptors. Several clients may do so at once: one supervisor gets the lock of the home, and
+ * all clients connect to that one.
  */
 export class SupervisorStarter {
   readonly #home: string;
@@ -37,7 +38,7 @@ export class SupervisorStarter {
   #startedAt = 0;
   #exit: { readonly at: number; readonly how: string; readonly failed: boolean } | undefined;
   #spawnError: Error | undefined;
-  #said = '';
+  #stderr = '';
 
   constructor(home: string, command: readonly string[], environment: NodeJS.ProcessEnv = process.env) {
     this.#home = home;
@@ -45,7 +46,7 @@ export class SupervisorStarter {
     this.#environment = environment;
   }
 
-  /** To be called again and again while nobody answers: starts one where none of ours is on its way. Throws if that is hopeless. */
+  /** Call this repeatedly while no supervisor responds. Starts one unless ours is still starting. Throws if starting has failed. */
   ensureStarted(): void {
     if (this.#child === undefined) {
       this.#spawn();
@@ -53,17 +54,17 @@ export class SupervisorStarter {
     }
     if (this.#spawnError !== undefined) throw this.explainFailure();
     if (this.#exit === undefined || Date.now() - this.#exit.at < RESTART_AFTER_MS) return;
-    // The one that had the home may be leaving, or another may be coming up in its place: worth another try.
+    // Another supervisor had the lock, and may be exiting: try again.
     const { failed } = this.#exit;
-    if (failed && this.#logged()?.code !== 'home_locked') throw this.explainFailure();
+    if (failed && this.#loggedError()?.code !== 'home_locked') throw this.explainFailure();
     this.#spawn();
   }
 
-  /** Why nobody answers, as far as can be told. */
+  /** The error that explains why no supervisor responds. */
   explainFailure(): HoldfastError {
     const { log } = homePaths(this.#home);
-    const logged = this.#logged();
-    const lines = readLastLines(log, SHOWN_LINES);
+    const logged = this.#loggedError();
+    const lines = readLastLines(log, MAX_LOG_LINES);
     const tail = lines.length === 0 ? '' : `; its log ends with:\n${lines.join('\n')}`;
     const what = 'The supervisor could not be started';
     const next = `see ${log}`;
@@ -71,7 +72,7 @@ export class SupervisorStarter {
       const why = `${this.#command[0] ?? 'its program'} cannot be run: ${this.#spawnError.message}`;
       return new HoldfastError('internal', what, {
         why,
-        next: 'install holdfast again',
+        next: 'reinstall holdfast',
         cause: this.#spawnError,
       });
     }
@@ -79,11 +80,11 @@ export class SupervisorStarter {
       const why = logged.why === undefined ? logged.message : `${logged.message}: ${logged.why}`;
       return new HoldfastError(logged.code, what, { why, next, details: { log } });
     }
-    // What kept it from its log it can only say to us.
-    const said = /^error ([a-z_]+): (.+)$/m.exec(this.#said);
+    // An error before it could open its log is only on standard error.
+    const said = /^error ([a-z_]+): (.+)$/m.exec(this.#stderr);
     const code = ErrorCodeSchema.safeParse(said?.[1]);
     if (code.success) return new HoldfastError(code.data, what, { why: said?.[2] });
-    const why = this.#exit === undefined ? 'it does not answer in time' : this.#exit.how;
+    const why = this.#exit === undefined ? 'it did not respond in time' : this.#exit.how;
     return new HoldfastError(this.#exit === undefined ? 'timeout' : 'internal', what, {
       why: `${why}${tail}`,
       next,
@@ -91,15 +92,15 @@ export class SupervisorStarter {
     });
   }
 
-  /** The child goes on without us. */
+  /** Detaches from the child process, which keeps running. */
   release(): void {
     this.#child?.removeAllListeners();
-    // A process that cannot be run says so late, and nobody is left to hear it.
+    // Ignores a late spawn error.
     this.#child?.on('error', () => undefined);
     this.#child = undefined;
   }
 
-  #logged(): ReturnType<typeof findLastError> {
+  #loggedError(): ReturnType<typeof findLastError> {
     return this.#exit?.failed === true
       ? findLastError(readLastLines(homePaths(this.#home).log, 50), this.#startedAt)
       : undefined;
@@ -122,14 +123,14 @@ export class SupervisorStarter {
     child.once('error', (error) => {
       this.#spawnError = error;
     });
-    this.#said = '';
+    this.#stderr = '';
     child.stderr.setEncoding('utf8').on('data', (text: string) => {
-      this.#said = (this.#said + text).slice(0, MOST_SAID);
+      this.#stderr = (this.#stderr + text).slice(0, MAX_STDERR_CHARACTERS);
     });
-    // It lets go of the pipe once it serves; until then it must not keep us.
+    // The supervisor closes this pipe once it serves. The pipe must not keep this process alive.
     if (child.stderr instanceof Socket) child.stderr.unref();
     child.once('exit', (code, signal) => {
-      const how = signal === null ? `it left with exit code ${String(code)}` : `it was ended by ${signal}`;
+      const how = signal === null ? `it exited with code ${String(code)}` : `it was killed by ${signal}`;
       this.#exit = { at: Date.now(), how, failed: code !== 0 };
     });
     child.unref();

@@ -16,16 +16,15 @@ import { PROFILE_FIELD_DESCRIPTIONS } from './profile-field-descriptions.ts';
 
 const DIALECT = 'https://json-schema.org/draft/2020-12/schema';
 
-/** A JSON Schema while it is put together. */
+/** A JSON Schema under construction. */
 type Schema = Record<string, unknown>;
 
-/** For `holdfast.yaml`, as a person writes it. Throws if a field has no description, or a description no field. */
+/** The JSON Schema of `holdfast.yaml`. Throws if a field has no description, or a description no field. */
 export function profileJsonSchema(): Schema {
   const schema: Schema = { ...z.toJSONSchema(ProfileSchema, { io: 'input' }) };
   const unused = new Set(Object.keys(PROFILE_FIELD_DESCRIPTIONS));
   describe(schema, '', unused);
-  if (unused.size > 0)
-    throw new Error(`these fields are described and do not exist: ${[...unused].join(', ')}`);
+  if (unused.size > 0) throw new Error(`these described fields do not exist: ${[...unused].join(', ')}`);
   return {
     $schema: DIALECT,
     title: 'holdfast.yaml',
@@ -55,7 +54,7 @@ function describe(schema: Schema, path: string, unused: Set<string>): void {
   if (isSchema(schema['items'])) describe(schema['items'], at('*'), unused);
 }
 
-/** What deploy refuses of a field: the field, the one that it is a part of, or one of its values. */
+/** Says if deploy refuses a field, a field that contains it, or one of its values. */
 function refusals(path: string): string[] {
   const concerned = UNSUPPORTED_FIELDS.filter(
     ({ field, value }) => field === path || (value === undefined && path.startsWith(`${field}.`)),
@@ -68,8 +67,8 @@ function refusals(path: string): string[] {
 }
 
 /**
- * For one line of the protocol, in either direction: `{"$ref": "#/$defs/<method>.params"}` and `.result` are the parts. Everything
- * is described as it is on the wire.
+ * The JSON Schema of one line of the protocol in either direction, as it is on the wire. The definitions
+ * `<method>.params` and `<method>.result` describe the methods.
  */
 export function protocolJsonSchema(): Schema {
   const names = namedSchemas();
@@ -92,7 +91,7 @@ export function protocolJsonSchema(): Schema {
   return {
     $schema: DIALECT,
     title: 'Holdfast protocol',
-    description: `Protocol ${PROTOCOL_VERSIONS.join(', ')}: one message, which is one line; \`bytes\` raw bytes follow it. See protocol.md.`,
+    description: `Protocol ${PROTOCOL_VERSIONS.join(', ')}: one message per line, followed by \`bytes\` raw bytes. See protocol.md.`,
     oneOf: [
       ...Object.entries(methods).map(([name, shape]) => requestOf(name, shape.bytes === 'params')),
       ...Object.entries(notifications).map(([name, shape]) => notificationOf(name, shape.bytes === 'params')),
@@ -102,7 +101,7 @@ export function protocolJsonSchema(): Schema {
     $defs: {
       RequestId: { anyOf: [{ type: 'string', maxLength: 100 }, { type: 'integer' }] },
       Bytes: {
-        description: 'How many raw bytes follow this line.',
+        description: 'Number of raw bytes that follow this line.',
         type: 'integer',
         minimum: 0,
         maximum: FRAME_LIMITS.payloadBytes,
@@ -113,7 +112,7 @@ export function protocolJsonSchema(): Schema {
         properties: {
           jsonrpc: { const: '2.0' },
           id: { $ref: '#/$defs/RequestId' },
-          result: { description: 'As `<method>.result` of the method that was called.', type: 'object' },
+          result: { description: 'See `<method>.result` of the called method.', type: 'object' },
           bytes: { $ref: '#/$defs/Bytes' },
         },
         required: ['jsonrpc', 'id', 'result'],
@@ -124,7 +123,7 @@ export function protocolJsonSchema(): Schema {
         properties: {
           jsonrpc: { const: '2.0' },
           id: {
-            description: 'Null: the connection is at fault and ends.',
+            description: 'Null: an error of the connection, which then ends.',
             anyOf: [{ $ref: '#/$defs/RequestId' }, { type: 'null' }],
           },
           error: {
@@ -145,7 +144,7 @@ export function protocolJsonSchema(): Schema {
   };
 }
 
-/** The parts that have a name of their own: what entities.ts exports as `<Name>Schema`, and two more. */
+/** The schemas that get a named definition: those that entities.ts exports as `<Name>Schema`, and two more. */
 function namedSchemas(): Map<string, z.ZodType> {
   const found = new Map<string, z.ZodType>([
     ['ClientInfo', ClientInfoSchema],
@@ -185,11 +184,11 @@ function envelope(method: string, bytes: boolean, more: Schema, required: readon
   };
 }
 
-/** One schema with its named parts as references into the document; with `own`, the part of that name itself. */
+/** Converts a schema, with references to the named definitions. `own`: the name of the definition to convert. */
 function convert(schema: z.ZodType, registry: z.core.$ZodRegistry<{ id: string }>, own?: string): Schema {
   const { $schema: _, $defs, ...rest } = z.toJSONSchema(schema, { io: 'input', metadata: registry });
   for (const [name, part] of Object.entries($defs ?? {})) {
-    // zod numbers what has no name and holds itself, and that is `z.json()` alone.
+    // zod generates a name for a recursive schema without one. Only `z.json()` may be such a schema.
     if (name.startsWith('__') && part.anyOf?.length !== 6)
       throw new Error(`${name} in ${own ?? 'a part'} needs a name`);
   }

@@ -2,75 +2,74 @@ const DURATION = 'A duration such as 250ms, 30s, 5m, 1h or 30d.';
 const SIZE = 'A size such as 512MiB, 5GiB or 1GB.';
 
 /**
- * What editors show beside each field of `holdfast.yaml`, by its path; `*` is any item of a list or any of several forms. That deploy
- * refuses a field is added from `UNSUPPORTED_FIELDS`.
+ * The descriptions of the fields of `holdfast.yaml`, which editors show, by path. `*` is any item of a list or any
+ * alternative of a union. The published schema adds a note to the fields in `UNSUPPORTED_FIELDS`.
  */
 export const PROFILE_FIELD_DESCRIPTIONS: Readonly<Record<string, string>> = {
-  name: 'Name of the profile: lower-case letters, digits and dashes, 1 to 40, no dash at either end.',
-  image: 'Image that the agent runs in. Without one, the image that comes with Holdfast.',
-  dockerfile: 'Builds the image.',
-  agent: 'How the agent is driven.',
+  name: 'Name of the profile: 1 to 40 lower-case letters, digits and dashes, no dash at either end.',
+  image: 'Image that the agent runs in. Default: the image that comes with Holdfast.',
+  dockerfile: 'Dockerfile to build the image from.',
+  agent: 'How the agent is run.',
   'agent.*.protocol':
-    'handler: a Python or Node function is called with each request. command: a program is run for each.',
-  'agent.*.entry': 'File in the folder of the profile that has the handler: .py, .mjs, .cjs or .js.',
+    'handler: calls a Python or Node function for each turn. command: runs a program for each turn.',
+  'agent.*.entry': 'File with the handler, relative to the profile: .py, .mjs, .cjs or .js.',
   'agent.*.command': 'The program and its arguments.',
-  'agent.*.prompt': 'Where the prompt goes: on stdin, or as the last argument.',
-  'agent.*.timeout': `How long one turn may take; 12h without it. ${DURATION}`,
+  'agent.*.prompt': 'How the prompt is passed: on stdin (default), or as the last argument.',
+  'agent.*.timeout': `Maximum duration of one turn; default 12h. ${DURATION}`,
   persistence:
-    'persistent: the workspace is kept and sessions can be resumed. ephemeral: every run starts empty.',
-  workspace: 'The folder /workspace that outlives its containers.',
+    'persistent: workspaces are kept and sessions can be resumed. ephemeral: every run without a session name starts empty.',
+  workspace: 'The directory /workspace, which outlives its containers.',
   'workspace.scope':
-    'session: every session has a workspace of its own. profile: all sessions of the profile share one.',
+    'session: every session has its own workspace. profile: all sessions of the profile share one.',
   'workspace.backing':
-    'A directory of this machine or a volume of the engine. Without it, whichever the engine allows.',
-  'workspace.limit': `The most that it may hold. Above it the session takes no new turn. ${SIZE}`,
+    'A directory on this machine or a volume of the engine. Default: a directory if the engine can mount it.',
+  'workspace.limit': `Maximum size of the workspace. Above it the session refuses new turns. ${SIZE}`,
   'workspace.seed':
-    'Folder of the project that a new workspace starts with, the whole project without it; false: it starts empty.',
+    'Directory of the project that a new workspace starts with; default: the whole project. false: it starts empty.',
   'workspace.seed.*.path':
-    'Folder of the project that a new workspace starts with, the whole project without it.',
+    'Directory of the project that a new workspace starts with; default: the whole project.',
   'workspace.seed.*.git':
-    'true: a new workspace starts with the git history of the project, whose folder is the top of a repository. Everything that ' +
-    'was ever committed is in it, secrets too.',
-  'workspace.ignore': 'Patterns, as in .gitignore, of what a new workspace starts without.',
+    'true: a new workspace includes the git history of the project, which must be the top of its repository. The history ' +
+    'contains everything that was ever committed, including secrets.',
+  'workspace.ignore': 'Patterns, as in .gitignore, of files that are not copied into a new workspace.',
   'workspace.repository': 'Repository that a new workspace starts with.',
-  'workspace.repository.url': 'Address of the repository.',
+  'workspace.repository.url': 'URL of the repository.',
   'workspace.repository.ref': 'Branch, tag or commit.',
   setup: 'What runs once before the agent.',
   'setup.run': 'Script that prepares the sandbox.',
-  'setup.resume': 'Script that runs when a session comes back.',
-  'setup.secrets': 'Names of the secrets that the script sees.',
-  'setup.egress': 'What the script may reach.',
+  'setup.resume': 'Script that runs when a session is resumed.',
+  'setup.secrets': 'Names of the secrets that the script can read.',
+  'setup.egress': 'The hosts that the script may reach.',
   'setup.egress.*.host': 'Host name, with a port if it is not 443.',
-  'setup.egress.*.quiet': 'The host stays denied, and denials of it are not reported.',
-  'setup.egress.*.methods': 'HTTP methods that are allowed.',
-  'setup.egress.*.path': 'Beginning of the paths that are allowed.',
-  'setup.timeout': `How long the script may take. ${DURATION}`,
+  'setup.egress.*.quiet': 'The host stays denied, and its denials are not reported.',
+  'setup.egress.*.methods': 'Allowed HTTP methods.',
+  'setup.egress.*.path': 'Prefix of the allowed paths.',
+  'setup.timeout': `Maximum duration of the script. ${DURATION}`,
   secrets: 'Names of the secrets that the agent may use.',
-  egress: 'What the agent may reach; nothing without it.',
+  egress: 'The hosts that the agent may reach; default: none.',
   'egress.*.host':
-    'A name, an address, or *.NAME for every name below; ports 443 and 80, or the one behind a colon. ' +
-    'host.holdfast.internal:PORT is a port of your own machine.',
-  'egress.*.quiet':
-    'The host stays denied, and denials of it are not reported: for telemetry that nobody misses.',
-  'egress.*.methods': 'HTTP methods that are allowed.',
-  'egress.*.path': 'Beginning of the paths that are allowed.',
-  env: 'Variables of the agent’s environment. Not a place for secrets. Names that begin with HOLDFAST_ are reserved.',
-  limits: 'What a sandbox may use.',
-  'limits.memory': `Memory, 32MiB or more; 4GiB without it. ${SIZE}`,
-  'limits.cpus': 'Processors, fractions too, 0.01 or more; 2 without it.',
-  'limits.pids': 'Processes and threads, 16 or more; 1024 without it.',
-  'limits.output': `Output that one turn may write; 1GiB without it. ${SIZE}`,
-  runtime: 'Runtime of the engine, such as runsc.',
-  idle: 'What happens to a session that nobody uses.',
-  'idle.pause': `After this it is paused, memory kept; 5m without it. ${DURATION}`,
-  'idle.stop': `After this its containers end, the workspace stays; 1h without it. ${DURATION}`,
-  'idle.expire': `After this it counts as expired; nothing is deleted; 30d without it. ${DURATION}`,
-  retention: 'How long things are kept.',
+    'A name, an address, or *.NAME for all subdomains; ports 443 and 80, or the one after a colon. ' +
+    'host.holdfast.internal:PORT is a port on your own machine.',
+  'egress.*.quiet': 'The host stays denied, and its denials are not reported, for example for telemetry.',
+  'egress.*.methods': 'Allowed HTTP methods.',
+  'egress.*.path': 'Prefix of the allowed paths.',
+  env: 'Environment variables of the agent. Not a place for secrets. Names that begin with HOLDFAST_ are reserved.',
+  limits: 'Resource limits of a sandbox.',
+  'limits.memory': `Memory, at least 32MiB; default 4GiB. ${SIZE}`,
+  'limits.cpus': 'Processors, at least 0.01, fractions allowed; default 2.',
+  'limits.pids': 'Processes and threads, at least 16; default 1024.',
+  'limits.output': `Maximum output of one turn; default 1GiB. ${SIZE}`,
+  runtime: 'Container runtime of the engine, such as runsc.',
+  idle: 'What happens to idle sessions.',
+  'idle.pause': `A session is paused after this time and keeps its memory; default 5m. ${DURATION}`,
+  'idle.stop': `The containers are stopped after this time and the workspace is kept; default 1h. ${DURATION}`,
+  'idle.expire': `A session counts as expired after this time; nothing is deleted; default 30d. ${DURATION}`,
+  retention: 'How long data is kept.',
   'retention.snapshots': DURATION,
   'retention.events': DURATION,
   'retention.artifacts': DURATION,
   'retention.memory': DURATION,
   snapshots:
-    'auto: a turn begins without its snapshot where that takes long or cannot be taken, and says so. required: it waits, and fails without a complete one.',
-  checks: 'Commands by name that tell whether the work is good; the editor runs them in the sandbox.',
+    'auto: if the snapshot before a turn takes long or fails, the turn starts without it and says so. required: the turn waits for it, and fails without a complete one.',
+  checks: 'Commands by name that check the work of the agent. The editor runs them in the sandbox.',
 };

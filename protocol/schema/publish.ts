@@ -1,4 +1,4 @@
-// Writes the JSON Schemas in docs/ from the schemas that the programs use; with --check it only says whether they are up to date.
+// Writes the JSON Schemas in docs/ from the zod schemas. With --check it only reports whether they are up to date.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { format, resolveConfig } from 'prettier';

@@ -1,68 +1,68 @@
 import { FRAME_LIMITS } from './limits.ts';
 
-/** Memory is lent in pieces of this size: what the largest message carries, and a page, because a reader sees the end of a file by one byte more. */
+/** Size of the pooled buffers: the maximum payload, and a page, because detecting the end of a file needs one more byte. */
 export const BUFFER_BYTES = FRAME_LIMITS.payloadBytes + 4096;
-/** Smaller payloads come out of the allocator as fast, and would waste a piece. */
-const WORTH_IT_BYTES = 2 ** 20;
-/** Two transfers, each with a payload that comes and one that goes. */
-const MOST_FREE = 4;
-/** A transfer takes the next one within this; after it the memory goes back to the system. */
-const KEPT_MS = 1000;
+/** Smaller payloads are allocated, which is as fast and does not waste a pooled buffer. */
+const MIN_POOLED_BYTES = 2 ** 20;
+/** Enough for two transfers, each with one incoming and one outgoing payload. */
+const MAX_FREE_BUFFERS = 4;
+/** Free buffers are returned to the system after this time without use. */
+const IDLE_MS = 1000;
 
 /**
- * Memory of large payloads, used again: fresh memory costs a page fault every 4 KiB, more than copying the bytes.
+ * A pool of buffers for large payloads, because fresh memory costs a page fault every 4 KiB, more than copying the bytes.
  *
- * Who takes bytes, or is handed a payload, owns them, and may keep them for ever. Who is certain that nobody reads them any more – no
- * write to a socket or a disk is under way – may give them back, and from then on every view of them is empty: the memory moves to
- * another `ArrayBuffer`, so that a late reader sees nothing, and never what came next.
+ * The caller owns an acquired buffer and may keep it. It may release the buffer if nothing reads it any more, which
+ * includes writes to a socket or a disk. After that every view of the buffer is empty: its memory moves to another
+ * `ArrayBuffer`, so that a late reader never sees the next payload.
  */
 export class BufferPool {
   readonly #free: ArrayBuffer[] = [];
-  readonly #lent = new WeakSet<ArrayBufferLike>();
-  #letGo: NodeJS.Timeout | undefined;
+  readonly #acquired = new WeakSet<ArrayBufferLike>();
+  #idleTimer: NodeJS.Timeout | undefined;
 
-  /** Bytes that are kept for the next payload. */
+  /** Bytes in free buffers. */
   get freeBytes(): number {
     return this.#free.length * BUFFER_BYTES;
   }
 
-  /** `length` bytes of whatever content. */
+  /** Returns a buffer of `length` bytes with undefined content. */
   acquire(length: number): Buffer {
     if (!fits(length)) return Buffer.allocUnsafeSlow(length);
-    return this.#lend(this.#free.pop() ?? new ArrayBuffer(BUFFER_BYTES), length);
+    return this.#wrap(this.#free.pop() ?? new ArrayBuffer(BUFFER_BYTES), length);
   }
 
-  /** The same where that costs nothing now; else undefined. */
+  /** The same if a buffer is free, else undefined. */
   acquireFree(length: number): Buffer | undefined {
     const piece = fits(length) ? this.#free.pop() : undefined;
-    return piece === undefined ? undefined : this.#lend(piece, length);
+    return piece === undefined ? undefined : this.#wrap(piece, length);
   }
 
-  /** May be called with any bytes, any number of times: what was not taken here, or was given back already, is left alone. */
+  /** Releases a buffer. Ignores bytes that were not acquired here, or were already released. */
   release(bytes: Uint8Array): void {
-    if (!this.#lent.delete(bytes.buffer)) return;
-    const lent = bytes.buffer as ArrayBuffer;
-    if (this.#free.length >= MOST_FREE) {
-      lent.transfer(0);
+    if (!this.#acquired.delete(bytes.buffer)) return;
+    const memory = bytes.buffer as ArrayBuffer;
+    if (this.#free.length >= MAX_FREE_BUFFERS) {
+      memory.transfer(0);
       return;
     }
-    this.#free.push(lent.transfer());
-    if (this.#letGo === undefined) this.#letGo = setTimeout(this.#onQuiet, KEPT_MS).unref();
-    else this.#letGo.refresh();
+    this.#free.push(memory.transfer());
+    if (this.#idleTimer === undefined) this.#idleTimer = setTimeout(this.#onIdle, IDLE_MS).unref();
+    else this.#idleTimer.refresh();
   }
 
-  #lend(piece: ArrayBuffer, length: number): Buffer {
-    this.#lent.add(piece);
+  #wrap(piece: ArrayBuffer, length: number): Buffer {
+    this.#acquired.add(piece);
     return Buffer.from(piece, 0, length);
   }
 
-  readonly #onQuiet = (): void => {
-    this.#letGo = undefined;
-    // At once, and not when the collector comes by.
+  readonly #onIdle = (): void => {
+    this.#idleTimer = undefined;
+    // Frees the memory now instead of at the next garbage collection.
     for (const piece of this.#free.splice(0)) piece.transfer(0);
   };
 }
 
 function fits(length: number): boolean {
-  return length > WORTH_IT_BYTES && length <= BUFFER_BYTES;
+  return length > MIN_POOLED_BYTES && length <= BUFFER_BYTES;
 }

@@ -1,29 +1,29 @@
 import type { Frame } from './framing.ts';
 
-/** Requests of one connection that start in one turn of the event loop: their answers, and other connections, come in between. */
-const REQUESTS_A_TURN = 16;
+/** Maximum requests of one connection per turn of the event loop, so that responses and other connections get their turn. */
+const REQUESTS_PER_TURN = 16;
 
 export interface FrameQueueOwner {
   readonly receive: (frame: Frame) => void;
-  /** Whether the other side keeps up, so that more of what it asks may be started. */
+  /** Whether the other side reads its responses fast enough to start another of its requests. */
   readonly mayStartRequest: () => boolean;
-  /** Called when frames have to wait, and when none waits any more. */
+  /** Called when frames begin to wait, and when no frame waits any more. */
   readonly onBacklogChange: () => void;
 }
 
 /**
- * Hands frames on in the order of arrival, a few requests at a time. What follows an answer waits one turn of the event loop, so
- * that the caller of that answer (a subscription, the start of an exec) has gone on before it hears what belongs to it.
- * It keeps no more than one chunk of the stream if its owner stops reading while frames wait.
+ * Delivers frames in order of arrival, a few requests per turn of the event loop. Frames after a response wait for the
+ * next turn, so that its caller (a subscription, the start of an exec) continues before it gets its first notification.
+ * Buffers at most one chunk of the stream if the owner stops reading while frames wait.
  */
 export class FrameQueue {
   readonly #owner: FrameQueueOwner;
   #waiting: Frame[] = [];
-  /** Place in `#waiting` of the next frame. */
+  /** Index of the next frame in `#waiting`. */
   #next = 0;
   #turn: NodeJS.Immediate | undefined;
-  #answered = false;
-  #started = 0;
+  #hasDeliveredResponse = false;
+  #startedRequests = 0;
   #closed = false;
 
   constructor(owner: FrameQueueOwner) {
@@ -36,8 +36,8 @@ export class FrameQueue {
 
   accept(frame: Frame): void {
     if (this.#closed) return;
-    if (this.isEmpty && this.#mayHandOn(frame)) {
-      this.#handOn(frame);
+    if (this.isEmpty && this.#mayDeliver(frame)) {
+      this.#deliver(frame);
       return;
     }
     const wasIdle = this.isEmpty;
@@ -45,15 +45,15 @@ export class FrameQueue {
     if (wasIdle) this.#owner.onBacklogChange();
   }
 
-  /** The other side has caught up: goes on with what waits. */
+  /** Continues delivering, because the other side has caught up. */
   resume(): void {
     if (!this.isEmpty && !this.#closed) this.#turn ??= setImmediate(this.#onTurn);
   }
 
-  /** The connection is over: hands on what was said, but starts nothing that nobody waits for any more. */
+  /** The connection has ended: delivers waiting responses and notifications, and drops waiting requests. */
   flush(): void {
     const rest = this.#waiting.slice(this.#next);
-    this.#empty();
+    this.#clear();
     for (const frame of rest) {
       if (!this.#isClosed() && !isRequest(frame)) this.#owner.receive(frame);
     }
@@ -61,7 +61,7 @@ export class FrameQueue {
 
   close(): void {
     this.#closed = true;
-    this.#empty();
+    this.#clear();
     clearImmediate(this.#turn);
     this.#turn = undefined;
   }
@@ -70,43 +70,44 @@ export class FrameQueue {
     return this.#closed;
   }
 
-  #empty(): void {
+  #clear(): void {
     this.#waiting = [];
     this.#next = 0;
   }
 
-  #mayHandOn(frame: Frame): boolean {
-    if (isAnswer(frame)) return true;
-    if (this.#answered) return false;
-    return !isRequest(frame) || (this.#started < REQUESTS_A_TURN && this.#owner.mayStartRequest());
+  #mayDeliver(frame: Frame): boolean {
+    if (isResponse(frame)) return true;
+    if (this.#hasDeliveredResponse) return false;
+    return !isRequest(frame) || (this.#startedRequests < REQUESTS_PER_TURN && this.#owner.mayStartRequest());
   }
 
-  #handOn(frame: Frame): void {
-    if (isAnswer(frame)) this.#answered = true;
-    else if (isRequest(frame)) this.#started += 1;
-    if (this.#answered || this.#started >= REQUESTS_A_TURN) this.#turn ??= setImmediate(this.#onTurn);
+  #deliver(frame: Frame): void {
+    if (isResponse(frame)) this.#hasDeliveredResponse = true;
+    else if (isRequest(frame)) this.#startedRequests += 1;
+    if (this.#hasDeliveredResponse || this.#startedRequests >= REQUESTS_PER_TURN)
+      this.#turn ??= setImmediate(this.#onTurn);
     this.#owner.receive(frame);
   }
 
   readonly #onTurn = (): void => {
     this.#turn = undefined;
-    this.#answered = false;
-    this.#started = 0;
+    this.#hasDeliveredResponse = false;
+    this.#startedRequests = 0;
     if (this.isEmpty) return;
     for (let frame = this.#waiting[this.#next]; frame !== undefined; frame = this.#waiting[this.#next]) {
-      if (!this.#mayHandOn(frame)) return;
+      if (!this.#mayDeliver(frame)) return;
       this.#next += 1;
-      this.#handOn(frame);
+      this.#deliver(frame);
     }
-    this.#empty();
+    this.#clear();
     if (!this.#closed) this.#owner.onBacklogChange();
   };
 }
 
-function isAnswer({ message }: Frame): boolean {
+function isResponse({ message }: Frame): boolean {
   return typeof message['method'] !== 'string';
 }
 
 function isRequest(frame: Frame): boolean {
-  return !isAnswer(frame) && frame.message['id'] !== undefined;
+  return !isResponse(frame) && frame.message['id'] !== undefined;
 }

@@ -7,7 +7,7 @@ interface Waiter {
   readonly reject: (error: HoldfastError) => void;
 }
 
-/** Writes frames and knows how much the other side has not taken yet. Ends with its stream. */
+/** Writes frames and knows how many bytes are queued. Ends with its stream. */
 export class FrameWriter {
   readonly #stream: Writable;
   #waiters: Waiter[] = [];
@@ -23,20 +23,20 @@ export class FrameWriter {
     stream.on('drain', this.#onDrain);
   }
 
-  /** Bytes that were written here and not yet taken by the system. */
+  /** Bytes that have not been passed to the system yet. */
   get queued(): number {
     return this.#stream.writableLength;
   }
 
-  /** `onTaken` is called when the system has the frame, or when it never will. */
-  write(frame: EncodedFrame, onTaken?: () => void): void {
-    const taken = frame.onFlushed;
+  /** `onFlushed` is called when the frame has been passed to the system, or never will be. */
+  write(frame: EncodedFrame, onFlushed?: () => void): void {
+    const onFrameFlushed = frame.onFlushed;
     const done =
-      onTaken === undefined && taken === undefined
+      onFlushed === undefined && onFrameFlushed === undefined
         ? undefined
         : () => {
-            taken?.();
-            onTaken?.();
+            onFrameFlushed?.();
+            onFlushed?.();
           };
     if (this.#closed !== undefined || !this.#stream.writable) {
       done?.();
@@ -52,7 +52,7 @@ export class FrameWriter {
     this.#stream.uncork();
   }
 
-  /** Resolves when the stream takes more without growing its queue; rejects when it never will. */
+  /** Resolves when the stream accepts more without growing its queue. Rejects when the stream has ended. */
   waitForDrain(): Promise<void> {
     if (this.#closed !== undefined) return Promise.reject(this.#closed);
     if (!this.#stream.writableNeedDrain) return Promise.resolve();

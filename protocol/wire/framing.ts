@@ -4,11 +4,11 @@ import type { BufferPool } from './buffer-pool.ts';
 import { forbiddenKeyIn, nestsDeeperThan, parseUntrustedLine } from './untrusted-json.ts';
 import type { JsonObject } from './untrusted-json.ts';
 
-/** One message and the raw bytes behind it; `bytes` is undefined where the message announced none. */
+/** One message and its payload. `bytes` is undefined if the message has none. */
 export interface Frame {
   readonly message: JsonObject;
   readonly bytes: Buffer | undefined;
-  /** Bytes the frame took on the wire. */
+  /** Size of the frame on the wire. */
   readonly size: number;
 }
 
@@ -18,7 +18,7 @@ export interface EncodedFrame {
   readonly line: Buffer;
   readonly bytes: Uint8Array | undefined;
   readonly size: number;
-  /** Called once the system has the bytes, or never will; perhaps not at all. */
+  /** Called when the bytes have been passed to the system, or never will be. May not be called at all. */
   readonly onFlushed?: (() => void) | undefined;
 }
 
@@ -31,10 +31,10 @@ function tooLarge(why: string, reason: string): HoldfastError {
 }
 
 /**
- * Throws `invalid_request` (with `details.reason`) for what the other side would refuse: then only this message fails,
- * and not the connection.
+ * Encodes a message. Throws `invalid_request` (with `details.reason`) for what the other side would refuse, so that only
+ * this message fails and not the connection.
  */
-export function encodeFrame(message: JsonObject, bytes?: Uint8Array, onTaken?: () => void): EncodedFrame {
+export function encodeFrame(message: JsonObject, bytes?: Uint8Array, onFlushed?: () => void): EncodedFrame {
   if (bytes !== undefined && bytes.length > FRAME_LIMITS.payloadBytes) {
     throw tooLarge(`${bytes.length} bytes are more than ${FRAME_LIMITS.payloadBytes}`, 'bytes_too_large');
   }
@@ -42,7 +42,7 @@ export function encodeFrame(message: JsonObject, bytes?: Uint8Array, onTaken?: (
   try {
     text = JSON.stringify(bytes === undefined ? message : { ...message, bytes: bytes.length });
   } catch (cause) {
-    // A cycle, a bigint, or nesting so deep that the stack ends.
+    // A cycle, a bigint, or nesting that exceeds the stack.
     throw new HoldfastError('invalid_request', 'The message cannot be sent', {
       why: 'it is not JSON',
       details: { reason: 'not_json' },
@@ -62,7 +62,7 @@ export function encodeFrame(message: JsonObject, bytes?: Uint8Array, onTaken?: (
     const key = forbiddenKeyIn(text, JSON.parse(text));
     if (key !== undefined) throw tooLarge(`it has the key ${key}`, 'forbidden_key');
   }
-  return { line, bytes, size: line.length + (bytes?.length ?? 0), onFlushed: onTaken };
+  return { line, bytes, size: line.length + (bytes?.length ?? 0), onFlushed };
 }
 
 function broken(reason: string, why: string): HoldfastError {
@@ -70,19 +70,19 @@ function broken(reason: string, why: string): HoldfastError {
 }
 
 /**
- * Bytes in any pieces → frames. Keeps at most one unfinished line or payload, each byte copied at most twice.
- * After an error the stream has no known place to go on from: the decoder stays broken.
+ * Decodes frames from chunks of any size. Buffers at most one incomplete line or payload, and copies each byte at most
+ * twice. After an error it cannot resynchronize: every further call throws the same error.
  */
 export class FrameDecoder {
   readonly #onFrame: (frame: Frame) => void;
-  readonly #payloads: BufferPool | undefined;
+  readonly #bufferPool: BufferPool | undefined;
   #error: HoldfastError | undefined;
   #stopped = false;
-  /** The unfinished line; undefined while there is none. */
+  /** The incomplete line, if any. */
   #line: Buffer | undefined;
   #lineLength = 0;
-  /** The message whose payload is on its way. */
-  #waiting:
+  /** The message whose payload is incomplete. */
+  #incomplete:
     | {
         readonly message: JsonObject;
         readonly length: number;
@@ -92,57 +92,57 @@ export class FrameDecoder {
       }
     | undefined;
 
-  /** Large payloads are taken from `payloads`; they are the listener's. */
-  constructor(onFrame: (frame: Frame) => void, payloads?: BufferPool) {
+  /** Buffers for large payloads come from `bufferPool`. The listener owns them. */
+  constructor(onFrame: (frame: Frame) => void, bufferPool?: BufferPool) {
     this.#onFrame = onFrame;
-    this.#payloads = payloads;
+    this.#bufferPool = bufferPool;
   }
 
-  /** Bytes held for a frame that is not complete. */
+  /** Bytes buffered for an incomplete frame. */
   get buffered(): number {
-    return (this.#line?.length ?? 0) + (this.#waiting?.payload.length ?? 0);
+    return (this.#line?.length ?? 0) + (this.#incomplete?.payload.length ?? 0);
   }
 
-  /** Delivers every frame that is complete, in order; throws `protocol_error` at the first that is none. */
+  /** Delivers all complete frames in order. Throws `protocol_error` at the first invalid one. */
   push(chunk: Buffer): void {
     if (this.#error !== undefined) throw this.#error;
     try {
       let at = 0;
       while (at < chunk.length && !this.#isStopped()) {
-        at = this.#waiting === undefined ? this.#takeLine(chunk, at) : this.#takePayload(chunk, at);
+        at = this.#incomplete === undefined ? this.#takeLine(chunk, at) : this.#takePayload(chunk, at);
       }
     } catch (error) {
-      this.#forget();
+      this.#discard();
       this.#error = HoldfastError.from(error);
       throw this.#error;
     }
   }
 
-  /** The stream has ended: throws if that was in the middle of a frame. */
+  /** The stream has ended. Throws if that was in the middle of a frame. */
   end(): void {
     if (this.#stopped || this.#error !== undefined) return;
-    if (this.#line !== undefined || this.#waiting !== undefined) {
-      this.#forget();
+    if (this.#line !== undefined || this.#incomplete !== undefined) {
+      this.#discard();
       throw broken('cut_off', 'the stream ended inside it');
     }
   }
 
-  /** No frame is delivered any more; may be called from inside the listener. */
+  /** Stops delivering frames. May be called from the listener. */
   stop(): void {
     this.#stopped = true;
-    this.#forget();
+    this.#discard();
   }
 
-  /** A method, so that the compiler does not take the field for unchanged across the listener. */
+  /** A method, so that the compiler does not assume that the listener leaves the field unchanged. */
   #isStopped(): boolean {
     return this.#stopped;
   }
 
-  #forget(): void {
+  #discard(): void {
     this.#line = undefined;
     this.#lineLength = 0;
-    if (this.#waiting !== undefined) this.#payloads?.release(this.#waiting.payload);
-    this.#waiting = undefined;
+    if (this.#incomplete !== undefined) this.#bufferPool?.release(this.#incomplete.payload);
+    this.#incomplete = undefined;
   }
 
   #takeLine(chunk: Buffer, from: number): number {
@@ -152,12 +152,12 @@ export class FrameDecoder {
       throw broken('line_too_long', `a line is longer than ${FRAME_LIMITS.lineBytes} bytes`);
     }
     if (newline === -1) {
-      this.#keepLine(chunk.subarray(from));
+      this.#appendLine(chunk.subarray(from));
       return chunk.length;
     }
     let line = chunk.subarray(from, end);
     if (this.#line !== undefined) {
-      this.#keepLine(line);
+      this.#appendLine(line);
       line = this.#line.subarray(0, this.#lineLength);
     }
     this.#line = undefined;
@@ -166,8 +166,8 @@ export class FrameDecoder {
     return newline + 1;
   }
 
-  /** Copies into one buffer that doubles: a line that comes byte by byte must cost neither a list of chunks nor n² copies. */
-  #keepLine(piece: Buffer): void {
+  /** Appends to one buffer that doubles, so that a line that arrives byte by byte costs no quadratic copying. */
+  #appendLine(piece: Buffer): void {
     const wanted = this.#lineLength + piece.length;
     let line = this.#line ?? Buffer.allocUnsafe(Math.max(FIRST_CAPACITY, wanted));
     if (line.length < wanted) {
@@ -192,40 +192,40 @@ export class FrameDecoder {
     if (announced > FRAME_LIMITS.payloadBytes) {
       throw broken(
         'bytes_too_large',
-        `${announced} bytes behind a message are more than ${FRAME_LIMITS.payloadBytes}`,
+        `${announced} bytes after a message are more than ${FRAME_LIMITS.payloadBytes}`,
       );
     }
     if (announced === 0) {
       this.#onFrame({ message, bytes: Buffer.alloc(0), size: lineSize });
       return;
     }
-    // Grows as the bytes come: an announcement alone must cost nothing.
+    // The buffer grows as bytes arrive, because an announcement alone must not allocate memory.
     const payload =
-      this.#payloads?.acquireFree(announced) ?? Buffer.allocUnsafeSlow(Math.min(announced, FIRST_PAYLOAD));
-    this.#waiting = { message, length: announced, payload, filled: 0, lineSize };
+      this.#bufferPool?.acquireFree(announced) ?? Buffer.allocUnsafeSlow(Math.min(announced, FIRST_PAYLOAD));
+    this.#incomplete = { message, length: announced, payload, filled: 0, lineSize };
   }
 
   #takePayload(chunk: Buffer, from: number): number {
-    const waiting = this.#waiting;
-    if (waiting === undefined) return from;
-    const { message, length, lineSize } = waiting;
-    const taken = Math.min(length - waiting.filled, chunk.length - from);
-    const wanted = waiting.filled + taken;
-    if (waiting.payload.length < wanted) {
-      const larger = this.#allocate(Math.min(length, Math.max(wanted, waiting.payload.length * 4)));
-      waiting.payload.copy(larger, 0, 0, waiting.filled);
-      waiting.payload = larger;
+    const incomplete = this.#incomplete;
+    if (incomplete === undefined) return from;
+    const { message, length, lineSize } = incomplete;
+    const taken = Math.min(length - incomplete.filled, chunk.length - from);
+    const wanted = incomplete.filled + taken;
+    if (incomplete.payload.length < wanted) {
+      const larger = this.#allocate(Math.min(length, Math.max(wanted, incomplete.payload.length * 4)));
+      incomplete.payload.copy(larger, 0, 0, incomplete.filled);
+      incomplete.payload = larger;
     }
-    chunk.copy(waiting.payload, waiting.filled, from, from + taken);
-    waiting.filled = wanted;
+    chunk.copy(incomplete.payload, incomplete.filled, from, from + taken);
+    incomplete.filled = wanted;
     if (wanted === length) {
-      this.#waiting = undefined;
-      this.#onFrame({ message, bytes: waiting.payload, size: lineSize + length });
+      this.#incomplete = undefined;
+      this.#onFrame({ message, bytes: incomplete.payload, size: lineSize + length });
     }
     return from + taken;
   }
 
   #allocate(length: number): Buffer {
-    return this.#payloads?.acquire(length) ?? Buffer.allocUnsafeSlow(length);
+    return this.#bufferPool?.acquire(length) ?? Buffer.allocUnsafeSlow(length);
   }
 }

@@ -5,9 +5,9 @@ type Listener = (params: unknown, bytes: Buffer) => void;
 
 const EMPTY = Buffer.alloc(0);
 
-/** Who listens to which notification of the other side. */
+/** Dispatches notifications of the other side to listeners. */
 export class IncomingNotifications {
-  /** A map, and no look-up in an object: `constructor` is a name like any other. */
+  /** A Map and not an object, because `constructor` is a valid name. */
   readonly #shapes: ReadonlyMap<string, NotificationMap[string]>;
   readonly #listeners = new Map<string, Set<Listener>>();
   readonly #onListenerError: (error: unknown, name: string) => void;
@@ -17,11 +17,11 @@ export class IncomingNotifications {
     this.#onListenerError = onListenerError;
   }
 
-  /** Returns the end of it. */
+  /** Returns the function that removes the listener. */
   add(name: string, listener: Listener): () => void {
     const listeners = this.#listeners.get(name) ?? new Set();
     this.#listeners.set(name, listeners);
-    // The same function may listen twice; each has an end of its own.
+    // The same function may be added twice and is then removed separately.
     const entry: Listener = (params, bytes) => listener(params, bytes);
     listeners.add(entry);
     return () => {
@@ -29,7 +29,7 @@ export class IncomingNotifications {
     };
   }
 
-  /** What is wrong with it, if something is. Unknown ones are ignored: a newer program may say more. */
+  /** Returns what is wrong with the notification, if anything. Unknown ones are ignored: a newer peer may send more. */
   receive(name: string, params: unknown, bytes: Buffer | undefined): string | undefined {
     const shape = this.#shapes.get(name);
     if (shape === undefined) return undefined;
@@ -42,7 +42,7 @@ export class IncomingNotifications {
     return undefined;
   }
 
-  /** A listener that throws is a fault of this side: it is reported, and the connection goes on. */
+  /** An error in a listener is a fault of this side: it is reported, and the connection continues. */
   guard(name: string, listener: () => void): void {
     try {
       listener();

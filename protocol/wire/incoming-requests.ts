@@ -8,7 +8,7 @@ import type { PeerLimits } from './limits.ts';
 import { formatIssues, acceptsBytes, toWireError, WithBytes } from './shapes.ts';
 import type { HandlerContext, InternalErrorListener, MethodMap, Progress, RequestId } from './shapes.ts';
 
-/** What requests need of the connection they came on. */
+/** What requests need from their connection. */
 export interface RequestConnection<P> {
   readonly peer: P;
   /** For logs. */
@@ -17,7 +17,7 @@ export interface RequestConnection<P> {
   readonly sendProgress: (id: RequestId, progress: Progress) => void;
   /** Bytes that the other side has not read yet. */
   readonly queued: () => number;
-  /** Bytes of a request that nobody reads any more. */
+  /** Releases the payload of a request. */
   readonly release: (bytes: Buffer) => void;
   readonly onInternalError: InternalErrorListener;
 }
@@ -27,7 +27,7 @@ export interface ServedMethod<P> {
   readonly handle: (params: unknown, context: HandlerContext<P>) => unknown;
 }
 
-/** The method that opens a connection, and those that may come before it. */
+/** The method that must succeed first on a connection, and the methods that are allowed before it. */
 export interface Handshake {
   readonly method: string;
   readonly allowedBefore: readonly string[];
@@ -42,24 +42,24 @@ interface Request {
   readonly id: RequestId;
   readonly payload: Buffer | undefined;
   readonly controller: AbortController;
-  answerBytes: Uint8Array | undefined;
-  onAnswerTaken: (() => void) | undefined;
+  responseBytes: Uint8Array | undefined;
+  onResponseFlushed: (() => void) | undefined;
 }
 
 const EMPTY = Buffer.alloc(0);
-/** Bytes up to which an answer always goes out: what bounds them is the number of requests. */
-const SMALL_ANSWER = 4096;
+/** Responses up to this size are always sent: the number of requests bounds them. */
+const SMALL_RESPONSE_BYTES = 4096;
 
-/** Requests of the other side. json-rpc-2.0 finds the method and forms the answer; checks, limits and ends are ours. */
+/** Serves requests of the other side. json-rpc-2.0 finds the method and builds the response; checks and limits are ours. */
 export class IncomingRequests<P> {
   readonly #connection: RequestConnection<P>;
   readonly #limits: PeerLimits;
   readonly #rpc: JSONRPCServer<Request>;
   readonly #running = new Map<RequestId, Running>();
-  /** Before this method has been answered well, only it and a few others are. */
-  readonly #opening: Handshake | undefined;
-  #opened = false;
-  #heldBytes = 0;
+  /** Until this method has succeeded, only it and the allowed ones are served. */
+  readonly #handshake: Handshake | undefined;
+  #isHandshakeDone = false;
+  #runningBytes = 0;
   #closed = false;
 
   constructor(
@@ -70,8 +70,8 @@ export class IncomingRequests<P> {
   ) {
     this.#connection = connection;
     this.#limits = limits;
-    this.#opening = opening;
-    // It would print to the console, and put the text of any error on the wire: both are done here instead.
+    this.#handshake = opening;
+    // By default it would log to the console, and send the text of any error to the other side.
     this.#rpc = new JSONRPCServer<Request>({ errorListener: () => undefined });
     this.#rpc.mapErrorToJSONRPCErrorResponse = (id, error: unknown) => ({
       jsonrpc: '2.0',
@@ -91,7 +91,7 @@ export class IncomingRequests<P> {
     return this.#running.has(id);
   }
 
-  /** `id` and `method` were checked by the caller. Never throws. */
+  /** The caller has checked `id` and `method`. Never throws. */
   receive(id: RequestId, method: string, params: unknown, frame: Frame): void {
     const refusal = this.#refusal(method, frame.size);
     if (refusal !== undefined) {
@@ -100,13 +100,13 @@ export class IncomingRequests<P> {
     }
     const controller = new AbortController();
     this.#running.set(id, { controller, size: frame.size });
-    this.#heldBytes += frame.size;
+    this.#runningBytes += frame.size;
     const request: Request = {
       id,
       payload: frame.bytes,
       controller,
-      answerBytes: undefined,
-      onAnswerTaken: undefined,
+      responseBytes: undefined,
+      onResponseFlushed: undefined,
     };
     void this.#serve(request, method, params, frame.size);
   }
@@ -115,7 +115,7 @@ export class IncomingRequests<P> {
     this.#running.get(id)?.controller.abort(new HoldfastError('cancelled', 'The request was cancelled'));
   }
 
-  /** Every running handler is told to stop; nothing is answered any more. */
+  /** Aborts every running handler. No more responses are sent. */
   close(reason: HoldfastError): void {
     this.#closed = true;
     const running = [...this.#running.values()];
@@ -123,7 +123,7 @@ export class IncomingRequests<P> {
     for (const { controller } of running) controller.abort(reason);
   }
 
-  /** Answers what runs with `error` now; the handlers are told to stop and their own answers are dropped. */
+  /** Responds to all running requests with `error`, aborts their handlers and drops the handlers' own results. */
   answerAll(error: HoldfastError): void {
     for (const [id, { controller }] of this.#running) {
       this.#answer({ jsonrpc: '2.0', id, error: toWireError(error) });
@@ -142,14 +142,14 @@ export class IncomingRequests<P> {
     }
     if (!this.#mayRun(method)) {
       return new HoldfastError('invalid_request', `${method} was not run`, {
-        why: `the connection has not said ${this.#opening?.method ?? ''} yet`,
-        next: `call ${this.#opening?.method ?? ''} first`,
+        why: `the connection has not called ${this.#handshake?.method ?? ''} yet`,
+        next: `call ${this.#handshake?.method ?? ''} first`,
       });
     }
     const why =
       this.#running.size >= this.#limits.incomingRequests
         ? `${String(this.#limits.incomingRequests)} requests of this connection run already`
-        : this.#heldBytes + size > this.#limits.incomingBytes
+        : this.#runningBytes + size > this.#limits.incomingBytes
           ? `the running requests of this connection hold ${String(this.#limits.incomingBytes)} bytes already`
           : undefined;
     if (why === undefined) return undefined;
@@ -157,21 +157,21 @@ export class IncomingRequests<P> {
   }
 
   #mayRun(method: string): boolean {
-    if (this.#opening === undefined || this.#opened) return true;
-    return method === this.#opening.method || this.#opening.allowedBefore.includes(method);
+    if (this.#handshake === undefined || this.#isHandshakeDone) return true;
+    return method === this.#handshake.method || this.#handshake.allowedBefore.includes(method);
   }
 
   async #serve(request: Request, method: string, params: unknown, size: number): Promise<void> {
     const { id } = request;
     const response = await this.#rpc.receive({ jsonrpc: '2.0', id, method, params }, request);
-    this.#heldBytes -= size;
-    // Gone when the connection has ended or everything was answered at once.
+    this.#runningBytes -= size;
+    // The request was removed if the connection has ended or `answerAll` has responded.
     if (this.#closed || !this.#running.delete(id) || response === null) {
-      request.onAnswerTaken?.();
+      request.onResponseFlushed?.();
       return;
     }
-    if (method === this.#opening?.method && response.error === undefined) this.#opened = true;
-    this.#answer(response, request.answerBytes, request.onAnswerTaken);
+    if (method === this.#handshake?.method && response.error === undefined) this.#isHandshakeDone = true;
+    this.#answer(response, request.responseBytes, request.onResponseFlushed);
   }
 
   async #run(name: string, method: ServedMethod<P>, params: unknown, request: Request): Promise<unknown> {
@@ -199,43 +199,43 @@ export class IncomingRequests<P> {
     try {
       const answer = await method.handle(checked.data, context);
       if (!(answer instanceof WithBytes)) return answer ?? null;
-      request.answerBytes = answer.bytes;
-      request.onAnswerTaken = answer.onFlushed;
+      request.responseBytes = answer.bytes;
+      request.onResponseFlushed = answer.onFlushed;
       return answer.result;
     } catch (error) {
       throw this.#publicError(name, error, controller.signal);
     }
   }
 
-  /** What the caller may know of a failure: our own errors as they are, of all others only that there was one. */
+  /** The error that the caller gets: ours unchanged; of all others it only learns that there was one. */
   #publicError(method: string, error: unknown, signal: AbortSignal): HoldfastError {
     if (error instanceof HoldfastError && error.code !== 'internal') return error;
     if (signal.aborted && !(error instanceof HoldfastError)) return HoldfastError.from(signal.reason);
     this.#connection.onInternalError(error, { method, name: this.#connection.name });
     return new HoldfastError('internal', `${method} failed`, {
-      why: 'something went wrong inside that should not have',
+      why: 'an unexpected internal error occurred',
       next: 'see the log of the supervisor (`holdfast supervisor logs`)',
     });
   }
 
-  #answer(response: JSONRPCResponse, bytes?: Uint8Array, onTaken?: () => void): void {
+  #answer(response: JSONRPCResponse, bytes?: Uint8Array, onFlushed?: () => void): void {
     const { id } = response;
     if (id === null) return;
     let frame: EncodedFrame;
     try {
-      frame = encodeFrame({ ...response }, bytes, onTaken);
+      frame = encodeFrame({ ...response }, bytes, onFlushed);
     } catch (error) {
       this.#connection.onInternalError(error, { method: 'answer', name: this.#connection.name });
       frame = encodeFrame({ jsonrpc: '2.0', id, error: toWireError(unsendable(error)) });
-      onTaken?.();
+      onFlushed?.();
     }
-    if (frame.size > SMALL_ANSWER && this.#connection.queued() > this.#limits.unreadPayloads) {
-      const error = new HoldfastError('overloaded', 'The answer was dropped', {
-        why: 'answers are asked for faster than they are read',
+    if (frame.size > SMALL_RESPONSE_BYTES && this.#connection.queued() > this.#limits.unreadPayloads) {
+      const error = new HoldfastError('overloaded', 'The response was dropped', {
+        why: 'responses are requested faster than they are read',
         next: 'read them, then ask again',
       });
       frame = encodeFrame({ jsonrpc: '2.0', id, error: toWireError(error) });
-      onTaken?.();
+      onFlushed?.();
     }
     this.#connection.write(frame);
   }
@@ -243,10 +243,10 @@ export class IncomingRequests<P> {
 
 function unsendable(error: unknown): HoldfastError {
   const why = error instanceof HoldfastError ? error.why : undefined;
-  return new HoldfastError('internal', 'The answer cannot be sent', { why });
+  return new HoldfastError('internal', 'The response cannot be sent', { why });
 }
 
-/** A map, and no look-up in an object: `constructor` and `__proto__` are names like any other. */
+/** Returns a Map and not an object, because `constructor` and `__proto__` are valid names. */
 export function bindHandlers<P>(
   serves: MethodMap,
   handlers: Readonly<Record<string, unknown>>,

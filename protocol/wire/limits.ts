@@ -1,30 +1,30 @@
-/** What one message may be, the same on every channel. Larger things are a sequence of messages, so that the reader sets the pace. */
+/** Limits of one message, the same on every channel. Larger data is a sequence of messages, so that the reader sets the pace. */
 export const FRAME_LIMITS = {
   /** Bytes of one line of JSON, without its newline. */
   lineBytes: 2 ** 20,
-  /** Raw bytes behind one line. */
+  /** Raw bytes after one line. */
   payloadBytes: 4 * 2 ** 20,
-  /** How deep objects and arrays may nest. */
+  /** Maximum nesting of objects and arrays. */
   depth: 64,
 } as const;
 
-/** What one peer keeps for the other side before it says no. Sizes in bytes. */
+/** What one peer buffers for the other before it refuses more. Sizes in bytes. */
 export interface PeerLimits {
-  /** Requests of the other side that may run here at a time; one more is answered with `overloaded`. */
+  /** Maximum concurrent requests of the other side. One more gets `overloaded`. */
   readonly incomingRequests: number;
-  /** Bytes that those requests may hold together (lines and payloads); one more is answered with `overloaded`. */
+  /** Maximum bytes of those requests together (lines and payloads). One more gets `overloaded`. */
   readonly incomingBytes: number;
-  /** Calls of ours that may wait for an answer; one more fails with `overloaded`. */
+  /** Maximum pending calls of ours. One more fails with `overloaded`. */
   readonly outgoingCalls: number;
-  /** Answers that the other side has not read yet; above it no more of its messages are read. */
+  /** Unread responses above which no more messages of the other side are read. */
   readonly unreadResponses: number;
-  /** Unread answers above which an answer of more than 4 KiB is replaced by `overloaded`. */
+  /** Unread responses above which a response of more than 4 KiB is replaced by `overloaded`. */
   readonly unreadPayloads: number;
-  /** Everything queued for the other side; a notification beyond it closes the connection with `overloaded`. */
+  /** Unread bytes above which a notification closes the connection with `overloaded`. */
   readonly unreadNotifications: number;
-  /** Queue above which progress is left out: the next one says more. */
+  /** Unread bytes above which progress notifications are dropped. */
   readonly unreadProgress: number;
-  /** How long the last words may take to leave before the connection is cut, ms. */
+  /** How long the final messages may take before the connection is destroyed, ms. */
   readonly lingerMs: number;
 }
 

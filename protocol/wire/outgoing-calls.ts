@@ -12,16 +12,16 @@ import type { CallResult, CallOptions, Progress, RequestId } from './shapes.ts';
 const WireErrorSchema = z.object({ code: z.number(), message: z.string(), data: z.unknown() });
 const EMPTY = Buffer.alloc(0);
 
-/** What calls need of the connection they go out on. */
+/** What calls need from their connection. */
 export interface CallConnection {
   readonly write: (frame: EncodedFrame) => void;
-  /** Resolves when the connection takes more. */
+  /** Resolves when the connection accepts more. */
   readonly waitForDrain: () => Promise<void>;
-  /** Tells the other side that nobody waits for this answer any more. */
+  /** Tells the other side that the response is no longer needed. */
   readonly sendCancel: (id: RequestId) => void;
-  /** The other side does not keep to the contract: called beside the error that the caller gets. */
+  /** Called when the other side violates the protocol, in addition to the error that the caller gets. */
   readonly onViolation: (error: HoldfastError) => void;
-  /** Bytes of an answer that nobody reads any more. */
+  /** Releases the payload of a response. */
   readonly release: (bytes: Buffer) => void;
 }
 
@@ -32,13 +32,13 @@ interface Pending {
   sent: boolean;
 }
 
-/** Calls of ours that wait for an answer. json-rpc-2.0 matches answers to calls; checks, limits and ends are ours. */
+/** Our pending calls. json-rpc-2.0 matches responses to calls; checks and limits are ours. */
 export class OutgoingCalls {
   readonly #connection: CallConnection;
   readonly #limit: number;
   readonly #rpc: JSONRPCClient<EncodedFrame>;
   readonly #pending = new Map<RequestId, Pending>();
-  /** Payloads ride beside their answer, which json-rpc-2.0 hands through untouched. */
+  /** Payloads by response object, because json-rpc-2.0 passes the object through but knows no payloads. */
   readonly #payloads = new WeakMap<object, Buffer>();
   #nextId = 1;
   #closed: HoldfastError | undefined;
@@ -77,24 +77,22 @@ export class OutgoingCalls {
     }
   }
 
-  /** True if the answer belongs to a call of ours, waiting or not: late answers are dropped. */
+  /** Whether the response belongs to one of our calls. Late responses are dropped. */
   receive(id: RequestId, frame: Frame): boolean {
     const known = typeof id === 'number' && id > 0 && id < this.#nextId;
     const { message } = frame;
-    // No longer pending: an end of the connection right behind the answer must not take it away again.
+    // Remove it now, so that an end of the connection right after the response does not reject the call.
     if (!this.#pending.delete(id)) return known;
     const error = message['error'];
     if (error === undefined) {
-      this.#answer({ jsonrpc: '2.0', id, result: message['result'] }, frame.bytes);
+      this.#respond({ jsonrpc: '2.0', id, result: message['result'] }, frame.bytes);
       return true;
     }
     const parsed = WireErrorSchema.safeParse(error);
-    this.#answer({
+    this.#respond({
       jsonrpc: '2.0',
       id,
-      error: parsed.success
-        ? parsed.data
-        : { code: 0, message: 'The other side gave an error that cannot be read' },
+      error: parsed.success ? parsed.data : { code: 0, message: 'The other side sent an invalid error' },
     });
     return true;
   }
@@ -103,7 +101,7 @@ export class OutgoingCalls {
     this.#pending.get(id)?.onProgress?.(progress);
   }
 
-  /** Every waiting call rejects; no call is taken any more. */
+  /** Rejects all pending and future calls. */
   close(reason: HoldfastError): void {
     this.#closed ??= reason;
     for (const { method, reject } of this.#pending.values()) reject(closedBefore(method, reason));
@@ -116,8 +114,8 @@ export class OutgoingCalls {
     if (options.signal?.aborted === true) throw cancelled(method, options.signal);
     if (this.#pending.size >= this.#limit) {
       throw new HoldfastError('overloaded', `${method} was not called`, {
-        why: `${String(this.#limit)} calls on this connection wait for their answers already`,
-        next: 'wait for some of them',
+        why: `${String(this.#limit)} calls on this connection are already pending`,
+        next: 'wait for some of them to finish',
       });
     }
     const checked = shape.params.safeParse(params);
@@ -139,7 +137,7 @@ export class OutgoingCalls {
   ): Promise<JSONRPCResponse> {
     await this.#connection.waitForDrain();
     const pending = this.#pending.get(id);
-    // Abandoned meanwhile: the race was decided by that, and nothing may be sent.
+    // The call was abandoned meanwhile and must not be sent.
     if (pending === undefined) throw new HoldfastError('cancelled', `${method} was not sent`);
     pending.sent = true;
     return this.#rpc.requestAdvanced({ jsonrpc: '2.0', id, method, params }, frame);
@@ -159,12 +157,12 @@ export class OutgoingCalls {
     this.#pending.delete(id);
     pending.reject(error);
     if (!pending.sent) return;
-    // json-rpc-2.0 forgets the call only when something answers it.
+    // json-rpc-2.0 forgets a call only when it gets a response.
     this.#rpc.receive({ jsonrpc: '2.0', id, error: toWireError(error) });
     this.#connection.sendCancel(id);
   }
 
-  #answer(response: JSONRPCResponse, bytes?: Buffer): void {
+  #respond(response: JSONRPCResponse, bytes?: Buffer): void {
     if (bytes !== undefined) this.#payloads.set(response, bytes);
     this.#rpc.receive(response);
   }
@@ -173,17 +171,17 @@ export class OutgoingCalls {
     if (response.error !== undefined) throw errorFromWire(response.error.message, response.error.data);
     const bytes = this.#payloads.get(response);
     const result = shape.result.safeParse(response.result);
-    if (!result.success) throw this.#violated(method, formatIssues(result.error));
+    if (!result.success) throw this.#reportViolation(method, formatIssues(result.error));
     if (bytes !== undefined && shape.bytes !== 'result' && shape.bytes !== 'both')
-      throw this.#violated(method, 'raw bytes came with it');
+      throw this.#reportViolation(method, 'it carries an unexpected payload');
     const release = (): void => {
       if (bytes !== undefined) this.#connection.release(bytes);
     };
     return { result: result.data, bytes: bytes ?? EMPTY, release };
   }
 
-  #violated(method: string, why: string): HoldfastError {
-    const error = new HoldfastError('protocol_error', `The answer to ${method} is not what was agreed`, {
+  #reportViolation(method: string, why: string): HoldfastError {
+    const error = new HoldfastError('protocol_error', `The response to ${method} violates the protocol`, {
       why,
     });
     this.#connection.onViolation(error);

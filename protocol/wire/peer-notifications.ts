@@ -2,9 +2,9 @@ import { z } from 'zod';
 
 const RequestIdSchema = z.union([z.string(), z.number()]);
 
-/** What every peer understands, whatever it serves. */
+/** Notifications that every peer understands. */
 export const PEER_NOTIFICATIONS = {
-  /** Progress of one pending request, by its id: pulls, clean-ups, deploys. `of` is null when the end is not known. */
+  /** Progress of one pending request, by its id. `of` is null if the total is unknown. */
   progress: {
     params: z.object({
       request: RequestIdSchema,

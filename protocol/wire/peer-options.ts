@@ -10,25 +10,25 @@ interface PeerBasics<
   Out extends NotificationMap,
   In extends NotificationMap,
 > {
-  /** The connection; the peer owns and ends it. */
+  /** The connection. The peer owns and closes it. */
   readonly stream: Duplex;
-  /** For logs and error texts: who is at the other end. */
+  /** The name of the other side, for logs and errors. */
   readonly name: string;
   readonly serves: Serves;
   readonly calls: Calls;
-  /** Notifications of ours. */
+  /** Notifications that this side sends. */
   readonly sends: Out;
-  /** Notifications of the other side. Unknown ones are ignored. */
+  /** Notifications that this side receives. Others are ignored. */
   readonly receives: In;
   readonly limits?: Partial<PeerLimits>;
-  /** Where the memory of large payloads comes from and goes to; the same for all peers of a process. Default: it is allocated. */
+  /** The pool for buffers of large payloads, shared by the peers of a process. Default: buffers are allocated. */
   readonly bufferPool?: BufferPool | undefined;
-  /** Which method must be answered well before others are served: `hello`; and which may come before it. */
+  /** The method that must succeed before others are served (`hello`), and the methods that are allowed before it. */
   readonly handshake?: {
     readonly method: keyof Serves & string;
     readonly allowedBefore: readonly (keyof Serves & string)[];
   };
-  /** Errors whose text stays on this side. */
+  /** Called with errors whose text is not sent to the other side. */
   readonly onInternalError?: InternalErrorListener;
 }
 
@@ -39,7 +39,7 @@ type HandlersOf<
   I extends NotificationMap,
 > =
   | { readonly handlers: Handlers<S, Peer<S, C, O, I>>; readonly partial?: false }
-  /** Declared methods may be missing; they are answered with `method_not_found`. */
+  /** Declared methods without a handler fail with `method_not_found`. */
   | { readonly handlers: Partial<Handlers<S, Peer<S, C, O, I>>>; readonly partial: true };
 
 export type PeerOptions<

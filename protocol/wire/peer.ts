@@ -27,11 +27,11 @@ import type {
 } from './shapes.ts';
 
 const WireErrorSchema = z.object({ message: z.string(), data: z.unknown() });
-const LONGEST_ID = 100;
+const MAX_ID_LENGTH = 100;
 
 /**
- * One end of a connection: JSON-RPC 2.0 over our framing. Both ends may call and notify. Everything that arrives is parsed
- * by the schema of its method, and everything has a bound. It ends with its stream.
+ * One end of a connection: JSON-RPC 2.0 over our framing. Both ends may call methods and send notifications. Every
+ * incoming message is validated by its schema, and every buffer is bounded. The peer ends with its stream.
  */
 export class Peer<
   Serves extends MethodMap,
@@ -39,7 +39,7 @@ export class Peer<
   Out extends NotificationMap = EmptyMap,
   In extends NotificationMap = EmptyMap,
 > {
-  /** Resolves when the connection has ended: undefined for an orderly end by either side. Never rejects. */
+  /** Resolves when the connection has ended: with undefined after an orderly end by either side. Never rejects. */
   readonly closed: Promise<HoldfastError | undefined>;
   readonly name: string;
   readonly #stream: Duplex;
@@ -51,13 +51,13 @@ export class Peer<
   readonly #outgoing: OutgoingCalls;
   readonly #incoming: IncomingRequests<this>;
   readonly #notifications: IncomingNotifications;
-  readonly #inbox: FrameQueue;
-  #unreadAnswers = 0;
-  /** How many of our readers cannot keep up now. */
-  #holds = 0;
+  readonly #frameQueue: FrameQueue;
+  #unreadResponses = 0;
+  /** How many callers of `pauseReading` have not resumed. */
+  #readingPauses = 0;
   #ended = false;
   #closing: { readonly reason: HoldfastError | undefined; linger: NodeJS.Timeout | undefined } | undefined;
-  readonly #stopTaking: () => void;
+  readonly #stopReading: () => void;
   readonly #resolveClosed: (reason: HoldfastError | undefined) => void;
 
   constructor(options: PeerOptions<Serves, Calls, Out, In>) {
@@ -75,11 +75,11 @@ export class Peer<
     this.closed = promise;
     this.#resolveClosed = resolve;
     this.#writer = new FrameWriter(stream);
-    this.#decoder = new FrameDecoder((frame) => this.#inbox.accept(frame), bufferPool);
-    this.#inbox = new FrameQueue({
+    this.#decoder = new FrameDecoder((frame) => this.#frameQueue.accept(frame), bufferPool);
+    this.#frameQueue = new FrameQueue({
       receive: (frame) => this.#receive(frame),
-      mayStartRequest: () => this.#unreadAnswers <= this.#limits.unreadResponses,
-      onBacklogChange: () => this.#onInboxChange(),
+      mayStartRequest: () => this.#unreadResponses <= this.#limits.unreadResponses,
+      onBacklogChange: () => this.#onBacklogChange(),
     });
     this.#outgoing = new OutgoingCalls(
       {
@@ -95,7 +95,7 @@ export class Peer<
       {
         peer: this,
         name,
-        write: (frame) => this.#writeAnswer(frame),
+        write: (frame) => this.#writeResponse(frame),
         sendProgress: (request, progress) => this.#sendProgress(request, progress),
         queued: () => this.#writer.queued,
         release: (bytes) => bufferPool?.release(bytes),
@@ -105,7 +105,7 @@ export class Peer<
       this.#limits,
       handshake,
     );
-    this.#stopTaking = readChunks(stream, this.#onData);
+    this.#stopReading = readChunks(stream, this.#onData);
     stream.on('end', this.#onEnd);
     stream.on('error', this.#onError);
     stream.on('close', this.#onClose);
@@ -120,7 +120,7 @@ export class Peer<
     return (await this.callWithBytes(method, params, options)).result;
   }
 
-  /** As `call`, with the raw bytes behind the answer. */
+  /** As `call`, with the payload of the response. */
   async callWithBytes<M extends keyof Calls & string>(
     method: M,
     params: z.input<Calls[M]['params']>,
@@ -133,8 +133,8 @@ export class Peer<
   }
 
   /**
-   * Resolves when the system has taken it and would take more; rejects with `connection_closed`. Awaiting it is how a
-   * sender keeps to the reader's pace; a sender that does not is cut off at the bound.
+   * Sends a notification. Resolves when the connection accepts more; rejects with `connection_closed`. A sender that does
+   * not await it can exceed the limit, which closes the connection.
    */
   async notify<N extends keyof Out & string>(
     name: N,
@@ -154,8 +154,10 @@ export class Peer<
     }
     const frame = encodeNotification(name, params, bytes);
     if (this.#writer.queued + frame.size > this.#limits.unreadNotifications) {
-      const why = `${this.name} does not read what it is sent`;
-      this.close(new HoldfastError('overloaded', 'The connection was ended', { why, next: 'connect again' }));
+      const why = `${this.name} does not read its messages`;
+      this.close(
+        new HoldfastError('overloaded', 'The connection was closed', { why, next: 'connect again' }),
+      );
       throw this.#connectionClosed();
     }
     this.#writer.write(frame);
@@ -163,8 +165,8 @@ export class Peer<
   }
 
   /**
-   * The listener is called in the order of arrival, and after the caller of an earlier answer has gone on.
-   * Returns the end of it.
+   * Calls the listener in order of arrival, after the callers of earlier responses have continued. Returns the function
+   * that removes the listener.
    */
   onNotification<N extends keyof In & string>(
     name: N,
@@ -176,32 +178,32 @@ export class Peer<
   }
 
   /**
-   * For a listener that cannot keep up: nothing more is read until the returned function is called, so the other side
-   * waits. What was read before (at most one piece of the stream) still comes; answers are held up too.
+   * For a listener that cannot keep up: stops reading until the returned function is called, so that the other side waits.
+   * What was read before (at most one chunk) is still delivered. Responses are delayed too.
    */
   pauseReading(): () => void {
-    this.#holds += 1;
-    this.#pace();
-    let held = true;
+    this.#readingPauses += 1;
+    this.#updateReading();
+    let isPaused = true;
     return () => {
-      if (!held) return;
-      held = false;
-      this.#holds -= 1;
-      this.#pace();
+      if (!isPaused) return;
+      isPaused = false;
+      this.#readingPauses -= 1;
+      this.#updateReading();
     };
   }
 
-  /** Requests of the other side that run here now. */
+  /** Number of requests of the other side that are running. */
   get runningRequests(): number {
     return this.#incoming.size;
   }
 
-  /** Calls of ours that wait for an answer. */
+  /** Number of our calls that wait for a response. */
   get pendingCalls(): number {
     return this.#outgoing.size;
   }
 
-  /** Bytes that wait for the other side to read them. */
+  /** Bytes that the other side has not read yet. */
   get queuedBytes(): number {
     return this.#writer.queued;
   }
@@ -211,8 +213,8 @@ export class Peer<
   }
 
   /**
-   * Ends the connection. Waiting calls reject, running handlers are told to stop. With a reason the other side is told it,
-   * and what it waits for is answered with it. What was written before still leaves, within the linger time.
+   * Ends the connection: rejects pending calls and aborts running handlers. A reason is sent to the other side and is the
+   * response to its pending requests. What was written before is still sent, within the linger time.
    */
   close(reason?: HoldfastError): void {
     if (this.#closing !== undefined) return;
@@ -224,26 +226,25 @@ export class Peer<
   }
 
   /**
-   * Lets go of the stream, paused and otherwise as it is: from here on it speaks something else, and its errors are the caller's to
-   * hear. The other side must not have said anything yet that follows what was answered last. Errors: `connection_closed`,
-   * `protocol_error` where it has.
+   * Detaches from the stream and returns it, paused, for another protocol. The caller must handle its errors from now on.
+   * Errors: `connection_closed`; `protocol_error` if the other side has already sent more messages.
    */
   detachStream(): Duplex {
     if (this.#closing !== undefined) throw this.#connectionClosed();
-    if (!this.#inbox.isEmpty || this.#decoder.buffered > 0) {
-      const error = new HoldfastError('protocol_error', 'The connection was ended', {
-        why: 'something follows the last message',
+    if (!this.#frameQueue.isEmpty || this.#decoder.buffered > 0) {
+      const error = new HoldfastError('protocol_error', 'The connection was closed', {
+        why: 'more data follows the last message',
       });
       this.close(error);
       throw error;
     }
     this.#stream.pause();
-    this.#stopTaking();
+    this.#stopReading();
     this.#stream.off('end', this.#onEnd);
     this.#stream.off('error', this.#onError);
     this.#stream.off('close', this.#onClose);
     this.#closing = { reason: undefined, linger: undefined };
-    this.#inbox.close();
+    this.#frameQueue.close();
     this.#decoder.stop();
     const error = this.#connectionClosed();
     this.#outgoing.close(error);
@@ -256,7 +257,7 @@ export class Peer<
   #finish(reason: HoldfastError | undefined): void {
     if (this.#closing !== undefined) return;
     this.#closing = { reason, linger: undefined };
-    this.#inbox.close();
+    this.#frameQueue.close();
     this.#decoder.stop();
     const error = this.#connectionClosed();
     this.#outgoing.close(error);
@@ -266,10 +267,10 @@ export class Peer<
       this.#onClose();
       return;
     }
-    // What still arrives is thrown away: an unread rest would make the system drop our last words.
+    // Discard what still arrives: with unread data the system would reset the connection and drop our final messages.
     this.#stream.resume();
     this.#closing.linger = setTimeout(() => this.#stream.destroy(), this.#limits.lingerMs);
-    // With last words the other side ends first: cutting it off while it still writes would make it miss them.
+    // After a reason, wait until the other side closes: closing while it still writes would make it miss the reason.
     this.#stream.end(() => {
       if (reason === undefined || this.#ended) this.#stream.destroy();
     });
@@ -290,8 +291,8 @@ export class Peer<
     try {
       this.#decoder.push(chunk);
     } catch (error) {
-      // Frames before the broken one were whole and still count.
-      this.#inbox.flush();
+      // Deliver the complete frames before the invalid one.
+      this.#frameQueue.flush();
       this.close(HoldfastError.from(error));
     }
   };
@@ -302,21 +303,21 @@ export class Peer<
       if (this.#stream.writableFinished) this.#stream.destroy();
       return;
     }
-    if (this.#inbox.isEmpty) this.#finishEnded();
+    if (this.#frameQueue.isEmpty) this.#finishEnded();
   };
 
-  #onInboxChange(): void {
-    if (this.#ended && this.#inbox.isEmpty) this.#finishEnded();
-    else this.#pace();
+  #onBacklogChange(): void {
+    if (this.#ended && this.#frameQueue.isEmpty) this.#finishEnded();
+    else this.#updateReading();
   }
 
   /**
-   * Reads on only while what was read is handled. A side that does not take its answers stops that by its next request alone,
-   * so that what it says to calls of ours still arrives: two sides that both fall behind would else wait for each other.
+   * Reads only while earlier frames have been delivered. If the other side does not read its responses, only its next
+   * request stops the reading, so that responses to our calls still arrive. Otherwise two slow sides would deadlock.
    */
-  #pace(): void {
+  #updateReading(): void {
     if (this.#closing !== undefined) return;
-    if (this.#holds > 0 || !this.#inbox.isEmpty) this.#stream.pause();
+    if (this.#readingPauses > 0 || !this.#frameQueue.isEmpty) this.#stream.pause();
     else if (this.#stream.isPaused()) this.#stream.resume();
   }
 
@@ -331,7 +332,7 @@ export class Peer<
   }
 
   readonly #onError = (cause: Error): void => {
-    this.#inbox.flush();
+    this.#frameQueue.flush();
     this.#finish(
       new HoldfastError('connection_closed', `The connection with ${this.name} has ended`, {
         why: cause.message,
@@ -342,12 +343,12 @@ export class Peer<
 
   readonly #onClose = (): void => {
     if (this.#closing === undefined) {
-      this.#inbox.flush();
+      this.#frameQueue.flush();
       this.#finish(undefined);
       return;
     }
     clearTimeout(this.#closing.linger);
-    this.#stopTaking();
+    this.#stopReading();
     this.#stream.off('end', this.#onEnd);
     this.#resolveClosed(this.#closing.reason);
   };
@@ -356,24 +357,24 @@ export class Peer<
     const { message } = frame;
     const { id, method } = message;
     if (message['jsonrpc'] !== '2.0') {
-      this.#violated('a message is not JSON-RPC 2.0');
+      this.#closeForViolation('a message is not JSON-RPC 2.0');
     } else if (typeof method === 'string') {
-      if (id === undefined) this.#hear(method, message['params'], frame.bytes);
+      if (id === undefined) this.#receiveNotification(method, message['params'], frame.bytes);
       else if (!isRequestId(id))
-        this.#violated('the id of a request is neither a short string nor a whole number');
+        this.#closeForViolation('the id of a request is neither a short string nor a whole number');
       else if (this.#incoming.has(id))
-        this.#violated(`a request with the id ${JSON.stringify(id)} runs already`);
+        this.#closeForViolation(`a request with the id ${JSON.stringify(id)} is already running`);
       else this.#incoming.receive(id, method, message['params'], frame);
     } else if (id === null && message['error'] !== undefined) {
-      this.#hearComplaint(message['error']);
+      this.#receiveFatalError(message['error']);
     } else if (!isRequestId(id) || (message['error'] === undefined) === (message['result'] === undefined)) {
-      this.#violated('a message is neither a request nor an answer');
+      this.#closeForViolation('a message is neither a request nor a response');
     } else if (!this.#outgoing.receive(id, frame)) {
-      this.#violated(`nothing was asked with the id ${JSON.stringify(id)}`);
+      this.#closeForViolation(`there was no request with the id ${JSON.stringify(id)}`);
     }
   }
 
-  #hear(name: string, params: unknown, bytes: Buffer | undefined): void {
+  #receiveNotification(name: string, params: unknown, bytes: Buffer | undefined): void {
     let violation: string | undefined;
     if (name === 'cancel') {
       const parsed = PEER_NOTIFICATIONS.cancel.params.safeParse(params);
@@ -386,28 +387,28 @@ export class Peer<
         this.#notifications.guard(name, () => this.#outgoing.progress(request, progress));
       } else violation = `progress: ${formatIssues(parsed.error)}`;
     } else violation = this.#notifications.receive(name, params, bytes);
-    if (violation !== undefined) this.#violated(violation);
+    if (violation !== undefined) this.#closeForViolation(violation);
   }
 
-  /** The other side says why it will end the connection. */
-  #hearComplaint(error: unknown): void {
+  /** The other side reports why it closes the connection. */
+  #receiveFatalError(error: unknown): void {
     const parsed = WireErrorSchema.safeParse(error);
     this.#finish(
       parsed.success
         ? errorFromWire(parsed.data.message, parsed.data.data)
-        : new HoldfastError('protocol_error', 'The connection was ended by the other side without a reason'),
+        : new HoldfastError('protocol_error', 'The other side closed the connection without a valid reason'),
     );
   }
 
-  #violated(why: string): void {
-    this.close(new HoldfastError('protocol_error', 'The connection was ended', { why }));
+  #closeForViolation(why: string): void {
+    this.close(new HoldfastError('protocol_error', 'The connection was closed', { why }));
   }
 
-  #writeAnswer(frame: EncodedFrame): void {
-    this.#unreadAnswers += frame.size;
+  #writeResponse(frame: EncodedFrame): void {
+    this.#unreadResponses += frame.size;
     this.#writer.write(frame, () => {
-      this.#unreadAnswers -= frame.size;
-      if (this.#unreadAnswers <= this.#limits.unreadResponses) this.#inbox.resume();
+      this.#unreadResponses -= frame.size;
+      if (this.#unreadResponses <= this.#limits.unreadResponses) this.#frameQueue.resume();
     });
   }
 
@@ -418,7 +419,7 @@ export class Peer<
 }
 
 function isRequestId(id: unknown): id is RequestId {
-  return typeof id === 'string' ? id.length <= LONGEST_ID : Number.isSafeInteger(id);
+  return typeof id === 'string' ? id.length <= MAX_ID_LENGTH : Number.isSafeInteger(id);
 }
 
 function encodeNotification(method: string, params: unknown, bytes?: Uint8Array): EncodedFrame {

@@ -3,23 +3,23 @@ import type { z } from 'zod';
 import type { MethodShape } from '../methods.ts';
 import type { HoldfastError } from '../errors.ts';
 
-/** Name of a method → its shape, as METHODS. */
+/** Shapes by method name, such as METHODS. */
 export type MethodMap = Readonly<Record<string, MethodShape>>;
 
 export interface NotificationShape {
   readonly params: z.ZodType;
   readonly bytes?: 'params';
 }
-/** Name of a notification → its shape, as NOTIFICATIONS. `progress` and `cancel` belong to the peer and need not be listed. */
+/** Shapes by notification name, such as NOTIFICATIONS. Every peer adds `progress` and `cancel`. */
 export type NotificationMap = Readonly<Record<string, NotificationShape>>;
 
-/** For a side that serves, calls or notifies nothing. */
+/** For a side without methods or notifications. */
 export type EmptyMap = Readonly<Record<string, never>>;
 export const EMPTY_MAP: EmptyMap = {};
 
 export type RequestId = string | number;
 
-/** How far a request has come, as its caller hears it. `of` is null when the end is not known. */
+/** The progress of a request. `of` is null if the total is unknown. */
 export interface Progress {
   readonly stage: string;
   readonly done: number | null;
@@ -27,7 +27,7 @@ export interface Progress {
   readonly unit: string | null;
 }
 
-/** A result with raw bytes behind it. */
+/** A result with a raw payload. */
 export class WithBytes<R> {
   readonly result: R;
   readonly bytes: Uint8Array;
@@ -39,64 +39,64 @@ export class WithBytes<R> {
   }
 }
 
-/** `onTaken` is called when the connection needs the bytes no longer; until then they must stay as they are. */
-export function withBytes<R>(result: R, bytes: Uint8Array, onTaken?: () => void): WithBytes<R> {
-  return new WithBytes(result, bytes, onTaken);
+/** `onFlushed` is called when the connection no longer needs the bytes. They must not change until then. */
+export function withBytes<R>(result: R, bytes: Uint8Array, onFlushed?: () => void): WithBytes<R> {
+  return new WithBytes(result, bytes, onFlushed);
 }
 
-/** Whether raw bytes may ride behind the request. */
+/** Whether the request may carry a payload. */
 export function acceptsBytes({ bytes }: MethodShape): boolean {
   return bytes === 'params' || bytes === 'both';
 }
 
-/** What a handler knows beyond its params. */
+/** What a handler gets in addition to its params. */
 export interface HandlerContext<P = unknown> {
   readonly id: RequestId;
-  /** Raw bytes behind the request; empty where none came. They are the handler's, to keep or to let go. */
+  /** The payload of the request, or empty. The handler owns it and may release it. */
   readonly bytes: Buffer;
-  /** Lets go of the bytes, which are empty from then on: their memory is used again. Nobody may be reading them any more. */
+  /** Releases the payload for reuse. It becomes empty, so nothing may still be reading it. */
   readonly releaseBytes: () => void;
   /** Aborts when the caller cancels or the connection ends; its reason is a HoldfastError. */
   readonly signal: AbortSignal;
-  /** Tells the caller how far it is. Lossy: left out while the connection is busy. */
+  /** Sends progress to the caller. Dropped while the connection is busy. */
   readonly progress: (stage: string, done?: number, of?: number, unit?: string) => void;
   /** The connection the request came on. */
   readonly peer: P;
 }
 
-type Answer<S extends MethodShape> = S extends { readonly bytes: 'result' | 'both' }
+type HandlerResult<S extends MethodShape> = S extends { readonly bytes: 'result' | 'both' }
   ? z.input<S['result']> | WithBytes<z.input<S['result']>>
   : z.input<S['result']>;
 
 export type Handler<S extends MethodShape, P = unknown> = (
   params: z.output<S['params']>,
   context: HandlerContext<P>,
-) => Answer<S> | Promise<Answer<S>>;
+) => HandlerResult<S> | Promise<HandlerResult<S>>;
 
 /** Exactly one handler per method: a missing one does not compile. */
 export type Handlers<M extends MethodMap, P = unknown> = { readonly [K in keyof M]: Handler<M[K], P> };
 
-/** An answer and the raw bytes behind it; empty where none came. They are the caller's, to keep or to let go. */
+/** A result and its payload, which may be empty. The caller owns the payload and may release it. */
 export interface CallResult<R> {
   readonly result: R;
   readonly bytes: Buffer;
-  /** Lets go of the bytes, which are empty from then on: their memory is used again. Nobody may be reading them any more. */
+  /** Releases the payload for reuse. It becomes empty, so nothing may still be reading it. */
   readonly release: () => void;
 }
 
 export interface CallOptions {
-  /** Raw bytes behind the request, for methods that declare `bytes: 'params'`. */
+  /** The payload of the request, for methods that declare `bytes: 'params'`. */
   readonly bytes?: Uint8Array | undefined;
-  /** Called when the connection needs `bytes` no longer; until then they must stay as they are. Perhaps never, where the call fails. */
+  /** Called when the connection no longer needs `bytes`, which must not change until then. May not be called if the call fails. */
   readonly onBytesFlushed?: (() => void) | undefined;
-  /** Aborting cancels the call on both sides; it rejects at once with `cancelled`. */
+  /** Aborting cancels the call on both sides. It rejects at once with `cancelled`. */
   readonly signal?: AbortSignal | undefined;
-  /** After this many ms the call is cancelled and rejects with `timeout`. No limit by default. */
+  /** The call is cancelled and rejects with `timeout` after this many ms. Default: no limit. */
   readonly timeoutMs?: number | undefined;
   readonly onProgress?: ((progress: Progress) => void) | undefined;
 }
 
-/** An error of a kind that must not reach the other side, for the log of this one. */
+/** Receives errors that must only be logged and not be sent to the other side. */
 export type InternalErrorListener = (
   error: unknown,
   where: { readonly method: string; readonly name: string },
@@ -113,12 +113,12 @@ export function toWireError(error: HoldfastError): WireError {
   return { code: error.rpcCode, message: error.message, data: error.toData() };
 }
 
-/** The first few places where a value is not what its schema says: `tags.3: too long; limit: expected number`. */
+/** The first few validation errors: `tags.3: too long; limit: expected number`. */
 export function formatIssues(error: z.ZodError): string {
-  const said = error.issues.slice(0, 3).map((issue) => {
+  const messages = error.issues.slice(0, 3).map((issue) => {
     const path = issue.path.map(String).join('.');
     return path === '' ? issue.message : `${path}: ${issue.message}`;
   });
-  const rest = error.issues.length - said.length;
-  return said.join('; ') + (rest > 0 ? `; and ${rest} more` : '');
+  const rest = error.issues.length - messages.length;
+  return messages.join('; ') + (rest > 0 ? `; and ${rest} more` : '');
 }

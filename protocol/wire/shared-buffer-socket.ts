@@ -2,30 +2,30 @@ import type { Duplex } from 'node:stream';
 import { connect, Socket, type SocketConstructorOpts } from 'node:net';
 
 /**
- * Node reads each piece of a socket into 64 KiB of fresh memory. A connection that carries much spends more time on collecting that than
- * on everything else, although its reader copies the bytes at once. The sockets made here are all read into the same memory.
+ * Node reads each chunk of a socket into 64 KiB of fresh memory. Garbage collection of these buffers dominates the cost of
+ * a busy connection, although its reader copies the bytes at once. The sockets created here all read into one buffer.
  */
-const SCRATCH_BYTES = 64 * 1024;
-let scratch: Buffer | undefined;
+const SHARED_BUFFER_BYTES = 64 * 1024;
+let sharedBuffer: Buffer | undefined;
 
 type TakeChunk = (chunk: Buffer) => void;
-/** Who takes the bytes of a socket as they come; where nobody does, it is a stream like any other. */
+/** The direct reader of each socket. Without one the socket is an ordinary stream. */
 const takers = new WeakMap<Duplex, { take: TakeChunk | undefined }>();
 
-function lending(): {
+function onreadOption(): {
   onread: NonNullable<SocketConstructorOpts['onread']>;
   serves: (socket: Socket) => Socket;
 } {
   let own: Socket | undefined;
   const entry: { take: TakeChunk | undefined } = { take: undefined };
-  scratch ??= Buffer.allocUnsafeSlow(SCRATCH_BYTES);
+  sharedBuffer ??= Buffer.allocUnsafeSlow(SHARED_BUFFER_BYTES);
   return {
     onread: {
-      buffer: scratch,
+      buffer: sharedBuffer,
       callback: (count, buffer) => {
         const chunk = (buffer as Buffer).subarray(0, count);
         if (own === undefined) return false;
-        // A paused stream reads on until it has buffered enough; what is in its buffer comes first.
+        // A paused stream still buffers some data, which must be read first.
         if (entry.take === undefined || own.isPaused() || own.readableLength > 0)
           return own.push(Buffer.from(chunk));
         entry.take(chunk);
@@ -40,20 +40,20 @@ function lending(): {
   };
 }
 
-/** As `net.connect`. */
+/** Like `net.connect`. */
 export function connectWithSharedBuffer(path: string): Socket {
-  const { onread, serves } = lending();
+  const { onread, serves } = onreadOption();
   return serves(connect({ path, onread }));
 }
 
 /**
- * Calls `take` with every piece that comes, as long as the returned function is not called. A piece is only good until `take` returns:
- * where the socket was made here, the next one overwrites it.
+ * Calls `take` with every chunk until the returned function is called. A chunk is valid only until `take` returns, because
+ * the next one may overwrite it.
  */
 export function readChunks(stream: Duplex, take: TakeChunk): () => void {
   const entry = takers.get(stream);
   if (entry !== undefined) entry.take = take;
-  // Also what came before there was anybody.
+  // Also delivers what was buffered before.
   stream.on('data', take);
   return () => {
     stream.off('data', take);
@@ -62,24 +62,24 @@ export function readChunks(stream: Duplex, take: TakeChunk): () => void {
 }
 
 /**
- * A socket that a server has accepted, with `pauseOnConnect`, read in the same way; the one given must not be used beside it. It is
- * given back as it is where this Node does not let it be done. Either is to be read from the same turn of the event loop on.
+ * Replaces a socket that a server has accepted with `pauseOnConnect` by one that reads into the shared buffer. The given
+ * socket must not be used any more. Returns the given socket if this version of Node does not support that. Start reading
+ * the result in the same turn of the event loop.
  *
- * `onread` is an option of the constructor of sockets, and a server makes its own without it. The constructor takes a descriptor as well,
- * but nothing tells that of an accepted socket, and one that two handles poll is closed under one of them. So its handle is moved to
- * a socket that is made with `onread`.
+ * `onread` is an option of the constructor of sockets, which servers do not pass. The constructor also accepts a file
+ * descriptor, but Node does not expose that of an accepted socket. So the handle is moved to a new socket with `onread`.
  */
 export function acceptWithSharedBuffer(socket: Socket): Socket {
-  // Documentation names neither the field nor the option, and another Node may not have them.
+  // Neither the field nor the option is documented, so another version of Node may not have them.
   const handle: unknown = Reflect.get(socket, '_handle');
   if (typeof handle !== 'object' || handle === null || !('useUserBuffer' in handle)) {
     socket.resume();
     return socket;
   }
-  const { onread, serves } = lending();
+  const { onread, serves } = onreadOption();
   Reflect.set(socket, '_handle', null);
   const own = serves(new Socket({ handle, onread } as unknown as SocketConstructorOpts));
-  // Its server counts the one that it made.
+  // The server tracks the original socket.
   own.once('close', () => socket.destroy());
   return own;
 }

@@ -1,10 +1,10 @@
 /**
- * What a connection to a sidecar carries once it has become a tunnel: pieces of a byte stream, each behind its length (u32, big
- * endian), in both directions. A length of 0 ends a direction, which an end of the connection never does: whoever loses the
- * connection knows that bytes are missing.
+ * The framing of a connection to a sidecar that has become a tunnel: in both directions chunks of a byte stream, each
+ * after its length (u32, big endian). A length of 0 ends a direction. The end of the connection without it means that
+ * bytes are missing.
  */
 export const TUNNEL_HEADER_BYTES = 4;
-/** More in one piece is a fault of the other side. */
+/** A longer chunk is a protocol error. */
 export const MAX_CHUNK_BYTES = 4 * 2 ** 20;
 
 export function tunnelHeader(length: number): Buffer {
@@ -16,17 +16,17 @@ export function tunnelHeader(length: number): Buffer {
 export const TUNNEL_END = tunnelHeader(0);
 
 export interface TunnelReader {
-  /** Bytes of the other side as they came, in any division; they belong to the chunk that was pushed. */
+  /** Bytes of the other side, in parts of any size. They are a view of the pushed chunk. */
   readonly onBytes: (bytes: Buffer) => void;
   readonly onEnd: () => void;
 }
 
-/** Chunks of a connection → the stream inside. Keeps no bytes but those of an unfinished header. */
+/** Decodes the byte stream from chunks of a connection. Buffers only an incomplete header. */
 export class TunnelDecoder {
   readonly #reader: TunnelReader;
   #header = 0;
   #headerBytes = 0;
-  /** Of the piece at hand. */
+  /** Remaining bytes of the current chunk. */
   #left = 0;
   #ended = false;
 
@@ -34,7 +34,7 @@ export class TunnelDecoder {
     this.#reader = reader;
   }
 
-  /** False for what is no tunnel's: nothing can be read after it. */
+  /** False for a protocol error, after which nothing can be read. */
   push(chunk: Buffer): boolean {
     let at = 0;
     while (at < chunk.length) {

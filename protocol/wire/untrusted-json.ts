@@ -10,7 +10,7 @@ const BACKSLASH = 0x5c;
 const OPEN = 0x5b;
 const CLOSE = 0x5d;
 
-/** Whether a JSON text nests deeper than `limit`. Looks at bytes only, so a hostile text costs one pass and no stack. */
+/** Whether a JSON text nests deeper than `limit`. Scans bytes, so that a hostile text costs one pass and no stack. */
 export function nestsDeeperThan(text: Uint8Array, limit: number): boolean {
   if (text.length <= limit) return false;
   let depth = 0;
@@ -33,8 +33,8 @@ export function nestsDeeperThan(text: Uint8Array, limit: number): boolean {
 }
 
 /**
- * The key by which a value could reach a prototype when somebody merges it: `__proto__`, or `constructor` that holds `prototype`.
- * JSON.parse itself makes plain own properties of both.
+ * Finds a key that could pollute a prototype when the value is merged: `__proto__`, or `constructor` that contains
+ * `prototype`. JSON.parse itself creates plain own properties for both.
  */
 export function findForbiddenKey(value: unknown): string | undefined {
   const open: unknown[] = [value];
@@ -50,7 +50,7 @@ export function findForbiddenKey(value: unknown): string | undefined {
   return undefined;
 }
 
-/** Only a text that has one of these can hold a forbidden key; escapes of plain letters are rare enough to look twice. */
+/** Only a text that matches can contain a forbidden key. Escaped letters are rare enough to check these texts in full. */
 const SUSPICIOUS = /__proto__|prototype|\\u00/;
 
 export function forbiddenKeyIn(text: string, parsed: unknown): string | undefined {
@@ -61,7 +61,7 @@ function refuse(reason: string, why: string, cause?: unknown): HoldfastError {
   return new HoldfastError('protocol_error', 'A message cannot be read', { why, details: { reason }, cause });
 }
 
-/** One line as it came from outside → its object. Throws `protocol_error` with `details.reason`. */
+/** Parses one untrusted line. Throws `protocol_error` with `details.reason`. */
 export function parseUntrustedLine(line: Buffer): JsonObject {
   if (!isUtf8(line)) throw refuse('not_utf8', 'it is not UTF-8');
   if (nestsDeeperThan(line, FRAME_LIMITS.depth)) {

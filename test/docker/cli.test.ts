@@ -342,7 +342,11 @@ describe('what scripts rely on', () => {
 
   test.each([
     [['run', 'nobody', '{}'], 1, /^error not_found: /],
-    [['run', 'counter', '{oops}'], 2, /^error invalid_params: The input is not JSON; .*line 1, column 2/],
+    [
+      ['run', 'counter', '{oops}'],
+      2,
+      /^error invalid_params: The input is not valid JSON; .*line 1, column 2/,
+    ],
     [['session', 'show', 'nobody'], 1, /^error not_found: /],
     [['session', 'create', 'counter', '--name', 'a/b'], 2, /^error invalid_params: /],
     [['session', 'resume', 'shell/default', '--from', 'memory'], 1, /^error not_supported: /],

@@ -76,7 +76,7 @@ describe('a new workspace holds the project', () => {
     });
     const told = await home.run(['deploy', project]);
     expect(told.stderr).toContain(
-      'Left out by .gitignore and .holdfastignore: 2 files, 5.0 KiB; the largest: node_modules (4.9 KiB), a.log (100 B)',
+      'Ignored by .gitignore and .holdfastignore: 2 files, 5.0 KiB; the largest: node_modules (4.9 KiB), a.log (100 B)',
     );
     expect(told.stderr).not.toContain('Warning');
     expect(await home.runJson(['deploy', project])).toMatchObject({

@@ -81,9 +81,7 @@ describe.skipIf(process.getuid?.() !== 0)('turns on a full disk (needs root)', (
         });
         const said = await following;
         expect(said.stdout).toBe('first\n');
-        expect(said.stderr).toContain(
-          `The disk of the home is full: the end of ${turn.turnId} waits for room`,
-        );
+        expect(said.stderr).toContain(`The disk of the Holdfast home is full: ${turn.turnId} cannot finish`);
         expect((await turnOutput(home, turn.turnId, 'stdout')).toString()).toBe('first\n');
       }
     },

@@ -86,7 +86,7 @@ test(
         .sort(),
     ).toEqual([fork.id, begun.id].sort());
     const listed = await bench.runHoldfast(home, ['session', 'list']);
-    expect(listed.stdout).toMatch(/fork .*being filled/);
+    expect(listed.stdout).toMatch(/fork .*copying files/);
 
     // What it begins with stays, whatever goes.
     await home.call('session/delete', { session: id, force: true });

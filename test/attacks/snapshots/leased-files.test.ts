@@ -84,7 +84,7 @@ test(
         }),
       );
       expect(auto).toMatchObject({ code: 0, stdout: 'done\n' });
-      expect(auto?.stderr).toContain('took long: the turn began while it was being taken');
+      expect(auto?.stderr).toContain('is not finished: the turn has started');
       expect(strict).toMatchObject({ code: 0, stdout: 'done\n' });
       expect(strict?.stderr).not.toContain('snapshot');
       expect(strict?.ms).toBeGreaterThan(20_000);

@@ -89,7 +89,7 @@ describe('on the command line', () => {
 
     expect(await holdfast('snapshot', 'verify', taken)).toMatchObject({
       code: 0,
-      stdout: expect.stringMatching(/is whole/) as string,
+      stdout: expect.stringMatching(/is intact/) as string,
     });
     const packs = join(home.path, 'store', id, 'packs');
     for (const pack of await readdir(packs)) await truncate(join(packs, pack), 200);

@@ -124,7 +124,7 @@ describe('the command line creates, compares and restores snapshots', () => {
     expect(await treeOf(id)).toEqual(before);
     expect(await prompt('main', 'cat src/deep/l src/same')).toBe('one\none\n');
     expect(whole.removed).toBeGreaterThan(0);
-    expect(await home.runOk(['snapshot', 'verify', first.id])).toContain('is whole');
+    expect(await home.runOk(['snapshot', 'verify', first.id])).toContain('is intact');
     await home.runOk(['snapshot', 'restore', 'main', whole.undo]);
     expect(await treeOf(id)).toEqual(after);
   });
@@ -280,9 +280,9 @@ describe('the command line creates, compares and restores snapshots', () => {
     expect(forked.stderr).toMatch(/^error snapshot_damaged: The files of fruitless are incomplete; /);
     // It is there, says why it has no files, and takes others.
     expect(await home.runOk(['session', 'show', 'fruitless'])).toMatch(
-      new RegExp(`not all there: ${snapshot} could not be brought .snapshot_damaged: `),
+      new RegExp(`incomplete: copying from ${snapshot} failed .snapshot_damaged: `),
     );
-    expect(await home.runOk(['session', 'list'])).toMatch(/fruitless .*not filled/);
+    expect(await home.runOk(['session', 'list'])).toMatch(/fruitless .*copying failed/);
     expect((await home.run(['prompt', 'fruitless', 'true'])).stderr).toMatch(/snapshot_damaged/);
     const failures = (
       await home.runOk(['session', 'events', 'fruitless', '--type', 'workspace.hydration-failed', '--json'])
@@ -357,7 +357,7 @@ describe('the command line creates, compares and restores snapshots', () => {
       status: 'succeeded',
       output: 'stopped\n',
     });
-    expect(await home.runOk(['snapshot', 'verify', taken.id])).toContain('is whole');
+    expect(await home.runOk(['snapshot', 'verify', taken.id])).toContain('is intact');
     await home.runOk(['snapshot', 'restore', 'restless', taken.id]);
     // Two writes after each other: of one moment, the second is never behind the first by more than one.
     const last = await Promise.all(

@@ -4,7 +4,7 @@ import { session } from '../../fixtures/cli/fake-supervisor.ts';
 import { startFakeSupervisor } from '../../fixtures/cli/start-fake-supervisor.ts';
 
 describe('the connection', () => {
-  test('a call that may be repeated is asked again after the connection broke, with the same opId', async () => {
+  test('a repeatable call is retried after a lost connection with the same opId', async () => {
     let times = 0;
     const supervisor = await startFakeSupervisor({
       'session/create': (_params, { peer }) => {
@@ -23,7 +23,7 @@ describe('the connection', () => {
     expect(ids[0]).toBe(ids[1]);
   });
 
-  test('^C ends a command that waits, and the supervisor is told', async () => {
+  test('^C ends a waiting command and cancels its request', async () => {
     const cancelled = Promise.withResolvers<undefined>();
     const supervisor = await startFakeSupervisor({
       'supervisor/doctor': (_params, { signal }) => {
@@ -39,7 +39,7 @@ describe('the connection', () => {
     expect(driven.signalListenerCount('SIGINT')).toBe(0);
   });
 
-  test('a reader of standard output that goes away ends the command quietly', async () => {
+  test('a closed standard output ends the command without an error', async () => {
     const sessions = Array.from({ length: 50 }, () => session());
     const supervisor = await startFakeSupervisor({ 'session/list': () => ({ sessions, nextCursor: null }) });
     const driven = new CliRun(['session', 'list'], { home: supervisor.home });
@@ -47,7 +47,7 @@ describe('the connection', () => {
     expect(await driven.result).toMatchObject({ code: 0, stderr: '' });
   });
 
-  test('a long request shows its progress on a terminal, and takes it away again', async () => {
+  test('a long request shows its progress on a terminal and clears it afterwards', async () => {
     const pulled = Promise.withResolvers<undefined>();
     const supervisor = await startFakeSupervisor({
       'supervisor/doctor': async (_params, { progress }) => {

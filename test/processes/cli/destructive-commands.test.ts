@@ -3,7 +3,7 @@ import { runToEnd, CliRun } from '../../fixtures/cli/cli-run.ts';
 import { type FakeHandlers, profile, session, SESSION_ID } from '../../fixtures/cli/fake-supervisor.ts';
 import { startFakeSupervisor } from '../../fixtures/cli/start-fake-supervisor.ts';
 
-describe('what deletes for good', () => {
+describe('commands that delete permanently', () => {
   const handlers: FakeHandlers = {
     'profile/list': () => ({ profiles: [profile()] }),
     'session/list': () => ({ sessions: [session()], nextCursor: null }),
@@ -24,12 +24,16 @@ describe('what deletes for good', () => {
     'workspace/clean': () => ({ removedFiles: 3, removedBytes: 2048 }),
   };
   const cases = [
-    [['undeploy', 'counter'], 'profile/undeploy', '1 session with its workspace (1.5 KiB) goes: default'],
-    [['session', 'delete', 'default'], 'session/delete', 'its workspace (1.5 KiB) goes'],
-    [['workspace', 'clean', 'default'], 'workspace/clean', '3 files (2.0 KiB) go'],
+    [
+      ['undeploy', 'counter'],
+      'profile/undeploy',
+      '1 session with its workspace (1.5 KiB) will be deleted: default',
+    ],
+    [['session', 'delete', 'default'], 'session/delete', 'its workspace (1.5 KiB) will be deleted'],
+    [['workspace', 'clean', 'default'], 'workspace/clean', '3 files (2.0 KiB) will be deleted'],
   ] as const;
 
-  test.each(cases)('%j is refused where nobody can be asked', async (argv, method, lost) => {
+  test.each(cases)('%j is refused without a terminal to ask on', async (argv, method, lost) => {
     const supervisor = await startFakeSupervisor(handlers);
     const { code, stdout, stderr } = await runToEnd(argv, { home: supervisor.home, stdin: 'y\n' });
     expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
@@ -73,6 +77,6 @@ describe('what deletes for good', () => {
   test('--force does not ask', async () => {
     const supervisor = await startFakeSupervisor(handlers);
     const run = await runToEnd(['undeploy', 'counter', '--force'], { home: supervisor.home });
-    expect(run).toMatchObject({ code: 0, stdout: 'counter is gone, with 1 session\n' });
+    expect(run).toMatchObject({ code: 0, stdout: 'counter was deleted, with 1 session\n' });
   });
 });

@@ -55,7 +55,7 @@ describe('exec', () => {
     });
   });
 
-  test('a sandbox that went away is an error', async () => {
+  test('a lost sandbox is an error', async () => {
     const { home } = await serve((peer) => exit(peer, null));
     const { code, stderr } = await runToEnd(['exec', 'default', '--', 'true'], { home });
     expect(code).toBe(1);
@@ -88,7 +88,7 @@ describe('exec', () => {
     });
   });
 
-  test('both outputs arrive as they are and in order', async () => {
+  test('both output streams arrive unchanged and in order', async () => {
     const all = Buffer.from(Array.from({ length: 70_000 }, (_, at) => at % 256));
     const { home } = await serve(async (peer) => {
       await output(peer, all.subarray(0, 65_536));
@@ -101,7 +101,7 @@ describe('exec', () => {
     expect(driven.stdoutBytes()).toEqual(all);
   });
 
-  test('standard input goes in as it is, a piece at a time, then its end', async () => {
+  test('standard input is passed through one chunk at a time, then its end', async () => {
     const received: Buffer[] = [];
     let underWay = 0;
     let most = 0;
@@ -129,7 +129,7 @@ describe('exec', () => {
     expect(most).toBe(1);
   });
 
-  test('a process that takes no more input is judged by its exit', async () => {
+  test('if a process reads no more input, only its exit code counts', async () => {
     const { home } = await serve((peer) => exit(peer, 4), {
       'exec/input': () => {
         throw new HoldfastError('not_found', 'It has ended');
@@ -141,14 +141,14 @@ describe('exec', () => {
     });
   });
 
-  test('--no-stdin leaves standard input alone', async () => {
+  test('--no-stdin does not read standard input', async () => {
     const { home, requests } = await serve((peer) => exit(peer, 0));
     await runToEnd(['exec', '--no-stdin', 'default', '--', 'true'], { home, stdin: 'for somebody else' });
     expect(requests.map(({ method }) => method)).toEqual(['exec/start']);
     expect(requests[0]?.params).toMatchObject({ stdin: false });
   });
 
-  test('the first ^C sends INT, the second KILL', async () => {
+  test('the first ^C sends SIGINT, the second SIGKILL', async () => {
     const signals: unknown[] = [];
     let over: ClientPeer | undefined;
     const supervisor = await serve(
@@ -172,7 +172,7 @@ describe('exec', () => {
     expect(signals).toEqual(['INT', 'KILL']);
   });
 
-  test('a connection that breaks is an error, and what was written before is there', async () => {
+  test('a lost connection is an error, and earlier output is complete', async () => {
     const supervisor = await serve(async (peer) => {
       await output(peer, 'so far');
     });
@@ -181,10 +181,10 @@ describe('exec', () => {
     await supervisor.dropClients();
     const { code, stdout, stderr } = await driven.result;
     expect({ code, stdout }).toEqual({ code: 1, stdout: 'so far' });
-    expect(stderr).toMatch(/^error connection_closed: The command was cut off/);
+    expect(stderr).toMatch(/^error connection_closed: The command was interrupted/);
   });
 
-  test('--json gives a line for each piece of output and one for the end', async () => {
+  test('--json prints a line for each chunk of output and one for the exit', async () => {
     const { home } = await serve(async (peer) => {
       await output(peer, 'text\n');
       await output(peer, Buffer.from([0xff, 0x00]), 'stderr');
@@ -200,7 +200,7 @@ describe('exec', () => {
     ]);
   });
 
-  test('a reader that does not keep up holds the supervisor back, and memory stays flat', async () => {
+  test('a slow reader slows the supervisor down, and memory use stays flat', async () => {
     const piece = Buffer.alloc(64 * 1024, 'x');
     let sent = 0;
     const all = 400;
@@ -224,7 +224,7 @@ describe('exec', () => {
 });
 
 describe('exec -t', () => {
-  test('has raw keys, the size of the window and its changes, and gives the terminal back', async () => {
+  test('uses raw mode, forwards the window size and its changes, and restores the terminal', async () => {
     let over: ClientPeer | undefined;
     const supervisor = await serve(async (peer) => {
       over = peer;

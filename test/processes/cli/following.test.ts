@@ -43,7 +43,7 @@ function event(seq: number, changes: Partial<SessionEvent> = {}): SessionEvent {
 }
 
 describe('session events', () => {
-  test('shows all pages, one line an event; with --json one document a line', async () => {
+  test('prints all pages, one event per line; with --json one document per line', async () => {
     const all = Array.from({ length: 2500 }, (_, at) => event(at + 1));
     const { home, requests } = await serve({
       'session/events': ({ after = 0, limit = 100 }) => ({
@@ -64,7 +64,7 @@ describe('session events', () => {
     expect(requests.at(-1)?.params).toMatchObject({ type: 'session.status' });
   });
 
-  test('--follow goes on without a gap after a resync and after a lost connection, and starts no supervisor', async () => {
+  test('--follow continues without a gap after a resync and after a lost connection, and starts no supervisor', async () => {
     const wanted: number[] = [];
     let current: ClientPeer | undefined;
     let count = 0;
@@ -108,7 +108,7 @@ describe('session events', () => {
     expect(seqs).toEqual([4, 5, 6, 7]);
   });
 
-  test('verify ends with 1 when the chain is broken', async () => {
+  test('verify exits with 1 if the hash chain is broken', async () => {
     const { home } = await serve({
       'session/verify': () => ({ ok: false, events: 9, head: 'x', firstInvalid: 4 }),
     });
@@ -120,7 +120,7 @@ describe('session events', () => {
 });
 
 describe('deploy --watch', () => {
-  test('deploys at once and after each change, together for many, and goes on after a mistake', async () => {
+  test('deploys at once and after changes, many of them together, and continues after a failed deploy', async () => {
     const path = directory();
     writeFileSync(join(path, 'holdfast.yaml'), 'name: counter\n');
     let broken = false;
@@ -155,7 +155,7 @@ describe('deploy --watch', () => {
     expect((await driven.result).code).toBe(130);
   });
 
-  test('a folder that is none is an error at once', async () => {
+  test('a missing directory is an error at once', async () => {
     const { home } = await serve({});
     const { code, stderr } = await runToEnd(['deploy', '/nonexistent/x', '--watch'], { home });
     expect(code).toBe(1);
@@ -174,7 +174,7 @@ describe('supervisor logs', () => {
     return { home, log };
   }
 
-  test('shows the last lines without a supervisor; with --json as they are', async () => {
+  test('prints the last lines without a supervisor; with --json unchanged', async () => {
     const { home } = homeWithLog(...Array.from({ length: 20_000 }, (_, at) => `message ${String(at)}`));
     const { code, stdout } = await runToEnd(['supervisor', 'logs', '-n', '2'], { home });
     expect(code).toBe(0);
@@ -185,13 +185,13 @@ describe('supervisor logs', () => {
     expect(json.stdout).toBe(line('message 19999'));
   });
 
-  test('without a log says so', async () => {
+  test('reports that there is no log', async () => {
     const { code, stderr } = await runToEnd(['supervisor', 'logs'], { home: directory() });
     expect(code).toBe(1);
-    expect(stderr).toMatch(/^error not_found: There is no log yet/);
+    expect(stderr).toMatch(/^error not_found: There is no supervisor log yet/);
   });
 
-  test('--follow goes on over a rotation, and loses nothing written just before', async () => {
+  test('--follow continues after a rotation and loses no line written just before', async () => {
     const { home, log } = homeWithLog('one');
     const driven = new CliRun(['supervisor', 'logs', '--follow'], { home });
     await driven.waitForText('one');
@@ -209,7 +209,7 @@ describe('supervisor logs', () => {
 });
 
 describe('completion', () => {
-  test('words come from a running supervisor; names that several profiles use carry theirs', async () => {
+  test('candidates come from a running supervisor; ambiguous names include the profile', async () => {
     const { home } = await serve({
       'session/list': () => ({
         sessions: [
@@ -228,7 +228,7 @@ describe('completion', () => {
     expect((await runToEnd(['__complete', 'profile'], { home })).stdout).toBe('counter\n');
   });
 
-  test('without a supervisor there are no words, no error, and none is started', async () => {
+  test('without a supervisor there are no candidates and no error, and none is started', async () => {
     expect(await runToEnd(['__complete', 'session'], { home: '/nonexistent/home' })).toEqual({
       code: 0,
       stdout: '',
@@ -236,7 +236,7 @@ describe('completion', () => {
     });
   });
 
-  test('the bash script completes commands, options, and names that a shell must not evaluate', async () => {
+  test('the bash script completes commands, options and names, and does not evaluate names', async () => {
     const { stdout: script } = await runToEnd(['completion', 'bash'], { home: '/nonexistent/home' });
     const path = directory();
     const marker = join(path, 'evaluated');
@@ -275,7 +275,7 @@ describe('completion', () => {
     expect(() => execFileSync('test', ['-e', marker])).toThrow();
   });
 
-  test('the scripts for zsh and fish name every command', async () => {
+  test('the scripts for zsh and fish contain every command', async () => {
     for (const shell of ['zsh', 'fish']) {
       const { stdout } = await runToEnd(['completion', shell], { home: '/nonexistent/home' });
       for (const word of ['deploy', 'session', 'resume', 'workspace', 'supervisor'])

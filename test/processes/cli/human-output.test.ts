@@ -4,7 +4,7 @@ import { profile, session } from '../../fixtures/cli/fake-supervisor.ts';
 import { startFakeSupervisor } from '../../fixtures/cli/start-fake-supervisor.ts';
 
 describe('for people', () => {
-  test('an empty list says what to do next', async () => {
+  test('an empty list suggests the next command', async () => {
     const { home } = await startFakeSupervisor({
       'session/list': () => ({ sessions: [], nextCursor: null }),
       'profile/list': () => ({ profiles: [] }),
@@ -16,7 +16,7 @@ describe('for people', () => {
     expect((await runToEnd(['profiles'], { home })).stderr).toContain('holdfast deploy DIR');
   });
 
-  test('archived sessions are in no everyday list; who searches finds them', async () => {
+  test('archived sessions are hidden unless the user searches or asks for them', async () => {
     const { home, requests } = await startFakeSupervisor({
       'session/list': () => ({ sessions: [], nextCursor: null }),
     });
@@ -29,7 +29,7 @@ describe('for people', () => {
     ]);
   });
 
-  test('where all sessions are archived, the everyday list says so', async () => {
+  test('if all sessions are archived, the list says so', async () => {
     const { home } = await startFakeSupervisor({
       'session/list': ({ archived }) => ({
         sessions: archived === true ? [session({ archived: true })] : [],
@@ -41,26 +41,28 @@ describe('for people', () => {
     expect(run.stderr).toContain('holdfast session list --archived');
   });
 
-  test('a model that is chosen is stored, and it is said that no agent gets it', async () => {
+  test('a chosen model is stored, with a warning that it is not passed to agents', async () => {
     const { home } = await startFakeSupervisor({
       'session/update': () => ({ session: session({ model: 'm-1' }) }),
     });
     const run = await runToEnd(['session', 'update', 'default', '--model', 'm-1'], { home });
-    expect(run.stdout).toMatch(/Model +m-1 \(stored; not given to the agent by this version\)/);
-    expect(run.stderr).toContain('does not give it to agents');
+    expect(run.stdout).toMatch(/Model +m-1 \(stored; not yet passed to the agent\)/);
+    expect(run.stderr).toContain('does not pass it to agents');
     const json = await runToEnd(['session', 'update', 'default', '--model', 'm-1', '--json'], { home });
     expect(JSON.parse(json.stdout)).toMatchObject({ session: { model: 'm-1' } });
     const help = await runToEnd(['session', 'update', '--help'], { home });
-    expect(help.stdout.replace(/\s+/g, ' ')).toContain('stored, and not given to agents by this version');
+    expect(help.stdout.replace(/\s+/g, ' ')).toContain(
+      'stored, but not yet passed to agents in this version',
+    );
   });
 
-  test('a warning of a deploy is on standard error, beside the document too', async () => {
-    const warnings = ['the egress rule *.co is wide: it is'];
+  test('deploy prints warnings on standard error, also with --json', async () => {
+    const warnings = ['the egress rule *.co is too broad: it is'];
     const biggest = [
       { path: 'out', files: 2, bytes: 1950 },
       { path: 'a.log', files: 1, bytes: 50 },
     ];
-    const leftOut = { files: 3, bytes: 2000, complete: false, largest: biggest };
+    const ignored = { files: 3, bytes: 2000, complete: false, largest: biggest };
     const seed = { files: 7, bytes: 200_000_000 };
     const { home } = await startFakeSupervisor({
       'profile/deploy': () => ({
@@ -68,22 +70,22 @@ describe('for people', () => {
         replaced: false,
         unchanged: false,
         warnings,
-        ignored: leftOut,
+        ignored,
         seed,
       }),
     });
     const run = await runToEnd(['deploy', '.'], { home });
     expect(run.stderr).toContain(
-      'Left out by .gitignore and .holdfastignore: at least 3 files, 2.0 KiB; the largest: out (2 files, 1.9 KiB), a.log (50 B)\n',
+      'Ignored by .gitignore and .holdfastignore: at least 3 files, 2.0 KiB; the largest: out (2 files, 1.9 KiB), a.log (50 B)\n',
     );
-    expect(run.stderr).toContain('Warning: every new workspace begins with 191 MiB (7 files). Name what');
-    expect(run.stderr).toContain('warning: the egress rule *.co is wide: it is\n');
+    expect(run.stderr).toContain('warning: every new workspace starts with 191 MiB (7 files). List what');
+    expect(run.stderr).toContain('warning: the egress rule *.co is too broad: it is\n');
     expect(JSON.parse((await runToEnd(['deploy', '.', '--json'], { home })).stdout)).toMatchObject({
       warnings,
     });
   });
 
-  test('a wide rule that is allowed by hand is warned of', async () => {
+  test('policy allow warns of a rule that is too broad', async () => {
     const policy = { sessionId: 'ses-aaaaaaaaaaaaaaaa', profile: 'p', rules: [], open: true };
     const { home } = await startFakeSupervisor({
       'policy/allow': () => ({ policy }),
@@ -95,7 +97,7 @@ describe('for people', () => {
     expect((await runToEnd(['policy', 'deny', 'default', '*.co'], { home })).stderr).not.toContain('warning');
   });
 
-  test.each(['/', '/etc/passwd', '/work'])('%s is said to be outside of the workspace', async (path) => {
+  test.each(['/', '/etc/passwd', '/work'])('%s is reported as outside the workspace', async (path) => {
     const { home, requests } = await startFakeSupervisor({});
     const run = await runToEnd(['workspace', 'ls', 'default', path], { home });
     expect(run).toMatchObject({ code: 1, stdout: '' });

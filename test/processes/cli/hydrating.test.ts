@@ -5,13 +5,13 @@ import { type FakeHandlers, session, SESSION_ID } from '../../fixtures/cli/fake-
 import { startFakeSupervisor } from '../../fixtures/cli/start-fake-supervisor.ts';
 
 const SNAPSHOT = 'snp-aaaaaaaaaaaaaaaa';
-const filling = { snapshotId: SNAPSHOT, failed: null };
-const failed = { ...filling, failed: { code: 'no_space', why: 'The disk is full' } };
+const hydration = { snapshotId: SNAPSHOT, failed: null };
+const failed = { ...hydration, failed: { code: 'no_space', why: 'The disk is full' } };
 
-describe('a session whose files are still being brought', () => {
+describe('a session whose workspace is being hydrated', () => {
   const made: FakeHandlers = {
-    'snapshot/fork': () => ({ session: session({ hydration: filling }) }),
-    'session/create': () => ({ session: session({ hydration: filling }) }),
+    'snapshot/fork': () => ({ session: session({ hydration }) }),
+    'session/create': () => ({ session: session({ hydration }) }),
     'workspace/wait': () => ({ session: session() }),
   };
   const makers = [
@@ -19,30 +19,30 @@ describe('a session whose files are still being brought', () => {
     ['session', 'create', 'counter', '--from', `snapshot:${SNAPSHOT}`],
   ];
 
-  test.each(makers)('%s %s says so, and waits only where it is told to', async (...argv) => {
+  test.each(makers)('%s %s reports it, and waits only with --wait', async (...argv) => {
     const supervisor = await startFakeSupervisor(made);
     const { home } = supervisor;
     const said = await runToEnd(argv, { home });
     expect(said.code).toBe(0);
-    expect(said.stdout).toContain('Its files are being brought');
+    expect(said.stdout).toContain('Its files are being copied');
     expect(supervisor.requestedMethods()).not.toContain('workspace/wait');
     const waited = await runToEnd([...argv, '--wait'], { home });
-    expect(waited.stdout).not.toContain('being brought');
+    expect(waited.stdout).not.toContain('being copied');
     expect(supervisor.requestedMethods()).toContain('workspace/wait');
   });
 
-  test('the JSON of a fork tells it', async () => {
+  test('the JSON document of a fork contains it', async () => {
     const { home } = await startFakeSupervisor(made);
     const told = { sessionId: SESSION_ID, name: 'default', missing: 0, missingPaths: [] };
     const argv = ['snapshot', 'fork', SNAPSHOT, '--json'];
-    expect(JSON.parse((await runToEnd(argv, { home })).stdout)).toEqual({ ...told, hydration: filling });
+    expect(JSON.parse((await runToEnd(argv, { home })).stdout)).toEqual({ ...told, hydration });
     expect(JSON.parse((await runToEnd([...argv, '--wait'], { home })).stdout)).toEqual({
       ...told,
       hydration: null,
     });
   });
 
-  test('^C ends the waiting, and says that they are brought all the same', async () => {
+  test('^C ends the wait and reports that copying continues', async () => {
     const asked = Promise.withResolvers<undefined>();
     const { home } = await startFakeSupervisor({
       ...made,
@@ -57,13 +57,15 @@ describe('a session whose files are still being brought', () => {
     driven.signal('SIGINT');
     const { code, stdout, stderr } = await driven.result;
     expect([code, stdout]).toEqual([130, '']);
-    expect(stderr).toContain(`default is there (${SESSION_ID}), and its files are brought all the same`);
+    expect(stderr).toContain(
+      `default was created (${SESSION_ID}). Its files are still being copied in the background`,
+    );
   });
 
-  test('lists and facts say how it stands, and why', async () => {
+  test('session list and session show report the state and the failure', async () => {
     for (const [one, word, fact] of [
-      [filling, 'being filled', `being brought from ${SNAPSHOT}`],
-      [failed, 'not filled', 'could not be brought (no_space: The disk is full)'],
+      [hydration, 'copying files', `being copied from ${SNAPSHOT}`],
+      [failed, 'copying failed', `copying from ${SNAPSHOT} failed (no_space: The disk is full)`],
     ] as const) {
       const { home } = await startFakeSupervisor({
         'session/list': () => ({ sessions: [session({ hydration: one })], nextCursor: null }),

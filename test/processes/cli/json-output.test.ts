@@ -133,7 +133,7 @@ describe('--json prints one document and nothing else', () => {
     }
   });
 
-  test('a supervisor that does not run is a state and no failure', async () => {
+  test('a stopped supervisor is a status and not a failure', async () => {
     const { code, stdout } = await runToEnd(['supervisor', 'status', '--json'], { home: nowhere });
     expect({ code, document: JSON.parse(stdout) as unknown }).toEqual({
       code: 0,
@@ -145,7 +145,7 @@ describe('--json prints one document and nothing else', () => {
     });
   });
 
-  test('an error stays text on standard error', async () => {
+  test('an error is text on standard error', async () => {
     const { home } = await startFakeSupervisor({
       'session/show': () => {
         throw new HoldfastError('not_found', 'There is no session x\u001b[2J', {
@@ -160,7 +160,7 @@ describe('--json prints one document and nothing else', () => {
     });
   });
 
-  test('--home names the installation, and wins over the environment', async () => {
+  test('--home selects the installation and overrides the environment', async () => {
     const { home } = await startFakeSupervisor(handlers);
     expect(await runToEnd(['profiles', '--json', '--home', home], { home: nowhere })).toMatchObject({
       code: 0,

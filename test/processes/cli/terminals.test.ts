@@ -79,7 +79,7 @@ async function serve(echo: Echo, more: FakeHandlers = {}): Promise<FakeSuperviso
 }
 
 describe('terminal attach', () => {
-  test('shows output and passes keys on, raw; the exit code is the program’s', async () => {
+  test('prints output, sends keys in raw mode and exits with the program’s exit code', async () => {
     const echo = new Echo();
     const { home } = await serve(echo);
     echo.show('earlier\r\n');
@@ -98,7 +98,7 @@ describe('terminal attach', () => {
     expect(driven.signalListenerCount('SIGWINCH')).toBe(0);
   });
 
-  test('what was shown before asks nothing, and a line that is cut off is left out', async () => {
+  test('replayed output contains no queries and no truncated first line', async () => {
     const echo = new Echo();
     const { home } = await serve(echo);
     echo.show('0123456789of a line\nwhole\x1b[6n line\n');
@@ -111,7 +111,7 @@ describe('terminal attach', () => {
     expect((await driven.result).stdout).toBe('whole line\nlive\x1b[6n');
   });
 
-  test('who ended it is said, on one line', async () => {
+  test('reports why it ended, on one line', async () => {
     const echo = new Echo();
     const { home } = await serve(echo);
     const driven = new CliRun(['terminal', 'attach', ID], { home, terminal: 90 });
@@ -124,13 +124,13 @@ describe('terminal attach', () => {
     expect(stderr).toContain('The terminal was ended: its session was\\e[2J stopped');
   });
 
-  test('with --hold it stays until a key is pressed, whoever or whatever ended it; never where its program did', async () => {
+  test('--hold waits for a key unless its program exited by itself', async () => {
     const echo = new Echo();
     const { home } = await serve(echo);
     const driven = new CliRun(['terminal', 'attach', ID, '--hold'], { home, terminal: 90 });
     echo.why = 'its session was stopped';
     echo.end(129);
-    await driven.waitForText('Press a key');
+    await driven.waitForText('Press any key');
     let isOver = false;
     void driven.result.then(() => (isOver = true));
     await new Promise((resolve) => setTimeout(resolve, 100));
@@ -143,7 +143,7 @@ describe('terminal attach', () => {
     echo.end(null);
     const lost = new CliRun(['terminal', 'attach', ID, '--hold'], { home, terminal: 90 });
     await lost.waitForText('error sandbox_lost');
-    await lost.waitForText('Press a key');
+    await lost.waitForText('Press any key');
     lost.stdin.write('\x03');
     expect((await lost.result).code).toBe(1);
 
@@ -152,11 +152,11 @@ describe('terminal attach', () => {
     expect((await own.result).code).toBe(3);
   });
 
-  test('Ctrl+] d leaves it: the program gets no byte of that, the screen is given back, and then it is said how to return', async () => {
+  test('Ctrl+] d detaches: the program gets no byte of it, the screen is restored, and then the way back is printed', async () => {
     const echo = new Echo();
     const { home } = await serve(echo);
     const driven = new CliRun(['terminal', 'attach', ID], { home, terminal: 90 });
-    await driven.waitForText('Ctrl+] d leaves this terminal');
+    await driven.waitForText('Ctrl+] d detaches');
     echo.show('\x1b[?1049h\x1b[?25l\x1b[>1u\x1b[?1004h❯ 1. Yes');
     await driven.waitForText('1. Yes');
     driven.stdin.write('x');
@@ -172,11 +172,11 @@ describe('terminal attach', () => {
     expect(driven.isRawMode).toBe(false);
   });
 
-  test('twice the prefix is one for the program, pasted ones are text, and Escape is passed on after a moment', async () => {
+  test('typing the prefix twice sends it once, a pasted prefix is text, and Escape is sent after a moment', async () => {
     const echo = new Echo();
     const { home } = await serve(echo);
     const driven = new CliRun(['terminal', 'attach', ID], { home, terminal: 90 });
-    await driven.waitForText('leaves this terminal');
+    await driven.waitForText('detaches; the terminal keeps running');
     driven.stdin.write('\x1d\x1d\x1b[200~\x1dd\x1b[201~');
     await expect.poll(() => echo.typed).toBe('\x1d\x1b[200~\x1dd\x1b[201~');
     echo.typed = '';
@@ -186,7 +186,7 @@ describe('terminal attach', () => {
     expect((await driven.result).code).toBe(0);
   });
 
-  test('the keys that leave can be chosen, or be none; a mistake in them is found before anything is opened', async () => {
+  test('the detach keys can be chosen or disabled, and invalid ones are refused before anything is opened', async () => {
     const echo = new Echo();
     const { home } = await serve(echo);
     const leave = async (args: string[], keys: string, env: Record<string, string> = {}): Promise<void> => {
@@ -194,7 +194,7 @@ describe('terminal attach', () => {
       const driven = new CliRun(['terminal', 'attach', ID, ...args], { home, terminal: 90, env });
       await expect.poll(() => driven.isRawMode).toBe(true);
       driven.stdin.write(keys);
-      expect((await driven.result).stderr).toContain('The terminal goes on');
+      expect((await driven.result).stderr).toContain('Detached. Attach again with');
     };
     await leave(['--detach-keys', 'ctrl-p,ctrl-q'], 'a\x10\x11');
     expect(echo.typed).toBe('a');
@@ -208,7 +208,7 @@ describe('terminal attach', () => {
     none.stdin.write('\x1dd');
     await expect.poll(() => echo.typed).toBe('\x1dd');
     echo.end(0);
-    expect((await none.result).stderr).not.toContain('leaves');
+    expect((await none.result).stderr).not.toContain('detaches');
     const asked = fake?.requests.length;
     for (const [args, env] of [
       [['open', 'default', '--detach-keys', 'enter'], {}],
@@ -216,13 +216,13 @@ describe('terminal attach', () => {
     ] as const) {
       expect(await new CliRun(['terminal', ...args], { home, terminal: 90, env }).result).toMatchObject({
         code: 2,
-        stderr: expect.stringMatching(/no keys to leave a terminal with/) as string,
+        stderr: expect.stringMatching(/are not valid detach keys/) as string,
       });
     }
     expect(fake?.requests.length).toBe(asked);
   });
 
-  test('what comes from a pipe goes through as it is', async () => {
+  test('piped input passes through unchanged', async () => {
     const echo = new Echo();
     const { home } = await serve(echo);
     const driven = new CliRun(['terminal', 'attach', ID], { home, stdin: 'a\x1dd\x1b' });
@@ -231,17 +231,17 @@ describe('terminal attach', () => {
     expect((await driven.result).code).toBe(0);
   });
 
-  test('a program that takes no keys can be left', async () => {
+  test('the user can detach from a program that reads no input', async () => {
     const echo = new Echo();
     const { home } = await serve(echo, { 'terminal/write': () => new Promise(() => undefined) });
     const driven = new CliRun(['terminal', 'attach', ID], { home, terminal: 90 });
-    await driven.waitForText('leaves this terminal');
+    await driven.waitForText('detaches; the terminal keeps running');
     driven.stdin.write('typed\r');
     driven.stdin.write('\x1dd');
     expect((await driven.result).code).toBe(0);
   });
 
-  test('where it is ended by somebody else, or cut off, the screen is given back before that is said', async () => {
+  test('if it is closed or lost, the screen is restored before the message', async () => {
     for (const [why, exitCode, said] of [
       ['its session was stopped', 129, 'The terminal was ended'],
       [null, null, 'error sandbox_lost'],
@@ -255,7 +255,7 @@ describe('terminal attach', () => {
       echo.end(exitCode);
       await driven.waitForText(said);
       expect(driven.stdoutBytes().toString()).toBe('\x1b[?1049h\x1b[?1004hfull\x1b[?1049l\x1b[?1004l\r\n');
-      await driven.waitForText('Press a key');
+      await driven.waitForText('Press any key');
       // The window was left and entered: nobody has pressed a key.
       driven.stdin.write('\x1b[O\x1b[I');
       await new Promise((resolve) => setTimeout(resolve, 100));
@@ -267,7 +267,7 @@ describe('terminal attach', () => {
     fake = undefined;
   });
 
-  test('a program that ends by itself and leaves modes behind is cleaned up after, without a line of ours', async () => {
+  test('the modes of a program that exits by itself are restored without a message', async () => {
     const echo = new Echo();
     const { home } = await serve(echo);
     const driven = new CliRun(['terminal', 'attach', ID], { home, terminal: 90 });
@@ -280,7 +280,7 @@ describe('terminal attach', () => {
     });
   });
 
-  test('where a program has the screen the window’s title says that the supervisor is away, and the program’s comes back', async () => {
+  test('in a full-screen program the window title reports that the supervisor is away, and is restored afterwards', async () => {
     const echo = new Echo();
     const { home } = await serve(echo);
     const driven = new CliRun(['terminal', 'attach', ID], { home, terminal: 90 });
@@ -288,16 +288,18 @@ describe('terminal attach', () => {
     await driven.waitForText('full');
     await fake?.dispose();
     fake = undefined;
-    await driven.waitForText('\x1b]2;The supervisor is away; waiting for it (^C or Ctrl+] d leaves)\x07');
+    await driven.waitForText(
+      '\x1b]2;The supervisor is not running; waiting for it to start (^C or Ctrl+] d detaches)\x07',
+    );
     // ^C as a terminal with kitty keys sends it.
     driven.stdin.write('\x1b[99;5u');
     const { code, stdout, stderr } = await driven.result;
     expect(code).toBe(0);
-    expect(stderr).not.toContain('away');
+    expect(stderr).not.toContain('not running');
     expect(stdout.endsWith('\x07\x1b[?1049l\x1b]2;mine\x07\r\n')).toBe(true);
   });
 
-  test('a supervisor that was stopped is waited for, and ^C ends the waiting', async () => {
+  test('waits for a stopped supervisor until ^C', async () => {
     const echo = new Echo();
     const { home } = await serve(echo);
     echo.show('here');
@@ -310,7 +312,7 @@ describe('terminal attach', () => {
     expect((await driven.result).code).toBe(0);
   });
 
-  test('one that is over, or never was, is an error', async () => {
+  test('an ended or unknown terminal is an error', async () => {
     const { home } = await serve(new Echo(), {
       'terminal/attach': () => {
         throw new HoldfastError('not_found', `There is no terminal ${ID}`);
@@ -326,7 +328,7 @@ describe('terminal attach', () => {
     });
   });
 
-  test('a sandbox that goes away is an error', async () => {
+  test('a lost sandbox is an error', async () => {
     const echo = new Echo();
     const { home } = await serve(echo);
     echo.end(null);

@@ -23,7 +23,7 @@ const commandProfile: FakeHandlers = {
 const commandTurn = { worker: null, output: null } as const;
 
 describe('run of a handler', () => {
-  test('prints what it returned, readable, and what it printed on standard error', async () => {
+  test('prints its return value, and what it printed on standard error', async () => {
     const { home, requests } = await startFakeSupervisor(
       turnHandlers(turn(), { stdout: 'working\n', stderr: 'careful\n' }),
     );
@@ -35,7 +35,7 @@ describe('run of a handler', () => {
     expect(start).toMatchObject({ params: { profile: 'counter' }, bytes: '{"a": 1}' });
   });
 
-  test('what it printed cannot play with the terminal', async () => {
+  test('its output is sanitized for the terminal', async () => {
     const { home } = await startFakeSupervisor(turnHandlers(turn(), { stdout: 'a\u001b[2Jb\n' }));
     const { stderr } = await runToEnd(['run', 'counter', '{}'], {
       home,
@@ -45,7 +45,7 @@ describe('run of a handler', () => {
     expect(stderr).toContain('a\\e[2Jb\n');
   });
 
-  test('--json is the document of the contract', async () => {
+  test('--json prints the documented keys', async () => {
     const { home } = await startFakeSupervisor(turnHandlers(turn(), { stdout: 'working\n' }));
     const { code, stdout, stderr } = await runToEnd(['run', 'counter', '{}', '--json'], { home });
     expect({ code, stderr }).toEqual({ code: 0, stderr: 'working\n' });
@@ -60,7 +60,7 @@ describe('run of a handler', () => {
     expect(stdout.match(/\n/g)).toHaveLength(1);
   });
 
-  test('a large value is read beside the history, with no number rounded', async () => {
+  test('a large value is read as an artifact, without rounding numbers', async () => {
     const result = `{"big": 12345678901234567890, "text": "${'x'.repeat(40_000)}"}`;
     const ended = turn({
       output: null,
@@ -76,7 +76,7 @@ describe('run of a handler', () => {
   });
 
   test.each([
-    ['{count: 1}', 2, /^error invalid_params: .*"c" does not belong there \(line 1, column 2\); quote it/],
+    ['{count: 1}', 2, /^error invalid_params: .*"c" is unexpected \(line 1, column 2\); quote it/],
     ['', 2, /empty/],
     ['"\n', 2, /line 1, column 1/],
   ])('the input %j is refused with its place', async (input, code, said) => {
@@ -93,17 +93,17 @@ describe('run of a handler', () => {
     expect(requests.find(({ method }) => method === 'turn/start')?.bytes).toBe('{"from": "stdin"}\n');
   });
 
-  test('input larger than a message is refused with where to put it', async () => {
+  test('input larger than a message is refused with advice', async () => {
     const { home } = await startFakeSupervisor(turnHandlers(turn()));
     const { code, stderr } = await runToEnd(['run', 'counter', '-'], {
       home,
       stdin: 'x'.repeat(5 * 2 ** 20),
     });
     expect(code).toBe(2);
-    expect(stderr).toContain('put it into a file of the workspace');
+    expect(stderr).toContain('put it into a file in the workspace');
   });
 
-  test('a session may be named, or given by its id if it belongs to the profile', async () => {
+  test('--session takes a name, or the id of a session of the profile', async () => {
     const { home, requests } = await startFakeSupervisor(turnHandlers(turn()));
     const starts = () => requests.filter(({ method }) => method === 'turn/start').map(({ params }) => params);
     await runToEnd(['run', 'counter', '{}', '--session', 'user-123', '--timeout', '90'], { home });
@@ -115,7 +115,7 @@ describe('run of a handler', () => {
     expect(starts()).toHaveLength(2);
   });
 
-  test('--no-wait prints the turn and how to wait for it', async () => {
+  test('--no-wait prints the turn id and how to wait for it', async () => {
     const supervisor = await startFakeSupervisor(turnHandlers(turn()));
     const { code, stdout, stderr } = await runToEnd(['run', 'counter', '{}', '--no-wait'], {
       home: supervisor.home,
@@ -128,7 +128,7 @@ describe('run of a handler', () => {
     expect(json.stderr).toBe('');
   });
 
-  test('a turn that waits for others says so', async () => {
+  test('reports that the turn waits for earlier ones', async () => {
     const { home } = await startFakeSupervisor({
       ...turnHandlers(turn()),
       'turn/start': () => ({
@@ -137,7 +137,7 @@ describe('run of a handler', () => {
       }),
     });
     expect((await runToEnd(['run', 'counter', '{}'], { home })).stderr).toContain(
-      'Waits for 2 turns before it in default',
+      'Waiting for 2 earlier turns in default',
     );
   });
 });
@@ -172,7 +172,7 @@ describe('a turn that did not succeed', () => {
     expect(JSON.parse(json.stdout)).toMatchObject({ status: changes.status, error: changes.error });
   });
 
-  test('shows the traceback of a handler, made safe', async () => {
+  test('prints the traceback of a handler, sanitized', async () => {
     const { home } = await startFakeSupervisor(turnHandlers(turn({ status: 'failed', error, output: null })));
     const { stderr } = await runToEnd(['run', 'counter', '{}'], { home });
     expect(stderr).toContain('  File "agent.py", line 3\nValueError: no\\e[2J\nerror agent_failed');
@@ -180,7 +180,7 @@ describe('a turn that did not succeed', () => {
 });
 
 describe('run of a command', () => {
-  test('passes its bytes on as they are', async () => {
+  test('passes its bytes through unchanged', async () => {
     const stdout = Buffer.from([0, 1, 2, 0xff, 0xfe, 0x0a, 0x1b]);
     const { home, requests } = await startFakeSupervisor({
       ...turnHandlers(turn(commandTurn), { stdout, stderr: 'a remark' }),
@@ -202,7 +202,7 @@ describe('run of a command', () => {
     expect(requests.find(({ method }) => method === 'turn/start')?.params).toMatchObject({ prompt: '' });
   });
 
-  test('--json has its standard output as text', async () => {
+  test('--json contains its standard output as text', async () => {
     const { home } = await startFakeSupervisor({
       ...turnHandlers(turn(commandTurn), { stdout: 'done\n' }),
       ...commandProfile,
@@ -211,7 +211,7 @@ describe('run of a command', () => {
     expect(JSON.parse(stdout)).toMatchObject({ output: 'done\n', status: 'succeeded' });
   });
 
-  test('--json of output without end is cut, and says so', async () => {
+  test('--json truncates endless output and says so', async () => {
     const { home } = await startFakeSupervisor({
       ...turnHandlers(turn(commandTurn), { stdout: Buffer.alloc(9 * 2 ** 20, 'x') }),
       ...commandProfile,
@@ -224,7 +224,7 @@ describe('run of a command', () => {
     });
   });
 
-  test('output comes while the turn runs, and goes on at its offset after a lost connection', async () => {
+  test('streams output while the turn runs, and continues at its offset after a lost connection', async () => {
     const more = Promise.withResolvers<undefined>();
     const parts = ['first ', 'second'];
     const supervisor = await startFakeSupervisor({
@@ -247,7 +247,7 @@ describe('run of a command', () => {
   });
 });
 
-describe('a supervisor that leaves on purpose during a turn', () => {
+describe('a supervisor that is stopped deliberately during a turn', () => {
   const leaving = () => new HoldfastError('shutting_down', 'The supervisor is leaving');
   const waiting: FakeHandlers = {
     ...turnHandlers(turn()),
@@ -255,22 +255,22 @@ describe('a supervisor that leaves on purpose during a turn', () => {
       new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(leaving()))),
   };
 
-  test('is not started again; the next one is waited for, and the turn goes on there', async () => {
+  test('is not restarted; the client waits for the next one, where the turn continues', async () => {
     const supervisor = await startFakeSupervisor({ ...waiting });
     const driven = new CliRun(['run', 'counter', '{}'], { home: supervisor.home, stdin: '' });
     await untilAsked(supervisor, 'turn/output');
     await supervisor.stop(leaving());
-    await driven.waitForText('The supervisor has left; waiting for the next one\n');
+    await driven.waitForText('The supervisor was stopped; waiting for it to start again\n');
     // Long enough for more than one look; starting would fail at once, because the driver's program does not exist.
     await new Promise((resolve) => setTimeout(resolve, 700));
     supervisor.setHandlers({ 'turn/output': outputHandler({ stdout: 'printed\n' }) });
     await supervisor.listen();
     const { code, stdout, stderr } = await driven.result;
     expect({ code, stdout }).toEqual({ code: 0, stdout: '{"count": 1}\n' });
-    expect(stderr).toBe('The supervisor has left; waiting for the next one\nprinted\n');
+    expect(stderr).toBe('The supervisor was stopped; waiting for it to start again\nprinted\n');
   });
 
-  test('^C twice leaves a wait for the next one', async () => {
+  test('^C twice ends the wait for the next one', async () => {
     const supervisor = await startFakeSupervisor({ ...waiting });
     const driven = new CliRun(['run', 'counter', '{}'], { home: supervisor.home, stdin: '' });
     await untilAsked(supervisor, 'turn/output');
@@ -320,7 +320,7 @@ describe('^C during a turn', () => {
     },
   );
 
-  test('the second leaves at once and says where to look', async () => {
+  test('the second exits at once and prints how to see the result', async () => {
     const supervisor = await startFakeSupervisor({
       ...turnHandlers(turn()),
       'turn/output': () => new Promise(() => undefined),
@@ -336,7 +336,7 @@ describe('^C during a turn', () => {
     expect(stderr).toContain(`holdfast turn wait ${TURN_ID}`);
   });
 
-  test('before the turn is known it is cancelled as soon as it is', async () => {
+  test('before the turn id is known, the turn is cancelled as soon as it is', async () => {
     const go = Promise.withResolvers<undefined>();
     const { handlers, cancelled } = longTurn();
     const supervisor = await startFakeSupervisor({
@@ -356,7 +356,7 @@ describe('^C during a turn', () => {
 });
 
 describe('turn wait', () => {
-  test('prints all the output from its beginning and ends as run would have', async () => {
+  test('prints all output from its beginning and exits like run', async () => {
     const { home } = await startFakeSupervisor({
       ...turnHandlers(turn(commandTurn), { stdout: 'all of it' }),
       ...commandProfile,
@@ -367,7 +367,7 @@ describe('turn wait', () => {
     });
   });
 
-  test('tells the kind of an agent whose session has gone by what the turn left', async () => {
+  test('infers the kind of an agent from the turn if its session was deleted', async () => {
     const gone = () => {
       throw new HoldfastError('not_found', 'No such session');
     };
@@ -378,7 +378,7 @@ describe('turn wait', () => {
     });
   });
 
-  test('gives up after its timeout; the turn goes on', async () => {
+  test('stops waiting after its timeout; the turn continues', async () => {
     const supervisor = await startFakeSupervisor({
       ...turnHandlers(turn()),
       'turn/output': () => new Promise(() => undefined),
@@ -388,7 +388,7 @@ describe('turn wait', () => {
     });
     expect(code).toBe(1);
     expect(stderr).toMatch(
-      /^error timeout: .* has not ended; it was waited for 50 ms; it goes on: holdfast turn wait/,
+      /^error timeout: .* has not ended; the wait timed out after 50 ms; it continues; wait again with: holdfast turn wait/,
     );
     expect(supervisor.requestedMethods()).not.toContain('turn/cancel');
   });

@@ -230,7 +230,7 @@ test('a supervisor that cannot start says why, and where its log is', async () =
   expect(known.next).toContain(homePaths(home).log);
 
   const silent = await failure(connectSupervisor({ ...options(newHome()), command: ['/bin/false'] }));
-  expect([silent.code, silent.why]).toEqual(['internal', 'it left with exit code 1']);
+  expect([silent.code, silent.why]).toEqual(['internal', 'it exited with code 1']);
 
   const missing = await failure(connectSupervisor({ ...options(newHome()), command: ['/no/such/program'] }));
   expect(missing.why).toContain('/no/such/program');

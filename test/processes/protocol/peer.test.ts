@@ -111,7 +111,7 @@ test('params are checked on both sides', async () => {
   expect(error.data.why).toMatch(/^right: .*whole number/);
 });
 
-test('an answer that is not what was agreed is an error, and ends the connection', async () => {
+test('an answer that violates the protocol is an error, and ends the connection', async () => {
   const { client, server } = await connected({
     handlers: { lie: () => ({ truth: 42 as unknown as string }) },
   });

@@ -123,7 +123,7 @@ test('every command prints JSON when it is asked to, except where its output is 
     command.commands.length === 0 ? [command] : command.commands.flatMap(leaves);
   const without = leaves(program)
     // Of later versions, and help.
-    .filter((leaf) => leaf.description() !== 'not in this version' && leaf.name() !== 'help')
+    .filter((leaf) => leaf.description() !== 'not available in this version' && leaf.name() !== 'help')
     .filter((leaf) => !leaf.options.some(({ long }) => long === '--json'));
   const pathOf = (command: Command): string =>
     command.parent === null ? '' : `${pathOf(command.parent)} ${command.name()}`.trim();

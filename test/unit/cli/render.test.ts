@@ -108,16 +108,16 @@ describe('JSON for people', () => {
 
   test.each([
     ['', 1, 1, /empty/],
-    ["{'a': 1}", 1, 2, /"'" does not belong/],
-    ['{a: 1}', 1, 2, /"a" does not belong/],
-    ['{"a": 1,}', 1, 9, /"}" does not belong/],
+    ["{'a': 1}", 1, 2, /"'" is unexpected/],
+    ['{a: 1}', 1, 2, /"a" is unexpected/],
+    ['{"a": 1,}', 1, 9, /"}" is unexpected/],
     ['{"a": 1', 1, 8, /too early/],
-    ['[1,\n 2\n 3]', 3, 2, /"3" does not belong/],
-    ['{} x', 1, 4, /"x" does not belong/],
-    ['01', 1, 2, /"1" does not belong/],
-    ['"tab\there"', 1, 1, /does not belong/],
-    ['[1}', 1, 3, /"}" does not belong/],
-    ['hello', 1, 1, /"h" does not belong/],
+    ['[1,\n 2\n 3]', 3, 2, /"3" is unexpected/],
+    ['{} x', 1, 4, /"x" is unexpected/],
+    ['01', 1, 2, /"1" is unexpected/],
+    ['"tab\there"', 1, 1, /is unexpected/],
+    ['[1}', 1, 3, /"}" is unexpected/],
+    ['hello', 1, 1, /"h" is unexpected/],
   ])('%j is not JSON at line %d, column %d', (text, line, column, why) => {
     const problem = findJsonError(text);
     expect(problem).toMatchObject({ line, column });
@@ -206,13 +206,13 @@ describe('tables', () => {
     expect(lines[2]?.indexOf('counter')).toBe(lines[6]?.indexOf('counter'));
   });
 
-  test('a throw-away is not named twice', () => {
+  test('a temporary session shows its id only once', () => {
     const lines = formatSessionList([session({ name: session().id, autoRemove: true })], {
       style: plain,
       now: NOW,
       width: 200,
     });
-    expect(lines[2]).toMatch(/^\(throw-away\) +counter +idle .* ses-a{16}$/);
+    expect(lines[2]).toMatch(/^\(temporary\) +counter +idle .* ses-a{16}$/);
   });
 
   test('progress is a bar where the end is known, and fits the line', () => {

@@ -10,22 +10,22 @@ describe('a command line that is wrong ends with 2 and says how', () => {
     [['run', 'counter'], /^error usage: missing required argument 'input'/],
     [['run', 'counter', '{}', '--sesion', 'x'], /unknown option '--sesion'; did you mean --session\?/],
     [['run', 'counter', '{}', '--timeout', 'soon'], /--timeout.*a number of seconds/],
-    [['session', 'list', '--status', 'asleep'], /--status.*one of created, active/],
+    [['session', 'list', '--status', 'asleep'], /Allowed values: created, active/],
     [['session', 'list', '--limit', '0'], /--limit.*from 1 to 1000/],
     [['session', 'show', 'a', 'b'], /too many arguments/],
-    [['session', 'update', 'a'], /nothing to change/],
+    [['session', 'update', 'a'], /no change was given/],
     [['session', 'update', 'a', '--pin', '--unpin'], /cannot be used with/],
-    [['session', 'resume', 'a', '--from', 'yesterday'], /files, clean, snapshot:ID, memory/],
-    [['exec', '-t', 'a', '--', 'sh'], /-t needs a terminal/],
-    [['session', 'create', 'p', '--from', 'clean'], /it is snapshot:ID/],
     [
-      ['session', 'resume', 'a', '--from', 'snapshot:x'],
-      /^error invalid_params: x is not the id of a snapshot/,
+      ['session', 'resume', 'a', '--from', 'yesterday'],
+      /--from cannot be yesterday; use files, clean or snapshot:ID/,
     ],
-    [['snapshot', 'show', 'turn-1'], /^error invalid_params: turn-1 is not the id of a snapshot/],
-    [['snapshot', 'update', 'snp-aaaaaaaaaaaaaaaa'], /nothing to change/],
-    [['snapshot', 'list', 'a', '--reason', 'fun'], /--reason.*one of manual, before-turn/],
-    [['turn', 'wait', 'turn-1'], /^error invalid_params: turn-1 is not the id of a turn/],
+    [['exec', '-t', 'a', '--', 'sh'], /-t needs a terminal/],
+    [['session', 'create', 'p', '--from', 'clean'], /--from cannot be clean; use snapshot:ID/],
+    [['session', 'resume', 'a', '--from', 'snapshot:x'], /^error invalid_params: x is not a snapshot id/],
+    [['snapshot', 'show', 'turn-1'], /^error invalid_params: turn-1 is not a snapshot id/],
+    [['snapshot', 'update', 'snp-aaaaaaaaaaaaaaaa'], /no change was given/],
+    [['snapshot', 'list', 'a', '--reason', 'fun'], /--reason.*Allowed values: manual, before-turn/],
+    [['turn', 'wait', 'turn-1'], /^error invalid_params: turn-1 is not a turn id/],
     [['completion', 'tcsh'], /bash, zsh, fish/],
   ])('%j', async (argv, said) => {
     const { code, stdout, stderr } = await runToEnd(argv, { home: nowhere });
@@ -49,15 +49,15 @@ describe('a command line that is wrong ends with 2 and says how', () => {
     ['retention', 'plan'],
     ['host', 'list'],
     ['profiles', '--host', 'far'],
-  ])('what a later version will do is named as such: %s %s', async (...argv) => {
+  ])('a command or option of a later version is refused by its name: %s %s', async (...argv) => {
     const { code, stdout, stderr } = await runToEnd(argv, { home: nowhere });
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
-    expect(stderr).toMatch(/^error not_supported: `.*` is not in this version of holdfast/);
+    expect(stderr).toMatch(/^error not_supported: `.*` is not available in this version/);
   });
 });
 
 describe('help', () => {
-  test('lists what there is, and nothing of what is not', async () => {
+  test('lists the available commands and no others', async () => {
     const { code, stdout, stderr } = await runToEnd(['--help'], { home: nowhere });
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
     for (const word of ['deploy', 'run', 'prompt', 'exec', 'session', 'workspace', 'doctor', 'Start here']) {

@@ -1,0 +1,176 @@
+import { PassThrough } from 'node:stream';
+import type { Command } from 'commander';
+import { describe, expect, test } from 'vitest';
+import { buildProgram } from '../../../cli/program.ts';
+import { CHANGE_KINDS } from '../../../protocol/snapshots.ts';
+import { DISPATCH_CASES, SESSION_STATUSES } from '../../../protocol/entities.ts';
+import { runToEnd } from '../../fixtures/cli/cli-run.ts';
+
+/**
+ * What scripts and other programs rely on. Renaming or removing anything in this file breaks them. Adding is fine.
+ * Each line: a command, its operands, its options.
+ */
+const COMMANDS: readonly (readonly [command: string, operands: string, ...options: string[]])[] = [
+  ['deploy', '<dir>'],
+  ['undeploy', '<profile>', '--force'],
+  ['profiles', ''],
+  ['run', '<profile> <input>', '--session', '--timeout', '--no-wait'],
+  ['prompt', '<session> <text>', '--no-wait'],
+  ['exec', '<session> <command...>', '-t'],
+  ['turn show', '<turn>'],
+  ['turn cancel', '<turn>'],
+  ['turn wait', '<turn>'],
+  ['session create', '<profile>', '--name', '--from'],
+  ['session list', '', ...['--status', '--search', '--pinned', '--archived', '--tag', '--limit', '--cursor']],
+  ['session show', '<session>'],
+  ['session pause', '<session>'],
+  ['session stop', '<session>'],
+  ['session resume', '<session>', '--from', '--preview'],
+  ['session reset', '<session>'],
+  [
+    'session update',
+    '<session>',
+    ...['--name', '--pin', '--unpin', '--star', '--unstar', '--archive', '--unarchive', '--tag', '--model'],
+  ],
+  ['session delete', '<session>', '--force'],
+  ['session events', '<session>', '--after', '--follow', '--type'],
+  ['workspace info', '<session>'],
+  ['workspace du', '<session> [path]'],
+  ['workspace clean', '<session>', '--force'],
+  ['workspace ls', '<session> [path]'],
+  ['workspace cat', '<session> <paths...>'],
+  ['workspace put', '<session> <paths...>'],
+  ['workspace rm', '<session> <paths...>'],
+  ['workspace search', '<session> <pattern> [path]'],
+  ['snapshot create', '<session>', '--label'],
+  ['snapshot list', '<session>'],
+  ['snapshot show', '<snapshot>'],
+  ['snapshot verify', '<snapshot>'],
+  ['snapshot delete', '<snapshot>'],
+  ['snapshot diff', '<a> <b>', '--stat', '--patch'],
+  ['snapshot restore', '<session> <snapshot>', '--path', '--preview'],
+  ['snapshot fork', '<snapshot>', '--name'],
+  ['policy show', '<session>'],
+  ['policy allow', '<session> <host>'],
+  ['policy deny', '<session> <host>'],
+  ['terminal open', '<session> [command...]'],
+  ['terminal list', '[session]'],
+  ['terminal attach', '<terminal>'],
+  ['terminal close', '<terminal>'],
+  ['gc', '', '--dry-run'],
+  ['doctor', ''],
+  ['purge', '', '--force'],
+  ['supervisor start', ''],
+  ['supervisor stop', ''],
+  ['supervisor status', ''],
+  ['supervisor logs', ''],
+  ['connect', ''],
+];
+
+/** Commands that later versions will have: until then they fail with `not_supported`. */
+const PLANNED: readonly string[] = [
+  'snapshot export snp-aaaaaaaaaaaaaaaa a.tar.zst',
+  'snapshot import counter a.tar.zst',
+  'permission list',
+  'permission answer id allow',
+  'session search text',
+  'session undelete default',
+  'session move default --to far',
+  'memory show default',
+  'memory set default',
+  'memory history default',
+  'manifest show default',
+  'manifest verify default',
+  'manifest diff default',
+  'review default --base last',
+  'review accept default',
+  'check default',
+  'handoff default --to worktree',
+  'handoff undo',
+  'secret set NAME --profile p --expires 30d',
+  'secret list',
+  'secret login preset',
+  'setup run counter',
+  'setup status counter',
+  'retention plan',
+  'retention apply',
+  'host add far ssh://far',
+  'host doctor',
+  'serve --port 1',
+  'profiles --host far',
+];
+
+const io = {
+  stdin: new PassThrough(),
+  stdout: new PassThrough(),
+  stderr: new PassThrough(),
+  env: {},
+  cwd: '/',
+  supervisorCommand: ['holdfast'],
+  now: () => 0,
+  onSignal: () => () => undefined,
+};
+const program = buildProgram(io, () => Promise.resolve());
+
+function find(path: string): Command | undefined {
+  return path
+    .split(' ')
+    .reduce<Command | undefined>(
+      (command, name) => command?.commands.find((one) => one.name() === name),
+      program,
+    );
+}
+
+function operandsOf(command: Command): string {
+  return command.registeredArguments
+    .map((operand) => {
+      const name = `${operand.name()}${operand.variadic ? '...' : ''}`;
+      return operand.required ? `<${name}>` : `[${name}]`;
+    })
+    .join(' ');
+}
+
+describe('the contract of the command line', () => {
+  test.each(COMMANDS)('%s %s', (path, operands, ...options) => {
+    const command = find(path);
+    expect(command, path).toBeDefined();
+    if (command === undefined) return;
+    expect(operandsOf(command)).toBe(operands);
+    const available = command.options.flatMap(({ long, short }) => [long, short]);
+    expect(available).toEqual(expect.arrayContaining([...options, '--home']));
+  });
+
+  test.each(PLANNED)('%s is planned and fails with not_supported', async (line) => {
+    const { code, stdout, stderr } = await runToEnd(line.split(' '), { home: '/nonexistent/home' });
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+    expect(stderr).toMatch(/^error not_supported: /);
+  });
+
+  test('the values of documents', () => {
+    expect(SESSION_STATUSES).toEqual([
+      'created',
+      'active',
+      'idle',
+      'paused',
+      'resumable',
+      'expired',
+      'deleted',
+    ]);
+    expect([...DISPATCH_CASES].sort()).toEqual([
+      'create',
+      'fresh',
+      'reattach',
+      'resurrect',
+      'reuse',
+      'unpause',
+    ]);
+    expect([...CHANGE_KINDS].sort()).toEqual([
+      'added',
+      'deleted',
+      'mode',
+      'modified',
+      'renamed',
+      'typechange',
+    ]);
+  });
+});
