@@ -134,7 +134,7 @@ export function readableLine(line: string, style: Style): string {
     return sanitizeLine(line);
   }
   if (typeof parsed !== 'object' || parsed === null || Array.isArray(parsed)) return sanitizeLine(line);
-  const { time, level, room, message, ...fields } = parsed as Record<string, unknown>;
+  const { time, level, module, message, ...fields } = parsed as Record<string, unknown>;
   const word = (value: unknown) => (typeof value === 'string' ? sanitizeLine(value) : '');
   const paint = level === 'error' ? style.red : level === 'warn' ? style.yellow : style.cyan;
   const rest = Object.entries(fields)
@@ -146,7 +146,7 @@ export function readableLine(line: string, style: Style): string {
   return [
     style.dim(word(time).replace('T', ' ').replace('Z', '')),
     paint(word(level).padEnd(5)),
-    style.bold(word(room)),
+    style.bold(word(module)),
     word(message),
     style.dim(rest),
   ]

@@ -38,6 +38,28 @@ export const MODULES = {
     checks: ['base', 'connection', 'commands', 'files', 'sessions', 'terminals'],
     transfer: ['base', 'connection', 'commands', 'files', 'sessions'],
   },
+  // The same table is in docs/architecture.md.
+  supervisor: {
+    base: [],
+    store: ['base'],
+    history: ['base', 'store'],
+    engine: ['base', 'store'],
+    egress: ['base', 'store', 'history'],
+    profiles: ['base', 'store', 'engine', 'egress'],
+    agents: ['store'],
+    workspace: ['base', 'store', 'history', 'profiles'],
+    sandboxes: ['base', 'store', 'history', 'engine', 'egress', 'workspace'],
+    snapshots: ['base', 'store', 'history', 'engine', 'profiles', 'workspace', 'sandboxes'],
+    turns: ['base', 'store', 'history', 'agents', 'workspace', 'sandboxes'],
+    terminals: ['base', 'store', 'history', 'engine', 'workspace', 'sandboxes'],
+    sessions: ['base', 'store', 'history', 'engine', 'workspace', 'sandboxes', 'snapshots', 'turns'],
+    doctor: ['store', 'engine', 'sandboxes'],
+    rpc: ['base', 'store', 'history', 'egress', 'workspace', 'snapshots', 'turns', 'terminals', 'sessions'],
+    daemon: [
+      ...['base', 'store', 'history', 'engine', 'egress', 'profiles', 'workspace', 'sandboxes', 'snapshots'],
+      ...['turns', 'terminals', 'sessions', 'doctor', 'rpc'],
+    ],
+  },
 };
 const VAGUE = /^(utils?|helpers?|commons?|misc|managers?)$/i;
 

@@ -4,10 +4,10 @@ import type { AgentConfig, Profile } from '../../protocol/profile.ts';
 import { addLimits } from './limits.ts';
 import { type AgentDriver, turnError } from './driver.ts';
 
-/** The kernel's limit for one argument, less a little for its ending. */
+/** The kernel's limit for one argument, less its NUL byte. */
 const ARGUMENT_BYTES = 128 * 1024 - 1;
 
-/** Any program: the prompt on stdin or as its last argument, the output as it writes it, the exit code as its verdict. */
+/** Runs any program: the prompt is its stdin or its last argument, and its exit code is the outcome. */
 export const commandDriver = (config: Extract<AgentConfig, { protocol: 'command' }>): AgentDriver => ({
   kind: 'command',
 
@@ -58,9 +58,9 @@ export const commandDriver = (config: Extract<AgentConfig, { protocol: 'command'
         output: null,
         error: turnError(
           'agent_failed',
-          'Nobody knows the exit code of the agent',
+          'The exit code of the agent is unknown',
           addLimits(
-            { why: 'something in the sandbox killed the process that keeps it', next },
+            { why: 'something in the sandbox killed the process that waits for it', next },
             progress.limits,
           ),
         ),

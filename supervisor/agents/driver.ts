@@ -5,7 +5,7 @@ import type { Profile } from '../../protocol/profile.ts';
 import type { TurnLaunch, TurnProgress } from '../../sidecar/wire.ts';
 import type { SessionRow } from '../store/sessions.ts';
 
-/** How a turn ended, as the agent's own doing: cancel, timeout and loss of the sandbox are decided elsewhere. */
+/** How the agent ended a turn. Cancellation, timeout and loss of the sandbox are decided in `turns/`. */
 export interface AgentOutcome {
   readonly status: Extract<TurnStatus, 'succeeded' | 'failed'>;
   readonly exitCode: number | null;
@@ -20,13 +20,13 @@ export interface LaunchRequest {
   readonly freshTmp: boolean;
 }
 
-/** One way to drive an agent: how a request becomes a launch, and what its end means. */
+/** One way to run an agent: how a request becomes a launch, and what its exit means. */
 export interface AgentDriver {
   readonly kind: 'handler' | 'command';
-  /** Refuses input this agent cannot take, with `invalid_params`. Called before the turn is queued. */
+  /** Errors: `invalid_params` for input that this agent cannot take. Called before the turn is queued. */
   validateInput(input: Buffer): void;
   launch(request: LaunchRequest, row: SessionRow, profile: Profile): { launch: TurnLaunch; input: Buffer };
-  /** `result` is what the handler wrote, whole; null where there is none. */
+  /** `result`: the whole result that a handler wrote; null: none. */
   outcome(progress: TurnProgress, result: Buffer | null): AgentOutcome;
 }
 

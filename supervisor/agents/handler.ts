@@ -4,7 +4,7 @@ import { type HandlerResult, HandlerResultSchema } from '../../sidecar/wire.ts';
 import { addLimits } from './limits.ts';
 import { type AgentDriver, turnError } from './driver.ts';
 
-/** The longest texts that are kept of an agent's error. */
+/** Longest texts of an agent's error that are stored. */
 const MESSAGE_CHARACTERS = 8000;
 const TRACEBACK_CHARACTERS = 32_000;
 const NAME_CHARACTERS = 200;
@@ -28,7 +28,7 @@ export const handlerDriver = (config: Extract<AgentConfig, { protocol: 'handler'
   launch(request, row, profile: Profile) {
     const value: unknown = JSON.parse(request.input.toString('utf8'));
     const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
-    // The session's own name wins: which conversation this is must not be the caller's to claim in the body.
+    // The session's name replaces one in the body: callers must not claim to be another conversation.
     const input = isObject ? { ...value, session_id: row.name } : value;
     return {
       launch: {

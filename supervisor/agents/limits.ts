@@ -35,7 +35,7 @@ export function reportsFullDisk(errorOutput: string): boolean {
   return DISK_FULL.test(errorOutput);
 }
 
-/** Names the limits that a failed turn met in its error; `rest` is what is said without them. */
+/** Adds the limits that a failed turn met to its error. */
 export function addLimits(rest: Omit<ErrorData, 'code'>, limits: readonly Limit[]): Omit<ErrorData, 'code'> {
   const [first] = limits;
   if (first === undefined) return rest;

@@ -1,7 +1,7 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Log } from './log.ts';
 
-/** Work that nobody waits for before the supervisor leaves. */
+/** Work that runs in the background until the supervisor shuts down. */
 export class BackgroundWork {
   readonly #running = new Set<Promise<void>>();
   readonly #log: Log;
@@ -10,7 +10,7 @@ export class BackgroundWork {
     this.#log = log;
   }
 
-  /** What fails is logged: whoever begins it here has a later occasion to do it again. */
+  /** An error is logged. The caller retries on a later occasion. */
   add(work: Promise<void>): void {
     const guarded = work.catch((error: unknown) => {
       this.#log.warn('background work failed', { why: HoldfastError.from(error).sentence });

@@ -1,8 +1,8 @@
-/** Lets waiters of one key sleep until something about it changes. */
+/** Lets callers wait for the next change of a key. */
 export class ChangeNotifier {
   readonly #waiters = new Map<string, Set<() => void>>();
 
-  /** Wakes everybody who waits for this key. */
+  /** Wakes every waiter of this key. */
   notify(key: string): void {
     const waiting = this.#waiters.get(key);
     if (waiting === undefined) return;
@@ -10,7 +10,7 @@ export class ChangeNotifier {
     for (const wake of waiting) wake();
   }
 
-  /** Resolves at the next `tell`, after `timeoutMs`, or when the signal aborts – whichever is first. */
+  /** Resolves at the next `notify`, after `timeoutMs`, or when the signal aborts, whichever is first. */
   wait(key: string, timeoutMs: number, signal?: AbortSignal): Promise<void> {
     if (signal?.aborted === true) return Promise.resolve();
     return new Promise((resolve) => {

@@ -5,7 +5,7 @@ const LENGTH = 16;
 
 export type IdKind = 'ses' | 'turn' | 'exec' | 'term' | 'sub' | 'snp';
 
-/** Where ids come from: 80 random bits in lower-case base32, with the kind in front. */
+/** Creates ids: a kind and 80 random bits in lower-case base32. */
 export interface Ids {
   next(kind: IdKind): string;
 }

@@ -1,8 +1,8 @@
-/** One lane per key: tasks of a session run one after the other, those of different sessions beside each other. */
+/** A mutex per key: tasks of one key run one after the other, tasks of different keys at the same time. */
 export class KeyedMutex {
   readonly #tails = new Map<string, Promise<unknown>>();
 
-  /** Runs `task` when every earlier task of the key has settled; its outcome is the caller's alone. */
+  /** Runs `task` when every earlier task of the key has settled. The caller gets its result or error. */
   run<T>(key: string, task: () => Promise<T>): Promise<T> {
     const before = this.#tails.get(key) ?? Promise.resolve();
     const mine = before.then(task, task);
@@ -17,7 +17,7 @@ export class KeyedMutex {
     return mine;
   }
 
-  /** Settles when nothing that was asked before this call is left to do. */
+  /** Settles when every task that was added before this call has settled. */
   async drained(): Promise<void> {
     await Promise.all(this.#tails.values());
   }

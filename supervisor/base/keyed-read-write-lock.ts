@@ -1,57 +1,57 @@
-interface Door {
-  /** Changes under way. */
-  inside: number;
-  /** How many keep it shut. */
-  shut: number;
-  /** Resolved when something of that has changed. */
-  moved: PromiseWithResolvers<void>;
+interface Lock {
+  readers: number;
+  /** Exclusive holders, and those that wait to be one. */
+  writers: number;
+  /** Resolved when one of the numbers changes. */
+  changed: PromiseWithResolvers<void>;
 }
 
 /**
- * Holds the changes that clients make to files back while a workspace is brought back to a snapshot: one that came between the
- * snapshot before it and its end would be in neither. What is shut must not hold anything that a change under way may wait for.
+ * A read-write lock per key. A waiting writer keeps new readers out. A restore takes it exclusively, and each change that a client
+ * makes to a file shares it: a change between the snapshot before the restore and its end would be lost. Whoever waits for the
+ * exclusive lock must hold nothing that a reader may wait for.
  */
 export class KeyedReadWriteLock {
-  readonly #doors = new Map<string, Door>();
+  readonly #locks = new Map<string, Lock>();
 
-  /** Does `change` as soon as the workspace of the session is nobody's alone. */
-  async runShared<T>(sessionId: string, change: () => Promise<T>): Promise<T> {
-    let door = this.#door(sessionId);
-    for (; door.shut > 0; door = this.#door(sessionId)) await door.moved.promise;
-    door.inside += 1;
+  /** Runs `act` while nobody holds the exclusive lock of the key. */
+  async runShared<T>(key: string, act: () => Promise<T>): Promise<T> {
+    let lock = this.#lockOf(key);
+    for (; lock.writers > 0; lock = this.#lockOf(key)) await lock.changed.promise;
+    lock.readers += 1;
     try {
-      return await change();
-    } finally {
-      door.inside -= 1;
-      this.#move(sessionId, door);
-    }
-  }
-
-  /** Waits for the changes under way and does `act` before the next ones. */
-  async runExclusive<T>(sessionId: string, act: () => Promise<T>): Promise<T> {
-    const door = this.#door(sessionId);
-    door.shut += 1;
-    try {
-      while (door.inside > 0) await door.moved.promise;
       return await act();
     } finally {
-      door.shut -= 1;
-      this.#move(sessionId, door);
+      lock.readers -= 1;
+      this.#notify(key, lock);
     }
   }
 
-  #door(sessionId: string): Door {
-    const known = this.#doors.get(sessionId);
-    if (known !== undefined) return known;
-    const door: Door = { inside: 0, shut: 0, moved: Promise.withResolvers() };
-    this.#doors.set(sessionId, door);
-    return door;
+  /** Runs `act` when every reader has ended, and before the next one. Several exclusive holders do not exclude each other. */
+  async runExclusive<T>(key: string, act: () => Promise<T>): Promise<T> {
+    const lock = this.#lockOf(key);
+    lock.writers += 1;
+    try {
+      while (lock.readers > 0) await lock.changed.promise;
+      return await act();
+    } finally {
+      lock.writers -= 1;
+      this.#notify(key, lock);
+    }
   }
 
-  #move(sessionId: string, door: Door): void {
-    if (door.inside === 0 && door.shut === 0) this.#doors.delete(sessionId);
-    const { resolve } = door.moved;
-    door.moved = Promise.withResolvers();
+  #lockOf(key: string): Lock {
+    const known = this.#locks.get(key);
+    if (known !== undefined) return known;
+    const lock: Lock = { readers: 0, writers: 0, changed: Promise.withResolvers() };
+    this.#locks.set(key, lock);
+    return lock;
+  }
+
+  #notify(key: string, lock: Lock): void {
+    if (lock.readers === 0 && lock.writers === 0) this.#locks.delete(key);
+    const { resolve } = lock.changed;
+    lock.changed = Promise.withResolvers();
     resolve();
   }
 }

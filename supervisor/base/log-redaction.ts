@@ -1,30 +1,30 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 
-/** What a log line may carry beside its message. Values of turns, environments and requests never belong there. */
+/** Fields of a log line beside its message. Never inputs, outputs, environments or requests. */
 export type LogFields = Readonly<Record<string, unknown>>;
 
 const LONGEST_TEXT = 2000;
-/** A secret that begins where the shown text ends is seen whole. */
-const LOOKED_AT = LONGEST_TEXT + 1000;
+/** Enough to see the whole of a secret that begins where the shown text ends. */
+const INSPECTED = LONGEST_TEXT + 1000;
 const MOST_ENTRIES = 50;
 const DEEPEST = 4;
 const SECRET_KEY =
   /token|authori[sz]ation|password|passphrase|secret|credential|cookie|api[-_]?key|private[-_]?key|^key$/i;
-/** Belongs to the person and the agent: no log needs it. */
+/** Content of people and agents: no log needs it. */
 const PRIVATE_KEY =
   /^(params|env|environment|input|prompt|output|stdin|stdout|stderr|argv|command|result|traceback)$/i;
 const BEARER = /\b(bearer|basic)\s{1,8}[\w.~+/=-]{8,}/gi;
 const USER_INFO = /(\b[a-z][a-z0-9+.-]{0,20}:\/\/)[^\s/@:]{0,500}:[^\s/@]{1,500}@/gi;
 
 export function redactText(text: string): string {
-  // Only as much as is shown is looked at: what is said to be an error may be megabytes long.
-  const shown = text.slice(0, LOOKED_AT).replace(BEARER, '$1 [redacted]').replace(USER_INFO, '$1[redacted]@');
-  return text.length > LOOKED_AT || shown.length > LONGEST_TEXT
+  // Only the part that is shown is searched: the message of an error may be megabytes long.
+  const shown = text.slice(0, INSPECTED).replace(BEARER, '$1 [redacted]').replace(USER_INFO, '$1[redacted]@');
+  return text.length > INSPECTED || shown.length > LONGEST_TEXT
     ? `${shown.slice(0, LONGEST_TEXT)}… (${text.length} characters)`
     : shown;
 }
 
-/** A value that is safe and small enough for a log: plain JSON, bounded in depth, width and length. */
+/** A value as plain JSON without secrets, bounded in depth, width and length. */
 export function redact(value: unknown, depth = 0): unknown {
   if (value === null || typeof value === 'boolean' || typeof value === 'number') return value;
   if (typeof value === 'string') return redactText(value);
@@ -61,7 +61,7 @@ function redactError(error: Error, depth: number): Record<string, unknown> {
   };
 }
 
-/** Our own errors say all there is to say; where they were made matters only for faults of the program. */
+/** An error of ours explains itself; its stack matters only for a fault of the program. */
 function isExpected(error: Error): boolean {
   return error instanceof HoldfastError && error.code !== 'internal';
 }

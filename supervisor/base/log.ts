@@ -3,13 +3,13 @@ import { type LogFields, redact, redactText } from './log-redaction.ts';
 
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error';
 
-/** One room's voice in the log of the supervisor. */
+/** The log of one module. */
 export interface Log {
   debug(message: string, fields?: LogFields): void;
   info(message: string, fields?: LogFields): void;
   warn(message: string, fields?: LogFields): void;
   error(message: string, fields?: LogFields): void;
-  /** The same log under another room's name. */
+  /** The log of another module, in the same file. */
   child(name: string): Log;
 }
 
@@ -28,8 +28,8 @@ const LONGEST_LINE = 16_384;
 const MODE = 0o600;
 
 /**
- * JSON lines `{time, level, room, message, …}` in files that rotate. Written synchronously, so that the last line before a
- * crash is there. A log that cannot be written (disk full, home gone) loses lines, counts them, and never fails its caller.
+ * JSON lines `{time, level, module, message, …}` in files that rotate. Written synchronously, so that the last line before a
+ * crash is in the file. When the log cannot be written (disk full, home removed), lines are lost and counted; no caller fails.
  */
 export class LogFile {
   readonly path: string;
@@ -62,15 +62,15 @@ export class LogFile {
     };
   }
 
-  write(level: LogLevel, room: string, message: string, fields: LogFields = {}): void {
+  write(level: LogLevel, module: string, message: string, fields: LogFields = {}): void {
     if (this.#closed || WEIGHT[level] < this.#weight) return;
     const time = this.#now().toISOString();
     if (this.#lost > 0) {
       const lost = this.#lost;
-      if (this.#append(line({ time, level: 'warn', room: 'daemon', message: 'log lines were lost', lost })))
+      if (this.#append(line({ time, level: 'warn', module: 'daemon', message: 'log lines were lost', lost })))
         this.#lost = 0;
     }
-    if (!this.#append(lineOf(time, level, room, message, fields))) this.#lost += 1;
+    if (!this.#append(lineOf(time, level, module, message, fields))) this.#lost += 1;
   }
 
   close(): void {
@@ -87,7 +87,7 @@ export class LogFile {
       this.#bytes += written;
       return written === bytes.length;
     } catch {
-      // There is nowhere left to report it; the next line that can be written says how many are missing.
+      // This cannot be logged; the next line that is written says how many are missing.
       this.#release();
       return false;
     }
@@ -122,16 +122,16 @@ export class LogFile {
     try {
       closeSync(fd);
     } catch {
-      // A close that fails (ENOSPC, EIO) has still let go of the descriptor.
+      // A close that fails (ENOSPC, EIO) has still released the descriptor.
     }
   }
 }
 
-function lineOf(time: string, level: LogLevel, room: string, message: string, fields: LogFields): string {
+function lineOf(time: string, level: LogLevel, module: string, message: string, fields: LogFields): string {
   const shown = redactText(message);
-  const full = line({ time, level, room, message: shown, ...asRecord(redact(fields)) });
+  const full = line({ time, level, module, message: shown, ...asRecord(redact(fields)) });
   if (Buffer.byteLength(full) <= LONGEST_LINE) return full;
-  return line({ time, level, room, message: shown, shortened: full.slice(0, LONGEST_LINE / 4) });
+  return line({ time, level, module, message: shown, shortened: full.slice(0, LONGEST_LINE / 4) });
 }
 
 function line(record: Record<string, unknown>): string {

@@ -9,7 +9,7 @@ import { removeTree } from '../store/remove-tree.ts';
 import { hasErrorCode } from '../store/storage-error.ts';
 import { describeGarbage } from './engine-objects.ts';
 import type { Log } from '../base/log.ts';
-import type { Services } from './services.ts';
+import type { Services } from './composition.ts';
 
 /** What was found to belong to nothing: what went or would go, and what stays because it may be somebody's work. */
 export interface Collected {
@@ -28,11 +28,11 @@ interface Find {
  * workspace with a row is not looked at, and one without a row goes only when it is empty.
  */
 export class GarbageCollector {
-  readonly #rooms: Services;
+  readonly #services: Services;
   readonly #log: Log;
 
-  constructor(rooms: Services, log: Log) {
-    this.#rooms = rooms;
+  constructor(services: Services, log: Log) {
+    this.#services = services;
     this.#log = log;
   }
 
@@ -41,14 +41,14 @@ export class GarbageCollector {
    * not need goes all the same: it may be all that gives a full disk room again.
    */
   async collect(dryRun: boolean): Promise<Collected> {
-    const { maintenance } = this.#rooms.sessionServices.snapshots;
+    const { maintenance } = this.#services;
     let observed: readonly ObservedObject[];
     try {
-      observed = await this.#rooms.engine.observe();
+      observed = await this.#services.engine.observe();
     } catch (error) {
       throw onlySnapshots(error, await maintenance.collect(dryRun), dryRun);
     }
-    const rows = new Map(this.#rooms.sessions.all().map((row) => [row.id, row]));
+    const rows = new Map(this.#services.sessions.all().map((row) => [row.id, row]));
     const alive = (id: string): boolean => {
       const row = rows.get(id);
       return row !== undefined && row.status !== 'deleted';
@@ -77,7 +77,7 @@ export class GarbageCollector {
   }
 
   #onEngine(observed: readonly ObservedObject[], alive: (id: string) => boolean): Find[] {
-    const { engine } = this.#rooms;
+    const { engine } = this.#services;
     return observed.flatMap((object) => {
       const { sessionId, role } = object;
       // Code and program volumes go with their version; a workspace never goes by itself.
@@ -109,7 +109,7 @@ export class GarbageCollector {
   }
 
   async #runs(observed: readonly ObservedObject[], alive: (id: string) => boolean): Promise<Find[]> {
-    const { home } = this.#rooms;
+    const { home } = this.#services;
     const mounted = new Set(observed.map(({ sessionId }) => sessionId));
     const finds: Find[] = [];
     for (const name of await folderNames(home.runs)) {
@@ -120,7 +120,7 @@ export class GarbageCollector {
   }
 
   async #workspaces(rows: ReadonlyMap<string, SessionRow>): Promise<Find[]> {
-    const { home } = this.#rooms;
+    const { home } = this.#services;
     const finds: Find[] = [];
     for (const name of await folderNames(home.workspaces)) {
       const row = rows.get(name);
@@ -139,7 +139,7 @@ export class GarbageCollector {
   }
 
   async #deploys(): Promise<Find[]> {
-    const { home, profiles, profileService, operations } = this.#rooms;
+    const { home, profiles, profileService, operations } = this.#services;
     const finds: Find[] = profileService.versions.listUnused().map((one) => ({
       garbage: {
         kind: 'deploy',
@@ -179,7 +179,7 @@ export class GarbageCollector {
 
   /** Program files of other builds. Running containers keep theirs mounted, so these go only when nothing runs. */
   async #runtimes(observed: readonly ObservedObject[]): Promise<Find[]> {
-    const { home, engine } = this.#rooms;
+    const { home, engine } = this.#services;
     if (observed.some(({ kind }) => kind === 'container')) return [];
     const current = engine.programsHash();
     const finds: Find[] = [];
@@ -191,7 +191,7 @@ export class GarbageCollector {
   }
 
   #contents(): Find[] {
-    const { deletedSessions } = this.#rooms;
+    const { deletedSessions } = this.#services;
     return deletedSessions.findRemovable().map(({ sessionId, bytes }) => ({
       garbage: {
         kind: 'database',
@@ -207,7 +207,7 @@ export class GarbageCollector {
   }
 
   async #artifacts(alive: (id: string) => boolean): Promise<Find[]> {
-    const { home, artifacts } = this.#rooms;
+    const { home, artifacts } = this.#services;
     const finds: Find[] = [];
     for (const name of await folderNames(home.artifacts)) {
       if (alive(name)) continue;

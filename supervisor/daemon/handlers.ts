@@ -13,7 +13,7 @@ import { Doctor } from '../doctor/doctor.ts';
 import { GarbageCollector } from './garbage.ts';
 import type { Log } from '../base/log.ts';
 import type { Program } from './program.ts';
-import type { Services } from './services.ts';
+import type { Services } from './composition.ts';
 import { supervisorStatus } from './status.ts';
 
 /** What methods may ask of the process that serves them. */
@@ -27,21 +27,21 @@ export interface ProcessControl {
 
 /** One answer for each method. */
 export function createHandlers(
-  rooms: Services,
+  services: Services,
   program: Program,
   life: ProcessControl,
   log: Log,
 ): HandlerTable {
-  const { sessionService, sessionServices, profileService, events, output, turns, engine } = rooms;
-  const { filesConnections, watchConnections, policies, egress } = rooms;
-  const { snapshots, limits, terminals } = sessionServices;
-  const garbage = new GarbageCollector(rooms, log.child('gc'));
-  const doctor = new Doctor({ ...rooms, program, damage: null });
+  const { sessionService, profileService, engine } = services;
+  const { filesConnections, watchConnections, policies, egress } = services;
+  const { limits, terminals, snapshotService, maintenance } = services;
+  const garbage = new GarbageCollector(services, log.child('gc'));
+  const doctor = new Doctor({ ...services, program, damage: null });
   const sessionId = (reference: string): string => sessionService.find(reference).id;
   return {
     ping: () => ({}),
     'supervisor/status': () =>
-      supervisorStatus(rooms, program, { startedAt: life.startedAt, connections: life.connections() }),
+      supervisorStatus(services, program, { startedAt: life.startedAt, connections: life.connections() }),
     'supervisor/stop': async ({ sandboxes }) => {
       const stopped = sandboxes === true ? await stopSandboxes() : 0;
       life.leaveSoon('stop');
@@ -67,34 +67,30 @@ export function createHandlers(
     ...withStorageLimits(
       filesHandlers<ClientPeer>({
         connections: filesConnections,
-        writes: sessionServices.writes,
+        writeLock: services.writeLock,
         sessionId,
         withSnapshotFiles: (snapshot, session, act) =>
-          snapshots.maintenance.withFiles(snapshots.service.find(snapshot, session), act),
+          maintenance.withFiles(snapshotService.find(snapshot, session), act),
       }),
       limits,
       sessionId,
     ),
     ...watchHandlers<ClientPeer>({ connections: watchConnections, sessionId, ids: randomIds }),
     ...searchHandlers<ClientPeer>({ connections: watchConnections, sessionId }),
-    ...snapshotHandlers<ClientPeer>({ sessions: sessionService, parts: snapshots }),
+    ...snapshotHandlers<ClientPeer>({ ...services, sessions: sessionService, service: snapshotService }),
     ...terminalHandlers<ClientPeer>({ terminals, sessionId }),
     ...sessionHandlers<ClientPeer>({
+      ...services,
       service: sessionService,
-      parts: sessionServices,
-      events,
-      output,
-      turns,
-      ids: randomIds,
     }),
   };
 
   async function stopSandboxes(): Promise<number> {
     const stopped = await sessionService.stopAll();
     // One that is being filled would have its sidecar again.
-    const goOn = await rooms.sessionRuntime.pauseHydration();
+    const goOn = await services.sessionRuntime.pauseHydration();
     try {
-      await removeSidecars(rooms);
+      await removeSidecars(services);
     } catch (error) {
       goOn();
       throw error;

@@ -11,13 +11,13 @@ import { hasErrorCode } from '../store/storage-error.ts';
 import { SidecarClient } from '../workspace/sidecar-client.ts';
 import { removeEngineObjects } from './engine-objects.ts';
 import type { Log } from '../base/log.ts';
-import type { Services } from './services.ts';
+import type { Services } from './composition.ts';
 
 export interface PurgeOptions {
   readonly home: Home;
   readonly engine: Engine;
   /** Null where the database cannot be read: purging works all the same. */
-  readonly rooms: Pick<Services, 'sessionRuntime' | 'sessions' | 'profiles' | 'watchConnections'> | null;
+  readonly services: Pick<Services, 'sessionRuntime' | 'sessions' | 'profiles' | 'watchConnections'> | null;
   readonly log: Log;
 }
 
@@ -82,8 +82,8 @@ export class Purge {
   }
 
   async #question(): Promise<HoldfastError> {
-    const { home, rooms } = this.#options;
-    const sessions = rooms?.sessions.all().filter(({ status }) => status !== 'deleted').length;
+    const { home, services } = this.#options;
+    const sessions = services?.sessions.all().filter(({ status }) => status !== 'deleted').length;
     const workspaces = (await names(home.workspaces)).length;
     const what =
       sessions === undefined ? `${workspaces} workspaces` : `${sessions} sessions with their workspaces`;
@@ -95,12 +95,12 @@ export class Purge {
   }
 
   async #run(tell: (stage: string, done?: number, of?: number, unit?: string) => void): Promise<Garbage[]> {
-    const { home, engine, rooms, log } = this.#options;
+    const { home, engine, services, log } = this.#options;
     log.warn('purge', { home: home.root });
     tell('containers');
     // Whatever ran goes with its container; nothing must be started meanwhile.
-    await rooms?.watchConnections.close();
-    await rooms?.sessionRuntime.stop();
+    await services?.watchConnections.close();
+    await services?.sessionRuntime.stop();
     const removed = await removeEngineObjects(engine);
     const folders = await names(home.workspaces);
     for (const [index, name] of folders.entries()) {
@@ -138,9 +138,9 @@ export class Purge {
   }
 
   async #clearThroughSidecar(sessionId: string): Promise<boolean> {
-    const { engine, rooms } = this.#options;
-    const row = rooms?.sessions.get(sessionId);
-    const profile = row === undefined || row === null ? null : rooms?.profiles.get(row.profile);
+    const { engine, services } = this.#options;
+    const row = services?.sessions.get(sessionId);
+    const profile = row === undefined || row === null ? null : services?.profiles.get(row.profile);
     if (row === undefined || row === null || profile === null || profile === undefined) return false;
     await engine.startSidecar(sandboxSpec(row, profile.config, profile.image, profile.version));
     try {

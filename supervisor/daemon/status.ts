@@ -1,14 +1,14 @@
 import type { Result } from '../../protocol/methods.ts';
 import type { Program } from './program.ts';
-import type { Services } from './services.ts';
+import type { Services } from './composition.ts';
 
 /** The answer to `supervisor/status`. `live`: sessions that have a sandbox. */
 export function supervisorStatus(
-  rooms: Services,
+  services: Services,
   program: Program,
   process_: { readonly startedAt: number; readonly connections: number },
 ): Result<'supervisor/status'> {
-  const { home, database, engine, sessions, turns } = rooms;
+  const { home, database, engine, sessions, turns } = services;
   const counts = sessions.countByStatus();
   const { deleted, ...present } = counts;
   const total = Object.values(present).reduce((sum, many) => sum + many, 0);

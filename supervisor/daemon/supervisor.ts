@@ -14,7 +14,7 @@ import type { LogFile } from '../base/log.ts';
 import type { Program } from './program.ts';
 import { Purge } from './purge.ts';
 import { removeEngineObjects, removeLeftoverHelpers } from './engine-objects.ts';
-import { openEngine, openServices, type Services } from './services.ts';
+import { openEngine, openServices, type Services } from './composition.ts';
 import { IdleShutdown } from './idle-shutdown.ts';
 
 /** Why a supervisor ends. `home-gone`: its home was removed, so nothing of it may stay. `unneeded`: it was to leave when idle, and is. */
@@ -43,7 +43,7 @@ export class Supervisor {
   readonly stopped: Promise<ShutdownReason>;
   readonly #options: SupervisorOptions;
   readonly #engine: Engine;
-  readonly #rooms: Services | null;
+  readonly #services: Services | null;
   readonly #startedAt = Date.now();
   readonly #resolveLeft: (reason: ShutdownReason) => void;
   #server: RpcServer | null = null;
@@ -52,10 +52,10 @@ export class Supervisor {
   #unfollow: () => void = () => undefined;
   #leaving: ShutdownReason | null = null;
 
-  private constructor(options: SupervisorOptions, engine: Engine, rooms: Services | null) {
+  private constructor(options: SupervisorOptions, engine: Engine, services: Services | null) {
     this.#options = options;
     this.#engine = engine;
-    this.#rooms = rooms;
+    this.#services = services;
     const { promise, resolve } = Promise.withResolvers<ShutdownReason>();
     this.stopped = promise;
     this.#resolveLeft = resolve;
@@ -66,8 +66,8 @@ export class Supervisor {
     const { home, log, program } = options;
     const engine = openEngine(home, program, log.child('engine'));
     try {
-      const { rooms, damage } = open(options, engine);
-      const supervisor = new Supervisor(options, engine, rooms);
+      const { services, damage } = open(options, engine);
+      const supervisor = new Supervisor(options, engine, services);
       await supervisor.#start(damage);
       return supervisor;
     } catch (error) {
@@ -85,9 +85,9 @@ export class Supervisor {
 
   async #start(damage: HoldfastError | null): Promise<void> {
     const { home, log, program } = this.#options;
-    const rooms = this.#rooms;
-    if (rooms !== null) await this.#firstLook(rooms);
-    const purge = new Purge({ home, engine: this.#engine, rooms, log: log.child('purge') });
+    const services = this.#services;
+    if (services !== null) await this.#firstLook(services);
+    const purge = new Purge({ home, engine: this.#engine, services, log: log.child('purge') });
     const life = {
       startedAt: this.#startedAt,
       connections: () => this.#server?.connections ?? 0,
@@ -95,23 +95,23 @@ export class Supervisor {
       purge: purge.handler((all) => void setImmediate(() => this.shutDown(all ? 'purge' : 'stop'))),
     };
     const table =
-      rooms === null || damage !== null
+      services === null || damage !== null
         ? createDamagedHomeHandlers(
             damage ?? new HoldfastError('home_damaged', 'The database cannot be used'),
             new Doctor({ home, engine: this.#engine, program, database: null, sessions: null, damage }),
             life,
           )
-        : createHandlers(rooms, program, life, log.child('daemon'));
+        : createHandlers(services, program, life, log.child('daemon'));
     const handlers = refuseUnavailable(table, (method) => (ALWAYS.has(method) ? null : this.#refusal(purge)));
     this.#server = await RpcServer.listen({
       place: { directory: home.socketDirectory, name: PROTOCOL_SOCKET },
       identity: {
-        supervisor: { ...program.info, pid: process.pid, epoch: rooms?.database.epoch() ?? 0 },
+        supervisor: { ...program.info, pid: process.pid, epoch: services?.database.epoch() ?? 0 },
         home: home.root,
         capabilities: {},
       },
       handlers,
-      payloads: rooms?.payloads,
+      payloads: services?.payloads,
       onInternalError: (error, where) =>
         log.child('rpc').error('a request failed', { error, method: where.method }),
       onConnectionBroken: (error) => log.child('rpc').info('a connection was ended', { error }),
@@ -133,10 +133,10 @@ export class Supervisor {
   /** By a client, by a sandbox – somebody has to end what is idle – or by a workspace that is being filled. */
   #isNeeded(): boolean {
     if ((this.#server?.connections ?? 0) > 0) return true;
-    if (this.#rooms === null) return false;
-    if (this.#rooms.sessionServices.snapshots.hydration.isBusy) return true;
-    const { active, idle, paused } = this.#rooms.sessions.countByStatus();
-    const { running, queued } = this.#rooms.turns.countByStatus();
+    if (this.#services === null) return false;
+    if (this.#services.hydration.isBusy) return true;
+    const { active, idle, paused } = this.#services.sessions.countByStatus();
+    const { running, queued } = this.#services.turns.countByStatus();
     return active + idle + paused + running + queued > 0;
   }
 
@@ -174,21 +174,21 @@ export class Supervisor {
     const daemon = log.child('daemon');
     daemon.info('leaving', { reason });
     this.#watch?.close();
-    this.#rooms?.deletedSessions.close();
+    this.#services?.deletedSessions.close();
     this.#unneeded?.close();
     this.#unfollow();
     if (reason === 'handover') await failpoint('handover.after-ack');
     // First: what else ends here may wait for one.
-    await this.#try('fills', () => within(DRAIN_MS, this.#rooms?.sessionRuntime.pauseHydration()));
-    await this.#try('profiles', () => within(DRAIN_MS, this.#rooms?.profileService.waitUntilIdle()));
+    await this.#try('fills', () => within(DRAIN_MS, this.#services?.sessionRuntime.pauseHydration()));
+    await this.#try('profiles', () => within(DRAIN_MS, this.#services?.profileService.waitUntilIdle()));
     await this.#try('server', () => within(DRAIN_MS, this.#server?.close()));
-    await this.#try('watches', () => within(DRAIN_MS, this.#rooms?.watchConnections.close()));
-    await this.#try('files', () => within(DRAIN_MS, this.#rooms?.filesConnections.close()));
-    await this.#try('egress', () => this.#rooms?.egress.close());
-    await this.#try('sessions', () => within(DRAIN_MS, this.#rooms?.sessionRuntime.stop()));
+    await this.#try('watches', () => within(DRAIN_MS, this.#services?.watchConnections.close()));
+    await this.#try('files', () => within(DRAIN_MS, this.#services?.filesConnections.close()));
+    await this.#try('egress', () => this.#services?.egress.close());
+    await this.#try('sessions', () => within(DRAIN_MS, this.#services?.sessionRuntime.stop()));
     if (reason === 'home-gone') await this.#try('engine objects', () => removeEngineObjects(this.#engine));
     await this.#try('engine', () => within(DRAIN_MS, this.#engine.close()));
-    await this.#try('database', () => this.#rooms?.database.close());
+    await this.#try('database', () => this.#services?.database.close());
     if (reason === 'handover') await failpoint('handover.before-release');
     if (reason === 'purge') await this.#try('home', () => Purge.removeHome(home));
     await this.#try('lock', () => lock.release());
@@ -211,13 +211,13 @@ export class Supervisor {
 function open(
   { home, program, log }: SupervisorOptions,
   engine: Engine,
-): { rooms: Services | null; damage: HoldfastError | null } {
+): { services: Services | null; damage: HoldfastError | null } {
   try {
-    return { rooms: openServices(home, engine, program, log.child('daemon')), damage: null };
+    return { services: openServices(home, engine, program, log.child('daemon')), damage: null };
   } catch (error) {
     if (!(error instanceof HoldfastError) || error.code !== 'home_damaged') throw error;
     log.child('daemon').warn('the database is damaged', { error });
-    return { rooms: null, damage: error };
+    return { services: null, damage: error };
   }
 }
 

@@ -1,18 +1,18 @@
 const MOST_CHARACTERS = 120;
-/** Under these names a handler's input has what a person asked for. */
+/** Fields of a handler's input that hold the prompt, in order of preference. */
 const FIELDS = ['prompt', 'message', 'text', 'input', 'task', 'query'];
 const WORD = /[\s\p{C}]+/gu;
 
 /**
- * What a person asked a turn for, as one short line without control characters: of JSON the text in it, where that is plain. Empty for
- * an input that says nothing.
+ * The prompt of a turn as one short line without control characters. Of a JSON input it is the text or the first known field.
+ * Empty for an input without text.
  */
 export function summarizePrompt(input: Uint8Array): string {
   const text = new TextDecoder().decode(input);
   const line = (textIn(text) ?? text).replaceAll(WORD, ' ').trim();
   if (line.length <= MOST_CHARACTERS) return line;
   const cut = line.slice(0, MOST_CHARACTERS - 1);
-  // Half of a character is none.
+  // A cut surrogate pair is removed.
   return `${/[\uD800-\uDBFF]$/.test(cut) ? cut.slice(0, -1) : cut}…`;
 }
 
@@ -30,7 +30,7 @@ function textIn(input: string): string | undefined {
     }
     return undefined;
   } catch {
-    // Cut off, or never JSON.
+    // Truncated, or not JSON.
     return undefined;
   }
 }

@@ -5,7 +5,7 @@ import type { EventLog } from './event-log.ts';
 import type { Database } from '../store/database.ts';
 import type { SessionRow, Sessions } from '../store/sessions.ts';
 
-/** Rows of sessions and the events that tell of their changes, always written in one transaction. */
+/** Rows of sessions and the events about their changes, written in one transaction. */
 export class SessionRecords {
   readonly #database: Database;
   readonly #sessions: Sessions;
@@ -19,7 +19,7 @@ export class SessionRecords {
     this.#now = now;
   }
 
-  /** The row of a session that is not deleted. */
+  /** Errors: `not_found`, also for a deleted session. */
   get(sessionId: string): SessionRow {
     const row = this.#sessions.get(sessionId);
     if (row === null) {
@@ -40,18 +40,21 @@ export class SessionRecords {
     return this.#sessions.get(sessionId);
   }
 
-  /** Changes the row, says so in the history, and adds a `session.status` event where the state changed. */
+  /** Changes the row and appends `events`, and a `session.status` event if the status changes. */
   change(sessionId: string, patch: Partial<SessionRow>, why: string, events: EventEntry[] = []): SessionRow {
     return this.#database.transaction(() => {
       const before = this.#sessions.get(sessionId);
       if (before === null) throw new HoldfastError('not_found', `There is no session ${sessionId}`);
       const to: SessionStatus = patch.status ?? before.status;
-      const moved = to !== before.status;
-      const row = this.#sessions.update(sessionId, moved ? { ...patch, statusSince: this.#now() } : patch);
-      const told: EventEntry[] = moved
+      const isNewStatus = to !== before.status;
+      const row = this.#sessions.update(
+        sessionId,
+        isNewStatus ? { ...patch, statusSince: this.#now() } : patch,
+      );
+      const entries: EventEntry[] = isNewStatus
         ? [...events, { type: 'session.status', data: { from: before.status, to, why } }]
         : events;
-      if (told.length > 0) this.#events.append(sessionId, told);
+      if (entries.length > 0) this.#events.append(sessionId, entries);
       return row;
     });
   }

@@ -1,33 +1,31 @@
 import { HoldfastError } from '../../protocol/errors.ts';
+import { Emitter } from '../base/emitter.ts';
 import type { SessionRow } from '../store/sessions.ts';
 
 export type WorkKind = 'turn' | 'exec' | 'terminal';
 
 /**
- * What runs in each sandbox on somebody's behalf. A session with a live turn, exec or terminal is active and never idle.
- * Kept in memory only: turns are found again in the database, execs end with the supervisor that streams them.
+ * The turns, execs and terminals of each session that count as use. A session with active work is never idle. Kept in memory only:
+ * after a restart turns and terminals are found in the database, and execs have ended with the supervisor that streamed them.
  */
 export class ActiveWork {
+  /** The id of a session in which something started or ended. */
+  readonly changed = new Emitter<string>();
   readonly #bySession = new Map<string, Map<string, WorkKind>>();
-  readonly #changed: (sessionId: string, live: number) => void;
-
-  constructor(changed: (sessionId: string, live: number) => void) {
-    this.#changed = changed;
-  }
 
   add(sessionId: string, id: string, kind: WorkKind): void {
-    const things = this.#bySession.get(sessionId) ?? new Map<string, WorkKind>();
-    if (things.has(id)) return;
-    things.set(id, kind);
-    this.#bySession.set(sessionId, things);
-    this.#changed(sessionId, things.size);
+    const work = this.#bySession.get(sessionId) ?? new Map<string, WorkKind>();
+    if (work.has(id)) return;
+    work.set(id, kind);
+    this.#bySession.set(sessionId, work);
+    this.changed.emit(sessionId);
   }
 
   remove(sessionId: string, id: string): void {
-    const things = this.#bySession.get(sessionId);
-    if (things?.delete(id) !== true) return;
-    if (things.size === 0) this.#bySession.delete(sessionId);
-    this.#changed(sessionId, things.size);
+    const work = this.#bySession.get(sessionId);
+    if (work?.delete(id) !== true) return;
+    if (work.size === 0) this.#bySession.delete(sessionId);
+    this.changed.emit(sessionId);
   }
 
   has(sessionId: string, id: string): boolean {
@@ -38,22 +36,22 @@ export class ActiveWork {
     return this.#bySession.get(sessionId)?.size ?? 0;
   }
 
-  /** Errors: `conflict` where something is live in the session; `option`: what ends that instead. */
-  requireIdle({ id, name }: Pick<SessionRow, 'id' | 'name'>, what: string, option = '--force'): void {
-    const live = this.count(id);
-    if (live === 0) return;
-    throw new HoldfastError('conflict', `Session ${name} is not ${what}`, {
+  /** Errors: `conflict` while the session has active work. `option` is the flag that ends the work instead. */
+  requireIdle({ id, name }: Pick<SessionRow, 'id' | 'name'>, change: string, option = '--force'): void {
+    const active = this.count(id);
+    if (active === 0) return;
+    throw new HoldfastError('conflict', `Session ${name} is not ${change}`, {
       why: `${this.#describe(id)} still running in it`,
-      next: `wait, cancel it, or repeat it with ${option}`,
-      details: { live },
+      next: `wait, cancel the work, or repeat the command with ${option}`,
+      details: { live: active },
     });
   }
 
-  /** Live things in the sandbox other than this one: with none, a turn may have a fresh /tmp. */
+  /** Active work beside `id`. With none, a turn may get an empty /tmp. */
   countOthers(sessionId: string, id: string): number {
-    const things = this.#bySession.get(sessionId);
-    if (things === undefined) return 0;
-    return things.size - (things.has(id) ? 1 : 0);
+    const work = this.#bySession.get(sessionId);
+    if (work === undefined) return 0;
+    return work.size - (work.has(id) ? 1 : 0);
   }
 
   sessionIds(): string[] {

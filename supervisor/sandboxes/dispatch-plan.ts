@@ -1,26 +1,26 @@
 import type { DispatchCase, SessionStatus } from '../../protocol/entities.ts';
 import type { ObservedSandbox, ObservedContainer } from '../engine/port.ts';
 
-/** What is on record about a session, as far as the decision needs it. */
+/** The part of a session's row that decides. */
 export interface DispatchRecord {
   readonly status: SessionStatus;
   readonly persistent: boolean;
   /** Generation of the last sandbox; 0 when there has been none. */
   readonly generation: number;
-  /** Code version that sandbox was started with. */
+  /** Version of the code that the last sandbox was started with. */
   readonly codeVersion: number | null;
 }
 
 export interface DispatchWanted {
   /** The profile's current version. */
   readonly codeVersion: number;
-  /** Turns, execs and terminals live in the sandbox now. */
-  readonly live: number;
+  /** Turns, execs and terminals that are active in the sandbox now. */
+  readonly activeWork: number;
 }
 
 /**
- * One thing for the lifecycle to do, in order. `setup` has its place after `start`: with hook `run` in a first or fresh
- * sandbox, `resume` where the workspace was there before.
+ * One step for the lifecycle. `setup` comes after `start`: with hook `run` in a first or fresh sandbox, with `resume` when the
+ * workspace existed before.
  */
 export type Step =
   | { readonly do: 'remove-agent' }
@@ -33,36 +33,36 @@ export type Step =
 
 export interface Plan {
   readonly case: DispatchCase;
-  /** The agent container that was there goes on. */
+  /** The existing agent container is used. */
   readonly reused: boolean;
   readonly steps: readonly Step[];
 }
 
 /**
- * Which sandbox serves the next message. Pure: the record and what the engine shows, nothing else.
+ * Decides which sandbox serves the next request, from the record and the observed containers alone.
  *
  * | agent container | case |
  * |---|---|
- * | running, its code current (or something is live in it) | reuse |
- * | paused, likewise | unpause |
- * | running or paused with older code, nothing live | replaced: reattach, or fresh for an ephemeral session |
- * | gone, never there | create |
- * | gone, session expired, persistent | resurrect |
- * | gone, persistent | reattach |
- * | gone, ephemeral | fresh: the workspace is emptied first |
+ * | running, with current code or active work | reuse |
+ * | paused, with current code or active work | unpause |
+ * | running or paused, with older code and no active work | replaced: reattach, or fresh for an ephemeral session |
+ * | none, and there never was one | create |
+ * | none, session persistent and expired | resurrect |
+ * | none, session persistent | reattach |
+ * | none, session ephemeral | fresh: the workspace is emptied first |
  */
 export function planDispatch(
   record: DispatchRecord,
   observed: ObservedSandbox,
   wanted: DispatchWanted,
 ): Plan {
-  const agent = current(observed.agent, record);
-  const sidecarUp = observed.sidecar?.state === 'running';
-  const sidecar: Step[] = sidecarUp ? [] : [{ do: 'start-sidecar' }];
+  const agent = usableAgent(observed.agent, record);
+  const isSidecarRunning = observed.sidecar?.state === 'running';
+  const sidecar: Step[] = isSidecarRunning ? [] : [{ do: 'start-sidecar' }];
 
   if (agent !== null) {
-    const upToDate = record.codeVersion === wanted.codeVersion;
-    if (upToDate || wanted.live > 0) {
+    const isCodeCurrent = record.codeVersion === wanted.codeVersion;
+    if (isCodeCurrent || wanted.activeWork > 0) {
       return agent.state === 'paused'
         ? { case: 'unpause', reused: true, steps: [{ do: 'thaw' }, ...sidecar] }
         : { case: 'reuse', reused: true, steps: sidecar };
@@ -72,8 +72,8 @@ export function planDispatch(
   return replace(record, observed);
 }
 
-/** The agent's side, when it is one that can go on: of the generation on record, and alive. */
-function current(agent: ObservedContainer | null, record: DispatchRecord): ObservedContainer | null {
+/** The agent container if it can be used: it belongs to the current generation and is running or paused. */
+function usableAgent(agent: ObservedContainer | null, record: DispatchRecord): ObservedContainer | null {
   if (agent?.generation !== record.generation) return null;
   return agent.state === 'running' || agent.state === 'paused' ? agent : null;
 }

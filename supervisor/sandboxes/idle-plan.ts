@@ -16,7 +16,7 @@ export interface IdleTimes {
 
 export interface IdlePlan {
   readonly action: 'none' | 'pause' | 'stop' | 'expire';
-  /** When to look again, ms since 1970; null when nothing will ever be due. */
+  /** When to plan again, ms since 1970; null: never. */
   readonly dueAt: number | null;
 }
 
@@ -29,13 +29,13 @@ export function idleTimes(profile: Profile): IdleTimes {
 }
 
 /**
- * What a session's idleness asks for now. A live turn, exec or terminal is never idle. All times count from the last
- * activity; a clock that went backwards only makes things later. Expiry ends no files: it changes the state only.
+ * What to do with an idle session now. A session with active work is not idle. All times count from the last activity; a clock
+ * that is set back only delays them. Expiry changes the status and deletes no file.
  */
 export function idlePlan(
   record: IdleRecord,
   times: IdleTimes,
-  live: number,
+  activeWork: number,
   canPause: boolean,
   now: number,
 ): IdlePlan {
@@ -43,7 +43,7 @@ export function idlePlan(
   switch (record.status) {
     case 'active':
     case 'idle': {
-      if (live > 0) return { action: 'none', dueAt: null };
+      if (activeWork > 0) return { action: 'none', dueAt: null };
       if (now >= at(times.stop)) return { action: 'stop', dueAt: null };
       if (canPause && times.pause < times.stop) {
         return now >= at(times.pause)
@@ -53,7 +53,7 @@ export function idlePlan(
       return { action: 'none', dueAt: at(times.stop) };
     }
     case 'paused':
-      if (live > 0) return { action: 'none', dueAt: null };
+      if (activeWork > 0) return { action: 'none', dueAt: null };
       return now >= at(times.stop)
         ? { action: 'stop', dueAt: null }
         : { action: 'none', dueAt: at(times.stop) };
@@ -68,7 +68,7 @@ export function idlePlan(
   }
 }
 
-/** The state a session is in once its containers are gone: only a persistent one has something to resume. */
+/** The status of a session without containers. Only a persistent session has something to resume. */
 export function statusWithoutSandbox(record: { persistent: boolean; generation: number }): SessionStatus {
   if (record.generation === 0) return 'created';
   return record.persistent ? 'resumable' : 'expired';

@@ -7,10 +7,10 @@ import type { Lifecycle } from './lifecycle.ts';
 import type { ActiveWork } from './active-work.ts';
 import type { SessionRecords } from '../history/session-records.ts';
 
-/** Longest sleep between two looks: also what a clock that was set forward can be late by. */
+/** Longest time between two checks: also how late an action can be after the clock was set forward. */
 const MOST_MS = 60_000;
 const LEAST_MS = 50;
-/** A plan that failed (engine away) is tried again after this. */
+/** An action that failed (the engine is unreachable) is retried after this. */
 const RETRY_MS = 5000;
 
 export interface IdleClockOptions {
@@ -18,20 +18,20 @@ export interface IdleClockOptions {
   readonly profiles: Profiles;
   readonly lifecycle: Lifecycle;
   readonly records: SessionRecords;
-  readonly live: ActiveWork;
+  readonly activeWork: ActiveWork;
   readonly canPause: () => boolean;
   readonly log: Log;
   readonly now: () => number;
 }
 
-/** Pauses, stops and expires sessions on their profiles' times. */
+/** Pauses, stops and expires idle sessions after the times in their profiles. */
 export class IdleTimer {
   readonly #options: IdleClockOptions;
-  readonly #notBefore = new Map<string, number>();
+  readonly #retryAt = new Map<string, number>();
   #timer: NodeJS.Timeout | null = null;
-  #fires = Number.POSITIVE_INFINITY;
+  #firesAt = Number.POSITIVE_INFINITY;
   #stopped = false;
-  #looking: Promise<void> = Promise.resolve();
+  #checking: Promise<void> = Promise.resolve();
 
   constructor(options: IdleClockOptions) {
     this.#options = options;
@@ -44,10 +44,10 @@ export class IdleTimer {
   async stop(): Promise<void> {
     this.#stopped = true;
     if (this.#timer !== null) clearTimeout(this.#timer);
-    await this.#looking;
+    await this.#checking;
   }
 
-  /** Something about this session changed: its next time may be nearer than the clock is set for. */
+  /** The session changed: its next action may be due before the timer fires. */
   reschedule(sessionId: string): void {
     const row = this.#options.records.peek(sessionId);
     if (row === null || row.status === 'deleted') return;
@@ -56,38 +56,38 @@ export class IdleTimer {
   }
 
   #arm(at: number): void {
-    if (this.#stopped || at >= this.#fires) return;
+    if (this.#stopped || at >= this.#firesAt) return;
     if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#fires = at;
+    this.#firesAt = at;
     const wait = Math.min(MOST_MS, Math.max(LEAST_MS, at - this.#options.now()));
     this.#timer = setTimeout(() => {
-      this.#fires = Number.POSITIVE_INFINITY;
-      // One look at a time: what the one before is still putting away must not be put away twice.
-      this.#looking = this.#looking.then(() => this.#look());
+      this.#firesAt = Number.POSITIVE_INFINITY;
+      // One check at a time: the one before may still be stopping a session.
+      this.#checking = this.#checking.then(() => this.#check());
     }, wait);
   }
 
   /** Never rejects. */
-  async #look(): Promise<void> {
+  async #check(): Promise<void> {
     const { log, now } = this.#options;
     let next = now() + MOST_MS;
     try {
-      next = await this.#putAway(next);
+      next = await this.#actOnIdle(next);
     } catch (error) {
-      log.error('idle sessions could not be looked at', { error });
+      log.error('idle sessions could not be checked', { error });
     }
     this.#arm(next);
   }
 
-  /** Gives the time of the next look: at most `next`, ms since 1970. */
-  async #putAway(latest: number): Promise<number> {
+  /** Returns when to check again: `latest` at most. Both are ms since 1970. */
+  async #actOnIdle(latest: number): Promise<number> {
     const { sessions, now } = this.#options;
     let next = latest;
     for (const row of sessions.all(['created', 'active', 'idle', 'paused', 'resumable'])) {
       if (this.#stopped) return next;
-      const held = this.#notBefore.get(row.id) ?? 0;
-      if (held > now()) {
-        next = Math.min(next, held);
+      const retryAt = this.#retryAt.get(row.id) ?? 0;
+      if (retryAt > now()) {
+        next = Math.min(next, retryAt);
         continue;
       }
       const plan = this.#plan(row);
@@ -101,43 +101,43 @@ export class IdleTimer {
   #dueOf(sessionId: string): number | null {
     const row = this.#options.records.peek(sessionId);
     if (row === null) return null;
-    return this.#notBefore.get(sessionId) ?? this.#plan(row).dueAt;
+    return this.#retryAt.get(sessionId) ?? this.#plan(row).dueAt;
   }
 
   #plan(row: SessionRow): IdlePlan {
-    const { profiles, live, canPause, now } = this.#options;
+    const { profiles, activeWork, canPause, now } = this.#options;
     const profile = profiles.get(row.profile);
     if (profile === null) return { action: 'none', dueAt: null };
-    return idlePlan(row, idleTimes(profile.config), live.count(row.id), canPause(), now());
+    return idlePlan(row, idleTimes(profile.config), activeWork.count(row.id), canPause(), now());
   }
 
   async #act(row: SessionRow, act: Exclude<IdlePlan['action'], 'none'>): Promise<void> {
     const { lifecycle, records, log, now } = this.#options;
-    // Asked again in its lane: it may have been used while that was busy.
-    const still = (): boolean => {
+    // Checked again with the mutex held: the session may have been used while this waited for the mutex.
+    const isStillDue = (): boolean => {
       const current = records.peek(row.id);
       return current !== null && this.#plan(current).action === act;
     };
     try {
       switch (act) {
         case 'pause':
-          await lifecycle.pauseIf(row.id, still);
+          await lifecycle.pauseIf(row.id, isStillDue);
           break;
         case 'stop':
-          await lifecycle.stopIf(row.id, still);
+          await lifecycle.stopIf(row.id, isStillDue);
           break;
         case 'expire':
           records.change(row.id, { status: 'expired' }, 'not used for as long as its profile allows');
           break;
       }
-      this.#notBefore.delete(row.id);
+      this.#retryAt.delete(row.id);
     } catch (error) {
-      log.warn('an idle session could not be put away', {
+      log.warn('an idle session could not be paused or stopped', {
         session: row.id,
         act,
         why: HoldfastError.from(error).sentence,
       });
-      this.#notBefore.set(row.id, now() + RETRY_MS);
+      this.#retryAt.set(row.id, now() + RETRY_MS);
     }
   }
 }

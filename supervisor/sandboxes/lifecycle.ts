@@ -1,6 +1,7 @@
 import type { DispatchResult } from '../../protocol/entities.ts';
 import { type ErrorCode, HoldfastError } from '../../protocol/errors.ts';
 import type { Profile } from '../../protocol/profile.ts';
+import { Hook } from '../base/hook.ts';
 import { failpoint } from '../base/failpoints.ts';
 import type { Engine, ObservedSandbox, SandboxSpec } from '../engine/port.ts';
 import type { ProfileRow, Profiles } from '../store/profiles.ts';
@@ -19,10 +20,10 @@ import type { SessionRecords } from '../history/session-records.ts';
 import type { SidecarConnections } from './sidecar-connections.ts';
 import { sandboxSpec, sidecarOnlySpec, workspaceSpec } from './sandbox-spec.ts';
 
-/** How long an agent container may take to end by itself. */
+/** How long an agent container may take to end after TERM. */
 export const STOP_GRACE_MS = 3000;
 
-/** What acting on a sandbox that has changed meanwhile fails with. */
+/** The errors of a step that ran on a stale observation. */
 const STALE: ReadonlySet<ErrorCode> = new Set(['sandbox_lost', 'engine_error', 'invalid_state', 'conflict']);
 
 export interface AgentExit {
@@ -35,7 +36,7 @@ export interface ReadySandbox {
   readonly client: SidecarClient;
   readonly row: SessionRow;
   readonly profile: ProfileRow;
-  /** Request → sandbox ready, ms. */
+  /** From the request to the ready sandbox, ms. */
   readonly dispatchMs: number;
 }
 
@@ -45,34 +46,35 @@ export interface LifecycleOptions {
   readonly profiles: Profiles;
   readonly sidecars: SidecarConnections;
   readonly observations: ObservationCache;
-  readonly lanes: KeyedMutex;
-  readonly live: ActiveWork;
+  readonly sessionMutex: KeyedMutex;
+  readonly activeWork: ActiveWork;
   readonly now: () => number;
-  /** Completes, in the session's lane, what must have happened to its workspace before anything new does. */
-  readonly finishPendingWork: (sessionId: string) => Promise<void>;
-  /** Fills a new or emptied workspace. */
+  /** Copies the project into a new or emptied workspace. */
   readonly seeding: Pick<Seeding, 'recordIntent' | 'finishPending'>;
-  /** Its sidecar is about to be ended, and may leave something for the next one. Never rejects. */
+  /** Saves what the next sidecar can use. Never rejects. */
   readonly beforeSidecarEnds: (row: SessionRow) => Promise<void>;
-  /** The way out of a sandbox that is up. */
+  /** Network access of a running sandbox. */
   readonly egress: Pick<Egress, 'waitUntilReady' | 'environment'>;
 }
 
 /**
- * Runs the plans: brings a session's sandbox up for a message, pauses it, ends it. One thing at a time per session (lanes).
- * No verb here needs an intent on disk: the generation is written before a sandbox is made, and what the engine shows
- * afterwards – found by labels – says how far a killed supervisor came; `reconcile` does the rest.
+ * Starts, pauses and stops sandboxes. One operation at a time per session: each holds the session's mutex, and a method whose name
+ * ends in `Locked` is for callers that hold it already. Nothing here needs an intent on disk: the generation is stored before a
+ * sandbox is created, and the containers that exist afterwards show how far a killed supervisor got. The reconciler does the rest.
  */
 export class Lifecycle {
+  /**
+   * What must happen to the workspace of a session (by id) before anything new does. Runs with the session's mutex held.
+   */
+  readonly beforeUse = new Hook<string>();
   readonly #engine: Engine;
   readonly #records: SessionRecords;
   readonly #profiles: Profiles;
   readonly #sidecars: SidecarConnections;
   readonly #observations: ObservationCache;
-  readonly #lanes: KeyedMutex;
-  readonly #live: ActiveWork;
+  readonly #sessionMutex: KeyedMutex;
+  readonly #activeWork: ActiveWork;
   readonly #now: () => number;
-  readonly #finishEarlier: (sessionId: string) => Promise<void>;
   readonly #seeding: Pick<Seeding, 'recordIntent' | 'finishPending'>;
   readonly #egress: Pick<Egress, 'waitUntilReady' | 'environment'>;
   readonly #beforeSidecarEnds: (row: SessionRow) => Promise<void>;
@@ -83,75 +85,83 @@ export class Lifecycle {
     this.#profiles = options.profiles;
     this.#sidecars = options.sidecars;
     this.#observations = options.observations;
-    this.#lanes = options.lanes;
-    this.#live = options.live;
+    this.#sessionMutex = options.sessionMutex;
+    this.#activeWork = options.activeWork;
     this.#now = options.now;
-    this.#finishEarlier = options.finishPendingWork;
     this.#seeding = options.seeding;
     this.#egress = options.egress;
     this.#beforeSidecarEnds = options.beforeSidecarEnds;
   }
 
-  /** What is known of its containers may be behind: the next dispatch asks the engine. */
+  /** The cached observation may be stale: the next dispatch asks the engine. */
   markSuspect(sessionId: string): void {
     this.#observations.invalidate(sessionId);
   }
 
-  /** A sandbox that can take a message now. `forThing` is the turn or exec that asks: it does not count as live yet. */
-  dispatch(sessionId: string, forThing?: string): Promise<ReadySandbox> {
-    const asked = performance.now();
-    return this.#lanes.run(sessionId, async () => {
-      await this.#finishEarlier(sessionId);
-      const fromMemory = this.#observations.isCached(sessionId);
+  /** Makes a sandbox ready for a request. `forWork` is the id of the turn, exec or terminal that asks; it is not active yet. */
+  dispatch(sessionId: string, forWork?: string): Promise<ReadySandbox> {
+    const requestedAt = performance.now();
+    return this.#sessionMutex.run(sessionId, async () => {
+      await this.beforeUse.run(sessionId);
+      const isCached = this.#observations.isCached(sessionId);
       try {
-        return await this.#dispatch(sessionId, forThing, asked);
+        return await this.#dispatch(sessionId, forWork, requestedAt);
       } catch (error) {
-        // What was known may have been a moment behind: look again, and bring up what is missing.
-        const stale = error instanceof HoldfastError && STALE.has(error.code);
-        if (!stale || (!fromMemory && error.code !== 'sandbox_lost')) throw error;
+        // The cached observation may have been stale: observe again, and start what is missing.
+        const isStale = error instanceof HoldfastError && STALE.has(error.code);
+        if (!isStale || (!isCached && error.code !== 'sandbox_lost')) throw error;
         this.#observations.invalidate(sessionId);
-        return await this.#dispatch(sessionId, forThing, asked);
+        return await this.#dispatch(sessionId, forWork, requestedAt);
       }
     });
   }
 
-  async #dispatch(sessionId: string, forThing: string | undefined, asked: number): Promise<ReadySandbox> {
+  async #dispatch(
+    sessionId: string,
+    forWork: string | undefined,
+    requestedAt: number,
+  ): Promise<ReadySandbox> {
     const row = this.#records.get(sessionId);
     const profile = this.#profile(row);
     const observed = await this.#observations.get(sessionId);
-    const live =
-      forThing === undefined ? this.#live.count(sessionId) : this.#live.countOthers(sessionId, forThing);
-    const plan = planDispatch(row, observed, { codeVersion: profile.version, live });
-    const after = await this.#follow(plan, row, profile, observed);
+    const activeWork =
+      forWork === undefined
+        ? this.#activeWork.count(sessionId)
+        : this.#activeWork.countOthers(sessionId, forWork);
+    const plan = planDispatch(row, observed, { codeVersion: profile.version, activeWork });
+    const started = await this.#carryOut(plan, row, profile, observed);
     const client = await this.#sidecars.get(sessionId);
-    // The agent's container runs, but nothing of the agent's does: that begins with the turn.
-    await this.#seeding.finishPending(after);
+    // The agent's container runs, and no process of the agent: those start with the turn.
+    await this.#seeding.finishPending(started);
     await this.#egress.waitUntilReady(sessionId);
     return {
       dispatched: { reused: plan.reused, case: plan.case },
       client,
-      row: after,
+      row: started,
       profile,
-      dispatchMs: performance.now() - asked,
+      dispatchMs: performance.now() - requestedAt,
     };
   }
 
-  /** The sidecar's connection, starting it alone where the session does not run. Never touches the agent. */
+  /**
+   * Calls `use` with a connection to the sidecar, which is started alone if it does not run. Never touches the agent.
+   * `isSuspect`: an open connection is no proof that the sidecar runs.
+   */
   async withSidecar<T>(
     sessionId: string,
     use: (client: SidecarClient) => Promise<T>,
-    doubts = false,
+    isSuspect = false,
   ): Promise<T> {
     const release = this.#sidecars.acquireLease(sessionId);
     try {
-      const client = await this.#lanes.run(sessionId, async () => {
-        await this.#finishEarlier(sessionId);
+      const client = await this.#sessionMutex.run(sessionId, async () => {
+        await this.beforeUse.run(sessionId);
         const row = this.#records.get(sessionId);
-        // Asking the engine takes longer than many a call.
-        const standing = doubts ? null : await this.#sidecars.getOpen(sessionId);
-        const there = standing ?? (await this.ensureSidecarLocked(row));
+        // An observation would take longer than most calls.
+        const open = isSuspect ? null : await this.#sidecars.getOpen(sessionId);
+        const connected = open ?? (await this.ensureSidecarLocked(row));
         await this.#seeding.finishPending(row);
-        return there;
+        return connected;
       });
       return await use(client);
     } finally {
@@ -159,15 +169,15 @@ export class Lifecycle {
     }
   }
 
-  /** The sidecar's connection, and how the agent of the sandbox on record has ended; null while it lives. Starts no agent. */
+  /** A connection to the sidecar, and how the agent of the current generation ended; null while it runs. Starts no agent. */
   attach(sessionId: string): Promise<{ client: SidecarClient; agentEnd: AgentExit | null }> {
-    return this.#lanes.run(sessionId, async () => {
+    return this.#sessionMutex.run(sessionId, async () => {
       const row = this.#records.get(sessionId);
       const { agent } = await this.#engine.observeSession(sessionId);
-      const agentAlive =
+      const isAgentAlive =
         agent?.generation === row.generation && (agent.state === 'running' || agent.state === 'paused');
-      const ours = agent?.generation === row.generation ? agent : null;
-      const end = agentAlive ? null : { why: describeAgentExit(ours), limits: limitsMetAtExit(ours) };
+      const current = agent?.generation === row.generation ? agent : null;
+      const end = isAgentAlive ? null : { why: describeAgentExit(current), limits: limitsMetAtExit(current) };
       return { client: await this.ensureSidecarLocked(row), agentEnd: end };
     });
   }
@@ -176,35 +186,35 @@ export class Lifecycle {
     return this.#records.get(sessionId);
   }
 
-  /** For a process that begins in the sandbox now, before what the profile and whoever starts it say. */
+  /** Environment of a process in the sandbox. The profile overrides the egress proxy's variables. */
   environment(sessionId: string, profile: Profile): Readonly<Record<string, string>> {
     return { ...this.#egress.environment(sessionId), ...profile.env };
   }
 
-  /** Unfreezes a paused agent, so that a signal can reach its processes. */
+  /** Unpauses a paused agent, so that a signal can reach its processes. */
   thaw(sessionId: string): Promise<void> {
-    return this.#lanes.run(sessionId, async () => {
+    return this.#sessionMutex.run(sessionId, async () => {
       const row = this.#records.get(sessionId);
       if (row.status !== 'paused') return;
       await this.#engine.unpause(sessionId);
       this.#observations.invalidate(sessionId);
       this.#records.change(
         sessionId,
-        { status: this.#live.count(sessionId) > 0 ? 'active' : 'idle' },
+        { status: this.#activeWork.count(sessionId) > 0 ? 'active' : 'idle' },
         'thawed',
       );
     });
   }
 
-  /** Ends the agent's container and leaves the sidecar, which still has to be read. */
+  /** Ends the agent's container. The sidecar stays, so that the output can be read. */
   endAgent(sessionId: string): Promise<void> {
-    return this.#lanes.run(sessionId, async () => {
+    return this.#sessionMutex.run(sessionId, async () => {
       await this.#engine.stopAgent(sessionId, 0);
       this.#observations.invalidate(sessionId);
     });
   }
 
-  /** Ends the agent with all that it left running, and says so; the sidecar stays. For callers in the session's lane. */
+  /** Ends the agent with all of its processes, and records that. The sidecar stays. */
   async endAgentLocked(row: SessionRow, why: string): Promise<SessionRow> {
     const { agent } = await this.#engine.observeSession(row.id);
     if (agent === null) return row;
@@ -215,9 +225,9 @@ export class Lifecycle {
     ]);
   }
 
-  /** The same, and the sidecar runs afterwards. */
+  /** Ends the agent and makes sure that the sidecar runs. */
   async ensureSidecarAloneLocked(row: SessionRow, why: string): Promise<SessionRow> {
-    // Agents begin here only, in this lane: that there is none cannot be behind. Asking the engine takes longer than many a call.
+    // Agents start only here, with this mutex held: a cached observation without an agent is not stale.
     const { agent } = await this.#observations.get(row.id);
     if (agent === null && (await this.#sidecars.getOpen(row.id)) !== null) return row;
     const ended = await this.endAgentLocked(row, why);
@@ -225,21 +235,21 @@ export class Lifecycle {
     return ended;
   }
 
-  /** Freezes the agent; its memory stays. A turn in it goes on when the session is resumed. */
+  /** Pauses the agent; its memory stays. A turn in it goes on when the session is resumed. */
   pause(sessionId: string): Promise<SessionRow> {
-    return this.#lanes.run(sessionId, () => this.#pause(sessionId, 'paused'));
+    return this.#sessionMutex.run(sessionId, () => this.#pause(sessionId, 'paused'));
   }
 
-  /** As `pause`, where `still` says so once the lane is free. */
-  async pauseIf(sessionId: string, still: () => boolean): Promise<void> {
-    await this.#lanes.run(sessionId, async () => {
-      if (still()) await this.#pause(sessionId, 'idle for a while');
+  /** Pauses the agent if `isStillDue` returns true once the mutex is held. */
+  async pauseIf(sessionId: string, isStillDue: () => boolean): Promise<void> {
+    await this.#sessionMutex.run(sessionId, async () => {
+      if (isStillDue()) await this.#pause(sessionId, 'idle for a while');
     });
   }
 
-  async stopIf(sessionId: string, still: () => boolean): Promise<void> {
-    await this.#lanes.run(sessionId, async () => {
-      if (still()) await this.stopLocked(sessionId, 'idle for long');
+  async stopIf(sessionId: string, isStillDue: () => boolean): Promise<void> {
+    await this.#sessionMutex.run(sessionId, async () => {
+      if (isStillDue()) await this.stopLocked(sessionId, 'idle for long');
     });
   }
 
@@ -270,12 +280,11 @@ export class Lifecycle {
     return this.#records.change(sessionId, { status: 'paused' }, why);
   }
 
-  /** Ends both containers. The caller has ended what was live. */
+  /** Ends both containers. The caller has drained the session. */
   stop(sessionId: string, why: string): Promise<SessionRow> {
-    return this.#lanes.run(sessionId, () => this.stopLocked(sessionId, why));
+    return this.#sessionMutex.run(sessionId, () => this.stopLocked(sessionId, why));
   }
 
-  /** As `stop`, for callers that are in the session's lane already. */
   async stopLocked(sessionId: string, why: string): Promise<SessionRow> {
     const row = this.#records.get(sessionId);
     await failpoint('stop.after-intent');
@@ -283,7 +292,7 @@ export class Lifecycle {
     this.#observations.invalidate(sessionId);
     await failpoint('stop.after-agent');
     if (!row.persistent && row.generation > 0) {
-      // Nothing of an ephemeral session outlives its container.
+      // The files of an ephemeral session are removed with its container.
       const client = await this.ensureSidecarLocked(row);
       const profile = this.#profiles.get(row.profile);
       if (profile !== null) this.#seeding.recordIntent(row.id, profile.config);
@@ -316,7 +325,7 @@ export class Lifecycle {
     return sandboxSpec(row, profile.config, profile.image, profile.version);
   }
 
-  /** The sidecar's connection for callers that are in the session's lane already; started alone where nothing runs. */
+  /** A connection to the sidecar, which is started alone if it does not run. */
   async ensureSidecarLocked(row: SessionRow): Promise<SidecarClient> {
     const observed = await this.#engine.observeSession(row.id);
     if (observed.sidecar?.state !== 'running') {
@@ -328,7 +337,7 @@ export class Lifecycle {
     return this.#sidecars.get(row.id);
   }
 
-  async #follow(
+  async #carryOut(
     plan: Plan,
     before: SessionRow,
     profile: ProfileRow,
@@ -336,9 +345,9 @@ export class Lifecycle {
   ): Promise<SessionRow> {
     let row = before;
     if (plan.steps.length > 0) this.#observations.invalidate(row.id);
-    const starts = plan.steps.some((step) => step.do === 'start');
+    const startsAgent = plan.steps.some((step) => step.do === 'start');
     if (observed.sidecar?.state !== 'running') await this.#sidecars.disconnect(row.id);
-    if (starts) {
+    if (startsAgent) {
       const generation = row.generation + 1;
       row = this.#records.change(row.id, { generation }, 'a new sandbox is made', [
         { type: 'sandbox.starting', data: { generation } },
@@ -346,8 +355,8 @@ export class Lifecycle {
       await failpoint('start.after-intent');
     }
     const spec = this.#spec(row, profile);
-    // Asked beside the start, which takes longer; for the history only, so that not knowing it stops nothing.
-    const identity = starts
+    // Runs beside the start, which takes longer. It is for the history only: a failure is ignored.
+    const identity = startsAgent
       ? this.#engine.images.identity(profile.image).catch(() => null)
       : Promise.resolve(null);
     for (const step of plan.steps) {
@@ -366,7 +375,7 @@ export class Lifecycle {
           break;
         case 'clear-workspace':
           await this.#engine.startSidecar(spec);
-          // Before it: killed in between, what is missing is filled in and then cleared again.
+          // Recorded first: after a crash in between, the workspace is seeded and then cleared again.
           this.#seeding.recordIntent(row.id, profile.config);
           await (await this.#sidecars.get(row.id)).clearWorkspace();
           break;
@@ -375,16 +384,16 @@ export class Lifecycle {
           await failpoint('start.before-record');
           break;
         case 'setup':
-          // Profiles with a setup are refused at deploy until the setup phase exists; this is its place.
+          // Deploy refuses profiles with a setup, until the setup phase exists. It runs here.
           break;
       }
     }
     if (plan.steps.length > 0) this.#observations.invalidate(row.id);
     const patch = {
-      status: this.#live.count(row.id) > 0 ? ('active' as const) : ('idle' as const),
+      status: this.#activeWork.count(row.id) > 0 ? ('active' as const) : ('idle' as const),
       lastActiveAt: this.#now(),
     };
-    if (!starts) {
+    if (!startsAgent) {
       return row.status === patch.status && plan.case === 'reuse'
         ? row
         : this.#records.change(row.id, patch, plan.case);

@@ -1,16 +1,16 @@
 import type { Engine, ObservedSandbox } from '../engine/port.ts';
 
 /**
- * What the engine showed last of each session, for as long as it has told of no change: asking costs several milliseconds,
- * which every message to a session would feel. It can be behind by the moment that an event takes to arrive. Whoever acts on
- * it must bear that: a step that fails looks again, and a turn that was handed to a dead container is taken by nobody.
+ * The containers of each session as last observed, until the engine reports a change. Asking the engine takes several
+ * milliseconds, and every request to a session would pay for it. The cache is stale for as long as an event takes to arrive, so
+ * callers retry: a step that fails observes again, and no runner picks up a turn that was sent to a dead container.
  */
 export class ObservationCache {
   readonly #engine: Engine;
-  readonly #known = new Map<string, ObservedSandbox>();
+  readonly #cached = new Map<string, ObservedSandbox>();
   readonly #ends: readonly (() => void)[];
-  /** Counts what made knowledge void, so that an answer that was under way meanwhile is not kept. */
-  #changes = 0;
+  /** Number of invalidations: an observation that was under way during one is not cached. */
+  #invalidations = 0;
 
   constructor(engine: Engine) {
     this.#engine = engine;
@@ -23,27 +23,28 @@ export class ObservationCache {
   }
 
   isCached(sessionId: string): boolean {
-    return this.#known.has(sessionId);
+    return this.#cached.has(sessionId);
   }
 
-  /** What is known, else what the engine says now. */
+  /** The cached observation, or a new one. */
   async get(sessionId: string): Promise<ObservedSandbox> {
-    return this.#known.get(sessionId) ?? (await this.refresh(sessionId));
+    return this.#cached.get(sessionId) ?? (await this.refresh(sessionId));
   }
 
-  /** What the engine says now; kept for the next look. */
+  /** Asks the engine and caches the answer. */
   async refresh(sessionId: string): Promise<ObservedSandbox> {
-    const before = this.#changes;
-    const seen = await this.#engine.observeSession(sessionId);
-    if (before === this.#changes && this.#engine.status().reachable) this.#known.set(sessionId, seen);
-    return seen;
+    const before = this.#invalidations;
+    const observed = await this.#engine.observeSession(sessionId);
+    if (before === this.#invalidations && this.#engine.status().reachable)
+      this.#cached.set(sessionId, observed);
+    return observed;
   }
 
-  /** Of one session, or of all (null). */
+  /** `null`: of every session. */
   invalidate(sessionId: string | null): void {
-    this.#changes += 1;
-    if (sessionId === null) this.#known.clear();
-    else this.#known.delete(sessionId);
+    this.#invalidations += 1;
+    if (sessionId === null) this.#cached.clear();
+    else this.#cached.delete(sessionId);
   }
 
   close(): void {

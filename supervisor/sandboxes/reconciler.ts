@@ -14,9 +14,9 @@ import { limitsMetAtExit, planRepairs, type Repair } from './repair-plan.ts';
 import type { SessionRecords } from '../history/session-records.ts';
 import type { SidecarConnections } from './sidecar-connections.ts';
 
-/** A look at everything happens at least this often, whatever events say. */
+/** Everything is compared at least this often, whatever the engine reports. */
 const SWEEP_MS = 30_000;
-/** A burst of engine events is answered once. */
+/** Events of one burst are handled together. */
 const SETTLE_MS = 20;
 
 export interface ReconcilerOptions {
@@ -25,25 +25,25 @@ export interface ReconcilerOptions {
   readonly sessions: Sessions;
   readonly records: SessionRecords;
   readonly sidecars: SidecarConnections;
-  readonly lanes: KeyedMutex;
-  readonly live: ActiveWork;
+  readonly sessionMutex: KeyedMutex;
+  readonly activeWork: ActiveWork;
   readonly egress: Pick<Egress, 'setLive'>;
   readonly freezing: Pick<Freezing, 'thawIfLeftFrozen'>;
-  /** Its sidecar is about to be ended, and may leave something for the next one. Never rejects. */
+  /** Saves what the next sidecar can use. Never rejects. */
   readonly beforeSidecarEnds: (row: SessionRow) => Promise<void>;
   readonly log: Log;
-  /** The agent of this session ended under us: its turn and its execs must know. */
+  /** The agent of this session ended: its turn, execs and terminals have to know. */
   readonly onAgentGone: (sessionId: string, why: string, limits: readonly Limit[]) => void;
-  /** The engine answers again: what could not be finished without it can be now. */
+  /** The engine answers again: what could not be finished without it can be retried. */
   readonly onEngineReconnected: () => void;
 }
 
-/** Makes the record and the engine agree: at start, after every change the engine tells of, and on a slow tick. */
+/** Makes the records and the engine agree: at start, after every change that the engine reports, and periodically. */
 export class Reconciler {
   readonly #options: ReconcilerOptions;
   readonly #pending = new Set<string>();
-  #settle: NodeJS.Timeout | null = null;
-  #tick: NodeJS.Timeout | null = null;
+  #settleTimer: NodeJS.Timeout | null = null;
+  #sweepTimer: NodeJS.Timeout | null = null;
   #unwatch: (() => void) | null = null;
   #sweeping: Promise<void> | null = null;
   #sweepAgain = false;
@@ -52,25 +52,25 @@ export class Reconciler {
     this.#options = options;
   }
 
-  /** The first look is awaited, so that the first request sees what is; without an engine it is made once there is one. */
+  /** Waits for the first comparison, so that the first request sees the true state. Without an engine it is made later. */
   async start(): Promise<void> {
     this.#unwatch = this.#options.engine.watch(({ sessionId }) => {
       if (sessionId === null) void this.sweep().then(() => this.#options.onEngineReconnected());
-      else this.#soon(sessionId);
+      else this.#reconcileSoon(sessionId);
     });
-    this.#tick = setInterval(() => void this.sweep(), SWEEP_MS);
+    this.#sweepTimer = setInterval(() => void this.sweep(), SWEEP_MS);
     await this.sweep();
   }
 
   async stop(): Promise<void> {
     this.#unwatch?.();
-    if (this.#settle !== null) clearTimeout(this.#settle);
-    if (this.#tick !== null) clearInterval(this.#tick);
+    if (this.#settleTimer !== null) clearTimeout(this.#settleTimer);
+    if (this.#sweepTimer !== null) clearInterval(this.#sweepTimer);
     this.#sweepAgain = false;
     await this.#sweeping;
   }
 
-  /** Looks at every session and every object of this home. Never rejects: what fails is tried again at the next look. */
+  /** Compares every session and every object of this home. Never rejects: a failure is retried with the next sweep. */
   sweep(): Promise<void> {
     if (this.#sweeping !== null) {
       this.#sweepAgain = true;
@@ -88,42 +88,42 @@ export class Reconciler {
   async #sweep(): Promise<void> {
     const { engine, sessions, log } = this.#options;
     let objects: ObservedObject[];
-    let supposed: string[];
+    let running: string[];
     try {
       objects = await engine.observe();
-      supposed = sessions.all(['active', 'idle', 'paused']).map((row) => row.id);
+      running = sessions.all(['active', 'idle', 'paused']).map((row) => row.id);
     } catch (error) {
       log.debug('sessions and engine cannot be compared', { why: HoldfastError.from(error).sentence });
       return;
     }
-    const seen = new Set<string>();
+    const observed = new Set<string>();
     for (const object of objects) {
       if (object.kind !== 'container' || object.sessionId === null) continue;
-      seen.add(object.sessionId);
+      observed.add(object.sessionId);
     }
-    await Promise.all([...new Set([...seen, ...supposed])].map((sessionId) => this.#one(sessionId)));
+    await Promise.all([...new Set([...observed, ...running])].map((sessionId) => this.#reconcile(sessionId)));
   }
 
-  #soon(sessionId: string): void {
+  #reconcileSoon(sessionId: string): void {
     this.#pending.add(sessionId);
-    this.#settle ??= setTimeout(() => {
-      this.#settle = null;
-      const now = [...this.#pending];
+    this.#settleTimer ??= setTimeout(() => {
+      this.#settleTimer = null;
+      const sessionIds = [...this.#pending];
       this.#pending.clear();
-      for (const one of now) void this.#one(one);
+      for (const id of sessionIds) void this.#reconcile(id);
     }, SETTLE_MS);
   }
 
-  async #one(sessionId: string): Promise<void> {
-    const { lanes, observations, records, freezing, log } = this.#options;
+  async #reconcile(sessionId: string): Promise<void> {
+    const { sessionMutex, observations, records, freezing, log } = this.#options;
     try {
-      await lanes.run(sessionId, async () => {
+      await sessionMutex.run(sessionId, async () => {
         await freezing.thawIfLeftFrozen(sessionId);
         const observed = await observations.refresh(sessionId);
         for (const repair of planRepairs(records.peek(sessionId), observed))
           await this.#repair(sessionId, repair);
-        this.#lookAtEgress(sessionId, observed);
-        await this.#putAwaySidecar(sessionId, observed);
+        this.#updateEgress(sessionId, observed);
+        await this.#removeUnusedSidecar(sessionId, observed);
       });
     } catch (error) {
       log.warn('a session could not be reconciled', {
@@ -134,7 +134,7 @@ export class Reconciler {
   }
 
   async #repair(sessionId: string, repair: Repair): Promise<void> {
-    const { engine, records, live, log, sidecars } = this.#options;
+    const { engine, records, activeWork, log, sidecars } = this.#options;
     log.info('reconcile', {
       session: sessionId,
       repair: repair.do,
@@ -156,7 +156,7 @@ export class Reconciler {
       case 'adopt':
         records.change(
           sessionId,
-          { status: live.count(sessionId) > 0 ? 'active' : 'idle' },
+          { status: activeWork.count(sessionId) > 0 ? 'active' : 'idle' },
           repair.do === 'adopt' ? 'found running' : 'thawed on the engine',
         );
         return;
@@ -170,17 +170,17 @@ export class Reconciler {
     }
   }
 
-  #lookAtEgress(sessionId: string, { sidecar }: ObservedSandbox): void {
+  #updateEgress(sessionId: string, { sidecar }: ObservedSandbox): void {
     const status = this.#options.records.peek(sessionId)?.status;
-    const up = status === 'active' || status === 'idle' || status === 'paused';
-    this.#options.egress.setLive(sessionId, up && sidecar?.state === 'running');
+    const isUp = status === 'active' || status === 'idle' || status === 'paused';
+    this.#options.egress.setLive(sessionId, isUp && sidecar?.state === 'running');
   }
 
-  /** A sidecar without an agent beside it, which nobody has used for a while, only costs memory. */
-  async #putAwaySidecar(sessionId: string, observed: ObservedSandbox): Promise<void> {
-    const { engine, live, sidecars } = this.#options;
+  /** A sidecar that nobody uses, without an agent beside it, only costs memory. */
+  async #removeUnusedSidecar(sessionId: string, observed: ObservedSandbox): Promise<void> {
+    const { engine, activeWork, sidecars } = this.#options;
     if (observed.sidecar === null || observed.agent !== null) return;
-    if (live.count(sessionId) > 0 || !sidecars.isUnused(sessionId)) return;
+    if (activeWork.count(sessionId) > 0 || !sidecars.isUnused(sessionId)) return;
     const row = this.#options.records.peek(sessionId);
     if (row !== null) await this.#options.beforeSidecarEnds(row);
     await sidecars.disconnect(sessionId);

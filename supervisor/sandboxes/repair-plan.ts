@@ -10,26 +10,26 @@ export interface ReconcileRecord {
   readonly generation: number;
 }
 
-/** What must be done so that the record says what the engine shows, and the engine holds nothing that is on no record. */
+/** One step that makes the record and the engine agree. */
 export type Repair =
-  /** The agent container ended or vanished under us. */
+  /** The agent container ended or was removed without us. */
   | {
       readonly do: 'record-lost';
       readonly why: string;
       readonly oomKilled: boolean;
       readonly exitCode: number | null;
     }
-  /** Somebody paused or thawed it beside us, or we died between doing and recording it. */
+  /** Somebody else paused or unpaused the agent, or a supervisor died before it recorded that. */
   | { readonly do: 'record-paused' }
   | { readonly do: 'record-running' }
-  /** It runs and is of our generation, but is not on record: we died between starting and recording it. */
+  /** The agent runs and has the current generation, but is not recorded: a supervisor died after it started the container. */
   | { readonly do: 'adopt' }
   | { readonly do: 'remove-agent'; readonly why: string }
   | { readonly do: 'remove-sandbox'; readonly why: string };
 
 /**
- * Level-triggered: looks at the whole of one session, whatever happened before, and asking again after its repairs gives
- * none. `record` is null where no session of that id is known.
+ * Level-triggered: compares the whole state of one session, whatever happened before. After the repairs a second plan is empty.
+ * `record` is null for an id without a session.
  */
 export function planRepairs(record: ReconcileRecord | null, observed: ObservedSandbox): Repair[] {
   const { agent, sidecar } = observed;
@@ -37,22 +37,22 @@ export function planRepairs(record: ReconcileRecord | null, observed: ObservedSa
     return agent === null && sidecar === null ? [] : [{ do: 'remove-sandbox', why: 'no such session' }];
   }
 
-  const supposedToRun = record.status === 'active' || record.status === 'idle' || record.status === 'paused';
-  const stale = agent !== null && agent.generation !== record.generation;
-  if (agent === null || stale) {
-    const lost: Repair[] = supposedToRun
+  const shouldRun = record.status === 'active' || record.status === 'idle' || record.status === 'paused';
+  const isStale = agent !== null && agent.generation !== record.generation;
+  if (agent === null || isStale) {
+    const lost: Repair[] = shouldRun
       ? [{ do: 'record-lost', why: 'the container is gone', oomKilled: false, exitCode: null }]
       : [];
-    return stale ? [...lost, { do: 'remove-agent', why: 'left over from an earlier sandbox' }] : lost;
+    return isStale ? [...lost, { do: 'remove-agent', why: 'left over from an earlier sandbox' }] : lost;
   }
 
   switch (agent.state) {
     case 'running':
       if (record.status === 'paused') return [{ do: 'record-running' }];
-      return supposedToRun ? [] : [{ do: 'adopt' }];
+      return shouldRun ? [] : [{ do: 'adopt' }];
     case 'paused':
       if (record.status === 'paused') return [];
-      return supposedToRun ? [{ do: 'record-paused' }] : [{ do: 'adopt' }, { do: 'record-paused' }];
+      return shouldRun ? [{ do: 'record-paused' }] : [{ do: 'adopt' }, { do: 'record-paused' }];
     case 'created':
     case 'exited':
     case 'lost': {
@@ -60,13 +60,13 @@ export function planRepairs(record: ReconcileRecord | null, observed: ObservedSa
         agent.state === 'created'
           ? 'it was never started'
           : `the container ended${exitText(agent.exitCode, agent.oomKilled)}`;
-      const lost: Repair[] = supposedToRun
+      const lost: Repair[] = shouldRun
         ? [{ do: 'record-lost', why, oomKilled: agent.oomKilled, exitCode: agent.exitCode }]
         : [];
       return [...lost, { do: 'remove-agent', why }];
     }
     case 'removing':
-      return supposedToRun
+      return shouldRun
         ? [
             {
               do: 'record-lost',
@@ -79,13 +79,13 @@ export function planRepairs(record: ReconcileRecord | null, observed: ObservedSa
   }
 }
 
-/** Why an agent container that does not run any more has ended, for whoever waits for something in it. */
+/** Why an agent container is no longer running, as part of an error message. */
 export function describeAgentExit(agent: ObservedContainer | null): string {
   if (agent?.state !== 'exited') return 'the container is gone';
   return `the container ended${exitText(agent.exitCode, agent.oomKilled)}`;
 }
 
-/** The limits that ended an agent container. */
+/** The resource limits that ended an agent container. */
 export function limitsMetAtExit(
   end: { readonly exitCode: number | null; readonly oomKilled: boolean } | null,
 ): Limit[] {

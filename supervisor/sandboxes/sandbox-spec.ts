@@ -7,7 +7,7 @@ export function workspaceSpec(row: SessionRow): WorkspaceSpec {
   return { sessionId: row.id, backing: row.backing, uid: row.uid, gid: row.gid };
 }
 
-/** Everything the engine must know to run the sandbox of `row` with this version of its profile. */
+/** What the engine needs to run the sandbox of `row` with this version of its profile. */
 export function sandboxSpec(
   row: SessionRow,
   profile: Profile,
@@ -39,7 +39,7 @@ export function sandboxSpec(
   };
 }
 
-/** For a session whose profile is gone: enough to start a sidecar, never an agent. */
+/** For a session whose profile is undeployed: enough to start a sidecar, never an agent. */
 export function sidecarOnlySpec(row: SessionRow): SandboxSpec {
   const { memory, cpus, pids } = PROFILE_DEFAULTS.limits;
   return {

@@ -1,23 +1,23 @@
 import type { Engine } from '../engine/port.ts';
 import { SidecarClient } from '../workspace/sidecar-client.ts';
 
-/** How long a sidecar that nobody uses stays when no agent runs beside it. */
+/** How long an unused sidecar stays when no agent runs beside it. */
 const UNUSED_MS = 60_000;
 
-/** One standing connection to the sidecar of each session that has one. */
+/** One open connection per session to its sidecar. */
 export class SidecarConnections {
   readonly #engine: Engine;
   readonly #now: () => number;
-  readonly #dropped: (sessionId: string) => void;
+  readonly #onDisconnect: (sessionId: string) => void;
   readonly #clients = new Map<string, Promise<SidecarClient>>();
   readonly #used = new Map<string, number>();
-  readonly #holds = new Map<string, number>();
+  readonly #leases = new Map<string, number>();
 
-  /** `dropped`: this sidecar is about to go, or is gone. */
-  constructor(engine: Engine, now: () => number, dropped: (sessionId: string) => void) {
+  /** `onDisconnect`: the sidecar of this session is about to be removed, or is gone. */
+  constructor(engine: Engine, now: () => number, onDisconnect: (sessionId: string) => void) {
     this.#engine = engine;
     this.#now = now;
-    this.#dropped = dropped;
+    this.#onDisconnect = onDisconnect;
   }
 
   /** The open connection, or a new one. Fails with `sandbox_lost` when no sidecar runs. */
@@ -34,38 +34,36 @@ export class SidecarConnections {
     return opening;
   }
 
-  /**
-   * The connection that is open: whoever is on it is alive, and its end is heard of before the engine tells of it. Null where there is none.
-   */
+  /** The open connection, or null. It ends when the sidecar does, before the engine reports that. */
   async getOpen(sessionId: string): Promise<SidecarClient | null> {
     const client = (await this.#clients.get(sessionId)?.catch(() => null)) ?? null;
     if (client !== null) this.#used.set(sessionId, this.#now());
     return client;
   }
 
-  /** Keeps the sidecar from being put away until the returned function is called. */
+  /** Keeps the sidecar from being removed as unused until the returned function is called. */
   acquireLease(sessionId: string): () => void {
-    this.#holds.set(sessionId, (this.#holds.get(sessionId) ?? 0) + 1);
-    let held = true;
+    this.#leases.set(sessionId, (this.#leases.get(sessionId) ?? 0) + 1);
+    let isHeld = true;
     return () => {
-      if (!held) return;
-      held = false;
+      if (!isHeld) return;
+      isHeld = false;
       this.#used.set(sessionId, this.#now());
-      const left = (this.#holds.get(sessionId) ?? 1) - 1;
-      if (left === 0) this.#holds.delete(sessionId);
-      else this.#holds.set(sessionId, left);
+      const left = (this.#leases.get(sessionId) ?? 1) - 1;
+      if (left === 0) this.#leases.delete(sessionId);
+      else this.#leases.set(sessionId, left);
     };
   }
 
-  /** True when nobody has needed this session's sidecar for a while. */
+  /** True when nobody has used this session's sidecar for a minute. */
   isUnused(sessionId: string): boolean {
-    if (this.#holds.has(sessionId)) return false;
+    if (this.#leases.has(sessionId)) return false;
     return this.#now() - (this.#used.get(sessionId) ?? 0) >= UNUSED_MS;
   }
 
-  /** Closes the connection; the sidecar itself is the engine's to remove. */
+  /** Closes the connection. The engine removes the container. */
   async disconnect(sessionId: string): Promise<void> {
-    this.#dropped(sessionId);
+    this.#onDisconnect(sessionId);
     const open = this.#clients.get(sessionId);
     this.#clients.delete(sessionId);
     this.#used.delete(sessionId);

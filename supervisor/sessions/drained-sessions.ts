@@ -5,35 +5,35 @@ import type { ActiveWork } from '../sandboxes/active-work.ts';
 import type { SessionRecords } from '../history/session-records.ts';
 import type { Removal } from './removal.ts';
 
-export interface ThrowawaysOptions {
+export interface DrainedSessionsOptions {
   readonly sessions: Sessions;
   readonly records: SessionRecords;
-  readonly live: ActiveWork;
+  readonly activeWork: ActiveWork;
   readonly removal: Removal;
   readonly limits: StorageLimits;
   readonly background: BackgroundWork;
 }
 
-/** What happens to a session when nothing more is to be done in it: one that was made for a single turn goes, any other is measured. */
+/** What happens when a session has no more work: a single-turn session is deleted, any other is measured. */
 export class DrainedSessions {
-  readonly #options: ThrowawaysOptions;
+  readonly #options: DrainedSessionsOptions;
 
-  constructor(options: ThrowawaysOptions) {
+  constructor(options: DrainedSessionsOptions) {
     this.#options = options;
   }
 
-  /** A supervisor that was killed after the last turn of a throw-away did not come to put it away. */
+  /** Deletes single-turn sessions that an earlier supervisor left. */
   recover(): void {
     for (const row of this.#options.sessions.all()) if (row.throwaway) this.handleDrained(row.id);
   }
 
-  /** The last of the session's turns, or one of its terminals, has ended. */
+  /** The last turn of the session, or one of its terminals, has ended. */
   handleDrained(sessionId: string): void {
-    const { records, live, removal, limits, background } = this.#options;
+    const { records, activeWork, removal, limits, background } = this.#options;
     const row = records.peek(sessionId);
     if (row === null || row.status === 'deleted') return;
     if (!row.throwaway) limits.measureSoon(sessionId, true);
-    else if (live.count(sessionId) === 0)
+    else if (activeWork.count(sessionId) === 0)
       background.add(removal.deleteSession(sessionId, 'its turn has ended'));
   }
 }

@@ -15,7 +15,7 @@ import type { SessionRow, Sessions } from '../store/sessions.ts';
 import type { SnapshotRow, Snapshots } from '../store/snapshots.ts';
 import type { TurnRow, Turns } from '../store/turns.ts';
 import type { Hydration } from '../snapshots/hydration.ts';
-import type { Restores } from '../snapshots/restores.ts';
+import type { RestoreIntents } from '../snapshots/restore-intents.ts';
 
 export interface ForksOptions {
   readonly database: Database;
@@ -28,7 +28,7 @@ export interface ForksOptions {
   readonly output: TurnOutput;
   readonly artifacts: Artifacts;
   readonly creation: SessionCreation;
-  readonly restores: Restores;
+  readonly restoreIntents: Pick<RestoreIntents, 'recordHydration'>;
   readonly ids: Ids;
   readonly hydration: Pick<Hydration, 'start'>;
 }
@@ -64,7 +64,8 @@ export class Forks {
   }
 
   async #create(snapshot: SnapshotRow, name: string | undefined, opId: string | undefined): Promise<string> {
-    const { database, sessions, snapshots, profiles, operations, events, creation, restores } = this.#options;
+    const { database, sessions, snapshots, profiles, operations, events, creation, restoreIntents } =
+      this.#options;
     const { turns, output, ids } = this.#options;
     const source = sessions.get(snapshot.sessionId);
     if (source === null) throw new HoldfastError('not_found', `There is no session ${snapshot.sessionId}`);
@@ -96,7 +97,7 @@ export class Forks {
           turns.insert({ ...turn, id, sessionId: row.id });
           output.copy(turn.id, id, (seq) => seqs.get(seq));
         }
-        restores.recordHydrationIntent(row.id, snapshot);
+        restoreIntents.recordHydration(row.id, snapshot);
       });
       return { id };
     });

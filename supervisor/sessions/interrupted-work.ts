@@ -1,37 +1,38 @@
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Log } from '../base/log.ts';
-import type { SnapshotServices } from '../snapshots/snapshot-services.ts';
+import type { Hydration } from '../snapshots/hydration.ts';
+import type { RestoreIntents } from '../snapshots/restore-intents.ts';
 import type { SidecarAccess } from '../workspace/sidecar-access.ts';
 import type { Removal } from './removal.ts';
 
-export interface UnfinishedOptions {
+export interface InterruptedWorkOptions {
   readonly removal: Removal;
-  readonly snapshots: Pick<SnapshotServices, 'restores' | 'hydration'>;
+  readonly restoreIntents: RestoreIntents;
+  readonly hydration: Hydration;
   readonly access: SidecarAccess;
   readonly log: Log;
 }
 
-/** What an earlier supervisor had begun to do with workspaces: deletions, cleans, restores and fills. */
+/** Deletions, cleans, restores and hydrations that an earlier supervisor began. */
 export class InterruptedWork {
-  readonly #options: UnfinishedOptions;
+  readonly #options: InterruptedWorkOptions;
 
-  constructor(options: UnfinishedOptions) {
+  constructor(options: InterruptedWorkOptions) {
     this.#options = options;
   }
 
-  /** What cannot be finished now is tried again at the session's next use. */
+  /** Work that cannot be finished now is retried when the session is used next. */
   async finish(): Promise<void> {
-    const { removal, snapshots, access, log } = this.#options;
-    const { restores, hydration } = snapshots;
+    const { removal, restoreIntents, hydration, access, log } = this.#options;
     await removal.recover();
-    for (const sessionId of restores.sessionsWithPending()) {
-      if (restores.pendingHydration(sessionId) !== null) {
+    for (const sessionId of restoreIntents.sessionIds()) {
+      if (restoreIntents.pendingHydration(sessionId) !== null) {
         hydration.start(sessionId);
         continue;
       }
       await access.ensureRunning(sessionId).catch((error: unknown) => {
         const why = HoldfastError.from(error).sentence;
-        log.warn('a restore stays unfinished', { session: sessionId, why });
+        log.warn('a restore could not be finished', { session: sessionId, why });
       });
     }
   }

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { HoldfastError } from '../../protocol/errors.ts';
 import type { Log } from '../base/log.ts';
 import type { Engine } from '../engine/port.ts';
+import { Emitter } from '../base/emitter.ts';
 import { failpoint } from '../base/failpoints.ts';
 import type { EventLog } from '../history/event-log.ts';
 import type { TurnOutput } from '../history/turn-output.ts';
@@ -14,6 +15,10 @@ import {
   replayResult,
 } from '../store/operations.ts';
 import type { DiskReserve } from '../store/reserve.ts';
+import type { Hydration } from '../snapshots/hydration.ts';
+import type { RestoreIntents } from '../snapshots/restore-intents.ts';
+import type { SnapshotCreation } from '../snapshots/snapshot-creation.ts';
+import type { SnapshotService } from '../snapshots/snapshot-service.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { KeyedMutex } from '../base/keyed-mutex.ts';
 import { STOP_GRACE_MS, type Lifecycle } from '../sandboxes/lifecycle.ts';
@@ -24,7 +29,7 @@ import { workspaceSpec } from '../sandboxes/sandbox-spec.ts';
 export const CLEAN = 'workspace.clean';
 const SNAPSHOTTED = 'snapshotted';
 
-/** What emptying a workspace removed, and the snapshot of what it was, where one was taken. */
+/** What a clean removed, and the snapshot before it, if one was created. */
 export const CleanedSchema = z.object({
   removedFiles: z.int(),
   removedBytes: z.int(),
@@ -45,34 +50,31 @@ export interface RemovalOptions {
   readonly output: TurnOutput;
   readonly lifecycle: Lifecycle;
   readonly sidecars: SidecarConnections;
-  readonly lanes: KeyedMutex;
-  /** What is written here frees space: it must be writable on a full disk. */
+  readonly sessionMutex: KeyedMutex;
+  /** Deleting frees space, so its records must be writable on a full disk. */
   readonly reserve: DiskReserve;
-  /** Ends every turn and exec of the session. */
-  readonly quiet: (sessionId: string, why: string) => Promise<void>;
-  /** The workspace is to be filled again, or never. Called in a transaction. */
-  readonly onWorkspaceCleared: (sessionId: string) => void;
-  readonly onSessionDeleted: (sessionId: string) => void;
-  /** Ends the filling of its workspace, until the returned function is called. */
-  readonly suspendHydration: (sessionId: string, why: HoldfastError) => () => void;
-  /** Ends what looks at its workspace as a whole: a deletion does not wait for that. */
-  readonly cancelScans: (sessionId: string, why: HoldfastError) => void;
-  /** Nothing else looks at the workspace as a whole meanwhile. Comes before the session's lane. */
-  readonly withScanLock: <T>(sessionId: string, act: () => Promise<T>) => Promise<T>;
-  /** Keeps what the workspace of a session is that is being deleted. Never rejects. In its lane, with its sidecar up. */
-  readonly snapshotBeforeDelete: (row: SessionRow) => Promise<void>;
+  /** Ends every turn, exec and terminal of a session. */
+  readonly drain: (sessionId: string, why: string) => Promise<void>;
+  readonly hydration: Pick<Hydration, 'suspend'>;
+  readonly restoreIntents: Pick<RestoreIntents, 'pendingHydration'>;
+  readonly snapshotCreation: Pick<SnapshotCreation, 'interrupt' | 'withScanLock'>;
+  readonly snapshotService: Pick<SnapshotService, 'createBeforeDelete' | 'waitForRestoreStop'>;
   readonly log: Log;
   readonly now: () => number;
 }
 
-/** Deleting a session and emptying a workspace: durable operations that a killed supervisor's successor completes. */
+/** Deletes sessions and empties workspaces: durable operations, which the next supervisor completes after a crash. */
 export class Removal {
+  /** A workspace was emptied. Emitted in the transaction that records it. */
+  readonly workspaceCleared = new Emitter<SessionRow>();
+  /** A session is deleted, and its workspace with it. Emitted in the transaction that records it. */
+  readonly sessionDeleted = new Emitter<SessionRow>();
   readonly #options: RemovalOptions;
-  /** Operations that this process works on: not for `recover` to take up a second time. */
+  /** Operations that this process runs: `recover` skips them. */
   readonly #active = new Set<number>();
-  /** How many deletions of each session are under way. */
+  /** Number of deletions under way, by session. */
   readonly #deleting = new Map<string, number>();
-  #left: Map<string, Operation> | null = null;
+  #interruptedCleans: Map<string, Operation> | null = null;
 
   constructor(options: RemovalOptions) {
     this.#options = options;
@@ -84,77 +86,77 @@ export class Removal {
       replayResult(begun.replay);
       return;
     }
-    await this.#guarded(begun.operation, () => this.#delete(begun.operation, sessionId, why));
+    await this.#run(begun.operation, () => this.#delete(begun.operation, sessionId, why));
   }
 
-  /** True from the moment its deletion is under way: nothing new may begin in it. */
+  /** True while the session is being deleted: nothing new may start in it. */
   isDeleting(sessionId: string): boolean {
     return this.#deleting.has(sessionId);
   }
 
-  /** `refuse` throws when something has come to life that the clean would take files from. */
-  async clean(sessionId: string, refuse: () => void, opId?: string): Promise<Removed> {
-    // Before this one is begun: it must never be taken for one that an earlier supervisor left.
-    this.#begunCleans();
+  /** `requireIdle` throws when the session has active work. */
+  async clean(sessionId: string, requireIdle: () => void, opId?: string): Promise<Removed> {
+    // Read before this clean begins, so that it does not count as one of an earlier supervisor.
+    this.#pendingCleans();
     const begun = this.#begin({ opId, kind: CLEAN, sessionId, data: {} });
     if ('replay' in begun) {
       const { removedFiles, removedBytes } = CleanedSchema.parse(replayResult(begun.replay));
       return { removedFiles, removedBytes };
     }
-    return this.#guarded(begun.operation, () =>
-      this.#options.lanes.run(sessionId, () => {
-        refuse();
-        return this.#cleanInLane(begun.operation, sessionId);
+    return this.#run(begun.operation, () =>
+      this.#options.sessionMutex.run(sessionId, () => {
+        requireIdle();
+        return this.#cleanLocked(begun.operation, sessionId);
       }),
     );
   }
 
-  /** Empties it for a new beginning; `undo`: the snapshot of what it was. For callers that are alone and in the session's lane. */
+  /** Empties the workspace; `undo` is the snapshot before. Callers hold the scan lock and the session's mutex. */
   async resetLocked(sessionId: string, undo: string | null, opId?: string): Promise<void> {
-    this.#begunCleans();
+    this.#pendingCleans();
     const begun = this.#begin({ opId, kind: CLEAN, sessionId, data: { undo } });
     if ('replay' in begun) return;
-    await this.#guarded(begun.operation, () => this.#cleanInLane(begun.operation, sessionId));
+    await this.#run(begun.operation, () => this.#cleanLocked(begun.operation, sessionId));
   }
 
   /**
-   * Completes a clean that an earlier supervisor had begun. Called in the session's lane before anything new happens in its
-   * workspace: what is written from now on must not fall to a request from before.
+   * Completes a clean that an earlier supervisor began. Called with the session's mutex held before anything new happens in the
+   * workspace: files that are written from now on must not fall victim to an earlier request.
    */
   async finishPendingCleanLocked(sessionId: string): Promise<void> {
-    const operation = this.#begunCleans().get(sessionId);
+    const operation = this.#pendingCleans().get(sessionId);
     if (operation === undefined) return;
     const row = this.#options.records.peek(sessionId);
     if (row === null || row.status === 'deleted') this.#options.operations.finish(operation, {});
-    else await this.#cleanInLane(operation, sessionId);
-    this.#begunCleans().delete(sessionId);
+    else await this.#cleanLocked(operation, sessionId);
+    this.#pendingCleans().delete(sessionId);
   }
 
-  /** Looked up once: what is begun later is this process's own. */
-  #begunCleans(): Map<string, Operation> {
-    this.#left ??= new Map(
+  /** Read once: operations that begin later belong to this process. */
+  #pendingCleans(): Map<string, Operation> {
+    this.#interruptedCleans ??= new Map(
       this.#options.operations
         .pending()
         .flatMap((one) =>
           one.kind === CLEAN && one.sessionId !== null ? [[one.sessionId, one] as const] : [],
         ),
     );
-    return this.#left;
+    return this.#interruptedCleans;
   }
 
   /**
-   * Completes what an earlier supervisor had begun. What needs an engine that is away now stays for the next call. A deletion that fails
-   * otherwise ends: the session is there, its person goes on with it, and a later supervisor must not delete it after all.
+   * Completes the operations of an earlier supervisor. An operation that fails because the engine is unreachable stays for the next
+   * call. A deletion that fails otherwise ends: people go on using the session, and no later supervisor may delete it.
    */
   async recover(): Promise<void> {
-    const { operations, lanes, log } = this.#options;
+    const { operations, sessionMutex, log } = this.#options;
     for (const operation of operations.pending()) {
       const { sessionId } = operation;
       if (sessionId === null || this.#active.has(operation.id)) continue;
       this.#active.add(operation.id);
       try {
         if (operation.kind === CLEAN) {
-          await lanes.run(sessionId, () => this.finishPendingCleanLocked(sessionId));
+          await sessionMutex.run(sessionId, () => this.finishPendingCleanLocked(sessionId));
         } else if (operation.kind === 'session.delete') {
           await this.#delete(operation, sessionId, 'deleted');
         }
@@ -172,11 +174,11 @@ export class Removal {
   }
 
   #recoveryFailed(operation: Operation, error: unknown): void {
-    if (operation.kind !== 'session.delete' || isPassing(HoldfastError.from(error))) return;
+    if (operation.kind !== 'session.delete' || isTransient(HoldfastError.from(error))) return;
     this.#fail(operation, error);
   }
 
-  /** Nobody resumes it, not even where this cannot be written now. */
+  /** Nobody resumes a failed operation, even if the failure cannot be stored now. */
   #fail(operation: Operation, error: unknown): void {
     const { operations, reserve } = this.#options;
     try {
@@ -190,8 +192,8 @@ export class Removal {
     return this.#options.reserve.retryOnFullDisk(() => this.#options.operations.begin(intent));
   }
 
-  /** An error that the caller is told ends the operation: it can be asked for again. */
-  async #guarded<T>(operation: Operation, act: () => Promise<T>): Promise<T> {
+  /** An error that is reported to the caller ends the operation: the caller can repeat the request. */
+  async #run<T>(operation: Operation, act: () => Promise<T>): Promise<T> {
     this.#active.add(operation.id);
     try {
       return await act();
@@ -204,40 +206,39 @@ export class Removal {
   }
 
   async #delete(operation: Operation, sessionId: string, why: string): Promise<void> {
-    const { quiet, suspendHydration, cancelScans } = this.#options;
+    const { drain, hydration, snapshotCreation } = this.#options;
     this.#deleting.set(sessionId, (this.#deleting.get(sessionId) ?? 0) + 1);
-    const release = suspendHydration(sessionId, beingDeleted(sessionId));
+    const release = hydration.suspend(sessionId, beingDeleted(sessionId));
     try {
       await failpoint('delete.after-intent');
-      await quiet(sessionId, 'its session was deleted');
-      cancelScans(sessionId, beingDeleted(sessionId));
-      await this.#deleteInLane(operation, sessionId, why);
+      await drain(sessionId, 'its session was deleted');
+      snapshotCreation.interrupt(sessionId, beingDeleted(sessionId));
+      await this.#deleteLocked(operation, sessionId, why);
     } finally {
-      const others = (this.#deleting.get(sessionId) ?? 1) - 1;
-      if (others > 0) this.#deleting.set(sessionId, others);
+      const left = (this.#deleting.get(sessionId) ?? 1) - 1;
+      if (left > 0) this.#deleting.set(sessionId, left);
       else this.#deleting.delete(sessionId);
       release();
     }
   }
 
-  async #deleteInLane(operation: Operation, sessionId: string, why: string): Promise<void> {
-    const { engine, database, operations, records, lifecycle, sidecars, lanes, output, reserve, now } =
+  async #deleteLocked(operation: Operation, sessionId: string, why: string): Promise<void> {
+    const { engine, database, operations, records, lifecycle, sidecars, sessionMutex, output, reserve, now } =
       this.#options;
-    const { withScanLock, snapshotBeforeDelete } = this.#options;
-    const inLane = async (): Promise<void> => {
+    const deleteLocked = async (): Promise<void> => {
       const row = records.peek(sessionId);
-      // Somebody else deleted it before it was our turn: a throw-away goes by itself when its turn has ended.
+      // Somebody else deleted it first: a single-turn session is deleted when its turn has ended.
       if (row === null || row.status === 'deleted') {
         reserve.retryOnFullDisk(() => operations.finish(operation, {}));
         return;
       }
       await engine.stopAgent(sessionId, STOP_GRACE_MS);
       await failpoint('delete.after-sandbox');
-      // Only the sidecar may touch what the agent wrote.
+      // Only the sidecar may open what the agent wrote.
       const sidecar = await lifecycle.ensureSidecarLocked(row);
-      // Once: when this is gone on with after a crash, a part of the workspace may be gone already.
+      // Only once: after a crash a part of the workspace may be removed already.
       if (operation.step !== SNAPSHOTTED) {
-        await snapshotBeforeDelete(row);
+        await this.#snapshotBeforeDelete(row);
         reserve.retryOnFullDisk(() => operations.recordStep(operation, SNAPSHOTTED));
       }
       await failpoint('delete.after-snapshot');
@@ -247,7 +248,7 @@ export class Removal {
       await engine.removeSandbox(sessionId, STOP_GRACE_MS);
       await engine.deleteWorkspace(workspaceSpec(row));
       await failpoint('delete.after-workspace');
-      // Of a throw-away its caller may still be reading the output of the turn that has just ended: `gc` removes it later.
+      // The caller of a single-turn session may still be reading the output of its turn: `gc` removes it later.
       if (!row.throwaway) output.removeFiles(sessionId);
       await failpoint('delete.before-row');
       reserve.retryOnFullDisk(() =>
@@ -255,16 +256,26 @@ export class Removal {
           records.change(sessionId, { status: 'deleted', deletedAt: now() }, why, [
             { type: 'session.deleted', data: { why } },
           ]);
-          this.#options.onSessionDeleted(sessionId);
+          this.sessionDeleted.emit(row);
           operations.finish(operation, {});
         }),
       );
       reserve.ensure();
     };
-    await withScanLock(sessionId, () => lanes.run(sessionId, inLane));
+    await this.#options.snapshotCreation.withScanLock(sessionId, () =>
+      sessionMutex.run(sessionId, deleteLocked),
+    );
   }
 
-  async #cleanInLane(operation: Operation, sessionId: string): Promise<Removed> {
+  /** Never rejects. With the session's mutex held and its sidecar running. */
+  async #snapshotBeforeDelete(row: SessionRow): Promise<void> {
+    const { restoreIntents, snapshotService } = this.#options;
+    // While a workspace is being hydrated, the snapshot it begins with has all of its files.
+    if (restoreIntents.pendingHydration(row.id) !== null) await snapshotService.waitForRestoreStop(row);
+    else if (!row.throwaway) await snapshotService.createBeforeDelete(row);
+  }
+
+  async #cleanLocked(operation: Operation, sessionId: string): Promise<Removed> {
     const { database, operations, records, events, lifecycle, reserve } = this.#options;
     await failpoint('clean.after-intent');
     const client = await lifecycle.ensureSidecarLocked(records.get(sessionId));
@@ -274,8 +285,7 @@ export class Removal {
     const { undo = null } = operation.data;
     reserve.retryOnFullDisk(() =>
       database.transaction(() => {
-        records.change(sessionId, { workspaceBytes: 0 }, 'cleaned');
-        this.#options.onWorkspaceCleared(sessionId);
+        this.workspaceCleared.emit(records.change(sessionId, { workspaceBytes: 0 }, 'cleaned'));
         events.append(sessionId, [
           {
             type: 'workspace.cleaned',
@@ -290,8 +300,8 @@ export class Removal {
   }
 }
 
-/** It can be done when the engine is back, or by the next supervisor. */
-function isPassing({ code }: HoldfastError): boolean {
+/** The deletion can be completed when the engine is back, or by the next supervisor. */
+function isTransient({ code }: HoldfastError): boolean {
   return ['engine_unavailable', 'shutting_down', 'connection_closed', 'sandbox_lost', 'timeout'].includes(
     code,
   );

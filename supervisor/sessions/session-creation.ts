@@ -7,6 +7,7 @@ import type { Database } from '../store/database.ts';
 import type { Operations } from '../store/operations.ts';
 import type { ProfileRow, Profiles } from '../store/profiles.ts';
 import type { SessionRow, Sessions } from '../store/sessions.ts';
+import type { RestoreIntents } from '../snapshots/restore-intents.ts';
 import type { SnapshotRow } from '../store/snapshots.ts';
 import type { Seeding } from '../workspace/seeding.ts';
 import type { Ids } from '../base/ids.ts';
@@ -22,24 +23,24 @@ export interface SessionCreationOptions {
   readonly events: EventLog;
   readonly engine: Engine;
   readonly seeding: Pick<Seeding, 'recordIntent'>;
-  readonly restores: { readonly intend: (sessionId: string, snapshot: SnapshotRow) => void };
+  readonly restoreIntents: Pick<RestoreIntents, 'recordHydration'>;
   readonly ids: Ids;
   /** ms since 1970. */
   readonly now: () => number;
   readonly log: Log;
 }
 
-/** What a new session is, beside what its profile says. */
+/** What a new session is, beyond its profile. */
 export interface NewSession {
-  /** The session's id when left out. */
+  /** The session's id if left out. */
   readonly name?: string | undefined;
-  /** Put away after its turn. */
+  /** Made for a single turn, and deleted after it. */
   readonly throwaway: boolean;
-  /** What its workspace begins with, instead of the project. */
+  /** The snapshot that its workspace begins with, instead of the project. */
   readonly from?: SnapshotRow | undefined;
 }
 
-/** How sessions come to be: their row, the beginning of their history and the intent to fill their workspace are one. */
+/** Creates sessions. The row, the first event and the intent to fill the workspace are one transaction. */
 export class SessionCreation {
   readonly #options: SessionCreationOptions;
 
@@ -47,7 +48,7 @@ export class SessionCreation {
     this.#options = options;
   }
 
-  /** Answers a repeated `opId` with the same session. Errors: `not_found`, `conflict` for a name that is taken. */
+  /** A repeated `opId` returns the same session. Errors: `not_found`, `conflict` for a name that is in use. */
   async create(
     profileName: string,
     { name, from }: Pick<NewSession, 'name' | 'from'>,
@@ -66,13 +67,13 @@ export class SessionCreation {
 
   /** Part of the caller's transaction. */
   insert(profile: ProfileRow, { name, throwaway, from }: NewSession): SessionRow {
-    const { database, sessions, records, events, seeding, restores } = this.#options;
+    const { database, sessions, records, events, seeding, restoreIntents } = this.#options;
     return database.transaction(() => {
-      const begun = this.row(profile, { name, throwaway });
-      const row = from === undefined ? begun : { ...begun, lineage: from.lineage, origin: from.id };
+      const created = this.row(profile, { name, throwaway });
+      const row = from === undefined ? created : { ...created, lineage: from.lineage, origin: from.id };
       sessions.insert(row);
       if (from === undefined) seeding.recordIntent(row.id, profile.config);
-      else restores.intend(row.id, from);
+      else restoreIntents.recordHydration(row.id, from);
       const { persistent, backing, uid, gid } = row;
       events.append(row.id, [
         {
@@ -84,7 +85,7 @@ export class SessionCreation {
     });
   }
 
-  /** A session as it is before anything has happened in it. Not stored: insert it in the same transaction, as its uid may be taken. */
+  /** The row of a new session. Insert it in the same transaction, because its uid is not reserved. */
   row(profile: ProfileRow, { name, throwaway }: NewSession): SessionRow {
     const { engine, ids, now } = this.#options;
     const id = ids.next('ses');
@@ -108,11 +109,11 @@ export class SessionCreation {
     };
   }
 
-  /** Makes the workspace of a session that is stored; without the engine the first dispatch makes it. */
+  /** Creates the workspace of a stored session. Without the engine, the first dispatch creates it. */
   async createWorkspace(row: SessionRow): Promise<void> {
     await failpoint('create.after-row');
     await this.#options.engine.createWorkspace(workspaceSpec(row)).catch((error: unknown) => {
-      this.#options.log.info('workspace is made later', {
+      this.#options.log.info('the workspace is created later', {
         session: row.id,
         why: HoldfastError.from(error).sentence,
       });
@@ -122,7 +123,7 @@ export class SessionCreation {
 
   #owner(): { uid: number; gid: number } {
     const uid = process.getuid?.() ?? 1000;
-    // Where the engine's files are not ours, the image's own user is the one with a passwd line.
+    // With a remote engine, the user of the image is the one with a passwd line.
     if (!this.#options.engine.capabilities().localPaths) return { uid: 1000, gid: 1000 };
     if (uid !== 0) return { uid, gid: process.getgid?.() ?? uid };
     const own = this.#options.sessions.allocateUid();
@@ -130,7 +131,7 @@ export class SessionCreation {
   }
 }
 
-/** What a new session is not yet. */
+/** Initial values of a row. */
 const UNMARKED = {
   generation: 0,
   codeVersion: null,

@@ -14,7 +14,7 @@ export interface ResumeRequest extends ChangeRequest {
 
 export interface Resumed {
   readonly ready: ReadySandbox;
-  /** The snapshot of what the workspace was; null where it was not changed, or where that was forced. */
+  /** The snapshot before the change of the workspace; null without a change, or if it failed and was forced. */
   readonly undo: string | null;
 }
 
@@ -26,7 +26,7 @@ export interface ResumesOptions {
   readonly snapshots: SnapshotService;
 }
 
-/** How a session comes back: with its files as they are, or with others. */
+/** Resumes a session with its files as they are, with an empty workspace, or from a snapshot. */
 export class SessionResume {
   readonly #options: ResumesOptions;
 

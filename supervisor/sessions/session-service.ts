@@ -8,22 +8,47 @@ import type { Operations } from '../store/operations.ts';
 import type { Profiles } from '../store/profiles.ts';
 import type { SessionFilter, SessionRow, Sessions } from '../store/sessions.ts';
 import type { SnapshotRow } from '../store/snapshots.ts';
-import type { SessionServices } from './session-services.ts';
-import type { Removed } from './removal.ts';
-import type { Resumed, ResumeRequest } from './session-resume.ts';
+import type { SessionRecords } from '../history/session-records.ts';
+import type { ActiveWork } from '../sandboxes/active-work.ts';
+import type { IdleTimer } from '../sandboxes/idle-timer.ts';
+import type { Lifecycle } from '../sandboxes/lifecycle.ts';
+import type { Hydration } from '../snapshots/hydration.ts';
+import type { SnapshotMaintenance } from '../snapshots/maintenance.ts';
+import type { SnapshotService } from '../snapshots/snapshot-service.ts';
+import type { TurnQueue } from '../turns/turn-queue.ts';
+import type { Forks } from './forks.ts';
+import type { Removal, Removed } from './removal.ts';
+import type { SessionCreation } from './session-creation.ts';
+import type { SessionViews } from './session-views.ts';
+import type { Resumed, ResumeRequest, SessionResume } from './session-resume.ts';
 import { workspaceSpec } from '../sandboxes/sandbox-spec.ts';
-import type { TurnRequest } from './turn-requests.ts';
-import { isoTime } from './entity-views.ts';
+import type { TurnRequest, TurnRequests } from './turn-requests.ts';
+import { isoTime } from '../base/iso-time.ts';
 
 export interface SessionServiceOptions {
   readonly sessions: Sessions;
   readonly profiles: Profiles;
   readonly operations: Operations;
   readonly engine: Pick<Engine, 'workspacePath' | 'workspaceVolume'>;
-  readonly parts: SessionServices;
+  readonly records: SessionRecords;
+  readonly views: SessionViews;
+  readonly creation: SessionCreation;
+  readonly forks: Forks;
+  readonly removal: Removal;
+  readonly resume: SessionResume;
+  readonly requests: TurnRequests;
+  readonly queue: TurnQueue;
+  readonly activeWork: ActiveWork;
+  readonly lifecycle: Lifecycle;
+  readonly idleTimer: Pick<IdleTimer, 'reschedule'>;
+  readonly snapshotService: SnapshotService;
+  readonly hydration: Hydration;
+  readonly maintenance: Pick<SnapshotMaintenance, 'usage'>;
+  /** Ends every turn, exec and terminal of a session. */
+  readonly drain: (sessionId: string, why: string) => Promise<void>;
 }
 
-/** What people may change about a session. */
+/** What clients may change about a session. */
 export interface SessionPatch {
   readonly name?: string | undefined;
   readonly pinned?: boolean | undefined;
@@ -33,14 +58,12 @@ export interface SessionPatch {
   readonly model?: string | null | undefined;
 }
 
-/** Sessions as clients know them. */
+/** What clients may ask of sessions. */
 export class SessionService {
   readonly #options: SessionServiceOptions;
-  readonly #parts: SessionServices;
 
   constructor(options: SessionServiceOptions) {
     this.#options = options;
-    this.#parts = options.parts;
   }
 
   find(ref: string): SessionRow {
@@ -48,8 +71,8 @@ export class SessionService {
   }
 
   /**
-   * As `find`; the name of a persistent profile stands for its session `default`, where no session has that name. For what only looks:
-   * what deletes asks for the session itself.
+   * As `find`, and the name of a persistent profile stands for its session `default` when no session has that name. For requests that
+   * only read; a request that deletes names the session itself.
    */
   findOrDefault(ref: string): SessionRow {
     const { sessions, profiles } = this.#options;
@@ -63,7 +86,7 @@ export class SessionService {
       throw new HoldfastError('not_found', `The profile ${ref} has no session named default`, {
         why:
           profile.config.persistence === 'persistent'
-            ? 'its first turn without --session makes one'
+            ? 'its first turn without --session creates it'
             : 'it is ephemeral: each turn without --session has a session of its own',
         next: `see \`holdfast session list --profile ${ref}\``,
         cause: error,
@@ -72,11 +95,11 @@ export class SessionService {
   }
 
   view(row: SessionRow): Session {
-    return this.#parts.views.of(row);
+    return this.#options.views.of(row);
   }
 
   list(filter: SessionFilter): { sessions: Session[]; nextCursor: string | null } {
-    return this.#parts.views.list(filter);
+    return this.#options.views.list(filter);
   }
 
   /** `from`: the id of a snapshot. */
@@ -86,27 +109,27 @@ export class SessionService {
     from: string | undefined,
     opId?: string,
   ): Promise<SessionRow> {
-    const snapshot = from === undefined ? undefined : this.#parts.snapshots.service.find(from);
-    const row = await this.#parts.creation.create(profileName, { name, from: snapshot }, opId);
-    this.#parts.idle.reschedule(row.id);
-    if (snapshot !== undefined) this.#parts.snapshots.hydration.start(row.id);
+    const snapshot = from === undefined ? undefined : this.#options.snapshotService.find(from);
+    const row = await this.#options.creation.create(profileName, { name, from: snapshot }, opId);
+    this.#options.idleTimer.reschedule(row.id);
+    if (snapshot !== undefined) this.#options.hydration.start(row.id);
     return row;
   }
 
   async fork(snapshot: SnapshotRow, name: string | undefined, opId?: string): Promise<SessionRow> {
-    const row = await this.#parts.snapshots.forks.fork(snapshot, name, opId);
-    this.#parts.idle.reschedule(row.id);
+    const row = await this.#options.forks.fork(snapshot, name, opId);
+    this.#options.idleTimer.reschedule(row.id);
     return row;
   }
 
-  /** Settles when the files are all there that the session begins with. */
+  /** Settles when the workspace has all files of the snapshot that it begins with. */
   async waitUntilHydrated(sessionId: string, options: SnapshotCallOptions): Promise<void> {
-    const { hydration } = this.#parts.snapshots;
+    const { hydration } = this.#options;
     if (hydration.stateOf(sessionId) !== null) await hydration.waitFor(sessionId, options);
   }
 
   async startTurn(request: TurnRequest): Promise<{ turn: Turn; session: Session }> {
-    const { requests, queue } = this.#parts;
+    const { requests, queue } = this.#options;
     const turn = await requests.start(request);
     return {
       turn: queue.view(queue.get(turn.id)),
@@ -115,21 +138,21 @@ export class SessionService {
   }
 
   resume(row: SessionRow, request: ResumeRequest): Promise<Resumed> {
-    return this.#parts.resumes.resume(row, request);
+    return this.#options.resume.resume(row, request);
   }
 
   pause(row: SessionRow): Promise<SessionRow> {
-    return this.#parts.lifecycle.pause(row.id);
+    return this.#options.lifecycle.pause(row.id);
   }
 
   async stop(row: SessionRow, force: boolean): Promise<SessionRow> {
-    const { live, quiet, lifecycle } = this.#parts;
-    if (!force) live.requireIdle(row, 'stopped');
-    else if (live.count(row.id) > 0) await quiet(row.id, 'its session was stopped');
+    const { activeWork, drain, lifecycle } = this.#options;
+    if (!force) activeWork.requireIdle(row, 'stopped');
+    else if (activeWork.count(row.id) > 0) await drain(row.id, 'its session was stopped');
     return lifecycle.stop(row.id, 'stopped');
   }
 
-  /** Stops every session that has containers; their workspaces stay. Returns how many. */
+  /** Stops every session that has containers. Workspaces stay. Returns the number of sessions. */
   async stopAll(): Promise<number> {
     const rows = this.#options.sessions.all(['active', 'idle', 'paused']);
     await Promise.all(rows.map((row) => this.stop(row, true)));
@@ -139,10 +162,10 @@ export class SessionService {
   update(row: SessionRow, patch: SessionPatch): SessionRow {
     const data = Object.fromEntries(Object.entries(patch).filter(([, value]) => value !== undefined));
     if (Object.keys(data).length === 0) return row;
-    return this.#parts.records.change(row.id, data, 'updated', [{ type: 'session.updated', data }]);
+    return this.#options.records.change(row.id, data, 'updated', [{ type: 'session.updated', data }]);
   }
 
-  /** As `delete`. The first answer to an `opId` comes before the question who is meant: that session may be gone by now. */
+  /** As `delete`, by name. A repeated `opId` is answered first, because its session is gone by then. */
   async deleteNamed(ref: string, force: boolean, opId?: string): Promise<void> {
     const earlier = this.#options.operations.findResult(opId, 'session.delete');
     if (earlier === null) await this.delete(this.find(ref), force, opId);
@@ -155,7 +178,7 @@ export class SessionService {
         next: 'repeat it with --force',
       });
     }
-    await this.#parts.removal.deleteSession(row.id, 'deleted', opId);
+    await this.#options.removal.deleteSession(row.id, 'deleted', opId);
   }
 
   sessionsOf(profile: string): SessionRow[] {
@@ -173,18 +196,18 @@ export class SessionService {
         },
       );
     }
-    const refuse = (): void => this.#parts.live.requireIdle(row, 'cleaned');
-    refuse();
-    return this.#parts.removal.clean(row.id, refuse, opId);
+    const requireIdle = (): void => this.#options.activeWork.requireIdle(row, 'cleaned');
+    requireIdle();
+    return this.#options.removal.clean(row.id, requireIdle, opId);
   }
 
   async workspaceInfo(row: SessionRow): Promise<WorkspaceInfo & { snapshots: SnapshotUsage }> {
-    const usage = await this.#parts.lifecycle.withSidecar(row.id, (client) => client.workspaceUsage());
+    const usage = await this.#options.lifecycle.withSidecar(row.id, (client) => client.workspaceUsage());
     const { engine, profiles } = this.#options;
     const spec = workspaceSpec(row);
     const path = engine.workspacePath(spec);
     if (usage.bytes !== row.workspaceBytes) {
-      this.#parts.records.change(row.id, { workspaceBytes: usage.bytes }, 'measured', [
+      this.#options.records.change(row.id, { workspaceBytes: usage.bytes }, 'measured', [
         { type: 'workspace.measured', data: { bytes: usage.bytes } },
       ]);
     }
@@ -195,12 +218,12 @@ export class SessionService {
       ...usage,
       limit: profiles.get(row.profile)?.config.workspace?.limit ?? null,
       lastUsedAt: isoTime(row.lastActiveAt),
-      snapshots: await this.#parts.snapshots.maintenance.usage(row),
+      snapshots: await this.#options.maintenance.usage(row),
     };
   }
 
   #row(sessionId: string): SessionRow {
-    const row = this.#parts.records.peek(sessionId);
+    const row = this.#options.records.peek(sessionId);
     if (row === null) throw new HoldfastError('not_found', `There is no session ${sessionId}`);
     return row;
   }

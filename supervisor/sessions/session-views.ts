@@ -6,7 +6,7 @@ import type { SessionFilter, SessionRow, Sessions } from '../store/sessions.ts';
 import type { Turns } from '../store/turns.ts';
 import { idleTimes } from '../sandboxes/idle-plan.ts';
 import { PROMPT_CHARACTERS, toSingleLine } from '../base/single-line.ts';
-import { sessionView } from './entity-views.ts';
+import { sessionView } from './session-view.ts';
 
 export interface SessionViewsOptions {
   readonly sessions: Sessions;
@@ -14,16 +14,16 @@ export interface SessionViewsOptions {
   readonly profiles: Profiles;
   readonly events: EventLog;
   readonly engine: Pick<Engine, 'status'>;
-  /** What is known of the files that the session still waits for; null for none. */
+  /** The hydration of the session's workspace; null when its files are all there. */
   readonly hydrationOf: (sessionId: string) => HydrationState | null;
 }
 
-interface LiveTurns {
+interface UnfinishedTurns {
   readonly running: string | null;
   readonly queued: number;
 }
 
-/** Sessions as clients are shown them: the row, and what is known of it elsewhere. */
+/** Sessions as clients see them: the row, and what other modules know of it. */
 export class SessionViews {
   readonly #options: SessionViewsOptions;
 
@@ -33,26 +33,31 @@ export class SessionViews {
 
   of(row: SessionRow): Session {
     const { turns, profiles, engine } = this.#options;
-    const live = { running: turns.getRunning(row.id)?.id ?? null, queued: turns.countQueued(row.id) };
-    return this.#view(row, profiles.get(row.profile), live, engine.status().reachable);
+    const unfinished = { running: turns.getRunning(row.id)?.id ?? null, queued: turns.countQueued(row.id) };
+    return this.#view(row, profiles.get(row.profile), unfinished, engine.status().reachable);
   }
 
   list(filter: SessionFilter): { sessions: Session[]; nextCursor: string | null } {
     const { sessions, turns, profiles, engine } = this.#options;
     const page = sessions.list(filter);
-    const live = turns.liveBySession();
+    const unfinished = turns.liveBySession();
     const deployed = new Map(profiles.list().map((profile) => [profile.name, profile]));
     const { reachable } = engine.status();
     const none = { running: null, queued: 0 };
     return {
       sessions: page.rows.map((row) =>
-        this.#view(row, deployed.get(row.profile) ?? null, live.get(row.id) ?? none, reachable),
+        this.#view(row, deployed.get(row.profile) ?? null, unfinished.get(row.id) ?? none, reachable),
       ),
       nextCursor: page.nextCursor,
     };
   }
 
-  #view(row: SessionRow, profile: ProfileRow | null, turns: LiveTurns, engineReachable: boolean): Session {
+  #view(
+    row: SessionRow,
+    profile: ProfileRow | null,
+    turns: UnfinishedTurns,
+    engineReachable: boolean,
+  ): Session {
     const expires = row.status !== 'deleted' && profile !== null;
     return sessionView(
       { ...row, expiresAt: expires ? row.lastActiveAt + idleTimes(profile.config).expire : row.expiresAt },
@@ -68,7 +73,7 @@ export class SessionViews {
   }
 
   #lastPrompt(sessionId: string): string | null {
-    // Enough for the characters that are shown, whatever their encoding and the white space between them.
+    // Enough for the characters that are shown, in any encoding and with white space between them.
     const head = this.#options.turns.readLatestInput(sessionId, 8 * PROMPT_CHARACTERS);
     return head === null ? null : toSingleLine(head.toString('utf8'), PROMPT_CHARACTERS);
   }

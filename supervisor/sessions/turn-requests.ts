@@ -25,11 +25,11 @@ export interface TurnRequestsOptions {
   readonly queue: TurnQueue;
   readonly limits: Pick<StorageLimits, 'requireSpace'>;
   readonly removal: Pick<Removal, 'isDeleting'>;
-  /** Begins to unfreeze a paused session. */
+  /** Starts to unpause a session. */
   readonly beginThaw: (sessionId: string) => void;
 }
 
-/** Takes turns in: the turn, its session where it makes one, and the answer to its `opId` are stored together or not at all. */
+/** Accepts turns: the turn, the session that is created for it, and the result of its `opId` are one transaction. */
 export class TurnRequests {
   readonly #options: TurnRequestsOptions;
 
@@ -37,22 +37,22 @@ export class TurnRequests {
     this.#options = options;
   }
 
-  /** The stored turn; a repeated `opId` gives the first one. */
+  /** Returns the stored turn. A repeated `opId` returns the first one. */
   async start(request: TurnRequest): Promise<TurnRow> {
     const { operations, profiles, creation, queue, limits, beginThaw } = this.#options;
-    const there = this.#isRepeated(request) ? null : this.#find(request);
-    if (there !== null) await limits.requireSpace(there.id, `Session ${there.name} takes no turn`);
+    const existing = this.#isRepeated(request) ? null : this.#find(request);
+    if (existing !== null) await limits.requireSpace(existing.id, `Session ${existing.name} accepts no turn`);
     const { result, replayed } = operations.runOnce(request.opId, 'turn.start', () => {
-      // Once more: two first requests at once are for one session, and it may have gone while its size was measured.
-      const row = this.#find(request) ?? this.#make(request);
-      this.#refuseDeleting(row);
+      // Looked up again: another request may have created the session, or it was deleted while it was measured.
+      const row = this.#find(request) ?? this.#create(request);
+      this.#requireNotDeleting(row);
       const { config } = profiles.getOrThrow(row.profile);
       return { turnId: queue.enqueue(row, config, request.input, request.timeoutMs).id };
     });
     const turn = queue.get(result.turnId);
     if (replayed) return turn;
     const row = this.#options.sessions.find(turn.sessionId);
-    if (there === null) await creation.createWorkspace(row);
+    if (existing === null) await creation.createWorkspace(row);
     await queue.start(row.id);
     if (row.status === 'paused') beginThaw(row.id);
     return turn;
@@ -62,7 +62,7 @@ export class TurnRequests {
     return opId !== undefined && this.#options.operations.findReplay(opId, 'turn.start') !== null;
   }
 
-  /** The session that the request goes to; null when one has to be made for it. */
+  /** The session of the request; null when it has to be created. */
   #find(request: TurnRequest): SessionRow | null {
     const { sessions, profiles } = this.#options;
     if (request.session !== undefined) return sessions.find(request.session);
@@ -75,22 +75,22 @@ export class TurnRequests {
     return name === undefined ? null : sessions.getByName(profiles.getOrThrow(request.profile).name, name);
   }
 
-  #make(request: TurnRequest): SessionRow {
+  #create(request: TurnRequest): SessionRow {
     const name = this.#nameFor(request);
     const profile = this.#options.profiles.getOrThrow(request.profile ?? '');
     return this.#options.creation.insert(profile, { name, throwaway: name === undefined });
   }
 
-  /** Undefined: a session of its own, for this turn only. */
+  /** Undefined: a single-turn session. */
   #nameFor({ name, profile }: TurnRequest): string | undefined {
     if (name !== undefined) return name;
     const { config } = this.#options.profiles.getOrThrow(profile ?? '');
     return config.persistence === 'persistent' ? 'default' : undefined;
   }
 
-  #refuseDeleting(row: SessionRow): void {
+  #requireNotDeleting(row: SessionRow): void {
     if (!this.#options.removal.isDeleting(row.id)) return;
-    throw new HoldfastError('conflict', `Session ${row.name} takes no more turns`, {
+    throw new HoldfastError('conflict', `Session ${row.name} accepts no more turns`, {
       why: 'it is being deleted',
       next: 'use another session',
     });

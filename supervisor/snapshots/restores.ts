@@ -9,7 +9,7 @@ import type { KeyedMutex } from '../base/keyed-mutex.ts';
 import type { Lifecycle } from '../sandboxes/lifecycle.ts';
 import type { SessionRecords } from '../history/session-records.ts';
 import type { Database } from '../store/database.ts';
-import type { Operation, OperationData, Operations } from '../store/operations.ts';
+import type { Operations } from '../store/operations.ts';
 import type { SessionRow } from '../store/sessions.ts';
 import type { SnapshotRow } from '../store/snapshots.ts';
 import { retryIfSandboxLost, type SidecarAccess } from '../workspace/sidecar-access.ts';
@@ -17,28 +17,16 @@ import type { Seeding } from '../workspace/seeding.ts';
 import type { KeyedReadWriteLock } from '../base/keyed-read-write-lock.ts';
 import type { SnapshotCallOptions } from './connection.ts';
 import type { Hydration } from './hydration.ts';
+import { RESTORE, type RestoreData, type RestoreIntent, type RestoreIntents } from './restore-intents.ts';
 import type { SnapshotService } from './snapshot-service.ts';
 import type { LineageStores } from './store/lineage-stores.ts';
 import type { CreatedSnapshot, SnapshotCreation } from './snapshot-creation.ts';
 
-const RESTORE = 'snapshot.restore';
 /** When a sidecar exits during a restore, the next one continues it. */
 const MAX_ATTEMPTS = 5;
 const RETRY_DELAY_MS = 200;
-/** How long a sidecar may take to stop a restore that was aborted. */
-const DRAIN_TIMEOUT_MS = 10_000;
 /** Codes of errors that say the restore was stopped here: they are no failure. */
 const STOPPED: ReadonlySet<ErrorCode> = new Set(['shutting_down', 'not_found']);
-
-const DataSchema = z.object({
-  snapshot: z.string(),
-  root: z.string(),
-  path: z.string().nullable(),
-  undo: z.string().nullable(),
-  /** The session begins with it. */
-  fill: z.boolean().default(false),
-});
-type Data = z.infer<typeof DataSchema>;
 
 const AnswerSchema = RestoreCountsSchema.extend({ snapshot: z.string(), undo: z.string().nullable() });
 export type RestoreAnswer = z.infer<typeof AnswerSchema>;
@@ -46,17 +34,18 @@ export type RestoreAnswer = z.infer<typeof AnswerSchema>;
 export interface RestoresOptions {
   readonly database: Database;
   readonly operations: Operations;
+  readonly intents: RestoreIntents;
   readonly records: SessionRecords;
   readonly events: EventLog;
   readonly stores: LineageStores;
   readonly snapshotCreation: SnapshotCreation;
   readonly service: SnapshotService;
   readonly lifecycle: Lifecycle;
-  readonly lanes: KeyedMutex;
+  readonly sessionMutex: KeyedMutex;
   readonly seeding: Pick<Seeding, 'finishPending'>;
   readonly access: SidecarAccess;
-  readonly hydration: Pick<Hydration, 'hydrate' | 'clearFailure'>;
-  readonly writes: Pick<KeyedReadWriteLock, 'runExclusive'>;
+  readonly hydration: Pick<Hydration, 'hydrate'>;
+  readonly writeLock: Pick<KeyedReadWriteLock, 'runExclusive'>;
   /** Throws `conflict` while a turn, exec or terminal is active in the session. */
   readonly requireIdle: (row: SessionRow, what: string) => void;
   /** Ends every turn, exec and terminal of the session and waits for their end. */
@@ -89,15 +78,9 @@ export interface RestoreRequest extends ChangeRequest {
  */
 export class Restores {
   readonly #options: RestoresOptions;
-  /** Unfinished restores and hydrations by session. */
-  readonly #pending = new Map<string, Operation>();
 
   constructor(options: RestoresOptions) {
     this.#options = options;
-    for (const operation of options.operations.pending()) {
-      if (operation.kind === RESTORE && operation.sessionId !== null)
-        this.#pending.set(operation.sessionId, operation);
-    }
   }
 
   /**
@@ -110,14 +93,15 @@ export class Restores {
     if (earlier !== null) return AnswerSchema.parse(earlier.result);
     return await this.changeWorkspace(session, 'before-restore', 'restored', request, async (row, undo) => {
       const { id, root } = snapshot;
-      const data: Data = { snapshot: id, root, path, undo: undo?.id ?? null, fill: false };
-      const hydratedFrom = this.pendingHydration(row.id);
-      const operation = this.#begin(row.id, data, opId);
+      const data: RestoreData = { snapshot: id, root, path, undo: undo?.id ?? null, fill: false };
+      const { intents } = this.#options;
+      const hydratedFrom = intents.pendingHydration(row.id);
+      const operation = intents.begin(row.id, data, opId);
       try {
         await failpoint('restore.after-intent');
-        return await this.#apply(row, operation, request, undo?.root ?? null);
+        return await this.#apply(row, { operation, data }, request, undo?.root ?? null);
       } catch (error) {
-        throw this.#recordFailure(row, operation, error, data.undo, hydratedFrom);
+        throw this.#recordFailure(row, { operation, data }, error, hydratedFrom);
       }
     });
   }
@@ -133,8 +117,8 @@ export class Restores {
     request: ChangeRequest,
     act: (row: SessionRow, undo: SnapshotRow | null) => Promise<T>,
   ): Promise<T> {
-    const { snapshotCreation, lanes, lifecycle, records, seeding, writes, drain, requireIdle, finishCleans } =
-      this.#options;
+    const { snapshotCreation, sessionMutex, lifecycle, records, seeding, writeLock } = this.#options;
+    const { drain, requireIdle, finishCleans } = this.#options;
     if (!session.persistent) {
       throw new HoldfastError('not_supported', `The workspace of ${session.name} is not ${what}`, {
         why: 'the session is ephemeral: its files are deleted with its sandbox',
@@ -156,8 +140,8 @@ export class Restores {
         await seeding.finishPending(row);
         return await act(row, await this.#createUndo(row, reason, request));
       };
-      return await writes.runExclusive(session.id, () =>
-        snapshotCreation.withScanLock(session.id, () => lanes.run(session.id, runLocked)),
+      return await writeLock.runExclusive(session.id, () =>
+        snapshotCreation.withScanLock(session.id, () => sessionMutex.run(session.id, runLocked)),
       );
     } finally {
       release();
@@ -165,31 +149,22 @@ export class Restores {
   }
 
   /**
-   * Records that a new session has to be hydrated from a snapshot before its first use. Part of the transaction that
-   * creates the session.
-   */
-  recordHydrationIntent(sessionId: string, snapshot: SnapshotRow): void {
-    const { id, root } = snapshot;
-    this.#begin(sessionId, { snapshot: id, root, path: null, undo: null, fill: true }, undefined);
-  }
-
-  /**
    * Finishes an interrupted restore or hydration. The caller holds the session's mutex and has not used the workspace
    * yet.
    */
   async finishPendingLocked(sessionId: string): Promise<void> {
-    const operation = this.#pending.get(sessionId);
-    if (operation === undefined) return;
-    const { records, hydration } = this.#options;
+    const { intents, records, hydration } = this.#options;
+    const intent = intents.get(sessionId);
+    if (intent === null) return;
     const row = records.peek(sessionId);
     if (row === null || row.status === 'deleted') {
-      this.dropIntent(sessionId);
+      intents.drop(sessionId);
       return;
     }
-    const { fill, snapshot } = DataSchema.parse(operation.data);
+    const { fill, snapshot } = intent.data;
     try {
-      if (fill) await hydration.hydrate(sessionId, (options) => this.#finish(row, operation, options));
-      else await this.#finish(row, operation, {});
+      if (fill) await hydration.hydrate(sessionId, (options) => this.#finish(row, intent, options));
+      else await this.#finish(row, intent, {});
     } catch (error) {
       const failure = HoldfastError.from(error);
       if (STOPPED.has(failure.code)) throw failure;
@@ -205,75 +180,13 @@ export class Restores {
     }
   }
 
-  /** The snapshot that the session still has to be hydrated from; null when there is none. */
-  pendingHydration(sessionId: string): string | null {
-    const operation = this.#pending.get(sessionId);
-    if (operation === undefined) return null;
-    const { fill, snapshot } = DataSchema.parse(operation.data);
-    return fill ? snapshot : null;
-  }
-
-  /**
-   * Waits until the session's sidecar has stopped an aborted restore. The caller holds the session's mutex. Never
-   * rejects.
-   */
-  async drain({ id, lineage }: SessionRow): Promise<void> {
-    const { stores, snapshotCreation } = this.#options;
-    const signal = AbortSignal.timeout(DRAIN_TIMEOUT_MS);
-    await stores
-      .use(lineage, (store) =>
-        snapshotCreation.withConnection(id, (connection) =>
-          connection.saveScanCache(true, store, { signal }),
-        ),
-      )
-      .catch(() => false);
-  }
-
-  /** Sessions with an unfinished restore or hydration. */
-  sessionsWithPending(): string[] {
-    return [...this.#pending.keys()];
-  }
-
-  /** Drops an unfinished restore or hydration, because the workspace is deleted or gets other files. */
-  dropIntent(sessionId: string): void {
-    const operation = this.#pending.get(sessionId);
-    if (operation === undefined) return;
-    this.#options.operations.fail(
-      operation,
-      new HoldfastError('interrupted', 'The restore was not finished', {
-        why: 'another operation replaced it',
-      }),
-    );
-    this.#pending.delete(sessionId);
-    this.#options.hydration.clearFailure(sessionId);
-  }
-
-  #begin(sessionId: string, data: Data & OperationData, opId: string | undefined): Operation {
-    const { database, operations } = this.#options;
-    return database.transaction(() => {
-      const before = this.#pending.get(sessionId);
-      const begun = operations.begin({ opId, kind: RESTORE, sessionId, data });
-      if ('replay' in begun) {
-        throw new HoldfastError('conflict', 'This restore has already been requested and answered');
-      }
-      // The latest restore decides what the workspace holds.
-      if (before !== undefined) this.dropIntent(sessionId);
-      this.#pending.set(sessionId, begun.operation);
-      database.afterRollback(() => {
-        if (before === undefined) this.#pending.delete(sessionId);
-        else this.#pending.set(sessionId, before);
-      });
-      return begun.operation;
-    });
-  }
-
-  async #finish(row: SessionRow, operation: Operation, options: SnapshotCallOptions): Promise<void> {
+  async #finish(row: SessionRow, intent: RestoreIntent, options: SnapshotCallOptions): Promise<void> {
     const { lifecycle } = this.#options;
     // The agent may still run if the machine went down before its end was recorded.
     const stopped =
       row.generation === 0 ? row : await lifecycle.endAgentLocked(row, 'its workspace is restored');
     await lifecycle.ensureSidecarLocked(stopped);
-    await this.#apply(stopped, operation, options, null);
+    await this.#apply(stopped, intent, options, null);
   }
 
   /**
@@ -285,9 +198,9 @@ export class Restores {
     reason: SnapshotReason,
     request: ChangeRequest,
   ): Promise<SnapshotRow | null> {
-    const { snapshotCreation, service, lifecycle } = this.#options;
+    const { intents, snapshotCreation, service, lifecycle } = this.#options;
     const { signal, onProgress } = request;
-    const hydrationSource = this.pendingHydration(row.id);
+    const hydrationSource = intents.pendingHydration(row.id);
     if (hydrationSource !== null) return service.find(hydrationSource);
     const take = (): Promise<CreatedSnapshot | null> =>
       retryIfSandboxLost(async (isRetry) => {
@@ -317,12 +230,11 @@ export class Restores {
   /** `scannedRoot`: the tree that a scan has just found in the workspace. */
   async #apply(
     row: SessionRow,
-    operation: Operation,
+    { operation, data }: RestoreIntent,
     options: SnapshotCallOptions,
     scannedRoot: string | null,
   ): Promise<RestoreAnswer> {
-    const { database, operations, events, hydration, onResized } = this.#options;
-    const data = DataSchema.parse(operation.data);
+    const { database, operations, intents, events, onResized } = this.#options;
     const { snapshot, path, undo } = data;
     const restored = await this.#runRestore(row, data, options, scannedRoot);
     await failpoint('restore.after-files');
@@ -335,8 +247,7 @@ export class Restores {
       ]);
       operations.finish(operation, answer);
     });
-    this.#pending.delete(row.id);
-    hydration.clearFailure(row.id);
+    intents.markEnded(row.id);
     onResized(row.id);
     await failpoint('restore.after-end');
     return answer;
@@ -344,7 +255,7 @@ export class Restores {
 
   async #runRestore(
     row: SessionRow,
-    { root, path }: Data,
+    { root, path }: RestoreData,
     options: SnapshotCallOptions,
     scannedRoot: string | null,
   ): Promise<RestoreResult> {
@@ -373,12 +284,11 @@ export class Restores {
    */
   #recordFailure(
     row: SessionRow,
-    operation: Operation,
+    { operation, data: { undo } }: RestoreIntent,
     error: unknown,
-    undo: string | null,
     hydratedFrom: string | null,
   ): HoldfastError {
-    const { database, operations, service } = this.#options;
+    const { database, operations, intents, service } = this.#options;
     const failure = HoldfastError.from(error, 'The restore failed');
     const reported = new HoldfastError(failure.code, failure.message, {
       why: failure.why,
@@ -395,11 +305,11 @@ export class Restores {
       details: { ...failure.details, undo },
       cause: error,
     });
-    this.#pending.delete(row.id);
+    intents.markEnded(row.id);
     try {
       database.transaction(() => {
         operations.fail(operation, reported);
-        if (hydratedFrom !== null) this.recordHydrationIntent(row.id, service.find(hydratedFrom));
+        if (hydratedFrom !== null) intents.recordHydration(row.id, service.find(hydratedFrom));
       });
     } catch (unwritten) {
       // The caller still gets the error, so the operation must not be resumed.

@@ -39,7 +39,7 @@ export interface SnapshotCreationOptions {
   readonly events: EventLog;
   readonly operations: Operations;
   readonly freezing: Freezing;
-  readonly lanes: KeyedMutex;
+  readonly sessionMutex: KeyedMutex;
   readonly ids: Ids;
   readonly access: SidecarAccess;
   /** Called after each scan that a snapshot needed. */
@@ -262,7 +262,7 @@ export class SnapshotCreation {
     options: Options,
     isLocked: boolean,
   ): Promise<ScanAttempt> {
-    const { freezing, lanes } = this.#options;
+    const { freezing, sessionMutex } = this.#options;
     let base = this.#base(row);
     const { damageFingerprint } = store;
     let isBaseSuspect = damageFingerprint !== null && this.#repairRequested.get(row.id) !== damageFingerprint;
@@ -309,7 +309,7 @@ export class SnapshotCreation {
           scan(isFrozen, isFrozen ? budget : null, isFrozen && awaitsLeases),
         );
       const awaitsLeases = attempt.scan.missing > 0 && !hasAwaitedLeases;
-      const { result, frozenMs } = isLocked ? await scanFrozen() : await lanes.run(row.id, scanFrozen);
+      const { result, frozenMs } = isLocked ? await scanFrozen() : await sessionMutex.run(row.id, scanFrozen);
       attempt = addScan(attempt, result, frozenMs);
       if (awaitsLeases) hasAwaitedLeases = true;
       if (!attempt.scan.complete) attempt = addScan(attempt, await scan(false, null), 0);

@@ -15,6 +15,8 @@ import { SnapshotViews } from './snapshot-views.ts';
 const DAY_MS = 86_400_000;
 /** How long the snapshots of a deleted session are kept. */
 const GRACE_PERIOD_MS = 7 * DAY_MS;
+/** How long the sidecar may take to stop a restore that was aborted. */
+const RESTORE_STOP_TIMEOUT_MS = 10_000;
 /** A deletion waits at most this long for its last snapshot. Earlier snapshots stay in any case. */
 const BEFORE_DELETE_TIMEOUT_MS = 20_000;
 
@@ -101,6 +103,19 @@ export class SnapshotService {
         signal: AbortSignal.timeout(this.#options.beforeDeleteTimeoutMs ?? BEFORE_DELETE_TIMEOUT_MS),
       }),
     );
+  }
+
+  /** Waits until the sidecar has stopped an aborted restore. The caller holds the session's mutex. Never rejects. */
+  async waitForRestoreStop({ id, lineage }: SessionRow): Promise<void> {
+    const { stores, snapshotCreation } = this.#options;
+    const signal = AbortSignal.timeout(RESTORE_STOP_TIMEOUT_MS);
+    await stores
+      .use(lineage, (store) =>
+        snapshotCreation.withConnection(id, (connection) =>
+          connection.saveScanCache(true, store, { signal }),
+        ),
+      )
+      .catch(() => false);
   }
 
   /**

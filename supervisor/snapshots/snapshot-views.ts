@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { Snapshot } from '../../protocol/snapshots.ts';
 import type { EventLog } from '../history/event-log.ts';
 import { summarizePrompt } from '../history/prompt-summary.ts';
-import { isoTime } from '../sessions/entity-views.ts';
+import { isoTime } from '../base/iso-time.ts';
 import type { SnapshotRow } from '../store/snapshots.ts';
 import type { Turns } from '../store/turns.ts';
 

@@ -10,8 +10,8 @@ import type { SessionRecords } from '../history/session-records.ts';
 
 const SHOWN_ARGUMENT = 200;
 const SHOWN_ARGUMENTS = 20;
-/** Signals a process that was left behind; what still lives after it is killed. */
-const LEAVE_GRACE_MS = 2000;
+/** Time between TERM and KILL for a process whose client is gone. */
+const ORPHAN_GRACE_MS = 2000;
 
 export interface ExecRequest {
   readonly command: readonly string[];
@@ -21,11 +21,11 @@ export interface ExecRequest {
   readonly cwd: string;
 }
 
-/** Where an exec's output goes: to the client that asked for it. Each call resolves when the client has room for more. */
+/** The client that started an exec. Each call resolves when the client can take more. */
 export interface ExecListener {
   output(execId: string, stream: 'stdout' | 'stderr', bytes: Buffer): Promise<void>;
   exited(execId: string, exitCode: number | null): Promise<void>;
-  /** Settles when the client is gone. */
+  /** Settles when the client has disconnected. */
   readonly disconnected: Promise<unknown>;
 }
 
@@ -40,13 +40,13 @@ export interface ExecsOptions {
   readonly lifecycle: Lifecycle;
   readonly records: SessionRecords;
   readonly events: EventLog;
-  readonly live: ActiveWork;
+  readonly activeWork: ActiveWork;
   readonly ids: Ids;
   readonly log: Log;
   readonly now: () => number;
 }
 
-/** Processes that clients run in agent containers. They belong to the connection that asked: they end when it does. */
+/** Processes that clients run in agent containers. An exec ends with the connection that started it. */
 export class Execs {
   readonly #options: ExecsOptions;
   readonly #running = new Map<string, Running>();
@@ -60,13 +60,13 @@ export class Execs {
     request: ExecRequest,
     listener: ExecListener,
   ): Promise<{ execId: string; dispatched: DispatchResult }> {
-    const { engine, lifecycle, live, ids, events, records, now } = this.#options;
+    const { engine, lifecycle, activeWork, ids, events, records, now } = this.#options;
     if (!engine.capabilities().execAttach) {
       throw new HoldfastError('not_supported', 'This engine cannot run a process with its streams attached');
     }
     const execId = ids.next('exec');
     let started: EngineExec | null = null;
-    live.add(sessionId, execId, 'exec');
+    activeWork.add(sessionId, execId, 'exec');
     try {
       const ready = await lifecycle.dispatch(sessionId, execId);
       const env = { ...lifecycle.environment(sessionId, ready.profile.config), ...request.env };
@@ -91,13 +91,13 @@ export class Execs {
       return { execId, dispatched: ready.dispatched };
     } catch (error) {
       if (started !== null) await this.#abandon(sessionId, execId, started);
-      live.remove(sessionId, execId);
-      this.#settle(sessionId, execId);
+      activeWork.remove(sessionId, execId);
+      this.#removeActiveWork(sessionId, execId);
       throw error;
     }
   }
 
-  /** A process that is on no record must not go on without anybody to read it. */
+  /** A process that is not recorded must not keep running, because nobody reads its output. */
   async #abandon(sessionId: string, execId: string, exec: EngineExec): Promise<void> {
     exec.detach();
     try {
@@ -110,7 +110,7 @@ export class Execs {
     }
   }
 
-  /** Resolves when the process has taken the bytes. */
+  /** Resolves when the process has read the bytes. */
   async input(execId: string, bytes: Buffer, end: boolean): Promise<void> {
     const { stdin } = this.#find(execId).exec;
     if (bytes.byteLength > 0) {
@@ -119,7 +119,7 @@ export class Execs {
           if (error === null || error === undefined) resolve();
           else
             reject(
-              new HoldfastError('invalid_state', 'The process takes no more input', {
+              new HoldfastError('invalid_state', 'The process reads no more input', {
                 why: error.message,
                 cause: error,
               }),
@@ -139,11 +139,11 @@ export class Execs {
     await this.#options.lifecycle.withSidecar(sessionId, (client) => client.killExec(execId, signal));
   }
 
-  /** Ends every exec of a session and waits for it. */
+  /** Ends every exec of a session and waits for their ends. */
   async endAll(sessionId: string): Promise<void> {
-    const mine = [...this.#running].filter(([, one]) => one.sessionId === sessionId);
+    const execs = [...this.#running].filter(([, one]) => one.sessionId === sessionId);
     await Promise.all(
-      mine.map(async ([execId, { ended }]) => {
+      execs.map(async ([execId, { ended }]) => {
         await this.#end(sessionId, execId);
         await ended;
       }),
@@ -155,7 +155,7 @@ export class Execs {
     for (const { sessionId: its, exec } of this.#running.values()) if (its === sessionId) exec.detach();
   }
 
-  /** Execs do not outlive the supervisor that carries their streams. */
+  /** Ends every exec: their streams end with this supervisor. */
   async close(): Promise<void> {
     await Promise.all([...this.#running].map(([execId, { sessionId }]) => this.#end(sessionId, execId)));
     await Promise.all([...this.#running.values()].map(({ ended }) => ended));
@@ -175,44 +175,44 @@ export class Execs {
     listener: ExecListener,
     events: EventLog,
   ): Promise<void> {
-    // The client must have the answer with the exec's id before its first output.
+    // The client needs the response with the exec's id before the first output.
     await new Promise((resolve) => setImmediate(resolve));
-    const client = { there: true };
+    const client = { isConnected: true };
     void listener.disconnected.then(() => {
-      client.there = false;
+      client.isConnected = false;
       if (this.#running.has(execId)) void this.#end(sessionId, execId);
     });
-    const carry = async (stream: 'stdout' | 'stderr', source: NodeJS.ReadableStream): Promise<void> => {
+    const forward = async (stream: 'stdout' | 'stderr', source: NodeJS.ReadableStream): Promise<void> => {
       try {
         for await (const chunk of source) {
-          // A client that went away is not a reason to block the process on its pipe until it is ended.
-          if (client.there)
+          // Output is read to the end without a client, so that the process does not block on its pipe.
+          if (client.isConnected)
             await listener.output(execId, stream, Buffer.from(chunk as Uint8Array)).catch(() => undefined);
         }
       } catch (error) {
-        this.#options.log.debug('an exec stream broke', {
+        this.#options.log.debug('a stream of an exec failed', {
           exec: execId,
           why: HoldfastError.from(error).sentence,
         });
       }
     };
     await Promise.all([
-      carry('stdout', exec.stdout),
-      ...(exec.stderr === null ? [] : [carry('stderr', exec.stderr)]),
+      forward('stdout', exec.stdout),
+      ...(exec.stderr === null ? [] : [forward('stderr', exec.stderr)]),
     ]);
     const exitCode = await exec.exited.catch(() => null);
     this.#running.delete(execId);
     try {
       events.append(sessionId, [{ type: 'exec.ended', data: { execId, exitCode, signal: null } }]);
-      this.#settle(sessionId, execId);
+      this.#removeActiveWork(sessionId, execId);
     } catch (error) {
-      this.#options.log.warn('the end of an exec is not on record', {
+      this.#options.log.warn('the end of an exec was not recorded', {
         exec: execId,
         why: HoldfastError.from(error).sentence,
       });
-      this.#options.live.remove(sessionId, execId);
+      this.#options.activeWork.remove(sessionId, execId);
     }
-    if (client.there) await listener.exited(execId, exitCode).catch(() => undefined);
+    if (client.isConnected) await listener.exited(execId, exitCode).catch(() => undefined);
   }
 
   async #end(sessionId: string, execId: string): Promise<void> {
@@ -223,10 +223,10 @@ export class Execs {
         await client.killExec(execId, 'HUP');
         await client.killExec(execId, 'TERM');
         const ended = this.#running.get(execId)?.ended ?? Promise.resolve();
-        const late = new Promise<'late'>((resolve) =>
-          setTimeout(() => resolve('late'), LEAVE_GRACE_MS).unref(),
+        const timeout = new Promise<'timeout'>((resolve) =>
+          setTimeout(() => resolve('timeout'), ORPHAN_GRACE_MS).unref(),
         );
-        if ((await Promise.race([ended, late])) === 'late') await client.killExec(execId, 'KILL');
+        if ((await Promise.race([ended, timeout])) === 'timeout') await client.killExec(execId, 'KILL');
       });
     } catch (error) {
       log.warn('an exec could not be ended', { exec: execId, why: HoldfastError.from(error).sentence });
@@ -234,11 +234,11 @@ export class Execs {
     this.#running.get(execId)?.exec.detach();
   }
 
-  #settle(sessionId: string, execId: string): void {
-    const { live, records, now } = this.#options;
-    live.remove(sessionId, execId);
+  #removeActiveWork(sessionId: string, execId: string): void {
+    const { activeWork, records, now } = this.#options;
+    activeWork.remove(sessionId, execId);
     const row = records.peek(sessionId);
-    if (row?.status === 'active' && live.count(sessionId) === 0) {
+    if (row?.status === 'active' && activeWork.count(sessionId) === 0) {
       records.change(sessionId, { status: 'idle', lastActiveAt: now() }, 'the command ended');
     }
   }

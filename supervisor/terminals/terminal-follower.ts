@@ -6,20 +6,20 @@ import type { Lifecycle } from '../sandboxes/lifecycle.ts';
 import type { TerminalRecords } from './terminal-records.ts';
 import { sleepUntilAborted, type TerminalSandboxes } from './terminal-sandboxes.ts';
 
-const MOMENT_MS = 500;
-const WAIT_MS = 60_000;
-/** How long one whose container is gone may take to be over. */
+const SHORTEST_WAIT_MS = 500;
+const LONGEST_WAIT_MS = 60_000;
+/** How long a terminal may take to end after its container. */
 const END_MS = 5000;
 const RETRY_MS = { first: 50, most: 2000 } as const;
 const GONE = 'its container ended';
 
 interface Followed {
   readonly ended: Promise<void>;
-  /** Asks again how it is: something about it has changed here. */
-  look: AbortController;
-  /** Why its container is gone. */
+  /** Aborts the wait for progress: something about the terminal changed here. */
+  progressWait: AbortController;
+  /** Why the container is gone. */
   gone: string | null;
-  /** Why it is being ended. */
+  /** Why the terminal is being closed. */
   ending: string | null;
 }
 
@@ -29,30 +29,30 @@ export interface TerminalFollowerOptions {
   readonly records: TerminalRecords;
   readonly lifecycle: Pick<Lifecycle, 'markSuspect'>;
   readonly log: Log;
-  /** How long a terminal may be silent and unwatched until it holds its session no longer, ms. */
+  /** How long a terminal may be silent, with nobody attached, before its session may become idle, ms. */
   readonly idleTimeoutOf: (sessionId: string) => number;
-  /** The end of one is on record. */
-  readonly ended: (sessionId: string) => void;
-  /** The supervisor is going: terminals go on in their sandboxes. */
-  readonly leaving: AbortSignal;
+  /** Called with the session's id when the end of a terminal is recorded. */
+  readonly onEnded: (sessionId: string) => void;
+  /** Aborted when the supervisor shuts down: terminals go on in their sandboxes. */
+  readonly shutdown: AbortSignal;
 }
 
-/** Follows every open terminal to its end, and says meanwhile whether it holds its session. */
+/** Follows every open terminal to its end, and keeps its session active while it is in use. */
 export class TerminalFollower {
   readonly #options: TerminalFollowerOptions;
   readonly #followed = new Map<string, Followed>();
 
   constructor(options: TerminalFollowerOptions) {
     this.#options = options;
-    options.leaving.addEventListener('abort', () => {
-      for (const { look } of this.#followed.values()) look.abort();
+    options.shutdown.addEventListener('abort', () => {
+      for (const { progressWait } of this.#followed.values()) progressWait.abort();
     });
   }
 
   follow(row: TerminalRow): void {
     const followed: Followed = {
-      ended: Promise.resolve().then(() => this.#toItsEnd(row)),
-      look: new AbortController(),
+      ended: Promise.resolve().then(() => this.#followToEnd(row)),
+      progressWait: new AbortController(),
       gone: null,
       ending: null,
     };
@@ -60,18 +60,18 @@ export class TerminalFollower {
     void followed.ended.finally(() => this.#followed.delete(row.id));
   }
 
-  /** Settles when its end is on record; at once for one that nobody follows. Never rejects. */
+  /** Settles when the end is recorded; at once for a terminal that is not followed. Never rejects. */
   async waitForEnd(id: string): Promise<void> {
     await this.#followed.get(id)?.ended;
   }
 
-  /** It is about to be ended, and not by its program. */
+  /** The terminal is about to be closed from outside. */
   markEnding(id: string, why: string): void {
     const followed = this.#followed.get(id);
     if (followed !== undefined) followed.ending = why;
   }
 
-  /** Why it is being ended; null while nobody wants that. */
+  /** Why the terminal is being closed; null if it is not. */
   endingReason(id: string): string | null {
     return this.#followed.get(id)?.ending ?? null;
   }
@@ -82,57 +82,58 @@ export class TerminalFollower {
       const followed = this.#followed.get(id);
       if (followed === undefined) continue;
       followed.gone = why;
-      followed.look.abort();
+      followed.progressWait.abort();
     }
   }
 
-  /** Settles, once the supervisor is leaving, when nothing is followed any more. */
+  /** After the shutdown: settles when nothing is followed. */
   async settled(): Promise<void> {
     await Promise.all([...this.#followed.values()].map(({ ended }) => ended));
   }
 
-  #isLeaving(): boolean {
-    return this.#options.leaving.aborted;
+  #isShuttingDown(): boolean {
+    return this.#options.shutdown.aborted;
   }
 
   /** Never rejects. */
-  async #toItsEnd(row: TerminalRow): Promise<void> {
-    const { records, ended, log, leaving } = this.#options;
+  async #followToEnd(row: TerminalRow): Promise<void> {
+    const { records, onEnded, log, shutdown } = this.#options;
     let retryMs: number = RETRY_MS.first;
-    while (!this.#isLeaving()) {
+    while (!this.#isShuttingDown()) {
       try {
-        const end = await this.#lookForEnd(row);
+        const end = await this.#waitForEnd(row);
         if (end === null) continue;
         await failpoint('terminal.before-end');
         records.recordEnded(row, end.exitCode, end.why);
-        ended(row.sessionId);
+        onEnded(row.sessionId);
         return;
       } catch (error) {
-        if (this.#isLeaving()) return;
-        log.warn('a terminal is followed again', {
+        if (this.#isShuttingDown()) return;
+        log.warn('connecting to a terminal again', {
           terminal: row.id,
           why: HoldfastError.from(error).sentence,
         });
-        await sleepUntilAborted(retryMs, leaving);
+        await sleepUntilAborted(retryMs, shutdown);
         retryMs = Math.min(retryMs * 2, RETRY_MS.most);
       }
     }
   }
 
-  async #lookForEnd(row: TerminalRow): Promise<Pick<TerminalRow, 'exitCode' | 'why'> | null> {
+  async #waitForEnd(row: TerminalRow): Promise<Pick<TerminalRow, 'exitCode' | 'why'> | null> {
     const { sandboxes, records, lifecycle } = this.#options;
     const followed = this.#followed.get(row.id);
     const gone = followed?.gone ?? null;
     if (!sandboxes.isAvailable(row)) return { exitCode: null, why: gone ?? 'its sandbox was removed' };
-    const look = new AbortController();
-    if (followed !== undefined) followed.look = look;
+    const progressWait = new AbortController();
+    if (followed !== undefined) followed.progressWait = progressWait;
     const client = await sandboxes.client(row.sessionId);
-    const patienceMs = this.#options.idleTimeoutOf(row.sessionId);
-    const waitMs = gone === null ? Math.min(WAIT_MS, Math.max(MOMENT_MS, patienceMs / 2)) : END_MS;
+    const idleTimeoutMs = this.#options.idleTimeoutOf(row.sessionId);
+    const waitMs =
+      gone === null ? Math.min(LONGEST_WAIT_MS, Math.max(SHORTEST_WAIT_MS, idleTimeoutMs / 2)) : END_MS;
     const progress = await client
-      .terminalProgress(row.id, Math.round(waitMs), { signal: look.signal })
+      .terminalProgress(row.id, Math.round(waitMs), { signal: progressWait.signal })
       .catch((error: unknown) => {
-        if (look.signal.aborted) return null;
+        if (progressWait.signal.aborted) return null;
         throw error;
       });
     if (progress === null) return null;
@@ -148,7 +149,7 @@ export class TerminalFollower {
       case 'starting':
       case 'running':
         if (gone !== null) return { exitCode: null, why: gone };
-        if (progress.idleMs < patienceMs) records.activate(row);
+        if (progress.idleMs < idleTimeoutMs) records.activate(row);
         else records.deactivateSilent(row);
         return null;
     }

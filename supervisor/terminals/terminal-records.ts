@@ -13,14 +13,14 @@ export interface TerminalRecordsOptions {
   readonly database: Database;
   readonly rows: TerminalRows;
   readonly records: SessionRecords;
-  readonly live: ActiveWork;
+  readonly activeWork: ActiveWork;
   readonly log: Log;
   readonly now: () => number;
-  /** A session's terminal has ended. */
+  /** Called with the session's id when one of its terminals has ended. */
   readonly onEnded: (sessionId: string) => void;
 }
 
-/** What terminals do to records: row, history and session agree, and a session is active while one of its terminals is live. */
+/** Rows and events of terminals. A session is active while one of its terminals counts as active work. */
 export class TerminalRecords {
   readonly #options: TerminalRecordsOptions;
 
@@ -28,7 +28,7 @@ export class TerminalRecords {
     this.#options = options;
   }
 
-  /** It is about to begin. */
+  /** Call it before the terminal starts. */
   recordOpened(row: TerminalRow, dispatched: DispatchResult): void {
     const { database, rows, records, now } = this.#options;
     const command = row.command
@@ -42,7 +42,7 @@ export class TerminalRecords {
     });
   }
 
-  /** Where that cannot be stored, it is logged: the terminal is over all the same. */
+  /** An end that cannot be stored is logged: the terminal has ended all the same. */
   recordEnded(row: TerminalRow, exitCode: number | null, why: string | null): void {
     const { database, rows, records, log, now, onEnded } = this.#options;
     try {
@@ -62,27 +62,27 @@ export class TerminalRecords {
     onEnded(row.sessionId);
   }
 
-  /** Live again: somebody joined it, or it said something. */
+  /** Somebody attached to the terminal, or it wrote output: it counts as active work again. */
   activate({ id, sessionId }: TerminalRow): void {
-    const { live, records, now } = this.#options;
-    if (live.has(sessionId, id)) return;
-    live.add(sessionId, id, 'terminal');
+    const { activeWork, records, now } = this.#options;
+    if (activeWork.has(sessionId, id)) return;
+    activeWork.add(sessionId, id, 'terminal');
     if (records.peek(sessionId)?.status === 'idle')
       records.change(sessionId, { status: 'active', lastActiveAt: now() }, 'a terminal is in use again');
   }
 
-  /** Its session may be put away with it. */
+  /** The terminal was silent for long: its session may become idle. */
   deactivateSilent(row: TerminalRow): void {
-    if (!this.#options.live.has(row.sessionId, row.id)) return;
+    if (!this.#options.activeWork.has(row.sessionId, row.id)) return;
     this.deactivate(row, 'its terminal has been silent for long');
   }
 
-  /** Live no longer. The time comes first: the idle clock looks at it when the last live thing goes. */
+  /** It counts as active work no longer. The time is stored first, because the idle timer reads it when the last work ends. */
   deactivate({ id, sessionId }: Pick<TerminalRow, 'id' | 'sessionId'>, why: string): void {
-    const { live, records, now } = this.#options;
+    const { activeWork, records, now } = this.#options;
     if (records.peek(sessionId)?.status === 'active') records.change(sessionId, { lastActiveAt: now() }, why);
-    live.remove(sessionId, id);
-    if (records.peek(sessionId)?.status === 'active' && live.count(sessionId) === 0)
+    activeWork.remove(sessionId, id);
+    if (records.peek(sessionId)?.status === 'active' && activeWork.count(sessionId) === 0)
       records.change(sessionId, { status: 'idle' }, why);
   }
 }

@@ -5,20 +5,20 @@ import type { TerminalRow } from '../store/terminals.ts';
 import type { SidecarClient } from '../workspace/sidecar-client.ts';
 import type { Lifecycle } from '../sandboxes/lifecycle.ts';
 import type { SessionRecords } from '../history/session-records.ts';
-import { isTransient } from '../turns/turn-outcomes.ts';
+import { isTransient } from '../sandboxes/transient-errors.ts';
 
 const RETRY_MS = { first: 50, most: 2000 } as const;
-/** Whoever asks waits so long for a sidecar that has gone away. */
-const TRIES = 20;
+/** Attempts of a call whose sidecar is gone. */
+const MAX_ATTEMPTS = 20;
 
 export interface TerminalSandboxesOptions {
   readonly lifecycle: Pick<Lifecycle, 'attach'>;
   readonly records: SessionRecords;
-  /** The supervisor is going: nothing is asked again. */
-  readonly leaving: AbortSignal;
+  /** Aborted when the supervisor shuts down: nothing is retried. */
+  readonly shutdown: AbortSignal;
 }
 
-/** Where terminals are: each in the sandbox that it was opened in, and nowhere once that is gone. */
+/** The sandboxes of terminals. A terminal exists in the sandbox that it was opened in, and ends with it. */
 export class TerminalSandboxes {
   readonly #options: TerminalSandboxesOptions;
   readonly #clients = new Map<string, Promise<SidecarClient>>();
@@ -27,32 +27,32 @@ export class TerminalSandboxes {
     this.#options = options;
   }
 
-  /** Its output is there for as long. */
+  /** True while the sandbox of the terminal exists, and its output with it. */
   isAvailable(row: TerminalRow): boolean {
     const session = this.#options.records.peek(row.sessionId);
     return session?.generation === row.generation && isUp(session);
   }
 
-  /** One answer about a terminal; again where the sidecar goes away meanwhile. Errors: `not_found` where its sandbox is gone. */
+  /** Calls the sidecar; again when the sidecar ends during the call. Errors: `not_found` when the terminal's sandbox is gone. */
   async call<T>(
     row: TerminalRow,
-    question: (client: SidecarClient) => Promise<T>,
-    signal: AbortSignal = this.#options.leaving,
+    request: (client: SidecarClient) => Promise<T>,
+    signal: AbortSignal = this.#options.shutdown,
   ): Promise<T> {
-    for (let tries = 1; ; tries += 1) {
-      this.#demand(row);
+    for (let attempt = 1; ; attempt += 1) {
+      this.#requireAvailable(row);
       try {
-        return await question(await this.client(row.sessionId));
+        return await request(await this.client(row.sessionId));
       } catch (error) {
         const failure = HoldfastError.from(error);
-        if (!isTransient(failure) || tries === TRIES || signal.aborted) throw failure;
+        if (!isTransient(failure) || attempt === MAX_ATTEMPTS || signal.aborted) throw failure;
       }
-      const waitMs = Math.min(RETRY_MS.first * 2 ** tries, RETRY_MS.most);
-      await sleepUntilAborted(waitMs, AbortSignal.any([signal, this.#options.leaving]));
+      const waitMs = Math.min(RETRY_MS.first * 2 ** attempt, RETRY_MS.most);
+      await sleepUntilAborted(waitMs, AbortSignal.any([signal, this.#options.shutdown]));
     }
   }
 
-  /** The connection to the session's sidecar, the same one for all of its terminals. Starts no agent. */
+  /** The connection to the session's sidecar, shared by its terminals. Starts no agent. */
   client(sessionId: string): Promise<SidecarClient> {
     const known = this.#clients.get(sessionId);
     if (known !== undefined) return known;
@@ -65,10 +65,10 @@ export class TerminalSandboxes {
     return attaching;
   }
 
-  #demand(row: TerminalRow): void {
+  #requireAvailable(row: TerminalRow): void {
     if (this.isAvailable(row)) return;
-    throw new HoldfastError('not_found', `The terminal ${row.id} is over`, {
-      why: 'its sandbox has been removed, and its output with it',
+    throw new HoldfastError('not_found', `The terminal ${row.id} has ended`, {
+      why: 'its sandbox was removed, and its output with it',
       next: 'open another one with `holdfast terminal open SESSION`',
     });
   }

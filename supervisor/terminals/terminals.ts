@@ -4,6 +4,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import { type Terminal, TERMINAL_LIMITS, type WindowSize } from '../../protocol/terminals.ts';
 import type { TerminalProgress } from '../../sidecar/wire.ts';
 import type { Log } from '../base/log.ts';
+import { Emitter } from '../base/emitter.ts';
 import { failpoint } from '../base/failpoints.ts';
 import type { Operations } from '../store/operations.ts';
 import type { TerminalRow, TerminalRows } from '../store/terminals.ts';
@@ -14,21 +15,21 @@ import type { ActiveWork } from '../sandboxes/active-work.ts';
 import { TerminalFollower, type TerminalFollowerOptions } from './terminal-follower.ts';
 import { TerminalRecords, type TerminalRecordsOptions } from './terminal-records.ts';
 import { sleepUntilAborted, TerminalSandboxes } from './terminal-sandboxes.ts';
-import { terminalView } from '../sessions/entity-views.ts';
+import { terminalView } from './terminal-view.ts';
 
-/** How long a terminal may take to begin: on a busy machine a shell takes its time. */
+/** How long a terminal may take to start: a shell is slow on a busy machine. */
 const START_MS = 30_000;
-/** A look that comes when it has begun waits for its end, so looks are short. */
-const LOOK_MS = 500;
+/** Short, because progress of a terminal that has started waits for its end. */
+const START_POLL_MS = 500;
 const READY_MS = 3000;
-const READY_TRIES = 3;
-/** How long one that is closed may take to be over. */
+const READY_ATTEMPTS = 3;
+/** How long a terminal may take to end after it was closed. */
 const END_MS = 10_000;
 
 const OPEN = 'terminal.open';
-/** Ways to a sandbox that was there already. */
+/** Dispatch cases that use an existing sandbox. */
 const REUSED: ReadonlySet<string> = new Set<DispatchCase>(['reuse', 'unpause']);
-/** What an `opId` is answered with. */
+/** The stored result of an `opId`. */
 const OpenedSchema = z.object({ terminalId: z.string(), case: z.enum(DISPATCH_CASES) });
 
 export interface TerminalRequest extends WindowSize {
@@ -43,7 +44,7 @@ export interface OpenedTerminal {
   readonly dispatched: DispatchResult;
 }
 
-export interface TerminalsOptions extends TerminalRecordsOptions {
+export interface TerminalsOptions extends Omit<TerminalRecordsOptions, 'onEnded'> {
   readonly lifecycle: Lifecycle;
   readonly ids: Ids;
   readonly operations: Operations;
@@ -51,35 +52,40 @@ export interface TerminalsOptions extends TerminalRecordsOptions {
 }
 
 /**
- * The terminals of all sessions. Each belongs to its sandbox: it goes on without a client and without a supervisor, the sidecar
- * keeps its output, and the next supervisor follows it to its end. It is live until it ends – or until nobody has looked at it and it has said
- * nothing for long: a forgotten shell must not keep a sandbox for ever.
+ * The terminals of all sessions. A terminal belongs to its sandbox: it goes on without a client and without a supervisor, the
+ * sidecar keeps its output, and the next supervisor follows it to its end. It counts as active work until it ends, or until it was
+ * silent for long with nobody attached: a forgotten shell must not keep a sandbox for ever.
  */
 export class Terminals {
+  /** The id of a session whose terminal has ended. */
+  readonly ended = new Emitter<string>();
   readonly #rows: TerminalRows;
   readonly #records: TerminalRecords;
   readonly #sandboxes: TerminalSandboxes;
   readonly #follower: TerminalFollower;
   readonly #lifecycle: Lifecycle;
-  readonly #live: ActiveWork;
+  readonly #activeWork: ActiveWork;
   readonly #ids: Ids;
   readonly #operations: Operations;
   readonly #log: Log;
   readonly #now: () => number;
-  readonly #leaving = new AbortController();
+  readonly #shutdown = new AbortController();
 
   constructor(options: TerminalsOptions) {
-    const { rows, lifecycle, live, ids, log, now } = options;
-    const leaving = this.#leaving.signal;
+    const { rows, lifecycle, activeWork, ids, log, now } = options;
+    const shutdown = this.#shutdown.signal;
     this.#rows = rows;
     this.#lifecycle = lifecycle;
-    this.#live = live;
+    this.#activeWork = activeWork;
     this.#ids = ids;
     this.#operations = options.operations;
     this.#log = log;
     this.#now = now;
-    this.#records = new TerminalRecords(options);
-    this.#sandboxes = new TerminalSandboxes({ lifecycle, records: options.records, leaving });
+    this.#records = new TerminalRecords({
+      ...options,
+      onEnded: (sessionId) => this.ended.emit(sessionId),
+    });
+    this.#sandboxes = new TerminalSandboxes({ lifecycle, records: options.records, shutdown });
     this.#follower = new TerminalFollower({
       rows,
       sandboxes: this.#sandboxes,
@@ -87,31 +93,31 @@ export class Terminals {
       lifecycle,
       log,
       idleTimeoutOf: options.idleTimeoutOf,
-      ended: (sessionId) => this.#forgetOldest(sessionId),
-      leaving,
+      onEnded: (sessionId) => this.#forgetOldest(sessionId),
+      shutdown,
     });
   }
 
-  /** Goes on with those of an earlier supervisor. */
+  /** Resumes following the terminals of an earlier supervisor. */
   recover(): void {
-    this.#forgetGone();
+    this.#forgetUnavailable();
     for (const row of this.#rows.listOpen(null)) {
-      this.#live.add(row.sessionId, row.id, 'terminal');
+      this.#activeWork.add(row.sessionId, row.id, 'terminal');
       this.#follower.follow(row);
     }
   }
 
-  /** Asked again with one `opId`: the first one, as it is now. Errors: `not_found` where that is forgotten. */
+  /** A repeated `opId` returns the first terminal in its current state. Errors: `not_found` when that was forgotten. */
   async open(sessionId: string, request: TerminalRequest): Promise<OpenedTerminal> {
     const earlier = this.#operations.findResult(request.opId, OPEN);
     if (earlier !== null) return this.#opened(OpenedSchema.parse(earlier.result));
     const id = this.#ids.next('term');
-    this.#demandRoom(sessionId);
-    this.#forgetGone();
-    this.#live.add(sessionId, id, 'terminal');
+    this.#requireCapacity(sessionId);
+    this.#forgetUnavailable();
+    this.#activeWork.add(sessionId, id, 'terminal');
     try {
-      const ready = await this.#ready(sessionId, id);
-      this.#demandRoom(sessionId);
+      const ready = await this.#readySandbox(sessionId, id);
+      this.#requireCapacity(sessionId);
       const row: TerminalRow = {
         id,
         sessionId,
@@ -123,18 +129,18 @@ export class Terminals {
         exitCode: null,
         why: null,
       };
-      // Before it begins: a supervisor that is killed here leaves none that nobody knows.
+      // Recorded before it starts: a crash here leaves no unknown terminal.
       const { result, replayed } = this.#operations.runOnce(request.opId, OPEN, () => {
         this.#records.recordOpened(row, ready.dispatched);
         return { terminalId: id, case: ready.dispatched.case };
       });
       if (replayed) {
-        // Both were asked at once.
+        // Two requests with this `opId` ran at the same time.
         this.#records.deactivate({ id, sessionId }, 'the terminal is open already');
         return this.#opened(result);
       }
       await failpoint('terminal.after-intent');
-      await this.#begin(row, ready.client, request);
+      await this.#start(row, ready.client, request);
       return this.#opened(result);
     } catch (error) {
       this.#records.deactivate({ id, sessionId }, 'no terminal was opened');
@@ -147,7 +153,7 @@ export class Terminals {
     return { terminal, dispatched: { reused: REUSED.has(how), case: how } };
   }
 
-  /** Of one session, or of all. */
+  /** `null`: of every session. */
   list(sessionId: string | null): Terminal[] {
     return this.#rows
       .list(sessionId)
@@ -155,7 +161,7 @@ export class Terminals {
       .map(terminalView);
   }
 
-  /** Which bytes of its output there are. Wakes its session, so that it goes on. */
+  /** Returns which bytes of the output are available. Unpauses the session. */
   async attach(
     id: string,
   ): Promise<{ readonly terminal: Terminal; readonly start: number; readonly total: number }> {
@@ -174,7 +180,7 @@ export class Terminals {
     signal: AbortSignal,
   ): Promise<{
     readonly progress: TerminalProgress & { readonly offset: number };
-    /** Who ended it, where its program did not end by itself. */
+    /** Why the terminal was ended, if its program did not exit by itself. */
     readonly why: string | null;
     readonly bytes: Buffer;
   }> {
@@ -190,7 +196,7 @@ export class Terminals {
     };
   }
 
-  /** Not repeated where the sidecar goes away meanwhile: keys must not be pressed twice. */
+  /** Not retried when the sidecar ends during the call: keys must not be sent twice. */
   async write(id: string, bytes: Buffer, signal: AbortSignal): Promise<void> {
     const row = this.#running(id);
     const client = await this.#sandboxes.client(row.sessionId);
@@ -199,7 +205,7 @@ export class Terminals {
     } catch (error) {
       const failure = HoldfastError.from(error);
       if (failure.code !== 'connection_closed') throw failure;
-      throw new HoldfastError('interrupted', 'It is not known whether the terminal got the last keys', {
+      throw new HoldfastError('interrupted', 'It is unknown whether the terminal received the last keys', {
         why: failure.sentence,
         cause: failure,
       });
@@ -212,7 +218,7 @@ export class Terminals {
     );
   }
 
-  /** Ends it and waits for that; forgets the output of one that has ended. */
+  /** Ends a terminal and waits for that. Removes the output of one that has ended. */
   async close(id: string): Promise<Terminal> {
     const row = this.#rows.getOrThrow(id);
     if (row.endedAt === null) await this.#end(row, 'it was closed');
@@ -220,7 +226,7 @@ export class Terminals {
     return terminalView(this.#rows.get(id) ?? row);
   }
 
-  /** `why`: for those who look at them. */
+  /** `why` is shown to attached clients. */
   async endAll(sessionId: string, why: string): Promise<void> {
     await Promise.all(this.#rows.listOpen(sessionId).map((row) => this.#end(row, why)));
   }
@@ -230,13 +236,13 @@ export class Terminals {
     this.#follower.onAgentGone(sessionId, why);
   }
 
-  /** Lets go of all of them: they go on in their sandboxes. */
+  /** Stops following the terminals. They go on in their sandboxes. */
   async detach(): Promise<void> {
-    this.#leaving.abort();
+    this.#shutdown.abort();
     await this.#follower.settled();
   }
 
-  #demandRoom(sessionId: string): void {
+  #requireCapacity(sessionId: string): void {
     if (this.#rows.listOpen(sessionId).length < TERMINAL_LIMITS.open) return;
     throw new HoldfastError('overloaded', 'No more terminals can be opened in this session', {
       why: `${String(TERMINAL_LIMITS.open)} are open`,
@@ -244,41 +250,41 @@ export class Terminals {
     });
   }
 
-  /** A sandbox whose agent's side listens: what was known of it may be a moment behind. */
-  async #ready(sessionId: string, id: string): Promise<ReadySandbox> {
-    for (let tries = 1; ; tries += 1) {
-      const last = tries === READY_TRIES;
+  /** A sandbox whose runner takes requests. The cached observation of the sandbox may be stale. */
+  async #readySandbox(sessionId: string, id: string): Promise<ReadySandbox> {
+    for (let attempt = 1; ; attempt += 1) {
+      const isLast = attempt === READY_ATTEMPTS;
       try {
         const ready = await this.#lifecycle.dispatch(sessionId, id);
-        if (last || (await ready.client.agentReady(READY_MS))) return ready;
+        if (isLast || (await ready.client.agentReady(READY_MS))) return ready;
         this.#lifecycle.markSuspect(sessionId);
       } catch (error) {
         const failure = HoldfastError.from(error);
-        if (last || !['connection_closed', 'sandbox_lost'].includes(failure.code)) throw failure;
+        if (isLast || !['connection_closed', 'sandbox_lost'].includes(failure.code)) throw failure;
       }
     }
   }
 
-  /** Its state once it is not about to begin any more, or the time for that is over. */
-  async #begun(id: string, client: SidecarClient): Promise<string> {
+  /** The terminal's state when it is no longer starting, or after the timeout. */
+  async #waitForStart(id: string, client: SidecarClient): Promise<string> {
     const deadline = performance.now() + START_MS;
     for (;;) {
-      const { state } = await client.terminalProgress(id, LOOK_MS);
+      const { state } = await client.terminalProgress(id, START_POLL_MS);
       if (state !== 'starting' || performance.now() > deadline) return state;
     }
   }
 
-  async #begin(row: TerminalRow, client: SidecarClient, request: TerminalRequest): Promise<void> {
+  async #start(row: TerminalRow, client: SidecarClient, request: TerminalRequest): Promise<void> {
     const { id, command, cwd } = row;
     const { columns, rows, env } = request;
     try {
       await client.openTerminal({ terminalId: id, argv: command, cwd, env: { ...env }, columns, rows });
       await failpoint('terminal.after-launch');
-      const state = await this.#begun(id, client);
+      const state = await this.#waitForStart(id, client);
       if (state === 'starting' || state === 'absent') {
         await client.forgetTerminal(id);
-        throw new HoldfastError('sandbox_failed', 'The terminal did not begin', {
-          why: "the main process of the agent's container does not take the request",
+        throw new HoldfastError('sandbox_failed', 'The terminal did not start', {
+          why: "the main process of the agent's container does not pick up the request",
           next: 'stop the session and try again',
         });
       }
@@ -303,27 +309,27 @@ export class Terminals {
   async #end(row: TerminalRow, why: string): Promise<void> {
     this.#follower.markEnding(row.id, why);
     if (this.#sandboxes.isAvailable(row)) {
-      // A frozen process hears no signal.
+      // A paused process receives no signal.
       await this.#lifecycle.thaw(row.sessionId);
       await this.#sandboxes.call(row, (client) => client.closeTerminal(row.id));
     }
-    const late = new AbortController();
-    await Promise.race([this.#follower.waitForEnd(row.id), sleepUntilAborted(END_MS, late.signal)]);
-    late.abort();
+    const timeout = new AbortController();
+    await Promise.race([this.#follower.waitForEnd(row.id), sleepUntilAborted(END_MS, timeout.signal)]);
+    timeout.abort();
     if (this.#rows.get(row.id)?.endedAt !== null) return;
     throw new HoldfastError('timeout', `The terminal ${row.id} did not end in time`, {
       next: 'stop the session with --force',
     });
   }
 
-  /** Their output takes room beside the sandbox. */
+  /** The output of ended terminals takes disk space. */
   #forgetOldest(sessionId: string): void {
     const ended = this.#rows.list(sessionId).filter(({ endedAt }) => endedAt !== null);
     for (const row of ended.slice(TERMINAL_LIMITS.ended)) void this.#forget(row);
   }
 
-  /** Ended ones whose sandbox is gone: there is nothing left to look at. */
-  #forgetGone(): void {
+  /** Ended terminals whose sandbox is gone have no output. */
+  #forgetUnavailable(): void {
     for (const row of this.#rows.list(null))
       if (row.endedAt !== null && !this.#sandboxes.isAvailable(row)) this.#rows.remove(row.id);
   }
@@ -333,7 +339,7 @@ export class Terminals {
       if (this.#sandboxes.isAvailable(row))
         await this.#sandboxes.call(row, (client) => client.forgetTerminal(row.id));
     } catch (error) {
-      this.#log.debug('the output of a terminal stays', {
+      this.#log.debug('the output of a terminal was not removed', {
         terminal: row.id,
         why: HoldfastError.from(error).sentence,
       });

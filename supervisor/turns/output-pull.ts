@@ -6,22 +6,22 @@ import type { ChangeNotifier } from '../base/change-notifier.ts';
 
 const READ_BYTES = 1024 * 1024;
 const TAIL_BYTES = 4096;
-/** A waiting question is answered this long after its time at the latest, or is asked anew. */
+/** A request that waits in the sidecar is answered this long after its time at the latest, or is sent again. */
 const ANSWER_MS = 5000;
 
 export interface OutputPullOptions {
   readonly turnId: string;
   readonly output: TurnOutput;
   readonly changes: ChangeNotifier;
-  /** Woken when something about the turn was decided here. */
+  /** Key of `changes` that is notified when the supervisor decides something about the turn. */
   readonly wakeKey: string;
-  /** Ends every wait; nothing is stored any more. */
+  /** Ends every wait; nothing is stored after it. */
   readonly shutdown: AbortSignal;
   /** Bytes of each stream that are stored. */
   readonly stored: { readonly stdout: number; readonly stderr: number };
 }
 
-/** Brings a turn's output from the run directory into the history, from where it was left. */
+/** Copies a turn's output from the run directory to the history, from the offsets that are stored. */
 export class OutputPull {
   readonly #options: OutputPullOptions;
   readonly #stored: { stdout: number; stderr: number };
@@ -37,25 +37,25 @@ export class OutputPull {
     return this.#stored.stdout + this.#stored.stderr > this.limit;
   }
 
-  /** How far the turn is; waits up to `waitMs` for more than is known. */
+  /** The turn's progress. Waits up to `waitMs` for more output than is stored, or for the end. */
   async progress(client: SidecarClient, waitMs: number): Promise<TurnProgress> {
     const { turnId, changes, wakeKey, shutdown } = this.#options;
-    // Output that is not stored any more must not wake us either.
+    // Output beyond the limit is not stored, and must not end the wait.
     const end = Number.MAX_SAFE_INTEGER;
-    const known = this.isOverLimit ? { stdout: end, stderr: end } : this.#stored;
-    const asked = client.turnProgress({ turnId, ...known, waitMs });
-    if (waitMs === 0) return asked;
+    const offsets = this.isOverLimit ? { stdout: end, stderr: end } : this.#stored;
+    const answer = client.turnProgress({ turnId, ...offsets, waitMs });
+    if (waitMs === 0) return answer;
     const woken = changes.wait(wakeKey, waitMs + ANSWER_MS, shutdown);
-    const first = await Promise.race([asked, woken.then(() => null)]);
+    const first = await Promise.race([answer, woken.then(() => null)]);
     if (first !== null) {
       changes.notify(wakeKey);
       return first;
     }
-    asked.catch(() => undefined); // its answer is not waited for any more
+    answer.catch(() => undefined); // nobody waits for this answer now
     return client.turnProgress({ turnId, ...this.#stored, waitMs: 0 });
   }
 
-  /** Stores what there is, up to the limit: a sparse file of the agent can claim to have any size. False when it is reached. */
+  /** Stores the output up to the limit, because a sparse file of the agent can have any size. False when it reaches the limit. */
   async pullOutput(client: SidecarClient, { stdout, stderr }: TurnProgress): Promise<boolean> {
     return (await this.#pull(client, 'stdout', stdout)) && (await this.#pull(client, 'stderr', stderr));
   }
@@ -75,14 +75,14 @@ export class OutputPull {
     return true;
   }
 
-  /** The end of what it wrote to its standard error. */
+  /** The end of its standard error. */
   readErrorTail(): string {
     const { output, turnId } = this.#options;
     const end = this.#stored.stderr;
     return output.read(turnId, 'stderr', Math.max(0, end - TAIL_BYTES), TAIL_BYTES).toString('utf8');
   }
 
-  /** A handler's answer, as it was written. */
+  /** The result of a handler, as the worker wrote it. */
   async readResult(client: SidecarClient, total: number): Promise<Buffer> {
     const { turnId } = this.#options;
     const parts: Buffer[] = [];

@@ -4,7 +4,7 @@ import { addLimits } from '../agents/limits.ts';
 import { turnError } from '../agents/driver.ts';
 import type { TurnOutcome } from './turn-records.ts';
 
-/** Why a turn is ended before it ends by itself. */
+/** Why a turn is terminated before its process exits by itself. */
 export type TerminationReason = 'cancelled' | 'timeout' | 'output_limit';
 
 export function failedOutcome(failure: HoldfastError): TurnOutcome {
@@ -34,9 +34,9 @@ export function runDirectoryDamagedOutcome(why: string): TurnOutcome {
     status: 'failed',
     exitCode: null,
     output: null,
-    error: turnError('agent_failed', 'The agent damaged what its turn is run with', {
+    error: turnError('agent_failed', 'The agent damaged its run directory', {
       why,
-      next: 'programs must leave /run/holdfast alone; the next request is not affected',
+      next: 'programs must not change /run/holdfast; the next request is not affected',
     }),
   };
 }
@@ -81,15 +81,4 @@ export function answerTooLargeOutcome(bytes: number, most: number): TurnOutcome 
       next: 'write it to a file under /workspace and return its path',
     }),
   };
-}
-
-/** Faults that go by: the other end is not there now, which says nothing about the turn. */
-export function isTransient(error: HoldfastError): boolean {
-  return (
-    error.code === 'connection_closed' ||
-    error.code === 'sandbox_lost' ||
-    error.code === 'engine_unavailable' ||
-    error.code === 'timeout' ||
-    error.code === 'no_space'
-  );
 }

@@ -2,6 +2,7 @@ import { HoldfastError } from '../../protocol/errors.ts';
 import { PROFILE_DEFAULTS, type Profile } from '../../protocol/profile.ts';
 import { type Turn, ENDED_TURN_STATUSES } from '../../protocol/entities.ts';
 import { driverFor } from '../agents/drivers.ts';
+import { Emitter } from '../base/emitter.ts';
 import { failpoint } from '../base/failpoints.ts';
 import type { EventLog } from '../history/event-log.ts';
 import type { Database } from '../store/database.ts';
@@ -14,10 +15,10 @@ import type { Limit } from '../../sidecar/wire.ts';
 import type { SessionRecords } from '../history/session-records.ts';
 import { PROMPT_CHARACTERS, toSingleLine } from '../base/single-line.ts';
 import { TurnRun, type TurnRunOptions } from './turn-run.ts';
-import { turnView } from '../sessions/entity-views.ts';
+import { turnView } from './turn-view.ts';
 
 const PREVIEW_CHARACTERS = 200;
-/** Turns that may wait in one session: more is a mistake in a loop, not work. */
+/** Turns that may wait in one session: more come from a loop that went wrong. */
 const MAX_QUEUED = 1000;
 
 export interface TurnQueueOptions extends TurnRunOptions {
@@ -26,31 +27,31 @@ export interface TurnQueueOptions extends TurnRunOptions {
   readonly sessions: SessionRecords;
   readonly ids: Ids;
   readonly reserve: Pick<DiskReserve, 'retryOnFullDisk' | 'ensure'>;
-  /** Called when a session's last turn has ended: a throw-away session is put away then. */
-  readonly onDrained: (sessionId: string) => void;
 }
 
-/** The turns of all sessions: one at a time per session, the others wait in the database, in the order they came. */
+/** The turns of all sessions: one at a time per session. The others wait in the database, in order of arrival. */
 export class TurnQueue {
+  /** The id of a session whose last turn has ended. */
+  readonly drained = new Emitter<string>();
   readonly #options: TurnQueueOptions;
   readonly #running = new Map<string, TurnRun>();
-  readonly #loops = new Map<string, Promise<void>>();
-  #leaving = false;
+  readonly #workers = new Map<string, Promise<void>>();
+  #isShuttingDown = false;
 
   constructor(options: TurnQueueOptions) {
     this.#options = options;
   }
 
-  /** Goes on with every turn that an earlier supervisor left unfinished. */
+  /** Resumes the turns that an earlier supervisor did not finish. */
   recover(): void {
     for (const sessionId of new Set(this.#options.turns.listUnfinished().map((turn) => turn.sessionId)))
-      this.#work(sessionId);
+      this.#startWorker(sessionId);
   }
 
-  /** Refuses what the agent could not take, then stores the turn; it is acknowledged when this returns. */
+  /** Validates the input and stores the turn. The turn is durable when this returns. */
   enqueue(row: SessionRow, profile: Profile, input: Buffer, timeoutMs: number | undefined): TurnRow {
-    if (this.#leaving)
-      throw new HoldfastError('shutting_down', 'The supervisor is leaving', { next: 'ask again' });
+    if (this.#isShuttingDown)
+      throw new HoldfastError('shutting_down', 'The supervisor is shutting down', { next: 'try again' });
     const driver = driverFor(profile.agent);
     driver.validateInput(input);
     const { database, turns, events, sessions, ids, now } = this.#options;
@@ -92,10 +93,10 @@ export class TurnQueue {
     });
   }
 
-  /** Starts working on the session's queue, if nobody does yet. */
+  /** Runs the session's turns, unless that is under way. */
   async start(sessionId: string): Promise<void> {
     await failpoint('turn.after-queued');
-    this.#work(sessionId);
+    this.#startWorker(sessionId);
   }
 
   get(turnId: string): TurnRow {
@@ -110,7 +111,7 @@ export class TurnQueue {
     return turnView(turn, ahead, isWaiting ? 'disk_space' : null);
   }
 
-  /** The turn when it has ended, or as it is after `timeoutMs`. */
+  /** Returns the turn when it has ended, or its current state after `timeoutMs`. */
   async wait(turnId: string, timeoutMs: number, signal: AbortSignal): Promise<TurnRow> {
     const until = performance.now() + timeoutMs;
     for (;;) {
@@ -126,7 +127,7 @@ export class TurnQueue {
     const turn = this.get(turnId);
     if (ENDED_TURN_STATUSES.has(turn.status)) return turn;
     if (!turn.cancelRequested) {
-      // Whoever cancels on a full disk wants what the agent wrote there to stop.
+      // On a full disk, cancelling stops the agent from writing.
       reserve.retryOnFullDisk(() =>
         database.transaction(() => {
           turns.update(turnId, { cancelRequested: true });
@@ -147,10 +148,10 @@ export class TurnQueue {
     return this.get(turnId);
   }
 
-  /** Cancels everything of a session and waits until nothing runs, for at most `timeoutMs`. */
+  /** Cancels every turn of a session and waits for their ends. Errors: `timeout` after `timeoutMs`. */
   async cancelAll(sessionId: string, timeoutMs: number): Promise<void> {
     const mine = this.#options.turns.listUnfinished().filter((turn) => turn.sessionId === sessionId);
-    // From the back, so that ending the running one does not start the next.
+    // The last one first, so that the end of the running one does not start the next.
     for (const turn of mine.toReversed()) this.cancel(turn.id);
     const signal = AbortSignal.timeout(timeoutMs);
     for (const turn of mine) await this.wait(turn.id, timeoutMs, signal);
@@ -166,32 +167,32 @@ export class TurnQueue {
     this.#running.get(sessionId)?.onAgentGone(why, limits);
   }
 
-  /** Lets go of every turn; they go on in their sandboxes. */
+  /** Stops following the turns. They go on in their sandboxes. */
   async detach(): Promise<void> {
-    this.#leaving = true;
+    this.#isShuttingDown = true;
     for (const run of this.#running.values()) run.detach();
-    await Promise.allSettled(this.#loops.values());
+    await Promise.allSettled(this.#workers.values());
   }
 
-  #work(sessionId: string): void {
-    if (this.#leaving || this.#loops.has(sessionId)) return;
-    const loop = this.#loop(sessionId)
-      .finally(() => this.#loops.delete(sessionId))
+  #startWorker(sessionId: string): void {
+    if (this.#isShuttingDown || this.#workers.has(sessionId)) return;
+    const worker = this.#runAll(sessionId)
+      .finally(() => this.#workers.delete(sessionId))
       .then(() => {
-        // A turn may have come between the last look and now.
-        if (!this.#leaving && this.#next(sessionId) !== null) this.#work(sessionId);
+        // A turn may have been queued since the last check.
+        if (!this.#isShuttingDown && this.#next(sessionId) !== null) this.#startWorker(sessionId);
       })
       .catch((error: unknown) => {
-        // A row that cannot be read holds up its own session only; the next turn tries again.
-        this.#options.log.error('the turns of a session cannot go on', { session: sessionId, error });
+        // A row that cannot be read stops its own session only. The next turn tries again.
+        this.#options.log.error('the turns of a session cannot be run', { session: sessionId, error });
       });
-    this.#loops.set(sessionId, loop);
+    this.#workers.set(sessionId, worker);
   }
 
-  async #loop(sessionId: string): Promise<void> {
+  async #runAll(sessionId: string): Promise<void> {
     for (;;) {
       const turn = this.#next(sessionId);
-      if (turn === null || this.#leaving) break;
+      if (turn === null || this.#isShuttingDown) break;
       this.#restoreReserve();
       const run = new TurnRun(turn, this.#options);
       this.#running.set(sessionId, run);
@@ -202,15 +203,15 @@ export class TurnQueue {
       }
     }
     this.#restoreReserve();
-    if (!this.#leaving) this.#options.onDrained(sessionId);
+    if (!this.#isShuttingDown) this.drained.emit(sessionId);
   }
 
-  /** What a full disk has used of it, by cancelling a turn for example. */
+  /** A full disk may have used the reserve, for example for a cancelled turn. */
   #restoreReserve(): void {
     try {
       this.#options.reserve.ensure();
     } catch (error) {
-      this.#options.log.warn('the reserve of the home cannot be made', { error });
+      this.#options.log.warn('the disk reserve of the home cannot be restored', { error });
     }
   }
 

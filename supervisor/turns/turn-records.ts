@@ -14,7 +14,7 @@ import type { ReadySandbox } from '../sandboxes/lifecycle.ts';
 import type { ActiveWork } from '../sandboxes/active-work.ts';
 import type { SessionRecords } from '../history/session-records.ts';
 
-/** What clients take in one message nests less than that limit; the rest is for what is around it. */
+/** Nesting that an output may have inside a message, which adds some levels of its own. */
 const INLINE_DEPTH = FRAME_LIMITS.depth - 16;
 
 export interface TurnOutcome {
@@ -25,14 +25,14 @@ export interface TurnOutcome {
   readonly error: TurnError | null;
 }
 
-/** Rows and events of turns, each change in one transaction, waiters told after it. */
+/** Rows and events of turns. Each change is one transaction; waiters are notified after it. */
 export class TurnRecords {
   readonly #database: Database;
   readonly #turns: Turns;
   readonly #events: EventLog;
   readonly #sessions: SessionRecords;
   readonly #output: TurnOutput;
-  readonly #live: ActiveWork;
+  readonly #activeWork: ActiveWork;
   readonly #changes: ChangeNotifier;
   readonly #reserve: Pick<DiskReserve, 'retryOnFullDisk'>;
   readonly #now: () => number;
@@ -43,7 +43,7 @@ export class TurnRecords {
     events: EventLog;
     sessions: SessionRecords;
     output: TurnOutput;
-    live: ActiveWork;
+    activeWork: ActiveWork;
     changes: ChangeNotifier;
     reserve: Pick<DiskReserve, 'retryOnFullDisk'>;
     now: () => number;
@@ -53,7 +53,7 @@ export class TurnRecords {
     this.#events = options.events;
     this.#sessions = options.sessions;
     this.#output = options.output;
-    this.#live = options.live;
+    this.#activeWork = options.activeWork;
     this.#changes = options.changes;
     this.#reserve = options.reserve;
     this.#now = options.now;
@@ -96,12 +96,12 @@ export class TurnRecords {
     return this.#turns.update(turnId, { launchedAt: this.#now() });
   }
 
-  /** Its sandbox ended before it took the turn: nothing of it has happened, and it may be handed over again. */
-  withdrawn(turnId: string): void {
+  /** Its sandbox ended before the runner picked it up: nothing of the turn has happened, and it can be sent again. */
+  recordWithdrawal(turnId: string): void {
     this.#turns.update(turnId, { launchedAt: null });
   }
 
-  /** It is to be handed over anew, to another sandbox. */
+  /** The turn is sent to another sandbox. */
   recordRestart(turn: TurnRow, { row, dispatched }: ReadySandbox): void {
     const { generation } = row;
     this.#database.transaction(() => {
@@ -121,14 +121,14 @@ export class TurnRecords {
     });
   }
 
-  /** The end, with everything of the agent's output stored before it. Ends a turn once: a second end is ignored. */
+  /** Call it when all output is stored. A second end of the same turn is ignored. */
   recordEnd(turnId: string, end: TurnOutcome): void {
-    // Somebody waits for the end of a cancelled turn to free the disk: that is what the reserve is for.
+    // On a full disk the end of a cancelled turn frees space: the reserve is for that.
     if (end.status === 'cancelled' || this.#turns.get(turnId)?.cancelRequested === true)
       this.#reserve.retryOnFullDisk(() => this.#storeEnd(turnId, end));
     else this.#storeEnd(turnId, end);
     const sessionId = this.#turns.get(turnId)?.sessionId;
-    if (sessionId !== undefined) this.#live.remove(sessionId, turnId);
+    if (sessionId !== undefined) this.#activeWork.remove(sessionId, turnId);
     this.#changes.notify(turnId);
   }
 
@@ -169,15 +169,15 @@ export class TurnRecords {
         error: end.error,
         turnMs,
       });
-      this.#settle(turn.sessionId, turnId, now);
+      this.#updateSession(turn.sessionId, turnId, now);
     });
   }
 
-  /** With the last live thing gone the session is idle – unless its sandbox went first, which `reconcile` has recorded. */
-  #settle(sessionId: string, turnId: string, now: number): void {
+  /** Without active work the session is idle, unless the reconciler has recorded the loss of its sandbox before. */
+  #updateSession(sessionId: string, turnId: string, now: number): void {
     const row = this.#sessions.peek(sessionId);
     if (row === null || row.status === 'deleted') return;
-    const idle = row.status === 'active' && this.#live.countOthers(sessionId, turnId) === 0;
+    const idle = row.status === 'active' && this.#activeWork.countOthers(sessionId, turnId) === 0;
     this.#sessions.change(
       sessionId,
       { lastActiveAt: now, ...(idle ? { status: 'idle' as const } : {}) },
@@ -186,7 +186,7 @@ export class TurnRecords {
   }
 }
 
-/** Whether a client can be told this JSON inside a message: an agent's answer must not make its session's history unreadable. */
+/** Whether clients accept this JSON inside a message: an output must not make the history of its session unreadable. */
 function fitsMessages(json: Buffer): boolean {
   if (nestsDeeperThan(json, INLINE_DEPTH)) return false;
   const text = json.toString('utf8');

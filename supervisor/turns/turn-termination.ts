@@ -3,12 +3,12 @@ import type { SidecarClient } from '../workspace/sidecar-client.ts';
 import type { Lifecycle } from '../sandboxes/lifecycle.ts';
 import type { TerminationReason } from './turn-outcomes.ts';
 
-/** TERM, and this long later KILL. */
+/** Time between TERM and KILL. */
 const KILL_GRACE_MS = 5000;
-/** When killing processes has not ended the turn after this, only ending the container will. */
-const KILL_PATIENCE_MS = 10_000;
-/** Saying it again does no harm: the runner may have been busy, or the sidecar replaced. */
-const KILL_AGAIN_MS = 1000;
+/** A turn that has not ended after this is ended with its container. */
+const KILL_TIMEOUT_MS = 10_000;
+/** Signals are repeated: the runner may have been busy, or the sidecar was replaced. */
+const REPEAT_KILL_MS = 1000;
 
 export interface TurnTerminationOptions {
   readonly turnId: string;
@@ -17,63 +17,63 @@ export interface TurnTerminationOptions {
   readonly log: Log;
   /** ms since 1970. */
   readonly now: () => number;
-  /** Called once, when it is decided that the turn is to end. */
+  /** Called once, at the first request. */
   readonly onRequested: () => void;
 }
 
-/** Whether and why a turn is to end before it does so by itself, and how it is made to. */
+/** Terminates a turn: because somebody cancelled it, or it exceeded its time or its output limit. */
 export class TurnTermination {
   readonly #options: TurnTerminationOptions;
-  #why: TerminationReason | null = null;
+  #reason: TerminationReason | null = null;
   /** Both in ms of the monotonic clock. */
-  #since: number | null = null;
-  #killAgainAt = 0;
-  #lookedAt: number;
-  /** How long the agent was paused while we looked. */
-  #frozenMs = 0;
+  #firstKillAt: number | null = null;
+  #nextKillAt = 0;
+  #checkedAt: number;
+  /** How long the agent was paused, between calls of `checkDeadline`. */
+  #pausedMs = 0;
 
-  constructor(options: TurnTerminationOptions, already: TerminationReason | null) {
+  constructor(options: TurnTerminationOptions, requested: TerminationReason | null) {
     this.#options = options;
-    this.#why = already;
-    this.#lookedAt = options.now();
+    this.#reason = requested;
+    this.#checkedAt = options.now();
   }
 
   get reason(): TerminationReason | null {
-    return this.#why;
+    return this.#reason;
   }
 
   /** The first reason stays. */
-  request(why: TerminationReason): void {
-    if (this.#why !== null) return;
-    this.#why = why;
+  request(reason: TerminationReason): void {
+    if (this.#reason !== null) return;
+    this.#reason = reason;
     this.#options.onRequested();
   }
 
-  /** `deadline` in ms since 1970. A paused agent's clock stands still: the time it was frozen does not count. */
+  /** `deadline` in ms since 1970. The time for which the agent was paused does not count. */
   checkDeadline(deadline: number): void {
     const now = this.#options.now();
     if (this.#options.lifecycle.row(this.#options.sessionId).status === 'paused') {
-      this.#frozenMs += Math.max(0, now - this.#lookedAt);
+      this.#pausedMs += Math.max(0, now - this.#checkedAt);
     }
-    this.#lookedAt = now;
-    if (now >= deadline + this.#frozenMs) this.request('timeout');
+    this.#checkedAt = now;
+    if (now >= deadline + this.#pausedMs) this.request('timeout');
   }
 
-  /** To be called again and again until the turn has ended. Gives a reason once the agent's whole container was ended. */
+  /** Call it repeatedly until the turn has ended. Returns why the agent's container was ended, once it was. */
   async kill(client: SidecarClient): Promise<string | null> {
     const { turnId, sessionId, lifecycle, log } = this.#options;
     const now = performance.now();
-    this.#since ??= now;
-    const patience = Math.round(now - this.#since);
-    if (patience < KILL_PATIENCE_MS) {
-      if (now < this.#killAgainAt) return null;
-      this.#killAgainAt = now + KILL_AGAIN_MS;
+    this.#firstKillAt ??= now;
+    const elapsed = Math.round(now - this.#firstKillAt);
+    if (elapsed < KILL_TIMEOUT_MS) {
+      if (now < this.#nextKillAt) return null;
+      this.#nextKillAt = now + REPEAT_KILL_MS;
       await lifecycle.thaw(sessionId);
-      await client.killTurn(turnId, Math.max(0, KILL_GRACE_MS - patience));
+      await client.killTurn(turnId, Math.max(0, KILL_GRACE_MS - elapsed));
       return null;
     }
-    log.warn('turn did not end when killed; its container is ended', { turn: turnId });
+    log.warn('a turn did not end when it was killed; its container is ended', { turn: turnId });
     await lifecycle.endAgent(sessionId);
-    return 'it did not end when told to, so its container was ended';
+    return 'it did not end when it was killed, so its container was ended';
   }
 }

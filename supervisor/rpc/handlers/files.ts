@@ -20,7 +20,7 @@ interface Client {
 
 export interface FilesHandlersOptions {
   readonly connections: FilesConnections;
-  readonly writes: Pick<KeyedReadWriteLock, 'runShared'>;
+  readonly writeLock: Pick<KeyedReadWriteLock, 'runShared'>;
   /** The id of the session that a client names. Errors: `not_found`, `ambiguous_name`. */
   readonly sessionId: (reference: string) => string;
   /** The files of a snapshot, which stay there until `act` has ended. Errors: `not_found`, also where it is not of that session. */
@@ -35,7 +35,7 @@ export interface FilesHandlersOptions {
 export function filesHandlers<P extends Client>(
   options: FilesHandlersOptions,
 ): Handlers<typeof FILES_METHODS, P> {
-  const { connections, writes, sessionId, withSnapshotFiles } = options;
+  const { connections, writeLock, sessionId, withSnapshotFiles } = options;
   /** Whose an upload is, as ids are not secrets. */
   const uploads = new Map<string, { readonly client: P; readonly session: string }>();
 
@@ -52,7 +52,7 @@ export function filesHandlers<P extends Client>(
     call: (connection: FilesConnection) => Promise<T>,
   ): Promise<T> => {
     const id = sessionId(reference);
-    return writes.runShared(id, () => connections.use(id, lane, false, call));
+    return writeLock.runShared(id, () => connections.use(id, lane, false, call));
   };
   const passing = ({ signal, progress }: HandlerContext<P>) => ({
     signal,

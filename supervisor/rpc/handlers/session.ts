@@ -6,9 +6,11 @@ import { type Turn, ENDED_TURN_STATUSES } from '../../../protocol/entities.ts';
 import type { EventLog } from '../../history/event-log.ts';
 import type { TurnOutput } from '../../history/turn-output.ts';
 import type { Turns } from '../../store/turns.ts';
-import type { ExecListener } from '../../terminals/execs.ts';
+import type { TurnSnapshots } from '../../snapshots/turn-snapshots.ts';
+import type { ExecListener, Execs } from '../../terminals/execs.ts';
+import type { TurnQueue } from '../../turns/turn-queue.ts';
+import type { ChangeNotifier } from '../../base/change-notifier.ts';
 import type { Ids } from '../../base/ids.ts';
-import type { SessionServices } from '../../sessions/session-services.ts';
 import type { SessionService } from '../../sessions/session-service.ts';
 import { EventSubscription } from './event-subscription.ts';
 
@@ -26,7 +28,10 @@ type SessionMethods = {
 
 export interface SessionHandlersOptions {
   readonly service: SessionService;
-  readonly parts: Pick<SessionServices, 'queue' | 'changes' | 'execs' | 'snapshots'>;
+  readonly queue: TurnQueue;
+  readonly execs: Execs;
+  readonly changes: ChangeNotifier;
+  readonly turnSnapshots: Pick<TurnSnapshots, 'followProgress'>;
   readonly events: EventLog;
   readonly output: TurnOutput;
   readonly turns: Turns;
@@ -38,8 +43,7 @@ export function sessionHandlers<P extends Client>(
   options: SessionHandlersOptions,
 ): Handlers<SessionMethods, P> {
   const { service, events, output, turns, ids } = options;
-  const { queue, changes, execs } = options.parts;
-  const { turnSnapshots } = options.parts.snapshots;
+  const { queue, changes, execs, turnSnapshots } = options;
   const subscriptions = new Map<string, { readonly client: P; readonly subscription: EventSubscription }>();
 
   return {

@@ -6,19 +6,27 @@ import {
   withBytes,
 } from '../../../protocol/wire/shapes.ts';
 import type { SessionService } from '../../sessions/session-service.ts';
-import type { SnapshotServices } from '../../snapshots/snapshot-services.ts';
+import type { Comparisons } from '../../snapshots/comparisons.ts';
+import type { SnapshotMaintenance } from '../../snapshots/maintenance.ts';
+import type { Restores } from '../../snapshots/restores.ts';
+import type { SnapshotService } from '../../snapshots/snapshot-service.ts';
 
 export interface SnapshotHandlersOptions {
   readonly sessions: Pick<SessionService, 'view' | 'fork'>;
-  readonly parts: Pick<SnapshotServices, 'service' | 'comparisons' | 'maintenance' | 'restores'>;
+  readonly service: SnapshotService;
+  readonly comparisons: Comparisons;
+  readonly maintenance: SnapshotMaintenance;
+  readonly restores: Restores;
 }
 
 /** The answers to `snapshot/*`. */
 export function snapshotHandlers<P>({
   sessions,
-  parts,
+  service,
+  comparisons,
+  maintenance,
+  restores,
 }: SnapshotHandlersOptions): Handlers<typeof SNAPSHOT_METHODS, P> {
-  const { service, comparisons, maintenance, restores } = parts;
   const callOptions = ({ signal, progress }: HandlerContext<P>) => ({
     signal,
     onProgress: ({ stage, done, of, unit }: Progress) =>

@@ -165,7 +165,7 @@ describe('deploy --watch', () => {
 
 describe('supervisor logs', () => {
   const line = (message: string, level = 'info') =>
-    `${JSON.stringify({ time: '2026-03-01T11:58:00.123Z', level, room: 'engine', message, pid: 7 })}\n`;
+    `${JSON.stringify({ time: '2026-03-01T11:58:00.123Z', level, module: 'engine', message, pid: 7 })}\n`;
   function homeWithLog(...messages: string[]): { home: string; log: string } {
     const home = directory();
     mkdirSync(join(home, 'logs'));

@@ -20,7 +20,7 @@ function log(error: HoldfastError): void {
   const line = {
     time: new Date().toISOString(),
     level: 'error',
-    room: 'daemon',
+    module: 'daemon',
     message: 'it could not start',
     error: { code, message, why },
   };

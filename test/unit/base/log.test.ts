@@ -30,7 +30,7 @@ describe('the log', () => {
       {
         time: '1970-01-01T00:00:00.000Z',
         level: 'info',
-        room: 'engine',
+        module: 'engine',
         message: 'connected',
         version: '20.10',
       },

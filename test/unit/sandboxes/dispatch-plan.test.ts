@@ -25,7 +25,7 @@ const record = (over: Partial<DispatchRecord> = {}): DispatchRecord => ({
   codeVersion: 1,
   ...over,
 });
-const wanted = { codeVersion: 1, live: 0 };
+const wanted = { codeVersion: 1, activeWork: 0 };
 const steps = (plan: { steps: readonly { do: string }[] }): string[] => plan.steps.map((step) => step.do);
 
 describe('dispatch', () => {
@@ -97,19 +97,19 @@ describe('dispatch', () => {
   });
 
   it('replaces an agent that runs older code, unless something is live in it', () => {
-    const newer = { codeVersion: 2, live: 0 };
+    const newer = { codeVersion: 2, activeWork: 0 };
     expect(steps(planDispatch(record(), seen(side('running')), newer))).toEqual([
       'remove-agent',
       'create-workspace',
       'start',
       'setup',
     ]);
-    expect(planDispatch(record(), seen(side('running')), { ...newer, live: 1 })).toMatchObject({
+    expect(planDispatch(record(), seen(side('running')), { ...newer, activeWork: 1 })).toMatchObject({
       case: 'reuse',
       reused: true,
     });
     expect(
-      planDispatch(record({ status: 'paused' }), seen(side('paused')), { ...newer, live: 1 }),
+      planDispatch(record({ status: 'paused' }), seen(side('paused')), { ...newer, activeWork: 1 }),
     ).toMatchObject({ case: 'unpause' });
   });
 
@@ -131,7 +131,7 @@ describe('dispatch', () => {
               const plan = planDispatch(
                 record({ persistent, generation, status: 'resumable' }),
                 seen(agent === null ? null : side(agent), sidecar === null ? null : side(sidecar)),
-                { codeVersion, live: 0 },
+                { codeVersion, activeWork: 0 },
               );
               const starts = steps(plan).filter((step) => step === 'start').length;
               expect(starts).toBe(plan.reused ? 0 : 1);

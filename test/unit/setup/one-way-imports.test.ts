@@ -1,7 +1,9 @@
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { MODULES, importProblem } from '../../../scripts/lint/one-way-imports.mjs';
+
+const ROOT = join(import.meta.dirname, '../../..');
 
 describe('imports between modules point one way', () => {
   test.each([
@@ -40,6 +42,7 @@ describe('imports between the modules of an area point one way', () => {
     ['extension/history/turn-changes.ts', 'extension/history/session-events.ts'],
     ['extension/history/turn-changes.ts', 'extension/sessions/session-window.ts'],
     ['extension/snapshots/commands.ts', 'extension/sessions/pick-session.ts'],
+    ['supervisor/sessions/removal.ts', 'supervisor/snapshots/restores.ts'],
   ])('%s may import %s', (from, to) => {
     expect(importProblem(from, to)).toBeUndefined();
   });
@@ -50,6 +53,8 @@ describe('imports between the modules of an area point one way', () => {
     ['extension/sessions/commands.ts', 'extension/history/history-documents.ts'],
     ['extension/files/folder-settings.ts', 'extension/terminals/window-kind.ts'],
     ['extension/base/sanitize.ts', 'extension/holdfast.ts'],
+    ['supervisor/snapshots/restores.ts', 'supervisor/sessions/removal.ts'],
+    ['supervisor/base/log.ts', 'supervisor/store/home.ts'],
     ['extension/unlisted/file.ts', 'extension/base/sanitize.ts'],
   ])('%s must not import %s', (from, to) => {
     expect(importProblem(from, to)).toMatch(/must not import|is not in the table/);
@@ -61,9 +66,20 @@ describe('imports between the modules of an area point one way', () => {
       const names = Object.keys(modules);
       for (const [index, name] of names.entries())
         for (const imported of modules[name] ?? []) expect(names.slice(0, index), name).toContain(imported);
-      const folders = readdirSync(join(import.meta.dirname, '../../..', area), { withFileTypes: true });
-      const withCode = folders.filter((entry) => entry.isDirectory() && entry.name !== 'media');
-      expect(withCode.map(({ name }) => name).toSorted()).toEqual(names.toSorted());
+      const files = readdirSync(join(ROOT, area), { encoding: 'utf8', recursive: true });
+      const folders = files.filter((file) => /^[^/]+\/.*\.ts$/.test(file)).map((file) => file.split('/')[0]);
+      expect([...new Set(folders)].toSorted()).toEqual(names.toSorted());
     },
   );
+
+  test('the table of the supervisor is the one in docs/architecture.md', () => {
+    const page = readFileSync(join(ROOT, 'docs/architecture.md'), 'utf8');
+    const [, table = ''] = /^ *module +may import\n([\s\S]*?)^```/m.exec(page) ?? [];
+    const rows = table
+      .trim()
+      .split('\n')
+      .map((line) => line.trim().split(/\s+/));
+    const modules = Object.entries(MODULES['supervisor'] ?? {});
+    expect(rows).toEqual(modules.map(([name, allowed]) => [name, ...(allowed.length > 0 ? allowed : ['–'])]));
+  });
 });

@@ -1,0 +1,411 @@
+import { PROFILE_DEFAULTS } from '../../protocol/profile.ts';
+import { BufferPool } from '../../protocol/wire/buffer-pool.ts';
+import { BackgroundWork } from '../base/background-work.ts';
+import { ChangeNotifier } from '../base/change-notifier.ts';
+import { randomIds } from '../base/ids.ts';
+import { KeyedMutex } from '../base/keyed-mutex.ts';
+import { KeyedReadWriteLock } from '../base/keyed-read-write-lock.ts';
+import type { Log } from '../base/log.ts';
+import { Egress } from '../egress/egress.ts';
+import { Policies } from '../egress/policies.ts';
+import { nameResolver } from '../egress/resolver.ts';
+import { DockerEngine } from '../engine/docker/engine.ts';
+import type { Engine } from '../engine/port.ts';
+import { Artifacts } from '../history/artifacts.ts';
+import { DeletedSessionContents } from '../history/deleted-session-contents.ts';
+import { EventLog } from '../history/event-log.ts';
+import { SessionRecords } from '../history/session-records.ts';
+import { TurnOutput } from '../history/turn-output.ts';
+import { ProfileService } from '../profiles/service.ts';
+import { ActiveWork } from '../sandboxes/active-work.ts';
+import { Freezing } from '../sandboxes/freezing.ts';
+import { idleTimes } from '../sandboxes/idle-plan.ts';
+import { IdleTimer } from '../sandboxes/idle-timer.ts';
+import { Lifecycle } from '../sandboxes/lifecycle.ts';
+import { ObservationCache } from '../sandboxes/observation-cache.ts';
+import { Reconciler } from '../sandboxes/reconciler.ts';
+import { SidecarConnections } from '../sandboxes/sidecar-connections.ts';
+import { DrainedSessions } from '../sessions/drained-sessions.ts';
+import { Forks } from '../sessions/forks.ts';
+import { InterruptedWork } from '../sessions/interrupted-work.ts';
+import { Removal } from '../sessions/removal.ts';
+import { SessionCreation } from '../sessions/session-creation.ts';
+import { SessionResume } from '../sessions/session-resume.ts';
+import { SessionService } from '../sessions/session-service.ts';
+import { SessionViews } from '../sessions/session-views.ts';
+import { TurnRequests } from '../sessions/turn-requests.ts';
+import { Comparisons } from '../snapshots/comparisons.ts';
+import { Hydration } from '../snapshots/hydration.ts';
+import { LeasedRoots } from '../snapshots/leased-roots.ts';
+import { SnapshotMaintenance } from '../snapshots/maintenance.ts';
+import { RestoreIntents } from '../snapshots/restore-intents.ts';
+import { Restores } from '../snapshots/restores.ts';
+import { ScanCaches } from '../snapshots/scan-caches.ts';
+import { SnapshotCreation } from '../snapshots/snapshot-creation.ts';
+import { SnapshotService } from '../snapshots/snapshot-service.ts';
+import { LineageStores } from '../snapshots/store/lineage-stores.ts';
+import { TurnSnapshots } from '../snapshots/turn-snapshots.ts';
+import { openDatabase } from '../store/database.ts';
+import { EgressRules } from '../store/egress-rules.ts';
+import { Freezes } from '../store/freezes.ts';
+import type { Home } from '../store/home.ts';
+import { Operations } from '../store/operations.ts';
+import { Profiles } from '../store/profiles.ts';
+import { DiskReserve } from '../store/reserve.ts';
+import { type SessionRow, Sessions } from '../store/sessions.ts';
+import { Snapshots } from '../store/snapshots.ts';
+import { TerminalRows } from '../store/terminals.ts';
+import { Turns } from '../store/turns.ts';
+import { Execs } from '../terminals/execs.ts';
+import { Terminals } from '../terminals/terminals.ts';
+import { TurnQueue } from '../turns/turn-queue.ts';
+import { TurnRecords } from '../turns/turn-records.ts';
+import { FilesConnections } from '../workspace/files-connections.ts';
+import { Seeding } from '../workspace/seeding.ts';
+import type { SidecarAccess } from '../workspace/sidecar-access.ts';
+import { StorageLimits } from '../workspace/storage-limits.ts';
+import type { Program } from './program.ts';
+import { SessionRuntime } from './session-runtime.ts';
+
+/** How long turns may take to end when their session is stopped or deleted. */
+const DRAIN_TURNS_MS = 30_000;
+
+/** Everything that works on the database. */
+export type Services = ReturnType<typeof openServices>;
+
+/** The engine connects in the background from here on. */
+export function openEngine(home: Home, program: Program, log: Log): Engine {
+  return new DockerEngine({
+    home: home.root,
+    homeId: home.id,
+    sidecarImage: program.sidecarImage,
+    programsDirectory: program.builtPrograms,
+    unpauseProgram: program.thawProgram,
+    reportBackgroundError: (what, error) => log.warn(what, { error }),
+  });
+}
+
+/**
+ * The composition root. Each layer is made from the layers before it, in the order of the modules; what a lower module reports to a
+ * higher one is an event of the lower module, subscribed to where the higher one is made. Errors: those of `openDatabase`.
+ */
+export function openServices(home: Home, engine: Engine, program: Program, log: Log) {
+  const storage = { ...openStorage(home, log), engine };
+  const network = createNetwork(storage, log);
+  const sandboxes = createSandboxes({ ...storage, ...network }, log);
+  const snapshots = createSnapshots({ ...storage, ...sandboxes }, program, log);
+  const work = createWork({ ...storage, ...sandboxes, ...snapshots }, log);
+  const sessions = createSessions({ ...storage, ...network, ...sandboxes, ...snapshots, ...work }, log);
+  const payloads = new BufferPool();
+  return {
+    ...storage,
+    ...network,
+    ...sandboxes,
+    ...snapshots,
+    ...work,
+    ...sessions,
+    sessionRuntime: new SessionRuntime({ ...storage, ...sandboxes, ...snapshots, ...work, ...sessions }),
+    profileService: createProfiles({ ...storage, ...network, ...sessions }, program, log),
+    deletedSessions: new DeletedSessionContents({ ...storage, log: log.child('history') }),
+    /** Memory of what passes through, between clients and sidecars. */
+    payloads,
+    filesConnections: new FilesConnections(sandboxes.access, payloads),
+    /** The same for watches and searches, which take long. */
+    watchConnections: new FilesConnections(sandboxes.access, payloads),
+  };
+}
+
+type Storage = ReturnType<typeof openStorage> & { readonly engine: Engine };
+type Network = ReturnType<typeof createNetwork>;
+type Sandboxes = ReturnType<typeof createSandboxes>;
+type SnapshotLayer = ReturnType<typeof createSnapshots>;
+type Work = ReturnType<typeof createWork>;
+type SessionLayer = ReturnType<typeof createSessions>;
+
+/** Rows, history, the stores of snapshots. */
+function openStorage(home: Home, log: Log) {
+  const now = (): number => Date.now();
+  const database = openDatabase(home);
+  const sessions = new Sessions(database);
+  const events = new EventLog(database, (error) => log.error('a listener of events failed', { error }));
+  const artifacts = new Artifacts(home);
+  return {
+    home,
+    database,
+    sessions,
+    turns: new Turns(database),
+    snapshots: new Snapshots(database),
+    profiles: new Profiles(database),
+    operations: new Operations(database),
+    reserve: new DiskReserve(home),
+    stores: new LineageStores(home),
+    events,
+    artifacts,
+    output: new TurnOutput(database, events, artifacts),
+    records: new SessionRecords(database, sessions, events, now),
+    background: new BackgroundWork(log.child('sessions')),
+    ids: randomIds,
+    now,
+  };
+}
+
+function createNetwork(storage: Storage, log: Log) {
+  const { database, engine } = storage;
+  const policies = new Policies({ ...storage, rules: new EgressRules(database) });
+  const egress = new Egress({
+    ...storage,
+    policies,
+    dial: (sessionId) => engine.dial(sessionId),
+    resolve: nameResolver(process.env),
+    log: log.child('egress'),
+  });
+  return { policies, egress };
+}
+
+/** Containers of sessions, and their workspaces as far as they need a sidecar. */
+function createSandboxes(below: Storage & Network, log: Log) {
+  const { database, engine, profiles, records, stores, egress, now } = below;
+  const sessionMutex = new KeyedMutex();
+  /** Held back are changes that clients make to files, while a workspace is restored. */
+  const writeLock = new KeyedReadWriteLock();
+  const activeWork = new ActiveWork();
+  const observations = new ObservationCache(engine);
+  const dial: SidecarAccess['dial'] = (sessionId) => engine.dial(sessionId);
+  const sidecars = new SidecarConnections(engine, now, (sessionId) => egress.setLive(sessionId, false));
+  const freezing = new Freezing({
+    engine,
+    observations,
+    freezes: new Freezes(database),
+    log: log.child('freezing'),
+  });
+  const seeding = new Seeding({ ...below, dial });
+  const scanCaches = new ScanCaches({ engine, stores, access: { dial }, log: log.child('snapshots') });
+  const beforeSidecarEnds = (row: SessionRow): Promise<void> => scanCaches.saveBeforeSidecarEnds(row);
+  const lifecycle = new Lifecycle({
+    ...below,
+    sessionMutex,
+    activeWork,
+    observations,
+    sidecars,
+    seeding,
+    beforeSidecarEnds,
+  });
+  lifecycle.beforeUse.add((sessionId) => freezing.thawIfLeftFrozen(sessionId));
+  const access: SidecarAccess = {
+    ensureRunning: (sessionId, doubts) => lifecycle.withSidecar(sessionId, () => Promise.resolve(), doubts),
+    acquireLease: (sessionId) => sidecars.acquireLease(sessionId),
+    dial,
+  };
+  const limitOf = (sessionId: string): number | null => {
+    const row = records.peek(sessionId);
+    return row === null ? null : (profiles.get(row.profile)?.config.workspace?.limit ?? null);
+  };
+  const limits = new StorageLimits({
+    limitOf,
+    lastMeasured: (sessionId) => records.peek(sessionId)?.workspaceBytes ?? null,
+    measure: (sessionId) => lifecycle.withSidecar(sessionId, (client) => client.workspaceUsage()),
+    largestFolders: (sessionId, limit) =>
+      lifecycle.withSidecar(sessionId, (client) => client.biggestFolders(limit)),
+    record: (sessionId, bytes, events) =>
+      void records.change(sessionId, { workspaceBytes: bytes }, 'measured', events),
+    activeSessions: () => activeWork.sessionIds(),
+    log: log.child('limits'),
+  });
+  const idleTimer = new IdleTimer({
+    ...below,
+    lifecycle,
+    activeWork,
+    canPause: () => engine.capabilities().pause !== 'none',
+    log: log.child('idle'),
+  });
+  activeWork.changed.on((sessionId) => idleTimer.reschedule(sessionId));
+  return {
+    sessionMutex,
+    writeLock,
+    activeWork,
+    observations,
+    sidecars,
+    freezing,
+    seeding,
+    scanCaches,
+    beforeSidecarEnds,
+    lifecycle,
+    access,
+    limitOf,
+    limits,
+    idleTimer,
+  };
+}
+
+/** Snapshots, except for restores: those end turns, which are made later. */
+function createSnapshots(below: Storage & Sandboxes, program: Program, log: Log) {
+  const { database, operations, profiles, stores, access, scanCaches, seeding, now } = below;
+  const own = { ...below, log: log.child('snapshots'), changes: new ChangeNotifier() };
+  const snapshotCreation = new SnapshotCreation({
+    ...own,
+    onScan: (row, scan) => scanCaches.onScan(row, scan),
+  });
+  const snapshotService = new SnapshotService({ ...own, snapshotCreation });
+  const turnSnapshots = new TurnSnapshots({
+    ...own,
+    snapshotCreation,
+    isRequired: ({ profile }) => profiles.get(profile)?.config.snapshots === 'required',
+  });
+  const leasedRoots = new LeasedRoots(now);
+  const comparisons = new Comparisons({
+    stores,
+    snapshotCreation,
+    leasedRoots,
+    findSnapshot: (id, session) => snapshotService.find(id, session),
+    findSession: (reference) => snapshotService.findSession(reference),
+    seedOf: (session) => seeding.itemsOf(session),
+    lineWorker: program.lineWorker,
+  });
+  const maintenance = new SnapshotMaintenance({
+    ...own,
+    leasedRoots,
+    remove: (row, why) => snapshotService.remove(row, why),
+  });
+  const restoreIntents = new RestoreIntents(database, operations);
+  const hydration = new Hydration({
+    ...own,
+    snapshotFor: (sessionId) => restoreIntents.pendingHydration(sessionId),
+    useWorkspace: (sessionId) => access.ensureRunning(sessionId),
+  });
+  restoreIntents.ended.on((sessionId) => hydration.clearFailure(sessionId));
+  return {
+    changes: own.changes,
+    snapshotCreation,
+    snapshotService,
+    turnSnapshots,
+    comparisons,
+    maintenance,
+    restoreIntents,
+    hydration,
+  };
+}
+
+/** What runs in sandboxes for somebody: turns, execs and terminals. */
+function createWork(below: Storage & Sandboxes & SnapshotLayer, log: Log) {
+  const { database, records, profiles, freezing, turnSnapshots } = below;
+  const queue = new TurnQueue({
+    ...below,
+    sessions: records,
+    records: new TurnRecords({ ...below, sessions: records }),
+    profileOf: (turn) => profiles.getOrThrow(records.get(turn.sessionId).profile).config,
+    isFrozen: (sessionId) => freezing.isFrozen(sessionId),
+    beforeTurn: (session, turnId, signal) => turnSnapshots.createBeforeTurn(session, turnId, signal),
+    log: log.child('turns'),
+  });
+  const execs = new Execs({ ...below, log: log.child('execs') });
+  const terminals = new Terminals({
+    ...below,
+    rows: new TerminalRows(database),
+    idleTimeoutOf: (sessionId) => {
+      const row = records.peek(sessionId);
+      const profile = row === null ? null : profiles.get(row.profile);
+      return profile === null ? PROFILE_DEFAULTS.idle.stop : idleTimes(profile.config).stop;
+    },
+    log: log.child('terminals'),
+  });
+  /** Ends every turn, exec and terminal of a session. */
+  const drain = async (sessionId: string, why: string): Promise<void> => {
+    await Promise.all([
+      queue.cancelAll(sessionId, DRAIN_TURNS_MS),
+      execs.endAll(sessionId),
+      terminals.endAll(sessionId, why),
+    ]);
+  };
+  return { queue, execs, terminals, drain };
+}
+
+/** What changes sessions as a whole, and the service that clients ask. */
+function createSessions(below: Storage & Network & Sandboxes & SnapshotLayer & Work, log: Log) {
+  const { profiles, engine, background, policies } = below;
+  const { lifecycle, activeWork, limits, seeding, scanCaches, snapshotService, restoreIntents, hydration } =
+    below;
+  const { queue, execs, terminals } = below;
+  const own = { ...below, log: log.child('sessions') };
+  const creation = new SessionCreation(own);
+  const removal = new Removal({ ...own, log: log.child('removal') });
+  removal.workspaceCleared.on(({ id, profile: name }) => {
+    const profile = profiles.get(name);
+    if (profile !== null) seeding.recordIntent(id, profile.config);
+    restoreIntents.drop(id);
+    limits.forget(id);
+  });
+  removal.sessionDeleted.on((row) => {
+    seeding.dropIntent(row.id);
+    restoreIntents.drop(row.id);
+    snapshotService.pruneDeletedSession(row);
+    background.add(scanCaches.remove(row));
+    policies.forgetSession(row.id);
+    limits.forget(row.id);
+  });
+  const restores = new Restores({
+    ...own,
+    intents: restoreIntents,
+    service: snapshotService,
+    requireIdle: (row, what) => activeWork.requireIdle(row, what, '--cancel'),
+    finishCleans: (sessionId) => removal.finishPendingCleanLocked(sessionId),
+    onResized: (sessionId) => {
+      limits.forget(sessionId);
+      limits.measureSoon(sessionId, true);
+    },
+  });
+  // In this order: a restore is of a workspace that is cleaned already.
+  lifecycle.beforeUse.add((sessionId) => removal.finishPendingCleanLocked(sessionId));
+  lifecycle.beforeUse.add((sessionId) => restores.finishPendingLocked(sessionId));
+
+  const drainedSessions = new DrainedSessions({ ...own, removal });
+  queue.drained.on((sessionId) => drainedSessions.handleDrained(sessionId));
+  terminals.ended.on((sessionId) => drainedSessions.handleDrained(sessionId));
+
+  const interruptedWork = new InterruptedWork({ ...own, removal });
+  const reconciler = new Reconciler({
+    ...below,
+    log: log.child('reconcile'),
+    onEngineReconnected: () => background.add(interruptedWork.finish()),
+    onAgentGone: (sessionId, why, limitsMet) => {
+      queue.onAgentGone(sessionId, why, limitsMet);
+      execs.onAgentGone(sessionId);
+      terminals.onAgentGone(sessionId, why);
+    },
+  });
+  const sessionService = new SessionService({
+    ...own,
+    creation,
+    removal,
+    forks: new Forks({ ...own, creation }),
+    resume: new SessionResume({ ...own, removal, restores, snapshots: snapshotService }),
+    requests: new TurnRequests({
+      ...own,
+      creation,
+      removal,
+      // Also where its paused turn must end before the new one can run.
+      beginThaw: (sessionId) => background.add(lifecycle.thaw(sessionId)),
+    }),
+    views: new SessionViews({
+      ...own,
+      engine,
+      hydrationOf: (sessionId) => hydration.stateOf(sessionId),
+    }),
+  });
+  return { removal, restores, drainedSessions, interruptedWork, reconciler, sessionService };
+}
+
+function createProfiles(below: Storage & Network & SessionLayer, program: Program, log: Log) {
+  const { sessions, sessionService } = below;
+  return new ProfileService({
+    ...below,
+    sessions: {
+      sessionsOf: (profile) => sessionService.sessionsOf(profile),
+      deleteSession: async (sessionId) => {
+        const row = sessions.get(sessionId);
+        if (row !== null && row.status !== 'deleted') await sessionService.delete(row, true);
+      },
+    },
+    log: log.child('profiles'),
+    defaultImage: program.agentImage,
+  });
+}

@@ -1,0 +1,102 @@
+import type { BackgroundWork } from '../base/background-work.ts';
+import type { KeyedMutex } from '../base/keyed-mutex.ts';
+import type { IdleTimer } from '../sandboxes/idle-timer.ts';
+import type { ObservationCache } from '../sandboxes/observation-cache.ts';
+import type { Reconciler } from '../sandboxes/reconciler.ts';
+import type { SidecarConnections } from '../sandboxes/sidecar-connections.ts';
+import type { DrainedSessions } from '../sessions/drained-sessions.ts';
+import type { InterruptedWork } from '../sessions/interrupted-work.ts';
+import type { Comparisons } from '../snapshots/comparisons.ts';
+import type { Hydration } from '../snapshots/hydration.ts';
+import type { SnapshotMaintenance } from '../snapshots/maintenance.ts';
+import type { ScanCaches } from '../snapshots/scan-caches.ts';
+import type { SnapshotService } from '../snapshots/snapshot-service.ts';
+import type { TurnSnapshots } from '../snapshots/turn-snapshots.ts';
+import type { DiskReserve } from '../store/reserve.ts';
+import type { Execs } from '../terminals/execs.ts';
+import type { Terminals } from '../terminals/terminals.ts';
+import type { TurnQueue } from '../turns/turn-queue.ts';
+import type { StorageLimits } from '../workspace/storage-limits.ts';
+
+export interface SessionRuntimeOptions {
+  readonly reserve: DiskReserve;
+  readonly background: BackgroundWork;
+  readonly sessionMutex: KeyedMutex;
+  readonly observations: ObservationCache;
+  readonly sidecars: SidecarConnections;
+  readonly scanCaches: ScanCaches;
+  readonly limits: StorageLimits;
+  readonly idleTimer: IdleTimer;
+  readonly snapshotService: SnapshotService;
+  readonly turnSnapshots: TurnSnapshots;
+  readonly comparisons: Comparisons;
+  readonly maintenance: SnapshotMaintenance;
+  readonly hydration: Hydration;
+  readonly queue: TurnQueue;
+  readonly execs: Execs;
+  readonly terminals: Terminals;
+  readonly drainedSessions: DrainedSessions;
+  readonly interruptedWork: InterruptedWork;
+  readonly reconciler: Reconciler;
+}
+
+/** Starts everything that works on sessions, before the first request, and stops it after the last. */
+export class SessionRuntime {
+  readonly #services: SessionRuntimeOptions;
+
+  constructor(services: SessionRuntimeOptions) {
+    this.#services = services;
+  }
+
+  /** Finds out what is, goes on with what was begun. Unfinished removals go on in the background. */
+  async start(): Promise<void> {
+    const { reserve, snapshotService, turnSnapshots, maintenance, queue, terminals, reconciler, background } =
+      this.#services;
+    const { interruptedWork, drainedSessions, idleTimer, limits } = this.#services;
+    reserve.ensure();
+    await snapshotService.start();
+    turnSnapshots.recover();
+    maintenance.start();
+    // Turns first: a session with a turn to go on with is live, and the first look must not take it for idle.
+    queue.recover();
+    terminals.recover();
+    await reconciler.start();
+    background.add(interruptedWork.finish());
+    drainedSessions.recover();
+    idleTimer.start();
+    limits.start();
+  }
+
+  /**
+   * Ends what the next supervisor goes on with by itself and nobody has to wait for: workspaces that are being filled. Settles when
+   * nothing is; gives the way to go on after all.
+   */
+  async pauseHydration(): Promise<() => void> {
+    return await this.#services.hydration.suspendAll();
+  }
+
+  /** Sandboxes, turns and terminals go on without us, execs end. */
+  async stop(): Promise<void> {
+    const { idleTimer, limits, execs, terminals, queue, reconciler, sessionMutex, background } =
+      this.#services;
+    const { hydration, turnSnapshots, scanCaches, maintenance, comparisons, snapshotService } =
+      this.#services;
+    const { sidecars, observations } = this.#services;
+    await hydration.suspendAll();
+    await idleTimer.stop();
+    await limits.close();
+    await execs.close();
+    await terminals.detach();
+    await queue.detach();
+    await turnSnapshots.close();
+    await reconciler.stop();
+    await sessionMutex.drained();
+    await background.settled();
+    await scanCaches.close();
+    await maintenance.close();
+    await comparisons.close();
+    await snapshotService.close();
+    await sidecars.close();
+    observations.close();
+  }
+}
