@@ -18,12 +18,12 @@ export class CommandRegistry implements Disposable {
   readonly #notices: Notifications;
   readonly #owned = new DisposableStore();
 
-  constructor(connection: Connection, notices: Notifications, works: CommandHandlers) {
+  constructor(connection: Connection, notices: Notifications, handlers: CommandHandlers) {
     this.#connection = connection;
     this.#notices = notices;
-    for (const [id, work] of Object.entries(works) as [CommandId, CommandHandler][]) {
+    for (const [id, handler] of Object.entries(handlers) as [CommandId, CommandHandler][]) {
       this.#owned.add(
-        commands.registerCommand(id, (...args: readonly unknown[]) => this.#run(id, work, args)),
+        commands.registerCommand(id, (...args: readonly unknown[]) => this.#run(id, handler, args)),
       );
     }
   }
@@ -35,10 +35,10 @@ export class CommandRegistry implements Disposable {
   /**
    * Resolves with the result of the handler; undefined where it did not run or failed, which the person has been told.
    */
-  async #run(id: CommandId, work: CommandHandler, args: readonly unknown[]): Promise<unknown> {
+  async #run(id: CommandId, handler: CommandHandler, args: readonly unknown[]): Promise<unknown> {
     try {
       if (!(await this.#isPossible(id))) return undefined;
-      const outcome = await work(...args);
+      const outcome = await handler(...args);
       completeWalkthroughStep(id, outcome);
       return outcome;
     } catch (error) {
