@@ -236,9 +236,18 @@ export type EventEntry = {
   [T in EventType]: { readonly type: T; readonly data: EventData<T>; readonly at?: number };
 }[EventType];
 
+/** Types under which earlier versions stored events. Stored events are never rewritten, because their hash covers the type. */
+const OLD_TYPES: Readonly<Record<string, EventType>> = {
+  'workspace.fill-failed': 'workspace.hydration-failed',
+};
+
 /** Parses the type and data of a stored event. Null for a type that this version does not know. */
 export function parseEvent(event: { type: string; data: unknown }): EventEntry | null {
-  if (!Object.hasOwn(EVENT_SCHEMAS, event.type)) return null;
-  const type = event.type as EventType;
+  const type = Object.hasOwn(OLD_TYPES, event.type) ? OLD_TYPES[event.type] : event.type;
+  if (type === undefined || !isEventType(type)) return null;
   return { type, data: EVENT_SCHEMAS[type].parse(event.data) } as EventEntry;
+}
+
+function isEventType(type: string): type is EventType {
+  return Object.hasOwn(EVENT_SCHEMAS, type);
 }

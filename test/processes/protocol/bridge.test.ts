@@ -11,7 +11,7 @@ function hash(data: Buffer): string {
   return createHash('sha256').update(data).digest('hex');
 }
 
-test('every byte passes both ways, and the end of stdin ends it', async () => {
+test('every byte passes in both directions, and the end of stdin ends the bridge', async () => {
   const { near, far } = await sockets.pair();
   const data = randomBytes(20 * 2 ** 20);
   far.pipe(far);
@@ -28,7 +28,7 @@ function* chunksOf(data: Buffer): Generator<Buffer> {
   for (let at = 0; at < data.length; at += 100_003) yield data.subarray(at, at + 100_003);
 }
 
-test('a reader of stdout that stops holds the supervisor back', async () => {
+test('a reader of stdout that stops reading slows the supervisor down', async () => {
   const { near, far } = await sockets.pair();
   const stdout = new PassThrough();
   const stdin = new PassThrough();
@@ -48,7 +48,7 @@ test('a reader of stdout that stops holds the supervisor back', async () => {
   expect(read).toBe(written + 101 * chunk.length);
 });
 
-test('the end of the supervisor ends it, though stdin stays open, and its last words arrive', async () => {
+test('the end of the supervisor ends the bridge although stdin stays open, and its last output arrives', async () => {
   const { near, far } = await sockets.pair();
   const stdin = new PassThrough();
   const stdout = new PassThrough();
@@ -59,7 +59,7 @@ test('the end of the supervisor ends it, though stdin stays open, and its last w
   expect(stdin.destroyed).toBe(true);
 });
 
-test('a reader of stdout that goes away ends it without an error', async () => {
+test('a closed stdout ends the bridge without an error', async () => {
   const { near, far } = await sockets.pair();
   const closed = readToEnd(far);
   const [stdout, reader] = duplexPair();

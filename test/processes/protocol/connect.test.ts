@@ -90,14 +90,14 @@ async function failure(promise: Promise<unknown>): Promise<HoldfastError> {
   return error;
 }
 
-test('without a supervisor and not allowed to start one, it says so and starts none', async () => {
+test('without a supervisor and with start: never it fails and starts none', async () => {
   const home = newHome();
   const error = await failure(connectSupervisor({ ...options(home), start: 'never' }));
   expect([error.code, error.next]).toEqual(['not_found', 'start one with `holdfast supervisor start`']);
   expect(() => statSync(home)).toThrow();
 });
 
-test('the first client starts one that has nothing of ours, the next uses it', async () => {
+test('the first client starts a detached supervisor, the next one uses it', async () => {
   const home = newHome();
   const { hello, peer } = await connect(options(home));
   expect(hello).toMatchObject({ protocolVersion: '1', home, supervisor: { name: 'tiny', version: '1.0.0' } });
@@ -111,7 +111,7 @@ test('the first client starts one that has nothing of ours, the next uses it', a
   expect((await connect({ ...options(home), start: 'never' })).hello.supervisor.pid).toBe(pid);
 });
 
-test('a client’s own descriptors stay its own', async () => {
+test('the supervisor does not inherit file descriptors of the client', async () => {
   const home = newHome();
   const marker = join(root, 'marker');
   writeFileSync(marker, '');
@@ -137,7 +137,7 @@ test('a client’s own descriptors stay its own', async () => {
   expect(targets).not.toContain(marker);
 });
 
-test('clients that come all at once end up with one supervisor', async () => {
+test('many clients at once start only one supervisor', async () => {
   const home = newHome();
   const connections = await Promise.all(
     Array.from({ length: 6 }, () => connect(options(home, { behaviour: 'slow' }))),
@@ -145,7 +145,7 @@ test('clients that come all at once end up with one supervisor', async () => {
   expect(new Set(connections.map(({ hello }) => hello.supervisor.pid)).size).toBe(1);
 });
 
-test('the socket of a supervisor that was killed is no obstacle', async () => {
+test('the socket of a killed supervisor is replaced', async () => {
   const home = newHome();
   const first = await connect(options(home));
   const { pid } = first.hello.supervisor;
@@ -156,7 +156,7 @@ test('the socket of a supervisor that was killed is no obstacle', async () => {
   expect(second.hello.supervisor.pid).not.toBe(pid);
 });
 
-test('an older supervisor makes room, for many clients at once', async () => {
+test('an older supervisor hands over, for many clients at once', async () => {
   const home = newHome();
   const old = await connect(options(home, { version: '1.0.0' }));
   const newer = await Promise.all([1, 2, 3].map(() => connect(options(home, { version: '1.1.0' }))));
@@ -166,7 +166,7 @@ test('an older supervisor makes room, for many clients at once', async () => {
   expect((await old.peer.closed)?.code).toBe('shutting_down');
 });
 
-test('of two builds of one version the later one stays', async () => {
+test('of two builds of one version the later one wins', async () => {
   const home = newHome();
   const old = await connect(options(home, { builtAt: 1000 }));
   const later = await connect(options(home, { builtAt: 2000 }));
@@ -176,7 +176,7 @@ test('of two builds of one version the later one stays', async () => {
   expect(earlier.hello.supervisor.pid).toBe(later.hello.supervisor.pid);
 });
 
-test('a newer supervisor, one that will not leave, and one that may not be replaced are used as they are', async () => {
+test('a newer supervisor, one that refuses to hand over, and one that may not be replaced are used unchanged', async () => {
   const home = newHome();
   const { hello } = await connect(options(home, { version: '2.0.0', behaviour: 'stays' }));
   for (const given of [
@@ -236,7 +236,7 @@ test('a supervisor that cannot start says why, and where its log is', async () =
   expect(missing.why).toContain('/no/such/program');
 });
 
-test('one that never answers is given up in time, with the end of its log', async () => {
+test('a supervisor that never responds is a timeout, with the end of its log', async () => {
   const home = newHome();
   mkdirSync(homePaths(home).logs, { recursive: true, mode: 0o700 });
   writeFileSync(homePaths(home).log, 'first\nsecond\n');
@@ -252,7 +252,7 @@ test('one that never answers is given up in time, with the end of its log', asyn
   pids.add(Number(readFileSync(pidFile, 'utf8')));
 });
 
-test('one that took the connection and says nothing is given up in time', async () => {
+test('a supervisor that accepts the connection and says nothing is a timeout', async () => {
   const home = newHome();
   const { hello } = await connect(options(home));
   process.kill(hello.supervisor.pid, 'SIGSTOP');
@@ -263,7 +263,7 @@ test('one that took the connection and says nothing is given up in time', async 
   }
 });
 
-test('one that ends every connection at once is given up in time', async () => {
+test('a supervisor that closes every connection at once is a timeout', async () => {
   const home = newHome();
   mkdirSync(home, { mode: 0o700 });
   const server = createServer((socket) => socket.destroy());
@@ -275,7 +275,7 @@ test('one that ends every connection at once is given up in time', async () => {
   expect(performance.now() - started).toBeLessThan(10_000);
 });
 
-test('giving up is at once', async () => {
+test('cancelling takes effect at once', async () => {
   const controller = new AbortController();
   setTimeout(() => controller.abort(), 50);
   const started = performance.now();
@@ -292,7 +292,7 @@ test('a home may have a long path with spaces', async () => {
   expect((await connect(options(home))).hello.home).toBe(home);
 });
 
-test('a home that others may write to, or that is a file, is refused', async () => {
+test('a home that other users may write to, or that is a file, is refused', async () => {
   const open = newHome();
   mkdirSync(open);
   execFileSync('chmod', ['777', open]);
@@ -302,7 +302,7 @@ test('a home that others may write to, or that is a file, is refused', async () 
   expect((await failure(connectSupervisor(options(file)))).code).toBe('home_damaged');
 });
 
-test('the starter may die while the supervisor comes up', async () => {
+test('the client that starts the supervisor may die meanwhile', async () => {
   const home = newHome();
   const script = `import { connectSupervisor } from ${JSON.stringify(join(import.meta.dirname, '../../../protocol/client/connect.ts'))};
     void connectSupervisor(JSON.parse(process.argv[1]));`;

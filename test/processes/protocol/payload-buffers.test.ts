@@ -9,8 +9,8 @@ const LARGE = 3 * MiB;
 const sockets = new SocketPairs();
 afterAll(() => sockets.dispose());
 
-describe('memory that is given back', () => {
-  test('is used again, and whoever still looks at it sees nothing, not even what comes next', () => {
+describe('a released buffer', () => {
+  test('is reused, and a late reader sees an empty view and never the next payload', () => {
     const payloads = new BufferPool();
     const early = payloads.acquire(LARGE).fill('a');
     const part = early.subarray(100, 200);
@@ -24,7 +24,7 @@ describe('memory that is given back', () => {
     expect(() => early.writeUInt8(1, 0)).toThrow();
   });
 
-  test('twice has one owner after it all the same', () => {
+  test('twice leaves one owner', () => {
     const payloads = new BufferPool();
     const bytes = payloads.acquire(LARGE);
     payloads.release(bytes);
@@ -55,7 +55,7 @@ describe('memory that is given back', () => {
       vi.useRealTimers();
     });
 
-    test('as much as two transfers use, and only while there are some', () => {
+    test('the pool keeps buffers for two transfers, and only while there are transfers', () => {
       const payloads = new BufferPool();
       const lent = Array.from({ length: 10 }, () => payloads.acquire(LARGE));
       for (const bytes of lent) payloads.release(bytes);
@@ -72,7 +72,7 @@ describe('memory that is given back', () => {
 });
 
 describe('a connection', () => {
-  test('lends its caller the bytes of an answer until they are released', async () => {
+  test('gives its caller the payload of a response until it is released', async () => {
     const { near, far } = await sockets.pair();
     const payloads = new BufferPool();
     servingPeer(far, {
@@ -96,7 +96,7 @@ describe('a connection', () => {
     client.close();
   });
 
-  test('has the bytes of an answer to itself until the system has taken them, however late they are read', async () => {
+  test('owns the payload of a response until it has been flushed, however late it is read', async () => {
     const [slow, quick] = [await sockets.pair(), await sockets.pair()];
     const payloads = new BufferPool();
     let taken = 0;
@@ -129,7 +129,7 @@ describe('a connection', () => {
     other.close();
   });
 
-  test('tells whoever lent it the bytes of a call when it needs them no longer', async () => {
+  test('reports when it no longer needs the payload of a call', async () => {
     const { near, far } = await sockets.pair();
     const payloads = new BufferPool();
     const seen: unknown[] = [];
@@ -187,7 +187,7 @@ describe('a connection', () => {
   });
 });
 
-test('a payload that is cut off leaves its memory to the next', () => {
+test('the buffer of a truncated payload returns to the pool', () => {
   const payloads = new BufferPool();
   const frames: Buffer[] = [];
   const { line, bytes } = encodeFrame({ a: 1 }, Buffer.alloc(4 * MiB, 'z'));

@@ -112,7 +112,7 @@ test.each([
   ]);
 });
 
-test('an id that runs already is refused; one that is done may be used again', async () => {
+test('the id of a running request is refused; that of a finished one may be reused', async () => {
   const { near, far } = await sockets.pair();
   const server = servingPeer(far, {
     handlers: { ping: () => ({}), hang: () => new Promise(() => undefined) },
@@ -188,7 +188,7 @@ test('a flood whose sender never reads stops being read', { timeout: 60_000 }, a
 });
 
 test(
-  'a reader that is slow gets everything, and the server keeps only its bound',
+  'a slow reader gets everything, and the server buffers no more than its limit',
   { timeout: 60_000 },
   async () => {
     const { near, far } = await sockets.pair();
@@ -223,7 +223,7 @@ test(
   },
 );
 
-test('requests may not hold more than their bound together', async () => {
+test('requests together may not exceed their limit of bytes', async () => {
   const { near, far } = await sockets.pair();
   const server = servingPeer(far, {
     handlers: { upload: () => new Promise(() => undefined) },
@@ -239,7 +239,7 @@ test('requests may not hold more than their bound together', async () => {
   expect(server.isClosed).toBe(false);
 });
 
-test('calls that wait are bounded on the caller’s side too', async () => {
+test('pending calls are limited on the caller’s side too', async () => {
   const { near, far } = await sockets.pair();
   servingPeer(far, { handlers: { hang: () => new Promise(() => undefined) } });
   const client = callingPeer(near, { outgoingCalls: 3 });
@@ -250,7 +250,7 @@ test('calls that wait are bounded on the caller’s side too', async () => {
 });
 
 test(
-  'a sender that awaits keeps to a slow reader’s pace; one that does not is cut off',
+  'a sender that awaits is slowed down by a slow reader; one that does not is disconnected',
   { timeout: 60_000 },
   async () => {
     const chunk = Buffer.alloc(MiB, 2);
@@ -283,7 +283,7 @@ test(
   },
 );
 
-test('a listener that cannot keep up makes the other side wait', async () => {
+test('a slow listener makes the other side wait', async () => {
   const { near, far } = await sockets.pair();
   const server = servingPeer(far);
   const client = callingPeer(near);
@@ -305,7 +305,7 @@ test('a listener that cannot keep up makes the other side wait', async () => {
   await waitUntil(() => heard === 50_000);
 });
 
-test('progress is left out while the other side does not read', async () => {
+test('progress is dropped while the other side does not read', async () => {
   const { near, far } = await sockets.pair();
   const server = servingPeer(far, {
     handlers: {
@@ -322,7 +322,7 @@ test('progress is left out while the other side does not read', async () => {
   expect(server.isClosed).toBe(false);
 });
 
-test('last words to a reader that never reads do not keep the connection', async () => {
+test('final messages to a reader that never reads do not keep the connection open', async () => {
   const { near, far } = await sockets.pair();
   const server = servingPeer(far, { limits: { lingerMs: 50 } });
   near.pause();

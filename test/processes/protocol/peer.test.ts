@@ -39,7 +39,7 @@ function hangs(ended: string[]): Handler<typeof CALLS.hang, ServerPeer> {
   };
 }
 
-test('a call is answered, and many at once are not mixed up', async () => {
+test('a call gets its response, and concurrent calls get their own', async () => {
   const { client } = await connected({
     handlers: {
       add: async ({ left, right }) => {
@@ -54,7 +54,7 @@ test('a call is answered, and many at once are not mixed up', async () => {
   expect(sums.map(({ sum }) => sum)).toEqual(Array.from({ length: 500 }, (_, n) => n + 1));
 });
 
-test('params may be left out where none are needed', async () => {
+test('params may be omitted if none are required', async () => {
   const { near, far } = await sockets.pair();
   servingPeer(far, { handlers: { ping: () => ({}) } });
   const answer = readToEnd(near);
@@ -64,7 +64,7 @@ test('params may be left out where none are needed', async () => {
   expect((await answer).toString()).toBe('{"jsonrpc":"2.0","id":1,"result":{}}\n');
 });
 
-test('raw bytes ride both ways, up to the limit, unchanged', async () => {
+test('payloads pass in both directions unchanged, up to the limit', async () => {
   const { client } = await connected({
     handlers: {
       upload: (_params, { bytes }) => ({ bytes: bytes.length }),
@@ -84,7 +84,7 @@ test('raw bytes ride both ways, up to the limit, unchanged', async () => {
   expect(await client.call('upload', {})).toEqual({ bytes: 0 });
 });
 
-test('bytes where none belong are refused before they leave', async () => {
+test('a payload where none is allowed is refused before it is sent', async () => {
   const { client } = await connected({ handlers: { ping: () => ({}) } });
   expect((await failure(client.call('ping', {}, { bytes: Buffer.from('x') }))).code).toBe('invalid_params');
 });
@@ -111,7 +111,7 @@ test('params are checked on both sides', async () => {
   expect(error.data.why).toMatch(/^right: .*whole number/);
 });
 
-test('an answer that violates the protocol is an error, and ends the connection', async () => {
+test('a response that violates the protocol is an error and closes the connection', async () => {
   const { client, server } = await connected({
     handlers: { lie: () => ({ truth: 42 as unknown as string }) },
   });
@@ -120,7 +120,7 @@ test('an answer that violates the protocol is an error, and ends the connection'
   expect((await server.closed)?.code).toBe('protocol_error');
 });
 
-test('errors of ours arrive whole, others say nothing of what is inside', async () => {
+test('our errors arrive complete, and other errors reveal no internals', async () => {
   const internal: unknown[] = [];
   const { client } = await connected({
     internal,
@@ -149,7 +149,7 @@ test('errors of ours arrive whole, others say nothing of what is inside', async 
   expect(internal).toEqual([expect.objectContaining({ message: 'ENOENT: /root/secret/path' })]);
 });
 
-test('a handler that gives what cannot be sent fails alone', async () => {
+test('a handler with a result that cannot be sent fails alone', async () => {
   const internal: unknown[] = [];
   const { client } = await connected({
     internal,
@@ -160,7 +160,7 @@ test('a handler that gives what cannot be sent fails alone', async () => {
   expect(internal).toHaveLength(1);
 });
 
-test('unknown methods and methods without a handler are told apart from failures', async () => {
+test('unknown methods and methods without a handler differ from failures', async () => {
   const { client } = await connected();
   expect((await failure(client.call('missing', {}))).code).toBe('method_not_found');
   // Our own client has no such methods: whoever says these words is somebody else.
@@ -182,7 +182,7 @@ test('unknown methods and methods without a handler are told apart from failures
   expect(codes).toEqual(names.map((_, id) => [id, 'method_not_found']));
 });
 
-test('cancelling rejects at once, reaches the handler, and the late answer is dropped', async () => {
+test('cancelling rejects at once and reaches the handler, and the late response is dropped', async () => {
   const ended: string[] = [];
   const { client, server } = await connected({ handlers: { hang: hangs(ended), ping: () => ({}) } });
   const controller = new AbortController();
@@ -231,7 +231,7 @@ test('progress reaches its own caller, in order', async () => {
   }
 });
 
-test('what follows an answer is heard after its caller has gone on', async () => {
+test('notifications after a response arrive after its caller has continued', async () => {
   const { client, server } = await connected({
     handlers: {
       ping: () => {
@@ -256,7 +256,7 @@ test('what follows an answer is heard after its caller has gone on', async () =>
   }
 });
 
-test('notifications carry bytes, reach every listener, and one that throws harms nobody', async () => {
+test('notifications carry payloads and reach every listener, even if one throws', async () => {
   const { near, far } = await sockets.pair();
   const internal: unknown[] = [];
   const server = servingPeer(far);
@@ -280,7 +280,7 @@ test('notifications carry bytes, reach every listener, and one that throws harms
   });
 });
 
-test('when the connection ends every pending call rejects and every handler is told', async () => {
+test('when the connection ends, every pending call rejects and every handler is aborted', async () => {
   const ended: string[] = [];
   for (const who of ['client', 'server'] as const) {
     const pair = await connected({ handlers: { hang: hangs(ended) } });
@@ -297,7 +297,7 @@ test('when the connection ends every pending call rejects and every handler is t
   }
 });
 
-test('a process that is killed is the end of its connection', async () => {
+test('killing a process ends its connection', async () => {
   const { near, far } = await sockets.pair();
   const ended: string[] = [];
   const server = servingPeer(far, { handlers: { hang: hangs(ended) } });
@@ -309,7 +309,7 @@ test('a process that is killed is the end of its connection', async () => {
   await waitUntil(() => ended.length === 1);
 });
 
-test('closing with a reason answers what is pending with it, and tells it', async () => {
+test('closing with a reason sends it and responds to pending requests with it', async () => {
   const ended: string[] = [];
   const { client, server } = await connected({ handlers: { hang: hangs(ended) } });
   const calling = failure(client.call('hang', {}));
@@ -321,7 +321,7 @@ test('closing with a reason answers what is pending with it, and tells it', asyn
   await waitUntil(() => ended.length === 1);
 });
 
-test('both ends may call each other on one connection', async () => {
+test('both ends can call each other on one connection', async () => {
   const { near, far } = await sockets.pair();
   const make = (stream: typeof near, name: string) =>
     new Peer({

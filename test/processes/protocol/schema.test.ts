@@ -19,11 +19,11 @@ function referencesIn(value: unknown): string[] {
   );
 }
 
-test('what is published is what the programs use', () => {
+test('the published schemas are up to date', () => {
   execFileSync(process.execPath, [join(root, 'protocol/schema/publish.ts'), '--check'], { stdio: 'pipe' });
 });
 
-test('every reference leads somewhere, and every method is there', () => {
+test('every reference resolves, and every method is included', () => {
   const document = published('protocol.schema.json');
   const parts = document['$defs'] as Record<string, unknown>;
   const references = new Set(referencesIn(document));

@@ -44,7 +44,7 @@ function numbered(length: number): Buffer {
   return bytes;
 }
 
-test('both ends are read into one memory, again and again', async () => {
+test('both ends read into one shared buffer', async () => {
   const { near, far, given } = await pair();
   expect(far).not.toBe(given);
   for (const [from, to] of [
@@ -64,7 +64,7 @@ test('both ends are read into one memory, again and again', async () => {
   }
 });
 
-test('who reads it as any stream may keep what came', async () => {
+test('a reader of the plain stream may keep its chunks', async () => {
   const { near, far } = await pair();
   const sent = numbered(8 * MiB);
   const kept: Buffer[] = [];
@@ -96,7 +96,7 @@ test.each(['as pieces', 'as a stream'])('a reader that pauses stops the writer, 
   expect(Buffer.concat(kept).equals(sent)).toBe(true);
 });
 
-test('what came before anybody read is not lost, and the end comes after it', async () => {
+test('data that arrived before the first reader is not lost, and the end follows it', async () => {
   const { near, far } = await pair();
   near.end('early');
   await sleep(50);
@@ -108,7 +108,7 @@ test('what came before anybody read is not lost, and the end comes after it', as
   expect(seen).toEqual(['early', 'end', 'close']);
 });
 
-test('a server counts what it accepted for as long as it is open', async () => {
+test('a server counts accepted connections until they are closed', async () => {
   const { near, far } = await pair();
   const count = () => new Promise<number>((resolve) => server.getConnections((_error, n) => resolve(n)));
   expect(await count()).toBe(1);
@@ -140,7 +140,7 @@ test.each([
   expect(bytes.equals(numbered(3 * MiB))).toBe(true);
 });
 
-test('messages and bytes of two peers are whole, however they are cut, and what follows a release can be kept', async () => {
+test('messages and payloads of two peers are intact in chunks of any size, and later data can be kept after a release', async () => {
   const { near, far } = await pair();
   const random = new SeededRandom(11);
   servingPeer(far, {

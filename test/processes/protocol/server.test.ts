@@ -60,7 +60,7 @@ function codeOf(promise: Promise<unknown>): Promise<string | undefined> {
   );
 }
 
-test('before hello only ping and a hand-over are served', async () => {
+test('before hello only ping and handover are served', async () => {
   await serve({
     ping: () => ({}),
     'profile/list': () => ({ profiles: [] }),
@@ -80,7 +80,7 @@ test('before hello only ping and a hand-over are served', async () => {
   expect(await peer.call('profile/list', {})).toEqual({ profiles: [] });
 });
 
-test('a client of another home is refused, one that spells it differently is not', async () => {
+test('a client of another home is refused, but not one that writes the same path differently', async () => {
   await serve({});
   const peer = await dial();
   expect(await codeOf(peer.call('hello', { ...hello, home: root }))).toBe('invalid_state');
@@ -89,7 +89,7 @@ test('a client of another home is refused, one that spells it differently is not
   expect((await peer.call('hello', { ...hello, home: join(home, 'self') })).home).toBe(home);
 });
 
-test('what belongs to a connection ends with it, and connections are counted', async () => {
+test('everything that belongs to a connection ends with it, and connections are counted', async () => {
   const subscribed = new Set<ClientPeer>();
   const server = await serve({
     'session/subscribe': (_params, { peer }) => {
@@ -109,7 +109,7 @@ test('what belongs to a connection ends with it, and connections are counted', a
   expect(subscribed.size).toBe(1);
 });
 
-test('closing answers what is pending, tells every client, and removes the socket', async () => {
+test('closing responds to pending requests, notifies every client and removes the socket', async () => {
   const server = await serve({ 'turn/wait': () => new Promise(() => undefined) });
   const peer = await dial();
   await peer.call('hello', hello);
@@ -122,7 +122,7 @@ test('closing answers what is pending, tells every client, and removes the socke
   await expect(dialAt(place())).rejects.toMatchObject({ code: 'ENOENT' });
 });
 
-test('an answer that is ready leaves before the connection does', async () => {
+test('a response that is ready is sent before the connection closes', async () => {
   const server = await serve({
     'supervisor/handover': () => {
       setImmediate(() => void server.close());
@@ -134,13 +134,13 @@ test('an answer that is ready leaves before the connection does', async () => {
   expect((await peer.closed)?.code).toBe('shutting_down');
 });
 
-test('what a killed supervisor left in the place of the socket is removed', async () => {
+test('the stale socket of a killed supervisor is removed', async () => {
   writeFileSync(join(home, 'supervisor.sock'), 'left');
   await serve({ ping: () => ({}) });
   expect(await (await dial()).call('ping', {})).toEqual({});
 });
 
-test('a connection that never says hello makes room', async () => {
+test('a connection that never says hello is closed', async () => {
   const broken: HoldfastError[] = [];
   const server = await serve({}, { helloMs: 30, onConnectionBroken: (error) => broken.push(error) });
   const silent = await dial();

@@ -85,7 +85,7 @@ test.each([
 });
 
 test.each([true, false])(
-  'a long and a short spelling of one place meet (through /proc: %s)',
+  'a long and a short path of one socket connect (through /proc: %s)',
   async (useProc) => {
     const place = newPlace(useProc);
     await listen(place);
@@ -94,7 +94,7 @@ test.each([true, false])(
   },
 );
 
-test('what a killed process left is refused by the dialler and removed by the next listener', async () => {
+test('the socket of a killed process refuses connections and is removed by the next listener', async () => {
   const place = newPlace(true);
   writeFileSync(join(place.directory, place.name), '');
   await expect(dialAt(place)).rejects.toMatchObject({ code: 'ECONNREFUSED' });
@@ -104,7 +104,7 @@ test('what a killed process left is refused by the dialler and removed by the ne
   removeStaleSocket(newPlace(true));
 });
 
-test('a socket that moved in under another descriptor of the same number is not removed', async () => {
+test('a new socket with the same descriptor number is not removed', async () => {
   const first = newPlace(true);
   const second = newPlace(true);
   const end = await listenAt(echo(), first);
@@ -113,7 +113,7 @@ test('a socket that moved in under another descriptor of the same number is not 
   expect(await answers(second)).toBe(true);
 });
 
-test('a directory that others may write to is not used', async () => {
+test('a directory that other users may write to is refused', async () => {
   const place = newPlace(true);
   chmodSync(place.directory, 0o770);
   await expect(listenAt(echo(), place)).rejects.toMatchObject({ code: 'permission_denied' });
@@ -156,7 +156,7 @@ test.runIf(process.getuid?.() === 0)('directories of another user are not used (
   }
 });
 
-test('dialling can be given up', async () => {
+test('connecting can be cancelled', async () => {
   const place = newPlace(true);
   await listen(place);
   await expect(dialAt(place, AbortSignal.abort())).rejects.toMatchObject({ code: 'cancelled' });

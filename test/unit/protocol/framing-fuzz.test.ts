@@ -217,7 +217,7 @@ function decodeInPieces(random: SeededRandom, stream: Buffer): Outcome {
 }
 
 test(
-  'whatever arrives in whatever pieces is decoded as the rules say, or ends with a typed error',
+  'any input in chunks of any size is decoded correctly or ends with a typed error',
   { timeout: 1_200_000 },
   () => {
     const seed = seedOfRun('frames');

@@ -32,7 +32,7 @@ function nested(depth: number): string {
   return `{"a":${'['.repeat(depth - 1)}${']'.repeat(depth - 1)}}`;
 }
 
-test('messages and payloads arrive as they were sent, whatever the pieces are', () => {
+test('messages and payloads arrive unchanged in chunks of any size', () => {
   const payload = Buffer.from([0, 10, 13, 255, 123, 125, 10, 10]);
   const stream = Buffer.concat([
     wire({ n: 1, text: 'ü\n"{[' }),
@@ -90,7 +90,7 @@ test.each([
   expect(reasonOf(() => decode([line]))).toBe(`protocol_error ${reason}`);
 });
 
-test('what looks like a forbidden key and is none passes', () => {
+test('a key that only resembles a forbidden one is accepted', () => {
   const message = {
     constructor: 'Ford',
     text: '__proto__',
@@ -100,14 +100,14 @@ test('what looks like a forbidden key and is none passes', () => {
   expect(JSON.stringify(frame?.message)).toBe(JSON.stringify(message));
 });
 
-test('a line is taken up to its limit and not beyond', () => {
+test('a line may have the maximum length and no more', () => {
   const longest = `{"a":"${'x'.repeat(FRAME_LIMITS.lineBytes - 8)}"}`;
   expect(longest).toHaveLength(FRAME_LIMITS.lineBytes);
   expect(decode([Buffer.from(`${longest}\n`)])).toHaveLength(1);
   expect(reasonOf(() => decode([Buffer.from(` ${longest}\n`)]))).toBe('protocol_error line_too_long');
 });
 
-test('a line without an end is refused at the limit, and before it no more than the limit is held', () => {
+test('a line without an end is refused at the limit, and no more than the limit is buffered', () => {
   const decoder = new FrameDecoder(() => undefined);
   const piece = Buffer.alloc(1000, 'x');
   let pushed = 0;
@@ -123,13 +123,13 @@ test('a line without an end is refused at the limit, and before it no more than 
   expect(decoder.buffered).toBe(0);
 });
 
-test('a payload is taken up to its limit', () => {
+test('a payload may have the maximum size', () => {
   const payload = Buffer.alloc(FRAME_LIMITS.payloadBytes, 7);
   const [frame] = decode([wire({}, payload)]);
   expect(frame?.bytes?.equals(payload)).toBe(true);
 });
 
-test('depth is taken up to its limit, and brackets in strings do not count', () => {
+test('nesting up to the limit is accepted, and brackets in strings do not count', () => {
   expect(decode([Buffer.from(`${nested(FRAME_LIMITS.depth)}\n`)])).toHaveLength(1);
   const quoted = JSON.stringify({ a: `\\"${'['.repeat(500)}\\` });
   expect(decode([Buffer.from(`${quoted}\n`)])).toHaveLength(1);
@@ -138,11 +138,11 @@ test('depth is taken up to its limit, and brackets in strings do not count', () 
   );
 });
 
-test('a million brackets cost no stack', () => {
+test('a million brackets do not overflow the stack', () => {
   expect(reasonOf(() => decode([Buffer.from(`${'['.repeat(1_000_000)}\n`)]))).toBe('protocol_error too_deep');
 });
 
-test('frames before a broken one are delivered, and nothing after it', () => {
+test('frames before an invalid one are delivered, and none after it', () => {
   const seen: unknown[] = [];
   const decoder = new FrameDecoder((frame) => seen.push(frame.message['n']));
   const stream = Buffer.concat([wire({ n: 1 }), Buffer.from('broken\n'), wire({ n: 2 })]);
@@ -151,7 +151,7 @@ test('frames before a broken one are delivered, and nothing after it', () => {
   expect(seen).toEqual([1]);
 });
 
-test('an end inside a line or a payload is told', () => {
+test('an end inside a line or a payload is an error', () => {
   for (const cut of [Buffer.from('{"a"'), Buffer.from('{"bytes":3}\nab')]) {
     expect(reasonOf(() => decode([cut]))).toBe('protocol_error cut_off');
   }
@@ -185,7 +185,7 @@ test('a sender refuses what the receiver would refuse', () => {
   for (const [reason, run] of refused) expect(reasonOf(run)).toBe(`invalid_request ${reason}`);
 });
 
-test('a line that comes byte by byte costs time in proportion to its length', () => {
+test('decoding a line that arrives byte by byte takes linear time', () => {
   const feed = (length: number): number => {
     const line = Buffer.from(`{"a":"${'x'.repeat(length)}"}\n`);
     const frames: Frame[] = [];

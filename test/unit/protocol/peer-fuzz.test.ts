@@ -100,7 +100,7 @@ function served(stream: Duplex, internal: unknown[]) {
 }
 
 test(
-  'whatever is said, a peer answers each request once or ends with a reason, and holds nothing afterwards',
+  'for any input a peer responds to each request once or closes with a reason, and leaks nothing',
   { timeout: 600_000 },
   async () => {
     const seed = seedOfRun('peers');

@@ -31,7 +31,7 @@ describe('the name of a session', () => {
     },
   );
 
-  test('is in one Unicode form', () => {
+  test('is normalized to one Unicode form', () => {
     expect(SessionNameSchema.parse('a\u0301')).toBe('\u00e1');
   });
 });

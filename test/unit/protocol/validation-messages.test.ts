@@ -18,7 +18,7 @@ function words(schema: z.ZodType, value: unknown): string {
   return error === undefined ? 'it fits' : formatIssues(error);
 }
 
-describe('what is wrong with a value is said in plain words', () => {
+describe('validation messages are plain English', () => {
   test.each([
     [z.string().min(1), '', 'must not be empty'],
     [z.string().min(3), 'a', 'must have at least 3 characters'],
@@ -53,7 +53,7 @@ describe('what is wrong with a value is said in plain words', () => {
     }
   });
 
-  test('whatever is wrong with the parameters of whatever method', () => {
+  test('invalid parameters of any method', () => {
     const wrong: unknown[] = [
       undefined,
       null,
