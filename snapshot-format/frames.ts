@@ -30,7 +30,7 @@ export const FRAME = {
   /** Uncompressed size limit. */
   maxBytes: 2 * 2 ** 20,
   maxObjects: 4096,
-  /** One record of a frame's table, see `encodeRecords`. */
+  /** One record of a frame's table, see `encodeFrameTable`. */
   recordBytes: 41,
 } as const;
 

@@ -233,7 +233,7 @@ export async function readFrame(file: PackFile, frame: PackFrame): Promise<Buffe
   return decompressFrame(frame.encoding, frame.rawLength, await readStoredFrame(file, frame));
 }
 
-/** One object with its hash checked. Throws `snapshot_damaged`, also where it is of another kind. */
+/** One object with its hash checked. Throws `snapshot_damaged`, also for an object of another kind. */
 export async function readObject(
   file: PackFile,
   index: PackIndex,

@@ -92,7 +92,7 @@ export const SNAPSHOT_CALLS = {
       root: RootHashSchema,
       path: WorkspacePathSchema.nullable(),
       dryRun: z.boolean(),
-      seen: RootHashSchema.nullable().default(null),
+      scannedRoot: RootHashSchema.nullable().default(null),
     }),
     result: RestoreResultSchema,
   },

@@ -155,13 +155,13 @@ export class WorkspaceSnapshots implements Disposable {
    * changed has `untouched` in its details.
    */
   async restore(
-    { root, path, dryRun, seen }: TaskParams<'restore'>,
+    { root, path, dryRun, scannedRoot }: TaskParams<'restore'>,
     work: TaskRuntime,
   ): Promise<RestoreResult> {
     const objects = new RemoteObjects(work.store);
     const run = { isBegun: () => false };
     try {
-      return await this.#restore({ root, path, dryRun, seen }, objects, work, run);
+      return await this.#restore({ root, path, dryRun, scannedRoot }, objects, work, run);
     } catch (error) {
       if (run.isBegun() || !(error instanceof HoldfastError)) throw error;
       const { code, message, why, next, details } = error;
@@ -173,7 +173,7 @@ export class WorkspaceSnapshots implements Disposable {
   }
 
   async #restore(
-    { root, path, dryRun, seen }: TaskParams<'restore'>,
+    { root, path, dryRun, scannedRoot }: TaskParams<'restore'>,
     objects: RemoteObjects,
     work: TaskRuntime,
     run: { isBegun: () => boolean },
@@ -181,7 +181,7 @@ export class WorkspaceSnapshots implements Disposable {
     const names = path === null ? [] : parsePath(path);
     const wanted = parseRoot(await objects.read(parseHash(root), OBJECT_KINDS.root));
     const cleared = !dryRun && (await this.#removeLeftovers());
-    if (cleared || seen === null || seen !== this.#lastRoot) {
+    if (cleared || scannedRoot === null || scannedRoot !== this.#lastRoot) {
       await this.#readCache(work, false);
       const sink = new NullSink(this.#unconfirmed);
       await this.#scan(work, { sink, budgetBytes: null, frozen: false, leaseTimeoutMs: leaseTimeout(false) });

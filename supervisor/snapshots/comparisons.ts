@@ -144,27 +144,22 @@ export class Comparisons {
   /** The next chunk of a patch. */
   async patch(request: CompareRequest, options: SnapshotCallOptions): Promise<PatchAnswer> {
     const sides = this.#sides(request);
-    return await this.#compare(sides, request, options, async (kept, trees, store, now) => {
-      const patch = this.#openPatch(request.cursor, kept, trees);
+    return await this.#compare(sides, request, options, async (cached, trees, store, now) => {
+      const patch = this.#openPatch(request.cursor, cached, trees);
       patch.reader.store = store;
       let isCached = false;
       try {
         const { bytes, resumeAfter, isCut, isLast, omitted, omittedPaths } = await patch.stream.next();
         const caveats = caveatsOfSides(sides, now);
-        const told = { bytes, omitted, omittedPaths: omittedPaths.map(formatPath), caveats };
-        if (isLast) return { ...told, nextCursor: null };
+        const answer = { bytes, omitted, omittedPaths: omittedPaths.map(formatPath), caveats };
+        if (isLast) return { ...answer, nextCursor: null };
         this.#serial += 1;
         const { before, after } = trees;
-        const rest = `${isCut ? CUT : WHOLE}${this.#serial}`;
-        const nextCursor = writeDiffCursor({
-          before,
-          after,
-          callerState: rest,
-          resumeAfter: resumeAfter ?? [],
-        });
+        const callerState = `${isCut ? CUT : WHOLE}${this.#serial}`;
+        const nextCursor = writeDiffCursor({ before, after, callerState, resumeAfter: resumeAfter ?? [] });
         this.#cachePatch(nextCursor, patch);
         isCached = true;
-        return { ...told, nextCursor };
+        return { ...answer, nextCursor };
       } finally {
         if (!isCached) await patch.stream.close();
       }
@@ -179,13 +174,16 @@ export class Comparisons {
       this.#patches.delete(cursor);
       return previous;
     }
-    if (trees.rest.startsWith(CUT)) {
+    if (trees.callerState.startsWith(CUT)) {
       throw new HoldfastError('conflict', 'The patch cannot be continued', {
         why: 'the supervisor has closed it, and the cursor is in the middle of a file',
         next: 'request the patch again from the beginning',
       });
     }
-    return { stream: new PatchStream(comparison, reader, trees.behind, this.#options.lineWorker), reader };
+    return {
+      stream: new PatchStream(comparison, reader, trees.resumeAfter, this.#options.lineWorker),
+      reader,
+    };
   }
 
   async close(): Promise<void> {
@@ -225,7 +223,7 @@ export class Comparisons {
   ): Promise<ChangesPage> {
     return await this.#compare(sides, request, options, async ({ comparison }, trees, _store, now) => {
       const limit = request.limit ?? DIFF_LIMITS.default;
-      const { changes, next } = await comparison.page(trees.behind, limit, options.signal);
+      const { changes, next } = await comparison.page(trees.resumeAfter, limit, options.signal);
       const { before, after } = trees;
       return {
         changes,
@@ -242,7 +240,7 @@ export class Comparisons {
     sides: ComparedSides,
     { path, cursor }: Pick<CompareRequest, 'path' | 'cursor'>,
     options: SnapshotCallOptions,
-    act: (kept: CachedComparison, trees: Trees, store: LineageStore, now: ScanResult | null) => Promise<T>,
+    act: (cached: CachedComparison, trees: Trees, store: LineageStore, now: ScanResult | null) => Promise<T>,
   ): Promise<T> {
     const { stores, snapshotCreation, leasedRoots } = this.#options;
     const { lineage, sessionId, a, b } = sides;
@@ -271,18 +269,23 @@ export class Comparisons {
       if (previous !== null && !(previous.before.equals(before) && previous.after.equals(after)))
         throw comparisonExpired();
       for (const root of isNow ? [now] : []) if (root !== null) leasedRoots.lease(lineage, root);
-      const kept = await this.#comparison(
+      const cached = await this.#comparison(
         store,
         overlay,
         // The tree of a clean workspace has no file contents to search for edited renames.
         { lineage, before, after, names, findEdited: a !== 'clean' && b !== 'clean' },
         options.signal,
       );
-      const behind = previous?.resumeAfter ?? null;
-      const isInside = behind !== null && names.every((name, index) => behind[index]?.equals(name));
+      const resumeAfter = previous?.resumeAfter ?? null;
+      const isInside = resumeAfter !== null && names.every((name, index) => resumeAfter[index]?.equals(name));
       return await act(
-        kept,
-        { before, after, behind: isInside ? behind : null, rest: previous?.callerState ?? '' },
+        cached,
+        {
+          before,
+          after,
+          resumeAfter: isInside ? resumeAfter : null,
+          callerState: previous?.callerState ?? '',
+        },
         store,
         scan,
       );
@@ -317,13 +320,13 @@ export class Comparisons {
     const comparison =
       previous?.comparison ??
       (await Comparison.create(reader, { before, after, path: names, signal, findEdited }));
-    const kept = { comparison, reader };
-    this.#comparisons.set(key, kept);
+    const cached = { comparison, reader };
+    this.#comparisons.set(key, cached);
     for (const oldest of this.#comparisons.keys()) {
       if (this.#comparisons.size <= CACHE_SIZES.comparisons) break;
       this.#comparisons.delete(oldest);
     }
-    return kept;
+    return cached;
   }
 
   #cachePatch(cursor: string, { stream, reader }: OpenPatch): void {
@@ -368,8 +371,8 @@ function keyOf({ lineage, before, after, names }: Omit<ComparisonKey, 'findEdite
 interface Trees {
   readonly before: Hash;
   readonly after: Hash;
-  readonly behind: PathSegments | null;
-  readonly rest: string;
+  readonly resumeAfter: PathSegments | null;
+  readonly callerState: string;
 }
 
 /** How the cursor of a patch says whether it is in the middle of a file or between two files. */

@@ -88,7 +88,7 @@ export class SnapshotConnection {
     });
   }
 
-  /** Errors: those of `greetSidecar`. */
+  /** Errors: those of the handshake with the sidecar. */
   static async open(dial: () => Promise<Duplex>, sessionId: string): Promise<SnapshotConnection> {
     const connection = new SnapshotConnection(await dial(), sessionId);
     await handshake(connection.#peer, sessionId);
@@ -120,7 +120,7 @@ export class SnapshotConnection {
       readonly root: string;
       readonly path: string | null;
       readonly dryRun: boolean;
-      readonly seen: string | null;
+      readonly scannedRoot: string | null;
     },
     store: LineageStore,
     options: SnapshotCallOptions = {},

@@ -202,14 +202,14 @@ export class Restores {
     const { signal, onProgress } = request;
     const hydrationSource = intents.pendingHydration(row.id);
     if (hydrationSource !== null) return service.find(hydrationSource);
-    const take = (): Promise<CreatedSnapshot | null> =>
+    const createUndo = (): Promise<CreatedSnapshot | null> =>
       retryIfSandboxLost(async (isRetry) => {
         if (isRetry) await lifecycle.ensureSidecarLocked(row);
         return await snapshotCreation.createLocked(row, { reason, signal, onProgress });
       });
-    if (request.force) return await service.tryCreate(row, reason, take);
+    if (request.force) return await service.tryCreate(row, reason, createUndo);
     try {
-      const undo = (await take())?.row ?? null;
+      const undo = (await createUndo())?.row ?? null;
       if (undo !== null && undo.missing > 0) throw incomplete(undo);
       return undo;
     } catch (error) {
@@ -264,7 +264,7 @@ export class Restores {
       for (let attempt = 1; ; attempt += 1) {
         try {
           if (attempt > 1) await lifecycle.ensureSidecarLocked(row);
-          const params = { root, path, dryRun: false, seen: scannedRoot };
+          const params = { root, path, dryRun: false, scannedRoot };
           return await snapshotCreation.withConnection(row.id, (connection) =>
             connection.restore(params, store, options),
           );

@@ -81,10 +81,10 @@ export class SnapshotService {
   async tryCreate(
     session: SessionRow,
     reason: SnapshotReason,
-    take: () => Promise<CreatedSnapshot | null>,
+    create: () => Promise<CreatedSnapshot | null>,
   ): Promise<SnapshotRow | null> {
     try {
-      return (await take())?.row ?? null;
+      return (await create())?.row ?? null;
     } catch (error) {
       this.#recordFailure(session, reason, HoldfastError.from(error, 'The snapshot could not be created'));
       return null;

@@ -25,7 +25,7 @@ export interface TurnSnapshotsOptions {
   /** Whether the session's profile says `snapshots: required`. */
   readonly isRequired: (session: SessionRow) => boolean;
   readonly log: Log;
-  /** MAX_WAIT_MS when left out. */
+  /** Default: MAX_WAIT_MS. */
   readonly maxWaitMs?: number | undefined;
 }
 

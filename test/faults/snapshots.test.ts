@@ -86,7 +86,7 @@ async function fill(folder: string, what: 'bytes' | 'inodes'): Promise<() => Pro
   return () => rm(place, { recursive: true });
 }
 
-describe('a store that is full', () => {
+describe('a full store', () => {
   test.for(['bytes', 'inodes'] as const)(
     'of %s: reported as such, nothing is damaged, turns continue, deletes work',
     async (what, { skip }) => {

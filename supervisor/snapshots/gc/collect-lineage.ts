@@ -100,8 +100,8 @@ async function collectOnce(
         return copyNeeded(store, prepared, directory);
       });
     } catch (error) {
-      const failure = storageError(error, 'Snapshots could not be packed together');
-      // Room was made, if not enough to make more of it.
+      const failure = storageError(error, 'The packs of snapshots could not be rewritten');
+      // Some space was freed, but not enough to rewrite packs.
       if (dropped > 0 && failure.code === 'no_space') return { freedBytes: dropped, missing, done: true };
       throw failure;
     }
@@ -109,7 +109,7 @@ async function collectOnce(
     const rewritten = await replace(options, prepared, plan.rewrite, copied);
     return { freedBytes: dropped + (rewritten ?? 0), missing, done: rewritten !== null };
   } catch (error) {
-    throw storageError(error, 'Snapshots could not be cleared away');
+    throw storageError(error, 'Unused packs of snapshots could not be removed');
   } finally {
     for (const directory of directories) await removeTree(directory);
   }
@@ -128,11 +128,12 @@ async function survey(store: LineageStore, { roots, signal }: CollectOptions): P
     });
   }
   const plan = planCollection(await packUsages(store, marks, slices));
-  // A file that is no pack any more may be one again – a disk that comes back – as long as something is missed.
-  const broken = lost.size === 0 ? store.unreadablePacks.map(({ name }) => name) : [];
+  // An unreadable pack may become readable again, for example after a disk error, so it stays while objects are
+  // missing.
+  const unreadable = lost.size === 0 ? store.unreadablePacks.map(({ name }) => name) : [];
   return {
     marks,
-    plan: { drop: new Set([...plan.drop, ...broken]), rewrite: plan.rewrite },
+    plan: { drop: new Set([...plan.drop, ...unreadable]), rewrite: plan.rewrite },
     surveyed: new Set(store.packs.map(({ name }) => name)),
     missing: lost.size,
   };

@@ -194,18 +194,18 @@ export class LineageStore implements ObjectReader {
   /** The answer to `store/read`. Errors: `snapshot_damaged` when the first object is missing or unreadable. */
   async readFramesWith(hashes: readonly Hash[]): Promise<{ frames: SentFrame[]; bytes: Buffer }> {
     const chosen: Hash[] = [];
-    const taken = new Set<string>();
+    const chosenFrames = new Set<string>();
     let expected = 0;
     for (const hash of hashes) {
       const found = chosen.length === 0 ? this.#getOrThrow(hash) : this.find(hash);
       if (found === null) break;
       const { pack, object } = found;
       const key = `${pack.name} ${object.frame}`;
-      if (taken.has(key)) continue;
+      if (chosenFrames.has(key)) continue;
       const table = this.#objectsByFrame(pack)[object.frame]?.length ?? 0;
       expected += table * FRAME.recordBytes + pack.index.frame(object.frame).storedLength;
       if (chosen.length > 0 && expected > FRAME_LIMITS.payloadBytes) break;
-      taken.add(key);
+      chosenFrames.add(key);
       chosen.push(hash);
     }
     const frames: SentFrame[] = [];
@@ -269,10 +269,10 @@ export class LineageStore implements ObjectReader {
     urgently(() => beginDropping(this.directory, packNames));
     await failpoint('gc.after-intent');
     this.#cache.clear();
-    const gone = this.#packs.filter(({ name }) => packNames.has(name));
+    const removed = this.#packs.filter(({ name }) => packNames.has(name));
     this.#packs = this.#packs.filter(({ name }) => !packNames.has(name));
     this.#rebuildOrder();
-    for (const pack of gone) await pack.file.close();
+    for (const pack of removed) await pack.file.close();
     for (const pack of this.#unreadablePacks.filter(({ name }) => packNames.has(name))) {
       this.#unreadablePacks.splice(this.#unreadablePacks.indexOf(pack), 1);
     }

@@ -46,7 +46,7 @@ async function hold(session: string, how: 'stays' | 'again'): Promise<() => void
 }
 
 test.each(['stays', 'again'] as const)(
-  'a lease that %s does not keep a snapshot from being taken',
+  'a lease that %s does not prevent a snapshot',
   async (how) => {
     await home.runOk(['run', 'sh', 'echo kept > beside', '--session', how]);
     const release = await hold(how, how);
@@ -69,7 +69,7 @@ test.each(['stays', 'again'] as const)(
 );
 
 test(
-  'the next turn begins, and says that its snapshot was not there yet; where the profile requires it the turn waits',
+  'the next turn begins and says that its snapshot was not complete; if the profile requires one, the turn waits',
   async () => {
     await Promise.all(
       ['sh', 'strict'].map((profile) => home.runOk(['run', profile, 'true', '--session', 'held'])),

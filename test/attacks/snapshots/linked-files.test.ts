@@ -39,7 +39,7 @@ interface Listed {
   }[];
 }
 
-test('a file with a thousand names is read once before the next turn, after a touch, and before its session is deleted', async () => {
+test('a file with a thousand hard links is read once before the next turn, after a touch, and before its session is deleted', async () => {
   const turn = (script: string): Promise<string> => home.runOk(['run', 'sh', script, '--session', 'links']);
   const newest = async () =>
     ((await home.runJson(['snapshot', 'list', 'links'])) as Listed).snapshots.find(({ bytes }) => bytes > 0);

@@ -47,12 +47,12 @@ async function clear(): Promise<void> {
   expect((await arena.pair.runInAgent(['bash', '-c', script])).exitCode).toBe(0);
 }
 
-describe('trees that somebody made to do harm', () => {
+describe('hostile trees', () => {
   test.each([
     ['links to everything that the sidecar alone has', ['links', '/workspace/links']],
     ['names that are hard to write', ['hard-names', '/workspace/names']],
     ['FIFOs, sockets, closed folders, and a terabyte that is not there', ['special', '/workspace/special']],
-  ])('%s come back exactly, and give nothing of what lies outside', async (_what, deed) => {
+  ])('%s are restored exactly, and reveal nothing outside the workspace', async (_what, deed) => {
     await clear();
     await arena.runAttack(...deed);
     const before = await look();
@@ -71,7 +71,7 @@ describe('trees that somebody made to do harm', () => {
     expectNothingFromOutside();
   });
 
-  test('a tree deeper than any path can name comes back', async () => {
+  test('a tree deeper than the longest path can be restored', async () => {
     await clear();
     // A path has 4,096 bytes at most, and each level takes two.
     await arena.runAttack('deep', '/workspace/deep', String(SOAK ? 12_000 : 2100));
@@ -90,7 +90,7 @@ describe('trees that somebody made to do harm', () => {
   });
 
   test.runIf(process.getuid?.() === 0)(
-    'a device is refused by its path, and so is what is mounted (needs root)',
+    'a device and a mount are rejected by their paths (needs root)',
     async () => {
       await clear();
       const folder = arena.pair.path('workspace/f%older');
@@ -113,7 +113,7 @@ test.each([
   ['a socket', `python3 -c "import socket; socket.socket(socket.AF_UNIX).bind('$name')"`],
   ['a folder', 'mkdir $name; echo x > $name/x'],
 ])(
-  '%s with a name like those of the sidecar disables no restore, is seen, and can be removed',
+  '%s named like a temporary entry of the sidecar blocks no restore, is visible, and can be removed',
   async (_what, make) => {
     await clear();
     const names = ['write-restore-q', 'restore-0123456789abcdef', 'write-0123456789abcdef', 'removing-q'].map(
@@ -147,9 +147,9 @@ test.each([
   },
 );
 
-describe('somebody who swaps names while they are used', () => {
+describe('an attacker who swaps names during an operation', () => {
   test(
-    'a scan stores no byte from outside, and ends',
+    'a scan stores no bytes from outside, and ends',
     async () => {
       await clear();
       const seen = new Map<string, number>();
@@ -178,7 +178,7 @@ describe('somebody who swaps names while they are used', () => {
   );
 
   test(
-    'a restore writes nothing outside, ends, and succeeds when it is over',
+    'a restore writes nothing outside, ends, and succeeds once the swapping stops',
     async () => {
       await clear();
       await arena.pair.runInAgent([
@@ -208,8 +208,8 @@ describe('somebody who swaps names while they are used', () => {
   );
 });
 
-describe('a store that is not what it should be', () => {
-  test('a damaged object is found before anything is touched', async () => {
+describe('a damaged store', () => {
+  test('a damaged object is found before anything is changed', async () => {
     await clear();
     await arena.pair.runInAgent([
       'bash',

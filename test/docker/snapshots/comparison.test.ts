@@ -51,7 +51,7 @@ async function patch(
   return { text: Buffer.concat(parts), pieces: parts.length, leftOut };
 }
 
-describe('what differs', () => {
+describe('differences', () => {
   test('between two snapshots, and between a snapshot and the current workspace, in pages', async () => {
     const { id, folder } = await scene.createSession();
     await mkdir(join(folder, 'src'));

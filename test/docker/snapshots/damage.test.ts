@@ -94,7 +94,7 @@ test.each<[string, (whole: Buffer) => Buffer]>([
   ['that lacks its last byte', (whole) => whole.subarray(0, whole.length - 1)],
   ['of which next to nothing is there', (whole) => whole.subarray(0, 100)],
   [
-    'whose index is not what it was',
+    'whose index was modified',
     (whole) => {
       const index = Buffer.from(whole);
       index[index.length - 70] = (index[index.length - 70] ?? 0) ^ 1;

@@ -172,7 +172,7 @@ describe('the files of a snapshot', () => {
   });
 });
 
-describe('what is stored', () => {
+describe('the store', () => {
   test('is verified, with damage located, and freed when nothing needs it', async () => {
     const { id, folder } = await scene.createSession();
     await writeFile(join(folder, 'kept'), randomBytes(2 * MIB));

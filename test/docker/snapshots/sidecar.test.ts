@@ -32,7 +32,7 @@ async function withClient<T>(work: (client: SnapshotClient, store: MemoryStore) 
 }
 
 test(
-  'a restore gives back what a scan saw, in every attribute',
+  'a restore reproduces what a scan found, in every attribute',
   async () => {
     const seed = seedOfRun('snapshots');
     for (let round = 0; round < soakCount(3, 300); round += 1) {
@@ -77,7 +77,7 @@ test(
   soakCount(600_000, 3_600_000),
 );
 
-test('where files are walked to by hand, snapshots are the same; without native calls at all they are refused', async () => {
+test('snapshots work the same without openat2; without any native calls they are refused', async () => {
   const walking = await bench.createPair({ code: TREE_CODE, sidecarEnv: ['HOLDFAST_WITHOUT_NATIVE=1'] });
   const there = new Tree(walking);
   await there.clear();

@@ -67,18 +67,14 @@ test('checking packs in a thread does not block the supervisor', async () => {
 });
 
 test.each([
+  ['a flipped bit in a large pack', (bytes: Buffer) => void (bytes[MIB] = (bytes[MIB] ?? 0) ^ 4), /frame/],
   [
-    'a bit that changed in a large pack',
-    (bytes: Buffer) => void (bytes[MIB] = (bytes[MIB] ?? 0) ^ 4),
-    /frame/,
-  ],
-  [
-    'a large pack whose index was cut off',
+    'a large pack with a truncated index',
     (bytes: Buffer) => void bytes.fill(0, bytes.length - 8),
     /wrong magic bytes/,
   ],
 ])(
-  '%s is refused by the thread, whatever comes after it, and nothing is published',
+  '%s is rejected by the thread, whatever follows it, and nothing is published',
   async (_what, harm, why) => {
     const large = largeObjects(2);
     const { objects, root } = objectsOf(TREE);

@@ -102,7 +102,7 @@ test('files with less than half in common are not paired; equal names and the mo
   ]);
 });
 
-test('git finds the same renames', { timeout: 120_000 }, async () => {
+test('finds the same renames as git', { timeout: 120_000 }, async () => {
   const random = new SeededRandom(seedOfRun('edited renames'));
   const root = await mkdtemp(join(tmpdir(), 'holdfast-renames-'));
   const lay = async (place: string, files: Readonly<Record<string, string>>): Promise<void> => {

@@ -103,7 +103,7 @@ describe('the plan of a collection', () => {
   });
 });
 
-describe('collecting', () => {
+describe('collecting garbage', () => {
   test('frees what only a deleted snapshot needed, and estimates it beforehand', async () => {
     const stores = openStores(temporaryHome());
     const [kept, gone] = await stores.use(LINEAGE, async (store) => [

@@ -204,7 +204,7 @@ describe('applying a patch reproduces the change', () => {
     ['bytes that become text', one(file(Buffer.alloc(10))), one(file('text\n'))],
     ['bytes that get empty', one(file(Buffer.alloc(10))), one(file(''))],
     [
-      'text that is no UTF-8',
+      'text that is not UTF-8',
       one(file(Buffer.from('caf\xe9\n', 'latin1'))),
       one(file(Buffer.from('\xff\xfe\n', 'latin1'))),
     ],
@@ -287,7 +287,7 @@ describe('applying a patch reproduces the change', () => {
     await dead.close();
   });
 
-  test('random trees and edits', { timeout: 600_000 }, async () => {
+  test('applies to random trees and edits', { timeout: 600_000 }, async () => {
     for (let seed = 1; seed <= CASES; seed += 1) {
       const random = new SeededRandom(seed);
       const before = new Map<string, Item>();

@@ -79,7 +79,7 @@ test.each([
     /^snapshot_damaged/,
   ],
   [
-    'a hash that is not its object’s',
+    'a hash that does not match its object',
     (one: IncomingPacks) => {
       const forged = new StoredObjects();
       forged.bodies.set(blobOf('one').toString('hex'), { kind: OBJECT_KINDS.blob, body: Buffer.from('two') });
@@ -132,7 +132,7 @@ test.each([
     /root that does not exist/,
   ],
   [
-    'a tree without what is in it',
+    'a tree without its contents',
     async (one: IncomingPacks) => {
       const { objects } = objectsOf(TREE);
       objects.bodies.delete(blobOf('three').toString('hex'));
@@ -141,7 +141,7 @@ test.each([
     },
     /references a missing object/,
   ],
-] as const)('a sidecar that sends %s is refused, and nothing is published', async (_what, act, why) => {
+] as const)('a sidecar that sends %s is rejected, and nothing is published', async (_what, act, why) => {
   expect(await publishError(act)).toMatch(why);
 });
 

@@ -101,7 +101,7 @@ describe('the history of a session', () => {
       'UPDATE events SET seq = 5000 WHERE seq = 3; UPDATE events SET seq = 3 WHERE seq = 4; UPDATE events SET seq = 4 WHERE seq = 5000',
       3,
     ],
-  ])('shows when somebody changed %s', async (_, sql, firstInvalid) => {
+  ])('detects that somebody changed %s', async (_, sql, firstInvalid) => {
     const { log, database } = given();
     log.append(
       SESSION,

@@ -3,7 +3,7 @@ import { summarizePrompt } from '../../../supervisor/history/prompt-summary.ts';
 
 const of = (text: string): string => summarizePrompt(Buffer.from(text));
 
-test('the prompt of a turn is one short line, whatever the input is', () => {
+test('the prompt of a turn is one short line for any input', () => {
   expect(of('fix the parser')).toBe('fix the parser');
   expect(of('  fix\n\tthe \u001b[31m\u202eparser\u0000 ')).toBe('fix the [31m parser');
   expect(of('"fix the parser"')).toBe('fix the parser');

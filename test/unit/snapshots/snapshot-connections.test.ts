@@ -67,7 +67,7 @@ test.each([
   ['names a tree of another lineage as its own', () => Promise.resolve({ root: ONE.root }), 'invalid_params'],
   ['names a tree that it never sent', () => Promise.resolve({ root: 'ab'.repeat(32) }), 'invalid_params'],
   [
-    'sends a tree without what is in it',
+    'sends a tree without its contents',
     async (peer: SidecarPeer) => {
       const { objects, root } = objectsOf({ a: 'kept back' });
       objects.bodies.delete(blobOf('kept back').toString('hex'));
@@ -77,20 +77,20 @@ test.each([
     'invalid_params',
   ],
   [
-    'says more hashes than it sends',
+    'states more hashes than it sends',
     (peer: SidecarPeer) => peer.callWithBytes('store/read', { hashes: 3 }, { bytes: blobOf('x') }),
     'invalid_params',
   ],
   [
-    'goes away in the middle',
+    'disconnects during the scan',
     (peer: SidecarPeer) => {
       peer.close();
       return Promise.resolve();
     },
     'connection_closed',
   ],
-  ['answers with what is no answer', () => Promise.resolve({ root: '../../..' }), 'protocol_error'],
-] as const)('a sidecar that %s gets nothing, stores nothing and hurts nobody', async (_what, act, code) => {
+  ['sends an invalid answer', () => Promise.resolve({ root: '../../..' }), 'protocol_error'],
+] as const)('a sidecar that %s gets nothing, stores nothing and does no harm', async (_what, act, code) => {
   const { sidecar, other, take, snapshots, stores, home } = snapshotFixture();
   other.tree = { secret: 'of another lineage' };
   const theirs = await take({}, OTHER);

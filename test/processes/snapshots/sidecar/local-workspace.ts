@@ -54,9 +54,12 @@ export class LocalWorkspace implements Disposable {
 
   restore(
     root: string,
-    more: { path?: string; dryRun?: boolean; seen?: string } = {},
+    more: { path?: string; dryRun?: boolean; scannedRoot?: string } = {},
   ): Promise<RestoreResult> {
-    return this.#snapshots.restore({ root, path: null, dryRun: false, seen: null, ...more }, this.#work);
+    return this.#snapshots.restore(
+      { root, path: null, dryRun: false, scannedRoot: null, ...more },
+      this.#work,
+    );
   }
 
   saveScanCache(): Promise<boolean> {

@@ -52,7 +52,8 @@ test('what was restored into an empty workspace is known: the next look reads no
   store.calls.clear();
   const scan = await fork.scan(root);
   expect(scan).toMatchObject({ root, complete: true, newObjects: 0 });
-  // A file at the top got its place within the last tick of the clock; links, FIFOs and names of one file are looked at again.
+  // A file at the top got its place within the last tick of the clock; links, FIFOs and names of one file are looked at
+  // again.
   expect(scan.changedBytes).toBe('top\n'.length + 2 * 'one\n'.length);
   expect(store.calls.get('read')).toBeUndefined();
   // What was read that soon after its time is read once more.
@@ -92,7 +93,7 @@ test('folders that come back beside others are known, and asked of the store bef
     'rm -r src/deep; echo beside > src/beside; mkdir other; echo x > other/x; touch empty; rm -r "a name"',
   );
   const undo = await workspace.scan(root);
-  await workspace.restore(root, { seen: undo.root });
+  await workspace.restore(root, { scannedRoot: undo.root });
   expect(workspace.runScript(DESCRIBE)).toBe(wanted);
   const again = await workspace.scan(undo.root);
   expect(again).toMatchObject({ root, complete: true, newObjects: 0 });
@@ -101,7 +102,7 @@ test('folders that come back beside others are known, and asked of the store bef
   // With a store that has lost what came back, it is read and sent.
   workspace.runScript('rm -r src/deep');
   const without = await workspace.scan(root);
-  await workspace.restore(root, { seen: without.root });
+  await workspace.restore(root, { scannedRoot: without.root });
   const kept = new MemoryStore();
   for (const pack of store.packs()) await kept.addPack(pack);
   const lost = [...store.objects].filter(([, { object }]) => object.length === 2 ** 20);
@@ -120,15 +121,15 @@ test('a tree that was just seen is not looked at again, and another one is', asy
   const wanted = workspace.runScript(DESCRIBE);
   const { root } = await workspace.scan();
   workspace.runScript('echo changed > 7/7; rm 8/8');
-  const { root: seen } = await workspace.scan(root);
+  const { root: scannedRoot } = await workspace.scan(root);
 
   calls.clear();
-  await workspace.restore(root, { seen });
+  await workspace.restore(root, { scannedRoot });
   expect([...calls]).toEqual([]);
   expect(workspace.runScript(DESCRIBE)).toBe(wanted);
 
   workspace.runScript('echo changed > 7/7; rm 8/8');
-  await workspace.restore(root, { seen });
+  await workspace.restore(root, { scannedRoot });
   expect(calls.get('list')).toBeGreaterThan(20);
   expect(workspace.runScript(DESCRIBE)).toBe(wanted);
 });
